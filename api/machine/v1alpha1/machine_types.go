@@ -1,0 +1,197 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Machine is one VM and the node it becomes.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName="mc"
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.currentStatus.phase`,description="Current status of the machine."
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the machine was created."
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.metadata.labels.node`,description="Node backing the machine object"
+// +kubebuilder:printcolumn:name="ProviderID",type=string,JSONPath=`.spec.providerID`,description="ProviderID of the infra instance backing the machine object",priority=1
+type Machine struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says what VM is wanted.
+	// +optional
+	Spec MachineSpec `json:"spec,omitempty"`
+	// Status says what is there.
+	// +optional
+	Status MachineStatus `json:"status,omitempty"`
+}
+
+// MachineList is a list of Machines.
+//
+// +kubebuilder:object:root=true
+type MachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Machine `json:"items"`
+}
+
+// MachineTemplateSpec is what MachineSets make Machines from.
+type MachineTemplateSpec struct {
+	// Labels and annotations of the Machines.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// Spec of the Machines.
+	// +optional
+	Spec MachineSpec `json:"spec,omitempty"`
+}
+
+// MachineSpec says what VM is wanted.
+type MachineSpec struct {
+	// Class names the MachineClass that the VM is made from.
+	// +optional
+	Class ClassSpec `json:"class,omitempty"`
+	// ProviderID is the cloud's id of the VM. It is written once the VM exists;
+	// a Machine that has one never creates another VM.
+	// +optional
+	ProviderID string `json:"providerID,omitempty"`
+	// NodeTemplateSpec holds the labels, annotations and taints that the node gets.
+	// +optional
+	NodeTemplateSpec NodeTemplateSpec `json:"nodeTemplate,omitempty"`
+	// Timeouts and limits of this Machine; where empty the manager's flags apply.
+	// +optional
+	*MachineConfiguration `json:",inline"`
+}
+
+// ClassSpec refers to a MachineClass in the Machine's namespace.
+type ClassSpec struct {
+	// APIGroup of the class, machine.sapcloud.io.
+	// +optional
+	APIGroup string `json:"apiGroup,omitempty"`
+	// Kind of the class, MachineClass.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// Name of the class.
+	// +optional
+	Name string `json:"name,omitempty"`
+}
+
+// NodeTemplateSpec is what a node gets when its machine joins. Only labels,
+// annotations and spec.taints are applied.
+type NodeTemplateSpec struct {
+	// Labels and annotations of the node.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// Spec of the node; only taints are applied.
+	// +optional
+	Spec corev1.NodeSpec `json:"spec,omitempty"`
+}
+
+// MachineConfiguration are the timeouts and limits that a Machine may override.
+type MachineConfiguration struct {
+	// MachineDrainTimeout is how long the node may be drained before its pods are removed by force.
+	// +optional
+	MachineDrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
+	// MachineHealthTimeout is how long a machine may be Unknown before it is Failed.
+	// +optional
+	MachineHealthTimeout *metav1.Duration `json:"healthTimeout,omitempty"`
+	// MachineCreationTimeout is how long a machine may take to become Running.
+	// +optional
+	MachineCreationTimeout *metav1.Duration `json:"creationTimeout,omitempty"`
+	// MachineInPlaceUpdateTimeout is how long an update in place may take.
+	// +optional
+	MachineInPlaceUpdateTimeout *metav1.Duration `json:"inPlaceUpdateTimeout,omitempty"`
+	// DisableHealthTimeout keeps an unhealthy machine Unknown instead of Failed.
+	// Meant for machines that are updated in place.
+	// +optional
+	DisableHealthTimeout *bool `json:"disableHealthTimeout,omitempty"`
+	// MaxEvictRetries is how often an eviction is tried before the pod is deleted.
+	// +optional
+	MaxEvictRetries *int32 `json:"maxEvictRetries,omitempty"`
+	// NodeConditions is a comma separated list of node conditions that make the machine unhealthy unless they are False.
+	// +optional
+	NodeConditions *string `json:"nodeConditions,omitempty"`
+	// MachinePreserveTimeout is how long a preserved machine is kept.
+	// +optional
+	MachinePreserveTimeout *metav1.Duration `json:"machinePreserveTimeout,omitempty"`
+}
+
+// MachineStatus says what is there.
+type MachineStatus struct {
+	// Addresses of the VM; only set when there is no target cluster.
+	// +optional
+	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
+	// Conditions of the node, as it reports them.
+	// +optional
+	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
+	// LastOperation is the operation done last or being done.
+	// +optional
+	LastOperation LastOperation `json:"lastOperation,omitempty"`
+	// CurrentStatus is the phase and since when.
+	// +optional
+	CurrentStatus CurrentStatus `json:"currentStatus,omitempty"`
+	// LastKnownState is the driver's note to itself about an unfinished create.
+	// +optional
+	LastKnownState string `json:"lastKnownState,omitempty"`
+
+	// NodeRef names the node once it has registered. Added by this project.
+	// +optional
+	NodeRef *NodeReference `json:"nodeRef,omitempty"`
+	// Progress says what the machine is waiting for. Added by this project.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+}
+
+// NodeReference names a registered node.
+type NodeReference struct {
+	// Kind is Node.
+	Kind string `json:"kind"`
+	// Name of the node.
+	Name string `json:"name"`
+}
+
+// Progress says what an object is waiting for. No decision is taken from it.
+type Progress struct {
+	// Conditions in the form of metav1, one per type.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// LastOperation describes an operation on a machine.
+type LastOperation struct {
+	// Description for a person. Other systems read parts of it, this one never does
+	// except for machines that MCM was deleting when it was replaced.
+	// +optional
+	Description string `json:"description,omitempty"`
+	// ErrorCode is MCM's name of the error, e.g. ResourceExhausted.
+	// +optional
+	ErrorCode string `json:"errorCode,omitempty"`
+	// LastUpdateTime is when the operation last changed.
+	// +optional
+	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
+	// State of the operation.
+	// +optional
+	State MachineState `json:"state,omitempty"`
+	// Type of the operation.
+	// +optional
+	Type MachineOperationType `json:"type,omitempty"`
+}
+
+// CurrentStatus is the phase of a machine and since when.
+type CurrentStatus struct {
+	// Phase of the machine; empty until the VM exists or its creation failed.
+	// +optional
+	Phase MachinePhase `json:"phase,omitempty"`
+	// TimeoutActive is set while the creation timeout runs.
+	// +optional
+	TimeoutActive bool `json:"timeoutActive,omitempty"`
+	// LastUpdateTime is when the phase last changed.
+	// +optional
+	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
+	// PreserveExpiryTime is until when the machine is preserved; nil if it is not.
+	// +optional
+	PreserveExpiryTime *metav1.Time `json:"preserveExpiryTime,omitempty"`
+}

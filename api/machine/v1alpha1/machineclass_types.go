@@ -1,0 +1,60 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// MachineClass says how VMs are made in a cloud. It has neither spec nor status.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName="mcc"
+type MachineClass struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// NodeTemplate says what a node of this class will be like, for autoscalers that start from zero.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	NodeTemplate *NodeTemplate `json:"nodeTemplate,omitempty"`
+	// CredentialsSecretRef names a Secret with credentials; its entries win over those of secretRef.
+	// +optional
+	CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef,omitempty"`
+	// ProviderSpec is the cloud's own description of a VM.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	ProviderSpec runtime.RawExtension `json:"providerSpec"`
+	// Provider names the cloud, e.g. AWS.
+	// +optional
+	Provider string `json:"provider,omitempty"`
+	// SecretRef names a Secret with userData and, unless credentialsSecretRef is used, credentials.
+	// +optional
+	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
+}
+
+// MachineClassList is a list of MachineClasses.
+//
+// +kubebuilder:object:root=true
+type MachineClassList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineClass `json:"items"`
+}
+
+// NodeTemplate says what a node of a class will be like.
+type NodeTemplate struct {
+	// Capacity of the node: cpu, gpu and memory are required.
+	Capacity corev1.ResourceList `json:"capacity"`
+	// VirtualCapacity are extended resources that are written onto the node.
+	// +optional
+	VirtualCapacity corev1.ResourceList `json:"virtualCapacity,omitempty"`
+	// InstanceType of the VM.
+	InstanceType string `json:"instanceType"`
+	// Region of the VM.
+	Region string `json:"region"`
+	// Zone of the VM.
+	Zone string `json:"zone"`
+	// Architecture of the VM's CPU.
+	// +optional
+	Architecture *string `json:"architecture,omitempty"`
+}

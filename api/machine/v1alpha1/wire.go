@@ -1,0 +1,276 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// Everything that other systems read or write by name is spelled here and
+// nowhere else.
+
+// MachinePhase is how far a machine is.
+type MachinePhase string
+
+// The phases. A machine has none until its VM exists or its creation failed.
+const (
+	MachinePending                 MachinePhase = "Pending"   // VM exists, node has not joined
+	MachineAvailable               MachinePhase = "Available" // VM exists, there is no target cluster
+	MachineRunning                 MachinePhase = "Running"   // node has joined and is healthy
+	MachineTerminating             MachinePhase = "Terminating"
+	MachineUnknown                 MachinePhase = "Unknown" // node is unhealthy or missing
+	MachineFailed                  MachinePhase = "Failed"  // a timeout has passed
+	MachineCrashLoopBackOff        MachinePhase = "CrashLoopBackOff"
+	MachineInPlaceUpdating         MachinePhase = "InPlaceUpdating"
+	MachineInPlaceUpdateSuccessful MachinePhase = "InPlaceUpdateSuccessful"
+	MachineInPlaceUpdateFailed     MachinePhase = "InPlaceUpdateFailed"
+)
+
+// MachineState is the state of an operation.
+type MachineState string
+
+// The states of an operation.
+const (
+	MachineStateProcessing MachineState = "Processing"
+	MachineStateFailed     MachineState = "Failed"
+	MachineStateSuccessful MachineState = "Successful"
+)
+
+// MachineOperationType is the kind of an operation.
+type MachineOperationType string
+
+// The kinds of operations.
+const (
+	MachineOperationCreate        MachineOperationType = "Create"
+	MachineOperationUpdate        MachineOperationType = "Update" // MCM defines and never uses it
+	MachineOperationInPlaceUpdate MachineOperationType = "InPlaceUpdate"
+	MachineOperationDrainNode     MachineOperationType = "DrainNode"
+	MachineOperationHealthCheck   MachineOperationType = "HealthCheck"
+	MachineOperationDelete        MachineOperationType = "Delete"
+)
+
+// ConditionStatus is the status of a condition.
+type ConditionStatus string
+
+// The statuses of a condition.
+const (
+	ConditionTrue    ConditionStatus = "True"
+	ConditionFalse   ConditionStatus = "False"
+	ConditionUnknown ConditionStatus = "Unknown"
+)
+
+// MachineSetConditionType is the type of a MachineSet's condition.
+type MachineSetConditionType string
+
+// The conditions of a MachineSet.
+const (
+	MachineSetReplicaFailure MachineSetConditionType = "ReplicaFailure"
+	MachineSetFrozen         MachineSetConditionType = "Frozen"
+)
+
+// MachineDeploymentConditionType is the type of a MachineDeployment's condition.
+type MachineDeploymentConditionType string
+
+// The conditions of a MachineDeployment.
+const (
+	MachineDeploymentAvailable      MachineDeploymentConditionType = "Available"
+	MachineDeploymentProgressing    MachineDeploymentConditionType = "Progressing"
+	MachineDeploymentReplicaFailure MachineDeploymentConditionType = "ReplicaFailure"
+	MachineDeploymentFrozen         MachineDeploymentConditionType = "Frozen"
+)
+
+// MachineDeploymentStrategyType is how old machines are replaced.
+type MachineDeploymentStrategyType string
+
+// The strategies.
+const (
+	RecreateStrategyType      MachineDeploymentStrategyType = "Recreate"
+	RollingUpdateStrategyType MachineDeploymentStrategyType = "RollingUpdate"
+	InPlaceUpdateStrategyType MachineDeploymentStrategyType = "InPlaceUpdate"
+)
+
+// OrchestrationType is who selects the nodes of an update in place.
+type OrchestrationType string
+
+// The orchestrations.
+const (
+	OrchestrationTypeAuto   OrchestrationType = "Auto"
+	OrchestrationTypeManual OrchestrationType = "Manual"
+)
+
+// Kinds as they stand in class references and owner references.
+const (
+	MachineKind           = "Machine"
+	MachineSetKind        = "MachineSet"
+	MachineDeploymentKind = "MachineDeployment"
+	MachineClassKind      = "MachineClass"
+)
+
+// Finalizers.
+const (
+	Finalizer       = "machine.sapcloud.io/machine-controller-manager" // Machine, MachineSet, MachineDeployment, MachineClass
+	SecretFinalizer = "machine.sapcloud.io/machine-controller"         // Secret
+	NodeFinalizer   = "node.machine.sapcloud.io/machine-controller"    // Node
+)
+
+// Labels on Machines and MachineSets.
+const (
+	NodeLabel            = "node" // on Machine: the node's name
+	NameLabel            = "name" // on Machine: the MachineDeployment's name, given by the template's author
+	TemplateHashLabel    = "machine-template-hash"
+	FreezeLabel          = "freeze"         // on MachineSet, MachineDeployment: "True"
+	ForceDeletionLabel   = "force-deletion" // on Machine, parsed as a bool
+	ForceDrainLabel      = "force-drain"    // on Machine, exactly "True"
+	ScaleUpDisabledLabel = "node.machine.sapcloud.io/scale-up-disabled"
+)
+
+// Labels on Nodes.
+const (
+	MachineNameLabel        = "node.gardener.cloud/machine-name"
+	CandidateForUpdateLabel = "node.machine.sapcloud.io/candidate-for-update"
+	SelectedForUpdateLabel  = "node.machine.sapcloud.io/selected-for-update"
+	UpdateResultLabel       = "node.machine.sapcloud.io/update-result" // also on Machine
+	UpdateSuccessful        = "successful"
+	UpdateFailed            = "failed"
+)
+
+// Annotations on Machines, MachineSets and MachineDeployments.
+const (
+	PriorityAnnotation                  = "machinepriority.machine.sapcloud.io"
+	DeleteMachineAnnotation             = "machine.sapcloud.io/delete-machine" // set by the upstream autoscaler
+	MarkedForDeletionAnnotation         = "machine.sapcloud.io/marked-for-deletion-time"
+	TriggerDeletionAnnotation           = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
+	LastReplicaChangeByScalerAnnotation = "machine.sapcloud.io/last-deployment-replica-change-by-scaler-time"
+	EffectiveCreationTimeoutAnnotation  = "node.machine.sapcloud.io/effective-creation-timeout"
+	LastAppliedNodePreserveAnnotation   = "node.machine.sapcloud.io/last-applied-node-preserve-value"
+	UnfreezeAnnotation                  = "safety.machine.sapcloud.io/unfreeze"
+	RevisionAnnotation                  = "deployment.kubernetes.io/revision"
+	RevisionHistoryAnnotation           = "deployment.kubernetes.io/revision-history"
+	DesiredReplicasAnnotation           = "deployment.kubernetes.io/desired-replicas"
+	MaxReplicasAnnotation               = "deployment.kubernetes.io/max-replicas"
+	LastAppliedConfigurationAnnotation  = "kubectl.kubernetes.io/last-applied-configuration"
+	DefaultPriority                     = "3"
+	HighestPriority                     = "1"
+)
+
+// Annotations on Nodes.
+const (
+	PreserveAnnotation                   = "node.machine.sapcloud.io/preserve" // also on Machine
+	LastAppliedNodeTemplateAnnotation    = "node.machine.sapcloud.io/last-applied-anno-labels-taints"
+	LastAppliedVirtualCapacityAnnotation = "node.machine.sapcloud.io/last-applied-virtual-capacity"
+	NotManagedAnnotation                 = "node.machine.sapcloud.io/not-managed-by-mcm"
+	UpdateFailedReasonAnnotation         = "node.machine.sapcloud.io/update-failed-reason"
+	ScaleDownDisabledAnnotation          = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	ScaleDownDisabledByMCMAnnotation     = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
+)
+
+// Values of PreserveAnnotation.
+const (
+	PreserveNow        = "now"
+	PreserveWhenFailed = "when-failed"
+	PreserveAuto       = "auto-preserved"
+	PreserveFalse      = "false"
+)
+
+// Taints on Nodes. PreferNoScheduleKey also marks a MachineSet as annotation.
+const (
+	PreferNoScheduleKey             = "deployment.machine.sapcloud.io/prefer-no-schedule"
+	CriticalComponentsNotReadyTaint = "node.gardener.cloud/critical-components-not-ready"
+	PreservedTaint                  = "node.machine.sapcloud.io/preserved"
+)
+
+// Conditions on Nodes, their reasons and messages.
+const (
+	NodeTerminating   corev1.NodeConditionType = "Terminating"
+	NodeInPlaceUpdate corev1.NodeConditionType = "InPlaceUpdate"
+	NodePreserved     corev1.NodeConditionType = "Preserved"
+
+	ReasonScaleDown = "ScaleDown"
+	ReasonUnhealthy = "Unhealthy"
+
+	ReasonCandidateForUpdate = "CandidateForUpdate"
+	ReasonSelectedForUpdate  = "SelectedForUpdate"
+	ReasonDrainSuccessful    = "DrainSuccessful"
+	ReasonReadyForUpdate     = "ReadyForUpdate"
+	ReasonUpdateSuccessful   = "UpdateSuccessful"
+	ReasonUpdateFailed       = "UpdateFailed"
+
+	ReasonPreservedByMCM       = "Preserved by MCM."
+	ReasonPreservedByUser      = "Preserved by user."
+	ReasonPreservationStopped  = "Preservation stopped."
+	MessagePreservedDrained    = "Preserved node drained successfully."
+	MessagePreservedNotDrained = "Preserved node could not be drained."
+)
+
+// Descriptions of a deletion's steps, as they appear in
+// status.lastOperation.description. They are output; the one reader is the
+// first pass over a machine that MCM was deleting.
+const (
+	StepGetVMStatus       = "Set machine status to termination. Now, getting VM Status"
+	StepDrain             = "Initiate node drain"
+	StepDeleteAttachments = "Delete Volume Attachments"
+	StepDeleteVM          = "Initiate VM deletion"
+	StepDeleteNode        = "Initiate node object deletion"
+	StepRemoveFinalizer   = "Initiate machine object finalizer removal"
+)
+
+// Bootstrap tokens and placeholders in userData.
+const (
+	UserDataKey               = "userData"
+	BootstrapTokenPlaceholder = "<<BOOTSTRAP_TOKEN>>"
+	MachineNamePlaceholder    = "<<MACHINE_NAME>>"
+)
+
+// Names of the leases that MCM's two processes hold.
+const (
+	LeaseMachineControllerManager = "machine-controller-manager"
+	LeaseMachineController        = "machine-controller"
+)
+
+// Reasons of a MachineDeployment's and a MachineSet's conditions.
+const (
+	ReasonMinimumReplicasAvailable   = "MinimumReplicasAvailable"
+	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
+	ReasonNewMachineSetCreated       = "NewMachineSetCreated"
+	ReasonFoundNewMachineSet         = "FoundNewMachineSet"
+	ReasonMachineSetUpdated          = "MachineSetUpdated"
+	ReasonNewMachineSetAvailable     = "NewMachineSetAvailable"
+	ReasonProgressDeadlineExceeded   = "ProgressDeadlineExceeded"
+	ReasonDeploymentPaused           = "DeploymentPaused"
+	ReasonDeploymentResumed          = "DeploymentResumed"
+	ReasonMachineSetCreateError      = "MachineSetCreateError"
+	ReasonFailedCreate               = "FailedCreate"
+	ReasonFailedDelete               = "FailedDelete"
+	ReasonOverShooting               = "OverShootingReplicaCount"
+	ReasonMachineDeploymentStateSync = "MachineDeploymentStateSync"
+)
+
+// Reasons of Events that MCM emits.
+const (
+	EventSelectingAll              = "SelectingAll"
+	EventScalingMachineSet         = "ScalingMachineSet"
+	EventMachineSetCreateError     = "MachineSetCreateError"
+	EventDeploymentRollback        = "DeploymentRollback"
+	EventRollbackRevisionNotFound  = "DeploymentRollbackRevisionNotFound"
+	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
+	EventFrozeMachineSet           = "FrozeMachineSet"
+	EventUnfrozeMachineSet         = "UnfrozeMachineSet"
+	EventSuccessfulCreate          = "SuccessfulCreate"
+	EventFailedCreate              = "FailedCreate"
+	EventSuccessfulDelete          = "SuccessfulDelete"
+	EventFailedDelete              = "FailedDelete"
+)
+
+// Annotations and labels of this project.
+const (
+	// OwnerIDAnnotation is the durable id that cloud resources are tagged with.
+	// It is first the object's UID or a new UUID, and never changes afterwards.
+	OwnerIDAnnotation = "mcm.cluster.x-k8s.io/owner-id"
+	// CreateAttemptAnnotation is the number of the current attempt at the VM;
+	// absent means 1. It takes part in the idempotency token.
+	CreateAttemptAnnotation = "mcm.cluster.x-k8s.io/create-attempt"
+	// OrdinalsAnnotation is a MachineSet's reservation of machine ordinals.
+	OrdinalsAnnotation = "mcm.cluster.x-k8s.io/ordinals"
+	// ProviderIDFormAnnotation on a MachineDeployment, value "node", opts in to
+	// providerIDs in the form of the Node.
+	ProviderIDFormAnnotation = "mcm.cluster.x-k8s.io/provider-id-form"
+	// ReleaseAnnotation on a Machine that is being deleted, value "true", lets it
+	// go although its class or credentials are gone and its VM cannot be removed.
+	ReleaseAnnotation = "mcm.cluster.x-k8s.io/release-without-vm"
+)

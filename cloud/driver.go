@@ -1,0 +1,236 @@
+package cloud
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+)
+
+// A Driver is what is known about a cloud without calling it. Its methods make
+// no calls except Open, do not block, and are safe for concurrent use.
+type Driver interface {
+	// Traits are the cloud's constants. They never change.
+	Traits() Traits
+
+	// Parse decodes a provider spec as leniently as MCM's driver does, fills in
+	// defaults and checks it. It always returns a Class. Problems are sorted by
+	// field; which calls they rule out is said by their severity.
+	Parse(in ClassInput) (Class, []Problem)
+
+	// CheckSecret reports which entries of a Secret the cloud needs and does not
+	// find. It looks only at credentials, never at user data.
+	CheckSecret(c Class, creds Credentials) []Problem
+
+	// DecodeProviderID returns the cloud's own id of the VM that a providerID in
+	// any known form stands for; ok is false if it is none of this cloud's.
+	DecodeProviderID(providerID string) (id string, ok bool)
+
+	// Open returns an Account for these credentials at the class's endpoint. It
+	// may log in, and it keeps neither argument.
+	// Codes: Invalid, Denied, Throttled, Unavailable.
+	Open(ctx context.Context, c Class, creds Credentials) (Account, error)
+}
+
+// An Account makes, shows and removes VMs with one set of credentials at one
+// endpoint. It is safe for concurrent use. Every call returns within a second
+// after ctx ends, with ctx.Err() in the chain of its error. An Account that
+// holds sessions or goroutines is also an io.Closer.
+type Account interface {
+	// Create makes the VM of r, finishes its configuration (what MCM calls
+	// initialisation) and returns it, usually still pending. While more is to be
+	// done, VM.RetryAfter is positive and Create has to be called again with the
+	// same request.
+	//
+	// For equal Name and Token there is at most one VM, also when an earlier
+	// call failed or its answer was lost. What it made stays findable by Delete
+	// when it fails. Before a side effect that has no idempotency key it calls
+	// r.Checkpoint.
+	// Codes: Invalid, Denied, Exhausted, Throttled, Unavailable, TokenUsed, Unknown.
+	Create(ctx context.Context, r CreateRequest) (VM, error)
+
+	// Get returns the VM as the cloud shows it now. For up to Traits.Settle
+	// after a Create it may still say NotFound.
+	// Codes: NotFound, Denied, Throttled, Unavailable, Unknown.
+	Get(ctx context.Context, r Ref) (VM, error)
+
+	// Delete asks for the VM, and the disks, interfaces, addresses and keys that
+	// were made with it, to go, and says whether they are gone. Done is true, and
+	// the error nil, when nothing is there. Without a VM it removes what is left
+	// of one.
+	// Codes: Denied, Throttled, Unavailable, Unknown.
+	Delete(ctx context.Context, r Ref) (Deletion, error)
+
+	// List yields every resource that carries the ownership tags of c once, page
+	// by page, in no order. It stops after the first error.
+	List(ctx context.Context, c Class) iter.Seq2[Resource, error]
+
+	// Capacity says what a node of c will offer.
+	// Codes: Invalid (unknown type), Denied, Throttled, Unavailable, Unknown.
+	Capacity(ctx context.Context, c Class) (Capacity, error)
+}
+
+// A VolumeNamer is a Driver that can name the cloud's volumes behind persistent
+// volumes, as they appear in a node's list of attached volumes.
+type VolumeNamer interface {
+	// VolumeID returns the id of v; ok is false if v is not of this cloud.
+	VolumeID(v Volume) (id string, ok bool)
+}
+
+// Volume is what a persistent volume says about its place: a CSI driver or the
+// name of an in-tree plugin, and the handle there.
+type Volume struct{ Driver, Handle string }
+
+// Traits are what controllers must respect about a cloud.
+type Traits struct {
+	Name        string        // as in MachineClass.provider
+	Aliases     []string      // other spellings of Name that are accepted
+	UserDataMax int           // bytes of CreateRequest.UserData before any encoding; 0 is no limit
+	NameMax     int           // characters of Ref.Name; 0 is no limit
+	Settle      time.Duration // how long Get and List may miss a new VM
+	NodeNamed   bool          // the node is named after the machine
+}
+
+// ClassInput is a MachineClass as far as a driver needs it.
+type ClassInput struct {
+	Name, Namespace string
+	Spec            json.RawMessage   // MachineClass.providerSpec as written
+	Labels          map[string]string // of the MachineClass
+	Annotations     map[string]string // of the MachineClass
+}
+
+// Class is a parsed provider spec.
+type Class struct {
+	Name, Namespace string // of the MachineClass
+
+	// Endpoint is what, together with the credentials, tells accounts apart, e.g.
+	// region and URL. It is no secret.
+	Endpoint string
+	// Owner is equal for classes whose List yields the same resources.
+	Owner string
+
+	Region, Zone, InstanceType string
+
+	// Spec is the driver's own form of the spec. It is never modified.
+	Spec any
+}
+
+// Ref says which VM is meant.
+type Ref struct {
+	Name       string    // of the machine; a tag, and where the cloud has names the name of the VM
+	OwnerID    string    // durable id of the machine, a tag on all that is made for it; empty accepts any
+	ProviderID string    // in any known form; wins over Name when set
+	Class      Class     // supplies region, endpoint and ownership tags
+	State      string    // last checkpoint, empty if there was none
+	Created    time.Time // of the machine object
+}
+
+// CreateRequest says what VM is wanted.
+type CreateRequest struct {
+	Ref
+	// Token is equal for all calls of one attempt at this VM and differs from
+	// every other attempt's. 1 to 64 characters of [0-9a-f-].
+	Token string
+	// UserData is the finished boot payload. It contains secrets.
+	UserData []byte
+	// Zone overrides the zone of the class; empty leaves it.
+	Zone string
+	// Tags are added to those of the class, which win.
+	Tags map[string]string
+	// Checkpoint persists the driver's note to itself, which comes back as
+	// Ref.State. When it fails, the side effect must not happen. Never nil.
+	Checkpoint func(ctx context.Context, state string) error
+}
+
+// VM is one VM as the cloud shows it.
+type VM struct {
+	ID             string // the cloud's own
+	ProviderID     string // in MCM's form; never empty
+	NodeProviderID string // in the form that the cloud's controller manager writes onto the Node; empty until known
+	Name           string // Ref.Name, from the tag; empty if there is none
+	OwnerID        string // Ref.OwnerID, from the tag; empty on VMs older than us
+	NodeName       string // name the node will have; empty until known
+
+	State   State
+	Reason  string // the cloud's word for State, one word
+	Message string // the cloud's explanation, e.g. of a fault
+
+	RetryAfter time.Duration // > 0: Create is not finished; call it again then
+
+	Region, Zone, InstanceType string
+	Addresses                  []Address // stable order
+	Created                    time.Time
+}
+
+// State is how far a VM is. A VM that is gone has none: it is NotFound.
+type State uint8
+
+// The states of a VM.
+const (
+	StateUnknown State = iota
+	StatePending       // accepted, not yet running
+	StateRunning
+	StateStopped  // exists, does not run, will not start by itself
+	StateDeleting // going; will be NotFound
+	StateFailed   // exists, cannot run
+)
+
+// String is the state in lower case.
+func (s State) String() string {
+	switch s {
+	case StateUnknown:
+		return "unknown"
+	case StatePending:
+		return "pending"
+	case StateRunning:
+		return "running"
+	case StateStopped:
+		return "stopped"
+	case StateDeleting:
+		return "deleting"
+	case StateFailed:
+		return "failed"
+	}
+	return "invalid"
+}
+
+// An Address is one way to reach a VM. Kind is InternalIP, ExternalIP,
+// InternalDNS, ExternalDNS or Hostname.
+type Address struct{ Kind, Value string }
+
+// Deletion is how far a Delete is.
+type Deletion struct {
+	Done       bool
+	RetryAfter time.Duration // when it is worth asking again; 0 if Done
+	Remaining  []string      // what is still there, "<kind> <id>", sorted
+}
+
+// Kind of a resource.
+type Kind string
+
+// The kinds of resources.
+const (
+	KindVM        Kind = "vm"
+	KindInterface Kind = "interface"
+	KindDisk      Kind = "disk"
+	KindAddress   Kind = "address"
+	KindKey       Kind = "key"
+)
+
+// Resource is one thing in the cloud that carries our ownership tags.
+type Resource struct {
+	Kind        Kind
+	ID          string // the cloud's own
+	MachineName string // from the tag; empty if there is none
+	OwnerID     string // from the tag; empty on resources older than us
+	Created     time.Time
+	Attached    bool // part of a VM, so it goes with it
+	VM          *VM  // set for KindVM
+	Tags        map[string]string
+}
+
+// Capacity is what a node will offer: quantities in Kubernetes' notation.
+type Capacity struct {
+	Resources    map[string]string // cpu, memory, pods, ephemeral-storage, gpu, …
+	Architecture string            // amd64, arm64
+}

@@ -1,0 +1,145 @@
+package cloud
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Middleware wraps an Account when it is opened.
+type Middleware func(info AccountInfo, next Account) Account
+
+// AccountInfo describes an Account to what wraps it.
+type AccountInfo struct {
+	Driver   Traits
+	Endpoint string   // Class.Endpoint
+	Secrets  []string // values that must not appear in any text, longest first
+}
+
+// Registry is the set of clouds that this binary speaks to, and the accounts
+// that are open there. It is built once in cmd, never from init, and is safe
+// for concurrent use.
+type Registry struct {
+	drivers map[string]Driver
+	wraps   []Middleware
+	now     func() time.Time
+
+	mu       sync.Mutex
+	accounts map[accountKey]*openAccount
+}
+
+type accountKey struct{ driver, endpoint, credentials string }
+
+// openAccount is one account; opening holds its own lock, so that a slow login
+// delays only those who need it.
+type openAccount struct {
+	opening sync.Mutex
+	account Account   // nil until opened; guarded by opening
+	used    time.Time // guarded by Registry.mu
+}
+
+// idle is how long an account stays open that nobody asks for; longer than the
+// period of any loop, so that only rotated credentials get there.
+const idle = 2 * time.Hour
+
+// NewRegistry returns a Registry of drivers whose accounts are wrapped, the
+// first of wraps innermost. It fails when two drivers share a name.
+func NewRegistry(drivers []Driver, now func() time.Time, wraps ...Middleware) (*Registry, error) {
+	r := &Registry{drivers: map[string]Driver{}, wraps: wraps, now: now, accounts: map[accountKey]*openAccount{}}
+	for _, d := range drivers {
+		t := d.Traits()
+		for _, name := range append([]string{t.Name}, t.Aliases...) {
+			key := strings.ToLower(name)
+			if r.drivers[key] != nil {
+				return nil, fmt.Errorf("two drivers are named %q", name)
+			}
+			r.drivers[key] = d
+		}
+	}
+	return r, nil
+}
+
+// Names returns the names of all drivers, sorted.
+func (r *Registry) Names() []string {
+	names := map[string]bool{}
+	for _, d := range r.drivers {
+		names[d.Traits().Name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Driver returns the driver of that name, whatever its case. Code Invalid when
+// there is none; the error names those that there are.
+func (r *Registry) Driver(name string) (Driver, error) {
+	if d := r.drivers[strings.ToLower(name)]; d != nil {
+		return d, nil
+	}
+	return nil, Worst("choose cloud", []Problem{{
+		Severity: BlocksAll, Field: "provider",
+		Message: fmt.Sprintf("no driver is named %q, use one of %s", name, strings.Join(r.Names(), ", ")),
+	}}, BlocksAll)
+}
+
+// Account returns the account of these credentials at the class's endpoint,
+// opened at the first request. Equal credentials share one account; others
+// open a new one, and the old one is closed when nobody has used it for hours.
+// Codes: as Driver.Open.
+func (r *Registry) Account(ctx context.Context, d Driver, c Class, creds Credentials) (Account, error) {
+	a := r.entry(accountKey{d.Traits().Name, c.Endpoint, creds.Fingerprint("userData")})
+	a.opening.Lock()
+	defer a.opening.Unlock()
+	if a.account != nil {
+		return a.account, nil
+	}
+	account, err := d.Open(ctx, c, creds)
+	if err != nil {
+		return nil, err
+	}
+	info := AccountInfo{Driver: d.Traits(), Endpoint: c.Endpoint, Secrets: secretValues(creds)}
+	for _, wrap := range r.wraps {
+		account = wrap(info, account)
+	}
+	a.account = account
+	return account, nil
+}
+
+// entry returns the place of key, marks it as used and closes accounts that
+// nobody has used for hours.
+func (r *Registry) entry(key accountKey) *openAccount {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	for k, a := range r.accounts {
+		if k == key || now.Sub(a.used) < idle {
+			continue
+		}
+		delete(r.accounts, k)
+		if c, ok := a.account.(io.Closer); ok {
+			_ = c.Close() // nobody is left to tell
+		}
+	}
+	if r.accounts[key] == nil {
+		r.accounts[key] = &openAccount{}
+	}
+	r.accounts[key].used = now
+	return r.accounts[key]
+}
+
+// secretValues returns the values that must not appear in any text, longest
+// first. Short ones are left out: they would redact ordinary words.
+func secretValues(creds Credentials) []string {
+	const shortest = 6
+	var values []string
+	for _, v := range creds {
+		if len(v) >= shortest {
+			values = append(values, string(v))
+		}
+	}
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	return values
+}
