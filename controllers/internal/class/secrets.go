@@ -1,0 +1,63 @@
+package class
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// secrets returns the merged entries of the class's Secrets, those of
+// credentialsSecretRef winning, and a problem for each Secret that is not there.
+func secrets(ctx context.Context, c client.Reader, object *machinev1.MachineClass) (cloud.Credentials, []cloud.Problem, error) {
+	creds := cloud.Credentials{}
+	var gone []cloud.Problem
+	for _, ref := range SecretRefs(object) {
+		secret := &corev1.Secret{}
+		err := c.Get(ctx, ref.Key, secret)
+		switch {
+		case apierrors.IsNotFound(err):
+			gone = append(gone, cloud.Problem{
+				Severity: cloud.BlocksCreate, Field: ref.Field,
+				Message: fmt.Sprintf("there is no Secret %q; create it or name another one", ref.Key),
+			})
+		case err != nil:
+			return nil, nil, fmt.Errorf("read Secret %s of %s of MachineClass %s: %w", ref.Key, ref.Field, object.Name, err)
+		default:
+			maps.Copy(creds, secret.Data)
+		}
+	}
+	return creds, gone, nil
+}
+
+// A SecretRef is one reference of a class to a Secret.
+type SecretRef struct {
+	Field string // secretRef or credentialsSecretRef
+	Key   client.ObjectKey
+}
+
+// SecretRefs returns the Secrets that a class names, secretRef first. A
+// reference without namespace means the class's; one without name means none.
+func SecretRefs(object *machinev1.MachineClass) []SecretRef {
+	var refs []SecretRef
+	for _, r := range []struct {
+		field string
+		ref   *corev1.SecretReference
+	}{{"secretRef", object.SecretRef}, {"credentialsSecretRef", object.CredentialsSecretRef}} {
+		if r.ref == nil || r.ref.Name == "" {
+			continue
+		}
+		key := client.ObjectKey{Namespace: r.ref.Namespace, Name: r.ref.Name}
+		if key.Namespace == "" {
+			key.Namespace = object.Namespace
+		}
+		refs = append(refs, SecretRef{Field: r.field, Key: key})
+	}
+	return refs
+}
