@@ -1,0 +1,115 @@
+package cloudtest
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Call is one request that passed the Proxy.
+type Call struct {
+	Op      string // what is asked for, e.g. RunInstances or "POST /servers"
+	Mutates bool   // it changes the cloud
+	Login   bool   // it opens a session; it counts as not mutating
+
+	Method, URL string
+	Header      http.Header
+	Body        []byte
+
+	// Status and Reply are what the driver saw; 0 and nil when it saw nothing.
+	Status int
+	Reply  []byte
+}
+
+// Reply is an answer in place of the cloud's.
+type Reply struct {
+	Status int
+	Header map[string]string
+	Body   string
+}
+
+// FaultKind says what a Fault does to a call.
+type FaultKind uint8
+
+// The kinds of faults.
+const (
+	DropRequest  FaultKind = iota // the cloud never sees it; the connection breaks
+	DropResponse                  // the cloud does it; the answer is lost
+	Reset                         // the cloud never sees it; the connection is reset
+	Truncate                      // the cloud does it; half of the answer arrives
+	Answer                        // the cloud never sees it; Fault.Reply is the answer
+	Delay                         // the call goes on after Fault.Delay
+	Hang                          // the cloud never sees it; nothing comes until the caller gives up
+	Rewrite                       // the cloud does it; Fault.Rewrite makes the answer
+)
+
+// String is the kind in lower case.
+func (k FaultKind) String() string {
+	names := []string{"drop request", "drop response", "reset", "truncate", "answer", "delay", "hang", "rewrite"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "fault"
+}
+
+// Forever is a number of Times without end.
+const Forever = -1
+
+// Fault is something that goes wrong with calls.
+type Fault struct {
+	Kind    FaultKind
+	Match   func(c Call) bool // which calls; nil is all
+	Nth     int               // it starts with the Nth matching call; 0 is the first
+	Times   int               // how many calls it hits; 0 is one
+	Reply   Reply             // of Answer
+	Delay   time.Duration     // of Delay
+	Rewrite func(c Call, status int, body []byte) (int, []byte)
+	// Met is called, once a hit, before anything else happens. Nil is allowed.
+	Met func(c Call)
+}
+
+// Mutating matches the calls that change the cloud.
+func Mutating(c Call) bool { return c.Mutates }
+
+// Op matches the calls of these operations.
+func Op(ops ...string) func(Call) bool {
+	return func(c Call) bool { return slices.Contains(ops, c.Op) }
+}
+
+// Injected is a Fault at work.
+type Injected struct {
+	proxy *Proxy
+	fault Fault
+	seen  int // matching calls
+	fired int // calls that were hit
+}
+
+// Undo takes the fault back.
+func (i *Injected) Undo() {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	i.proxy.faults = slices.DeleteFunc(i.proxy.faults, func(x *Injected) bool { return x == i })
+}
+
+// Fired says how many calls were hit.
+func (i *Injected) Fired() int {
+	i.proxy.mu.Lock()
+	defer i.proxy.mu.Unlock()
+	return i.fired
+}
+
+// hits says whether c is hit. The proxy is locked.
+func (i *Injected) hits(c Call) bool {
+	if i.fault.Match != nil && !i.fault.Match(c) {
+		return false
+	}
+	i.seen++
+	if i.seen < max(i.fault.Nth, 1) {
+		return false
+	}
+	if i.fault.Times != Forever && i.fired >= max(i.fault.Times, 1) {
+		return false
+	}
+	i.fired++
+	return true
+}

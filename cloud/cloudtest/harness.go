@@ -1,0 +1,205 @@
+package cloudtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Harness is what a cloud shows the suite. New and the tables are the cloud's;
+// everything else has a default.
+type Harness struct {
+	// New returns a cloud that nobody else uses. It is called once a case, and
+	// once a part of some, and cleans up with t.Cleanup.
+	New func(t testing.TB) *Fixture
+
+	// Lacks says why this cloud, or the server that stands for it, cannot show
+	// a case ("C19") or a part of one ("C19/Expired"). They appear as skipped,
+	// and in the matrix.
+	Lacks map[string]string
+
+	// Wrap is put around every account, the first innermost, as cmd does it.
+	// Empty tries the bare driver.
+	Wrap []cloud.Middleware
+
+	Samples     []Sample     // C01
+	Rules       []Rule       // C02
+	Secrets     []Secret     // C03
+	Golden      *Golden      // C05
+	ProviderIDs []ProviderID // C13
+	Errors      []ErrorRow   // C17
+	Volumes     []Volume     // C25
+
+	// CaseSensitive says that MCM's driver for this cloud matches JSON keys with
+	// their case (C01).
+	CaseSensitive bool
+
+	// ProviderID returns the two forms of the providerID that vm must have:
+	// MCM's, and the one on the Node (C13).
+	ProviderID func(vm cloud.VM, c cloud.Class) (mcm, node string)
+
+	// NodeName returns the name that the node of vm must get. Nil where
+	// Traits.NodeNamed is set (C14).
+	NodeName func(vm cloud.VM) string
+
+	// Capacity is that of Fixture.Class (C27).
+	Capacity cloud.Capacity
+
+	Parallel int           // creates at once in C30; 0 is 200
+	Prompt   time.Duration // longest time that one call may take; 0 is 10s
+	Patience time.Duration // longest real time for a change of state; 0 is 60s
+}
+
+// Fixture is one cloud and the way to it.
+type Fixture struct {
+	// Driver returns a driver as a new process would have it.
+	Driver func() cloud.Driver
+
+	// Class is valid. Every VM is made from it unless a case says otherwise.
+	Class cloud.ClassInput
+
+	// Others are classes at the same endpoint whose ownership tags differ from
+	// those of Class, by what differs, e.g. "other cluster", "other role" (C11).
+	Others map[string]cloud.ClassInput
+
+	// ManyAddresses makes VMs with several interfaces or IP families; its zero
+	// value needs a reason in Lacks["C24/Many"].
+	ManyAddresses cloud.ClassInput
+
+	// UnknownType is Class with an instance type that does not exist (C27).
+	UnknownType cloud.ClassInput
+
+	// Credentials are valid.
+	Credentials cloud.Credentials
+
+	Backend Backend
+}
+
+// Backend is the cloud as its owner sees it, behind the driver's back. None of
+// its functions passes the Proxy. A nil one needs a reason in Lacks.
+type Backend struct {
+	// Proxy is what all calls of the drivers pass.
+	Proxy *Proxy
+
+	// Ledger returns everything that is in the cloud now, of every kind and
+	// owner, terminated VMs left out. MachineName and OwnerID are those of the
+	// tags; VM may be nil.
+	Ledger func(t testing.TB) []cloud.Resource
+
+	// Seed puts a thing into the cloud and returns the cloud's id of it.
+	Seed func(t testing.TB, s Seed) string
+
+	// Advance lets d pass. Nil where time is real: then changes are waited for.
+	Advance func(t testing.TB, d time.Duration)
+
+	// Hide keeps what is made from now on out of all reads until d after it was
+	// made.
+	Hide func(t testing.TB, d time.Duration)
+
+	// UserData returns what the VM was given to boot with, decoded.
+	UserData func(t testing.TB, id string) []byte
+
+	// States are the states that a VM can be brought into (C22).
+	States []VMState
+
+	// Fail makes a VM unable to run for good, as a build fault does (C10).
+	Fail func(t testing.TB, id string)
+
+	// HideNodeName makes the cloud show a VM without what its node's name comes
+	// from, e.g. the DNS name (C14).
+	HideNodeName func(t testing.TB, id string)
+
+	// Expire ends all sessions; the credentials stay valid (C19).
+	Expire func(t testing.TB)
+
+	// Revoke makes the credentials invalid (C19).
+	Revoke func(t testing.TB)
+
+	// PageSize is how many VMs one answer of a listing holds (C15).
+	PageSize int
+}
+
+// Seed is a thing to put into the cloud.
+type Seed struct {
+	Kind     cloud.Kind
+	Class    cloud.Class   // whose ownership tags, region and zone it gets
+	Untagged bool          // without any ownership tag
+	Name     string        // of the machine, in the tag; empty leaves the tag out
+	OwnerID  string        // in the tag; empty leaves it out, as MCM does
+	AttachTo string        // id of the VM that it is attached to; it is not deleted with that VM
+	Age      time.Duration // it was made that long ago
+}
+
+// VMState is a state that the back end can bring a running VM into.
+type VMState struct {
+	Name string // the cloud's word
+	Set  func(t testing.TB, id string)
+	Want cloud.State // what Get says then; StateUnknown means NotFound
+}
+
+// Sample is a MachineClass as MCM's users have it.
+type Sample struct {
+	Name  string
+	Class cloud.ClassInput
+	// Defaulted is Class.Spec with every default that MCM fills in written out.
+	// It parses to the same. Empty if there are none.
+	Defaulted []byte
+}
+
+// Rule is one row of the validation table.
+type Rule struct {
+	Name   string
+	Reason string // why it is so, with MCM's rule
+	Class  cloud.ClassInput
+	Field  string // that a problem names; empty means accepted
+	// Severity of that problem, at least. Warning for what MCM accepts.
+	Severity cloud.Severity
+}
+
+// Secret is one spelling of the credentials.
+type Secret struct {
+	Name        string
+	Reason      string
+	Credentials func(valid cloud.Credentials) cloud.Credentials
+	// Missing is the field that a blocking problem names; empty means that the
+	// credentials work.
+	Missing string
+}
+
+// Golden is what the cloud is asked for a class that has every field set.
+type Golden struct {
+	File  string // relative to the test, e.g. testdata/create.golden
+	Class func(f *Fixture) cloud.ClassInput
+	// Normalize returns c as text without what changes from run to run, such as
+	// dates, signatures and generated ids; empty leaves c out.
+	Normalize func(c Call) string
+}
+
+// ProviderID is one known form of a providerID, or a foreign one.
+type ProviderID struct {
+	Form   string // who writes it
+	Value  string
+	ID     string // empty means that it is none of this cloud's
+	Reason string
+}
+
+// ErrorRow is one row of the error table: what the cloud answers, and what
+// comes of it.
+type ErrorRow struct {
+	Name   string
+	Op     string // the call that meets it: create, get, delete, list or capacity
+	Match  func(c Call) bool
+	Reply  Reply
+	Code   cloud.Code
+	Reason string // Error.Reason; empty accepts any that is not empty
+	After  time.Duration
+	Of     *cloud.Offering // Error.Offering; nil accepts none only
+}
+
+// Volume is one row of the table of volumes.
+type Volume struct {
+	Name   string
+	Volume cloud.Volume
+	ID     string // empty means that it is none of this cloud's
+}
