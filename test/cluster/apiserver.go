@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// auditPolicy makes one entry of every completed request, without its body.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules: [{level: Metadata}]
+`
+
+// ErrAPIServerRuns is returned by StartAPIServer while the API server runs.
+var ErrAPIServerRuns = errors.New("the API server runs already")
+
+// KillAPIServer ends the API server without notice, as a crash would.
+func (c *Cluster) KillAPIServer() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.apiServer.kill()
+}
+
+// StartAPIServer starts an API server that was killed, with the same address,
+// certificates and data, and returns when it serves requests.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	c.mu.Lock()
+	running := c.apiServer != nil && !c.apiServer.ended()
+	c.mu.Unlock()
+	if running {
+		return ErrAPIServerRuns
+	}
+	return retryPorts(func() error { return c.startAPIServer(ctx) })
+}
+
+// RestartAPIServer kills and starts the API server.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	if err := c.KillAPIServer(); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx)
+}
+
+// SuspendAPIServer stops the API server in its tracks: connections are
+// accepted, and nothing answers.
+func (c *Cluster) SuspendAPIServer() error { return c.signalAPIServer(syscall.SIGSTOP) }
+
+// ResumeAPIServer ends a suspension.
+func (c *Cluster) ResumeAPIServer() error { return c.signalAPIServer(syscall.SIGCONT) }
+
+func (c *Cluster) signalAPIServer(s syscall.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.apiServer.signal(s)
+}
+
+func (c *Cluster) firstStartAPIServer(ctx context.Context) error {
+	if err := os.WriteFile(c.auditPolicyFile(), []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	return retryPorts(func() error {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		c.port = port
+		return c.startAPIServer(ctx)
+	})
+}
+
+func (c *Cluster) startAPIServer(ctx context.Context) error {
+	flags := withFlags(c.apiServerFlags(), c.options.APIServerFlags)
+	p, err := c.startReady(ctx, apiServerProgram, c.assets.APIServer, flags, c.apiServerReady)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.apiServer = p
+	return nil
+}
+
+// apiServerReady also waits for the namespaces that the API server makes a
+// moment after it says that it is ready.
+func (c *Cluster) apiServerReady(ctx context.Context) error {
+	client := prober(trusting(c.pki.ca))
+	for _, path := range []string{
+		"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system",
+		"/api/v1/namespaces/kube-public", "/api/v1/namespaces/kube-node-lease",
+	} {
+		if err := probe(ctx, client, c.URL()+path, c.pki.token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) apiServerFlags() []string {
+	authorization := c.options.Authorization
+	if authorization == "" {
+		authorization = "Node,RBAC"
+	}
+	flags := []string{
+		"--etcd-servers=" + c.etcdURL,
+		"--bind-address=" + localhost,
+		"--advertise-address=" + localhost,
+		fmt.Sprintf("--secure-port=%d", c.port),
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--tls-cert-file=" + c.pki.serving,
+		"--tls-private-key-file=" + c.pki.servingKey,
+		"--client-ca-file=" + c.pki.caCert,
+		"--cert-dir=" + filepath.Join(c.dir, "certs"),
+		"--token-auth-file=" + c.pki.tokens,
+		"--enable-bootstrap-token-auth=true",
+		"--authorization-mode=" + authorization,
+		"--service-account-key-file=" + c.pki.key,
+		"--service-account-signing-key-file=" + c.pki.key,
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--allow-privileged=true",
+		"--profiling=false",
+		// Priority and fairness divides the sum of these.
+		"--max-requests-inflight=3000",
+		"--max-mutating-requests-inflight=1500",
+	}
+	if !slices.Contains(c.options.Controllers, "serviceaccount-controller") {
+		// Nobody makes the service accounts that it would demand of every Pod.
+		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
+	}
+	if c.options.Audit {
+		flags = append(flags,
+			"--audit-policy-file="+c.auditPolicyFile(),
+			"--audit-log-path="+c.Audit().Path,
+			"--audit-log-maxsize=1000000") // MB: the file is never rotated away
+	}
+	return flags
+}
+
+func (c *Cluster) auditPolicyFile() string { return filepath.Join(c.dir, "audit-policy.yaml") }

@@ -1,0 +1,36 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+)
+
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	return retryPorts(func() error {
+		ports, err := freePorts(2)
+		if err != nil {
+			return err
+		}
+		url := fmt.Sprintf("http://%s:%d", localhost, ports[0])
+		peers := fmt.Sprintf("http://%s:%d", localhost, ports[1])
+		p, err := c.startReady(ctx, etcdProgram, c.assets.Etcd, []string{
+			"--name=test",
+			"--data-dir=" + filepath.Join(c.dir, "etcd"),
+			"--listen-client-urls=" + url,
+			"--advertise-client-urls=" + url,
+			"--listen-peer-urls=" + peers,
+			"--initial-advertise-peer-urls=" + peers,
+			"--initial-cluster=test=" + peers,
+			"--unsafe-no-fsync",
+			"--log-level=warn",
+		}, func(ctx context.Context) error { return probe(ctx, prober(nil), url+"/health", "") })
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.etcd, c.etcdURL = p, url
+		return nil
+	})
+}

@@ -1,0 +1,11 @@
+//go:build unix && !linux
+
+package cluster
+
+import "syscall"
+
+// attributes cannot ask the kernel here to end a program with its parent: Stop
+// has to be called.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
