@@ -1,0 +1,133 @@
+# The commands of this repository. `make` lists them; .ci/run is `make test`.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+TOOL := go tool -modfile=go.tools.mod
+# A module file of its own: the linters' 200 dependencies stay out of the tools'.
+LINT := go tool -modfile=go.lint.mod golangci-lint
+
+# The race detector needs a C compiler.
+RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+# missing <path> <target> <issue> ends a target whose code does not exist yet.
+missing = @[ -e "$(1)" ] || { echo "make $(2): $(1) does not exist yet; issue $(3) brings it" >&2; exit 1; }
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+##  Run
+
+.PHONY: demo
+demo: controlplane ## the main job on an embedded control plane and the simulated cloud; DEMO_ONESHOT=1 ends by itself
+	@go run ./test/demo
+
+# MCM's own integration suite starts the manager with this target and these
+# variables, and finds the process by how its command line begins.
+CONTROL_KUBECONFIG ?= $(KUBECONFIG)
+TARGET_KUBECONFIG  ?= $(CONTROL_KUBECONFIG)
+CONTROL_NAMESPACE  ?= default
+LEADER_ELECT       ?= true
+MACHINE_SAFETY_OVERSHOOTING_PERIOD ?= 1m
+ARGS ?=
+
+.PHONY: start
+start: ## the manager on CONTROL_KUBECONFIG and TARGET_KUBECONFIG, with more flags in ARGS
+	@[ -n "$(CONTROL_KUBECONFIG)" ] || { echo "make start: set CONTROL_KUBECONFIG" >&2; exit 1; }
+	@go build -o out/bin/machine-controller-manager ./cmd/manager
+	@exec -a machine-controller-manager out/bin/machine-controller-manager \
+		--control-kubeconfig="$(CONTROL_KUBECONFIG)" \
+		--target-kubeconfig="$(TARGET_KUBECONFIG)" \
+		--namespace="$(CONTROL_NAMESPACE)" \
+		--leader-elect="$(LEADER_ELECT)" \
+		--machine-safety-overshooting-period="$(MACHINE_SAFETY_OVERSHOOTING_PERIOD)" \
+		$(ARGS)
+
+##  Test
+
+.PHONY: test
+test: controlplane verify ## everything that CI runs
+	go test $(RACE) -v -count=1 -timeout 30m ./...
+
+.PHONY: check
+check: ## the inner loop, under a minute: vet, the house rules, unit tests of what changed
+	@go vet ./...
+	@go test -count=1 ./test/house
+	@go test -short ./... | { grep -v 'no test files' || true; }
+
+CLOUD ?= sim
+
+.PHONY: conformance
+conformance: ## the conformance kit on one cloud: CLOUD=sim
+	@[ -d "cloud/$(CLOUD)" ] || { echo "make conformance: there is no cloud/$(CLOUD)" >&2; exit 1; }
+	go test $(RACE) -v -count=1 -timeout 30m ./cloud/$(CLOUD)/...
+
+N ?= 100
+
+.PHONY: bench
+bench: controlplane ## requests, cloud calls, seconds and memory for N machines: N=100
+	@go run ./test/bench -n=$(N)
+
+SEEDS ?= 1000
+SEED  ?=
+
+.PHONY: simulate
+simulate: ## the deterministic simulator: SEEDS=1000, or one run again: SEED=x
+	$(call missing,test/simulation,simulate,5)
+	@go run ./test/simulation -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED))
+
+MINUTES ?= 10
+
+.PHONY: chaos
+chaos: ## processes killed at random on a real control plane: MINUTES=10
+	$(call missing,test/e2e/chaos,chaos,5)
+	@$(MAKE) controlplane
+	@go run ./test/e2e/chaos -minutes=$(MINUTES)
+
+.PHONY: e2e
+e2e: ## with the real Cluster API core manager and clusterctl
+	$(call missing,test/e2e,e2e,4)
+	@$(MAKE) controlplane
+	go test -v -count=1 -timeout 60m ./test/e2e/...
+
+AUTOSCALER ?=
+DOOR       ?= native
+
+.PHONY: autoscaler
+autoscaler: ## with a cluster-autoscaler binary: AUTOSCALER=path DOOR=native|capi
+	$(call missing,test/e2e/autoscaler,autoscaler,4)
+	@$(MAKE) controlplane
+	AUTOSCALER="$(AUTOSCALER)" DOOR="$(DOOR)" go test -v -count=1 -timeout 60m ./test/e2e/autoscaler
+
+##  Build
+
+.PHONY: controlplane
+controlplane: ## etcd, kube-apiserver, kube-controller-manager and kubectl from source, once; KUBEBUILDER_ASSETS overrides
+	@test/controlplane/build out/controlplane
+
+.PHONY: generate
+generate: ## deep copies and CRDs
+	@$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crd
+
+GENERATED = find config/crd api \( -name 'zz_generated.*' -o -path 'config/crd/*.yaml' \) -type f -print0 | sort -z | xargs -0 sha256sum
+
+.PHONY: verify
+verify: ## generated files, formatting, go.mod and vet are clean
+	@before=$$($(GENERATED)); $(MAKE) generate; after=$$($(GENERATED)); \
+	diff <(echo "$$before") <(echo "$$after") >&2 || { echo "make verify: generated files were stale; commit what make generate wrote" >&2; exit 1; }
+	@unformatted=$$(gofmt -l api bootstrap cloud cmd controllers test); \
+	[ -z "$$unformatted" ] || { printf 'make verify: not formatted, run gofmt -w:\n%s\n' "$$unformatted" >&2; exit 1; }
+	@go mod tidy -diff
+	@go vet ./...
+
+.PHONY: lint
+lint: ## the linters of .golangci.yml
+	@$(LINT) run ./...
+
+.PHONY: release
+release: ## out/release: components, templates and metadata for clusterctl
+	$(call missing,cmd/release,release,4)
+	@go run ./cmd/release -out out/release
