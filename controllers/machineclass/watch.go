@@ -1,0 +1,127 @@
+package machineclass
+
+import (
+	"bytes"
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// queue is what event handlers add to.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager starts both reconcilers with mgr, under the names that MCM
+// gives their queues.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}
+	err := ctrl.NewControllerManagedBy(mgr).Named("machineclass").WithOptions(options).
+		For(&machinev1.MachineClass{}, builder.WithPredicates(classChanged())).
+		Watches(&machinev1.Machine{}, machineEvents()).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf), builder.WithPredicates(contentChanged())).
+		Complete(c)
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("secret").WithOptions(options).
+		For(&corev1.Secret{}, builder.WithPredicates(holdChanged(machinev1.SecretFinalizer))).
+		Watches(&machinev1.MachineClass{}, classEvents()).
+		Complete(NewSecrets(c.Deps))
+}
+
+// classChanged lets a class through when what depends on it may have changed;
+// its generation covers everything but metadata, which drivers may read too.
+func classChanged() predicate.Predicate {
+	return predicate.Or(
+		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		predicate.AnnotationChangedPredicate{}, holdChanged(machinev1.Finalizer),
+	)
+}
+
+// holdChanged lets an object through when it is new, to be deleted, or has lost
+// the finalizer.
+func holdChanged(finalizer string) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		lost := controllerutil.ContainsFinalizer(e.ObjectOld, finalizer) && !controllerutil.ContainsFinalizer(e.ObjectNew, finalizer)
+		return lost || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}}
+}
+
+// contentChanged lets a Secret through when its entries may have changed.
+func contentChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Secret), e.ObjectNew.(*corev1.Secret)
+		return !maps.EqualFunc(before.Data, after.Data, bytes.Equal)
+	}}
+}
+
+// machineEvents enqueues the class of a Machine that comes or goes, and both
+// classes of one that changes over.
+func machineEvents() handler.EventHandler {
+	add := func(o client.Object, q queue) {
+		if m := o.(*machinev1.Machine); m.Spec.Class.Name != "" {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}})
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.(*machinev1.Machine).Spec.Class != e.ObjectNew.(*machinev1.Machine).Spec.Class {
+				add(e.ObjectOld, q)
+				add(e.ObjectNew, q)
+			}
+		},
+	}
+}
+
+// classEvents enqueues the Secrets that a class names, and those that it named.
+func classEvents() handler.EventHandler {
+	add := func(o client.Object, q queue) {
+		for _, ref := range class.SecretRefs(o.(*machinev1.MachineClass)) {
+			q.Add(reconcile.Request{NamespacedName: ref.Key})
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*machinev1.MachineClass), e.ObjectNew.(*machinev1.MachineClass)
+			if !equality.Semantic.DeepEqual(index.Secrets(before), index.Secrets(after)) {
+				add(before, q)
+				add(after, q)
+			}
+		},
+	}
+}
+
+// classesOf returns the classes that name a Secret.
+func (c *Controller) classesOf(ctx context.Context, secret client.Object) []reconcile.Request {
+	var list machinev1.MachineClassList
+	key := client.ObjectKeyFromObject(secret).String()
+	if err := c.Client.List(ctx, &list, client.MatchingFields{index.ClassBySecret: key}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up MachineClasses of Secret", "Secret", key)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
