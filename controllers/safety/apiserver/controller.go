@@ -1,0 +1,145 @@
+// Package apiserver freezes the manager while an API server does not answer.
+//
+// Nodes cannot report to an API server that is away, so all machines would look
+// broken at once, and replacing them would destroy a healthy cluster. While the
+// manager is frozen no machine is judged or created; deletions go on.
+//
+//	          down > timeout                up
+//	running ──────────────────▶ frozen ─────────▶ Unknown machines
+//	   ▲                                          become Running
+//	   └──────────────────────────────────────────────┘
+package apiserver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+)
+
+// Options are the times of the check; see --machine-safety-apiserver-statuscheck-*.
+type Options struct {
+	Period  time.Duration // between checks while all is well
+	Timeout time.Duration // of silence until the manager freezes
+}
+
+// Deps are what a Controller needs; Events and Namespace may be empty.
+type Deps struct {
+	Client    client.Client   // control cluster, writes
+	Live      client.Reader   // control cluster, reads from the API server
+	Target    *target.Cluster // nil: there are no nodes to misjudge, so nothing freezes
+	Namespace string          // of the Machines; empty is all
+	Clock     clock.PassiveClock
+	Events    record.EventRecorder
+	Options   Options
+}
+
+// Controller checks both API servers and knows whether the manager is frozen.
+type Controller struct {
+	Deps
+
+	mu     sync.Mutex
+	state  State
+	thawed time.Time
+}
+
+// New returns a Controller that is not frozen.
+func New(d Deps) *Controller { return &Controller{Deps: d} }
+
+// Frozen says whether an API server has been away for too long. It does not block.
+func (c *Controller) Frozen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Frozen
+}
+
+// ThawedAt is when the manager was frozen last; zero if never. What a node did
+// not report before then says nothing about it: health timeouts count from here
+// at the earliest, however old the phase in a cache is.
+func (c *Controller) ThawedAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.thawed
+}
+
+// Collector returns the gauge that MCM calls mcm_machine_controller_frozen.
+func (c *Controller) Collector() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mcm_machine_controller_frozen",
+		Help: "Frozen status of the machine controller manager.",
+	}, func() float64 {
+		if c.Frozen() {
+			return 1
+		}
+		return 0
+	})
+}
+
+// Reconcile makes one check and comes back for the next, whatever happens: a
+// check that stopped would leave the manager frozen for ever.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	at := c.Clock.Now()
+	failure := c.probe(ctx)
+	before, state := c.advance(failure != nil, at)
+	log := ctrl.LoggerFrom(ctx)
+	if failure != nil {
+		log.Info("API server does not answer", "reason", failure.Error(), "since", state.DownSince)
+	}
+	if state.Frozen && !before.Frozen {
+		log.Info("Frozen: an API server has been unreachable for too long", "since", state.DownSince)
+	}
+	if !state.thaws() {
+		return reconcile.Result{RequeueAfter: state.wait(c.Options)}, nil
+	}
+	if err := c.reset(ctx); err != nil {
+		log.Info("Machines cannot be reset yet, staying frozen", "reason", err.Error())
+		return reconcile.Result{RequeueAfter: state.wait(c.Options)}, nil
+	}
+	c.thaw()
+	log.Info("Unfrozen: the API servers answer again")
+	return reconcile.Result{RequeueAfter: c.Options.Period}, nil
+}
+
+// advance takes the result of a check into account.
+func (c *Controller) advance(down bool, at time.Time) (before, after State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before = c.state
+	c.state = c.state.next(down, at, c.Options.Timeout)
+	return before, c.state
+}
+
+func (c *Controller) thaw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.Frozen = false
+	c.thawed = c.Clock.Now()
+}
+
+// SetupWithManager starts the check with mgr. Without target cluster there is
+// nothing to start.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	if c.Target == nil {
+		return nil
+	}
+	first := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: "apiservers"}})
+		return nil
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("machinesafetyapiserver").
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: ptr.To(true)}).
+		WatchesRawSource(first).
+		Complete(c)
+}

@@ -1,0 +1,50 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+const (
+	// absent is the name that MCM asks for: no object can have it.
+	absent = "dummy_name"
+	// defaultNamespace is asked where Machines of all namespaces are managed.
+	defaultNamespace = "default"
+	// shortestProbe is what an answer may take at least.
+	shortestProbe = time.Second
+)
+
+// probe asks both API servers for something that does not exist, and returns why
+// one of them counts as down; nil if both answered. It returns within a third of
+// the timeout, so that a server that hangs is noticed in time.
+func (c *Controller) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(c.Options.Timeout/3, shortestProbe))
+	defer cancel()
+	namespace := c.Namespace
+	if namespace == "" {
+		namespace = defaultNamespace
+	}
+	control := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: absent}, &machinev1.Machine{})
+	nodes := c.Target.Live.Get(ctx, client.ObjectKey{Name: absent}, &corev1.Node{})
+	return errors.Join(outage("control", control), outage("target", nodes))
+}
+
+// outage returns err if it means that the API server is away. A server that
+// refuses (unauthorized, forbidden, too many requests) is there: what it
+// refuses us it does not refuse the kubelets.
+func outage(cluster string, err error) error {
+	status, answered := errors.AsType[*apierrors.StatusError](err)
+	if err == nil || answered && status.ErrStatus.Code < http.StatusInternalServerError {
+		return nil
+	}
+	return fmt.Errorf("%s API server: %w", cluster, err)
+}

@@ -1,0 +1,71 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+const (
+	page             = 500
+	eventReset       = "HealthTimeoutReset"
+	descriptionReset = "Machine Health Timeout was reset due to APIServer being unreachable"
+)
+
+// reset makes all Unknown machines Running, so that their health timeouts start
+// anew. An error means that some have still to be reset. They are read from the
+// API server: the outage has left the caches behind.
+func (c *Controller) reset(ctx context.Context) error {
+	token := ""
+	var failed []error
+	for {
+		var list machinev1.MachineList
+		if err := c.Live.List(ctx, &list, client.InNamespace(c.Namespace), client.Limit(page), client.Continue(token)); err != nil {
+			return fmt.Errorf("list machines: %w", err)
+		}
+		for i := range list.Items {
+			failed = append(failed, c.resetOne(ctx, &list.Items[i]))
+		}
+		if token = list.Continue; token == "" {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+// resetOne resets a machine that needs it. What the API server refuses for good
+// is logged and left: one such machine must not keep all others frozen.
+func (c *Controller) resetOne(ctx context.Context, m *machinev1.Machine) error {
+	if m.Status.CurrentStatus.Phase != machinev1.MachineUnknown || !m.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	base := m.DeepCopy()
+	now := metav1.NewTime(c.Clock.Now())
+	m.Status.CurrentStatus.Phase = machinev1.MachineRunning
+	m.Status.CurrentStatus.TimeoutActive = false
+	m.Status.CurrentStatus.LastUpdateTime = now
+	m.Status.LastOperation = machinev1.LastOperation{
+		Description: descriptionReset, LastUpdateTime: now,
+		State: machinev1.MachineStateSuccessful, Type: machinev1.MachineOperationHealthCheck,
+	}
+	err := c.Client.Status().Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case err == nil:
+		if c.Events != nil {
+			c.Events.Event(m, corev1.EventTypeNormal, eventReset, descriptionReset)
+		}
+		return nil
+	case apierrors.IsConflict(err) || outage("control", err) != nil:
+		return fmt.Errorf("machine %s/%s: %w", m.Namespace, m.Name, err)
+	default:
+		ctrl.LoggerFrom(ctx).Error(err, "Reset health timeout", "Machine", client.ObjectKeyFromObject(m))
+		return nil
+	}
+}
