@@ -21,6 +21,7 @@ const (
 // Reasons of the conditions above.
 const (
 	ReasonInvalidSpec        = "InvalidSpec"
+	ReasonIgnoredValue       = "IgnoredValue" // an annotation or label that cannot be read does not count
 	ReasonClassNotFound      = "ClassNotFound"
 	ReasonClassDeleting      = "ClassDeleting"
 	ReasonSecretNotFound     = "SecretNotFound"

@@ -1,0 +1,46 @@
+package fresh
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func object(version string) *corev1.Node {
+	n := &corev1.Node{}
+	n.UID, n.ResourceVersion = "u", version
+	return n
+}
+
+func TestStale(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		wrote  []string
+		read   string
+		want   bool
+	}{
+		"NothingWritten": {"What this process did not write is as good as it gets.", nil, "5", false},
+		"Older":          {"A cache behind our own write must not be believed.", []string{"10"}, "9", true},
+		"Same":           {"Our own write has arrived.", []string{"10"}, "10", false},
+		"Newer":          {"Somebody wrote after us.", []string{"10"}, "11", false},
+		"Digits":         {"Versions are numbers, not texts.", []string{"100"}, "99", true},
+		"Reordered":      {"A late answer to an earlier write must not lower the mark.", []string{"12", "10"}, "11", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var m Marks
+			for _, v := range tc.wrote {
+				m.Wrote(object(v))
+			}
+			if got := m.Stale(object(tc.read)); got != tc.want {
+				t.Errorf("Stale() = %v, want %v: %s", got, tc.want, tc.reason)
+			}
+			m.Forget("u")
+			if m.Stale(object(tc.read)) {
+				t.Error("stale after Forget")
+			}
+		})
+	}
+}

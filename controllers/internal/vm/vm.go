@@ -1,0 +1,186 @@
+// Package vm is the engine: the one implementation of "this machine has exactly
+// one VM", under both doors.
+//
+//	            Create(name, token)
+//	no VM ───────────────────────────▶ VM ──▶ persisted providerID
+//	  ▲   │ token was used with other          │
+//	  │   ▼ parameters                         │ Delete
+//	  │ look up ── found ──▶ VM                ▼
+//	  └──── not found after the settle time   gone, believed after the settle time
+//	        → next attempt, a new token
+//
+// What it remembers between calls only shortens waits: after a restart it waits
+// the cloud's settle time once more before it believes that nothing is there.
+package vm
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Engine gives machines their VMs and takes them away. It is safe for
+// concurrent use by different machines.
+type Engine struct {
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	notes map[string]note
+}
+
+// note is what the engine remembers of one machine's VM.
+type note struct {
+	created time.Time // last call of Create
+	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
+}
+
+// New returns an Engine that remembers nothing.
+func New(c clock.PassiveClock) *Engine {
+	return &Engine{clock: c, notes: map[string]note{}}
+}
+
+// Token is the idempotency token of one attempt of an owner: 36 characters in
+// the form of a UUID, equal for equal arguments.
+func Token(ownerID string, attempt int) string {
+	h := sha256.Sum256(fmt.Appendf(nil, "%s/%d", ownerID, attempt))
+	h[6] = h[6]&0x0f | 0x50
+	h[8] = h[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
+}
+
+// Want is the VM that is wanted.
+type Want struct {
+	// Request without Token.
+	Request cloud.CreateRequest
+	// Attempt at the VM, from 1.
+	Attempt int
+	// Spent is set when the attempt must not be used any more, e.g. because its
+	// bootstrap token has expired. The VM is looked up, and without one the next
+	// attempt begins.
+	Spent bool
+	// Next persists the number of the next attempt before anything is done under
+	// it. It fails on a stale object.
+	Next func(ctx context.Context, attempt int) error
+}
+
+// Ensure returns the VM of w, and makes it if there is none. It does not wait:
+// while VM.RetryAfter is positive it wants to be called again. After a new
+// attempt was recorded it returns an error of code TokenUsed, and the caller
+// comes back with that attempt.
+func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
+	key := w.Request.OwnerID
+	if w.Spent && w.Request.ProviderID == "" {
+		return e.renew(ctx, a, traits, w)
+	}
+	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
+	e.note(key, func(n *note) { n.created = e.clock.Now() })
+	made, err := a.Create(ctx, w.Request)
+	if err == nil {
+		e.note(key, func(n *note) { n.missing = time.Time{} })
+		return made, nil
+	}
+	if cloud.CodeOf(err) == cloud.TokenUsed && w.Request.ProviderID == "" {
+		return e.renew(ctx, a, traits, w)
+	}
+	return cloud.VM{}, err
+}
+
+// renew looks for the VM of an attempt that must not be repeated, and begins
+// the next one when the cloud has shown none for its settle time.
+func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
+	found, err := a.Get(ctx, w.Request.Ref)
+	if err == nil {
+		e.note(w.Request.OwnerID, func(n *note) { n.missing = time.Time{} })
+		return found, nil
+	}
+	if cloud.CodeOf(err) != cloud.NotFound {
+		return cloud.VM{}, err
+	}
+	if wait := e.unbelieved(w.Request.OwnerID, traits.Settle); wait > 0 {
+		return cloud.VM{}, &cloud.Error{
+			Code: cloud.TokenUsed, Op: "create VM", Reason: "WaitingForLookup", RetryAfter: wait,
+			Err: fmt.Errorf("attempt %d cannot be repeated, and the cloud may not show its VM yet", w.Attempt),
+		}
+	}
+	if err := w.Next(ctx, w.Attempt+1); err != nil {
+		return cloud.VM{}, fmt.Errorf("record attempt %d: %w", w.Attempt+1, err)
+	}
+	e.note(w.Request.OwnerID, func(n *note) { n.missing = time.Time{} })
+	return cloud.VM{}, &cloud.Error{
+		Code: cloud.TokenUsed, Op: "create VM", Reason: "NewAttempt", RetryAfter: time.Millisecond,
+		Err: fmt.Errorf("attempt %d made no VM, attempt %d follows", w.Attempt, w.Attempt+1),
+	}
+}
+
+// Remove asks for the VM of r, and all that was made with it, to go. Done is
+// only true when it can be believed: where a VM may have been made so recently
+// that the cloud does not show it yet, "nothing there" has to last for the
+// settle time first.
+func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion, error) {
+	d, err := a.Delete(ctx, r)
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	if !d.Done {
+		e.note(r.OwnerID, func(n *note) { n.missing = time.Time{} })
+		d.RetryAfter = max(d.RetryAfter, time.Millisecond)
+		return d, nil
+	}
+	if !e.doubtful(r, traits.Settle) {
+		return d, nil
+	}
+	if wait := e.unbelieved(r.OwnerID, traits.Settle); wait > 0 {
+		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that the cloud may not show yet"}}, nil
+	}
+	return d, nil
+}
+
+// doubtful says whether a VM of r may exist although the cloud shows none: its
+// id was never learnt, or it was made less than the settle time ago.
+func (e *Engine) doubtful(r cloud.Ref, settle time.Duration) bool {
+	if r.ProviderID == "" {
+		return settle > 0
+	}
+	e.mu.Lock()
+	created := e.notes[r.OwnerID].created
+	e.mu.Unlock()
+	if created.IsZero() {
+		created = r.Created // this process did not make it: no earlier than its machine
+	}
+	return e.clock.Since(created) < settle
+}
+
+// unbelieved returns how long "nothing there" has still to last before it is
+// believed, counted from when it was first seen.
+func (e *Engine) unbelieved(key string, settle time.Duration) time.Duration {
+	now := e.clock.Now()
+	var since time.Time
+	e.note(key, func(n *note) {
+		if n.missing.IsZero() {
+			n.missing = now
+		}
+		since = n.missing
+	})
+	return settle - now.Sub(since)
+}
+
+// Forget drops what is remembered of a machine that is gone.
+func (e *Engine) Forget(ownerID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.notes, ownerID)
+}
+
+func (e *Engine) note(key string, change func(*note)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.notes[key]
+	change(&n)
+	e.notes[key] = n
+}

@@ -1,0 +1,189 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+var (
+	start  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	traits = cloud.Traits{Name: "test", Settle: 10 * time.Second}
+)
+
+// account answers each call with what the test put there.
+type account struct {
+	create func(cloud.CreateRequest) (cloud.VM, error)
+	get    func(cloud.Ref) (cloud.VM, error)
+	del    func(cloud.Ref) (cloud.Deletion, error)
+	tokens []string
+}
+
+func (a *account) Create(_ context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	a.tokens = append(a.tokens, r.Token)
+	return a.create(r)
+}
+func (a *account) Get(_ context.Context, r cloud.Ref) (cloud.VM, error)          { return a.get(r) }
+func (a *account) Delete(_ context.Context, r cloud.Ref) (cloud.Deletion, error) { return a.del(r) }
+func (a *account) List(context.Context, cloud.Class) iter.Seq2[cloud.Resource, error] {
+	return func(func(cloud.Resource, error) bool) {}
+}
+
+func (a *account) Capacity(context.Context, cloud.Class) (cloud.Capacity, error) {
+	return cloud.Capacity{}, nil
+}
+
+func tokenUsed(cloud.CreateRequest) (cloud.VM, error) {
+	return cloud.VM{}, cloud.Errorf(cloud.TokenUsed, "run", "IdempotentParameterMismatch", "token was used")
+}
+
+func notFound(cloud.Ref) (cloud.VM, error) {
+	return cloud.VM{}, cloud.Errorf(cloud.NotFound, "get", "NotFound", "no VM")
+}
+
+func want(next func(context.Context, int) error) Want {
+	return Want{Attempt: 1, Next: next, Request: cloud.CreateRequest{Ref: cloud.Ref{Name: "m", OwnerID: "owner"}}}
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	if Token("a", 1) != Token("a", 1) {
+		t.Error("a repeated call must send the same token, else the cloud makes a second VM")
+	}
+	seen := map[string]bool{}
+	for _, token := range []string{Token("a", 1), Token("a", 2), Token("b", 1), Token("a/1", 1)} {
+		if seen[token] || len(token) > 64 {
+			t.Errorf("token %q is taken or too long", token)
+		}
+		seen[token] = true
+	}
+}
+
+func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakePassiveClock(start)
+	e := New(clock)
+	a := &account{create: tokenUsed, get: notFound}
+	attempts := []int{}
+	w := want(func(_ context.Context, n int) error { attempts = append(attempts, n); return nil })
+
+	_, err := e.Ensure(t.Context(), a, traits, w)
+	if cloud.CodeOf(err) != cloud.TokenUsed || len(attempts) != 0 {
+		t.Fatalf("attempts %v, error %v: the VM of the first attempt may still appear", attempts, err)
+	}
+	clock.SetTime(start.Add(9 * time.Second))
+	if _, err = e.Ensure(t.Context(), a, traits, w); len(attempts) != 0 {
+		t.Fatalf("attempts %v after 9 s, settle time is 10 s: %v", attempts, err)
+	}
+	clock.SetTime(start.Add(11 * time.Second))
+	if _, err = e.Ensure(t.Context(), a, traits, w); len(attempts) != 1 || attempts[0] != 2 {
+		t.Fatalf("attempts %v, want the second to be recorded: %v", attempts, err)
+	}
+	w.Attempt = 2
+	a.create = func(cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{ID: "i"}, nil }
+	made, err := e.Ensure(t.Context(), a, traits, w)
+	if err != nil || made.ID != "i" {
+		t.Fatalf("second attempt: %v, %v", made, err)
+	}
+	if first, last := a.tokens[0], a.tokens[len(a.tokens)-1]; first == last {
+		t.Error("the second attempt must use another token")
+	}
+}
+
+func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
+	t.Parallel()
+	e := New(testingclock.NewFakePassiveClock(start))
+	a := &account{create: tokenUsed, get: func(cloud.Ref) (cloud.VM, error) { return cloud.VM{ID: "first"}, nil }}
+	w := want(func(context.Context, int) error { t.Error("no attempt may follow: there is a VM"); return nil })
+	if made, err := e.Ensure(t.Context(), a, traits, w); err != nil || made.ID != "first" {
+		t.Errorf("Ensure() = %v, %v, want the VM that is there", made, err)
+	}
+}
+
+func TestEnsureDoesNothingUnderAnAttemptThatCouldNotBeRecorded(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakePassiveClock(start)
+	e := New(clock)
+	a := &account{create: tokenUsed, get: notFound}
+	boom := errors.New("conflict")
+	w := want(func(context.Context, int) error { return boom })
+	w.Spent = true
+	_, _ = e.Ensure(t.Context(), a, traits, w)
+	clock.SetTime(start.Add(time.Minute))
+	if _, err := e.Ensure(t.Context(), a, traits, w); !errors.Is(err, boom) {
+		t.Errorf("error %v, want that of the write", err)
+	}
+	if len(a.tokens) != 0 {
+		t.Errorf("Create was called with %v: a spent attempt must not be used", a.tokens)
+	}
+}
+
+func TestRemoveBelieves(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		ref    cloud.Ref
+		at     time.Duration // of the second call; the first is at 0
+		done   [2]bool
+	}{
+		"UnknownIDWaits": {
+			reason: "A create whose answer was lost may have made a VM that is not shown yet.",
+			ref:    cloud.Ref{OwnerID: "o", Created: start.Add(-time.Hour)}, at: 9 * time.Second, done: [2]bool{false, false},
+		},
+		"UnknownIDAfterSettle": {
+			reason: "Nothing there for the settle time is nothing there.",
+			ref:    cloud.Ref{OwnerID: "o", Created: start.Add(-time.Hour)}, at: 11 * time.Second, done: [2]bool{false, true},
+		},
+		"OldVM": {
+			reason: "A VM that was made long ago is shown if it exists.",
+			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: time.Second, done: [2]bool{true, true},
+		},
+		"YoungVM": {
+			reason: "A VM that was just made may not be shown yet, also after a restart of the manager.",
+			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Second)}, at: 2 * time.Second, done: [2]bool{false, false},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakePassiveClock(start)
+			e := New(clock)
+			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
+			for i, at := range []time.Duration{0, tc.at} {
+				clock.SetTime(start.Add(at))
+				d, err := e.Remove(t.Context(), a, traits, tc.ref)
+				if err != nil || d.Done != tc.done[i] {
+					t.Errorf("call %d: done %v, want %v, error %v: %s", i, d.Done, tc.done[i], err, tc.reason)
+				}
+				if !d.Done && d.RetryAfter <= 0 {
+					t.Errorf("call %d does not say when to come back", i)
+				}
+			}
+		})
+	}
+}
+
+func TestRemoveForgetsAnAbsenceThatEnded(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakePassiveClock(start)
+	e := New(clock)
+	answers := []bool{true, false, true}
+	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) {
+		done := answers[0]
+		answers = answers[1:]
+		return cloud.Deletion{Done: done}, nil
+	}}
+	ref := cloud.Ref{OwnerID: "o"}
+	for i := range 3 {
+		clock.SetTime(start.Add(time.Duration(i) * 20 * time.Second))
+		if d, _ := e.Remove(t.Context(), a, traits, ref); d.Done {
+			t.Errorf("call %d: done, although the VM was seen in between", i)
+		}
+	}
+}

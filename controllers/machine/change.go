@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func addFinalizer(o metav1.Object, finalizer string) {
+	if !slices.Contains(o.GetFinalizers(), finalizer) {
+		o.SetFinalizers(append(slices.Clone(o.GetFinalizers()), finalizer))
+	}
+}
+
+func removeFinalizer(o metav1.Object, finalizer string) {
+	o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer }))
+}
+
+func setAnnotation(o metav1.Object, key, value string) {
+	all := o.GetAnnotations()
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[key] = value
+	o.SetAnnotations(all)
+}
+
+func defaultAnnotation(o metav1.Object, key, value string) {
+	if o.GetAnnotations()[key] == "" {
+		setAnnotation(o, key, value)
+	}
+}
+
+func setLabel(o metav1.Object, key, value string) {
+	all := o.GetLabels()
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[key] = value
+	o.SetLabels(all)
+}
+
+// patchNode applies change to the machine's node and writes what differs, if
+// anything does. A patch replaces lists whole, so it fails on a stale node.
+func (c *Controller) patchNode(ctx context.Context, f *facts, change func(*corev1.Node)) error {
+	changed := f.node.DeepCopy()
+	change(changed)
+	if equality.Semantic.DeepEqual(f.node.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(f.node.Spec, changed.Spec) {
+		return nil
+	}
+	patch := client.MergeFrom(f.node)
+	if !equality.Semantic.DeepEqual(f.node.Spec.Taints, changed.Spec.Taints) || !slices.Equal(f.node.Finalizers, changed.Finalizers) {
+		patch = client.MergeFromWithOptions(f.node, client.MergeFromWithOptimisticLock{})
+	}
+	if err := c.Target.Client.Patch(ctx, changed, patch); err != nil {
+		return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
+	}
+	f.node = changed
+	return nil
+}
+
+// setNodeCondition writes a condition of the machine's node unless it is there
+// with that status, reason and message.
+func (c *Controller) setNodeCondition(ctx context.Context, f *facts, want corev1.NodeCondition) error {
+	i := slices.IndexFunc(f.node.Status.Conditions, func(n corev1.NodeCondition) bool { return n.Type == want.Type })
+	at := metav1.NewTime(f.now)
+	want.LastHeartbeatTime, want.LastTransitionTime = at, at
+	changed := f.node.DeepCopy()
+	if i < 0 {
+		changed.Status.Conditions = append(changed.Status.Conditions, want)
+	} else {
+		was := f.node.Status.Conditions[i]
+		if was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {
+			return nil
+		}
+		if was.Status == want.Status && was.Reason == want.Reason {
+			want.LastTransitionTime = was.LastTransitionTime
+		}
+		changed.Status.Conditions[i] = want
+	}
+	// Conditions merge by type in a strategic patch, so the kubelet's stay as they are.
+	if err := c.Target.Client.Status().Patch(ctx, changed, client.StrategicMergeFrom(f.node)); err != nil {
+		return fmt.Errorf("set condition %s of Node %s: %w", want.Type, f.node.Name, err)
+	}
+	f.node = changed
+	return nil
+}
+
+// nodeCondition returns the condition of that type, nil if the node has none.
+func nodeConditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// withoutTaint returns the taints without those of that key.
+func withoutTaint(taints []corev1.Taint, key string) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// withTaint returns the taints with t, which replaces one of its key and effect.
+func withTaint(taints []corev1.Taint, t corev1.Taint) []corev1.Taint {
+	out := slices.Clone(taints)
+	for i := range out {
+		if out[i].Key == t.Key && out[i].Effect == t.Effect {
+			if out[i].Value != t.Value {
+				out[i] = t
+			}
+			return out
+		}
+	}
+	return append(out, t)
+}

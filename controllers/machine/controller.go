@@ -1,0 +1,188 @@
+package machine
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+)
+
+// Deps are what a Controller needs; all are required but Target, Frozen and
+// Durations.
+type Deps struct {
+	Client  client.Client   // control cluster, reads from a cache
+	Live    client.Reader   // control cluster, reads from the API server
+	Target  *target.Cluster // nil: there are no nodes
+	Clouds  *cloud.Registry
+	Clock   clock.PassiveClock
+	Events  record.EventRecorder
+	Options Options
+	// Frozen says whether an API server was unreachable for too long; nil is never.
+	Frozen func() bool
+	// Rand makes bootstrap tokens; nil is the system's.
+	Rand io.Reader
+	// Durations are told how long machines took; nil tells nobody.
+	Durations Durations
+}
+
+// Durations are told how long steps of a machine's life took.
+type Durations interface {
+	// Observe is called once per machine and step: create, join, drain, delete.
+	Observe(m *machinev1.Machine, instanceType, zone, step string, seconds float64)
+	// FailedJoin counts a machine whose node did not join in time.
+	FailedJoin(m *machinev1.Machine, instanceType, zone string)
+}
+
+// Controller keeps the VM and node of each Machine as its spec asks.
+type Controller struct {
+	Deps
+	classes *class.Resolver
+	engine  *vm.Engine
+	drainer *drain.Drainer
+	permits *permits
+	marks   fresh.Marks
+}
+
+// New returns a Controller that has seen nothing yet.
+func New(d Deps) *Controller {
+	if d.Rand == nil {
+		d.Rand = rand.Reader
+	}
+	c := &Controller{
+		Deps:    d,
+		classes: class.New(d.Clouds),
+		engine:  vm.New(d.Clock),
+		permits: newPermits(d.Client, d.Clock),
+	}
+	if d.Target != nil {
+		c.drainer = drain.New(drain.Deps{Target: d.Target, Clock: d.Clock})
+	}
+	return c
+}
+
+// Reconcile brings a Machine one observation closer to its spec:
+//
+//  1. observe the Machine and its node;
+//  2. run the joining steps, or the leaving steps if it is being deleted;
+//  3. report what was seen into its status, and write that if it changed.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	m := &machinev1.Machine{}
+	if err := c.Client.Get(ctx, req.NamespacedName, m); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if c.marks.Stale(m) {
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	f, err := c.observe(ctx, m)
+	if err != nil {
+		return outcome.Of(0, err)
+	}
+	if m.DeletionTimestamp.IsZero() {
+		err = c.join(ctx, f)
+	} else {
+		err = c.leave(ctx, f)
+	}
+	if werr := c.write(ctx, f, err); werr != nil {
+		return outcome.Of(0, werr)
+	}
+	c.announce(f)
+	if f.released {
+		c.forget(f.machine)
+	}
+	return outcome.Of(f.wait, err)
+}
+
+// join gives a Machine its VM and its node.
+func (c *Controller) join(ctx context.Context, f *facts) error {
+	if c.Frozen != nil && c.Frozen() {
+		f.frozen = true
+		sooner(f, frozenRetry)
+		return nil
+	}
+	if len(f.problems) > 0 && f.machine.Spec.ProviderID == "" {
+		return nil
+	}
+	for _, step := range []func(context.Context, *facts) error{c.claim, c.launch, c.judge, c.updateInPlace, c.keep} {
+		if err := step(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim puts finalizer and owner id onto a Machine before anything is made for
+// it. Machines of a MachineSet are born with both.
+func (c *Controller) claim(ctx context.Context, f *facts) error {
+	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		addFinalizer(m, machinev1.Finalizer)
+		defaultAnnotation(m, machinev1.OwnerIDAnnotation, string(m.UID))
+		defaultAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
+	})
+}
+
+// write persists the status that follows from f, if it differs.
+func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
+	if f.released {
+		return nil
+	}
+	status := report(f, failure)
+	if equality.Semantic.DeepEqual(status, f.machine.Status) {
+		return nil
+	}
+	base := f.machine.DeepCopy()
+	f.machine.Status = status
+	if err := c.Client.Status().Patch(ctx, f.machine, client.MergeFrom(base)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
+	}
+	c.marks.Wrote(f.machine)
+	return nil
+}
+
+// patchMachine applies change to the Machine's metadata and spec, and writes
+// what differs, if anything does. It fails on a stale object.
+func (c *Controller) patchMachine(ctx context.Context, f *facts, change func(*machinev1.Machine)) error {
+	changed := f.machine.DeepCopy()
+	change(changed)
+	if equality.Semantic.DeepEqual(f.machine.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(f.machine.Spec, changed.Spec) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(f.machine, client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, changed, patch); err != nil {
+		return err
+	}
+	c.marks.Wrote(changed)
+	f.machine = changed
+	return nil
+}
+
+// forget drops what is remembered of a Machine that is gone.
+func (c *Controller) forget(m *machinev1.Machine) {
+	c.engine.Forget(ownerID(m))
+	c.marks.Forget(m.UID)
+}
+
+// ownerID is the durable id of m that its cloud resources are tagged with.
+func ownerID(m *machinev1.Machine) string {
+	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
+		return id
+	}
+	return string(m.UID)
+}
+
+func gone(err error) bool { return err == nil || apierrors.IsNotFound(err) }

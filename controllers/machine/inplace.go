@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// updateInPlace plays the machine's part of an update in place. The labels on
+// the node are set by the MachineDeployment (candidate, selected) and by the
+// agent on the node (result); the condition InPlaceUpdate answers them:
+//
+//	candidate ─▶ selected ─▶ DrainSuccessful ─▶ ReadyForUpdate ─▶ agent updates ─▶ result
+func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
+	if f.node == nil || f.rival != "" {
+		return nil
+	}
+	want, ok := inPlaceCondition(f.node)
+	if ok {
+		if err := c.setNodeCondition(ctx, f, want); err != nil {
+			return err
+		}
+	}
+	shown := nodeConditionOf(f.node, machinev1.NodeInPlaceUpdate)
+	if shown == nil {
+		return nil
+	}
+	switch shown.Reason {
+	case machinev1.ReasonSelectedForUpdate:
+		return c.drainInPlace(ctx, f, shown.LastTransitionTime.Time)
+	case machinev1.ReasonDrainSuccessful:
+		if phaseOf(f) != machinev1.MachineInPlaceUpdating {
+			f.next = inPlaceStarted()
+			return nil
+		}
+		return c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonReadyForUpdate, "The node has been drained and can be updated"))
+	}
+	return nil
+}
+
+// inPlaceStarted is the transition of a machine whose node is handed to the
+// agent. It is persisted before the agent may begin.
+func inPlaceStarted() *transition {
+	return &transition{
+		phase: machinev1.MachineInPlaceUpdating, operation: machinev1.MachineOperationInPlaceUpdate, state: machinev1.MachineStateProcessing,
+		description: "The node has been drained and can be updated in place",
+	}
+}
+
+// inPlaceCondition is what the condition becomes because of the node's labels;
+// ok is false if it stays.
+func inPlaceCondition(node *corev1.Node) (want corev1.NodeCondition, ok bool) {
+	reason := ""
+	if shown := nodeConditionOf(node, machinev1.NodeInPlaceUpdate); shown != nil {
+		reason = shown.Reason
+	}
+	_, candidate := node.Labels[machinev1.CandidateForUpdateLabel]
+	_, selected := node.Labels[machinev1.SelectedForUpdateLabel]
+	result := node.Labels[machinev1.UpdateResultLabel]
+	switch {
+	case candidate && (reason == "" || (reason == machinev1.ReasonUpdateSuccessful && result == "")):
+		return inPlace(machinev1.ReasonCandidateForUpdate, "The node is a candidate for an update in place"), true
+	case selected && reason == machinev1.ReasonCandidateForUpdate:
+		return inPlace(machinev1.ReasonSelectedForUpdate, "The node was selected for an update in place"), true
+	case result == machinev1.UpdateSuccessful && reason != machinev1.ReasonUpdateSuccessful:
+		return inPlace(machinev1.ReasonUpdateSuccessful, "The node was updated in place"), true
+	case result == machinev1.UpdateFailed && reason != machinev1.ReasonUpdateFailed:
+		return inPlace(machinev1.ReasonUpdateFailed, node.Annotations[machinev1.UpdateFailedReasonAnnotation]), true
+	}
+	return corev1.NodeCondition{}, false
+}
+
+func inPlace(reason, message string) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: reason, Message: message}
+}
+
+// drainInPlace moves the pods off a node that was selected, and then hands it to
+// the agent.
+func (c *Controller) drainInPlace(ctx context.Context, f *facts, selected time.Time) error {
+	if err := c.drainer.Cordon(ctx, f.node); err != nil {
+		return err
+	}
+	late := f.now.Sub(selected) > f.settings.drain
+	force := late || f.machine.Labels[machinev1.ForceDrainLabel] == "True" || longUnhealthy(f.node, f.now)
+	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, selected, force))
+	if err != nil {
+		return err
+	}
+	f.drained = &drainState{result.Done, result.Reason, result.Message}
+	if !result.Done {
+		sooner(f, result.Wait)
+		if !late {
+			sooner(f, selected.Add(f.settings.drain).Sub(f.now)+time.Second)
+		}
+		f.next = &transition{
+			phase: f.machine.Status.CurrentStatus.Phase, operation: machinev1.MachineOperationDrainNode, state: machinev1.MachineStateProcessing,
+			description: result.Message + ". " + machinev1.StepDrain,
+		}
+		return nil
+	}
+	if err := c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonDrainSuccessful, "The node has been drained")); err != nil {
+		return err
+	}
+	f.next = inPlaceStarted()
+	return nil
+}

@@ -1,0 +1,236 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+)
+
+// How long the steps wait where nothing wakes them.
+const (
+	staleRetry    = time.Second     // the newer version arrives by watch; this only guards against a lost event
+	frozenRetry   = time.Minute     // the API-server check runs every minute
+	nodeNameRetry = 5 * time.Second // a cloud that names its nodes does so within seconds
+	failedRetry   = 5 * time.Second // MCM's short retry, after errors that pass
+	slowestRetry  = 3 * time.Minute // MCM's medium retry
+)
+
+// launch gives a Machine its VM, unless it has one that is complete.
+func (c *Controller) launch(ctx context.Context, f *facts) error {
+	if !wantsVM(f.machine) {
+		return nil
+	}
+	made, err := c.ensure(ctx, f)
+	if err != nil {
+		return c.failLaunch(f, err)
+	}
+	f.vm = &made
+	stale, err := c.staleNode(ctx, f, made)
+	if err != nil {
+		return err
+	}
+	if stale {
+		return c.discard(ctx, f, made)
+	}
+	if err := c.record(ctx, f, made); err != nil {
+		return fmt.Errorf("record VM %s: %w", made.ProviderID, err)
+	}
+	switch {
+	case made.RetryAfter > 0:
+		sooner(f, made.RetryAfter)
+	case made.NodeName == "" && c.Target != nil:
+		sooner(f, nodeNameRetry)
+	default:
+		f.created = true
+	}
+	return nil
+}
+
+// wantsVM says whether m has no VM, or one that is not known to be complete. A
+// Failed machine of a MachineSet gets none any more: the set replaces it.
+func wantsVM(m *machinev1.Machine) bool {
+	switch m.Status.CurrentStatus.Phase {
+	case "", machinev1.MachineCrashLoopBackOff:
+		return true
+	case machinev1.MachineFailed:
+		return m.Spec.ProviderID == "" && metav1.GetControllerOf(m) == nil
+	default:
+		return false
+	}
+}
+
+// ensure asks the engine for the VM of the Machine.
+func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
+	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	if err := resolved.Err(blocking(f.machine)); err != nil {
+		return cloud.VM{}, err
+	}
+	if !controllerutil.ContainsFinalizer(resolved.Object, machinev1.Finalizer) {
+		return cloud.VM{}, unprotected(resolved.Object.Name)
+	}
+	account, err := resolved.Account(ctx)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	want := vm.Want{Attempt: attemptOf(f.machine), Next: c.nextAttempt(f)}
+	want.Request = cloud.CreateRequest{Ref: c.ref(f.machine, resolved), Checkpoint: c.checkpoint(f)}
+	if f.machine.Spec.ProviderID == "" {
+		want.Request.UserData, want.Spent, err = c.userData(ctx, f, resolved)
+		if err != nil {
+			return cloud.VM{}, err
+		}
+	}
+	return c.engine.Ensure(ctx, account, resolved.Driver.Traits(), want)
+}
+
+// unprotected says that the class may still vanish at any moment. No VM is made
+// from such a class, so that a Machine whose class does not exist and that has
+// no providerID has no VM either.
+func unprotected(name string) error {
+	return &cloud.Error{
+		Code: cloud.Unavailable, Op: "create VM", Reason: "ClassUnprotected", RetryAfter: failedRetry,
+		Err: fmt.Errorf("MachineClass %q has no finalizer yet, the machineclass controller puts it there", name),
+	}
+}
+
+// blocking is the severity of problems that keep m from its VM: one that exists
+// already only needs to be found.
+func blocking(m *machinev1.Machine) cloud.Severity {
+	if m.Spec.ProviderID != "" {
+		return cloud.BlocksAll
+	}
+	return cloud.BlocksCreate
+}
+
+// ref says which VM is the Machine's.
+func (c *Controller) ref(m *machinev1.Machine, r class.Resolved) cloud.Ref {
+	return cloud.Ref{
+		Name: m.Name, OwnerID: ownerID(m), ProviderID: m.Spec.ProviderID, Class: r.Class,
+		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time,
+	}
+}
+
+// nextAttempt records the number of the next attempt before it begins.
+func (c *Controller) nextAttempt(f *facts) func(context.Context, int) error {
+	return func(ctx context.Context, attempt int) error {
+		return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+			setAnnotation(m, machinev1.CreateAttemptAnnotation, fmt.Sprint(attempt))
+		})
+	}
+}
+
+// checkpoint persists the driver's note to itself, where MCM keeps it.
+func (c *Controller) checkpoint(f *facts) func(context.Context, string) error {
+	return func(ctx context.Context, state string) error {
+		if f.machine.Status.LastKnownState == state {
+			return nil
+		}
+		changed := f.machine.DeepCopy()
+		changed.Status.LastKnownState = state
+		if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.machine)); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		c.marks.Wrote(changed)
+		f.machine = changed
+		return nil
+	}
+}
+
+// record persists what identifies the VM, in one write: from then on this
+// Machine never makes another.
+func (c *Controller) record(ctx context.Context, f *facts, made cloud.VM) error {
+	err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		if m.Spec.ProviderID == "" {
+			m.Spec.ProviderID = made.ProviderID
+		}
+		if c.Target != nil && made.NodeName != "" {
+			setLabel(m, machinev1.NodeLabel, made.NodeName)
+		}
+	})
+	f.nodeName = f.machine.Labels[machinev1.NodeLabel]
+	return err
+}
+
+// failLaunch notes why there is no VM yet and when it is worth trying again.
+func (c *Controller) failLaunch(f *facts, err error) error {
+	if apierrors.IsConflict(err) || !isCloud(err) {
+		return err // the API server's fault, not the cloud's: nothing to tell about the machine
+	}
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == "ClassUnprotected" {
+		sooner(f, e.RetryAfter) // the class's update wakes the machine at once
+		return nil
+	}
+	f.createErr = err
+	wait := outcome.After(err, c.Options.ResourceExhaustedRetry)
+	if wait == 0 {
+		wait = backoff(f.now.Sub(f.machine.CreationTimestamp.Time))
+	}
+	sooner(f, wait)
+	if left := f.settings.creation - f.now.Sub(f.machine.CreationTimestamp.Time); left > 0 {
+		sooner(f, left)
+	}
+	return nil
+}
+
+// backoff is the wait before the next try of a machine of that age: it grows
+// with the time that trying has taken, without anything to remember.
+func backoff(age time.Duration) time.Duration {
+	return min(max(age/4, failedRetry), slowestRetry)
+}
+
+// staleNode says whether the name of the VM's node belongs to an older node that
+// is still registered. Such a VM could never join.
+func (c *Controller) staleNode(ctx context.Context, f *facts, made cloud.VM) (bool, error) {
+	if c.Target == nil || made.NodeName == "" || made.NodeName == f.machine.Name || f.machine.Spec.ProviderID != "" {
+		return false, nil
+	}
+	node := &corev1.Node{}
+	err := c.Target.Client.Get(ctx, client.ObjectKey{Name: made.NodeName}, node)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return node.CreationTimestamp.Time.Before(f.machine.CreationTimestamp.Time), nil
+}
+
+// discard removes a VM whose node name is taken, and fails the Machine, so that
+// its set makes another.
+func (c *Controller) discard(ctx context.Context, f *facts, made cloud.VM) error {
+	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
+	if err != nil {
+		return err
+	}
+	account, err := resolved.Account(ctx)
+	if err != nil {
+		return err
+	}
+	ref := c.ref(f.machine, resolved)
+	ref.ProviderID = made.ProviderID
+	d, err := c.engine.Remove(ctx, account, resolved.Driver.Traits(), ref)
+	if err != nil {
+		return err
+	}
+	if !d.Done {
+		sooner(f, d.RetryAfter)
+	}
+	f.next = &transition{
+		phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
+		description: "VM using old node obj", errorCode: "Internal",
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package machine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// preservation is a change of until when a machine is kept; a nil until ends it.
+type preservation struct{ until *metav1.Time }
+
+// wish is what the user asks for: a value of the preserve annotation, and
+// whether the node's is the one that counts.
+type wish struct {
+	value    string
+	fromNode bool
+}
+
+// wishOf returns what applies of the annotations on Machine and node: the
+// node's once it had one. warning is set when a value cannot be read; a bad
+// value on the Machine counts as none, a bad one on the node stops everything.
+func wishOf(m *machinev1.Machine, node *corev1.Node) (w wish, warning string, ok bool) {
+	const key = machinev1.PreserveAnnotation
+	if node != nil {
+		value := node.Annotations[key]
+		if value != "" || m.Annotations[machinev1.LastAppliedNodePreserveAnnotation] != "" {
+			if !slices.Contains(preserveValues, value) {
+				return wish{}, "Node " + node.Name + ": " + annotationWarning(key, value, "now, when-failed or false"), false
+			}
+			return wish{value, true}, "", true
+		}
+	}
+	value := m.Annotations[key]
+	if !slices.Contains(preserveValues, value) {
+		return wish{}, annotationWarning(key, value, "now, when-failed or false"), true
+	}
+	return wish{value, false}, "", true
+}
+
+var preserveValues = []string{"", machinev1.PreserveFalse, machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto}
+
+// act is what a wish asks for.
+type act uint8
+
+const (
+	actStop      act = iota // end preservation, keep the annotations
+	actStopClear            // end preservation, remove the annotations
+	actKeep                 // preserve
+)
+
+// actOf is MCM's table of what each wish means.
+func actOf(value string, failed, expired bool) act {
+	switch value {
+	case machinev1.PreserveWhenFailed:
+		switch {
+		case expired:
+			return actStopClear
+		case failed:
+			return actKeep
+		}
+	case machinev1.PreserveNow:
+		if expired {
+			return actStopClear
+		}
+		return actKeep
+	case machinev1.PreserveAuto:
+		if !failed || expired {
+			return actStopClear
+		}
+		return actKeep
+	}
+	return actStop
+}
+
+// keep preserves a machine for examination, as its annotations ask, or ends that.
+func (c *Controller) keep(ctx context.Context, f *facts) error {
+	expiry := f.machine.Status.CurrentStatus.PreserveExpiryTime
+	w, warning, ok := wishOf(f.machine, f.node)
+	if warning != "" {
+		f.warnings = append(f.warnings, warning)
+	}
+	if !ok || (expiry == nil && w.value == "" && f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == "") {
+		return nil
+	}
+	failed := phaseOf(f) == machinev1.MachineFailed
+	expired := expiry != nil && !f.now.Before(expiry.Time)
+	var err error
+	switch actOf(w.value, failed, expired) {
+	case actKeep:
+		err = c.preserve(ctx, f, w, failed)
+	case actStop:
+		err = c.stopPreserving(ctx, f, false)
+	case actStopClear:
+		return c.stopPreserving(ctx, f, true)
+	}
+	if err != nil {
+		return err
+	}
+	return c.followNode(ctx, f, w)
+}
+
+// phaseOf is the phase that the Machine will have after this pass.
+func phaseOf(f *facts) machinev1.MachinePhase {
+	if f.next != nil {
+		return f.next.phase
+	}
+	return f.machine.Status.CurrentStatus.Phase
+}
+
+// preserve keeps the machine until its time is over: the autoscaler leaves its
+// node alone, and a failed one takes no pods and loses those that it has.
+func (c *Controller) preserve(ctx context.Context, f *facts, w wish, failed bool) error {
+	until := f.machine.Status.CurrentStatus.PreserveExpiryTime
+	if until == nil {
+		t := metav1.NewTime(f.now.Add(f.settings.preserve).Truncate(time.Second))
+		until = &t
+		f.preserve = &preservation{until}
+	}
+	sooner(f, until.Sub(f.now))
+	if f.node == nil {
+		return nil
+	}
+	shown := nodeConditionOf(f.node, machinev1.NodePreserved)
+	drained := shown != nil && strings.HasPrefix(shown.Message, machinev1.MessagePreservedDrained)
+	if shown != nil && shown.Status == corev1.ConditionTrue && (!failed || drained) {
+		return c.dropPreservedTaint(ctx, f, failed)
+	}
+	err := c.patchNode(ctx, f, func(n *corev1.Node) {
+		if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" {
+			setAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")
+			setAnnotation(n, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
+		}
+		n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
+		if failed {
+			n.Spec.Taints = withTaint(n.Spec.Taints, corev1.Taint{Key: machinev1.PreservedTaint, Effect: corev1.TaintEffectNoSchedule})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	want := corev1.NodeCondition{Type: machinev1.NodePreserved, Status: corev1.ConditionTrue, Reason: machinev1.ReasonPreservedByUser}
+	if w.value == machinev1.PreserveAuto {
+		want.Reason = machinev1.ReasonPreservedByMCM
+	}
+	text := "Machine preserved until " + until.UTC().Format(time.RFC3339) + "."
+	want.Message = text
+	if failed {
+		switch done, err := c.drainPreserved(ctx, f); {
+		case err != nil:
+			want.Status, want.Message = corev1.ConditionFalse, machinev1.MessagePreservedNotDrained+" "+text
+		case !done:
+			return nil
+		default:
+			want.Message = machinev1.MessagePreservedDrained + " " + text
+		}
+	}
+	return c.setNodeCondition(ctx, f, want)
+}
+
+// dropPreservedTaint lets pods back onto a preserved node that recovered.
+func (c *Controller) dropPreservedTaint(ctx context.Context, f *facts, failed bool) error {
+	if failed {
+		return nil
+	}
+	return c.patchNode(ctx, f, func(n *corev1.Node) {
+		n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
+	})
+}
+
+// drainPreserved moves the pods off a failed machine that is kept.
+func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error) {
+	started := f.machine.Status.CurrentStatus.LastUpdateTime.Time
+	if f.preserve != nil || started.IsZero() {
+		started = f.now
+	}
+	force := f.machine.Labels[machinev1.ForceDrainLabel] == "True" || f.now.Sub(started) > f.settings.drain
+	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, force || longUnhealthy(f.node, f.now)))
+	if err != nil {
+		return false, err
+	}
+	f.drained = &drainState{result.Done, result.Reason, result.Message}
+	sooner(f, result.Wait)
+	if !result.Done {
+		sooner(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
+	}
+	return result.Done, nil
+}
+
+// stopPreserving gives the machine back to everybody. clear also removes the
+// wish, which has been fulfilled.
+func (c *Controller) stopPreserving(ctx context.Context, f *facts, clear bool) error {
+	if f.machine.Status.CurrentStatus.PreserveExpiryTime == nil {
+		return nil
+	}
+	if f.node != nil {
+		stopped := corev1.NodeCondition{Type: machinev1.NodePreserved, Status: corev1.ConditionFalse, Reason: machinev1.ReasonPreservationStopped}
+		if err := c.setNodeCondition(ctx, f, stopped); err != nil {
+			return err
+		}
+		err := c.patchNode(ctx, f, func(n *corev1.Node) {
+			if n.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] == "true" {
+				delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)
+				delete(n.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
+			}
+			if clear {
+				delete(n.Annotations, machinev1.PreserveAnnotation)
+			}
+			n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if clear {
+		err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+			delete(m.Annotations, machinev1.PreserveAnnotation)
+			delete(m.Annotations, machinev1.LastAppliedNodePreserveAnnotation)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	f.preserve = &preservation{}
+	return nil
+}
+
+// followNode notes that the node's annotation has taken over from the Machine's.
+func (c *Controller) followNode(ctx context.Context, f *facts, w wish) error {
+	if !w.fromNode || f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == w.value {
+		return nil
+	}
+	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		delete(m.Annotations, machinev1.PreserveAnnotation)
+		if w.value == "" {
+			delete(m.Annotations, machinev1.LastAppliedNodePreserveAnnotation)
+			return
+		}
+		setAnnotation(m, machinev1.LastAppliedNodePreserveAnnotation, w.value)
+	})
+}
+
+// reportPreservation carries the change of this pass into the status.
+func reportPreservation(f *facts, status *machinev1.MachineStatus) {
+	if f.preserve != nil && f.machine.DeletionTimestamp.IsZero() {
+		status.CurrentStatus.PreserveExpiryTime = f.preserve.until
+	}
+}

@@ -1,0 +1,155 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+// progress says what the machine waits for, one condition per concern that this
+// pass learnt something about. Messages hold no times, so that they change only
+// when their meaning does.
+func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.Condition {
+	if !f.machine.DeletionTimestamp.IsZero() {
+		return leavingProgress(f, failure)
+	}
+	var found []metav1.Condition
+	if len(f.problems) > 0 {
+		found = append(found, condition(machinev1.ConditionSpecValid, false, machinev1.ReasonInvalidSpec, strings.Join(f.problems, "; ")))
+	}
+	if len(f.problems) == 0 && len(f.warnings) > 0 {
+		found = append(found, condition(machinev1.ConditionSpecValid, true, machinev1.ReasonIgnoredValue, strings.Join(f.warnings, "; ")))
+	}
+	if f.frozen {
+		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
+			"An API server was unreachable for too long, nothing is decided until it answers again"))
+	}
+	if c, ok := vmCondition(f, status); ok {
+		found = append(found, c)
+	}
+	if c, ok := nodeCondition(f, status); ok {
+		found = append(found, c)
+	}
+	return found
+}
+
+// vmCondition says whether the Machine has its VM.
+func vmCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
+	const kind = machinev1.ConditionVMReady
+	switch {
+	case f.createErr != nil:
+		return condition(kind, false, reasonOf(f.createErr), f.createErr.Error()), true
+	case f.created:
+		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true
+	case f.vm == nil:
+		return metav1.Condition{}, false
+	case f.vm.State == cloud.StateStopped:
+		return condition(kind, false, machinev1.ReasonVMStopped, vmText("The VM does not run", f.vm)), true
+	case f.vm.State == cloud.StateFailed:
+		return condition(kind, false, machinev1.ReasonVMFailed, vmText("The VM cannot run", f.vm)), true
+	case f.vm.State == cloud.StatePending, status.CurrentStatus.Phase == "":
+		return condition(kind, false, machinev1.ReasonVMPending, vmText("The VM is being made", f.vm)), true
+	default:
+		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true
+	}
+}
+
+func vmText(text string, vm *cloud.VM) string {
+	for _, more := range []string{vm.Reason, vm.Message} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	return text
+}
+
+// nodeCondition says whether the Machine's node has joined and is healthy.
+func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
+	const kind = machinev1.ConditionNodeReady
+	no := func(reason, message string) (metav1.Condition, bool) {
+		return condition(kind, false, reason, message), true
+	}
+	unhealthy := ""
+	if f.node != nil {
+		unhealthy = unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions)
+	}
+	switch phase := status.CurrentStatus.Phase; {
+	case phase == "" || phase == machinev1.MachineCrashLoopBackOff || phase == machinev1.MachineAvailable || f.machine.Spec.ProviderID == "":
+		return metav1.Condition{}, false
+	case f.rival != "":
+		return no(machinev1.ReasonNodeShared, fmt.Sprintf(
+			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", f.rival, f.nodeName, machinev1.NodeLabel))
+	case f.waiting != nil:
+		return no(f.waiting.reason, f.waiting.message)
+	case f.node == nil && phase == machinev1.MachinePending, phase == machinev1.MachinePending && justRegistered(f.node, f.now):
+		return no(machinev1.ReasonWaitingForNode, fmt.Sprintf("Node %s has not joined the cluster yet", f.nodeName))
+	case f.node == nil && phase != machinev1.MachineRunning:
+		return no(machinev1.ReasonNodeNotFound, fmt.Sprintf("Node %s does not exist", f.nodeName))
+	case f.node == nil:
+		return metav1.Condition{}, false
+	case unhealthy != "":
+		return no(machinev1.ReasonNodeUnhealthy, fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name, unhealthy))
+	case phase == machinev1.MachinePending:
+		return no(machinev1.ReasonWaitingForComponents, fmt.Sprintf("Node %s waits for its critical components, see its taint %s", f.node.Name, machinev1.CriticalComponentsNotReadyTaint))
+	default:
+		return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy"), true
+	}
+}
+
+// leavingProgress says what the deletion waits for.
+func leavingProgress(f *facts, failure error) []metav1.Condition {
+	var found []metav1.Condition
+	if f.drained != nil {
+		found = append(found, condition(machinev1.ConditionDrained, f.drained.done, f.drained.reason, f.drained.message))
+	}
+	switch {
+	case failure != nil && isCloud(failure):
+		found = append(found, condition(machinev1.ConditionDeleted, false, reasonOf(failure), failure.Error()))
+	case f.leaving != nil:
+		found = append(found, condition(machinev1.ConditionDeleted, false, f.leaving.reason, f.leaving.message))
+	}
+	return found
+}
+
+// settled returns the conditions that do not apply any more.
+func settled(f *facts, status machinev1.MachineStatus) []string {
+	var done []string
+	if len(f.problems) == 0 && len(f.warnings) == 0 {
+		done = append(done, machinev1.ConditionSpecValid)
+	}
+	if !f.machine.DeletionTimestamp.IsZero() {
+		done = append(done, machinev1.ConditionNodeReady)
+	}
+	if f.machine.DeletionTimestamp.IsZero() && f.drained == nil && status.CurrentStatus.PreserveExpiryTime == nil {
+		done = append(done, machinev1.ConditionDrained)
+	}
+	return done
+}
+
+// reasonOf is the condition reason for a failed call: what the resolver of the
+// class found, else what the cloud's code means.
+func reasonOf(err error) string {
+	e, ok := errors.AsType[*cloud.Error](err)
+	if ok && e.Code == cloud.Invalid {
+		switch e.Reason {
+		case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound,
+			machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData:
+			return e.Reason
+		}
+	}
+	return outcome.Reason(err)
+}
+
+func condition(kind string, ok bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}

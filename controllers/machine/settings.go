@@ -1,0 +1,114 @@
+package machine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// Options are the manager's flags as far as machines go.
+type Options struct {
+	CreationTimeout      time.Duration
+	HealthTimeout        time.Duration
+	DrainTimeout         time.Duration
+	InPlaceUpdateTimeout time.Duration
+	PreserveTimeout      time.Duration
+	PVDetachTimeout      time.Duration
+	PVReattachTimeout    time.Duration
+	MaxEvictRetries      int32
+	// NodeConditions make a machine unhealthy unless they are False.
+	NodeConditions []string
+	// BootstrapTokenExtraGroups stand in each bootstrap token.
+	BootstrapTokenExtraGroups string
+	// ResourceExhaustedRetry is the wait after a lack of capacity; 0 is 10 minutes.
+	ResourceExhaustedRetry time.Duration
+}
+
+// settings are the limits of one machine: its spec's, else the manager's.
+type settings struct {
+	creation, health, drain, inPlace, preserve time.Duration
+
+	maxEvictRetries int32
+	nodeConditions  []string
+	neverFails      bool
+}
+
+// settingsOf returns the limits of m, and a warning for each that is written in
+// a way that cannot be read, which then does not count.
+func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
+	var warnings []string
+	c := ptr.Deref(m.Spec.MachineConfiguration, machinev1.MachineConfiguration{})
+	s := settings{
+		creation:        duration(c.MachineCreationTimeout, o.CreationTimeout),
+		health:          duration(c.MachineHealthTimeout, o.HealthTimeout),
+		drain:           duration(c.MachineDrainTimeout, o.DrainTimeout),
+		inPlace:         duration(c.MachineInPlaceUpdateTimeout, o.InPlaceUpdateTimeout),
+		preserve:        duration(c.MachinePreserveTimeout, o.PreserveTimeout),
+		maxEvictRetries: ptr.Deref(c.MaxEvictRetries, o.MaxEvictRetries),
+		nodeConditions:  o.NodeConditions,
+		neverFails:      ptr.Deref(c.DisableHealthTimeout, false),
+	}
+	if c.NodeConditions != nil {
+		s.nodeConditions = splitList(*c.NodeConditions)
+	}
+	if v, ok := m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]; ok {
+		if d, err := time.ParseDuration(v); err == nil && d > 0 {
+			s.creation = d
+		} else {
+			warnings = append(warnings, annotationWarning(machinev1.EffectiveCreationTimeoutAnnotation, v, "a duration such as 20m"))
+		}
+	}
+	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 {
+		warnings = append(warnings, annotationWarning(machinev1.CreateAttemptAnnotation, v, "a number from 2"))
+	}
+	if v, ok := m.Labels[machinev1.ForceDeletionLabel]; ok {
+		if _, err := strconv.ParseBool(v); err != nil {
+			warnings = append(warnings, fmt.Sprintf("metadata.labels[%s]: %q is not read as a bool, set it to true or remove it", machinev1.ForceDeletionLabel, v))
+		}
+	}
+	return s, warnings
+}
+
+func annotationWarning(key, value, want string) string {
+	return fmt.Sprintf("metadata.annotations[%s]: %q is not %s, correct or remove it", key, value, want)
+}
+
+// attemptOf returns the number of the current attempt at the VM, from 1.
+func attemptOf(m *machinev1.Machine) int {
+	if n, err := strconv.Atoi(m.Annotations[machinev1.CreateAttemptAnnotation]); err == nil && n > 1 {
+		return n
+	}
+	return 1
+}
+
+// forced says whether the user wants m deleted by force.
+func forced(m *machinev1.Machine) bool {
+	force, err := strconv.ParseBool(m.Labels[machinev1.ForceDeletionLabel])
+	return err == nil && force
+}
+
+// duration returns d, else fallback. 0 and less count as not set: they would
+// fail every machine at once.
+func duration(d *metav1.Duration, fallback time.Duration) time.Duration {
+	if d != nil && d.Duration > 0 {
+		return d.Duration
+	}
+	return fallback
+}
+
+// splitList splits a comma separated list and drops what is empty.
+func splitList(list string) []string {
+	var items []string
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}

@@ -1,0 +1,150 @@
+package machine
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// SetupWithManager starts the controller with that many workers. No reconcile
+// waits for a cloud or a drain, so workers are never held up by one machine.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("machine").
+		For(&machinev1.Machine{}).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfClass)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret), builder.WithPredicates(secretChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)})
+	if c.Target != nil && c.Target.Cache != nil {
+		b = b.WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Node{},
+			handler.TypedEnqueueRequestsFromMapFunc(c.machinesOfNode), nodeChanged())).
+			WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Pod{},
+				handler.TypedEnqueueRequestsFromMapFunc(c.leavingOfPod), podMoved())).
+			WatchesRawSource(source.Kind(c.Target.Cache, &storagev1.VolumeAttachment{},
+				handler.TypedEnqueueRequestsFromMapFunc(c.leavingOfAttachment)))
+	}
+	return b.Complete(c)
+}
+
+// machinesOfClass are the Machines of a class that still need something of it.
+func (c *Controller) machinesOfClass(ctx context.Context, o client.Object) []reconcile.Request {
+	var list machinev1.MachineList
+	err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MachineByClass: o.GetName()})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up machines of a class", "MachineClass", client.ObjectKeyFromObject(o))
+		return nil
+	}
+	var found []reconcile.Request
+	for i := range list.Items {
+		if m := &list.Items[i]; !m.DeletionTimestamp.IsZero() || wantsVM(m) {
+			found = append(found, requestFor(m))
+		}
+	}
+	return found
+}
+
+// machinesOfSecret are the Machines whose class names the Secret.
+func (c *Controller) machinesOfSecret(ctx context.Context, o client.Object) []reconcile.Request {
+	var classes machinev1.MachineClassList
+	key := o.GetNamespace() + "/" + o.GetName()
+	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: key}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up classes of a Secret", "Secret", key)
+		return nil
+	}
+	var found []reconcile.Request
+	for i := range classes.Items {
+		found = append(found, c.machinesOfClass(ctx, &classes.Items[i])...)
+	}
+	return found
+}
+
+func (c *Controller) machinesOfNode(ctx context.Context, n *corev1.Node) []reconcile.Request {
+	return c.machinesOn(ctx, n.Name, func(*machinev1.Machine) bool { return true })
+}
+
+// leavingOfPod are the Machines that wait for the pod to go.
+func (c *Controller) leavingOfPod(ctx context.Context, p *corev1.Pod) []reconcile.Request {
+	return c.machinesOn(ctx, p.Spec.NodeName, draining)
+}
+
+func (c *Controller) leavingOfAttachment(ctx context.Context, a *storagev1.VolumeAttachment) []reconcile.Request {
+	return c.machinesOn(ctx, a.Spec.NodeName, draining)
+}
+
+// draining says whether m may be waiting for pods or volumes of its node.
+func draining(m *machinev1.Machine) bool {
+	return !m.DeletionTimestamp.IsZero() || m.Status.CurrentStatus.PreserveExpiryTime != nil ||
+		m.Status.LastOperation.Type == machinev1.MachineOperationDrainNode
+}
+
+// machinesOn are the Machines of a node that want is true for.
+func (c *Controller) machinesOn(ctx context.Context, nodeName string, want func(*machinev1.Machine) bool) []reconcile.Request {
+	if nodeName == "" {
+		return nil
+	}
+	var list machinev1.MachineList
+	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MachineByNode: nodeName}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up machines of a node", "Node", nodeName)
+		return nil
+	}
+	var found []reconcile.Request
+	for i := range list.Items {
+		if want(&list.Items[i]) {
+			found = append(found, requestFor(&list.Items[i]))
+		}
+	}
+	return found
+}
+
+func requestFor(m *machinev1.Machine) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)}
+}
+
+// nodeChanged passes what a Machine's health or departure depends on; a
+// kubelet's heartbeat does not.
+func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
+	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+		was, is := e.ObjectOld, e.ObjectNew
+		return conditionsChanged(was.Status.Conditions, is.Status.Conditions) ||
+			!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+			!equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
+			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) || !slices.Equal(was.Finalizers, is.Finalizers) ||
+			!equality.Semantic.DeepEqual(was.Status.VolumesAttached, is.Status.VolumesAttached)
+	}}
+}
+
+// podMoved passes what a drain waits for.
+func podMoved() predicate.TypedPredicate[*corev1.Pod] {
+	return predicate.TypedFuncs[*corev1.Pod]{
+		CreateFunc: func(event.TypedCreateEvent[*corev1.Pod]) bool { return false },
+		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Pod]) bool {
+			return e.ObjectOld.Spec.NodeName != e.ObjectNew.Spec.NodeName || !e.ObjectOld.DeletionTimestamp.Equal(e.ObjectNew.DeletionTimestamp)
+		},
+	}
+}
+
+// secretChanged passes changes of a Secret's entries.
+func secretChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*corev1.Secret)
+		is, ok2 := e.ObjectNew.(*corev1.Secret)
+		return ok && ok2 && !equality.Semantic.DeepEqual(was.Data, is.Data)
+	}}
+}

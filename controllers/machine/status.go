@@ -1,0 +1,212 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+// report is the status that follows from f; failure is why the pass ended
+// early, nil if it did not. It is pure, and the only code that builds a
+// MachineStatus: equal facts give equal bytes, so an unchanged Machine is not
+// written. Times move only with what they belong to.
+func report(f *facts, failure error) machinev1.MachineStatus {
+	prev := f.machine.Status
+	status := *prev.DeepCopy()
+	if !f.machine.DeletionTimestamp.IsZero() {
+		reportLeaving(f, failure, &status)
+	} else {
+		reportJoining(f, &status)
+	}
+	reportNode(f, prev, &status)
+	reportPreservation(f, &status)
+	conditions := []metav1.Condition{}
+	if status.Progress != nil {
+		conditions = status.Progress.Conditions
+	}
+	for _, c := range progress(f, failure, status) {
+		c.ObservedGeneration = f.machine.Generation
+		c.LastTransitionTime = metav1.NewTime(f.now)
+		c.Message = clip(c.Message)
+		meta.SetStatusCondition(&conditions, c)
+	}
+	for _, kind := range settled(f, status) {
+		meta.RemoveStatusCondition(&conditions, kind)
+	}
+	status.Progress = nil
+	if len(conditions) > 0 {
+		status.Progress = &machinev1.Progress{Conditions: conditions}
+	}
+	stamp(prev, &status, f.now)
+	return status
+}
+
+// reportJoining sets phase and operation of a Machine that is to be there.
+func reportJoining(f *facts, status *machinev1.MachineStatus) {
+	if f.createErr != nil {
+		reportCreateError(f, status)
+		return
+	}
+	if f.next == nil {
+		return
+	}
+	status.CurrentStatus.Phase = f.next.phase
+	status.CurrentStatus.TimeoutActive = f.next.phase == machinev1.MachinePending
+	status.LastOperation.Description = f.next.description
+	status.LastOperation.ErrorCode = f.next.errorCode
+	status.LastOperation.State = f.next.state
+	status.LastOperation.Type = f.next.operation
+	if f.created {
+		status.LastKnownState = ""
+	}
+	if f.next.phase == machinev1.MachineAvailable && f.vm != nil {
+		status.Addresses = addresses(f.vm)
+	}
+}
+
+// reportCreateError shows a failed create as MCM does: CrashLoopBackOff, and
+// Failed once the creation timeout has passed. A class that is missing is not
+// the machine's fault, so that never fails it.
+func reportCreateError(f *facts, status *machinev1.MachineStatus) {
+	phase := machinev1.MachineCrashLoopBackOff
+	late := f.now.Sub(f.machine.CreationTimestamp.Time) > f.settings.creation
+	if late && !missing(f.createErr) {
+		phase = machinev1.MachineFailed
+	}
+	status.CurrentStatus.Phase = phase
+	status.CurrentStatus.TimeoutActive = false
+	status.LastOperation.Description = clip("Cloud provider message - " + f.createErr.Error())
+	status.LastOperation.ErrorCode = outcome.MCMCode(f.createErr)
+	status.LastOperation.State = machinev1.MachineStateFailed
+	status.LastOperation.Type = machinev1.MachineOperationCreate
+}
+
+// missing says whether err only says that something does not exist yet.
+func missing(err error) bool {
+	switch reasonOf(err) {
+	case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound:
+		return true
+	}
+	return false
+}
+
+// reportLeaving sets phase and operation of a Machine that is being deleted.
+func reportLeaving(f *facts, failure error, status *machinev1.MachineStatus) {
+	status.CurrentStatus.Phase = machinev1.MachineTerminating
+	status.CurrentStatus.TimeoutActive = false
+	status.CurrentStatus.PreserveExpiryTime = nil
+	status.LastOperation.Type = machinev1.MachineOperationDelete
+	status.LastOperation.ErrorCode = ""
+	switch {
+	case failure != nil:
+		status.LastOperation.State = machinev1.MachineStateFailed
+		status.LastOperation.Description = clip(failure.Error() + ". " + stepName(f))
+		if isCloud(failure) {
+			status.LastOperation.ErrorCode = outcome.MCMCode(failure)
+		}
+	case f.leaving != nil:
+		status.LastOperation.State = machinev1.MachineStateProcessing
+		status.LastOperation.Description = clip(f.leaving.message + ". " + stepName(f))
+	}
+}
+
+// stepName is MCM's name of the deletion step that f ended in, for observers
+// and for an MCM that takes over.
+func stepName(f *facts) string {
+	if f.leaving == nil {
+		return machinev1.StepGetVMStatus
+	}
+	switch f.leaving.reason {
+	case machinev1.ReasonDraining, machinev1.ReasonEvictionDenied, machinev1.ReasonDrainTimedOut:
+		return machinev1.StepDrain
+	case machinev1.ReasonDetachingVolumes:
+		return machinev1.StepDeleteAttachments
+	case machinev1.ReasonDeletingNode:
+		return machinev1.StepDeleteNode
+	default:
+		return machinev1.StepDeleteVM
+	}
+}
+
+// reportNode copies the node's conditions when one of their statuses changed,
+// as MCM does, and names the node once it has registered.
+func reportNode(f *facts, prev machinev1.MachineStatus, status *machinev1.MachineStatus) {
+	if f.node == nil || f.rival != "" {
+		return
+	}
+	quiet := status.CurrentStatus.Phase == machinev1.MachinePending && justRegistered(f.node, f.now)
+	if quiet || status.CurrentStatus.Phase == "" {
+		return
+	}
+	status.NodeRef = &machinev1.NodeReference{Kind: "Node", Name: f.node.Name}
+	if conditionsChanged(prev.Conditions, f.node.Status.Conditions) {
+		status.Conditions = f.node.DeepCopy().Status.Conditions
+	}
+}
+
+// conditionsChanged says whether a type came or went or a status changed; of
+// the in-place condition also the reason counts. Heartbeats do not.
+func conditionsChanged(old, current []corev1.NodeCondition) bool {
+	if len(old) != len(current) {
+		return true
+	}
+	seen := map[corev1.NodeConditionType]corev1.NodeCondition{}
+	for _, c := range old {
+		seen[c.Type] = c
+	}
+	for _, c := range current {
+		was, ok := seen[c.Type]
+		if !ok || was.Status != c.Status || (c.Type == machinev1.NodeInPlaceUpdate && was.Reason != c.Reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// addresses are those of the VM, with the node's name as host name, each once.
+func addresses(vm *cloud.VM) []corev1.NodeAddress {
+	all := []cloud.Address{}
+	if vm.NodeName != "" {
+		all = append(all, cloud.Address{Kind: string(corev1.NodeHostName), Value: vm.NodeName})
+	}
+	seen := map[cloud.Address]bool{}
+	var out []corev1.NodeAddress
+	for _, a := range append(all, vm.Addresses...) {
+		if !seen[a] {
+			seen[a] = true
+			out = append(out, corev1.NodeAddress{Type: corev1.NodeAddressType(a.Kind), Address: a.Value})
+		}
+	}
+	return out
+}
+
+// stamp moves the times of what changed, and only those.
+func stamp(prev machinev1.MachineStatus, status *machinev1.MachineStatus, now time.Time) {
+	at := metav1.NewTime(now.Truncate(time.Second))
+	was, is := prev.LastOperation, status.LastOperation
+	was.LastUpdateTime, is.LastUpdateTime = metav1.Time{}, metav1.Time{}
+	if was != is {
+		status.LastOperation.LastUpdateTime = at
+	}
+	expiry := !prev.CurrentStatus.PreserveExpiryTime.Equal(status.CurrentStatus.PreserveExpiryTime)
+	if prev.CurrentStatus.Phase != status.CurrentStatus.Phase || expiry {
+		status.CurrentStatus.LastUpdateTime = at
+	}
+}
+
+// clip keeps a text short enough for a status: clouds can be talkative.
+func clip(text string) string {
+	const longest = 1000
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "") + fmt.Sprintf("… (%d bytes)", len(text))
+}
