@@ -71,7 +71,7 @@ func New(d Deps) *Controller {
 		permits: newPermits(d.Client, d.Clock),
 	}
 	if d.Target != nil {
-		c.drainer = drain.New(drain.Deps{Target: d.Target, Clock: d.Clock})
+		c.drainer = drain.New(drain.Deps{Target: d.Target, Clock: d.Clock, Confirm: true})
 	}
 	return c
 }

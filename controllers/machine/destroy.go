@@ -52,7 +52,7 @@ func (c *Controller) withoutCloud(ctx context.Context, f *facts, r class.Resolve
 		return false, cause
 	}
 	if f.machine.Annotations[machinev1.ReleaseAnnotation] == "true" {
-		f.events = append(f.events, event{corev1.EventTypeWarning, "ReleasedWithoutVM",
+		f.events = append(f.events, notice{corev1.EventTypeWarning, "ReleasedWithoutVM",
 			fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation, f.machine.Spec.ProviderID)})
 		return true, nil
 	}
@@ -99,7 +99,7 @@ func (c *Controller) release(ctx context.Context, f *facts) (bool, error) {
 		return false, err
 	}
 	f.machine, f.released = before, true
-	f.events = append(f.events, event{corev1.EventTypeNormal, eventDeleted, deletedText(f)})
+	f.events = append(f.events, notice{corev1.EventTypeNormal, eventDeleted, deletedText(f)})
 	return true, nil
 }
 

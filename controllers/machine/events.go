@@ -58,32 +58,32 @@ func (c *Controller) announce(f *facts) {
 }
 
 // phaseEvent is the Event of a change of phase that a person would ask about.
-func phaseEvent(f *facts) (event, bool) {
+func phaseEvent(f *facts) (notice, bool) {
 	was, is := f.before.Status.CurrentStatus.Phase, f.machine.Status.CurrentStatus.Phase
 	text := f.machine.Status.LastOperation.Description
 	if was == is {
-		return event{}, false
+		return notice{}, false
 	}
 	switch is {
 	case machinev1.MachineRunning:
 		if was == machinev1.MachinePending {
-			return event{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", f.machine.Spec.ProviderID, f.nodeName)}, true
+			return notice{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", f.machine.Spec.ProviderID, f.nodeName)}, true
 		}
-		return event{corev1.EventTypeNormal, eventRecovered, text}, true
+		return notice{corev1.EventTypeNormal, eventRecovered, text}, true
 	case machinev1.MachineAvailable:
-		return event{corev1.EventTypeNormal, eventCreated, "VM " + f.machine.Spec.ProviderID + " exists"}, true
+		return notice{corev1.EventTypeNormal, eventCreated, "VM " + f.machine.Spec.ProviderID + " exists"}, true
 	case machinev1.MachineUnknown:
-		return event{corev1.EventTypeWarning, eventUnhealthy, text}, true
+		return notice{corev1.EventTypeWarning, eventUnhealthy, text}, true
 	case machinev1.MachineFailed:
-		return event{corev1.EventTypeWarning, eventFailed, text}, true
+		return notice{corev1.EventTypeWarning, eventFailed, text}, true
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateSuccessful:
-		return event{corev1.EventTypeNormal, eventUpdated, text}, true
+		return notice{corev1.EventTypeNormal, eventUpdated, text}, true
 	case machinev1.MachineInPlaceUpdateFailed:
-		return event{corev1.EventTypeWarning, eventUpdated, text}, true
+		return notice{corev1.EventTypeWarning, eventUpdated, text}, true
 	case "", machinev1.MachinePending, machinev1.MachineTerminating, machinev1.MachineCrashLoopBackOff:
-		return event{}, false
+		return notice{}, false
 	}
-	return event{}, false
+	return notice{}, false
 }
 
 // worsened returns the condition of that type if this pass made it False for a

@@ -70,7 +70,10 @@ func (c *Controller) drain(ctx context.Context, f *facts) (bool, error) {
 	if f.node == nil || !ownsNode(f) {
 		return true, nil
 	}
-	if err := c.drainer.Announce(ctx, f.node, c.terminatingReason(f)); err != nil {
+	if err := c.drainer.MarkTerminating(ctx, f.node, c.terminatingReason(f)); err != nil {
+		return false, err
+	}
+	if err := c.drainer.Cordon(ctx, f.node); err != nil {
 		return false, err
 	}
 	started := f.machine.DeletionTimestamp.Time

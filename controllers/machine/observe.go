@@ -41,7 +41,7 @@ type facts struct {
 	drained  *drainState   // how far the drain is; nil if there is none
 	released bool          // the finalizer is gone
 	wait     time.Duration // until it is worth looking again; 0: when something changes
-	events   []event
+	events   []notice
 }
 
 // waiting is something that a machine waits for, in words.
@@ -53,8 +53,8 @@ type drainState struct {
 	reason, message string
 }
 
-// event is something that a person would ask about.
-type event struct{ kind, reason, message string }
+// notice is an Event about something that a person would ask about.
+type notice struct{ kind, reason, message string }
 
 // observe reads what there is to know about m without asking the cloud.
 func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*facts, error) {

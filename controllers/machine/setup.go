@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
@@ -36,9 +37,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		b = b.WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Node{},
 			handler.TypedEnqueueRequestsFromMapFunc(c.machinesOfNode), nodeChanged())).
 			WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Pod{},
-				handler.TypedEnqueueRequestsFromMapFunc(c.leavingOfPod), podMoved())).
+				c.drainer.PodHandler(c.drainingOn))).
 			WatchesRawSource(source.Kind(c.Target.Cache, &storagev1.VolumeAttachment{},
-				handler.TypedEnqueueRequestsFromMapFunc(c.leavingOfAttachment)))
+				c.drainer.AttachmentHandler(c.drainingOn)))
 	}
 	return b.Complete(c)
 }
@@ -79,13 +80,9 @@ func (c *Controller) machinesOfNode(ctx context.Context, n *corev1.Node) []recon
 	return c.machinesOn(ctx, n.Name, func(*machinev1.Machine) bool { return true })
 }
 
-// leavingOfPod are the Machines that wait for the pod to go.
-func (c *Controller) leavingOfPod(ctx context.Context, p *corev1.Pod) []reconcile.Request {
-	return c.machinesOn(ctx, p.Spec.NodeName, draining)
-}
-
-func (c *Controller) leavingOfAttachment(ctx context.Context, a *storagev1.VolumeAttachment) []reconcile.Request {
-	return c.machinesOn(ctx, a.Spec.NodeName, draining)
+// drainingOn are the Machines that drain the node of that name.
+func (c *Controller) drainingOn(ctx context.Context, nodeName string) []reconcile.Request {
+	return c.machinesOn(ctx, nodeName, draining)
 }
 
 // draining says whether m may be waiting for pods or volumes of its node.
@@ -126,18 +123,8 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 			!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 			!equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
 			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) || !slices.Equal(was.Finalizers, is.Finalizers) ||
-			!equality.Semantic.DeepEqual(was.Status.VolumesAttached, is.Status.VolumesAttached)
+			drain.VolumesChanged(was, is)
 	}}
-}
-
-// podMoved passes what a drain waits for.
-func podMoved() predicate.TypedPredicate[*corev1.Pod] {
-	return predicate.TypedFuncs[*corev1.Pod]{
-		CreateFunc: func(event.TypedCreateEvent[*corev1.Pod]) bool { return false },
-		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Pod]) bool {
-			return e.ObjectOld.Spec.NodeName != e.ObjectNew.Spec.NodeName || !e.ObjectOld.DeletionTimestamp.Equal(e.ObjectNew.DeletionTimestamp)
-		},
-	}
 }
 
 // secretChanged passes changes of a Secret's entries.
