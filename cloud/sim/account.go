@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// account is the cloud.Account of one account of a simulated cloud. It has no
+// state of its own.
+type account struct{ client client }
+
+// The shortest and longest wait that the driver suggests.
+const (
+	minWait = 100 * time.Millisecond
+	maxWait = 10 * time.Second
+)
+
+// Get returns the VM of r.
+func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
+	const op = "get VM"
+	s, err := specOf(op, r.Class)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	var vms []Resource
+	if id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID); known {
+		vms, err = a.byID(ctx, op, s, r, id)
+	} else if r.ProviderID == "" {
+		vms, err = a.byName(ctx, op, s, r)
+		vms = slices.DeleteFunc(vms, func(f Resource) bool { return f.VM == nil })
+	}
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	if len(vms) == 0 {
+		return cloud.VM{}, cloud.Errorf(cloud.NotFound, op, CodeNotFound, "the cloud shows no VM of machine %q", r.Name)
+	}
+	return vmOf(slices.MinFunc(vms, preferred)), nil
+}
+
+// preferred puts first which of several VMs of a machine is the machine's: one
+// that is not going, then the one that was made first.
+func preferred(a, b Resource) int {
+	if going := !a.Deleting.IsZero(); going != !b.Deleting.IsZero() {
+		if going {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Compare(a.Seq, b.Seq)
+}
+
+// find returns everything in the cloud that is provably of r. Where a
+// providerID is set it is the only VM that counts, and only its parts and loose
+// ones of the very same owner: other VMs of that name may be in use.
+func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]Resource, error) {
+	named, err := a.byName(ctx, op, s, r)
+	if err != nil || r.ProviderID == "" {
+		return named, err
+	}
+	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	found := slices.DeleteFunc(named, func(f Resource) bool {
+		if f.VM != nil {
+			return f.ID != id
+		}
+		if vm := f.attachedTo(); vm != "" {
+			return vm != id
+		}
+		return f.Tags[ownerTag] != r.OwnerID
+	})
+	if !known || slices.ContainsFunc(found, func(f Resource) bool { return f.ID == id }) {
+		return found, nil
+	}
+	vm, err := a.byID(ctx, op, s, r, id)
+	return append(found, vm...), err
+}
+
+// byName returns what has the name of r and is provably of it; nothing without
+// a name.
+func (a *account) byName(ctx context.Context, op string, s *spec, r cloud.Ref) ([]Resource, error) {
+	if r.Name == "" {
+		return nil, nil
+	}
+	var found []Resource
+	for item, err := range a.pages(ctx, op, s, NameTag+"="+r.Name) {
+		if err != nil {
+			return nil, err
+		}
+		if s.owns(item, r) {
+			found = append(found, item)
+		}
+	}
+	return found, nil
+}
+
+// byID returns the VM of that id if it is provably of r; nothing otherwise.
+func (a *account) byID(ctx context.Context, op string, s *spec, r cloud.Ref, id string) ([]Resource, error) {
+	var vm Resource
+	err := a.client.call(ctx, s.Region, request{op: op, method: http.MethodGet, path: []string{"vms", id}}, &vm)
+	if cloud.CodeOf(err) == cloud.NotFound || err == nil && !s.owns(vm, r) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []Resource{vm}, nil
+}
+
+// owns says whether a resource is provably of r: it carries the ownership tags
+// of the class, the machine's owner id or none, and the machine's name. A
+// resource with the machine's owner id may have any name, because machines that
+// are restored elsewhere keep only the id.
+func (s *spec) owns(item Resource, r cloud.Ref) bool {
+	keys := s.ownership()
+	if len(keys) == 0 || slices.ContainsFunc(keys, func(key string) bool { _, has := item.Tags[key]; return !has }) {
+		return false
+	}
+	owner := item.Tags[ownerTag]
+	if r.OwnerID != "" && owner != "" {
+		return owner == r.OwnerID
+	}
+	return r.Name == "" || item.Name() == "" || item.Name() == r.Name
+}
+
+// List yields every resource that carries the ownership tags of c.
+func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+	return func(yield func(cloud.Resource, error) bool) {
+		const op = "list resources"
+		s, err := specOf(op, c)
+		if err != nil {
+			yield(cloud.Resource{}, err)
+			return
+		}
+		for item, err := range a.pages(ctx, op, s) {
+			if err != nil {
+				yield(cloud.Resource{}, err)
+				return
+			}
+			if !yield(resourceOf(item), nil) {
+				return
+			}
+		}
+	}
+}
+
+// pages yields every resource with the ownership tags of s and those filters,
+// page by page. It stops after the first error.
+func (a *account) pages(ctx context.Context, op string, s *spec, filters ...string) iter.Seq2[Resource, error] {
+	return func(yield func(Resource, error) bool) {
+		query := url.Values{"tag": append(filters, s.ownership()...)}
+		for {
+			var page Page
+			r := request{op: op, method: http.MethodGet, path: []string{"resources"}, query: query}
+			if err := a.client.call(ctx, s.Region, r, &page); err != nil {
+				yield(Resource{}, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			query.Set("next", page.Next)
+		}
+	}
+}
+
+// Capacity says what a node of c will offer.
+func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
+	const op = "get instance type"
+	s, err := specOf(op, c)
+	if err != nil {
+		return cloud.Capacity{}, err
+	}
+	var t InstanceType
+	r := request{op: op, method: http.MethodGet, path: []string{"instance-types", c.InstanceType}}
+	if c.InstanceType == "" {
+		return cloud.Capacity{}, cloud.Errorf(cloud.Invalid, op, CodeInvalidInstanceType, "providerSpec.instanceType is missing")
+	}
+	if err := a.client.call(ctx, s.Region, r, &t); err != nil {
+		return cloud.Capacity{}, err
+	}
+	offered := map[string]string{"cpu": t.CPU, "memory": t.Memory, "gpu": t.GPU, "pods": t.Pods, "ephemeral-storage": t.EphemeralStorage}
+	maps.DeleteFunc(offered, func(_, quantity string) bool { return quantity == "" })
+	return cloud.Capacity{Resources: offered, Architecture: t.Architecture}, nil
+}
+
+// specOf returns the driver's own form of a class that can be used for calls.
+func specOf(op string, c cloud.Class) (*spec, error) {
+	s, ok := c.Spec.(*spec)
+	if !ok {
+		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "the class was not parsed by this driver")
+	}
+	if err := cloud.Worst(op, s.problems, cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// within returns d, or what is closest to it and can be suggested as a wait.
+func within(d time.Duration) time.Duration { return min(max(d, minWait), maxWait) }

@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Names that belong to the simulated cloud.
+const (
+	ProviderName     = "sim"
+	VolumeDriver     = "disk.csi.sim" // of its CSI driver
+	providerIDScheme = "sim:///"
+)
+
+// settleTime is how long the driver lets the cloud miss a new VM. A Cloud with
+// longer Settings.Settle breaks what the driver promises.
+const settleTime = 2 * time.Second
+
+// nameMax is how long a machine's name can be, which is a node's.
+const nameMax = 253
+
+// Driver is the cloud.Driver of simulated clouds.
+type Driver struct{ transport http.RoundTripper }
+
+// The parts of the contract that a Driver keeps.
+var (
+	_ cloud.Driver      = (*Driver)(nil)
+	_ cloud.VolumeNamer = (*Driver)(nil)
+)
+
+// NewDriver returns a Driver whose calls go through transport; nil is one of
+// its own that keeps connections open.
+func NewDriver(transport http.RoundTripper) *Driver {
+	if transport == nil {
+		const connections = 100
+		transport = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
+			IdleConnTimeout: time.Minute, ResponseHeaderTimeout: time.Minute,
+		}
+	}
+	return &Driver{transport: transport}
+}
+
+// Traits are the constants of simulated clouds.
+func (d *Driver) Traits() cloud.Traits {
+	return cloud.Traits{Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime, NodeNamed: true}
+}
+
+// Parse decodes and checks a provider spec.
+func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+	s := decode(in.Spec)
+	s.validate()
+	endpoint := strings.TrimRight(s.Endpoint, "/")
+	return cloud.Class{
+		Name: in.Name, Namespace: in.Namespace,
+		Endpoint: endpoint,
+		Owner:    strings.Join(append([]string{endpoint, s.Region}, s.ownership()...), " "),
+		Region:   s.Region, Zone: s.Zone, InstanceType: s.InstanceType,
+		Spec: s,
+	}, s.sorted()
+}
+
+// CheckSecret names the entries that are missing.
+func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+	return checkSecret(creds)
+}
+
+// DecodeProviderID accepts sim:///<region>/<id>, which MCM would write, and
+// sim:///<zone>/<id>, which stands on the Node.
+func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(providerID, providerIDScheme)
+	if !ok {
+		return "", false
+	}
+	place, id, ok := strings.Cut(rest, "/")
+	if !ok || place == "" || !strings.HasPrefix(id, KindVM+"-") || strings.Contains(id, "/") {
+		return "", false
+	}
+	return id, true
+}
+
+// ProviderID returns the providerID of a VM: in MCM's form for a region, in the
+// form of its Node for a zone.
+func ProviderID(place, id string) string { return providerIDScheme + place + "/" + id }
+
+// VolumeID returns the id of a disk that was made by the cloud's CSI driver.
+func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
+	return v.Handle, v.Driver == VolumeDriver && v.Handle != ""
+}
+
+// Open returns an Account. It makes no call: the cloud has no sessions.
+func (d *Driver) Open(_ context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
+	if err := cloud.Worst("open account", checkSecret(creds), cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	s, ok := c.Spec.(*spec)
+	if !ok {
+		return nil, cloud.Errorf(cloud.Invalid, "open account", "InvalidClass", "the class was not parsed by this driver")
+	}
+	if err := cloud.Worst("open account", s.problems, cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	return &account{client{endpoint: c.Endpoint, who: login(creds), transport: d.transport}}, nil
+}

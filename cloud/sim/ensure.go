@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+const opCreate = "create VM"
+
+// Create makes the VM of r: first the further disks, then the VM with its root
+// disk and first interface, then the further interfaces, and forwarding as soon
+// as the VM runs. Each call has a token of its own that follows from r.Token,
+// so all of them can be repeated.
+func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	s, err := specOf(opCreate, r.Class)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	if err := checkRequest(s, r); err != nil {
+		return cloud.VM{}, err
+	}
+	vm, err := a.launch(ctx, s, r)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	wait, err := a.finish(ctx, s, r, &vm)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	out := vmOf(vm)
+	out.RetryAfter = wait
+	return out, nil
+}
+
+// checkRequest refuses what the cloud would refuse, before anything is made.
+func checkRequest(s *spec, r cloud.CreateRequest) error {
+	problems := slices.Clone(s.problems)
+	if len(r.UserData) > UserDataMax {
+		problems = append(problems, cloud.Problem{
+			Severity: cloud.BlocksCreate, Field: "secret.userData",
+			Message: fmt.Sprintf("has %d bytes and may have %d; make it shorter or compress it", len(r.UserData), UserDataMax),
+		})
+	}
+	if r.Name == "" || len(r.Name) > nameMax {
+		problems = append(problems, cloud.Problem{
+			Severity: cloud.BlocksCreate, Field: "metadata.name",
+			Message: fmt.Sprintf("has %d characters and has to have 1 to %d", len(r.Name), nameMax),
+		})
+	}
+	if r.Token == "" && r.ProviderID == "" {
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+	}
+	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
+}
+
+// launch returns the VM of r and makes it unless its id is known already.
+func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (Resource, error) {
+	if r.ProviderID != "" {
+		return a.known(ctx, s, r)
+	}
+	in := VMInput{
+		ClientToken: r.Token, Zone: s.Zone, InstanceType: s.InstanceType, Image: s.Image,
+		Spot: s.Spot, Tags: s.tagsFor(r), UserData: r.UserData,
+	}
+	if r.Zone != "" {
+		in.Zone = r.Zone
+	}
+	if len(s.Networks) > 0 {
+		in.Network = s.Networks[0].ID
+	}
+	for i, d := range s.Disks {
+		disk := DiskInput{SizeGiB: d.SizeGiB, Type: d.Type}
+		if i == 0 {
+			in.RootDisk = &disk
+			continue
+		}
+		disk.ClientToken, disk.Tags = fmt.Sprintf("%s-disk-%d", r.Token, i), in.Tags
+		var made Resource
+		if err := a.create(ctx, s, "disks", disk, &made); err != nil {
+			return Resource{}, err
+		}
+		in.DataDisks = append(in.DataDisks, made.ID)
+	}
+	var vm Resource
+	err := a.create(ctx, s, "vms", in, &vm)
+	return vm, err
+}
+
+// known returns the VM whose id stands in r. It never makes another.
+func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (Resource, error) {
+	id, ok := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	if !ok {
+		return Resource{}, cloud.Errorf(cloud.NotFound, opCreate, "ForeignProviderID", "%s is no providerID of a simulated cloud", r.ProviderID)
+	}
+	found, err := a.byID(ctx, opCreate, s, r.Ref, id)
+	if err != nil {
+		return Resource{}, err
+	}
+	if len(found) == 0 {
+		return Resource{}, cloud.Errorf(cloud.NotFound, opCreate, CodeNotFound, "the cloud does not show VM %s", id)
+	}
+	return found[0], nil
+}
+
+// finish gives the VM what could not be made with it. It returns how long to
+// wait while that is not possible yet.
+func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm *Resource) (time.Duration, error) {
+	for i := 1; i < len(s.Networks) && vm.Deleting.IsZero(); i++ {
+		if i < len(vm.VM.Networks) {
+			continue
+		}
+		in := NICInput{ClientToken: fmt.Sprintf("%s-nic-%d", vm.ID, i), VM: vm.ID, Network: s.Networks[i].ID, Tags: s.tagsFor(r)}
+		var nic Resource
+		if err := a.create(ctx, s, "nics", in, &nic); err != nil {
+			return 0, err
+		}
+		vm.VM.Networks = append(vm.VM.Networks, nic.NIC.Network)
+		vm.VM.Addresses = append(vm.VM.Addresses, nic.NIC.Addresses...)
+	}
+	if !s.Forwarding || vm.VM.Forwarding {
+		return 0, nil
+	}
+	switch vm.VM.State {
+	case StatePending:
+		return within(vm.VM.Running.Sub(vm.Made)), nil
+	case StateRunning:
+		return 0, a.client.call(ctx, s.Region, request{
+			op: opCreate, method: http.MethodPut, path: []string{"vms", vm.ID, "forwarding"}, in: map[string]bool{"enabled": true},
+		}, vm)
+	}
+	return 0, nil // it will not run: whoever looks at its state decides
+}
+
+// create makes one resource. The cloud's "not found" is then about something
+// that the VM needs, which is not this VM.
+func (a *account) create(ctx context.Context, s *spec, collection string, in, out any) error {
+	err := a.client.call(ctx, s.Region, request{op: opCreate, method: http.MethodPost, path: []string{collection}, in: in}, out)
+	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.NotFound { //nolint:errorlint // call returns nothing else
+		e.Code, e.Reason = cloud.Unavailable, "DependencyNotFound"
+	}
+	return err
+}
+
+// tagsFor returns the tags of all that is made for r: its own, those of the
+// class, which win, and those by which it is found again.
+func (s *spec) tagsFor(r cloud.CreateRequest) map[string]string {
+	tags := maps.Clone(r.Tags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	maps.Copy(tags, s.Tags)
+	tags[NameTag] = r.Name
+	delete(tags, ownerTag)
+	if r.OwnerID != "" {
+		tags[ownerTag] = r.OwnerID
+	}
+	return tags
+}

@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// The tags that say what belongs to a cluster. A key counts when it begins with
+// the prefix; the rest of it names the cluster and the role.
+const (
+	clusterTagPrefix = "kubernetes.io/cluster/"
+	roleTagPrefix    = "kubernetes.io/role/"
+	ownerTag         = "mcm.cluster.x-k8s.io/owner-id"
+)
+
+// spec is a decoded provider spec. Nothing modifies it once Parse has returned.
+type spec struct {
+	Endpoint     string            `json:"endpoint"`
+	Region       string            `json:"region"`
+	Zone         string            `json:"zone"`
+	InstanceType string            `json:"instanceType"`
+	Image        string            `json:"image"`
+	Disks        []diskSpec        `json:"disks"`    // the first is the root disk
+	Networks     []networkSpec     `json:"networks"` // the first is made with the VM
+	Spot         bool              `json:"spot"`
+	Forwarding   bool              `json:"forwarding"`
+	Tags         map[string]string `json:"tags"`
+
+	problems []cloud.Problem
+}
+
+type diskSpec struct {
+	SizeGiB int    `json:"sizeGiB"`
+	Type    string `json:"type"`
+}
+
+type networkSpec struct {
+	ID string `json:"id"`
+}
+
+// decode decodes a provider spec field by field, so that one of a wrong type
+// does not hide the others.
+func decode(raw json.RawMessage) *spec {
+	s := &spec{}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &top); err != nil || top == nil {
+		s.add(cloud.BlocksAll, "", "is no JSON object; write one with endpoint, region, instanceType, image and tags")
+		return s
+	}
+	disks, networks, tags := []json.RawMessage{}, []json.RawMessage{}, map[string]json.RawMessage{}
+	var ignored json.RawMessage
+	s.fields("", top, map[string]field{
+		"apiVersion": {&ignored, cloud.Warning}, "kind": {&ignored, cloud.Warning},
+		"endpoint": {&s.Endpoint, cloud.BlocksAll}, "region": {&s.Region, cloud.BlocksAll}, "tags": {&tags, cloud.BlocksAll},
+		"zone": {&s.Zone, cloud.BlocksCreate}, "instanceType": {&s.InstanceType, cloud.BlocksCreate}, "image": {&s.Image, cloud.BlocksCreate},
+		"spot": {&s.Spot, cloud.BlocksCreate}, "forwarding": {&s.Forwarding, cloud.BlocksCreate},
+		"disks": {&disks, cloud.BlocksCreate}, "networks": {&networks, cloud.BlocksCreate},
+	})
+	for i, raw := range disks {
+		var d diskSpec
+		s.object(fmt.Sprintf("disks[%d]", i), raw, map[string]field{
+			"sizeGiB": {&d.SizeGiB, cloud.BlocksCreate}, "type": {&d.Type, cloud.BlocksCreate},
+		})
+		s.Disks = append(s.Disks, d)
+	}
+	for i, raw := range networks {
+		var n networkSpec
+		s.object(fmt.Sprintf("networks[%d]", i), raw, map[string]field{"id": {&n.ID, cloud.BlocksCreate}})
+		s.Networks = append(s.Networks, n)
+	}
+	s.decodeTags(tags)
+	return s
+}
+
+// field is where a value goes, and what it rules out that it is of a wrong type.
+type field struct {
+	into     any
+	severity cloud.Severity
+}
+
+// object decodes the fields of an element of a list.
+func (s *spec) object(path string, raw json.RawMessage, known map[string]field) {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &values); err != nil {
+		s.add(cloud.BlocksCreate, path, "is no JSON object; write one with "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return
+	}
+	s.fields(path+".", values, known)
+}
+
+// fields decodes values into what is known of them. The case of a key does not
+// matter; an exact match comes last, so it wins.
+func (s *spec) fields(path string, values map[string]json.RawMessage, known map[string]field) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		name, found := match(key, known)
+		if !found {
+			s.add(cloud.Warning, path+key, "is not known and has no effect; remove it or correct its spelling")
+			continue
+		}
+		if _, exact := values[name]; exact && key != name {
+			s.add(cloud.Warning, path+key, "has no effect because "+name+" is there too; remove it")
+			continue
+		}
+		if err := json.Unmarshal(values[key], known[name].into); err != nil {
+			s.add(known[name].severity, path+key, fmt.Sprintf("is %s and has to be %s", typeOf(values[key]), wanted(known[name].into)))
+		}
+	}
+}
+
+// match returns the name of the field that a key means.
+func match(key string, known map[string]field) (name string, found bool) {
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if strings.EqualFold(key, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// typeOf says what a JSON value is.
+func typeOf(raw json.RawMessage) string {
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	}
+	return "the number " + string(raw)
+}
+
+// wanted says what a field has to be.
+func wanted(into any) string {
+	switch into.(type) {
+	case *string:
+		return "a string"
+	case *bool:
+		return "true or false"
+	case *int:
+		return "a whole number"
+	case *map[string]json.RawMessage:
+		return "an object"
+	}
+	return "a list"
+}
+
+func (s *spec) decodeTags(tags map[string]json.RawMessage) {
+	s.Tags = map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		var value string
+		if err := json.Unmarshal(tags[key], &value); err != nil {
+			s.add(cloud.BlocksCreate, "tags["+key+"]", fmt.Sprintf("is %s and has to be a string", typeOf(tags[key])))
+		}
+		s.Tags[key] = value
+	}
+}
+
+// add notes a problem; path is relative to the provider spec.
+func (s *spec) add(severity cloud.Severity, path, message string) {
+	at := "providerSpec"
+	if path != "" {
+		at += "." + path
+	}
+	s.problems = append(s.problems, cloud.Problem{Severity: severity, Field: at, Message: message})
+}
+
+// ownership returns the keys of the tags that say what belongs to the class's
+// cluster and role, sorted. It is empty unless there is one of either kind: a
+// class that does not say what is its own owns nothing.
+func (s *spec) ownership() []string {
+	var keys []string
+	cluster, role := false, false
+	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
+		isCluster := len(key) > len(clusterTagPrefix) && strings.HasPrefix(key, clusterTagPrefix)
+		isRole := len(key) > len(roleTagPrefix) && strings.HasPrefix(key, roleTagPrefix)
+		if isCluster || isRole {
+			keys = append(keys, key)
+		}
+		cluster, role = cluster || isCluster, role || isRole
+	}
+	if !cluster || !role {
+		return nil
+	}
+	return keys
+}
