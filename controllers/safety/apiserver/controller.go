@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -58,7 +57,8 @@ type Controller struct {
 // New returns a Controller that is not frozen.
 func New(d Deps) *Controller { return &Controller{Deps: d} }
 
-// Frozen says whether an API server has been away for too long. It does not block.
+// Frozen says whether an API server has been away for too long. It does not
+// block. It is also what the metric mcm_machine_controller_frozen shows.
 func (c *Controller) Frozen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,19 +72,6 @@ func (c *Controller) ThawedAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.thawed
-}
-
-// Collector returns the gauge that MCM calls mcm_machine_controller_frozen.
-func (c *Controller) Collector() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mcm_machine_controller_frozen",
-		Help: "Frozen status of the machine controller manager.",
-	}, func() float64 {
-		if c.Frozen() {
-			return 1
-		}
-		return 0
-	})
 }
 
 // Reconcile makes one check and comes back for the next, whatever happens: a

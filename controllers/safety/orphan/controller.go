@@ -1,0 +1,121 @@
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+// firstRetry is the wait after a look that failed; it doubles with each further one.
+const firstRetry = time.Minute
+
+// Options are the collector's times. Zero fields take the value named.
+type Options struct {
+	Period      time.Duration // between looks; 30 minutes
+	MinAge      time.Duration // that a resource has when it is removed; 5 minutes
+	Confirm     time.Duration // from the first look to the deciding one, at least the cloud's settle time; 1 minute
+	AfterDelete time.Duration // from the deletion of a Machine to the look it causes; 30 seconds
+	ReportOnly  bool          // remove nothing
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		value *time.Duration
+		or    time.Duration
+	}{{&o.Period, 30 * time.Minute}, {&o.MinAge, 5 * time.Minute}, {&o.Confirm, time.Minute}, {&o.AfterDelete, 30 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	return o
+}
+
+// Deps are what a Controller needs; all are required.
+type Deps struct {
+	Client  client.Client // reads from a cache
+	Classes *class.Resolver
+	Doors   []Owners // where owners are looked for; see NewMachines
+	Clock   clock.PassiveClock
+	Events  record.EventRecorder
+	Options Options
+}
+
+// Controller looks for orphans with every MachineClass. It is keyed by class;
+// classes with the same account and ownership tags share their looks.
+type Controller struct {
+	Deps
+	memory  *memory
+	metrics *metrics
+}
+
+// New returns a Controller that has found nothing yet.
+func New(d Deps) *Controller {
+	d.Options = d.Options.withDefaults()
+	return &Controller{Deps: d, memory: newMemory(), metrics: newMetrics()}
+}
+
+// Reconcile looks for orphans of the class's account if a look is due, and comes
+// back for the next.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := &machinev1.MachineClass{}
+	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			c.memory.forget(req.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return outcome.Of(0, fmt.Errorf("read MachineClass: %w", err))
+	}
+	resolved, err := c.Classes.ResolveObject(ctx, c.Client, object)
+	if err != nil {
+		return outcome.Of(0, err)
+	}
+	if resolved.Err(cloud.BlocksAll) != nil { // the class's own controller tells about it
+		return reconcile.Result{RequeueAfter: c.Options.Period}, nil
+	}
+	_, reports := object.Annotations[ReportAnnotation]
+	began := c.Clock.Now()
+	g, wait := c.memory.enter(groupKey(resolved), req.NamespacedName, reports, began)
+	if g == nil {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	next := c.visit(ctx, g, resolved, began)
+	return reconcile.Result{RequeueAfter: c.memory.done(g, began, c.Clock.Now(), next)}, nil
+}
+
+// visit looks, and returns when to look next. A failure is told once and never
+// returned: it concerns this account only.
+func (c *Controller) visit(ctx context.Context, g *group, resolved class.Resolved, began time.Time) time.Time {
+	next, err := c.look(ctx, g, resolved, began)
+	if err == nil {
+		g.failures = 0
+		return next
+	}
+	g.failures++
+	c.metrics.failed.WithLabelValues(resolved.Driver.Traits().Name).Inc()
+	ctrl.LoggerFrom(ctx).Error(err, "Look for orphans", "MachineClass", client.ObjectKeyFromObject(resolved.Object))
+	if g.failures == 1 {
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventLookFailed, "Looking for orphans in the cloud: %v", err)
+	}
+	backoff := firstRetry << min(g.failures-1, 10)
+	return began.Add(min(max(backoff, outcome.After(err, 0)), c.Options.Period))
+}
+
+// groupKey is equal for classes that see the same resources through the same account.
+func groupKey(r class.Resolved) string {
+	return strings.Join([]string{
+		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Credentials.Fingerprint(machinev1.UserDataKey),
+	}, "\x00")
+}

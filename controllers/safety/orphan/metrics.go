@@ -1,0 +1,26 @@
+package orphan
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics count what looks find and do.
+type metrics struct {
+	seen    *prometheus.CounterVec // provider, kind
+	removed *prometheus.CounterVec // provider, kind
+	failed  *prometheus.CounterVec // provider
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "mcm", Subsystem: "safety", Name: name, Help: help}, labels)
+	}
+	return &metrics{
+		seen:    counter("orphans_seen_total", "Resources in the cloud that were found without an owner.", "provider", "kind"),
+		removed: counter("orphans_removed_total", "Resources in the cloud whose removal was asked for because they have no owner.", "provider", "kind"),
+		failed:  counter("orphan_looks_failed_total", "Looks for orphans that were not completed.", "provider"),
+	}
+}
+
+// Collectors are the metrics of c, for a registry.
+func (c *Controller) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.metrics.seen, c.metrics.removed, c.metrics.failed}
+}

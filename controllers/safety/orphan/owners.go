@@ -1,0 +1,184 @@
+package orphan
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// Owner is an object that has a VM, of either door.
+type Owner struct {
+	Text       string // "Machine default/m-1"
+	Name       string // of the machine
+	ID         string // durable owner id
+	ProviderID string // of its VM, in any form; empty until known
+	// Creating is set while its VM may exist before the object knows it.
+	Creating bool
+	// Held says why nothing that may be its may be touched; empty if it may.
+	Held string
+}
+
+// Owners finds the objects of one door that may own a resource.
+type Owners interface {
+	// Find returns every object that has the resource's owner id, its machine
+	// name, or its providerID, as a cache shows them.
+	Find(ctx context.Context, r cloud.Resource) ([]Owner, error)
+	// Live returns Owners that know what the API server shows at this time.
+	Live(ctx context.Context) (Owners, error)
+}
+
+// The indexes that Machines are found by.
+const (
+	byOwnerID    = "index.owner-id"
+	byName       = "index.name"
+	byProviderID = "index.machine-providerid"
+)
+
+// Indexes are the indexes of the control cluster that NewMachines needs, besides
+// those of package index.
+func Indexes() []index.Index {
+	on := func(field string, value func(*machinev1.Machine) string) index.Index {
+		return index.Index{Object: &machinev1.Machine{}, Field: field, Extract: func(o client.Object) []string {
+			if v := value(o.(*machinev1.Machine)); v != "" {
+				return []string{v}
+			}
+			return nil
+		}}
+	}
+	return []index.Index{
+		on(byOwnerID, ownerID),
+		on(byName, func(m *machinev1.Machine) string { return m.Name }),
+		on(byProviderID, func(m *machinev1.Machine) string { return m.Spec.ProviderID }),
+	}
+}
+
+// machines are the owners of the native door.
+type machines struct {
+	cached    client.Reader
+	live      client.Reader
+	namespace string
+}
+
+// NewMachines returns the Owners of the native door: the Machines of a namespace,
+// or of all if it is empty. cached has Indexes; live reads from the API server.
+func NewMachines(cached, live client.Reader, namespace string) Owners {
+	return &machines{cached: cached, live: live, namespace: namespace}
+}
+
+// Find looks up, and copies nothing.
+func (o *machines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) {
+	var found []Owner
+	seen := map[string]bool{}
+	for _, k := range keysOf(r) {
+		var list machinev1.MachineList
+		err := o.cached.List(ctx, &list, client.InNamespace(o.namespace), client.MatchingFields{k.field: k.value}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return nil, fmt.Errorf("look up machines of %s %s: %w", r.Kind, r.ID, err)
+		}
+		for i := range list.Items {
+			if owner := ownerOf(&list.Items[i]); !seen[owner.Text] {
+				seen[owner.Text] = true
+				found = append(found, owner)
+			}
+		}
+	}
+	return found, nil
+}
+
+// Live lists all Machines once, so that one request answers for all resources.
+func (o *machines) Live(ctx context.Context) (Owners, error) {
+	const page = 500
+	now := &snapshot{byKey: map[key][]Owner{}}
+	token := ""
+	for {
+		var list machinev1.MachineList
+		err := o.live.List(ctx, &list, client.InNamespace(o.namespace), client.Limit(page), client.Continue(token))
+		if err != nil {
+			return nil, fmt.Errorf("list machines: %w", err)
+		}
+		for i := range list.Items {
+			now.add(ownerOf(&list.Items[i]))
+		}
+		if token = list.Continue; token == "" {
+			return now, nil
+		}
+	}
+}
+
+// key is one way to find an owner.
+type key struct{ field, value string }
+
+// keysOf returns the ways in which the owner of r can be found.
+func keysOf(r cloud.Resource) []key {
+	keys := []key{{byOwnerID, r.OwnerID}, {byName, r.MachineName}}
+	if r.VM != nil {
+		keys = append(keys, key{byProviderID, r.VM.ProviderID}, key{byProviderID, r.VM.NodeProviderID})
+	}
+	var out []key
+	for _, k := range keys {
+		if k.value != "" {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// snapshot are owners at one time.
+type snapshot struct{ byKey map[key][]Owner }
+
+func (s *snapshot) add(o Owner) {
+	for _, k := range []key{{byOwnerID, o.ID}, {byName, o.Name}, {byProviderID, o.ProviderID}} {
+		s.byKey[k] = append(s.byKey[k], o)
+	}
+}
+
+// Find returns who may own r.
+func (s *snapshot) Find(_ context.Context, r cloud.Resource) ([]Owner, error) {
+	var found []Owner
+	seen := map[string]bool{}
+	for _, k := range keysOf(r) {
+		for _, owner := range s.byKey[k] {
+			if !seen[owner.Text] {
+				seen[owner.Text] = true
+				found = append(found, owner)
+			}
+		}
+	}
+	return found, nil
+}
+
+// Live returns s itself.
+func (s *snapshot) Live(context.Context) (Owners, error) { return s, nil }
+
+// ownerOf is what a Machine means to the resources of the cloud.
+func ownerOf(m *machinev1.Machine) Owner {
+	phase := m.Status.CurrentStatus.Phase
+	return Owner{
+		Text: "Machine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: ownerID(m), ProviderID: m.Spec.ProviderID,
+		Creating: m.Spec.ProviderID == "" || phase == "" || phase == machinev1.MachineCrashLoopBackOff,
+		Held:     held(m),
+	}
+}
+
+func ownerID(m *machinev1.Machine) string {
+	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
+		return id
+	}
+	return string(m.UID)
+}
+
+// held says why nothing of m may be touched: its VM is being adopted, moved or
+// migrated, so it may be known under another name or id.
+func held(m *machinev1.Machine) string {
+	for _, a := range []string{HoldAnnotation, pausedAnnotation, moveAnnotation} {
+		if _, ok := m.Annotations[a]; ok {
+			return "annotation " + a
+		}
+	}
+	return ""
+}

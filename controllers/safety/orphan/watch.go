@@ -1,0 +1,73 @@
+package orphan
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// SetupWithManager starts the collector with mgr. The first look is at start:
+// every class arrives as new. The manager's cache needs Indexes.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("machinesafetyorphanvms").
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
+		Watches(&machinev1.MachineClass{}, c.classEvents()).
+		Watches(&machinev1.Machine{}, c.machineEvents()).
+		Complete(c)
+}
+
+// classEvents enqueues a class that is new or gone, whose spec has changed, or
+// that asks for a look.
+func (c *Controller) classEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			c.request(q, client.ObjectKeyFromObject(e.Object), 0)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			c.request(q, client.ObjectKeyFromObject(e.Object), 0)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			class, before, after := client.ObjectKeyFromObject(e.ObjectNew), e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+			_, reported := before[ReportAnnotation]
+			_, reports := after[ReportAnnotation]
+			switch {
+			case before[LookAnnotation] != after[LookAnnotation]:
+				c.memory.want(class, c.Clock.Now())
+				c.request(q, class, 0)
+			case e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || reported != reports:
+				c.request(q, class, 0)
+			}
+		},
+	}
+}
+
+// machineEvents asks for a look some time after a Machine is gone, one for all
+// that go in that time.
+func (c *Controller) machineEvents() handler.EventHandler {
+	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		m := e.Object.(*machinev1.Machine)
+		if m.Spec.Class.Name == "" {
+			return
+		}
+		class := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}
+		c.memory.want(class, c.Clock.Now().Add(c.Options.AfterDelete))
+		c.request(q, class, c.Options.AfterDelete)
+	}}
+}
+
+func (c *Controller) request(q queue, class types.NamespacedName, after time.Duration) {
+	q.AddAfter(reconcile.Request{NamespacedName: class}, after)
+}
