@@ -20,7 +20,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 		}
 		flags := withFlags(c.controllerManagerFlags(kubeconfig, port), c.options.ControllerManagerFlags)
 		// Its certificate is its own, made at the start: there is nothing to trust.
-		client := prober(&tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a health check on localhost
+		client := prober(&tls.Config{InsecureSkipVerify: true})
 		url := fmt.Sprintf("https://%s:%d/healthz", localhost, port)
 		p, err := c.startReady(ctx, controllerManagerProgram, c.assets.ControllerManager, flags,
 			func(ctx context.Context) error { return probe(ctx, client, url, "") })

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"flag"
 	"os"
 )
 
@@ -17,10 +18,14 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Require ends a test that needs a control plane where none is built: as a
-// failure where CI is true, otherwise as a skip that says what to do.
+// Require ends a test that needs a control plane: with go test -short as a skip;
+// where none is built as a failure if CI is true, otherwise as a skip that says
+// what to do.
 func Require(t TB) {
 	t.Helper()
+	if short := flag.Lookup("test.short"); short != nil && short.Value.String() == "true" {
+		t.Skipf("a control plane takes seconds to start: not with -short")
+	}
 	_, err := Find()
 	switch {
 	case err == nil:

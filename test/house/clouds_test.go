@@ -1,0 +1,58 @@
+package house
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// notDrivers are folders of cloud/ that are no cloud.
+var notDrivers = []string{"cloudtest", "wrap"}
+
+// A driver is done when it has the files that every driver has, passes the
+// conformance kit, and is documented. The simulated cloud is a cloud first and a
+// driver second, so its files are its own.
+func TestDriversAreComplete(t *testing.T) {
+	t.Parallel()
+	for _, driver := range drivers(t) {
+		if !runsTheKit(t, "cloud/"+driver) {
+			t.Errorf("cloud/%s: no test calls cloudtest.Run", driver)
+		}
+		if driver == "sim" {
+			continue
+		}
+		for _, file := range []string{
+			"cloud/X/doc.go", "cloud/X/provider.go", "cloud/X/driver.go", "cloud/X/client.go", "cloud/X/spec.go",
+			"cloud/X/validate.go", "cloud/X/convert.go", "cloud/X/errors.go", "cloud/X/driver_test.go",
+			"docs/clouds/X.md", "config/samples/X",
+		} {
+			file = strings.ReplaceAll(file, "X", driver)
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("cloud/%s: %s is not there", driver, file)
+			}
+		}
+	}
+}
+
+func drivers(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, name := range files(t, under("cloud", isSource)) {
+		rest := strings.TrimPrefix(path.Dir(name), "cloud")
+		driver, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+		if driver != "" && !slices.Contains(notDrivers, driver) && !slices.Contains(found, driver) {
+			found = append(found, driver)
+		}
+	}
+	return found
+}
+
+func runsTheKit(t *testing.T, dir string) bool {
+	t.Helper()
+	return slices.ContainsFunc(files(t, under(dir, isTest)), func(name string) bool {
+		return strings.Contains(read(t, name), "cloudtest.Run(")
+	})
+}

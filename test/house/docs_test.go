@@ -1,0 +1,163 @@
+package house
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func isMarkdown(name string) bool { return strings.HasSuffix(name, ".md") }
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	notSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	codeText = regexp.MustCompile("(?s)```.*?```")
+)
+
+func TestLinksResolve(t *testing.T) {
+	t.Parallel()
+	for _, name := range files(t, isMarkdown) {
+		for _, match := range link.FindAllStringSubmatch(codeText.ReplaceAllString(read(t, name), ""), -1) {
+			target := match[1]
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(target, "#")
+			if file = path.Join(path.Dir(name), file); strings.HasPrefix(target, "#") {
+				file = name
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, target)
+			} else if anchor != "" && isMarkdown(file) && !slices.Contains(anchors(read(t, file)), anchor) {
+				t.Errorf("%s links to %s, but there is no such heading", name, target)
+			}
+		}
+	}
+}
+
+// anchors returns the anchors of a document's headings.
+func anchors(text string) []string {
+	var found []string
+	for _, match := range heading.FindAllStringSubmatch(codeText.ReplaceAllString(text, ""), -1) {
+		slug := notSlug.ReplaceAllString(strings.ToLower(match[1]), "")
+		found = append(found, strings.ReplaceAll(strings.TrimSpace(slug), " ", "-"))
+	}
+	return found
+}
+
+func TestEveryConditionAndReasonIsDocumented(t *testing.T) {
+	t.Parallel()
+	var docs strings.Builder
+	for _, name := range files(t, under("docs/api", isMarkdown)) {
+		docs.WriteString(read(t, name))
+	}
+	var missing []string
+	for _, s := range sources(t, func(name string) bool {
+		return strings.HasPrefix(name, "api/") && path.Base(name) == "conditions.go"
+	}) {
+		for name, value := range constants(s) {
+			if !strings.Contains(docs.String(), "`"+value+"`") {
+				missing = append(missing, name+" "+value)
+			}
+		}
+	}
+	slices.Sort(missing)
+	for _, m := range missing {
+		t.Errorf("docs/api/*.md does not say what `%s` means", m)
+	}
+}
+
+// constants returns the string constants of a file by name.
+func constants(s source) map[string]string {
+	found := map[string]string{}
+	for _, declaration := range s.file.Decls {
+		group, ok := declaration.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range group.Specs {
+			value := spec.(*ast.ValueSpec)
+			for i, name := range value.Names {
+				if literal, ok := value.Values[i].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+					found[name.Name], _ = strconv.Unquote(literal.Value)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func TestEveryKindIsDocumented(t *testing.T) {
+	t.Parallel()
+	for _, name := range files(t, under("config/crd", func(name string) bool { return strings.HasSuffix(name, ".yaml") })) {
+		kind := crdKind.FindStringSubmatch(read(t, name))
+		if kind == nil {
+			continue
+		}
+		page := "docs/api/" + strings.ToLower(kind[1]) + ".md"
+		if _, err := os.Stat(filepath.Join(root, page)); err != nil {
+			t.Errorf("%s is not there: every kind has a page", page)
+		}
+	}
+}
+
+var crdKind = regexp.MustCompile(`(?m)^    kind: (\w+)$`)
+
+func TestReadmeBeginsWithTheTwoCommands(t *testing.T) {
+	t.Parallel()
+	readme := read(t, "README.md")
+	demo, test := strings.Index(readme, "make demo"), strings.Index(readme, "make test")
+	if demo < 0 || test < 0 || max(demo, test) > 1200 {
+		t.Error("README.md does not open with make demo and make test")
+	}
+	if !strings.Contains(read(t, ".ci/run"), "\nmake test <") {
+		t.Error(".ci/run does not run make test, the test command of the README")
+	}
+}
+
+func TestMakeTargets(t *testing.T) {
+	t.Parallel()
+	makefile := read(t, "Makefile")
+	for _, target := range []string{
+		"demo", "test", "check", "controlplane", "generate", "verify", "lint", "conformance", "simulate",
+		"bench", "chaos", "e2e", "autoscaler", "start", "release",
+	} {
+		if !regexp.MustCompile(`(?m)^` + target + `:.* ## \S`).MatchString(makefile) {
+			t.Errorf("Makefile: no target %s with a ## comment", target)
+		}
+	}
+}
+
+func TestDecisionsAreNumbered(t *testing.T) {
+	t.Parallel()
+	numbers := map[string]string{}
+	for _, name := range files(t, under("docs/adr", isMarkdown)) {
+		base := path.Base(name)
+		if !regexp.MustCompile(`^\d{4}-[a-z0-9-]+\.md$`).MatchString(base) {
+			t.Errorf("%s: a decision is called NNNN-what-it-says.md", name)
+			continue
+		}
+		if other, taken := numbers[base[:4]]; taken {
+			t.Errorf("%s and %s have the same number", name, other)
+		}
+		numbers[base[:4]] = name
+	}
+	if len(numbers) == 0 {
+		t.Error("docs/adr is empty")
+	}
+	for i, number := range slices.Sorted(maps.Keys(numbers)) {
+		if want := strconv.Itoa(10001 + i)[1:]; number != want {
+			t.Errorf("%s: the next number is %s", numbers[number], want)
+			break
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package house
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A part of the tree, and what it may import besides itself and the standard
+// library.
+type part struct {
+	ours   []string // names of other parts; "..." is everything
+	theirs []string // path prefixes; "..." is everything
+	not    []string // path prefixes that "..." leaves out
+}
+
+// parts has one line for each part of the tree. "x/*" is any folder directly
+// under x without a line of its own, each a part by itself.
+var parts = map[string]part{
+	"api": {theirs: []string{
+		"k8s.io/api/core/v1", "k8s.io/apimachinery/", "sigs.k8s.io/cluster-api/api/", "sigs.k8s.io/controller-runtime/pkg/scheme",
+	}},
+	"cloud":           {},
+	"cloud/cloudtest": {ours: []string{"cloud"}},
+	"cloud/sim":       {ours: []string{"cloud"}},
+	"cloud/wrap":      {ours: []string{"cloud"}, theirs: []string{"github.com/prometheus/client_golang/", "golang.org/x/time/rate"}},
+	"cloud/*":         {ours: []string{"cloud", "cloud/wrap"}, theirs: []string{"..."}, not: []string{"k8s.io/", "sigs.k8s.io/"}},
+
+	"bootstrap": {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}}, // the placeholders are spelled in the API
+	"bootstrap/*": {
+		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},
+	},
+
+	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud"}, theirs: kubernetes},
+	"controllers/metrics":  {ours: []string{"api", "controllers/internal"}, theirs: append([]string{"github.com/prometheus/", "google.golang.org/protobuf/proto"}, kubernetes...)},
+	"controllers/*":        {ours: []string{"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics"}, theirs: kubernetes},
+	"controllers":          {ours: []string{"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics", "controllers/*"}, theirs: kubernetes},
+
+	"cmd": {ours: []string{"..."}, theirs: []string{"..."}},
+	// Programs that play a part, not the product: the product does not import them.
+	"test": {ours: []string{"..."}, theirs: []string{"..."}},
+}
+
+var kubernetes = []string{
+	"k8s.io/", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/cluster-api/", "sigs.k8s.io/yaml",
+	"github.com/prometheus/client_golang/", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/davecgh/go-spew",
+}
+
+// sdks live in cloud/<driver> and nowhere else.
+var sdks = []string{
+	"github.com/aws/", "github.com/Azure/", "cloud.google.com/go", "github.com/gophercloud/", "github.com/vmware/", "github.com/hetznercloud/",
+}
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t, isSource) {
+		rule, folder := partOf(path.Dir(s.name))
+		if rule == "" && strings.HasPrefix(s.name, "test/controlplane/") {
+			continue // another module
+		}
+		allowed, known := parts[rule]
+		if !known {
+			t.Errorf("%s belongs to no part of the tree; see parts in test/house", s.name)
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if problem := judge(rule, folder, allowed, imported); problem != "" {
+				t.Errorf("%s:%d: %s", s.name, s.line(spec.Pos()), problem)
+			}
+		}
+	}
+}
+
+// judge says what is wrong with an import of a package in folder; "" if nothing.
+func judge(rule, folder string, allowed part, imported string) string {
+	first, _, _ := strings.Cut(imported, "/")
+	dir, ours := strings.CutPrefix(imported, module+"/")
+	switch {
+	case !strings.Contains(first, "."):
+		return "" // standard library
+	case ours:
+		to, toFolder := partOf(dir)
+		switch {
+		case to == "test" && rule != "test":
+			return "imports " + dir + ": test code stays in tests"
+		case toFolder == folder || slices.Contains(allowed.ours, to) || slices.Contains(allowed.ours, "..."):
+			return ""
+		}
+		return strconv.Quote(rule) + " may not import " + dir
+	}
+	if hasPrefix(sdks, imported) && rule != "cloud/*" && rule != "test" {
+		return "imports " + imported + ": SDKs live in cloud/<driver>"
+	}
+	if hasPrefix(allowed.theirs, imported) || slices.Contains(allowed.theirs, "...") && !hasPrefix(allowed.not, imported) {
+		return ""
+	}
+	return strconv.Quote(rule) + " may not import " + imported
+}
+
+func hasPrefix(prefixes []string, imported string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(imported, p) })
+}
+
+// partOf returns the line of parts that covers dir and the folder it stands for:
+// "cloud/aws/x" is covered by "cloud/*" and belongs to "cloud/aws".
+func partOf(dir string) (rule, folder string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if _, ok := parts[dir]; ok {
+			return dir, dir
+		}
+		if _, ok := parts[path.Dir(dir)+"/*"]; ok {
+			return path.Dir(dir) + "/*", dir
+		}
+	}
+	return "", ""
+}
+
+func TestImportRulesBite(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		from, imported string
+		ok             bool
+	}{
+		"the contract is standard library only":    {"cloud", "k8s.io/api/core/v1", false},
+		"the contract may use it":                  {"cloud", "net/http", true},
+		"a driver sees no Kubernetes":              {"cloud/aws", "sigs.k8s.io/controller-runtime", false},
+		"a driver has its SDK":                     {"cloud/aws", "github.com/aws/aws-sdk-go-v2/service/ec2", true},
+		"a driver knows no other":                  {"cloud/aws", module + "/cloud/openstack", false},
+		"a driver may have folders of its own":     {"cloud/aws/ec2test", module + "/cloud/aws", true},
+		"the kit is standard library only":         {"cloud/cloudtest", "github.com/google/go-cmp/cmp", false},
+		"a controller has no driver":               {"controllers/machine", module + "/cloud/sim", false},
+		"a controller knows no other":              {"controllers/machine", module + "/controllers/machineset", false},
+		"a controller knows the contract":          {"controllers/machine", module + "/cloud", true},
+		"a controller has the shared parts":        {"controllers/machine", module + "/controllers/internal/vm", true},
+		"shared parts know no controller":          {"controllers/internal/vm", module + "/controllers/machine", false},
+		"the API knows nothing of ours":            {"api/machine/v1alpha1", module + "/cloud", false},
+		"SDKs stay out of controllers":             {"controllers/machine", "github.com/gophercloud/gophercloud/v2", false},
+		"SDKs stay out of the manager":             {"cmd/manager", "github.com/vmware/govmomi", false},
+		"the manager has everything of ours":       {"cmd/manager", module + "/cloud/aws", true},
+		"but no test code":                         {"cmd/manager", module + "/test/cluster", false},
+		"test programs have everything":            {"test/demo", module + "/controllers/machine", true},
+		"the list of controllers has the controls": {"controllers", module + "/controllers/machine", true},
+	}
+	for name, c := range cases {
+		rule, folder := partOf(c.from)
+		problem := judge(rule, folder, parts[rule], c.imported)
+		if (problem == "") != c.ok {
+			t.Errorf("%s: %s imports %s: got problem %q, want allowed %v", name, c.from, c.imported, problem, c.ok)
+		}
+	}
+}
