@@ -67,11 +67,18 @@ type Fixture struct {
 	// value needs a reason in Lacks["C24/Many"].
 	ManyAddresses cloud.ClassInput
 
+	// Broken is Class with everything wrong that rules out creation only: same
+	// endpoint, region and ownership tags (C09).
+	Broken cloud.ClassInput
+
 	// UnknownType is Class with an instance type that does not exist (C27).
 	UnknownType cloud.ClassInput
 
 	// Credentials are valid.
 	Credentials cloud.Credentials
+	// Public are the keys of Credentials whose values may appear in texts, such
+	// as a URL or a user name.
+	Public []string
 
 	Backend Backend
 }

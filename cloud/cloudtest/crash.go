@@ -1,0 +1,281 @@
+package cloudtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// lost are the two ways in which a call gets lost.
+func lost() map[string]FaultKind {
+	return map[string]FaultKind{"LostRequest": DropRequest, "LostResponse": DropResponse}
+}
+
+// sizeOfCreate returns how many mutating calls it takes to create a VM, and to
+// delete it.
+func (k *kit) sizeOfCreate() (create, remove int) {
+	k.Helper()
+	m, a := k.machine(), k.account()
+	create = k.mutations(func() { m.create(a) })
+	remove = k.mutations(func() { m.delete(a) })
+	if create == 0 || remove == 0 {
+		k.Fatalf("create makes %d and delete %d mutating calls through the proxy, want at least one each", create, remove)
+	}
+	return create, remove
+}
+
+// fires fails unless the fault hit a call, and takes it back.
+func (k *kit) fires(i *Injected) {
+	k.Helper()
+	i.Undo()
+	if i.Fired() == 0 {
+		k.Fatalf("the fault %v hit no call", i.fault.Kind)
+	}
+}
+
+// crashCreate is C07: for each mutating call of create, lose it or its answer,
+// go on as a new process.
+func crashCreate(k *kit) {
+	create, _ := k.sizeOfCreate()
+	for name, kind := range lost() {
+		for i := range create {
+			k.part(fmt.Sprintf("%s%d_Create", name, i+1), func(k *kit) {
+				m, before := k.crash(kind, i+1)
+				a := k.account()
+				m.create(a)
+				m.only()
+				m.delete(a)
+				k.same(before)
+			})
+			k.part(fmt.Sprintf("%s%d_Delete", name, i+1), func(k *kit) {
+				m, before := k.crash(kind, i+1)
+				m.delete(k.account())
+				k.same(before)
+			})
+		}
+	}
+	k.part("Checkpoint", checkpointFails)
+}
+
+// crash makes a machine whose create is interrupted by the fault at its nth
+// mutating call.
+func (k *kit) crash(kind FaultKind, nth int) (m *machine, before []cloud.Resource) {
+	k.Helper()
+	before, m = k.ledger(), k.machine()
+	a := k.account()
+	fault := k.proxy.Inject(Fault{Kind: kind, Match: Mutating, Nth: nth})
+	_, err := m.attempt(a)
+	k.fires(fault)
+	k.Logf("after the fault: %v", err)
+	_ = a.Close()
+	if k.f.Backend.Advance != nil && k.traits.Settle > 0 {
+		k.pass(k.traits.Settle)
+	}
+	return m, before
+}
+
+// checkpointFails lets each checkpoint fail in turn: what it was for must not
+// happen, and the next process converges.
+func checkpointFails(k *kit) {
+	taken := 0
+	probe := k.machine()
+	a := k.account()
+	r := probe.request()
+	r.Checkpoint = func(ctx context.Context, s string) error {
+		taken++
+		return probe.checkpoint(ctx, s)
+	}
+	if _, err := a.Create(k.Context(), r); err != nil {
+		k.Fatalf("create: %v", err)
+	}
+	probe.create(a)
+	probe.delete(a)
+	for i := range taken {
+		before, m, calls := k.ledger(), k.machine(), 0
+		a := k.account()
+		r := m.request()
+		r.Checkpoint = func(ctx context.Context, s string) error {
+			if calls++; calls <= i {
+				return m.checkpoint(ctx, s)
+			}
+			k.proxy.Forget()
+			return errors.New("the API server is away")
+		}
+		if _, err := a.Create(k.Context(), r); err == nil {
+			k.Errorf("create succeeds although checkpoint %d fails", i+1)
+		}
+		if n := count(k.proxy.Calls(), Mutating); n > 0 {
+			k.Errorf("after checkpoint %d failed, create makes %d mutating calls", i+1, n)
+		}
+		b := k.account()
+		m.create(b)
+		m.only()
+		m.delete(b)
+		k.same(before)
+	}
+}
+
+// crashDelete is C08: the same for delete.
+func crashDelete(k *kit) {
+	_, remove := k.sizeOfCreate()
+	for name, kind := range lost() {
+		for i := range remove {
+			k.part(fmt.Sprintf("%s%d", name, i+1), func(k *kit) {
+				before, m := k.ledger(), k.machine()
+				a := k.account()
+				m.create(a)
+				fault := k.proxy.Inject(Fault{Kind: kind, Match: Mutating, Nth: i + 1})
+				k.Logf("after the fault: %v", m.remove(a))
+				k.fires(fault)
+				_ = a.Close()
+				b := k.account()
+				m.delete(b)
+				k.same(before)
+				m.gone(b)
+			})
+		}
+	}
+}
+
+// partial is C10: the cloud refuses from some call on.
+func partial(k *kit) {
+	create, _ := k.sizeOfCreate()
+	for i := range create {
+		refuse := Fault{Kind: Answer, Match: Mutating, Nth: i + 1, Times: Forever, Reply: serverError()}
+		for name, again := range map[string]bool{"Create": true, "Delete": false} {
+			k.part(fmt.Sprintf("Refused%d_%s", i+1, name), func(k *kit) {
+				before, m, a := k.ledger(), k.machine(), k.account()
+				fault := k.proxy.Inject(refuse)
+				vm, err := a.Create(k.Context(), m.request())
+				k.fires(fault)
+				if err == nil && vm.RetryAfter == 0 {
+					k.Errorf("create is finished although the cloud refused call %d", i+1)
+				}
+				if again {
+					m.create(a)
+					m.only()
+				}
+				m.delete(a)
+				k.same(before)
+			})
+		}
+	}
+	k.part("Failed", failed)
+}
+
+// serverError is an answer that every SDK takes for a failing cloud.
+func serverError() Reply {
+	return Reply{Status: http.StatusInternalServerError, Body: "internal error"}
+}
+
+// failed lets a VM fail to build: it says so, is not made again under the same
+// token, and goes away whole.
+func failed(k *kit) {
+	k.needs(k.f.Backend.Fail != nil, "Backend.Fail")
+	before, m, a := k.ledger(), k.machine(), k.account()
+	vm := m.create(a)
+	k.f.Backend.Fail(k.T, vm.ID)
+	got, err := a.Get(k.Context(), m.now())
+	if err != nil || got.State != cloud.StateFailed || got.Reason == "" {
+		k.Errorf("get a failed VM: got state %v, reason %q, error %v, want failed and a reason", got.State, got.Reason, err)
+	}
+	if again, err := a.Create(k.Context(), m.request()); err == nil && again.ID != vm.ID {
+		k.Errorf("create replaces the failed VM %s by %s under the same token", vm.ID, again.ID)
+	}
+	m.delete(a)
+	k.same(before)
+}
+
+// canceled is C20: the caller gives up at each call.
+func canceled(k *kit) {
+	probe, a := k.machine(), k.account()
+	k.proxy.Forget()
+	probe.create(a)
+	calls := count(k.proxy.Calls(), notLogin)
+	probe.delete(a)
+	for i := range calls {
+		k.part(fmt.Sprintf("Create%d", i+1), func(k *kit) {
+			before, m, a := k.ledger(), k.machine(), k.account()
+			k.giveUp(i+1, func(ctx context.Context) error {
+				return m.create1(ctx, a)
+			})
+			m.create(a)
+			m.only()
+			m.delete(a)
+			k.same(before)
+		})
+	}
+	m := k.machine()
+	m.create(a)
+	k.part("Get", func(k *kit) {
+		k.giveUp(1, func(ctx context.Context) error { _, err := k.account().Get(ctx, m.now()); return err })
+	})
+	k.part("List", func(k *kit) {
+		k.giveUp(1, func(ctx context.Context) (err error) {
+			for _, err = range k.account().List(ctx, k.class) {
+			}
+			return err
+		})
+	})
+	k.part("Delete", func(k *kit) {
+		k.giveUp(1, func(ctx context.Context) error { _, err := k.account().Delete(ctx, m.now()); return err })
+	})
+	k.part("Before", func(k *kit) { canceledBefore(k, a) })
+	m.delete(a)
+}
+
+// create1 calls Create with ctx until it is finished or fails.
+func (m *machine) create1(ctx context.Context, a cloud.Account) error {
+	for range 200 {
+		vm, err := a.Create(ctx, m.request())
+		if err != nil || vm.RetryAfter == 0 {
+			return err
+		}
+		m.k.pass(vm.RetryAfter)
+	}
+	return nil
+}
+
+// giveUp runs f, gives up when it makes its nth call, and expects it to return
+// within a second and to say why.
+func (k *kit) giveUp(nth int, f func(ctx context.Context) error) {
+	k.Helper()
+	ctx, cancel := context.WithCancel(k.Context())
+	defer cancel()
+	met := make(chan time.Time, 1)
+	fault := k.proxy.Inject(Fault{Kind: Hang, Match: notLogin, Nth: nth, Met: func(Call) {
+		met <- time.Now()
+		cancel()
+	}})
+	err := f(ctx)
+	returned := time.Now()
+	k.fires(fault)
+	if late := returned.Sub(<-met); late > time.Second {
+		k.Errorf("returns %v after its context ended, want a second at most", late)
+	}
+	if !errors.Is(err, context.Canceled) {
+		k.Errorf("got error %v, want context.Canceled in its chain", err)
+	}
+}
+
+// notLogin matches the calls that are not about a session.
+func notLogin(c Call) bool { return !c.Login }
+
+// canceledBefore calls with a context that has ended.
+func canceledBefore(k *kit, a *guard) {
+	ctx, cancel := context.WithCancel(k.Context())
+	cancel()
+	m := k.machine()
+	n := k.mutations(func() {
+		if _, err := a.Create(ctx, m.request()); !errors.Is(err, context.Canceled) {
+			k.Errorf("create with an ended context: got %v, want context.Canceled in its chain", err)
+		}
+	})
+	if n > 0 {
+		k.Errorf("create with an ended context makes %d mutating calls", n)
+	}
+}

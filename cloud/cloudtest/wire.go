@@ -1,0 +1,112 @@
+package cloudtest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// golden is C05: what the cloud is asked for a class with every field set.
+func golden(k *kit) {
+	g := k.h.Golden
+	k.needs(g != nil && g.Class != nil && g.Normalize != nil && g.File != "", "Harness.Golden")
+	c, problems := k.f.Driver().Parse(copyInput(g.Class(k.f)))
+	if bad := worst(problems, cloud.BlocksCreate); len(bad) > 0 {
+		k.Fatalf("Golden.Class: %v", bad)
+	}
+	m, a := k.named("golden"), k.account()
+	m.token = "11111111-1111-4111-8111-111111111111"
+	m.ref.OwnerID = "22222222-2222-4222-8222-222222222222"
+	m.ref.Class = c
+	m.userData = []byte("#cloud-config\n{}\n")
+	k.proxy.Forget()
+	m.create(a)
+	var asked []string
+	for _, call := range k.proxy.Calls() {
+		if !call.Mutates {
+			continue
+		}
+		if text := strings.TrimSpace(g.Normalize(call)); text != "" {
+			asked = append(asked, text)
+		}
+	}
+	m.delete(a)
+	k.compare(g.File, strings.Join(asked, "\n\n")+"\n")
+}
+
+// compare fails unless file holds got. With CLOUDTEST_UPDATE set it writes got.
+func (k *kit) compare(file, got string) {
+	k.Helper()
+	if os.Getenv("CLOUDTEST_UPDATE") != "" {
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			k.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			k.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		k.Fatalf("%v; CLOUDTEST_UPDATE=1 writes it", err)
+	}
+	if got != string(want) {
+		k.Errorf("the cloud is asked for something else than %s says; if that is right, CLOUDTEST_UPDATE=1 writes it.\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// userData is C21: a VM boots with what was asked for, byte for byte.
+func userData(k *kit) {
+	k.needs(k.f.Backend.UserData != nil, "Backend.UserData")
+	text := "#cloud-config\nruncmd: [date]\n"
+	cases := map[string][]byte{
+		"Text":   []byte(text),
+		"Empty":  {},
+		"Base64": []byte(base64.StdEncoding.EncodeToString([]byte(text))),
+		"CRLF":   []byte("MIME-Version: 1.0\r\n\r\n--x\r\n"),
+		"Binary": allBytes(),
+	}
+	if limit := k.traits.UserDataMax; limit > 0 {
+		cases["Limit"] = bytes.Repeat([]byte("a"), limit)
+		k.part("TooLarge", func(k *kit) { tooLarge(k, limit) })
+	}
+	for name, data := range cases {
+		k.part(name, func(k *kit) {
+			m, a := k.machine(), k.account()
+			m.userData = data
+			vm := m.running(a)
+			if got := k.f.Backend.UserData(k.T, vm.ID); !bytes.Equal(got, data) {
+				k.Errorf("the VM got %d bytes %.60q, want %d bytes %.60q", len(got), got, len(data), data)
+			}
+			m.delete(a)
+		})
+	}
+}
+
+// allBytes has every byte, and starts as gzip does.
+func allBytes() []byte {
+	b := []byte{0x1f, 0x8b}
+	for i := range 256 {
+		b = append(b, byte(i))
+	}
+	return b
+}
+
+// tooLarge is refused before anything happens.
+func tooLarge(k *kit, limit int) {
+	before, m, a := k.ledger(), k.machine(), k.account()
+	m.userData = bytes.Repeat([]byte("a"), limit+1)
+	n := k.mutations(func() {
+		if _, err := a.Create(k.Context(), m.request()); cloud.CodeOf(err) != cloud.Invalid {
+			k.Errorf("create with %d bytes of user data: got %v, want Invalid", limit+1, err)
+		}
+	})
+	if n > 0 {
+		k.Errorf("create with too much user data makes %d mutating calls", n)
+	}
+	k.same(before)
+}
