@@ -1,0 +1,148 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// AttachmentByVolume is the index of VolumeAttachments by the name of their
+// PersistentVolume. Attachments of an inline volume are not in it.
+const AttachmentByVolume = "index.va-volume"
+
+// Indexes are the indexes of the target cluster that a Drainer needs besides
+// index.Target.
+func Indexes() []index.Index {
+	return []index.Index{{Object: &storagev1.VolumeAttachment{}, Field: AttachmentByVolume, Extract: func(o client.Object) []string {
+		if v := volumeOf(o.(*storagev1.VolumeAttachment)); v != "" {
+			return []string{v}
+		}
+		return nil
+	}}}
+}
+
+// A volume is one that a drain waits for.
+type volume struct {
+	name string // of the PersistentVolume
+	id   string // the cloud's name of it
+}
+
+// volumeOf returns the name of the PersistentVolume that is attached; "" for an
+// inline volume, which has none.
+func volumeOf(va *storagev1.VolumeAttachment) string {
+	if v := va.Spec.Source.PersistentVolumeName; v != nil {
+		return *v
+	}
+	return ""
+}
+
+// volumesOf returns the volumes that leave the node together with the pod. A
+// volume that another pod of the node uses too stays attached, and one that the
+// cloud does not know cannot be recognised: neither is waited for.
+func (p *pass) volumesOf(ctx context.Context, pod *corev1.Pod) ([]volume, error) {
+	var volumes []volume
+	for _, key := range mountsOf(pod) {
+		if p.claims[key] > 1 {
+			continue
+		}
+		var claim corev1.PersistentVolumeClaim
+		err := p.drainer.target.Client.Get(ctx, key, &claim)
+		if apierrors.IsNotFound(err) || (err == nil && claim.Spec.VolumeName == "") {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading claim %s of pod %s: %w", key, name(pod), err)
+		}
+		v, _, err := p.volume(ctx, claim.Spec.VolumeName)
+		if err != nil {
+			return nil, err
+		}
+		if v.id != "" {
+			volumes = append(volumes, v)
+		}
+	}
+	return volumes, nil
+}
+
+// volume returns a PersistentVolume and the claim that it is bound to. Its id is
+// empty if it does not exist or is not of the machine's cloud.
+func (p *pass) volume(ctx context.Context, key string) (volume, types.NamespacedName, error) {
+	v := volume{name: key}
+	var pv corev1.PersistentVolume
+	err := p.drainer.target.Client.Get(ctx, client.ObjectKey{Name: key}, &pv)
+	if apierrors.IsNotFound(err) || (err == nil && p.request.VolumeID == nil) {
+		return v, types.NamespacedName{}, nil
+	}
+	if err != nil {
+		return v, types.NamespacedName{}, fmt.Errorf("reading PersistentVolume %s: %w", key, err)
+	}
+	if id, ok := p.request.VolumeID(&pv.Spec); ok {
+		v.id = id
+	}
+	var claim types.NamespacedName
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		claim = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	}
+	return v, claim, nil
+}
+
+// attached returns those of the volumes that the node still has.
+func attached(node *corev1.Node, volumes []volume) []volume {
+	var still []volume
+	for _, v := range volumes {
+		if slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool {
+			return mentions(string(a.Name), v.id)
+		}) {
+			still = append(still, v)
+		}
+	}
+	return still
+}
+
+// mentions says whether id stands in the name of an attached volume, and is not
+// merely part of a longer word in it.
+func mentions(text, id string) bool {
+	if id == "" {
+		return false
+	}
+	for from := 0; ; {
+		i := strings.Index(text[from:], id)
+		if i < 0 {
+			return false
+		}
+		start, end := from+i, from+i+len(id)
+		if (start == 0 || !wordly(text[start-1])) && (end == len(text) || !wordly(text[end])) {
+			return true
+		}
+		from = start + 1
+	}
+}
+
+func wordly(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// elsewhere says whether every volume is attached to another node by now.
+func (p *pass) elsewhere(ctx context.Context, volumes []volume) (bool, error) {
+	for _, v := range volumes {
+		var list storagev1.VolumeAttachmentList
+		if err := p.drainer.target.Client.List(ctx, &list, client.MatchingFields{AttachmentByVolume: v.name}); err != nil {
+			return false, fmt.Errorf("listing the attachments of PersistentVolume %s: %w", v.name, err)
+		}
+		if !slices.ContainsFunc(list.Items, func(va storagev1.VolumeAttachment) bool {
+			return va.Status.Attached && va.Spec.NodeName != p.request.Node.Name
+		}) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
