@@ -1,13 +1,13 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -40,27 +40,32 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	if len(vms) == 0 {
-		return cloud.VM{}, cloud.Errorf(cloud.NotFound, op, CodeNotFound, "the cloud shows no VM of machine %q", r.Name)
-	}
-	return vmOf(slices.MinFunc(vms, preferred)), nil
+	return one(op, r, vms)
 }
 
-// preferred puts first which of several VMs of a machine is the machine's: one
-// that is not going, then the one that was made first.
-func preferred(a, b Resource) int {
-	if going := !a.Deleting.IsZero(); going != !b.Deleting.IsZero() {
-		if going {
-			return 1
-		}
-		return -1
+// one returns the VM among those that were found. One that is going counts only
+// where there is no other. Of several nobody knows which is the machine's.
+func one(op string, r cloud.Ref, vms []Resource) (cloud.VM, error) {
+	staying := slices.DeleteFunc(slices.Clone(vms), func(vm Resource) bool { return !vm.Deleting.IsZero() })
+	switch {
+	case len(vms) == 0:
+		return cloud.VM{}, cloud.Errorf(cloud.NotFound, op, CodeNotFound, "the cloud shows no VM of machine %q", r.Name)
+	case len(staying) == 0:
+		return vmOf(vms[len(vms)-1]), nil
+	case len(staying) == 1:
+		return vmOf(staying[0]), nil
 	}
-	return cmp.Compare(a.Seq, b.Seq)
+	var ids []string
+	for _, vm := range staying {
+		ids = append(ids, vm.ID)
+	}
+	return cloud.VM{}, cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d VMs: %s; delete all but one",
+		r.Name, len(ids), strings.Join(ids, ", "))
 }
 
 // find returns everything in the cloud that is provably of r. Where a
 // providerID is set it is the only VM that counts, and only its parts and loose
-// ones of the very same owner: other VMs of that name may be in use.
+// ones of no other owner: other VMs of that name may be in use.
 func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]Resource, error) {
 	named, err := a.byName(ctx, op, s, r)
 	if err != nil || r.ProviderID == "" {
@@ -74,7 +79,8 @@ func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]
 		if vm := f.attachedTo(); vm != "" {
 			return vm != id
 		}
-		return f.Tags[ownerTag] != r.OwnerID
+		owner := f.Tags[ownerTag]
+		return owner != "" && owner != r.OwnerID
 	})
 	if !known || slices.ContainsFunc(found, func(f Resource) bool { return f.ID == id }) {
 		return found, nil

@@ -36,6 +36,9 @@ type request struct {
 // call sends a request and decodes the answer into out. Its error is a
 // *cloud.Error.
 func (c client) call(ctx context.Context, region string, r request, out any) error {
+	if err := ctx.Err(); err != nil {
+		return cloud.Errorf(cloud.Unavailable, r.op, "NotSent", "nothing was asked of the cloud: %w", err)
+	}
 	req, err := c.build(ctx, region, r)
 	if err != nil {
 		return cloud.Errorf(cloud.Invalid, r.op, "InvalidRequest", "%w", err)

@@ -54,6 +54,7 @@ func (d *Driver) Traits() cloud.Traits {
 func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
+	problems := s.report()
 	endpoint := strings.TrimRight(s.Endpoint, "/")
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
@@ -61,7 +62,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		Owner:    strings.Join(append([]string{endpoint, s.Region}, s.ownership()...), " "),
 		Region:   s.Region, Zone: s.Zone, InstanceType: s.InstanceType,
 		Spec: s,
-	}, s.sorted()
+	}, problems
 }
 
 // CheckSecret names the entries that are missing.
@@ -89,7 +90,10 @@ func ProviderID(place, id string) string { return providerIDScheme + place + "/"
 
 // VolumeID returns the id of a disk that was made by the cloud's CSI driver.
 func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
-	return v.Handle, v.Driver == VolumeDriver && v.Handle != ""
+	if v.Driver != VolumeDriver {
+		return "", false
+	}
+	return v.Handle, v.Handle != ""
 }
 
 // Open returns an Account. It makes no call: the cloud has no sessions.

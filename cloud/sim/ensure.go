@@ -115,7 +115,9 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm
 		if i < len(vm.VM.Networks) {
 			continue
 		}
-		in := NICInput{ClientToken: fmt.Sprintf("%s-nic-%d", vm.ID, i), VM: vm.ID, Network: s.Networks[i].ID, Tags: s.tagsFor(r)}
+		in := NICInput{VM: vm.ID, Network: s.Networks[i].ID, Tags: s.tagsFor(r)}
+		// A class that changes meanwhile asks for something else, which is no reason to refuse.
+		in.ClientToken = fmt.Sprintf("%s-nic-%d-%.8s", vm.ID, i, hashOf(s.Region, in))
 		var nic Resource
 		if err := a.create(ctx, s, "nics", in, &nic); err != nil {
 			return 0, err

@@ -65,12 +65,18 @@ func (s *spec) validateEndpoint() {
 	}
 }
 
-// sorted returns the problems, by field.
-func (s *spec) sorted() []cloud.Problem {
+// report returns the problems, by field. What is only a warning does not stay:
+// classes that mean the same are equal.
+func (s *spec) report() []cloud.Problem {
 	slices.SortStableFunc(s.problems, func(a, b cloud.Problem) int {
 		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
 	})
-	return slices.Clone(s.problems)
+	all := slices.Clone(s.problems)
+	s.problems = slices.DeleteFunc(s.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
+	if len(s.problems) == 0 {
+		s.problems = nil
+	}
+	return all
 }
 
 // login returns the credentials, without the white space that editors and
