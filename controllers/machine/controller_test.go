@@ -1,0 +1,417 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+)
+
+func TestMachineJoinsAndLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.create(newMachine("m", w.clock.Now()))
+	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
+
+	m := w.machine("m")
+	if m.Spec.ProviderID == "" || m.Labels[machinev1.NodeLabel] != "m" || m.Annotations[machinev1.PriorityAnnotation] != "3" ||
+		m.Annotations[machinev1.OwnerIDAnnotation] != "uid-m" || !m.Status.CurrentStatus.TimeoutActive {
+		t.Fatalf("a Pending machine has to be complete: %+v", m)
+	}
+	if tokens := w.bootstrapTokens(); tokens != 1 {
+		t.Errorf("%d bootstrap tokens, want 1 for the node to join with", tokens)
+	}
+	w.join("m", corev1.ConditionTrue)
+	w.settle("m", func() bool { return w.phase("m") == machinev1.MachineRunning })
+	if tokens := w.bootstrapTokens(); tokens != 0 {
+		t.Errorf("%d bootstrap tokens after the node has joined, want 0", tokens)
+	}
+	if m = w.machine("m"); m.Status.NodeRef == nil || m.Status.NodeRef.Name != "m" || len(m.Status.Conditions) == 0 {
+		t.Errorf("a Running machine has to name its node: %+v", m.Status)
+	}
+
+	w.delete(m)
+	w.settle("m", func() bool { return w.machine("m") == nil })
+	if _, live := w.vms(); live != 0 {
+		t.Errorf("%d VMs left behind", live)
+	}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, &corev1.Node{}); err == nil {
+		t.Error("the node was left behind")
+	}
+}
+
+func TestSteadyStateWritesNothing(t *testing.T) {
+	t.Parallel()
+	writes := 0
+	count := interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, o, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			writes++
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	}
+	w := newWorld(t, count)
+	w.running("m")
+	writes = 0
+	for range 5 {
+		w.pass(time.Minute)
+		if _, err := w.reconcile("m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 0 {
+		t.Errorf("%d writes although nothing has changed", writes)
+	}
+}
+
+func TestLostAnswersMakeOneVM(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, interceptor.Funcs{})
+			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 2})
+			w.create(newMachine("m", w.clock.Now()))
+			w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
+			if made, live := w.vms(); made != 1 || live != 1 {
+				t.Errorf("%d VMs made, %d live, want one of each", made, live)
+			}
+		})
+	}
+}
+
+func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
+	t.Parallel()
+	broken := true
+	w := newWorld(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if m, ok := o.(*machinev1.Machine); ok && broken && m.Spec.ProviderID != "" {
+				return errors.New("the API server is gone")
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	w.create(newMachine("m", w.clock.Now()))
+	for range 3 {
+		_, _ = w.reconcile("m")
+		w.restart()
+	}
+	broken = false
+	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
+	if made, _ := w.vms(); made != 1 {
+		t.Errorf("%d VMs made, want 1: the token has to be the same after each restart", made)
+	}
+}
+
+func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
+	t.Parallel()
+	broken := true
+	w := newWorld(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if m, ok := o.(*machinev1.Machine); ok && broken && m.Spec.ProviderID != "" {
+				return errors.New("the API server is gone")
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	w.create(newMachine("m", w.clock.Now()))
+	_, _ = w.reconcile("m")
+	broken = false
+	if _, live := w.vms(); live != 1 {
+		t.Fatalf("%d VMs, want the one whose record failed", live)
+	}
+	w.restart()
+	w.delete(w.machine("m"))
+	w.settle("m", func() bool { return w.machine("m") == nil })
+	if _, live := w.vms(); live != 0 {
+		t.Errorf("%d VMs left behind by a machine that never knew them", live)
+	}
+	if tokens := w.bootstrapTokens(); tokens != 0 {
+		t.Errorf("%d bootstrap tokens left behind", tokens)
+	}
+}
+
+func TestBadInputIsToldAndMended(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		breaks func(*world, *machinev1.Machine)
+		mends  func(*world)
+		kind   string // condition
+		want   []string
+	}{
+		"ClassMissing": {
+			reason: "The condition has to name the class.",
+			breaks: func(w *world, _ *machinev1.Machine) { w.dropClass() },
+			mends:  func(w *world) { w.create(smallClass()) },
+			kind:   machinev1.ConditionVMReady, want: []string{"ClassNotFound", `"small"`, "spec.class.name"},
+		},
+		"KindMissing": {
+			reason: "The condition has to name the field.",
+			breaks: func(_ *world, m *machinev1.Machine) { m.Spec.Class.Kind = "" },
+			mends: func(w *world) {
+				m := w.machine("m")
+				m.Spec.Class.Kind = machinev1.MachineClassKind
+				w.update(m)
+			},
+			kind: machinev1.ConditionSpecValid, want: []string{"InvalidSpec", "spec.class.kind"},
+		},
+		"ProviderUnknown": {
+			reason: "The condition has to say which providers there are.",
+			breaks: func(w *world, _ *machinev1.Machine) {
+				w.editClass(func(c *machinev1.MachineClass) { c.Provider = "nowhere" })
+			},
+			mends: func(w *world) { w.editClass(func(c *machinev1.MachineClass) { c.Provider = "SIM" }) },
+			kind:  machinev1.ConditionVMReady, want: []string{"provider", "nowhere", "sim"},
+		},
+		"SpecUndecodable": {
+			reason: "A spec that is no object is told.",
+			breaks: func(w *world, _ *machinev1.Machine) {
+				w.editClass(func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = []byte(`[]`) })
+			},
+			mends: func(w *world) {
+				w.editClass(func(c *machinev1.MachineClass) { c.ProviderSpec = smallClass().ProviderSpec })
+			},
+			kind: machinev1.ConditionVMReady, want: []string{"InvalidSpec", "providerSpec"},
+		},
+		"UserDataMissing": {
+			reason: "The condition has to name the key.",
+			breaks: func(w *world, _ *machinev1.Machine) {
+				w.editSecret(func(s *corev1.Secret) { delete(s.Data, "userData") })
+			},
+			mends: func(w *world) { w.editSecret(func(s *corev1.Secret) { s.Data = smallSecret().Data }) },
+			kind:  machinev1.ConditionVMReady, want: []string{"InvalidUserData", "userData"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, interceptor.Funcs{})
+			m := newMachine("m", w.clock.Now())
+			tc.breaks(w, m)
+			w.create(m)
+			for range 3 {
+				if _, err := w.reconcile("m"); err != nil {
+					t.Fatalf("%v: a bad object is no failure of the controller", err)
+				}
+				w.pass(time.Second)
+			}
+			said := w.condition("m", tc.kind)
+			for _, word := range tc.want {
+				if !strings.Contains(said, word) {
+					t.Errorf("condition %q does not say %q: %s", said, word, tc.reason)
+				}
+			}
+			if told := len(w.events.Events); told != 1 {
+				t.Errorf("%d Events in 3 passes, want 1", told)
+			}
+			tc.mends(w)
+			w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
+		})
+	}
+}
+
+func TestBadSpecDoesNotBlockDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	w.editClass(func(c *machinev1.MachineClass) {
+		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`, `"instanceType":7`))
+		c.NodeTemplate = &machinev1.NodeTemplate{}
+	})
+	w.editSecret(func(s *corev1.Secret) { delete(s.Data, "userData") })
+	w.delete(w.machine("m"))
+	w.settle("m", func() bool { return w.machine("m") == nil })
+	if _, live := w.vms(); live != 0 {
+		t.Errorf("%d VMs left behind", live)
+	}
+}
+
+func TestDeletionWithoutClassWaitsVisiblyUntilReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	w.dropClass()
+	w.delete(w.machine("m"))
+	for range 3 {
+		_, _ = w.reconcile("m")
+		w.pass(time.Minute)
+	}
+	if said := w.condition("m", machinev1.ConditionDeleted); !strings.Contains(said, "ClassNotFound") || !strings.Contains(said, machinev1.ReleaseAnnotation) {
+		t.Fatalf("condition %q has to name what is missing and the way out", said)
+	}
+	m := w.machine("m")
+	m.Annotations[machinev1.ReleaseAnnotation] = "true"
+	w.update(m)
+	w.settle("m", func() bool { return w.machine("m") == nil })
+	if _, live := w.vms(); live != 1 {
+		t.Errorf("%d VMs, want the one that was released to be left alone", live)
+	}
+}
+
+func TestMachineThatNeverHadAClassGoesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	m := newMachine("m", w.clock.Now())
+	m.Spec.Class.Name = "typo"
+	w.create(m)
+	_, _ = w.reconcile("m")
+	w.delete(w.machine("m"))
+	_, _ = w.reconcile("m")
+	if w.machine("m") != nil {
+		t.Errorf("the machine waits for a VM that cannot exist: %s", w.condition("m", machinev1.ConditionDeleted))
+	}
+}
+
+func TestExhaustedCapacityReachesTheAutoscaler(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.cloud.SetCapacity("sim-1a", "small", 0)
+	w.create(newMachine("m", w.clock.Now()))
+	_, _ = w.reconcile("m")
+	op := w.machine("m").Status.LastOperation
+	if w.phase("m") != machinev1.MachineCrashLoopBackOff || op.ErrorCode != "ResourceExhausted" || op.Type != machinev1.MachineOperationCreate || op.State != machinev1.MachineStateFailed {
+		t.Errorf("phase %q, operation %+v: autoscalers back off on CrashLoopBackOff with Create, Failed, ResourceExhausted", w.phase("m"), op)
+	}
+	w.pass(21 * time.Minute)
+	_, _ = w.reconcile("m")
+	if w.phase("m") != machinev1.MachineFailed {
+		t.Errorf("phase %q after the creation timeout, want Failed", w.phase("m"))
+	}
+}
+
+func TestOneUnhealthyMachineOfAPoolIsReplacedAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	for _, name := range []string{"a", "b"} {
+		w.running(name)
+		m := w.machine(name)
+		m.Labels[machinev1.NameLabel] = "pool"
+		w.update(m)
+		w.setReady(name, corev1.ConditionFalse)
+		_, _ = w.reconcile(name)
+	}
+	w.pass(11 * time.Minute)
+	for _, name := range []string{"a", "b"} {
+		_, _ = w.reconcile(name)
+	}
+	if a, b := w.phase("a"), w.phase("b"); a != machinev1.MachineFailed || b != machinev1.MachineUnknown {
+		t.Fatalf("phases %q and %q, want Failed and Unknown", a, b)
+	}
+	if said := w.condition("b", machinev1.ConditionNodeReady); !strings.HasPrefix(said, machinev1.ReasonWaitingForTurn) {
+		t.Errorf("condition %q has to say that it is not b's turn", said)
+	}
+}
+
+func TestNodeOfTwoMachinesIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("a")
+	rival := newMachine("b", w.clock.Now())
+	rival.Labels = map[string]string{machinev1.NodeLabel: "a"}
+	rival.Finalizers = []string{machinev1.Finalizer}
+	rival.Spec.ProviderID = "sim:///sim-1/vm-ffffffffffffffff"
+	w.create(rival)
+	w.delete(w.machine("b"))
+	w.settle("b", func() bool { return w.machine("b") == nil })
+	n := &corev1.Node{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil || n.Spec.Unschedulable {
+		t.Errorf("the node that two machines claim was touched: %v, unschedulable %v", err, n.Spec.Unschedulable)
+	}
+	if _, live := w.vms(); live != 1 {
+		t.Errorf("%d VMs, want a's to live", live)
+	}
+}
+
+func TestFrozenDecidesNothingAndStillDeletes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	w.controller.Frozen = func() bool { return true }
+	w.setReady("m", corev1.ConditionFalse)
+	w.pass(time.Hour)
+	_, _ = w.reconcile("m")
+	if w.phase("m") != machinev1.MachineRunning {
+		t.Errorf("phase %q: while an API server was unreachable nothing is known about nodes", w.phase("m"))
+	}
+	w.delete(w.machine("m"))
+	w.settle("m", func() bool { return w.machine("m") == nil })
+}
+
+func TestNamesOfAnyLength(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"m", strings.Repeat("n", 63), strings.Repeat("long", 63) + "x"} {
+		w := newWorld(t, interceptor.Funcs{})
+		w.create(newMachine(name, w.clock.Now()))
+		for range 5 {
+			if _, err := w.reconcile(name); err != nil {
+				t.Fatalf("name of %d characters: %v", len(name), err)
+			}
+			w.pass(time.Second)
+		}
+		if w.phase(name) == "" {
+			t.Errorf("name of %d characters: nothing is said", len(name))
+		}
+		w.delete(w.machine(name))
+		w.settle(name, func() bool { return w.machine(name) == nil })
+	}
+}
+
+func (w *world) update(m *machinev1.Machine) {
+	w.Helper()
+	if err := w.client.Update(w.Context(), m); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// dropClass removes the class as somebody who forces it would.
+func (w *world) dropClass() {
+	w.Helper()
+	w.editClass(func(c *machinev1.MachineClass) { c.Finalizers = nil })
+	w.delete(&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace}})
+}
+
+func (w *world) editClass(edit func(*machinev1.MachineClass)) {
+	w.Helper()
+	c := &machinev1.MachineClass{}
+	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "small"}, c); err != nil {
+		w.Fatal(err)
+	}
+	edit(c)
+	if err := w.client.Update(w.Context(), c); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) editSecret(edit func(*corev1.Secret)) {
+	w.Helper()
+	s := &corev1.Secret{}
+	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "small"}, s); err != nil {
+		w.Fatal(err)
+	}
+	edit(s)
+	if err := w.client.Update(w.Context(), s); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) bootstrapTokens() int {
+	w.Helper()
+	var list corev1.SecretList
+	if err := w.client.List(w.Context(), &list, client.InNamespace(metav1.NamespaceSystem)); err != nil {
+		w.Fatal(err)
+	}
+	return len(list.Items)
+}
