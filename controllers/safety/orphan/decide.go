@@ -30,8 +30,7 @@ type sighting struct {
 	resource cloud.Resource
 	owners   []Owner   // who may own it
 	first    time.Time // first look that found it orphaned, zero if none did
-	// inUse is set if its owner id is also that of a VM that stays, for now at
-	// least: removing the parts by owner id would take the VM too.
+	// inUse is set if removing what is left of its owner could take a VM that stays.
 	inUse bool
 }
 

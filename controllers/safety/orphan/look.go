@@ -89,9 +89,9 @@ func list(ctx context.Context, account cloud.Account, c cloud.Class) ([]cloud.Re
 // judge decides about resources with the owners that doors know.
 func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *group, resources []cloud.Resource) ([]finding, error) {
 	var found []finding
-	inUse := map[string]bool{}
+	staying := vms{ids: map[string]bool{}, names: map[string]bool{}}
 	for _, resource := range resources {
-		s := sighting{resource: resource, first: g.suspects[name(resource)], inUse: inUse[resource.OwnerID]}
+		s := sighting{resource: resource, first: g.suspects[name(resource)], inUse: staying.have(resource)}
 		if !resource.Attached && !going(resource) {
 			owners, err := find(ctx, doors, resource)
 			if err != nil {
@@ -101,7 +101,7 @@ func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *grou
 		}
 		v := r.decide(s)
 		if resource.Kind == cloud.KindVM && v.action != remove && !going(resource) {
-			inUse[resource.OwnerID] = true
+			staying.add(resource)
 		}
 		if v.action != keep {
 			found = append(found, finding{s, v})
@@ -109,6 +109,24 @@ func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *grou
 	}
 	return found, nil
 }
+
+// vms are the VMs that stay, for now at least, as a removal by owner id and name
+// would find them.
+type vms struct {
+	ids   map[string]bool // owner ids
+	names map[string]bool // machine names of those without owner id
+}
+
+func (v vms) add(vm cloud.Resource) {
+	if vm.OwnerID != "" {
+		v.ids[vm.OwnerID] = true
+	} else {
+		v.names[vm.MachineName] = true
+	}
+}
+
+// have says whether removing what is left of part's owner could take a VM.
+func (v vms) have(part cloud.Resource) bool { return v.ids[part.OwnerID] || v.names[part.MachineName] }
 
 // remember keeps the suspects of this look for the next, tells about what a
 // person has to look at, and returns when to look next.
