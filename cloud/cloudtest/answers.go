@@ -147,8 +147,14 @@ func storm(k *kit) {
 
 // logins returns how many calls opened a session.
 func (k *kit) logins() int {
-	return count(k.proxy.Calls(), func(c Call) bool { return c.Login })
+	return count(k.proxy.Calls(), isLogin)
 }
+
+// isLogin matches the calls that open a session.
+func isLogin(c Call) bool { return c.Login }
+
+// notLogin matches all others.
+func notLogin(c Call) bool { return !c.Login }
 
 // sessions is C19: a session that ends is opened again, once; credentials that
 // are refused are not tried in a loop.
@@ -159,6 +165,8 @@ func sessions(k *kit) {
 		m.running(a)
 		k.f.Backend.Expire(k.T)
 		k.proxy.Forget()
+		slow := k.proxy.Inject(Fault{Kind: Delay, Match: isLogin, Times: Forever, Delay: 50 * time.Millisecond})
+		defer slow.Undo()
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {

@@ -262,9 +262,6 @@ func (k *kit) giveUp(nth int, f func(ctx context.Context) error) {
 	}
 }
 
-// notLogin matches the calls that are not about a session.
-func notLogin(c Call) bool { return !c.Login }
-
 // canceledBefore calls with a context that has ended.
 func canceledBefore(k *kit, a *guard) {
 	ctx, cancel := context.WithCancel(k.Context())

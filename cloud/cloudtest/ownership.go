@@ -85,7 +85,7 @@ func (k *kit) decoys(m *machine) (ours, strange map[string]string) {
 		strange[what] = k.seed(s)
 	}
 	untagged := vm
-	untagged.Untagged = true
+	untagged.Untagged, untagged.OwnerID = true, ""
 	strange["no tags"] = k.seed(untagged)
 	return ours, strange
 }

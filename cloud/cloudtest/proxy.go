@@ -77,6 +77,9 @@ func (p *Proxy) Forget() {
 
 // RoundTrip sends r on, as far as the faults let it.
 func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err // as any transport does
+	}
 	call, out, err := p.record(r)
 	if err != nil {
 		return nil, err
