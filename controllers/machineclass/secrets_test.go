@@ -1,0 +1,75 @@
+package machineclass_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func TestSecretFinalizer(t *testing.T) {
+	t.Parallel()
+	held := func(s *corev1.Secret) *corev1.Secret {
+		s.Finalizers = []string{"other/one", machinev1.SecretFinalizer}
+		return s
+	}
+	leaving := machineClass()
+	deleting(leaving, machinev1.Finalizer)
+	onlyCredentials := machineClass(func(c *machinev1.MachineClass) { c.SecretRef = nil })
+	cases := map[string]struct {
+		reason  string
+		classes []client.Object
+		secret  *corev1.Secret
+		want    []string
+		writes  int
+	}{
+		"SecretRef":     {"Both references hold.", []client.Object{machineClass()}, secret("default", "boot"), []string{machinev1.SecretFinalizer}, 1},
+		"Credentials":   {"A class may name credentials alone.", []client.Object{onlyCredentials}, secret("other", "keys"), []string{machinev1.SecretFinalizer}, 1},
+		"Namespace":     {"A Secret of the same name elsewhere is not touched.", []client.Object{machineClass()}, secret("default", "keys"), nil, 0},
+		"Unnamed":       {"Secrets that no class names are not touched.", []client.Object{machineClass()}, secret("default", "other"), nil, 0},
+		"NoLongerNamed": {"A Secret is free when no class names it; others' finalizers stay.", nil, held(secret("default", "boot")), []string{"other/one"}, 1},
+		"LeavingClass":  {"A class that is held still needs its Secrets.", []client.Object{leaving}, held(secret("default", "boot")), []string{"other/one", machinev1.SecretFinalizer}, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, append(tc.classes, tc.secret)...)
+			for range 2 {
+				w.run(t, w.secrets, tc.secret)
+			}
+			if diff := cmp.Diff(tc.want, w.finalizers(t, tc.secret)); diff != "" {
+				t.Errorf("finalizers (-want +got): %s\n%s", tc.reason, diff)
+			}
+			if len(w.writes) != tc.writes {
+				t.Errorf("writes %v, want %d: %s", w.writes, tc.writes, tc.reason)
+			}
+		})
+	}
+}
+
+func TestSecretDeletionWaits(t *testing.T) {
+	t.Parallel()
+	s := secret("default", "boot")
+	deleting(s, machinev1.SecretFinalizer)
+	c := machineClass()
+	w := newWorld(t, c, s)
+	for range 2 {
+		w.run(t, w.secrets, s)
+	}
+	want := []string{"Warning DeletionWaits Deletion waits for MachineClass default/a, which names this Secret"}
+	if diff := cmp.Diff(want, w.told()); diff != "" {
+		t.Errorf("the wait is visible, once (-want +got):\n%s", diff)
+	}
+	changed := c.DeepCopy()
+	changed.SecretRef.Name = "another"
+	if err := w.client.Patch(t.Context(), changed, client.MergeFrom(c)); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, w.secrets, s)
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the Secret goes when the class names another: %v", err)
+	}
+}
