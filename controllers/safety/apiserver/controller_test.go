@@ -1,0 +1,222 @@
+package apiserver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
+)
+
+var (
+	machines = schema.GroupResource{Group: "machine.sapcloud.io", Resource: "machines"}
+	refused  = errors.New("connection refused")
+)
+
+// world is two clusters whose API servers can fail.
+type world struct {
+	controller *apiserver.Controller
+	clock      *clocktesting.FakePassiveClock
+	client     client.Client
+	control    error // what the control cluster answers to a check
+	target     error
+	patch      map[string]error // by machine
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), patch: map[string]error{}}
+	inner := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&machinev1.Machine{}).Build()
+	cluster := func(failure *error) client.Client {
+		return interceptor.NewClient(inner, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if k.Name == "dummy_name" && *failure != nil {
+					return *failure
+				}
+				return c.Get(ctx, k, o, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				if err := w.patch[o.GetName()]; err != nil {
+					return err
+				}
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+	}
+	control, nodes := cluster(&w.control), cluster(&w.target)
+	w.client = inner
+	w.controller = apiserver.New(apiserver.Deps{
+		Client: control, Live: control, Target: &target.Cluster{Client: nodes, Live: nodes}, Clock: w.clock,
+		Events: record.NewFakeRecorder(100), Options: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
+	})
+	return w
+}
+
+// check makes one check some time later and returns when the next one is.
+func (w *world) check(t *testing.T, later time.Duration) time.Duration {
+	t.Helper()
+	w.clock.SetTime(w.clock.Now().Add(later))
+	result, err := w.controller.Reconcile(t.Context(), reconcile.Request{})
+	if err != nil || result.RequeueAfter <= 0 {
+		t.Fatalf("Reconcile() = %v, %v: the check must never end", result, err)
+	}
+	return result.RequeueAfter
+}
+
+func (w *world) freeze(t *testing.T) {
+	t.Helper()
+	w.target = refused
+	w.check(t, 0)
+	w.check(t, 31*time.Second)
+	if !w.controller.Frozen() {
+		t.Fatal("not frozen")
+	}
+	w.target = nil
+}
+
+func machine(name string, phase machinev1.MachinePhase) *machinev1.Machine {
+	return &machinev1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Status: machinev1.MachineStatus{
+			CurrentStatus: machinev1.CurrentStatus{Phase: phase, PreserveExpiryTime: &metav1.Time{Time: time.Unix(5000, 0)}},
+			Conditions:    []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
+		},
+	}
+}
+
+func (w *world) phases(t *testing.T) map[string]machinev1.MachinePhase {
+	t.Helper()
+	var list machinev1.MachineList
+	if err := w.client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]machinev1.MachinePhase{}
+	for _, m := range list.Items {
+		got[m.Name] = m.Status.CurrentStatus.Phase
+	}
+	return got
+}
+
+func TestWhatCountsAsDown(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason          string
+		control, target error
+		frozen          bool
+	}{
+		"Answers":         {reason: "Not found is an answer."},
+		"Forbidden":       {reason: "A server that refuses us still serves the kubelets.", target: apierrors.NewForbidden(machines, "x", refused)},
+		"Unauthorized":    {reason: "The same.", control: apierrors.NewUnauthorized("x")},
+		"TooManyRequests": {reason: "A busy server is there.", control: apierrors.NewTooManyRequests("x", 1)},
+		"TargetRefuses":   {reason: "No connection is down.", target: refused, frozen: true},
+		"ControlRefuses":  {reason: "Either server counts.", control: refused, frozen: true},
+		"Timeout":         {reason: "A server that hangs is down.", target: context.DeadlineExceeded, frozen: true},
+		"GatewayTimeout":  {reason: "The same, from a proxy.", target: apierrors.NewTimeoutError("x", 1), frozen: true},
+		"Internal":        {reason: "A server that has lost its storage answers so.", target: apierrors.NewInternalError(refused), frozen: true},
+		"Unavailable":     {reason: "The same.", control: apierrors.NewServiceUnavailable("x"), frozen: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.control, w.target = tc.control, tc.target
+			w.check(t, 0)
+			w.check(t, 31*time.Second)
+			if w.controller.Frozen() != tc.frozen {
+				t.Errorf("Frozen() = %v: %s", w.controller.Frozen(), tc.reason)
+			}
+		})
+	}
+}
+
+func TestThawResetsUnknownMachines(t *testing.T) {
+	t.Parallel()
+	terminating := machine("terminating", machinev1.MachineUnknown)
+	terminating.DeletionTimestamp, terminating.Finalizers = &metav1.Time{Time: time.Unix(900, 0)}, []string{"x"}
+	w := newWorld(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating)
+	w.freeze(t)
+	if wait := w.check(t, 6*time.Second); wait != time.Minute || w.controller.Frozen() {
+		t.Errorf("wait %v, frozen %v: it thaws by itself", wait, w.controller.Frozen())
+	}
+	want := map[string]machinev1.MachinePhase{
+		"unknown": machinev1.MachineRunning, "failed": machinev1.MachineFailed, "terminating": machinev1.MachineUnknown,
+	}
+	if diff := cmp.Diff(want, w.phases(t)); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+	var m machinev1.Machine
+	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "unknown"}, &m); err != nil {
+		t.Fatal(err)
+	}
+	now := w.clock.Now()
+	if diff := cmp.Diff([]any{
+		machinev1.MachineOperationHealthCheck, machinev1.MachineStateSuccessful,
+		"Machine Health Timeout was reset due to APIServer being unreachable", true, true, true, 1,
+	}, []any{
+		m.Status.LastOperation.Type, m.Status.LastOperation.State, m.Status.LastOperation.Description,
+		m.Status.LastOperation.LastUpdateTime.Time.Equal(now), m.Status.CurrentStatus.LastUpdateTime.Time.Equal(now),
+		m.Status.CurrentStatus.PreserveExpiryTime != nil, len(m.Status.Conditions),
+	}); diff != "" {
+		t.Errorf("the timeout starts anew, and nothing else changes (-want +got):\n%s", diff)
+	}
+	if !w.controller.ThawedAt().Equal(now) {
+		t.Errorf("ThawedAt() = %v, want %v", w.controller.ThawedAt(), now)
+	}
+}
+
+func TestThawSurvivesErrors(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		err    error
+		frozen bool
+	}{
+		"Conflict": {"A machine that somebody else wrote is reset in the next round.", apierrors.NewConflict(machines, "a", refused), true},
+		"Away":     {"Another outage: nothing is judged before all are reset.", refused, true},
+		"Invalid":  {"One machine that cannot be written must not keep all others frozen.", apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
+		"Gone":     {"A machine that is gone needs no reset.", apierrors.NewNotFound(machines, "a"), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, machine("a", machinev1.MachineUnknown), machine("b", machinev1.MachineUnknown))
+			w.freeze(t)
+			w.patch["a"] = tc.err
+			for range 20 { // MCM gives up after 15 and stays frozen
+				w.check(t, 6*time.Second)
+				if w.controller.Frozen() != tc.frozen {
+					t.Fatalf("Frozen() = %v: %s", w.controller.Frozen(), tc.reason)
+				}
+			}
+			if got := w.phases(t)["b"]; got != machinev1.MachineRunning {
+				t.Errorf("b is %s: one machine must not hold up another", got)
+			}
+			delete(w.patch, "a")
+			w.check(t, 6*time.Second)
+			if w.controller.Frozen() {
+				t.Error("still frozen once nothing fails any more")
+			}
+		})
+	}
+}
