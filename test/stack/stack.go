@@ -1,0 +1,214 @@
+// Package stack runs everything that the main job needs as real processes: a
+// control plane, the simulated cloud, and managers. The demo, the benchmark and
+// the integration tests drive it.
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+)
+
+// ManagerUser is who managers are in the audit log.
+const ManagerUser = "manager"
+
+// Namespace is where the native objects are.
+const Namespace = "default"
+
+// Options say how a Stack is started.
+type Options struct {
+	// Controllers of kube-controller-manager; none means that it does not run.
+	Controllers []string
+	// ControllerManagerFlags are added to its command line.
+	ControllerManagerFlags []string
+	// Audit switches the API server's audit log on.
+	Audit bool
+	// Cloud are flags of simcloud.
+	Cloud []string
+	// Manager are flags of every manager.
+	Manager []string
+	// Dir is where data and logs go; empty is a temporary folder that Stop removes.
+	Dir string
+	// Binaries is the folder with manager and simcloud. See Build.
+	Binaries string
+}
+
+// Stack is a running control plane with a cloud.
+type Stack struct {
+	Cluster *cluster.Cluster
+	Cloud   *Cloud
+	Client  client.Client // as cluster admin, without a cache
+
+	options  Options
+	dir      string
+	temp     bool
+	scheme   *runtime.Scheme
+	managers []*Manager
+	simcloud *process
+}
+
+// Start starts a control plane with our CRDs, and the simulated cloud. Managers
+// are started by StartManager. What has been started is stopped on an error.
+func Start(ctx context.Context, o Options) (_ *Stack, err error) {
+	s := &Stack{options: o, dir: o.Dir, scheme: runtime.NewScheme()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop())
+		}
+	}()
+	if s.dir == "" {
+		s.temp = true
+		if s.dir, err = os.MkdirTemp("", "stack-"); err != nil {
+			return nil, err
+		}
+	}
+	if err := clientgoscheme.AddToScheme(s.scheme); err != nil {
+		return nil, err
+	}
+	if err := machinev1.AddToScheme(s.scheme); err != nil {
+		return nil, err
+	}
+	root, err := cluster.Root()
+	if err != nil {
+		return nil, err
+	}
+	s.Cluster, err = cluster.Start(ctx, cluster.Options{
+		Controllers: o.Controllers, ControllerManagerFlags: o.ControllerManagerFlags, Audit: o.Audit,
+		Dir:       filepath.Join(s.dir, "cluster"),
+		Manifests: []string{filepath.Join(root, "config", "crd"), filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.Client, err = client.New(s.Cluster.Config(), client.Options{Scheme: s.scheme}); err != nil {
+		return nil, err
+	}
+	return s, s.startCloud(ctx)
+}
+
+// Stop ends everything and removes what it left behind, unless Options.Dir kept it.
+func (s *Stack) Stop() error {
+	var errs []error
+	for _, m := range slices.Backward(s.managers) {
+		errs = append(errs, m.Kill())
+	}
+	if s.simcloud != nil {
+		errs = append(errs, s.simcloud.kill())
+	}
+	if s.Cluster != nil {
+		errs = append(errs, s.Cluster.Stop())
+	}
+	if s.temp {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Logs returns the last lines of the managers' and the cloud's logs.
+func (s *Stack) Logs() string {
+	text := ""
+	for _, m := range s.managers {
+		text += tail(m.Name, m.process.log)
+	}
+	if s.simcloud != nil {
+		text += tail("simcloud", s.simcloud.log)
+	}
+	return text
+}
+
+// Dir is where data and logs are.
+func (s *Stack) Dir() string { return s.dir }
+
+// startCloud starts simcloud, whose kubelets speak to the cluster as admin.
+func (s *Stack) startCloud(ctx context.Context) error {
+	kubeconfig, err := s.Cluster.KubeconfigFor("simcloud", "system:masters")
+	if err != nil {
+		return err
+	}
+	address := filepath.Join(s.dir, "simcloud.address")
+	args := append([]string{"--address-file=" + address, "--kubeconfig=" + kubeconfig}, s.options.Cloud...)
+	s.simcloud, err = launch("simcloud", filepath.Join(s.options.Binaries, "simcloud"), filepath.Join(s.dir, "simcloud.log"), args)
+	if err != nil {
+		return err
+	}
+	err = Until(ctx, time.Minute, func(context.Context) error {
+		if s.simcloud.ended() {
+			return Fatal(errors.New("simcloud ended"))
+		}
+		text, err := os.ReadFile(address)
+		if err != nil || len(text) == 0 {
+			return errors.New("simcloud does not listen yet")
+		}
+		s.Cloud = newCloud(string(text))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, s.Logs())
+	}
+	return nil
+}
+
+// Manager is one running manager.
+type Manager struct {
+	Name    string
+	Port    int // of health and metrics
+	process *process
+}
+
+// Kill ends the manager without notice, as a crash would.
+func (m *Manager) Kill() error { return m.process.kill() }
+
+// Terminate asks the manager to end, and returns when it has.
+func (m *Manager) Terminate() error { return m.process.terminate() }
+
+// PID is the process.
+func (m *Manager) PID() int { return m.process.cmd.Process.Pid }
+
+// Ended says whether the process has ended.
+func (m *Manager) Ended() bool { return m.process.ended() }
+
+// StartManager starts a manager as user ManagerUser, with the flags of the
+// options followed by more. It does not wait until it leads.
+func (s *Stack) StartManager(more ...string) (*Manager, error) {
+	kubeconfig, err := s.Cluster.KubeconfigFor(ManagerUser, "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("manager-%d", len(s.managers)+1)
+	args := []string{
+		"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig, "--namespace=" + Namespace,
+		"--address=127.0.0.1", "--port=" + strconv.Itoa(port), "--machine-controller-port=0",
+	}
+	args = append(append(args, s.options.Manager...), more...)
+	p, err := launch(name, filepath.Join(s.options.Binaries, "cluster-api-provider-mcm"), filepath.Join(s.dir, name+".log"), args)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{Name: name, Port: port, process: p}
+	s.managers = append(s.managers, m)
+	return m, nil
+}
+
+// Event counts are asked for by reason, as MCM's integration suite does.
+func (s *Stack) Events(ctx context.Context, reason, object string) ([]corev1.Event, error) {
+	var list corev1.EventList
+	err := s.Client.List(ctx, &list, client.InNamespace(Namespace), client.MatchingFields{"reason": reason, "involvedObject.name": object})
+	return list.Items, err
+}

@@ -1,0 +1,44 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// fatalError ends waiting at once.
+type fatalError struct{ err error }
+
+func (e fatalError) Error() string { return e.err.Error() }
+func (e fatalError) Unwrap() error { return e.err }
+
+// Fatal marks an error that no waiting mends.
+func Fatal(err error) error { return fatalError{err} }
+
+// Until calls check until it returns nil, at least once, and returns its last
+// error when the time is over, when ctx ends, or when the error is fatal.
+func Until(ctx context.Context, within time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if _, ok := errors.AsType[fatalError](err); ok {
+			return err
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after %s: %w", within, last)
+		case <-tick.C:
+		}
+	}
+}
