@@ -255,16 +255,3 @@ func TestPoolScaledToZeroIsKept(t *testing.T) {
 		t.Errorf("%d series of a pool without machines whose deployment is there, want 1", n)
 	}
 }
-
-func TestStaleMachines(t *testing.T) {
-	r, err := NewRegistry()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.StaleMachine()
-	for range 2 {
-		if got := testutil.ToFloat64(r.stale); got != 1 {
-			t.Errorf("%v stale machines, want 1: reading a counter does not reset it", got)
-		}
-	}
-}

@@ -52,7 +52,8 @@ workqueue_adds_total{controller="machine",name="machine"} 7
 }
 
 func TestPorts(t *testing.T) {
-	r, err := NewRegistry(NewObjects(builder(t, machine("m1", "")).Build(), nil, nil))
+	stale := prometheus.NewCounter(prometheus.CounterOpts{Name: "mcm_machine_stale_machines_total", Help: "h"})
+	r, err := NewRegistry(NewObjects(builder(t, machine("m1", "")).Build(), nil, nil), stale)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+)
+
+// process is all that runs.
+type process struct {
+	manager ctrl.Manager
+	events  record.EventBroadcaster
+}
+
+// build puts the process together. It has talked to the API servers then, and
+// listens, but nothing runs yet.
+func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, error) {
+	configs, err := o.clusters.configs()
+	if err != nil {
+		return nil, err
+	}
+	if err := configs.waitClusters(ctx); err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfig(configs.control)
+	if err != nil {
+		return nil, err
+	}
+	served, err := waitServed(ctx, clients.Discovery())
+	if err != nil {
+		return nil, err
+	}
+	which, err := controllers.Select(o.controllers, served)
+	if err != nil {
+		return nil, fmt.Errorf("--controllers: %w", err)
+	}
+	return o.assemble(ctx, flags, configs, clients, which)
+}
+
+// assemble makes the parts and connects them.
+func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface, which []string) (*process, error) {
+	requests, h := metrics.NewRequests(), &health{clock: clock.RealClock{}, lease: o.election.leaseDuration}
+	c = c.measured(requests, h)
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := o.newLock(c.control)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := o.newManager(c, scheme, lock)
+	if err != nil {
+		return nil, err
+	}
+	h.lock = lock
+	if h.ask, err = askVersion(c.control); err != nil {
+		return nil, err
+	}
+	w := wiring{options: o, configs: c, manager: mgr, events: newBroadcaster(clients), requests: requests}
+	if err := w.controllers(which); err != nil {
+		return nil, err
+	}
+	if err := w.serve(ctx, h, flags); err != nil {
+		return nil, err
+	}
+	return &process{manager: mgr, events: w.events}, mgr.Add(cachesFilled{h})
+}
+
+// measured are the configs whose requests are counted, and whose control
+// cluster's answers are noted.
+func (c configs) measured(requests *metrics.Requests, h *health) configs {
+	control := rest.CopyConfig(c.control)
+	control.Wrap(requests.Wrap)
+	control.Wrap(h.wrap)
+	target := c.target
+	switch {
+	case c.same:
+		target = control
+	case target != nil:
+		target = rest.CopyConfig(target)
+		target.Wrap(requests.Wrap)
+	}
+	return configs{control: control, target: target, same: c.same}
+}
+
+// wiring connects a manager with controllers, metrics and servers.
+type wiring struct {
+	*options
+	configs  configs
+	manager  ctrl.Manager
+	events   record.EventBroadcaster
+	requests *metrics.Requests
+	registry *metrics.Registry
+	frozen   atomic.Pointer[func() bool]
+}
+
+// controllers adds the controllers of these names and the metrics about what
+// they work on.
+func (w *wiring) controllers(which []string) error {
+	clouds, err := newClouds(finishing)
+	if err != nil {
+		return err
+	}
+	target, err := w.newTarget(w.manager, w.configs)
+	if err != nil {
+		return err
+	}
+	durations := metrics.NewDurations(w.manager.GetClient())
+	w.registry, err = metrics.NewRegistry(w.requests, durations,
+		metrics.NewObjects(w.manager.GetClient(), leading(w.manager), w.isFrozen))
+	if err != nil {
+		return err
+	}
+	return controllers.Setup(w.manager, controllers.Deps{
+		Client: finishingClient{w.manager.GetClient()}, Live: w.manager.GetAPIReader(), Target: target,
+		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{},
+		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
+		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
+		Options: w.controllerOptions(),
+	}, which)
+}
+
+func (w *wiring) isFrozen() bool {
+	f := w.frozen.Load()
+	return f != nil && (*f)()
+}
+
+// controllerOptions are the flags as the controllers take them.
+func (o *options) controllerOptions() controllers.Options {
+	m, s := o.machines, o.safety
+	return controllers.Options{
+		Machine: machine.Options{
+			CreationTimeout: m.creation, HealthTimeout: m.health, DrainTimeout: m.drain, InPlaceUpdateTimeout: m.inPlaceUpdate,
+			PreserveTimeout: m.preserve, PVDetachTimeout: m.pvDetach, PVReattachTimeout: m.pvReattach,
+			MaxEvictRetries: int32(m.maxEvictRetries), NodeConditions: list(m.nodeConditions), //nolint:gosec // validated
+			BootstrapTokenExtraGroups: m.bootstrapTokenExtraGroups, ResourceExhaustedRetry: m.resourceExhaustedRetry,
+		},
+		APIServer: apiserver.Options{Period: s.apiServerPeriod, Timeout: s.apiServerTimeout},
+		Orphans:   orphan.Options{Period: s.orphanVMs, ReportOnly: s.reportOnly},
+		SafetyUp:  int32(s.up), SafetyDown: int32(s.down), //nolint:gosec // validated
+		OvershootPeriod: s.overshooting, AnnotateDuringRollout: o.annotateDuringRollout,
+	}
+}
+
+// serve adds the servers of both ports; where they are one, it serves all.
+func (w *wiring) serve(ctx context.Context, h *health, flags *pflag.FlagSet) error {
+	s := w.server
+	if s.contentionProfiling {
+		profileContention()
+	}
+	ports := []struct {
+		flag  string
+		port  int
+		serve metrics.Port
+	}{{"port", s.port, metrics.Both}}
+	if s.machineControllerPort != 0 && s.machineControllerPort != s.port {
+		ports[0].serve = metrics.ManagerPort
+		ports = append(ports, ports[0])
+		ports[1].flag, ports[1].port, ports[1].serve = "machine-controller-port", s.machineControllerPort, metrics.MachineController
+	}
+	for _, p := range ports {
+		mux := newMux(h, w.registry.Gatherer(p.serve, ctrlmetrics.Registry), flags, s)
+		server, err := newServer(ctx, s, p.flag, p.port, mux)
+		if err != nil {
+			return err
+		}
+		if err := w.manager.Add(server); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+// Package controllers puts the controllers together.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+)
+
+// Names of the components that Events come from; the first two are MCM's.
+const (
+	managerComponent    = "machine-controller-manager"
+	machineSetComponent = "machineset-controller"
+	machineComponent    = "machine-controller"
+)
+
+// Target is a target cluster, for those who put Deps together.
+type Target = target.Cluster
+
+// Deps are what the controllers need; all are required unless said otherwise.
+type Deps struct {
+	Client    client.Client // control cluster, reads from a cache
+	Live      client.Reader // control cluster, reads from the API server
+	Target    *Target       // nil: there are no nodes
+	Namespace string        // of the native kinds; empty is all
+	Clouds    *cloud.Registry
+	Clock     clock.PassiveClock
+	// Events returns the recorder of a component.
+	Events func(component string) record.EventRecorder
+	// Workers is how many reconciles of a controller run at a time.
+	Workers func(controller string) int
+	// Durations are told how long machines took; nil tells nobody.
+	Durations machine.Durations
+	// Metrics gets the metrics that controllers have of their own; nil for none.
+	Metrics prometheus.Registerer
+	// TellFrozen is called once with what says whether machines are left alone
+	// because an API server cannot be reached; nil if nobody wants to know.
+	TellFrozen func(frozen func() bool)
+	Options    Options
+}
+
+// Options are the flags, as far as controllers go.
+type Options struct {
+	Machine   machine.Options
+	APIServer apiserver.Options
+	Orphans   orphan.Options
+	// SafetyUp, SafetyDown and OvershootPeriod bound how many machines a set has.
+	SafetyUp, SafetyDown int32
+	OvershootPeriod      time.Duration
+	// AnnotateDuringRollout keeps autoscalers from removing nodes during rollouts.
+	AnnotateDuringRollout bool
+}
+
+// A Controller is what can be run on its own.
+type Controller struct {
+	Name string // of its queue in MCM, for --controllers, logs and metrics
+	Door string // the kinds' group, whose kinds must all be served
+	Why  string // what it does, in a few words
+	add  func(s *setup) error
+}
+
+// Native is the door of the kinds of MCM.
+const Native = "machine.sapcloud.io"
+
+// nativeKinds are the plural names of the kinds of the native door.
+var nativeKinds = []string{"machineclasses", "machinedeployments", "machines", "machinesets"}
+
+// All is the one list of controllers.
+func All() []Controller {
+	return []Controller{
+		{"machinesafetyapiserver", Native, "freezes machines while an API server does not answer", addAPIServer},
+		{"machineclass", Native, "holds classes and Secrets that machines need", addMachineClass},
+		{"machine", Native, "makes, watches, drains and removes VMs", addMachine},
+		{"machineset", Native, "keeps the number of machines of a set", addMachineSet},
+		{"machinesafetyorphanvms", Native, "removes VMs without a machine", addOrphans},
+	}
+}
+
+// Names are the names of all controllers, in the order of All.
+func Names() []string {
+	var names []string
+	for _, c := range All() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Select returns the names of the controllers that asked means: names, -name to
+// leave one out, * for all whose door is open. served are the plural names of
+// the native kinds that the API server serves. A controller that is named
+// although its door is closed is an error, and so is nothing at all.
+func Select(asked []string, served map[string]bool) ([]string, error) {
+	for _, a := range asked {
+		if name := strings.TrimPrefix(a, "-"); a != "*" && !slices.Contains(Names(), name) {
+			return nil, fmt.Errorf("no controller is named %q, use some of %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	missing := slices.DeleteFunc(slices.Clone(nativeKinds), func(k string) bool { return served[k] })
+	var selected []string
+	for _, name := range Names() {
+		named := slices.Contains(asked, name)
+		switch {
+		case slices.Contains(asked, "-"+name) || !named && !slices.Contains(asked, "*"):
+		case len(missing) == 0:
+			selected = append(selected, name)
+		case named:
+			return nil, fmt.Errorf("controller %s needs %s of %s, which the API server does not serve", name, strings.Join(missing, ", "), Native)
+		}
+	}
+	if len(selected) == 0 {
+		return nil, fmt.Errorf("no controller is left to run: asked for %s; not served: %s of %s",
+			strings.Join(asked, ", "), strings.Join(missing, ", "), Native)
+	}
+	return selected, nil
+}
+
+// setup is what the controllers share while they are put together.
+type setup struct {
+	Deps
+	mgr     ctrl.Manager
+	classes *class.Resolver
+	frozen  func() bool
+}
+
+// Setup adds the controllers of these names to mgr, whose caches get the indexes
+// that they need. It is called once for a manager.
+func Setup(mgr ctrl.Manager, d Deps, which []string) error {
+	ctx := context.Background() // indexes are registered before anything runs
+	if err := index.Setup(ctx, mgr.GetFieldIndexer(), append(index.Control(), orphan.Indexes()...)); err != nil {
+		return fmt.Errorf("index the control cluster: %w", err)
+	}
+	if d.Target != nil && d.Target.Cache != nil {
+		if err := index.Setup(ctx, d.Target.Cache, index.Target()); err != nil {
+			return fmt.Errorf("index the target cluster: %w", err)
+		}
+	}
+	s := &setup{Deps: d, mgr: mgr, classes: class.New(d.Clouds), frozen: func() bool { return false }}
+	for _, c := range All() {
+		if !slices.Contains(which, c.Name) {
+			continue
+		}
+		if err := c.add(s); err != nil {
+			return fmt.Errorf("set up controller %s: %w", c.Name, err)
+		}
+	}
+	if d.TellFrozen != nil {
+		d.TellFrozen(s.frozen)
+	}
+	return nil
+}
+
+// addAPIServer comes first: others ask it whether they are frozen.
+func addAPIServer(s *setup) error {
+	c := apiserver.New(apiserver.Deps{
+		Client: s.Client, Live: s.Live, Target: s.Target, Namespace: s.Namespace,
+		Clock: s.Clock, Events: s.Events(machineComponent), Options: s.Options.APIServer,
+	})
+	s.frozen = c.Frozen
+	return c.SetupWithManager(s.mgr)
+}
+
+func addMachineClass(s *setup) error {
+	return machineclass.New(machineclass.Deps{
+		Client: s.Client, Live: s.Live, Classes: s.classes, Events: s.Events(machineComponent),
+	}).SetupWithManager(s.mgr, s.Workers("machineclass"))
+}
+
+func addMachine(s *setup) error {
+	return machine.New(machine.Deps{
+		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
+		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, Durations: s.Durations,
+	}).SetupWithManager(s.mgr, s.Workers("machine"))
+}
+
+func addMachineSet(s *setup) error {
+	if s.Metrics != nil {
+		if err := s.Metrics.Register(machineset.StaleMachines); err != nil {
+			return err
+		}
+	}
+	return machineset.New(machineset.Deps{
+		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Events: s.Events(machineSetComponent),
+		SafetyUp: s.Options.SafetyUp, SafetyDown: s.Options.SafetyDown, OvershootPeriod: s.Options.OvershootPeriod,
+	}).SetupWithManager(s.mgr, s.Workers("machineset"))
+}
+
+func addOrphans(s *setup) error {
+	c := orphan.New(orphan.Deps{
+		Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(machineComponent), Options: s.Options.Orphans,
+		Doors: []orphan.Owners{orphan.NewMachines(s.Client, s.Live, s.Namespace)},
+	})
+	if s.Metrics != nil {
+		for _, m := range c.Collectors() {
+			if err := s.Metrics.Register(m); err != nil {
+				return err
+			}
+		}
+	}
+	return c.SetupWithManager(s.mgr, s.Workers("machinesafetyorphanvms"))
+}
