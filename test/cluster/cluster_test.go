@@ -84,6 +84,9 @@ func TestSuspendedAPIServerHangs(t *testing.T) {
 	t.Parallel()
 	c := cluster.ForTest(t, cluster.Options{})
 	admin := newClient(t, c.Config())
+	if err := admin.List(t.Context(), &corev1.NamespaceList{}); err != nil {
+		t.Fatalf("open the connection that is then suspended: %v", err)
+	}
 	if err := c.SuspendAPIServer(); err != nil {
 		t.Fatal(err)
 	}

@@ -161,3 +161,41 @@ func TestDecisionsAreNumbered(t *testing.T) {
 		}
 	}
 }
+
+var (
+	registered = regexp.MustCompile(`fs\.\w+VarP?\([^,]+, "([a-z0-9-]+)"`)
+	documented = regexp.MustCompile("`--([a-z0-9-]+)`")
+)
+
+// TestFlagsAreDocumented: docs/operations.md and the manager know the same
+// flags.
+func TestFlagsAreDocumented(t *testing.T) {
+	t.Parallel()
+	const page = "docs/operations.md"
+	flags := map[string]bool{}
+	for _, name := range files(t, under("cmd/manager", isSource)) {
+		for _, match := range registered.FindAllStringSubmatch(read(t, name), -1) {
+			flags[match[1]] = true
+		}
+	}
+	if len(flags) == 0 {
+		t.Fatal("no flag found in cmd/manager")
+	}
+	described := map[string]bool{}
+	for _, match := range documented.FindAllStringSubmatch(read(t, page), -1) {
+		described[match[1]] = true
+	}
+	for flag := range flags {
+		if !described[flag] {
+			t.Errorf("%s does not explain --%s", page, flag)
+		}
+	}
+	for _, known := range []string{"worker-count", "v", "vmodule", "logging-format"} {
+		flags[known] = true // an alias, and those of Kubernetes' logging
+	}
+	for flag := range described {
+		if !flags[flag] {
+			t.Errorf("%s explains --%s, which the manager does not have", page, flag)
+		}
+	}
+}
