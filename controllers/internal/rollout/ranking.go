@@ -1,0 +1,116 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// A Ranking orders Machines by how soon they are deleted when a set shrinks.
+type Ranking struct {
+	// Now tells which machines are preserved.
+	Now time.Time
+	// Chosen are names of Machines that a scaler wants deleted; they count as
+	// having the highest priority. Nil is none.
+	Chosen map[string]bool
+}
+
+// Sort orders machines in place, the first to be deleted first. The order is
+// that of MCM: preserved machines last, then by priority, mark, phase and age;
+// equal machines go by name.
+func (r Ranking) Sort(machines []*machinev1.Machine) {
+	slices.SortFunc(machines, func(a, b *machinev1.Machine) int {
+		return cmp.Or(
+			r.byPreservation(a, b),
+			cmp.Compare(r.priority(a), r.priority(b)),
+			byMark(a, b),
+			cmp.Compare(phaseRank[PhaseOf(a)], phaseRank[PhaseOf(b)]),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			strings.Compare(a.Name, b.Name),
+		)
+	})
+}
+
+// phaseRank orders phases. Those that are not listed rank first: "" and every
+// phase of an update in place.
+var phaseRank = map[machinev1.MachinePhase]int{
+	machinev1.MachineTerminating:      0,
+	machinev1.MachineFailed:           1,
+	machinev1.MachineCrashLoopBackOff: 2,
+	machinev1.MachineUnknown:          3,
+	machinev1.MachinePending:          4,
+	machinev1.MachineAvailable:        5,
+	machinev1.MachineRunning:          6,
+}
+
+// PhaseOf is the phase of a machine; one that is being deleted is Terminating
+// whatever its status says.
+func PhaseOf(m *machinev1.Machine) machinev1.MachinePhase {
+	if !m.DeletionTimestamp.IsZero() {
+		return machinev1.MachineTerminating
+	}
+	return m.Status.CurrentStatus.Phase
+}
+
+// Preserved says whether a machine is kept for examination at that time.
+func Preserved(m *machinev1.Machine, now time.Time) bool {
+	expiry := m.Status.CurrentStatus.PreserveExpiryTime
+	return expiry != nil && expiry.After(now)
+}
+
+func (r Ranking) byPreservation(a, b *machinev1.Machine) int {
+	first, second := Preserved(a, r.Now), Preserved(b, r.Now)
+	if !first || !second {
+		return cmp.Compare(rank(first), rank(second))
+	}
+	return cmp.Or(
+		-cmp.Compare(rank(autoPreserved(a)), rank(autoPreserved(b))),
+		a.Status.CurrentStatus.PreserveExpiryTime.Compare(b.Status.CurrentStatus.PreserveExpiryTime.Time),
+	)
+}
+
+func autoPreserved(m *machinev1.Machine) bool {
+	return m.Annotations[machinev1.PreserveAnnotation] == machinev1.PreserveAuto
+}
+
+// priority of a machine: a lower one is deleted earlier. An autoscaler's
+// delete-machine annotation counts as 1, whatever its value.
+func (r Ranking) priority(m *machinev1.Machine) int {
+	const highest, standard = 1, 3
+	priority, err := strconv.Atoi(m.Annotations[machinev1.PriorityAnnotation])
+	if err != nil {
+		priority = standard
+	}
+	_, marked := m.Annotations[machinev1.DeleteMachineAnnotation]
+	if marked || r.Chosen[m.Name] {
+		return min(priority, highest)
+	}
+	return priority
+}
+
+// MarkedAt is when a machine was marked for deletion; false if it is not marked
+// or the mark is not a time.
+func MarkedAt(m *machinev1.Machine) (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339, m.Annotations[machinev1.MarkedForDeletionAnnotation])
+	return at, err == nil
+}
+
+func byMark(a, b *machinev1.Machine) int {
+	first, isFirst := MarkedAt(a)
+	second, isSecond := MarkedAt(b)
+	if isFirst && isSecond {
+		return first.Compare(second)
+	}
+	return -cmp.Compare(rank(isFirst), rank(isSecond))
+}
+
+func rank(statement bool) int {
+	if statement {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,98 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// claim lets go of Machines whose labels do not match any more, and adopts
+// those that match and have no controller. Other owners stay.
+func (c *Controller) claim(ctx context.Context, p *pass) error {
+	return errors.Join(c.release(ctx, p), c.adopt(ctx, p))
+}
+
+func (c *Controller) release(ctx context.Context, p *pass) error {
+	var kept []*machinev1.Machine
+	var failures []error
+	for _, m := range p.machines {
+		if p.selector.Matches(labels.Set(m.Labels)) {
+			kept = append(kept, m)
+			continue
+		}
+		_, err := c.patchMachine(ctx, p, m, func(m *machinev1.Machine) {
+			m.OwnerReferences = others(m, p.set)
+		}, client.MergeFromWithOptimisticLock{})
+		if client.IgnoreNotFound(err) != nil {
+			failures = append(failures, err)
+		}
+	}
+	p.machines = kept
+	return errors.Join(failures...)
+}
+
+func (c *Controller) adopt(ctx context.Context, p *pass) error {
+	orphans := slices.DeleteFunc(slices.Clone(p.orphans), func(m *machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+	if len(orphans) == 0 {
+		return nil
+	}
+	if err := c.mayAdopt(ctx, p.set); err != nil {
+		return err
+	}
+	for _, m := range orphans {
+		adopted, err := c.patchMachine(ctx, p, m, func(m *machinev1.Machine) {
+			// The controller comes first: autoscalers look at the first owner only.
+			m.OwnerReferences = append([]metav1.OwnerReference{controllerRef(p.set)}, others(m, p.set)...)
+		}, client.MergeFromWithOptimisticLock{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.machines = append(p.machines, adopted)
+	}
+	sortByName(p.machines)
+	return nil
+}
+
+// mayAdopt fails unless the set exists on the API server and is not being
+// deleted: an adopted Machine would be deleted with it.
+func (c *Controller) mayAdopt(ctx context.Context, set *machinev1.MachineSet) error {
+	live := &machinev1.MachineSet{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read MachineSet before adopting: %w", err)
+	}
+	if live.UID != set.UID || !live.DeletionTimestamp.IsZero() {
+		return behind("the MachineSet is being deleted")
+	}
+	return nil
+}
+
+// others returns the owners of a Machine except for the set.
+func others(m *machinev1.Machine, set *machinev1.MachineSet) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == set.UID })
+}
+
+func controllerRef(set *machinev1.MachineSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))
+}
+
+func sortByName(machines []*machinev1.Machine) {
+	slices.SortFunc(machines, func(a, b *machinev1.Machine) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// behind is the error of a pass that learned from the API server that the cache
+// is out of date. It is a conflict: the next pass sees the change.
+func behind(what string) error {
+	return apierrors.NewConflict(machinev1.GroupVersion.WithResource("machinesets").GroupResource(), "", errors.New(what))
+}

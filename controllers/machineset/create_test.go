@@ -1,0 +1,306 @@
+package machineset
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+)
+
+var errBoom = errors.New("boom")
+
+func isMachine(o client.Object) bool {
+	_, ok := o.(*machinev1.Machine)
+	return ok
+}
+
+func TestCreate(t *testing.T) {
+	w := newWorld(t, newSet(3, func(s *machinev1.MachineSet) {
+		s.Annotations = map[string]string{machinev1.EffectiveCreationTimeoutAnnotation: "7m"}
+		s.Spec.Template.Spec.ProviderID = "sim:///x"
+		s.Spec.Template.Annotations = map[string]string{"note": "kept"}
+	}))
+	w.settle()
+	names := rollout.NewNames(w.set())
+	machines := w.machines()
+	if len(machines) != 3 {
+		t.Fatalf("got %d machines, want 3", len(machines))
+	}
+	for i := range int64(3) {
+		at := slices.IndexFunc(machines, func(m *machinev1.Machine) bool { return m.Name == names.Name(i) })
+		if at < 0 {
+			t.Fatalf("no machine has the name of ordinal %d", i)
+		}
+		m := machines[at]
+		if m.Annotations[machinev1.OwnerIDAnnotation] != names.OwnerID(i) {
+			t.Errorf("owner id of %s does not follow from its ordinal", m.Name)
+		}
+		if m.Annotations[machinev1.PriorityAnnotation] != "3" || m.Annotations["note"] != "kept" || m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] != "7m" {
+			t.Errorf("annotations of %s: %v", m.Name, m.Annotations)
+		}
+		if !slices.Equal(m.Finalizers, []string{machinev1.Finalizer}) || !metav1.IsControlledBy(m, w.set()) || m.Spec.ProviderID != "" {
+			t.Errorf("machine %s is not born as it should be: %+v", m.Name, m)
+		}
+	}
+	all, count := w.told(machinev1.EventSuccessfulCreate)
+	if count != 1 || len(all) != 1 || !strings.Contains(all[0], "Created Machines: set-") {
+		t.Errorf("one Event tells of the batch, got %q", all)
+	}
+	if got := w.set().Annotations[machinev1.OrdinalsAnnotation]; got != "next=3" {
+		t.Errorf("the reservation is not closed: %q", got)
+	}
+	want := map[string]int{"create": 3, "patch": 2, "status": 1, "list": 1}
+	for verb, n := range want {
+		if w.requests[verb] != n {
+			t.Errorf("%d requests to %s, want %d: a batch costs the same however large it is", w.requests[verb], verb, n)
+		}
+	}
+}
+
+func TestCreateInBursts(t *testing.T) {
+	w := newWorld(t, newSet(230))
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.machines()); n != burst {
+		t.Fatalf("one pass made %d machines, want %d", n, burst)
+	}
+	w.settle()
+	if n := len(w.machines()); n != 230 {
+		t.Fatalf("got %d machines, want 230", n)
+	}
+}
+
+// Every write of a creation fails once, before or after its effect, with the
+// process living on or dying, with the cache standing still or current. There
+// is never one machine too many, and in the end there are as many as wanted.
+func TestCreateExactlyOnce(t *testing.T) {
+	const wanted = 5
+	for _, mode := range []string{"fails", "answer lost"} {
+		for _, crash := range []bool{false, true} {
+			for _, lagging := range []bool{false, true} {
+				for at := 1; at <= wanted+3; at++ {
+					w := newWorld(t, newSet(wanted))
+					if lagging {
+						w.lag(nil)
+					}
+					n := 0
+					strike := func(string, client.Object) error {
+						if n++; n == at {
+							return errBoom
+						}
+						return nil
+					}
+					if mode == "fails" {
+						w.fault = strike
+					} else {
+						w.lost = strike
+					}
+					for i := range 6 {
+						_, _ = w.reconcile()
+						if made := len(w.machines()); made > wanted {
+							t.Fatalf("%s, crash %v, lagging %v, write %d: %d machines", mode, crash, lagging, at, made)
+						}
+						if i == 0 && crash {
+							w.restart()
+						}
+					}
+					w.catchUp()
+					w.settle()
+					if made := len(w.machines()); made != wanted {
+						t.Errorf("%s, crash %v, lagging %v, write %d: %d machines, want %d", mode, crash, lagging, at, made, wanted)
+					}
+					if strings.Contains(w.set().Annotations[machinev1.OrdinalsAnnotation], "open") {
+						t.Errorf("%s, crash %v, lagging %v, write %d: the reservation stays open", mode, crash, lagging, at)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestCreateWithStaleMachines(t *testing.T) {
+	w := newWorld(t, newSet(4))
+	w.settle()
+	// A new process, whose cache knows the set as it is but none of its machines.
+	w.lag(func(o client.Object) bool { return !isMachine(o) })
+	w.restart()
+	for range 3 {
+		_, _ = w.reconcile()
+	}
+	if n := len(w.machines()); n != 4 {
+		t.Errorf("got %d machines, want 4: they are counted on the API server", n)
+	}
+}
+
+func TestFinishReservation(t *testing.T) {
+	names := rollout.NewNames(newSet(0))
+	ordinal := func(i int64) *machinev1.Machine {
+		return newMember(names.Name(i), annotated(machinev1.OwnerIDAnnotation, names.OwnerID(i)))
+	}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cases := map[string]struct {
+		reason   string
+		age      time.Duration
+		exist    []int64
+		replicas int32
+		want     []int64
+		record   string
+	}{
+		"Young": {
+			reason: "What a process that died just now left undone is done under the same names.",
+			age:    time.Second, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 6, 7}, record: "next=8",
+		},
+		"Gap": {
+			reason: "A machine that is missing below one that exists was created and is gone: another one is made.",
+			age:    time.Second, exist: []int64{4, 6, 7}, replicas: 4, want: []int64{4, 6, 7, 8}, record: "next=9",
+		},
+		"Old": {
+			reason: "After a while nobody can tell whether the missing ones have existed, so they are given up.",
+			age:    settle, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 8, 9}, record: "next=10",
+		},
+		"TooMany": {
+			reason: "A reservation that is larger than what is still wanted is closed.",
+			age:    time.Second, exist: []int64{4}, replicas: 2, want: []int64{4, 5}, record: "next=8",
+		},
+		"NoneWanted": {
+			reason: "A reservation of which nothing is wanted any more is closed without creating.",
+			age:    time.Second, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			record := rollout.Ordinals{Next: 8, Open: 4, At: now.Add(-tc.age).Unix()}
+			objects := []client.Object{newSet(tc.replicas, func(s *machinev1.MachineSet) {
+				s.Annotations = map[string]string{machinev1.OrdinalsAnnotation: record.String()}
+			})}
+			for _, i := range tc.exist {
+				objects = append(objects, ordinal(i))
+			}
+			w := newWorld(t, objects...)
+			w.settle()
+			var want []string
+			for _, i := range tc.want {
+				want = append(want, names.Name(i))
+			}
+			if got := sets.New(w.alive()...); !got.Equal(sets.New(want...)) {
+				t.Errorf("%s got %v, want %v", tc.reason, sets.List(got), want)
+			}
+			if got := w.set().Annotations[machinev1.OrdinalsAnnotation]; got != tc.record {
+				t.Errorf("%s got record %q, want %q", tc.reason, got, tc.record)
+			}
+		})
+	}
+}
+
+func TestCreateBesideStranger(t *testing.T) {
+	names := rollout.NewNames(newSet(0))
+	stranger := newMember(names.Name(1), func(m *machinev1.Machine) { m.OwnerReferences, m.Labels = nil, nil })
+	w := newWorld(t, newSet(3), stranger)
+	w.settle()
+	set := w.set()
+	ours := slices.DeleteFunc(w.machines(), func(m *machinev1.Machine) bool { return !metav1.IsControlledBy(m, set) })
+	if len(ours) != 3 {
+		t.Errorf("got %d machines of the set, want 3: a name that is taken is passed over", len(ours))
+	}
+}
+
+func TestCreateWithDamagedRecord(t *testing.T) {
+	w := newWorld(t, newSet(2))
+	w.settle()
+	first := sets.New(w.alive()...)
+	for _, damage := range []string{"", "next=", "open=5,next=3", "next=99999999999", "garbage"} {
+		w.edit(func(s *machinev1.MachineSet) {
+			s.Annotations[machinev1.OrdinalsAnnotation] = damage
+			s.Spec.Replicas++
+		})
+		w.settle()
+		if got := sets.New(w.alive()...); got.Len() != int(w.set().Spec.Replicas) || !got.IsSuperset(first) {
+			t.Errorf("record %q: got %v, want %d machines", damage, got, w.set().Spec.Replicas)
+		}
+	}
+}
+
+func TestCreateRefused(t *testing.T) {
+	w := newWorld(t, newSet(2))
+	refuse := true
+	w.fault = func(verb string, o client.Object) error {
+		if verb == "create" && refuse {
+			return apierrors.NewForbidden(machinev1.GroupVersion.WithResource("machines").GroupResource(), o.GetName(), errBoom)
+		}
+		return nil
+	}
+	for range 3 {
+		if _, err := w.reconcile(); err == nil {
+			t.Fatal("a refused creation is tried again by back-off, so it must be an error")
+		}
+	}
+	if w.requests["patch"] != 1 || w.requests["status"] != 1 {
+		t.Errorf("trying again costs no further write to the set, got %v", w.requests)
+	}
+	set := w.set()
+	if len(set.Status.Conditions) != 1 || set.Status.Conditions[0].Type != machinev1.MachineSetReplicaFailure || set.Status.Conditions[0].Reason != machinev1.ReasonFailedCreate {
+		t.Errorf("conditions: %+v", set.Status.Conditions)
+	}
+	if _, count := w.told(machinev1.EventFailedCreate); count != 3 {
+		t.Errorf("%d Events tell of the failure, want 3", count)
+	}
+	// However long it takes: this process knows that nothing was created.
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	refuse = false
+	w.settle()
+	if n := len(w.machines()); n != 2 || w.set().Annotations[machinev1.OrdinalsAnnotation] != "next=2" {
+		t.Errorf("got %d machines and record %q", n, w.set().Annotations[machinev1.OrdinalsAnnotation])
+	}
+	if n := len(w.set().Status.Conditions); n != 0 {
+		t.Errorf("%d conditions are left", n)
+	}
+}
+
+func TestCreateNotWhile(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		set    func(*machinev1.MachineSet)
+	}{
+		"Frozen": {
+			reason: "A frozen set creates nothing.",
+			set: func(s *machinev1.MachineSet) {
+				s.Labels = map[string]string{machinev1.FreezeLabel: "True"}
+				s.Spec.Replicas = 4 // 2*4+2 limits are above what exists, and below again
+			},
+		},
+		"ScaleUpDisabled": {
+			reason: "The label keeps old sets of an update in place from growing.",
+			set: func(s *machinev1.MachineSet) {
+				s.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: "true"}
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{newSet(4, tc.set)}
+			if name == "Frozen" {
+				for _, m := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+					objects = append(objects, newMember(m, func(m *machinev1.Machine) {
+						now := metav1.Now()
+						m.DeletionTimestamp = &now
+					}))
+				}
+			}
+			w := newWorld(t, objects...)
+			w.settle()
+			if w.requests["create"] != 0 {
+				t.Errorf("%s", tc.reason)
+			}
+		})
+	}
+}

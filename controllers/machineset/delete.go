@@ -1,0 +1,105 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// delete asks for the deletion of machines, at most burst of them. A machine
+// that has changed since it was looked at is spared: it may have recovered, or
+// belong to another set. It is looked at again soon.
+func (c *Controller) delete(ctx context.Context, p *pass, machines []*machinev1.Machine) error {
+	var names []string
+	var spared, failure error
+	for _, m := range machines[:min(len(machines), burst)] {
+		err := c.deleteMachine(ctx, p, m)
+		if apierrors.IsConflict(err) {
+			spared = err
+			continue
+		}
+		if err != nil {
+			failure = c.tellFailure(p, machinev1.EventFailedDelete, "Error deleting", err)
+			break
+		}
+		names = append(names, m.Name)
+	}
+	c.tellMachines(p, machinev1.EventSuccessfulDelete, "Deleted machine", "Deleted Machines", names)
+	return errors.Join(failure, spared)
+}
+
+func (c *Controller) deleteMachine(ctx context.Context, p *pass, m *machinev1.Machine) error {
+	preconditions := client.Preconditions{UID: &m.UID}
+	if p.set.DeletionTimestamp.IsZero() {
+		preconditions.ResourceVersion = &m.ResourceVersion
+	}
+	err := c.Client.Delete(ctx, m.DeepCopy(), preconditions)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Machine %s: %w", m.Name, err)
+	}
+	if m.Status.CurrentStatus.Phase == machinev1.MachineFailed && m.Status.LastOperation.Type == machinev1.MachineOperationHealthCheck {
+		StaleMachines.Inc()
+	}
+	p.replace(p.memory.deleted(m, p.now))
+	return nil
+}
+
+// remove deletes the machines of a set that is being deleted, and lets the set
+// go once the API server has none left. Machines that shall outlive the set are
+// left to the garbage collector, which takes their owner away.
+func (c *Controller) remove(ctx context.Context, p *pass) error {
+	if controllerutil.ContainsFinalizer(p.set, metav1.FinalizerOrphanDependents) {
+		return nil
+	}
+	var synced error
+	if !p.invalid() {
+		synced = c.syncSpecs(ctx, p)
+	}
+	if len(p.machines) > 0 {
+		p.failure = c.delete(ctx, p, active(p.machines))
+		return errors.Join(p.failure, synced)
+	}
+	if !controllerutil.ContainsFinalizer(p.set, machinev1.Finalizer) {
+		return nil
+	}
+	left, err := c.leftOver(ctx, p)
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		return behind("Machines of the MachineSet are still there")
+	}
+	return c.letGo(ctx, p)
+}
+
+// leftOver counts the set's machines on the API server, whatever their labels.
+func (c *Controller) leftOver(ctx context.Context, p *pass) (int, error) {
+	list := &machinev1.MachineList{}
+	if err := c.Live.List(ctx, list, client.InNamespace(p.set.Namespace)); err != nil {
+		return 0, fmt.Errorf("count Machines on the API server: %w", err)
+	}
+	count := 0
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], p.set) {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// letGo takes the finalizer away. The set may be gone right afterwards.
+func (c *Controller) letGo(ctx context.Context, p *pass) error {
+	err := c.patchSet(ctx, p, func(s *machinev1.MachineSet) { controllerutil.RemoveFinalizer(s, machinev1.Finalizer) })
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	p.gone = true
+	return nil
+}

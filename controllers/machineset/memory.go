@@ -1,0 +1,157 @@
+package machineset
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+)
+
+// expectation is how long a write to a Machine is believed that the cache does
+// not show. It is as long as MCM's.
+const expectation = 5 * time.Minute
+
+// memory is what this process knows of one MachineSet beyond the caches. It is
+// lost at a restart, and nothing goes wrong then: machines are counted on the
+// API server before one is made.
+type memory struct {
+	uid types.UID
+	// writes to Machines that the cache does not show yet, by name.
+	writes map[string]write
+	// batch is the reservation that this process made last.
+	batch batch
+	// thawedUntil is until when the set is not frozen again, after a person has
+	// unfrozen it.
+	thawedUntil time.Time
+	// told is what the last Event about the spec said.
+	told string
+}
+
+// write is the outcome of a write to a Machine.
+type write struct {
+	machine *machinev1.Machine
+	unseen  bool // created, and never yet in the cache
+	until   time.Time
+}
+
+// batch is a reservation that this process made or took over.
+type batch struct {
+	record rollout.Ordinals
+	// done are the ordinals that need no Machine any more.
+	done map[int64]bool
+	// doubt says that a request to create a Machine was never answered.
+	doubt bool
+}
+
+// recall returns the memory of a set; another set of the same name starts anew.
+func (c *Controller) recall(set *machinev1.MachineSet) *memory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := client.ObjectKeyFromObject(set)
+	if m := c.memories[key]; m != nil && m.uid == set.UID {
+		return m
+	}
+	m := &memory{uid: set.UID, writes: map[string]write{}}
+	c.memories[key] = m
+	return m
+}
+
+func (c *Controller) forget(key client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.memories[key]; m != nil {
+		c.marks.Forget(m.uid)
+		delete(c.memories, key)
+	}
+}
+
+// wrote remembers what a write to a Machine returned.
+func (m *memory) wrote(machine *machinev1.Machine, now time.Time) {
+	m.writes[machine.Name] = write{machine: machine, unseen: m.writes[machine.Name].unseen, until: now.Add(expectation)}
+}
+
+// created remembers a Machine that the cache need not have seen.
+func (m *memory) created(machine *machinev1.Machine, now time.Time) {
+	m.writes[machine.Name] = write{machine: machine, unseen: true, until: now.Add(expectation)}
+}
+
+// deleted remembers that a Machine is being deleted.
+func (m *memory) deleted(machine *machinev1.Machine, now time.Time) *machinev1.Machine {
+	going := machine.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{Time: now}
+	m.wrote(going, now)
+	return going
+}
+
+// overlay returns the cached Machines as they are after the writes of this
+// process, sorted by name. Writes that the cache shows, and those that it should
+// have shown long ago, are forgotten.
+func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {
+	all := make(map[string]*machinev1.Machine, len(cached))
+	for _, machine := range cached {
+		all[machine.Name] = m.newer(machine, now)
+	}
+	for name, w := range m.writes {
+		if _, found := all[name]; found {
+			continue
+		}
+		if !w.unseen || !now.Before(w.until) {
+			delete(m.writes, name)
+			continue
+		}
+		all[name] = w.machine
+	}
+	names := slices.Sorted(maps.Keys(all))
+	merged := make([]*machinev1.Machine, len(names))
+	for i, name := range names {
+		merged[i] = all[name]
+	}
+	return merged
+}
+
+// newer returns the newer of a cached Machine and what this process wrote to it.
+func (m *memory) newer(cached *machinev1.Machine, now time.Time) *machinev1.Machine {
+	w, found := m.writes[cached.Name]
+	if !found {
+		return cached
+	}
+	if w.machine.UID != cached.UID || !now.Before(w.until) {
+		delete(m.writes, cached.Name)
+		return cached
+	}
+	w.unseen = false
+	m.writes[cached.Name] = w
+	if older(cached, w.machine) {
+		return w.machine
+	}
+	if !w.machine.DeletionTimestamp.IsZero() && cached.DeletionTimestamp.IsZero() {
+		going := cached.DeepCopy()
+		going.DeletionTimestamp = w.machine.DeletionTimestamp
+		return going
+	}
+	delete(m.writes, cached.Name)
+	return cached
+}
+
+// waitFor is how long it takes until the first write is given up; 0 is for ever.
+func (m *memory) waitFor(now time.Time) time.Duration {
+	var wait time.Duration
+	for _, w := range m.writes {
+		if left := w.until.Sub(now); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+func older(a, b client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order < 0
+}

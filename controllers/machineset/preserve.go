@@ -1,0 +1,108 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+)
+
+// autoPreserve marks failed machines as kept for examination, the newest first,
+// up to the number that the set allows, and unmarks the oldest ones beyond it.
+func (c *Controller) autoPreserve(ctx context.Context, p *pass) error {
+	mark, unmark := autoPreservation(p.machines, int(p.set.Spec.AutoPreserveFailedMachineMax))
+	var failures []error
+	change := func(m *machinev1.Machine, change func(*machinev1.Machine)) {
+		changed, err := c.patchMachine(ctx, p, m, change)
+		if client.IgnoreNotFound(err) != nil {
+			failures = append(failures, err)
+			return
+		}
+		p.replace(changed)
+	}
+	for _, m := range mark {
+		change(m, func(m *machinev1.Machine) {
+			setAnnotation(m, machinev1.PreserveAnnotation, machinev1.PreserveAuto)
+		})
+	}
+	for _, m := range unmark {
+		change(m, func(m *machinev1.Machine) { delete(m.Annotations, machinev1.PreserveAnnotation) })
+	}
+	return errors.Join(failures...)
+}
+
+// autoPreservation returns the machines to mark and to unmark, so that as many
+// are marked as the set allows. A machine that a person has decided on is left
+// to that person.
+func autoPreservation(machines []*machinev1.Machine, allowed int) (mark, unmark []*machinev1.Machine) {
+	var marked, failed []*machinev1.Machine
+	for _, m := range machines {
+		switch {
+		case m.Annotations[machinev1.PreserveAnnotation] == machinev1.PreserveAuto:
+			marked = append(marked, m)
+		case rollout.PhaseOf(m) == machinev1.MachineFailed && !decided(m):
+			failed = append(failed, m)
+		}
+	}
+	byAge := func(a, b *machinev1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) }
+	slices.SortStableFunc(marked, byAge)
+	slices.SortStableFunc(failed, func(a, b *machinev1.Machine) int { return byAge(b, a) })
+	free := max(allowed, 0) - len(marked)
+	if free < 0 {
+		return nil, marked[:-free]
+	}
+	return failed[:min(free, len(failed))], nil
+}
+
+// decided says whether the annotation of a Machine says what shall become of it.
+func decided(m *machinev1.Machine) bool {
+	switch m.Annotations[machinev1.PreserveAnnotation] {
+	case machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto, machinev1.PreserveFalse:
+		return true
+	}
+	return false
+}
+
+// doomed says whether a failed machine is to be deleted: unless it is preserved,
+// or will be as soon as the machine controller gets to it.
+func doomed(m *machinev1.Machine, view nodeView, now time.Time) bool {
+	if rollout.PhaseOf(m) != machinev1.MachineFailed {
+		return false
+	}
+	if m.Status.CurrentStatus.PreserveExpiryTime != nil {
+		return !rollout.Preserved(m, now)
+	}
+	if view.known && !view.found {
+		return true
+	}
+	value := m.Annotations[machinev1.PreserveAnnotation]
+	if view.annotated || m.Annotations[machinev1.LastAppliedNodePreserveAnnotation] != "" {
+		value = view.value
+	}
+	switch value {
+	case machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto:
+		return false
+	}
+	return true
+}
+
+// awaitExpiry asks for a pass when the first failed machine is no longer preserved.
+func (p *pass) awaitExpiry() {
+	for _, m := range p.machines {
+		if rollout.PhaseOf(m) == machinev1.MachineFailed && rollout.Preserved(m, p.now) {
+			p.after(m.Status.CurrentStatus.PreserveExpiryTime.Sub(p.now) + time.Millisecond)
+		}
+	}
+}
+
+func setAnnotation(m *machinev1.Machine, key, value string) {
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[key] = value
+}

@@ -1,0 +1,70 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+)
+
+// syncSpecs carries what may change in a template without replacing machines to
+// the Machines: the node template and the timeouts to those that live on, the
+// kind of the class to all. Labels, annotations and the name of the class are
+// never changed on an existing Machine.
+func (c *Controller) syncSpecs(ctx context.Context, p *pass) error {
+	var failures []error
+	left := burst
+	for _, m := range p.machines {
+		if inSync(m, p.set) {
+			continue
+		}
+		if left--; left < 0 {
+			p.after(time.Millisecond)
+			break
+		}
+		synced, err := c.patchMachine(ctx, p, m, func(m *machinev1.Machine) { syncSpec(m, p.set) })
+		if client.IgnoreNotFound(err) != nil {
+			failures = append(failures, err)
+			continue
+		}
+		p.replace(synced)
+	}
+	return errors.Join(failures...)
+}
+
+func inSync(m *machinev1.Machine, set *machinev1.MachineSet) bool {
+	template := &set.Spec.Template.Spec
+	if m.Spec.Class.Kind != template.Class.Kind {
+		return false
+	}
+	return !livesOn(m) || (equality.Semantic.DeepEqual(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
+		equality.Semantic.DeepEqual(configuration(&m.Spec), configuration(template)))
+}
+
+func syncSpec(m *machinev1.Machine, set *machinev1.MachineSet) {
+	template := set.Spec.Template.Spec.DeepCopy()
+	m.Spec.Class.Kind = template.Class.Kind
+	if livesOn(m) {
+		m.Spec.NodeTemplateSpec = template.NodeTemplateSpec
+		m.Spec.MachineConfiguration = template.MachineConfiguration
+	}
+}
+
+// livesOn says whether a machine's settings still matter.
+func livesOn(m *machinev1.Machine) bool {
+	phase := rollout.PhaseOf(m)
+	return phase != machinev1.MachineFailed && phase != machinev1.MachineTerminating
+}
+
+// configuration of a spec; none is the same as an empty one.
+func configuration(spec *machinev1.MachineSpec) machinev1.MachineConfiguration {
+	if spec.MachineConfiguration == nil {
+		return machinev1.MachineConfiguration{}
+	}
+	return *spec.MachineConfiguration
+}

@@ -1,0 +1,341 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+)
+
+const namespace = "shoot"
+
+// world is an API server, a cache that shows what it had at the last catchUp
+// (or is always current while lagging is false), and a controller.
+type world struct {
+	t       *testing.T
+	live    client.WithWatch
+	cache   client.Reader
+	lagging bool
+	clock   *clocktesting.FakePassiveClock
+	events  *record.FakeRecorder
+	c       *Controller
+	// requests counts writes and live reads, by verb.
+	requests map[string]int
+	// fault is asked before every write; an error of its fails it.
+	fault func(verb string, o client.Object) error
+	// lost is asked after every write; an error of its hides the success.
+	lost func(verb string, o client.Object) error
+	made int
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := &world{
+		t:        t,
+		clock:    clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		requests: map[string]int{},
+	}
+	w.live = interceptor.NewClient(w.builder(objects...).Build(), w.funcs())
+	w.cache = w.live
+	w.restart()
+	return w
+}
+
+// restart makes a controller that remembers nothing.
+func (w *world) restart() {
+	w.events = record.NewFakeRecorder(1000)
+	w.c = New(Deps{
+		Client: view{Client: w.live, w: w}, Live: counted{w.live, w}, Target: &target.Cluster{Client: w.live},
+		Clock: w.clock, Events: w.events, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
+	})
+}
+
+func (w *world) builder(objects ...client.Object) *fake.ClientBuilder {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{machinev1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&machinev1.MachineSet{}, &machinev1.Machine{})
+	for _, i := range index.Control() {
+		b = b.WithIndex(i.Object, i.Field, i.Extract)
+	}
+	return b
+}
+
+// funcs plays what the API server does and the fake does not, counts and fails.
+func (w *world) funcs() interceptor.Funcs {
+	write := func(verb string, o client.Object, do func() error) error {
+		w.requests[verb]++
+		if w.fault != nil {
+			if err := w.fault(verb, o); err != nil {
+				return err
+			}
+		}
+		if err := do(); err != nil {
+			return err
+		}
+		if w.lost != nil {
+			return w.lost(verb, o)
+		}
+		return nil
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return write("create", o, func() error {
+				w.made++
+				o.SetUID(types.UID(fmt.Sprintf("made-%d", w.made)))
+				o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
+				return c.Create(ctx, o, opts...)
+			})
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return write("patch", o, func() error { return c.Patch(ctx, o, patch, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write(sub, o, func() error { return c.SubResource(sub).Patch(ctx, o, patch, opts...) })
+		},
+	}
+}
+
+// view reads from the cache and writes to the API server.
+type view struct {
+	client.Client
+	w *world
+}
+
+func (v view) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	return v.w.cache.Get(ctx, key, o, opts...)
+}
+
+func (v view) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	return v.w.cache.List(ctx, l, opts...)
+}
+
+// counted are live reads.
+type counted struct {
+	client.Reader
+	w *world
+}
+
+func (c counted) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	c.w.requests["get"]++
+	return c.Reader.Get(ctx, key, o, opts...)
+}
+
+func (c counted) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	c.w.requests["list"]++
+	return c.Reader.List(ctx, l, opts...)
+}
+
+// lag stops the cache at what the API server has now, or at what keep lets pass.
+func (w *world) lag(keep func(client.Object) bool) {
+	var all []client.Object
+	for _, list := range []client.ObjectList{&machinev1.MachineList{}, &machinev1.MachineSetList{}, &machinev1.MachineDeploymentList{}} {
+		if err := w.live.List(context.Background(), list); err != nil {
+			w.t.Fatal(err)
+		}
+		switch l := list.(type) {
+		case *machinev1.MachineList:
+			for i := range l.Items {
+				all = append(all, &l.Items[i])
+			}
+		case *machinev1.MachineSetList:
+			for i := range l.Items {
+				all = append(all, &l.Items[i])
+			}
+		case *machinev1.MachineDeploymentList:
+			for i := range l.Items {
+				all = append(all, &l.Items[i])
+			}
+		}
+	}
+	if keep != nil {
+		all = slices.DeleteFunc(all, func(o client.Object) bool { return !keep(o) })
+	}
+	w.cache = w.builder(all...).Build()
+}
+
+// catchUp makes the cache current again.
+func (w *world) catchUp() { w.cache = w.live }
+
+// reconcile runs one pass over the set.
+func (w *world) reconcile() (reconcile.Result, error) {
+	return w.c.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "set"}})
+}
+
+// settle runs passes until one changes nothing, and returns its result.
+func (w *world) settle() reconcile.Result {
+	w.t.Helper()
+	for range 20 {
+		before := w.writes()
+		result, err := w.reconcile()
+		if err != nil {
+			w.t.Fatalf("reconcile: %v", err)
+		}
+		if w.writes() == before {
+			return result
+		}
+	}
+	w.t.Fatal("the set does not settle")
+	return reconcile.Result{}
+}
+
+func (w *world) writes() int {
+	return w.requests["create"] + w.requests["delete"] + w.requests["patch"] + w.requests["status"]
+}
+
+func (w *world) set() *machinev1.MachineSet {
+	w.t.Helper()
+	set := &machinev1.MachineSet{}
+	if err := w.live.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "set"}, set); err != nil {
+		w.t.Fatal(err)
+	}
+	return set
+}
+
+func (w *world) edit(change func(*machinev1.MachineSet)) {
+	w.t.Helper()
+	set := w.set()
+	change(set)
+	if err := w.live.Update(context.Background(), set); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) scale(replicas int32) {
+	w.edit(func(s *machinev1.MachineSet) { s.Spec.Replicas = replicas })
+}
+
+// machines are those on the API server, terminating ones included.
+func (w *world) machines() []*machinev1.Machine {
+	w.t.Helper()
+	list := &machinev1.MachineList{}
+	if err := w.live.List(context.Background(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	var all []*machinev1.Machine
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+// alive are the names of the machines that are not terminating.
+func (w *world) alive() []string {
+	var names []string
+	for _, m := range active(w.machines()) {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// vanish removes the finalizers of terminating machines, as their controller does.
+func (w *world) vanish(names ...string) {
+	w.t.Helper()
+	for _, m := range w.machines() {
+		if m.DeletionTimestamp.IsZero() || (len(names) > 0 && !slices.Contains(names, m.Name)) {
+			continue
+		}
+		m.Finalizers = nil
+		if err := w.live.Update(context.Background(), m); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// become sets the phase of machines.
+func (w *world) become(phase machinev1.MachinePhase, names ...string) {
+	w.t.Helper()
+	for _, m := range w.machines() {
+		if len(names) > 0 && !slices.Contains(names, m.Name) {
+			continue
+		}
+		m.Status.CurrentStatus.Phase = phase
+		if err := w.live.Status().Update(context.Background(), m); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// told returns the Events since the last call, and how many have the reason.
+func (w *world) told(reason string) (all []string, count int) {
+	for {
+		select {
+		case e := <-w.events.Events:
+			all = append(all, e)
+			if strings.Contains(e, " "+reason+" ") {
+				count++
+			}
+		default:
+			return all, count
+		}
+	}
+}
+
+// newSet is a valid set that has its finalizer.
+func newSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machinev1.MachineSet {
+	labels := map[string]string{"pool": "a"}
+	set := &machinev1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "set", Namespace: namespace, UID: "set-uid", Generation: 1, Finalizers: []string{machinev1.Finalizer}},
+		Spec: machinev1.MachineSetSpec{
+			Replicas: replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: machinev1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       machinev1.MachineSpec{Class: machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "class"}},
+			},
+		},
+	}
+	for _, change := range changes {
+		change(set)
+	}
+	return set
+}
+
+// newMember is a Running machine of newSet.
+func newMember(name string, changes ...func(*machinev1.Machine)) *machinev1.Machine {
+	set := newSet(0)
+	m := &machinev1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, UID: types.UID(name), Labels: map[string]string{"pool": "a"},
+			Finalizers: []string{machinev1.Finalizer}, OwnerReferences: []metav1.OwnerReference{controllerRef(set)},
+		},
+		Spec:   *set.Spec.Template.Spec.DeepCopy(),
+		Status: machinev1.MachineStatus{CurrentStatus: machinev1.CurrentStatus{Phase: machinev1.MachineRunning}},
+	}
+	for _, change := range changes {
+		change(m)
+	}
+	return m
+}
+
+func phase(p machinev1.MachinePhase) func(*machinev1.Machine) {
+	return func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = p }
+}
+
+func annotated(key, value string) func(*machinev1.Machine) {
+	return func(m *machinev1.Machine) { setAnnotation(m, key, value) }
+}
