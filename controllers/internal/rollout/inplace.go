@@ -1,0 +1,52 @@
+package rollout
+
+// InPlaceReplicas is how many machines the set with the current template may be
+// asked to have during an update in place, and whether machines that are
+// updated may move to it.
+//
+// It never grows for a machine that could be updated instead: only by what the
+// old sets lack, and to everything once they have nothing. fresh says that it
+// is being made: then it gets the surge.
+func InPlaceReplicas(b Bounds, current Set, old []Set, fresh bool) (size int, transfer bool) {
+	kept := sum(old, expected)
+	switch {
+	case current.Spec == b.Replicas:
+		return current.Spec, false
+	case current.Spec > b.Replicas:
+		return b.Replicas, false
+	case kept == 0:
+		return b.Replicas, false
+	case kept+current.Spec < b.Replicas:
+		return b.Replicas - kept, false
+	case fresh && b.Surge > 0:
+		return NewReplicas(b, current, old), false
+	}
+	return current.Spec, true
+}
+
+// InPlace is what selecting machines for an update in place goes by.
+type InPlace struct {
+	// Asked is the sum of spec.replicas of all sets.
+	Asked int
+	// Current is spec.replicas of the set with the current template, and
+	// CurrentAvailable how many of its machines are available.
+	Current, CurrentAvailable int
+	// Available is how many machines of all sets are available, without those
+	// that were selected.
+	Available int
+	// Undergoing is how many machines of old sets were selected and have not moved.
+	Undergoing int
+}
+
+// Selectable is how many more machines may be taken out for an update in place,
+// so that enough stay available and no more are updated than wanted.
+//
+// MCM subtracts a machine that is being updated both as selected and as
+// unavailable and so takes out the next only when all are back; here it counts
+// once.
+func Selectable(b Bounds, s InPlace) int {
+	wanted := b.Replicas - s.Current - s.Undergoing
+	missing := max(s.Current-s.CurrentAvailable, 0)
+	possible := s.Asked - b.MinAvailable() - missing - s.Undergoing
+	return max(min(wanted, possible, s.Available-b.MinAvailable()), 0)
+}

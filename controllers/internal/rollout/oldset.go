@@ -1,0 +1,56 @@
+package rollout
+
+import "slices"
+
+// OldReplicas is how many machines each of the old sets shall keep during a
+// rolling update, in the order of old. Unhealthy machines go first, whichever
+// set they are in, then as many as availability allows; older sets before
+// younger ones. Old machines that are kept for examination are not missed, as in
+// the condition Available: nothing could be replaced otherwise while there are as
+// many of them as machines may be unavailable.
+func OldReplicas(b Bounds, current Set, old []Set) []int {
+	keep := make([]int, len(old))
+	for i, s := range old {
+		keep[i] = s.Spec
+	}
+	missing := max(current.Spec-available(current), 0)
+	budget := sum(old, spec) + current.Spec - b.MinAvailable() - missing
+	if budget <= 0 {
+		return keep
+	}
+	order := byAge(old)
+	for _, i := range order {
+		n := min(budget, unhealthy(old[i]))
+		keep[i] -= n
+		budget -= n
+	}
+	// What is left of the budget bounds this too: a set that reports machines
+	// which it was already told to give up would otherwise lose them twice.
+	spare := min(budget, sum(old, available)+available(current)-b.MinAvailable()+sum(old, preserved))
+	for _, i := range order {
+		if spare <= 0 {
+			break
+		}
+		n := min(spare, keep[i])
+		keep[i] -= n
+		spare -= n
+	}
+	return keep
+}
+
+// unhealthy is how many machines s loses if it is asked for fewer, before it
+// loses one that is available. Those that are kept for examination go last, so
+// they do not count; MCM counts them and then loses available ones instead.
+func unhealthy(s Set) int {
+	return max(s.Spec-available(s)-s.Preserved, 0)
+}
+
+// byAge returns the indexes of sets, oldest first.
+func byAge(sets []Set) []int {
+	order := make([]int, len(sets))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return older(sets[i], sets[j]) })
+	return order
+}

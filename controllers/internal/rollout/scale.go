@@ -1,0 +1,167 @@
+package rollout
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Scaling says whether the replicas of the deployment have changed since its
+// sets were last scaled. current is nil while no set has the current template:
+// then a rollout goes first. Sets without the annotation do not count.
+func Scaling(wanted int, current *Set, others []Set) bool {
+	if current == nil {
+		return false
+	}
+	active, left := 0, 0
+	for _, s := range append([]Set{*current}, others...) {
+		left += s.Replicas
+		if !s.Active() {
+			continue
+		}
+		active++
+		if s.Desired != nil && *s.Desired != wanted {
+			return true
+		}
+	}
+	// MCM also starts from zero while machines of old sets are terminating, which
+	// undoes a Recreate and exceeds the surge; then the strategy decides instead.
+	return active == 0 && left == 0 && wanted > 0
+}
+
+// Scaled is how large each set shall be when the deployment is scaled, by the
+// index of sets; current is the index of the set with the current template, or
+// -1. proportional is false for strategies that distribute by themselves.
+//
+// Out goes to the set with the current template, or to the largest where there
+// is none, the youngest of several. In is taken from all sets in proportion to their size, but from
+// where the machines are that somebody marked for deletion, as far as possible.
+func Scaled(b Bounds, sets []Set, current int, proportional bool) []int {
+	sizes := make([]int, len(sets))
+	var active []int
+	for i, s := range sets {
+		sizes[i] = s.Spec
+		if s.Active() {
+			active = append(active, i)
+		}
+	}
+	if len(active) <= 1 {
+		if i := activeOrLatest(sets, active, current); i >= 0 {
+			sizes[i] = single(b, sets, i)
+		}
+		return sizes
+	}
+	if current >= 0 && saturated(b, sets[current]) {
+		for _, i := range active {
+			if i != current {
+				sizes[i] = 0
+			}
+		}
+		return sizes
+	}
+	asked := sum(sets, spec)
+	switch more := b.Allowed() - asked; {
+	case more < 0:
+		scaleIn(b, sets, active, sizes, -more)
+	case more > 0 && proportional:
+		target := current
+		if target < 0 {
+			target = slices.MaxFunc(active, func(i, j int) int {
+				return cmp.Or(cmp.Compare(sets[i].Spec, sets[j].Spec), older(sets[i], sets[j]))
+			})
+		}
+		// Machines that a set was told to give up and still has would come on top.
+		sizes[target] += max(b.Allowed()-sum(sets, expected), 0)
+	}
+	return sizes
+}
+
+// activeOrLatest is the one active set; without one, that with the current
+// template, or the youngest; -1 if there are no sets.
+func activeOrLatest(sets []Set, active []int, current int) int {
+	switch {
+	case len(active) == 1:
+		return active[0]
+	case current >= 0:
+		return current
+	case len(sets) == 0:
+		return -1
+	}
+	order := byAge(sets)
+	return order[len(order)-1]
+}
+
+// single is the size of the only active set: all replicas, unless machines of
+// other sets that are still there leave less room.
+func single(b Bounds, sets []Set, i int) int {
+	others := sum(sets, expected) - expected(sets[i])
+	if b.Replicas <= sets[i].Spec {
+		return b.Replicas
+	}
+	return max(min(b.Replicas, b.Allowed()-others), sets[i].Spec)
+}
+
+// saturated says that the set with the current template has all that is wanted.
+func saturated(b Bounds, s Set) bool {
+	return s.Spec == b.Replicas && s.Desired != nil && *s.Desired == b.Replicas && s.Available == b.Replicas
+}
+
+// scaleIn takes n machines from the active sets.
+func scaleIn(b Bounds, sets []Set, active, sizes []int, n int) {
+	// Largest first; of equal ones the oldest.
+	slices.SortStableFunc(active, func(i, j int) int {
+		return cmp.Or(cmp.Compare(sets[j].Spec, sets[i].Spec), older(sets[i], sets[j]))
+	})
+	taken := 0
+	for _, i := range active {
+		share := min(-fraction(b, sets, i), n-taken)
+		share = max(min(share, sets[i].Spec), 0)
+		sizes[i] -= share
+		taken += share
+	}
+	for _, i := range active { // what rounding left over
+		more := min(n-taken, sizes[i])
+		sizes[i] -= more
+		taken += more
+	}
+	favourMarked(sets, active, sizes)
+}
+
+// fraction is by how much a set changes if all sets keep their proportions.
+func fraction(b Bounds, sets []Set, i int) int {
+	s := sets[i]
+	if b.Replicas == 0 {
+		return -s.Spec
+	}
+	whole := sum(sets, replicas)
+	if s.Max != nil {
+		whole = *s.Max
+	}
+	if whole <= 0 {
+		return 0
+	}
+	size := math.Round(float64(s.Spec) * float64(b.Allowed()) / float64(whole))
+	return int(size) - s.Spec
+}
+
+// favourMarked moves reductions to the sets whose machines were chosen, so that
+// these go and not others. MCM takes in proportion only, and then kills machines
+// that nobody chose (kubernetes/autoscaler#5465 is the same in Cluster API).
+func favourMarked(sets []Set, active, sizes []int) {
+	for _, i := range active {
+		lack := min(sets[i].Marked, sets[i].Spec) - (sets[i].Spec - sizes[i])
+		for _, j := range active {
+			if lack <= 0 {
+				break
+			}
+			spare := sets[j].Spec - sizes[j] - sets[j].Marked
+			n := min(lack, spare)
+			if j == i || n <= 0 {
+				continue
+			}
+			sizes[i] -= n
+			sizes[j] += n
+			lack -= n
+		}
+	}
+}

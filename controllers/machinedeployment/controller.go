@@ -1,0 +1,106 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+)
+
+// Deps are what the controller works with.
+type Deps struct {
+	// Client reads the control cluster from a cache that has the indexes of
+	// controllers/internal/index, and writes to it.
+	Client client.Client
+	// Live reads the control cluster uncached, where a stale answer would harm:
+	// before a set is adopted, when the name of a new one is taken, and before the
+	// finalizer goes.
+	Live client.Reader
+	// Target is the cluster with the nodes; nil if there is none.
+	Target *target.Cluster
+	Clock  clock.PassiveClock
+	Events record.EventRecorder
+	// AnnotateDuringRollout keeps autoscalers from removing nodes during rollouts
+	// (MCM flag --autoscaler-scaledown-annotation-during-rollout).
+	AnnotateDuringRollout bool
+}
+
+// Controller reconciles MachineDeployments.
+type Controller struct{ Deps }
+
+// New returns a controller.
+func New(d Deps) *Controller { return &Controller{Deps: d} }
+
+// Reconcile brings one MachineDeployment closer to what it asks for. It may be
+// repeated at any time.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	d := &machinev1.MachineDeployment{}
+	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
+		return outcome.Of(0, client.IgnoreNotFound(err))
+	}
+	p, err := c.observe(ctx, d)
+	if err != nil {
+		return outcome.Of(0, err)
+	}
+	acted := p.act(ctx)
+	reported := p.report(ctx)
+	return outcome.Of(p.wait, errors.Join(acted, reported))
+}
+
+// act does what can be done now.
+func (p *pass) act(ctx context.Context) error {
+	if !p.d.DeletionTimestamp.IsZero() {
+		p.bounds, _ = rollout.BoundsOf(p.d) // only for the status; the spec does not matter any more
+		return p.remove(ctx)
+	}
+	p.validate()
+	if p.invalid {
+		return nil
+	}
+	for _, step := range []func(context.Context) (bool, error){p.finalize, p.adopt, p.syncFreeze, p.choose} {
+		if ready, err := step(ctx); err != nil || !ready {
+			return err
+		}
+	}
+	err := p.move(ctx)
+	return errors.Join(err, p.saveDeployment(ctx))
+}
+
+// move scales, rolls back or rolls out.
+func (p *pass) move(ctx context.Context) error {
+	current, others := p.views()
+	switch {
+	case p.d.Spec.Paused:
+		return p.scale(ctx)
+	case p.d.Spec.RollbackTo != nil:
+		return p.rollBack(ctx)
+	case rollout.Scaling(p.bounds.Replicas, current, others):
+		return p.scale(ctx)
+	}
+	switch p.d.Spec.Strategy.Type {
+	case machinev1.RollingUpdateStrategyType:
+		return p.roll(ctx)
+	case machinev1.RecreateStrategyType:
+		return p.recreate(ctx)
+	case machinev1.InPlaceUpdateStrategyType:
+		return p.updateInPlace(ctx)
+	}
+	return nil
+}
+
+func (p *pass) normal(reason, format string, args ...any) {
+	p.Events.Eventf(p.d, corev1.EventTypeNormal, reason, format, args...)
+}
+
+func (p *pass) warn(reason, format string, args ...any) {
+	p.Events.Eventf(p.d, corev1.EventTypeWarning, reason, format, args...)
+}

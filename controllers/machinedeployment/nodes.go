@@ -1,0 +1,196 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// marks is what the nodes of a pool shall carry during a rollout.
+type marks struct {
+	// avoid: pods shall rather not be scheduled here; the node goes next. False
+	// takes the taint away, also from nodes whose set has become current again.
+	avoid bool
+	// keep: autoscalers shall not remove the node.
+	keep bool
+	// release: autoscalers may remove the node again.
+	release bool
+	// candidate: the node is to be updated in place.
+	candidate bool
+	// updatable: nodes that were updated in place are put back to work.
+	updatable bool
+}
+
+// markNodes brings the marks of all nodes up to date, each node with at most one
+// patch. Nodes of machines that are terminating are left alone. A failure does
+// not stop the rollout: the marks only keep pods and autoscalers from doing
+// needless work.
+func (p *pass) markNodes(ctx context.Context) error {
+	if p.Target == nil {
+		return nil
+	}
+	complete, rolling := p.complete(), p.replacing()
+	inPlace := p.d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType
+	recreate := p.d.Spec.Strategy.Type == machinev1.RecreateStrategyType
+	var errs []error
+	for _, o := range p.pools {
+		old := o != p.current
+		m := marks{
+			avoid:     old && !recreate,
+			keep:      rolling && p.AnnotateDuringRollout,
+			release:   complete,
+			candidate: old && inPlace,
+			updatable: !old && inPlace,
+		}
+		errs = append(errs, p.markPool(ctx, o, m))
+	}
+	return errors.Join(errs...)
+}
+
+// replacing says that old sets still have machines to replace.
+func (p *pass) replacing() bool {
+	return slices.ContainsFunc(p.old(), func(o *pool) bool { return o.seen.Spec.Replicas > 0 && !o.gone() })
+}
+
+// markPool stops at the first error: the target cluster may be unreachable.
+func (p *pass) markPool(ctx context.Context, o *pool, m marks) error {
+	for _, machine := range o.live() {
+		node, err := p.node(ctx, machine)
+		if err != nil {
+			return err
+		}
+		if node == nil {
+			continue
+		}
+		if err := p.patchNode(ctx, node, m.apply(node, machine)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// node returns the node of a machine, which belongs to the cache; nil if it has
+// none or the node is gone.
+func (p *pass) node(ctx context.Context, m *machinev1.Machine) (*corev1.Node, error) {
+	name := m.Labels[machinev1.NodeLabel]
+	if name == "" || p.Target == nil {
+		return nil, nil //nolint:nilnil // no node is an answer here, and a common one
+	}
+	if node, ok := p.nodes[name]; ok {
+		return node, nil
+	}
+	node := &corev1.Node{}
+	err := p.Target.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	if err != nil {
+		node = nil
+	}
+	p.nodes[name] = node
+	return node, nil
+}
+
+// patchNode makes the node look like shaped, which differs at most in labels,
+// annotations, taints and unschedulable. The strategic merge names the taints
+// that change and no others, so it needs no lock against kubelets and the node
+// lifecycle controller.
+func (p *pass) patchNode(ctx context.Context, node, shaped *corev1.Node) error {
+	if apiequality.Semantic.DeepEqual(node.Labels, shaped.Labels) &&
+		apiequality.Semantic.DeepEqual(node.Annotations, shaped.Annotations) &&
+		apiequality.Semantic.DeepEqual(node.Spec, shaped.Spec) {
+		return nil
+	}
+	saved := shaped.DeepCopy() // the answer is decoded into it, and shaped shares memory with the cache
+	err := p.Target.Client.Patch(ctx, saved, client.StrategicMergeFrom(node))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("patch node %s: %w", node.Name, err)
+	}
+	p.nodes[node.Name] = saved
+	return nil
+}
+
+// apply returns node as it shall be. What it does not change it shares with node.
+func (m marks) apply(node *corev1.Node, machine *machinev1.Machine) *corev1.Node {
+	out := *node
+	out.Labels, out.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)
+	out.Spec.Taints = slices.Clone(node.Spec.Taints)
+	if m.avoid {
+		taint(&out, machinev1.PreferNoScheduleKey, "True", corev1.TaintEffectPreferNoSchedule)
+	} else {
+		untaint(&out, machinev1.PreferNoScheduleKey)
+	}
+	m.applyAutoscaler(&out, machine)
+	if m.candidate {
+		label(&out, machinev1.CandidateForUpdateLabel, "true")
+	}
+	if m.updatable {
+		resume(&out)
+	}
+	return &out
+}
+
+// applyAutoscaler sets or removes scale-down-disabled. One that is there without
+// MCM's mark is the user's and stays as it is (MCM marks it too, and so removes
+// it at the end). While a machine is preserved, its preservation needs it.
+func (m marks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine) {
+	_, disabled := node.Annotations[machinev1.ScaleDownDisabledAnnotation]
+	_, byUs := node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
+	switch {
+	case m.keep && !disabled:
+		annotate(node, machinev1.ScaleDownDisabledAnnotation, "true")
+		annotate(node, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
+	case m.release && byUs && machine.Status.CurrentStatus.PreserveExpiryTime.IsZero():
+		delete(node.Annotations, machinev1.ScaleDownDisabledAnnotation)
+		delete(node.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
+	}
+}
+
+// resume puts a node of the current set back to work after its update in place,
+// once its components are ready. One that was only a candidate, before its set
+// became current again, is none any more.
+func resume(node *corev1.Node) {
+	_, selected := node.Labels[machinev1.SelectedForUpdateLabel]
+	switch {
+	case updated(node):
+		delete(node.Labels, machinev1.CandidateForUpdateLabel)
+		delete(node.Labels, machinev1.SelectedForUpdateLabel)
+		delete(node.Labels, machinev1.UpdateResultLabel)
+		delete(node.Annotations, machinev1.UpdateFailedReasonAnnotation)
+		node.Spec.Unschedulable = false
+		taint(node, machinev1.CriticalComponentsNotReadyTaint, "", corev1.TaintEffectNoSchedule)
+	case !selected:
+		delete(node.Labels, machinev1.CandidateForUpdateLabel)
+	}
+}
+
+// updated says that an update in place of the node has succeeded and has been
+// seen by the machine's controller.
+func updated(node *corev1.Node) bool {
+	return node.Labels[machinev1.UpdateResultLabel] == machinev1.UpdateSuccessful &&
+		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == machinev1.NodeInPlaceUpdate && c.Reason == machinev1.ReasonUpdateSuccessful
+		})
+}
+
+func taint(node *corev1.Node, key, value string, effect corev1.TaintEffect) {
+	if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect }) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: effect})
+	}
+}
+
+func untaint(node *corev1.Node, key string) {
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}

@@ -1,0 +1,179 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+)
+
+// nameMax is how long the name of a deployment may be: its sets append 6
+// characters to it, and their machines 6 more.
+const nameMax = validation.DNS1123SubdomainMaxLength - 12
+
+// A problem is what is wrong with one field.
+type problem struct {
+	// text names the field and says what to do.
+	text string
+	// fatal says that the deployment is left alone until it is mended. Otherwise
+	// the field is ignored.
+	fatal bool
+}
+
+// validate finds what is wrong with the deployment, and what it selects.
+func (p *pass) validate() {
+	p.problems = problemsOf(p.d, p.Target != nil)
+	p.invalid = slices.ContainsFunc(p.problems, func(x problem) bool { return x.fatal })
+	if p.invalid {
+		return
+	}
+	// Neither can fail any more.
+	p.selector, _ = metav1.LabelSelectorAsSelector(p.d.Spec.Selector)
+	p.bounds, _ = rollout.BoundsOf(p.d)
+}
+
+// selectsAll says that the selector is {}.
+func selectsAll(d *machinev1.MachineDeployment) bool {
+	s := d.Spec.Selector
+	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
+}
+
+// problemsOf returns what is wrong with d, fatal problems first. target says
+// whether there is a cluster with nodes.
+func problemsOf(d *machinev1.MachineDeployment, target bool) []problem {
+	var found []problem
+	for _, text := range slices.Concat(selectorProblems(d), templateProblems(d), strategyProblems(d, target)) {
+		found = append(found, problem{text: text, fatal: true})
+	}
+	for _, text := range annotationProblems(d) {
+		found = append(found, problem{text: text})
+	}
+	return found
+}
+
+func selectorProblems(d *machinev1.MachineDeployment) []string {
+	var found []string
+	if len(d.Name) > nameMax {
+		found = append(found, fmt.Sprintf("metadata.name has %d characters: use at most %d, names of machines are longer", len(d.Name), nameMax))
+	}
+	if d.Spec.Replicas < 0 {
+		found = append(found, fmt.Sprintf("spec.replicas is %d: set it to 0 or more", d.Spec.Replicas))
+	}
+	if d.Spec.Selector == nil {
+		return append(found, "spec.selector is missing: select labels that spec.template.metadata.labels has")
+	}
+	if selectsAll(d) {
+		return append(found, "spec.selector is empty and would select all machines: select labels that spec.template.metadata.labels has")
+	}
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return append(found, fmt.Sprintf("spec.selector is invalid, correct it: %v", err))
+	}
+	if !selector.Matches(labels.Set(d.Spec.Template.Labels)) {
+		found = append(found, fmt.Sprintf("spec.selector %q does not match spec.template.metadata.labels: add the labels there", selector))
+	}
+	return found
+}
+
+func templateProblems(d *machinev1.MachineDeployment) []string {
+	var found []string
+	class := d.Spec.Template.Spec.Class
+	if class.Name == "" {
+		found = append(found, "spec.template.spec.class.name is missing: name a MachineClass")
+	}
+	if class.Kind == "" {
+		found = append(found, "spec.template.spec.class.kind is missing: set it to MachineClass")
+	}
+	return found
+}
+
+func strategyProblems(d *machinev1.MachineDeployment, target bool) []string {
+	strategy := d.Spec.Strategy
+	switch strategy.Type {
+	case machinev1.RecreateStrategyType:
+		return nil
+	case machinev1.RollingUpdateStrategyType:
+		if strategy.RollingUpdate == nil {
+			return []string{"spec.strategy.rollingUpdate is missing: give it maxSurge and maxUnavailable"}
+		}
+		return boundProblems("spec.strategy.rollingUpdate", strategy.RollingUpdate.UpdateConfiguration)
+	case machinev1.InPlaceUpdateStrategyType:
+		return inPlaceProblems(strategy.InPlaceUpdate, target)
+	}
+	return []string{fmt.Sprintf("spec.strategy.type is %q: set it to RollingUpdate, Recreate or InPlaceUpdate", strategy.Type)}
+}
+
+func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bool) []string {
+	if update == nil {
+		return []string{"spec.strategy.inPlaceUpdate is missing: give it maxSurge, maxUnavailable and orchestrationType"}
+	}
+	found := boundProblems("spec.strategy.inPlaceUpdate", update.UpdateConfiguration)
+	if o := update.OrchestrationType; o != machinev1.OrchestrationTypeAuto && o != machinev1.OrchestrationTypeManual {
+		found = append(found, fmt.Sprintf("spec.strategy.inPlaceUpdate.orchestrationType is %q: set it to Auto or Manual", o))
+	}
+	if !target {
+		found = append(found, "spec.strategy.type InPlaceUpdate needs a target cluster: use RollingUpdate, or start the manager with --target-kubeconfig")
+	}
+	return found
+}
+
+func boundProblems(path string, c machinev1.UpdateConfiguration) []string {
+	var found []string
+	_, surge := rollout.Resolve("maxSurge", c.MaxSurge, 1, true)
+	_, unavailable := rollout.Resolve("maxUnavailable", c.MaxUnavailable, 1, false)
+	for _, err := range []error{surge, unavailable} {
+		if err != nil {
+			found = append(found, fmt.Sprintf("%s.%v: set it to a number or a percentage, 0 or more", path, err))
+		}
+	}
+	return found
+}
+
+// annotationProblems are about annotations that are read here or travel from
+// here to the machines. They are ignored where they cannot be parsed.
+func annotationProblems(d *machinev1.MachineDeployment) []string {
+	var found []string
+	wrong := func(path string, annotations map[string]string, key, remedy string, ok func(string) bool) {
+		if value, set := annotations[key]; set && !ok(value) {
+			found = append(found, fmt.Sprintf("%s %s %q is ignored: %s", path, key, shorten(value), remedy))
+		}
+	}
+	own, template := "annotation", "annotation of spec.template"
+	wrong(own, d.Annotations, machinev1.LastReplicaChangeByScalerAnnotation, "set it to a time such as 2006-01-02T15:04:05Z", isTime)
+	wrong(own, d.Annotations, machinev1.EffectiveCreationTimeoutAnnotation, "set it to a duration such as 20m", isDuration)
+	wrong(own, d.Annotations, machinev1.ProviderIDFormAnnotation, `set it to "node" or remove it`, func(v string) bool { return v == "node" })
+	wrong(template, d.Spec.Template.Annotations, machinev1.PriorityAnnotation, "set it to a number", isNumber)
+	return found
+}
+
+func isTime(value string) bool {
+	_, err := time.Parse(time.RFC3339, value)
+	return err == nil
+}
+
+func isDuration(value string) bool {
+	d, err := time.ParseDuration(value)
+	return err == nil && d > 0
+}
+
+func isNumber(value string) bool {
+	_, err := strconv.Atoi(value)
+	return err == nil
+}
+
+// shorten keeps a value of an annotation, which may be long, readable in a message.
+func shorten(value string) string {
+	const readable = 60
+	if len(value) <= readable {
+		return value
+	}
+	return strings.ToValidUTF8(value[:readable], "") + "…"
+}

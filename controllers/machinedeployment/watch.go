@@ -1,0 +1,147 @@
+package machinedeployment
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// gathering is how long changes of sets and machines are gathered before they
+// are looked at. A hundred machines that start together are one step of a
+// rollout then, not a hundred, each with its writes.
+const gathering = 100 * time.Millisecond
+
+// SetupWithManager registers the controller. Nodes are not watched: what a
+// rollout needs to know of them, their machines say.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("machinedeployment").
+		For(&machinev1.MachineDeployment{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: deploymentChanged})).
+		Watches(&machinev1.MachineSet{}, gather(c.deploymentsOfSet)).
+		Watches(&machinev1.Machine{}, gather(c.deploymentsOfMachine), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
+			UpdateFunc: machineChanged,
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
+		Complete(c)
+}
+
+// deploymentChanged leaves out changes of the status: they are our own.
+func deploymentChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld, e.ObjectNew
+	return before.GetGeneration() != after.GetGeneration() ||
+		!maps.Equal(before.GetLabels(), after.GetLabels()) ||
+		!maps.Equal(before.GetAnnotations(), after.GetAnnotations()) ||
+		!slices.Equal(before.GetFinalizers(), after.GetFinalizers()) ||
+		before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero()
+}
+
+// machineChanged leaves in what a rollout goes by: whether the machine serves,
+// whose it is, its node, its marks, and how far its update in place is.
+func machineChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*machinev1.Machine), e.ObjectNew.(*machinev1.Machine)
+	return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		serves(before) != serves(after) ||
+		before.Status.CurrentStatus.Phase != after.Status.CurrentStatus.Phase && after.Status.CurrentStatus.Phase != machinev1.MachinePending ||
+		marked(before) != marked(after) ||
+		before.Annotations[machinev1.MarkedForDeletionAnnotation] != after.Annotations[machinev1.MarkedForDeletionAnnotation] ||
+		!maps.Equal(before.Labels, after.Labels) ||
+		!apiequality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
+		before.Status.CurrentStatus.PreserveExpiryTime.IsZero() != after.Status.CurrentStatus.PreserveExpiryTime.IsZero() ||
+		updateReason(before) != updateReason(after)
+}
+
+func updateReason(m *machinev1.Machine) string {
+	for _, c := range m.Status.Conditions {
+		if c.Type == machinev1.NodeInPlaceUpdate {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// deploymentsOfSet returns the controller of a set; for an orphan, the
+// deployments that would adopt it.
+func (c *Controller) deploymentsOfSet(ctx context.Context, o client.Object) []types.NamespacedName {
+	if ref := metav1.GetControllerOf(o); ref != nil {
+		if ref.Kind != machinev1.MachineDeploymentKind {
+			return nil
+		}
+		return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: ref.Name}}
+	}
+	list := &machinev1.MachineDeploymentList{}
+	if err := c.Client.List(ctx, list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // only if the cache is not there yet, which lists everything when it is
+	}
+	var keys []types.NamespacedName
+	for i := range list.Items {
+		selector, err := metav1.LabelSelectorAsSelector(list.Items[i].Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(o.GetLabels())) {
+			keys = append(keys, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+	return keys
+}
+
+// deploymentsOfMachine returns the deployment of a machine's set.
+func (c *Controller) deploymentsOfMachine(ctx context.Context, o client.Object) []types.NamespacedName {
+	ref := metav1.GetControllerOf(o)
+	if ref == nil || ref.Kind != machinev1.MachineSetKind {
+		return nil
+	}
+	set := &machinev1.MachineSet{}
+	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: ref.Name}, set, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the set is gone, and its own event has come
+	}
+	if metav1.GetControllerOf(set) == nil {
+		return nil
+	}
+	return c.deploymentsOfSet(ctx, set)
+}
+
+// gather enqueues what of returns, a little later.
+func gather(of func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
+	add := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
+		seen := map[types.NamespacedName]bool{}
+		for _, o := range objects {
+			for _, key := range of(ctx, o) {
+				if !seen[key] {
+					seen[key] = true
+					q.AddAfter(reconcile.Request{NamespacedName: key}, gathering)
+				}
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, q, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, q, e.Object)
+		},
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, q, e.Object)
+		},
+	}
+}
