@@ -1,0 +1,175 @@
+package machine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// refusing is an API server whose budgets refuse every eviction.
+func refusing() interceptor.Funcs {
+	return interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, what client.Object, opts ...client.SubResourceCreateOption) error {
+			if sub == "eviction" {
+				err := apierrors.NewTooManyRequests("the budget is used up", 10)
+				err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause}}
+				return err
+			}
+			return c.SubResource(sub).Create(ctx, o, what, opts...)
+		},
+	}
+}
+
+func podOn(node string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: "default"}}
+	p.Spec.NodeName = node
+	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	p.Status.Phase = corev1.PodRunning
+	return p
+}
+
+func TestDeletionWaitsForPodsAndSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, refusing())
+	w.running("m")
+	w.create(podOn("m"))
+	w.delete(w.machine("m"))
+	for range 3 {
+		if _, err := w.reconcile("m"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(25 * time.Second)
+	}
+	if _, live := w.vms(); live != 1 {
+		t.Fatalf("%d VMs: the VM went although a pod may not be evicted", live)
+	}
+	if said := w.condition("m", machinev1.ConditionDrained); !strings.Contains(said, "app") {
+		t.Errorf("condition %q has to name the pod that holds up the drain", said)
+	}
+	if text := w.machine("m").Status.LastOperation.Description; !strings.Contains(text, machinev1.StepDrain) {
+		t.Errorf("description %q has to hold MCM's name of the step, for an MCM that takes over", text)
+	}
+	n := &corev1.Node{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || !n.Spec.Unschedulable || nodeConditionOf(n, machinev1.NodeTerminating) == nil {
+		t.Errorf("a node that is drained is cordoned and says that it terminates: %v, %+v", err, n.Status.Conditions)
+	}
+
+	w.pass(3 * time.Hour) // past the drain timeout
+	w.settle("m", func() bool { return w.machine("m") == nil })
+	if _, live := w.vms(); live != 0 {
+		t.Errorf("%d VMs left behind after the drain timeout", live)
+	}
+}
+
+func TestForceDeletionDoesNotWaitForPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, refusing())
+	w.running("m")
+	w.create(podOn("m"))
+	m := w.machine("m")
+	m.Labels[machinev1.ForceDeletionLabel] = "true"
+	w.update(m)
+	w.delete(m)
+	w.settle("m", func() bool { return w.machine("m") == nil })
+	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "app"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod was not deleted: %v", err)
+	}
+}
+
+func TestFailedMachineIsPreserved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	m := w.machine("m")
+	m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed
+	w.update(m)
+	w.setReady("m", corev1.ConditionFalse)
+	_, _ = w.reconcile("m")
+	w.pass(11 * time.Minute)
+	for range 4 {
+		if _, err := w.reconcile("m"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+	}
+	m = w.machine("m")
+	if m.Status.CurrentStatus.Phase != machinev1.MachineFailed || m.Status.CurrentStatus.PreserveExpiryTime == nil {
+		t.Fatalf("phase %q, expiry %v: a failed machine with a wish to be kept is kept", m.Status.CurrentStatus.Phase, m.Status.CurrentStatus.PreserveExpiryTime)
+	}
+	n := &corev1.Node{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil {
+		t.Fatal(err)
+	}
+	shown := nodeConditionOf(n, machinev1.NodePreserved)
+	if shown == nil || shown.Status != corev1.ConditionTrue || !strings.HasPrefix(shown.Message, machinev1.MessagePreservedDrained) {
+		t.Errorf("condition %+v: the node has been drained and is kept", shown)
+	}
+	if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" || len(n.Spec.Taints) != 1 || n.Spec.Unschedulable {
+		t.Errorf("annotations %v, taints %v, unschedulable %v: the autoscaler stays away, pods stay away by taint, a user's cordon is not ours", n.Annotations, n.Spec.Taints, n.Spec.Unschedulable)
+	}
+
+	w.pass(97 * time.Hour) // past the expiry
+	for range 4 {
+		if _, err := w.reconcile("m"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+	}
+	m = w.machine("m")
+	if m.Status.CurrentStatus.PreserveExpiryTime != nil || m.Annotations[machinev1.PreserveAnnotation] != "" {
+		t.Errorf("expiry %v, annotations %v: its time is over, and the wish was fulfilled", m.Status.CurrentStatus.PreserveExpiryTime, m.Annotations)
+	}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || len(n.Spec.Taints) != 0 || n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "" {
+		t.Errorf("the node is not given back: %v, taints %v, annotations %v", err, n.Spec.Taints, n.Annotations)
+	}
+}
+
+func TestUpdateInPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	steps := []struct {
+		reason string
+		label  string
+		value  string
+		phase  machinev1.MachinePhase
+		shows  string
+	}{
+		{"A candidate is only marked.", machinev1.CandidateForUpdateLabel, "true", machinev1.MachineRunning, machinev1.ReasonCandidateForUpdate},
+		{"A selected node is drained and handed to the agent.", machinev1.SelectedForUpdateLabel, "true", machinev1.MachineInPlaceUpdating, machinev1.ReasonReadyForUpdate},
+		{"The agent's result ends it, and a healthy node runs.", machinev1.UpdateResultLabel, machinev1.UpdateSuccessful, machinev1.MachineRunning, machinev1.ReasonUpdateSuccessful},
+	}
+	for _, step := range steps {
+		n := &corev1.Node{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil {
+			t.Fatal(err)
+		}
+		setLabel(n, step.label, step.value)
+		if err := w.client.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		for range 6 {
+			if _, err := w.reconcile("m"); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(time.Second)
+		}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil {
+			t.Fatal(err)
+		}
+		shown := nodeConditionOf(n, machinev1.NodeInPlaceUpdate)
+		if shown == nil || shown.Reason != step.shows || w.phase("m") != step.phase {
+			t.Fatalf("after %s=%s: phase %q, condition %+v; want %q, %s: %s", step.label, step.value, w.phase("m"), shown, step.phase, step.shows, step.reason)
+		}
+	}
+}
