@@ -1,0 +1,92 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// capacity puts the virtual capacity of the class onto the Node, and takes away
+// what an earlier one had. Without class, nothing changes: it may only be late.
+func capacity(want *corev1.Node, class *machinev1.MachineClass) []problem {
+	if class == nil {
+		return nil
+	}
+	virtual, problems := virtualCapacity(class)
+	last, known, broken := lastCapacity(want)
+	problems = append(problems, broken...)
+	for name := range last {
+		if _, still := virtual[name]; !still {
+			delete(want.Status.Capacity, name)
+		}
+	}
+	for name, quantity := range virtual {
+		if have, ok := want.Status.Capacity[name]; ok && have.Cmp(quantity) == 0 {
+			continue
+		}
+		if want.Status.Capacity == nil {
+			want.Status.Capacity = corev1.ResourceList{}
+		}
+		want.Status.Capacity[name] = quantity
+	}
+	switch {
+	case len(virtual) == 0:
+		delete(want.Annotations, machinev1.LastAppliedVirtualCapacityAnnotation)
+	case !known || !equality.Semantic.DeepEqual(last, virtual):
+		if text, err := json.Marshal(virtual); err == nil {
+			want.Annotations[machinev1.LastAppliedVirtualCapacityAnnotation] = string(text)
+		}
+	}
+	return problems
+}
+
+// virtualCapacity returns what of the class's virtual capacity can be had: a
+// resource that the kubelet reports would be written by two for ever.
+func virtualCapacity(class *machinev1.MachineClass) (corev1.ResourceList, []problem) {
+	out := corev1.ResourceList{}
+	if class.NodeTemplate == nil {
+		return out, nil
+	}
+	var problems []problem
+	for _, name := range slices.Sorted(maps.Keys(class.NodeTemplate.VirtualCapacity)) {
+		quantity := class.NodeTemplate.VirtualCapacity[name]
+		wrong := ""
+		switch {
+		case !strings.Contains(string(name), "/"):
+			wrong = "the kubelet reports it; name an extended resource, as in example.com/thing"
+		case len(validation.IsQualifiedName(string(name))) > 0:
+			wrong = "it is no resource name; name an extended resource, as in example.com/thing"
+		case quantity.Sign() < 0 || quantity.MilliValue()%1000 != 0:
+			wrong = "its quantity must be a whole number from 0"
+		}
+		if wrong != "" {
+			problems = append(problems, problem{eventInvalidTemplate, fmt.Sprintf(
+				"MachineClass %s: nodeTemplate.virtualCapacity: %q does not reach the node: %s", class.Name, name, wrong)})
+			continue
+		}
+		out[name] = quantity
+	}
+	return out, problems
+}
+
+// lastCapacity returns the virtual capacity that was applied last, and whether
+// that is known. One that cannot be read counts as empty.
+func lastCapacity(node *corev1.Node) (last corev1.ResourceList, known bool, broken []problem) {
+	text, ok := node.Annotations[machinev1.LastAppliedVirtualCapacityAnnotation]
+	if !ok {
+		return nil, false, nil
+	}
+	if err := json.Unmarshal([]byte(text), &last); err != nil {
+		return nil, false, []problem{{eventInvalidAnnotation, unreadable(node, machinev1.LastAppliedVirtualCapacityAnnotation,
+			"capacity that is not in the virtualCapacity of the MachineClass any more", err)}}
+	}
+	return last, true, nil
+}

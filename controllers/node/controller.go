@@ -1,0 +1,152 @@
+// Package node keeps each Node in step with its Machine: what the Machine's
+// template and class ask for gets onto the Node, a Node that is deleted takes
+// its Machine along, and a Node that no Machine names is marked as such.
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+)
+
+// staleRetry is how long a pass is put off when the cache is behind what this
+// process wrote. The cache's own event usually comes first.
+const staleRetry = 200 * time.Millisecond
+
+// Reasons of Events on Machines.
+const (
+	eventInvalidTemplate   = "InvalidNodeTemplate"
+	eventInvalidAnnotation = "InvalidAnnotation"
+	eventNodeRefused       = "NodeRefused"
+	eventNodeDeleted       = "NodeDeleted"
+	eventNodeMissing       = "NodeMissing"
+)
+
+// Deps are what a Controller needs.
+type Deps struct {
+	// Client is of the cluster with the Machines; its cache has the indexes of package index.
+	Client client.Client
+	// Target is the cluster with the nodes; nil: there are none, and nothing to do.
+	Target *target.Cluster
+	Clock  clock.PassiveClock
+	Events record.EventRecorder
+	// MachineCreationTimeout is how old a Node gets without a Machine before it
+	// counts as somebody else's.
+	MachineCreationTimeout time.Duration
+}
+
+// Controller keeps Nodes in step with their Machines.
+type Controller struct {
+	Deps
+	marks fresh.Marks
+
+	mu   sync.Mutex
+	seen map[string]sight // by node name
+}
+
+// A sight is that of a Node and its Machine.
+type sight struct{ node, machine types.UID }
+
+// New returns a Controller that has seen nothing yet.
+func New(d Deps) *Controller {
+	return &Controller{Deps: d, seen: map[string]sight{}}
+}
+
+// Reconcile brings the Node of that name, and the Machine that names it, closer
+// to each other:
+//
+//  1. observe the Node, the Machines that name it and their class;
+//  2. do the one thing that fits what was seen.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	o, err := c.observe(ctx, req.Name)
+	if err != nil {
+		return outcome.Of(0, err)
+	}
+	return outcome.Of(c.act(ctx, o))
+}
+
+// act chooses what to do. A Node that several Machines name is nobody's: its
+// deletion would take the wrong one along.
+func (c *Controller) act(ctx context.Context, o *observation) (time.Duration, error) {
+	switch {
+	case len(o.machines) > 1:
+		c.tellShared(o)
+		return 0, nil
+	case o.node == nil:
+		return c.followMissing(ctx, o)
+	case c.marks.Stale(o.node):
+		return staleRetry, nil
+	case len(o.machines) == 0:
+		return c.disown(ctx, o.node)
+	}
+	if !o.node.DeletionTimestamp.IsZero() {
+		return 0, c.followDeleted(ctx, o)
+	}
+	c.remember(o)
+	if !o.machine().DeletionTimestamp.IsZero() {
+		return 0, nil // the Node keeps its finalizer until the VM is gone
+	}
+	return 0, c.sync(ctx, o)
+}
+
+// tellShared says on each Machine that it is not the only one of its Node.
+func (c *Controller) tellShared(o *observation) {
+	for i := range o.machines {
+		m := &o.machines[i]
+		c.Events.Eventf(m, corev1.EventTypeWarning, machinev1.ReasonNodeShared,
+			"label %s: %d Machines name node %s (%s); the node is left alone until only one does: delete the others, or correct the label",
+			machinev1.NodeLabel, len(o.machines), o.name, o.claimants())
+	}
+}
+
+// remember notes that the Node of a Machine is there.
+func (c *Controller) remember(o *observation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[o.name] = sight{node: o.node.UID, machine: o.machine().UID}
+}
+
+// hasSeen says whether this process has seen the Node of that name as the
+// Machine's.
+func (c *Controller) hasSeen(name string, m *machinev1.Machine) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.seen[name]
+	return ok && s.machine == m.UID
+}
+
+// forget drops what is remembered of a Node that is gone.
+func (c *Controller) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.marks.Forget(c.seen[name].node)
+	delete(c.seen, name)
+}
+
+// deleteMachine deletes exactly this Machine, which takes its VM along.
+func (c *Controller) deleteMachine(ctx context.Context, m *machinev1.Machine, why string) error {
+	if !m.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	err := c.Client.Delete(ctx, m.DeepCopy(), client.Preconditions{UID: &m.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Machine %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	if err == nil {
+		c.Events.Event(m, corev1.EventTypeNormal, eventNodeDeleted, why)
+	}
+	return nil
+}

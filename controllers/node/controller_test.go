@@ -1,0 +1,441 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+)
+
+// A world is a control cluster, a target cluster and what the API server of the
+// latter says, which is newer than the cache.
+type world struct {
+	t             *testing.T
+	control, rest client.WithWatch // rest is the target's cache
+	live          client.WithWatch
+	controller    *Controller
+	clock         *clocktesting.FakePassiveClock
+	events        *record.FakeRecorder
+
+	writes []string // to the target, with the kind of write
+	fail   error    // of the next write to the target
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(epoch), events: record.NewFakeRecorder(20)}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := func(indexes []index.Index, keep func(client.Object) bool) client.WithWatch {
+		b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Node{}, &machinev1.Machine{})
+		for _, i := range indexes {
+			b.WithIndex(i.Object, i.Field, i.Extract)
+		}
+		for _, o := range objects {
+			if keep(o) {
+				b.WithObjects(o.DeepCopyObject().(client.Object))
+			}
+		}
+		return b.Build()
+	}
+	isNode := func(o client.Object) bool { _, ok := o.(*corev1.Node); return ok }
+	w.control = build(index.Control(), func(o client.Object) bool { return !isNode(o) })
+	w.rest, w.live = build(index.Target(), isNode), build(index.Target(), isNode)
+	counted := interceptor.NewClient(w.rest, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return w.write("node", o, p, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return w.write(sub, o, p, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+	w.controller = New(Deps{
+		Client: w.control, Target: &target.Cluster{Client: counted, Live: w.live}, Clock: w.clock, Events: w.events,
+		MachineCreationTimeout: 20 * time.Minute,
+	})
+	return w
+}
+
+func (w *world) write(kind string, o client.Object, p client.Patch, do func() error) error {
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(string(data), "resourceVersion") {
+		kind += " locked"
+	}
+	w.writes = append(w.writes, kind)
+	if err := w.fail; err != nil {
+		w.fail = nil
+		return err
+	}
+	return do()
+}
+
+func (w *world) reconcile() reconcile.Result {
+	w.t.Helper()
+	r, err := w.try()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+func (w *world) try() (reconcile.Result, error) {
+	w.t.Helper()
+	w.writes = nil
+	return w.controller.Reconcile(w.t.Context(), request("n"))
+}
+
+func (w *world) node() *corev1.Node {
+	w.t.Helper()
+	var n corev1.Node
+	if err := w.rest.Get(w.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
+		w.t.Fatal(err)
+	}
+	return &n
+}
+
+// deleted says whether a Machine is being deleted or gone.
+func (w *world) deleted(name string) bool {
+	w.t.Helper()
+	var m machinev1.Machine
+	err := w.control.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &m)
+	return apierrors.IsNotFound(err) || !m.DeletionTimestamp.IsZero()
+}
+
+// lose removes the node from the cache, and from the API server unless it is
+// only the cache that is wrong.
+func (w *world) lose(alsoLive bool) {
+	w.t.Helper()
+	for i, c := range []client.Client{w.rest, w.live} {
+		if i == 1 && !alsoLive {
+			return
+		}
+		var n corev1.Node
+		if err := c.Get(w.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
+			w.t.Fatal(err)
+		}
+		n.Finalizers = nil
+		if err := c.Update(w.t.Context(), &n); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := client.IgnoreNotFound(c.Delete(w.t.Context(), &n)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) heard() []string {
+	var all []string
+	for {
+		select {
+		case e := <-w.events.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func (w *world) hear(why, want string) {
+	w.t.Helper()
+	if all := w.heard(); !slices.ContainsFunc(all, func(e string) bool { return strings.Contains(e, want) }) {
+		w.t.Errorf("%s: events %q, want one with %q", why, all, want)
+	}
+}
+
+func joined(m *machinev1.Machine) {
+	m.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+}
+
+func named(name string) func(*machinev1.Machine) {
+	return func(m *machinev1.Machine) { m.Name, m.UID = name, m.UID+"-"+"x" }
+}
+
+func dying(m *machinev1.Machine) { m.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
+
+func deletedAt(at time.Time) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.DeletionTimestamp = ptr.To(metav1.NewTime(at)) }
+}
+
+// neighbour is a node of the target and its machine.
+func neighbour() []client.Object {
+	return []client.Object{
+		node(func(n *corev1.Node) { n.Name = "n2" }),
+		machine(named("m2"), func(m *machinev1.Machine) { m.Labels[machinev1.NodeLabel] = "n2" }),
+	}
+}
+
+func TestJoinCostsOneWrite(t *testing.T) {
+	t.Parallel()
+	m := machine(template(labels("a", "x")))
+	w := newWorld(t, node(), m, virtual())
+	w.reconcile()
+	if want := []string{"node"}; !slices.Equal(w.writes, want) {
+		t.Errorf("writes %q, want %q", w.writes, want)
+	}
+	if n := w.node(); n.Labels["a"] != "x" || n.Labels[machinev1.MachineNameLabel] != "m" || !slices.Contains(n.Finalizers, machinev1.NodeFinalizer) {
+		t.Errorf("node %+v", n.ObjectMeta)
+	}
+	w.reconcile()
+	if len(w.writes) > 0 || len(w.heard()) > 0 {
+		t.Errorf("writes %q on a node that is in step", w.writes)
+	}
+}
+
+func TestTaintsAreWrittenUnderLock(t *testing.T) {
+	t.Parallel()
+	m := machine(template(machinev1.NodeTemplateSpec{Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("a", "", corev1.TaintEffectNoSchedule)}}}))
+	w := newWorld(t, node(), m, virtual())
+	w.fail = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("changed"))
+	if r := w.reconcile(); r.RequeueAfter == 0 || !slices.Equal(w.writes, []string{"node locked"}) {
+		t.Errorf("%+v after %q; a list that somebody else changed must be read again", r, w.writes)
+	}
+	w.reconcile()
+	if len(w.node().Spec.Taints) != 1 {
+		t.Error("the taint is not there after the second try")
+	}
+}
+
+func TestOthersFinalizersSurviveAStaleCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node(), machine(), virtual())
+	o, err := w.controller.observe(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := w.node()
+	n.Finalizers = []string{"other/one"}
+	if err := w.rest.Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.controller.act(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	got := w.node().Finalizers
+	slices.Sort(got)
+	if want := []string{machinev1.NodeFinalizer, "other/one"}; !slices.Equal(got, want) {
+		t.Errorf("finalizers %v, want %v", got, want)
+	}
+	w.writes = nil
+	if _, err := w.controller.act(t.Context(), o); err != nil || len(w.writes) > 0 {
+		t.Errorf("%v, writes %q; a node older than our own write must not be judged", err, w.writes)
+	}
+}
+
+func TestCapacityAndTaintsOfOnePass(t *testing.T) {
+	t.Parallel()
+	gone := taint("gone", "", corev1.TaintEffectNoSchedule)
+	w := newWorld(t, node(owned, tainted(gone), note(templateNote, `{"spec":{"taints":[{"key":"gone","effect":"NoSchedule"}]}}`)),
+		machine(), virtual("x.com/dongle", "4"))
+	w.reconcile()
+	if want := []string{"status", "node locked"}; !slices.Equal(w.writes, want) {
+		t.Errorf("writes %q, want %q", w.writes, want)
+	}
+	n := w.node()
+	if q := n.Status.Capacity["x.com/dongle"]; q.Value() != 4 || len(n.Spec.Taints) != 0 || n.Annotations[capacityNote] == "" {
+		t.Errorf("capacity %v, taints %v, annotations %v; neither may be lost for the other", n.Status.Capacity, n.Spec.Taints, n.Annotations)
+	}
+	var class machinev1.MachineClass
+	if err := w.control.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, &class); err != nil {
+		t.Fatal(err)
+	}
+	class.NodeTemplate.VirtualCapacity = nil
+	if err := w.control.Update(t.Context(), &class); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	n = w.node()
+	if _, still := n.Status.Capacity["x.com/dongle"]; still || n.Annotations[capacityNote] != "" || len(n.Status.Capacity) != 1 {
+		t.Errorf("capacity %v, annotations %v; want what the class took away to be gone", n.Status.Capacity, n.Annotations)
+	}
+	if w.reconcile(); len(w.writes) > 0 {
+		t.Errorf("writes %q on a node that is in step", w.writes)
+	}
+}
+
+func TestCrashBetweenCapacityAndNote(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node(owned, holding("x.com/old", "1"), note(capacityNote, `{"x.com/old":"1"}`)), machine(), virtual("x.com/new", "1"))
+	o, err := w.controller.observe(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := desired(o.node, o.machine(), virtual("x.com/new", "1"))
+	if _, err := w.controller.writeCapacity(t.Context(), o.node, want); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	n := w.node()
+	if _, still := n.Status.Capacity["x.com/old"]; still || n.Annotations[capacityNote] != `{"x.com/new":"1"}` || !slices.Equal(w.writes, []string{"node"}) {
+		t.Errorf("capacity %v, note %q, writes %q; want the interrupted work finished", n.Status.Capacity, n.Annotations[capacityNote], w.writes)
+	}
+}
+
+func TestRefusedNodeIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node(), machine(), virtual())
+	w.fail = apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n", nil)
+	if _, err := w.try(); err == nil {
+		t.Error("no error, so nothing tries again")
+	}
+	w.hear("the API server refuses the node", "Warning NodeRefused")
+}
+
+func TestBrokenNoteIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node(note(templateNote, "{{")), machine(), virtual())
+	w.reconcile()
+	w.hear("the note cannot be read", "Warning InvalidAnnotation annotation "+templateNote)
+	w.reconcile()
+	if all := w.heard(); len(all) > 0 {
+		t.Errorf("events %q on a node that was corrected", all)
+	}
+}
+
+func TestNodeDeletion(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		objects []client.Object
+		see     bool // the node while it is there
+		lost    bool // the cache does not show it
+		gone    bool // it is not there
+		want    bool // the machine is deleted
+		writes  int
+	}{
+		"Deleting":      {"Who deletes the Node means the machine.", []client.Object{node(owned, deletedAt(epoch.Add(time.Hour))), machine()}, false, false, false, true, 0},
+		"NotManaged":    {"A node that is marked as somebody else's takes nobody along.", []client.Object{node(owned, note(machinev1.NotManagedAnnotation, "1"), deletedAt(epoch.Add(time.Hour))), machine()}, false, false, false, false, 0},
+		"OldNode":       {"A Node that was deleted before the machine was made is that of another one.", []client.Object{node(owned, deletedAt(epoch.Add(-time.Hour))), machine()}, false, false, false, false, 0},
+		"Seen":          {"A Node that we saw and that is gone was deleted.", []client.Object{node(), machine()}, true, true, true, true, 0},
+		"Stale":         {"The cache alone proves nothing.", append(neighbour(), node(), machine(joined)), true, true, false, false, 0},
+		"Joined":        {"After a restart the conditions prove that the Node was there.", append(neighbour(), node(), machine(joined)), false, true, true, true, 0},
+		"NotJoined":     {"A machine that boots has no Node yet.", append(neighbour(), node(), machine()), false, true, true, false, 0},
+		"WrongCluster":  {"No node of ours is there: this is not our target cluster.", []client.Object{node(), machine(joined)}, false, true, true, false, 0},
+		"SeenByAnother": {"A new machine of an old node name has not joined.", append(neighbour(), node(), machine(), machine(named("old"), dying)), true, true, true, false, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, append(tc.objects, virtual())...)
+			if tc.see {
+				w.reconcile()
+			}
+			if tc.lost {
+				w.lose(tc.gone)
+			}
+			w.reconcile()
+			if got := w.deleted("m"); got != tc.want {
+				t.Errorf("machine deleted: %v, want %v: %s", got, tc.want, tc.reason)
+			}
+			if len(w.writes) != tc.writes {
+				t.Errorf("writes %q: %s", w.writes, tc.reason)
+			}
+			if tc.want {
+				w.hear(tc.reason, "Normal NodeDeleted")
+			}
+		})
+	}
+}
+
+func TestUnreachableTargetDeletesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node(), machine(joined), virtual())
+	w.reconcile()
+	w.lose(true)
+	w.controller.Target.Live = interceptor.NewClient(w.live, interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("no route to host")
+		},
+	})
+	if _, err := w.try(); err == nil || w.deleted("m") {
+		t.Errorf("error %v, machine deleted: %v; an API server that does not answer says nothing", err, w.deleted("m"))
+	}
+}
+
+func TestSharedNodeIsNobodys(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]*corev1.Node{"There": node(), "Deleting": node(owned, deletedAt(epoch.Add(time.Hour)))} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, n, machine(joined), machine(named("other"), joined), virtual())
+			w.reconcile()
+			if len(w.writes) > 0 || w.deleted("m") || w.deleted("other") {
+				t.Errorf("writes %q, deleted %v %v; want the node left alone", w.writes, w.deleted("m"), w.deleted("other"))
+			}
+			if all := w.heard(); len(all) != 2 || !strings.Contains(all[0], "NodeShared label node: 2 Machines name node n (ns/m, ns/other)") {
+				t.Errorf("events %q, want one on each Machine", all)
+			}
+		})
+	}
+}
+
+func TestDyingMachineKeepsItsNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node(owned), machine(dying, template(labels("a", "x"))), virtual())
+	w.reconcile()
+	if len(w.writes) > 0 || !slices.Contains(w.node().Finalizers, machinev1.NodeFinalizer) {
+		t.Errorf("writes %q; the machine's own deletion lets the node go", w.writes)
+	}
+}
+
+func TestUnmanagedNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node(func(n *corev1.Node) { n.Finalizers = []string{"x/y", machinev1.NodeFinalizer} }))
+	w.clock.SetTime(epoch.Add(time.Minute))
+	if r := w.reconcile(); len(w.writes) > 0 || r.RequeueAfter != 19*time.Minute+time.Second {
+		t.Errorf("%+v, writes %q; a young node may still get its machine", r, w.writes)
+	}
+	w.clock.SetTime(epoch.Add(20*time.Minute + time.Second))
+	w.reconcile()
+	n := w.node()
+	if n.Annotations[machinev1.NotManagedAnnotation] != "1" || !slices.Equal(n.Finalizers, []string{"x/y"}) || len(w.writes) != 1 {
+		t.Errorf("node %+v after %q; want it marked and let go", n.ObjectMeta, w.writes)
+	}
+	if r := w.reconcile(); len(w.writes) > 0 || r.RequeueAfter != 0 {
+		t.Errorf("%+v, writes %q; want a foreign node left alone", r, w.writes)
+	}
+	if err := w.control.Create(t.Context(), machine(func(m *machinev1.Machine) { m.ResourceVersion = "" })); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	if _, marked := w.node().Annotations[machinev1.NotManagedAnnotation]; marked {
+		t.Error("a node that has got a machine is still marked")
+	}
+}
+
+func TestNoNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if r := w.reconcile(); r.RequeueAfter != 0 || len(w.writes) > 0 {
+		t.Errorf("%+v: want nothing to do for a name that nobody knows", r)
+	}
+	if err := New(Deps{}).SetupWithManager(nil, 1); err != nil {
+		t.Errorf("SetupWithManager() without target = %v", err)
+	}
+}

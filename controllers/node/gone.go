@@ -1,0 +1,85 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// followDeleted deletes the Machine of a Node that is being deleted. The Node's
+// finalizer holds it until the VM is gone.
+func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
+	m := o.machine()
+	if _, foreign := o.node.Annotations[machinev1.NotManagedAnnotation]; foreign || !m.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if o.node.DeletionTimestamp.Before(&m.CreationTimestamp) {
+		c.forget(o.name)
+		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
+			"node %s was deleted before this Machine was created, so the Machine is kept; remove the finalizers of the node if it is left over from another machine", o.name)
+		return nil
+	}
+	return c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))
+}
+
+// followMissing deletes the Machine of a Node that has joined and is gone. The
+// cache is not enough for that: the API server must say that there is no such
+// Node, and the target cluster must be the one that the Machines belong to.
+// Where that cannot be told, the Machine's health decides.
+func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Duration, error) {
+	if len(o.machines) == 0 || !o.machine().DeletionTimestamp.IsZero() {
+		c.forget(o.name)
+		return 0, nil
+	}
+	m := o.machine()
+	seen := c.hasSeen(o.name, m)
+	if !seen && len(m.Status.Conditions) == 0 {
+		return 0, nil // it has not joined yet
+	}
+	if !seen {
+		if ours, err := c.targetIsOurs(ctx); err != nil || !ours {
+			c.tellMissing(m, o.name, err)
+			return 0, err
+		}
+	}
+	switch err := c.Target.Live.Get(ctx, client.ObjectKey{Name: o.name}, &corev1.Node{}); {
+	case err == nil:
+		return staleRetry, nil // the cache is behind
+	case !apierrors.IsNotFound(err):
+		return 0, fmt.Errorf("reading node %s: %w", o.name, err)
+	}
+	if err := c.deleteMachine(ctx, m, fmt.Sprintf("node %s is gone: deleting the Machine and its VM", o.name)); err != nil {
+		return 0, err
+	}
+	c.forget(o.name)
+	return 0, nil
+}
+
+// targetIsOurs says whether any Node of the target cluster belongs to a Machine
+// of the control cluster. Only a Node that is missing asks.
+func (c *Controller) targetIsOurs(ctx context.Context) (bool, error) {
+	var nodes corev1.NodeList
+	if err := c.Target.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		machines, err := c.machinesOf(ctx, nodes.Items[i].Name)
+		if err != nil || len(machines) > 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+func (c *Controller) tellMissing(m *machinev1.Machine, node string, err error) {
+	if err == nil {
+		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
+			"node %s is missing, and so is every other node of a Machine; nothing is deleted for that. Is --target-kubeconfig the right cluster?", node)
+	}
+}

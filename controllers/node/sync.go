@@ -1,0 +1,78 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// sync makes the Node as its Machine and class want it: with one write, and
+// another one before it if the capacity changes. The note of what was applied
+// comes last, so that a crash in between repeats work and loses none.
+func (c *Controller) sync(ctx context.Context, o *observation) error {
+	m := o.machine()
+	class, err := c.classOf(ctx, m)
+	if err != nil {
+		return err
+	}
+	want, problems := desired(o.node, m, class)
+	if equality.Semantic.DeepEqual(want, o.node) {
+		return nil
+	}
+	for _, p := range problems {
+		c.Events.Event(m, corev1.EventTypeWarning, p.reason, p.text)
+	}
+	node := o.node
+	if !equality.Semantic.DeepEqual(want.Status.Capacity, node.Status.Capacity) {
+		if node, err = c.writeCapacity(ctx, node, want); err != nil {
+			return c.refused(m, err)
+		}
+		want, _ = desired(node, m, class)
+	}
+	return c.refused(m, c.write(ctx, node, want))
+}
+
+// writeCapacity writes the capacity alone, and returns the node as it is then.
+func (c *Controller) writeCapacity(ctx context.Context, node, want *corev1.Node) (*corev1.Node, error) {
+	changed := node.DeepCopy()
+	changed.Status.Capacity = want.Status.Capacity
+	if err := c.Target.Client.Status().Patch(ctx, changed, client.MergeFrom(node)); err != nil {
+		return nil, fmt.Errorf("writing the capacity of node %s: %w", node.Name, err)
+	}
+	c.marks.Wrote(changed)
+	return changed, nil
+}
+
+// write writes all but the status. A strategic patch adds to the finalizers and
+// takes away from them without a look at the others'; the list of taints can
+// only be written as a whole, so it must be the one that was read.
+func (c *Controller) write(ctx context.Context, node, want *corev1.Node) error {
+	changed := want.DeepCopy()
+	changed.Status = *node.Status.DeepCopy()
+	var options []client.MergeFromOption
+	if !slices.EqualFunc(node.Spec.Taints, want.Spec.Taints, sameTaint) {
+		options = append(options, client.MergeFromWithOptimisticLock{})
+	}
+	if err := c.Target.Client.Patch(ctx, changed, client.StrategicMergeFrom(node, options...)); err != nil {
+		return fmt.Errorf("writing node %s: %w", node.Name, err)
+	}
+	c.marks.Wrote(changed)
+	return nil
+}
+
+// refused says on the Machine that the API server does not accept its Node. A
+// node that has gone in the meantime is no failure.
+func (c *Controller) refused(m *machinev1.Machine, err error) error {
+	if apierrors.IsInvalid(err) {
+		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeRefused,
+			"the node does not get what spec.nodeTemplate and the virtualCapacity of the class ask for: %v; correct the field that is named there", err)
+	}
+	return client.IgnoreNotFound(err)
+}
