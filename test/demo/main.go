@@ -72,7 +72,7 @@ The cluster stays up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
   %s get machinedeployments,machinesets,machines,nodes
-  %s scale machinedeployment workers --replicas=3
+  %s scale machinedeployment sim --replicas=3
 
 The simulated cloud answers at %s (see docs/clouds/sim.md), logs are in %s
 `, d.Cluster.Kubeconfig(), d.Cluster.Kubectl(), d.Cluster.Kubectl(), d.Cloud.Endpoint, d.Dir())

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	pool   = "workers"
-	first  = "small-v1"
-	second = "small-v2"
+	pool   = "sim" // the MachineDeployment of the samples, of 3 machines
+	first  = "sim-v1"
+	second = "sim-v2"
 )
 
 // steps are the demo, in order.
@@ -29,7 +29,7 @@ func (d *demo) steps(ctx context.Context) error {
 		do     func(context.Context) error
 	}{
 		{"a manager starts and takes the lead", 2 * time.Minute, d.startManager},
-		{"3 machines, from nothing to Running with ready nodes", 2 * time.Minute, d.create},
+		{"config/samples/sim: 3 machines, from nothing to Running with ready nodes", 2 * time.Minute, d.create},
 		{"scale-out to 5", time.Minute, func(ctx context.Context) error { return d.scale(ctx, first, 5) }},
 		{"rolling update to a new class: every VM is replaced", 3 * time.Minute, d.roll},
 		{"a VM is killed in the cloud and replaced", 3 * time.Minute, d.kill},
@@ -47,15 +47,9 @@ func (d *demo) steps(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) startManager(ctx context.Context) error {
+func (d *demo) startManager(context.Context) error {
 	m, err := d.StartManager()
 	if err != nil {
-		return err
-	}
-	if err := d.CreateClass(ctx, first, "small"); err != nil {
-		return err
-	}
-	if err := d.CreateClass(ctx, second, "large"); err != nil {
 		return err
 	}
 	d.say("   manager runs as process %d", m.PID())
@@ -63,7 +57,7 @@ func (d *demo) startManager(ctx context.Context) error {
 }
 
 func (d *demo) create(ctx context.Context) error {
-	if err := d.Client.Create(ctx, stack.Deployment(pool, first, 3, "2", "1")); err != nil {
+	if err := d.ApplySamples(ctx); err != nil {
 		return err
 	}
 	return d.wait(ctx, first, 3)

@@ -85,7 +85,7 @@ func (c *Cloud) CreateVM(ctx context.Context, name string) (string, error) {
 }
 
 // ownership are the tags that say what belongs to the stack's cluster.
-var ownership = map[string]string{"kubernetes.io/cluster/stack": "1", "kubernetes.io/role/node": "1"}
+var ownership = map[string]string{"kubernetes.io/cluster/sim": "1", "kubernetes.io/role/node": "1"}
 
 // AddFault makes calls fail from now on.
 func (c *Cloud) AddFault(ctx context.Context, f sim.Fault) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
 // UserData is boot data with which a simulated VM joins the stack's cluster.
@@ -52,9 +54,42 @@ func (s *Stack) CreateClass(ctx context.Context, name, instanceType string) erro
 	return errors.Join(s.Client.Create(ctx, secret), s.Client.Create(ctx, c))
 }
 
+// ApplySamples applies config/samples/sim, with this stack's addresses in the
+// places that the samples ask to fill in.
+func (s *Stack) ApplySamples(ctx context.Context) error {
+	root, err := cluster.Root()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, "config", "samples", "sim")
+	for _, file := range []string{"secret.yaml", "machineclass-v1.yaml", "machineclass-v2.yaml", "machinedeployment.yaml"} {
+		objects, err := cluster.Read(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			s.fillIn(o.Object)
+		}
+		if err := s.Cluster.Apply(ctx, objects...); err != nil {
+			return fmt.Errorf("apply %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// fillIn puts this stack's addresses into a sample.
+func (s *Stack) fillIn(sample map[string]any) {
+	if data, ok := sample["stringData"].(map[string]any); ok {
+		data[machinev1.UserDataKey] = string(s.UserData())
+	}
+	if spec, ok := sample["providerSpec"].(map[string]any); ok {
+		spec["endpoint"] = s.Cloud.Endpoint
+	}
+}
+
 // Deployment returns a MachineDeployment with rolling updates.
 func Deployment(name, class string, replicas int32, surge, unavailable string) *machinev1.MachineDeployment {
-	labels := map[string]string{"pool": name}
+	labels := map[string]string{machinev1.NameLabel: name}
 	d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace}}
 	d.Spec.Replicas = replicas
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -62,7 +97,7 @@ func Deployment(name, class string, replicas int32, surge, unavailable string) *
 	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{
 		MaxSurge: ptr.To(intstr.Parse(surge)), MaxUnavailable: ptr.To(intstr.Parse(unavailable)),
 	}}
-	d.Spec.Template.Labels = map[string]string{"pool": name, machinev1.NameLabel: name}
+	d.Spec.Template.Labels = map[string]string{machinev1.NameLabel: name}
 	d.Spec.Template.Spec.Class = machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: class}
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": name}
 	return d
@@ -88,7 +123,7 @@ func (s *Stack) Machines(ctx context.Context, pool string) ([]machinev1.Machine,
 	var list machinev1.MachineList
 	opts := []client.ListOption{client.InNamespace(Namespace)}
 	if pool != "" {
-		opts = append(opts, client.MatchingLabels{"pool": pool})
+		opts = append(opts, client.MatchingLabels{machinev1.NameLabel: pool})
 	}
 	err := s.Client.List(ctx, &list, opts...)
 	return list.Items, err
