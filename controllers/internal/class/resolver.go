@@ -5,6 +5,7 @@ package class
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,9 @@ type Resolved struct {
 	// Credentials are the entries of secretRef's Secret, overlaid by those of
 	// credentialsSecretRef's. They include the user data. Never nil.
 	Credentials cloud.Credentials
+	// Protected is set once the class has the finalizer that keeps it while native
+	// machines use it. A VM that is made before may lose its class.
+	Protected bool
 	// SecretsFound is false if a Secret that the class names does not exist.
 	SecretsFound bool
 	// Account returns the account of the class, opened if need be, or why there
@@ -70,7 +74,10 @@ func (r *Resolver) ResolveObject(ctx context.Context, c client.Reader, object *m
 	if err != nil {
 		return Resolved{}, err
 	}
-	out := Resolved{Object: object, Credentials: creds, SecretsFound: len(gone) == 0, name: object.Name}
+	out := Resolved{
+		Object: object, Credentials: creds, SecretsFound: len(gone) == 0, name: object.Name,
+		Protected: slices.Contains(object.Finalizers, machinev1.Finalizer),
+	}
 
 	var found findings
 	if !object.DeletionTimestamp.IsZero() {

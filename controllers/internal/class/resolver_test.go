@@ -177,6 +177,9 @@ func TestCredentialsAreOverlaid(t *testing.T) {
 	if diff := cmp.Diff(map[string][]byte(want), map[string][]byte(got.Credentials)); diff != "" {
 		t.Errorf("credentialsSecretRef wins over secretRef (-want +got):\n%s", diff)
 	}
+	if !got.Protected {
+		t.Error("the class has its finalizer")
+	}
 	if data, err := got.UserData(); err != nil || string(data) != "#cloud-config" {
 		t.Errorf("UserData() = %q, %v", data, err)
 	}

@@ -90,6 +90,9 @@ func removals(s site) []removal {
 		if r.VM != nil {
 			ref.ProviderID = r.VM.ProviderID
 		}
+		if f.verdict.owned {
+			ref.Name = "" // loose parts of that name and owner may be the other VM's
+		}
 		out = append(out, removal{ref: ref, resource: r, why: f.verdict.why, owned: f.verdict.owned})
 	}
 	return out

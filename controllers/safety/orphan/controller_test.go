@@ -1,0 +1,268 @@
+package orphan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+)
+
+func provider(id string) string { return sim.ProviderID("sim-1", id) }
+
+func TestOrphansGoAndOthersStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	owned, second, orphan := w.makeVM(t, "m-1", "o-1"), w.makeVM(t, "m-1", "o-1"), w.makeVM(t, "m-2", "o-2")
+	oldOwned, oldOrphan, nameless := w.makeVM(t, "m-3", ""), w.makeVM(t, "m-4", ""), w.makeVM(t, "", "")
+	looseOwned, looseOrphan, looseOld := w.makeDisk(t, "m-1", "o-1"), w.makeDisk(t, "m-5", "o-5"), w.makeDisk(t, "m-6", "")
+	w.create(t, machine("m-1", "o-1", provider(owned)))
+	w.create(t, machine("m-3", "", provider(oldOwned)))
+
+	w.run(t, "a")
+	if got := len(w.left()); got != 9 {
+		t.Fatalf("%d of 9 are left after one look", got)
+	}
+	w.pass(t, "a", 3*time.Minute)
+	want := map[string]bool{owned: true, oldOwned: true, nameless: true, looseOwned: true, looseOld: true}
+	if diff := cmp.Diff(want, w.left()); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	told := strings.Join(w.told(), "\n")
+	for _, id := range []string{second, orphan, oldOrphan, looseOrphan} {
+		if strings.Count(told, id) != 1 || !strings.Contains(told, "OrphanRemoved") {
+			t.Errorf("%s has to be told once:\n%s", id, told)
+		}
+	}
+	if !strings.Contains(told, "OrphanFound VM "+nameless) {
+		t.Errorf("what nobody can judge has to be told:\n%s", told)
+	}
+	if vms, disks := testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim", "vm")), testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim", "disk")); vms != 3 || disks != 1 {
+		t.Errorf("metrics count %v VMs and %v disks, want 3 and 1", vms, disks)
+	}
+}
+
+func TestNobodyIsToldWithoutOrphans(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	w.create(t, machine("m-1", "o-1", provider(w.makeVM(t, "m-1", "o-1"))))
+	w.pass(t, "a", 2*time.Hour)
+	if told := w.told(); len(told) > 0 {
+		t.Errorf("told %q", told)
+	}
+	if calls := w.lists(); calls != 5 {
+		t.Errorf("%d listings in two hours, want one at start and one per period", calls)
+	}
+}
+
+// lists counts the listings that the cloud has answered.
+func (w *world) lists() int { return w.cloud.Calls(sim.OpList) }
+
+func TestStaleCacheKillsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	w.stale = newClient(t) // shows no Machine at all
+	w.restart(t, Options{})
+	id := w.makeVM(t, "m-1", "o-1")
+	w.create(t, machine("renamed", "o-1", provider(id)))
+	w.pass(t, "a", time.Hour)
+	if !w.left()[id] {
+		t.Error("the API server knows the owner")
+	}
+}
+
+func TestOwnerThatReturnsClearsSuspicion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	id := w.makeVM(t, "m-1", "o-1")
+	w.run(t, "a")
+	m := machine("m-1", "o-1", provider(id))
+	w.create(t, m)
+	w.pass(t, "a", time.Hour)
+	if err := w.client.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	w.memory.want(client.ObjectKey{Namespace: "default", Name: "a"}, w.clock.Now())
+	w.run(t, "a")
+	if !w.left()[id] {
+		t.Error("looks with an owner in between do not add up")
+	}
+	w.pass(t, "a", time.Hour)
+	if w.left()[id] {
+		t.Error("but new ones do")
+	}
+}
+
+func TestProtectedMachines(t *testing.T) {
+	t.Parallel()
+	annotated := func(key string) func(*machinev1.Machine) {
+		return func(m *machinev1.Machine) { m.Annotations[key] = "" }
+	}
+	for _, key := range []string{HoldAnnotation, pausedAnnotation, moveAnnotation} {
+		w := newWorld(t, Options{}, machineClass("a"))
+		id := w.makeVM(t, "m-1", "o-1")
+		w.create(t, machine("m-1", "elsewhere", provider("vm-other"), annotated(key)))
+		w.pass(t, "a", time.Hour)
+		if !w.left()[id] {
+			t.Errorf("annotation %s has to keep the VM", key)
+		}
+	}
+}
+
+func TestPartsOfStayingVMs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	vm, disk := w.makeVM(t, "m-1", "lost"), w.makeDisk(t, "m-1", "lost")
+	old, oldDisk := w.makeVM(t, "m-2", ""), w.makeDisk(t, "m-2", "o-2")
+	w.create(t, machine("m-1", "o-1", provider(vm)))
+	w.create(t, machine("m-2", "", provider(old)))
+	w.pass(t, "a", time.Hour)
+	if diff := cmp.Diff(map[string]bool{vm: true, disk: true, old: true, oldDisk: true}, w.left()); diff != "" {
+		t.Errorf("to remove a disk by owner id or name would take the VM (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemovalIsFinished(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"Gone": false, "MachineOfThatName": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, Options{}, machineClass("a"))
+			vm, disk := w.makeVM(t, "m-1", ""), w.makeDisk(t, "m-1", "")
+			if _, err := w.cloud.AttachDisk(demo, "sim-1", disk, vm); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(t, "a", 61*time.Second)
+			if left := w.left(); left[vm] {
+				t.Fatalf("left: %v", left)
+			}
+			if again {
+				w.create(t, machine("m-1", "o-1", ""))
+			}
+			w.pass(t, "a", 30*time.Second)
+			if w.left()[disk] != again {
+				t.Errorf("left %v: what a VM leaves behind goes after it, unless a machine has taken the name", w.left())
+			}
+			removed := 0
+			for _, e := range w.told() {
+				if strings.Contains(e, EventRemoved) {
+					removed++
+				}
+			}
+			if removed != 1 {
+				t.Errorf("told %d times, want once", removed)
+			}
+		})
+	}
+}
+
+func TestReportOnly(t *testing.T) {
+	t.Parallel()
+	reports := func(c *machinev1.MachineClass) { c.Annotations = map[string]string{ReportAnnotation: ""} }
+	cases := map[string]struct {
+		options Options
+		objects []client.Object
+	}{
+		"Flag":       {Options{ReportOnly: true}, []client.Object{machineClass("a")}},
+		"Class":      {Options{}, []client.Object{machineClass("a", reports)}},
+		"OtherClass": {Options{}, []client.Object{machineClass("a"), machineClass("b", reports)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.options, tc.objects...)
+			id := w.makeVM(t, "m-1", "o-1")
+			w.run(t, "a")
+			if len(tc.objects) > 1 {
+				w.run(t, "b")
+			}
+			w.pass(t, "a", 2*time.Hour)
+			if told := w.told(); !w.left()[id] || len(told) != 1 || !strings.Contains(told[0], "OrphanFound VM "+id) {
+				t.Errorf("left %v, told %q: report once, remove nothing", w.left(), told)
+			}
+		})
+	}
+}
+
+func TestClassesShareLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"), machineClass("b"), machineClass("c"))
+	for _, class := range []string{"a", "b", "c"} {
+		if wait := w.run(t, class); wait != 30*time.Minute {
+			t.Errorf("%s comes back after %v, want the period", class, wait)
+		}
+	}
+	if got := w.lists(); got != 1 {
+		t.Errorf("%d listings for three classes of one account, want 1", got)
+	}
+}
+
+func TestOneFailureStopsNoOther(t *testing.T) {
+	t.Parallel()
+	revoked := func(c *machinev1.MachineClass) { c.SecretRef.Name = "revoked" }
+	w := newWorld(t, Options{}, machineClass("a", revoked), machineClass("b"), keys("revoked", "wrong"))
+	id := w.makeVM(t, "m-1", "o-1")
+	if wait := w.run(t, "a"); wait < time.Minute || wait > 30*time.Minute {
+		t.Errorf("a failing class comes back after %v", wait)
+	}
+	w.pass(t, "a", 30*time.Minute)
+	w.pass(t, "b", 3*time.Minute)
+	if w.left()[id] {
+		t.Error("the failing account has held up the other")
+	}
+	failed := 0
+	for _, e := range w.told() {
+		if strings.Contains(e, EventLookFailed) {
+			failed++
+		}
+		if strings.Contains(e, "wrong") {
+			t.Errorf("a secret is told: %s", e)
+		}
+	}
+	if failed != 1 {
+		t.Errorf("the failure is told %d times, want once", failed)
+	}
+}
+
+func TestIncompleteListingRemovesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	id := w.makeVM(t, "m-1", "o-1")
+	w.run(t, "a")
+	w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil })
+	w.pass(t, "a", 20*time.Minute)
+	if !w.left()[id] {
+		t.Error("removed after a look that failed")
+	}
+	w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = []string{"demo-secret"} })
+	w.pass(t, "a", time.Hour)
+	if w.left()[id] {
+		t.Error("not removed once looks succeed again")
+	}
+}
+
+func TestRestartForgets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	id := w.makeVM(t, "m-1", "o-1")
+	w.run(t, "a")
+	w.clock.SetTime(now.Add(time.Hour))
+	w.restart(t, Options{})
+	w.run(t, "a")
+	if !w.left()[id] {
+		t.Error("after a restart it takes two looks again")
+	}
+}
+
+func TestUnusableClassComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a", func(c *machinev1.MachineClass) { c.Provider = "nebula" }))
+	if wait := w.run(t, "a"); wait != 30*time.Minute {
+		t.Errorf("wait %v", wait)
+	}
+}
