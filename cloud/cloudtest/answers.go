@@ -125,7 +125,7 @@ func storm(k *kit) {
 		wg.Go(func() {
 			_, err := a.Create(k.Context(), m.request())
 			e, _ := errors.AsType[*cloud.Error](err)
-			if e == nil || e.Code != cloud.Throttled || e.RetryAfter < row.After {
+			if e == nil || e.Code != cloud.Throttled || e.RetryAfter+time.Second < row.After {
 				k.Errorf("create while the cloud throttles: got %v, want Throttled and RetryAfter of at least %v", err, row.After)
 			}
 		})
@@ -275,8 +275,12 @@ func (k *kit) echo(op string, status int) {
 	}
 }
 
+// capturing is held while the log, of which a process has one, is captured.
+var capturing sync.Mutex
+
 // capture sends what is logged to w until the returned function is called.
 func capture(w *syncBuffer) (undo func()) {
+	capturing.Lock()
 	oldLog, oldSlog, flags := log.Writer(), slog.Default(), log.Flags()
 	log.SetOutput(w)
 	slog.SetDefault(slog.New(slog.NewTextHandler(w, nil)))
@@ -284,6 +288,7 @@ func capture(w *syncBuffer) (undo func()) {
 		slog.SetDefault(oldSlog)
 		log.SetOutput(oldLog)
 		log.SetFlags(flags)
+		capturing.Unlock()
 	}
 }
 

@@ -150,9 +150,9 @@ func partial(k *kit) {
 			k.part(fmt.Sprintf("Refused%d_%s", i+1, name), func(k *kit) {
 				before, m, a := k.ledger(), k.machine(), k.account()
 				fault := k.proxy.Inject(refuse)
-				vm, err := a.Create(k.Context(), m.request())
+				finished := m.createUntil(a, fault)
 				k.fires(fault)
-				if err == nil && vm.RetryAfter == 0 {
+				if finished {
 					k.Errorf("create is finished although the cloud refused call %d", i+1)
 				}
 				if again {
@@ -165,6 +165,23 @@ func partial(k *kit) {
 		}
 	}
 	k.part("Failed", failed)
+}
+
+// createUntil calls Create until it fails, is finished or met the fault, and
+// says whether it is finished.
+func (m *machine) createUntil(a cloud.Account, fault *Injected) bool {
+	m.k.Helper()
+	for range 200 {
+		vm, err := a.Create(m.k.Context(), m.request())
+		if err != nil || vm.RetryAfter == 0 {
+			return err == nil
+		}
+		if fault.Fired() > 0 {
+			return false
+		}
+		m.k.pass(vm.RetryAfter)
+	}
+	return false
 }
 
 // serverError is an answer that every SDK takes for a failing cloud.

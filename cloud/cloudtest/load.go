@@ -1,8 +1,11 @@
 package cloudtest
 
 import (
+	"bytes"
+	"context"
 	"net/http"
-	"runtime"
+	"runtime/pprof"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,46 +79,52 @@ func (k *kit) all(machines []*machine, f func(m *machine) error) {
 	})
 }
 
-// goroutines counts them before an account is opened and after it is closed.
+// goroutines looks for those that an account started and that outlive it.
 func goroutines(k *kit) {
-	warm := k.account()
-	m := k.machine()
-	m.running(warm)
-	m.delete(warm)
-	_ = warm.Close()
-	before := calm(0)
-	for range 5 {
-		a := k.account()
-		m := k.machine()
-		m.running(a)
-		k.listed(a, k.class)
-		_, _ = a.Capacity(k.Context(), k.class)
-		m.delete(a)
-		if err := a.Close(); err != nil {
-			k.Errorf("close: %v", err)
+	label := randomID() // goroutines inherit it, so that tests beside this one do not count
+	pprof.Do(k.Context(), pprof.Labels("cloudtest", label), func(context.Context) {
+		for range 3 {
+			a, m := k.account(), k.machine()
+			m.running(a)
+			k.listed(a, k.class)
+			_, _ = a.Capacity(k.Context(), k.class)
+			m.delete(a)
+			if err := a.Close(); err != nil {
+				k.Errorf("close: %v", err)
+			}
 		}
-	}
-	if after := calm(before); after > before {
-		stacks := make([]byte, 1<<18)
-		k.Errorf("%d goroutines before 5 accounts were opened, %d after they were closed:\n%s",
-			before, after, stacks[:runtime.Stack(stacks, true)])
+	})
+	if left := calm(label); left != "" {
+		k.Errorf("goroutines that outlive the accounts that started them:\n%s", left)
 	}
 }
 
-// calm returns the number of goroutines once it is enough or does not fall any
-// more. Connections that nobody uses are closed.
-func calm(enough int) int {
-	n := runtime.NumGoroutine()
-	for range 40 {
+// calm returns the goroutines with that label that do not end by themselves.
+// Connections that nobody uses are closed.
+func calm(label string) (left string) {
+	for range 80 {
 		http.DefaultClient.CloseIdleConnections()
-		time.Sleep(25 * time.Millisecond) // goroutines end when they end
-		now := runtime.NumGoroutine()
-		if now <= enough {
-			return now
+		if left = labelled(label); left == "" {
+			return ""
 		}
-		n = min(n, now)
+		time.Sleep(25 * time.Millisecond) // goroutines end when they end
 	}
-	return n
+	return left
+}
+
+// labelled returns the goroutines with that label.
+func labelled(label string) string {
+	var b bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
+		return err.Error()
+	}
+	var found []string
+	for block := range strings.SplitSeq(b.String(), "\n\n") {
+		if strings.Contains(block, label) {
+			found = append(found, block)
+		}
+	}
+	return strings.Join(found, "\n\n")
 }
 
 // closing closes an account twice and calls it then.
