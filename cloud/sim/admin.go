@@ -43,7 +43,7 @@ func (s *server) patchSettings(r *http.Request) (any, error) {
 	}
 	var failed error
 	s.cloud.Change(func(settings *Settings) {
-		changed, err := settings.merged(patch)
+		changed, err := settings.Merge(patch)
 		if err != nil {
 			failed = refuse(CodeInvalidParameter, "the settings are not what is expected: %v", err)
 			return
@@ -56,8 +56,9 @@ func (s *server) patchSettings(r *http.Request) (any, error) {
 	return s.cloud.Settings(), nil
 }
 
-// merged returns s with a JSON merge patch applied.
-func (s *Settings) merged(patch map[string]any) (Settings, error) {
+// Merge returns s with a JSON merge patch applied: objects are merged, lists are
+// replaced, null takes a key away.
+func (s *Settings) Merge(patch map[string]any) (Settings, error) {
 	var current map[string]any
 	text, err := json.Marshal(s)
 	if err != nil {
