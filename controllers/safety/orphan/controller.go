@@ -43,7 +43,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Deps are what a Controller needs; all are required.
+// Deps are what a Controller needs; all are required but Fresh.
 type Deps struct {
 	Client  client.Client // reads from a cache
 	Classes *class.Resolver
@@ -51,6 +51,9 @@ type Deps struct {
 	Clock   clock.PassiveClock
 	Events  record.EventRecorder
 	Options Options
+	// Fresh returns a context under which a listing shows the cloud as it was at
+	// that time or later; nil where listings are never shared.
+	Fresh func(ctx context.Context, notBefore time.Time) context.Context
 }
 
 // Controller looks for orphans with every MachineClass. It is keyed by class;

@@ -1,6 +1,7 @@
 package orphan
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +257,22 @@ func TestRestartForgets(t *testing.T) {
 	w.run(t, "a")
 	if !w.left()[id] {
 		t.Error("after a restart it takes two looks again")
+	}
+}
+
+func TestDecidingLookIsFresh(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, machineClass("a"))
+	var fresh []time.Duration
+	w.Fresh = func(ctx context.Context, notBefore time.Time) context.Context {
+		fresh = append(fresh, notBefore.Sub(now))
+		return ctx
+	}
+	w.pass(t, "a", time.Hour)
+	w.makeVM(t, "m-1", "o-1")
+	w.pass(t, "a", 40*time.Minute)
+	if diff := cmp.Diff([]time.Duration{91 * time.Minute}, fresh); diff != "" {
+		t.Errorf("only the look that removes must not share a listing (-want +got):\n%s", diff)
 	}
 }
 

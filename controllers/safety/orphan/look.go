@@ -29,7 +29,11 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 	if err != nil {
 		return time.Time{}, err
 	}
-	resources, err := list(ctx, account, resolved.Class)
+	listing := ctx
+	if c.Fresh != nil && len(g.suspects)+len(g.pending) > 0 {
+		listing = c.Fresh(ctx, began) // what may be removed now must be there now
+	}
+	resources, err := list(listing, account, resolved.Class)
 	if err != nil {
 		return time.Time{}, err
 	}
