@@ -59,7 +59,7 @@ func (k *kit) open(creds cloud.Credentials) (*guard, error) {
 		return nil, err
 	}
 	info := cloud.AccountInfo{Driver: d.Traits(), Endpoint: class.Endpoint, Secrets: longestFirst(creds)}
-	for _, wrap := range k.h.Wrap {
+	for _, wrap := range k.f.Wrap {
 		a = wrap(info, a)
 	}
 	g.next = a

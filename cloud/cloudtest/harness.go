@@ -19,10 +19,6 @@ type Harness struct {
 	// and in the matrix.
 	Lacks map[string]string
 
-	// Wrap is put around every account, the first innermost, as cmd does it.
-	// Empty tries the bare driver.
-	Wrap []cloud.Middleware
-
 	Samples     []Sample     // C01
 	Rules       []Rule       // C02
 	Secrets     []Secret     // C03
@@ -81,6 +77,10 @@ type Fixture struct {
 	Public []string
 
 	Backend Backend
+
+	// Wrap is put around every account, the first innermost, as cmd does it.
+	// Empty tries the bare driver.
+	Wrap []cloud.Middleware
 }
 
 // Backend is the cloud as its owner sees it, behind the driver's back. None of

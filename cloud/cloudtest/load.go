@@ -23,6 +23,7 @@ func load(k *kit) {
 // parallel makes many VMs at once. One VM costs as many calls as when it is
 // alone, or fewer.
 func parallel(k *kit) {
+	k.h.Prompt *= 10 // they share the machine that the test runs on
 	before, a := k.ledger(), k.account()
 	probe := k.machine()
 	k.proxy.Forget()

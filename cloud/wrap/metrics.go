@@ -1,0 +1,168 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Recorder measures calls under the names that Machine Controller Manager's
+// drivers use (mcm_cloud_api_…), so that dashboards stay.
+type Recorder struct {
+	requests, failed *prometheus.CounterVec   // by provider and service
+	requestDuration  *prometheus.HistogramVec // by provider and service
+	durations        *prometheus.HistogramVec // by provider and operation
+	failures         *prometheus.CounterVec   // by provider, operation and error code
+
+	mu    sync.Mutex
+	wires map[string]bool // providers whose requests are counted on the wire
+}
+
+// NewRecorder returns a Recorder whose metrics are registered on r. It panics
+// when they are there already.
+func NewRecorder(r prometheus.Registerer) *Recorder {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "mcm", Subsystem: "cloud_api", Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "mcm", Subsystem: "cloud_api", Name: name, Help: help}, labels)
+	}
+	m := &Recorder{
+		requests:        counter("requests_total", "Requests made to the cloud.", "provider", "service"),
+		failed:          counter("requests_failed_total", "Requests to the cloud that failed.", "provider", "service"),
+		requestDuration: histogram("api_request_duration_seconds", "Time that a request to the cloud took that succeeded.", "provider", "service"),
+		durations:       histogram("driver_request_duration_seconds", "Time that a call of a driver took that succeeded.", "provider", "operation"),
+		failures:        counter("driver_requests_failed_total", "Calls of a driver that failed.", "provider", "operation", "error_code"),
+		wires:           map[string]bool{},
+	}
+	r.MustRegister(m.requests, m.failed, m.requestDuration, m.durations, m.failures)
+	return m
+}
+
+// Middleware measures the calls of accounts. Where no Transport counts the
+// requests of a provider, a call counts as one request to the service "driver".
+func (m *Recorder) Middleware(clock Clock) cloud.Middleware {
+	clock = clock.withDefaults()
+	return func(info cloud.AccountInfo, next cloud.Account) cloud.Account {
+		return measured{layer{next}, m, info.Driver.Name, clock}
+	}
+}
+
+// Transport measures the requests that a driver's client sends through next as
+// requests to that service of the provider.
+func (m *Recorder) Transport(provider, service string, next http.RoundTripper) http.RoundTripper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wires[strings.ToLower(provider)] = true
+	return wire{next, m, provider, service}
+}
+
+type wire struct {
+	next              http.RoundTripper
+	m                 *Recorder
+	provider, service string
+}
+
+// RoundTrip counts r as failed when there is no answer or one of 400 and above.
+func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	start := time.Now()
+	resp, err := w.next.RoundTrip(r)
+	w.m.request(w.provider, w.service, time.Since(start), err != nil || resp.StatusCode >= http.StatusBadRequest)
+	return resp, err
+}
+
+// CloseIdleConnections passes the wish of a client on.
+func (w wire) CloseIdleConnections() {
+	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// request takes note of one request.
+func (m *Recorder) request(provider, service string, took time.Duration, failed bool) {
+	m.requests.WithLabelValues(provider, service).Inc()
+	if failed {
+		m.failed.WithLabelValues(provider, service).Inc()
+		return
+	}
+	m.requestDuration.WithLabelValues(provider, service).Observe(took.Seconds())
+}
+
+// call takes note of one call of a driver. Not finding a VM is no failure of
+// the request; it is one of the call, as in MCM.
+func (m *Recorder) call(provider, operation string, took time.Duration, err error) {
+	m.mu.Lock()
+	wired := m.wires[strings.ToLower(provider)]
+	m.mu.Unlock()
+	if !wired {
+		m.request(provider, "driver", took, err != nil && cloud.CodeOf(err) != cloud.NotFound)
+	}
+	if err != nil {
+		m.failures.WithLabelValues(provider, operation, cloud.CodeOf(err).String()).Inc()
+		return
+	}
+	m.durations.WithLabelValues(provider, operation).Observe(took.Seconds())
+}
+
+type measured struct {
+	layer
+	m        *Recorder
+	provider string
+	clock    Clock
+}
+
+// done returns what takes note of a call that begins now.
+func (a measured) done(operation string) func(err error) {
+	start := a.clock.Now()
+	return func(err error) { a.m.call(a.provider, operation, a.clock.Now().Sub(start), err) }
+}
+
+func (a measured) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	done := a.done("create_machine")
+	vm, err := a.Account.Create(ctx, r)
+	done(err)
+	return vm, err
+}
+
+func (a measured) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
+	done := a.done("get_machine_status")
+	vm, err := a.Account.Get(ctx, r)
+	done(err)
+	return vm, err
+}
+
+func (a measured) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
+	done := a.done("delete_machine")
+	d, err := a.Account.Delete(ctx, r)
+	done(err)
+	return d, err
+}
+
+func (a measured) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
+	done := a.done("get_capacity")
+	capacity, err := a.Account.Capacity(ctx, c)
+	done(err)
+	return capacity, err
+}
+
+func (a measured) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+	return func(yield func(cloud.Resource, error) bool) {
+		done := a.done("list_machine")
+		var errs error
+		defer func() { done(errs) }()
+		for r, err := range a.Account.List(ctx, c) {
+			errs = errors.Join(errs, err)
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}

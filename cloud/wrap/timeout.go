@@ -1,0 +1,101 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Timeouts are how long each call may take.
+type Timeouts struct {
+	Create, Get, Delete, Capacity time.Duration // 0 is a minute
+	List                          time.Duration // of all pages; 0 is five minutes
+}
+
+// errTimeout is the cause with which a context of ours ends.
+var errTimeout = errors.New("no answer in time")
+
+// Timeout ends every call after its time. Its error is then of code Unavailable
+// and reason Timeout, with context.DeadlineExceeded in the chain. A caller that
+// gives up earlier gets the driver's own error.
+func Timeout(t Timeouts) cloud.Middleware {
+	defaults := func(d *time.Duration, to time.Duration) {
+		if *d <= 0 {
+			*d = to
+		}
+	}
+	for _, d := range []*time.Duration{&t.Create, &t.Get, &t.Delete, &t.Capacity} {
+		defaults(d, time.Minute)
+	}
+	defaults(&t.List, 5*time.Minute)
+	return func(_ cloud.AccountInfo, next cloud.Account) cloud.Account {
+		return timed{layer{next}, t}
+	}
+}
+
+type timed struct {
+	layer
+	t Timeouts
+}
+
+// limit returns a context that ends after d, and what to do with the error of
+// a call that got it.
+func limit(ctx context.Context, op string, d time.Duration) (context.Context, context.CancelFunc, func(error) error) {
+	inner, cancel := context.WithTimeoutCause(ctx, d, errTimeout)
+	return inner, cancel, func(err error) error {
+		if err == nil || !errors.Is(context.Cause(inner), errTimeout) {
+			return err
+		}
+		if code := cloud.CodeOf(err); code != cloud.Unavailable && code != cloud.Unknown {
+			return err // the cloud did answer
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			err = errors.Join(err, context.DeadlineExceeded)
+		}
+		return &cloud.Error{Code: cloud.Unavailable, Op: op, Reason: "Timeout", Err: fmt.Errorf("no answer within %v: %w", d, err)}
+	}
+}
+
+func (a timed) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	ctx, cancel, said := limit(ctx, opCreate, a.t.Create)
+	defer cancel()
+	vm, err := a.Account.Create(ctx, r)
+	return vm, said(err)
+}
+
+func (a timed) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
+	ctx, cancel, said := limit(ctx, opGet, a.t.Get)
+	defer cancel()
+	vm, err := a.Account.Get(ctx, r)
+	return vm, said(err)
+}
+
+func (a timed) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
+	ctx, cancel, said := limit(ctx, opDelete, a.t.Delete)
+	defer cancel()
+	d, err := a.Account.Delete(ctx, r)
+	return d, said(err)
+}
+
+func (a timed) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
+	ctx, cancel, said := limit(ctx, opCapacity, a.t.Capacity)
+	defer cancel()
+	capacity, err := a.Account.Capacity(ctx, c)
+	return capacity, said(err)
+}
+
+func (a timed) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+	return func(yield func(cloud.Resource, error) bool) {
+		ctx, cancel, said := limit(ctx, opList, a.t.List)
+		defer cancel()
+		for r, err := range a.Account.List(ctx, c) {
+			if !yield(r, said(err)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package wrap
+
+import (
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Options configure Standard. The zero value of each field has a default.
+type Options struct {
+	Now  func() time.Time // nil is time.Now
+	Rand func() float64   // in [0,1), safe for concurrent use; nil is math/rand/v2
+
+	Recorder *Recorder   // nil measures nothing
+	Rate     Rate        // of the budget of each account
+	Timeouts Timeouts    // of each call
+	Listing  ListingAge  // how old a shared listing may be
+	SoldOut  SoldOut     // how long an exhausted offering is remembered
+	OnPanic  PanicReport // told about a panic of a driver; nil tells nobody
+}
+
+// Standard returns all decorators in their order, the first innermost, as
+// cloud.NewRegistry takes them.
+func Standard(o Options) []cloud.Middleware {
+	clock := Clock{Now: o.Now, Rand: o.Rand}.withDefaults()
+	all := []cloud.Middleware{Redact(o.OnPanic), Timeout(o.Timeouts)}
+	if o.Recorder != nil {
+		all = append(all, o.Recorder.Middleware(clock))
+	}
+	return append(all, Budget(o.Rate, clock), Offerings(o.SoldOut, clock), SharedListing(o.Listing, clock))
+}
+
+// StandardWith is Standard with the metrics registered on r. It panics when
+// they are there already, as prometheus does.
+func StandardWith(r prometheus.Registerer, o Options) []cloud.Middleware {
+	o.Recorder = NewRecorder(r)
+	return Standard(o)
+}
+
+// Clock is time and chance. The zero value is the real ones.
+type Clock struct {
+	Now  func() time.Time
+	Rand func() float64 // in [0,1)
+}
+
+func (c Clock) withDefaults() Clock {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64 //nolint:gosec // spreads load, keeps no secret
+	}
+	return c
+}
+
+// upTo returns a random part of d.
+func (c Clock) upTo(d time.Duration) time.Duration { return time.Duration(c.Rand() * float64(d)) }
+
+// layer is an account around another one: what a decorator does not change.
+type layer struct{ cloud.Account }
+
+// Close closes the account below if it can be closed.
+func (l layer) Close() error {
+	if c, ok := l.Account.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// The operations, as errors and metrics name them.
+const (
+	opCreate   = "create VM"
+	opGet      = "get VM"
+	opDelete   = "delete VM"
+	opList     = "list resources"
+	opCapacity = "look up capacity"
+)
