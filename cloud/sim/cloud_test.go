@@ -1,0 +1,465 @@
+package sim_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+)
+
+// scene is a Cloud under virtual time.
+type scene struct {
+	*testing.T
+	*sim.Cloud
+	clock *clock
+	who   sim.Login
+}
+
+func newScene(t *testing.T, edit func(*sim.Settings)) *scene {
+	t.Helper()
+	settings := sim.DefaultSettings()
+	if edit != nil {
+		edit(&settings)
+	}
+	now := newClock()
+	c := sim.New(sim.Options{Clock: now, Seed: 7, Settings: settings})
+	return &scene{T: t, Cloud: c, clock: now, who: sim.Login{Account: "demo", Secret: "demo-secret"}}
+}
+
+func input(name string) sim.VMInput {
+	return sim.VMInput{InstanceType: "small", Image: "linux-1", Zone: "sim-1a", Tags: map[string]string{sim.NameTag: name}}
+}
+
+func (s *scene) make(in sim.VMInput) sim.Resource {
+	s.Helper()
+	vm, err := s.CreateVM(s.who, "sim-1", in)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return vm
+}
+
+// state is the state of a VM as the API shows it, or the error's code.
+func (s *scene) state(id string) string {
+	s.Helper()
+	vm, err := s.GetVM(s.who, "sim-1", id)
+	if err != nil {
+		return codeOf(err)
+	}
+	return vm.VM.State
+}
+
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*sim.APIError](err); ok {
+		return e.Code
+	}
+	return fmt.Sprint(err)
+}
+
+func TestVMStateFollowsFromTime(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(o *sim.Settings) {
+		o.BootTime, o.DeleteTime = sim.Duration(10*time.Second), sim.Duration(5*time.Second)
+	})
+	id := s.make(input("a")).ID
+	steps := []struct {
+		reason string
+		do     func()
+		after  time.Duration
+		want   string
+	}{
+		{"a new VM is pending", nil, 0, sim.StatePending},
+		{"it is pending until its boot time is over", nil, 9 * time.Second, sim.StatePending},
+		{"then it runs", nil, time.Second, sim.StateRunning},
+		{"a stopped VM stays stopped", func() { s.Stop(id) }, time.Hour, sim.StateStopped},
+		{"a started VM boots again", func() { s.Start(id) }, 0, sim.StatePending},
+		{"and runs after its boot time", nil, 10 * time.Second, sim.StateRunning},
+		{"a failed VM stays failed", func() { s.Fail(id, "HardwareFailure", "") }, time.Hour, sim.StateFailed},
+		{"a deleted VM is there for its delete time", func() { _, _ = s.DeleteVM(s.who, "sim-1", id) }, 4 * time.Second, sim.StateDeleting},
+		{"a second deletion does not begin anew", func() { _, _ = s.DeleteVM(s.who, "sim-1", id) }, time.Second, sim.CodeNotFound},
+	}
+	for _, step := range steps {
+		if step.do != nil {
+			step.do()
+		}
+		s.clock.Advance(step.after)
+		if got := s.state(id); got != step.want {
+			t.Errorf("%s: got %s, want %s", step.reason, got, step.want)
+		}
+	}
+	if left := s.Live(); len(left) > 0 {
+		t.Errorf("left: %+v", left)
+	}
+	for _, r := range s.Ledger() {
+		if r.GoneBy != "demo" || r.Gone.IsZero() {
+			t.Errorf("the ledger does not say when and by whom %s %s went: %+v", r.Kind, r.ID, r)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		edit   func(*sim.Settings)
+		in     sim.VMInput
+		made   int // that fit in
+		want   sim.APIError
+		freed  bool // a deletion makes room
+	}{
+		"Capacity": {
+			reason: "a zone that is full names what is exhausted",
+			edit:   func(o *sim.Settings) { o.Zones[0].Capacity = map[string]int{"small": 2} },
+			in:     input("x"), made: 2, freed: true,
+			want: sim.APIError{Code: sim.CodeInsufficientCapacity, Region: "sim-1", Zone: "sim-1a", InstanceType: "small", CapacityType: "on-demand"},
+		},
+		"AnyZone": {
+			reason: "without a zone the next one with room is taken",
+			edit: func(o *sim.Settings) {
+				o.Zones = o.Zones[:2]
+				o.Zones[0].Capacity, o.Zones[1].Capacity = map[string]int{"small": 1}, map[string]int{"small": 2}
+			},
+			in: sim.VMInput{InstanceType: "small", Image: "linux-1", Spot: true}, made: 3, freed: true,
+			want: sim.APIError{Code: sim.CodeInsufficientCapacity, Region: "sim-1", InstanceType: "small", CapacityType: "spot"},
+		},
+		"Quota": {
+			reason: "an account has a quota of VMs in all zones",
+			edit:   func(o *sim.Settings) { o.Accounts[0].VMQuota = 3 },
+			in:     input("x"), made: 3, freed: true,
+			want: sim.APIError{Code: sim.CodeQuotaExceeded, Region: "sim-1"},
+		},
+		"Addresses": {
+			reason: "a network has only so many addresses",
+			edit:   func(o *sim.Settings) { o.Networks[0].Addresses = 1 },
+			in:     input("x"), made: 1, freed: true,
+			want: sim.APIError{Code: sim.CodeAddressesExhausted, Region: "sim-1"},
+		},
+		"Zone":  {reason: "zones are known", in: sim.VMInput{InstanceType: "small", Image: "linux-1", Zone: "z"}, want: sim.APIError{Code: sim.CodeInvalidZone}},
+		"Image": {reason: "images are known", in: sim.VMInput{InstanceType: "small"}, want: sim.APIError{Code: sim.CodeInvalidImage}},
+		"Type":  {reason: "types are known", in: sim.VMInput{Image: "linux-1"}, want: sim.APIError{Code: sim.CodeInvalidInstanceType}},
+		"Root": {
+			reason: "a root disk holds its image", want: sim.APIError{Code: sim.CodeInvalidParameter},
+			in: sim.VMInput{InstanceType: "small", Image: "linux-1", RootDisk: &sim.DiskInput{SizeGiB: 1}},
+		},
+		"UserData": {
+			reason: "user data has a limit", want: sim.APIError{Code: sim.CodeUserDataTooLarge},
+			in: sim.VMInput{InstanceType: "small", Image: "linux-1", UserData: make([]byte, sim.UserDataMax+1)},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, c.edit)
+			var last sim.Resource
+			for range c.made {
+				last = s.make(c.in)
+			}
+			before := len(s.Ledger())
+			_, err := s.CreateVM(s.who, "sim-1", c.in)
+			e, _ := errors.AsType[*sim.APIError](err)
+			if e == nil {
+				t.Fatalf("%s: got %v, want %+v", c.reason, err, c.want)
+			}
+			got := sim.APIError{Code: e.Code, Region: e.Region, Zone: e.Zone, InstanceType: e.InstanceType, CapacityType: e.CapacityType}
+			if got != c.want {
+				t.Errorf("%s: got %+v, want %+v", c.reason, got, c.want)
+			}
+			if len(s.Ledger()) != before {
+				t.Errorf("%s: a refused call made something", c.reason)
+			}
+			if !c.freed {
+				return
+			}
+			if _, err := s.DeleteVM(s.who, "sim-1", last.ID); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.CreateVM(s.who, "sim-1", c.in); err != nil {
+				t.Errorf("%s: when one VM is gone: %v", c.reason, err)
+			}
+		})
+	}
+}
+
+func TestClientToken(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(o *sim.Settings) { o.Settle = sim.Duration(time.Minute) })
+	in := input("a")
+	in.ClientToken = "t"
+	first, again := s.make(in), s.make(in)
+	if first.ID != again.ID || len(s.VMs()) != 1 {
+		t.Errorf("an equal token made %s and %s", first.ID, again.ID)
+	}
+	if got := s.state(first.ID); got != sim.CodeNotFound {
+		t.Errorf("within the settle time get says %s, want NotFound", got)
+	}
+	other := in
+	other.Image = "linux-2"
+	if _, err := s.CreateVM(s.who, "sim-1", other); codeOf(err) != sim.CodeTokenMismatch {
+		t.Errorf("an equal token with another image: got %v", err)
+	}
+	s.clock.Advance(time.Minute)
+	if got := s.state(first.ID); got != sim.StateRunning {
+		t.Errorf("after the settle time get says %s", got)
+	}
+	s.Terminate(first.ID, "Terminated")
+	if _, err := s.CreateVM(s.who, "sim-1", in); codeOf(err) != sim.CodeTokenExpired {
+		t.Errorf("the token of a VM that is gone: got %v", err)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(o *sim.Settings) {
+		o.Accounts = append(o.Accounts, sim.Tenant{ID: "other", SecretKeys: []string{"s"}})
+	})
+	id := s.make(input("a")).ID
+	keys := func(keys ...string) { s.Change(func(o *sim.Settings) { o.Accounts[0].SecretKeys = keys }) }
+	keys("demo-secret", "new")
+	for _, secret := range []string{"demo-secret", "new"} {
+		if _, err := s.GetVM(sim.Login{Account: "demo", Secret: secret}, "sim-1", id); err != nil {
+			t.Errorf("while the key is rotated, %s: %v", secret, err)
+		}
+	}
+	keys("new")
+	if got := s.state(id); got != sim.CodeInvalidCredentials {
+		t.Errorf("the old key after rotation: got %s", got)
+	}
+	keys()
+	if _, err := s.GetVM(sim.Login{Account: "demo"}, "sim-1", id); codeOf(err) != sim.CodeInvalidCredentials {
+		t.Errorf("no key at an account without keys: got %v", err)
+	}
+	other := sim.Login{Account: "other", Secret: "s"}
+	if _, err := s.DeleteVM(other, "sim-1", id); codeOf(err) != sim.CodeNotFound {
+		t.Errorf("another account deletes the VM: %v", err)
+	}
+	if page, err := s.List(other, "sim-1", sim.Query{}); err != nil || len(page.Items) > 0 {
+		t.Errorf("another account sees %v, %v", page.Items, err)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(o *sim.Settings) { o.Accounts[0].RatePerSecond, o.Accounts[0].Burst = 2, 3 })
+	id := s.make(input("a")).ID
+	for range 2 {
+		if got := s.state(id); got != sim.StateRunning {
+			t.Errorf("within the burst: %s", got)
+		}
+	}
+	_, err := s.GetVM(s.who, "sim-1", id)
+	e, _ := errors.AsType[*sim.APIError](err)
+	if e == nil || e.Code != sim.CodeRequestLimitExceeded || e.RetryAfter <= 0 {
+		t.Fatalf("one call too many: got %v, want a refusal that says when to come back", err)
+	}
+	s.clock.Advance(time.Duration(e.RetryAfter))
+	if got := s.state(id); got != sim.StateRunning {
+		t.Errorf("after the time that was said: %s", got)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		fault  sim.Fault
+		want   []string // codes of three creations; empty is success
+		vms    int
+	}{
+		"Before":     {"nothing happens", sim.Fault{Op: sim.OpCreateVM, Count: 1}, []string{sim.CodeInternalError, "", ""}, 2},
+		"After":      {"it happens all the same", sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultAfter, Count: 2}, []string{sim.CodeInternalError, sim.CodeInternalError, ""}, 3},
+		"Lost":       {"it happens and nobody hears of it", sim.Fault{Op: "*", Mode: sim.FaultLost, Count: 1}, []string{"NoAnswer", "", ""}, 3},
+		"Drop":       {"the call is lost", sim.Fault{Op: "*", Mode: sim.FaultDrop, Count: 1}, []string{"NoAnswer", "", ""}, 2},
+		"Throttle":   {"too many calls", sim.Fault{Op: "*", Mode: sim.FaultThrottle, Skip: 1, Count: 1}, []string{"", sim.CodeRequestLimitExceeded, ""}, 2},
+		"Code":       {"any error", sim.Fault{Op: "*", Code: sim.CodeAccessDenied}, []string{sim.CodeAccessDenied, sim.CodeAccessDenied, sim.CodeAccessDenied}, 0},
+		"OtherOp":    {"only that operation", sim.Fault{Op: sim.OpDeleteVM}, []string{"", "", ""}, 3},
+		"OtherName":  {"only that machine", sim.Fault{Op: "*", Name: "vm-1"}, []string{"", sim.CodeInternalError, ""}, 2},
+		"OtherZone":  {"only that zone", sim.Fault{Op: "*", Zone: "sim-1b"}, []string{"", "", ""}, 3},
+		"OtherOwner": {"only that account", sim.Fault{Op: "*", Account: "else"}, []string{"", "", ""}, 3},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, nil)
+			undo := s.AddFault(c.fault)
+			for i, want := range c.want {
+				_, err := s.CreateVM(s.who, "sim-1", input(fmt.Sprintf("vm-%d", i)))
+				got := ""
+				if err != nil {
+					got = codeOf(err)
+				}
+				if got != want {
+					t.Errorf("%s: call %d: got %q, want %q", c.reason, i, got, want)
+				}
+			}
+			if n := len(s.VMs()); n != c.vms {
+				t.Errorf("%s: %d VMs, want %d", c.reason, n, c.vms)
+			}
+			undo()
+			s.make(input("after"))
+		})
+	}
+	t.Run("Boot", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t, nil)
+		s.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBoot, Count: 1, Code: "NoDisk"})
+		if vm := s.make(input("a")); vm.VM.State != sim.StateFailed || vm.VM.Reason != "NoDisk" {
+			t.Errorf("a VM that does not boot is %+v", vm.VM)
+		}
+	})
+	t.Run("Probability", func(t *testing.T) {
+		t.Parallel()
+		outcome := func() (failed []int) {
+			s := newScene(t, nil)
+			s.AddFault(sim.Fault{Op: "*", Probability: 0.3})
+			for i := range 200 {
+				if _, err := s.CreateVM(s.who, "sim-1", input("a")); err != nil {
+					failed = append(failed, i)
+				}
+			}
+			return failed
+		}
+		first := outcome()
+		if len(first) < 30 || len(first) > 90 || !slices.Equal(first, outcome()) {
+			t.Errorf("%d of 200 calls fail, want about 60, and the same ones for the same seed", len(first))
+		}
+	})
+}
+
+func TestCountsAndLog(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil)
+	s.make(input("a"))
+	_, _ = s.GetVM(s.who, "sim-1", "vm-none")
+	_, _ = s.GetVM(sim.Login{Account: "nobody"}, "sim-1", "vm-none")
+	want := []sim.Count{
+		{Op: sim.OpCreateVM, Account: "demo", Total: 1},
+		{Op: sim.OpGetVM, Account: "demo", Total: 1, Refused: 1},
+		{Op: sim.OpGetVM, Account: "nobody", Total: 1, Refused: 1},
+	}
+	if diff := cmp.Diff(want, s.Counts()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	if s.Calls("*") != 3 || s.Calls(sim.OpGetVM) != 2 {
+		t.Errorf("%d calls, %d of GetVM, want 3 and 2", s.Calls("*"), s.Calls(sim.OpGetVM))
+	}
+	if log := s.Log(); len(log) != 3 || log[0].Subject != "a" || log[1].Code != sim.CodeNotFound || log[2].Code != sim.CodeInvalidCredentials {
+		t.Errorf("log: %+v", log)
+	}
+}
+
+// TestReplay lets a cloud go on from the lines of another one.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	now := newClock()
+	settings := sim.DefaultSettings()
+	settings.BootTime, settings.DeleteTime = sim.Duration(time.Minute), sim.Duration(time.Minute)
+	first := &scene{T: t, clock: now, who: sim.Login{Account: "demo", Secret: "demo-secret"}}
+	first.Cloud = sim.New(sim.Options{Clock: now, Seed: 7, Settings: settings, OnRecord: func(line []byte) { lines.Write(line) }})
+	first.SetCapacity("sim-1a", "small", 3)
+	in := input("a")
+	in.ClientToken, in.UserData = "t", []byte("boot")
+	stays, goes, gone := first.make(in), first.make(input("b")), first.make(input("c"))
+	_, _ = first.DeleteVM(first.who, "sim-1", gone.ID)
+	now.Advance(time.Minute)
+	_, _ = first.DeleteVM(first.who, "sim-1", goes.ID)
+	lines.WriteString(`{"resource":{"kind":"vm"`) // cut off by a crash
+
+	for _, text := range []string{lines.String(), string(first.Lines())} {
+		second := &scene{T: t, clock: now, who: first.who}
+		second.Cloud = sim.New(sim.Options{Clock: now, Seed: 99, Settings: sim.DefaultSettings()})
+		if err := second.Replay(strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(first.Ledger(), second.Ledger(), cmp.AllowUnexported(sim.Resource{})); diff != "" {
+			t.Errorf("ledger (-first +second):\n%s", diff)
+		}
+		if diff := cmp.Diff(first.Settings(), second.Settings()); diff != "" {
+			t.Errorf("settings (-first +second):\n%s", diff)
+		}
+		if vm := second.make(in); vm.ID != stays.ID {
+			t.Errorf("the token makes %s after a restart, want %s", vm.ID, stays.ID)
+		}
+		if _, data, _ := second.Look(stays.ID); string(data) != "boot" {
+			t.Errorf("user data is %q", data)
+		}
+		fresh := second.make(input("d"))
+		if slices.ContainsFunc(first.Ledger(), func(r sim.Resource) bool { return r.ID == fresh.ID }) {
+			t.Errorf("the id %s is given out twice", fresh.ID)
+		}
+		if _, err := second.CreateVM(second.who, "sim-1", input("e")); codeOf(err) != sim.CodeInsufficientCapacity {
+			t.Errorf("a fourth VM where three fit in, one of them going: %v", err)
+		}
+	}
+}
+
+// TestServerGone calls a cloud whose process is away.
+func TestServerGone(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil)
+	server := httptest.NewServer(sim.Handler(s.Cloud, nil))
+	d := sim.NewDriver(server.Client().Transport)
+	c, _ := d.Parse(class("x", spec{"endpoint": server.URL}))
+	account, err := d.Open(t.Context(), c, credentials())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := cloud.CreateRequest{Ref: cloud.Ref{Name: "a", OwnerID: "o", Class: c}, Token: "t"}
+	s.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1})
+	if _, err := account.Create(t.Context(), r); cloud.CodeOf(err) != cloud.Unavailable {
+		t.Errorf("a lost answer: got %v, want Unavailable", err)
+	}
+	if _, err := account.Create(t.Context(), r); err != nil || len(s.VMs()) != 1 {
+		t.Errorf("create after a lost answer: %v, %d VMs, want one", err, len(s.VMs()))
+	}
+	s.AddFault(sim.Fault{Op: sim.OpList, Mode: sim.FaultHang, Count: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := account.Delete(ctx, r.Ref); cloud.CodeOf(err) != cloud.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an answer that does not arrive in time: got %v, want Unavailable and the context's error", err)
+	}
+	server.Close()
+	for op, call := range map[string]func() error{
+		"create":   func() error { _, err := account.Create(t.Context(), r); return err },
+		"get":      func() error { _, err := account.Get(t.Context(), r.Ref); return err },
+		"delete":   func() error { _, err := account.Delete(t.Context(), r.Ref); return err },
+		"capacity": func() error { _, err := account.Capacity(t.Context(), c); return err },
+		"list": func() (err error) {
+			for _, err = range account.List(t.Context(), c) {
+			}
+			return err
+		},
+	} {
+		if err := call(); cloud.CodeOf(err) != cloud.Unavailable {
+			t.Errorf("%s while the cloud is away: got %v, want Unavailable", op, err)
+		}
+	}
+}
+
+// TestLatency sees the delay of a call before and after its effect.
+func TestLatency(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(o *sim.Settings) {
+		o.Latency = map[string]sim.Duration{"*": sim.Duration(2 * time.Second), sim.OpList: sim.Duration(8 * time.Second)}
+	})
+	var slept []time.Duration
+	h := sim.Handler(s.Cloud, func(_ context.Context, d time.Duration) { slept = append(slept, d) })
+	for _, path := range []string{"/v1/regions/sim-1/vms/vm-1", "/v1/regions/sim-1/resources", "/admin/settings", "/healthz"} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	}
+	want := []time.Duration{time.Second, time.Second, 4 * time.Second, 4 * time.Second}
+	if !slices.Equal(slept, want) {
+		t.Errorf("slept %v, want %v: only the accounts' calls, by operation", slept, want)
+	}
+}
