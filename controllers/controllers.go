@@ -16,11 +16,14 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/node"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 )
@@ -90,6 +93,8 @@ func All() []Controller {
 		{"machineclass", Native, "holds classes and Secrets that machines need", addMachineClass},
 		{"machine", Native, "makes, watches, drains and removes VMs", addMachine},
 		{"machineset", Native, "keeps the number of machines of a set", addMachineSet},
+		{"machinedeployment", Native, "rolls changes of a template out", addMachineDeployment},
+		{"node", Native, "keeps nodes in step with their machines", addNode},
 		{"machinesafetyorphanvms", Native, "removes VMs without a machine", addOrphans},
 	}
 }
@@ -148,7 +153,7 @@ func Setup(mgr ctrl.Manager, d Deps, which []string) error {
 		return fmt.Errorf("index the control cluster: %w", err)
 	}
 	if d.Target != nil && d.Target.Cache != nil {
-		if err := index.Setup(ctx, d.Target.Cache, index.Target()); err != nil {
+		if err := index.Setup(ctx, d.Target.Cache, append(index.Target(), drain.Indexes()...)); err != nil {
 			return fmt.Errorf("index the target cluster: %w", err)
 		}
 	}
@@ -200,6 +205,20 @@ func addMachineSet(s *setup) error {
 		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Events: s.Events(machineSetComponent),
 		SafetyUp: s.Options.SafetyUp, SafetyDown: s.Options.SafetyDown, OvershootPeriod: s.Options.OvershootPeriod,
 	}).SetupWithManager(s.mgr, s.Workers("machineset"))
+}
+
+func addMachineDeployment(s *setup) error {
+	return machinedeployment.New(machinedeployment.Deps{
+		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Events: s.Events(managerComponent),
+		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
+	}).SetupWithManager(s.mgr, s.Workers("machinedeployment"))
+}
+
+func addNode(s *setup) error {
+	return node.New(node.Deps{
+		Client: s.Client, Target: s.Target, Clock: s.Clock, Events: s.Events(machineComponent),
+		MachineCreationTimeout: s.Options.Machine.CreationTimeout,
+	}).SetupWithManager(s.mgr, s.Workers("node"))
 }
 
 func addOrphans(s *setup) error {

@@ -112,10 +112,6 @@ type wiring struct {
 // controllers adds the controllers of these names and the metrics about what
 // they work on.
 func (w *wiring) controllers(which []string) error {
-	clouds, err := newClouds(finishing)
-	if err != nil {
-		return err
-	}
 	target, err := w.newTarget(w.manager, w.configs)
 	if err != nil {
 		return err
@@ -126,8 +122,12 @@ func (w *wiring) controllers(which []string) error {
 	if err != nil {
 		return err
 	}
+	clouds, err := newClouds(w.registry)
+	if err != nil {
+		return err
+	}
 	return controllers.Setup(w.manager, controllers.Deps{
-		Client: finishingClient{w.manager.GetClient()}, Live: w.manager.GetAPIReader(), Target: target,
+		Client: finishingClient{scopedClient{w.manager.GetClient(), w.clusters.namespace}}, Live: w.manager.GetAPIReader(), Target: target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{},
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },

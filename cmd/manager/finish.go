@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,12 +14,30 @@ import (
 // finishTimeout bounds a call that goes on although this process is to stop.
 const finishTimeout = 30 * time.Second
 
-// untilDone returns a context that does not end when ctx does, only later. A
-// reconcile that has begun when this process is asked to stop goes on to its
-// end, so that what it did in the cloud is also written down; the queues give
-// out nothing new, and the manager waits for it before the leases are released.
+// untilDone returns a context that ends some time after ctx is cancelled, not
+// with it; at a deadline of ctx it ends at once. A reconcile that has begun when
+// this process is asked to stop goes on to its end, so that what it did in the
+// cloud is also written down; the queues give out nothing new, and the manager
+// waits for it before the leases are released.
 func untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	going, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel(ctx.Err())
+			return
+		}
+		timer := time.NewTimer(finishTimeout)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel(ctx.Err())
+		case <-going.Done():
+		}
+	})
+	return going, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // finishingClient is a client whose writes are finished even when this process

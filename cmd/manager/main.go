@@ -54,6 +54,12 @@ func run(ctx context.Context, name string, args []string, out io.Writer) error {
 	}
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting", "version", version, "namespace", o.clusters.namespace)
+	return o.work(ctx, flags)
+}
+
+// work does what run does, once the flags are read and logging is set up, which
+// can be done only once in a process.
+func (o *options) work(ctx context.Context, flags *pflag.FlagSet) error {
 	p, err := o.build(ctx, flags)
 	if err != nil {
 		return err

@@ -10,12 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// queueNames are MCM's names of queues, where ours differ.
-var queueNames = map[string]string{}
-
 // underMCMNames adds to what g gathers the metrics of the queues under MCM's
 // names: workqueue_depth{controller, name, priority} is also
-// mcm_workqueue_depth{name}.
+// mcm_workqueue_depth{name}. The controllers are called as MCM's queues are.
 func underMCMNames(g prometheus.Gatherer) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		families, err := g.Gather()
@@ -36,9 +33,6 @@ func renamedQueues(f *dto.MetricFamily) *dto.MetricFamily {
 	var queues []string
 	for _, m := range f.GetMetric() {
 		queue := labelValue(m, "name")
-		if name, ok := queueNames[queue]; ok {
-			queue = name
-		}
 		sum, ok := byQueue[queue]
 		if !ok {
 			queues = append(queues, queue)

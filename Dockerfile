@@ -1,0 +1,23 @@
+# The manager on nothing but certificates: docker build -t cluster-api-provider-mcm .
+ARG GO_VERSION=1.26
+
+FROM --platform=$BUILDPLATFORM golang:${GO_VERSION} AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY api api
+COPY bootstrap bootstrap
+COPY cloud cloud
+COPY cmd cmd
+COPY controllers controllers
+ARG TARGETOS TARGETARCH VERSION=devel
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+    go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/cluster-api-provider-mcm ./cmd/manager \
+ && ln -s cluster-api-provider-mcm /out/machine-controller-manager
+
+FROM gcr.io/distroless/static:nonroot
+COPY --from=build /out/ /
+USER 65532:65532
+EXPOSE 10258 10259
+ENTRYPOINT ["/cluster-api-provider-mcm"]
