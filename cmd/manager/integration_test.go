@@ -86,8 +86,11 @@ func eventually(t *testing.T, within time.Duration, check func(ctx context.Conte
 	t.Helper()
 	last := ""
 	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == "", nil
+		said := check(ctx)
+		if ctx.Err() == nil { // else it could only say that time is up
+			last = said
+		}
+		return said == "", nil
 	})
 	if err != nil {
 		t.Fatalf("after %s: %s", within, last)
