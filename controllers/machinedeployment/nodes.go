@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -15,13 +16,21 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
+// lonely is how long a new node may be without the annotation that keeps
+// autoscalers from removing it. They look at a node every ten seconds and want
+// it to be unneeded for minutes. So a node that is there for less is in no
+// danger, and a rollout that is over by then writes to no new node at all; every
+// other writes twice to each.
+const lonely = 30 * time.Second
+
 // marks is what the nodes of a pool shall carry during a rollout.
 type marks struct {
 	// avoid: pods shall rather not be scheduled here; the node goes next. False
 	// takes the taint away, also from nodes whose set has become current again.
 	avoid bool
-	// keep: autoscalers shall not remove the node.
-	keep bool
+	// keep: autoscalers shall not remove the node. It is said of a node whose
+	// machine has its phase since before that time; nil says it of none.
+	keep *time.Time
 	// release: autoscalers may remove the node again.
 	release bool
 	// candidate: the node is to be updated in place.
@@ -46,7 +55,7 @@ func (p *pass) markNodes(ctx context.Context) error {
 		old := o != p.current
 		m := marks{
 			avoid:     old && !recreate,
-			keep:      rolling && p.AnnotateDuringRollout,
+			keep:      p.keepFrom(o, rolling),
 			release:   complete,
 			candidate: old && inPlace,
 			updatable: !old && inPlace,
@@ -54,6 +63,25 @@ func (p *pass) markNodes(ctx context.Context) error {
 		errs = append(errs, p.markPool(ctx, o, m))
 	}
 	return errors.Join(errs...)
+}
+
+// keepFrom returns the time before which the machines of a pool must have
+// started for their nodes to be kept, nil if none are. Nodes of old sets are kept
+// at once: they are written anyway, for their taint.
+func (p *pass) keepFrom(o *pool, rolling bool) *time.Time {
+	switch {
+	case !rolling || !p.AnnotateDuringRollout:
+		return nil
+	case o != p.current:
+		return &p.now
+	}
+	from := p.now.Add(-lonely)
+	for _, m := range o.live() {
+		if since := m.Status.CurrentStatus.LastUpdateTime; serves(m) && since.After(from) {
+			p.look(since.Sub(from))
+		}
+	}
+	return &from
 }
 
 // replacing says that old sets still have machines to replace.
@@ -149,7 +177,7 @@ func (m marks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine) {
 	_, disabled := node.Annotations[machinev1.ScaleDownDisabledAnnotation]
 	_, byUs := node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
 	switch {
-	case m.keep && !disabled:
+	case m.keep != nil && !disabled && !machine.Status.CurrentStatus.LastUpdateTime.After(*m.keep):
 		annotate(node, machinev1.ScaleDownDisabledAnnotation, "true")
 		annotate(node, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
 	case m.release && byUs && machine.Status.CurrentStatus.PreserveExpiryTime.IsZero():
