@@ -1,0 +1,112 @@
+package wrap_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+)
+
+// metric returns the sum of the counters, or of the numbers of observations, of
+// that name whose labels are these ("name=value").
+func metric(t *testing.T, reg *prometheus.Registry, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var has []string
+			for _, l := range m.GetLabel() {
+				has = append(has, l.GetName()+"="+l.GetValue())
+			}
+			if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(has, l) }) {
+				continue
+			}
+			sum += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+func TestMetrics(t *testing.T) {
+	clk, reg := newClock(), prometheus.NewRegistry()
+	full := cloud.Errorf(cloud.Exhausted, "run", "Full", "no capacity")
+	a := wrap.NewRecorder(reg).Middleware(wrap.Clock{Now: clk.Now})(info(), &account{
+		create: func(context.Context, cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{}, full },
+		get: func(context.Context, cloud.Ref) (cloud.VM, error) {
+			clk.pass(2 * time.Second)
+			return cloud.VM{}, nil
+		},
+		delete: func(context.Context, cloud.Ref) (cloud.Deletion, error) {
+			return cloud.Deletion{}, errors.New("odd")
+		},
+		list: func(yield func(cloud.Resource, error) bool) { yield(cloud.Resource{}, full) },
+	})
+	_, _ = a.Create(t.Context(), request("1"))
+	_, _ = a.Get(t.Context(), cloud.Ref{})
+	_, _ = a.Delete(t.Context(), cloud.Ref{})
+	_, _ = a.Capacity(t.Context(), cloud.Class{})
+	_, _ = listAll(t.Context(), a, cloud.Class{})
+	want := map[string]float64{
+		"mcm_cloud_api_requests_total provider=Fake service=driver":                                                5,
+		"mcm_cloud_api_requests_failed_total provider=Fake service=driver":                                         3,
+		"mcm_cloud_api_api_request_duration_seconds provider=Fake service=driver":                                  2,
+		"mcm_cloud_api_driver_request_duration_seconds provider=Fake operation=get_machine_status":                 1,
+		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=create_machine error_code=Exhausted":   1,
+		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=delete_machine error_code=Unknown":     1,
+		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=list_machine error_code=Exhausted":     1,
+		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=get_machine_status error_code=Unknown": 0,
+	}
+	for key, n := range want {
+		words := strings.Fields(key)
+		if got := metric(t, reg, words[0], words[1:]...); got != n {
+			t.Errorf("%s: got %v, want %v", key, got, n)
+		}
+	}
+}
+
+type answers struct{ status int }
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if a.status == 0 {
+		return nil, errors.New("no answer")
+	}
+	return &http.Response{StatusCode: a.status, Request: r, Body: http.NoBody}, nil
+}
+
+func TestTransportCountsInsteadOfCalls(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	rec := wrap.NewRecorder(reg)
+	a := rec.Middleware(wrap.Clock{})(info(), &account{})
+	for _, status := range []int{200, 500, 0} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud.example", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := rec.Transport("fake", "ec2", answers{status}).RoundTrip(r)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+	_, _ = a.Get(t.Context(), cloud.Ref{})
+	if all, wire := metric(t, reg, "mcm_cloud_api_requests_total"), metric(t, reg, "mcm_cloud_api_requests_total", "service=ec2"); all != 3 || wire != 3 {
+		t.Errorf("requests: %v, of them to ec2 %v, want 3 and 3: a call is not counted beside its requests", all, wire)
+	}
+	if failed := metric(t, reg, "mcm_cloud_api_requests_failed_total", "service=ec2"); failed != 2 {
+		t.Errorf("failed requests: %v, want 2", failed)
+	}
+}
