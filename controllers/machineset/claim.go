@@ -3,7 +3,6 @@ package machineset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -45,7 +44,7 @@ func (c *Controller) adopt(ctx context.Context, p *pass) error {
 	if len(orphans) == 0 {
 		return nil
 	}
-	if err := c.mayAdopt(ctx, p.set); err != nil {
+	if err := c.mayAdopt(ctx, p); err != nil {
 		return err
 	}
 	for _, m := range orphans {
@@ -67,12 +66,12 @@ func (c *Controller) adopt(ctx context.Context, p *pass) error {
 
 // mayAdopt fails unless the set exists on the API server and is not being
 // deleted: an adopted Machine would be deleted with it.
-func (c *Controller) mayAdopt(ctx context.Context, set *machinev1.MachineSet) error {
-	live := &machinev1.MachineSet{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(set), live); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read MachineSet before adopting: %w", err)
+func (c *Controller) mayAdopt(ctx context.Context, p *pass) error {
+	live, err := c.liveSet(ctx, p)
+	if err != nil {
+		return err
 	}
-	if live.UID != set.UID || !live.DeletionTimestamp.IsZero() {
+	if live.UID != p.set.UID || !live.DeletionTimestamp.IsZero() {
 		return behind("the MachineSet is being deleted")
 	}
 	return nil

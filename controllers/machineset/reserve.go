@@ -24,6 +24,12 @@ func (c *Controller) reserve(ctx context.Context, p *pass, live []*machinev1.Mac
 	record := p.record(live)
 	left := p.unfinished(record, live)
 	if len(left) > 0 {
+		// No write tells here that the set is out of date.
+		if now, err := c.liveSet(ctx, p); err != nil {
+			return nil, err
+		} else if now.ResourceVersion != p.set.ResourceVersion {
+			return nil, behind("the MachineSet has changed")
+		}
 		if p.memory.batch.record != record {
 			p.memory.batch = batch{record: record, done: map[int64]bool{}}
 		}

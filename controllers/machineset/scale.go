@@ -60,11 +60,9 @@ func (c *Controller) surplus(ctx context.Context, p *pass) ([]*machinev1.Machine
 	if countSurplus(p.set, p.machines) <= 0 {
 		return nil, nil
 	}
-	live := &machinev1.MachineSet{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(p.set), live); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read MachineSet before deleting machines: %w", err)
-	}
-	if live.UID != p.set.UID || live.Spec.Replicas != p.set.Spec.Replicas {
+	if live, err := c.liveSet(ctx, p); err != nil {
+		return nil, err
+	} else if live.UID != p.set.UID || live.Spec.Replicas != p.set.Spec.Replicas {
 		return nil, behind("the MachineSet has been scaled")
 	}
 	machines, err := c.survey(ctx, p)
@@ -90,6 +88,15 @@ func countable(machines []*machinev1.Machine) []*machinev1.Machine {
 	return slices.DeleteFunc(active(machines), func(m *machinev1.Machine) bool {
 		return m.Labels[machinev1.UpdateResultLabel] == machinev1.UpdateSuccessful
 	})
+}
+
+// liveSet is the set on the API server; one without UID if there is none.
+func (c *Controller) liveSet(ctx context.Context, p *pass) (*machinev1.MachineSet, error) {
+	live := &machinev1.MachineSet{}
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(p.set), live); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read MachineSet on the API server: %w", err)
+	}
+	return live, nil
 }
 
 // survey lists the set's machines on the API server, sorted by name.

@@ -297,14 +297,13 @@ func (w *world) told(reason string) (all []string, count int) {
 
 // newSet is a valid set that has its finalizer.
 func newSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machinev1.MachineSet {
-	labels := map[string]string{"pool": "a"}
 	set := &machinev1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set", Namespace: namespace, UID: "set-uid", Generation: 1, Finalizers: []string{machinev1.Finalizer}},
 		Spec: machinev1.MachineSetSpec{
 			Replicas: replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
 			Template: machinev1.MachineTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "a"}},
 				Spec:       machinev1.MachineSpec{Class: machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "class"}},
 			},
 		},

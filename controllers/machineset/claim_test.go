@@ -1,0 +1,99 @@
+package machineset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func (w *world) machine(name string) *machinev1.Machine {
+	w.t.Helper()
+	m := &machinev1.Machine{}
+	if err := w.live.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, m); err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+func ownersOf(m *machinev1.Machine) []string {
+	var owners []string
+	for _, ref := range m.OwnerReferences {
+		owners = append(owners, ref.Name)
+	}
+	return owners
+}
+
+func TestClaim(t *testing.T) {
+	foreign := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "note", UID: "note-uid"}
+	other := metav1.OwnerReference{APIVersion: "machine.sapcloud.io/v1alpha1", Kind: "MachineSet", Name: "other", UID: "other-uid", Controller: ptr.To(true)}
+	owners := func(refs ...metav1.OwnerReference) func(*machinev1.Machine) {
+		return func(m *machinev1.Machine) { m.OwnerReferences = refs }
+	}
+	deleted := func(m *machinev1.Machine) { m.DeletionTimestamp = ptr.To(metav1.Now()) }
+	ours := controllerRef(newSet(0))
+	halfOurs := *ours.DeepCopy()
+	halfOurs.Controller = nil
+	cases := map[string]struct {
+		reason  string
+		set     *machinev1.MachineSet
+		machine *machinev1.Machine
+		want    []string
+	}{
+		"Orphan":     {reason: "A machine without owner that matches is adopted.", set: newSet(1), machine: newMember("a", owners()), want: []string{"set"}},
+		"Owned":      {reason: "Other owners stay, and the controller comes first, where autoscalers look.", set: newSet(1), machine: newMember("a", owners(foreign)), want: []string{"set", "note"}},
+		"Half":       {reason: "An owner that does not control is made the controller.", set: newSet(1), machine: newMember("a", owners(halfOurs)), want: []string{"set"}},
+		"Controlled": {reason: "A machine of another set stays there.", set: newSet(0), machine: newMember("a", owners(other)), want: []string{"other"}},
+		"NoMatch":    {reason: "A machine that does not match is left alone.", set: newSet(0), machine: newMember("a", owners(), labelled("pool", "b"))},
+		"Deleted":    {reason: "A machine that is being deleted is not adopted.", set: newSet(0), machine: newMember("a", owners(), deleted)},
+		"Release":    {reason: "A machine that does not match any more is let go, with its other owners.", set: newSet(0), machine: newMember("a", owners(ours, foreign), labelled("pool", "b")), want: []string{"note"}},
+		"Going": {reason: "A set that is being deleted adopts nothing.", set: newSet(1, func(s *machinev1.MachineSet) {
+			s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), append(s.Finalizers, "someone/else")
+		}), machine: newMember("a", owners())},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.set, tc.machine)
+			w.settle()
+			m := w.machine("a")
+			if diff := cmp.Diff(tc.want, ownersOf(m)); diff != "" {
+				t.Errorf("%s\n%s", tc.reason, diff)
+			}
+			if name != "Deleted" && !m.DeletionTimestamp.IsZero() {
+				t.Errorf("%s it is being deleted", tc.reason)
+			}
+		})
+	}
+}
+
+// An adopted machine counts at once, also while the cache shows it as an orphan.
+func TestAdoptedMachineCounts(t *testing.T) {
+	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
+	w.lag(nil)
+	for range 3 {
+		_, _ = w.reconcile()
+	}
+	if len(w.machines()) != 1 || w.set().Status.Replicas != 1 {
+		t.Errorf("%d machines, status counts %d", len(w.machines()), w.set().Status.Replicas)
+	}
+}
+
+// The cache does not show yet that the set is being deleted: a machine that it
+// adopted now would be deleted with it.
+func TestNoAdoptionByDeletedSet(t *testing.T) {
+	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
+	w.lag(nil)
+	if err := w.live.Delete(t.Context(), w.set()); err != nil {
+		t.Fatal(err)
+	}
+	if result, err := w.reconcile(); err != nil || result.RequeueAfter == 0 {
+		t.Errorf("got %v, %v", result, err)
+	}
+	if len(ownersOf(w.machine("a"))) != 0 {
+		t.Error("the machine was adopted")
+	}
+}

@@ -1,0 +1,84 @@
+package machineset
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func born(day int) func(*machinev1.Machine) {
+	return func(m *machinev1.Machine) {
+		m.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC))
+	}
+}
+
+func TestAutoPreservation(t *testing.T) {
+	failed, auto := phase(machinev1.MachineFailed), annotated(machinev1.PreserveAnnotation, machinev1.PreserveAuto)
+	cases := map[string]struct {
+		reason       string
+		allowed      int
+		machines     []*machinev1.Machine
+		mark, unmark []string
+	}{
+		"None":      {reason: "Nothing is kept unless the set says so.", machines: []*machinev1.Machine{newMember("a", failed)}},
+		"Newest":    {reason: "The newest failed machines are kept.", allowed: 2, machines: []*machinev1.Machine{newMember("a", failed, born(1)), newMember("b", failed, born(3)), newMember("c", failed, born(2)), newMember("d")}, mark: []string{"b", "c"}},
+		"Full":      {reason: "Those kept already count, in whatever phase.", allowed: 1, machines: []*machinev1.Machine{newMember("a", auto), newMember("b", failed)}},
+		"Decided":   {reason: "What a person has decided stays.", allowed: 2, machines: []*machinev1.Machine{newMember("a", failed, annotated(machinev1.PreserveAnnotation, "false")), newMember("b", failed, annotated(machinev1.PreserveAnnotation, "now")), newMember("c", failed, annotated(machinev1.PreserveAnnotation, "when-failed"))}},
+		"Nonsense":  {reason: "A value that means nothing decides nothing.", allowed: 1, machines: []*machinev1.Machine{newMember("a", failed, annotated(machinev1.PreserveAnnotation, "yes"))}, mark: []string{"a"}},
+		"TooMany":   {reason: "The oldest ones beyond the number are let go.", allowed: 1, machines: []*machinev1.Machine{newMember("a", failed, auto, born(3)), newMember("b", auto, born(1)), newMember("c", failed, auto, born(2))}, unmark: []string{"b", "c"}},
+		"Negative":  {reason: "A negative number is none.", allowed: -3, machines: []*machinev1.Machine{newMember("a", failed), newMember("b", failed, auto)}, unmark: []string{"b"}},
+		"Deleted":   {reason: "A machine that is being deleted cannot be kept.", allowed: 1, machines: []*machinev1.Machine{terminatingMember("a"), newMember("b", phase(machinev1.MachineTerminating))}},
+		"NotFailed": {reason: "Only failed machines are kept.", allowed: 1, machines: []*machinev1.Machine{newMember("a", phase(machinev1.MachineUnknown))}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			mark, unmark := autoPreservation(tc.machines, tc.allowed)
+			if diff := cmp.Diff(tc.mark, namesIn(mark)); diff != "" {
+				t.Errorf("%s marked:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.unmark, namesIn(unmark)); diff != "" {
+				t.Errorf("%s unmarked:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func namesIn(machines []*machinev1.Machine) []string {
+	var names []string
+	for _, m := range machines {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// A machine that is marked in a pass is not deleted in the same pass, and none
+// is marked in its place while the cache does not show the mark.
+func TestAutoPreserve(t *testing.T) {
+	w := newWorld(t, newSet(2, func(s *machinev1.MachineSet) { s.Spec.AutoPreserveFailedMachineMax = 1 }),
+		newMember("a", phase(machinev1.MachineFailed), born(2)), newMember("b", phase(machinev1.MachineFailed), born(1)))
+	w.lag(nil)
+	for range 3 {
+		_, _ = w.reconcile()
+	}
+	if diff := cmp.Diff([]string{"a"}, w.alive()); diff != "" {
+		t.Error(diff)
+	}
+	w.catchUp()
+	w.edit(func(s *machinev1.MachineSet) { s.Spec.Replicas = 1 })
+	w.settle()
+	status := w.set().Status
+	if status.AutoPreserveFailedMachineCount != 1 {
+		t.Errorf("status counts %d", status.AutoPreserveFailedMachineCount)
+	}
+	w.edit(func(s *machinev1.MachineSet) { s.Spec.AutoPreserveFailedMachineMax = 0 })
+	w.settle()
+	for _, m := range w.machines() {
+		if m.Name == "a" && m.DeletionTimestamp.IsZero() {
+			t.Error("a machine that is kept no longer is deleted")
+		}
+	}
+}

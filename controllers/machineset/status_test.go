@@ -1,0 +1,160 @@
+package machineset
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func TestStatus(t *testing.T) {
+	failing := func(m *machinev1.Machine) {
+		m.Spec.ProviderID = "sim:///" + m.Name
+		m.Status.LastOperation = machinev1.LastOperation{State: machinev1.MachineStateFailed, Type: machinev1.MachineOperationCreate, Description: "no room"}
+	}
+	preserved := func(m *machinev1.Machine) {
+		m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}
+	}
+	w := newWorld(t, newSet(6, func(s *machinev1.MachineSet) {
+		s.Generation = 7
+		s.Spec.Template.Labels["zone"] = "b"
+		s.Spec.AutoPreserveFailedMachineMax = 1
+	}),
+		newMember("a", labelled("zone", "b")), newMember("b", phase(machinev1.MachineAvailable)), terminatingMember("c"),
+		newMember("d", phase(machinev1.MachineCrashLoopBackOff), failing), newMember("e", phase(machinev1.MachineFailed), failing, preserved, annotated(machinev1.PreserveAnnotation, machinev1.PreserveAuto)),
+		newMember("f", phase(machinev1.MachinePending)), newMember("g", phase(machinev1.MachineUnknown)),
+	)
+	w.settle()
+	want := machinev1.MachineSetStatus{
+		Replicas: 7, FullyLabeledReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 2, PreservedFailedReplicas: 1,
+		ObservedGeneration: 7, AutoPreserveFailedMachineCount: 1,
+		LastOperation: machinev1.LastOperation{LastUpdateTime: metav1.NewTime(w.clock.Now())},
+		FailedMachines: &[]machinev1.MachineSummary{{
+			Name: "d", ProviderID: "sim:///d", OwnerRef: "set",
+			LastOperation: machinev1.LastOperation{State: machinev1.MachineStateFailed, Type: machinev1.MachineOperationCreate, Description: "no room"},
+		}},
+	}
+	got := w.set().Status
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(machinev1.MachineSetStatus{}, "Progress")); diff != "" {
+		t.Error(diff)
+	}
+	if w.requests["status"] != 1 {
+		t.Errorf("%d writes of the status, want 1", w.requests["status"])
+	}
+}
+
+// Once everything is as wanted, passes cost nothing at all.
+func TestSteadyState(t *testing.T) {
+	w := newWorld(t, newSet(3))
+	w.settle()
+	w.become(machinev1.MachineRunning)
+	w.settle()
+	clear(w.requests)
+	for range 5 {
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+		if result, err := w.reconcile(); err != nil || result.RequeueAfter != 0 {
+			t.Errorf("got %v, %v", result, err)
+		}
+	}
+	if len(w.requests) != 0 {
+		t.Errorf("requests: %v", w.requests)
+	}
+}
+
+// MCM's CRD drops our own field: that must not make every pass a write.
+func TestStatusWithoutProgress(t *testing.T) {
+	w := newWorld(t, newSet(1))
+	prune := func() {
+		set := w.set()
+		if set.Status.Progress == nil {
+			return
+		}
+		set.Status.Progress = nil
+		if err := w.live.Status().Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.lost = func(verb string, o client.Object) error {
+		if set, ok := o.(*machinev1.MachineSet); ok && verb == "status" {
+			prune()
+			*set = *w.set()
+		}
+		return nil
+	}
+	w.settle()
+	at := w.set().Status.LastOperation.LastUpdateTime
+	for range 3 {
+		w.clock.SetTime(w.clock.Now().Add(time.Minute))
+		w.settle()
+	}
+	if w.requests["status"] > 2 || !at.Equal(&w.set().Status.LastOperation.LastUpdateTime) {
+		t.Errorf("%d writes of the status", w.requests["status"])
+	}
+}
+
+// What this process wrote last is not judged from an older copy.
+func TestStaleSetIsNotJudged(t *testing.T) {
+	w := newWorld(t, newSet(1))
+	w.lag(nil)
+	_, _ = w.reconcile()
+	clear(w.requests)
+	result, err := w.reconcile()
+	if err != nil || result.RequeueAfter != staleRetry || len(w.requests) != 0 {
+		t.Errorf("got %v, %v, requests %v", result, err, w.requests)
+	}
+}
+
+func TestReplicasReady(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		set    *machinev1.MachineSet
+		more   []client.Object
+		fault  bool
+		want   string
+		text   string
+	}{
+		"Ready":    {reason: "All machines are there.", set: newSet(1), more: []client.Object{newMember("a")}, want: machinev1.ReasonReplicasOK, text: "1 machines"},
+		"Empty":    {reason: "No machine is wanted.", set: newSet(0), want: machinev1.ReasonReplicasOK},
+		"Coming":   {reason: "Machines are not available yet.", set: newSet(1), want: machinev1.ReasonScalingUp, text: "0 of 1 machines are available"},
+		"Going":    {reason: "Machines are still going.", set: newSet(0), more: []client.Object{newMember("a")}, want: machinev1.ReasonScalingDown, text: "1 machines exist, 0 are wanted"},
+		"Refused":  {reason: "A machine cannot be created.", set: newSet(1), fault: true, want: machinev1.ReasonFailedCreate, text: "boom"},
+		"Deleted":  {reason: "The set is going.", set: deletedSet(1), more: []client.Object{newMember("a")}, want: machinev1.ReasonScalingDown, text: "1 machines are left"},
+		"Invalid":  {reason: "The set is wrong.", set: newSet(-1), want: machinev1.ReasonInvalidSpec},
+		"Disabled": {reason: "A label keeps the set from growing.", set: newSet(1, func(s *machinev1.MachineSet) { s.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: ""} }), want: machinev1.ReasonScalingUp, text: machinev1.ScaleUpDisabledLabel},
+		"Frozen":   {reason: "The set is frozen.", set: newSet(1), more: []client.Object{terminatingMember("a"), terminatingMember("b"), terminatingMember("c"), terminatingMember("d")}, want: machinev1.ReasonFrozen, text: machinev1.UnfreezeAnnotation},
+		"Exhausted": {reason: "One failure is named as an example.", set: newSet(1), more: []client.Object{newMember("a", phase(machinev1.MachineCrashLoopBackOff), func(m *machinev1.Machine) {
+			m.Status.LastOperation = machinev1.LastOperation{State: machinev1.MachineStateFailed, Description: "no room"}
+		})}, want: machinev1.ReasonScalingUp, text: "a: no room"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(tc.more, tc.set)...)
+			if tc.fault {
+				w.fault = func(verb string, _ client.Object) error {
+					if verb == "create" {
+						return errBoom
+					}
+					return nil
+				}
+			}
+			if _, err := w.reconcile(); err != nil && !errors.Is(err, errBoom) {
+				t.Fatal(err)
+			}
+			c := meta.FindStatusCondition(w.set().Status.Progress.Conditions, machinev1.ConditionReplicasReady)
+			if c == nil || c.Reason != tc.want || !strings.Contains(c.Message, tc.text) {
+				t.Errorf("%s got %+v, want reason %s with %q", tc.reason, c, tc.want, tc.text)
+			}
+			if c != nil && (c.Status == metav1.ConditionTrue) != (tc.want == machinev1.ReasonReplicasOK) {
+				t.Errorf("%s status is %s", tc.reason, c.Status)
+			}
+		})
+	}
+}
