@@ -191,7 +191,9 @@ func TestErrorsTellNoSecret(t *testing.T) {
 	value, _ := ensure(t, d, request("owner-1"))
 	boom := errors.New("boom")
 	broken := interceptor.NewClient(d.Client.(client.WithWatch), interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error { return boom },
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return boom
+		},
 	})
 	_, _, err := token.Ensure(t.Context(), token.Deps{Client: d.Client, Live: broken}, request("owner-1"))
 	_, secret, _ := strings.Cut(value, ".")
