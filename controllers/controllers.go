@@ -147,8 +147,7 @@ type setup struct {
 
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
 // that they need. It is called once for a manager.
-func Setup(mgr ctrl.Manager, d Deps, which []string) error {
-	ctx := context.Background() // indexes are registered before anything runs
+func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error {
 	if err := index.Setup(ctx, mgr.GetFieldIndexer(), append(index.Control(), orphan.Indexes()...)); err != nil {
 		return fmt.Errorf("index the control cluster: %w", err)
 	}

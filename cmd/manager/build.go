@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
@@ -19,6 +20,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 )
+
+// scrapeTimeout bounds how long a scrape waits for a cache.
+const scrapeTimeout = 5 * time.Second
 
 // process is all that runs.
 type process struct {
@@ -53,7 +57,7 @@ func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, er
 
 // assemble makes the parts and connects them.
 func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface, which []string) (*process, error) {
-	requests, h := metrics.NewRequests(), &health{clock: clock.RealClock{}, lease: o.election.leaseDuration}
+	requests, h := metrics.NewRequests(clock.RealClock{}), &health{clock: clock.RealClock{}, lease: o.election.leaseDuration}
 	c = c.measured(requests, h)
 	scheme, err := newScheme()
 	if err != nil {
@@ -72,7 +76,7 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 		return nil, err
 	}
 	w := wiring{options: o, configs: c, manager: mgr, events: newBroadcaster(clients), requests: requests}
-	if err := w.controllers(which); err != nil {
+	if err := w.controllers(ctx, which); err != nil {
 		return nil, err
 	}
 	if err := w.serve(ctx, h, flags); err != nil {
@@ -111,14 +115,15 @@ type wiring struct {
 
 // controllers adds the controllers of these names and the metrics about what
 // they work on.
-func (w *wiring) controllers(which []string) error {
+func (w *wiring) controllers(ctx context.Context, which []string) error {
 	target, err := w.newTarget(w.manager, w.configs)
 	if err != nil {
 		return err
 	}
-	durations := metrics.NewDurations(w.manager.GetClient())
+	scrape := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, scrapeTimeout) }
+	durations := metrics.NewDurations(w.manager.GetClient(), scrape)
 	w.registry, err = metrics.NewRegistry(w.requests, durations,
-		metrics.NewObjects(w.manager.GetClient(), leading(w.manager), w.isFrozen))
+		metrics.NewObjects(w.manager.GetClient(), scrape, leading(w.manager), w.isFrozen))
 	if err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (w *wiring) controllers(which []string) error {
 	if err != nil {
 		return err
 	}
-	return controllers.Setup(w.manager, controllers.Deps{
+	return controllers.Setup(ctx, w.manager, controllers.Deps{
 		Client: finishingClient{scopedClient{w.manager.GetClient(), w.clusters.namespace}}, Live: w.manager.GetAPIReader(), Target: target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{},
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,

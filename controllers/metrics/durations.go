@@ -21,6 +21,7 @@ type place struct{ namespace, pool, instanceType, zone string }
 // deployment any more. It is safe for concurrent use.
 type Durations struct {
 	reader client.Reader
+	scrape Scrape
 
 	mu     sync.Mutex
 	last   map[string]map[place]float64 // by step: MCM's gauges hold the last machine's
@@ -49,9 +50,9 @@ func durationDesc(step string, labels ...string) *prometheus.Desc {
 
 // NewDurations returns a collector without durations. reader has Machines, by
 // pool, and MachineDeployments in its cache.
-func NewDurations(reader client.Reader) *Durations {
+func NewDurations(reader client.Reader, scrape Scrape) *Durations {
 	return &Durations{
-		reader: reader, last: map[string]map[place]float64{}, failed: map[place]float64{},
+		reader: reader, scrape: scrape, last: map[string]map[place]float64{}, failed: map[place]float64{},
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mcm_machine_step_duration_seconds",
 			Help: "How long a step of a machine's life took.",
@@ -124,7 +125,7 @@ func (d *Durations) Collect(ch chan<- prometheus.Metric) {
 // forget drops what belongs to pools that are gone. A pool that cannot be
 // looked up is kept.
 func (d *Durations) forget() {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	ctx, cancel := d.scrape()
 	defer cancel()
 	gone := map[client.ObjectKey]bool{}
 	isGone := func(p place) bool {

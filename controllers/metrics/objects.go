@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,12 +15,14 @@ const (
 	binaryProvider = "machine-controller-manager-provider"
 )
 
-// scrapeTimeout bounds the wait for a cache that has not synced yet.
-const scrapeTimeout = 5 * time.Second
+// Scrape returns the context that one scrape reads the cache with; it bounds the
+// wait for a cache that has not synced yet.
+type Scrape func() (context.Context, context.CancelFunc)
 
 // Objects collects what is true of the objects in a cache.
 type Objects struct {
 	reader client.Reader
+	scrape Scrape
 	active func() bool
 	frozen func() bool
 
@@ -34,9 +35,9 @@ var _ prometheus.Collector = &Objects{}
 // Nothing is collected while active returns false; frozen says whether machines
 // are frozen because an API server cannot be reached. Both may be nil: always,
 // never.
-func NewObjects(reader client.Reader, active, frozen func() bool) *Objects {
+func NewObjects(reader client.Reader, scrape Scrape, active, frozen func() bool) *Objects {
 	return &Objects{
-		reader: reader, active: active, frozen: frozen,
+		reader: reader, scrape: scrape, active: active, frozen: frozen,
 		managerFailures: scrapeFailures(binaryManager), providerFailures: scrapeFailures(binaryProvider),
 	}
 }
@@ -71,7 +72,7 @@ func (o *Objects) Collect(ch chan<- prometheus.Metric) {
 	if o.active != nil && !o.active() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	ctx, cancel := o.scrape()
 	defer cancel()
 	ch <- gauge(frozenDesc, boolean(o.frozen != nil && o.frozen()))
 

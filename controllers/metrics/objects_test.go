@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,6 +33,10 @@ func builder(t *testing.T, objects ...client.Object) *fake.ClientBuilder {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	return b
+}
+
+func scrape(t *testing.T) Scrape {
+	return func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) }
 }
 
 func meta(name string) metav1.ObjectMeta {
@@ -60,7 +65,7 @@ func TestMachines(t *testing.T) {
 		{Type: "Ready", Status: corev1.ConditionTrue}, {Type: "DiskPressure", Status: corev1.ConditionUnknown},
 		{Type: "Ready", Status: corev1.ConditionFalse},
 	}
-	o := NewObjects(builder(t, m).Build(), nil, func() bool { return true })
+	o := NewObjects(builder(t, m).Build(), scrape(t), nil, func() bool { return true })
 	compare(t, "a machine is described under MCM's names; a condition that is there twice does not break the scrape", o, `
 # HELP mcm_machine_controller_frozen 1 while machines are left alone because an API server cannot be reached.
 # TYPE mcm_machine_controller_frozen gauge
@@ -101,7 +106,7 @@ func TestMachineSets(t *testing.T) {
 			{Name: "m1"},
 		},
 	}
-	o := NewObjects(builder(t, s).Build(), nil, nil)
+	o := NewObjects(builder(t, s).Build(), scrape(t), nil, nil)
 	compare(t, "status.replicas is its own number, which MCM confuses with the ready ones; a machine listed twice counts once", o, `
 # HELP mcm_machine_set_failed_machines A machine of the set whose last operation failed; always 1.
 # TYPE mcm_machine_set_failed_machines gauge
@@ -129,7 +134,7 @@ func TestMachineDeployments(t *testing.T) {
 	plain := &machinev1.MachineDeployment{ObjectMeta: meta("d2")}
 	broken := &machinev1.MachineDeployment{ObjectMeta: meta("d3")}
 	broken.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: ptr.To(intstr.FromString("x"))}}
-	o := NewObjects(builder(t, d, plain, broken).Build(), nil, nil)
+	o := NewObjects(builder(t, d, plain, broken).Build(), scrape(t), nil, nil)
 	compare(t, "percentages are resolved, which MCM shows as 0; what a deployment does not have is not shown", o, `
 # HELP mcm_machine_deployment_info_spec_paused 1 while rollouts are paused.
 # TYPE mcm_machine_deployment_info_spec_paused gauge
@@ -148,7 +153,7 @@ mcm_machine_deployment_info_spec_rolling_update_max_unavailable{name="d1",namesp
 func TestNoSeriesOfDeletedObjects(t *testing.T) {
 	m := machine("m1", machinev1.MachineRunning)
 	c := builder(t, m).Build()
-	o := NewObjects(c, nil, nil)
+	o := NewObjects(c, scrape(t), nil, nil)
 	if n := testutil.CollectAndCount(o, "mcm_machine_info"); n != 1 {
 		t.Fatalf("%d machines before, want 1", n)
 	}
@@ -162,7 +167,7 @@ func TestNoSeriesOfDeletedObjects(t *testing.T) {
 
 func TestStandbyShowsNoObjects(t *testing.T) {
 	active := false
-	o := NewObjects(builder(t, machine("m1", "")).Build(), func() bool { return active }, nil)
+	o := NewObjects(builder(t, machine("m1", "")).Build(), scrape(t), func() bool { return active }, nil)
 	if n := testutil.CollectAndCount(o); n != 0 {
 		t.Errorf("a standby shows %d series, want none: sums over all processes would be too high", n)
 	}
@@ -181,7 +186,7 @@ func TestScrapeFailures(t *testing.T) {
 			return c.List(ctx, l, opts...)
 		},
 	}).Build()
-	o := NewObjects(c, nil, nil)
+	o := NewObjects(c, scrape(t), nil, nil)
 	compare(t, "a kind that cannot be read is counted and does not hide the others", o, `
 # HELP mcm_machine_deployment_items_total Number of machine deployments.
 # TYPE mcm_machine_deployment_items_total gauge
@@ -197,9 +202,9 @@ func TestLint(t *testing.T) {
 	s := &machinev1.MachineSet{ObjectMeta: meta("s1")}
 	d := &machinev1.MachineDeployment{ObjectMeta: meta("d1")}
 	c := builder(t, m, s, d).Build()
-	durations := NewDurations(c)
+	durations := NewDurations(c, scrape(t))
 	durations.Observe(pooled("m1", "d1"), "large", "z1", "create", 1)
-	registry, err := NewRegistry(NewObjects(c, nil, nil), durations, NewRequests())
+	registry, err := NewRegistry(NewObjects(c, scrape(t), nil, nil), durations, NewRequests(clock.RealClock{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +222,7 @@ func pooled(name, pool string) *machinev1.Machine {
 func TestDurations(t *testing.T) {
 	m := pooled("m1", "pool")
 	c := builder(t, m).Build()
-	d := NewDurations(c)
+	d := NewDurations(c, scrape(t))
 	d.Observe(m, "large", "z1", "create", 3)
 	d.Observe(m, "large", "z1", "create", 4)
 	d.Observe(m, "large", "z1", "drain", 60)
@@ -249,7 +254,7 @@ mcm_machine_num_failed_join{instance_type="large",machine_deployment="pool",name
 
 func TestPoolScaledToZeroIsKept(t *testing.T) {
 	c := builder(t, &machinev1.MachineDeployment{ObjectMeta: meta("pool")}).Build()
-	d := NewDurations(c)
+	d := NewDurations(c, scrape(t))
 	d.Observe(pooled("m1", "pool"), "large", "z1", "create", 3)
 	if n := testutil.CollectAndCount(d, "mcm_machine_create_duration_seconds"); n != 1 {
 		t.Errorf("%d series of a pool without machines whose deployment is there, want 1", n)

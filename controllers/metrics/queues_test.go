@@ -53,7 +53,7 @@ workqueue_adds_total{controller="machine",name="machine"} 7
 
 func TestPorts(t *testing.T) {
 	stale := prometheus.NewCounter(prometheus.CounterOpts{Name: "mcm_machine_stale_machines_total", Help: "h"})
-	r, err := NewRegistry(NewObjects(builder(t, machine("m1", "")).Build(), nil, nil), stale)
+	r, err := NewRegistry(NewObjects(builder(t, machine("m1", "")).Build(), scrape(t), nil, nil), stale)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 )
 
 // shortWatch is how long a watch has to last not to be short.
@@ -19,6 +20,7 @@ const shortWatch = time.Second
 // watches behind the caches under the names that client-go's reflectors had
 // when MCM was written.
 type Requests struct {
+	clock   clock.PassiveClock
 	latency *prometheus.HistogramVec
 
 	lists, watches, shortWatches *prometheus.CounterVec
@@ -29,7 +31,7 @@ type Requests struct {
 var _ prometheus.Collector = &Requests{}
 
 // NewRequests returns a collector that has seen no requests.
-func NewRequests() *Requests {
+func NewRequests(c clock.PassiveClock) *Requests {
 	name := []string{"name"}
 	counter := func(n, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mcm_reflector_" + n, Help: help}, name)
@@ -38,6 +40,7 @@ func NewRequests() *Requests {
 		return prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "mcm_reflector_" + n, Help: help}, name)
 	}
 	return &Requests{
+		clock: c,
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rest_client_request_latency_seconds", Help: "How long the API server took to answer; names are left out of the URL.",
 			Buckets: prometheus.ExponentialBuckets(.001, 2, 12),
@@ -74,7 +77,7 @@ func (r *Requests) Collect(ch chan<- prometheus.Metric) {
 // Wrap measures what next sends; for rest.Config.Wrap.
 func (r *Requests) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		start := time.Now()
+		start := r.clock.Now()
 		resp, err := next.RoundTrip(req)
 		r.observe(req, resp, start)
 		return resp, err
@@ -86,7 +89,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (r *Requests) observe(req *http.Request, resp *http.Response, start time.Time) {
-	took := time.Since(start)
+	took := r.clock.Since(start)
 	path, resource, collection := template(req.URL.Path)
 	r.latency.WithLabelValues(req.Method, (&url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host}).String()+path).Observe(took.Seconds())
 	if req.Method != http.MethodGet || !collection {
@@ -103,7 +106,7 @@ func (r *Requests) observe(req *http.Request, resp *http.Response, start time.Ti
 		r.version.WithLabelValues(resource).Set(v)
 	}
 	if resp != nil && resp.Body != nil {
-		resp.Body = &watchBody{ReadCloser: resp.Body, done: func() { r.watchEnded(resource, time.Since(start)) }}
+		resp.Body = &watchBody{ReadCloser: resp.Body, done: func() { r.watchEnded(resource, r.clock.Since(start)) }}
 	}
 }
 

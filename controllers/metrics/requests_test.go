@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
 )
 
 func TestTemplate(t *testing.T) {
@@ -35,7 +36,7 @@ func TestTemplate(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	r := NewRequests()
+	r := NewRequests(clock.RealClock{})
 	rt := r.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 	}))
