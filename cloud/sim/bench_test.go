@@ -20,7 +20,9 @@ func BenchmarkVM(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ref := func(i int) cloud.Ref { return cloud.Ref{Name: fmt.Sprint("vm-", i), OwnerID: fmt.Sprint(i), Class: parsed} }
+	ref := func(i int) cloud.Ref {
+		return cloud.Ref{Name: fmt.Sprint("vm-", i), OwnerID: fmt.Sprint(i), Class: parsed}
+	}
 	life := func(i int) {
 		if _, err := a.Create(b.Context(), cloud.CreateRequest{Ref: ref(i), Token: fmt.Sprint(i)}); err != nil {
 			b.Fatal(err)

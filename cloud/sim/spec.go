@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -190,4 +192,95 @@ func (s *spec) ownership() []string {
 		return nil
 	}
 	return keys
+}
+
+// The entries of the Secret.
+const (
+	accountKey = "accountID"
+	secretKey  = "secretKey"
+)
+
+// validate adds what is wrong with the values of a spec that decoded.
+func (s *spec) validate() {
+	s.validateEndpoint()
+	s.require(cloud.BlocksAll, "region", s.Region, "name the cloud's region, e.g. sim-1")
+	if s.ownership() == nil {
+		s.add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterTagPrefix, roleTagPrefix))
+	}
+	for _, key := range []string{NameTag, ownerTag} {
+		if _, set := s.Tags[key]; set {
+			s.add(cloud.Warning, "tags["+key+"]", "is given to every resource by the manager and has no effect here; remove it")
+		}
+	}
+	s.require(cloud.BlocksCreate, "instanceType", s.InstanceType, "name one of the cloud's instance types, e.g. small")
+	s.require(cloud.BlocksCreate, "image", s.Image, "name one of the cloud's images, e.g. linux-1")
+	for i, d := range s.Disks {
+		if d.SizeGiB < 1 {
+			s.add(cloud.BlocksCreate, fmt.Sprintf("disks[%d].sizeGiB", i), fmt.Sprintf("is %d and has to be at least 1", d.SizeGiB))
+		}
+	}
+	for i, n := range s.Networks {
+		s.require(cloud.BlocksCreate, fmt.Sprintf("networks[%d].id", i), n.ID, "name one of the region's networks, or leave networks out for its first")
+	}
+}
+
+// require adds a problem when a field is empty, unless there is one with it.
+func (s *spec) require(severity cloud.Severity, path, value, remedy string) {
+	known := slices.ContainsFunc(s.problems, func(p cloud.Problem) bool { return strings.EqualFold(p.Field, "providerSpec."+path) })
+	if strings.TrimSpace(value) == "" && !known {
+		s.add(severity, path, "is missing; "+remedy)
+	}
+}
+
+// validateEndpoint checks that requests can be sent to the endpoint.
+func (s *spec) validateEndpoint() {
+	before := len(s.problems)
+	s.require(cloud.BlocksAll, "endpoint", s.Endpoint, "write the URL of the simulated cloud, e.g. http://127.0.0.1:8484")
+	if len(s.problems) > before || s.Endpoint == "" {
+		return
+	}
+	u, err := url.Parse(s.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		s.add(cloud.BlocksAll, "endpoint", "is no URL that begins with http:// or https://; write one, e.g. http://127.0.0.1:8484")
+		return
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		s.add(cloud.BlocksAll, "endpoint", "has more than scheme, host and path; credentials belong into the Secret")
+	}
+}
+
+// report returns the problems, by field. What is only a warning does not stay:
+// classes that mean the same are equal.
+func (s *spec) report() []cloud.Problem {
+	slices.SortStableFunc(s.problems, func(a, b cloud.Problem) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
+	})
+	all := slices.Clone(s.problems)
+	s.problems = slices.DeleteFunc(s.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
+	if len(s.problems) == 0 {
+		s.problems = nil
+	}
+	return all
+}
+
+// login returns the credentials, without the white space that editors and
+// encoders leave around them.
+func login(creds cloud.Credentials) Login {
+	return Login{Account: strings.TrimSpace(string(creds[accountKey])), Secret: strings.TrimSpace(string(creds[secretKey]))}
+}
+
+// checkSecret names the entries that are missing, by field.
+func checkSecret(creds cloud.Credentials) []cloud.Problem {
+	var problems []cloud.Problem
+	who := login(creds)
+	for _, entry := range []struct{ key, value, what string }{
+		{accountKey, who.Account, "the id of the account"}, {secretKey, who.Secret, "its secret key"},
+	} {
+		if entry.value == "" {
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksAll, Field: "secret." + entry.key, Message: "is missing; put " + entry.what + " there",
+			})
+		}
+	}
+	return problems
 }

@@ -2,12 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -88,19 +89,14 @@ func (b *bootData) check() error {
 
 // merged returns how the kubelet behaves when over decides what it can.
 func (b behaviour) merged(over behaviour) behaviour {
-	text, err := json.Marshal(over)
-	if err != nil {
-		return b
+	conditions := map[string]string{}
+	maps.Copy(conditions, b.Conditions)
+	maps.Copy(conditions, over.Conditions)
+	return behaviour{
+		Join: cmp.Or(over.Join, b.Join), JoinDelay: cmp.Or(over.JoinDelay, b.JoinDelay),
+		Ready: cmp.Or(over.Ready, b.Ready), ReadyDelay: cmp.Or(over.ReadyDelay, b.ReadyDelay), Conditions: conditions,
+		Lease: cmp.Or(over.Lease, b.Lease), Pods: cmp.Or(over.Pods, b.Pods),
 	}
-	out := b
-	out.Conditions = map[string]string{}
-	for kind, status := range b.Conditions {
-		out.Conditions[kind] = status
-	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		return b
-	}
-	return out
 }
 
 func (b behaviour) joins() bool { return b.Join == nil || *b.Join != joinNever }
