@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -17,8 +18,17 @@ func addFinalizer(o metav1.Object, finalizer string) {
 	}
 }
 
-func removeFinalizer(o metav1.Object, finalizer string) {
-	o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer }))
+// dropFinalizer takes a finalizer off an object, and nothing else: it does not
+// need the object to be current, only the finalizer in its place. An object that
+// is gone, or has no such finalizer, is fine.
+func dropFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
+	at := slices.Index(o.GetFinalizers(), finalizer)
+	if at < 0 {
+		return nil
+	}
+	path := fmt.Sprintf("/metadata/finalizers/%d", at)
+	patch := fmt.Appendf(nil, `[{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, path, finalizer, path)
+	return client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch)))
 }
 
 func setAnnotation(o metav1.Object, key, value string) {

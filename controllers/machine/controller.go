@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,7 +83,11 @@ func New(d Deps) *Controller {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	m := &machinev1.Machine{}
 	if err := c.Client.Get(ctx, req.NamespacedName, m); err != nil {
+		c.marks.Absent(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if c.marks.HasEnded(m) {
+		return reconcile.Result{}, nil // its last event is on the way
 	}
 	if c.marks.Stale(m) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
@@ -103,7 +106,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c.announce(f)
 	if f.released {
-		c.forget(f.machine)
+		c.engine.Forget(ownerID(f.machine))
+		c.marks.Ended(f.machine)
 	}
 	return outcome.Of(f.wait, err)
 }
@@ -171,12 +175,6 @@ func (c *Controller) patchMachine(ctx context.Context, f *facts, change func(*ma
 	return nil
 }
 
-// forget drops what is remembered of a Machine that is gone.
-func (c *Controller) forget(m *machinev1.Machine) {
-	c.engine.Forget(ownerID(m))
-	c.marks.Forget(m.UID)
-}
-
 // ownerID is the durable id of m that its cloud resources are tagged with.
 func ownerID(m *machinev1.Machine) string {
 	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
@@ -184,5 +182,3 @@ func ownerID(m *machinev1.Machine) string {
 	}
 	return string(m.UID)
 }
-
-func gone(err error) bool { return err == nil || apierrors.IsNotFound(err) }

@@ -93,30 +93,29 @@ func (c *Controller) release(ctx context.Context, f *facts) (bool, error) {
 			return false, err
 		}
 	}
-	before := f.machine
-	err := c.patchMachine(ctx, f, func(m *machinev1.Machine) { removeFinalizer(m, machinev1.Finalizer) })
-	if !gone(err) {
-		return false, err
+	if err := dropFinalizer(ctx, c.Client, f.machine.DeepCopy(), machinev1.Finalizer); err != nil {
+		return false, fmt.Errorf("remove finalizer: %w", err)
 	}
-	f.machine, f.released = before, true
+	f.released = true
 	f.events = append(f.events, notice{corev1.EventTypeNormal, eventDeleted, deletedText(f)})
 	return true, nil
 }
 
-// releaseNode deletes the node and takes our finalizer off it, which is what
-// kept it until now.
+// releaseNode takes our finalizer, which kept the node until now, off it and
+// deletes it, unless somebody has deleted it already.
 func (c *Controller) releaseNode(ctx context.Context, f *facts) error {
-	opts := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.node.UID}}
-	if f.node.DeletionTimestamp.IsZero() {
-		if err := c.Target.Client.Delete(ctx, f.node.DeepCopy(), opts); !gone(err) {
-			return fmt.Errorf("delete Node %s: %w", f.node.Name, err)
-		}
+	node := f.node.DeepCopy()
+	if err := dropFinalizer(ctx, c.Target.Client, node, machinev1.NodeFinalizer); err != nil {
+		return fmt.Errorf("remove finalizer of Node %s: %w", node.Name, err)
 	}
-	err := c.patchNode(ctx, f, func(n *corev1.Node) { removeFinalizer(n, machinev1.NodeFinalizer) })
-	if gone(client.IgnoreNotFound(err)) {
+	if !node.DeletionTimestamp.IsZero() { // as the answer says
 		return nil
 	}
-	return err
+	opts := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.node.UID}}
+	if err := c.Target.Client.Delete(ctx, node, opts); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 func deletedText(f *facts) string {

@@ -67,7 +67,7 @@ func (c *Controller) find(ctx context.Context, f *facts) (bool, error) {
 // drain moves the pods off the node. A node that another Machine claims, or
 // that belongs to another VM, is left alone.
 func (c *Controller) drain(ctx context.Context, f *facts) (bool, error) {
-	if f.node == nil || !ownsNode(f) {
+	if f.node == nil || !ownsNode(f) || c.engine.Going(ownerID(f.machine)) {
 		return true, nil
 	}
 	if err := c.drainer.MarkTerminating(ctx, f.node, c.terminatingReason(f)); err != nil {

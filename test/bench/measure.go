@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -177,5 +179,7 @@ func steadily(entries []audit.Entry) []audit.Entry {
 func (b *bench) show(name string, entries []audit.Entry) {
 	if b.verbose {
 		fmt.Printf("── %s: %d requests\n%s\n", name, len(entries), audit.Table(audit.Count(entries)))
+		refused := slices.DeleteFunc(slices.Clone(entries), func(e audit.Entry) bool { return e.Code < http.StatusBadRequest })
+		fmt.Printf("── of these %d were refused\n%s\n", len(refused), audit.Table(audit.Count(refused)))
 	}
 }

@@ -17,6 +17,7 @@ import (
 type Marks struct {
 	mu       sync.Mutex
 	versions map[types.UID]string
+	ended    map[types.NamespacedName]types.UID
 }
 
 // Wrote notes the version that a write returned.
@@ -38,11 +39,31 @@ func (m *Marks) Stale(o client.Object) bool {
 	return older(o.GetResourceVersion(), m.versions[o.GetUID()])
 }
 
-// Forget drops the mark of an object that is gone.
-func (m *Marks) Forget(uid types.UID) {
+// Ended notes that this process has let go of o, so that whatever the cache
+// still shows of it is stale.
+func (m *Marks) Ended(o client.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.versions, uid)
+	delete(m.versions, o.GetUID())
+	if m.ended == nil {
+		m.ended = map[types.NamespacedName]types.UID{}
+	}
+	m.ended[client.ObjectKeyFromObject(o)] = o.GetUID()
+}
+
+// HasEnded says whether this process has let go of o.
+func (m *Marks) HasEnded(o client.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	uid, ok := m.ended[client.ObjectKeyFromObject(o)]
+	return ok && uid == o.GetUID()
+}
+
+// Absent notes that the cache shows no object of that name any more.
+func (m *Marks) Absent(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.ended, key)
 }
 
 // older says whether version a is older than b. Versions that cannot be

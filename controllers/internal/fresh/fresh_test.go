@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func object(version string) *corev1.Node {
@@ -37,10 +38,26 @@ func TestStale(t *testing.T) {
 			if got := m.Stale(object(tc.read)); got != tc.want {
 				t.Errorf("Stale() = %v, want %v: %s", got, tc.want, tc.reason)
 			}
-			m.Forget("u")
-			if m.Stale(object(tc.read)) {
-				t.Error("stale after Forget")
-			}
 		})
+	}
+}
+
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	var m Marks
+	o, key := object("5"), types.NamespacedName{}
+	m.Wrote(o)
+	m.Ended(o)
+	if !m.HasEnded(object("4")) || m.Stale(object("4")) {
+		t.Error("what the cache still shows of an object that was let go has ended, and nothing newer is to come")
+	}
+	other := object("9")
+	other.UID = "another"
+	if m.HasEnded(other) {
+		t.Error("an object of the same name that came after it has not ended")
+	}
+	m.Absent(key)
+	if m.HasEnded(o) {
+		t.Error("remembered although the cache has caught up")
 	}
 }

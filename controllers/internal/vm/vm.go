@@ -38,6 +38,7 @@ type Engine struct {
 type note struct {
 	created time.Time // last call of Create
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
+	going   bool      // the cloud has accepted that it goes
 }
 
 // New returns an Engine that remembers nothing.
@@ -128,7 +129,7 @@ func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		return cloud.Deletion{}, err
 	}
 	if !d.Done {
-		e.note(r.OwnerID, func(n *note) { n.missing = time.Time{} })
+		e.note(r.OwnerID, func(n *note) { n.missing, n.going = time.Time{}, true })
 		d.RetryAfter = max(d.RetryAfter, time.Millisecond)
 		return d, nil
 	}
@@ -139,6 +140,14 @@ func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that the cloud may not show yet"}}, nil
 	}
 	return d, nil
+}
+
+// Going says whether Remove has been accepted by the cloud before: then the VM
+// cannot be had back, and nothing on it is left to be saved.
+func (e *Engine) Going(ownerID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.notes[ownerID].going
 }
 
 // doubtful says whether a VM of r may exist although the cloud shows none: its
