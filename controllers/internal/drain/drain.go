@@ -111,7 +111,7 @@ func (d *Drainer) Drain(ctx context.Context, r Request) (result Result, err erro
 		return Result{}, err
 	}
 	result = report(p.facts())
-	if result.Done && d.confirm {
+	if result.Done && d.confirm && !memory.confirmed {
 		return p.confirmed(ctx, result)
 	}
 	return memory.settle(result, now), nil

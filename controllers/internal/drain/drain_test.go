@@ -368,8 +368,13 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("Drain() = %+v; a pod that the cache has not shown yet must be waited for", r)
 	}
 	late.end("late")
-	if r, _ := w.pass(); !r.Done {
-		t.Errorf("Drain() = %+v, want done", r)
+	for range 2 {
+		if r, _ := w.pass(); !r.Done {
+			t.Errorf("Drain() = %+v, want done", r)
+		}
+	}
+	if late.lists != 2 {
+		t.Errorf("the API server was asked %d times, want once while a pod was left and once more", late.lists)
 	}
 }
 
@@ -383,6 +388,23 @@ func TestSecondWorkerIsTurnedAway(t *testing.T) {
 	w.drainer.book.closed(memory, awaited{})
 	if _, calls := w.pass(); calls == nil {
 		t.Error("no eviction after the other worker has finished")
+	}
+}
+
+// The message is written to the API server, so it must not follow every pod.
+func TestMessageKeepsStill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, pod("a"), pod("b"), pod("c"))
+	w.answer = denied
+	first, _ := w.pass()
+	w.end("a")
+	w.after(time.Second)
+	if second, _ := w.pass(); second.Message != first.Message {
+		t.Errorf("message %q, a second after %q", second.Message, first.Message)
+	}
+	w.after(retryInterval)
+	if third, _ := w.pass(); strings.Contains(third.Message, "d/a") || !strings.Contains(third.Message, "d/b") {
+		t.Errorf("message %q names what has gone, or not what keeps the drain", third.Message)
 	}
 }
 

@@ -32,6 +32,7 @@ type ledger struct {
 	attempts   map[types.UID]*attempt
 	departures []*departure // in the order in which the pods began to leave
 	looked     bool         // volumes that were leaving before the first pass are in departures
+	confirmed  bool         // the API server has said that no pod is left
 	notes      []string     // what went wrong and is not waited for any more
 	said       Result
 	saidAt     time.Time

@@ -49,6 +49,7 @@ func (p *pass) confirmed(ctx context.Context, done Result) (Result, error) {
 	if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return leaves(&pod) }) {
 		return Result{Wait: busyWait, Reason: machinev1.ReasonDraining, Message: "waiting for the pods to end"}, nil
 	}
+	p.memory.confirmed = true
 	return done, nil
 }
 

@@ -39,14 +39,14 @@ func (w *world) expect(why, reason string, calls ...string) Result {
 
 func TestPodsWithVolumesGoOneByOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), disk("v2"),
-		pod("low", claiming("v1")), pod("high", claiming("v2"), prio(10)), pod("free"))...)
+	w := newWorld(t, objects(disk("v1"), disk("v2"), attachment("v2", "n", true),
+		pod("low", claiming("v1")), pod("top", claiming("v2"), prio(10)), pod("free"))...)
 	w.attach("v1", "v2")
 	w.stay = true
-	w.expect("first", machinev1.ReasonDetachingVolumes, "evict free", "evict high")
+	w.expect("first", machinev1.ReasonDetachingVolumes, "evict free", "evict top")
 	w.stay = false
 	w.end("free")
-	w.end("high")
+	w.end("top")
 	w.expect("pod gone, volume attached", machinev1.ReasonDetachingVolumes)
 	w.attach("v1")
 	w.expect("detached", ReasonReattachingVolumes)
