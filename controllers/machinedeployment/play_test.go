@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
 // playSets does what the controller of MachineSets does.
@@ -25,16 +26,25 @@ func (w *world) playSets() {
 func (w *world) playSet(s *machinev1.MachineSet) {
 	w.t.Helper()
 	members := w.members(s)
-	live := slices.DeleteFunc(slices.Clone(members), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 	if !s.DeletionTimestamp.IsZero() {
-		for _, m := range live {
-			w.terminate(&m)
+		for _, m := range members {
+			if m.DeletionTimestamp.IsZero() {
+				w.terminate(&m)
+			}
 		}
 		if len(members) == 0 {
 			change(w, s, func(s *machinev1.MachineSet) { s.Finalizers = nil })
 		}
 		return
 	}
+	w.scaleSet(s)
+	w.reportSet(s)
+}
+
+// scaleSet makes and deletes machines.
+func (w *world) scaleSet(s *machinev1.MachineSet) {
+	w.t.Helper()
+	live := slices.DeleteFunc(w.members(s), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 	_, closed := s.Labels[machinev1.ScaleUpDisabledLabel]
 	for range int(s.Spec.Replicas) - len(live) {
 		if !closed && s.Labels[machinev1.FreezeLabel] != "True" {
@@ -48,7 +58,6 @@ func (w *world) playSet(s *machinev1.MachineSet) {
 	for _, m := range surplus[:max(len(surplus)-int(s.Spec.Replicas), 0)] {
 		w.terminate(&m)
 	}
-	w.reportSet(s)
 }
 
 func (w *world) members(s *machinev1.MachineSet) []machinev1.Machine {
@@ -85,8 +94,14 @@ func (w *world) reportSet(s *machinev1.MachineSet) {
 	})
 }
 
+// create makes a machine, of which there must never be too many.
 func (w *world) create(s *machinev1.MachineSet) {
 	w.t.Helper()
+	if d := w.deployment(); d != nil {
+		if b, err := rollout.BoundsOf(d); err == nil && len(w.live()) >= b.Allowed() {
+			w.t.Fatalf("one more machine beside %d, wanted %d + %d\n%s", len(w.live()), b.Replicas, b.Surge, w.describe())
+		}
+	}
 	w.made++
 	m := &machinev1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -114,24 +129,29 @@ func (w *world) terminate(m *machinev1.Machine) {
 func (w *world) playMachines() {
 	w.t.Helper()
 	for _, m := range w.machines() {
-		switch {
-		case !m.DeletionTimestamp.IsZero():
-			if node := w.node(m.Name); node != nil {
-				if err := w.client.Delete(w.t.Context(), node); err != nil {
-					w.t.Fatal(err)
-				}
+		w.playMachine(&m)
+	}
+}
+
+func (w *world) playMachine(m *machinev1.Machine) {
+	w.t.Helper()
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		if node := w.node(m.Name); node != nil {
+			if err := w.client.Delete(w.t.Context(), node); err != nil {
+				w.t.Fatal(err)
 			}
-			change(w, &m, func(m *machinev1.Machine) { m.Finalizers = nil })
-		case m.Status.CurrentStatus.Phase == "":
-			change(w, &m, func(m *machinev1.Machine) {
-				m.Labels[machinev1.NodeLabel] = "node-" + m.Name
-				m.Status.CurrentStatus.Phase = machinev1.MachinePending
-			})
-		case m.Status.CurrentStatus.Phase == machinev1.MachinePending:
-			w.join(&m)
-		default:
-			w.playInPlace(&m)
 		}
+		change(w, m, func(m *machinev1.Machine) { m.Finalizers = nil })
+	case m.Status.CurrentStatus.Phase == "":
+		change(w, m, func(m *machinev1.Machine) {
+			label(m, machinev1.NodeLabel, "node-"+m.Name)
+			m.Status.CurrentStatus.Phase = machinev1.MachinePending
+		})
+	case m.Status.CurrentStatus.Phase == machinev1.MachinePending:
+		w.join(m)
+	default:
+		w.playInPlace(m)
 	}
 }
 

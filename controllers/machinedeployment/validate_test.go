@@ -1,0 +1,104 @@
+package machinedeployment
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// TestBadInput shows each mistake to the controller: it says which field is
+// wrong, makes nothing, and goes on as soon as the field is mended.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	type mistake = func(*machinev1.MachineDeployment)
+	for name, tc := range map[string]struct {
+		spoil mistake
+		field string
+		event string
+	}{
+		"NilSelector":   {func(d *machinev1.MachineDeployment) { d.Spec.Selector = nil }, "spec.selector is missing", ""},
+		"EmptySelector": {func(d *machinev1.MachineDeployment) { d.Spec.Selector = &metav1.LabelSelector{} }, "spec.selector is empty", machinev1.EventSelectingAll},
+		"BadSelector": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
+		}, "spec.selector is invalid", ""},
+		"SelectorOfOthers": {func(d *machinev1.MachineDeployment) { d.Spec.Selector.MatchLabels["pool"] = "b" }, "spec.template.metadata.labels", ""},
+		"Replicas":         {func(d *machinev1.MachineDeployment) { d.Spec.Replicas = -1 }, "spec.replicas is -1", ""},
+		"NoStrategy":       {func(d *machinev1.MachineDeployment) { d.Spec.Strategy.Type = "" }, "spec.strategy.type", ""},
+		"UnknownStrategy":  {func(d *machinev1.MachineDeployment) { d.Spec.Strategy.Type = "Slowly" }, `spec.strategy.type is "Slowly"`, ""},
+		"NoRolling":        {func(d *machinev1.MachineDeployment) { d.Spec.Strategy.RollingUpdate = nil }, "spec.strategy.rollingUpdate is missing", ""},
+		"NoBounds": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{}
+		}, "spec.strategy.rollingUpdate.maxUnavailable is missing", ""},
+		"UnparsableSurge": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromString("many"))
+		}, `spec.strategy.rollingUpdate.maxSurge "many"`, ""},
+		"NoInPlace": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: "InPlaceUpdate"}
+		}, "spec.strategy.inPlaceUpdate is missing", ""},
+		"UnknownOrchestrate": {func(d *machinev1.MachineDeployment) { d.Spec.Strategy = inPlaceUpdate("Sometimes", 1, 1) }, `orchestrationType is "Sometimes"`, ""},
+		"NoClass":            {func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.Class = machinev1.ClassSpec{} }, "spec.template.spec.class.name is missing", ""},
+		"NoKind":             {func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.Class.Kind = "" }, "spec.template.spec.class.kind is missing", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, deployment(1))
+			w.changeSpec(tc.spoil)
+			w.pass()
+			w.pass()
+			c := told(&w.deployment().Status)
+			if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, tc.field) {
+				t.Fatalf("condition %+v does not name %s", c, tc.field)
+			}
+			event := tc.event
+			if event == "" {
+				event = machinev1.ReasonInvalidSpec
+			}
+			if events := w.eventsOf("Warning " + event + " "); len(events) == 0 || !strings.Contains(strings.Join(events, "; "), tc.field) {
+				t.Errorf("events %v do not name %s", events, tc.field)
+			}
+			if len(w.sets()) != 0 || len(w.deployment().Status.Conditions) != 0 {
+				t.Errorf("an invalid deployment was acted upon\n%s", w.describe())
+			}
+			w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec = deployment(1).Spec })
+			w.pass()
+			if c := told(&w.deployment().Status); c != nil || len(w.sets()) != 1 {
+				t.Errorf("mended, but condition %+v\n%s", c, w.describe())
+			}
+		})
+	}
+}
+
+// TestBadAnnotations are reported and hold nothing up.
+func TestBadAnnotations(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{
+		machinev1.LastReplicaChangeByScalerAnnotation, machinev1.EffectiveCreationTimeoutAnnotation, machinev1.ProviderIDFormAnnotation,
+	} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { annotate(d, key, strings.Repeat("ü", 200)) }))
+			w.run()
+			if c := told(&w.deployment().Status); c == nil || !strings.Contains(c.Message, key) {
+				t.Errorf("condition %+v", c)
+			}
+			if events := w.eventsOf(key); len(events) != 1 {
+				t.Errorf("one Event is enough: %v", events)
+			}
+		})
+	}
+}
+
+func TestLongName(t *testing.T) {
+	t.Parallel()
+	for length, valid := range map[int]bool{1: true, 64: true, nameMax: true, 253: false} {
+		d := deployment(1, func(d *machinev1.MachineDeployment) { d.Name = strings.Repeat("x", length) })
+		if found := problemsOf(d, true); (len(found) == 0) != valid {
+			t.Errorf("name of %d characters: %v", length, found)
+		}
+	}
+}
