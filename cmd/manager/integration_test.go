@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -211,6 +212,30 @@ func TestRun(t *testing.T) {
 		t.Errorf("the second leader ended with an error after it was asked to: %v", err)
 	}
 	awaitHolders(t, admin, leases, false)
+
+	robbed := start(t, args...)
+	awaitHolders(t, admin, leases, true)
+	for _, name := range []string{machinev1.LeaseMachineController, machinev1.LeaseMachineControllerManager} {
+		steal(t, admin, leases, name)
+	}
+	select {
+	case err := <-robbed.ended:
+		if err == nil || !strings.Contains(err.Error(), "leader election lost") {
+			t.Errorf("a leader without leases ended with %v, want an error: the process has to end at once", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("a leader goes on although somebody else holds its leases")
+	}
+}
+
+// steal gives a lease to somebody who does not expect to be asked first.
+func steal(t *testing.T, admin client.Client, namespace, name string) {
+	t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	other := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":"thief","leaseDurationSeconds":3600}}`))
+	if err := admin.Patch(t.Context(), lease, other); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // checkMetrics looks at what both ports of both managers serve.
