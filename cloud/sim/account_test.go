@@ -173,3 +173,33 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestDeleteAttachedLater takes a disk that carries the machine's tags although
+// the VM leaves it behind, and leaves one without them alone.
+func TestDeleteAttachedLater(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, nil)
+	a, c := s.open(nil)
+	ref := cloud.Ref{Name: "a", OwnerID: "o", Class: c}
+	vm, err := a.Create(t.Context(), cloud.CreateRequest{Ref: ref, Token: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept string
+	for _, tags := range []map[string]string{s.VMs()[0].Tags, {"pvc": "x"}} {
+		disk, err := s.CreateDisk(s.who, "sim-1", sim.DiskInput{SizeGiB: 1, Tags: tags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AttachDisk(s.who, "sim-1", disk.ID, vm.ID); err != nil {
+			t.Fatal(err)
+		}
+		kept = disk.ID
+	}
+	if d, err := a.Delete(t.Context(), ref); err != nil || !d.Done {
+		t.Errorf("delete: %+v, %v, want done", d, err)
+	}
+	if left := s.Live(); len(left) != 1 || left[0].ID != kept || left[0].Disk.VM != "" {
+		t.Errorf("left: %+v, want the foreign disk %s, detached", left, kept)
+	}
+}

@@ -32,7 +32,6 @@ func (f *fleet) join(ctx context.Context, k *kubelet, r sim.Resource, how behavi
 	}
 	machine, _ := find(f.cloud.Settings().InstanceTypes, r.VM.InstanceType)
 	node := newNode(k, r, machine, f.conditions(k, how, now, now))
-	k.tried = true
 	registered, err := f.register(ctx, k, node)
 	if err != nil {
 		const first, longest = 500 * time.Millisecond, 15 * time.Second
@@ -70,8 +69,10 @@ func find(all []sim.InstanceType, name string) (sim.InstanceType, bool) {
 // carries this VM's providerID is its own, from before a restart or a lost
 // answer; with another one it stands in the way.
 func (f *fleet) register(ctx context.Context, k *kubelet, node *corev1.Node) (*corev1.Node, error) {
-	if f.client != nil {
-		// After a restart of this process the bootstrap token may be gone.
+	again := k.tried
+	k.tried = true
+	if again && f.client != nil {
+		// It may be there from an earlier process, and the bootstrap token gone.
 		own, err := f.client.CoreV1().Nodes().Get(ctx, k.nodeName, metav1.GetOptions{})
 		if err == nil && own.Spec.ProviderID == k.providerID {
 			return own, nil

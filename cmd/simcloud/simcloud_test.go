@@ -169,8 +169,23 @@ func (c *simcloud) account() (cloud.Account, cloud.Class) {
 	return account, class
 }
 
-// admin calls an endpoint of the cloud's owner.
+// admin calls an endpoint of the cloud's owner, which has to succeed.
 func (c *simcloud) admin(method, path, body string, out any) {
+	c.s.Helper()
+	status, text := c.ask(method, path, body)
+	if status != http.StatusOK {
+		c.s.Fatalf("%s %s: %d %s", method, path, status, text)
+	}
+	if out == nil {
+		return
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		c.s.Fatal(err)
+	}
+}
+
+// ask sends a request and returns the status and the answer.
+func (c *simcloud) ask(method, path, body string) (int, []byte) {
 	c.s.Helper()
 	req, err := http.NewRequestWithContext(c.s.Context(), method, c.endpoint+path, strings.NewReader(body))
 	if err != nil {
@@ -182,15 +197,10 @@ func (c *simcloud) admin(method, path, body string, out any) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		c.s.Fatalf("%s %s: %s %s %v", method, path, resp.Status, text, err)
-	}
-	if out == nil {
-		return
-	}
-	if err := json.Unmarshal(text, out); err != nil {
+	if err != nil {
 		c.s.Fatal(err)
 	}
+	return resp.StatusCode, text
 }
 
 func (c *simcloud) console(id string) string {
@@ -427,7 +437,12 @@ func testForeignNode(s *suite) {
 		return nil
 	})
 	c.remove(vm)
-	c.stop()
+	s.until("the kubelet is forgotten", func() error {
+		if status, text := c.ask(http.MethodGet, "/admin/vms/"+vm.ID+"/kubelet", ""); status != http.StatusNotFound {
+			return errors.New(string(text))
+		}
+		return nil
+	})
 	if _, err := s.node("node-f"); err != nil {
 		s.Errorf("the node of another VM: %v", err)
 	}
