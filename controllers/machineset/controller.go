@@ -77,6 +77,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineSet: %w", err))
 	}
+	if c.marks.HasEnded(set) {
+		return reconcile.Result{}, nil
+	}
 	if c.marks.Stale(set) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}

@@ -266,6 +266,63 @@ func TestCreateRefused(t *testing.T) {
 	}
 }
 
+// A machine of an unfinished batch that has come and gone is not made again.
+func TestCreateNotTwice(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		// strike fails the second creation, after or before its effect.
+		lost, fault error
+		wait        time.Duration
+	}{
+		"Known":    {reason: "This process knows what it created.", fault: errors.New("third")},
+		"Unknown":  {reason: "Without an answer nobody knows, so after a while the name is given up.", lost: errBoom, wait: settle},
+		"Rejected": {reason: "What was refused was not created.", fault: apierrors.NewBadRequest("third"), wait: settle},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newSet(2))
+			names := rollout.NewNames(w.set())
+			creations := map[string]int{}
+			w.fault = func(verb string, o client.Object) error {
+				if verb == "create" && o.GetName() == names.Name(1) && creations[o.GetName()] == 0 && tc.fault != nil {
+					return tc.fault
+				}
+				return nil
+			}
+			w.lost = func(verb string, o client.Object) error {
+				if verb != "create" {
+					return nil
+				}
+				creations[o.GetName()]++
+				if o.GetName() == names.Name(1) {
+					return tc.lost
+				}
+				return nil
+			}
+			if _, err := w.reconcile(); err == nil {
+				t.Fatal("the second creation went well")
+			}
+			for _, m := range w.machines() {
+				if err := w.live.Delete(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.vanish()
+			w.clock.SetTime(w.clock.Now().Add(max(tc.wait, time.Second)))
+			w.fault = nil
+			w.settle()
+			if n := len(w.alive()); n != 2 {
+				t.Errorf("%s %d machines are alive, want 2", tc.reason, n)
+			}
+			for name, n := range creations {
+				if n > 1 {
+					t.Errorf("%s %s was created %d times", tc.reason, name, n)
+				}
+			}
+		})
+	}
+}
+
 func TestCreateNotWhile(t *testing.T) {
 	cases := map[string]struct {
 		reason string

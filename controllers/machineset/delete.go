@@ -100,6 +100,7 @@ func (c *Controller) letGo(ctx context.Context, p *pass) error {
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
+	c.marks.Ended(p.set)
 	p.gone = true
 	return nil
 }

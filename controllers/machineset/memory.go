@@ -63,13 +63,15 @@ func (c *Controller) recall(set *machinev1.MachineSet) *memory {
 	return m
 }
 
+// forget drops all about a set that is gone.
 func (c *Controller) forget(key client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memories[key]; m != nil {
-		c.marks.Forget(m.uid)
+		c.marks.Ended(&machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: m.uid}})
 		delete(c.memories, key)
 	}
+	c.marks.Absent(key)
 }
 
 // wrote remembers what a write to a Machine returned.
@@ -138,6 +140,22 @@ func (m *memory) newer(cached *machinev1.Machine, now time.Time) *machinev1.Mach
 	}
 	delete(m.writes, cached.Name)
 	return cached
+}
+
+// confirm forgets the machines that were created, are not in the cache, and not
+// on the API server any more. It returns the known machines without them.
+func (m *memory) confirm(known, live []*machinev1.Machine) []*machinev1.Machine {
+	there := map[string]bool{}
+	for _, machine := range live {
+		there[machine.Name] = true
+	}
+	return slices.DeleteFunc(known, func(machine *machinev1.Machine) bool {
+		if !m.writes[machine.Name].unseen || there[machine.Name] {
+			return false
+		}
+		delete(m.writes, machine.Name)
+		return true
+	})
 }
 
 // waitFor is how long it takes until the first write is given up; 0 is for ever.

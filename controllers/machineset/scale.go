@@ -113,6 +113,7 @@ func (c *Controller) survey(ctx context.Context, p *pass) ([]*machinev1.Machine,
 		}
 	}
 	sortByName(machines)
+	p.machines = p.memory.confirm(p.machines, machines)
 	return machines, nil
 }
 

@@ -33,26 +33,17 @@ func (c *Controller) report(ctx context.Context, p *pass, acted error) error {
 	if equality.Semantic.DeepEqual(p.set.Status, status) {
 		return nil
 	}
-	if !sameForMCM(p.set.Status, status) {
-		status.LastOperation.LastUpdateTime = metav1.NewTime(p.now)
-	}
+	status.LastOperation.LastUpdateTime = metav1.NewTime(p.now)
 	changed := p.set.DeepCopy()
 	changed.Status = status
 	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(p.set)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status of MachineSet: %w", err))
 	}
 	c.marks.Wrote(changed)
-	// MCM's CRD drops our own field; then it is not written again and again.
+	// MCM's CRD drops our own field. Then it is left out, or every pass would find
+	// it missing, write, and so bring about the next pass.
 	c.pruned.Store(status.Progress != nil && changed.Status.Progress == nil || c.pruned.Load())
 	return nil
-}
-
-// sameForMCM says whether two statuses differ in our own field at most. Writing
-// that alone must not change a time: where the API server drops the field, the
-// write would bring about the next one.
-func sameForMCM(a, b machinev1.MachineSetStatus) bool {
-	a.Progress, b.Progress = nil, nil
-	return equality.Semantic.DeepEqual(a, b)
 }
 
 // statusOf is the status in MCM's terms.
