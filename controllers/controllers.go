@@ -4,6 +4,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ type Deps struct {
 	Namespace string        // of the native kinds; empty is all
 	Clouds    *cloud.Registry
 	Clock     clock.PassiveClock
+	Rand      io.Reader // makes bootstrap tokens
 	// Events returns the recorder of a component.
 	Events func(component string) record.EventRecorder
 	// Workers is how many reconciles of a controller run at a time.
@@ -143,6 +145,8 @@ type setup struct {
 	mgr     ctrl.Manager
 	classes *class.Resolver
 	frozen  func() bool
+	// thawedAt says when machines were last left alone because of that.
+	thawedAt func() time.Time
 }
 
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
@@ -177,7 +181,7 @@ func addAPIServer(s *setup) error {
 		Client: s.Client, Live: s.Live, Target: s.Target, Namespace: s.Namespace,
 		Clock: s.Clock, Events: s.Events(machineComponent), Options: s.Options.APIServer,
 	})
-	s.frozen = c.Frozen
+	s.frozen, s.thawedAt = c.Frozen, c.ThawedAt
 	return c.SetupWithManager(s.mgr)
 }
 
@@ -190,7 +194,7 @@ func addMachineClass(s *setup) error {
 func addMachine(s *setup) error {
 	return machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
-		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, Durations: s.Durations,
+		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations,
 	}).SetupWithManager(s.mgr, s.Workers("machine"))
 }
 
@@ -222,7 +226,7 @@ func addNode(s *setup) error {
 
 func addOrphans(s *setup) error {
 	c := orphan.New(orphan.Deps{
-		Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(machineComponent), Options: s.Options.Orphans,
+		Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(machineComponent), Options: s.Options.Orphans, Fresh: cloud.NotBefore,
 		Doors: []orphan.Owners{orphan.NewMachines(s.Client, s.Live, s.Namespace)},
 	})
 	if s.Metrics != nil {

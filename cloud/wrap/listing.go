@@ -15,17 +15,6 @@ import (
 // seconds, less than 0 shares only what is being read at the moment.
 type ListingAge time.Duration
 
-// notBefore is the key of the context value.
-type notBefore struct{}
-
-// NotBefore returns a context whose List shows the cloud as it was after t or at
-// the time of the call, e.g. for the last look before an orphan is deleted. It
-// works through any number of decorators. Without it a listing may be as old as
-// ListingAge.
-func NotBefore(ctx context.Context, t time.Time) context.Context {
-	return context.WithValue(ctx, notBefore{}, t)
-}
-
 // SharedListing gives everyone who lists the same resources (Class.Owner and
 // Region) within a period the same listing, which is read once. The listing is
 // kept only when it is whole. Those who ask while it is read wait for it, or
@@ -82,7 +71,7 @@ func (a *sharing) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 // get returns a listing that is young enough, from memory or from the cloud.
 func (a *sharing) get(ctx context.Context, c cloud.Class) ([]cloud.Resource, error) {
 	key := listingKey{c.Owner, c.Region}
-	after, _ := ctx.Value(notBefore{}).(time.Time)
+	after := cloud.Freshness(ctx)
 	for {
 		l, mine := a.claim(key, after)
 		if mine {

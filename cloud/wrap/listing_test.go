@@ -40,11 +40,11 @@ func TestListingIsShared(t *testing.T) {
 	list(t.Context(), cloud.Class{Name: "a", Owner: "o", Region: "s"}, 3, "so is another region")
 	clk.pass(11 * time.Second)
 	list(t.Context(), one, 4, "an old listing is read again")
-	list(wrap.NotBefore(t.Context(), clk.Now()), one, 5, "what was read at that very moment may be older")
+	list(cloud.NotBefore(t.Context(), clk.Now()), one, 5, "what was read at that very moment may be older")
 	clk.pass(time.Second)
-	list(wrap.NotBefore(t.Context(), clk.Now().Add(-time.Second/2)), one, 6, "nothing from before that time")
+	list(cloud.NotBefore(t.Context(), clk.Now().Add(-time.Second/2)), one, 6, "nothing from before that time")
 	clk.pass(time.Second)
-	list(wrap.NotBefore(t.Context(), clk.Now().Add(-1500*time.Millisecond)), one, 6, "what was read after that time will do")
+	list(cloud.NotBefore(t.Context(), clk.Now().Add(-1500*time.Millisecond)), one, 6, "what was read after that time will do")
 }
 
 func TestListingIsCopied(t *testing.T) {

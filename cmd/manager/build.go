@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -133,7 +134,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	}
 	return controllers.Setup(ctx, w.manager, controllers.Deps{
 		Client: finishingClient{scopedClient{w.manager.GetClient(), w.clusters.namespace}}, Live: w.manager.GetAPIReader(), Target: target,
-		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{},
+		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
 		Options: w.controllerOptions(),

@@ -2,9 +2,9 @@ package machine
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/record"
@@ -22,8 +22,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// Deps are what a Controller needs; all are required but Target, Frozen and
-// Durations.
+// Deps are what a Controller needs; all are required but Target, Frozen,
+// ThawedAt and Durations.
 type Deps struct {
 	Client  client.Client   // control cluster, reads from a cache
 	Live    client.Reader   // control cluster, reads from the API server
@@ -34,7 +34,10 @@ type Deps struct {
 	Options Options
 	// Frozen says whether an API server was unreachable for too long; nil is never.
 	Frozen func() bool
-	// Rand makes bootstrap tokens; nil is the system's.
+	// ThawedAt says when an API server was reachable again after that; zero and nil
+	// are never. Health timeouts do not begin before it.
+	ThawedAt func() time.Time
+	// Rand makes bootstrap tokens.
 	Rand io.Reader
 	// Durations are told how long machines took; nil tells nobody.
 	Durations Durations
@@ -60,9 +63,6 @@ type Controller struct {
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
-	if d.Rand == nil {
-		d.Rand = rand.Reader
-	}
 	c := &Controller{
 		Deps:    d,
 		classes: class.New(d.Clouds),

@@ -108,7 +108,11 @@ func judgeHealthTimeout(m *machinev1.Machine, s settings, now time.Time) verdict
 	if s.neverFails {
 		return verdict{}
 	}
-	if wait := s.health - now.Sub(m.Status.CurrentStatus.LastUpdateTime.Time); wait > 0 {
+	since := m.Status.CurrentStatus.LastUpdateTime.Time
+	if s.thawed.After(since) {
+		since = s.thawed
+	}
+	if wait := s.health - now.Sub(since); wait > 0 {
 		return verdict{wait: wait}
 	}
 	op := m.Status.LastOperation.Type

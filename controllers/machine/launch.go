@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -81,7 +80,7 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 	if err := resolved.Err(blocking(f.machine)); err != nil {
 		return cloud.VM{}, err
 	}
-	if !controllerutil.ContainsFinalizer(resolved.Object, machinev1.Finalizer) {
+	if !resolved.Protected {
 		return cloud.VM{}, unprotected(resolved.Object.Name)
 	}
 	account, err := resolved.Account(ctx)

@@ -61,6 +61,9 @@ func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*facts,
 	f := &facts{now: c.Clock.Now(), before: m, machine: m.DeepCopy(), nodeName: m.Labels[machinev1.NodeLabel]}
 	f.settings, f.warnings = settingsOf(m, c.Options)
 	f.problems = problems(m)
+	if c.ThawedAt != nil {
+		f.settings.thawed = c.ThawedAt()
+	}
 	if c.Target == nil || f.nodeName == "" {
 		return f, nil
 	}

@@ -177,7 +177,7 @@ func (c *Controller) dropPreservedTaint(ctx context.Context, f *facts, failed bo
 func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error) {
 	started := f.machine.Status.CurrentStatus.LastUpdateTime.Time
 	if f.preserve != nil || started.IsZero() {
-		started = f.now
+		started = f.now.Truncate(time.Second) // as the status will say from then on
 	}
 	force := f.machine.Labels[machinev1.ForceDrainLabel] == "True" || f.now.Sub(started) > f.settings.drain
 	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, force || longUnhealthy(f.node, f.now)))

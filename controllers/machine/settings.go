@@ -37,6 +37,10 @@ type settings struct {
 	maxEvictRetries int32
 	nodeConditions  []string
 	neverFails      bool
+
+	// thawed is when an API server was reachable again; what a node did before
+	// counts for nothing.
+	thawed time.Time
 }
 
 // settingsOf returns the limits of m, and a warning for each that is written in

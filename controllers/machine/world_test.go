@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"testing"
@@ -80,7 +81,7 @@ func (w *world) restart() {
 		w.Fatal(err)
 	}
 	w.controller = New(Deps{
-		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Events: w.events, Options: w.options,
+		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Events: w.events, Options: w.options, Rand: rand.Reader,
 	})
 }
 

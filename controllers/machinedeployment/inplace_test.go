@@ -174,24 +174,73 @@ func TestTransferKeepsClassOfAnotherRegion(t *testing.T) {
 	}
 }
 
-// TestTransferSurvivesCrash ends each pass right after a machine has moved.
-func TestTransferSurvivesCrash(t *testing.T) {
+// TestTransferGoesStepByStep: no set may change its size before its controller
+// can see that the machine has moved, nor lose the label before it has seen the
+// size.
+func TestTransferGoesStepByStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
 	w.run()
 	before := names(w.live())
 	w.changeSpec(class("v2"))
-	crashed := 0
-	w.until("all are updated", func() bool {
-		// Only the sets' controller works between two passes, so that it sees the
-		// machine in its new set before that is asked for it.
-		w.playSets()
-		crashed++
-		d := w.deployment()
-		return d.Status.UpdatedReplicas == 3 && d.Status.Replicas == 3 && d.Status.AvailableReplicas == 3
-	})
+	for range 2 { // selected and away, updated
+		w.pass()
+		w.playMachines()
+	}
+	sizes := func() [2]int32 { return [2]int32{w.set("v1").Spec.Replicas, w.set("v2").Spec.Replicas} }
+	labelled := func() int {
+		n := 0
+		for _, m := range w.live() {
+			if _, ok := m.Labels[machinev1.UpdateResultLabel]; ok {
+				n++
+			}
+		}
+		return n
+	}
+	w.pass()
+	if got := sizes(); got != [2]int32{3, 0} || len(w.members(w.set("v2"))) != 1 || labelled() != 1 {
+		t.Fatalf("the machine moves first, the sizes %v stay\n%s", got, w.describe())
+	}
+	w.pass() // the cache has it, the old set has not counted yet
+	if got := sizes(); got != [2]int32{3, 1} || labelled() != 1 {
+		t.Fatalf("the new set is asked for it: %v\n%s", got, w.describe())
+	}
+	w.playSet(w.set("v1"))
+	w.pass()
+	if got := sizes(); got != [2]int32{2, 1} || labelled() != 1 {
+		t.Fatalf("the old set is not asked for it any more, and the label waits for the new one: %v\n%s", got, w.describe())
+	}
+	w.playSets()
+	w.pass()
+	if labelled() != 0 {
+		t.Fatalf("the label has done its work\n%s", w.describe())
+	}
+	w.run()
 	if diff := cmp.Diff(before, names(w.live())); diff != "" {
 		t.Errorf("machines were lost or made\n%s", diff)
+	}
+}
+
+// TestInPlaceBack takes a change back before anything was updated: the set must
+// be able to make machines again, and nothing is left on its nodes.
+func TestInPlaceBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w.run()
+	w.changeSpec(class("v2"))
+	w.pass()
+	if w.set("v1").Labels[machinev1.ScaleUpDisabledLabel] != "true" {
+		t.Fatalf("an old set makes no machines: %v", w.set("v1").Labels)
+	}
+	w.changeSpec(func(d *machinev1.MachineDeployment) { class("v1")(d); d.Spec.Replicas = 3 })
+	w.run()
+	if len(w.live()) != 3 {
+		t.Errorf("%s", w.describe())
+	}
+	for _, m := range w.live() {
+		if node := w.node(m.Name); len(node.Labels)+len(node.Annotations)+len(node.Spec.Taints) != 0 {
+			t.Errorf("node %s: %v %v %v", node.Name, node.Labels, node.Annotations, node.Spec.Taints)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,7 +98,12 @@ func (w *world) intercept() interceptor.Funcs {
 			if err := before("patch", o); err != nil {
 				return err
 			}
-			return c.Patch(ctx, o, p, opts...)
+			former := o.DeepCopyObject().(client.Object)
+			_ = c.Get(ctx, client.ObjectKeyFromObject(o), former)
+			if err := c.Patch(ctx, o, p, opts...); err != nil {
+				return err
+			}
+			return bump(ctx, c, former, o)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if err := before("delete", o); err != nil {
@@ -112,6 +118,17 @@ func (w *world) intercept() interceptor.Funcs {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	}
+}
+
+// bump gives a set whose spec has changed its next generation, as the API server
+// does and the fake client does not.
+func bump(ctx context.Context, c client.Client, former, o client.Object) error {
+	set, ok := o.(*machinev1.MachineSet)
+	if !ok || apiequality.Semantic.DeepEqual(former.(*machinev1.MachineSet).Spec, set.Spec) {
+		return nil
+	}
+	set.Generation++
+	return c.Update(ctx, set)
 }
 
 // deployment returns a valid deployment with surge 2 and unavailable 1.

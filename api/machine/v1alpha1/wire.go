@@ -199,8 +199,8 @@ const (
 )
 
 // Descriptions of a deletion's steps, as they appear in
-// status.lastOperation.description. They are output; the one reader is the
-// first pass over a machine that MCM was deleting.
+// status.lastOperation.description. They are output, for people and for an MCM
+// that takes over.
 const (
 	StepGetVMStatus       = "Set machine status to termination. Now, getting VM Status"
 	StepDrain             = "Initiate node drain"
@@ -270,6 +270,14 @@ const (
 	// ProviderIDFormAnnotation on a MachineDeployment, value "node", opts in to
 	// providerIDs in the form of the Node.
 	ProviderIDFormAnnotation = "mcm.cluster.x-k8s.io/provider-id-form"
+	// HoldAnnotation on a Machine keeps the orphan collector from its VM while
+	// the Machine is adopted, moved or migrated.
+	HoldAnnotation = "mcm.cluster.x-k8s.io/hold-vm"
+	// ReportOrphansAnnotation on a MachineClass, any value: orphans of the class
+	// are told about and left.
+	ReportOrphansAnnotation = "mcm.cluster.x-k8s.io/report-orphans-only"
+	// LookForOrphansAnnotation on a MachineClass, any new value: look now.
+	LookForOrphansAnnotation = "mcm.cluster.x-k8s.io/look-for-orphans"
 	// ReleaseAnnotation on a Machine that is being deleted, value "true", lets it
 	// go although its class or credentials are gone and its VM cannot be removed.
 	ReleaseAnnotation = "mcm.cluster.x-k8s.io/release-without-vm"

@@ -39,6 +39,13 @@ func (m *Marks) Stale(o client.Object) bool {
 	return older(o.GetResourceVersion(), m.versions[o.GetUID()])
 }
 
+// Forget drops the mark of an object that somebody else removed.
+func (m *Marks) Forget(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.versions, uid)
+}
+
 // Ended notes that this process has let go of o, so that whatever the cache
 // still shows of it is stale.
 func (m *Marks) Ended(o client.Object) {

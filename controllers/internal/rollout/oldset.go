@@ -13,7 +13,7 @@ func OldReplicas(b Bounds, current Set, old []Set) []int {
 	for i, s := range old {
 		keep[i] = s.Spec
 	}
-	missing := max(current.Spec-available(current), 0)
+	missing := max(current.Spec-current.Available, 0)
 	budget := sum(old, spec) + current.Spec - b.MinAvailable() - missing
 	if budget <= 0 {
 		return keep
@@ -24,9 +24,9 @@ func OldReplicas(b Bounds, current Set, old []Set) []int {
 		keep[i] -= n
 		budget -= n
 	}
-	// What is left of the budget bounds this too: a set that reports machines
-	// which it was already told to give up would otherwise lose them twice.
-	spare := min(budget, sum(old, available)+available(current)-b.MinAvailable()+sum(old, preserved))
+	// What is left of the budget bounds this too: available machines that a set has
+	// in excess of its spec go anyway, and would otherwise be counted on.
+	spare := min(budget, sum(old, available)+current.Available-b.MinAvailable()+sum(old, preserved))
 	for _, i := range order {
 		if spare <= 0 {
 			break
@@ -42,7 +42,7 @@ func OldReplicas(b Bounds, current Set, old []Set) []int {
 // loses one that is available. Those that are kept for examination go last, so
 // they do not count; MCM counts them and then loses available ones instead.
 func unhealthy(s Set) int {
-	return max(s.Spec-available(s)-s.Preserved, 0)
+	return max(s.Spec-s.Available-s.Preserved, 0)
 }
 
 // byAge returns the indexes of sets, oldest first.

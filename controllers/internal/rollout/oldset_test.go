@@ -118,14 +118,15 @@ func TestStepsKeepBounds(t *testing.T) {
 			t.Fatalf("%+v: %+v grows to %d beside %+v", b, current, size, old)
 		}
 		current.Spec = size
-		before := sum(old, available) + available(current)
-		after := available(current)
+		staying := func(s Set) int { return min(s.Available, s.Spec) }
+		before := sum(old, staying) + staying(current)
+		after := staying(current)
 		for i, keep := range OldReplicas(b, current, old) {
 			if keep < 0 || keep > old[i].Spec {
 				t.Fatalf("%+v: old set of %d shall keep %d", b, old[i].Spec, keep)
 			}
 			// Failed machines go first, then available ones, then preserved ones.
-			after += min(available(old[i]), max(keep-old[i].Preserved, 0))
+			after += min(staying(old[i]), max(keep-old[i].Preserved, 0))
 		}
 		if missed := b.MinAvailable() - sum(old, preserved); after < min(before, missed) {
 			t.Fatalf("%+v: %d of %d stay available\ncurrent %+v\nold %+v", b, after, before, current, old)
@@ -135,9 +136,9 @@ func TestStepsKeepBounds(t *testing.T) {
 
 func anySet(r *rand.Rand) Set {
 	s := Set{Spec: r.IntN(12)}
-	s.Live = s.Spec
-	s.Available = r.IntN(s.Spec + 1)
-	s.Preserved = r.IntN(s.Spec - s.Available + 1)
+	s.Live = s.Spec + r.IntN(3)
+	s.Available = r.IntN(s.Live + 1)
+	s.Preserved = r.IntN(max(s.Spec-s.Available, 0) + 1)
 	s.Replicas = s.Live + r.IntN(3)
 	return s
 }

@@ -40,16 +40,13 @@ func sum(sets []Set, of func(Set) int) int {
 	return total
 }
 
-func spec(s Set) int     { return s.Spec }
-func replicas(s Set) int { return s.Replicas }
+func spec(s Set) int      { return s.Spec }
+func replicas(s Set) int  { return s.Replicas }
+func available(s Set) int { return s.Available }
 
 // preserved is how many of the machines that a set is to keep are Failed and kept
 // for examination.
 func preserved(s Set) int { return min(s.Preserved, s.Spec) }
-
-// available leaves out the machines that a set has in excess of its spec: they
-// are about to be deleted.
-func available(s Set) int { return min(s.Available, s.Spec) }
 
 // expected is how many live machines a set has or is about to have.
 func expected(s Set) int { return max(s.Spec, s.Live) }

@@ -25,19 +25,24 @@ const firstRetry = time.Minute
 // Options are the collector's times. Zero fields take the value named.
 type Options struct {
 	Period      time.Duration // between looks; 30 minutes
-	MinAge      time.Duration // that a resource has when it is removed; 5 minutes
-	Confirm     time.Duration // from the first look to the deciding one, at least the cloud's settle time; 1 minute
-	AfterDelete time.Duration // from the deletion of a Machine to the look it causes; 30 seconds
+	MinAge      time.Duration // that a resource has when it is removed; 5 minutes, at most the period
+	Confirm     time.Duration // from the first look to the deciding one, at least the cloud's settle time; 1 minute, at most the period
+	AfterDelete time.Duration // from the deletion of a Machine to the look it causes; 30 seconds, at most the period
 	ReportOnly  bool          // remove nothing
 }
 
+// withDefaults fills in what is not set. Who looks more often than once in five
+// minutes wants orphans gone sooner than that.
 func (o Options) withDefaults() Options {
+	if o.Period <= 0 {
+		o.Period = 30 * time.Minute
+	}
 	for _, d := range []struct {
 		value *time.Duration
 		or    time.Duration
-	}{{&o.Period, 30 * time.Minute}, {&o.MinAge, 5 * time.Minute}, {&o.Confirm, time.Minute}, {&o.AfterDelete, 30 * time.Second}} {
+	}{{&o.MinAge, 5 * time.Minute}, {&o.Confirm, time.Minute}, {&o.AfterDelete, 30 * time.Second}} {
 		if *d.value <= 0 {
-			*d.value = d.or
+			*d.value = min(d.or, o.Period)
 		}
 	}
 	return o

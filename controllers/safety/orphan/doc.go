@@ -15,18 +15,20 @@
 // look that fails is repeated later and delays no other.
 package orphan
 
+import machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+
 // Annotations that keep the collector's hands off. They are read, never written.
 const (
 	// HoldAnnotation on a Machine, with any value, keeps everything that may be its
 	// VM: while it is adopted, moved, restored or migrated.
-	HoldAnnotation = "mcm.cluster.x-k8s.io/hold-vm"
+	HoldAnnotation = machinev1.HoldAnnotation
 	// ReportAnnotation on a MachineClass, with any value, makes the collector only
 	// report what it finds with the class, and with every class that shares the
 	// class's account and ownership tags.
-	ReportAnnotation = "mcm.cluster.x-k8s.io/report-orphans-only"
+	ReportAnnotation = machinev1.ReportOrphansAnnotation
 	// LookAnnotation on a MachineClass makes the collector look at once whenever
 	// its value changes.
-	LookAnnotation = "mcm.cluster.x-k8s.io/look-for-orphans"
+	LookAnnotation = machinev1.LookForOrphansAnnotation
 
 	// What Cluster API and clusterctl put onto objects that others look after.
 	pausedAnnotation = "cluster.x-k8s.io/paused"

@@ -1,0 +1,81 @@
+package cloud_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+func TestCredentialsNeverPrintValues(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2hunter2"
+	creds := cloud.Credentials{"password": []byte(secret), "user": []byte("somebody")}
+	inside := struct {
+		Creds   cloud.Credentials
+		Pointer *cloud.Credentials
+	}{creds, &creds}
+	var texts []string
+	for _, verb := range strings.Split("%v %+v %#v %s %q %x %X %d %t %o %b %c %e %p %U %T %10v %-5s % x", " ") {
+		if verb == "%" || verb == "x" {
+			continue
+		}
+		texts = append(texts, fmt.Sprintf(verb, creds), fmt.Sprintf(verb, &creds), fmt.Sprintf(verb, inside))
+	}
+	encoded, err := json.Marshal(inside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("login", "creds", creds)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("login", "creds", creds)
+	texts = append(texts, string(encoded), log.String(), fmt.Sprint(creds), creds.String(), creds.GoString())
+	forms := []string{
+		secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprintf("%v", []byte(secret)),
+		strings.Trim(fmt.Sprintf("%v", []byte(secret)), "[]"), "aHVudGVyMmh1bnRlcjI",
+	}
+	for _, text := range texts {
+		for _, form := range forms {
+			if strings.Contains(text, form) {
+				t.Errorf("shows the value: %s", text)
+			}
+		}
+	}
+	if !strings.Contains(creds.String(), "password") || !strings.Contains(creds.String(), "user") {
+		t.Errorf("got %s, want the keys", creds)
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	base := cloud.Credentials{"a": []byte("1"), "b": []byte("2"), "userData": []byte("x")}
+	cases := map[string]struct {
+		reason string
+		other  cloud.Credentials
+		equal  bool
+	}{
+		"Equal":         {"equal entries are equal credentials", cloud.Credentials{"b": []byte("2"), "a": []byte("1"), "userData": []byte("x")}, true},
+		"User data":     {"what does not count does not count", cloud.Credentials{"a": []byte("1"), "b": []byte("2"), "userData": []byte("y")}, true},
+		"No user data":  {"nor does its absence", cloud.Credentials{"a": []byte("1"), "b": []byte("2")}, true},
+		"Other value":   {"rotation changes it", cloud.Credentials{"a": []byte("1"), "b": []byte("3")}, false},
+		"Other key":     {"a value under another key is another credential", cloud.Credentials{"a": []byte("1"), "c": []byte("2")}, false},
+		"Shifted":       {"a border between key and value counts", cloud.Credentials{"a1": nil, "b": []byte("2")}, false},
+		"Empty entry":   {"an empty entry is an entry", cloud.Credentials{"a": []byte("1"), "b": []byte("2"), "c": nil}, false},
+		"No entries":    {"nothing is not something", nil, false},
+		"Forged length": {"a value cannot pretend to be two entries", cloud.Credentials{"a": []byte("11:b1:2")}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.other.Fingerprint("userData") == base.Fingerprint("userData"); got != c.equal {
+				t.Errorf("equal: %v, want %v; reason: %s", got, c.equal, c.reason)
+			}
+		})
+	}
+	if strings.Contains(base.Fingerprint(), "1") && len(base.Fingerprint()) != 64 {
+		t.Errorf("fingerprint %q, want 64 hex digits", base.Fingerprint())
+	}
+}
