@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -251,5 +252,28 @@ func TestInPlaceNeedsTarget(t *testing.T) {
 	w.pass()
 	if c := told(&w.deployment().Status); c == nil || len(w.sets()) != 0 {
 		t.Errorf("an update in place without nodes must be refused: %+v", c)
+	}
+}
+
+// TestStaleMachineDoesNotMove: it may have moved already, or be somebody else's.
+func TestStaleMachineDoesNotMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w.run()
+	w.changeSpec(class("v2"))
+	for range 2 {
+		w.pass()
+		w.playMachines()
+	}
+	p, err := w.c.observe(t.Context(), w.deployment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(w, &w.live()[0], func(m *machinev1.Machine) { annotate(m, "changed", "since") })
+	if err := p.act(t.Context()); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if len(w.members(w.set("v1"))) != 1 {
+		t.Errorf("%s", w.describe())
 	}
 }

@@ -5,61 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// TestFlow is the flow of MCM's own integration suite, as far as this
-// controller has a part in it (facts/mcm.md 10.1, steps 2a to 2f).
-func TestFlow(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, deployment(0))
-	w.pass()
-	sets := w.sets()
-	if len(sets) != 1 || sets[0].OwnerReferences[0].Name != "pool" || sets[0].Spec.Replicas != 0 {
-		t.Fatalf("there must be one set although no machine is wanted: %+v", sets)
-	}
-	w.run()
-
-	w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 1; d.Spec.MinReadySeconds = 500 })
-	w.run()
-	type condition struct{ Type, Status, Reason string }
-	var got []condition
-	for _, c := range w.deployment().Status.Conditions {
-		got = append(got, condition{string(c.Type), string(c.Status), c.Reason})
-	}
-	want := []condition{{"Available", "True", "MinimumReplicasAvailable"}, {"Progressing", "True", "NewMachineSetAvailable"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("MCM's suite wants exactly two conditions\n%s", diff)
-	}
-
-	for _, replicas := range []int32{6, 2} {
-		w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = replicas })
-		w.run()
-		if n := len(w.live()); n != int(replicas) {
-			t.Fatalf("%d machines, want %d", n, replicas)
-		}
-	}
-
-	w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 4; class("v2")(d) })
-	w.run()
-	if s := w.set("v2"); s.Spec.Replicas != 4 || w.set("v1").Spec.Replicas != 0 {
-		t.Errorf("template and replicas changed together:\n%s", w.describe())
-	}
-
-	if err := w.client.Delete(t.Context(), w.deployment()); err != nil {
-		t.Fatal(err)
-	}
-	w.until("the deployment is gone", func() bool { return w.deployment() == nil })
-	if n := len(w.machines()) + len(w.sets()); n != 0 {
-		t.Errorf("left behind:\n%s", w.describe())
-	}
-}
-
-// TestRollKeepsBounds rolls with several bounds and checks at every step how
-// many machines exist and are available.
 func TestRollKeepsBounds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -107,8 +55,6 @@ func TestRollKeepsBounds(t *testing.T) {
 	}
 }
 
-// TestRollCosts bounds the requests of a roll: at most two patches a node, and a
-// patch a set and step.
 func TestRollCosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, deployment(20, func(d *machinev1.MachineDeployment) { d.Spec.Strategy = rollingUpdate(4, 2) }))
@@ -129,97 +75,6 @@ func TestRollCosts(t *testing.T) {
 	}
 	if n := w.writes["patch MachineSet"] + w.writes["status MachineDeployment"] + w.writes["patch MachineDeployment"]; n > 40 {
 		t.Errorf("%d writes of sets and deployment are too many: %v", n, w.writes)
-	}
-}
-
-// TestMarksDuringRoll follows taint and annotations.
-func TestMarksDuringRoll(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, deployment(3, func(d *machinev1.MachineDeployment) { d.Spec.Strategy = rollingUpdate(1, 0) }))
-	w.run()
-	users := w.live()[2].Name
-	change(w, w.node(users), func(n *corev1.Node) {
-		n.Annotations = map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}
-	})
-	w.changeSpec(class("v2"))
-	before := w.writes["patch *v1.Node"]
-	w.pass()
-	if n := w.writes["patch *v1.Node"] - before; n != 3 {
-		t.Errorf("%d patches for three old nodes: taint and annotations go together", n)
-	}
-	for _, m := range w.live() {
-		node := w.node(m.Name)
-		_, byMCM := node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
-		if !tainted(node) || node.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" || byMCM != (m.Name != users) {
-			t.Errorf("old node %s has %v %v", node.Name, node.Spec.Taints, node.Annotations)
-		}
-	}
-	if w.set("v1").Annotations[machinev1.PreferNoScheduleKey] != "True" {
-		t.Errorf("MCM knows a tainted set by its annotation: %v", w.set("v1").Annotations)
-	}
-	seenOnNew := false
-	w.until("the roll is done", func() bool {
-		w.clock.SetTime(w.clock.Now().Add(lonely))
-		for _, m := range w.live() {
-			if node := w.node(m.Name); node != nil && m.Spec.Class.Name == "v2" {
-				seenOnNew = seenOnNew || node.Annotations[machinev1.ScaleDownDisabledAnnotation] == "true"
-				if tainted(node) {
-					t.Fatalf("new node %s is tainted", node.Name)
-				}
-			}
-		}
-		d := w.deployment()
-		return d.Status.UpdatedReplicas == 3 && d.Status.Replicas == 3 && d.Status.AvailableReplicas == 3
-	})
-	if !seenOnNew {
-		t.Errorf("new nodes must be kept while the roll goes on")
-	}
-	for _, m := range w.live() {
-		if node := w.node(m.Name); len(node.Annotations) != 0 || len(node.Spec.Taints) != 0 {
-			t.Errorf("after the roll node %s has %v %v", node.Name, node.Spec.Taints, node.Annotations)
-		}
-	}
-}
-
-func tainted(node *corev1.Node) bool {
-	for _, x := range node.Spec.Taints {
-		if x.Key == machinev1.PreferNoScheduleKey && x.Effect == corev1.TaintEffectPreferNoSchedule {
-			return true
-		}
-	}
-	return false
-}
-
-// TestBack takes a change of the template back in the middle of its roll.
-func TestBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, deployment(4))
-	w.run()
-	users := w.live()[3].Name
-	change(w, w.node(users), func(n *corev1.Node) {
-		n.Annotations = map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}
-		n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}
-	})
-	w.changeSpec(class("v2"))
-	w.pass()
-	w.changeSpec(class("v1"))
-	w.run()
-	node := w.node(users)
-	if diff := cmp.Diff([]corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints); diff != "" {
-		t.Errorf("the user's taint stays, ours goes\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}, node.Annotations); diff != "" {
-		t.Errorf("the user's annotation stays\n%s", diff)
-	}
-	set := w.set("v1")
-	if _, marked := set.Annotations[machinev1.PreferNoScheduleKey]; marked {
-		t.Errorf("the set is marked as tainted still: %v", set.Annotations)
-	}
-	if r, h := set.Annotations[machinev1.RevisionAnnotation], set.Annotations[machinev1.RevisionHistoryAnnotation]; r != "3" || h != "1" {
-		t.Errorf("revision %s, history %q; want 3 and 1", r, h)
-	}
-	if w.deployment().Annotations[machinev1.RevisionAnnotation] != "3" {
-		t.Errorf("the deployment's revision is %v", w.deployment().Annotations)
 	}
 }
 
@@ -245,35 +100,6 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestScaleInProgress changes the replicas in the middle of a roll.
-func TestScaleInProgress(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		to     int32
-	}{
-		"Out":    {"The new set makes what is missing.", 9},
-		"In":     {"Both sets give in proportion.", 3},
-		"ToZero": {"Nothing is left.", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, deployment(6))
-			w.run()
-			w.changeSpec(class("v2"))
-			steps := 0
-			w.until("half of it", func() bool { steps++; return w.set("v2").Status.AvailableReplicas >= 2 })
-			w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = tc.to })
-			w.run()
-			if n := w.set("v2").Spec.Replicas; n != tc.to || w.set("v1").Spec.Replicas != 0 {
-				t.Errorf("%s\n%s", tc.reason, w.describe())
-			}
-		})
-	}
-}
-
-// TestRollAtRandom lets everybody work in any order, so that sets report late
-// and are scaled before they have done what they were asked before.
 func TestRollAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {

@@ -1,0 +1,120 @@
+package machinedeployment
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func TestMarksDuringRoll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(3, func(d *machinev1.MachineDeployment) { d.Spec.Strategy = rollingUpdate(1, 0) }))
+	w.run()
+	users := w.live()[2].Name
+	change(w, w.node(users), func(n *corev1.Node) {
+		n.Annotations = map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}
+	})
+	w.changeSpec(class("v2"))
+	before := w.writes["patch *v1.Node"]
+	w.pass()
+	if n := w.writes["patch *v1.Node"] - before; n != 3 {
+		t.Errorf("%d patches for three old nodes: taint and annotations go together", n)
+	}
+	for _, m := range w.live() {
+		node := w.node(m.Name)
+		_, byMCM := node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
+		if !tainted(node) || node.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" || byMCM != (m.Name != users) {
+			t.Errorf("old node %s has %v %v", node.Name, node.Spec.Taints, node.Annotations)
+		}
+	}
+	if w.set("v1").Annotations[machinev1.PreferNoScheduleKey] != "True" {
+		t.Errorf("MCM knows a tainted set by its annotation: %v", w.set("v1").Annotations)
+	}
+	seenOnNew := false
+	w.until("the roll is done", func() bool {
+		w.clock.SetTime(w.clock.Now().Add(lonely))
+		for _, m := range w.live() {
+			if node := w.node(m.Name); node != nil && m.Spec.Class.Name == "v2" {
+				seenOnNew = seenOnNew || node.Annotations[machinev1.ScaleDownDisabledAnnotation] == "true"
+				if tainted(node) {
+					t.Fatalf("new node %s is tainted", node.Name)
+				}
+			}
+		}
+		d := w.deployment()
+		return d.Status.UpdatedReplicas == 3 && d.Status.Replicas == 3 && d.Status.AvailableReplicas == 3
+	})
+	if !seenOnNew {
+		t.Errorf("new nodes must be kept while the roll goes on")
+	}
+	for _, m := range w.live() {
+		if node := w.node(m.Name); len(node.Annotations) != 0 || len(node.Spec.Taints) != 0 {
+			t.Errorf("after the roll node %s has %v %v", node.Name, node.Spec.Taints, node.Annotations)
+		}
+	}
+}
+
+func tainted(node *corev1.Node) bool {
+	for _, x := range node.Spec.Taints {
+		if x.Key == machinev1.PreferNoScheduleKey && x.Effect == corev1.TaintEffectPreferNoSchedule {
+			return true
+		}
+	}
+	return false
+}
+
+func TestBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(4))
+	w.run()
+	users := w.live()[3].Name
+	change(w, w.node(users), func(n *corev1.Node) {
+		n.Annotations = map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}
+		n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	w.changeSpec(class("v2"))
+	w.pass()
+	w.changeSpec(class("v1"))
+	w.run()
+	node := w.node(users)
+	if diff := cmp.Diff([]corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints); diff != "" {
+		t.Errorf("the user's taint stays, ours goes\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}, node.Annotations); diff != "" {
+		t.Errorf("the user's annotation stays\n%s", diff)
+	}
+	set := w.set("v1")
+	if _, marked := set.Annotations[machinev1.PreferNoScheduleKey]; marked {
+		t.Errorf("the set is marked as tainted still: %v", set.Annotations)
+	}
+	if r, h := set.Annotations[machinev1.RevisionAnnotation], set.Annotations[machinev1.RevisionHistoryAnnotation]; r != "3" || h != "1" {
+		t.Errorf("revision %s, history %q; want 3 and 1", r, h)
+	}
+	if w.deployment().Annotations[machinev1.RevisionAnnotation] != "3" {
+		t.Errorf("the deployment's revision is %v", w.deployment().Annotations)
+	}
+}
+
+func TestNodesOutOfReach(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(2))
+	w.run()
+	w.changeSpec(class("v2"))
+	w.refuse = func(verb string, o client.Object) error {
+		if _, node := o.(*corev1.Node); node && verb == "patch" {
+			return errBoom
+		}
+		return nil
+	}
+	if _, err := w.try(); !errors.Is(err, errBoom) {
+		t.Errorf("the failure is not repeated: %v", err)
+	}
+	if w.set("v2").Spec.Replicas != 2 || w.set("v1").Spec.Replicas != 1 {
+		t.Errorf("the rollout stands still\n%s", w.describe())
+	}
+}

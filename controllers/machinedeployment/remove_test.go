@@ -1,0 +1,53 @@
+package machinedeployment
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*machinev1.MachineDeployment)
+	}{
+		"Valid":   {"The sets go, with their machines.", func(*machinev1.MachineDeployment) {}},
+		"Invalid": {"A broken spec keeps nothing alive.", func(d *machinev1.MachineDeployment) { d.Spec.Selector = nil; d.Spec.Strategy.Type = "" }},
+		"Paused":  {"Nor does a pause.", func(d *machinev1.MachineDeployment) { d.Spec.Paused = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, deployment(2))
+			w.run()
+			w.changeSpec(tc.change)
+			if err := w.client.Delete(t.Context(), w.deployment()); err != nil {
+				t.Fatal(err)
+			}
+			w.until("the deployment is gone", func() bool { return w.deployment() == nil })
+			if len(w.sets())+len(w.machines()) != 0 {
+				t.Errorf("%s\n%s", tc.reason, w.describe())
+			}
+		})
+	}
+}
+
+func TestHistoryLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = ptr.To(int32(1)) }))
+	for _, next := range []string{"v1", "v2", "v3"} {
+		w.changeSpec(class(next))
+		w.run()
+	}
+	w.playSets()
+	var classes []string
+	for _, s := range w.sets() {
+		classes = append(classes, s.Spec.Template.Spec.Class.Name)
+	}
+	if diff := cmp.Diff([]string{"v2", "v3"}, classes); diff != "" {
+		t.Errorf("one old set is kept\n%s", diff)
+	}
+}

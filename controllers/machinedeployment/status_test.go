@@ -1,0 +1,56 @@
+package machinedeployment
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+)
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(4, func(d *machinev1.MachineDeployment) { d.Generation = 5 }))
+	w.run()
+	w.changeSpec(class("v2"))
+	w.pass()
+	failed := []machinev1.MachineSummary{{Name: "m1", OwnerRef: "x"}}
+	change(w, w.set("v1"), func(s *machinev1.MachineSet) {
+		s.Status.Replicas, s.Status.ReadyReplicas, s.Status.AvailableReplicas, s.Status.PreservedFailedReplicas = 4, 1, 1, 1
+		s.Status.FailedMachines = &failed
+		s.Status.Conditions = []machinev1.MachineSetCondition{{Type: machinev1.MachineSetReplicaFailure, Status: "True", Reason: machinev1.ReasonFailedCreate, Message: "no quota"}}
+	})
+	w.pass()
+	d := w.deployment()
+	want := machinev1.MachineDeploymentStatus{
+		ObservedGeneration: 6, Replicas: 4, ReadyReplicas: 1, AvailableReplicas: 1, PreservedFailedReplicas: 1,
+		UnavailableReplicas: 4, FailedMachines: []*machinev1.MachineSummary{&failed[0]},
+	}
+	if diff := cmp.Diff(want, d.Status, cmpopts.IgnoreFields(machinev1.MachineDeploymentStatus{}, "Conditions", "Progress")); diff != "" {
+		t.Errorf("counts\n%s", diff)
+	}
+	if c := rollout.Condition(&d.Status, machinev1.MachineDeploymentAvailable); c.Status != "False" || c.Reason != machinev1.ReasonMinimumReplicasUnavailable {
+		t.Errorf("1 of at least 4 - 1 - 1 preserved is available: %+v", c)
+	}
+	if c := rollout.Condition(&d.Status, machinev1.MachineDeploymentReplicaFailure); c == nil || c.Reason != machinev1.ReasonFailedCreate || c.Message != "no quota" {
+		t.Errorf("the set's failure is not shown: %+v", c)
+	}
+	c := meta.FindStatusCondition(d.Status.Progress.Conditions, machinev1.ConditionReplicasReady)
+	if c == nil || c.Reason != machinev1.ReasonScalingUp || c.Message != "0 of 4 machines are updated, 1 available, 4 old ones are left" {
+		t.Errorf("it must say what is missing: %+v", c)
+	}
+	change(w, w.set("v1"), func(s *machinev1.MachineSet) { label(s, machinev1.FreezeLabel, "True") })
+	w.pass()
+	d = w.deployment()
+	if c := meta.FindStatusCondition(d.Status.Progress.Conditions, machinev1.ConditionReplicasReady); c.Reason != machinev1.ReasonFrozen {
+		t.Errorf("it must say that it is frozen: %+v", c)
+	}
+	w.writes = map[string]int{}
+	w.pass()
+	if len(w.writes) != 0 {
+		t.Errorf("nothing has changed, but %v", w.writes)
+	}
+}

@@ -1,0 +1,97 @@
+package machinedeployment
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func TestDeploymentChanged(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*machinev1.MachineDeployment)
+		want   bool
+	}{
+		"Status":     {"Our own status is no news.", func(d *machinev1.MachineDeployment) { d.Status.Replicas = 1; d.ResourceVersion = "2" }, false},
+		"Spec":       {"The spec is.", func(d *machinev1.MachineDeployment) { d.Generation++ }, true},
+		"Annotation": {"Scalers speak through annotations.", func(d *machinev1.MachineDeployment) { annotate(d, "a", "b") }, true},
+		"Deletion":   {"It must go.", func(d *machinev1.MachineDeployment) { d.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
+		"Finalizer":  {"The garbage collector speaks through finalizers.", func(d *machinev1.MachineDeployment) { d.Finalizers = []string{"orphan"} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := deployment(1)
+			tc.change(after)
+			if got := deploymentChanged(event.UpdateEvent{ObjectOld: deployment(1), ObjectNew: after}); got != tc.want {
+				t.Errorf("%s\ngot %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestMachineChanged(t *testing.T) {
+	t.Parallel()
+	phase := func(phase machinev1.MachinePhase) func(*machinev1.Machine) {
+		return func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = phase }
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*machinev1.Machine)
+		want   bool
+	}{
+		"Heartbeat": {"What kubelets say all the time is no news.", func(m *machinev1.Machine) {
+			m.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
+			m.Status.LastOperation.Description = "x"
+		}, false},
+		"Pending":    {"A VM that boots changes nothing yet.", phase(machinev1.MachinePending), false},
+		"Running":    {"An available machine is what a rollout waits for.", phase(machinev1.MachineRunning), true},
+		"Terminates": {"A machine that goes is not available.", func(m *machinev1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
+		"Marked":     {"Marks must be seen before a set shrinks.", func(m *machinev1.Machine) { annotate(m, machinev1.PriorityAnnotation, "1") }, true},
+		"Moved":      {"A machine has another owner.", func(m *machinev1.Machine) { m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }, true},
+		"Updated": {"An update in place has gone on.", func(m *machinev1.Machine) {
+			m.Status.Conditions = []corev1.NodeCondition{{Type: machinev1.NodeInPlaceUpdate, Reason: machinev1.ReasonUpdateSuccessful}}
+		}, true},
+		"Preserved": {"What is preserved keeps its annotations.", func(m *machinev1.Machine) { m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: noon} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := &machinev1.Machine{}
+			tc.change(after)
+			if got := machineChanged(event.UpdateEvent{ObjectOld: &machinev1.Machine{}, ObjectNew: after}); got != tc.want {
+				t.Errorf("%s\ngot %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestWhoseEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(1), deployment(1, func(d *machinev1.MachineDeployment) {
+		d.Name, d.UID, d.Spec.Selector = "broken", "uid-broken", nil
+	}))
+	w.run()
+	pool := []types.NamespacedName{{Namespace: namespace, Name: "pool"}}
+	machine := w.live()[0]
+	if diff := cmp.Diff(pool, w.c.deploymentsOfMachine(t.Context(), &machine)); diff != "" {
+		t.Errorf("of a machine\n%s", diff)
+	}
+	orphan := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{"pool": "a"}}}
+	if diff := cmp.Diff(pool, w.c.deploymentsOfSet(t.Context(), orphan)); diff != "" {
+		t.Errorf("of an orphan that could be adopted\n%s", diff)
+	}
+	orphan.Labels = nil
+	if got := w.c.deploymentsOfSet(t.Context(), orphan); len(got) != 0 {
+		t.Errorf("of an orphan of nobody: %v", got)
+	}
+	orphan.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "pool", Controller: new(true)}}
+	if got := w.c.deploymentsOfSet(t.Context(), orphan); len(got) != 0 {
+		t.Errorf("of another kind's set: %v", got)
+	}
+}
