@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -162,36 +162,47 @@ func TestRegistryRetriesAFailedOpen(t *testing.T) {
 
 func TestRegistrySlowOpenBlocksNobodyElse(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		opens, release := 0, make(chan struct{})
-		d := opener()
-		d.open = func(_ context.Context, creds cloud.Credentials) (cloud.Account, error) {
-			if string(creds["key"]) == "slow" {
-				opens++
-				<-release
+	var opens atomic.Int32
+	entered, release := make(chan struct{}, 3), make(chan struct{})
+	d := opener()
+	d.open = func(_ context.Context, creds cloud.Credentials) (cloud.Account, error) {
+		if string(creds["key"]) == "slow" {
+			opens.Add(1)
+			entered <- struct{}{}
+			<-release
+		}
+		return &account{}, nil
+	}
+	r := registry(t, d)
+	slow := make([]cloud.Account, 3)
+	var wg sync.WaitGroup
+	for i := range slow {
+		wg.Go(func() {
+			var err error
+			if slow[i], err = r.Account(t.Context(), d, cloud.Class{}, key("slow")); err != nil {
+				t.Errorf("slow: %v", err)
 			}
-			return &account{}, nil
-		}
-		r := registry(t, d)
-		slow := make([]cloud.Account, 3)
-		for i := range slow {
-			go func() {
-				var err error
-				if slow[i], err = r.Account(t.Context(), d, cloud.Class{}, key("slow")); err != nil {
-					t.Errorf("slow: %v", err)
-				}
-			}()
-		}
-		synctest.Wait() // all three hang in one login
-		if _, err := r.Account(t.Context(), d, cloud.Class{}, key("fast")); err != nil {
+		})
+	}
+	<-entered // one hangs in its login, the others wait for it
+	fast := make(chan error, 1)
+	go func() {
+		_, err := r.Account(t.Context(), d, cloud.Class{}, key("fast"))
+		fast <- err
+	}()
+	select {
+	case err := <-fast:
+		if err != nil {
 			t.Errorf("fast: %v", err)
 		}
-		close(release)
-		synctest.Wait()
-		if opens != 1 || slow[0] == nil || slow[0] != slow[1] || slow[1] != slow[2] {
-			t.Errorf("%d logins and accounts %v, want one login that all share", opens, slow)
-		}
-	})
+	case <-time.After(10 * time.Second):
+		t.Error("a slow login delays an account of other credentials")
+	}
+	close(release)
+	wg.Wait()
+	if n := opens.Load(); n != 1 || slow[0] == nil || slow[0] != slow[1] || slow[1] != slow[2] {
+		t.Errorf("%d logins and accounts %v, want one login that all share", n, slow)
+	}
 }
 
 func TestRegistryClosesWhatNobodyUses(t *testing.T) {

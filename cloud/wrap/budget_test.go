@@ -163,6 +163,62 @@ func TestBudgetHalvesAndRecovers(t *testing.T) {
 	}
 }
 
+// TestBudgetHearsOneMessage lets many calls that are under way be throttled in
+// the same moment.
+func TestBudgetHearsOneMessage(t *testing.T) {
+	const callers = 8
+	clk := newClock()
+	var under sync.WaitGroup
+	under.Add(callers)
+	throttled := true
+	a := wrap.Budget(wrap.Rate{PerSecond: 16, Burst: 64, Recover: time.Hour}, wrap.Clock{Now: clk.Now, Rand: never})(info(), &account{
+		delete: func(context.Context, cloud.Ref) (cloud.Deletion, error) {
+			if !throttled {
+				return cloud.Deletion{Done: true}, nil
+			}
+			under.Done()
+			under.Wait()
+			return cloud.Deletion{}, &cloud.Error{Code: cloud.Throttled, Op: "x", RetryAfter: time.Second, Err: errors.New("slow down")}
+		},
+	})
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() { _, _ = a.Delete(t.Context(), cloud.Ref{}) })
+	}
+	wg.Wait()
+	throttled = false
+	clk.pass(2 * time.Second)
+	remove := func() error { _, err := a.Delete(t.Context(), cloud.Ref{}); return err }
+	_, _ = passed(remove)
+	clk.pass(2 * time.Second)
+	if n, _ := passed(remove); n < 15 {
+		t.Errorf("%d calls in two seconds, want about half of 32: %d answers at once are one message", n, callers)
+	}
+}
+
+// TestBudgetSpreads refuses many callers at once: they are told different times
+// within what the account needs for all of them.
+func TestBudgetSpreads(t *testing.T) {
+	chance := rand.New(rand.NewPCG(3, 4))
+	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 10}, chance.Float64)
+	_, _ = passed(m.remove(t))
+	soon, late := 0, 0
+	for range 200 {
+		e, _ := errors.AsType[*cloud.Error](m.remove(t)())
+		switch {
+		case e.RetryAfter <= time.Second:
+			soon++
+		case e.RetryAfter > 21*time.Second:
+			t.Errorf("told to wait %v, want at most the 20s that 200 calls take", e.RetryAfter)
+		case e.RetryAfter > 5*time.Second:
+			late++
+		}
+	}
+	if soon > 60 || late < 60 {
+		t.Errorf("of 200, %d come back within a second and %d after five, want them spread", soon, late)
+	}
+}
+
 func TestBudgetFloor(t *testing.T) {
 	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 10, Least: 1}, never)
 	m.throttle(0)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	secret = "p@ss/w0rd+of the=cloud"
+	secret = "p@ss/w0rd+of the=clöud?>"
 	token  = "abcdef.0123456789abcdef"
 	boot   = "#cloud-config\nwrite_files: [{content: \"token: " + token + "\"}]\n"
 )
@@ -34,6 +34,7 @@ func TestRedactTexts(t *testing.T) {
 		"path":            url.PathEscape(secret),
 		"base64":          base64.StdEncoding.EncodeToString(b),
 		"raw base64":      base64.RawURLEncoding.EncodeToString(b),
+		"base64 for URLs": base64.URLEncoding.EncodeToString(b),
 		"quoted":          fmt.Sprintf("%q", secret),
 		"user data":       boot,
 		"encoded boot":    base64.StdEncoding.EncodeToString([]byte(boot)),
