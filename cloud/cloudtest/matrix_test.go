@@ -1,0 +1,73 @@
+package cloudtest_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+)
+
+// row is a row in which everything was tried.
+func row(name string) cloudtest.Row {
+	r := cloudtest.Row{Cloud: name, Cells: map[string]cloudtest.Cell{}}
+	ids, _ := cloudtest.Cases()
+	for _, id := range ids {
+		r.Cells[id] = cloudtest.Cell{Ran: true}
+	}
+	return r
+}
+
+func TestMatrixKeepsOtherClouds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "conformance.md")
+	record := func(r cloudtest.Row) string {
+		t.Helper()
+		if err := r.Record(file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	one := row("one")
+	one.Cells["C19"] = cloudtest.Cell{Ran: true, Holes: map[string]string{"C19/Expired": "no\nsessions"}}
+	record(one)
+	two := row("two")
+	two.Cells["C05"] = cloudtest.Cell{Ran: true, Holes: map[string]string{"C05": "nothing to compare"}}
+	two.Cells["C07"] = cloudtest.Cell{Ran: true, Failed: true}
+	text := record(two)
+	for _, want := range []string{"| `one` | ok |", "| `two` | ok |", "- `one` C19/Expired: no sessions\n", "- `two` C05: nothing to compare\n", "| FAIL |", "| part |", "| – |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the matrix lacks %q:\n%s", want, text)
+		}
+	}
+	if again := record(two); again != text {
+		t.Errorf("recording the same row changes the matrix:\n%s\n%s", text, again)
+	}
+	if text := record(row("one")); strings.Contains(text, "C19/Expired") || !strings.Contains(text, "- `two` C05") {
+		t.Errorf("want the old holes of one gone, and those of two kept:\n%s", text)
+	}
+}
+
+func TestMatrixWantsAllCases(t *testing.T) {
+	r := row("x")
+	delete(r.Cells, "C30")
+	if err := r.Record(filepath.Join(t.TempDir(), "x.md")); err == nil || !strings.Contains(err.Error(), "C30") {
+		t.Errorf("got %v, want an error that names the case that was not tried", err)
+	}
+}
+
+func TestCases(t *testing.T) {
+	ids, reasons := cloudtest.Cases()
+	if len(ids) != 30 || ids[0] != "C01" || ids[29] != "C30" {
+		t.Errorf("cases %v, want C01 to C30", ids)
+	}
+	for _, id := range ids {
+		if reasons[id] == "" {
+			t.Errorf("%s has no reason", id)
+		}
+	}
+}
