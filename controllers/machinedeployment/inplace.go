@@ -124,8 +124,8 @@ func (p *pass) selectNodes(ctx context.Context) error {
 	if p.d.Spec.Strategy.InPlaceUpdate.OrchestrationType == machinev1.OrchestrationTypeManual || !p.replacing() {
 		return nil
 	}
-	candidates, state, err := p.candidates(ctx)
-	if err != nil || len(candidates) == 0 || rollout.Selectable(p.bounds, state) == 0 {
+	next, err := p.next(ctx)
+	if err != nil || len(next) == 0 {
 		return err
 	}
 	// What we selected in the last pass may not be in the cache yet.
@@ -136,11 +136,10 @@ func (p *pass) selectNodes(ctx context.Context) error {
 	for i := range live.Items {
 		p.nodes[live.Items[i].Name] = &live.Items[i]
 	}
-	candidates, state, err = p.candidates(ctx)
-	if err != nil {
+	if next, err = p.next(ctx); err != nil {
 		return err
 	}
-	for _, node := range candidates[:min(rollout.Selectable(p.bounds, state), len(candidates))] {
+	for _, node := range next {
 		shaped := node.DeepCopy()
 		label(shaped, machinev1.SelectedForUpdateLabel, "true")
 		if err := p.patchNode(ctx, node, shaped); err != nil {
@@ -148,6 +147,15 @@ func (p *pass) selectNodes(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// next returns the nodes that may be selected now.
+func (p *pass) next(ctx context.Context) ([]*corev1.Node, error) {
+	candidates, state, err := p.candidates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return candidates[:min(rollout.Selectable(p.bounds, state), len(candidates))], nil
 }
 
 // candidates returns the nodes that can be selected, in that order, and what

@@ -54,19 +54,35 @@ func deploymentChanged(e event.UpdateEvent) bool {
 		before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero()
 }
 
-// machineChanged leaves in what a rollout goes by: whether the machine serves,
-// whose it is, its node, its marks, and how far its update in place is.
+// machineChanged leaves in what a rollout goes by.
 func machineChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*machinev1.Machine), e.ObjectNew.(*machinev1.Machine)
-	return before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-		serves(before) != serves(after) ||
-		before.Status.CurrentStatus.Phase != after.Status.CurrentStatus.Phase && after.Status.CurrentStatus.Phase != machinev1.MachinePending ||
-		marked(before) != marked(after) ||
-		before.Annotations[machinev1.MarkedForDeletionAnnotation] != after.Annotations[machinev1.MarkedForDeletionAnnotation] ||
+	return newsOf(before) != newsOf(after) ||
 		!maps.Equal(before.Labels, after.Labels) ||
-		!apiequality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
-		before.Status.CurrentStatus.PreserveExpiryTime.IsZero() != after.Status.CurrentStatus.PreserveExpiryTime.IsZero() ||
-		updateReason(before) != updateReason(after)
+		!apiequality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+}
+
+// news is what a rollout goes by, beside the node and the owner of a machine:
+// whether it serves, goes, is preserved or marked, and how far its update is.
+type news struct {
+	phase                    machinev1.MachinePhase
+	going, marked, preserved bool
+	since, update            string
+}
+
+func newsOf(m *machinev1.Machine) news {
+	n := news{
+		phase:     m.Status.CurrentStatus.Phase,
+		going:     !m.DeletionTimestamp.IsZero(),
+		marked:    marked(m),
+		preserved: !m.Status.CurrentStatus.PreserveExpiryTime.IsZero(),
+		since:     m.Annotations[machinev1.MarkedForDeletionAnnotation],
+		update:    updateReason(m),
+	}
+	if n.phase == machinev1.MachinePending {
+		n.phase = "" // a VM that boots serves no more than one that does not exist
+	}
+	return n
 }
 
 func updateReason(m *machinev1.Machine) string {

@@ -45,47 +45,54 @@ func Scaled(b Bounds, sets []Set, current int, proportional bool) []int {
 			active = append(active, i)
 		}
 	}
-	if len(active) <= 1 {
-		if i := activeOrLatest(sets, active, current); i >= 0 {
-			sizes[i] = single(b, sets, i)
-		}
-		return sizes
-	}
-	if current >= 0 && saturated(b, sets[current]) {
-		for _, i := range active {
-			if i != current {
-				sizes[i] = 0
-			}
-		}
-		return sizes
-	}
-	asked := sum(sets, spec)
-	switch more := b.Allowed() - asked; {
-	case more < 0:
-		scaleIn(b, sets, active, sizes, -more)
-	case more > 0 && proportional:
-		target := current
-		if target < 0 {
-			target = slices.MaxFunc(active, func(i, j int) int {
-				return cmp.Or(cmp.Compare(sets[i].Spec, sets[j].Spec), older(sets[i], sets[j]))
-			})
-		}
-		// Machines that a set was told to give up and still has would come on top.
-		sizes[target] += max(b.Allowed()-sum(sets, expected), 0)
+	switch {
+	case len(sets) == 0:
+	case len(active) <= 1:
+		i := activeOrLatest(sets, active, current)
+		sizes[i] = single(b, sets, i)
+	case current >= 0 && saturated(b, sets[current]):
+		clear(sizes)
+		sizes[current] = sets[current].Spec
+	default:
+		distribute(b, sets, active, sizes, growing(sets, active, current, proportional))
 	}
 	return sizes
 }
 
+// growing is the set that gets what is added: that with the template, without
+// one the largest, the youngest of several; -1 for none.
+func growing(sets []Set, active []int, current int, proportional bool) int {
+	switch {
+	case !proportional:
+		return -1
+	case current >= 0:
+		return current
+	}
+	return slices.MaxFunc(active, func(i, j int) int {
+		return cmp.Or(cmp.Compare(sets[i].Spec, sets[j].Spec), older(sets[i], sets[j]))
+	})
+}
+
+// distribute adds to the growing set, or takes from all active ones, what
+// replicas and surge differ from what is asked for.
+func distribute(b Bounds, sets []Set, active, sizes []int, growing int) {
+	switch more := b.Allowed() - sum(sets, spec); {
+	case more < 0:
+		scaleIn(b, sets, active, sizes, -more)
+	case more > 0 && growing >= 0:
+		// Machines that a set was told to give up and still has would come on top.
+		sizes[growing] += max(b.Allowed()-sum(sets, expected), 0)
+	}
+}
+
 // activeOrLatest is the one active set; without one, that with the current
-// template, or the youngest; -1 if there are no sets.
+// template, or the youngest.
 func activeOrLatest(sets []Set, active []int, current int) int {
 	switch {
 	case len(active) == 1:
 		return active[0]
 	case current >= 0:
 		return current
-	case len(sets) == 0:
-		return -1
 	}
 	order := byAge(sets)
 	return order[len(order)-1]
