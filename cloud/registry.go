@@ -115,13 +115,14 @@ func (r *Registry) entry(key accountKey) *openAccount {
 	defer r.mu.Unlock()
 	now := r.now()
 	for k, a := range r.accounts {
-		if k == key || now.Sub(a.used) < idle {
+		if k == key || now.Sub(a.used) < idle || !a.opening.TryLock() {
 			continue
 		}
 		delete(r.accounts, k)
 		if c, ok := a.account.(io.Closer); ok {
 			_ = c.Close() // nobody is left to tell
 		}
+		a.opening.Unlock()
 	}
 	if r.accounts[key] == nil {
 		r.accounts[key] = &openAccount{}

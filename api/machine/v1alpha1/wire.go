@@ -160,6 +160,14 @@ const (
 	ScaleDownDisabledByMCMAnnotation     = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
 )
 
+// What the upstream cluster-autoscaler reads, on top of Cluster API's names.
+const (
+	DeploymentNameLabel     = "cluster.x-k8s.io/deployment-name"             // on MachineSet
+	CAPIRevisionAnnotation  = "machinedeployment.clusters.x-k8s.io/revision" // on MachineSet
+	NodeMachineAnnotation   = "machine.sapcloud.io/machine"                  // on Node: the Machine's name
+	NodeNamespaceAnnotation = "machine.sapcloud.io/cluster-namespace"        // on Node: the Machine's namespace
+)
+
 // Values of PreserveAnnotation.
 const (
 	PreserveNow        = "now"

@@ -52,7 +52,10 @@ func After(err error, exhausted time.Duration) time.Duration {
 		}
 		return invalidRetry
 	case cloud.Throttled:
-		return max(e.RetryAfter, throttledRetry)
+		if e.RetryAfter > 0 {
+			return e.RetryAfter // spread over the callers by whoever set it
+		}
+		return throttledRetry
 	case cloud.Denied:
 		return max(e.RetryAfter, deniedRetry)
 	case cloud.Invalid:
