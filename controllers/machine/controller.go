@@ -43,14 +43,6 @@ type Deps struct {
 	Durations Durations
 }
 
-// Durations are told how long steps of a machine's life took.
-type Durations interface {
-	// Observe is called once per machine and step: create, join, drain, delete.
-	Observe(m *machinev1.Machine, instanceType, zone, step string, seconds float64)
-	// FailedJoin counts a machine whose node did not join in time.
-	FailedJoin(m *machinev1.Machine, instanceType, zone string)
-}
-
 // Controller keeps the VM and node of each Machine as its spec asks.
 type Controller struct {
 	Deps
@@ -105,6 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return outcome.Of(0, werr)
 	}
 	c.announce(f)
+	c.measure(ctx, f)
 	if f.released {
 		c.engine.Forget(ownerID(f.machine))
 		c.marks.Ended(f.machine)

@@ -54,7 +54,6 @@ func (c *Controller) announce(f *facts) {
 			c.Events.Event(f.machine, corev1.EventTypeWarning, eventIgnoredValue, is.Message)
 		}
 	}
-	c.observePhase(f)
 }
 
 // phaseEvent is the Event of a change of phase that a person would ask about.
@@ -114,32 +113,4 @@ func find(p *machinev1.Progress, kind string) *metav1.Condition {
 		return nil
 	}
 	return meta.FindStatusCondition(p.Conditions, kind)
-}
-
-// observePhase tells how long the machine took to get where it is now.
-func (c *Controller) observePhase(f *facts) {
-	if c.Durations == nil {
-		return
-	}
-	was, is := f.before.Status.CurrentStatus.Phase, f.machine.Status.CurrentStatus.Phase
-	age := f.now.Sub(f.machine.CreationTimestamp.Time).Seconds()
-	instanceType, zone := placement(f)
-	switch {
-	case was == is:
-	case is == machinev1.MachinePending || is == machinev1.MachineAvailable:
-		c.Durations.Observe(f.machine, instanceType, zone, "create", age)
-	case was == machinev1.MachinePending && is == machinev1.MachineRunning:
-		c.Durations.Observe(f.machine, instanceType, zone, "join", age)
-	case was == machinev1.MachinePending && is == machinev1.MachineFailed:
-		c.Durations.FailedJoin(f.machine, instanceType, zone)
-	}
-}
-
-// placement is where the machine is, as far as its template says.
-func placement(f *facts) (instanceType, zone string) {
-	labels := f.machine.Spec.NodeTemplateSpec.Labels
-	if f.node != nil {
-		labels = f.node.Labels
-	}
-	return labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone]
 }
