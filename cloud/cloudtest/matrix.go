@@ -70,6 +70,40 @@ func (r *Row) hole(key, why string) {
 	r.change(key, func(c Cell) Cell { c.Holes[key] = why; return c })
 }
 
+// Merge returns the one row of a cloud that was tried in several ways, by their
+// names. A case ran if it did in all of them, and failed if it did in any. What
+// is a hole in some ways only is a hole of those: "C10" becomes "C10/Spot".
+func Merge(ways map[string]Row) Row {
+	all := newRow()
+	ids, _ := Cases()
+	for _, id := range ids {
+		cell := Cell{Ran: true, Holes: map[string]string{}}
+		for _, way := range slices.Sorted(maps.Keys(ways)) {
+			all.cloud(ways[way].Cloud)
+			c := ways[way].Cells[id]
+			cell.Ran, cell.Failed = cell.Ran && c.Ran, cell.Failed || c.Failed
+			for key, why := range c.Holes {
+				if !everywhere(ways, id, key) {
+					key += "/" + way
+				}
+				cell.Holes[key] = why
+			}
+		}
+		all.Cells[id] = cell
+	}
+	return *all
+}
+
+// everywhere says whether key is a hole in all ways.
+func everywhere(ways map[string]Row, id, key string) bool {
+	for _, row := range ways {
+		if row.Cells[id].Holes[key] == "" {
+			return false
+		}
+	}
+	return true
+}
+
 // String is one line.
 func (r Row) String() string {
 	ids, _ := Cases()
@@ -148,8 +182,8 @@ func (r Row) merge(old string) string {
 
 const preamble = `# Conformance of the clouds
 
-Written by the conformance kit (` + "`make conformance CLOUD=x`" + `); do not edit. *ok*: tried and kept; *part*: some parts
-could not be tried; *–*: could not be tried; the reasons follow the table.
+Written by the conformance kit (` + "`make conformance CLOUD=x`" + `); do not edit. A row is a cloud, a column a case (below).
+*ok*: tried and kept; *part*: some parts could not be tried; *–*: could not be tried; the reasons follow the table.
 
 `
 

@@ -60,6 +60,57 @@ func TestMatrixWantsAllCases(t *testing.T) {
 	}
 }
 
+func TestMergeKeepsTheWorst(t *testing.T) {
+	a, b := row("x"), row("x")
+	a.Cells["C05"] = cloudtest.Cell{Ran: true, Failed: true}
+	delete(b.Cells, "C06")
+	a.Cells["C10"] = cloudtest.Cell{Ran: true, Holes: map[string]string{"C10": "one call only"}}
+	for _, r := range []cloudtest.Row{a, b} {
+		r.Cells["C19"] = cloudtest.Cell{Ran: true, Holes: map[string]string{"C19": "no sessions"}}
+	}
+	all := cloudtest.Merge(map[string]cloudtest.Row{"A": a, "B": b})
+	if all.Cloud != "x" {
+		t.Errorf("the row is of cloud %q, want x", all.Cloud)
+	}
+	for id, want := range map[string]struct{ cell, reason string }{
+		"C01": {"ok", "kept in all ways"},
+		"C05": {"FAIL", "a failure in one way is one of the cloud"},
+		"C06": {"?", "what was not tried in one way was not tried"},
+		"C10": {"part", "a hole in one way is no hole in the other"},
+		"C19": {"–", "a hole in all ways is a hole"},
+	} {
+		if got := all.Cells[id].String(); got != want.cell {
+			t.Errorf("%s is %q, want %q: %s", id, got, want.cell, want.reason)
+		}
+	}
+	if got := all.Cells["C10"].Holes; len(got) != 1 || got["C10/A"] != "one call only" {
+		t.Errorf("holes %v, want that of A by its name", got)
+	}
+}
+
+// TestMatrixIsCurrent keeps the document of the clouds and the cases together.
+func TestMatrixIsCurrent(t *testing.T) {
+	text, err := os.ReadFile("../../docs/clouds/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, reasons := cloudtest.Cases()
+	for _, want := range append(explained(ids, reasons), "| cloud | "+strings.Join(ids, " | ")+" |\n") {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("docs/clouds/conformance.md lacks %q: run make conformance CLOUD=x for each cloud", want)
+		}
+	}
+}
+
+// explained are the lines that say what the cases are for.
+func explained(ids []string, reasons map[string]string) []string {
+	var lines []string
+	for _, id := range ids {
+		lines = append(lines, "* **"+id+"** "+reasons[id]+"\n")
+	}
+	return lines
+}
+
 func TestCases(t *testing.T) {
 	ids, reasons := cloudtest.Cases()
 	if len(ids) != 30 || ids[0] != "C01" || ids[29] != "C30" {

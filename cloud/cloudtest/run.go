@@ -3,6 +3,7 @@ package cloudtest
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,8 +28,44 @@ func Cases() (ids []string, reasons map[string]string) {
 
 // Run tries all cases on the driver of h as subtests C01_… to C30_…, logs the
 // row of the matrix and returns it. With CLOUDTEST_MATRIX set to a file it also
-// records the row there.
+// records the row there. A cloud that is tried in several ways has one row all
+// the same: RunAll.
 func Run(t *testing.T, h Harness) Row {
+	t.Helper()
+	row := run(t, h)
+	row.publish(t)
+	return *row
+}
+
+// RunAll tries all cases in several ways, which may be classes or connections,
+// in parallel and as subtests of their names. When all have ended it logs and
+// records the one row of their cloud: a case is kept if it is in every way, and
+// what could not be tried in some ways only is a hole of those.
+func RunAll(t *testing.T, ways map[string]Harness) {
+	t.Helper()
+	if len(ways) == 0 {
+		t.Fatal("RunAll: there is no way to try the cases")
+	}
+	var mu sync.Mutex
+	rows := map[string]Row{}
+	t.Cleanup(func() {
+		if len(rows) == len(ways) { // else -run left some out
+			row := Merge(rows)
+			row.publish(t)
+		}
+	})
+	for name, h := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			row := run(t, h)
+			mu.Lock()
+			defer mu.Unlock()
+			rows[name] = *row
+		})
+	}
+}
+
+func run(t *testing.T, h Harness) *Row {
 	t.Helper()
 	h = h.withDefaults()
 	row := newRow()
@@ -51,8 +88,7 @@ func Run(t *testing.T, h Harness) Row {
 		})
 	}
 	known.unused(t, row)
-	row.publish(t)
-	return *row
+	return row
 }
 
 // withDefaults fills in what h leaves open.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestDriversAreComplete(t *testing.T) {
 	t.Parallel()
 	for _, driver := range drivers(t) {
 		if !runsTheKit(t, "cloud/"+driver) {
-			t.Errorf("cloud/%s: no test calls cloudtest.Run", driver)
+			t.Errorf("cloud/%s: no test calls cloudtest.Run or RunAll", driver)
 		}
 		if driver == "sim" {
 			continue
@@ -34,6 +35,27 @@ func TestDriversAreComplete(t *testing.T) {
 				t.Errorf("cloud/%s: %s is not there", driver, file)
 			}
 		}
+	}
+}
+
+// TestMatrixListsEveryCloud: docs/clouds/conformance.md says of every cloud, and
+// of no other, how it did, and no case failed or was left out.
+func TestMatrixListsEveryCloud(t *testing.T) {
+	t.Parallel()
+	const page = "docs/clouds/conformance.md"
+	rows := map[string]string{}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\|$").FindAllStringSubmatch(read(t, page), -1) {
+		rows[match[1]] = match[2]
+	}
+	for _, driver := range drivers(t) {
+		cells := strings.Split(rows[driver], " | ")
+		delete(rows, driver)
+		if slices.ContainsFunc(cells, func(cell string) bool { return !slices.Contains([]string{"ok", "part", "–"}, cell) }) {
+			t.Errorf("%s: cloud/%s did not keep all rules, %q; run make conformance CLOUD=%[2]s", page, driver, cells)
+		}
+	}
+	for row := range rows {
+		t.Errorf("%s: there is no cloud/%s", page, row)
 	}
 }
 
@@ -53,6 +75,6 @@ func drivers(t *testing.T) []string {
 func runsTheKit(t *testing.T, dir string) bool {
 	t.Helper()
 	return slices.ContainsFunc(files(t, under(dir, isTest)), func(name string) bool {
-		return strings.Contains(read(t, name), "cloudtest.Run(")
+		return regexp.MustCompile(`cloudtest\.Run(All)?\(`).MatchString(read(t, name))
 	})
 }
