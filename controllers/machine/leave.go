@@ -22,8 +22,18 @@ func (c *Controller) leave(ctx context.Context, f *facts) error {
 		f.released = true // others' finalizers hold it; ours never made anything for it, or is done
 		return nil
 	}
-	for _, step := range []func(context.Context, *facts) (bool, error){c.find, c.drain, c.detach, c.destroy, c.release} {
-		if done, err := step(ctx, f); err != nil || !done {
+	for _, step := range []struct {
+		name string // as MCM calls it
+		take func(context.Context, *facts) (bool, error)
+	}{
+		{machinev1.StepGetVMStatus, c.find},
+		{machinev1.StepDrain, c.drain},
+		{machinev1.StepDeleteAttachments, c.detach},
+		{machinev1.StepDeleteVM, c.destroy},
+		{machinev1.StepDeleteNode, c.release},
+	} {
+		f.step = step.name
+		if done, err := step.take(ctx, f); err != nil || !done {
 			return err
 		}
 	}

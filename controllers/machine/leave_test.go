@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -171,5 +173,47 @@ func TestUpdateInPlace(t *testing.T) {
 		if shown == nil || shown.Reason != step.shows || w.phase("m") != step.phase {
 			t.Fatalf("after %s=%s: phase %q, condition %+v; want %q, %s: %s", step.label, step.value, w.phase("m"), shown, step.phase, step.shows, step.reason)
 		}
+	}
+}
+
+func TestDescriptionNamesTheStepThatIsNotDone(t *testing.T) {
+	t.Parallel()
+	steps := []string{machinev1.StepGetVMStatus, machinev1.StepDrain, machinev1.StepDeleteAttachments, machinev1.StepDeleteVM, machinev1.StepDeleteNode, machinev1.StepRemoveFinalizer}
+	w := newWorld(t, refusing())
+	w.running("m")
+	pod := podOn("m")
+	pod.Labels = map[string]string{"app": "a"}
+	w.create(pod)
+	// A budget that allows nothing although all its pods are healthy is misconfigured, a reason of the drain's own.
+	one := intstr.FromInt32(1)
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: pod.Namespace}}
+	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
+	w.create(budget)
+	w.delete(w.machine("m"))
+	if _, err := w.reconcile("m"); err != nil {
+		t.Fatal(err)
+	}
+	text := w.machine("m").Status.LastOperation.Description
+	for _, step := range steps {
+		if got, want := strings.Contains(text, step), step == machinev1.StepDrain; got != want {
+			t.Errorf("description %q contains %q: %v, want %v: an MCM that takes over would skip the drain", text, step, got, want)
+		}
+	}
+}
+
+func TestDescriptionKeepsItsStepWhateverTheCloudSays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			return errors.New(strings.Repeat("word ", 1000))
+		},
+	})
+	w.running("m")
+	w.create(podOn("m"))
+	w.delete(w.machine("m"))
+	_, _ = w.reconcile("m")
+	if text := w.machine("m").Status.LastOperation.Description; !strings.HasSuffix(text, machinev1.StepDrain) {
+		t.Errorf("description ends in %q, want the step, for an MCM that takes over", text[max(0, len(text)-60):])
 	}
 }

@@ -37,6 +37,7 @@ type facts struct {
 	preserve  *preservation
 	frozen    bool
 
+	step     string        // MCM's name of the deletion step that the pass ends in
 	leaving  *waiting      // what deletion waits for; nil: nothing
 	drained  *drainState   // how far the drain is; nil if there is none
 	released bool          // the finalizer is gone

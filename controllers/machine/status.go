@@ -108,32 +108,21 @@ func reportLeaving(f *facts, failure error, status *machinev1.MachineStatus) {
 	switch {
 	case failure != nil:
 		status.LastOperation.State = machinev1.MachineStateFailed
-		status.LastOperation.Description = clip(failure.Error() + ". " + stepName(f))
+		status.LastOperation.Description = withStep(failure.Error(), f)
 		if isCloud(failure) {
 			status.LastOperation.ErrorCode = outcome.MCMCode(failure)
 		}
 	case f.leaving != nil:
 		status.LastOperation.State = machinev1.MachineStateProcessing
-		status.LastOperation.Description = clip(f.leaving.message + ". " + stepName(f))
+		status.LastOperation.Description = withStep(f.leaving.message, f)
 	}
 }
 
-// stepName is MCM's name of the deletion step that f ended in, for observers
-// and for an MCM that takes over.
-func stepName(f *facts) string {
-	if f.leaving == nil {
-		return machinev1.StepGetVMStatus
-	}
-	switch f.leaving.reason {
-	case machinev1.ReasonDraining, machinev1.ReasonEvictionDenied, machinev1.ReasonDrainTimedOut:
-		return machinev1.StepDrain
-	case machinev1.ReasonDetachingVolumes:
-		return machinev1.StepDeleteAttachments
-	case machinev1.ReasonDeletingNode:
-		return machinev1.StepDeleteNode
-	default:
-		return machinev1.StepDeleteVM
-	}
+// withStep adds MCM's name of the step that f ended in to a text, for observers
+// and for an MCM that takes over: it continues with the step that it finds
+// there, so naming a later one would make it skip what has not been done.
+func withStep(text string, f *facts) string {
+	return clip(text) + ". " + f.step
 }
 
 // reportNode copies the node's conditions when one of their statuses changed,
