@@ -15,14 +15,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// What the unmodified cluster-autoscaler (provider clusterapi) reads from a
-// MachineSet to see that it belongs to a deployment and which is the newest: it
-// removes no nodes during a rollout. The names are fixed there.
-const (
-	deploymentNameLabel = "cluster.x-k8s.io/deployment-name"
-	revisionAnnotation  = "machinedeployment.clusters.x-k8s.io/revision"
-)
-
 // finalize puts the finalizer on the deployment before it has any set.
 func (p *pass) finalize(ctx context.Context) (bool, error) {
 	controllerutil.AddFinalizer(p.want, machinev1.Finalizer)
@@ -104,10 +96,10 @@ func (p *pass) dress(ctx context.Context) (bool, error) {
 // the template, so it enters neither selector nor hash.
 func (p *pass) introduce(set *machinev1.MachineSet) {
 	if len(validation.IsValidLabelValue(p.d.Name)) == 0 {
-		label(set, deploymentNameLabel, p.d.Name)
+		label(set, machinev1.DeploymentNameLabel, p.d.Name)
 	}
 	if revision, ok := set.Annotations[machinev1.RevisionAnnotation]; ok {
-		annotate(set, revisionAnnotation, revision)
+		annotate(set, machinev1.CAPIRevisionAnnotation, revision)
 	}
 }
 

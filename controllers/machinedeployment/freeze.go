@@ -4,17 +4,15 @@ import (
 	"context"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 )
-
-// frozen is the value of the label freeze.
-const frozen = "True"
 
 // frozenSets returns the names of the sets that may not make machines, because
 // they have too many.
 func (p *pass) frozenSets() []string {
 	var names []string
 	for _, o := range p.pools {
-		if o.seen.Labels[machinev1.FreezeLabel] == frozen {
+		if freeze.IsFrozen(o.seen) {
 			names = append(names, o.seen.Name)
 		}
 	}
@@ -28,7 +26,7 @@ func (p *pass) frozenSets() []string {
 func (p *pass) syncFreeze(ctx context.Context) (bool, error) {
 	if wish, ok := p.want.Annotations[machinev1.UnfreezeAnnotation]; ok {
 		for _, o := range p.pools {
-			if o.seen.Labels[machinev1.FreezeLabel] == frozen {
+			if freeze.IsFrozen(o.seen) {
 				annotate(o.want, machinev1.UnfreezeAnnotation, wish)
 			}
 		}
@@ -38,8 +36,8 @@ func (p *pass) syncFreeze(ctx context.Context) (bool, error) {
 		delete(p.want.Annotations, machinev1.UnfreezeAnnotation)
 	}
 	if len(p.frozenSets()) > 0 {
-		label(p.want, machinev1.FreezeLabel, frozen)
-	} else if p.want.Labels[machinev1.FreezeLabel] == frozen {
+		label(p.want, machinev1.FreezeLabel, freeze.LabelValue)
+	} else if freeze.IsFrozen(p.want) {
 		delete(p.want.Labels, machinev1.FreezeLabel)
 	}
 	return true, p.saveDeployment(ctx)

@@ -180,12 +180,32 @@ func (p *pass) readiness(s *machinev1.MachineDeploymentStatus) metav1.Condition 
 	case len(names) > 0:
 		c.Reason = machinev1.ReasonFrozen
 		c.Message += "; no machines are made by " + strings.Join(names, ", ") + " while there are too many"
-	case s.AvailableReplicas < p.d.Spec.Replicas || s.UpdatedReplicas < p.d.Spec.Replicas:
+	case s.AvailableReplicas < p.d.Spec.Replicas || s.UpdatedReplicas < p.d.Spec.Replicas || p.awaited():
 		c.Reason = machinev1.ReasonScalingUp
+		c.Message += firstFailure(s)
 	default:
 		c.Reason = machinev1.ReasonScalingDown
 	}
 	return c
+}
+
+// awaited says that the current set has machines which are not available yet.
+func (p *pass) awaited() bool {
+	return p.current != nil && p.current.seen.Status.AvailableReplicas < p.current.seen.Spec.Replicas
+}
+
+// firstFailure tells of one failed machine, as an example.
+func firstFailure(s *machinev1.MachineDeploymentStatus) string {
+	if len(s.FailedMachines) == 0 {
+		return ""
+	}
+	first := s.FailedMachines[0]
+	const readable = 500
+	text := first.LastOperation.Description
+	if len(text) > readable {
+		text = strings.ToValidUTF8(text[:readable], "") + "…"
+	}
+	return fmt.Sprintf("; %s: %s", first.Name, text)
 }
 
 // sentence starts a message with a capital, unless it starts with a field.

@@ -30,7 +30,7 @@ func travels(key string) bool {
 		machinev1.RevisionAnnotation, machinev1.RevisionHistoryAnnotation,
 		machinev1.DesiredReplicasAnnotation, machinev1.MaxReplicasAnnotation,
 		machinev1.PreferNoScheduleKey, machinev1.UnfreezeAnnotation, machinev1.TriggerDeletionAnnotation,
-		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, revisionAnnotation:
+		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation:
 		return false
 	}
 	return true

@@ -44,16 +44,16 @@ func TestPropagation(t *testing.T) {
 		t.Errorf("changes in place replaced machines")
 	}
 	want := map[string]string{
-		machinev1.EffectiveCreationTimeoutAnnotation: "30m", machinev1.RevisionAnnotation: "2", revisionAnnotation: "2",
+		machinev1.EffectiveCreationTimeoutAnnotation: "30m", machinev1.RevisionAnnotation: "2", machinev1.CAPIRevisionAnnotation: "2",
 		machinev1.DesiredReplicasAnnotation: "2", machinev1.MaxReplicasAnnotation: "4",
 	}
 	if diff := cmp.Diff(want, current.Annotations); diff != "" {
 		t.Errorf("annotations of the set\n%s", diff)
 	}
-	if current.Labels[deploymentNameLabel] != "pool" || old.Labels[deploymentNameLabel] != "pool" {
+	if current.Labels[machinev1.DeploymentNameLabel] != "pool" || old.Labels[machinev1.DeploymentNameLabel] != "pool" {
 		t.Errorf("the cluster-autoscaler does not find the deployment: %v", current.Labels)
 	}
-	if _, ok := current.Spec.Selector.MatchLabels[deploymentNameLabel]; ok {
+	if _, ok := current.Spec.Selector.MatchLabels[machinev1.DeploymentNameLabel]; ok {
 		t.Errorf("its label selects machines")
 	}
 }

@@ -12,13 +12,6 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// Annotations that the upstream autoscaler finds the Machine of a Node with.
-// Their prefix is the API group that it is told.
-var (
-	machineAnnotation          = machinev1.GroupVersion.Group + "/machine"
-	clusterNamespaceAnnotation = machinev1.GroupVersion.Group + "/cluster-namespace"
-)
-
 // A problem is something in an object that keeps a part of it from reaching the
 // Node.
 type problem struct{ reason, text string }
@@ -52,8 +45,8 @@ func desired(node *corev1.Node, m *machinev1.Machine, class *machinev1.MachineCl
 // identify says on the Node which Machine it belongs to.
 func identify(want *corev1.Node, m *machinev1.Machine) []problem {
 	delete(want.Annotations, machinev1.NotManagedAnnotation)
-	want.Annotations[machineAnnotation] = m.Name
-	want.Annotations[clusterNamespaceAnnotation] = m.Namespace
+	want.Annotations[machinev1.NodeMachineAnnotation] = m.Name
+	want.Annotations[machinev1.NodeNamespaceAnnotation] = m.Namespace
 	if !slices.Contains(want.Finalizers, machinev1.NodeFinalizer) {
 		want.Finalizers = append(want.Finalizers, machinev1.NodeFinalizer)
 	}

@@ -279,7 +279,7 @@ func TestProblems(t *testing.T) {
 					t.Errorf("problem %q, want %q in it: %s", problems[i].text, want, tc.reason)
 				}
 			}
-			if _, held := got.Annotations[machineAnnotation]; !held || got.Finalizers == nil {
+			if _, held := got.Annotations[machinev1.NodeMachineAnnotation]; !held || got.Finalizers == nil {
 				t.Errorf("one wrong entry keeps the rest from the node: %s", tc.reason)
 			}
 		})
