@@ -205,7 +205,8 @@ func addMachineSet(s *setup) error {
 		}
 	}
 	return machineset.New(machineset.Deps{
-		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Events: s.Events(machineSetComponent),
+		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock,
+		Events: s.Events(machineSetComponent), SafetyEvents: s.Events(managerComponent),
 		SafetyUp: s.Options.SafetyUp, SafetyDown: s.Options.SafetyDown, OvershootPeriod: s.Options.OvershootPeriod,
 	}).SetupWithManager(s.mgr, s.Workers("machineset"))
 }

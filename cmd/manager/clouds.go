@@ -18,11 +18,17 @@ func drivers() []cloud.Driver {
 	}
 }
 
-// newClouds returns the clouds. Their accounts are measured on r, kept within
-// their rates, and finish what they have begun.
+// newClouds returns the clouds. Their accounts finish what they have begun, are
+// kept within their rates and measured on r, and what they say is redacted.
 func newClouds(r prometheus.Registerer) (*cloud.Registry, error) {
+	return cloud.NewRegistry(drivers(), time.Now, around(r)...)
+}
+
+// around is what is put around every account, the first innermost: finishing is
+// below the redaction, so that no error gets past that.
+func around(r prometheus.Registerer) []cloud.Middleware {
 	wraps := wrap.StandardWith(r, wrap.Options{OnPanic: func(driver, op string, stack []byte) {
 		klog.Background().Error(nil, "A driver panicked", "driver", driver, "operation", op, "stack", string(stack))
 	}})
-	return cloud.NewRegistry(drivers(), time.Now, append(wraps, finishing)...)
+	return append([]cloud.Middleware{finishing}, wraps...)
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,7 +130,10 @@ func (slowAccount) Get(ctx context.Context, _ cloud.Ref) (cloud.VM, error) {
 func TestCloudCallsFinish(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	a := finishing(cloud.AccountInfo{}, slowAccount{})
+	var a cloud.Account = slowAccount{}
+	for _, wrap := range around(prometheus.NewRegistry()) {
+		a = wrap(cloud.AccountInfo{}, a)
+	}
 	if _, err := a.Create(stopped, cloud.CreateRequest{}); err != nil {
 		t.Errorf("a create that had begun ends with the request to stop: %v", err)
 	}

@@ -38,6 +38,9 @@ type Deps struct {
 	Target *target.Cluster // nil: there are no nodes
 	Clock  clock.PassiveClock
 	Events record.EventRecorder
+	// SafetyEvents tells of sets that are frozen and unfrozen; in MCM that is not
+	// the component that tells of machines.
+	SafetyEvents record.EventRecorder
 	// SafetyUp is how many machines more than wanted freeze a set.
 	SafetyUp int32
 	// SafetyDown is how many fewer than that unfreeze it.

@@ -1,7 +1,6 @@
 package machineset
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -20,7 +19,7 @@ func deletedSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machine
 }
 
 func (w *world) gone() bool {
-	err := w.live.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "set"}, &machinev1.MachineSet{})
+	err := w.live.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, &machinev1.MachineSet{})
 	return client.IgnoreNotFound(err) == nil && err != nil
 }
 

@@ -44,7 +44,7 @@ func (c *Controller) freeze(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	c.Events.Event(p.set, corev1.EventTypeNormal, machinev1.EventFrozeMachineSet, freeze.MessageFrozen)
+	c.SafetyEvents.Event(p.set, corev1.EventTypeNormal, machinev1.EventFrozeMachineSet, freeze.MessageFrozen)
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (c *Controller) unfreeze(ctx context.Context, p *pass) error {
 	if err != nil || !was {
 		return err
 	}
-	c.Events.Event(p.set, corev1.EventTypeNormal, machinev1.EventUnfrozeMachineSet, freeze.MessageUnfrozen)
+	c.SafetyEvents.Event(p.set, corev1.EventTypeNormal, machinev1.EventUnfrozeMachineSet, freeze.MessageUnfrozen)
 	return nil
 }
 

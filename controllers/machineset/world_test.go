@@ -27,15 +27,15 @@ import (
 const namespace = "shoot"
 
 // world is an API server, a cache that shows what it had at the last catchUp
-// (or is always current while lagging is false), and a controller.
+// (or is always current if there was none), and a controller.
 type world struct {
-	t       *testing.T
-	live    client.WithWatch
-	cache   client.Reader
-	lagging bool
-	clock   *clocktesting.FakePassiveClock
-	events  *record.FakeRecorder
-	c       *Controller
+	t      *testing.T
+	live   client.WithWatch
+	cache  client.Reader
+	clock  *clocktesting.FakePassiveClock
+	events *record.FakeRecorder
+	safety *record.FakeRecorder
+	c      *Controller
 	// requests counts writes and live reads, by verb.
 	requests map[string]int
 	// fault is asked before every write; an error of its fails it.
@@ -60,10 +60,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 
 // restart makes a controller that remembers nothing.
 func (w *world) restart() {
-	w.events = record.NewFakeRecorder(1000)
+	w.events, w.safety = record.NewFakeRecorder(1000), record.NewFakeRecorder(1000)
 	w.c = New(Deps{
 		Client: view{Client: w.live, w: w}, Live: counted{w.live, w}, Target: &target.Cluster{Client: w.live},
-		Clock: w.clock, Events: w.events, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
+		Clock: w.clock, Events: w.events, SafetyEvents: w.safety, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
 	})
 }
 
@@ -154,7 +154,7 @@ func (c counted) List(ctx context.Context, l client.ObjectList, opts ...client.L
 func (w *world) lag(keep func(client.Object) bool) {
 	var all []client.Object
 	for _, list := range []client.ObjectList{&machinev1.MachineList{}, &machinev1.MachineSetList{}, &machinev1.MachineDeploymentList{}} {
-		if err := w.live.List(context.Background(), list); err != nil {
+		if err := w.live.List(w.t.Context(), list); err != nil {
 			w.t.Fatal(err)
 		}
 		switch l := list.(type) {
@@ -183,7 +183,7 @@ func (w *world) catchUp() { w.cache = w.live }
 
 // reconcile runs one pass over the set.
 func (w *world) reconcile() (reconcile.Result, error) {
-	return w.c.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "set"}})
+	return w.c.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "set"}})
 }
 
 // settle runs passes until one changes nothing, and returns its result.
@@ -210,7 +210,7 @@ func (w *world) writes() int {
 func (w *world) set() *machinev1.MachineSet {
 	w.t.Helper()
 	set := &machinev1.MachineSet{}
-	if err := w.live.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "set"}, set); err != nil {
+	if err := w.live.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, set); err != nil {
 		w.t.Fatal(err)
 	}
 	return set
@@ -220,7 +220,7 @@ func (w *world) edit(change func(*machinev1.MachineSet)) {
 	w.t.Helper()
 	set := w.set()
 	change(set)
-	if err := w.live.Update(context.Background(), set); err != nil {
+	if err := w.live.Update(w.t.Context(), set); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -233,7 +233,7 @@ func (w *world) scale(replicas int32) {
 func (w *world) machines() []*machinev1.Machine {
 	w.t.Helper()
 	list := &machinev1.MachineList{}
-	if err := w.live.List(context.Background(), list); err != nil {
+	if err := w.live.List(w.t.Context(), list); err != nil {
 		w.t.Fatal(err)
 	}
 	var all []*machinev1.Machine
@@ -260,7 +260,7 @@ func (w *world) vanish(names ...string) {
 			continue
 		}
 		m.Finalizers = nil
-		if err := w.live.Update(context.Background(), m); err != nil {
+		if err := w.live.Update(w.t.Context(), m); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -274,23 +274,32 @@ func (w *world) become(phase machinev1.MachinePhase, names ...string) {
 			continue
 		}
 		m.Status.CurrentStatus.Phase = phase
-		if err := w.live.Status().Update(context.Background(), m); err != nil {
+		if err := w.live.Status().Update(w.t.Context(), m); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 }
 
-// told returns the Events since the last call, and how many have the reason.
+// told returns the Events since the last call, and how many have the reason. It
+// fails when one comes from another component than MCM's.
 func (w *world) told(reason string) (all []string, count int) {
+	w.t.Helper()
 	for {
+		var e string
+		safety := false
 		select {
-		case e := <-w.events.Events:
-			all = append(all, e)
-			if strings.Contains(e, " "+reason+" ") {
-				count++
-			}
+		case e = <-w.events.Events:
+		case e = <-w.safety.Events:
+			safety = true
 		default:
 			return all, count
+		}
+		if about := strings.Contains(e, "rozeMachineSet "); about != safety {
+			w.t.Errorf("from the recorder for freezing is %v: %s", safety, e)
+		}
+		all = append(all, e)
+		if strings.Contains(e, " "+reason+" ") {
+			count++
 		}
 	}
 }
