@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -66,12 +64,7 @@ func (c *Controller) find(ctx context.Context, f *facts) (bool, error) {
 	if err := c.record(ctx, f, found); err != nil {
 		return false, fmt.Errorf("record Node %s: %w", found.NodeName, err)
 	}
-	node := &corev1.Node{}
-	if err := c.Target.Client.Get(ctx, client.ObjectKey{Name: f.nodeName}, node); err != nil {
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	}
-	f.node = node.DeepCopy()
-	return true, nil
+	return true, c.lookAtNode(ctx, f)
 }
 
 // drain moves the pods off the node. A node that another Machine claims, or
@@ -113,10 +106,13 @@ func (c *Controller) terminatingReason(f *facts) string {
 	return machinev1.ReasonScaleDown
 }
 
-// ownsNode says whether the node of that name is this Machine's. A node that
-// registered under the name of another machine, or whose other claimant lives,
-// is not ours to drain or delete.
+// ownsNode says whether the node of that name is this Machine's. A node of
+// another VM, one that registered under the name of another machine, or whose
+// other claimant lives, is not ours to drain or delete.
 func ownsNode(f *facts) bool {
+	if f.owner != ownerUnproven {
+		return f.owner == ownerThis
+	}
 	name := f.node.Labels[machinev1.MachineNameLabel]
 	return f.rival == "" && (name == "" || name == f.machine.Name)
 }

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -215,5 +216,84 @@ func TestDescriptionKeepsItsStepWhateverTheCloudSays(t *testing.T) {
 	_, _ = w.reconcile("m")
 	if text := w.machine("m").Status.LastOperation.Description; !strings.HasSuffix(text, machinev1.StepDrain) {
 		t.Errorf("description ends in %q, want the step, for an MCM that takes over", text[max(0, len(text)-60):])
+	}
+}
+
+// claimed is a Machine with a VM of its own that says to be on that node.
+func claimed(name, namespace, node string) *machinev1.Machine {
+	m := newMachine(name, time.Now())
+	m.Namespace = namespace
+	m.UID = types.UID("uid-" + namespace + "-" + name)
+	m.Labels = map[string]string{machinev1.NodeLabel: node}
+	m.Finalizers = []string{machinev1.Finalizer}
+	m.Spec.ProviderID = "sim:///sim-1/vm-ffffffffffffffff"
+	return m
+}
+
+func TestOnlyTheOwnNodeIsTouched(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		other  *machinev1.Machine // that claims the node too; nil for none
+		id     string             // of the node; empty for none, "own" for that of the machine's VM
+		want   bool               // the node goes with its machine
+	}{
+		"OtherNamespace": {"The nodes of all namespaces join one cluster.", claimed("m", "other", "m"), "", false},
+		"OtherVM":        {"A node of another VM that got the name is not the machine's.", nil, "sim:///sim-1/vm-aaaaaaaaaaaaaaaa", false},
+		"WrongRival":     {"A node on the machine's own VM is its own, whoever else says so.", claimed("b", namespace, "m"), "own", true},
+		"Alone":          {"A node that nobody else claims goes.", nil, "", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, interceptor.Funcs{})
+			w.running("m")
+			if tc.other != nil {
+				w.create(tc.other)
+			}
+			n := &corev1.Node{}
+			if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil {
+				t.Fatal(err)
+			}
+			if n.Spec.ProviderID = tc.id; tc.id == "own" {
+				n.Spec.ProviderID = w.machine("m").Spec.ProviderID
+			}
+			if err := w.client.Update(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			w.delete(w.machine("m"))
+			w.settle("m", func() bool { return w.machine("m") == nil })
+			err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n)
+			if gone := apierrors.IsNotFound(err); gone != tc.want || (!gone && n.Spec.Unschedulable) {
+				t.Errorf("node gone %v, want %v; unschedulable %v: %s", gone, tc.want, n.Spec.Unschedulable, tc.reason)
+			}
+		})
+	}
+}
+
+func TestPreservationLeavesTheNodeOfAnotherMachineAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("a")
+	w.create(podOn("a"))
+	failed := claimed("b", namespace, "a")
+	failed.Annotations = map[string]string{machinev1.PreserveAnnotation: machinev1.PreserveWhenFailed}
+	failed.Status.CurrentStatus.Phase = machinev1.MachineFailed
+	w.create(failed)
+	for range 3 {
+		if _, err := w.reconcile("b"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+	}
+	n := &corev1.Node{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil || len(n.Spec.Taints) > 0 || len(n.Annotations) > 0 {
+		t.Errorf("taints %v, annotations %v, %v: the node runs another machine's pods", n.Spec.Taints, n.Annotations, err)
+	}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "app"}, &corev1.Pod{}); err != nil {
+		t.Errorf("the other machine's pod was evicted: %v", err)
+	}
+	if w.machine("b").Status.CurrentStatus.PreserveExpiryTime == nil {
+		t.Error("the Machine itself has to be kept, else its set deletes it")
 	}
 }

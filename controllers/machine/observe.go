@@ -27,6 +27,7 @@ type facts struct {
 	nodeName string       // name of the machine's node, empty until known
 	node     *corev1.Node // nil: there is none, or no target cluster
 	rival    string       // another Machine that claims the node, empty if none
+	owner    owner        // of the node; unproven where nobody doubts it
 
 	vm      *cloud.VM // what the cloud returned in this pass; nil if it was not asked
 	created bool      // the VM is complete and the Machine knows it
@@ -65,34 +66,83 @@ func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*facts,
 	if c.ThawedAt != nil {
 		f.settings.thawed = c.ThawedAt()
 	}
+	return f, c.lookAtNode(ctx, f)
+}
+
+// lookAtNode reads the machine's node, and whose it is where that is in doubt.
+func (c *Controller) lookAtNode(ctx context.Context, f *facts) error {
 	if c.Target == nil || f.nodeName == "" {
-		return f, nil
+		return nil
 	}
 	node := &corev1.Node{}
 	switch err := c.Target.Client.Get(ctx, client.ObjectKey{Name: f.nodeName}, node); {
 	case err == nil:
 		f.node = node.DeepCopy()
 	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read Node %s: %w", f.nodeName, err)
+		return fmt.Errorf("read Node %s: %w", f.nodeName, err)
 	}
 	var err error
-	f.rival, err = c.rivalOf(ctx, m, f.nodeName)
-	return f, err
+	if f.rival, err = c.rivalOf(ctx, f.machine, f.nodeName); err != nil {
+		return err
+	}
+	if f.rival == "" && f.machine.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if f.owner, err = c.ownerOf(ctx, f); f.owner == ownerThis {
+		f.rival = "" // the other one is wrong
+	}
+	return err
 }
 
-// rivalOf returns the name of another Machine that claims the same node.
+// rivalOf returns the name of another Machine that claims the same node, of
+// whatever namespace: the nodes of all join the same cluster.
 func (c *Controller) rivalOf(ctx context.Context, m *machinev1.Machine, nodeName string) (string, error) {
 	var claim machinev1.MachineList
-	err := c.Client.List(ctx, &claim, client.InNamespace(m.Namespace), client.MatchingFields{index.MachineByNode: nodeName})
-	if err != nil {
+	if err := c.Client.List(ctx, &claim, client.MatchingFields{index.MachineByNode: nodeName}); err != nil {
 		return "", fmt.Errorf("look up machines of Node %s: %w", nodeName, err)
 	}
 	for i := range claim.Items {
-		if claim.Items[i].UID != m.UID {
-			return claim.Items[i].Name, nil
+		other := &claim.Items[i]
+		switch {
+		case other.UID == m.UID:
+		case other.Namespace == m.Namespace:
+			return other.Name, nil
+		default:
+			return other.Namespace + "/" + other.Name, nil
 		}
 	}
 	return "", nil
+}
+
+// owner says whose VM a node runs on.
+type owner uint8
+
+const (
+	ownerUnproven owner = iota // the providerIDs do not say
+	ownerThis                  // the Machine's
+	ownerOther                 // another VM, whose node got the same name
+)
+
+// ownerOf compares the VM of the Machine with that of the node. Names of nodes
+// can be used again, ids of VMs cannot.
+func (c *Controller) ownerOf(ctx context.Context, f *facts) (owner, error) {
+	if f.node == nil || f.node.Spec.ProviderID == "" || f.machine.Spec.ProviderID == "" {
+		return ownerUnproven, nil
+	}
+	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
+	if err != nil || resolved.Driver == nil {
+		return ownerUnproven, err
+	}
+	ours, ok := resolved.Driver.DecodeProviderID(f.machine.Spec.ProviderID)
+	its, known := resolved.Driver.DecodeProviderID(f.node.Spec.ProviderID)
+	switch {
+	case !ok || !known:
+		return ownerUnproven, nil
+	case ours == its:
+		return ownerThis, nil
+	default:
+		return ownerOther, nil
+	}
 }
 
 // sooner shortens the wait of f to d; 0 is no wait.

@@ -80,6 +80,10 @@ func actOf(value string, failed, expired bool) act {
 
 // keep preserves a machine for examination, as its annotations ask, or ends that.
 func (c *Controller) keep(ctx context.Context, f *facts) error {
+	if node := f.node; node != nil && !ownsNode(f) {
+		f.node = nil // only the Machine itself is kept: the pods there may be another's
+		defer func() { f.node = node }()
+	}
 	expiry := f.machine.Status.CurrentStatus.PreserveExpiryTime
 	w, warning, ok := wishOf(f.machine, f.node)
 	if warning != "" {
