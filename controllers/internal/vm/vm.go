@@ -32,6 +32,7 @@ type Engine struct {
 
 	mu    sync.Mutex
 	notes map[string]note
+	began time.Time // first use; what others made, they made before
 }
 
 // note is what the engine remembers of one machine's VM.
@@ -76,6 +77,7 @@ type Want struct {
 // comes back with that attempt.
 func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
 	key := w.Request.OwnerID
+	e.begin()
 	if w.Spent && w.Request.ProviderID == "" {
 		return e.renew(ctx, a, traits, w)
 	}
@@ -89,6 +91,8 @@ func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	if cloud.CodeOf(err) == cloud.TokenUsed && w.Request.ProviderID == "" {
 		return e.renew(ctx, a, traits, w)
 	}
+	// The answer may be what failed: what was not there before may be there now.
+	e.note(key, func(n *note) { n.missing = time.Time{} })
 	return cloud.VM{}, err
 }
 
@@ -124,13 +128,16 @@ func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits
 // that the cloud does not show it yet, "nothing there" has to last for the
 // settle time first.
 func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion, error) {
+	e.begin()
 	d, err := a.Delete(ctx, r)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
 	if !d.Done {
 		e.note(r.OwnerID, func(n *note) { n.missing, n.going = time.Time{}, true })
-		d.RetryAfter = max(d.RetryAfter, time.Millisecond)
+		if d.RetryAfter <= 0 {
+			d.RetryAfter = time.Second // a cloud without a hint is not asked at once
+		}
 		return d, nil
 	}
 	if !e.doubtful(r, traits.Settle) {
@@ -158,11 +165,20 @@ func (e *Engine) doubtful(r cloud.Ref, settle time.Duration) bool {
 	}
 	e.mu.Lock()
 	created := e.notes[r.OwnerID].created
-	e.mu.Unlock()
 	if created.IsZero() {
-		created = r.Created // this process did not make it: no earlier than its machine
+		created = e.began // this process did not make it; the one before may have until it ended
 	}
+	e.mu.Unlock()
 	return e.clock.Since(created) < settle
+}
+
+// begin notes the first use.
+func (e *Engine) begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.began.IsZero() {
+		e.began = e.clock.Now()
+	}
 }
 
 // unbelieved returns how long "nothing there" has still to last before it is

@@ -140,13 +140,13 @@ func TestRemoveBelieves(t *testing.T) {
 			reason: "Nothing there for the settle time is nothing there.",
 			ref:    cloud.Ref{OwnerID: "o", Created: start.Add(-time.Hour)}, at: 11 * time.Second, done: [2]bool{false, true},
 		},
-		"OldVM": {
-			reason: "A VM that was made long ago is shown if it exists.",
-			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: time.Second, done: [2]bool{true, true},
+		"VMOfTheProcessBefore": {
+			reason: "The process before may have made a VM for an old machine just before it ended.",
+			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: 9 * time.Second, done: [2]bool{false, false},
 		},
-		"YoungVM": {
-			reason: "A VM that was just made may not be shown yet, also after a restart of the manager.",
-			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Second)}, at: 2 * time.Second, done: [2]bool{false, false},
+		"VMOfTheProcessBeforeAfterSettle": {
+			reason: "A VM that was made longer ago is shown if it exists.",
+			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: 11 * time.Second, done: [2]bool{false, true},
 		},
 	}
 	for name, tc := range cases {
@@ -185,5 +185,51 @@ func TestRemoveForgetsAnAbsenceThatEnded(t *testing.T) {
 		if d, _ := e.Remove(t.Context(), a, traits, ref); d.Done {
 			t.Errorf("call %d: done, although the VM was seen in between", i)
 		}
+	}
+}
+
+func TestRemoveBelievesAtOnceAboutAnOldVM(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakePassiveClock(start)
+	e := New(clock)
+	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
+	_, _ = e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other"})
+	clock.SetTime(start.Add(time.Minute))
+	if d, err := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil || !d.Done {
+		t.Errorf("Remove() = %+v, %v: nobody has made a VM for longer than the settle time", d, err)
+	}
+}
+
+func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakePassiveClock(start)
+	e := New(clock)
+	a := &account{create: tokenUsed, get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
+	w := want(func(_ context.Context, n int) error {
+		t.Errorf("attempt %d begins while the VM of the first may appear", n)
+		return nil
+	})
+	_, _ = e.Ensure(t.Context(), a, traits, w) // nothing there at 0 s
+
+	clock.SetTime(start.Add(9 * time.Second)) // what the token was used with is asked for again
+	a.create = func(cloud.CreateRequest) (cloud.VM, error) {
+		return cloud.VM{}, cloud.Errorf(cloud.Unavailable, "run", "Timeout", "no answer")
+	}
+	_, _ = e.Ensure(t.Context(), a, traits, w)
+
+	clock.SetTime(start.Add(11 * time.Second))
+	if d, err := e.Remove(t.Context(), a, traits, w.Request.Ref); err != nil || d.Done {
+		t.Errorf("Remove() = %+v, %v: the VM of a lost answer 2 s ago may not be shown yet", d, err)
+	}
+	a.create = tokenUsed
+	_, _ = e.Ensure(t.Context(), a, traits, w)
+}
+
+func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
+	t.Parallel()
+	e := New(testingclock.NewFakePassiveClock(start))
+	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil }}
+	if d, _ := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o"}); d.RetryAfter < time.Second {
+		t.Errorf("asked again after %s", d.RetryAfter)
 	}
 }
