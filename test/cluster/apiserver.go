@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // auditPolicy makes one entry of every completed request, without its body.
@@ -49,9 +50,19 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	return c.StartAPIServer(ctx)
 }
 
-// SuspendAPIServer stops the API server in its tracks: connections are
-// accepted, and nothing answers.
-func (c *Cluster) SuspendAPIServer() error { return c.signalAPIServer(syscall.SIGSTOP) }
+// SuspendAPIServer stops the API server in its tracks and returns when it
+// stands: connections are accepted, and nothing answers.
+func (c *Cluster) SuspendAPIServer() error {
+	if err := c.signalAPIServer(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if c.apiServer.stands() {
+			return nil
+		}
+	}
+	return errors.New("the API server goes on although it was told to stop")
+}
 
 // ResumeAPIServer ends a suspension.
 func (c *Cluster) ResumeAPIServer() error { return c.signalAPIServer(syscall.SIGCONT) }

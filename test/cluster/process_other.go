@@ -9,3 +9,6 @@ import "syscall"
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
+
+// stands believes the signal: there is no way to look here.
+func (p *process) stands() bool { return true }

@@ -137,7 +137,7 @@ func TestResolve(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tc.objects...).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(copies(tc.objects)...).Build()
 			got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 			if err != nil {
 				t.Fatal(err)
@@ -159,6 +159,15 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// copies are what a fake client may write to: tests run side by side.
+func copies(objects []client.Object) []client.Object {
+	var out []client.Object
+	for _, o := range objects {
+		out = append(out, o.DeepCopyObject().(client.Object))
+	}
+	return out
+}
+
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Invalid {
 		return e.Reason
@@ -168,7 +177,7 @@ func reasonOf(err error) string {
 
 func TestCredentialsAreOverlaid(t *testing.T) {
 	t.Parallel()
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot, keys).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(), keys.DeepCopy()).Build()
 	got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +197,7 @@ func TestCredentialsAreOverlaid(t *testing.T) {
 func TestUserDataMissing(t *testing.T) {
 	t.Parallel()
 	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(
-		machineClass(func(c *machinev1.MachineClass) { c.SecretRef = nil }), keys).Build()
+		machineClass(func(c *machinev1.MachineClass) { c.SecretRef = nil }), keys.DeepCopy()).Build()
 	got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 	if err != nil || got.Err(cloud.BlocksCreate) != nil {
 		t.Fatalf("boot data is not the class's problem where it comes from elsewhere: %v, %v", err, got.Err(cloud.BlocksCreate))
@@ -202,7 +211,7 @@ func TestReadFails(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for _, kind := range []client.Object{&machinev1.MachineClass{}, &corev1.Secret{}} {
-		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot, keys).WithInterceptorFuncs(interceptor.Funcs{
+		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(), keys.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if cmp.Equal(kind, o) {
 					return boom
