@@ -127,6 +127,9 @@ func (c *Controller) join(ctx context.Context, f *facts) error {
 // it. Machines of a MachineSet are born with both.
 func (c *Controller) claim(ctx context.Context, f *facts) error {
 	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		if begunByMCM(m) {
+			setAnnotation(m, machinev1.CreateAttemptAnnotation, attemptOfMCM)
+		}
 		addFinalizer(m, machinev1.Finalizer)
 		defaultAnnotation(m, machinev1.OwnerIDAnnotation, string(m.UID))
 		defaultAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)

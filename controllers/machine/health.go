@@ -49,14 +49,25 @@ func judge(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) v
 		return judgeInPlace(m, node, s, now)
 	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff, machinev1.MachineInPlaceUpdateSuccessful:
 		if unhealthy == "" {
-			return verdict{next: &transition{
-				phase: machinev1.MachineRunning, operation: machinev1.MachineOperationHealthCheck, state: machinev1.MachineStateSuccessful,
-				description: fmt.Sprintf("Machine %s successfully re-joined the cluster", m.Name),
-			}}
+			return joined(m)
 		}
 		return verdict{}
 	}
 	return verdict{}
+}
+
+// joined is what becomes of a machine whose node is healthy: it has joined if
+// its creation had not ended well yet, else it is back.
+func joined(m *machinev1.Machine) verdict {
+	v := verdict{next: &transition{
+		phase: machinev1.MachineRunning, operation: machinev1.MachineOperationHealthCheck, state: machinev1.MachineStateSuccessful,
+		description: fmt.Sprintf("Machine %s successfully re-joined the cluster", m.Name),
+	}}
+	if op := m.Status.LastOperation; op.Type == machinev1.MachineOperationCreate && op.State != machinev1.MachineStateSuccessful {
+		v.next.operation = machinev1.MachineOperationCreate
+		v.next.description = fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
+	}
+	return v
 }
 
 // judgePending waits for the node to join, for as long as a creation may take.
@@ -95,10 +106,7 @@ func judgeRunning(m *machinev1.Machine, node *corev1.Node, unhealthy string) ver
 // judgeUnknown waits for the node to recover, for as long as a machine may be unhealthy.
 func judgeUnknown(m *machinev1.Machine, unhealthy string, s settings, now time.Time) verdict {
 	if unhealthy == "" {
-		return verdict{next: &transition{
-			phase: machinev1.MachineRunning, operation: machinev1.MachineOperationHealthCheck, state: machinev1.MachineStateSuccessful,
-			description: fmt.Sprintf("Machine %s successfully re-joined the cluster", m.Name),
-		}}
+		return joined(m)
 	}
 	return judgeHealthTimeout(m, s, now)
 }

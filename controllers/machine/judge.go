@@ -20,13 +20,17 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 		}
 		return nil
 	}
-	if f.next != nil || f.createErr != nil || c.Target == nil || f.machine.Spec.ProviderID == "" {
+	if f.next != nil || c.Target == nil {
 		return nil
 	}
 	if f.rival != "" {
 		return nil // a node that two machines claim says nothing about either
 	}
 	v := judge(f.machine, f.node, f.settings, f.now)
+	if f.createErr != nil && v.next == nil {
+		return nil
+	}
+	f.createErr = nil // a healthy node runs on a VM, whatever the cloud says
 	sooner(f, v.wait)
 	if v.next == nil {
 		return c.lookIfSlow(ctx, f)
@@ -34,7 +38,7 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 	if v.replaces {
 		return c.replace(ctx, f, v.next)
 	}
-	if f.machine.Status.CurrentStatus.Phase == machinev1.MachinePending && v.next.phase == machinev1.MachineRunning {
+	if v.next.phase == machinev1.MachineRunning && v.next.operation == machinev1.MachineOperationCreate {
 		if err := c.dropToken(ctx, f); err != nil {
 			return err
 		}

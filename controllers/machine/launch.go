@@ -25,12 +25,14 @@ const (
 	nodeNameRetry = 5 * time.Second // a cloud that names its nodes does so within seconds
 	failedRetry   = 5 * time.Second // MCM's short retry, after errors that pass
 	slowestRetry  = 3 * time.Minute // MCM's medium retry
+
+	unprotectedGrace = 10 * time.Second // a class usually has its finalizer by then; before, a word would be a write
 )
 
 // launch gives a Machine its VM, unless it has one that is complete.
 func (c *Controller) launch(ctx context.Context, f *facts) error {
 	if !wantsVM(f.machine) {
-		return nil
+		return c.relearn(ctx, f)
 	}
 	made, err := c.ensure(ctx, f)
 	if err != nil {
@@ -49,13 +51,27 @@ func (c *Controller) launch(ctx context.Context, f *facts) error {
 	}
 	switch {
 	case made.RetryAfter > 0:
-		sooner(f, made.RetryAfter)
+		unfinished(f, made.RetryAfter)
 	case made.NodeName == "" && c.Target != nil:
-		sooner(f, nodeNameRetry)
+		unfinished(f, nodeNameRetry)
 	default:
 		f.created = true
 	}
 	return nil
+}
+
+// unfinished waits for a VM that is not complete, for as long as a creation may take.
+func unfinished(f *facts, wait time.Duration) {
+	left := f.settings.creation - f.now.Sub(f.machine.CreationTimestamp.Time)
+	if left <= 0 {
+		f.next = &transition{
+			phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
+			description: fmt.Sprintf("VM of Machine %s was not complete in %s", f.machine.Name, f.settings.creation),
+		}
+		return
+	}
+	sooner(f, wait)
+	sooner(f, left)
 }
 
 // wantsVM says whether m has no VM, or one that is not known to be complete. A
@@ -89,7 +105,11 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 	}
 	want := vm.Want{Attempt: attemptOf(f.machine), Next: c.nextAttempt(f)}
 	want.Request = cloud.CreateRequest{Ref: c.ref(f.machine, resolved), Checkpoint: c.checkpoint(f)}
-	if f.machine.Spec.ProviderID == "" {
+	switch {
+	case f.machine.Spec.ProviderID != "":
+	case f.machine.Annotations[machinev1.CreateAttemptAnnotation] == attemptOfMCM:
+		want.Spent = true // there may be a VM that knows nothing of our tokens
+	default:
 		want.Request.UserData, want.Spent, err = c.userData(ctx, f, resolved)
 		if err != nil {
 			return cloud.VM{}, err
@@ -173,6 +193,9 @@ func (c *Controller) failLaunch(f *facts, err error) error {
 	}
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == "ClassUnprotected" {
 		sooner(f, e.RetryAfter) // the class's update wakes the machine at once
+		if f.now.Sub(f.machine.CreationTimestamp.Time) > unprotectedGrace {
+			f.waiting = &waiting{e.Reason, err.Error()}
+		}
 		return nil
 	}
 	f.createErr = err
@@ -181,9 +204,7 @@ func (c *Controller) failLaunch(f *facts, err error) error {
 		wait = backoff(f.now.Sub(f.machine.CreationTimestamp.Time))
 	}
 	sooner(f, wait)
-	if left := f.settings.creation - f.now.Sub(f.machine.CreationTimestamp.Time); left > 0 {
-		sooner(f, left)
-	}
+	sooner(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
 	return nil
 }
 

@@ -47,6 +47,10 @@ func vmCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bo
 		return condition(kind, false, reasonOf(f.createErr), f.createErr.Error()), true
 	case f.created:
 		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true
+	case f.waiting != nil && wantsVM(f.machine):
+		return condition(kind, false, f.waiting.reason, f.waiting.message), true
+	case status.CurrentStatus.Phase == machinev1.MachineRunning:
+		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true // its node says so
 	case f.vm == nil:
 		return metav1.Condition{}, false
 	case f.vm.State == cloud.StateStopped:
@@ -80,7 +84,7 @@ func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, 
 		unhealthy = unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions)
 	}
 	switch phase := status.CurrentStatus.Phase; {
-	case phase == "" || phase == machinev1.MachineCrashLoopBackOff || phase == machinev1.MachineAvailable || f.machine.Spec.ProviderID == "":
+	case phase == "" || phase == machinev1.MachineCrashLoopBackOff || phase == machinev1.MachineAvailable || (f.nodeName == "" && f.waiting == nil):
 		return metav1.Condition{}, false
 	case f.rival != "":
 		return no(machinev1.ReasonNodeShared, fmt.Sprintf(

@@ -68,7 +68,7 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 			warnings = append(warnings, annotationWarning(machinev1.EffectiveCreationTimeoutAnnotation, v, "a duration such as 20m"))
 		}
 	}
-	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 {
+	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 && v != attemptOfMCM {
 		warnings = append(warnings, annotationWarning(machinev1.CreateAttemptAnnotation, v, "a number from 2"))
 	}
 	if v, ok := m.Labels[machinev1.ForceDeletionLabel]; ok {

@@ -77,7 +77,7 @@ func reportJoining(f *facts, status *machinev1.MachineStatus) {
 // the machine's fault, so that never fails it.
 func reportCreateError(f *facts, status *machinev1.MachineStatus) {
 	phase := machinev1.MachineCrashLoopBackOff
-	late := f.now.Sub(f.machine.CreationTimestamp.Time) > f.settings.creation
+	late := f.now.Sub(f.machine.CreationTimestamp.Time) >= f.settings.creation
 	if late && !missing(f.createErr) {
 		phase = machinev1.MachineFailed
 	}
