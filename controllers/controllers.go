@@ -115,10 +115,8 @@ func Names() []string {
 // the native kinds that the API server serves. A controller that is named
 // although its door is closed is an error, and so is nothing at all.
 func Select(asked []string, served map[string]bool) ([]string, error) {
-	for _, a := range asked {
-		if name := strings.TrimPrefix(a, "-"); a != "*" && !slices.Contains(Names(), name) {
-			return nil, fmt.Errorf("no controller is named %q, use some of %s", name, strings.Join(Names(), ", "))
-		}
+	if err := known(asked); err != nil {
+		return nil, err
 	}
 	missing := slices.DeleteFunc(slices.Clone(nativeKinds), func(k string) bool { return served[k] })
 	var selected []string
@@ -137,6 +135,16 @@ func Select(asked []string, served map[string]bool) ([]string, error) {
 			strings.Join(asked, ", "), strings.Join(missing, ", "), Native)
 	}
 	return selected, nil
+}
+
+// known fails on a name that is no controller's.
+func known(asked []string) error {
+	for _, a := range asked {
+		if name := strings.TrimPrefix(a, "-"); a != "*" && !slices.Contains(Names(), name) {
+			return fmt.Errorf("no controller is named %q, use some of %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	return nil
 }
 
 // setup is what the controllers share while they are put together.

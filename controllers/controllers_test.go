@@ -8,6 +8,7 @@ import (
 )
 
 func TestSelect(t *testing.T) {
+	t.Parallel()
 	all := map[string]bool{"machines": true, "machinesets": true, "machinedeployments": true, "machineclasses": true}
 	classOnly := map[string]bool{"machineclasses": true}
 	without := func(name string) []string {

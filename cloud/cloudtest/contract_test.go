@@ -12,6 +12,7 @@ import (
 // TestContractAndCasesAgree keeps the document of the rules and the cases that
 // try them together: each rule has a case, and each case a rule.
 func TestContractAndCasesAgree(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/driver-contract.md")
 	if err != nil {
 		t.Fatal(err)

@@ -188,7 +188,7 @@ func codes(op string) []cloud.Code {
 func (g *guard) checkError(op string, err error, also ...string) {
 	g.k.Helper()
 	e, ok := errors.AsType[*cloud.Error](err)
-	if !ok || error(e) != err {
+	if !ok || error(e) != err { //nolint:errorlint // itself, not one that wraps it
 		g.k.Errorf("%s returns a %T, want a *cloud.Error", op, err)
 		return
 	}

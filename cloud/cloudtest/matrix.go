@@ -117,6 +117,7 @@ func (r Row) String() string {
 
 // publish logs the row and, if asked for, records it.
 func (r *Row) publish(t *testing.T) {
+	t.Helper()
 	t.Log(r.String())
 	file := os.Getenv("CLOUDTEST_MATRIX")
 	if file == "" {
@@ -141,7 +142,7 @@ func (r Row) Record(file string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(file, []byte(r.merge(string(old))), 0o644) //nolint:gosec // a document, for everyone to read
+	return os.WriteFile(file, []byte(r.merge(string(old))), 0o644)
 }
 
 // merge returns the document old with this row.

@@ -20,6 +20,7 @@ func row(name string) cloudtest.Row {
 }
 
 func TestMatrixKeepsOtherClouds(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "conformance.md")
 	record := func(r cloudtest.Row) string {
 		t.Helper()
@@ -53,6 +54,7 @@ func TestMatrixKeepsOtherClouds(t *testing.T) {
 }
 
 func TestMatrixWantsAllCases(t *testing.T) {
+	t.Parallel()
 	r := row("x")
 	delete(r.Cells, "C30")
 	if err := r.Record(filepath.Join(t.TempDir(), "x.md")); err == nil || !strings.Contains(err.Error(), "C30") {
@@ -112,6 +114,7 @@ func explained(ids []string, reasons map[string]string) []string {
 }
 
 func TestCases(t *testing.T) {
+	t.Parallel()
 	ids, reasons := cloudtest.Cases()
 	if len(ids) != 30 || ids[0] != "C01" || ids[29] != "C30" {
 		t.Errorf("cases %v, want C01 to C30", ids)

@@ -25,6 +25,7 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestProxyFaults(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		fault  cloudtest.Fault
@@ -82,6 +83,7 @@ func TestProxyFaults(t *testing.T) {
 }
 
 func TestProxyNth(t *testing.T) {
+	t.Parallel()
 	server := &echo{}
 	p := cloudtest.NewProxy(cloudtest.HandlerTransport(server), nil)
 	client := &http.Client{Transport: p}
@@ -114,6 +116,7 @@ func TestProxyNth(t *testing.T) {
 }
 
 func TestProxyHidesFreshObjects(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var things []string
 	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

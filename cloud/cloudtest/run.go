@@ -111,6 +111,7 @@ type lacks map[string]string
 // checkLacks fails t for a hole in a case that does not exist or without a
 // reason.
 func checkLacks(t *testing.T, h Harness) lacks {
+	t.Helper()
 	ids, _ := Cases()
 	for key, why := range h.Lacks {
 		id, _, _ := strings.Cut(key, "/")
@@ -124,6 +125,7 @@ func checkLacks(t *testing.T, h Harness) lacks {
 // unused fails t for parts that are named as holes and do not exist: they would
 // hide a part of that name later.
 func (l lacks) unused(t *testing.T, row *Row) {
+	t.Helper()
 	for key := range l {
 		id, _, isPart := strings.Cut(key, "/")
 		cell := row.Cells[id]
@@ -164,6 +166,7 @@ func (k *kit) part(name string, f func(k *kit)) {
 
 // path is the case and part that t runs, as a key of Lacks.
 func (k *kit) path(t *testing.T) string {
+	t.Helper()
 	_, rest, _ := strings.Cut(t.Name(), "/"+k.id+"_")
 	_, part, _ := strings.Cut(rest, "/")
 	return k.id + "/" + part

@@ -3,6 +3,7 @@ package cloudtest
 import (
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +21,7 @@ func (p *Proxy) Serve(t testing.TB, target *url.URL) string {
 		out.RequestURI = ""
 		out.URL.Scheme, out.URL.Host, out.Host = target.Scheme, target.Host, target.Host
 		out.Header.Del("Connection")
-		resp, err := p.RoundTrip(out)
+		resp, err := p.RoundTrip(out) //nolint:bodyclose // the Proxy's answers are in memory
 		if err != nil {
 			hangUp(w, err)
 		}
@@ -48,9 +49,7 @@ func hangUp(w http.ResponseWriter, err error) {
 
 // pass gives resp to the caller, and breaks where it breaks.
 func pass(w http.ResponseWriter, resp *http.Response) {
-	for k, vs := range resp.Header {
-		w.Header()[k] = vs
-	}
+	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	if _, err := io.Copy(w, resp.Body); err != nil {
 		_ = http.NewResponseController(w).Flush()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -62,10 +63,11 @@ func (c client) call(ctx context.Context, region string, r request, out any) err
 }
 
 func (c client) build(ctx context.Context, region string, r request) (*http.Request, error) {
-	at := c.endpoint + "/v1/regions/" + url.PathEscape(region)
+	path := []string{c.endpoint, "v1", "regions", url.PathEscape(region)}
 	for _, element := range r.path {
-		at += "/" + url.PathEscape(element)
+		path = append(path, url.PathEscape(element))
 	}
+	at := strings.Join(path, "/")
 	if len(r.query) > 0 {
 		at += "?" + r.query.Encode()
 	}

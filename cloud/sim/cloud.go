@@ -86,7 +86,7 @@ func New(o Options) *Cloud {
 	const stream = 0x73696d // any constant: the seed alone makes streams differ
 	return &Cloud{
 		clock: o.Clock, seed: o.Seed, settings: o.Settings, onChange: o.OnChange, onRecord: o.OnRecord,
-		rng: rand.New(rand.NewPCG(o.Seed, stream)), //nolint:gosec // runs have to be repeatable
+		rng: rand.New(rand.NewPCG(o.Seed, stream)), // runs have to be repeatable
 		all: map[string]*Resource{}, byName: map[string][]*Resource{}, tokens: map[tokenKey]*Resource{},
 		places: map[place]int{}, counts: map[string]int{}, rates: map[string]*bucket{}, calls: map[callKey]*Count{},
 		lines: map[string][]ConsoleLine{}, ips: map[string]uint32{},

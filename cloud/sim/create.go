@@ -170,7 +170,7 @@ func (c *Cloud) made(key tokenKey, hash string, now time.Time) (*Resource, *APIE
 	r := c.tokens[key]
 	switch {
 	case key.token == "" || r == nil:
-		return nil, nil //nolint:nilnil // nothing was made, which is no error
+		return nil, nil
 	case r.tokenHash != hash:
 		return nil, refuse(CodeTokenMismatch, "the client token was used with other parameters, for %s", r.ID)
 	case r.goneAt(now):
@@ -314,7 +314,7 @@ func nth(cidr string, n uint32) (address string, ok bool) {
 	bytes := prefix.Masked().Addr().AsSlice()
 	for i := len(bytes) - 1; i >= 0 && n > 0; i-- {
 		n += uint32(bytes[i])
-		bytes[i] = byte(n)
+		bytes[i] = byte(n & 0xff)
 		n >>= 8
 	}
 	a, _ := netip.AddrFromSlice(bytes)

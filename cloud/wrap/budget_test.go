@@ -69,18 +69,22 @@ func passed(f func() error) (n int, refusal *cloud.Error) {
 }
 
 func (m *metered) get(t *testing.T) func() error {
+	t.Helper()
 	return func() error { _, err := m.Get(t.Context(), cloud.Ref{}); return err }
 }
 
 func (m *metered) create(t *testing.T) func() error {
+	t.Helper()
 	return func() error { _, err := m.Create(t.Context(), request("1")); return err }
 }
 
 func (m *metered) remove(t *testing.T) func() error {
+	t.Helper()
 	return func() error { _, err := m.Delete(t.Context(), cloud.Ref{}); return err }
 }
 
 func TestBudgetPriority(t *testing.T) {
+	t.Parallel()
 	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 100}, never)
 	reads, refusal := passed(m.get(t))
 	creates, _ := passed(m.create(t))
@@ -101,6 +105,7 @@ func TestBudgetPriority(t *testing.T) {
 }
 
 func TestBudgetHonoursRetryAfterForTheAccount(t *testing.T) {
+	t.Parallel()
 	m := newMetered(wrap.Rate{}, never)
 	m.throttle(7 * time.Second)
 	_, refusal := passed(m.create(t))
@@ -129,9 +134,10 @@ func TestBudgetHonoursRetryAfterForTheAccount(t *testing.T) {
 }
 
 func TestBudgetHalvesAndRecovers(t *testing.T) {
+	t.Parallel()
 	m := newMetered(wrap.Rate{PerSecond: 16, Burst: 16, Recover: 100 * time.Second}, never)
 	perSecond := func() int { // deletes in ten seconds, from an empty bucket
-		passed(m.remove(t))
+		_, _ = passed(m.remove(t))
 		n := 0
 		for range 10 {
 			m.clk.pass(time.Second)
@@ -166,6 +172,7 @@ func TestBudgetHalvesAndRecovers(t *testing.T) {
 // TestBudgetHearsOneMessage lets many calls that are under way be throttled in
 // the same moment.
 func TestBudgetHearsOneMessage(t *testing.T) {
+	t.Parallel()
 	const callers = 8
 	clk := newClock()
 	var under sync.WaitGroup
@@ -199,6 +206,7 @@ func TestBudgetHearsOneMessage(t *testing.T) {
 // TestBudgetSpreads refuses many callers at once: they are told different times
 // within what the account needs for all of them.
 func TestBudgetSpreads(t *testing.T) {
+	t.Parallel()
 	chance := rand.New(rand.NewPCG(3, 4))
 	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 10}, chance.Float64)
 	_, _ = passed(m.remove(t))
@@ -220,6 +228,7 @@ func TestBudgetSpreads(t *testing.T) {
 }
 
 func TestBudgetFloor(t *testing.T) {
+	t.Parallel()
 	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 10, Least: 1}, never)
 	m.throttle(0)
 	for range 30 {
@@ -238,6 +247,7 @@ func TestBudgetFloor(t *testing.T) {
 }
 
 func TestBudgetHintWhereTheCloudGivesNone(t *testing.T) {
+	t.Parallel()
 	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 10}, never)
 	m.throttle(0)
 	if _, refusal := passed(m.create(t)); refusal.RetryAfter <= 0 || refusal.Reason != "SlowDown" {
@@ -251,6 +261,7 @@ func TestBudgetHintWhereTheCloudGivesNone(t *testing.T) {
 // TestBudgetNoBurst lets a thousand callers come back when they are told to,
 // and counts how many the cloud sees in any second.
 func TestBudgetNoBurst(t *testing.T) {
+	t.Parallel()
 	chance := rand.New(rand.NewPCG(1, 2))
 	m := newMetered(wrap.Rate{PerSecond: 20, Burst: 20}, chance.Float64)
 	m.throttle(30 * time.Second)
@@ -294,6 +305,7 @@ func TestBudgetNoBurst(t *testing.T) {
 }
 
 func TestBudgetConcurrently(t *testing.T) {
+	t.Parallel()
 	m := newMetered(wrap.Rate{PerSecond: 1, Burst: 50}, rand.Float64)
 	var wg sync.WaitGroup
 	for range 200 {

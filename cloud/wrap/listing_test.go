@@ -23,6 +23,7 @@ func three(yield func(cloud.Resource, error) bool) {
 }
 
 func TestListingIsShared(t *testing.T) {
+	t.Parallel()
 	clk, bare := newClock(), &account{list: three}
 	a := wrap.SharedListing(wrap.ListingAge(10*time.Second), wrap.Clock{Now: clk.Now})(info(), bare)
 	one := cloud.Class{Name: "a", Owner: "o", Region: "r"}
@@ -48,6 +49,7 @@ func TestListingIsShared(t *testing.T) {
 }
 
 func TestListingIsCopied(t *testing.T) {
+	t.Parallel()
 	a := wrap.SharedListing(0, wrap.Clock{Now: newClock().Now})(info(), &account{list: three})
 	for range 2 {
 		all, _ := listAll(t.Context(), a, cloud.Class{})
@@ -59,6 +61,7 @@ func TestListingIsCopied(t *testing.T) {
 }
 
 func TestFailedListingIsNotKept(t *testing.T) {
+	t.Parallel()
 	fails := true
 	bare := &account{list: func(yield func(cloud.Resource, error) bool) {
 		if fails {
@@ -78,6 +81,7 @@ func TestFailedListingIsNotKept(t *testing.T) {
 }
 
 func TestListingLeftEarlyIsKept(t *testing.T) {
+	t.Parallel()
 	bare := &account{list: three}
 	a := wrap.SharedListing(0, wrap.Clock{Now: newClock().Now})(info(), bare)
 	for range a.List(t.Context(), cloud.Class{}) {
@@ -89,6 +93,7 @@ func TestListingLeftEarlyIsKept(t *testing.T) {
 }
 
 func TestListingSingleFlight(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bare := &account{list: func(yield func(cloud.Resource, error) bool) {
 			time.Sleep(time.Second) // of the bubble's time
@@ -120,6 +125,7 @@ func TestListingSingleFlight(t *testing.T) {
 }
 
 func TestListingReaderGivesUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first, giveUp := context.WithCancel(t.Context())
 		reads := 0
@@ -149,6 +155,7 @@ func TestListingReaderGivesUp(t *testing.T) {
 }
 
 func TestListingPanicReleasesOthers(t *testing.T) {
+	t.Parallel()
 	panics := true
 	bare := &account{list: func(yield func(cloud.Resource, error) bool) {
 		if panics {

@@ -43,6 +43,7 @@ func metric(t *testing.T, reg *prometheus.Registry, name string, labels ...strin
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	clk, reg := newClock(), prometheus.NewRegistry()
 	full := cloud.Errorf(cloud.Exhausted, "run", "Full", "no capacity")
 	a := wrap.NewRecorder(reg).Middleware(wrap.Clock{Now: clk.Now})(info(), &account{
@@ -89,6 +90,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestTransportCountsInsteadOfCalls(t *testing.T) {
+	t.Parallel()
 	reg := prometheus.NewRegistry()
 	rec := wrap.NewRecorder(reg)
 	a := rec.Middleware(wrap.Clock{})(info(), &account{})

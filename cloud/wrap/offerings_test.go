@@ -43,6 +43,7 @@ func (m *market) asks(t *testing.T, r cloud.CreateRequest) (asked bool, err erro
 }
 
 func TestOfferings(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		first  error // of the cloud, to the first request
@@ -91,6 +92,7 @@ func TestOfferings(t *testing.T) {
 }
 
 func TestOfferingsForgetAfterSuccess(t *testing.T) {
+	t.Parallel()
 	m := newMarket(0, never)
 	m.err = full("")
 	_, _ = m.asks(t, request("1"))
@@ -106,6 +108,7 @@ func TestOfferingsForgetAfterSuccess(t *testing.T) {
 }
 
 func TestOfferingsLetUnfinishedGoOn(t *testing.T) {
+	t.Parallel()
 	m := newMarket(0, never)
 	m.vm = cloud.VM{ID: "1", ProviderID: "fake:///1", RetryAfter: time.Second}
 	_, _ = m.asks(t, request("unfinished"))
@@ -125,6 +128,7 @@ func TestOfferingsLetUnfinishedGoOn(t *testing.T) {
 }
 
 func TestOfferingsJitter(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		chance float64
 		pass   time.Duration
@@ -141,6 +145,7 @@ func TestOfferingsJitter(t *testing.T) {
 }
 
 func TestOfferingsOff(t *testing.T) {
+	t.Parallel()
 	m := newMarket(-1, never)
 	m.err = full("")
 	for range 2 {

@@ -111,7 +111,7 @@ func (a *redactor) fix(op string, err error, userData []byte) error {
 		found = &cloud.Error{Code: cloud.Unknown, Op: op, Reason: "Unclassified", Err: err}
 	}
 	e := *found
-	if ok && error(found) != err {
+	if ok && error(found) != err { //nolint:errorlint // itself, not one that wraps it
 		e.Err = err // somebody wrapped it; its words are kept
 	}
 	e.Op = cmp.Or(e.Op, op)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	hang := func(ctx context.Context) error {
 		<-ctx.Done()
 		return cloud.Errorf(cloud.Unavailable, "ask", "NoAnswer", "%w", ctx.Err())
@@ -67,6 +68,7 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestTimeoutOfEachCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		a := wrap.Timeout(wrap.Timeouts{Create: time.Second, Delete: 2 * time.Second})(info(), &account{

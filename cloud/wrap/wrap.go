@@ -52,7 +52,7 @@ func (c Clock) withDefaults() Clock {
 		c.Now = time.Now
 	}
 	if c.Rand == nil {
-		c.Rand = rand.Float64 //nolint:gosec // spreads load, keeps no secret
+		c.Rand = rand.Float64 // spreads load, keeps no secret
 	}
 	return c
 }

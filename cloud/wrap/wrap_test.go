@@ -11,6 +11,7 @@ import (
 )
 
 func TestStandardClosesTheAccount(t *testing.T) {
+	t.Parallel()
 	bare := &account{}
 	var a cloud.Account = bare
 	for _, w := range wrap.StandardWith(prometheus.NewRegistry(), wrap.Options{}) {
@@ -25,6 +26,7 @@ func TestStandardClosesTheAccount(t *testing.T) {
 }
 
 func TestStandardOrder(t *testing.T) {
+	t.Parallel()
 	clk := newClock()
 	reg := prometheus.NewRegistry()
 	bare := &account{}

@@ -72,6 +72,7 @@ func each[T runtime.Object](objects []runtime.Object, check func(o T)) int {
 }
 
 func TestRenderedManifests(t *testing.T) {
+	t.Parallel()
 	objects := rendered(t)
 	if n := each(objects, func(*apiextensionsv1.CustomResourceDefinition) {}); n != 4 {
 		t.Errorf("%d CRDs, want four", n)
@@ -139,6 +140,7 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 // TestRights holds the roles to what MCM has at most: see the deployment contract
 // of Gardener.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	objects := rendered(t)
 	// allowed are the verbs on a resource, at most.
 	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}

@@ -76,13 +76,13 @@ func waitServed(ctx context.Context, d discovery.DiscoveryInterface) (map[string
 
 func served(d discovery.DiscoveryInterface) (map[string]bool, error) {
 	list, err := d.ServerResourcesForGroupVersion(machinev1.GroupVersion.String())
+	found := map[string]bool{}
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return found, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("discover %s: %w", machinev1.GroupVersion, err)
 	}
-	found := map[string]bool{}
 	for _, r := range list.APIResources {
 		found[r.Name] = true
 	}

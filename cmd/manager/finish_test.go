@@ -18,6 +18,7 @@ import (
 )
 
 func TestUntilDone(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		parent func(ctx context.Context) (context.Context, context.CancelFunc)
@@ -84,6 +85,7 @@ func stubborn(t *testing.T) client.Client {
 }
 
 func TestWritesFinish(t *testing.T) {
+	t.Parallel()
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := finishingClient{stubborn(t)}
@@ -128,6 +130,7 @@ func (slowAccount) Get(ctx context.Context, _ cloud.Ref) (cloud.VM, error) {
 }
 
 func TestCloudCallsFinish(t *testing.T) {
+	t.Parallel()
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	var a cloud.Account = slowAccount{}
@@ -146,6 +149,7 @@ func TestCloudCallsFinish(t *testing.T) {
 }
 
 func TestScopedClient(t *testing.T) {
+	t.Parallel()
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)

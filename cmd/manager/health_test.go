@@ -14,6 +14,7 @@ import (
 )
 
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		given  func(h *health, clock *clocktesting.FakeClock)
@@ -90,6 +91,7 @@ func lead(t *testing.T, h *health, clock *clocktesting.FakeClock) {
 }
 
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	for profiling, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
 		w := httptest.NewRecorder()
 		mux := newMux(&health{}, prometheus.NewRegistry(), newOptions().flagSet("test"), serverOptions{profiling: profiling})
@@ -101,6 +103,7 @@ func TestProfiles(t *testing.T) {
 }
 
 func TestPortTaken(t *testing.T) {
+	t.Parallel()
 	s := serverOptions{address: "127.0.0.1"}
 	port := freePort(t)
 	first, err := newServer(t.Context(), s, "port", port, http.NotFoundHandler())

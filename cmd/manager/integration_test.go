@@ -21,7 +21,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -150,6 +149,7 @@ func adminClient(t *testing.T, c *cluster.Cluster) client.Client {
 // TestRun runs the manager against a real API server, with the rights of
 // config/rbac and nothing more.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	ctrl.SetLogger(klog.Background())
 	c := cluster.ForTest(t, cluster.Options{Manifests: []string{"../../config/crd", "../../config/manager/namespace.yaml", "../../config/rbac"}})
 	admin := adminClient(t, c)
@@ -373,7 +373,7 @@ func joinNodes(t *testing.T, admin client.Client) {
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "on-" + name}}
 		pod.Spec = corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "i"}}, ServiceAccountName: "default",
-			AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(int64(0))}
+			AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0))}
 		if err := admin.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
@@ -381,6 +381,7 @@ func joinNodes(t *testing.T, admin client.Client) {
 }
 
 func TestStartErrors(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t, cluster.Options{})
 	cases := map[string]struct {
 		reason string

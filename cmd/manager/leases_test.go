@@ -134,9 +134,13 @@ func newClientset() *fake.Clientset {
 	return c
 }
 
-func newStage(t *testing.T) *stage { return &stage{t: t, leading: map[string]bool{}} }
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	return &stage{t: t, leading: map[string]bool{}}
+}
 
 func TestTwoOfUs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newStage(t), newClientset()
 		ctxA, stopA := context.WithCancel(t.Context())
@@ -161,6 +165,7 @@ func TestTwoOfUs(t *testing.T) {
 }
 
 func TestLeaderDies(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newStage(t), newClientset()
 		ctxA, killA := context.WithCancel(t.Context())
@@ -181,6 +186,7 @@ func TestLeaderDies(t *testing.T) {
 }
 
 func TestMCMHoldsBoth(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newStage(t), newClientset()
 		ctxMCM, stopMCM := context.WithCancel(t.Context())
@@ -207,6 +213,7 @@ func TestMCMHoldsBoth(t *testing.T) {
 }
 
 func TestMCMComesBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newStage(t), newClientset()
 		ctx, stop := context.WithCancel(t.Context())
@@ -229,7 +236,12 @@ func TestMCMComesBack(t *testing.T) {
 // Several of us and several of MCM's processes start at once, again and again,
 // with one of them dying each time: somebody always gets on.
 func TestContentionSettles(t *testing.T) {
-	for round := range 20 {
+	t.Parallel()
+	rounds := 20
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
 		synctest.Test(t, func(t *testing.T) {
 			s, c := newStage(t), newClientset()
 			ours := []string{"us0", "us1", "us2"}
@@ -268,6 +280,7 @@ func TestContentionSettles(t *testing.T) {
 }
 
 func TestSecondLeaseLost(t *testing.T) {
+	t.Parallel()
 	c := newClientset()
 	stolen := false
 	c.PrependReactor("create", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -298,6 +311,7 @@ func TestSecondLeaseLost(t *testing.T) {
 }
 
 func TestExpiredFor(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		us := pair(newClientset().CoordinationV1(), "us")
 		if got := us.expiredFor(time.Second); got != 0 {

@@ -11,7 +11,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +43,7 @@ func (o *options) newManager(c configs, scheme *runtime.Scheme, lock *pairLock) 
 		LeaseDuration: &e.leaseDuration, RenewDeadline: &e.renewDeadline, RetryPeriod: &e.retryPeriod,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &o.gracefulShutdown,
 		// A standby fills its caches and queues too, so that it can take over at once.
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), EnableWarmup: ptr.To(true)},
+		Controller: config.Controller{SkipNameValidation: new(true), EnableWarmup: new(true)},
 	}
 	if lock != nil {
 		opts.LeaderElection, opts.LeaderElectionResourceLockInterface = true, lock
@@ -84,7 +83,7 @@ func targetObjects() map[client.Object]cache.ByObject {
 // there is none.
 func (o *options) newTarget(mgr ctrl.Manager, c configs) (*controllers.Target, error) {
 	if c.target == nil {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no target cluster is a setting
 	}
 	if c.same {
 		return &controllers.Target{Client: finishingClient{mgr.GetClient()}, Live: mgr.GetAPIReader(), Cache: mgr.GetCache()}, nil
@@ -106,7 +105,7 @@ func (o *options) newTarget(mgr ctrl.Manager, c configs) (*controllers.Target, e
 // requests end in time for another attempt before the leases are lost.
 func (o *options) newLock(control *rest.Config) (*pairLock, error) {
 	if !o.election.elect {
-		return nil, nil
+		return nil, nil //nolint:nilnil // no lock is a setting
 	}
 	identity, err := newIdentity()
 	if err != nil {

@@ -54,6 +54,7 @@ var mcmFlags = map[string]struct{ value, why string }{
 }
 
 func TestDefaults(t *testing.T) {
+	t.Parallel()
 	flags := newOptions().flagSet("test")
 	for name, want := range mcmFlags {
 		f := flags.Lookup(name)
@@ -73,6 +74,7 @@ func TestDefaults(t *testing.T) {
 // TestGardenersCommandLines are the arguments that Gardener starts MCM's two
 // containers with.
 func TestGardenersCommandLines(t *testing.T) {
+	t.Parallel()
 	cases := map[string][]string{
 		"machine-controller-manager": {
 			"--control-kubeconfig=inClusterConfig", "--machine-safety-overshooting-period=1m", "--namespace=shoot--a--b", "--port=10258",
@@ -130,6 +132,7 @@ func TestValues(t *testing.T) {
 }
 
 func TestInvalidValues(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		args   []string
@@ -186,6 +189,7 @@ func TestInvalidValues(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	_, _, err := parse("machine-controller-manager", []string{"--help"}, &out)
 	if !errors.Is(err, pflag.ErrHelp) {

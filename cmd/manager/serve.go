@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -80,7 +79,7 @@ func newServer(ctx context.Context, s serverOptions, flag string, port int, h ht
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return &manager.Server{
-		Name: flag, Listener: listener, ShutdownTimeout: ptr.To(shutdownTimeout),
+		Name: flag, Listener: listener, ShutdownTimeout: new(shutdownTimeout),
 		Server: &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout},
 	}, nil
 }

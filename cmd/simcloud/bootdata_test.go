@@ -5,8 +5,6 @@ import (
 	"compress/gzip"
 	"strings"
 	"testing"
-
-	"k8s.io/utils/ptr"
 )
 
 func packed(t *testing.T, text string) []byte {
@@ -61,8 +59,8 @@ func TestReadBootData(t *testing.T) {
 
 func TestBehaviourMerged(t *testing.T) {
 	t.Parallel()
-	boot := behaviour{Join: ptr.To("never"), Ready: ptr.To(true), Conditions: map[string]string{"A": "True", "B": "True"}}
-	got := boot.merged(behaviour{Join: ptr.To("always"), Conditions: map[string]string{"B": "False"}})
+	boot := behaviour{Join: new("never"), Ready: new(true), Conditions: map[string]string{"A": "True", "B": "True"}}
+	got := boot.merged(behaviour{Join: new("always"), Conditions: map[string]string{"B": "False"}})
 	if !got.joins() || !yes(got.Ready) || !yes(got.Pods) || got.Conditions["A"] != "True" || got.Conditions["B"] != "False" {
 		t.Errorf("got %+v, want what was set by hand over the rest", got)
 	}

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
@@ -42,7 +41,7 @@ func (f *fleet) deleteNode(ctx context.Context, name, providerID string) error {
 	if node.Spec.ProviderID != providerID || node.DeletionTimestamp != nil {
 		return nil
 	}
-	err = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(node.UID)}})
+	err = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(node.UID)}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it went, or it is another one now
 	}

@@ -31,7 +31,7 @@ func (f *fleet) join(ctx context.Context, k *kubelet, r sim.Resource, how behavi
 		return k.due.Sub(now)
 	}
 	machine, _ := find(f.cloud.Settings().InstanceTypes, r.VM.InstanceType)
-	node := newNode(k, r, machine, f.conditions(k, how, now, now))
+	node := newNode(k, r, machine, f.conditions(how, now, now))
 	registered, err := f.register(ctx, k, node)
 	if err != nil {
 		const first, longest = 500 * time.Millisecond, 15 * time.Second

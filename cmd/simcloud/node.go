@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
@@ -73,7 +72,7 @@ func addressesOf(k *kubelet, r sim.Resource) []corev1.NodeAddress {
 }
 
 // conditions returns those that a node that has joined should have by now.
-func (f *fleet) conditions(k *kubelet, how behaviour, joined, now time.Time) []corev1.NodeCondition {
+func (f *fleet) conditions(how behaviour, joined, now time.Time) []corev1.NodeCondition {
 	at := metav1.NewTime(now)
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
 		return corev1.NodeCondition{
@@ -104,7 +103,7 @@ func (f *fleet) show(ctx context.Context, k *kubelet, how behaviour) (time.Durat
 		wait = ready.Sub(now)
 	}
 	var changed []corev1.NodeCondition
-	for _, c := range f.conditions(k, how, k.joined, now) {
+	for _, c := range f.conditions(how, k.joined, now) {
 		if k.shown[c.Type] != c.Status {
 			changed = append(changed, c)
 		}
@@ -150,11 +149,11 @@ func (f *fleet) renew(ctx context.Context, k *kubelet, how behaviour) (time.Dura
 	}
 	if !k.leased {
 		_, err := leases.Create(ctx, f.lease(k, stamp), metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		k.leased = err == nil || apierrors.IsAlreadyExists(err)
+		switch {
+		case !k.leased:
 			return 0, err
-		}
-		k.leased = true
-		if err != nil { // of an earlier life: renewed at once
+		case err != nil: // of an earlier life: renewed at once
 			return time.Millisecond, nil
 		}
 	}
@@ -163,13 +162,13 @@ func (f *fleet) renew(ctx context.Context, k *kubelet, how behaviour) (time.Dura
 }
 
 func (f *fleet) lease(k *kubelet, now metav1.MicroTime) *coordinationv1.Lease {
-	const renewalsMissed = 4 // a lease holds for as many periods, as a kubelet's does
-	seconds := int32(max(f.options.leasePeriod*renewalsMissed, time.Second) / time.Second)
+	const renewalsMissed = 4                                                               // a lease holds for as many periods, as a kubelet's does
+	seconds := int32(max(f.options.leasePeriod*renewalsMissed, time.Second) / time.Second) //nolint:gosec // not for centuries
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: k.nodeName, Namespace: corev1.NamespaceNodeLease,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.nodeName, UID: k.nodeUID}},
 		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(k.nodeName), LeaseDurationSeconds: ptr.To(seconds), RenewTime: &now},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: new(k.nodeName), LeaseDurationSeconds: new(seconds), RenewTime: &now},
 	}
 }

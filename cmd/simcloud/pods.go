@@ -148,7 +148,7 @@ func (p *pods) end(ctx context.Context, pod *corev1.Pod) (time.Duration, error) 
 		return wait, nil
 	}
 	err := p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)},
+		GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: new(pod.UID)},
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return 0, nil
@@ -177,7 +177,7 @@ func (p *pods) start(ctx context.Context, pod *corev1.Pod) error {
 	}
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(true), ImageID: "sim://" + c.Image, ContainerID: "sim://" + string(pod.UID),
+			Name: c.Name, Image: c.Image, Ready: true, Started: new(true), ImageID: "sim://" + c.Image, ContainerID: "sim://" + string(pod.UID),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +29,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // SetupWithManager starts both reconcilers with mgr, under the names that MCM
 // gives their queues.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}
+	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}
 	err := ctrl.NewControllerManagedBy(mgr).Named("machineclass").WithOptions(options).
 		For(&machinev1.MachineClass{}, builder.WithPredicates(classChanged())).
 		Watches(&machinev1.Machine{}, machineEvents()).

@@ -127,25 +127,26 @@ func (p *pass) mark(ctx context.Context, open []choice) (bool, error) {
 // are taken back: a priority alone may be somebody else's. Failed machines keep
 // theirs; they are off the list because they go anyway.
 func (p *pass) marks(m *machinev1.Machine, since string) *machinev1.Machine {
-	first := m.Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
+	chosen := since != ""
 	_, timed := m.Annotations[machinev1.MarkedForDeletionAnnotation]
-	wanted := m.DeepCopy()
-	switch {
-	case since != "" && first && timed, since == "" && !(first && timed), since == "" && m.Status.CurrentStatus.Phase == machinev1.MachineFailed:
+	marked := timed && m.Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
+	if chosen == marked || !chosen && m.Status.CurrentStatus.Phase == machinev1.MachineFailed {
 		return nil
-	case since != "":
+	}
+	wanted := m.DeepCopy()
+	if chosen {
 		annotate(wanted, machinev1.PriorityAnnotation, machinev1.HighestPriority)
 		if !timed {
 			annotate(wanted, machinev1.MarkedForDeletionAnnotation, since)
 		}
-	default:
-		priority, ok := p.d.Spec.Template.Annotations[machinev1.PriorityAnnotation]
-		if !ok {
-			priority = machinev1.DefaultPriority
-		}
-		annotate(wanted, machinev1.PriorityAnnotation, priority)
-		delete(wanted.Annotations, machinev1.MarkedForDeletionAnnotation)
+		return wanted
 	}
+	priority, ok := p.d.Spec.Template.Annotations[machinev1.PriorityAnnotation]
+	if !ok {
+		priority = machinev1.DefaultPriority
+	}
+	annotate(wanted, machinev1.PriorityAnnotation, priority)
+	delete(wanted.Annotations, machinev1.MarkedForDeletionAnnotation)
 	return wanted
 }
 

@@ -4,15 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
 func TestProgressDeadline(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2, func(d *machinev1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = ptr.To(int32(600)) }))
+	w := newWorld(t, deployment(2, func(d *machinev1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(600)) }))
 	w.pass()
 	if got := w.pass().RequeueAfter; got != 601*time.Second {
 		t.Errorf("the deadline is looked at after %s", got)

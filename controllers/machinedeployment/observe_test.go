@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -82,7 +81,7 @@ func TestView(t *testing.T) {
 				annotate(s, machinev1.DesiredReplicasAnnotation, "7")
 				annotate(s, machinev1.MaxReplicasAnnotation, "x")
 			},
-			rollout.Set{Preserved: 1, Desired: ptr.To(7)},
+			rollout.Set{Preserved: 1, Desired: new(7)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -37,7 +36,7 @@ func TestRemove(t *testing.T) {
 
 func TestHistoryLimit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = ptr.To(int32(1)) }))
+	w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = new(int32(1)) }))
 	for _, next := range []string{"v1", "v2", "v3"} {
 		w.changeSpec(class(next))
 		w.run()

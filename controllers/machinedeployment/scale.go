@@ -17,6 +17,18 @@ func (p *pass) scale(ctx context.Context) error {
 			p.count()
 		}
 	}
+	p.distribute()
+	if err := p.saveSets(ctx); err != nil {
+		return err
+	}
+	if p.d.Spec.Paused && p.d.Spec.RollbackTo == nil {
+		return p.forget(ctx)
+	}
+	return nil
+}
+
+// distribute gives each set its share of the replicas.
+func (p *pass) distribute() {
 	views := make([]rollout.Set, len(p.pools))
 	current := -1
 	for i, o := range p.pools {
@@ -33,11 +45,4 @@ func (p *pass) scale(ctx context.Context) error {
 			p.resize(p.pools[i], size)
 		}
 	}
-	if err := p.saveSets(ctx); err != nil {
-		return err
-	}
-	if p.d.Spec.Paused && p.d.Spec.RollbackTo == nil {
-		return p.forget(ctx)
-	}
-	return nil
 }

@@ -158,7 +158,7 @@ func (p *pass) taken(ctx context.Context, name string) error {
 		return fmt.Errorf("read machine set %s: %w", name, err)
 	}
 	ours := metav1.IsControlledBy(set, p.d) && rollout.SameTemplate(&p.d.Spec.Template, &set.Spec.Template)
-	if err != nil || ours {
+	if apierrors.IsNotFound(err) || ours {
 		p.wait = behindRetry
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -26,7 +25,7 @@ func TestPropagation(t *testing.T) {
 	w.run()
 	w.changeSpec(func(d *machinev1.MachineDeployment) {
 		d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"a": "b"}
-		d.Spec.Template.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: ptr.To(int32(7))}
+		d.Spec.Template.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: new(int32(7))}
 		d.Spec.Template.Spec.Class.Kind = "Other"
 		d.Spec.AutoPreserveFailedMachineMax = 2
 	})

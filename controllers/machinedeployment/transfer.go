@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,7 +95,7 @@ func (p *pass) successor(ctx context.Context) (*machinev1.MachineClass, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read machine class %s: %w", name, err)
 	}
-	if err != nil || !class.DeletionTimestamp.IsZero() {
+	if apierrors.IsNotFound(err) || !class.DeletionTimestamp.IsZero() {
 		return nil, nil //nolint:nilnil // no class is an answer here
 	}
 	return class, nil

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -35,7 +34,7 @@ func TestBadInput(t *testing.T) {
 			d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{}
 		}, "spec.strategy.rollingUpdate.maxUnavailable is missing", ""},
 		"UnparsableSurge": {func(d *machinev1.MachineDeployment) {
-			d.Spec.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromString("many"))
+			d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("many"))
 		}, `spec.strategy.rollingUpdate.maxSurge "many"`, ""},
 		"NoInPlace": {func(d *machinev1.MachineDeployment) {
 			d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: "InPlaceUpdate"}

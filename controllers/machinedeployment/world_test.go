@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -152,7 +151,7 @@ func deployment(replicas int32, changes ...func(*machinev1.MachineDeployment)) *
 }
 
 func bounds(surge, unavailable int32) machinev1.UpdateConfiguration {
-	return machinev1.UpdateConfiguration{MaxSurge: ptr.To(intstr.FromInt32(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(unavailable))}
+	return machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromInt32(surge)), MaxUnavailable: new(intstr.FromInt32(unavailable))}
 }
 
 func rollingUpdate(surge, unavailable int32) machinev1.MachineDeploymentStrategy {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -29,12 +28,13 @@ func ownersOf(m *machinev1.Machine) []string {
 }
 
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	foreign := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "note", UID: "note-uid"}
-	other := metav1.OwnerReference{APIVersion: "machine.sapcloud.io/v1alpha1", Kind: "MachineSet", Name: "other", UID: "other-uid", Controller: ptr.To(true)}
+	other := metav1.OwnerReference{APIVersion: "machine.sapcloud.io/v1alpha1", Kind: "MachineSet", Name: "other", UID: "other-uid", Controller: new(true)}
 	owners := func(refs ...metav1.OwnerReference) func(*machinev1.Machine) {
 		return func(m *machinev1.Machine) { m.OwnerReferences = refs }
 	}
-	deleted := func(m *machinev1.Machine) { m.DeletionTimestamp = ptr.To(metav1.Now()) }
+	deleted := func(m *machinev1.Machine) { m.DeletionTimestamp = new(metav1.Now()) }
 	ours := controllerRef(newSet(0))
 	halfOurs := *ours.DeepCopy()
 	halfOurs.Controller = nil
@@ -52,7 +52,7 @@ func TestClaim(t *testing.T) {
 		"Deleted":    {reason: "A machine that is being deleted is not adopted.", set: newSet(0), machine: newMember("a", owners(), deleted)},
 		"Release":    {reason: "A machine that does not match any more is let go, with its other owners.", set: newSet(0), machine: newMember("a", owners(ours, foreign), labelled("pool", "b")), want: []string{"note"}},
 		"Going": {reason: "A set that is being deleted adopts nothing.", set: newSet(1, func(s *machinev1.MachineSet) {
-			s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), append(s.Finalizers, "someone/else")
+			s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), append(s.Finalizers, "someone/else")
 		}), machine: newMember("a", owners())},
 	}
 	for name, tc := range cases {
@@ -72,6 +72,7 @@ func TestClaim(t *testing.T) {
 
 // An adopted machine counts at once, also while the cache shows it as an orphan.
 func TestAdoptedMachineCounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
 	w.lag(nil)
 	for range 3 {
@@ -85,6 +86,7 @@ func TestAdoptedMachineCounts(t *testing.T) {
 // The cache does not show yet that the set is being deleted: a machine that it
 // adopted now would be deleted with it.
 func TestNoAdoptionByDeletedSet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
 	w.lag(nil)
 	if err := w.live.Delete(t.Context(), w.set()); err != nil {

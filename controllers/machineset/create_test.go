@@ -24,6 +24,7 @@ func isMachine(o client.Object) bool {
 }
 
 func TestCreate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(3, func(s *machinev1.MachineSet) {
 		s.Annotations = map[string]string{machinev1.EffectiveCreationTimeoutAnnotation: "7m"}
 		s.Spec.Template.Spec.ProviderID = "sim:///x"
@@ -67,6 +68,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCreateInBursts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(230))
 	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func TestCreateInBursts(t *testing.T) {
 // process living on or dying, with the cache standing still or current. There
 // is never one machine too many, and in the end there are as many as wanted.
 func TestCreateExactlyOnce(t *testing.T) {
+	t.Parallel()
 	const wanted = 5
 	for _, mode := range []string{"fails", "answer lost"} {
 		for _, crash := range []bool{false, true} {
@@ -129,6 +132,7 @@ func TestCreateExactlyOnce(t *testing.T) {
 }
 
 func TestCreateWithStaleMachines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(4))
 	w.settle()
 	// A new process, whose cache knows the set as it is but none of its machines.
@@ -143,6 +147,7 @@ func TestCreateWithStaleMachines(t *testing.T) {
 }
 
 func TestFinishReservation(t *testing.T) {
+	t.Parallel()
 	names := rollout.NewNames(newSet(0))
 	ordinal := func(i int64) *machinev1.Machine {
 		return newMember(names.Name(i), annotated(machinev1.OwnerIDAnnotation, names.OwnerID(i)))
@@ -203,6 +208,7 @@ func TestFinishReservation(t *testing.T) {
 }
 
 func TestCreateBesideStranger(t *testing.T) {
+	t.Parallel()
 	names := rollout.NewNames(newSet(0))
 	stranger := newMember(names.Name(1), func(m *machinev1.Machine) { m.OwnerReferences, m.Labels = nil, nil })
 	w := newWorld(t, newSet(3), stranger)
@@ -215,6 +221,7 @@ func TestCreateBesideStranger(t *testing.T) {
 }
 
 func TestCreateWithDamagedRecord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(2))
 	w.settle()
 	first := sets.New(w.alive()...)
@@ -231,6 +238,7 @@ func TestCreateWithDamagedRecord(t *testing.T) {
 }
 
 func TestCreateRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(2))
 	refuse := true
 	w.fault = func(verb string, o client.Object) error {
@@ -268,6 +276,7 @@ func TestCreateRefused(t *testing.T) {
 
 // A machine of an unfinished batch that has come and gone is not made again.
 func TestCreateNotTwice(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		// strike fails the second creation, after or before its effect.
@@ -324,6 +333,7 @@ func TestCreateNotTwice(t *testing.T) {
 }
 
 func TestCreateNotWhile(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		set    func(*machinev1.MachineSet)

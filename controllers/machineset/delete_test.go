@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -14,7 +13,7 @@ import (
 
 func deletedSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machinev1.MachineSet {
 	return newSet(replicas, append([]func(*machinev1.MachineSet){func(s *machinev1.MachineSet) {
-		s.DeletionTimestamp = ptr.To(metav1.Now())
+		s.DeletionTimestamp = new(metav1.Now())
 	}}, changes...)...)
 }
 
@@ -24,6 +23,7 @@ func (w *world) gone() bool {
 }
 
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		set    *machinev1.MachineSet
@@ -54,6 +54,7 @@ func TestRemove(t *testing.T) {
 // The set stays until the API server has no machine of it, also if the cache
 // has not seen one yet.
 func TestRemoveWaitsForUnseenMachines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, deletedSet(1), newMember("a"))
 	w.lag(func(o client.Object) bool { return !isMachine(o) })
 	for range 2 {
@@ -67,6 +68,7 @@ func TestRemoveWaitsForUnseenMachines(t *testing.T) {
 // kubectl delete --cascade=orphan: the garbage collector takes the owner away
 // from the machines, and they live on.
 func TestRemoveLeavesOrphans(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, deletedSet(1, func(s *machinev1.MachineSet) {
 		s.Finalizers = append(s.Finalizers, metav1.FinalizerOrphanDependents)
 	}), newMember("a"))
@@ -89,6 +91,7 @@ func TestRemoveLeavesOrphans(t *testing.T) {
 }
 
 func TestDeleteFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(0), newMember("a"), newMember("b"))
 	fail := true
 	w.fault = func(verb string, _ client.Object) error {
@@ -117,6 +120,7 @@ func TestDeleteFails(t *testing.T) {
 }
 
 func TestStaleMachinesAreCounted(t *testing.T) {
+	t.Parallel()
 	before := testutil.ToFloat64(StaleMachines)
 	unhealthy := func(m *machinev1.Machine) {
 		m.Status.LastOperation.Type = machinev1.MachineOperationHealthCheck

@@ -17,6 +17,7 @@ import (
 // while there are as many as wanted, no name is given twice, and once the
 // trouble is over there are as many machines as wanted.
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	histories := uint64(60)
 	if testing.Short() {
 		histories = 10

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -18,6 +17,7 @@ import (
 // MCM's default limits that freezes once and unfreezes once, whatever the
 // controller sees first and however fast the machines vanish.
 func TestOvershoot(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		// seen is run between the scaling of the deployment and that of the set.
@@ -29,7 +29,7 @@ func TestOvershoot(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(6)
-			d.Spec.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(2))
+			d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(2))
 			w := newWorld(t, d, newSet(6, owned))
 			w.settle()
 			w.become(machinev1.MachineRunning)
@@ -76,7 +76,7 @@ func TestOvershoot(t *testing.T) {
 }
 
 func terminatingMember(name string) *machinev1.Machine {
-	return newMember(name, func(m *machinev1.Machine) { m.DeletionTimestamp = ptr.To(metav1.Now()) })
+	return newMember(name, func(m *machinev1.Machine) { m.DeletionTimestamp = new(metav1.Now()) })
 }
 
 // A set of four whose machines are stuck in deletion is frozen at ten.
@@ -95,6 +95,7 @@ func frozenWorld(t *testing.T) *world {
 }
 
 func TestFrozenSetIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
 	w := frozenWorld(t)
 	if wait := w.settle().RequeueAfter; wait != time.Minute {
 		t.Errorf("the next look is in %v, want a minute", wait)
@@ -107,6 +108,7 @@ func TestFrozenSetIsLookedAtAgain(t *testing.T) {
 }
 
 func TestUnfreezeByHand(t *testing.T) {
+	t.Parallel()
 	w := frozenWorld(t)
 	w.told("")
 	w.edit(func(s *machinev1.MachineSet) {
@@ -134,6 +136,7 @@ func TestUnfreezeByHand(t *testing.T) {
 }
 
 func TestUnfreezeAnnotationGoesAlsoIfNotFrozen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(0, func(s *machinev1.MachineSet) {
 		s.Annotations = map[string]string{machinev1.UnfreezeAnnotation: "true"}
 	}))

@@ -14,6 +14,7 @@ func at(version string) func(*machinev1.Machine) {
 }
 
 func TestOverlay(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	written := newMember("a", at("5"), phase(machinev1.MachineFailed))
 	other := newMember("a", at("3"))
@@ -62,6 +63,7 @@ func TestOverlay(t *testing.T) {
 }
 
 func TestWaitFor(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := &memory{writes: map[string]write{}}
 	if m.waitFor(now) != 0 {
@@ -75,6 +77,7 @@ func TestWaitFor(t *testing.T) {
 }
 
 func TestMemoryOfASuccessor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.c.recall(newSet(1))
 	if w.c.recall(newSet(1)) != first {

@@ -17,6 +17,7 @@ func born(day int) func(*machinev1.Machine) {
 }
 
 func TestAutoPreservation(t *testing.T) {
+	t.Parallel()
 	failed, auto := phase(machinev1.MachineFailed), annotated(machinev1.PreserveAnnotation, machinev1.PreserveAuto)
 	cases := map[string]struct {
 		reason       string
@@ -58,6 +59,7 @@ func namesIn(machines []*machinev1.Machine) []string {
 // A machine that is marked in a pass is not deleted in the same pass, and none
 // is marked in its place while the cache does not show the mark.
 func TestAutoPreserve(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(2, func(s *machinev1.MachineSet) { s.Spec.AutoPreserveFailedMachineMax = 1 }),
 		newMember("a", phase(machinev1.MachineFailed), born(2)), newMember("b", phase(machinev1.MachineFailed), born(1)))
 	w.lag(nil)

@@ -53,16 +53,22 @@ func waitsFor(p *pass, acted error) (reason, text string) {
 		return failureReason(p), message(p.failure)
 	case acted != nil && !apierrors.IsConflict(acted):
 		return machinev1.ReasonScalingUp, message(acted)
-	case alive < wanted && freeze.IsFrozen(p.set):
-		return machinev1.ReasonFrozen, fmt.Sprintf("%d of %d machines exist, and none is created until the surplus is gone; annotation %s lifts that", alive, wanted, machinev1.UnfreezeAnnotation)
 	case alive < wanted && p.blocked():
-		return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines exist, and label %s keeps more from being created", alive, wanted, machinev1.ScaleUpDisabledLabel)
+		return heldBack(p, alive, wanted)
 	case there > wanted:
 		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted", there, wanted)
 	case available < wanted:
 		return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines are available%s", available, wanted, firstFailure(p.machines))
 	}
 	return machinev1.ReasonReplicasOK, fmt.Sprintf("%d machines are available", available)
+}
+
+// heldBack is why a set that lacks machines makes none.
+func heldBack(p *pass, alive, wanted int) (reason, text string) {
+	if freeze.IsFrozen(p.set) {
+		return machinev1.ReasonFrozen, fmt.Sprintf("%d of %d machines exist, and none is created until the surplus is gone; annotation %s lifts that", alive, wanted, machinev1.UnfreezeAnnotation)
+	}
+	return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines exist, and label %s keeps more from being created", alive, wanted, machinev1.ScaleUpDisabledLabel)
 }
 
 func available(machines []*machinev1.Machine) int {

@@ -78,10 +78,10 @@ func (p *pass) unfinished(record rollout.Ordinals, live []*machinev1.Machine) []
 // any: their Machines have been made, or are not wanted any more.
 func (c *Controller) closeReservation(ctx context.Context, p *pass) error {
 	record, err := rollout.ParseOrdinals(p.set.Annotations[machinev1.OrdinalsAnnotation])
-	if err != nil || !record.IsOpen() {
-		return nil
+	if err == nil && record.IsOpen() {
+		return c.writeRecord(ctx, p, record.Close())
 	}
-	return c.writeRecord(ctx, p, record.Close())
+	return nil
 }
 
 func (c *Controller) writeRecord(ctx context.Context, p *pass, record rollout.Ordinals) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -22,7 +21,7 @@ func labelled(key, value string) func(*machinev1.Machine) {
 
 func owned(s *machinev1.MachineSet) {
 	s.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineDeploymentKind, Name: "pool", UID: "pool-uid", Controller: ptr.To(true),
+		APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineDeploymentKind, Name: "pool", UID: "pool-uid", Controller: new(true),
 	}}
 }
 
@@ -35,6 +34,7 @@ func newDeployment(replicas int32) *machinev1.MachineDeployment {
 }
 
 func TestScale(t *testing.T) {
+	t.Parallel()
 	marked := func(m *machinev1.Machine) {
 		setAnnotation(m, machinev1.PriorityAnnotation, "1")
 		setAnnotation(m, machinev1.MarkedForDeletionAnnotation, scalerTime)
@@ -124,6 +124,7 @@ func TestScale(t *testing.T) {
 }
 
 func TestScaleInTellsOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a"), newMember("b"), newMember("c"))
 	w.settle()
 	all, count := w.told(machinev1.EventSuccessfulDelete)
@@ -138,6 +139,7 @@ func TestScaleInTellsOnce(t *testing.T) {
 // The cache shows that the set has shrunk, and not yet which machine the
 // autoscaler has marked for that.
 func TestScaleInSeesMarksThatTheCacheLacks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a", phase(machinev1.MachinePending)), newMember("b"))
 	w.lag(nil)
 	m := newMember("b")
@@ -158,6 +160,7 @@ func TestScaleInSeesMarksThatTheCacheLacks(t *testing.T) {
 
 // The cache shows the set as it was before it grew: nothing may be deleted.
 func TestScaleInNotFromStaleSet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a"), newMember("b"))
 	w.lag(nil)
 	w.scale(2)
@@ -171,6 +174,7 @@ func TestScaleInNotFromStaleSet(t *testing.T) {
 
 // A failed machine that has recovered in the meantime is spared.
 func TestFailedMachineRecovers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a", phase(machinev1.MachineFailed)))
 	w.lag(nil)
 	w.become(machinev1.MachineRunning)
@@ -189,6 +193,7 @@ func TestFailedMachineRecovers(t *testing.T) {
 // Deletions that the cache does not show yet are neither repeated nor do they
 // lead to more.
 func TestDeletionsAreRemembered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(2), newMember("a"), newMember("b"), newMember("c"), newMember("d", phase(machinev1.MachineFailed)))
 	w.lag(nil)
 	for range 3 {
@@ -202,6 +207,7 @@ func TestDeletionsAreRemembered(t *testing.T) {
 // The scaler has lowered the deployment and marked a machine; the set is not
 // scaled yet. Deleting now would replace the machine first.
 func TestMarkedMachineWaitsForTheSet(t *testing.T) {
+	t.Parallel()
 	marked := newMember("a", annotated(machinev1.PriorityAnnotation, "1"), annotated(machinev1.MarkedForDeletionAnnotation, scalerTime))
 	w := newWorld(t, newDeployment(1), marked, newMember("b"), newSet(2, owned, func(s *machinev1.MachineSet) {
 		s.Annotations = map[string]string{machinev1.LastReplicaChangeByScalerAnnotation: scalerTime, machinev1.DesiredReplicasAnnotation: "2"}
@@ -225,6 +231,7 @@ func TestMarkedMachineWaitsForTheSet(t *testing.T) {
 
 // The deployment's list counts before its controller has marked the machines.
 func TestListedMachineGoesFirst(t *testing.T) {
+	t.Parallel()
 	for _, list := range []string{"b~" + scalerTime, "x~" + scalerTime + ",b~" + scalerTime, "b", " b , ~,~~"} {
 		d := newDeployment(1)
 		d.Annotations = map[string]string{machinev1.TriggerDeletionAnnotation: list}
@@ -237,6 +244,7 @@ func TestListedMachineGoesFirst(t *testing.T) {
 }
 
 func TestFailedMachines(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	expiry := func(d time.Duration) func(*machinev1.Machine) {
 		return func(m *machinev1.Machine) {
@@ -287,6 +295,7 @@ func TestFailedMachines(t *testing.T) {
 }
 
 func TestFailedMachineGoesWhenPreservationEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a", phase(machinev1.MachineFailed), func(m *machinev1.Machine) {
 		m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.UTC)}
 	}))

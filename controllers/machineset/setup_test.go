@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,6 +23,7 @@ func namesOfRequests(requests []reconcile.Request) []string {
 }
 
 func TestSetsOfMachine(t *testing.T) {
+	t.Parallel()
 	second := newSet(1)
 	second.Name, second.UID = "twin", "twin-uid"
 	broken := newSet(1, func(s *machinev1.MachineSet) { s.Spec.Selector = nil })
@@ -50,6 +50,7 @@ func TestSetsOfMachine(t *testing.T) {
 }
 
 func TestSetsOfDeployment(t *testing.T) {
+	t.Parallel()
 	other := newSet(1)
 	other.Name, other.UID = "other", "other-uid"
 	w := newWorld(t, newSet(1, owned), other)
@@ -59,6 +60,7 @@ func TestSetsOfDeployment(t *testing.T) {
 }
 
 func TestMachineChanged(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		change func(*machinev1.Machine)
@@ -75,10 +77,10 @@ func TestMachineChanged(t *testing.T) {
 		"Labels":     {reason: "Labels decide who owns the machine.", change: labelled("pool", "b"), want: true},
 		"Annotation": {reason: "Annotations decide which machine goes.", change: annotated(machinev1.PriorityAnnotation, "1"), want: true},
 		"Owner":      {reason: "Owners may change.", change: func(m *machinev1.Machine) { m.OwnerReferences = nil }, want: true},
-		"Deleted":    {reason: "A terminating machine is replaced.", change: func(m *machinev1.Machine) { m.DeletionTimestamp = ptr.To(metav1.Now()) }, want: true},
+		"Deleted":    {reason: "A terminating machine is replaced.", change: func(m *machinev1.Machine) { m.DeletionTimestamp = new(metav1.Now()) }, want: true},
 		"Spec":       {reason: "The spec is kept in sync.", change: func(m *machinev1.Machine) { m.Generation++ }, want: true},
 		"Preserved": {reason: "A preserved machine is kept.", change: func(m *machinev1.Machine) {
-			m.Status.CurrentStatus.PreserveExpiryTime = ptr.To(metav1.Now())
+			m.Status.CurrentStatus.PreserveExpiryTime = new(metav1.Now())
 		}, want: true},
 	}
 	for name, tc := range cases {
@@ -103,6 +105,7 @@ func (d delays) AddAfter(r reconcile.Request, after time.Duration) {
 }
 
 func TestGathered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	moved := newMember("a")
 	moved.OwnerReferences[0].Name = "new"

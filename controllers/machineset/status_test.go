@@ -16,6 +16,7 @@ import (
 )
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	failing := func(m *machinev1.Machine) {
 		m.Spec.ProviderID = "sim:///" + m.Name
 		m.Status.LastOperation = machinev1.LastOperation{State: machinev1.MachineStateFailed, Type: machinev1.MachineOperationCreate, Description: "no room"}
@@ -53,6 +54,7 @@ func TestStatus(t *testing.T) {
 
 // Once everything is as wanted, passes cost nothing at all.
 func TestSteadyState(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(3))
 	w.settle()
 	w.become(machinev1.MachineRunning)
@@ -71,6 +73,7 @@ func TestSteadyState(t *testing.T) {
 
 // MCM's CRD drops our own field: that must not make every pass a write.
 func TestStatusWithoutProgress(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1))
 	prune := func() {
 		set := w.set()
@@ -102,6 +105,7 @@ func TestStatusWithoutProgress(t *testing.T) {
 
 // What this process wrote last is not judged from an older copy.
 func TestStaleSetIsNotJudged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1))
 	w.lag(nil)
 	_, _ = w.reconcile()
@@ -113,6 +117,7 @@ func TestStaleSetIsNotJudged(t *testing.T) {
 }
 
 func TestReplicasReady(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		set    *machinev1.MachineSet

@@ -14,6 +14,7 @@ import (
 )
 
 func TestSyncSpecs(t *testing.T) {
+	t.Parallel()
 	timeout := &machinev1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: time.Hour}}
 	nodes := machinev1.NodeTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"zone": "b"}},
@@ -60,6 +61,7 @@ func TestSyncSpecs(t *testing.T) {
 }
 
 func TestSyncTakesConfigurationAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) {
 		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: time.Minute}}
 	}))
@@ -74,6 +76,7 @@ func TestSyncTakesConfigurationAway(t *testing.T) {
 
 // One machine that cannot be changed holds nothing else up.
 func TestSyncFailsForOne(t *testing.T) {
+	t.Parallel()
 	outdated := func(m *machinev1.Machine) { m.Spec.Class.Kind = "Old" }
 	w := newWorld(t, newSet(3), newMember("a", outdated), newMember("b", outdated))
 	w.fault = func(verb string, o client.Object) error {
@@ -91,6 +94,7 @@ func TestSyncFailsForOne(t *testing.T) {
 }
 
 func TestSyncManyInBursts(t *testing.T) {
+	t.Parallel()
 	objects := []client.Object{newSet(burst + 20)}
 	for i := range burst + 20 {
 		objects = append(objects, newMember("m"+time.Duration(i).String(), func(m *machinev1.Machine) { m.Spec.Class.Kind = "Old" }))

@@ -11,6 +11,7 @@ import (
 )
 
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	annotate := func(key, value string) func(*machinev1.MachineSet) {
 		return func(s *machinev1.MachineSet) { s.Annotations = map[string]string{key: value} }
 	}

@@ -50,9 +50,10 @@ mcm_reflector_watch_duration_seconds mcm_reflector_last_resource_version rest_cl
 `
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	c := builder(t).Build()
 	ours := described(NewObjects(c, scrape(t), nil, nil), NewDurations(c, scrape(t)), NewRequests(clock.RealClock{}))
-	for _, name := range strings.Fields(mcmNames) {
+	for name := range strings.FieldsSeq(mcmNames) {
 		if !slices.Contains(ours, name) {
 			t.Errorf("MCM's metric %s is not there", name)
 		}

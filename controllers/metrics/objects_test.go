@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -36,6 +35,7 @@ func builder(t *testing.T, objects ...client.Object) *fake.ClientBuilder {
 }
 
 func scrape(t *testing.T) Scrape {
+	t.Helper()
 	return func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) }
 }
 
@@ -60,6 +60,7 @@ func machine(name string, phase machinev1.MachinePhase) *machinev1.Machine {
 }
 
 func TestMachines(t *testing.T) {
+	t.Parallel()
 	m := machine("m1", machinev1.MachineRunning)
 	m.Status.Conditions = []corev1.NodeCondition{
 		{Type: "Ready", Status: corev1.ConditionTrue}, {Type: "DiskPressure", Status: corev1.ConditionUnknown},
@@ -84,6 +85,7 @@ mcm_machine_status_condition{condition="Ready",name="m1",namespace="ns"} 1
 }
 
 func TestPhases(t *testing.T) {
+	t.Parallel()
 	cases := map[machinev1.MachinePhase]float64{
 		"": 0, machinev1.MachineTerminating: -4, machinev1.MachineFailed: -3, machinev1.MachineCrashLoopBackOff: -2,
 		machinev1.MachineUnknown: -1, machinev1.MachinePending: 0, machinev1.MachineAvailable: 0, machinev1.MachineRunning: 1,
@@ -97,6 +99,7 @@ func TestPhases(t *testing.T) {
 }
 
 func TestMachineSets(t *testing.T) {
+	t.Parallel()
 	s := &machinev1.MachineSet{ObjectMeta: meta("s1")}
 	s.Spec.Replicas = 3
 	s.Status = machinev1.MachineSetStatus{
@@ -121,19 +124,20 @@ mcm_machine_set_status_replicas{name="s1",namespace="ns"} 3
 }
 
 func TestMachineDeployments(t *testing.T) {
+	t.Parallel()
 	d := &machinev1.MachineDeployment{ObjectMeta: meta("d1")}
 	d.Spec.Replicas = 10
 	d.Spec.Paused = true
 	d.Spec.Strategy = machinev1.MachineDeploymentStrategy{
 		Type: machinev1.RollingUpdateStrategyType,
 		RollingUpdate: &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{
-			MaxSurge: ptr.To(intstr.FromString("25%")), MaxUnavailable: ptr.To(intstr.FromString("25%")),
+			MaxSurge: new(intstr.FromString("25%")), MaxUnavailable: new(intstr.FromString("25%")),
 		}},
 	}
 	d.Status.FailedMachines = []*machinev1.MachineSummary{nil, {Name: "m1"}}
 	plain := &machinev1.MachineDeployment{ObjectMeta: meta("d2")}
 	broken := &machinev1.MachineDeployment{ObjectMeta: meta("d3")}
-	broken.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: ptr.To(intstr.FromString("x"))}}
+	broken.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromString("x"))}}
 	o := NewObjects(builder(t, d, plain, broken).Build(), scrape(t), nil, nil)
 	compare(t, "percentages are resolved, which MCM shows as 0; what a deployment does not have is not shown", o, `
 # HELP mcm_machine_deployment_info_spec_paused 1 while rollouts are paused.
@@ -151,6 +155,7 @@ mcm_machine_deployment_info_spec_rolling_update_max_unavailable{name="d1",namesp
 }
 
 func TestNoSeriesOfDeletedObjects(t *testing.T) {
+	t.Parallel()
 	m := machine("m1", machinev1.MachineRunning)
 	c := builder(t, m).Build()
 	o := NewObjects(c, scrape(t), nil, nil)
@@ -166,6 +171,7 @@ func TestNoSeriesOfDeletedObjects(t *testing.T) {
 }
 
 func TestStandbyShowsNoObjects(t *testing.T) {
+	t.Parallel()
 	active := false
 	o := NewObjects(builder(t, machine("m1", "")).Build(), scrape(t), func() bool { return active }, nil)
 	if n := testutil.CollectAndCount(o); n != 0 {
@@ -178,6 +184,7 @@ func TestStandbyShowsNoObjects(t *testing.T) {
 }
 
 func TestScrapeFailures(t *testing.T) {
+	t.Parallel()
 	c := builder(t).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 			if _, ok := l.(*machinev1.MachineSetList); ok {
@@ -198,6 +205,7 @@ mcm_misc_scrape_failure_total{binary="machine-controller-manager",kind="MachineS
 }
 
 func TestLint(t *testing.T) {
+	t.Parallel()
 	m := machine("m1", machinev1.MachineRunning)
 	s := &machinev1.MachineSet{ObjectMeta: meta("s1")}
 	d := &machinev1.MachineDeployment{ObjectMeta: meta("d1")}
@@ -220,6 +228,7 @@ func pooled(name, pool string) *machinev1.Machine {
 }
 
 func TestDurations(t *testing.T) {
+	t.Parallel()
 	m := pooled("m1", "pool")
 	c := builder(t, m).Build()
 	d := NewDurations(c, scrape(t))
@@ -253,6 +262,7 @@ mcm_machine_num_failed_join{instance_type="large",machine_deployment="pool",name
 }
 
 func TestPoolScaledToZeroIsKept(t *testing.T) {
+	t.Parallel()
 	c := builder(t, &machinev1.MachineDeployment{ObjectMeta: meta("pool")}).Build()
 	d := NewDurations(c, scrape(t))
 	d.Observe(pooled("m1", "pool"), "large", "z1", "create", 3)

@@ -31,6 +31,7 @@ func gathered(t *testing.T, reason string, g prometheus.Gatherer, want string, n
 }
 
 func TestQueuesUnderMCMNames(t *testing.T) {
+	t.Parallel()
 	gathered(t, "the queues have MCM's names and its one label; priorities are added up; the original stays", underMCMNames(queues()), `
 # HELP mcm_workqueue_adds_total h
 # TYPE mcm_workqueue_adds_total counter
@@ -52,6 +53,7 @@ workqueue_adds_total{controller="machine",name="machine"} 7
 }
 
 func TestPorts(t *testing.T) {
+	t.Parallel()
 	stale := prometheus.NewCounter(prometheus.CounterOpts{Name: "mcm_machine_stale_machines_total", Help: "h"})
 	r, err := NewRegistry(NewObjects(builder(t, machine("m1", "")).Build(), scrape(t), nil, nil), stale)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestTemplate(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason, path, want, resource string
 		collection                   bool
@@ -36,6 +37,7 @@ func TestTemplate(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	r := NewRequests(clock.RealClock{})
 	rt := r.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil

@@ -23,6 +23,21 @@ func capacity(want *corev1.Node, class *machinev1.MachineClass) []problem {
 	virtual, problems := virtualCapacity(class)
 	last, known, broken := lastCapacity(want)
 	problems = append(problems, broken...)
+	replaceCapacity(want, last, virtual)
+	switch {
+	case len(virtual) == 0:
+		delete(want.Annotations, machinev1.LastAppliedVirtualCapacityAnnotation)
+	case !known || !equality.Semantic.DeepEqual(last, virtual):
+		if text, err := json.Marshal(virtual); err == nil {
+			want.Annotations[machinev1.LastAppliedVirtualCapacityAnnotation] = string(text)
+		}
+	}
+	return problems
+}
+
+// replaceCapacity puts virtual where last was. Equal quantities keep their
+// spelling.
+func replaceCapacity(want *corev1.Node, last, virtual corev1.ResourceList) {
 	for name := range last {
 		if _, still := virtual[name]; !still {
 			delete(want.Status.Capacity, name)
@@ -37,15 +52,6 @@ func capacity(want *corev1.Node, class *machinev1.MachineClass) []problem {
 		}
 		want.Status.Capacity[name] = quantity
 	}
-	switch {
-	case len(virtual) == 0:
-		delete(want.Annotations, machinev1.LastAppliedVirtualCapacityAnnotation)
-	case !known || !equality.Semantic.DeepEqual(last, virtual):
-		if text, err := json.Marshal(virtual); err == nil {
-			want.Annotations[machinev1.LastAppliedVirtualCapacityAnnotation] = string(text)
-		}
-	}
-	return problems
 }
 
 // virtualCapacity returns what of the class's virtual capacity can be had: a

@@ -16,7 +16,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -177,10 +176,10 @@ func named(name string) func(*machinev1.Machine) {
 	return func(m *machinev1.Machine) { m.Name, m.UID = name, m.UID+"-"+"x" }
 }
 
-func dying(m *machinev1.Machine) { m.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
+func dying(m *machinev1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(epoch)) }
 
 func deletedAt(at time.Time) func(*corev1.Node) {
-	return func(n *corev1.Node) { n.DeletionTimestamp = ptr.To(metav1.NewTime(at)) }
+	return func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.NewTime(at)) }
 }
 
 // neighbour is a node of the target and its machine.

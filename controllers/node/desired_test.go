@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -102,7 +101,7 @@ func holding(name, quantity string) func(*corev1.Node) {
 
 func TestDesired(t *testing.T) {
 	t.Parallel()
-	added := ptr.To(metav1.NewTime(epoch))
+	added := new(metav1.NewTime(epoch))
 	spare, gpu := taint("spare", "a", corev1.TaintEffectNoSchedule), taint("gpu", "", corev1.TaintEffectNoExecute)
 	later := func(t corev1.Taint) corev1.Taint { t.TimeAdded = added; return t }
 	withTaints := func(taints ...corev1.Taint) machinev1.NodeTemplateSpec {

@@ -38,15 +38,8 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 		return 0, nil
 	}
 	m := o.machine()
-	seen := c.hasSeen(o.name, m)
-	if !seen && len(m.Status.Conditions) == 0 {
-		return 0, nil // it has not joined yet
-	}
-	if !seen {
-		if ours, err := c.targetIsOurs(ctx); err != nil || !ours {
-			c.tellMissing(m, o.name, err)
-			return 0, err
-		}
+	if joined, err := c.hasJoined(ctx, o.name, m); err != nil || !joined {
+		return 0, err
 	}
 	switch err := c.Target.Live.Get(ctx, client.ObjectKey{Name: o.name}, &corev1.Node{}); {
 	case err == nil:
@@ -59,6 +52,24 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 	}
 	c.forget(o.name)
 	return 0, nil
+}
+
+// hasJoined says whether the missing Node of m has been in this target cluster:
+// this process has seen it, or m says that it joined and the cluster is the one
+// that the Machines belong to.
+func (c *Controller) hasJoined(ctx context.Context, name string, m *machinev1.Machine) (bool, error) {
+	if c.hasSeen(name, m) {
+		return true, nil
+	}
+	if len(m.Status.Conditions) == 0 {
+		return false, nil
+	}
+	ours, err := c.targetIsOurs(ctx)
+	if err != nil || !ours {
+		c.tellMissing(m, name, err)
+		return false, err
+	}
+	return true, nil
 }
 
 // targetIsOurs says whether any Node of the target cluster belongs to a Machine

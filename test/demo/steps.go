@@ -111,7 +111,7 @@ func (d *demo) kill(ctx context.Context) error {
 	err = stack.Until(ctx, 2*time.Minute, func(ctx context.Context) error {
 		m := &machinev1.Machine{}
 		if err := d.Client.Get(ctx, client.ObjectKey{Namespace: stack.Namespace, Name: name}, m); client.IgnoreNotFound(err) != nil || err == nil {
-			return errors.Join(err, fmt.Errorf("Machine %s is still there, phase %s", name, m.Status.CurrentStatus.Phase))
+			return errors.Join(err, fmt.Errorf("machine %s is still there, phase %s", name, m.Status.CurrentStatus.Phase))
 		}
 		return nil
 	})

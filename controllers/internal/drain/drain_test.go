@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -212,17 +211,17 @@ func claiming(claims ...string) func(*corev1.Pod) {
 
 func app(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Labels["app"] = name } }
 
-func prio(n int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = ptr.To(n) } }
+func prio(n int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = new(n) } }
 
 func terminatingAt(at time.Time) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.NewTime(at)), []string{"test/kubelet"}
+		p.DeletionTimestamp, p.Finalizers = new(metav1.NewTime(at)), []string{"test/kubelet"}
 	}
 }
 
 func ownedBy(kind string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "o", Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "o", Controller: new(true)}}
 	}
 }
 

@@ -109,18 +109,8 @@ func (p *pass) follow(ctx context.Context, bound []*corev1.Pod) (busy bool, err 
 // arrived elsewhere, or its time is up, which is noted.
 func (p *pass) isOver(ctx context.Context, d *departure, present bool) (bool, error) {
 	if !d.detached {
-		still := attached(p.request.Node, d.volumes)
-		switch {
-		case !present && len(still) == 0:
-			d.detached, d.reattachBy = true, p.now.Add(p.request.PVReattachTimeout)
-		case p.now.Before(d.detachBy):
-			return false, nil
-		case present:
-			p.note("%s has not ended in time, the next one goes", d.pod)
-			return true, nil
-		default:
-			p.note("%s: %s has not been detached in time, the next one goes", d.pod, list(still))
-			return true, nil
+		if over := p.isLeft(d, present); !d.detached {
+			return over, nil
 		}
 	}
 	if len(d.volumes) == 0 || d.uid == "" {
@@ -139,6 +129,25 @@ func (p *pass) isOver(ctx context.Context, d *departure, present bool) (bool, er
 	return true, nil
 }
 
+// isLeft says whether a departure whose volumes are on the node need not be
+// waited for any longer, which is noted. Where pod and volumes have left, it
+// notes that they are detached, and the time for them to arrive begins.
+func (p *pass) isLeft(d *departure, present bool) bool {
+	still := attached(p.request.Node, d.volumes)
+	switch {
+	case !present && len(still) == 0:
+		d.detached, d.reattachBy = true, p.now.Add(p.request.PVReattachTimeout)
+		return false
+	case p.now.Before(d.detachBy):
+		return false
+	case present:
+		p.note("%s has not ended in time, the next one goes", d.pod)
+	default:
+		p.note("%s: %s has not been detached in time, the next one goes", d.pod, list(still))
+	}
+	return true
+}
+
 // lookBack finds, in the first pass, volumes whose pods have gone but which have
 // not left the node: the drain may have been begun by another process. They
 // hold up the drain like those of a pod that it has evicted itself.
@@ -147,10 +156,26 @@ func (p *pass) lookBack(ctx context.Context) error {
 		p.memory.looked = true
 		return nil
 	}
+	left, err := p.unclaimed(ctx)
+	if err != nil {
+		return err
+	}
+	if len(attached(p.request.Node, left)) > 0 {
+		p.memory.departures = append(p.memory.departures, &departure{
+			pod: "a pod that is gone", volumes: left, detachBy: p.now.Add(max(p.request.PVDetachTimeout, 0)),
+		})
+	}
+	p.memory.looked = true
+	return nil
+}
+
+// unclaimed returns the volumes attached to the node that no pod there has
+// claimed.
+func (p *pass) unclaimed(ctx context.Context) ([]volume, error) {
 	var all storagev1.VolumeAttachmentList
 	err := p.drainer.target.Client.List(ctx, &all, client.MatchingFields{index.AttachmentByNode: p.request.Node.Name})
 	if err != nil {
-		return fmt.Errorf("listing the attachments of node %s: %w", p.request.Node.Name, err)
+		return nil, fmt.Errorf("listing the attachments of node %s: %w", p.request.Node.Name, err)
 	}
 	slices.SortFunc(all.Items, func(a, b storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
 	var left []volume
@@ -161,19 +186,13 @@ func (p *pass) lookBack(ctx context.Context) error {
 		}
 		v, claim, err := p.volume(ctx, key)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if v.id != "" && p.claims[claim] == 0 {
 			left = append(left, v)
 		}
 	}
-	if len(attached(p.request.Node, left)) > 0 {
-		p.memory.departures = append(p.memory.departures, &departure{
-			pod: "a pod that is gone", volumes: left, detachBy: p.now.Add(max(p.request.PVDetachTimeout, 0)),
-		})
-	}
-	p.memory.looked = true
-	return nil
+	return left, nil
 }
 
 // note keeps what the drain no longer waits for, to be said until its end.

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -18,10 +17,11 @@ func deployment(replicas int32, surge *intstr.IntOrString) *machinev1.MachineDep
 }
 
 func TestLimitsOf(t *testing.T) {
+	t.Parallel()
 	inPlace := deployment(4, nil)
 	inPlace.Spec.Strategy.RollingUpdate = nil
 	inPlace.Spec.Strategy.InPlaceUpdate = &machinev1.InPlaceUpdateMachineDeployment{}
-	inPlace.Spec.Strategy.InPlaceUpdate.MaxSurge = ptr.To(intstr.FromInt32(3))
+	inPlace.Spec.Strategy.InPlaceUpdate.MaxSurge = new(intstr.FromInt32(3))
 	recreate := deployment(4, nil)
 	recreate.Spec.Strategy.RollingUpdate = nil
 	cases := map[string]struct {
@@ -32,11 +32,11 @@ func TestLimitsOf(t *testing.T) {
 		want       Limits
 	}{
 		"Alone":     {reason: "A set of its own may have twice its replicas.", replicas: 3, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 8, Lower: 7}},
-		"Deployed":  {reason: "The limits of a deployment's set follow from the deployment alone.", replicas: 6, deployment: deployment(2, ptr.To(intstr.FromInt32(2))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
-		"Percent":   {reason: "A percentage is of the deployment's replicas, rounded up.", deployment: deployment(5, ptr.To(intstr.FromString("30%"))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 9, Lower: 8}},
+		"Deployed":  {reason: "The limits of a deployment's set follow from the deployment alone.", replicas: 6, deployment: deployment(2, new(intstr.FromInt32(2))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
+		"Percent":   {reason: "A percentage is of the deployment's replicas, rounded up.", deployment: deployment(5, new(intstr.FromString("30%"))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 9, Lower: 8}},
 		"InPlace":   {reason: "The surge of an update in place counts where there is no other.", deployment: inPlace, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 9, Lower: 8}},
 		"Recreate":  {reason: "Without surge, none is added.", deployment: recreate, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
-		"BadSurge":  {reason: "A surge that cannot be read is none.", deployment: deployment(4, ptr.To(intstr.FromString("many"))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
+		"BadSurge":  {reason: "A surge that cannot be read is none.", deployment: deployment(4, new(intstr.FromString("many"))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
 		"NoDown":    {reason: "The limits never meet, or the set would freeze and unfreeze for ever.", replicas: 3, margins: Margins{Up: 2}, want: Limits{Higher: 8, Lower: 7}},
 		"VeryLarge": {reason: "Large numbers do not overflow.", replicas: 2147483647, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 4294967296, Lower: 4294967295}},
 	}
@@ -52,6 +52,7 @@ func TestLimitsOf(t *testing.T) {
 }
 
 func TestEvaluate(t *testing.T) {
+	t.Parallel()
 	limits := Limits{Higher: 6, Lower: 4}
 	cases := map[string]struct {
 		reason   string
@@ -79,6 +80,7 @@ func TestEvaluate(t *testing.T) {
 }
 
 func TestMessage(t *testing.T) {
+	t.Parallel()
 	want := "The number of machines backing MachineSet: set is 7 >= 6 which is the Max-ScaleUp-Limit"
 	if got := (Limits{Higher: 6}).Message("set", 7); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -86,6 +88,7 @@ func TestMessage(t *testing.T) {
 }
 
 func TestIsFrozen(t *testing.T) {
+	t.Parallel()
 	for value, want := range map[string]bool{"True": true, "true": false, "": false, "False": false} {
 		set := &machinev1.MachineSet{}
 		set.Labels = map[string]string{machinev1.FreezeLabel: value}

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -41,7 +40,7 @@ func TestSameTemplate(t *testing.T) {
 			s.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: "a"}}
 		}, true},
 		"Configuration": {"Timeouts are changed in place.", func(s *machinev1.MachineTemplateSpec) {
-			s.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: ptr.To(int32(3))}
+			s.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: new(int32(3))}
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

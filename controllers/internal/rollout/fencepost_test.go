@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -20,16 +19,16 @@ func TestFenceposts(t *testing.T) {
 		wantUnavailable    int
 		wantErr            string
 	}{
-		"Numbers":            {"Numbers are taken as they are.", ptr.To(intstr.FromInt32(2)), ptr.To(intstr.FromInt32(1)), 10, 2, 1, ""},
-		"Percentages":        {"Surge rounds up, unavailable down.", ptr.To(intstr.FromString("39%")), ptr.To(intstr.FromString("39%")), 10, 4, 3, ""},
-		"BothZero":           {"Nothing could be replaced, so one may be missing.", ptr.To(intstr.FromInt32(0)), ptr.To(intstr.FromString("0%")), 10, 0, 1, ""},
-		"BothZeroOfNothing":  {"The same holds without replicas.", ptr.To(intstr.FromString("0%")), ptr.To(intstr.FromString("0%")), 0, 0, 1, ""},
-		"RoundedToZero":      {"10% of 5 is no machine; the surge still allows progress.", ptr.To(intstr.FromString("10%")), ptr.To(intstr.FromString("10%")), 5, 1, 0, ""},
-		"MissingSurge":       {"Both are required.", nil, ptr.To(intstr.FromInt32(1)), 10, 0, 0, "maxSurge is missing"},
-		"MissingUnavailable": {"Both are required.", ptr.To(intstr.FromInt32(1)), nil, 10, 0, 0, "maxUnavailable is missing"},
-		"NotANumber":         {"The message names the field.", ptr.To(intstr.FromString("oops")), ptr.To(intstr.FromString("39%")), 10, 0, 0, `maxSurge "oops" is neither a number nor a percentage`},
-		"NumberAsText":       {"Text is a percentage only with its sign.", ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromString("5")), 10, 0, 0, `maxUnavailable "5" is neither a number nor a percentage`},
-		"Negative":           {"A negative bound could never be kept.", ptr.To(intstr.FromInt32(-1)), ptr.To(intstr.FromInt32(1)), 10, 0, 0, `maxSurge "-1" is negative`},
+		"Numbers":            {"Numbers are taken as they are.", new(intstr.FromInt32(2)), new(intstr.FromInt32(1)), 10, 2, 1, ""},
+		"Percentages":        {"Surge rounds up, unavailable down.", new(intstr.FromString("39%")), new(intstr.FromString("39%")), 10, 4, 3, ""},
+		"BothZero":           {"Nothing could be replaced, so one may be missing.", new(intstr.FromInt32(0)), new(intstr.FromString("0%")), 10, 0, 1, ""},
+		"BothZeroOfNothing":  {"The same holds without replicas.", new(intstr.FromString("0%")), new(intstr.FromString("0%")), 0, 0, 1, ""},
+		"RoundedToZero":      {"10% of 5 is no machine; the surge still allows progress.", new(intstr.FromString("10%")), new(intstr.FromString("10%")), 5, 1, 0, ""},
+		"MissingSurge":       {"Both are required.", nil, new(intstr.FromInt32(1)), 10, 0, 0, "maxSurge is missing"},
+		"MissingUnavailable": {"Both are required.", new(intstr.FromInt32(1)), nil, 10, 0, 0, "maxUnavailable is missing"},
+		"NotANumber":         {"The message names the field.", new(intstr.FromString("oops")), new(intstr.FromString("39%")), 10, 0, 0, `maxSurge "oops" is neither a number nor a percentage`},
+		"NumberAsText":       {"Text is a percentage only with its sign.", new(intstr.FromInt32(1)), new(intstr.FromString("5")), 10, 0, 0, `maxUnavailable "5" is neither a number nor a percentage`},
+		"Negative":           {"A negative bound could never be kept.", new(intstr.FromInt32(-1)), new(intstr.FromInt32(1)), 10, 0, 0, `maxSurge "-1" is negative`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +47,7 @@ func TestFenceposts(t *testing.T) {
 func TestBoundsOf(t *testing.T) {
 	t.Parallel()
 	config := func(surge, unavailable int32) machinev1.UpdateConfiguration {
-		return machinev1.UpdateConfiguration{MaxSurge: ptr.To(intstr.FromInt32(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(unavailable))}
+		return machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromInt32(surge)), MaxUnavailable: new(intstr.FromInt32(unavailable))}
 	}
 	inPlace := func(o machinev1.OrchestrationType, c machinev1.UpdateConfiguration) machinev1.MachineDeploymentStrategy {
 		return machinev1.MachineDeploymentStrategy{

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -19,14 +18,14 @@ func TestHashLasts(t *testing.T) {
 	t.Parallel()
 	spec := template()
 	spec.Spec.NodeTemplateSpec.Labels = map[string]string{"z": "1", "a": "2"}
-	spec.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: ptr.To(int32(10))}
+	spec.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: new(int32(10))}
 	if got := Hash(spec, nil); got != pinned {
 		t.Errorf("hash %s, want %s", got, pinned)
 	}
 	if got := Hash(spec.DeepCopy(), nil); got != Hash(spec, nil) {
 		t.Errorf("the hash depends on where the template is: %s", got)
 	}
-	if got := Hash(spec, ptr.To(int32(1))); got == Hash(spec, nil) {
+	if got := Hash(spec, new(int32(1))); got == Hash(spec, nil) {
 		t.Errorf("a collision does not change the hash")
 	}
 	spec.CreationTimestamp = metav1.Time{}

@@ -17,6 +17,7 @@ func namesOf(name, uid string) Names {
 
 // Every ordinal has a name of its own, and every name its ordinal.
 func TestNamesAreABijection(t *testing.T) {
+	t.Parallel()
 	step := int64(1)
 	if testing.Short() {
 		step = 97
@@ -38,6 +39,7 @@ func TestNamesAreABijection(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("a", 252)
 	cases := map[string]struct {
 		reason string
@@ -70,6 +72,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestNamesDependOnUID(t *testing.T) {
+	t.Parallel()
 	a, b := namesOf("set", "a"), namesOf("set", "b")
 	same := 0
 	for ordinal := range int64(1000) {
@@ -89,6 +92,7 @@ func TestNamesDependOnUID(t *testing.T) {
 }
 
 func TestOrdinalOfStrangeNames(t *testing.T) {
+	t.Parallel()
 	n := namesOf("set", "uid")
 	for _, name := range []string{"", "set-", "set-bcdf", "set-bcdfgh", "set-aeiou", "other-bcdfg"} {
 		if _, ok := n.Ordinal(name); ok {

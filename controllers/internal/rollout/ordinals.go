@@ -27,19 +27,7 @@ func ParseOrdinals(text string) (Ordinals, error) {
 		return Ordinals{}, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		key, value, _ := strings.Cut(part, "=")
-		number, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || number < 0 {
-			return Ordinals{}, fmt.Errorf("%q is not a record of ordinals", text)
-		}
-		switch key {
-		case "next":
-			o.Next = number
-		case "open":
-			o.Open = number
-		case "at":
-			o.At = number
-		default:
+		if !o.take(part) {
 			return Ordinals{}, fmt.Errorf("%q is not a record of ordinals", text)
 		}
 	}
@@ -50,6 +38,26 @@ func ParseOrdinals(text string) (Ordinals, error) {
 		return Ordinals{}, fmt.Errorf("%q is not a record of ordinals", text)
 	}
 	return o, nil
+}
+
+// take sets what one part of a record says, and whether it says anything.
+func (o *Ordinals) take(part string) bool {
+	key, value, _ := strings.Cut(part, "=")
+	number, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || number < 0 {
+		return false
+	}
+	switch key {
+	case "next":
+		o.Next = number
+	case "open":
+		o.Open = number
+	case "at":
+		o.At = number
+	default:
+		return false
+	}
+	return true
 }
 
 // String is the record as an annotation holds it.

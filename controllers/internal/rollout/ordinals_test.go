@@ -12,6 +12,7 @@ import (
 )
 
 func TestParseOrdinals(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		text   string
@@ -59,6 +60,7 @@ func FuzzParseOrdinals(f *testing.F) {
 }
 
 func TestReserve(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1000, 0)
 	o, err := Ordinals{}.Reserve(3, now)
 	if err != nil {
@@ -82,6 +84,7 @@ func TestReserve(t *testing.T) {
 }
 
 func TestUnfinished(t *testing.T) {
+	t.Parallel()
 	o := Ordinals{Next: 8, Open: 4}
 	cases := map[string]struct {
 		reason string
@@ -106,6 +109,7 @@ func TestUnfinished(t *testing.T) {
 }
 
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	n := namesOf("set", "uid")
 	machine := func(ordinal int64, owner string) *machinev1.Machine {
 		return &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -78,12 +77,12 @@ func TestDeadline(t *testing.T) {
 		over    bool
 	}{
 		"None":     {"Without a deadline none runs.", nil, machinev1.ReasonMachineSetUpdated, false, time.Hour, 0, false, false},
-		"Early":    {"The rest is told.", ptr.To(int32(600)), machinev1.ReasonMachineSetUpdated, false, time.Minute, 9 * time.Minute, true, false},
-		"Late":     {"It is over.", ptr.To(int32(600)), machinev1.ReasonMachineSetUpdated, false, 11 * time.Minute, -time.Minute, true, true},
-		"Complete": {"Nothing runs after a rollout.", ptr.To(int32(600)), machinev1.ReasonNewMachineSetAvailable, false, time.Hour, 0, false, false},
-		"Paused":   {"A pause costs no time.", ptr.To(int32(600)), machinev1.ReasonDeploymentPaused, true, time.Hour, 0, false, false},
-		"Unbegun":  {"Nothing has begun.", ptr.To(int32(600)), "", false, time.Hour, 0, false, false},
-		"Stays":    {"What is over stays so until there is progress.", ptr.To(int32(600)), machinev1.ReasonProgressDeadlineExceeded, false, time.Minute, 9 * time.Minute, true, true},
+		"Early":    {"The rest is told.", new(int32(600)), machinev1.ReasonMachineSetUpdated, false, time.Minute, 9 * time.Minute, true, false},
+		"Late":     {"It is over.", new(int32(600)), machinev1.ReasonMachineSetUpdated, false, 11 * time.Minute, -time.Minute, true, true},
+		"Complete": {"Nothing runs after a rollout.", new(int32(600)), machinev1.ReasonNewMachineSetAvailable, false, time.Hour, 0, false, false},
+		"Paused":   {"A pause costs no time.", new(int32(600)), machinev1.ReasonDeploymentPaused, true, time.Hour, 0, false, false},
+		"Unbegun":  {"Nothing has begun.", new(int32(600)), "", false, time.Hour, 0, false, false},
+		"Stays":    {"What is over stays so until there is progress.", new(int32(600)), machinev1.ReasonProgressDeadlineExceeded, false, time.Minute, 9 * time.Minute, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

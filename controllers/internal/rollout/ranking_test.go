@@ -43,6 +43,7 @@ func rankedPreserved(d time.Duration) rankedChange {
 }
 
 func TestRanking(t *testing.T) {
+	t.Parallel()
 	priority := func(p string) rankedChange { return rankedNote(machinev1.PriorityAnnotation, p) }
 	mark := func(d time.Duration) rankedChange {
 		return rankedNote(machinev1.MarkedForDeletionAnnotation, rankedAt.Add(d).Format(time.RFC3339))

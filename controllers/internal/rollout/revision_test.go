@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -111,16 +110,16 @@ func TestSuperfluous(t *testing.T) {
 		want   []string
 	}{
 		"All":        {"Without a limit all are kept.", []*machinev1.MachineSet{a, b, c}, nil, nil},
-		"Oldest":     {"The oldest go.", []*machinev1.MachineSet{c, a, b}, ptr.To(int32(1)), []string{"a", "b"}},
-		"Enough":     {"Up to the limit none goes.", []*machinev1.MachineSet{a, b}, ptr.To(int32(2)), nil},
-		"Zero":       {"None is kept.", []*machinev1.MachineSet{a}, ptr.To(int32(0)), []string{"a"}},
-		"Negative":   {"Less than none is none.", []*machinev1.MachineSet{a}, ptr.To(int32(-3)), []string{"a"}},
-		"HasWish":    {"A set that shall have machines stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Spec.Replicas = 1 }), b}, ptr.To(int32(0)), []string{"b"}},
-		"HasMachine": {"A set that has machines stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Status.Replicas = 1 }), b}, ptr.To(int32(0)), []string{"b"}},
-		"Unseen":     {"A set that has not seen its size stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Generation = 2 }), b}, ptr.To(int32(0)), []string{"b"}},
+		"Oldest":     {"The oldest go.", []*machinev1.MachineSet{c, a, b}, new(int32(1)), []string{"a", "b"}},
+		"Enough":     {"Up to the limit none goes.", []*machinev1.MachineSet{a, b}, new(int32(2)), nil},
+		"Zero":       {"None is kept.", []*machinev1.MachineSet{a}, new(int32(0)), []string{"a"}},
+		"Negative":   {"Less than none is none.", []*machinev1.MachineSet{a}, new(int32(-3)), []string{"a"}},
+		"HasWish":    {"A set that shall have machines stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Spec.Replicas = 1 }), b}, new(int32(0)), []string{"b"}},
+		"HasMachine": {"A set that has machines stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Status.Replicas = 1 }), b}, new(int32(0)), []string{"b"}},
+		"Unseen":     {"A set that has not seen its size stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Generation = 2 }), b}, new(int32(0)), []string{"b"}},
 		"Going": {"A set that goes does not count.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) {
 			s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-		}), b}, ptr.To(int32(1)), nil},
+		}), b}, new(int32(1)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

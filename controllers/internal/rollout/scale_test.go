@@ -4,13 +4,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/ptr"
 )
 
 // asked is a set of n machines, all there, that was scaled for a deployment of
 // desired replicas and a surge of 2.
 func asked(created, n, desired int) Set {
-	return day(created, Set{Spec: n, Replicas: n, Live: n, Available: n, Desired: ptr.To(desired), Max: ptr.To(desired + 2)})
+	return day(created, Set{Spec: n, Replicas: n, Live: n, Available: n, Desired: new(desired), Max: new(desired + 2)})
 }
 
 func TestScaling(t *testing.T) {
@@ -22,11 +21,11 @@ func TestScaling(t *testing.T) {
 		others  []Set
 		want    bool
 	}{
-		"Same":           {"Nothing has changed.", 10, ptr.To(asked(2, 3, 10)), []Set{asked(1, 7, 10)}, false},
-		"Out":            {"The annotation tells.", 12, ptr.To(asked(2, 3, 10)), []Set{asked(1, 7, 10)}, true},
-		"OldTells":       {"An old active set tells as well.", 12, ptr.To(asked(2, 3, 12)), []Set{asked(1, 7, 10)}, true},
+		"Same":           {"Nothing has changed.", 10, new(asked(2, 3, 10)), []Set{asked(1, 7, 10)}, false},
+		"Out":            {"The annotation tells.", 12, new(asked(2, 3, 10)), []Set{asked(1, 7, 10)}, true},
+		"OldTells":       {"An old active set tells as well.", 12, new(asked(2, 3, 12)), []Set{asked(1, 7, 10)}, true},
 		"NoTemplate":     {"A new template goes first.", 12, nil, []Set{asked(1, 7, 10)}, false},
-		"InactiveSilent": {"Sets without machines tell nothing.", 10, ptr.To(asked(2, 10, 10)), []Set{asked(1, 0, 7)}, false},
+		"InactiveSilent": {"Sets without machines tell nothing.", 10, new(asked(2, 10, 10)), []Set{asked(1, 0, 7)}, false},
 		"Unannotated":    {"A set that was never scaled tells nothing.", 10, &Set{Spec: 10}, nil, false},
 		"FromZero":       {"Growing from nothing is scaling.", 3, &Set{}, nil, true},
 		"FromZeroBusy":   {"Not while old machines are terminating: Recreate waits for them.", 3, &Set{}, []Set{{Replicas: 2}}, false},
@@ -78,7 +77,7 @@ func TestScaled(t *testing.T) {
 		"Saturated":     {"A new set that has all lets the old ones go.", rolling(10), []Set{asked(1, 2, 8), asked(2, 10, 10)}, 1, false, []int{0, 10}},
 		"Terminating":   {"Terminating machines do not keep a set from growing.", rolling(20), []Set{terminating(5, asked(1, 7, 10)), asked(2, 5, 10)}, 1, false, []int{7, 15}},
 		"Unannotated":   {"Without annotation the present size is the whole.", rolling(4), []Set{{Spec: 8, Replicas: 8, Live: 8}, {Name: "b", Spec: 4, Replicas: 4, Live: 4}}, 1, false, []int{4, 2}},
-		"ZeroAnnotated": {"A whole of zero divides nothing.", rolling(1), []Set{{Spec: 3, Max: ptr.To(0)}, {Spec: 3, Name: "b", Max: ptr.To(0)}}, 1, false, []int{0, 3}},
+		"ZeroAnnotated": {"A whole of zero divides nothing.", rolling(1), []Set{{Spec: 3, Max: new(0)}, {Spec: 3, Name: "b", Max: new(0)}}, 1, false, []int{0, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

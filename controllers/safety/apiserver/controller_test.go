@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	machines = schema.GroupResource{Group: "machine.sapcloud.io", Resource: "machines"}
-	refused  = errors.New("connection refused")
+	machines   = schema.GroupResource{Group: "machine.sapcloud.io", Resource: "machines"}
+	errRefused = errors.New("connection refused")
 )
 
 // world is two clusters whose API servers can fail.
@@ -86,7 +86,7 @@ func (w *world) check(t *testing.T, later time.Duration) time.Duration {
 
 func (w *world) freeze(t *testing.T) {
 	t.Helper()
-	w.target = refused
+	w.target = errRefused
 	w.check(t, 0)
 	w.check(t, 31*time.Second)
 	if !w.controller.Frozen() {
@@ -126,14 +126,14 @@ func TestWhatCountsAsDown(t *testing.T) {
 		frozen          bool
 	}{
 		"Answers":         {reason: "Not found is an answer."},
-		"Forbidden":       {reason: "A server that refuses us still serves the kubelets.", target: apierrors.NewForbidden(machines, "x", refused)},
+		"Forbidden":       {reason: "A server that refuses us still serves the kubelets.", target: apierrors.NewForbidden(machines, "x", errRefused)},
 		"Unauthorized":    {reason: "The same.", control: apierrors.NewUnauthorized("x")},
 		"TooManyRequests": {reason: "A busy server is there.", control: apierrors.NewTooManyRequests("x", 1)},
-		"TargetRefuses":   {reason: "No connection is down.", target: refused, frozen: true},
-		"ControlRefuses":  {reason: "Either server counts.", control: refused, frozen: true},
+		"TargetRefuses":   {reason: "No connection is down.", target: errRefused, frozen: true},
+		"ControlRefuses":  {reason: "Either server counts.", control: errRefused, frozen: true},
 		"Timeout":         {reason: "A server that hangs is down.", target: context.DeadlineExceeded, frozen: true},
 		"GatewayTimeout":  {reason: "The same, from a proxy.", target: apierrors.NewTimeoutError("x", 1), frozen: true},
-		"Internal":        {reason: "A server that has lost its storage answers so.", target: apierrors.NewInternalError(refused), frozen: true},
+		"Internal":        {reason: "A server that has lost its storage answers so.", target: apierrors.NewInternalError(errRefused), frozen: true},
 		"Unavailable":     {reason: "The same.", control: apierrors.NewServiceUnavailable("x"), frozen: true},
 	}
 	for name, tc := range cases {
@@ -192,8 +192,8 @@ func TestThawSurvivesErrors(t *testing.T) {
 		err    error
 		frozen bool
 	}{
-		"Conflict": {"A machine that somebody else wrote is reset in the next round.", apierrors.NewConflict(machines, "a", refused), true},
-		"Away":     {"Another outage: nothing is judged before all are reset.", refused, true},
+		"Conflict": {"A machine that somebody else wrote is reset in the next round.", apierrors.NewConflict(machines, "a", errRefused), true},
+		"Away":     {"Another outage: nothing is judged before all are reset.", errRefused, true},
 		"Invalid":  {"One machine that cannot be written must not keep all others frozen.", apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
 		"Gone":     {"A machine that is gone needs no reset.", apierrors.NewNotFound(machines, "a"), false},
 	}

@@ -90,7 +90,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	if resolved.Err(cloud.BlocksAll) != nil { // the class's own controller tells about it
+	if resolved.Err(cloud.BlocksAll) != nil {
+		//nolint:nilerr // the class's own controller tells about it
 		return reconcile.Result{RequeueAfter: c.Options.Period}, nil
 	}
 	_, reports := object.Annotations[ReportAnnotation]

@@ -2,6 +2,7 @@ package orphan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -64,16 +65,12 @@ func (r rules) decide(s sighting) verdict {
 }
 
 func (r rules) decideVM(s sighting) verdict {
-	for _, o := range s.owners {
-		if r.names(o, s.resource) {
-			return verdict{}
-		}
+	if slices.ContainsFunc(s.owners, func(o Owner) bool { return r.names(o, s.resource) }) {
+		return verdict{}
 	}
 	family := heirs(s)
-	for _, o := range family {
-		if o.Creating {
-			return verdict{}
-		}
+	if slices.ContainsFunc(family, func(o Owner) bool { return o.Creating }) {
+		return verdict{}
 	}
 	for _, o := range family {
 		if _, ok := r.decode(o.ProviderID); !ok {

@@ -29,11 +29,7 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 	if err != nil {
 		return time.Time{}, err
 	}
-	listing := ctx
-	if c.Fresh != nil && len(g.suspects)+len(g.pending) > 0 {
-		listing = c.Fresh(ctx, began) // what may be removed now must be there now
-	}
-	resources, err := list(listing, account, resolved.Class)
+	resources, err := list(c.listing(ctx, g, began), account, resolved.Class)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -59,6 +55,14 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 		next = earlier(next, c.Clock.Now().Add(again))
 	}
 	return next, err
+}
+
+// listing is the context of a listing: what may be removed now must be there now.
+func (c *Controller) listing(ctx context.Context, g *group, began time.Time) context.Context {
+	if c.Fresh != nil && len(g.suspects)+len(g.pending) > 0 {
+		return c.Fresh(ctx, began)
+	}
+	return ctx
 }
 
 func (c *Controller) rules(resolved class.Resolved, began time.Time) rules {
