@@ -203,7 +203,7 @@ func TestTeeth(t *testing.T) {
 		}
 		t.Run(x.caught+"_"+x.bug, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestReference$/^"+x.caught+"_", "-test.timeout=60s")
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestReference$/^"+x.caught+"_", "-test.timeout=60s", "-test.failfast")
 			cmd.Env = append(os.Environ(), "CLOUDTEST_BUG="+x.bug, "CLOUDTEST_MATRIX=", "CLOUDTEST_UPDATE=")
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestReference/"+x.caught+"_") {
