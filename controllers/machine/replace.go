@@ -86,7 +86,8 @@ func (p *permits) pool(ctx context.Context, m *machinev1.Machine) (string, []mac
 
 // replacing says whether m is a machine in between: going, or coming to take
 // the place of one that went. A machine that only waits for capacity is not:
-// else a pool without quota could never replace a broken machine.
+// else a pool without quota could never replace a broken machine. Neither is one
+// that waits for its turn: else two of them would wait for each other.
 func replacing(m *machinev1.Machine) bool {
 	if !m.DeletionTimestamp.IsZero() {
 		return true
@@ -95,7 +96,7 @@ func replacing(m *machinev1.Machine) bool {
 		return false
 	}
 	switch m.Status.CurrentStatus.Phase {
-	case machinev1.MachineRunning, machinev1.MachineUnknown, machinev1.MachineAvailable:
+	case machinev1.MachineRunning, machinev1.MachineUnknown, machinev1.MachineAvailable, machinev1.MachineInPlaceUpdateFailed:
 		return false
 	case "", machinev1.MachineCrashLoopBackOff:
 		return m.Status.LastOperation.ErrorCode != resourceExhausted
