@@ -20,14 +20,17 @@ func addFinalizer(o metav1.Object, finalizer string) {
 
 // dropFinalizer takes a finalizer off an object, and nothing else: it does not
 // need the object to be current, only the finalizer in its place. An object that
-// is gone, or has no such finalizer, is fine.
+// is gone, or has no such finalizer, is fine; another one of the same name keeps its own.
 func dropFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
 	at := slices.Index(o.GetFinalizers(), finalizer)
 	if at < 0 {
 		return nil
 	}
-	path := fmt.Sprintf("/metadata/finalizers/%d", at)
-	patch := fmt.Appendf(nil, `[{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, path, finalizer, path)
+	path, test := fmt.Sprintf("/metadata/finalizers/%d", at), ""
+	if uid := o.GetUID(); uid != "" {
+		test = fmt.Sprintf(`{"op":"test","path":"/metadata/uid","value":%q},`, uid)
+	}
+	patch := fmt.Appendf(nil, `[%s{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, test, path, finalizer, path)
 	return client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch)))
 }
 
