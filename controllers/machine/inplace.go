@@ -25,14 +25,14 @@ func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
 		}
 	}
 	shown := nodeConditionOf(f.node, machinev1.NodeInPlaceUpdate)
-	if shown == nil {
-		return nil
+	if shown == nil || f.next != nil {
+		return nil // what becomes of the machine is written first, that wakes it again
 	}
 	switch shown.Reason {
 	case machinev1.ReasonSelectedForUpdate:
 		return c.drainInPlace(ctx, f, shown.LastTransitionTime.Time)
 	case machinev1.ReasonDrainSuccessful:
-		if phaseOf(f) != machinev1.MachineInPlaceUpdating {
+		if f.machine.Status.CurrentStatus.Phase != machinev1.MachineInPlaceUpdating {
 			f.next = inPlaceStarted()
 			return nil
 		}

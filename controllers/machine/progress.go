@@ -26,6 +26,9 @@ func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.
 	if len(f.problems) == 0 && len(f.warnings) > 0 {
 		found = append(found, condition(machinev1.ConditionSpecValid, true, machinev1.ReasonIgnoredValue, strings.Join(f.warnings, "; ")))
 	}
+	if f.drained != nil {
+		found = append(found, condition(machinev1.ConditionDrained, f.drained.done, f.drained.reason, f.drained.message))
+	}
 	if f.frozen {
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
 			"An API server was unreachable for too long, nothing is decided until it answers again"))
@@ -127,13 +130,21 @@ func settled(f *facts, status machinev1.MachineStatus) []string {
 	if len(f.problems) == 0 && len(f.warnings) == 0 {
 		done = append(done, machinev1.ConditionSpecValid)
 	}
-	if !f.machine.DeletionTimestamp.IsZero() {
+	if !f.machine.DeletionTimestamp.IsZero() || thawed(f, status) {
 		done = append(done, machinev1.ConditionNodeReady)
 	}
 	if f.machine.DeletionTimestamp.IsZero() && f.drained == nil && status.CurrentStatus.PreserveExpiryTime == nil {
 		done = append(done, machinev1.ConditionDrained)
 	}
 	return done
+}
+
+// thawed says whether the word about a freeze that is over stands there still,
+// because nothing else is to be said about the node.
+func thawed(f *facts, status machinev1.MachineStatus) bool {
+	was := find(f.machine.Status.Progress, machinev1.ConditionNodeReady)
+	_, said := nodeCondition(f, status)
+	return !f.frozen && !said && was != nil && was.Reason == machinev1.ReasonFrozen
 }
 
 // reasonOf is the condition reason for a failed call: what the resolver of the
