@@ -122,9 +122,11 @@ func phaseOf(f *facts) machinev1.MachinePhase {
 func (c *Controller) preserve(ctx context.Context, f *facts, w wish, failed bool) error {
 	until := f.machine.Status.CurrentStatus.PreserveExpiryTime
 	if until == nil {
+		// It is written before the node is touched, so that whatever happens then
+		// somebody gives the node back. The write wakes the machine again.
 		t := metav1.NewTime(f.now.Add(f.settings.preserve).Truncate(time.Second))
-		until = &t
-		f.preserve = &preservation{until}
+		f.preserve = &preservation{&t}
+		return nil
 	}
 	sooner(f, until.Sub(f.now))
 	if f.node == nil {
@@ -157,6 +159,8 @@ func (c *Controller) preserve(ctx context.Context, f *facts, w wish, failed bool
 	if failed {
 		switch done, err := c.drainPreserved(ctx, f); {
 		case err != nil:
+			f.drained = &drainState{reason: machinev1.ReasonDraining, message: err.Error()}
+			sooner(f, lookAt)
 			want.Status, want.Message = corev1.ConditionFalse, machinev1.MessagePreservedNotDrained+" "+text
 		case !done:
 			return nil
@@ -180,9 +184,6 @@ func (c *Controller) dropPreservedTaint(ctx context.Context, f *facts, failed bo
 // drainPreserved moves the pods off a failed machine that is kept.
 func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error) {
 	started := f.machine.Status.CurrentStatus.LastUpdateTime.Time
-	if f.preserve != nil || started.IsZero() {
-		started = f.now.Truncate(time.Second) // as the status will say from then on
-	}
 	force := f.machine.Labels[machinev1.ForceDrainLabel] == "True" || f.now.Sub(started) > f.settings.drain
 	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, force || longUnhealthy(f.node, f.now)))
 	if err != nil {

@@ -1,9 +1,16 @@
 package machine
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -68,5 +75,78 @@ func TestWishOf(t *testing.T) {
 				t.Errorf("wishOf() = %+v, %q, %v; want %+v: %s", got, warning, ok, tc.want, tc.reason)
 			}
 		})
+	}
+}
+
+func TestPreservationIsRecordedBeforeTheNodeIsTouched(t *testing.T) {
+	t.Parallel()
+	broken := false
+	w := newWorld(t, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if _, ok := o.(*machinev1.Machine); ok && broken {
+				return errors.New("the process ends here")
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	w.running("m")
+	m := w.machine("m")
+	m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveNow
+	w.update(m)
+	broken = true
+	_, _ = w.reconcile("m")
+	broken = false
+	w.restart()
+	m = w.machine("m")
+	delete(m.Annotations, machinev1.PreserveAnnotation) // the user has changed their mind meanwhile
+	w.update(m)
+	_, _ = w.reconcile("m")
+	n := &corev1.Node{}
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "" {
+		t.Errorf("annotations %v, %v: nobody knows any more that they are ours to remove", n.Annotations, err)
+	}
+}
+
+func TestFailedDrainOfAPreservedMachineIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	broken := true
+	w := newWorld(t, interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, what client.Object, opts ...client.SubResourceCreateOption) error {
+			if broken {
+				return apierrors.NewServiceUnavailable("the API server does not answer")
+			}
+			return c.SubResource(sub).Create(ctx, o, what, opts...)
+		},
+	})
+	w.running("m")
+	w.create(podOn("m"))
+	m := w.machine("m")
+	m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed
+	w.update(m)
+	m.Status.CurrentStatus.Phase = machinev1.MachineFailed
+	if err := w.client.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	w.setReady("m", corev1.ConditionFalse)
+	for range 3 {
+		if _, err := w.reconcile("m"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(25 * time.Second) // a refused eviction is repeated after 20
+	}
+	result, _ := w.reconcile("m")
+	if result.RequeueAfter == 0 || result.RequeueAfter > time.Minute {
+		t.Fatalf("next look after %s: nothing else wakes the machine", result.RequeueAfter)
+	}
+	if said := w.condition("m", machinev1.ConditionDrained); !strings.Contains(said, "does not answer") {
+		t.Errorf("condition %q has to say why the node is not drained", said)
+	}
+	broken = false
+	w.pass(result.RequeueAfter)
+	for range 3 {
+		_, _ = w.reconcile("m")
+	}
+	if said := w.condition("m", machinev1.ConditionDrained); !strings.HasPrefix(said, machinev1.ReasonDrained) {
+		t.Errorf("condition %q, want the node to be drained", said)
 	}
 }
