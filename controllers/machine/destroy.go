@@ -12,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
@@ -27,6 +28,9 @@ func (c *Controller) destroy(ctx context.Context, f *facts) (bool, error) {
 		return c.withoutCloud(ctx, f, resolved, err)
 	}
 	d, err := c.engine.Remove(ctx, account, resolved.Driver.Traits(), c.ref(f.machine, resolved))
+	if cloud.CodeOf(err) == cloud.Denied && letGo(f) {
+		return true, nil
+	}
 	if err != nil {
 		f.leaving = &waiting{machinev1.ReasonDeletingVM, "The VM could not be deleted"}
 		return false, err
@@ -51,9 +55,7 @@ func (c *Controller) withoutCloud(ctx context.Context, f *facts, r class.Resolve
 	if !isCloud(cause) {
 		return false, cause
 	}
-	if f.machine.Annotations[machinev1.ReleaseAnnotation] == "true" {
-		f.events = append(f.events, notice{corev1.EventTypeWarning, "ReleasedWithoutVM",
-			fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation, f.machine.Spec.ProviderID)})
+	if letGo(f) {
 		return true, nil
 	}
 	if f.machine.Spec.ProviderID == "" && r.Object == nil {
@@ -66,6 +68,21 @@ func (c *Controller) withoutCloud(ctx context.Context, f *facts, r class.Resolve
 		cause.Error(), machinev1.ReleaseAnnotation)}
 	sooner(f, slowestRetry) // class and Secret are watched
 	return false, nil
+}
+
+// mayGo says whether the user lets m go without its VM if that cannot be removed.
+func mayGo(m *machinev1.Machine) bool {
+	return m.Annotations[machinev1.ReleaseAnnotation] == "true"
+}
+
+// letGo lets the Machine go without its VM if the user wants it, and tells it.
+func letGo(f *facts) bool {
+	if !mayGo(f.machine) {
+		return false
+	}
+	f.events = append(f.events, notice{corev1.EventTypeWarning, "ReleasedWithoutVM",
+		fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation, f.machine.Spec.ProviderID)})
+	return true
 }
 
 // classNeverWas confirms with the API server that the class does not exist.

@@ -52,10 +52,11 @@ func (c *Controller) find(ctx context.Context, f *facts) (bool, error) {
 		return true, nil //nolint:nilerr // destroy says so; without the cloud there is no way to learn a node
 	}
 	found, err := account.Get(ctx, c.ref(f.machine, resolved))
-	if cloud.CodeOf(err) == cloud.NotFound && err != nil {
+	switch code := cloud.CodeOf(err); {
+	case err == nil:
+	case code == cloud.NotFound || (code == cloud.Denied && mayGo(f.machine)):
 		return true, nil
-	}
-	if err != nil {
+	default:
 		return false, err
 	}
 	if found.NodeName == "" {
