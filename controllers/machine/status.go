@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,7 +162,8 @@ func conditionsChanged(old, current []corev1.NodeCondition) bool {
 	return false
 }
 
-// addresses are those of the VM, with the node's name as host name, each once.
+// addresses are those of the VM, with the node's name as host name, each once,
+// by type and address as MCM sorts them.
 func addresses(vm *cloud.VM) []corev1.NodeAddress {
 	all := []cloud.Address{}
 	if vm.NodeName != "" {
@@ -174,6 +177,9 @@ func addresses(vm *cloud.VM) []corev1.NodeAddress {
 			out = append(out, corev1.NodeAddress{Type: corev1.NodeAddressType(a.Kind), Address: a.Value})
 		}
 	}
+	slices.SortFunc(out, func(a, b corev1.NodeAddress) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Address, b.Address))
+	})
 	return out
 }
 
