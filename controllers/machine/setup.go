@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -32,7 +34,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&machinev1.Machine{}).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfClass)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret), builder.WithPredicates(secretChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)})
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true), RateLimiter: retries()})
 	if c.Target != nil && c.Target.Cache != nil {
 		b = b.WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Node{},
 			handler.TypedEnqueueRequestsFromMapFunc(c.machinesOfNode), nodeChanged())).
@@ -42,6 +44,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 				c.drainer.AttachmentHandler(c.drainingOn)))
 	}
 	return b.Complete(c)
+}
+
+// retries says when a pass that failed is repeated: ever later, but after an
+// outage of hours a machine must not wait for a quarter of an hour.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry)
 }
 
 // machinesOfClass are the Machines of a class that still need something of it.
