@@ -121,6 +121,17 @@ func (w *world) finalizers(t *testing.T, o client.Object) []string {
 	return o.GetFinalizers()
 }
 
+// ends fails unless o ends with these finalizers after so many writes.
+func (w *world) ends(t *testing.T, reason string, o client.Object, finalizers []string, writes int) {
+	t.Helper()
+	if diff := cmp.Diff(finalizers, w.finalizers(t, o)); diff != "" {
+		t.Errorf("finalizers (-want +got): %s\n%s", reason, diff)
+	}
+	if len(w.writes) != writes {
+		t.Errorf("writes %v, want %d: %s", w.writes, writes, reason)
+	}
+}
+
 func machineClass(change ...func(*machinev1.MachineClass)) *machinev1.MachineClass {
 	c := &machinev1.MachineClass{
 		ObjectMeta:           metav1.ObjectMeta{Namespace: "default", Name: "a", Generation: 1, UID: "a"},
@@ -186,12 +197,7 @@ func TestClassFinalizer(t *testing.T) {
 			for range 2 {
 				w.run(t, w.classes, tc.class)
 			}
-			if diff := cmp.Diff(tc.want, w.finalizers(t, tc.class)); diff != "" {
-				t.Errorf("finalizers (-want +got): %s\n%s", tc.reason, diff)
-			}
-			if len(w.writes) != tc.writes {
-				t.Errorf("writes %v, want %d: %s", w.writes, tc.writes, tc.reason)
-			}
+			w.ends(t, tc.reason, tc.class, tc.want, tc.writes)
 			for _, write := range w.writes {
 				if strings.Contains(write, "providerSpec") || !strings.Contains(write, "resourceVersion") {
 					t.Errorf("%s: only the finalizers are written, and not over a newer version", write)

@@ -40,12 +40,7 @@ func TestSecretFinalizer(t *testing.T) {
 			for range 2 {
 				w.run(t, w.secrets, tc.secret)
 			}
-			if diff := cmp.Diff(tc.want, w.finalizers(t, tc.secret)); diff != "" {
-				t.Errorf("finalizers (-want +got): %s\n%s", tc.reason, diff)
-			}
-			if len(w.writes) != tc.writes {
-				t.Errorf("writes %v, want %d: %s", w.writes, tc.writes, tc.reason)
-			}
+			w.ends(t, tc.reason, tc.secret, tc.want, tc.writes)
 		})
 	}
 }
