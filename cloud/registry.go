@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,7 +42,12 @@ type openAccount struct {
 	opening sync.Mutex
 	account Account   // nil until opened; guarded by opening
 	used    time.Time // guarded by Registry.mu
+
+	failed atomic.Pointer[error] // of the last login; nil if none has failed
 }
+
+// openTimeout is how long a login may take.
+const openTimeout = 30 * time.Second
 
 // idle is how long an account stays open that nobody asks for; longer than the
 // period of any loop, so that only rotated credentials get there.
@@ -88,24 +94,44 @@ func (r *Registry) Driver(name string) (Driver, error) {
 // Account returns the account of these credentials at the class's endpoint,
 // opened at the first request. Equal credentials share one account; others
 // open a new one, and the old one is closed when nobody has used it for hours.
+// Where a login has failed, only one caller at a time tries again and the others
+// get that failure, so that an endpoint that does not answer holds up nobody else.
 // Codes: as Driver.Open.
 func (r *Registry) Account(ctx context.Context, d Driver, c Class, creds Credentials) (Account, error) {
 	a := r.entry(accountKey{d.Traits().Name, c.Endpoint, creds.Fingerprint("userData")})
-	a.opening.Lock()
+	if !a.opening.TryLock() {
+		if failed := a.failed.Load(); failed != nil {
+			return nil, *failed
+		}
+		a.opening.Lock()
+	}
 	defer a.opening.Unlock()
 	if a.account != nil {
 		return a.account, nil
 	}
-	account, err := d.Open(ctx, c, creds)
+	account, err := open(ctx, d, c, creds)
 	if err != nil {
+		a.failed.Store(&err)
 		return nil, err
 	}
+	a.failed.Store(nil)
 	info := AccountInfo{Driver: d.Traits(), Endpoint: c.Endpoint, Secrets: secretValues(creds)}
 	for _, wrap := range r.wraps {
 		account = wrap(info, account)
 	}
 	a.account = account
 	return account, nil
+}
+
+// open logs in, for as long as a login may take.
+func open(ctx context.Context, d Driver, c Class, creds Credentials) (Account, error) {
+	inner, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	account, err := d.Open(inner, c, creds)
+	if err != nil && inner.Err() != nil && ctx.Err() == nil && CodeOf(err) == Unknown {
+		return nil, Errorf(Unavailable, "log in", "Timeout", "no answer within %v: %w", openTimeout, err)
+	}
+	return account, err
 }
 
 // entry returns the place of key, marks it as used and closes accounts that

@@ -274,3 +274,46 @@ func TestRegistryWraps(t *testing.T) {
 		t.Errorf("an account is wrapped again when it is asked for again: %v", errors.Join(err))
 	}
 }
+
+func TestAnEndpointThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	refused := cloud.Errorf(cloud.Unavailable, "log in", "Refused", "no route")
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	d := opener()
+	d.open = func(ctx context.Context, _ cloud.Credentials) (cloud.Account, error) {
+		if _, ok := ctx.Deadline(); !ok {
+			t.Error("a login without deadline may last for ever")
+		}
+		if calls.Add(1) == 1 {
+			return nil, refused
+		}
+		close(entered)
+		<-leave
+		return &account{}, nil
+	}
+	r, err := cloud.NewRegistry([]cloud.Driver{d}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		_, err := r.Account(t.Context(), d, cloud.Class{}, cloud.Credentials{})
+		return err
+	}
+	if err := ask(); !errors.Is(err, refused) {
+		t.Fatalf("Account() = %v, want the driver's refusal", err)
+	}
+	second := make(chan error)
+	go func() { second <- ask() }()
+	<-entered
+	if err := ask(); !errors.Is(err, refused) {
+		t.Errorf("Account() = %v while another caller tries again, want the last refusal at once", err)
+	}
+	close(leave)
+	if err := <-second; err != nil {
+		t.Errorf("Account() = %v, want the account", err)
+	}
+	if err := ask(); err != nil {
+		t.Errorf("Account() = %v after a login that worked", err)
+	}
+}
