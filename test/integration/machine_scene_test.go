@@ -1,0 +1,400 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+)
+
+// machineScenes returns tests of what becomes of machines. They share a stack and
+// its manager, and run all at once: what they do is mostly waiting.
+func machineScenes() map[string]func(*scene) {
+	return map[string]func(*scene){
+		"one-at-a-time":   brokenNodesAreReplacedOneAtATime,
+		"recovery":        unhealthyMachineRecovers,
+		"never-fails":     unhealthyMachineMayStayUnknown,
+		"never-joins":     machineThatNeverJoinsIsReplaced,
+		"never-made":      machineWithoutVMFails,
+		"delete-node":     deletedNodeTakesItsMachineAlong,
+		"template":        nodeFollowsItsTemplate,
+		"capacity":        nodeFollowsVirtualCapacity,
+		"preserve-failed": failedMachineIsKeptUntilExpiry,
+		"preserve-node":   nodeAnnotationPreserves,
+		"preserve-now":    preservationNowExpires,
+		"token":           bootstrapTokenLivesUntilTheNodeJoins,
+		"placeholders":    bothFormsOfPlaceholdersArrive,
+		"orphan":          orphanGoesAndFailingClassStopsNobody,
+		"orphan-report":   orphanIsOnlyReported,
+		"lost-answers":    vmOfMachineBeingMadeIsNoOrphan,
+		"finalizers":      finalizersKeepWhatIsNeeded,
+		"delete-bad-spec": badSpecDoesNotBlockDeletion,
+		"delete-no-class": missingClassWaitsVisibly,
+		"delete-lost":     lostAnswersOfDeletionLoseNothing,
+		"throttled":       throttledMachineSaysSo,
+		"unavailable":     unavailableCloudIsNamed,
+		"exhausted":       exhaustedCapacityIsToldAtOnce,
+		"revoked":         revokedCredentialsAreNamed,
+		"no-target":       machineWithoutTargetCluster,
+		"killed":          killedManagerMakesExactlyOneVM,
+		"pair":            onlyOneManagerWorks,
+		"adopted":         machinesOfMCMAreAdopted,
+	}
+}
+
+func TestMachines(t *testing.T) {
+	t.Parallel()
+	s := start(t, stack.Options{},
+		"--machine-safety-orphan-vms-period=3s",
+		"--bootstrap-token-auth-extra-groups=system:bootstrappers:worker")
+	s.Expect(s.Cloud.SetAccounts(t.Context(), accounts()...)).To(Succeed())
+	var all sync.WaitGroup
+	launch := &sync.Mutex{}
+	scenes := machineScenes()
+	for _, name := range slices.Sorted(maps.Keys(scenes)) {
+		// Not t.Parallel, which would wait for as many cores.
+		all.Go(func() { t.Run(name, func(t *testing.T) { scenes[name](s.scene(t, name, launch)) }) })
+	}
+	all.Wait()
+}
+
+// accounts are those of all scenes, so that faults, calls and orphans of one do
+// not concern the others.
+func accounts() []sim.Tenant {
+	var out []sim.Tenant
+	for _, name := range slices.Sorted(maps.Keys(machineScenes())) {
+		out = append(out, account(name))
+	}
+	return out
+}
+
+func account(name string) sim.Tenant {
+	return sim.Tenant{ID: name, SecretKeys: []string{"key of " + name}}
+}
+
+// scene is a pool of machines with a name of its own, which is also that of its
+// class, its Secret and its account.
+type scene struct {
+	*suite
+	name, namespace string
+	launch          *sync.Mutex // held while a manager is started: a stack starts one at a time
+}
+
+func (s *suite) scene(t *testing.T, name string, launch *sync.Mutex) *scene {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(patience)
+	g.SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
+	return &scene{suite: &suite{Stack: s.Stack, T: t, Gomega: g, manager: s.manager}, name: name, namespace: stack.Namespace, launch: launch}
+}
+
+// move gives a scene a namespace of its own, for a manager of its own.
+func (s *scene) move() {
+	s.Helper()
+	s.namespace = s.name
+	s.Expect(s.Client.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}})).To(Succeed())
+}
+
+// manage starts a manager of the scene's namespace.
+func (s *scene) manage(flags ...string) *stack.Manager {
+	s.Helper()
+	s.launch.Lock()
+	defer s.launch.Unlock()
+	m, err := s.StartManager(append([]string{"--namespace=" + s.namespace}, flags...)...)
+	s.Expect(err).NotTo(HaveOccurred())
+	return m
+}
+
+func (s *scene) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: s.namespace}
+}
+
+// class creates the scene's class and Secret, changed as asked for.
+func (s *scene) class(change ...func(*machinev1.MachineClass, *corev1.Secret)) {
+	s.Helper()
+	s.classNamed(s.name, change...)
+}
+
+func (s *scene) classNamed(name string, change ...func(*machinev1.MachineClass, *corev1.Secret)) {
+	s.Helper()
+	c, secret := s.Class(name, "small")
+	c.Namespace, secret.Namespace, c.SecretRef.Namespace = s.namespace, s.namespace, s.namespace
+	secret.Data["accountID"], secret.Data["secretKey"] = []byte(s.name), []byte(account(s.name).SecretKeys[0])
+	for _, f := range change {
+		f(c, secret)
+	}
+	s.Expect(s.Client.Create(s.Context(), secret)).To(Succeed())
+	s.Expect(s.Client.Create(s.Context(), c)).To(Succeed())
+}
+
+// bootsWith adds lines to the boot data of a class.
+func bootsWith(lines string) func(*machinev1.MachineClass, *corev1.Secret) {
+	return func(_ *machinev1.MachineClass, secret *corev1.Secret) {
+		secret.Data[machinev1.UserDataKey] = append(secret.Data[machinev1.UserDataKey], lines...)
+	}
+}
+
+// specField sets a field of a class's provider spec; nil removes it.
+func (s *scene) specField(c *machinev1.MachineClass, field string, value any) {
+	s.Helper()
+	var spec map[string]any
+	s.Expect(json.Unmarshal(c.ProviderSpec.Raw, &spec)).To(Succeed())
+	if spec[field] = value; value == nil {
+		delete(spec, field)
+	}
+	text, err := json.Marshal(spec)
+	s.Expect(err).NotTo(HaveOccurred())
+	c.ProviderSpec.Raw = text
+}
+
+// pool creates the scene's MachineDeployment.
+func (s *scene) pool(replicas int32, change ...func(*machinev1.MachineDeployment)) *machinev1.MachineDeployment {
+	s.Helper()
+	d := stack.Deployment(s.name, s.name, replicas, "1", "1")
+	d.Namespace = s.namespace
+	d.Spec.Template.Spec.MachineConfiguration = &machinev1.MachineConfiguration{}
+	for _, f := range change {
+		f(d)
+	}
+	s.Expect(s.Client.Create(s.Context(), d)).To(Succeed())
+	return d
+}
+
+// single creates a Machine that no set looks after.
+func (s *scene) single(name string, change ...func(*machinev1.Machine)) *machinev1.Machine {
+	s.Helper()
+	m := &machinev1.Machine{ObjectMeta: s.meta(name)}
+	m.Labels = map[string]string{machinev1.NameLabel: s.name}
+	m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: s.name}
+	m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{}
+	for _, f := range change {
+		f(m)
+	}
+	s.Expect(s.Client.Create(s.Context(), m)).To(Succeed())
+	return m
+}
+
+// list returns the scene's machines by name.
+func (s *scene) list(ctx context.Context) ([]machinev1.Machine, error) {
+	var list machinev1.MachineList
+	err := s.Client.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{machinev1.NameLabel: s.name})
+	return list.Items, err
+}
+
+// running waits until the scene has so many machines, all of them Running with
+// a ready node, and returns them by name.
+func (s *scene) running(want int) []machinev1.Machine {
+	s.Helper()
+	return s.runningOn(s.Client, want)
+}
+
+// runningOn is running with the nodes of another cluster.
+func (s *scene) runningOn(nodes client.Client, want int) []machinev1.Machine {
+	s.Helper()
+	var machines []machinev1.Machine
+	s.eventually(fmt.Sprintf("%d machines are Running", want), func(ctx context.Context) error {
+		var err error
+		if machines, err = s.list(ctx); err != nil {
+			return err
+		}
+		for i := range machines {
+			if err := isRunning(ctx, nodes, &machines[i]); err != nil {
+				return err
+			}
+		}
+		if len(machines) != want {
+			return fmt.Errorf("there are %d", len(machines))
+		}
+		return nil
+	})
+	return machines
+}
+
+func isRunning(ctx context.Context, nodes client.Client, m *machinev1.Machine) error {
+	if m.Status.CurrentStatus.Phase != machinev1.MachineRunning || !m.DeletionTimestamp.IsZero() {
+		return fmt.Errorf("machine %s is %s", m.Name, describe(m))
+	}
+	node := &corev1.Node{}
+	if err := nodes.Get(ctx, client.ObjectKey{Name: m.Labels[machinev1.NodeLabel]}, node); err != nil {
+		return err
+	}
+	if c := nodeCondition(node, corev1.NodeReady); c == nil || c.Status != corev1.ConditionTrue {
+		return fmt.Errorf("node %s is not ready", node.Name)
+	}
+	return nil
+}
+
+// phase waits for a phase of a machine.
+func (s *scene) phase(m *machinev1.Machine, want machinev1.MachinePhase) {
+	s.Helper()
+	s.sees(m, "phase "+string(want), func() bool { return m.Status.CurrentStatus.Phase == want })
+}
+
+// sees waits until a machine, which is kept current, is as ok says.
+func (s *scene) sees(m *machinev1.Machine, what string, ok func() bool) {
+	s.Helper()
+	s.eventually(what, func(ctx context.Context) error {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if !ok() {
+			return fmt.Errorf("machine %s is %s", m.Name, describe(m))
+		}
+		return nil
+	})
+}
+
+// says waits until a condition of a machine is False for a reason, and returns
+// its message.
+func (s *scene) says(m *machinev1.Machine, kind, reason string) string {
+	s.Helper()
+	message := ""
+	s.sees(m, fmt.Sprintf("condition %s for %s", kind, reason), func() bool {
+		c := condition(m, kind)
+		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reason {
+			return false
+		}
+		message = c.Message
+		return true
+	})
+	return message
+}
+
+// holds checks that something stays as it is.
+func (s *scene) holds(within time.Duration, what string, check func(context.Context) error) {
+	s.Helper()
+	s.Consistently(func() error { return check(s.Context()) }).WithTimeout(within).Should(Succeed(), what)
+}
+
+// gone waits until objects do not exist any more.
+func (s *scene) gone(objects ...client.Object) {
+	s.Helper()
+	for _, o := range objects {
+		s.eventually(o.GetName()+" goes", func(ctx context.Context) error { return s.absent(ctx, o) })
+	}
+}
+
+// vmID is the cloud's id of a machine's VM.
+func vmID(m *machinev1.Machine) string {
+	return m.Spec.ProviderID[strings.LastIndexByte(m.Spec.ProviderID, '/')+1:]
+}
+
+// kubelet changes how the kubelet of a machine does.
+func (s *scene) kubelet(m *machinev1.Machine, how map[string]any) {
+	s.Helper()
+	s.Expect(s.Cloud.Kubelet(s.Context(), vmID(m), how)).To(Succeed())
+}
+
+// vms returns all VMs that the scene's account ever had, by the name of their machine.
+func (s *scene) vms(ctx context.Context) (map[string][]sim.Resource, error) {
+	all, err := s.Cloud.Ledger(ctx, sim.KindVM)
+	out := map[string][]sim.Resource{}
+	for _, r := range all {
+		if r.Account == s.name {
+			out[r.Tags[sim.NameTag]] = append(out[r.Tags[sim.NameTag]], r)
+		}
+	}
+	return out, err
+}
+
+// alive returns an error unless the account has exactly one VM of that name ever,
+// and that lives.
+func (s *scene) alive(ctx context.Context, name string) error {
+	vms, err := s.vms(ctx)
+	if err != nil {
+		return err
+	}
+	if len(vms[name]) != 1 || !vms[name][0].Deleting.IsZero() {
+		return fmt.Errorf("VMs of %s: %+v, want one that lives", name, vms[name])
+	}
+	return nil
+}
+
+// none waits until nothing of the scene's account is left in the cloud.
+func (s *scene) none() {
+	s.Helper()
+	s.eventually("nothing is left in the cloud", func(ctx context.Context) error {
+		all, err := s.Cloud.Live(ctx, "")
+		for _, r := range all {
+			if r.Account == s.name {
+				return fmt.Errorf("there is %s %s of %s", r.Kind, r.ID, r.Tags[sim.NameTag])
+			}
+		}
+		return err
+	})
+}
+
+// told waits for an Event about an object, and returns its text.
+func (s *scene) told(reason, object string) string {
+	s.Helper()
+	text := ""
+	s.eventually("Event "+reason+" about "+object, func(ctx context.Context) error {
+		var list corev1.EventList
+		err := s.Client.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingFields{"reason": reason, "involvedObject.name": object})
+		if err == nil && len(list.Items) == 0 {
+			return fmt.Errorf("there is none")
+		}
+		if err == nil {
+			text = list.Items[0].Message
+		}
+		return err
+	})
+	return text
+}
+
+func (s *scene) fault(f sim.Fault) {
+	s.Helper()
+	f.Account = s.name
+	s.Expect(s.Cloud.AddFault(s.Context(), f)).To(Succeed())
+}
+
+// mend takes the scene's own faults back.
+func (s *scene) mend() {
+	s.Helper()
+	s.Expect(s.Cloud.ClearFaultsOf(s.Context(), s.name)).To(Succeed())
+}
+
+func condition(m *machinev1.Machine, kind string) *metav1.Condition {
+	if m.Status.Progress == nil {
+		return nil
+	}
+	return meta.FindStatusCondition(m.Status.Progress.Conditions, kind)
+}
+
+func nodeCondition(n *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == kind {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// describe is what a person would look at.
+func describe(m *machinev1.Machine) string {
+	text := fmt.Sprintf("%q, deleted %v, last operation %q", m.Status.CurrentStatus.Phase, !m.DeletionTimestamp.IsZero(), m.Status.LastOperation.Description)
+	if m.Status.Progress != nil {
+		for _, c := range m.Status.Progress.Conditions {
+			text += fmt.Sprintf(", %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return text
+}
+
+func seconds(n int) *metav1.Duration {
+	return &metav1.Duration{Duration: time.Duration(n) * time.Second}
+}
