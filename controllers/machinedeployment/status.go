@@ -196,7 +196,7 @@ func (p *pass) awaited() bool {
 
 // firstFailure tells of one failed machine, as an example.
 func firstFailure(s *machinev1.MachineDeploymentStatus) string {
-	if len(s.FailedMachines) == 0 {
+	if len(s.FailedMachines) == 0 || s.FailedMachines[0].LastOperation.Description == "" {
 		return ""
 	}
 	first := s.FailedMachines[0]
