@@ -106,8 +106,8 @@ func (c *Controller) release(ctx context.Context, f *facts) (bool, error) {
 		}
 	}
 	if c.Target != nil && f.machine.Status.NodeRef == nil && f.machine.Status.CurrentStatus.Phase != machinev1.MachineRunning {
-		if err := token.DeleteOwned(ctx, c.tokens(), c.tokenRequest(f)); err != nil {
-			return false, err
+		if err := token.DeleteOwned(ctx, c.tokens(), c.tokenRequest(f)); err != nil && !apierrors.IsForbidden(err) {
+			return false, err // one that we may not remove is left to its expiry
 		}
 	}
 	if err := dropFinalizer(ctx, c.Client, f.machine.DeepCopy(), machinev1.Finalizer); err != nil {

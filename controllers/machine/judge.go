@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -39,8 +40,8 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 		return c.replace(ctx, f, v.next)
 	}
 	if v.next.phase == machinev1.MachineRunning && v.next.operation == machinev1.MachineOperationCreate {
-		if err := c.dropToken(ctx, f); err != nil {
-			return err
+		if err := c.dropToken(ctx, f); err != nil && !apierrors.IsForbidden(err) {
+			return err // one that we may not remove is left to its expiry
 		}
 	}
 	f.next = v.next
@@ -88,6 +89,9 @@ const (
 func (c *Controller) lookIfSlow(ctx context.Context, f *facts) error {
 	if f.machine.Status.CurrentStatus.Phase != machinev1.MachinePending {
 		return nil
+	}
+	if justRegistered(f.node, f.now) {
+		sooner(f, nodeGrace-f.now.Sub(f.node.CreationTimestamp.Time)) // then it is worth a word
 	}
 	since := f.now.Sub(f.machine.Status.CurrentStatus.LastUpdateTime.Time)
 	if since < slowJoin {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -33,6 +34,9 @@ func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
 			"An API server was unreachable for too long, nothing is decided until it answers again"))
 	}
+	if c, ok := refusal(f, failure); ok {
+		return append(found, c)
+	}
 	if c, ok := vmCondition(f, status); ok {
 		found = append(found, c)
 	}
@@ -40,6 +44,27 @@ func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.
 		found = append(found, c)
 	}
 	return found
+}
+
+// reasonRefused is shown when an API server does not let us do what a machine needs.
+const reasonRefused = "RequestRefused"
+
+// refusal tells of a failure that lasts until somebody does something about it.
+// Those that pass by themselves would only be writes.
+func refusal(f *facts, failure error) (metav1.Condition, bool) {
+	kind, reason := machinev1.ConditionNodeReady, reasonRefused
+	if wantsVM(f.machine) || isCloud(failure) {
+		kind = machinev1.ConditionVMReady
+	}
+	switch {
+	case failure == nil:
+		return metav1.Condition{}, false
+	case isCloud(failure):
+		reason = reasonOf(failure)
+	case !apierrors.IsForbidden(failure) && !apierrors.IsUnauthorized(failure) && !apierrors.IsInvalid(failure):
+		return metav1.Condition{}, false
+	}
+	return condition(kind, false, reason, failure.Error()), true
 }
 
 // vmCondition says whether the Machine has its VM.
