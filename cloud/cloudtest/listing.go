@@ -115,7 +115,10 @@ func stopEarly(k *kit) {
 	whole := count(k.proxy.Calls(), notLogin)
 	a = k.account()
 	k.proxy.Forget()
-	for range a.List(k.Context(), k.class) {
+	for _, err := range a.List(k.Context(), k.class) {
+		if err != nil {
+			k.Errorf("list: %v", err)
+		}
 		break
 	}
 	if calls := count(k.proxy.Calls(), notLogin); calls > whole-pages+1 {

@@ -63,6 +63,7 @@ func TestMatrixWantsAllCases(t *testing.T) {
 }
 
 func TestMergeKeepsTheWorst(t *testing.T) {
+	t.Parallel()
 	a, b := row("x"), row("x")
 	a.Cells["C05"] = cloudtest.Cell{Ran: true, Failed: true}
 	delete(b.Cells, "C06")
@@ -92,6 +93,7 @@ func TestMergeKeepsTheWorst(t *testing.T) {
 
 // TestMatrixIsCurrent keeps the document of the clouds and the cases together.
 func TestMatrixIsCurrent(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/clouds/conformance.md")
 	if err != nil {
 		t.Fatal(err)

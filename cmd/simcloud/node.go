@@ -137,32 +137,42 @@ func (f *fleet) renew(ctx context.Context, k *kubelet, how behaviour) (time.Dura
 	if k.leaseDue.After(now) {
 		return k.leaseDue.Sub(now), nil
 	}
-	leases := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	stamp := metav1.NewMicroTime(now)
 	if k.leased {
-		patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, stamp.UTC().Format(metav1.RFC3339Micro))
-		_, err := leases.Patch(ctx, k.nodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err := f.stampLease(ctx, k, stamp); err != nil {
 			return 0, err
 		}
-		k.leased = err == nil
 	}
 	if !k.leased {
-		_, err := leases.Create(ctx, f.lease(k, stamp), metav1.CreateOptions{})
-		k.leased = err == nil || apierrors.IsAlreadyExists(err)
-		switch {
-		case !k.leased:
-			return 0, err
-		case err != nil: // of an earlier life: renewed at once
+		_, err := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, f.lease(k, stamp), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // of an earlier life: renewed at once
+			k.leased = true
 			return time.Millisecond, nil
 		}
+		if err != nil {
+			return 0, err
+		}
+		k.leased = true
 	}
 	k.leaseDue = now.Add(f.options.leasePeriod)
 	return f.options.leasePeriod, nil
 }
 
+// stampLease renews the node's Lease, and notes if it is gone.
+func (f *fleet) stampLease(ctx context.Context, k *kubelet, now metav1.MicroTime) error {
+	patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro))
+	_, err := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).
+		Patch(ctx, k.nodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		k.leased = false
+		return nil
+	}
+	return err
+}
+
 func (f *fleet) lease(k *kubelet, now metav1.MicroTime) *coordinationv1.Lease {
-	const renewalsMissed = 4                                                               // a lease holds for as many periods, as a kubelet's does
+	// A lease holds for as many periods, as a kubelet\'s does.
+	const renewalsMissed = 4
 	seconds := int32(max(f.options.leasePeriod*renewalsMissed, time.Second) / time.Second) //nolint:gosec // not for centuries
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{

@@ -42,17 +42,24 @@ func setProgress(conditions *[]metav1.Condition, p *pass, kind, reason, text str
 // waitsFor is the reason and message of ReplicasReady. It only counts what the
 // status counts too, so that it changes nothing more often than that.
 func waitsFor(p *pass, acted error) (reason, text string) {
-	wanted, there, alive := int(p.set.Spec.Replicas), len(p.machines), len(active(p.machines))
-	available := available(p.machines)
 	switch {
 	case !p.set.DeletionTimestamp.IsZero():
-		return machinev1.ReasonScalingDown, fmt.Sprintf("The set is being deleted, %d machines are left", there)
+		return machinev1.ReasonScalingDown, fmt.Sprintf("The set is being deleted, %d machines are left", len(p.machines))
 	case p.invalid():
 		return machinev1.ReasonInvalidSpec, "Nothing is created or deleted until the spec is corrected"
 	case p.failure != nil && failureReason(p) != "":
 		return failureReason(p), message(p.failure)
 	case acted != nil && !apierrors.IsConflict(acted):
 		return machinev1.ReasonScalingUp, message(acted)
+	}
+	return lacks(p)
+}
+
+// lacks says how the machines differ from what is wanted.
+func lacks(p *pass) (reason, text string) {
+	wanted, there, alive := int(p.set.Spec.Replicas), len(p.machines), len(active(p.machines))
+	available := available(p.machines)
+	switch {
 	case alive < wanted && p.blocked():
 		return heldBack(p, alive, wanted)
 	case there > wanted:

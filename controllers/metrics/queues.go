@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/proto"
 )
 
 // underMCMNames adds to what g gathers the metrics of the queues under MCM's
@@ -37,7 +36,7 @@ func renamedQueues(f *dto.MetricFamily) *dto.MetricFamily {
 		if !ok {
 			queues = append(queues, queue)
 			byQueue[queue] = &dto.Metric{
-				Label: []*dto.LabelPair{{Name: proto.String("name"), Value: proto.String(queue)}},
+				Label: []*dto.LabelPair{{Name: new("name"), Value: new(queue)}},
 				Gauge: m.GetGauge(), Counter: m.GetCounter(), Histogram: m.GetHistogram(),
 			}
 			continue
@@ -45,7 +44,7 @@ func renamedQueues(f *dto.MetricFamily) *dto.MetricFamily {
 		add(sum, m)
 	}
 	slices.Sort(queues)
-	renamed := &dto.MetricFamily{Name: proto.String("mcm_" + f.GetName()), Help: f.Help, Type: f.Type, Unit: f.Unit}
+	renamed := &dto.MetricFamily{Name: new("mcm_" + f.GetName()), Help: f.Help, Type: f.Type, Unit: f.Unit}
 	for _, q := range queues {
 		renamed.Metric = append(renamed.Metric, byQueue[q])
 	}
@@ -57,9 +56,9 @@ func renamedQueues(f *dto.MetricFamily) *dto.MetricFamily {
 func add(sum, m *dto.Metric) {
 	switch {
 	case sum.Gauge != nil:
-		sum.Gauge = &dto.Gauge{Value: proto.Float64(sum.GetGauge().GetValue() + m.GetGauge().GetValue())}
+		sum.Gauge = &dto.Gauge{Value: new(sum.GetGauge().GetValue() + m.GetGauge().GetValue())}
 	case sum.Counter != nil:
-		sum.Counter = &dto.Counter{Value: proto.Float64(sum.GetCounter().GetValue() + m.GetCounter().GetValue())}
+		sum.Counter = &dto.Counter{Value: new(sum.GetCounter().GetValue() + m.GetCounter().GetValue())}
 	}
 }
 

@@ -34,7 +34,7 @@ var parts = map[string]part{
 	},
 
 	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud"}, theirs: kubernetes},
-	"controllers/metrics":  {ours: []string{"api", "controllers/internal"}, theirs: append([]string{"github.com/prometheus/", "google.golang.org/protobuf/proto"}, kubernetes...)},
+	"controllers/metrics":  {ours: []string{"api", "controllers/internal"}, theirs: append([]string{"github.com/prometheus/"}, kubernetes...)},
 	"controllers/*":        {ours: []string{"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics"}, theirs: kubernetes},
 	"controllers":          {ours: []string{"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics", "controllers/*"}, theirs: kubernetes},
 

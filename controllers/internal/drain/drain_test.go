@@ -78,7 +78,7 @@ func (w *world) restart() {
 	w.drainer = New(Deps{Target: &target.Cluster{Client: w.client, Live: w.client}, Clock: w.clock})
 }
 
-func (w *world) evict(ctx context.Context, _ client.Client, _ string, o, body client.Object, _ ...client.SubResourceCreateOption) error {
+func (w *world) evict(_ context.Context, _ client.Client, _ string, o, body client.Object, _ ...client.SubResourceCreateOption) error {
 	w.calls = append(w.calls, "evict "+o.GetName())
 	if opts := body.(*policyv1.Eviction).DeleteOptions; opts == nil || opts.Preconditions == nil || opts.Preconditions.UID == nil {
 		w.t.Errorf("eviction of %s without UID", o.GetName())
