@@ -77,13 +77,21 @@ func killedManagerMakesExactlyOneVM(s *scene) {
 		// The next one dies while it finds its way, or finishes the work.
 		s.killAfter(s.manage("--leader-elect=false"), 0, time.Second+upTo(2*time.Second))
 	}
-	s.manage("--leader-elect=false")
+	m := s.manage("--leader-elect=false")
 	machines := s.running(rounds * each)
 	vms, err := s.vms(s.Context())
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(vms).To(HaveLen(rounds*each), "VMs were made for other machines")
 	for i := range machines {
 		s.Expect(s.alive(s.Context(), machines[i].Name)).To(Succeed())
+	}
+	// All go, and the manager dies in the middle of that too.
+	s.Expect(s.Edit(s.Context(), d, func() { d.Spec.Replicas = 0 })).To(Succeed())
+	s.killAfter(m, 0, upTo(time.Second))
+	s.manage("--leader-elect=false")
+	s.none()
+	for i := range machines {
+		s.gone(&machines[i])
 	}
 }
 
