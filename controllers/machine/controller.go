@@ -51,6 +51,8 @@ type Controller struct {
 	drainer *drain.Drainer
 	permits *permits
 	marks   fresh.Marks
+
+	additions additions
 }
 
 // New returns a Controller that has seen nothing yet.
@@ -84,6 +86,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if c.marks.Stale(m) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
+	c.additions.restore(m)
 	f, err := c.observe(ctx, m)
 	if err != nil {
 		return outcome.Of(0, err)
@@ -101,6 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if f.released {
 		c.engine.Forget(ownerID(f.machine))
 		c.marks.Ended(f.machine)
+		c.additions.forget(f.machine.UID)
 	}
 	return outcome.Of(f.wait, err)
 }
@@ -145,11 +149,16 @@ func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
 	if equality.Semantic.DeepEqual(status, f.machine.Status) {
 		return nil
 	}
+	if c.additions.only(f.machine, status) {
+		f.machine.Status = status
+		return nil
+	}
 	base := f.machine.DeepCopy()
 	f.machine.Status = status
 	if err := c.Client.Status().Patch(ctx, f.machine, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
+	c.additions.stored(f.machine, status)
 	c.marks.Wrote(f.machine)
 	return nil
 }

@@ -80,6 +80,7 @@ func letGo(f *facts) bool {
 	if !mayGo(f.machine) {
 		return false
 	}
+	f.vmLeft = true
 	f.events = append(f.events, notice{corev1.EventTypeWarning, "ReleasedWithoutVM",
 		fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation, f.machine.Spec.ProviderID)})
 	return true
@@ -136,7 +137,10 @@ func (c *Controller) releaseNode(ctx context.Context, f *facts) error {
 }
 
 func deletedText(f *facts) string {
-	if f.machine.Spec.ProviderID == "" {
+	switch {
+	case f.vmLeft:
+		return "The machine is gone, its VM was left behind"
+	case f.machine.Spec.ProviderID == "":
 		return "The machine is gone, it had no VM"
 	}
 	return fmt.Sprintf("VM %s and its node are gone", f.machine.Spec.ProviderID)

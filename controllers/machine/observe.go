@@ -41,6 +41,7 @@ type facts struct {
 	step     string        // MCM's name of the deletion step that the pass ends in
 	leaving  *waiting      // what deletion waits for; nil: nothing
 	drained  *drainState   // how far the drain is; nil if there is none
+	vmLeft   bool          // the user let the Machine go without its VM
 	released bool          // the finalizer is gone
 	wait     time.Duration // until it is worth looking again; 0: when something changes
 	events   []notice
