@@ -51,8 +51,7 @@ type Controller struct {
 	drainer *drain.Drainer
 	permits *permits
 	marks   fresh.Marks
-
-	additions additions
+	dropped fresh.Dropped[addition]
 }
 
 // New returns a Controller that has seen nothing yet.
@@ -86,7 +85,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if c.marks.Stale(m) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
-	c.additions.restore(m)
+	c.restore(m)
 	f, err := c.observe(ctx, m)
 	if err != nil {
 		return outcome.Of(0, err)
@@ -104,7 +103,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if f.released {
 		c.engine.Forget(ownerID(f.machine))
 		c.marks.Ended(f.machine)
-		c.additions.forget(f.machine.UID)
+		c.dropped.Forget(f.machine.UID)
 	}
 	return outcome.Of(f.wait, err)
 }
@@ -149,7 +148,7 @@ func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
 	if equality.Semantic.DeepEqual(status, f.machine.Status) {
 		return nil
 	}
-	if c.additions.only(f.machine, status) {
+	if c.onlyAdds(f.machine, status) {
 		f.machine.Status = status
 		return nil
 	}
@@ -158,7 +157,7 @@ func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
 	if err := c.Client.Status().Patch(ctx, f.machine, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	c.additions.stored(f.machine, status)
+	c.stored(f.machine, status)
 	c.marks.Wrote(f.machine)
 	return nil
 }

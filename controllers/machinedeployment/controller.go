@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
@@ -35,7 +36,10 @@ type Deps struct {
 }
 
 // Controller reconciles MachineDeployments.
-type Controller struct{ Deps }
+type Controller struct {
+	Deps
+	dropped fresh.Dropped[*machinev1.Progress]
+}
 
 // New returns a controller.
 func New(d Deps) *Controller { return &Controller{Deps: d} }
@@ -46,6 +50,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	d := &machinev1.MachineDeployment{}
 	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		return outcome.Of(0, client.IgnoreNotFound(err))
+	}
+	if kept, ok := c.dropped.Get(d.UID); ok && d.Status.Progress == nil {
+		d.Status.Progress = kept.DeepCopy()
 	}
 	p, err := c.observe(ctx, d)
 	if err != nil {

@@ -30,12 +30,35 @@ func (p *pass) report(ctx context.Context) error {
 	if apiequality.Semantic.DeepEqual(p.d.Status, status) {
 		return nil
 	}
+	if p.onlyTells(status) {
+		return nil
+	}
 	changed := p.d.DeepCopy()
 	changed.Status = status
 	if err := p.Client.Status().Patch(ctx, changed, client.MergeFrom(p.d)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch status of machine deployment: %w", err)
 	}
+	if status.Progress != nil && changed.Status.Progress == nil {
+		p.dropped.Keep(p.d.UID, status.Progress)
+	} else {
+		p.dropped.Forget(p.d.UID)
+	}
 	return nil
+}
+
+// onlyTells says whether status differs from the stored one in nothing but
+// progress, which this API server drops. Then it is remembered, not written.
+func (p *pass) onlyTells(status machinev1.MachineDeploymentStatus) bool {
+	if _, drops := p.dropped.Get(p.d.UID); !drops {
+		return false
+	}
+	was, is := p.d.Status, status
+	was.Progress, is.Progress = nil, nil
+	if !apiequality.Semantic.DeepEqual(was, is) {
+		return false
+	}
+	p.dropped.Keep(p.d.UID, status.Progress)
+	return true
 }
 
 // look makes the next pass come after d at the latest.
