@@ -34,6 +34,8 @@ type Options struct {
 	Controllers []string
 	// ControllerManagerFlags are added to its command line.
 	ControllerManagerFlags []string
+	// CRDs is the folder with the CRDs; empty is config/crd.
+	CRDs string
 	// Audit switches the API server's audit log on.
 	Audit bool
 	// Cloud are flags of simcloud.
@@ -85,10 +87,14 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	if err != nil {
 		return nil, err
 	}
+	crds := o.CRDs
+	if crds == "" {
+		crds = filepath.Join(root, "config", "crd")
+	}
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Controllers: o.Controllers, ControllerManagerFlags: o.ControllerManagerFlags, Audit: o.Audit,
 		Dir:       filepath.Join(s.dir, "cluster"),
-		Manifests: []string{filepath.Join(root, "config", "crd"), filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")},
+		Manifests: []string{crds, filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")},
 	})
 	if err != nil {
 		return nil, err
