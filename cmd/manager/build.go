@@ -128,7 +128,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	if err != nil {
 		return err
 	}
-	clouds, err := newClouds(w.registry)
+	clouds, err := newClouds(w.registry, w.machines.resourceExhaustedRetry)
 	if err != nil {
 		return err
 	}

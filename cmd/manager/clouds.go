@@ -19,15 +19,20 @@ func drivers() []cloud.Driver {
 }
 
 // newClouds returns the clouds. Their accounts finish what they have begun, are
-// kept within their rates and measured on r, and what they say is redacted.
-func newClouds(r prometheus.Registerer) (*cloud.Registry, error) {
-	return cloud.NewRegistry(drivers(), time.Now, around(r)...)
+// kept within their rates and measured on r, and what they say is redacted. A
+// shortage is remembered no longer than exhausted, the wait after one.
+func newClouds(r prometheus.Registerer, exhausted time.Duration) (*cloud.Registry, error) {
+	return cloud.NewRegistry(drivers(), time.Now, around(r, exhausted)...)
 }
 
 // around is what is put around every account, the first innermost: finishing is
 // below the redaction, so that no error gets past that.
-func around(r prometheus.Registerer) []cloud.Middleware {
-	wraps := wrap.StandardWith(r, wrap.Options{OnPanic: func(driver, op string, stack []byte) {
+func around(r prometheus.Registerer, exhausted time.Duration) []cloud.Middleware {
+	const usual = time.Minute
+	if exhausted <= 0 || exhausted > usual {
+		exhausted = usual
+	}
+	wraps := wrap.StandardWith(r, wrap.Options{SoldOut: wrap.SoldOut(exhausted), OnPanic: func(driver, op string, stack []byte) {
 		klog.Background().Error(nil, "A driver panicked", "driver", driver, "operation", op, "stack", string(stack))
 	}})
 	return append([]cloud.Middleware{finishing}, wraps...)

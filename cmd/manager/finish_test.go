@@ -134,7 +134,7 @@ func TestCloudCallsFinish(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	var a cloud.Account = slowAccount{}
-	for _, wrap := range around(prometheus.NewRegistry()) {
+	for _, wrap := range around(prometheus.NewRegistry(), time.Minute) {
 		a = wrap(cloud.AccountInfo{}, a)
 	}
 	if _, err := a.Create(stopped, cloud.CreateRequest{}); err != nil {

@@ -353,6 +353,7 @@ func TestFrozenDecidesNothingAndStillDeletes(t *testing.T) {
 func TestNamesOfAnyLength(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"m", strings.Repeat("n", 63), strings.Repeat("long", 63) + "x"} {
+		long := len(name) > 63
 		w := newWorld(t, interceptor.Funcs{})
 		w.create(newMachine(name, w.clock.Now()))
 		for range 5 {
@@ -361,8 +362,9 @@ func TestNamesOfAnyLength(t *testing.T) {
 			}
 			w.pass(time.Second)
 		}
-		if w.phase(name) == "" {
-			t.Errorf("name of %d characters: nothing is said", len(name))
+		said := w.condition(name, machinev1.ConditionSpecValid)
+		if made, _ := w.vms(); long != strings.Contains(said, "metadata.name") || (made == 0) != long {
+			t.Errorf("name of %d characters: %d VMs, condition %q", len(name), made, said)
 		}
 		w.delete(w.machine(name))
 		w.settle(name, func() bool { return w.machine(name) == nil })

@@ -59,8 +59,8 @@ func (c *Controller) find(ctx context.Context, f *facts) (bool, error) {
 	default:
 		return false, err
 	}
-	if found.NodeName == "" {
-		return true, nil
+	if !isLabelValue(found.NodeName) || found.NodeName == "" {
+		return true, nil // it has no node, or one whose name could never be recorded
 	}
 	if err := c.record(ctx, f, found); err != nil {
 		return false, fmt.Errorf("record Node %s: %w", found.NodeName, err)

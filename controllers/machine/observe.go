@@ -63,7 +63,7 @@ type notice struct{ kind, reason, message string }
 func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*facts, error) {
 	f := &facts{now: c.Clock.Now(), before: m, machine: m.DeepCopy(), nodeName: m.Labels[machinev1.NodeLabel]}
 	f.settings, f.warnings = settingsOf(m, c.Options)
-	f.problems = problems(m)
+	f.problems = problems(m, c.Target != nil)
 	if c.ThawedAt != nil {
 		f.settings.thawed = c.ThawedAt()
 	}

@@ -61,6 +61,7 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 	if c.NodeConditions != nil {
 		s.nodeConditions = splitList(*c.NodeConditions)
 	}
+	warnings = append(warnings, rankWarnings(m)...)
 	if v, ok := m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]; ok {
 		if d, err := time.ParseDuration(v); err == nil && d > 0 {
 			s.creation = d
@@ -77,6 +78,22 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 		}
 	}
 	return s, warnings
+}
+
+// rankWarnings are about what a MachineSet orders its deletions by.
+func rankWarnings(m *machinev1.Machine) []string {
+	var warnings []string
+	if v, ok := m.Annotations[machinev1.PriorityAnnotation]; ok {
+		if _, err := strconv.Atoi(v); err != nil {
+			warnings = append(warnings, annotationWarning(machinev1.PriorityAnnotation, v, "a number"))
+		}
+	}
+	if v, ok := m.Annotations[machinev1.MarkedForDeletionAnnotation]; ok {
+		if _, err := time.Parse(time.RFC3339, v); err != nil {
+			warnings = append(warnings, annotationWarning(machinev1.MarkedForDeletionAnnotation, v, "a time such as 2006-01-02T15:04:05Z"))
+		}
+	}
+	return warnings
 }
 
 func annotationWarning(key, value, want string) string {

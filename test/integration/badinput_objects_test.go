@@ -149,7 +149,8 @@ func machineAnnotations() flaw {
 	return flaw{
 		name: "MachineAnnotations", condition: machinev1.ConditionSpecValid, status: metav1.ConditionTrue, reason: machinev1.ReasonIgnoredValue,
 		event: "IgnoredValue", texts: []string{
-			machinev1.EffectiveCreationTimeoutAnnotation, machinev1.CreateAttemptAnnotation, machinev1.ForceDeletionLabel, machinev1.PreserveAnnotation, "remove it",
+			machinev1.EffectiveCreationTimeoutAnnotation, machinev1.CreateAttemptAnnotation, machinev1.ForceDeletionLabel, machinev1.PreserveAnnotation,
+			machinev1.PriorityAnnotation, machinev1.MarkedForDeletionAnnotation, "remove it",
 		},
 		make: func(t *trial) client.Object {
 			m := t.newMachine(t.class("v1"), "m")
