@@ -114,7 +114,7 @@ func unhealthyMachineMayStayUnknown(s *scene) {
 
 func machineThatNeverJoinsIsReplaced(s *scene) {
 	s.class(bootsWith("join: never\n"))
-	d := s.pool(1, func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.MachineCreationTimeout = seconds(4) })
+	s.pool(1, func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.MachineCreationTimeout = seconds(8) })
 	alone := s.single("alone", func(m *machinev1.Machine) {
 		m.Labels = map[string]string{} // not of the pool
 		m.Spec.MachineCreationTimeout = seconds(4)
@@ -130,12 +130,10 @@ func machineThatNeverJoinsIsReplaced(s *scene) {
 		first = all[0]
 		return nil
 	})
-	// From now on VMs join, and have time to.
-	s.Expect(s.Edit(s.Context(), d, func() { d.Spec.Template.Spec.MachineCreationTimeout = seconds(600) })).To(Succeed())
+	// From now on VMs join.
 	_, joins := s.Class(s.name, "small")
 	secret := &corev1.Secret{ObjectMeta: s.meta(s.name)}
 	s.Expect(s.Edit(s.Context(), secret, func() { secret.Data[machinev1.UserDataKey] = joins.Data[machinev1.UserDataKey] })).To(Succeed())
-	s.Expect(s.Edit(s.Context(), &first, func() { first.Spec.MachineCreationTimeout = seconds(1) })).To(Succeed())
 
 	s.Expect(s.told("Failed", first.Name)).To(ContainSubstring("failed to join the cluster in"))
 	s.gone(&first)
@@ -160,6 +158,8 @@ func machineWithoutVMFails(s *scene) {
 	s.phase(m, machinev1.MachineFailed)
 	s.Expect(m.Status.LastOperation.Type).To(Equal(machinev1.MachineOperationCreate))
 	s.told("Failed", m.Name)
+	// A bootstrap token lives as long as a creation may take.
+	s.Expect(s.Edit(s.Context(), m, func() { m.Spec.MachineCreationTimeout = seconds(600) })).To(Succeed())
 	s.mend()
 	s.phase(m, machinev1.MachineRunning)
 	s.Expect(s.alive(s.Context(), m.Name)).To(Succeed())
