@@ -21,7 +21,7 @@ import (
 // How long the steps wait where nothing wakes them.
 const (
 	staleRetry    = time.Second     // the newer version arrives by watch; this only guards against a lost event
-	frozenRetry   = time.Minute     // the API-server check runs every minute
+	frozenRetry   = 5 * time.Second // a thaw wakes nobody, and such a pass only reads the cache
 	nodeNameRetry = 5 * time.Second // a cloud that names its nodes does so within seconds
 	failedRetry   = 5 * time.Second // MCM's short retry, after errors that pass
 	slowestRetry  = 3 * time.Minute // MCM's medium retry

@@ -71,6 +71,9 @@ func refusal(f *facts, failure error) (metav1.Condition, bool) {
 func vmCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
 	const kind = machinev1.ConditionVMReady
 	switch {
+	case f.createErr != nil && status.CurrentStatus.Phase == machinev1.MachineFailed:
+		return condition(kind, false, machinev1.ReasonCreationTimedOut,
+			fmt.Sprintf("No VM came into being within %s: %s", f.settings.creation, f.createErr)), true
 	case f.createErr != nil:
 		return condition(kind, false, reasonOf(f.createErr), f.createErr.Error()), true
 	case f.created:
