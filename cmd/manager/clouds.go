@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
@@ -14,6 +15,7 @@ import (
 // drivers is the one list of clouds. A new cloud is a folder and a line here.
 func drivers() []cloud.Driver {
 	return []cloud.Driver{
+		aws.NewDriver(aws.Options{Ambient: true}),
 		sim.NewDriver(nil),
 	}
 }

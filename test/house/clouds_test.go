@@ -45,7 +45,7 @@ func TestMatrixListsEveryCloud(t *testing.T) {
 	const page = "docs/clouds/conformance.md"
 	rows := map[string]string{}
 	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\|$").FindAllStringSubmatch(read(t, page), -1) {
-		rows[match[1]] = match[2]
+		rows[strings.ToLower(match[1])] = match[2]
 	}
 	for _, driver := range drivers(t) {
 		cells := strings.Split(rows[driver], " | ")
@@ -59,13 +59,16 @@ func TestMatrixListsEveryCloud(t *testing.T) {
 	}
 }
 
+// drivers are the clouds on the one list. A folder that is not on it is still
+// being built.
 func drivers(t *testing.T) []string {
 	t.Helper()
+	list := read(t, "cmd/manager/clouds.go")
 	var found []string
 	for _, name := range files(t, under("cloud", isSource)) {
 		rest := strings.TrimPrefix(path.Dir(name), "cloud")
 		driver, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
-		if driver != "" && !slices.Contains(notDrivers, driver) && !slices.Contains(found, driver) {
+		if driver != "" && strings.Contains(list, "/cloud/"+driver+`"`) && !slices.Contains(notDrivers, driver) && !slices.Contains(found, driver) {
 			found = append(found, driver)
 		}
 	}

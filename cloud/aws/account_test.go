@@ -1,0 +1,475 @@
+package aws_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+)
+
+// world is an endpoint, the way there, and an account.
+type world struct {
+	*testing.T
+	cloud   *ec2test.Cloud
+	proxy   *cloudtest.Proxy
+	now     *clock
+	options aws.Options
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, now: newClock()}
+	w.cloud = ec2test.New(settings(), w.now.Now)
+	w.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(w.cloud), classify)
+	w.options = aws.Options{Transport: w.proxy, Endpoint: "http://ec2.invalid", Now: w.now.Now, Window: aws.Window{Idle: 20 * time.Millisecond, Longest: 200 * time.Millisecond}}
+	return w
+}
+
+// open returns an account and a class.
+func (w *world) open(in cloud.ClassInput, creds cloud.Credentials) (cloud.Account, cloud.Class) {
+	w.Helper()
+	d := aws.NewDriver(w.options)
+	c, problems := d.Parse(in)
+	for _, p := range problems {
+		if p.Severity > cloud.Warning {
+			w.Fatal(p)
+		}
+	}
+	a, err := d.Open(w.Context(), c, creds)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return a, c
+}
+
+func (w *world) request(c cloud.Class, n int) cloud.CreateRequest {
+	return cloud.CreateRequest{
+		Ref:   cloud.Ref{Name: fmt.Sprintf("m-%d", n), OwnerID: fmt.Sprintf("owner-%d", n), Class: c, Created: w.now.Now()},
+		Token: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), UserData: []byte("#cloud-config"),
+		Checkpoint: func(context.Context, string) error { return nil },
+	}
+}
+
+// each runs f for n machines at once.
+func (w *world) each(n int, f func(i int) error) {
+	w.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := f(i); err != nil {
+				w.Errorf("machine %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestCallsPerVM: a VM costs one call and hardly more, and its end costs less.
+func TestCallsPerVM(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	w := newWorld(t)
+	w.cloud.Change(func(s *ec2test.Settings) { s.PageSize = 1000 })
+	a, c := w.open(class("c", nil), credentials())
+	refs := make([]cloud.Ref, n)
+	w.each(n, func(i int) error {
+		r := w.request(c, i)
+		vm, err := a.Create(t.Context(), r)
+		refs[i] = r.Ref
+		refs[i].ProviderID = vm.ProviderID
+		return err
+	})
+	w.now.Advance(time.Minute)
+	w.each(n, func(i int) error {
+		vm, err := a.Get(t.Context(), refs[i])
+		if err == nil && (vm.State != cloud.StateRunning || vm.Name != refs[i].Name) {
+			err = fmt.Errorf("got %s, %v, want %s running", vm.Name, vm.State, refs[i].Name)
+		}
+		return err
+	})
+	if calls := len(w.cloud.Calls()); float64(calls) > 1.2*n {
+		t.Errorf("%d calls for %d machines until they run, want at most 1.2 each", calls, n)
+	}
+	w.cloud.Forget()
+	for range 2 {
+		w.each(n, func(i int) error { _, err := a.Delete(t.Context(), refs[i]); return err })
+		w.now.Advance(time.Minute)
+	}
+	if calls, left := len(w.cloud.Calls()), len(w.cloud.Ledger()); calls > n/2 || left > 0 {
+		t.Errorf("%d calls to delete %d machines, %d things left, want calls that are shared and nothing", calls, n, left)
+	}
+}
+
+// TestOneRefusalKeepsNoOther: what EC2 refuses for one instance of a shared call
+// does not keep the others.
+func TestOneRefusalKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	w := newWorld(t)
+	a, c := w.open(class("c", nil), credentials())
+	refs := make([]cloud.Ref, n)
+	for i := range n {
+		r := w.request(c, i)
+		vm, err := a.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs[i] = r.Ref
+		refs[i].ProviderID = vm.ProviderID
+		if i == 2 {
+			w.cloud.Edit(vm.ID, func(r *ec2test.Resource) { r.Input.Set("DisableApiTermination", "true") })
+		}
+	}
+	w.each(n, func(i int) error {
+		_, err := a.Delete(t.Context(), refs[i])
+		if i == 2 {
+			if cloud.CodeOf(err) != cloud.Denied {
+				return fmt.Errorf("got %w, want Denied", err)
+			}
+			return nil
+		}
+		return err
+	})
+	w.now.Advance(time.Minute)
+	vms := 0
+	for _, r := range w.cloud.Ledger() {
+		if r.Kind == ec2test.KindInstance {
+			vms++
+		}
+	}
+	if vms != 1 {
+		t.Errorf("%d instances are left, want the protected one", vms)
+	}
+}
+
+// TestOneCancelKeepsNoOther: a shared call goes on when the one who began it
+// gives up.
+func TestOneCancelKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, c := w.open(class("c", nil), credentials())
+	r := w.request(c, 1)
+	vm, err := a.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.ProviderID = vm.ProviderID
+	w.proxy.Inject(cloudtest.Fault{Kind: cloudtest.Delay, Delay: 300 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := a.Get(ctx, r.Ref); !errors.Is(err, context.DeadlineExceeded) || cloud.CodeOf(err) != cloud.Unavailable {
+			t.Errorf("who gives up gets %v, want Unavailable and the deadline", err)
+		}
+	})
+	wg.Go(func() {
+		if got, err := a.Get(t.Context(), r.Ref); err != nil || got.ID != vm.ID {
+			t.Errorf("who waits gets %v, %v, want the VM", got.ID, err)
+		}
+	})
+	wg.Wait()
+}
+
+// TestKeptVolumes: a volume that the class wants to keep is kept.
+func TestKeptVolumes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, c := w.open(class("c", spec{"blockDevices": []any{disk(spec{"deleteOnTermination": false})}}), credentials())
+	r := w.request(c, 1)
+	if _, err := a.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	var d cloud.Deletion
+	for range 3 {
+		var err error
+		if d, err = a.Delete(t.Context(), r.Ref); err != nil {
+			t.Fatal(err)
+		}
+		w.now.Advance(time.Minute)
+	}
+	left := w.cloud.Ledger()
+	if !d.Done || len(left) != 1 || left[0].Kind != ec2test.KindVolume {
+		t.Errorf("done %v, left %+v, want done and the volume", d.Done, left)
+	}
+}
+
+// TestExhausted: capacity and quota say of what.
+func TestExhausted(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		edits  spec
+		change func(s *ec2test.Settings)
+		want   *cloud.Offering
+	}{
+		"Capacity": {
+			"capacity is that of a type in a zone", nil, func(s *ec2test.Settings) { s.Capacity = map[string]int{"eu-west-1a/m5.large": 0} },
+			&cloud.Offering{Region: "eu-west-1", Zone: "eu-west-1a", InstanceType: "m5.large", CapacityType: "on-demand"},
+		},
+		"Spot": {
+			"each market has its own", spec{"spotPrice": ""}, func(s *ec2test.Settings) { s.Capacity = map[string]int{"eu-west-1a/m5.large": 0} },
+			&cloud.Offering{Region: "eu-west-1", Zone: "eu-west-1a", InstanceType: "m5.large", CapacityType: "spot"},
+		},
+		"Quota": {
+			"a quota is that of a region", nil, func(s *ec2test.Settings) { s.Quota = 1 },
+			&cloud.Offering{Region: "eu-west-1", InstanceType: "m5.large", CapacityType: "on-demand"},
+		},
+		"Addresses": {
+			"another type does not help", nil,
+			func(s *ec2test.Settings) { s.Subnets["subnet-a1"] = ec2test.Subnet{Zone: "eu-west-1a", Free: 0} }, nil,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.cloud.Change(c.change)
+			if name == "Quota" {
+				w.cloud.Add(ec2test.Resource{Kind: ec2test.KindInstance})
+			}
+			a, cl := w.open(class("c", c.edits), credentials())
+			_, err := a.Create(t.Context(), w.request(cl, 1))
+			e, _ := errors.AsType[*cloud.Error](err)
+			if e == nil || e.Code != cloud.Exhausted {
+				t.Fatalf("got %v, want Exhausted", err)
+			}
+			if diff := cmp.Diff(c.want, e.Offering); diff != "" {
+				t.Errorf("reason: %s; -want +got: %s", c.reason, diff)
+			}
+		})
+	}
+}
+
+// TestTerminatedSaysWhy: what EC2 ended by itself is gone, and why is known.
+func TestTerminatedSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, c := w.open(class("c", nil), credentials())
+	r := w.request(c, 1)
+	vm, err := a.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cloud.End(vm.ID, "Client.InternalError", "Client error on launch")
+	byID := r.Ref
+	byID.ProviderID = vm.ProviderID
+	_, err = a.Get(t.Context(), byID)
+	e, _ := errors.AsType[*cloud.Error](err)
+	if e == nil || e.Code != cloud.NotFound || e.Reason != "Client.InternalError" || !strings.Contains(e.Error(), "Client error on launch") {
+		t.Errorf("get: got %v, want NotFound with EC2's reason", err)
+	}
+	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.TokenUsed {
+		t.Errorf("create again: got %v, want TokenUsed: EC2 makes no other under this token", err)
+	}
+}
+
+// TestFreshProfile: EC2 learns of an instance profile late.
+func TestFreshProfile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, c := w.open(class("c", spec{"iam": spec{"name": "new"}}), credentials())
+	r := w.request(c, 1)
+	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.Unavailable {
+		t.Errorf("at first: got %v, want Unavailable", err)
+	}
+	w.now.Advance(2 * time.Minute)
+	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.Invalid {
+		t.Errorf("later: got %v, want Invalid", err)
+	}
+}
+
+// TestPrefixesOnce: a call without token is not repeated until its effect would
+// show.
+func TestPrefixesOnce(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]cloudtest.FaultKind{"LostRequest": cloudtest.DropRequest, "LostResponse": cloudtest.DropResponse} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			a, c := w.open(class("c", spec{"networkInterfaces": []any{nic(spec{"ipv6PrefixCount": 2})}}), credentials())
+			r := w.request(c, 1)
+			r.Checkpoint = func(_ context.Context, s string) error { r.State = s; return nil }
+			w.proxy.Inject(cloudtest.Fault{Kind: kind, Match: cloudtest.Op("AssignIpv6Addresses")})
+			if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.Unavailable {
+				t.Errorf("create: got %v, want Unavailable", err)
+			}
+			a, _ = w.open(class("c", nil), credentials()) // another process
+			for range 60 {
+				vm, err := a.Create(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if vm.RetryAfter == 0 {
+					break
+				}
+				w.now.Advance(vm.RetryAfter)
+			}
+			for _, n := range w.cloud.Ledger() {
+				if n.Kind == ec2test.KindInterface && len(n.Prefixes) != 2 {
+					t.Errorf("the interface has prefixes %v, want 2", n.Prefixes)
+				}
+			}
+		})
+	}
+}
+
+// TestPlacement: the annotation counts unless the spec says where.
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	in := class("c", nil)
+	in.Annotations = map[string]string{"machine.sapcloud.io/awsPlacement": `{"GroupName":"a-group","Tenancy":"dedicated"}`}
+	a, c := w.open(in, credentials())
+	both := class("c", spec{"placement": spec{"groupId": "pg-1"}})
+	both.Annotations = in.Annotations
+	_, d := w.open(both, credentials())
+	for i, class := range []cloud.Class{c, d} {
+		if _, err := a.Create(t.Context(), w.request(class, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, call := range w.cloud.Calls() {
+		if call.Action == "RunInstances" {
+			got = append(got, call.Form.Get("Placement.GroupName")+" "+call.Form.Get("Placement.Tenancy")+" "+call.Form.Get("Placement.GroupId"))
+		}
+	}
+	if diff := cmp.Diff([]string{"a-group dedicated ", "  pg-1"}, got); diff != "" {
+		t.Errorf("placements: -want +got: %s", diff)
+	}
+}
+
+// TestAmbient: a Secret without credentials means the manager's own, where that
+// is allowed.
+func TestAmbient(t *testing.T) { //nolint:paralleltest // sets the environment
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	w := newWorld(t)
+	in := class("c", nil)
+	if p := aws.NewDriver(w.options).CheckSecret(cloud.Class{}, nil); len(p) != 2 {
+		t.Errorf("without Ambient: got %v, want both entries missing", p)
+	}
+	w.options.Ambient = true
+	a, c := w.open(in, cloud.Credentials{"userData": nil})
+	if _, err := a.Get(t.Context(), w.request(c, 1).Ref); cloud.CodeOf(err) != cloud.Denied {
+		t.Errorf("nothing in the environment: got %v, want Denied", err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", ec2test.KeyID)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", ec2test.SecretKey)
+	a, c = w.open(in, nil)
+	if _, err := a.Get(t.Context(), w.request(c, 1).Ref); cloud.CodeOf(err) != cloud.NotFound {
+		t.Errorf("keys in the environment: got %v, want NotFound", err)
+	}
+	if p := aws.NewDriver(w.options).CheckSecret(cloud.Class{}, cloud.Credentials{"accessKeyID": []byte("x")}); len(p) != 1 {
+		t.Errorf("half of the credentials: got %v, want the other entry missing", p)
+	}
+}
+
+// TestWebIdentity: a token is exchanged for a session, and again when that ends.
+func TestWebIdentity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var logins atomic.Int32
+	inner := w.options.Transport
+	w.options.Transport = cloudtest.HandlerTransport(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Host, "sts.") {
+			logins.Add(1)
+			fmt.Fprintf(rw, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
+				<Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>s</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials>
+				</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`, ec2test.KeyID, ec2test.SecretKey)
+			return
+		}
+		resp, err := inner.RoundTrip(r)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		rw.WriteHeader(resp.StatusCode)
+		_, _ = fmt.Fprint(rw, readAll(resp))
+	}))
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("a-web-identity-token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, c := w.open(class("c", nil), cloud.Credentials{
+		"workloadIdentityTokenFile": []byte(file + "\n"), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
+	})
+	look := func(what string) {
+		t.Helper()
+		if _, err := a.Get(t.Context(), w.request(c, 1).Ref); cloud.CodeOf(err) != cloud.NotFound {
+			t.Errorf("%s: got %v, want NotFound", what, err)
+		}
+	}
+	look("first")
+	look("second")
+	if n := logins.Load(); n != 1 {
+		t.Errorf("%d logins for two calls, want 1", n)
+	}
+	w.cloud.Inject(ec2test.Fault{Code: "ExpiredToken", Message: "The security token included in the request is expired", Times: 1})
+	look("after the session ended")
+	if n := logins.Load(); n != 2 {
+		t.Errorf("%d logins after the session ended, want one more", n)
+	}
+}
+
+func readAll(resp *http.Response) string {
+	var b strings.Builder
+	_ = resp.Write(&b)
+	_, body, _ := strings.Cut(b.String(), "\r\n\r\n")
+	return body
+}
+
+// TestSamples: the samples mean what they say.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cloud.Change(func(s *ec2test.Settings) {
+		s.Images["ami-0123456789abcdef0"] = "/dev/xvda"
+		s.Subnets["subnet-0123456789abcdef0"] = ec2test.Subnet{Zone: "eu-west-1a", Free: -1}
+		s.Groups = append(s.Groups, "sg-0123456789abcdef0")
+		s.Profiles = append(s.Profiles, "nodes.example.com", "arn:aws:iam::123456789012:instance-profile/nodes.example.com")
+	})
+	for _, file := range []string{"machineclass.yaml", "machineclass-spot.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../config/samples/aws", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var object struct {
+			Provider     string
+			ProviderSpec json.RawMessage
+		}
+		if err := yaml.Unmarshal(text, &object); err != nil {
+			t.Fatal(err)
+		}
+		in := cloud.ClassInput{Name: file, Spec: object.ProviderSpec}
+		if _, problems := aws.NewDriver(w.options).Parse(in); len(problems) > 0 || object.Provider != aws.ProviderName {
+			t.Errorf("%s: provider %s, problems %v", file, object.Provider, problems)
+		}
+		a, c := w.open(in, credentials())
+		r := w.request(c, len(file))
+		if _, err := a.Create(t.Context(), r); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if _, err := a.Capacity(t.Context(), c); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package aws
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// connect returns a client of EC2 in a region, and what makes it log in again;
+// refresh is nil where there is no session.
+func (o Options) connect(ctx context.Context, region string, who login) (client *ec2.Client, refresh func(), err error) {
+	load := []func(*config.LoadOptions) error{
+		config.WithRegion(region),
+		config.WithRetryer(func() awssdk.Retryer { return awssdk.NopRetryer{} }), // who calls decides when to call again
+	}
+	if who.static() {
+		load = append(load, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(who.keyID, who.key, "")))
+	} else if !who.none() {
+		// A chain is not asked for what the Secret says, not even for a moment.
+		load = append(load, config.WithCredentialsProvider(awssdk.AnonymousCredentials{}))
+	}
+	cfg, err := config.LoadDefaultConfig(context.WithoutCancel(ctx), load...)
+	if err != nil {
+		return nil, nil, errors.New("it cannot be read") // its text may quote files
+	}
+	if own := o.httpClient(); own != nil {
+		cfg.HTTPClient = own // not earlier: the SDK wants to add certificates of the environment to one of its own
+	}
+	if !who.static() && !who.none() {
+		cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(
+			sts.NewFromConfig(cfg), who.role, stscreds.IdentityTokenFile(who.tokenFile),
+			func(w *stscreds.WebIdentityRoleOptions) { w.RoleSessionName = sessionPrefix },
+		))
+	}
+	if cache, ok := cfg.Credentials.(*awssdk.CredentialsCache); ok && !who.static() {
+		refresh = cache.Invalidate
+	}
+	return ec2.NewFromConfig(cfg, func(e *ec2.Options) {
+		e.HTTPClient = checked{e.HTTPClient}
+		if o.Endpoint != "" {
+			e.BaseEndpoint = awssdk.String(o.Endpoint)
+		}
+	}), refresh, nil
+}
+
+// httpClient returns what the SDK calls with; nil leaves it to the SDK.
+func (o Options) httpClient() awssdk.HTTPClient {
+	if o.Transport == nil {
+		return nil
+	}
+	return &http.Client{Transport: o.Transport}
+}
+
+// ask makes a call of the SDK. A session that has expired is opened again, once.
+func ask[In, Out any](ctx context.Context, a *account, op string, call func(context.Context, *In, ...func(*ec2.Options)) (*Out, error), in *In) (*Out, *cloud.Error) {
+	if err := ctx.Err(); err != nil {
+		return nil, cloud.Errorf(cloud.Unavailable, op, "NotSent", "nothing was asked of the cloud: %w", err)
+	}
+	out, err := call(ctx, in)
+	if err == nil {
+		return out, nil
+	}
+	e := refusal(ctx, op, err)
+	if a.refresh == nil || e.Reason != codeExpiredToken && e.Reason != "RequestExpired" && e.Reason != "ExpiredTokenException" {
+		return nil, e
+	}
+	a.refresh()
+	if out, err = call(ctx, in); err != nil {
+		return nil, refusal(ctx, op, err)
+	}
+	return out, nil
+}
+
+// errNoXML is a success that says nothing, which the SDK takes for one that has
+// found nothing.
+var errNoXML = errors.New("the answer is empty or no XML")
+
+// checked is an HTTP client that does not believe such answers.
+type checked struct{ next awssdk.HTTPClient }
+
+// Do sends a request. It fails when the answer says success without any XML.
+func (c checked) Do(r *http.Request) (*http.Response, error) {
+	resp, err := c.next.Do(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	body := bufio.NewReader(resp.Body)
+	for {
+		b, err := body.ReadByte()
+		if err == nil && (b == ' ' || b == '\t' || b == '\r' || b == '\n') {
+			continue
+		}
+		if err == nil && b == '<' {
+			break
+		}
+		if err == nil || errors.Is(err, io.EOF) {
+			err = errNoXML
+		}
+		return nil, errors.Join(err, resp.Body.Close())
+	}
+	_ = body.UnreadByte() // a byte was read just now
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, resp.Body}
+	return resp, nil
+}

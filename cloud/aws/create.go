@@ -1,0 +1,316 @@
+package aws
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+const opCreate = "run instance"
+
+// Create makes the VM of r by one RunInstances under r.Token, which returns the
+// same instance however often it is repeated, and finishes its interfaces.
+func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	s, err := specOf(opCreate, r.Class)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	if err := checkRequest(s, r); err != nil {
+		return cloud.VM{}, err
+	}
+	t, err := a.launch(ctx, s, r)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	wait, err := a.finish(ctx, s, r, t)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	vm := a.vmOf(t)
+	vm.RetryAfter = wait
+	return vm, nil
+}
+
+// checkRequest refuses what EC2 would refuse, before anything is made.
+func checkRequest(s *spec, r cloud.CreateRequest) error {
+	problems := slices.Clone(s.problems)
+	if len(r.UserData) > userDataMax {
+		problems = append(problems, cloud.Problem{
+			Severity: cloud.BlocksCreate, Field: "secret.userData",
+			Message: fmt.Sprintf("has %d bytes and may have %d; make it shorter or compress it", len(r.UserData), userDataMax),
+		})
+	}
+	if r.Name == "" || len(r.Name) > nameMax {
+		problems = append(problems, cloud.Problem{
+			Severity: cloud.BlocksCreate, Field: "metadata.name",
+			Message: fmt.Sprintf("has %d characters and has to have 1 to %d", len(r.Name), nameMax),
+		})
+	}
+	if r.Token == "" && r.ProviderID == "" {
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+	}
+	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
+}
+
+// launch returns the VM of r and makes it unless its id is known already.
+func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (thing, error) {
+	if r.ProviderID != "" {
+		return a.known(ctx, s, r)
+	}
+	in, err := a.input(ctx, s, r)
+	if err != nil {
+		return thing{}, err
+	}
+	out, failed := ask(ctx, a, opCreate, a.client.RunInstances, in)
+	if failed != nil {
+		return thing{}, a.refused(ctx, s, r, failed)
+	}
+	if len(out.Instances) != 1 {
+		return thing{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one", len(out.Instances))
+	}
+	a.learn(out.Instances[0])
+	t := thingOf(out.Instances[0])
+	if t.gone() || t.going() {
+		vm := a.vmOf(t)
+		return thing{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id, t.state, vm.Message)
+	}
+	return t, nil
+}
+
+// known returns the VM whose id stands in r. It never makes another.
+func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (thing, error) {
+	found, err := a.find(ctx, opCreate, s, r.Ref)
+	if err != nil {
+		return thing{}, err
+	}
+	found = slices.DeleteFunc(found, thing.gone)
+	if len(found) == 0 {
+		return thing{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound, "EC2 does not show the instance of %s", r.ProviderID)
+	}
+	return found[0], nil
+}
+
+// refused returns the error of a creation with what is exhausted.
+func (a *account) refused(ctx context.Context, s *spec, r cloud.CreateRequest, e *cloud.Error) error {
+	switch e.Code {
+	case cloud.NotFound: // of something else than this VM
+		e.Code = cloud.Unavailable
+	case cloud.Invalid:
+		const profileShows = time.Minute // so long may a new profile stay unknown to EC2
+		if strings.Contains(e.Err.Error(), "Invalid IAM Instance Profile") && a.now().Sub(r.Created) < profileShows {
+			e.Code = cloud.Unavailable
+		}
+	case cloud.Exhausted:
+		e.Offering = a.offering(ctx, s, r, react(e.Reason, 0).scope)
+	case cloud.Unknown, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:
+	}
+	return e
+}
+
+// offering returns what of the class is exhausted.
+func (a *account) offering(ctx context.Context, s *spec, r cloud.CreateRequest, of scope) *cloud.Offering {
+	if of == scopeNone {
+		return nil
+	}
+	o := &cloud.Offering{Region: s.Region, InstanceType: s.MachineType, CapacityType: s.capacityType()}
+	if of == scopeZone {
+		if o.Zone = r.Zone; o.Zone == "" {
+			o.Zone = a.zoneOf(ctx, s.NetworkInterfaces[0].SubnetID)
+		}
+	}
+	return o
+}
+
+// capacityType says on which market the class buys.
+func (s *spec) capacityType() string {
+	switch {
+	case s.MarketOptions != nil:
+		return s.MarketOptions.MarketType
+	case s.SpotPrice != nil:
+		return string(types.MarketTypeSpot)
+	}
+	return string(types.MarketTypeOnDemand)
+}
+
+// input returns what EC2 is asked for. It is the same each time for the same
+// request: EC2 compares it under one token.
+func (a *account) input(ctx context.Context, s *spec, r cloud.CreateRequest) (*ec2.RunInstancesInput, error) {
+	devices, err := a.devices(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	in := &ec2.RunInstancesInput{
+		ClientToken: awssdk.String(r.Token), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
+		ImageId: &s.AMI, InstanceType: types.InstanceType(s.MachineType), KeyName: optional(s.KeyName),
+		IamInstanceProfile:  &types.IamInstanceProfileSpecification{Name: set(s.IAM.Name), Arn: set(s.IAM.ARN)},
+		BlockDeviceMappings: devices, NetworkInterfaces: s.interfaces(), TagSpecifications: s.tagSpecs(r),
+		InstanceMarketOptions: s.market(), CapacityReservationSpecification: s.reservation(),
+		Placement: s.place(r.Zone), MetadataOptions: s.metadata(), CpuOptions: s.cpu(),
+	}
+	if len(r.UserData) > 0 {
+		in.UserData = awssdk.String(base64.StdEncoding.EncodeToString(r.UserData))
+	}
+	if s.EBSOptimized {
+		in.EbsOptimized = awssdk.Bool(true)
+	}
+	if s.Monitoring {
+		in.Monitoring = &types.RunInstancesMonitoringEnabled{Enabled: awssdk.Bool(true)}
+	}
+	return in, nil
+}
+
+// set returns nil for an empty string.
+func set(v string) *string {
+	if v == "" {
+		return nil
+	}
+	return &v
+}
+
+func optional(v *string) *string { return set(awssdk.ToString(v)) }
+
+// devices returns the block devices. A single one is the image's root device
+// whatever its name.
+func (a *account) devices(ctx context.Context, s *spec) ([]types.BlockDeviceMapping, error) {
+	var all []types.BlockDeviceMapping
+	for _, d := range s.BlockDevices {
+		name := d.DeviceName
+		if len(s.BlockDevices) == 1 || name == rootDevice {
+			root, err := a.rootDevice(ctx, s.AMI)
+			if err != nil {
+				return nil, err
+			}
+			name = root
+		}
+		e := &types.EbsBlockDevice{
+			VolumeType: types.VolumeType(d.EBS.VolumeType), VolumeSize: awssdk.Int32(d.EBS.VolumeSize), Throughput: d.EBS.Throughput,
+			DeleteOnTermination: d.EBS.DeleteOnTermination, SnapshotId: optional(d.EBS.SnapshotID), Encrypted: awssdk.Bool(d.EBS.Encrypted),
+		}
+		if d.EBS.IOPS > 0 {
+			e.Iops = awssdk.Int32(d.EBS.IOPS)
+		}
+		if d.EBS.Encrypted {
+			e.KmsKeyId = optional(d.EBS.KMSKeyID)
+		}
+		all = append(all, types.BlockDeviceMapping{DeviceName: awssdk.String(name), Ebs: e})
+	}
+	return all, nil
+}
+
+func (s *spec) interfaces() []types.InstanceNetworkInterfaceSpecification {
+	var all []types.InstanceNetworkInterfaceSpecification
+	for _, n := range s.NetworkInterfaces {
+		i := types.InstanceNetworkInterfaceSpecification{
+			SubnetId: awssdk.String(n.SubnetID), Groups: n.SecurityGroupIDs, DeviceIndex: n.DeviceIndex, NetworkCardIndex: n.NetworkCardIndex,
+			AssociatePublicIpAddress: n.PublicIP, DeleteOnTermination: n.DeleteOnTermination, Description: n.Description,
+			InterfaceType: set(n.InterfaceType),
+		}
+		if n.IPv6AddressCount != nil {
+			i.Ipv6AddressCount, i.PrimaryIpv6 = n.IPv6AddressCount, n.PrimaryIPv6
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+// tagSpecs returns the tags of all that is made: those of the request, those of
+// the class, which win, and those by which it is found again.
+func (s *spec) tagSpecs(r cloud.CreateRequest) []types.TagSpecification {
+	all := maps.Clone(r.Tags)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, s.Tags)
+	all[nameTag] = r.Name
+	delete(all, ownerTag)
+	if r.OwnerID != "" {
+		all[ownerTag] = r.OwnerID
+	}
+	var tags []types.Tag
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		tags = append(tags, types.Tag{Key: awssdk.String(key), Value: awssdk.String(all[key])})
+	}
+	var specs []types.TagSpecification
+	for _, of := range []types.ResourceType{types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface} {
+		specs = append(specs, types.TagSpecification{ResourceType: of, Tags: tags})
+	}
+	return specs
+}
+
+func (s *spec) market() *types.InstanceMarketOptionsRequest {
+	if s.MarketOptions != nil {
+		return &types.InstanceMarketOptionsRequest{MarketType: types.MarketType(s.MarketOptions.MarketType)}
+	}
+	if s.SpotPrice == nil {
+		return nil
+	}
+	return &types.InstanceMarketOptionsRequest{MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{
+		SpotInstanceType: types.SpotInstanceTypeOneTime, MaxPrice: optional(s.SpotPrice),
+	}}
+}
+
+func (s *spec) reservation() *types.CapacityReservationSpecification {
+	c := s.CapacityReservation
+	if c == nil || *c == (reservationSpec{}) {
+		return nil
+	}
+	if c.Preference != "" {
+		return &types.CapacityReservationSpecification{CapacityReservationPreference: types.CapacityReservationPreference(c.Preference)}
+	}
+	return &types.CapacityReservationSpecification{CapacityReservationTarget: &types.CapacityReservationTarget{
+		CapacityReservationId: set(c.ID), CapacityReservationResourceGroupArn: set(c.GroupARN),
+	}}
+}
+
+// place returns where the instance goes: what the class says, else what the
+// annotation says, in the zone of the request.
+func (s *spec) place(zone string) *types.Placement {
+	p := &types.Placement{}
+	switch {
+	case s.Placement != nil:
+		p.GroupId, p.HostId, p.Affinity = optional(s.Placement.GroupID), optional(s.Placement.HostID), optional(s.Placement.Affinity)
+		p.PartitionNumber, p.Tenancy = s.Placement.PartitionNumber, types.Tenancy(s.Placement.Tenancy)
+	case s.machinePlacement != nil:
+		m := s.machinePlacement
+		p.Affinity, p.AvailabilityZone, p.GroupId, p.GroupName = m.Affinity, m.AvailabilityZone, m.GroupID, m.GroupName
+		p.HostId, p.HostResourceGroupArn, p.SpreadDomain = m.HostID, m.HostResourceGroupARN, m.SpreadDomain
+		p.PartitionNumber, p.Tenancy = m.PartitionNumber, types.Tenancy(m.Tenancy)
+	case zone == "":
+		return nil
+	}
+	if zone != "" {
+		p.AvailabilityZone = &zone
+	}
+	return p
+}
+
+func (s *spec) metadata() *types.InstanceMetadataOptionsRequest {
+	m := s.MetadataOptions
+	if m == nil {
+		return nil
+	}
+	return &types.InstanceMetadataOptionsRequest{
+		HttpEndpoint: types.InstanceMetadataEndpointState(m.HTTPEndpoint), HttpTokens: types.HttpTokensState(m.HTTPTokens),
+		HttpPutResponseHopLimit: m.HopLimit, HttpProtocolIpv6: types.InstanceMetadataProtocolState(m.HTTPIPv6),
+	}
+}
+
+func (s *spec) cpu() *types.CpuOptionsRequest {
+	if s.CPUOptions == nil {
+		return nil
+	}
+	return &types.CpuOptionsRequest{
+		CoreCount: s.CPUOptions.CoreCount, ThreadsPerCore: s.CPUOptions.ThreadsPerCore,
+		AmdSevSnp: types.AmdSevSnpSpecification(s.CPUOptions.AMDSEVSNP),
+	}
+}

@@ -1,0 +1,87 @@
+package aws
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Options configure a Driver. The zero value is EC2 with credentials from
+// Secrets only.
+type Options struct {
+	// Transport is what all calls go through; nil is the SDK's own.
+	Transport http.RoundTripper
+	// Endpoint is the URL of EC2; empty leaves it to the SDK, which also looks at
+	// AWS_ENDPOINT_URL_EC2.
+	Endpoint string
+	// Ambient says that a Secret without credentials means those of the process:
+	// its environment, web identity or instance profile.
+	Ambient bool
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// Window is how long lookups and terminations wait for others to share a
+	// call; its zero value is 100ms after the last and 1s after the first.
+	Window Window
+}
+
+// Driver is the cloud.Driver of EC2.
+type Driver struct{ options Options }
+
+// The parts of the contract that a Driver keeps.
+var (
+	_ cloud.Driver      = (*Driver)(nil)
+	_ cloud.VolumeNamer = (*Driver)(nil)
+)
+
+// NewDriver returns a Driver.
+func NewDriver(o Options) *Driver {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Window == (Window{}) {
+		o.Window = Window{Idle: 100 * time.Millisecond, Longest: time.Second}
+	}
+	return &Driver{options: o}
+}
+
+// Parse decodes and checks a provider spec.
+func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+	s := decode(in.Spec)
+	s.decodePlacement(in.Annotations)
+	s.validate()
+	s.setDefaults()
+	problems := s.report()
+	return cloud.Class{
+		Name: in.Name, Namespace: in.Namespace,
+		Endpoint: s.Region,
+		Owner:    strings.Join(append([]string{s.Region}, s.ownership...), " "),
+		Region:   s.Region, InstanceType: s.MachineType,
+		Spec: s,
+	}, problems
+}
+
+// CheckSecret names the entries that are missing.
+func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+	return loginOf(creds).problems(d.options.Ambient)
+}
+
+// Open returns an Account. It makes no call: requests are signed one by one.
+func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
+	const op = "open account"
+	who := loginOf(creds)
+	if err := cloud.Worst(op, who.problems(d.options.Ambient), cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	s, err := specOf(op, c)
+	if err != nil {
+		return nil, err
+	}
+	client, refresh, err := d.options.connect(ctx, s.Region, who)
+	if err != nil {
+		return nil, cloud.Errorf(cloud.Denied, op, "NoCredentials", "the configuration of the SDK cannot be used: %w", err)
+	}
+	return newAccount(d.options, s.Region, client, refresh), nil
+}

@@ -1,0 +1,306 @@
+package aws_test
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+)
+
+const ownerTag = "mcm.cluster.x-k8s.io/owner-id"
+
+// clock is a clock that only moves when it is told to.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// spec is a provider spec, or a part of one; edits change it, nil takes a field
+// away.
+type spec map[string]any
+
+func nic(edits spec) spec {
+	return edit(spec{"subnetID": "subnet-a1", "securityGroupIDs": []string{"sg-1"}}, edits)
+}
+
+func disk(edits spec) spec {
+	return spec{"ebs": edit(spec{"volumeType": "gp3", "volumeSize": 20}, edits)}
+}
+
+func edit(s, edits spec) spec {
+	s = maps.Clone(s)
+	for key, value := range edits {
+		if value == nil {
+			delete(s, key)
+			continue
+		}
+		s[key] = value
+	}
+	return s
+}
+
+func class(name string, edits spec) cloud.ClassInput {
+	s := edit(spec{
+		"ami": "ami-1", "region": "eu-west-1", "machineType": "m5.large", "iam": spec{"name": "nodes"},
+		"blockDevices": []any{disk(nil)}, "networkInterfaces": []any{nic(nil)},
+		"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "team": "a"},
+	}, edits)
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return cloud.ClassInput{Name: name, Namespace: "default", Spec: text}
+}
+
+func owned(cluster, role string) spec {
+	return spec{"tags": spec{"kubernetes.io/cluster/" + cluster: "1", "kubernetes.io/role/" + role: "1"}}
+}
+
+func credentials() cloud.Credentials {
+	return cloud.Credentials{"providerAccessKeyId": []byte(ec2test.KeyID), "providerSecretAccessKey": []byte(ec2test.SecretKey), "userData": []byte("#cloud-config")}
+}
+
+// full is a class with every field set.
+func full() spec {
+	return spec{
+		"keyName": "a-key", "ebsOptimized": true, "monitoring": true,
+		"blockDevices": []any{
+			spec{"deviceName": "/root", "ebs": spec{
+				"volumeType": "gp3", "volumeSize": 50, "iops": 4000, "throughput": 250, "encrypted": true, "kmsKeyID": "key-1", "deleteOnTermination": true,
+			}},
+			spec{"deviceName": "/dev/sdf", "ebs": spec{"volumeType": "io2", "volumeSize": 100, "iops": 1000, "snapshotID": "snap-1"}},
+		},
+		"networkInterfaces": []any{
+			nic(spec{
+				"associatePublicIPAddress": true, "description": "first", "interfaceType": "interface", "networkCardIndex": 0,
+				"ipv6AddressCount": 1, "ipv6PrefixCount": 2, "deleteOnTermination": true,
+			}),
+			nic(spec{"securityGroupIDs": []string{"sg-1", "sg-2"}, "deviceIndex": 3, "interfaceType": "efa", "networkCardIndex": 1}),
+		},
+		"spotPrice": "0.5", "instanceMarketOptions": spec{"marketType": "spot"},
+		"capacityReservation":     spec{"capacityReservationId": "cr-1"},
+		"placement":               spec{"groupId": "pg-1", "tenancy": "host", "hostId": "h-1", "partitionNumber": 2, "affinity": "host"},
+		"instanceMetadataOptions": spec{"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2, "httpProtocolIpv6": "disabled"},
+		"cpuOptions":              spec{"coreCount": 2, "threadsPerCore": 1, "amdSevSnp": "enabled"},
+		"srcAndDstChecksEnabled":  false,
+	}
+}
+
+// finishing is a class whose VMs need more than RunInstances.
+func finishing() spec {
+	return spec{
+		"networkInterfaces":      []any{nic(spec{"ipv6PrefixCount": 1}), nic(spec{"deviceIndex": 2})},
+		"srcAndDstChecksEnabled": false,
+	}
+}
+
+// at is where the endpoint of a test is, and the way there.
+type at func(t testing.TB, h http.Handler) (endpoint string, next http.RoundTripper)
+
+func inProcess(_ testing.TB, h http.Handler) (string, http.RoundTripper) {
+	return "http://ec2.invalid", cloudtest.HandlerTransport(h)
+}
+
+func overHTTP(t testing.TB, h http.Handler) (string, http.RoundTripper) {
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL, server.Client().Transport
+}
+
+// classify says what a request of the query protocol asks for.
+func classify(_ *http.Request, body []byte) cloudtest.Call {
+	form, _ := url.ParseQuery(string(body))
+	op := form.Get("Action")
+	return cloudtest.Call{Op: op, Mutates: op != "" && !strings.HasPrefix(op, "Describe")}
+}
+
+// window is short, because one test calls at a time.
+var window = aws.Window{Idle: time.Millisecond, Longest: 5 * time.Millisecond}
+
+func settings() ec2test.Settings {
+	s := ec2test.DefaultSettings()
+	s.Boot, s.Shutdown, s.PageSize = 5*time.Second, 3*time.Second, 10
+	return s
+}
+
+func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture {
+	t.Helper()
+	c := ec2test.New(settings(), now.Now)
+	endpoint, next := where(t, c)
+	proxy := cloudtest.NewProxy(next, classify)
+	b := backend{Cloud: c, now: now}
+	set := func(f func(r *ec2test.Resource)) func(testing.TB, string) {
+		return func(_ testing.TB, id string) { c.Edit(id, f) }
+	}
+	return &cloudtest.Fixture{
+		Driver: func() cloud.Driver {
+			return aws.NewDriver(aws.Options{Transport: proxy, Endpoint: endpoint, Now: now.Now, Window: window})
+		},
+		Class: class("small", edits),
+		Others: map[string]cloud.ClassInput{
+			"another cluster": class("small", owned("c2", "node")), "another role": class("small", owned("c1", "other")),
+			"a longer cluster": class("small", owned("c11", "node")),
+		},
+		ManyAddresses: class("many", spec{"networkInterfaces": []any{nic(spec{"ipv6AddressCount": 2}), nic(nil)}}),
+		UnknownType:   class("unknown", spec{"machineType": "m5.nano"}),
+		Broken: class("broken", spec{
+			"ami": nil, "machineType": 7, "iam": spec{}, "networkInterfaces": []any{spec{}}, "cpuOptions": spec{"coreCount": 1}, "keyName": []any{},
+		}),
+		Credentials: credentials(),
+		Public:      []string{"providerAccessKeyId"},
+		Backend: cloudtest.Backend{
+			Proxy: proxy, Ledger: b.ledger, Seed: b.seed, PageSize: settings().PageSize,
+			Advance: func(_ testing.TB, d time.Duration) { now.Advance(d) },
+			Hide: func(_ testing.TB, d time.Duration) {
+				c.Change(func(s *ec2test.Settings) { s.Settle = d })
+			},
+			UserData: func(_ testing.TB, id string) []byte { r, _ := c.Look(id); return r.UserData },
+			States: []cloudtest.VMState{
+				{Name: "stopped", Set: set(func(r *ec2test.Resource) { r.Stopped = true }), Want: cloud.StateStopped},
+				{Name: "pending", Set: set(func(r *ec2test.Resource) { r.Made = now.Now() }), Want: cloud.StatePending},
+				{Name: "shutting-down", Set: set(func(r *ec2test.Resource) { r.Terminated = now.Now() }), Want: cloud.StateDeleting},
+				{Name: "terminated", Set: func(_ testing.TB, id string) {
+					c.End(id, "Server.SpotInstanceTermination", "EC2 took it back")
+				}, Want: cloud.StateUnknown},
+			},
+			HideNodeName: set(func(r *ec2test.Resource) { r.NoDNS = true }),
+			Revoke: func(testing.TB) {
+				c.Change(func(s *ec2test.Settings) { s.Accounts = nil })
+			},
+		},
+	}
+}
+
+// backend is an endpoint as cloudtest sees it.
+type backend struct {
+	*ec2test.Cloud
+	now *clock
+}
+
+var kinds = map[string]cloud.Kind{
+	ec2test.KindInstance: cloud.KindVM, ec2test.KindVolume: cloud.KindDisk, ec2test.KindInterface: cloud.KindInterface,
+}
+
+func (b backend) ledger(testing.TB) []cloud.Resource {
+	var all []cloud.Resource
+	for _, r := range b.Ledger() {
+		all = append(all, cloud.Resource{Kind: kinds[r.Kind], ID: r.ID, MachineName: r.Tags["Name"], OwnerID: r.Tags[ownerTag], Tags: r.Tags})
+	}
+	return all
+}
+
+func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
+	t.Helper()
+	tags := map[string]string{}
+	if s.Name != "" {
+		tags["Name"] = s.Name
+	}
+	if s.OwnerID != "" && !s.Untagged {
+		tags[ownerTag] = s.OwnerID
+	}
+	if !s.Untagged {
+		for _, key := range strings.Fields(s.Class.Owner)[1:] {
+			tags[key] = "1"
+		}
+	}
+	r := ec2test.Resource{Tags: tags, Made: b.now.Now().Add(-s.Age), Instance: s.AttachTo, Subnet: "subnet-a1", Type: s.Class.InstanceType, Zone: "eu-west-1a"}
+	for kind, of := range kinds {
+		if of == s.Kind {
+			r.Kind = kind
+		}
+	}
+	if r.Kind == "" {
+		t.Fatalf("EC2 has no %s here", s.Kind)
+	}
+	return b.Add(r)
+}
+
+func harness(edits spec, where at) cloudtest.Harness {
+	const sessions = "requests are signed one by one; with access keys there are no sessions"
+	return cloudtest.Harness{
+		New: func(t testing.TB) *cloudtest.Fixture { return fixture(t, edits, where, newClock()) },
+		Lacks: map[string]string{
+			"C04/Zone":    "the zone of an EC2 instance is that of its subnet; the class names none",
+			"C10/Failed":  "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
+			"C19/Expired": sessions, "C19/MidFlow": sessions,
+		},
+		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(), Volumes: volumes(),
+		Golden: &cloudtest.Golden{
+			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput { return class("full", full()) }, Normalize: normalize,
+		},
+		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
+			return "aws:///eu-west-1/" + vm.ID, "aws:///eu-west-1a/" + vm.ID
+		},
+		NodeName: func(vm cloud.VM) string { return ec2test.PrivateDNSName(vm.Addresses[0].Value, "eu-west-1") },
+		Capacity: cloud.Capacity{
+			Resources:    map[string]string{"cpu": "2", "memory": "8Gi", "gpu": "0", "pods": "110", "ephemeral-storage": "20Gi"},
+			Architecture: "amd64",
+		},
+	}
+}
+
+var given = regexp.MustCompile(`\b(eni|i|vol)-0[0-9a-f]{16}\b`)
+
+// normalize returns a call without the ids that the cloud gave out.
+func normalize(c cloudtest.Call) string {
+	form, err := url.ParseQuery(string(c.Body))
+	if err != nil {
+		return err.Error()
+	}
+	lines := []string{c.Op}
+	for _, key := range slices.Sorted(maps.Keys(form)) {
+		if key != "Action" && key != "Version" {
+			lines = append(lines, "  "+key+" = "+given.ReplaceAllString(form.Get(key), "$1-…"))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// wrapped is the harness with the accounts within their budget, their time and
+// without secrets, as the manager has them. Its shared listings bend rules of
+// the kit on purpose.
+func wrapped() cloudtest.Harness {
+	h := harness(nil, inProcess)
+	h.New = func(t testing.TB) *cloudtest.Fixture {
+		now := newClock()
+		f := fixture(t, nil, inProcess, now)
+		f.Wrap = []cloud.Middleware{wrap.Redact(nil), wrap.Timeout(wrap.Timeouts{}), wrap.Budget(wrap.Rate{}, wrap.Clock{Now: now.Now})}
+		return f
+	}
+	return h
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	cloudtest.RunAll(t, map[string]cloudtest.Harness{
+		"Plain": harness(nil, inProcess), "Finishing": harness(finishing(), inProcess), "OverHTTP": harness(nil, overHTTP),
+		"Wrapped": wrapped(),
+	})
+}

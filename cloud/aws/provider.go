@@ -1,0 +1,61 @@
+package aws
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// ProviderName is MachineClass.provider.
+const ProviderName = "AWS"
+
+const (
+	providerIDScheme = "aws://"
+	settleTime       = time.Minute // EC2 shows what it made sooner or later
+	userDataMax      = 16 << 10
+	nameMax          = 253 // a Kubernetes name; a tag's value may be 256 long
+)
+
+// Drivers of persistent volumes.
+const (
+	csiDriver    = "ebs.csi.aws.com"
+	inTreePlugin = "kubernetes.io/aws-ebs"
+)
+
+// Traits are the constants of EC2.
+func (d *Driver) Traits() cloud.Traits {
+	return cloud.Traits{Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime}
+}
+
+var instanceID = regexp.MustCompile(`^i-[0-9a-zA-Z]+$`)
+
+// DecodeProviderID accepts aws:///<region>/<id>, which MCM writes,
+// aws:///<zone>/<id>, which stands on the Node, and both without or with another
+// number of elements before the id, as older cloud providers wrote them.
+func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(providerID, providerIDScheme+"/")
+	if !ok {
+		return "", false
+	}
+	id = rest[strings.LastIndex(rest, "/")+1:]
+	if !instanceID.MatchString(id) {
+		return "", false
+	}
+	return id, true
+}
+
+// providerID is MCM's form for a region and the Node's for a zone.
+func providerID(place, id string) string { return providerIDScheme + "/" + place + "/" + id }
+
+// VolumeID returns the id of an EBS volume.
+func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
+	switch v.Driver {
+	case csiDriver:
+		id = v.Handle
+	case inTreePlugin: // vol-… or aws://<zone>/vol-…
+		id = v.Handle[strings.LastIndex(v.Handle, "/")+1:]
+	}
+	return id, id != ""
+}

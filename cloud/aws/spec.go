@@ -1,0 +1,248 @@
+package aws
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// The tags that say what belongs to whom. A key counts as the cluster's or the
+// role's when it contains the mark, as in MCM's driver.
+const (
+	clusterMark = "kubernetes.io/cluster/"
+	roleMark    = "kubernetes.io/role/"
+	nameTag     = "Name"
+	ownerTag    = "mcm.cluster.x-k8s.io/owner-id"
+)
+
+// placementAnnotation holds EC2's Placement as JSON. It counts only when the
+// spec has no placement.
+const placementAnnotation = "machine.sapcloud.io/awsPlacement"
+
+// spec is a decoded provider spec of MCM's AWS driver. Nothing modifies it once
+// Parse has returned.
+type spec struct {
+	APIVersion          string               `json:"apiVersion"`
+	Kind                string               `json:"kind"`
+	AMI                 string               `json:"ami"`
+	Region              string               `json:"region"`
+	MachineType         string               `json:"machineType"`
+	IAM                 profileSpec          `json:"iam"`
+	KeyName             *string              `json:"keyName"`
+	BlockDevices        []blockDeviceSpec    `json:"blockDevices"`
+	NetworkInterfaces   []interfaceSpec      `json:"networkInterfaces"`
+	Tags                map[string]string    `json:"tags"`
+	SpotPrice           *string              `json:"spotPrice"`
+	MarketOptions       *marketSpec          `json:"instanceMarketOptions"`
+	CapacityReservation *reservationSpec     `json:"capacityReservation"`
+	Placement           *placementSpec       `json:"placement"`
+	MetadataOptions     *metadataSpec        `json:"instanceMetadataOptions"`
+	CPUOptions          *cpuSpec             `json:"cpuOptions"`
+	SourceDestCheck     *bool                `json:"srcAndDstChecksEnabled"`
+	EBSOptimized        bool                 `json:"ebsOptimized"`
+	Monitoring          bool                 `json:"monitoring"`
+	problems            []cloud.Problem      // those that rule something out
+	ownership           []string             // keys of Tags that say what is the class's own, sorted
+	machinePlacement    *annotationPlacement // of the annotation
+	unread              []string             // paths of values of a wrong type
+	keeps               map[cloud.Kind]bool  // kinds that outlive the VM by the class's wish
+}
+
+type profileSpec struct {
+	Name string `json:"name"`
+	ARN  string `json:"arn"`
+}
+
+type blockDeviceSpec struct {
+	DeviceName  string  `json:"deviceName"`
+	EBS         ebsSpec `json:"ebs"`
+	NoDevice    string  `json:"noDevice"`
+	VirtualName string  `json:"virtualName"`
+}
+
+type ebsSpec struct {
+	VolumeType          string  `json:"volumeType"`
+	VolumeSize          int32   `json:"volumeSize"` // GiB
+	IOPS                int32   `json:"iops"`
+	Throughput          *int32  `json:"throughput"`
+	Encrypted           bool    `json:"encrypted"`
+	DeleteOnTermination *bool   `json:"deleteOnTermination"`
+	SnapshotID          *string `json:"snapshotID"`
+	KMSKeyID            *string `json:"kmsKeyID"`
+}
+
+type interfaceSpec struct {
+	SubnetID            string   `json:"subnetID"`
+	SecurityGroupIDs    []string `json:"securityGroupIDs"`
+	PublicIP            *bool    `json:"associatePublicIPAddress"`
+	DeleteOnTermination *bool    `json:"deleteOnTermination"`
+	Description         *string  `json:"description"`
+	InterfaceType       string   `json:"interfaceType"`
+	NetworkCardIndex    *int32   `json:"networkCardIndex"`
+	DeviceIndex         *int32   `json:"deviceIndex"`
+	IPv6AddressCount    *int32   `json:"ipv6AddressCount"`
+	PrimaryIPv6         *bool    `json:"primaryIpv6"`
+	IPv6PrefixCount     *int32   `json:"ipv6PrefixCount"`
+}
+
+// efa says that the interface has no IP of its own network stack to check.
+func (n interfaceSpec) efa() bool { return n.InterfaceType == "efa" || n.InterfaceType == "efa-only" }
+
+type marketSpec struct {
+	MarketType string `json:"marketType"`
+}
+
+type reservationSpec struct {
+	Preference string `json:"capacityReservationPreference"`
+	ID         string `json:"capacityReservationId"`
+	GroupARN   string `json:"capacityReservationResourceGroupArn"`
+}
+
+type placementSpec struct {
+	GroupID         *string `json:"groupId"`
+	Tenancy         string  `json:"tenancy"`
+	HostID          *string `json:"hostId"`
+	PartitionNumber *int32  `json:"partitionNumber"`
+	Affinity        *string `json:"affinity"`
+}
+
+// annotationPlacement is EC2's own type, with the keys of its Go SDK.
+type annotationPlacement struct {
+	Affinity             *string
+	AvailabilityZone     *string
+	GroupID              *string `json:"GroupId"`
+	GroupName            *string
+	HostID               *string `json:"HostId"`
+	HostResourceGroupARN *string `json:"HostResourceGroupArn"`
+	PartitionNumber      *int32
+	SpreadDomain         *string
+	Tenancy              string
+}
+
+type metadataSpec struct {
+	HTTPEndpoint string `json:"httpEndpoint"`
+	HTTPTokens   string `json:"httpTokens"`
+	HopLimit     *int32 `json:"httpPutResponseHopLimit"`
+	HTTPIPv6     string `json:"httpProtocolIpv6"`
+}
+
+type cpuSpec struct {
+	CoreCount      *int32 `json:"coreCount"`
+	ThreadsPerCore *int32 `json:"threadsPerCore"`
+	AMDSEVSNP      string `json:"amdSevSnp"`
+}
+
+// decodePlacement takes the placement from an annotation unless the spec has one.
+func (s *spec) decodePlacement(annotations map[string]string) {
+	text, there := annotations[placementAnnotation]
+	if !there || s.Placement != nil {
+		return
+	}
+	var p annotationPlacement
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		s.problems = append(s.problems, cloud.Problem{
+			Severity: cloud.BlocksCreate, Field: "metadata.annotations[" + placementAnnotation + "]",
+			Message: "is no Placement of EC2; write JSON such as {\"GroupName\":\"a-group\"}, or use providerSpec.placement",
+		})
+		return
+	}
+	s.machinePlacement = &p
+}
+
+// setDefaults writes out what MCM's driver means by leaving a field out.
+func (s *spec) setDefaults() {
+	yes := func(b **bool) {
+		if *b == nil {
+			v := true
+			*b = &v
+		}
+	}
+	s.APIVersion, s.Kind = "", "" // say nothing
+	s.keeps = map[cloud.Kind]bool{}
+	for i := range s.BlockDevices {
+		d := &s.BlockDevices[i].EBS.DeleteOnTermination
+		yes(d)
+		s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || !**d
+	}
+	for i := range s.NetworkInterfaces {
+		n := &s.NetworkInterfaces[i]
+		yes(&n.DeleteOnTermination)
+		s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || !*n.DeleteOnTermination
+		if n.DeviceIndex == nil {
+			index := int32(i) //nolint:gosec // EC2 takes fewer than a hundred
+			n.DeviceIndex = &index
+		}
+		if n.IPv6AddressCount != nil {
+			yes(&n.PrimaryIPv6)
+		}
+	}
+	yes(&s.SourceDestCheck)
+	// What cannot be read may have asked for it.
+	s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || s.wrong("blockDevices")
+	s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || s.wrong("networkInterfaces")
+}
+
+// wrong says whether something in that field could not be read.
+func (s *spec) wrong(field string) bool {
+	return slices.ContainsFunc(s.unread, func(path string) bool {
+		return len(path) >= len(field) && strings.EqualFold(path[:len(field)], field)
+	})
+}
+
+// findOwnership returns the keys of the tags that say what belongs to the
+// class's cluster and role, sorted; nil unless there is one of either kind: a
+// class that does not say what is its own owns nothing.
+func (s *spec) findOwnership() []string {
+	var keys []string
+	cluster, role := false, false
+	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
+		isCluster, isRole := strings.Contains(key, clusterMark), strings.Contains(key, roleMark)
+		if isCluster || isRole {
+			keys = append(keys, key)
+		}
+		cluster, role = cluster || isCluster, role || isRole
+	}
+	if !cluster || !role {
+		return nil
+	}
+	return keys
+}
+
+// add notes a problem; path is relative to the provider spec.
+func (s *spec) add(severity cloud.Severity, path, message string) {
+	at := "providerSpec"
+	if path != "" {
+		at += "." + path
+	}
+	s.problems = append(s.problems, cloud.Problem{Severity: severity, Field: at, Message: message})
+}
+
+// report returns the problems, by field. What is only a warning does not stay:
+// classes that mean the same are equal.
+func (s *spec) report() []cloud.Problem {
+	slices.SortStableFunc(s.problems, func(a, b cloud.Problem) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
+	})
+	all := slices.Clone(s.problems)
+	s.problems = slices.DeleteFunc(s.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
+	if len(s.problems) == 0 {
+		s.problems = nil
+	}
+	return all
+}
+
+// specOf returns the driver's own form of a class that can be used for calls.
+func specOf(op string, c cloud.Class) (*spec, error) {
+	s, ok := c.Spec.(*spec)
+	if !ok {
+		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "the class was not parsed by this driver")
+	}
+	if err := cloud.Worst(op, s.problems, cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -1,0 +1,258 @@
+package aws
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// pageMax is how many things a page may hold. EC2 may send fewer.
+const pageMax = 1000
+
+// thing is an instance, a volume or an interface.
+type thing struct {
+	kind       cloud.Kind
+	id         string
+	tags       map[string]string
+	state      string // EC2's word
+	attachedTo string // id of the instance; empty when it is loose
+	made       time.Time
+	instance   *types.Instance // of a VM
+}
+
+// gone says that EC2 only remembers it.
+func (t thing) gone() bool {
+	return t.kind == cloud.KindVM && t.state == string(types.InstanceStateNameTerminated) ||
+		t.kind == cloud.KindDisk && t.state == string(types.VolumeStateDeleted)
+}
+
+// going says that it has been told to go.
+func (t thing) going() bool {
+	return t.kind == cloud.KindVM && t.state == string(types.InstanceStateNameShuttingDown) ||
+		t.kind == cloud.KindDisk && t.state == string(types.VolumeStateDeleting)
+}
+
+// owns says whether a thing is provably of r: it carries the ownership tags of
+// the class, the machine's owner id or none, and the machine's name. One with
+// the machine's owner id may have any name, because machines that are restored
+// elsewhere keep only the id.
+func (s *spec) owns(t thing, r cloud.Ref) bool {
+	if len(s.ownership) == 0 || slices.ContainsFunc(s.ownership, func(key string) bool { _, has := t.tags[key]; return !has }) {
+		return false
+	}
+	owner, name := t.tags[ownerTag], t.tags[nameTag]
+	if r.OwnerID != "" && owner != "" {
+		return owner == r.OwnerID
+	}
+	return r.Name == "" || name == "" || name == r.Name
+}
+
+// filter is a filter of EC2. Its values are patterns, so what would be one is
+// escaped.
+func filter(name string, values ...string) types.Filter {
+	escape := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`)
+	f := types.Filter{Name: awssdk.String(name)}
+	for _, v := range values {
+		f.Values = append(f.Values, escape.Replace(v))
+	}
+	return f
+}
+
+// owned are the filters for what carries all of these tags.
+func owned(keys []string) []types.Filter {
+	var all []types.Filter
+	for _, key := range keys {
+		all = append(all, filter("tag-key", key))
+	}
+	return all
+}
+
+// notTerminated are the states of instances that are there.
+func notTerminated() types.Filter {
+	return filter("instance-state-name", "pending", "running", "shutting-down", "stopping", "stopped")
+}
+
+// pages yields things of a kind, page by page. It stops after the first error.
+func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters []types.Filter) iter.Seq2[thing, error] {
+	page := map[cloud.Kind]func(context.Context, string, []types.Filter, *string) ([]thing, *string, *cloud.Error){
+		cloud.KindVM: a.instances, cloud.KindDisk: a.volumes, cloud.KindInterface: a.interfaces,
+	}[kind]
+	return func(yield func(thing, error) bool) {
+		var next *string
+		for {
+			things, more, err := page(ctx, op, filters, next)
+			if err != nil {
+				yield(thing{}, about(err))
+				return
+			}
+			for _, t := range things {
+				if !yield(t, nil) {
+					return
+				}
+			}
+			if awssdk.ToString(more) == "" {
+				return
+			}
+			next = more
+		}
+	}
+}
+
+func (a *account) instances(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string, *cloud.Error) {
+	out, err := ask(ctx, a, op, a.client.DescribeInstances, &ec2.DescribeInstancesInput{
+		Filters: filters, MaxResults: awssdk.Int32(pageMax), NextToken: next,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []thing
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			a.learn(i)
+			all = append(all, thingOf(i))
+		}
+	}
+	return all, out.NextToken, nil
+}
+
+// thingOf returns an instance as a thing.
+func thingOf(i types.Instance) thing {
+	t := thing{kind: cloud.KindVM, id: awssdk.ToString(i.InstanceId), tags: tagMap(i.Tags), made: awssdk.ToTime(i.LaunchTime), instance: &i}
+	if i.State != nil {
+		t.state = string(i.State.Name)
+	}
+	return t
+}
+
+func (a *account) volumes(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string, *cloud.Error) {
+	const most = 500 // a page of volumes is smaller
+	out, err := ask(ctx, a, op, a.client.DescribeVolumes, &ec2.DescribeVolumesInput{
+		Filters: filters, MaxResults: awssdk.Int32(most), NextToken: next,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []thing
+	for _, v := range out.Volumes {
+		t := thing{kind: cloud.KindDisk, id: awssdk.ToString(v.VolumeId), tags: tagMap(v.Tags), state: string(v.State), made: awssdk.ToTime(v.CreateTime)}
+		for _, at := range v.Attachments {
+			t.attachedTo = awssdk.ToString(at.InstanceId)
+		}
+		all = append(all, t)
+	}
+	return all, out.NextToken, nil
+}
+
+func (a *account) interfaces(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string, *cloud.Error) {
+	out, err := ask(ctx, a, op, a.client.DescribeNetworkInterfaces, &ec2.DescribeNetworkInterfacesInput{
+		Filters: filters, MaxResults: awssdk.Int32(pageMax), NextToken: next,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []thing
+	for _, n := range out.NetworkInterfaces {
+		t := thing{kind: cloud.KindInterface, id: awssdk.ToString(n.NetworkInterfaceId), tags: tagMap(n.TagSet), state: string(n.Status)}
+		if n.Attachment != nil {
+			t.attachedTo, t.made = awssdk.ToString(n.Attachment.InstanceId), awssdk.ToTime(n.Attachment.AttachTime)
+		}
+		if t.made.IsZero() {
+			t.made = a.firstSeen(t.id)
+		}
+		all = append(all, t)
+	}
+	return all, out.NextToken, nil
+}
+
+// firstSeen returns when this account first saw an interface without a VM. EC2
+// does not say when one was made, so it is at least that old.
+func (a *account) firstSeen(id string) time.Time {
+	const forget = 10_000 // none of them is looked at for long
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, known := a.loose[id]
+	if known {
+		return at
+	}
+	if len(a.loose) >= forget {
+		clear(a.loose)
+	}
+	a.loose[id] = a.now()
+	return a.loose[id]
+}
+
+func tagMap(tags []types.Tag) map[string]string {
+	m := make(map[string]string, len(tags))
+	for _, t := range tags {
+		m[awssdk.ToString(t.Key)] = awssdk.ToString(t.Value)
+	}
+	return m
+}
+
+// lookUpIDs returns the instances of these ids. It filters by them: an id that
+// EC2 does not know would make it refuse all of them otherwise.
+func (a *account) lookUpIDs(ctx context.Context, _ struct{}, ids []string) (map[string]*thing, error) {
+	found := map[string]*thing{}
+	for t, err := range a.pages(ctx, opGet, cloud.KindVM, []types.Filter{filter("instance-id", ids...)}) {
+		if err != nil {
+			return nil, err
+		}
+		found[t.id] = &t
+	}
+	return found, nil
+}
+
+// lookUpNames returns what has these names and the ownership tags of the key.
+func (a *account) lookUpNames(ctx context.Context, key lookup, names []string) (map[string][]thing, error) {
+	filters := append(owned(strings.Split(key.keys, "\n")), filter("tag:"+nameTag, names...))
+	if key.kind == cloud.KindVM {
+		filters = append(filters, notTerminated())
+	}
+	found := map[string][]thing{}
+	for t, err := range a.pages(ctx, opGet, key.kind, filters) {
+		if err != nil {
+			return nil, err
+		}
+		if !t.gone() {
+			found[t.tags[nameTag]] = append(found[t.tags[nameTag]], t)
+		}
+	}
+	return found, nil
+}
+
+// ofName returns what of a kind is there, has the name of r and is provably of it.
+func (a *account) ofName(ctx context.Context, op string, kind cloud.Kind, s *spec, r cloud.Ref) ([]thing, error) {
+	if r.Name == "" {
+		return nil, nil
+	}
+	all, err := a.byName.do(ctx, op, lookup{kind, strings.Join(s.ownership, "\n")}, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(t thing) bool { return !s.owns(t, r) }), nil
+}
+
+// find returns the VMs that are provably of r: that of its providerID, or those
+// of its name. Those that EC2 only remembers are left out.
+func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]thing, error) {
+	if r.ProviderID == "" {
+		return a.ofName(ctx, op, cloud.KindVM, s, r)
+	}
+	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	if !known {
+		return nil, nil
+	}
+	t, err := a.byID.do(ctx, op, struct{}{}, id)
+	if err != nil || t == nil || !s.owns(*t, r) {
+		return nil, err
+	}
+	return []thing{*t}, nil
+}

@@ -1,0 +1,269 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/property"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// account is the cloud.Account of one user of one vCenter.
+type account struct {
+	v         *vcenter
+	inventory inventory
+	fields    fields
+	reports   reports
+}
+
+// How long it is worth waiting for a task.
+const (
+	cloneWait     = 5 * time.Second
+	configureWait = time.Second
+	powerWait     = 2 * time.Second
+	addressWait   = 5 * time.Second
+)
+
+func newAccount(v *vcenter) *account {
+	return &account{
+		v:         v,
+		inventory: inventory{v: v, now: v.driver.now, known: map[string]place{}},
+		fields:    fields{v: v},
+		reports:   reports{told: map[string]bool{}},
+	}
+}
+
+// Close logs out.
+func (a *account) Close() error {
+	a.v.logout()
+	return nil
+}
+
+// Get returns the VM of r.
+func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
+	const op = "get VM"
+	s, err := specOf(op, r.Class)
+	if err != nil {
+		return cloud.VM{}, notInvalid(op, err)
+	}
+	vms, err := a.find(ctx, s, r)
+	if cloud.CodeOf(err) == cloud.Invalid {
+		vms, err = nil, nil // without the folder there is no VM in it
+	}
+	if err != nil {
+		return cloud.VM{}, fail(op, err)
+	}
+	vm, err := one(op, r, vms)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	return vmOf(s, vm), nil
+}
+
+// notInvalid gives an error a code that calls may return for which a wrong spec
+// is nothing to wait for.
+func notInvalid(op string, err error) error {
+	if cloud.CodeOf(err) != cloud.Invalid {
+		return err
+	}
+	return cloud.Errorf(cloud.Unknown, op, "InvalidClass", "%w", err)
+}
+
+// one returns the VM among those that were found. Of several nobody knows which
+// is the machine's.
+func one(op string, r cloud.Ref, vms []*seen) (*seen, error) {
+	switch len(vms) {
+	case 0:
+		return nil, cloud.Errorf(cloud.NotFound, op, "NotFound", "vCenter shows no VM of machine %q", r.Name)
+	case 1:
+		return vms[0], nil
+	}
+	return nil, several(op, r, vms)
+}
+
+func several(op string, r cloud.Ref, vms []*seen) error {
+	var ids []string
+	for _, vm := range vms {
+		ids = append(ids, vm.bios)
+	}
+	slices.Sort(ids)
+	return cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d VMs: %s; delete all but one", r.Name, len(ids), strings.Join(ids, ", "))
+}
+
+// find returns the VMs that are provably of r: that of its providerID, or those
+// in the class's folder that carry its name or owner id.
+func (a *account) find(ctx context.Context, s *spec, r cloud.Ref) ([]*seen, error) {
+	if r.ProviderID != "" {
+		id, ok := decodeProviderID(r.ProviderID)
+		if !ok {
+			return nil, nil
+		}
+		vms, err := a.byUUID(ctx, id)
+		return slices.DeleteFunc(vms, func(vm *seen) bool { return !s.provably(vm, r) }), err
+	}
+	vms, _, err := a.byName(ctx, s, r)
+	return vms, err
+}
+
+// byName returns the VMs that are provably of r, and another one that has the
+// name of the machine.
+func (a *account) byName(ctx context.Context, s *spec, r cloud.Ref) (vms []*seen, stranger *seen, err error) {
+	for vm, err := range a.scan(ctx, s) {
+		if err != nil {
+			return nil, nil, err
+		}
+		named := r.Name != "" && vm.machine() == r.Name || r.OwnerID != "" && vm.owner() == r.OwnerID
+		switch {
+		case named && s.provably(vm, r):
+			vms = append(vms, vm)
+		case vm.name == r.Name:
+			stranger = vm
+		}
+	}
+	return vms, stranger, nil
+}
+
+// provably says whether a VM is provably of r: it carries the ownership tags of
+// the class, and the machine's owner id or none and the machine's name. A VM
+// with the machine's owner id may have any name, because machines that are
+// restored elsewhere keep only the id. A template is nobody's.
+func (s *spec) provably(vm *seen, r cloud.Ref) bool {
+	if vm.template || !s.owns(vm.tags) {
+		return false
+	}
+	if r.OwnerID != "" && vm.owner() != "" {
+		return vm.owner() == r.OwnerID
+	}
+	return r.Name == "" || vm.machine() == r.Name
+}
+
+// List yields every VM in the class's folder that carries its ownership tags.
+// Disks and interfaces of a VM live and go with it.
+func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+	return func(yield func(cloud.Resource, error) bool) {
+		const op = "list VMs"
+		s, err := specOf(op, c)
+		if err != nil {
+			yield(cloud.Resource{}, notInvalid(op, err))
+			return
+		}
+		for vm, err := range a.scan(ctx, s) {
+			switch {
+			case cloud.CodeOf(err) == cloud.Invalid:
+				return // without the folder there is no VM in it
+			case err != nil:
+				yield(cloud.Resource{}, fail(op, err))
+				return
+			case vm.template || vm.bios == "" || !s.owns(vm.tags):
+				continue
+			}
+			if !yield(resourceOf(s, vm), nil) {
+				return
+			}
+		}
+	}
+}
+
+// Capacity says what a node of c will offer: what the class says, else what the
+// template has.
+func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
+	const op = "read template"
+	s, err := specOf(op, c)
+	if err != nil {
+		return cloud.Capacity{}, err
+	}
+	t, err := a.template(ctx, s)
+	if err != nil {
+		return cloud.Capacity{}, fail(op, err)
+	}
+	cpu, memory := s.NumCPUs, s.MemoryMB
+	if cpu == 0 {
+		cpu = t.config.Hardware.NumCPU
+	}
+	if memory == 0 {
+		memory = int64(t.config.Hardware.MemoryMB)
+	}
+	resources := map[string]string{"cpu": fmt.Sprint(cpu), "memory": fmt.Sprintf("%dMi", memory)}
+	if kib := s.diskKiB(t.config); kib > 0 {
+		resources["ephemeral-storage"] = fmt.Sprintf("%dKi", kib)
+	}
+	arch := "amd64"
+	if strings.Contains(strings.ToLower(s.GuestID+t.config.GuestId), "arm") {
+		arch = "arm64"
+	}
+	return cloud.Capacity{Resources: resources, Architecture: arch}, nil
+}
+
+// diskKiB is the size that the first disk will have.
+func (s *spec) diskKiB(c *types.VirtualMachineConfigInfo) int64 {
+	const kibInGiB = 1 << 20
+	if s.SystemDisk != nil && s.SystemDisk.SizeGB > 0 {
+		return s.SystemDisk.SizeGB * kibInGiB
+	}
+	if disk := firstDisk(c); disk != nil {
+		return disk.CapacityInKB
+	}
+	return 0
+}
+
+// firstDisk returns the disk that the VM boots from, or nil.
+func firstDisk(c *types.VirtualMachineConfigInfo) *types.VirtualDisk {
+	for _, d := range c.Hardware.Device {
+		if disk, ok := d.(*types.VirtualDisk); ok {
+			return disk
+		}
+	}
+	return nil
+}
+
+// configured is a VM or template with its whole configuration.
+type configured struct {
+	ref    types.ManagedObjectReference
+	config *types.VirtualMachineConfigInfo
+}
+
+// template returns what the class clones.
+func (a *account) template(ctx context.Context, s *spec) (configured, error) {
+	if s.TemplateVM == "" {
+		return configured{}, cloud.Worst("find templateVM", []cloud.Problem{{
+			Severity: cloud.BlocksCreate, Field: "providerSpec.templateVM", Message: "is missing; name the VM or template to clone",
+		}}, cloud.Warning)
+	}
+	ref, err := a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
+	if err != nil {
+		return configured{}, err
+	}
+	c, err := a.configuration(ctx, ref)
+	if isFault[types.ManagedObjectNotFound](err) {
+		a.inventory.forget() // it was replaced, perhaps by one of the same name
+	}
+	return c, err
+}
+
+// configuration reads the whole configuration of a VM.
+func (a *account) configuration(ctx context.Context, ref types.ManagedObjectReference) (configured, error) {
+	var vm mo.VirtualMachine
+	err := property.DefaultCollector(a.v.Client).RetrieveOne(ctx, ref, []string{
+		"config.hardware", "config.vAppConfig", "config.guestId", "config.version", "config.changeVersion", "config.files",
+	}, &vm)
+	if err != nil {
+		return configured{}, err
+	}
+	if vm.Config == nil {
+		return configured{}, cloud.Errorf(cloud.Unavailable, "read VM", "NoConfiguration", "vCenter does not show the configuration of %s now", ref.Value)
+	}
+	return configured{ref, vm.Config}, nil
+}
+
+// vm returns the SDK's handle.
+func (a *account) vm(ref types.ManagedObjectReference) *object.VirtualMachine {
+	return object.NewVirtualMachine(a.v.Client, ref)
+}

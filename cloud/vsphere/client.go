@@ -1,0 +1,273 @@
+package vsphere
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1" //nolint:gosec // the form of thumbprints that vCenter shows; a certificate is compared with it, nothing is signed
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/vmware/govmomi/session"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+const (
+	// keepAlive is how often a session is used at least; vCenter ends those that
+	// are idle for half an hour.
+	keepAlive = 10 * time.Minute
+	// lastCall is how long the calls may take that nobody waits for.
+	lastCall = 5 * time.Second
+)
+
+// vcenter is one session with a vCenter. It logs in again, once for all
+// callers, when the session has ended.
+type vcenter struct {
+	*vim25.Client
+	who    login
+	driver *Driver
+	http   *soap.Client
+	jar    *jar
+
+	logging    chan struct{} // holds one entry while somebody logs in
+	mu         sync.Mutex
+	generation int // of the session
+	closed     bool
+	timer      *time.Timer
+	logout     func()
+}
+
+// errRefused is the answer while refused credentials are not tried again.
+var errRefused = errors.New("vCenter refused these credentials a moment ago; they are tried again in ten minutes, or when they change")
+
+// errClosed is the answer of an account that was closed.
+var errClosed = errors.New("the account is closed")
+
+// connect returns a session that is logged in.
+func (d *Driver) connect(ctx context.Context, who login) (*vcenter, error) {
+	if d.isRefused(who.fingerprint) {
+		return nil, errRefused
+	}
+	v := &vcenter{who: who, driver: d, jar: newJar(), logging: make(chan struct{}, 1)}
+	v.http = soap.NewClient(who.endpoint, who.insecure)
+	v.http.UserAgent = "cluster-api-provider-mcm"
+	v.http.Jar = v.jar
+	v.http.Transport = statuses{v.transport(d.transport)}
+	client, err := vim25.NewClient(ctx, v.http)
+	if err != nil {
+		v.http.Client.CloseIdleConnections()
+		return nil, err
+	}
+	v.Client = client
+	v.RoundTripper = v
+	if err := v.login(ctx, 0); err != nil {
+		v.http.Client.CloseIdleConnections()
+		return nil, err
+	}
+	lasting := context.WithoutCancel(ctx)
+	v.stayAlive(lasting)
+	v.logout = func() { v.end(lasting) }
+	return v, nil
+}
+
+// transport returns the one that is given, or one that checks the server as the
+// Secret says.
+func (v *vcenter) transport(given http.RoundTripper) http.RoundTripper {
+	if given != nil {
+		return given
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: v.who.authorities, InsecureSkipVerify: v.who.insecure} //nolint:gosec // the user asks for it
+	if want := v.who.thumbprint; want != nil {
+		config.InsecureSkipVerify = true // the thumbprint says more than any authority
+		config.VerifyConnection = func(state tls.ConnectionState) error { return checkThumbprint(state, want) }
+	}
+	const connections = 32
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
+		IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute,
+	}
+}
+
+// errThumbprint says that somebody else answers.
+var errThumbprint = errors.New("the server's certificate has another thumbprint than secret.vsphereThumbprint")
+
+func checkThumbprint(state tls.ConnectionState, want []byte) error {
+	if len(state.PeerCertificates) == 0 {
+		return errThumbprint
+	}
+	raw := state.PeerCertificates[0].Raw
+	old, sum := sha1.Sum(raw), sha256.Sum256(raw) //nolint:gosec // see the import
+	if bytes.Equal(want, old[:]) || bytes.Equal(want, sum[:]) {
+		return nil
+	}
+	return errThumbprint
+}
+
+// RoundTrip makes a call, and makes it again after a login when the session had
+// ended.
+func (v *vcenter) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
+	v.mu.Lock()
+	generation, closed := v.generation, v.closed
+	v.mu.Unlock()
+	if closed {
+		return errClosed
+	}
+	err := v.http.RoundTrip(ctx, req, res)
+	if !isFault[types.NotAuthenticated](err) {
+		return err
+	}
+	if err := v.login(ctx, generation); err != nil {
+		return err
+	}
+	reflect.ValueOf(res).Elem().SetZero() // it holds the fault
+	return v.http.RoundTrip(ctx, req, res)
+}
+
+// login opens a session unless somebody has done so since that generation.
+func (v *vcenter) login(ctx context.Context, generation int) error {
+	select {
+	case v.logging <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-v.logging }()
+	v.mu.Lock()
+	current := v.generation
+	v.mu.Unlock()
+	if current != generation {
+		return nil
+	}
+	if v.driver.isRefused(v.who.fingerprint) {
+		return errRefused
+	}
+	v.jar.forget() // vCenter refuses a login within a session
+	body := &types.Login{This: *v.ServiceContent.SessionManager, UserName: v.who.user, Password: v.who.password}
+	if _, err := methods.Login(ctx, v.http, body); err != nil {
+		if isFault[types.InvalidLogin](err) {
+			v.driver.refuse(v.who.fingerprint)
+		}
+		return err
+	}
+	v.mu.Lock()
+	v.generation++
+	v.mu.Unlock()
+	return nil
+}
+
+// stayAlive uses the session from time to time until it is closed.
+func (v *vcenter) stayAlive(ctx context.Context) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.timer = time.AfterFunc(keepAlive, func() {
+		ctx, cancel := context.WithTimeout(ctx, lastCall)
+		defer cancel()
+		_, _ = methods.GetCurrentTime(ctx, v) // the next call says what is wrong
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if !v.closed {
+			v.timer.Reset(keepAlive)
+		}
+	})
+}
+
+// end logs out. It may be called again.
+func (v *vcenter) end(ctx context.Context) {
+	v.mu.Lock()
+	closed := v.closed
+	v.closed = true
+	v.timer.Stop()
+	v.mu.Unlock()
+	if closed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastCall)
+	defer cancel()
+	_ = session.NewManager(&vim25.Client{Client: v.http, ServiceContent: v.ServiceContent, RoundTripper: v.http}).Logout(ctx) // it would end by itself
+	v.http.Client.CloseIdleConnections()
+}
+
+// jar holds the cookies of a session until they are forgotten.
+type jar struct {
+	mu    sync.Mutex
+	inner http.CookieJar
+}
+
+func newJar() *jar {
+	j := &jar{}
+	j.forget()
+	return j
+}
+
+func (j *jar) forget() {
+	inner, _ := cookiejar.New(nil) // never fails without options
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.inner = inner
+}
+
+// SetCookies takes note of cookies.
+func (j *jar) SetCookies(u *url.URL, cookies []*http.Cookie) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.inner.SetCookies(u, cookies)
+}
+
+// Cookies are those for u.
+func (j *jar) Cookies(u *url.URL) []*http.Cookie {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.inner.Cookies(u)
+}
+
+// statuses makes an error of an answer that is none of the API's, e.g. of a
+// proxy in front of it.
+type statuses struct{ next http.RoundTripper }
+
+// statusError is such an answer. Its body is not kept: it may echo secrets.
+type statusError struct {
+	status int
+	after  time.Duration
+}
+
+// Error names the status.
+func (e *statusError) Error() string {
+	return "the answer is HTTP status " + strconv.Itoa(e.status) + " " + http.StatusText(e.status)
+}
+
+// RoundTrip returns the API's answers only.
+func (s statuses) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.next.RoundTrip(r)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
+	}
+	const limit = 4 << 20
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusInternalServerError && bytes.HasPrefix(bytes.TrimSpace(body), []byte("<?xml")) {
+		resp.Body = io.NopCloser(bytes.NewReader(body)) // a fault
+		return resp, nil
+	}
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	return nil, &statusError{status: resp.StatusCode, after: time.Duration(max(seconds, 0)) * time.Second}
+}
+
+// CloseIdleConnections closes those of the next transport.
+func (s statuses) CloseIdleConnections() {
+	if c, ok := s.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}

@@ -1,0 +1,175 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// minHardware is the hardware version that VMs are brought to, as MCM does it.
+const minHardware = 15
+
+// configure asks for all that a clone lacks, in one change, so that a VM is
+// never half configured.
+func (a *account) configure(ctx context.Context, s *spec, r cloud.CreateRequest, vm *seen) error {
+	backing, err := a.network(ctx, s)
+	if err != nil {
+		return err
+	}
+	c, err := a.configuration(ctx, vm.ref)
+	if err != nil {
+		return err
+	}
+	if err := s.fits(r, c); err != nil {
+		return err
+	}
+	change, err := s.change(r, c.config, backing)
+	if err != nil {
+		return err
+	}
+	return a.reconfigure(ctx, vm.ref, change)
+}
+
+// fits says what of the request the template cannot serve.
+func (s *spec) fits(r cloud.CreateRequest, t configured) error {
+	var problems []cloud.Problem
+	disk := firstDisk(t.config)
+	if s.SystemDisk != nil && s.SystemDisk.SizeGB > 0 {
+		if disk == nil {
+			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size", Message: "is set and the template has no disk; remove it"})
+		} else if s.diskKiB(t.config) < disk.CapacityInKB {
+			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size", Message: fmt.Sprintf(
+				"is %d GiB and the template's disk has %d KiB, which cannot shrink; make it larger", s.SystemDisk.SizeGB, disk.CapacityInKB)})
+		}
+	}
+	if _, err := s.boot(r, t.config); err != nil {
+		return err
+	}
+	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
+}
+
+// change is what makes a clone the VM that is asked for.
+func (s *spec) change(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo, nic types.BaseVirtualDeviceBackingInfo) (types.VirtualMachineConfigSpec, error) {
+	b, err := s.boot(r, c)
+	if err != nil {
+		return types.VirtualMachineConfigSpec{}, err
+	}
+	uuidEnabled := true
+	m := s.markFor(r, phaseConfigured)
+	m.Disks = ownDisks(c)
+	extra := maps.Clone(s.ExtraConfig)
+	if extra == nil {
+		extra = map[string]string{}
+	}
+	maps.Copy(extra, b.extra)
+	delete(extra, markKey)
+	change := types.VirtualMachineConfigSpec{
+		ChangeVersion: c.ChangeVersion, NumCPUs: s.NumCPUs, MemoryMB: s.MemoryMB, GuestId: s.GuestID,
+		MemoryReservationLockedToMax: s.MemoryReservationLockedToMax,
+		Flags:                        &types.VirtualMachineFlagInfo{DiskUuidEnabled: &uuidEnabled},
+		ScheduledHardwareUpgradeInfo: upgrade(c.Version),
+		DeviceChange:                 s.devices(c, nic),
+		VAppConfig:                   b.vApp(),
+	}
+	for _, key := range slices.Sorted(maps.Keys(extra)) {
+		change.ExtraConfig = append(change.ExtraConfig, &types.OptionValue{Key: key, Value: extra[key]})
+	}
+	change.ExtraConfig = append(change.ExtraConfig, m.entry())
+	return change, nil
+}
+
+// upgrade asks for newer virtual hardware at power-on; nil if it is new enough
+// or not known.
+func upgrade(version string) *types.ScheduledHardwareUpgradeInfo {
+	n, err := strconv.Atoi(strings.TrimPrefix(version, "vmx-"))
+	if err != nil || n >= minHardware {
+		return nil
+	}
+	return &types.ScheduledHardwareUpgradeInfo{
+		UpgradePolicy: string(types.ScheduledHardwareUpgradeInfoHardwareUpgradePolicyAlways), VersionKey: fmt.Sprintf("vmx-%d", minHardware),
+	}
+}
+
+// devices puts the first interface onto the network, or adds one, and makes the
+// first disk as large as is asked for.
+func (s *spec) devices(c *types.VirtualMachineConfigInfo, backing types.BaseVirtualDeviceBackingInfo) []types.BaseVirtualDeviceConfigSpec {
+	changes := []types.BaseVirtualDeviceConfigSpec{interfaceChange(c, backing)}
+	if disk := firstDisk(c); disk != nil && s.diskKiB(c) > disk.CapacityInKB {
+		grown := *disk
+		grown.CapacityInKB, grown.CapacityInBytes = s.diskKiB(c), 0
+		changes = append(changes, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &grown})
+	}
+	return changes
+}
+
+func interfaceChange(c *types.VirtualMachineConfigInfo, backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceConfigSpec {
+	for _, d := range c.Hardware.Device {
+		card, ok := d.(types.BaseVirtualEthernetCard)
+		if !ok {
+			continue
+		}
+		card.GetVirtualEthernetCard().Backing = backing
+		return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: d}
+	}
+	const temporary = -1
+	return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: &types.VirtualVmxnet3{
+		VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: types.VirtualEthernetCard{
+			VirtualDevice: types.VirtualDevice{Key: temporary, Backing: backing, Connectable: &types.VirtualDeviceConnectInfo{
+				StartConnected: true, AllowGuestControl: true, Connected: true,
+			}},
+			AddressType: string(types.VirtualEthernetCardMacTypeGenerated),
+		}},
+	}}
+}
+
+// ownDisks are the UUIDs of the disks in the directory of the VM, which came
+// with it.
+func ownDisks(c *types.VirtualMachineConfigInfo) []string {
+	var own []string
+	for _, d := range c.Hardware.Device {
+		if disk, ok := d.(*types.VirtualDisk); ok && inDirectory(c, disk) {
+			if _, id := backingOf(disk); id != "" {
+				own = append(own, id)
+			}
+		}
+	}
+	return own
+}
+
+// inDirectory says whether a disk is a file in the VM's own directory and no
+// disk of its own right.
+func inDirectory(c *types.VirtualMachineConfigInfo, disk *types.VirtualDisk) bool {
+	file, _ := backingOf(disk)
+	return disk.VDiskId == nil && file != "" && path.Dir(file) == path.Dir(c.Files.VmPathName)
+}
+
+// backingOf returns the file and the UUID of a disk; both empty when it has
+// none that is known.
+func backingOf(disk *types.VirtualDisk) (file, id string) {
+	switch b := disk.Backing.(type) {
+	case *types.VirtualDiskFlatVer2BackingInfo:
+		return b.FileName, b.Uuid
+	case *types.VirtualDiskSparseVer2BackingInfo:
+		return b.FileName, b.Uuid
+	case *types.VirtualDiskSeSparseBackingInfo:
+		return b.FileName, b.Uuid
+	case *types.VirtualDiskRawDiskMappingVer1BackingInfo:
+		return b.FileName, b.Uuid
+	}
+	return "", ""
+}
+
+// sameUUID compares ids without regard to case, blanks and hyphens: switches
+// spell theirs in groups of two digits.
+func sameUUID(a, b string) bool {
+	plain := strings.NewReplacer(" ", "", "-", "")
+	return strings.EqualFold(plain.Replace(a), plain.Replace(b))
+}

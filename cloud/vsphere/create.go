@@ -1,0 +1,289 @@
+package vsphere
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+const opCreate = "create VM"
+
+// Create makes the VM of r step by step: clone, configure, tag, power on. It
+// asks for the next step when the last one is done, and never waits for one.
+func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	s, err := specOf(opCreate, r.Class)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	if err := checkRequest(s, r); err != nil {
+		return cloud.VM{}, err
+	}
+	vm, err := a.ensure(ctx, s, r)
+	if err != nil {
+		return cloud.VM{}, s.offered(fail(opCreate, err))
+	}
+	if vm == nil {
+		return s.expected(r), nil
+	}
+	wait, err := a.proceed(ctx, s, r, vm)
+	if err != nil {
+		return cloud.VM{}, s.offered(fail(opCreate, err))
+	}
+	out := vmOf(s, vm)
+	out.RetryAfter = wait
+	return out, nil
+}
+
+// checkRequest refuses what cannot work, before anything is made.
+func checkRequest(s *spec, r cloud.CreateRequest) error {
+	var problems []cloud.Problem
+	bad := func(field, message string, args ...any) {
+		problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: field, Message: fmt.Sprintf(message, args...)})
+	}
+	if r.Name == "" || len(r.Name) > nameMax {
+		bad("metadata.name", "has %d characters and has to have 1 to %d", len(r.Name), nameMax)
+	}
+	problems = append(problems, s.problems...)
+	if len(r.UserData) > userDataMax {
+		bad("secret.userData", "has %d bytes and may have %d; make it shorter or compress it", len(r.UserData), userDataMax)
+	}
+	if err := cloud.Worst(opCreate, problems, cloud.BlocksCreate); err != nil {
+		return err
+	}
+	if r.Zone != "" && r.Zone != r.Class.Zone {
+		return cloud.Errorf(cloud.Invalid, opCreate, "NoZones", "zone %q cannot be chosen; a class names the one place where its VMs run", r.Zone)
+	}
+	if r.Token == "" && r.ProviderID == "" {
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+	}
+	return nil
+}
+
+// offered says what is exhausted when something is.
+func (s *spec) offered(err error) error {
+	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Exhausted && e.Offering == nil { //nolint:errorlint // fail returns nothing else
+		e.Offering = &cloud.Offering{Region: s.Region, Zone: cmp.Or(s.HostSystem, s.ResourcePool, s.ComputeCluster), InstanceType: s.TemplateVM}
+	}
+	return err
+}
+
+// biosUUID and instanceUUID follow from the token, so that every call of an
+// attempt asks for the same VM.
+func biosUUID(r cloud.CreateRequest) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("bios "+r.Name+" "+r.Token)).String()
+}
+
+func instanceUUID(r cloud.CreateRequest) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("instance "+r.Name+" "+r.Token)).String()
+}
+
+// expected is the VM while it is being cloned.
+func (s *spec) expected(r cloud.CreateRequest) cloud.VM {
+	id := biosUUID(r)
+	return cloud.VM{
+		ID: id, ProviderID: providerID(s.Region, id), NodeProviderID: nodeProviderID(id),
+		Name: r.Name, OwnerID: r.OwnerID, NodeName: r.Name,
+		State: cloud.StatePending, Reason: "cloning", Region: s.Region, RetryAfter: cloneWait,
+	}
+}
+
+// ensure returns the VM of r, or nil while it is being cloned.
+func (a *account) ensure(ctx context.Context, s *spec, r cloud.CreateRequest) (*seen, error) {
+	if r.ProviderID != "" {
+		return a.shown(ctx, s, r)
+	}
+	n := noteOf(r.State)
+	if n.Token == r.Token && n.Task != "" {
+		vm, done, err := a.cloned(ctx, s, r, n)
+		if vm != nil || err != nil || !done {
+			return vm, err
+		}
+	}
+	vms, stranger, err := a.byName(ctx, s, r.Ref)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(vms) > 1:
+		return nil, several(opCreate, r.Ref, vms)
+	case len(vms) == 1:
+		return a.read(ctx, vms[0].ref)
+	case stranger != nil:
+		return nil, cloud.Worst(opCreate, []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "metadata.name", Message: fmt.Sprintf(
+			"is the name of a VM in folder %q that is not this machine's (%s); rename that VM or choose another folder", s.Folder, stranger.ref.Value)}}, cloud.Warning)
+	}
+	return nil, a.clone(ctx, s, r)
+}
+
+// shown returns the VM whose id stands in r. It never makes another.
+func (a *account) shown(ctx context.Context, s *spec, r cloud.CreateRequest) (*seen, error) {
+	vms, err := a.find(ctx, s, r.Ref)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(vms) == 0:
+		return nil, cloud.Errorf(cloud.Unavailable, opCreate, "NotShown", "vCenter does not show the VM of %s", r.ProviderID)
+	case len(vms) > 1:
+		return nil, several(opCreate, r.Ref, vms)
+	}
+	return vms[0], nil
+}
+
+// cloned looks at the task of the clone. Done says that it has ended; the VM is
+// nil if it ended in nothing that helps.
+func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n note) (vm *seen, done bool, err error) {
+	info, err := a.task(ctx, n.Task)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case info == nil:
+		return nil, true, nil
+	case unfinished(*info):
+		return nil, false, nil
+	case info.State == types.TaskInfoStateSuccess:
+		ref, ok := info.Result.(types.ManagedObjectReference)
+		if !ok {
+			return nil, true, nil
+		}
+		vm, err := a.read(ctx, ref)
+		if vm != nil && !s.provably(vm, r.Ref) {
+			vm = nil
+		}
+		return vm, true, err
+	}
+	// The failure is told once; then Create starts again.
+	if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true}.text()); err != nil {
+		return nil, true, fmt.Errorf("keep that the clone failed: %w", err)
+	}
+	if info.Error == nil {
+		return nil, true, nil
+	}
+	switch info.Error.Fault.(type) {
+	case *types.DuplicateName, *types.FileAlreadyExists, *types.AlreadyExists:
+		return nil, true, nil // somebody was faster, perhaps we
+	case nil:
+		return nil, true, nil
+	}
+	return nil, true, taskError{info.Error.Fault}
+}
+
+// clone asks for the clone and keeps the task.
+func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) error {
+	t, err := a.template(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := s.fits(r, t); err != nil {
+		return err
+	}
+	if _, err := a.network(ctx, s); err != nil {
+		return err
+	}
+	folder, err := a.inventory.find(ctx, s, "folder", s.Folder)
+	if err != nil {
+		return err
+	}
+	config := types.VirtualMachineConfigSpec{
+		Uuid: biosUUID(r), InstanceUuid: instanceUUID(r), ExtraConfig: []types.BaseOptionValue{s.markFor(r, phaseCloned).entry()},
+	}
+	spec := types.VirtualMachineCloneSpec{Config: &config}
+	if spec.Customization, err = a.customization(ctx, s); err != nil {
+		return err
+	}
+	if err := a.place(ctx, s, r, placing{template: t.ref, folder: folder}, &spec); err != nil {
+		return err
+	}
+	n := note{Token: r.Token, Clone: true}
+	if err := r.Checkpoint(ctx, n.text()); err != nil {
+		return fmt.Errorf("keep that a clone is asked for: %w", err)
+	}
+	made, err := methods.CloneVM_Task(ctx, a.v, &types.CloneVM_Task{This: t.ref, Folder: folder, Name: escape(r.Name), Spec: spec})
+	if err != nil {
+		if isFault[types.ManagedObjectNotFound](err) {
+			a.inventory.forget()
+		}
+		return err
+	}
+	n.Task = made.Returnval.Value
+	if err := r.Checkpoint(ctx, n.text()); err != nil {
+		return fmt.Errorf("keep the task of the clone: %w", err)
+	}
+	return nil
+}
+
+// markFor is the mark of what is made for r.
+func (s *spec) markFor(r cloud.CreateRequest, phase string) mark {
+	tags := maps.Clone(r.Tags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	maps.Copy(tags, s.Tags)
+	return mark{Machine: r.Name, Owner: r.OwnerID, Token: r.Token, Phase: phase, Tags: tags}
+}
+
+// proceed asks for the next step of a VM that is there. It returns how long to
+// wait for it; 0 is done.
+func (a *account) proceed(ctx context.Context, s *spec, r cloud.CreateRequest, vm *seen) (time.Duration, error) {
+	if vm.busy() {
+		return powerWait, nil
+	}
+	if state, _ := stateOf(vm); state == cloud.StateFailed || state == cloud.StateUnknown {
+		return 0, nil // whoever looks at its state decides
+	}
+	if vm.mark != nil && vm.mark.Phase == phaseCloned {
+		if err := a.reports.failure(vm, "reconfigure"); err != nil {
+			return 0, err
+		}
+		return configureWait, a.configure(ctx, s, r, vm)
+	}
+	if vm.power != types.VirtualMachinePowerStatePoweredOn {
+		return a.start(ctx, s, vm)
+	}
+	if vm.mark != nil && vm.mark.Phase != phaseStarted {
+		m := *vm.mark
+		m.Phase = phaseStarted
+		return configureWait, a.reconfigure(ctx, vm.ref, types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{m.entry()}})
+	}
+	if s.WaitForIP && !hasAddress(vm) {
+		return addressWait, nil
+	}
+	return 0, nil
+}
+
+// start tags a VM and powers it on. One that has run before stays off: whoever
+// stopped it had a reason.
+func (a *account) start(ctx context.Context, s *spec, vm *seen) (time.Duration, error) {
+	if vm.mark == nil || vm.mark.Phase == phaseStarted {
+		return 0, nil
+	}
+	if err := a.fields.set(ctx, vm, s.Tags); err != nil {
+		return 0, err
+	}
+	if err := a.reports.failure(vm, "powerOn"); err != nil {
+		return 0, err
+	}
+	_, err := methods.PowerOnVM_Task(ctx, a.v, &types.PowerOnVM_Task{This: vm.ref})
+	return powerWait, err
+}
+
+func hasAddress(vm *seen) bool {
+	for _, x := range addresses(vm) {
+		if x.Kind == "InternalIP" {
+			return true
+		}
+	}
+	return false
+}
+
+// reconfigure asks for a change and does not wait for it.
+func (a *account) reconfigure(ctx context.Context, ref types.ManagedObjectReference, spec types.VirtualMachineConfigSpec) error {
+	_, err := methods.ReconfigVM_Task(ctx, a.v, &types.ReconfigVM_Task{This: ref, Spec: spec})
+	return err
+}

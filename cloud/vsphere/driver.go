@@ -1,0 +1,127 @@
+package vsphere
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+const (
+	// userDataMax keeps what a VM boots with, encoded, below the megabyte that a
+	// host holds of guest information.
+	userDataMax = 512 << 10
+	// nameMax is the length of an inventory name.
+	nameMax = 80
+)
+
+// Driver is the cloud.Driver of vCenter.
+type Driver struct {
+	transport http.RoundTripper
+	now       func() time.Time
+
+	mu      sync.Mutex
+	refused map[string]time.Time // until when credentials are not tried again, by fingerprint
+}
+
+// The parts of the contract that a Driver keeps.
+var (
+	_ cloud.Driver      = (*Driver)(nil)
+	_ cloud.VolumeNamer = (*Driver)(nil)
+)
+
+// NewDriver returns a Driver that reads the time from now. Its calls go through
+// transport; nil is one of its own for each account, which checks certificates
+// as the Secret says.
+func NewDriver(now func() time.Time, transport http.RoundTripper) *Driver {
+	return &Driver{transport: transport, now: now, refused: map[string]time.Time{}}
+}
+
+// Traits are the constants of vSphere.
+func (d *Driver) Traits() cloud.Traits {
+	return cloud.Traits{Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, NodeNamed: true}
+}
+
+// Parse decodes and checks a provider spec.
+func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+	s := decode(in.Spec)
+	s.validate()
+	problems := s.report()
+	cluster, role := s.ownership()
+	return cloud.Class{
+		Name: in.Name, Namespace: in.Namespace,
+		Owner:  strings.Join([]string{s.Datacenter, s.Folder, cluster, role}, " "),
+		Region: s.Region,
+		Spec:   s,
+	}, problems
+}
+
+// CheckSecret names the entries that are missing.
+func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+	_, problems := readLogin(creds)
+	return problems
+}
+
+// DecodeProviderID accepts vsphere://<region>/<bios uuid>, which MCM writes, and
+// vsphere://<bios uuid>, which stands on the Node. The id is in lower case.
+func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
+	return decodeProviderID(providerID)
+}
+
+// VolumeID returns the handle of a volume of vSphere's CSI driver, or the path
+// of one of the in-tree plugin.
+func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
+	if v.Driver != CSIDriver && v.Driver != inTreePlugin {
+		return "", false
+	}
+	return v.Handle, v.Handle != ""
+}
+
+// refusal is how long refused credentials are not tried again: vCenter locks
+// accounts after a few wrong passwords.
+const refusal = 10 * time.Minute
+
+// isRefused says whether vCenter said no to these credentials lately.
+func (d *Driver) isRefused(fingerprint string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	until, there := d.refused[fingerprint]
+	if there && !d.now().Before(until) {
+		delete(d.refused, fingerprint)
+		return false
+	}
+	return there
+}
+
+// refuse takes note that vCenter said no.
+func (d *Driver) refuse(fingerprint string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	for key, until := range d.refused {
+		if !now.Before(until) {
+			delete(d.refused, key)
+		}
+	}
+	d.refused[fingerprint] = now.Add(refusal)
+}
+
+// Open logs in and returns the Account.
+func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
+	const op = "log in"
+	who, problems := readLogin(creds)
+	if err := cloud.Worst(op, problems, cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	if _, err := specOf(op, c); err != nil {
+		return nil, err
+	}
+	s, err := d.connect(ctx, who)
+	if err != nil {
+		return nil, fail(op, err)
+	}
+	return newAccount(s), nil
+}

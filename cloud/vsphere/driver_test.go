@@ -1,0 +1,123 @@
+package vsphere_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/vmware/govmomi/object"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+)
+
+// spec is a provider spec; edits change it, nil takes a field away.
+type spec map[string]any
+
+func newSpec(edits spec) json.RawMessage {
+	s := spec{
+		"region": "region-1", "datacenter": "DC0", "datastore": "LocalDS_0", "resourcePool": "DC0_C0/Resources", "folder": "mcm",
+		"templateVM": "DC0_C0_RP0_VM0", "network": "VM Network", "numCpus": 2, "memory": 2048,
+		"extraConfig": map[string]any{"SET.guest.ipAddress": "10.0.0.7"}, // the simulator's way to give it one
+		"tags":        map[string]any{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1"},
+	}
+	for key, value := range edits {
+		if value == nil {
+			delete(s, key)
+			continue
+		}
+		s[key] = value
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func class(name string, edits spec) cloud.ClassInput {
+	return cloud.ClassInput{Name: name, Namespace: "default", Spec: newSpec(edits)}
+}
+
+func tags(cluster, role string) spec {
+	return spec{"tags": map[string]string{"kubernetes.io/cluster/" + cluster: "1", "kubernetes.io/role/" + role: "1"}}
+}
+
+// full is a class with every field set that the simulator can serve.
+func full() spec {
+	return spec{
+		"datacenter": "DC0", "memoryReservationLockedToMax": true, "systemDisk": spec{"size": 20}, "guestId": "ubuntu64Guest",
+		"extraConfig": spec{"SET.guest.ipAddress": "10.0.0.7", "disk.EnableUUID": "TRUE"}, "force": true, "waitForIP": true,
+		"network": "DC0_DVPG0", "sshKeys": []any{"ssh-ed25519 AAAA test"}, "numCpus": 4, "memory": 4096,
+		"tags": spec{"mcm.gardener.cloud/cluster": "c1", "mcm.gardener.cloud/role": "node", "team": "a"},
+	}
+}
+
+func fixture(t testing.TB) *cloudtest.Fixture {
+	t.Helper()
+	s := start(t)
+	destroy := func(t testing.TB, id string) {
+		s.power((*object.VirtualMachine).PowerOff)(t, id)
+		s.power(func(vm *object.VirtualMachine, ctx context.Context) (*object.Task, error) { return vm.Destroy(ctx) })(t, id)
+	}
+	return &cloudtest.Fixture{
+		Driver: func() cloud.Driver { return s.driver() },
+		Class:  class("small", nil),
+		Others: map[string]cloud.ClassInput{
+			"another cluster": class("small", tags("c2", "node")), "another role": class("small", tags("c1", "other")),
+			"a longer cluster": class("small", tags("c11", "node")),
+		},
+		UnknownType: class("unknown", spec{"templateVM": "no-such-template", "numCpus": nil}),
+		Broken: class("broken", spec{
+			"templateVM": nil, "network": 7, "datastore": []any{}, "numCpus": "two", "sshKeys": "none", "extraConfig": 1, "systemDisk": "x",
+		}),
+		Credentials: s.credentials(),
+		Public:      []string{"vsphereHost", "vsphereUsername", "vsphereInsecureSSL"},
+		Backend: cloudtest.Backend{
+			Proxy: s.proxy, Ledger: s.ledger, Seed: s.seed, Advance: s.advance, UserData: s.userData, PageSize: 100,
+			States: []cloudtest.VMState{
+				{Name: "poweredOff", Set: s.power((*object.VirtualMachine).PowerOff), Want: cloud.StateStopped},
+				{Name: "suspended", Set: s.power((*object.VirtualMachine).Suspend), Want: cloud.StateStopped},
+				{Name: "orphaned", Set: s.orphan, Want: cloud.StateFailed},
+				{Name: "destroyed", Set: destroy, Want: cloud.StateUnknown},
+			},
+			Fail:   s.orphan,
+			Expire: s.expire,
+			Revoke: func(t testing.TB) { s.revoked.Store(true); s.expire(t) },
+		},
+	}
+}
+
+func harness() cloudtest.Harness {
+	return cloudtest.Harness{
+		New: fixture,
+		Lacks: map[string]string{
+			"C04/Zone": "a class names one place to run; there are no zones to choose from",
+			"C16":      "vCenter has no eventual consistency: what a call made is in the inventory when it returns",
+			"C24/Many": "a class has one network, and the simulator gives an address to one interface; TestAddresses tries many",
+			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
+		},
+		Samples:     samples(),
+		Rules:       rules(),
+		Secrets:     secrets(),
+		Golden:      &cloudtest.Golden{File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput { return class("full", full()) }, Normalize: normalize},
+		ProviderIDs: providerIDs(),
+		Errors:      errorRows(),
+		Volumes:     volumes(),
+		ProviderID: func(vm cloud.VM, c cloud.Class) (mcm, node string) {
+			return "vsphere://" + c.Region + "/" + vm.ID, "vsphere://" + vm.ID
+		},
+		Capacity: cloud.Capacity{
+			Resources:    map[string]string{"cpu": "2", "memory": "2048Mi", "ephemeral-storage": "10485760Ki"},
+			Architecture: "amd64",
+		},
+	}
+}
+
+func TestConformance(t *testing.T) { //nolint:paralleltest // the kit captures the log of the process
+	if os.Getenv("CLOUDTEST_MATRIX") == "" {
+		t.Skip("not on the list of clouds yet: the simulator panics now and then when a clone is interrupted; make conformance CLOUD=vsphere")
+	}
+	cloudtest.Run(t, harness())
+}

@@ -1,0 +1,214 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// faultCodes is the error table: what a fault of vCenter asks for. Faults that
+// it does not know are Unknown.
+func faultCodes() map[string]cloud.Code {
+	return map[string]cloud.Code{
+		// Nothing left to run on, or to store on.
+		"InsufficientResourcesFault": cloud.Exhausted, "InsufficientCpuResourcesFault": cloud.Exhausted,
+		"InsufficientMemoryResourcesFault": cloud.Exhausted, "InsufficientHostCapacityFault": cloud.Exhausted,
+		"InsufficientHostCpuCapacityFault": cloud.Exhausted, "InsufficientHostMemoryCapacityFault": cloud.Exhausted,
+		"InsufficientFailoverResourcesFault": cloud.Exhausted, "InsufficientAgentVmsDeployed": cloud.Exhausted,
+		"InsufficientPerCpuCapacity": cloud.Exhausted, "InsufficientStandbyResource": cloud.Exhausted,
+		"InsufficientStandbyCpuResource": cloud.Exhausted, "InsufficientStandbyMemoryResource": cloud.Exhausted,
+		"InsufficientStorageSpace": cloud.Exhausted, "InsufficientStorageIops": cloud.Exhausted, "InsufficientDisks": cloud.Exhausted,
+		"InsufficientGraphicsResourcesFault": cloud.Exhausted, "InsufficientNetworkCapacity": cloud.Exhausted,
+		"InsufficientNetworkResourcePoolCapacity": cloud.Exhausted, "InsufficientVFlashResourcesFault": cloud.Exhausted,
+		"NumVirtualCpusExceedsLimit": cloud.Exhausted, "NoDiskSpace": cloud.Exhausted, "NoCompatibleHost": cloud.Exhausted,
+		"NoCompatibleDatastore": cloud.Exhausted, "NoHost": cloud.Exhausted, "NotEnoughCpus": cloud.Exhausted, "NotEnoughLicenses": cloud.Exhausted,
+		"NoHostSuitableForFtSecondary": cloud.Exhausted, "StorageDrsCannotMoveVmInUserFolder": cloud.Exhausted,
+		"InUseFeatureManipulationDisallowed": cloud.Exhausted, "VmLimitLicense": cloud.Exhausted, "LicenseExpired": cloud.Exhausted,
+		// Who calls.
+		"InvalidLogin": cloud.Denied, "NotAuthenticated": cloud.Denied, "NoPermission": cloud.Denied, "NoClientCertificate": cloud.Denied,
+		"PasswordExpired": cloud.Denied, "InvalidLocale": cloud.Denied, "RestrictedVersion": cloud.Denied, "SecurityError": cloud.Denied,
+		// Something else is going on, or a host is away.
+		"TaskInProgress": cloud.Unavailable, "ConcurrentAccess": cloud.Unavailable, "InvalidState": cloud.Unavailable,
+		"InvalidPowerState": cloud.Unavailable, "InvalidHostState": cloud.Unavailable, "InvalidDatastoreState": cloud.Unavailable,
+		"ResourceInUse": cloud.Unavailable, "FileLocked": cloud.Unavailable, "HostCommunication": cloud.Unavailable,
+		"HostNotConnected": cloud.Unavailable, "HostNotReachable": cloud.Unavailable, "HostConnectFault": cloud.Unavailable,
+		"HostConfigFault": cloud.Unavailable, "CannotAccessVmComponent": cloud.Unavailable, "CannotAccessFile": cloud.Unavailable,
+		"Timedout": cloud.Unavailable, "SystemError": cloud.Unavailable, "RequestCanceled": cloud.Unavailable,
+		"InaccessibleDatastore": cloud.Unavailable, "DatastoreNotWritableOnHost": cloud.Unavailable, "NetworkDisruptedAndConfigRolledBack": cloud.Unavailable,
+		"ManagedObjectNotFound": cloud.Unavailable, "DuplicateName": cloud.Unavailable, "FileAlreadyExists": cloud.Unavailable,
+		"AlreadyExists": cloud.Unavailable,
+		// What the class says is wrong.
+		"InvalidArgument": cloud.Invalid, "InvalidVmConfig": cloud.Invalid, "InvalidDeviceSpec": cloud.Invalid,
+		"InvalidDeviceBacking": cloud.Invalid, "InvalidDeviceOperation": cloud.Invalid, "InvalidController": cloud.Invalid,
+		"InvalidName": cloud.Invalid, "InvalidFolder": cloud.Invalid, "InvalidDatastore": cloud.Invalid, "InvalidDatastorePath": cloud.Invalid,
+		"InvalidProperty": cloud.Invalid, "InvalidRequest": cloud.Invalid, "InvalidType": cloud.Invalid, "NotFound": cloud.Invalid,
+		"NotSupported": cloud.Invalid, "DeviceNotSupported": cloud.Invalid, "UnsupportedGuest": cloud.Invalid, "NetworkCopyFault": cloud.Invalid,
+		"MissingNetworkIpConfig": cloud.Invalid, "CustomizationFault": cloud.Invalid, "UncustomizableGuest": cloud.Invalid,
+		"NicSettingMismatch": cloud.Invalid, "VAppConfigFault": cloud.Invalid, "VAppPropertyFault": cloud.Invalid, "VmConfigFault": cloud.Invalid,
+		"TooManyDevices": cloud.Invalid, "MemorySizeNotSupported": cloud.Invalid,
+		"NotEnoughLogicalCpus": cloud.Invalid, "CpuIncompatible": cloud.Invalid,
+	}
+}
+
+// fault returns what vCenter says is wrong, if err is a fault of a call.
+func fault(err error) types.AnyType {
+	for ; err != nil; err = errors.Unwrap(err) {
+		switch {
+		case soap.IsSoapFault(err):
+			return soap.ToSoapFault(err).VimFault()
+		case soap.IsVimFault(err):
+			return soap.ToVimFault(err)
+		}
+		if t, ok := err.(taskError); ok { //nolint:errorlint // every link of the chain is looked at
+			return t.fault
+		}
+	}
+	return nil
+}
+
+// isFault says whether err is a fault of type T.
+func isFault[T any](err error) bool {
+	switch fault(err).(type) {
+	case T, *T:
+		return true
+	}
+	return false
+}
+
+// faultName is the type of a fault, e.g. NoDiskSpace.
+func faultName(f types.AnyType) string {
+	t := reflect.TypeOf(f)
+	if t == nil {
+		return ""
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Name()
+}
+
+// fail returns err as an error of the contract. What is one already stays.
+func fail(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*cloud.Error](err); ok {
+		return e
+	}
+	if f := fault(err); f != nil {
+		return failFault(op, f)
+	}
+	if s, ok := errors.AsType[*statusError](err); ok {
+		e := cloud.Errorf(statusCode(s.status), op, "HTTP"+strconv.Itoa(s.status), "%w", err)
+		e.RetryAfter = s.after
+		return e
+	}
+	switch {
+	case errors.Is(err, errRefused):
+		return cloud.Errorf(cloud.Denied, op, "InvalidLogin", "%w", err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return cloud.Errorf(cloud.Unavailable, op, "GivenUp", "%w", err)
+	case soap.IsSoapFault(err):
+		return cloud.Errorf(cloud.Unknown, op, "Fault", "vCenter answers with a fault that it does not name")
+	case soap.IsCertificateUntrusted(err), errors.Is(err, errThumbprint):
+		return cloud.Errorf(cloud.Unavailable, op, "CertificateUntrusted", "%w; put its authority into secret.%s or its thumbprint into secret.%s", err, caKey, thumbprintKey)
+	}
+	return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "%w", err)
+}
+
+// failFault returns a fault as an error of the contract. Its text is vCenter's
+// name of the fault and never its message, which may quote what was sent.
+func failFault(op string, f types.AnyType) *cloud.Error {
+	name := faultName(f)
+	code, known := faultCodes()[name]
+	if base, ok := f.(types.BaseMethodFault); !known && ok {
+		code = familyCode(base)
+	}
+	return cloud.Errorf(code, op, name, "vCenter answers %s%s", name, detail(f))
+}
+
+// familyCode is the code of a fault that is not in the table and belongs to a
+// family that is.
+func familyCode(f types.BaseMethodFault) cloud.Code {
+	switch f.(type) {
+	case types.BaseInsufficientResourcesFault:
+		return cloud.Exhausted
+	case types.BaseNoPermission, types.BaseSecurityError:
+		return cloud.Denied
+	case types.BaseInvalidArgument, types.BaseInvalidVmConfig, types.BaseCustomizationFault:
+		return cloud.Invalid
+	case types.BaseInvalidState, types.BaseHostCommunication, types.BaseHostConfigFault, types.BaseTaskInProgress:
+		return cloud.Unavailable
+	}
+	return cloud.Unknown
+}
+
+// detail says which property, object or permission a fault is about.
+func detail(f types.AnyType) string {
+	switch x := f.(type) {
+	case *types.NoPermission:
+		return about(x.PrivilegeId, permissionObject(x))
+	case types.NoPermission:
+		return about(x.PrivilegeId, permissionObject(&x))
+	case *types.InvalidArgument:
+		return about(x.InvalidProperty, "")
+	case types.InvalidArgument:
+		return about(x.InvalidProperty, "")
+	case *types.InvalidVmConfig:
+		return about(x.Property, "")
+	case types.InvalidVmConfig:
+		return about(x.Property, "")
+	case *types.InvalidDeviceSpec:
+		return about(x.Property, "")
+	case types.InvalidDeviceSpec:
+		return about(x.Property, "")
+	case *types.NoDiskSpace:
+		return about(x.Datastore, "")
+	case types.NoDiskSpace:
+		return about(x.Datastore, "")
+	case *types.ManagedObjectNotFound:
+		return about("", x.Obj.Value)
+	case types.ManagedObjectNotFound:
+		return about("", x.Obj.Value)
+	}
+	return ""
+}
+
+func permissionObject(f *types.NoPermission) string {
+	if f.Object == nil {
+		return ""
+	}
+	return f.Object.Value
+}
+
+func about(what, object string) string {
+	switch {
+	case what != "" && object != "":
+		return " of " + what + " at " + object
+	case what != "":
+		return " of " + what
+	case object != "":
+		return " of " + object
+	}
+	return ""
+}
+
+// statusCode is what an answer asks for that is none of the API's.
+func statusCode(status int) cloud.Code {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return cloud.Throttled
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return cloud.Denied
+	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout:
+		return cloud.Unavailable
+	}
+	return cloud.Unknown
+}

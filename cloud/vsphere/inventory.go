@@ -1,0 +1,182 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// inventory remembers where things are that classes name by path. A path costs
+// several calls to look up, and they rarely move.
+type inventory struct {
+	v   *vcenter
+	now func() time.Time
+
+	mu    sync.Mutex
+	known map[string]place
+}
+
+type place struct {
+	ref  types.ManagedObjectReference
+	seen time.Time
+}
+
+// remember is how long a path stays known.
+const remember = 5 * time.Minute
+
+// forget drops all that is known, e.g. because something of it is gone.
+func (i *inventory) forget() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.known = map[string]place{}
+}
+
+// lookup returns what is found under key, or asks find for it.
+func (i *inventory) lookup(key string, find func() (object.Reference, error)) (types.ManagedObjectReference, error) {
+	i.mu.Lock()
+	p, there := i.known[key]
+	i.mu.Unlock()
+	if there && i.now().Sub(p.seen) < remember {
+		return p.ref, nil
+	}
+	found, err := find()
+	if err != nil {
+		return types.ManagedObjectReference{}, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.known[key] = place{found.Reference(), i.now()}
+	return found.Reference(), nil
+}
+
+// datacenter returns a finder whose relative paths begin in the datacenter of s.
+func (i *inventory) datacenter(ctx context.Context, s *spec) (*find.Finder, error) {
+	finder := find.NewFinder(i.v.Client, true)
+	ref, err := i.lookup("datacenter "+s.Datacenter, func() (object.Reference, error) {
+		return finder.DatacenterOrDefault(ctx, s.Datacenter)
+	})
+	if err != nil {
+		return nil, missing("datacenter", s.Datacenter, cloud.BlocksAll, err)
+	}
+	dc := object.NewDatacenter(i.v.Client, ref)
+	dc.InventoryPath = "" // filled in by the finder when it needs it
+	return finder.SetDatacenter(dc), nil
+}
+
+// find returns what the field of s names. The datacenter is only asked for when
+// the path is not known.
+func (i *inventory) find(ctx context.Context, s *spec, field, path string) (types.ManagedObjectReference, error) {
+	var broken error
+	ref, err := i.lookup(strings.Join([]string{field, s.Datacenter, path}, " "), func() (object.Reference, error) {
+		if found, err := i.direct(ctx, s, field, path); found != nil || err != nil {
+			return found, err
+		}
+		finder, err := i.datacenter(ctx, s)
+		if err != nil {
+			broken = err
+			return nil, err
+		}
+		return findIn(ctx, finder, field, path)
+	})
+	switch {
+	case broken != nil:
+		return ref, broken
+	case err != nil:
+		severity := cloud.BlocksCreate
+		if field == "folder" {
+			severity = cloud.BlocksAll
+		}
+		return ref, missing(field, path, severity, err)
+	}
+	return ref, nil
+}
+
+// root is where the paths of a field begin in a datacenter, and the type of
+// what they name.
+type root struct{ folder, kind string }
+
+func roots() map[string]root {
+	return map[string]root{
+		"folder": {"vm", "Folder"}, "templateVM": {"vm", "VirtualMachine"},
+		"datastore": {"datastore", "Datastore"}, "datastoreCluster": {"datastore", "StoragePod"},
+		"computeCluster": {"host", "ClusterComputeResource"}, "resourcePool": {"host", "ResourcePool"}, "hostSystem": {"host", "HostSystem"},
+	}
+}
+
+// direct looks a plain path up in one call; nil leaves it to the finder, which
+// knows patterns, names without a path and defaults.
+func (i *inventory) direct(ctx context.Context, s *spec, field, path string) (object.Reference, error) {
+	at := roots()[field]
+	full := strings.TrimPrefix(path, "/")
+	switch {
+	case path == "" || strings.ContainsAny(path+s.Datacenter, "*?[") || strings.HasPrefix(path, "."):
+		return nil, nil //nolint:nilnil // not for us
+	case full == path && s.Datacenter == "":
+		return nil, nil //nolint:nilnil // not for us
+	case full == path:
+		full = strings.Trim(s.Datacenter, "/") + "/" + at.folder + "/" + path
+	}
+	found, err := object.NewSearchIndex(i.v.Client).FindByInventoryPath(ctx, full)
+	if err != nil || found == nil || found.Reference().Type != at.kind {
+		return nil, err
+	}
+	return found, nil
+}
+
+// findIn looks a path up as MCM's driver does.
+func findIn(ctx context.Context, f *find.Finder, field, path string) (object.Reference, error) {
+	switch field {
+	case "folder":
+		return f.FolderOrDefault(ctx, path)
+	case "templateVM":
+		return f.VirtualMachine(ctx, path)
+	case "datastore":
+		return f.Datastore(ctx, path)
+	case "datastoreCluster":
+		return f.DatastoreCluster(ctx, path)
+	case "computeCluster":
+		return f.ClusterComputeResource(ctx, path)
+	case "resourcePool":
+		return f.ResourcePool(ctx, path)
+	case "hostSystem":
+		return f.HostSystem(ctx, path)
+	}
+	return nil, fmt.Errorf("no such field: %s", field)
+}
+
+// missing says that a field names nothing, or too much. Other errors stay.
+func missing(field, path string, severity cloud.Severity, err error) error {
+	_, none := errors.AsType[*find.NotFoundError](err)
+	_, several := errors.AsType[*find.MultipleFoundError](err)
+	_, noDefault := errors.AsType[*find.DefaultNotFoundError](err)
+	_, manyDefaults := errors.AsType[*find.DefaultMultipleFoundError](err)
+	var message string
+	switch {
+	case none || noDefault:
+		message = fmt.Sprintf("names %q, which does not exist or may not be seen by this user; name one that is there", path)
+	case several || manyDefaults:
+		message = fmt.Sprintf("names %q, of which there are several; write the whole inventory path", path)
+	default:
+		return err
+	}
+	return cloud.Worst("find "+field, []cloud.Problem{{Severity: severity, Field: "providerSpec." + field, Message: message}}, cloud.Warning)
+}
+
+// escape returns a name as vCenter stores it.
+func escape(name string) string {
+	return strings.NewReplacer("%", "%25", "/", "%2f", `\`, "%5c").Replace(name)
+}
+
+// unescape returns a name that vCenter has stored as it was meant.
+func unescape(name string) string {
+	return strings.NewReplacer("%25", "%", "%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`).Replace(name)
+}

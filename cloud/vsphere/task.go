@@ -1,0 +1,129 @@
+package vsphere
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/vmware/govmomi/property"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// taskError is what a task failed with.
+type taskError struct{ fault types.BaseMethodFault }
+
+// Error names the fault.
+func (e taskError) Error() string { return "the task failed: " + faultName(e.fault) }
+
+// note is what Create remembers between its calls.
+type note struct {
+	Token string `json:"token,omitempty"`
+	Task  string `json:"task,omitempty"`  // of the clone
+	Clone bool   `json:"clone,omitempty"` // was about to be asked for
+}
+
+// noteOf returns the note in a checkpoint.
+func noteOf(state string) note {
+	var n note
+	if json.Unmarshal([]byte(state), &n) != nil {
+		return note{} // somebody else's; the VM is found by name
+	}
+	return n
+}
+
+// text returns the note as a checkpoint.
+func (n note) text() string {
+	text, _ := json.Marshal(n) // strings only, so it never fails
+	return string(text)
+}
+
+// task returns a task as it is now; nil if vCenter has forgotten it.
+func (a *account) task(ctx context.Context, id string) (*types.TaskInfo, error) {
+	var t mo.Task
+	ref := types.ManagedObjectReference{Type: "Task", Value: id}
+	err := property.DefaultCollector(a.v.Client).RetrieveOne(ctx, ref, []string{"info"}, &t)
+	if isFault[types.ManagedObjectNotFound](err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &t.Info, nil
+}
+
+// unfinished says whether a task is still to come to an end.
+func unfinished(t types.TaskInfo) bool {
+	return t.State == types.TaskInfoStateQueued || t.State == types.TaskInfoStateRunning
+}
+
+// busy says whether a task of the VM is unfinished.
+func (v *seen) busy() bool {
+	for _, t := range v.tasks {
+		if unfinished(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// doing says whether the VM has an unfinished task of that kind.
+func (v *seen) doing(kind string) bool {
+	for _, t := range v.tasks {
+		if unfinished(t) && isKind(t, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// kinds are the names of the tasks of each kind: vCenter's, that of a cluster
+// which chooses the host, and the simulator's.
+func kinds() map[string][]string {
+	return map[string][]string{
+		"reconfigure": {"reconfigure", "reconfigvm"},
+		"powerOn":     {"poweron", "executevmpoweronlro"},
+		"clone":       {"clone", "clonevm"},
+		"destroy":     {"destroy"},
+	}
+}
+
+// isKind says whether a task is e.g. a powerOn. Descriptions are
+// "VirtualMachine.powerOn".
+func isKind(t types.TaskInfo, kind string) bool {
+	name := strings.ToLower(t.DescriptionId[strings.LastIndex(t.DescriptionId, ".")+1:])
+	return slices.Contains(kinds()[kind], name)
+}
+
+// reports remembers which failures of tasks were told. vCenter shows a task for
+// ten minutes after its end.
+type reports struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// reportsKept bounds the memory. What is forgotten is told once more.
+const reportsKept = 1000
+
+// failure returns what the latest task of that kind failed with, once.
+func (r *reports) failure(vm *seen, kind string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(vm.tasks) - 1; i >= 0; i-- {
+		t := vm.tasks[i]
+		if !isKind(t, kind) {
+			continue
+		}
+		if t.Error == nil || t.Error.Fault == nil || r.told[t.Key] {
+			return nil
+		}
+		if len(r.told) >= reportsKept {
+			r.told = map[string]bool{}
+		}
+		r.told[t.Key] = true
+		return taskError{t.Error.Fault}
+	}
+	return nil
+}

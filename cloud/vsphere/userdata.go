@@ -1,0 +1,175 @@
+package vsphere
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Where a VM looks for what it boots with.
+const (
+	ignitionProperty = "guestinfo.ignition.config.data"
+	userDataProperty = "user-data"
+	hostNameProperty = "hostname"
+	// propertyMax is the length of the value of a vApp property.
+	propertyMax = 65535
+)
+
+// boot is what a VM is given to boot with: entries of the extra configuration,
+// and values of vApp properties.
+type boot struct {
+	extra map[string]string
+	edits []types.VAppPropertySpec
+}
+
+// vApp is the change of the vApp properties; nil if there is none.
+func (b boot) vApp() types.BaseVmConfigSpec {
+	if len(b.edits) == 0 {
+		return nil
+	}
+	return &types.VmConfigSpec{Property: b.edits}
+}
+
+// boot says how a VM of that configuration gets its user data: as the class's
+// own vApp properties, which stand alone as with MCM; as Ignition for the guests
+// for which MCM does so; in vApp properties where the template has them; else as
+// guest information.
+func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (boot, error) {
+	properties := propertiesOf(c)
+	switch {
+	case s.vAppGiven():
+		return setProperties(properties, "vapp.properties", s.VApp.Properties)
+	case s.isIgnition():
+		return s.ignition(r, properties)
+	}
+	data, err := s.withKeys(r.UserData)
+	if err != nil {
+		return boot{}, err
+	}
+	encoded := base64.StdEncoding.EncodeToString(data)
+	if _, there := properties[userDataProperty]; there {
+		values := map[string]string{userDataProperty: encoded}
+		if _, there := properties[hostNameProperty]; there {
+			values[hostNameProperty] = r.Name
+		}
+		return setProperties(properties, "templateVM", values)
+	}
+	meta, _ := json.Marshal(map[string]string{"instance-id": instanceUUID(r), "local-hostname": r.Name}) // strings only, so it never fails
+	return boot{extra: map[string]string{
+		"guestinfo.userdata": encoded, "guestinfo.userdata.encoding": "base64",
+		"guestinfo.metadata": base64.StdEncoding.EncodeToString(meta), "guestinfo.metadata.encoding": "base64",
+	}}, nil
+}
+
+// isIgnition says whether MCM's driver gives these guests an Ignition document.
+func (s *spec) isIgnition() bool {
+	return s.GuestID == string(types.VirtualMachineGuestOsIdentifierCoreos64Guest) ||
+		s.GuestID == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest)
+}
+
+// propertiesOf are the vApp properties of a VM, by id.
+func propertiesOf(c *types.VirtualMachineConfigInfo) map[string]types.VAppPropertyInfo {
+	out := map[string]types.VAppPropertyInfo{}
+	if c.VAppConfig == nil {
+		return out
+	}
+	for _, p := range c.VAppConfig.GetVmConfigInfo().Property {
+		out[p.Id] = p
+	}
+	return out
+}
+
+// setProperties gives properties of the template values. The field is the one to
+// blame for a property that is not there.
+func setProperties(there map[string]types.VAppPropertyInfo, field string, values map[string]string) (boot, error) {
+	var b boot
+	var problems []cloud.Problem
+	for _, id := range slices.Sorted(maps.Keys(values)) {
+		p, ok := there[id]
+		switch {
+		case !ok:
+			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: fmt.Sprintf("providerSpec.%s[%s]", field, id),
+				Message: "is no vApp property of the template; correct its spelling or add it to the template"})
+		case len(values[id]) > propertyMax:
+			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "secret.userData",
+				Message: fmt.Sprintf("has %d bytes as vApp property %s and may have %d; make it shorter or compress it", len(values[id]), id, propertyMax)})
+		}
+		p.Value = values[id]
+		b.edits = append(b.edits, types.VAppPropertySpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit}, Info: &p})
+	}
+	return b, cloud.Worst(opCreate, problems, cloud.BlocksCreate)
+}
+
+// withKeys returns user data to which the class's SSH keys are added. Without
+// keys it stays as it is, byte for byte.
+func (s *spec) withKeys(data []byte) ([]byte, error) {
+	if len(s.SSHKeys) == 0 {
+		return data, nil
+	}
+	keys, _ := json.Marshal(s.SSHKeys) // JSON is YAML; strings only, so it never fails
+	section := "\nssh_authorized_keys: " + string(keys) + "\n"
+	switch {
+	case bytes.Contains(data, []byte("ssh_authorized_keys")):
+		return nil, keysProblem("cannot be added because secret.userData has ssh_authorized_keys; write them in one place")
+	case len(data) == 0, bytes.HasPrefix(data, []byte("#cloud-config")):
+		if len(data) == 0 {
+			section = "#cloud-config" + section
+		}
+		return append(bytes.Clone(data), section...), nil
+	case bytes.HasPrefix(data, []byte("#!")):
+		return wrapScript(data, section), nil
+	}
+	return nil, keysProblem("can be added to a cloud-config or a script only, and secret.userData is neither; leave them out or convert it")
+}
+
+func keysProblem(message string) error {
+	return cloud.Worst(opCreate, []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "providerSpec.sshKeys", Message: message}}, cloud.BlocksCreate)
+}
+
+// wrapScript returns a cloud-config that runs a script.
+func wrapScript(script []byte, section string) []byte {
+	const file = "/var/lib/cluster-api-provider-mcm/boot"
+	return fmt.Appendf(nil, "#cloud-config%swrite_files:\n- path: %s\n  permissions: '0700'\n  encoding: b64\n  content: %s\nruncmd:\n- %s\n",
+		section, file, base64.StdEncoding.EncodeToString(script), file)
+}
+
+// ignition gives the VM an Ignition document that puts hostname, SSH keys and
+// user data where the guest's installer finds them.
+func (s *spec) ignition(r cloud.CreateRequest, properties map[string]types.VAppPropertyInfo) (boot, error) {
+	directory := "/var/lib/coreos-install"
+	if s.GuestID == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest) {
+		directory = "/var/lib/flatcar-install"
+	}
+	type object = map[string]any
+	file := func(path string, data []byte) object {
+		const readable = 0o644
+		source := "data:;base64," + base64.StdEncoding.EncodeToString(data)
+		return object{"filesystem": "root", "path": path, "mode": readable, "contents": object{"source": source}}
+	}
+	document := object{
+		"ignition": object{"version": "2.1.0"},
+		"storage":  object{"files": []object{file("/etc/hostname", []byte(r.Name)), file(directory+"/user_data", r.UserData)}},
+	}
+	if len(s.SSHKeys) > 0 {
+		document["passwd"] = object{"users": []object{{"name": "core", "sshAuthorizedKeys": s.SSHKeys}}}
+	}
+	text, _ := json.Marshal(document) // strings and numbers only, so it never fails
+	if _, there := properties[ignitionProperty]; there {
+		values := map[string]string{ignitionProperty: string(text)}
+		if encoding := ignitionProperty + ".encoding"; strings.EqualFold(properties[encoding].Id, encoding) {
+			values[ignitionProperty], values[encoding] = base64.StdEncoding.EncodeToString(text), "base64"
+		}
+		return setProperties(properties, "templateVM", values)
+	}
+	return boot{extra: map[string]string{
+		ignitionProperty: base64.StdEncoding.EncodeToString(text), ignitionProperty + ".encoding": "base64",
+	}}, nil
+}

@@ -1,0 +1,115 @@
+package vsphere
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// The tags that say what belongs to a cluster. Either spelling stands for the
+// other.
+const (
+	clusterTagPrefix = "kubernetes.io/cluster/"
+	roleTagPrefix    = "kubernetes.io/role/"
+	clusterTag       = "mcm.gardener.cloud/cluster"
+	roleTag          = "mcm.gardener.cloud/role"
+)
+
+// named returns what tags say in either spelling, e.g. the cluster's name. The
+// first of several counts; it is empty if there is none.
+func named(tags map[string]string, prefix, key string) string {
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		if rest, ok := strings.CutPrefix(k, prefix); ok && rest != "" {
+			return rest
+		}
+	}
+	return tags[key]
+}
+
+// has says whether tags say in either spelling that a thing is of name.
+func has(tags map[string]string, prefix, key, name string) bool {
+	_, there := tags[prefix+name]
+	return there || tags[key] == name
+}
+
+// ownership returns the cluster and the role whose VMs are the class's.
+func (s *spec) ownership() (cluster, role string) {
+	return named(s.Tags, clusterTagPrefix, clusterTag), named(s.Tags, roleTagPrefix, roleTag)
+}
+
+// owns says whether these tags make a VM one of the class's.
+func (s *spec) owns(tags map[string]string) bool {
+	cluster, role := s.ownership()
+	return cluster != "" && role != "" &&
+		has(tags, clusterTagPrefix, clusterTag, cluster) && has(tags, roleTagPrefix, roleTag, role)
+}
+
+// validate adds what is wrong with the values of a spec that decoded.
+func (s *spec) validate() {
+	if cluster, role := s.ownership(); cluster == "" || role == "" {
+		s.add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add the keys %s<cluster> and %s<role>, or %s and %s",
+			clusterTagPrefix, roleTagPrefix, clusterTag, roleTag))
+	}
+	s.require("templateVM", s.TemplateVM, "name the VM or template to clone, as an inventory path")
+	s.require("network", s.Network, "name the network of the first interface, as an inventory path")
+	s.requireOne("datastore", []string{"datastore", "datastoreCluster"}, s.Datastore, s.DatastoreCluster)
+	s.requireOne("computeCluster", []string{"computeCluster", "resourcePool", "hostSystem"}, s.ComputeCluster, s.ResourcePool, s.HostSystem)
+	if s.ComputeCluster != "" && s.Datastore != "" && s.DatastoreCluster == "" {
+		s.add(cloud.Warning, "datastore", "has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of computeCluster to choose it")
+	}
+	if s.Force {
+		s.add(cloud.Warning, "force", "has no effect because left-over files of an unregistered VM are never in the way; remove it")
+	}
+	s.validateSizes()
+	for _, key := range slices.Sorted(maps.Keys(s.ExtraConfig)) {
+		if key == markKey {
+			s.add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")
+		}
+	}
+	if s.vAppGiven() && len(s.SSHKeys) > 0 {
+		s.add(cloud.Warning, "sshKeys", "has no effect because vapp.properties is there; put the keys into the properties")
+	}
+}
+
+// vAppGiven says that the class sets the vApp properties itself. Then, as with
+// MCM, neither user data nor SSH keys are injected.
+func (s *spec) vAppGiven() bool { return s.VApp != nil && len(s.VApp.Properties) > 0 }
+
+func (s *spec) validateSizes() {
+	if s.NumCPUs < 0 {
+		s.add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more", s.NumCPUs))
+	}
+	if s.MemoryMB < 0 {
+		s.add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be 0, which is the template's, or more MiB", s.MemoryMB))
+	}
+	if s.MemoryMB%4 != 0 {
+		s.add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be a multiple of 4 MiB", s.MemoryMB))
+	}
+	if s.SystemDisk != nil && s.SystemDisk.SizeGB < 0 {
+		s.add(cloud.BlocksCreate, "systemDisk.size", fmt.Sprintf("is %d and has to be 0, which is the template's, or more GiB", s.SystemDisk.SizeGB))
+	}
+}
+
+// known says whether there is a problem with the field already.
+func (s *spec) known(path string) bool {
+	return slices.ContainsFunc(s.problems, func(p cloud.Problem) bool { return strings.EqualFold(p.Field, "providerSpec."+path) })
+}
+
+// require adds a problem when a field is empty, unless there is one with it.
+func (s *spec) require(path, value, remedy string) {
+	if strings.TrimSpace(value) == "" && !s.known(path) {
+		s.add(cloud.BlocksCreate, path, "is missing; "+remedy)
+	}
+}
+
+// requireOne adds a problem with the field at path when all of the fields are
+// empty.
+func (s *spec) requireOne(path string, fields []string, values ...string) {
+	if strings.TrimSpace(strings.Join(values, "")) != "" || slices.ContainsFunc(fields, s.known) {
+		return
+	}
+	s.add(cloud.BlocksCreate, path, "is missing; set one of "+strings.Join(fields, ", "))
+}

@@ -1,0 +1,287 @@
+package vsphere
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// markKey is the entry of a VM's extra configuration that says whose it is. It
+// is there from birth, and the guest cannot change it.
+const markKey = "mcm.cluster.x-k8s.io"
+
+// mark is what stands there.
+type mark struct {
+	Machine string            `json:"machine,omitempty"`
+	Owner   string            `json:"owner,omitempty"`
+	Token   string            `json:"token,omitempty"`
+	Phase   string            `json:"phase,omitempty"`
+	Tags    map[string]string `json:"tags,omitempty"`
+	Disks   []string          `json:"disks,omitempty"` // UUIDs of those that came with the clone
+}
+
+// The phases of a VM.
+const (
+	phaseCloned     = "cloned"
+	phaseConfigured = "configured" // and may be powered on
+	phaseStarted    = "started"    // was seen powered on
+)
+
+// entry returns the mark as an entry of the extra configuration.
+func (m mark) entry() types.BaseOptionValue {
+	text, _ := json.Marshal(m) // strings only, so it never fails
+	return &types.OptionValue{Key: markKey, Value: string(text)}
+}
+
+// seen is a VM as vCenter shows it.
+type seen struct {
+	ref        types.ManagedObjectReference
+	name       string
+	bios       string
+	created    time.Time
+	template   bool
+	power      types.VirtualMachinePowerState
+	connection types.VirtualMachineConnectionState
+	ip         string
+	hostName   string
+	net        []types.GuestNicInfo
+	values     map[int32]string // custom fields, by key
+	mark       *mark            // nil on VMs that MCM made
+	tasks      []types.TaskInfo // recent ones, oldest first
+	tags       map[string]string
+}
+
+// machine is the name of the machine that the VM belongs to.
+func (v *seen) machine() string {
+	if v.mark != nil {
+		return v.mark.Machine
+	}
+	return v.name
+}
+
+// owner is the owner id; empty on VMs that MCM made.
+func (v *seen) owner() string {
+	if v.mark == nil {
+		return ""
+	}
+	return v.mark.Owner
+}
+
+// vmPaths are the properties of a VM that its state comes from. Nothing of what
+// it boots with is among them.
+func vmPaths() []string {
+	return []string{
+		"name", "config.uuid", "config.createDate", "config.template", `config.extraConfig["` + markKey + `"]`,
+		"runtime.powerState", "runtime.connectionState", "guest.ipAddress", "guest.hostName", "guest.net", "customValue",
+	}
+}
+
+// read returns the VM as it is now, with its recent tasks; nil if it is gone.
+func (a *account) read(ctx context.Context, ref types.ManagedObjectReference) (*seen, error) {
+	filter := types.PropertyFilterSpec{
+		ObjectSet: []types.ObjectSpec{{Obj: ref, SelectSet: []types.BaseSelectionSpec{
+			&types.TraversalSpec{Type: "VirtualMachine", Path: "recentTask"},
+		}}},
+		PropSet: []types.PropertySpec{
+			{Type: "VirtualMachine", PathSet: vmPaths()}, {Type: "Task", PathSet: []string{"info"}},
+		},
+	}
+	var vm *seen
+	var tasks []types.TaskInfo
+	for o, err := range a.objects(ctx, filter) {
+		if isFault[types.ManagedObjectNotFound](err) {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		if err != nil {
+			return nil, err
+		}
+		if o.Obj.Type != "Task" {
+			vm = seenOf(o)
+			continue
+		}
+		for _, p := range o.PropSet {
+			if info, ok := p.Val.(types.TaskInfo); ok {
+				tasks = append(tasks, info)
+			}
+		}
+	}
+	if vm == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	slices.SortStableFunc(tasks, func(a, b types.TaskInfo) int { return a.QueueTime.Compare(b.QueueTime) })
+	vm.tasks = tasks
+	return vm, a.name(ctx, vm)
+}
+
+// pageSize is how many VMs one answer of a listing holds.
+const pageSize = 100
+
+// objects yields what a filter selects, page by page.
+func (a *account) objects(ctx context.Context, filter types.PropertyFilterSpec) iter.Seq2[types.ObjectContent, error] {
+	return func(yield func(types.ObjectContent, error) bool) {
+		collector := a.v.ServiceContent.PropertyCollector
+		first, err := methods.RetrievePropertiesEx(ctx, a.v, &types.RetrievePropertiesEx{
+			This: collector, SpecSet: []types.PropertyFilterSpec{filter}, Options: types.RetrieveOptions{MaxObjects: pageSize},
+		})
+		if err != nil {
+			yield(types.ObjectContent{}, err)
+			return
+		}
+		page := first.Returnval
+		for page != nil {
+			for _, o := range page.Objects {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			if page.Token == "" {
+				return
+			}
+			next, err := methods.ContinueRetrievePropertiesEx(ctx, a.v, &types.ContinueRetrievePropertiesEx{This: collector, Token: page.Token})
+			if err != nil {
+				yield(types.ObjectContent{}, err)
+				return
+			}
+			page = &next.Returnval
+		}
+	}
+}
+
+// scan yields every VM of the class's folder, whoever it belongs to, once.
+func (a *account) scan(ctx context.Context, s *spec) iter.Seq2[*seen, error] {
+	return func(yield func(*seen, error) bool) {
+		folder, err := a.inventory.find(ctx, s, "folder", s.Folder)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		skip := true
+		filter := types.PropertyFilterSpec{
+			ObjectSet: []types.ObjectSpec{{Obj: folder, Skip: &skip, SelectSet: []types.BaseSelectionSpec{
+				&types.TraversalSpec{Type: "Folder", Path: "childEntity"},
+			}}},
+			PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: vmPaths()}},
+		}
+		for o, err := range a.objects(ctx, filter) {
+			if isFault[types.ManagedObjectNotFound](err) {
+				a.inventory.forget() // the folder, perhaps
+			}
+			var vm *seen
+			if err == nil {
+				vm = seenOf(o)
+				err = a.name(ctx, vm)
+			}
+			if !yield(vm, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// byUUID returns the VMs of that BIOS UUID, or else of that instance UUID.
+func (a *account) byUUID(ctx context.Context, id string) ([]*seen, error) {
+	index := object.NewSearchIndex(a.v.Client)
+	for _, instance := range []bool{false, true} {
+		refs, err := index.FindAllByUuid(ctx, nil, id, true, &instance)
+		if err != nil {
+			return nil, err
+		}
+		var found []*seen
+		for _, ref := range refs {
+			vm, err := a.read(ctx, ref.Reference())
+			if err != nil {
+				return nil, err
+			}
+			if vm != nil {
+				found = append(found, vm)
+			}
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
+// seenOf decodes the properties of a VM.
+func seenOf(o types.ObjectContent) *seen {
+	vm := &seen{ref: o.Obj, values: map[int32]string{}}
+	for _, p := range o.PropSet {
+		switch value := p.Val.(type) {
+		case string:
+			vm.text(p.Name, value)
+		case bool:
+			vm.template = value
+		case time.Time:
+			vm.created = value
+		case types.VirtualMachinePowerState:
+			vm.power = value
+		case types.VirtualMachineConnectionState:
+			vm.connection = value
+		case types.ArrayOfGuestNicInfo:
+			vm.net = value.GuestNicInfo
+		case types.OptionValue:
+			vm.mark = markOf(value.Value)
+		case types.ArrayOfCustomFieldValue:
+			for _, v := range value.CustomFieldValue {
+				if text, ok := v.(*types.CustomFieldStringValue); ok {
+					vm.values[text.Key] = text.Value
+				}
+			}
+		}
+	}
+	return vm
+}
+
+// text takes a property that is a string.
+func (v *seen) text(name, value string) {
+	switch name {
+	case "name":
+		v.name = unescape(value)
+	case "config.uuid":
+		v.bios = strings.ToLower(value)
+	case "guest.ipAddress":
+		v.ip = value
+	case "guest.hostName":
+		v.hostName = value
+	}
+}
+
+// markOf returns the mark in a value, or nil.
+func markOf(value types.AnyType) *mark {
+	text, ok := value.(string)
+	var m mark
+	if !ok || json.Unmarshal([]byte(text), &m) != nil {
+		return nil
+	}
+	return &m
+}
+
+// name gives the VM its tags: those of the mark, and custom fields by name.
+func (a *account) name(ctx context.Context, vm *seen) error {
+	vm.tags = map[string]string{}
+	if vm.mark != nil {
+		maps.Copy(vm.tags, vm.mark.Tags)
+	}
+	if len(vm.values) == 0 {
+		return nil
+	}
+	names, err := a.fields.names(ctx, vm.values)
+	if err != nil {
+		return err
+	}
+	for key, value := range vm.values {
+		if name := names[key]; name != "" {
+			vm.tags[name] = value
+		}
+	}
+	return nil
+}
