@@ -183,6 +183,12 @@ func deletedAt(at time.Time) func(*corev1.Node) {
 }
 
 // neighbour is a node of the target and its machine.
+func onVM(id string) func(*corev1.Node) { return func(n *corev1.Node) { n.Spec.ProviderID = id } }
+
+func ofVM(id string) func(*machinev1.Machine) {
+	return func(m *machinev1.Machine) { m.Spec.ProviderID = id }
+}
+
 func neighbour() []client.Object {
 	return []client.Object{
 		node(func(n *corev1.Node) { n.Name = "n2" }),
@@ -331,6 +337,8 @@ func TestNodeDeletion(t *testing.T) {
 		"Deleting":      {"Who deletes the Node means the machine.", []client.Object{node(owned, deletedAt(epoch.Add(time.Hour))), machine()}, false, false, false, true, 0},
 		"NotManaged":    {"A node that is marked as somebody else's takes nobody along.", []client.Object{node(owned, note(machinev1.NotManagedAnnotation, "1"), deletedAt(epoch.Add(time.Hour))), machine()}, false, false, false, false, 0},
 		"OldNode":       {"A Node that was deleted before the machine was made is that of another one.", []client.Object{node(owned, deletedAt(epoch.Add(-time.Hour))), machine()}, false, false, false, false, 0},
+		"OtherVM":       {"A Node of another VM, by the same name, takes nobody along.", []client.Object{node(owned, onVM("sim:///zone/b"), deletedAt(epoch.Add(time.Hour))), machine(ofVM("sim:///region/a"))}, false, false, false, false, 0},
+		"OtherForm":     {"The cloud's controller manager writes the same VM in another form.", []client.Object{node(owned, onVM("sim:///zone/a"), deletedAt(epoch.Add(time.Hour))), machine(ofVM("sim:///region/a"))}, false, false, false, true, 0},
 		"Seen":          {"A Node that we saw and that is gone was deleted.", []client.Object{node(), machine()}, true, true, true, true, 0},
 		"Stale":         {"The cache alone proves nothing.", append(neighbour(), node(), machine(joined)), true, true, false, false, 0},
 		"Joined":        {"After a restart the conditions prove that the Node was there.", append(neighbour(), node(), machine(joined)), false, true, true, true, 0},

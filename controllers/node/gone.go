@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,20 @@ func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
 			"node %s was deleted before this Machine was created, so the Machine is kept; remove the finalizers of the node if it is left over from another machine", o.name)
 		return nil
 	}
+	if !sameVM(m.Spec.ProviderID, o.node.Spec.ProviderID) {
+		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
+			"node %s is being deleted, but runs on VM %s and not on this Machine's, so the Machine is kept; correct the label %s", o.name, o.node.Spec.ProviderID, machinev1.NodeLabel)
+		return nil
+	}
 	return c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))
+}
+
+// sameVM says whether two providerIDs may mean the same VM. Clouds write the
+// place before the id in more than one form, so only the id behind the last
+// slash is compared; where one of them is not known, nothing speaks against it.
+func sameVM(a, b string) bool {
+	id := func(providerID string) string { return providerID[strings.LastIndexByte(providerID, '/')+1:] }
+	return a == "" || b == "" || strings.EqualFold(id(a), id(b))
 }
 
 // followMissing deletes the Machine of a Node that has joined and is gone. The
