@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -261,9 +260,4 @@ func (a *account) configuration(ctx context.Context, ref types.ManagedObjectRefe
 		return configured{}, cloud.Errorf(cloud.Unavailable, "read VM", "NoConfiguration", "vCenter does not show the configuration of %s now", ref.Value)
 	}
 	return configured{ref, vm.Config}, nil
-}
-
-// vm returns the SDK's handle.
-func (a *account) vm(ref types.ManagedObjectReference) *object.VirtualMachine {
-	return object.NewVirtualMachine(a.v.Client, ref)
 }

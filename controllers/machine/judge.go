@@ -15,7 +15,7 @@ import (
 // becoming Running or Failed asks for.
 func (c *Controller) judge(ctx context.Context, f *facts) error {
 	if f.created {
-		f.next = c.launched(f)
+		f.next = c.launched()
 		if c.Target != nil {
 			sooner(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
 		}
@@ -49,7 +49,7 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 }
 
 // launched is the phase of a machine whose VM is complete.
-func (c *Controller) launched(f *facts) *transition {
+func (c *Controller) launched() *transition {
 	if c.Target == nil {
 		return &transition{
 			phase: machinev1.MachineAvailable, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateSuccessful,

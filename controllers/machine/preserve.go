@@ -197,9 +197,9 @@ func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error)
 	return result.Done, nil
 }
 
-// stopPreserving gives the machine back to everybody. clear also removes the
-// wish, which has been fulfilled.
-func (c *Controller) stopPreserving(ctx context.Context, f *facts, clear bool) error {
+// stopPreserving gives the machine back to everybody, and where the wish is
+// fulfilled removes it too.
+func (c *Controller) stopPreserving(ctx context.Context, f *facts, fulfilled bool) error {
 	if f.machine.Status.CurrentStatus.PreserveExpiryTime == nil {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (c *Controller) stopPreserving(ctx context.Context, f *facts, clear bool) e
 				delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)
 				delete(n.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
 			}
-			if clear {
+			if fulfilled {
 				delete(n.Annotations, machinev1.PreserveAnnotation)
 			}
 			n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
@@ -222,7 +222,7 @@ func (c *Controller) stopPreserving(ctx context.Context, f *facts, clear bool) e
 			return err
 		}
 	}
-	if clear {
+	if fulfilled {
 		err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
 			delete(m.Annotations, machinev1.PreserveAnnotation)
 			delete(m.Annotations, machinev1.LastAppliedNodePreserveAnnotation)

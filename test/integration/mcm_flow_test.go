@@ -83,7 +83,7 @@ func TestMCMFlow(t *testing.T) {
 	s.nodes(2)
 	// 2d: 6 machines at 2 replicas with surge 2 and safety-up 2 froze the set
 	// once, and it was unfrozen once.
-	s.eventually("one freeze and one unfreeze", func(ctx context.Context) error {
+	s.eventually("one freeze and one unfreeze", func(context.Context) error {
 		if now := s.freezeEvents(set.Name); now != frozen+2 {
 			return fmt.Errorf("%d Events of freezing and unfreezing, want %d", now, frozen+2)
 		}

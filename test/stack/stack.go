@@ -212,7 +212,8 @@ func (s *Stack) StartManager(more ...string) (*Manager, error) {
 	return m, nil
 }
 
-// Event counts are asked for by reason, as MCM's integration suite does.
+// Events are those of a reason about an object, asked for as MCM's integration
+// suite does.
 func (s *Stack) Events(ctx context.Context, reason, object string) ([]corev1.Event, error) {
 	var list corev1.EventList
 	err := s.Client.List(ctx, &list, client.InNamespace(Namespace), client.MatchingFields{"reason": reason, "involvedObject.name": object})
