@@ -1,0 +1,107 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MCMConfig is the bootstrap data of one Machine of Cluster API: user data from
+// a Secret, with its placeholders filled in.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=mcmconfigs,scope=Namespaced,categories=cluster-api
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this belongs to"
+// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that this belongs to"
+// +kubebuilder:printcolumn:name="Data secret",type="string",JSONPath=".status.dataSecretName",description="Secret with the finished data"
+// +kubebuilder:printcolumn:name="Created",type="boolean",JSONPath=".status.initialization.dataSecretCreated",description="Whether the Secret exists"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether all is well"
+// +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+type MCMConfig struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	// +optional
+	Spec MCMConfigSpec `json:"spec,omitempty"`
+	// Status is what was seen. It can be rebuilt from spec at any time.
+	// +optional
+	Status MCMConfigStatus `json:"status,omitempty"`
+}
+
+// MCMConfigSpec says where the user data comes from: exactly one of its
+// references is set.
+type MCMConfigSpec struct {
+	// MachineClassRef names a MachineClass of the same namespace; the user data is that of its Secret.
+	// +optional
+	MachineClassRef *NameReference `json:"machineClassRef,omitempty"`
+	// UserDataSecretRef names a Secret of the same namespace that has the entry userData.
+	// +optional
+	UserDataSecretRef *NameReference `json:"userDataSecretRef,omitempty"`
+	// Format of the user data: cloud-config or ignition. Without it, the data says it.
+	// +optional
+	Format Format `json:"format,omitempty"`
+}
+
+// NameReference names an object of the same namespace.
+type NameReference struct {
+	// Name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// Format is the format of boot data.
+//
+// +kubebuilder:validation:Enum=cloud-config;ignition
+type Format string
+
+// The formats.
+const (
+	FormatCloudConfig Format = "cloud-config"
+	FormatIgnition    Format = "ignition"
+)
+
+// MCMConfigStatus is what was seen of bootstrap data.
+type MCMConfigStatus struct {
+	// Initialization says how far the first steps are.
+	// +optional
+	Initialization MCMConfigInitialization `json:"initialization,omitempty,omitzero"`
+	// DataSecretName names the Secret with the finished data.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	DataSecretName string `json:"dataSecretName,omitempty"`
+	// Conditions say what is the case and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MCMConfigInitialization says how far the first steps are.
+//
+// +kubebuilder:validation:MinProperties=1
+type MCMConfigInitialization struct {
+	// DataSecretCreated is true once the Secret exists.
+	// +optional
+	DataSecretCreated *bool `json:"dataSecretCreated,omitempty"`
+}
+
+// MCMConfigList is a list of MCMConfigs.
+//
+// +kubebuilder:object:root=true
+type MCMConfigList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MCMConfig `json:"items"`
+}
+
+// GetConditions returns the conditions; it lets Cluster API's helpers read them.
+func (c *MCMConfig) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (c *MCMConfig) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }

@@ -1,0 +1,47 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// MCMConfigTemplate is what MCMConfigs are made from.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=mcmconfigtemplates,scope=Namespaced,categories=cluster-api
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+type MCMConfigTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is made from it. To change machines, make another template and name that one.
+	// +required
+	Spec MCMConfigTemplateSpec `json:"spec"`
+}
+
+// MCMConfigTemplateSpec is what is made from a MCMConfigTemplate.
+type MCMConfigTemplateSpec struct {
+	// Template of the MCMConfigs.
+	// +required
+	Template MCMConfigTemplateResource `json:"template"`
+}
+
+// MCMConfigTemplateResource is a MCMConfig without its name.
+type MCMConfigTemplateResource struct {
+	// ObjectMeta has labels and annotations of the MCMConfigs.
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+	// Spec of the MCMConfigs.
+	// +optional
+	Spec MCMConfigSpec `json:"spec,omitempty"`
+}
+
+// MCMConfigTemplateList is a list of MCMConfigTemplates.
+//
+// +kubebuilder:object:root=true
+type MCMConfigTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MCMConfigTemplate `json:"items"`
+}
