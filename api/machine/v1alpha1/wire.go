@@ -290,3 +290,28 @@ const (
 	// go although its class or credentials are gone and its VM cannot be removed.
 	ReleaseAnnotation = "mcm.cluster.x-k8s.io/release-without-vm"
 )
+
+// Names of the Cluster API door.
+const (
+	// MCMMachineFinalizer keeps a MCMMachine until its VM is gone.
+	MCMMachineFinalizer = "mcmmachine.infrastructure.cluster.x-k8s.io"
+	// MCMClusterFinalizer keeps a MCMCluster until its MCMMachines are gone.
+	MCMClusterFinalizer = "mcmcluster.infrastructure.cluster.x-k8s.io"
+	// MCMExternalControlPlaneFinalizer keeps a MCMExternalControlPlane until what
+	// was made for it is gone.
+	MCMExternalControlPlaneFinalizer = "mcmexternalcontrolplane.controlplane.cluster.x-k8s.io"
+	// InUseFinalizer keeps a MachineClass, and the Secrets that it names, while a
+	// MCMMachine needs them. The native door has a finalizer of its own.
+	InUseFinalizer = "mcm.cluster.x-k8s.io/in-use"
+	// AllowedNamespacesAnnotation on a Secret: the namespaces, separated by
+	// commas, or *, whose MachineClasses may name it on the Cluster API door.
+	AllowedNamespacesAnnotation = "mcm.cluster.x-k8s.io/allowed-namespaces"
+	// RetainVMAnnotation on a MCMMachine, value "true": deleting the object leaves
+	// the VM and all that belongs to it.
+	RetainVMAnnotation = "mcm.cluster.x-k8s.io/retain-vm"
+	// The tags on resources in the cloud that name the Cluster: where it is, and
+	// the owner id of its MCMCluster, which a move carries along.
+	ClusterNamespaceTag = "mcm.cluster.x-k8s.io/cluster-namespace"
+	ClusterNameTag      = "mcm.cluster.x-k8s.io/cluster-name"
+	ClusterIDTag        = "mcm.cluster.x-k8s.io/cluster-id"
+)
