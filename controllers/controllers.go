@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,7 +59,13 @@ type Deps struct {
 	// TellFrozen is called once with what says whether machines are left alone
 	// because an API server cannot be reached; nil if nobody wants to know.
 	TellFrozen func(frozen func() bool)
-	Options    Options
+	// Clusters are the connections to the workload clusters of Cluster API; nil if
+	// only the native door is open.
+	Clusters clustercache.ClusterCache
+	// WatchFilter is the value of Cluster API's label that objects must have; empty
+	// is no filter.
+	WatchFilter string
+	Options     Options
 }
 
 // Options are the flags, as far as controllers go.
@@ -77,16 +83,10 @@ type Options struct {
 // A Controller is what can be run on its own.
 type Controller struct {
 	Name string // of its queue in MCM, for --controllers, logs and metrics
-	Door string // the kinds' group, whose kinds must all be served
+	Door Door   // whose kinds must all be served
 	Why  string // what it does, in a few words
 	add  func(s *setup) error
 }
-
-// Native is the door of the kinds of MCM.
-const Native = "machine.sapcloud.io"
-
-// nativeKinds are the plural names of the kinds of the native door.
-var nativeKinds = []string{"machineclasses", "machinedeployments", "machines", "machinesets"}
 
 // All is the one list of controllers.
 func All() []Controller {
@@ -99,52 +99,6 @@ func All() []Controller {
 		{"node", Native, "keeps nodes in step with their machines", addNode},
 		{"machinesafetyorphanvms", Native, "removes VMs without a machine", addOrphans},
 	}
-}
-
-// Names are the names of all controllers, in the order of All.
-func Names() []string {
-	var names []string
-	for _, c := range All() {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
-// Select returns the names of the controllers that asked means: names, -name to
-// leave one out, * for all whose door is open. served are the plural names of
-// the native kinds that the API server serves. A controller that is named
-// although its door is closed is an error, and so is nothing at all.
-func Select(asked []string, served map[string]bool) ([]string, error) {
-	if err := known(asked); err != nil {
-		return nil, err
-	}
-	missing := slices.DeleteFunc(slices.Clone(nativeKinds), func(k string) bool { return served[k] })
-	var selected []string
-	for _, name := range Names() {
-		named := slices.Contains(asked, name)
-		switch {
-		case slices.Contains(asked, "-"+name) || !named && !slices.Contains(asked, "*"):
-		case len(missing) == 0:
-			selected = append(selected, name)
-		case named:
-			return nil, fmt.Errorf("controller %s needs %s of %s, which the API server does not serve", name, strings.Join(missing, ", "), Native)
-		}
-	}
-	if len(selected) == 0 {
-		return nil, fmt.Errorf("no controller is left to run: asked for %s; not served: %s of %s",
-			strings.Join(asked, ", "), strings.Join(missing, ", "), Native)
-	}
-	return selected, nil
-}
-
-// known fails on a name that is no controller's.
-func known(asked []string) error {
-	for _, a := range asked {
-		if name := strings.TrimPrefix(a, "-"); a != "*" && !slices.Contains(Names(), name) {
-			return fmt.Errorf("no controller is named %q, use some of %s", name, strings.Join(Names(), ", "))
-		}
-	}
-	return nil
 }
 
 // setup is what the controllers share while they are put together.
@@ -160,7 +114,7 @@ type setup struct {
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
 // that they need. It is called once for a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error {
-	if err := index.Setup(ctx, mgr.GetFieldIndexer(), append(index.Control(), orphan.Indexes()...)); err != nil {
+	if err := index.Setup(ctx, mgr.GetFieldIndexer(), controlIndexes(DoorsOf(which))); err != nil {
 		return fmt.Errorf("index the control cluster: %w", err)
 	}
 	if d.Target != nil && d.Target.Cache != nil {
@@ -182,6 +136,21 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 	}
 	return nil
 }
+
+// controlIndexes are the indexes of the control cluster that these doors need.
+// Only kinds that are served may be indexed.
+func controlIndexes(doors []Door) []index.Index {
+	switch {
+	case slices.Contains(doors, Native):
+		return append(index.Control(), orphan.Indexes()...)
+	case slices.Contains(doors, Infrastructure), slices.Contains(doors, Bootstrap):
+		return index.Classes()
+	}
+	return nil
+}
+
+// WorkloadIndexes are the indexes of the caches of workload clusters.
+func WorkloadIndexes() []index.Index { return index.Nodes() }
 
 // addAPIServer comes first: others ask it whether they are frozen.
 func addAPIServer(s *setup) error {

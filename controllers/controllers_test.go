@@ -9,11 +9,18 @@ import (
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	all := map[string]bool{"machines": true, "machinesets": true, "machinedeployments": true, "machineclasses": true}
-	classOnly := map[string]bool{"machineclasses": true}
+	all := func(k Kind) bool { return k.Version.Group == string(Native) }
+	classOnly := func(k Kind) bool { return k.Plural == "machineclasses" }
+	nothing := func(Kind) bool { return false }
+	var native []string
+	for _, c := range All() {
+		if c.Door == Native {
+			native = append(native, c.Name)
+		}
+	}
 	without := func(name string) []string {
 		var rest []string
-		for _, n := range Names() {
+		for _, n := range native {
 			if n != name {
 				rest = append(rest, n)
 			}
@@ -23,16 +30,17 @@ func TestSelect(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		asked  []string
-		served map[string]bool
+		served func(Kind) bool
 		want   []string
 		err    string
 	}{
-		"All":       {"the default is all controllers", []string{"*"}, all, Names(), ""},
+		"All":       {"the default is all controllers whose door is open", []string{"*"}, all, native, ""},
 		"Some":      {"named ones run in the list's order", []string{"machineset", "machine"}, all, []string{"machine", "machineset"}, ""},
 		"LeftOut":   {"one can be left out", []string{"*", "-node"}, all, without("node"), ""},
 		"Unknown":   {"a name that nobody has is an error with the names that there are", []string{"*", "nodes"}, all, nil, "machinesafetyorphanvms"},
-		"NotServed": {"a door whose kinds are not served stays closed, and then there is nothing to do", []string{"*"}, classOnly, nil, "not served: machinedeployments, machines, machinesets"},
+		"NotServed": {"a door whose kinds are not served stays closed, and then there is nothing to do", []string{"*"}, classOnly, nil, "machine.sapcloud.io lacks machinedeployments.machine.sapcloud.io, machines.machine.sapcloud.io, machinesets"},
 		"Named":     {"who asks for a controller learns what it lacks", []string{"machine"}, classOnly, nil, "needs machinedeployments"},
+		"Closed":    {"no door is open before CRDs are applied", []string{"*"}, nothing, nil, "infrastructure.cluster.x-k8s.io lacks mcmclusters"},
 		"Nothing":   {"a manager without controllers is a mistake", []string{"-machine"}, all, nil, "no controller is left"},
 	}
 	for name, tc := range cases {

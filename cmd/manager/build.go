@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -64,7 +66,7 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 	if err != nil {
 		return nil, err
 	}
-	lock, err := o.newLock(c.control)
+	lock, err := o.newLock(c.control, leasesOf(which))
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +86,15 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 		return nil, err
 	}
 	return &process{manager: mgr, events: w.events}, mgr.Add(cachesFilled{h})
+}
+
+// leasesOf are the names of the leases of the doors of these controllers.
+func leasesOf(which []string) []string {
+	var names []string
+	for _, door := range controllers.DoorsOf(which) {
+		names = append(names, door.Leases()...)
+	}
+	return names
 }
 
 // measured are the configs whose requests are counted, and whose control
@@ -117,14 +128,22 @@ type wiring struct {
 // controllers adds the controllers of these names and the metrics about what
 // they work on.
 func (w *wiring) controllers(ctx context.Context, which []string) error {
-	target, err := w.newTarget(w.manager, w.configs)
+	native := slices.Contains(controllers.DoorsOf(which), controllers.Native)
+	target, err := w.newTarget(w.manager, w.configs, native)
+	if err != nil {
+		return err
+	}
+	workloads, err := w.newWorkloads(ctx, w.manager, which)
 	if err != nil {
 		return err
 	}
 	scrape := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, scrapeTimeout) }
 	durations := metrics.NewDurations(w.manager.GetClient(), scrape)
-	w.registry, err = metrics.NewRegistry(w.requests, durations,
-		metrics.NewObjects(w.manager.GetClient(), scrape, leading(w.manager), w.isFrozen))
+	collectors := []prometheus.Collector{w.requests, durations}
+	if native {
+		collectors = append(collectors, metrics.NewObjects(w.manager.GetClient(), scrape, leading(w.manager), w.isFrozen))
+	}
+	w.registry, err = metrics.NewRegistry(collectors...)
 	if err != nil {
 		return err
 	}
@@ -137,7 +156,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
-		Options: w.controllerOptions(),
+		Options: w.controllerOptions(), Clusters: workloads, WatchFilter: w.clusters.watchFilter,
 	}, which)
 }
 

@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 )
 
 // How long an API server may take to answer at the start, and how often it is
@@ -56,35 +58,46 @@ func bare(config *rest.Config) (rest.Interface, error) {
 	return clients.RESTClient(), nil
 }
 
-// waitServed returns the plural names of the native kinds that the API server
-// serves. CRDs that have just been applied take a moment to be.
-func waitServed(ctx context.Context, d discovery.DiscoveryInterface) (map[string]bool, error) {
-	var found map[string]bool
+// waitServed returns which kinds the API server serves, once that is enough for
+// some door. CRDs that have just been applied take a moment to be served.
+func waitServed(ctx context.Context, d discovery.DiscoveryInterface) (func(controllers.Kind) bool, error) {
+	var found map[controllers.Kind]bool
 	err := wait.PollUntilContextTimeout(ctx, startPoll, startTimeout, true, func(context.Context) (bool, error) {
 		var err error
 		found, err = served(d)
-		return len(found) > 0, err
+		return slices.ContainsFunc(controllers.Doors(), func(door controllers.Door) bool {
+			return !slices.ContainsFunc(door.Needs(), func(k controllers.Kind) bool { return !found[k] })
+		}), err
 	})
 	if err != nil && !wait.Interrupted(err) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("the API server serves no %s: apply the CRDs in config/crd first", machinev1.GroupVersion)
+		return nil, errors.New("the API server serves none of this project's kinds: apply the CRDs in config/crd first")
 	}
-	return found, nil
+	return func(k controllers.Kind) bool { return found[k] }, nil
 }
 
-func served(d discovery.DiscoveryInterface) (map[string]bool, error) {
-	list, err := d.ServerResourcesForGroupVersion(machinev1.GroupVersion.String())
-	found := map[string]bool{}
-	if apierrors.IsNotFound(err) {
-		return found, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("discover %s: %w", machinev1.GroupVersion, err)
-	}
-	for _, r := range list.APIResources {
-		found[r.Name] = true
+// served are the kinds of all doors that the API server serves.
+func served(d discovery.DiscoveryInterface) (map[controllers.Kind]bool, error) {
+	found, asked := map[controllers.Kind]bool{}, map[schema.GroupVersion]bool{}
+	for _, door := range controllers.Doors() {
+		for _, k := range door.Needs() {
+			if asked[k.Version] {
+				continue
+			}
+			asked[k.Version] = true
+			list, err := d.ServerResourcesForGroupVersion(k.Version.String())
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("discover %s: %w", k.Version, err)
+			}
+			for _, r := range list.APIResources {
+				found[controllers.Kind{Plural: r.Name, Version: k.Version}] = true
+			}
+		}
 	}
 	return found, nil
 }

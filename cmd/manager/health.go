@@ -25,7 +25,7 @@ type health struct {
 	synced atomic.Bool  // the caches have been filled once
 	answer atomic.Int64 // when the control cluster's API server last answered, UnixNano
 
-	lock  *pairLock // nil without leader election
+	lock  *leaseLock // nil without leader election
 	lease time.Duration
 	// ask asks the API server for an answer.
 	ask func(ctx context.Context) error

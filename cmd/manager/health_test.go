@@ -81,7 +81,7 @@ func answered(h *health) {
 // lead takes both leases.
 func lead(t *testing.T, h *health, clock *clocktesting.FakeClock) {
 	t.Helper()
-	h.lock = newPairLock(newClientset().CoordinationV1(), "ns", "us", clock)
+	h.lock = newLeaseLock(newClientset().CoordinationV1(), "ns", "us", clock, first, second)
 	if _, _, err := h.lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}

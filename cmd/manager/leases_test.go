@@ -84,8 +84,8 @@ func single(leases coordinationv1client.LeasesGetter, lease, identity string) re
 	}
 }
 
-func pair(leases coordinationv1client.LeasesGetter, identity string) *pairLock {
-	return newPairLock(leases, "ns", identity, clock.RealClock{})
+func pair(leases coordinationv1client.LeasesGetter, identity string) *leaseLock {
+	return newLeaseLock(leases, "ns", identity, clock.RealClock{}, first, second)
 }
 
 func holders(t *testing.T, c *fake.Clientset) [2]string {

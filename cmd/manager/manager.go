@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -11,6 +12,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 )
@@ -25,7 +30,10 @@ import (
 // newScheme returns the scheme of all kinds that are read or written.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, machinev1.AddToScheme,
+		clusterv1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -35,7 +43,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 // newManager returns a manager of the control cluster that serves nothing by
 // itself and works only while it holds lock; nil means always.
-func (o *options) newManager(c configs, scheme *runtime.Scheme, lock *pairLock) (ctrl.Manager, error) {
+func (o *options) newManager(c configs, scheme *runtime.Scheme, lock *leaseLock) (ctrl.Manager, error) {
 	e := o.election
 	opts := ctrl.Options{
 		Scheme: scheme, Cache: o.controlCache(c.same),
@@ -79,10 +87,10 @@ func targetObjects() map[client.Object]cache.ByObject {
 	}
 }
 
-// newTarget returns the target cluster, which starts and stops with mgr; nil if
-// there is none.
-func (o *options) newTarget(mgr ctrl.Manager, c configs) (*controllers.Target, error) {
-	if c.target == nil {
+// newTarget returns the target cluster of the native door, which starts and stops
+// with mgr; nil if there is none, or the door is closed.
+func (o *options) newTarget(mgr ctrl.Manager, c configs, native bool) (*controllers.Target, error) {
+	if c.target == nil || !native {
 		return nil, nil //nolint:nilnil // no target cluster is a setting
 	}
 	if c.same {
@@ -101,9 +109,9 @@ func (o *options) newTarget(mgr ctrl.Manager, c configs) (*controllers.Target, e
 	return &controllers.Target{Client: finishingClient{cl.GetClient()}, Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
 }
 
-// newLock returns the lock on both leases, or nil if none is to be held. Its
+// newLock returns the lock on the leases of these names, or nil if none is to be held. Its
 // requests end in time for another attempt before the leases are lost.
-func (o *options) newLock(control *rest.Config) (*pairLock, error) {
+func (o *options) newLock(control *rest.Config, names []string) (*leaseLock, error) {
 	if !o.election.elect {
 		return nil, nil //nolint:nilnil // no lock is a setting
 	}
@@ -111,14 +119,14 @@ func (o *options) newLock(control *rest.Config) (*pairLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	const requests = 4 // two leases, twice
+	requests := time.Duration(2 * len(names)) // each is read and written
 	c := rest.AddUserAgent(rest.CopyConfig(control), "leader-election")
 	c.Timeout = o.election.renewDeadline / requests
 	clients, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		return nil, err
 	}
-	return newPairLock(clients.CoordinationV1(), o.leaseNamespace(), identity, clock.RealClock{}), nil
+	return newLeaseLock(clients.CoordinationV1(), o.leaseNamespace(), identity, clock.RealClock{}, names...), nil
 }
 
 // leading says whether mgr works now.

@@ -52,6 +52,7 @@ type serverOptions struct {
 type clusterOptions struct {
 	target, control string
 	namespace       string // empty means all
+	watchFilter     string // empty means no filter
 	qps             float32
 	burst           int
 	resync          time.Duration
@@ -171,6 +172,7 @@ func (o *options) addClusterFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.target, "target-kubeconfig", c.target, "kubeconfig of the cluster that nodes join; empty means the cluster this runs in, "+noTarget+" that there is none")
 	fs.StringVar(&c.control, "control-kubeconfig", c.control, "kubeconfig of the cluster with the machine objects; empty means the target cluster, "+inCluster+" the cluster this runs in")
 	fs.StringVar(&c.namespace, "namespace", c.namespace, "namespace of the machine objects, their Secrets and the leases; empty means all namespaces")
+	fs.StringVar(&c.watchFilter, "watch-filter", c.watchFilter, "value of the label cluster.x-k8s.io/watch-filter of the Cluster API objects to work on; empty means all objects")
 	fs.Float32Var(&c.qps, "kube-api-qps", c.qps, "requests per second to each API server; 0 or less means no limit but the API server's own")
 	fs.IntVar(&c.burst, "kube-api-burst", c.burst, "requests at once to each API server; only with --kube-api-qps")
 	fs.DurationVar(&c.resync, "min-resync-period", c.resync, "how often every object is looked at although nothing changed")
@@ -178,7 +180,7 @@ func (o *options) addClusterFlags(fs *pflag.FlagSet) {
 
 func (o *options) addElectionFlags(fs *pflag.FlagSet) {
 	e := &o.election
-	fs.BoolVar(&e.elect, "leader-elect", e.elect, "work only while holding both of MCM's leases; without it nothing keeps MCM or another of us from working at the same time")
+	fs.BoolVar(&e.elect, "leader-elect", e.elect, "work only while holding the leases of the doors that run, for MCM's kinds both of MCM's; without it nothing keeps MCM or another of us from working at the same time")
 	fs.DurationVar(&e.leaseDuration, "leader-elect-lease-duration", e.leaseDuration, "how long a lease that is not renewed is respected")
 	fs.DurationVar(&e.renewDeadline, "leader-elect-renew-deadline", e.renewDeadline, "how long renewing may fail before this process stops; less than the lease duration")
 	fs.DurationVar(&e.retryPeriod, "leader-elect-retry-period", e.retryPeriod, "time between attempts to take or renew the leases")

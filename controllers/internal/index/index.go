@@ -33,9 +33,9 @@ type Index struct {
 	Extract client.IndexerFunc
 }
 
-// Control are the indexes of the control cluster.
+// Control are the indexes of the control cluster, Classes among them.
 func Control() []Index {
-	return []Index{
+	return append([]Index{
 		{&machinev1.Machine{}, MachineByNode, label(machinev1.NodeLabel)},
 		{&machinev1.Machine{}, MachineByPool, label(machinev1.NameLabel)},
 		{&machinev1.Machine{}, MachineByOwner, owner},
@@ -43,10 +43,14 @@ func Control() []Index {
 			return one(o.(*machinev1.Machine).Spec.Class.Name)
 		}},
 		{&machinev1.MachineSet{}, SetByOwner, owner},
-		{&machinev1.MachineClass{}, ClassBySecret, func(o client.Object) []string {
-			return Secrets(o.(*machinev1.MachineClass))
-		}},
-	}
+	}, Classes()...)
+}
+
+// Classes are the indexes of MachineClasses, which several doors use.
+func Classes() []Index {
+	return []Index{{&machinev1.MachineClass{}, ClassBySecret, func(o client.Object) []string {
+		return Secrets(o.(*machinev1.MachineClass))
+	}}}
 }
 
 // Setup registers indexes with the cache behind f.
@@ -94,13 +98,17 @@ func one(value string) []string {
 	return []string{value}
 }
 
-// Target are the indexes of the target cluster.
+// Target are the indexes of the target cluster, Nodes among them.
 func Target() []Index {
-	return []Index{
+	return append([]Index{
 		{&corev1.Pod{}, PodByNode, func(o client.Object) []string { return one(o.(*corev1.Pod).Spec.NodeName) }},
-		{&corev1.Node{}, NodeByProviderID, func(o client.Object) []string { return one(o.(*corev1.Node).Spec.ProviderID) }},
 		{&storagev1.VolumeAttachment{}, AttachmentByNode, func(o client.Object) []string {
 			return one(o.(*storagev1.VolumeAttachment).Spec.NodeName)
 		}},
-	}
+	}, Nodes()...)
+}
+
+// Nodes are the indexes of Nodes, wherever they are.
+func Nodes() []Index {
+	return []Index{{&corev1.Node{}, NodeByProviderID, func(o client.Object) []string { return one(o.(*corev1.Node).Spec.ProviderID) }}}
 }

@@ -1,0 +1,150 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// A Door is a set of kinds that are served together, and whose controllers run
+// together or not at all.
+type Door string
+
+// The doors: the kinds of MCM, and the three providers of Cluster API.
+const (
+	Native         Door = "machine.sapcloud.io"
+	Infrastructure Door = "infrastructure.cluster.x-k8s.io"
+	Bootstrap      Door = "bootstrap.cluster.x-k8s.io"
+	ControlPlane   Door = "controlplane.cluster.x-k8s.io"
+)
+
+// A Kind is a kind that has to be served: the plural name and its group.
+type Kind struct {
+	Plural  string
+	Version schema.GroupVersion
+}
+
+// String is the kind as the API server names its CRD.
+func (k Kind) String() string { return k.Plural + "." + k.Version.Group }
+
+// Needs are the kinds that a door's controllers read, sorted.
+func (d Door) Needs() []Kind {
+	of := func(version schema.GroupVersion, plurals ...string) []Kind {
+		var kinds []Kind
+		for _, p := range plurals {
+			kinds = append(kinds, Kind{p, version})
+		}
+		return kinds
+	}
+	core := of(clusterv1.GroupVersion, "clusters", "machines")
+	switch d {
+	case Native:
+		return of(machinev1.GroupVersion, "machineclasses", "machinedeployments", "machines", "machinesets")
+	case Infrastructure:
+		return slices.Concat(of(infrav1.GroupVersion, "mcmclusters", "mcmmachines", "mcmmachinetemplates"), of(machinev1.GroupVersion, "machineclasses"), core)
+	case Bootstrap:
+		return slices.Concat(of(bootstrapv1.GroupVersion, "mcmconfigs"), of(machinev1.GroupVersion, "machineclasses"), core)
+	case ControlPlane:
+		return slices.Concat(of(controlplanev1.GroupVersion, "mcmexternalcontrolplanes"), core)
+	}
+	return nil
+}
+
+// Leases are the names of the leases that are held while the door's controllers work.
+func (d Door) Leases() []string {
+	switch d {
+	case Native:
+		return []string{machinev1.LeaseMachineControllerManager, machinev1.LeaseMachineController}
+	case Infrastructure:
+		return []string{"infrastructure-mcm"}
+	case Bootstrap:
+		return []string{"bootstrap-mcm"}
+	case ControlPlane:
+		return []string{"control-plane-mcm"}
+	}
+	return nil
+}
+
+// Doors are all doors.
+func Doors() []Door { return []Door{Native, Infrastructure, Bootstrap, ControlPlane} }
+
+// DoorsOf are the doors of the controllers of these names, in the order of Doors.
+func DoorsOf(names []string) []Door {
+	var open []Door
+	for _, d := range Doors() {
+		if slices.ContainsFunc(All(), func(c Controller) bool { return c.Door == d && slices.Contains(names, c.Name) }) {
+			open = append(open, d)
+		}
+	}
+	return open
+}
+
+// Names are the names of all controllers, in the order of All.
+func Names() []string {
+	var names []string
+	for _, c := range All() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Select returns the names of the controllers that asked means: names, -name to
+// leave one out, * for all whose door is open, which it is if all that it needs
+// is served. A controller that is named although its door is closed is an error,
+// and so is nothing at all.
+func Select(asked []string, served func(Kind) bool) ([]string, error) {
+	if err := known(asked); err != nil {
+		return nil, err
+	}
+	missing := map[Door][]string{}
+	for _, d := range Doors() {
+		for _, k := range d.Needs() {
+			if !served(k) {
+				missing[d] = append(missing[d], k.String())
+			}
+		}
+	}
+	var selected []string
+	var closed []error
+	for _, c := range All() {
+		named := slices.Contains(asked, c.Name)
+		if slices.Contains(asked, "-"+c.Name) || !named && !slices.Contains(asked, "*") {
+			continue
+		}
+		lacks := missing[c.Door]
+		switch {
+		case len(lacks) == 0:
+			selected = append(selected, c.Name)
+		case named:
+			return nil, fmt.Errorf("controller %s needs %s, which the API server does not serve", c.Name, strings.Join(lacks, ", "))
+		}
+	}
+	if len(selected) > 0 {
+		return selected, nil
+	}
+	for _, d := range Doors() {
+		if len(missing[d]) > 0 {
+			closed = append(closed, fmt.Errorf("%s lacks %s", d, strings.Join(missing[d], ", ")))
+		}
+	}
+	return nil, fmt.Errorf("no controller is left to run: asked for %s; not served: %w", strings.Join(asked, ", "), errors.Join(closed...))
+}
+
+// known fails on a name that is no controller's.
+func known(asked []string) error {
+	for _, a := range asked {
+		if name := strings.TrimPrefix(a, "-"); a != "*" && !slices.Contains(Names(), name) {
+			return fmt.Errorf("no controller is named %q, use some of %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	return nil
+}
