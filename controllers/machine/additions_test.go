@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -35,7 +34,7 @@ func TestMCMsOwnCRDsCostNoWritesAndNoEvents(t *testing.T) {
 	writes := 0
 	w := newWorld(t, pruning(&writes))
 	w.running("m")
-	w.setReady("m", corev1.ConditionFalse)
+	w.setUnready("m")
 	for range 3 {
 		_, _ = w.reconcile("m")
 		w.pass(time.Second)

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -83,7 +82,7 @@ func TestMachineWhoseVMIsGoneIsJudgedThoughItLostItsProviderID(t *testing.T) {
 	w.update(m)
 	w.cloud.Terminate(w.cloud.VMs()[0].ID, "test")
 	w.pass(time.Minute)
-	w.setReady("m", corev1.ConditionFalse)
+	w.setUnready("m")
 	_, _ = w.reconcile("m")
 	if w.phase("m") != machinev1.MachineUnknown {
 		t.Errorf("phase %q, want Unknown: the node is not healthy", w.phase("m"))

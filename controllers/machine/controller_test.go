@@ -300,7 +300,7 @@ func TestOneUnhealthyMachineOfAPoolIsReplacedAtATime(t *testing.T) {
 		m := w.machine(name)
 		m.Labels[machinev1.NameLabel] = "pool"
 		w.update(m)
-		w.setReady(name, corev1.ConditionFalse)
+		w.setUnready(name)
 		_, _ = w.reconcile(name)
 	}
 	w.pass(11 * time.Minute)
@@ -340,7 +340,7 @@ func TestFrozenDecidesNothingAndStillDeletes(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{})
 	w.running("m")
 	w.controller.Frozen = func() bool { return true }
-	w.setReady("m", corev1.ConditionFalse)
+	w.setUnready("m")
 	w.pass(time.Hour)
 	_, _ = w.reconcile("m")
 	if w.phase("m") != machinev1.MachineRunning {

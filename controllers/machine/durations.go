@@ -40,17 +40,10 @@ const stepFailedJoin = "failed join"
 // stepEnded is the step that this pass ended and how many seconds it took; empty
 // if it ended none.
 func stepEnded(f *facts) (step string, seconds float64) {
-	age := f.now.Sub(f.machine.CreationTimestamp.Time).Seconds()
 	if f.machine.DeletionTimestamp != nil {
-		going := f.now.Sub(f.machine.DeletionTimestamp.Time).Seconds()
-		switch {
-		case f.released && f.machine.Spec.ProviderID != "":
-			return "delete", going
-		case f.drained != nil && f.drained.done:
-			return "drain", going
-		}
-		return "", 0
+		return leavingStepEnded(f)
 	}
+	age := f.now.Sub(f.machine.CreationTimestamp.Time).Seconds()
 	was, is := f.before.Status.CurrentStatus.Phase, f.machine.Status.CurrentStatus.Phase
 	switch {
 	case was == is:
@@ -61,6 +54,18 @@ func stepEnded(f *facts) (step string, seconds float64) {
 		return "join", age
 	case was == machinev1.MachinePending && is == machinev1.MachineFailed:
 		return stepFailedJoin, age
+	}
+	return "", 0
+}
+
+// leavingStepEnded is stepEnded of a machine that goes.
+func leavingStepEnded(f *facts) (step string, seconds float64) {
+	going := f.now.Sub(f.machine.DeletionTimestamp.Time).Seconds()
+	switch {
+	case f.released && f.machine.Spec.ProviderID != "":
+		return "delete", going
+	case f.drained != nil && f.drained.done:
+		return "drain", going
 	}
 	return "", 0
 }

@@ -59,15 +59,23 @@ func inPlaceCondition(node *corev1.Node) (want corev1.NodeCondition, ok bool) {
 	}
 	_, candidate := node.Labels[machinev1.CandidateForUpdateLabel]
 	_, selected := node.Labels[machinev1.SelectedForUpdateLabel]
-	result := node.Labels[machinev1.UpdateResultLabel]
+	again := reason == machinev1.ReasonUpdateSuccessful && node.Labels[machinev1.UpdateResultLabel] == ""
 	switch {
-	case candidate && (reason == "" || (reason == machinev1.ReasonUpdateSuccessful && result == "")):
+	case candidate && (reason == "" || again):
 		return inPlace(machinev1.ReasonCandidateForUpdate, "The node is a candidate for an update in place"), true
 	case selected && reason == machinev1.ReasonCandidateForUpdate:
 		return inPlace(machinev1.ReasonSelectedForUpdate, "The node was selected for an update in place"), true
-	case result == machinev1.UpdateSuccessful && reason != machinev1.ReasonUpdateSuccessful:
+	}
+	return inPlaceResult(node, reason)
+}
+
+// inPlaceResult is what the condition becomes because of what the agent says;
+// ok is false if it shows that already.
+func inPlaceResult(node *corev1.Node, shown string) (want corev1.NodeCondition, ok bool) {
+	switch result := node.Labels[machinev1.UpdateResultLabel]; {
+	case result == machinev1.UpdateSuccessful && shown != machinev1.ReasonUpdateSuccessful:
 		return inPlace(machinev1.ReasonUpdateSuccessful, "The node was updated in place"), true
-	case result == machinev1.UpdateFailed && reason != machinev1.ReasonUpdateFailed:
+	case result == machinev1.UpdateFailed && shown != machinev1.ReasonUpdateFailed:
 		return inPlace(machinev1.ReasonUpdateFailed, node.Annotations[machinev1.UpdateFailedReasonAnnotation]), true
 	}
 	return corev1.NodeCondition{}, false

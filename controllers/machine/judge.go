@@ -21,10 +21,7 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 		}
 		return nil
 	}
-	if f.next != nil || c.Target == nil {
-		return nil
-	}
-	if f.rival != "" {
+	if f.next != nil || c.Target == nil || f.rival != "" {
 		return nil // a node that two machines claim says nothing about either
 	}
 	v := judge(f.machine, f.node, f.settings, f.now)
@@ -36,6 +33,11 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 	if v.next == nil {
 		return c.lookIfSlow(ctx, f)
 	}
+	return c.become(ctx, f, v)
+}
+
+// become carries out what the verdict's phase asks for.
+func (c *Controller) become(ctx context.Context, f *facts, v verdict) error {
 	if v.replaces {
 		return c.replace(ctx, f, v.next)
 	}

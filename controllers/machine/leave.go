@@ -43,20 +43,8 @@ func (c *Controller) find(ctx context.Context, f *facts) (bool, error) {
 	if c.Target == nil || f.nodeName != "" {
 		return true, nil
 	}
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
+	found, err := c.remembered(ctx, f)
 	if err != nil {
-		return false, err
-	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return true, nil //nolint:nilerr // destroy says so; without the cloud there is no way to learn a node
-	}
-	found, err := account.Get(ctx, c.ref(f.machine, resolved))
-	switch code := cloud.CodeOf(err); {
-	case err == nil:
-	case code == cloud.NotFound || (code == cloud.Denied && mayGo(f.machine)):
-		return true, nil
-	default:
 		return false, err
 	}
 	if !isLabelValue(found.NodeName) || found.NodeName == "" {
@@ -66,6 +54,24 @@ func (c *Controller) find(ctx context.Context, f *facts) (bool, error) {
 		return false, fmt.Errorf("record Node %s: %w", found.NodeName, err)
 	}
 	return true, c.lookAtNode(ctx, f)
+}
+
+// remembered is what the cloud knows of the Machine's VM; the zero VM if it
+// has none, or if the cloud cannot be asked.
+func (c *Controller) remembered(ctx context.Context, f *facts) (cloud.VM, error) {
+	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	account, err := resolved.Account(ctx)
+	if err != nil {
+		return cloud.VM{}, nil //nolint:nilerr // destroy says so; without the cloud there is no way to learn a node
+	}
+	found, err := account.Get(ctx, c.ref(f.machine, resolved))
+	if code := cloud.CodeOf(err); err != nil && (code == cloud.NotFound || (code == cloud.Denied && mayGo(f.machine))) {
+		return cloud.VM{}, nil
+	}
+	return found, err
 }
 
 // drain moves the pods off the node. A node that another Machine claims, or

@@ -96,7 +96,7 @@ func TestFailedMachineIsPreserved(t *testing.T) {
 	m := w.machine("m")
 	m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed
 	w.update(m)
-	w.setReady("m", corev1.ConditionFalse)
+	w.setUnready("m")
 	_, _ = w.reconcile("m")
 	w.pass(11 * time.Minute)
 	for range 4 {
@@ -221,7 +221,7 @@ func TestDescriptionKeepsItsStepWhateverTheCloudSays(t *testing.T) {
 
 // claimed is a Machine with a VM of its own that says to be on that node.
 func claimed(name, namespace, node string) *machinev1.Machine {
-	m := newMachine(name, time.Now())
+	m := newMachine(name, time.Time{})
 	m.Namespace = namespace
 	m.UID = types.UID("uid-" + namespace + "-" + name)
 	m.Labels = map[string]string{machinev1.NodeLabel: node}

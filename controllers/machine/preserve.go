@@ -92,6 +92,12 @@ func (c *Controller) keep(ctx context.Context, f *facts) error {
 	if !ok || (expiry == nil && w.value == "" && f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == "") {
 		return nil
 	}
+	return c.carryOut(ctx, f, w)
+}
+
+// carryOut does what the wish means for a machine in this phase, at this time.
+func (c *Controller) carryOut(ctx context.Context, f *facts, w wish) error {
+	expiry := f.machine.Status.CurrentStatus.PreserveExpiryTime
 	failed := phaseOf(f) == machinev1.MachineFailed
 	expired := expiry != nil && !f.now.Before(expiry.Time)
 	var err error
@@ -132,43 +138,54 @@ func (c *Controller) preserve(ctx context.Context, f *facts, w wish, failed bool
 	if f.node == nil {
 		return nil
 	}
-	shown := nodeConditionOf(f.node, machinev1.NodePreserved)
-	drained := shown != nil && strings.HasPrefix(shown.Message, machinev1.MessagePreservedDrained)
-	if shown != nil && shown.Status == corev1.ConditionTrue && (!failed || drained) {
+	if shown := nodeConditionOf(f.node, machinev1.NodePreserved); shown != nil && shown.Status == corev1.ConditionTrue &&
+		(!failed || strings.HasPrefix(shown.Message, machinev1.MessagePreservedDrained)) {
 		return c.dropPreservedTaint(ctx, f, failed)
 	}
-	err := c.patchNode(ctx, f, func(n *corev1.Node) {
-		if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" {
-			setAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")
-			setAnnotation(n, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
-		}
-		n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
-		if failed {
-			n.Spec.Taints = withTaint(n.Spec.Taints, corev1.Taint{Key: machinev1.PreservedTaint, Effect: corev1.TaintEffectNoSchedule})
-		}
-	})
-	if err != nil {
+	if err := c.patchNode(ctx, f, func(n *corev1.Node) { markPreserved(n, failed) }); err != nil {
 		return err
 	}
-	want := corev1.NodeCondition{Type: machinev1.NodePreserved, Status: corev1.ConditionTrue, Reason: machinev1.ReasonPreservedByUser}
+	want, ok := c.preservedCondition(ctx, f, w, failed)
+	if !ok {
+		return nil
+	}
+	return c.setNodeCondition(ctx, f, want)
+}
+
+// markPreserved keeps the autoscaler off the node, and new pods off one whose
+// machine failed.
+func markPreserved(n *corev1.Node, failed bool) {
+	if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" {
+		setAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")
+		setAnnotation(n, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
+	}
+	n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
+	if failed {
+		n.Spec.Taints = withTaint(n.Spec.Taints, corev1.Taint{Key: machinev1.PreservedTaint, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+// preservedCondition is what the node says about its preservation, after one
+// more step of the drain of a failed machine; ok is false while that goes on.
+func (c *Controller) preservedCondition(ctx context.Context, f *facts, w wish, failed bool) (want corev1.NodeCondition, ok bool) {
+	want = corev1.NodeCondition{Type: machinev1.NodePreserved, Status: corev1.ConditionTrue, Reason: machinev1.ReasonPreservedByUser}
 	if w.value == machinev1.PreserveAuto {
 		want.Reason = machinev1.ReasonPreservedByMCM
 	}
-	text := "Machine preserved until " + until.UTC().Format(time.RFC3339) + "."
+	text := "Machine preserved until " + f.machine.Status.CurrentStatus.PreserveExpiryTime.UTC().Format(time.RFC3339) + "."
 	want.Message = text
-	if failed {
-		switch done, err := c.drainPreserved(ctx, f); {
-		case err != nil:
-			f.drained = &drainState{reason: machinev1.ReasonDraining, message: err.Error()}
-			sooner(f, lookAt)
-			want.Status, want.Message = corev1.ConditionFalse, machinev1.MessagePreservedNotDrained+" "+text
-		case !done:
-			return nil
-		default:
-			want.Message = machinev1.MessagePreservedDrained + " " + text
-		}
+	if !failed {
+		return want, true
 	}
-	return c.setNodeCondition(ctx, f, want)
+	done, err := c.drainPreserved(ctx, f)
+	if err != nil {
+		f.drained = &drainState{reason: machinev1.ReasonDraining, message: err.Error()}
+		sooner(f, lookAt)
+		want.Status, want.Message = corev1.ConditionFalse, machinev1.MessagePreservedNotDrained+" "+text
+		return want, true
+	}
+	want.Message = machinev1.MessagePreservedDrained + " " + text
+	return want, done
 }
 
 // dropPreservedTaint lets pods back onto a preserved node that recovered.

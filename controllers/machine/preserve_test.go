@@ -127,7 +127,7 @@ func TestFailedDrainOfAPreservedMachineIsTriedAgain(t *testing.T) {
 	if err := w.client.Status().Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	w.setReady("m", corev1.ConditionFalse)
+	w.setUnready("m")
 	for range 3 {
 		if _, err := w.reconcile("m"); err != nil {
 			t.Fatal(err)

@@ -84,15 +84,22 @@ func vmCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bo
 		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true // its node says so
 	case f.vm == nil:
 		return metav1.Condition{}, false
-	case f.vm.State == cloud.StateStopped:
-		return condition(kind, false, machinev1.ReasonVMStopped, vmText("The VM does not run", f.vm)), true
-	case f.vm.State == cloud.StateFailed:
-		return condition(kind, false, machinev1.ReasonVMFailed, vmText("The VM cannot run", f.vm)), true
-	case f.vm.State == cloud.StatePending, status.CurrentStatus.Phase == "":
-		return condition(kind, false, machinev1.ReasonVMPending, vmText("The VM is being made", f.vm)), true
-	default:
-		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true
 	}
+	return seenVM(f.vm, status.CurrentStatus.Phase), true
+}
+
+// seenVM is the condition of a VM that the cloud showed.
+func seenVM(vm *cloud.VM, phase machinev1.MachinePhase) metav1.Condition {
+	const kind = machinev1.ConditionVMReady
+	switch {
+	case vm.State == cloud.StateStopped:
+		return condition(kind, false, machinev1.ReasonVMStopped, vmText("The VM does not run", vm))
+	case vm.State == cloud.StateFailed:
+		return condition(kind, false, machinev1.ReasonVMFailed, vmText("The VM cannot run", vm))
+	case vm.State == cloud.StatePending, phase == "":
+		return condition(kind, false, machinev1.ReasonVMPending, vmText("The VM is being made", vm))
+	}
+	return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists")
 }
 
 func vmText(text string, vm *cloud.VM) string {
@@ -106,35 +113,50 @@ func vmText(text string, vm *cloud.VM) string {
 
 // nodeCondition says whether the Machine's node has joined and is healthy.
 func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
-	const kind = machinev1.ConditionNodeReady
-	no := func(reason, message string) (metav1.Condition, bool) {
-		return condition(kind, false, reason, message), true
-	}
-	unhealthy := ""
-	if f.node != nil {
-		unhealthy = unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions)
-	}
-	switch phase := status.CurrentStatus.Phase; {
-	case phase == "" || phase == machinev1.MachineCrashLoopBackOff || phase == machinev1.MachineAvailable || (f.nodeName == "" && f.waiting == nil):
+	phase := status.CurrentStatus.Phase
+	if expectsNoNode(f, phase) {
 		return metav1.Condition{}, false
+	}
+	no := func(reason, message string) (metav1.Condition, bool) {
+		return condition(machinev1.ConditionNodeReady, false, reason, message), true
+	}
+	switch {
 	case f.rival != "":
 		return no(machinev1.ReasonNodeShared, fmt.Sprintf(
 			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", f.rival, f.nodeName, machinev1.NodeLabel))
 	case f.waiting != nil:
 		return no(f.waiting.reason, f.waiting.message)
-	case f.node == nil && phase == machinev1.MachinePending, phase == machinev1.MachinePending && justRegistered(f.node, f.now):
+	case phase == machinev1.MachinePending && (f.node == nil || justRegistered(f.node, f.now)):
 		return no(machinev1.ReasonWaitingForNode, fmt.Sprintf("Node %s has not joined the cluster yet", f.nodeName))
 	case f.node == nil && phase != machinev1.MachineRunning:
 		return no(machinev1.ReasonNodeNotFound, fmt.Sprintf("Node %s does not exist", f.nodeName))
 	case f.node == nil:
 		return metav1.Condition{}, false
-	case unhealthy != "":
-		return no(machinev1.ReasonNodeUnhealthy, fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name, unhealthy))
-	case phase == machinev1.MachinePending:
-		return no(machinev1.ReasonWaitingForComponents, fmt.Sprintf("Node %s waits for its critical components, see its taint %s", f.node.Name, machinev1.CriticalComponentsNotReadyTaint))
-	default:
-		return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy"), true
 	}
+	return seenNode(f, phase), true
+}
+
+// expectsNoNode says whether a Machine in that phase has no node to tell of.
+func expectsNoNode(f *facts, phase machinev1.MachinePhase) bool {
+	switch phase {
+	case "", machinev1.MachineCrashLoopBackOff, machinev1.MachineAvailable:
+		return true
+	}
+	return f.nodeName == "" && f.waiting == nil
+}
+
+// seenNode is the condition of a node that is there.
+func seenNode(f *facts, phase machinev1.MachinePhase) metav1.Condition {
+	const kind = machinev1.ConditionNodeReady
+	unhealthy := unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions)
+	switch {
+	case unhealthy != "":
+		return condition(kind, false, machinev1.ReasonNodeUnhealthy, fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name, unhealthy))
+	case phase == machinev1.MachinePending:
+		return condition(kind, false, machinev1.ReasonWaitingForComponents,
+			fmt.Sprintf("Node %s waits for its critical components, see its taint %s", f.node.Name, machinev1.CriticalComponentsNotReadyTaint))
+	}
+	return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy")
 }
 
 // leavingProgress says what the deletion waits for.

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -22,7 +21,7 @@ func TestMachinesThatWaitForTheirTurnDoNotWaitForEachOther(t *testing.T) {
 		if err := w.client.Status().Update(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		w.setReady(name, corev1.ConditionFalse)
+		w.setUnready(name)
 	}
 	w.pass(11 * time.Minute)
 	for _, name := range []string{"a", "b"} {

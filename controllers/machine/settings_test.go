@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -27,7 +26,7 @@ func TestSettingsOf(t *testing.T) {
 			reason: "The spec wins over the flags.",
 			change: func(m *machinev1.Machine) {
 				m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
-					MachineCreationTimeout: &metav1.Duration{Duration: time.Minute}, MaxEvictRetries: ptr.To[int32](0), NodeConditions: ptr.To(" X , ,Y"),
+					MachineCreationTimeout: &metav1.Duration{Duration: time.Minute}, MaxEvictRetries: new(int32(0)), NodeConditions: new(" X , ,Y"),
 				}
 			},
 			check: func(s settings) bool {

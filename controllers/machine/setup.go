@@ -10,7 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +33,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&machinev1.Machine{}).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfClass)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret), builder.WithPredicates(secretChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true), RateLimiter: retries()})
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true), RateLimiter: retries()})
 	if c.Target != nil && c.Target.Cache != nil {
 		b = b.WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Node{},
 			handler.TypedEnqueueRequestsFromMapFunc(c.machinesOfNode), nodeChanged())).

@@ -46,7 +46,7 @@ type world struct {
 
 const namespace = "ns"
 
-func newWorld(t *testing.T, faults interceptor.Funcs, objects ...client.Object) *world {
+func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
@@ -56,12 +56,13 @@ func newWorld(t *testing.T, faults interceptor.Funcs, objects ...client.Object) 
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(faults).
 		WithStatusSubresource(&machinev1.Machine{}, &corev1.Node{}, &corev1.Pod{}, &policyv1.PodDisruptionBudget{}, &storagev1.VolumeAttachment{}).
-		WithObjects(smallClass(), smallSecret()).WithObjects(objects...)
+		WithObjects(smallClass(), smallSecret())
 	for _, i := range append(append(index.Control(), index.Target()...), drain.Indexes()...) {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	b = b.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }) // the API server has it by itself
-	w := &world{T: t, client: b.Build(), clock: testingclock.NewFakePassiveClock(time.Now().Truncate(time.Second)), events: record.NewFakeRecorder(1000)}
+	begin := time.Now().Truncate(time.Second)                                                                                          //nolint:forbidigo // the fake API server stamps deletions with the real time
+	w := &world{T: t, client: b.Build(), clock: testingclock.NewFakePassiveClock(begin), events: record.NewFakeRecorder(1000)}
 	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
 	w.target = &target.Cluster{Client: w.client, Live: w.client}
 	w.options = Options{
@@ -178,21 +179,20 @@ func (w *world) vms() (made, live int) {
 }
 
 // join registers the node of a machine.
-func (w *world) join(name string, ready corev1.ConditionStatus) *corev1.Node {
+func (w *world) join(name string, ready corev1.ConditionStatus) {
 	w.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(w.clock.Now())}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
 	w.create(n)
-	return n
 }
 
-func (w *world) setReady(name string, ready corev1.ConditionStatus) {
+func (w *world) setUnready(name string) {
 	w.Helper()
 	n := &corev1.Node{}
 	if err := w.client.Get(w.Context(), client.ObjectKey{Name: name}, n); err != nil {
 		w.Fatal(err)
 	}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
 	if err := w.client.Status().Update(w.Context(), n); err != nil {
 		w.Fatal(err)
 	}
