@@ -1,0 +1,284 @@
+// Package invariant says what must be true of machines, whatever happens
+// (docs/proof.md). Each invariant is one function with a name. They look at what
+// has just changed, so that they can be checked after every step.
+package invariant
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
+)
+
+// World is what is looked at.
+type World struct {
+	Control, Target *apiserver.Server
+	Cloud           *sim.Cloud
+	Account         string // of the managers in the cloud
+	Now             func() time.Time
+	// Violate is told of an invariant that does not hold.
+	Violate func(rule string, err error)
+	// Health says whether a node is healthy right now.
+	Health func(node string) bool
+	// Patience is how much later than something happens a manager may still act
+	// as if it had not: its health timeout and the longest lag of its cache.
+	Patience time.Duration
+	// DrainTimeout is how long a drain may take.
+	DrainTimeout time.Duration
+}
+
+// Writer is a manager's reconcile that has just had an effect. A nil Writer is
+// somebody else.
+type Writer struct {
+	Process, Controller string
+	Key                 types.NamespacedName
+	Began               time.Time // the reconcile may have read what was true then
+	Late                bool      // the request was lost and arrives now
+}
+
+func (w *Writer) String() string {
+	return fmt.Sprintf("%s's controller %s, working on %s since %s", w.Process, w.Controller, w.Key, w.Began.Format(time.TimeOnly))
+}
+
+// Rule is one invariant. Only one of its functions is set.
+type Rule struct {
+	Name string
+	// Object is asked about each change in an API server.
+	Object func(*Checker, apiserver.Change, *Writer) error
+	// Resource is asked about each change in the cloud.
+	Resource func(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error
+	// AtRest is asked when trouble has ended long ago.
+	AtRest func(*Checker) error
+}
+
+// Rules are all invariants.
+func Rules() []Rule {
+	return []Rule{
+		{Name: "AtMostOneVM", Resource: atMostOneVM},
+		{Name: "IntentFirst", Resource: intentFirst},
+		{Name: "NoSecondVM", Resource: noSecondVM},
+		{Name: "OnlyOrphansCollected", Resource: onlyOrphansCollected},
+		{Name: "Drained", Resource: drained},
+		{Name: "NothingLeftBehind", Object: nothingLeftBehind},
+		{Name: "ProviderIDStays", Object: providerIDStays},
+		{Name: "NeverTooManyMachines", Object: neverTooManyMachines},
+		{Name: "WithinSurge", Object: withinSurge},
+		{Name: "HealthyMachinesStay", Object: healthyMachinesStay},
+		{Name: "FailedForAReason", Object: failedForAReason},
+		{Name: "Available", Object: available},
+		{Name: "EverythingSettles", AtRest: everythingSettles},
+		{Name: "NoOrphans", AtRest: noOrphans},
+	}
+}
+
+// Checker checks the invariants of a world.
+type Checker struct {
+	World
+	rules     []Rule
+	resources map[string]sim.Resource // as last seen, by id
+
+	wanted  map[types.UID][]bounds  // of sets and deployments, over time
+	left    map[types.UID]departure // of machines that were available, and by whom
+	ailing  map[string]time.Time    // when a node was last seen unhealthy, by name
+	removed map[string]time.Time    // when the Machine of an owner id went
+	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
+}
+
+// bounds are what a set or a deployment asks for from then on.
+type bounds struct {
+	at        time.Time
+	most      int // machines
+	least     int // available ones
+	unlimited bool
+}
+
+// departure is when a machine ceased to be available.
+type departure struct {
+	at   time.Time
+	pool types.UID
+	ours bool
+}
+
+// New returns a Checker that has seen nothing.
+func New(w World) *Checker {
+	return &Checker{
+		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{}, left: map[types.UID]departure{},
+		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
+	}
+}
+
+// Object checks a change in an API server.
+func (c *Checker) Object(change apiserver.Change, w *Writer) {
+	for _, r := range c.rules {
+		if r.Object == nil {
+			continue
+		}
+		if err := r.Object(c, change, w); err != nil {
+			c.Violate(r.Name, c.explain(err, w))
+		}
+	}
+	c.note(change, w)
+}
+
+// Resource checks a change in the cloud.
+func (c *Checker) Resource(now sim.Resource, w *Writer) {
+	var before *sim.Resource
+	if known, found := c.resources[now.ID]; found {
+		before = &known
+	}
+	for _, r := range c.rules {
+		if r.Resource == nil {
+			continue
+		}
+		if err := r.Resource(c, before, now, w); err != nil {
+			c.Violate(r.Name, c.explain(err, w))
+		}
+	}
+	c.resources[now.ID] = now
+}
+
+// AtRest checks what must be true when trouble has ended long ago.
+func (c *Checker) AtRest() {
+	for _, r := range c.rules {
+		if r.AtRest == nil {
+			continue
+		}
+		if err := r.AtRest(c); err != nil {
+			c.Violate(r.Name, err)
+		}
+	}
+}
+
+func (c *Checker) explain(err error, w *Writer) error {
+	if w == nil {
+		return err
+	}
+	return fmt.Errorf("%w; by %s", err, w)
+}
+
+// note remembers of a change what later checks need.
+func (c *Checker) note(change apiserver.Change, w *Writer) {
+	switch o := change.Object().(type) {
+	case *machinev1.MachineSet:
+		c.want(o.UID, bounds{most: int(o.Spec.Replicas), least: int(o.Spec.Replicas)})
+	case *machinev1.MachineDeployment:
+		c.want(o.UID, boundsOf(o))
+	case *corev1.Node:
+		if change.New == nil || !c.Health(o.Name) {
+			c.ailing[o.Name] = c.Now()
+		}
+	case *machinev1.Machine:
+		c.noteMachine(change, o, w)
+	}
+}
+
+func (c *Checker) want(uid types.UID, b bounds) {
+	b.at = c.Now()
+	if known := c.wanted[uid]; len(known) > 0 {
+		last := known[len(known)-1]
+		if last.most == b.most && last.least == b.least && last.unlimited == b.unlimited {
+			return
+		}
+	}
+	c.wanted[uid] = append(c.wanted[uid], b)
+}
+
+func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *Writer) {
+	id := ownerID(m)
+	if change.New == nil {
+		c.removed[id] = c.Now()
+		return
+	}
+	if m.Spec.ProviderID != "" && c.bound[id].IsZero() {
+		c.bound[id] = c.Now()
+	}
+	if before, ok := change.Old.(*machinev1.Machine); ok && serves(before) && !serves(m) {
+		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: w != nil && !before.DeletionTimestamp.Equal(m.DeletionTimestamp)}
+	}
+}
+
+// since returns the loosest bounds of what was asked for since then.
+func (c *Checker) since(uid types.UID, began time.Time) (b bounds, known bool) {
+	all := c.wanted[uid]
+	for i := len(all) - 1; i >= 0; i-- {
+		if !known {
+			b, known = all[i], true
+		}
+		b.most, b.least, b.unlimited = max(b.most, all[i].most), min(b.least, all[i].least), b.unlimited || all[i].unlimited
+		if !all[i].at.After(began) {
+			break
+		}
+	}
+	return b, known
+}
+
+// ailed says whether a node was unhealthy so lately that a manager may still
+// act upon it.
+func (c *Checker) ailed(node string) bool {
+	if node == "" || !c.Health(node) {
+		return true
+	}
+	at, ever := c.ailing[node]
+	return ever && c.Now().Sub(at) < c.Patience
+}
+
+// machines are the Machines there are.
+func (c *Checker) machines() []*machinev1.Machine {
+	var all []*machinev1.Machine
+	for _, o := range c.Control.KindOf(&machinev1.Machine{}).All() {
+		all = append(all, o.(*machinev1.Machine))
+	}
+	return all
+}
+
+// machineOf is the Machine of an owner id; nil if there is none.
+func (c *Checker) machineOf(id string) *machinev1.Machine {
+	for _, m := range c.machines() {
+		if ownerID(m) == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// setOf is the set that controls a Machine; nil if there is none.
+func (c *Checker) setOf(m *machinev1.Machine) *machinev1.MachineSet {
+	return lookup[*machinev1.MachineSet](c, m, machinev1.MachineSetKind)
+}
+
+// deploymentOf is the deployment that controls a set; nil if there is none.
+func (c *Checker) deploymentOf(s *machinev1.MachineSet) *machinev1.MachineDeployment {
+	return lookup[*machinev1.MachineDeployment](c, s, machinev1.MachineDeploymentKind)
+}
+
+// poolOf is the UID of a Machine's deployment, else of its set.
+func (c *Checker) poolOf(m *machinev1.Machine) types.UID {
+	s := c.setOf(m)
+	if s == nil {
+		return ""
+	}
+	if d := c.deploymentOf(s); d != nil {
+		return d.UID
+	}
+	return s.UID
+}
+
+func lookup[T client.Object](c *Checker, o client.Object, kind string) T {
+	var none T
+	ref := metav1.GetControllerOf(o)
+	if ref == nil || ref.Kind != kind {
+		return none
+	}
+	found, ok := c.Control.KindOf(none).Look(types.NamespacedName{Namespace: o.GetNamespace(), Name: ref.Name}).(T)
+	if !ok || found.GetUID() != ref.UID {
+		return none
+	}
+	return found
+}

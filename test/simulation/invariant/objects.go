@@ -1,0 +1,244 @@
+package invariant
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
+)
+
+// ownerTag marks what was made for a machine in the cloud.
+const ownerTag = machinev1.OwnerIDAnnotation
+
+func ownerID(m *machinev1.Machine) string {
+	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
+		return id
+	}
+	return string(m.UID)
+}
+
+// serves says whether a machine is available.
+func serves(m *machinev1.Machine) bool {
+	phase := m.Status.CurrentStatus.Phase
+	return m.DeletionTimestamp.IsZero() && (phase == machinev1.MachineRunning || phase == machinev1.MachineAvailable)
+}
+
+// active says whether a machine counts as a replica.
+func active(m *machinev1.Machine) bool {
+	return m.DeletionTimestamp.IsZero() && m.Status.CurrentStatus.Phase != machinev1.MachineTerminating
+}
+
+// boundsOf is what a deployment asks for.
+func boundsOf(d *machinev1.MachineDeployment) bounds {
+	b := bounds{most: int(d.Spec.Replicas), least: 0, unlimited: true}
+	if u := d.Spec.Strategy.RollingUpdate; d.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType && u != nil {
+		surge, _ := intstr.GetScaledValueFromIntOrPercent(u.MaxSurge, int(d.Spec.Replicas), true)
+		missing, _ := intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, int(d.Spec.Replicas), false)
+		b = bounds{most: int(d.Spec.Replicas) + surge, least: int(d.Spec.Replicas) - missing}
+	}
+	if !d.DeletionTimestamp.IsZero() {
+		b.unlimited = true
+	}
+	return b
+}
+
+func machineIn(c apiserver.Change) (before, after *machinev1.Machine) {
+	before, _ = c.Old.(*machinev1.Machine)
+	after, _ = c.New.(*machinev1.Machine)
+	return before, after
+}
+
+// nothingLeftBehind: a Machine goes only when its VM is gone, unless the user
+// lets it go without.
+func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
+	before, after := machineIn(change)
+	if before == nil || after != nil || w == nil || before.Annotations[machinev1.ReleaseAnnotation] == "true" {
+		return nil
+	}
+	for _, vm := range c.Cloud.VMs() {
+		if vm.Tags[ownerTag] == ownerID(before) {
+			return fmt.Errorf("Machine %s is let go although VM %s is %s", before.Name, vm.ID, vm.VM.State)
+		}
+	}
+	return nil
+}
+
+// providerIDStays: a Machine keeps its VM.
+func providerIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
+	before, after := machineIn(change)
+	if w == nil || before == nil || after == nil || before.Spec.ProviderID == "" || before.Spec.ProviderID == after.Spec.ProviderID {
+		return nil
+	}
+	return fmt.Errorf("Machine %s had VM %s and gets %q", after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
+}
+
+// neverTooManyMachines: no Machine is created while there are as many as its set
+// asks for.
+func neverTooManyMachines(c *Checker, change apiserver.Change, w *Writer) error {
+	before, after := machineIn(change)
+	if w == nil || before != nil || after == nil {
+		return nil
+	}
+	ref := metav1.GetControllerOf(after)
+	if ref == nil {
+		return nil
+	}
+	asked, known := c.since(ref.UID, w.Began)
+	if !known {
+		return fmt.Errorf("Machine %s is created for a set that never was", after.Name)
+	}
+	count := 0
+	for _, m := range c.machines() {
+		if metav1.IsControlledBy(m, &metav1.ObjectMeta{UID: ref.UID}) && active(m) {
+			count++
+		}
+	}
+	if count > asked.most {
+		return fmt.Errorf("Machine %s is the %d. of set %s, which asks for %d", after.Name, count, ref.Name, asked.most)
+	}
+	return nil
+}
+
+// withinSurge: the sets of a deployment never ask for more than its replicas and
+// surge together, once one of them was made to ask for more.
+func withinSurge(c *Checker, change apiserver.Change, w *Writer) error {
+	after, ok := change.New.(*machinev1.MachineSet)
+	if !ok || w == nil {
+		return nil
+	}
+	was := int32(0)
+	if before, had := change.Old.(*machinev1.MachineSet); had {
+		was = before.Spec.Replicas
+	}
+	d := c.deploymentOf(after)
+	if d == nil || after.Spec.Replicas <= was {
+		return nil
+	}
+	total := 0
+	for _, o := range c.Control.KindOf(after).All() {
+		if s := o.(*machinev1.MachineSet); metav1.IsControlledBy(s, d) {
+			total += int(s.Spec.Replicas)
+		}
+	}
+	if asked, _ := c.since(d.UID, w.Began); total > asked.most {
+		return fmt.Errorf("the sets of MachineDeployment %s ask for %d machines since %s does for %d, and %d is the most", d.Name, total, after.Name, after.Spec.Replicas, asked.most)
+	}
+	return nil
+}
+
+// going says whether a change begins the end of a Machine, and returns it.
+func going(change apiserver.Change) *machinev1.Machine {
+	before, after := machineIn(change)
+	if before == nil || !before.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if after == nil || !after.DeletionTimestamp.IsZero() {
+		return before
+	}
+	return nil
+}
+
+// healthyMachinesStay: a manager deletes a Machine only if it has failed, if its
+// set has too many or goes, or if its node was deleted.
+func healthyMachinesStay(c *Checker, change apiserver.Change, w *Writer) error {
+	m := going(change)
+	if m == nil || w == nil || m.Status.CurrentStatus.Phase == machinev1.MachineFailed {
+		return nil
+	}
+	set := c.setOf(m)
+	if set == nil || !set.DeletionTimestamp.IsZero() || c.nodeGoes(m.Labels[machinev1.NodeLabel]) {
+		return nil
+	}
+	if d := c.deploymentOf(set); d != nil && !d.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	count := 1 // m itself
+	for _, o := range c.machines() {
+		if o.UID != m.UID && metav1.IsControlledBy(o, set) && active(o) {
+			count++
+		}
+	}
+	if asked, _ := c.since(set.UID, w.Began); count <= asked.least {
+		return fmt.Errorf("Machine %s (%s) is deleted although it is one of %d and set %s asks for %d",
+			m.Name, m.Status.CurrentStatus.Phase, count, set.Name, asked.least)
+	}
+	return nil
+}
+
+// nodeGoes says whether a node does not exist or is being deleted, or was a
+// short time ago.
+func (c *Checker) nodeGoes(name string) bool {
+	node := c.node(name)
+	return node == nil || !node.GetDeletionTimestamp().IsZero()
+}
+
+// node returns the Node of that name, nil if there is none.
+func (c *Checker) node(name string) client.Object {
+	for _, k := range c.Target.Kinds() {
+		if k.GVK.Kind == "Node" {
+			return k.Look(types.NamespacedName{Name: name})
+		}
+	}
+	return nil
+}
+
+// failedForAReason: a machine that has run is called Failed only if its node was
+// unhealthy.
+func failedForAReason(c *Checker, change apiserver.Change, w *Writer) error {
+	before, after := machineIn(change)
+	if w == nil || before == nil || after == nil || after.Status.CurrentStatus.Phase != machinev1.MachineFailed {
+		return nil
+	}
+	switch before.Status.CurrentStatus.Phase {
+	case machinev1.MachineRunning, machinev1.MachineUnknown, machinev1.MachinePending:
+	default:
+		return nil
+	}
+	if c.ailed(after.Labels[machinev1.NodeLabel]) {
+		return nil
+	}
+	return fmt.Errorf("Machine %s was %s and is called Failed, and its node has been healthy for long: %s",
+		after.Name, before.Status.CurrentStatus.Phase, after.Status.LastOperation.Description)
+}
+
+// available: no deletion of a manager's leaves a deployment with fewer available
+// machines than its strategy allows. Machines that were lost a short time ago
+// count: a manager may not know it yet.
+func available(c *Checker, change apiserver.Change, w *Writer) error {
+	m := going(change)
+	if m == nil || w == nil || !serves(m) || c.nodeGoes(m.Labels[machinev1.NodeLabel]) {
+		return nil
+	}
+	set := c.setOf(m)
+	if set == nil {
+		return nil
+	}
+	d := c.deploymentOf(set)
+	if d == nil {
+		return nil
+	}
+	asked, known := c.since(d.UID, w.Began)
+	if !known || asked.unlimited {
+		return nil
+	}
+	count := 0
+	for _, o := range c.machines() {
+		if o.UID != m.UID && c.poolOf(o) == d.UID && serves(o) {
+			count++
+		}
+	}
+	for uid, gone := range c.left {
+		if uid != m.UID && gone.pool == d.UID && !gone.ours && c.Now().Sub(gone.at) < c.Patience {
+			count++
+		}
+	}
+	if count < asked.least {
+		return fmt.Errorf("Machine %s is deleted and leaves %d available of MachineDeployment %s, which allows no fewer than %d", m.Name, count, d.Name, asked.least)
+	}
+	return nil
+}

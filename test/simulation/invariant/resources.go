@@ -1,0 +1,104 @@
+package invariant
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+)
+
+// made says whether a change is that a VM comes into being.
+func made(before *sim.Resource, now sim.Resource) bool { return before == nil && now.VM != nil }
+
+// ended says whether a change is that a manager ends a VM.
+func (c *Checker) ended(before *sim.Resource, now sim.Resource) bool {
+	return before != nil && now.VM != nil && before.Deleting.IsZero() && !now.Deleting.IsZero() && now.GoneBy == c.Account
+}
+
+// atMostOneVM: a machine never has two VMs.
+func atMostOneVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
+	id := now.Tags[ownerTag]
+	if !made(before, now) || w == nil || id == "" {
+		return nil
+	}
+	for _, r := range c.resources {
+		if r.ID != now.ID && r.VM != nil && r.Tags[ownerTag] == id && r.Deleting.IsZero() {
+			return fmt.Errorf("machine %s (owner id %s) gets VM %s and has VM %s", now.Name(), id, now.ID, r.ID)
+		}
+	}
+	return nil
+}
+
+// intentFirst: a VM is made only for a Machine that says who it is and holds on
+// to what is made.
+func intentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
+	id := now.Tags[ownerTag]
+	if !made(before, now) || w == nil {
+		return nil
+	}
+	m := c.machineOf(id)
+	switch {
+	case id == "":
+		return fmt.Errorf("VM %s has no owner id", now.ID)
+	case m == nil && !c.removed[id].Before(w.Began):
+		return nil // it went while the request was on its way
+	case m == nil:
+		return fmt.Errorf("VM %s is made for owner id %s, which no Machine has", now.ID, id)
+	case m.Annotations[machinev1.OwnerIDAnnotation] != id || !slices.Contains(m.Finalizers, machinev1.Finalizer):
+		return fmt.Errorf("VM %s is made for Machine %s before that has finalizer and owner id", now.ID, m.Name)
+	}
+	return nil
+}
+
+// noSecondVM: a Machine that has a providerID gets no VM any more.
+func noSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
+	if !made(before, now) || w == nil {
+		return nil
+	}
+	m := c.machineOf(now.Tags[ownerTag])
+	if m == nil || m.Spec.ProviderID == "" || !c.bound[ownerID(m)].Before(w.Began) {
+		return nil
+	}
+	return fmt.Errorf("Machine %s has VM %s and gets VM %s", m.Name, m.Spec.ProviderID, now.ID)
+}
+
+// onlyOrphansCollected: a VM is ended only with its Machine, or without one.
+func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
+	if !c.ended(before, now) || w == nil {
+		return nil
+	}
+	m := c.machineOf(now.Tags[ownerTag])
+	if m == nil || !m.DeletionTimestamp.IsZero() || m.Spec.ProviderID != "" && !strings.HasSuffix(m.Spec.ProviderID, "/"+now.ID) {
+		return nil
+	}
+	if m.Spec.ProviderID == "" && w.Controller == "machine" {
+		return nil // its node's name was taken by an older one
+	}
+	return fmt.Errorf("VM %s is ended although it is that of Machine %s, which stays", now.ID, m.Name)
+}
+
+// drained: a VM is ended only when no pods are on its node, unless the user
+// forces it, the drain took too long, or the node is not healthy.
+func drained(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
+	if !c.ended(before, now) || w == nil {
+		return nil
+	}
+	m := c.machineOf(now.Tags[ownerTag])
+	if m == nil || m.DeletionTimestamp.IsZero() || m.Labels[machinev1.ForceDeletionLabel] != "" || c.Now().Sub(m.DeletionTimestamp.Time) > c.DrainTimeout {
+		return nil
+	}
+	node, ok := c.node(now.Name()).(*corev1.Node)
+	if !ok || !strings.HasSuffix(node.Spec.ProviderID, "/"+now.ID) || c.ailed(node.Name) {
+		return nil
+	}
+	for _, o := range c.Target.KindOf(&corev1.Pod{}).All() {
+		if o.(*corev1.Pod).Spec.NodeName == node.Name {
+			return fmt.Errorf("VM %s is ended although pod %s is on its node %s", now.ID, o.GetName(), node.Name)
+		}
+	}
+	return nil
+}

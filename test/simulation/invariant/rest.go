@@ -1,0 +1,104 @@
+package invariant
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// everythingSettles: once trouble has ended, every deployment has the machines
+// that it asks for, of its newest template, and they run.
+func everythingSettles(c *Checker) error {
+	owned := map[string]int32{}
+	for _, m := range c.machines() {
+		if !m.DeletionTimestamp.IsZero() {
+			return fmt.Errorf("Machine %s is still going: %s", m.Name, m.Status.LastOperation.Description)
+		}
+		set := c.setOf(m)
+		if set == nil {
+			if ref := metav1.GetControllerOf(m); ref != nil {
+				return fmt.Errorf("Machine %s belongs to set %s, which is gone", m.Name, ref.Name)
+			}
+			continue // nobody replaces it
+		}
+		node, ok := c.node(m.Labels[machinev1.NodeLabel]).(*corev1.Node)
+		switch {
+		case !serves(m):
+			return fmt.Errorf("Machine %s is still %q: %s", m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+		case !ok || !c.Health(node.Name):
+			return fmt.Errorf("Machine %s runs without a healthy node", m.Name)
+		}
+		if d := c.deploymentOf(set); d != nil {
+			if d.Spec.Template.Spec.Class.Name != m.Spec.Class.Name {
+				return fmt.Errorf("Machine %s has class %s and should have %s", m.Name, m.Spec.Class.Name, d.Spec.Template.Spec.Class.Name)
+			}
+			owned[string(d.UID)]++
+		}
+	}
+	for _, o := range c.Control.KindOf(&machinev1.MachineDeployment{}).All() {
+		d := o.(*machinev1.MachineDeployment)
+		switch {
+		case !d.DeletionTimestamp.IsZero():
+			return fmt.Errorf("MachineDeployment %s is still going", d.Name)
+		case owned[string(d.UID)] != d.Spec.Replicas:
+			return fmt.Errorf("MachineDeployment %s has %d machines and asks for %d", d.Name, owned[string(d.UID)], d.Spec.Replicas)
+		case d.Status.AvailableReplicas != d.Spec.Replicas || d.Status.ObservedGeneration != d.Generation:
+			return fmt.Errorf("MachineDeployment %s says that %d are available of %d, at generation %d of %d",
+				d.Name, d.Status.AvailableReplicas, d.Spec.Replicas, d.Status.ObservedGeneration, d.Generation)
+		}
+	}
+	return nil
+}
+
+// noOrphans: once trouble has ended, everything in the cloud belongs to a
+// Machine, which knows its VM.
+func noOrphans(c *Checker) error {
+	for _, r := range c.Cloud.Live() {
+		m := c.machineOf(r.Tags[ownerTag])
+		if m == nil {
+			return fmt.Errorf("%s %s (%s) belongs to no Machine, since %s", r.Kind, r.ID, r.Name(), r.Made.Format(time.TimeOnly))
+		}
+		if r.VM != nil && !strings.HasSuffix(m.Spec.ProviderID, "/"+r.ID) {
+			return fmt.Errorf("VM %s belongs to Machine %s, which has VM %q", r.ID, m.Name, m.Spec.ProviderID)
+		}
+	}
+	return nil
+}
+
+// Describe is an object in a few words.
+func Describe(o client.Object) string {
+	state := ""
+	if !o.GetDeletionTimestamp().IsZero() {
+		state = " going"
+	}
+	switch o := o.(type) {
+	case *machinev1.Machine:
+		state += fmt.Sprintf(" %s owner=%s class=%s vm=%s node=%s: %s", o.Status.CurrentStatus.Phase, ownerName(o), o.Spec.Class.Name,
+			o.Spec.ProviderID, o.Labels[machinev1.NodeLabel], o.Status.LastOperation.Description)
+	case *machinev1.MachineSet:
+		state += fmt.Sprintf(" replicas=%d of %d available=%d owner=%s labels=%v annotations=%v", o.Status.Replicas, o.Spec.Replicas, o.Status.AvailableReplicas, ownerName(o), o.Labels, o.Annotations)
+	case *machinev1.MachineDeployment:
+		state += fmt.Sprintf(" replicas=%d of %d available=%d paused=%v labels=%v", o.Status.Replicas, o.Spec.Replicas, o.Status.AvailableReplicas, o.Spec.Paused, o.Labels)
+	case *corev1.Node:
+		state += fmt.Sprintf(" %s unschedulable=%v", o.Spec.ProviderID, o.Spec.Unschedulable)
+		for _, c := range o.Status.Conditions {
+			state += fmt.Sprintf(" %s=%s", c.Type, c.Status)
+		}
+	case *corev1.Pod:
+		state += " on " + o.Spec.NodeName
+	}
+	return fmt.Sprintf("%T %s@%s%s", o, client.ObjectKeyFromObject(o), o.GetResourceVersion(), state)
+}
+
+func ownerName(o client.Object) string {
+	if ref := metav1.GetControllerOf(o); ref != nil {
+		return ref.Name
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package play
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is what is to happen to a world, beside what follows by itself.
+type Plan struct {
+	Seed         uint64
+	Length       time.Duration // of the time of trouble
+	Split        bool          // the nodes are in another cluster
+	Boot, Delete time.Duration // of VMs
+	Pods         int
+	Pools        []Pool
+	Events       []Event
+}
+
+// Pool is a MachineDeployment.
+type Pool struct {
+	Replicas, Surge, Unavailable int32
+	Class                        int
+	Recreate                     bool
+}
+
+// Event is something that goes wrong, or that a user does.
+type Event struct {
+	At   time.Duration
+	What string
+	N    uint32        // chooses among what there is
+	For  time.Duration // how long it lasts
+}
+
+func (e Event) String() string {
+	return fmt.Sprintf("%s %s (%d) for %s", e.At.Round(time.Second), e.What, e.N, e.For.Round(time.Second))
+}
+
+// String is the plan in a few lines.
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s, split %v, boot %s, delete %s, %d pods\n", p.Seed, p.Length.Round(time.Second), p.Split, p.Boot, p.Delete, p.Pods)
+	for i, pool := range p.Pools {
+		fmt.Fprintf(&b, "  pool %d: %+v\n", i, pool)
+	}
+	for _, e := range p.Events {
+		fmt.Fprintf(&b, "  %s\n", e)
+	}
+	return b.String()
+}
+
+// NewPlan is the plan of a seed.
+func NewPlan(seed uint64) Plan {
+	const stream = 1
+	r := rand.New(rand.NewPCG(seed, stream)) //nolint:gosec // has to be repeatable
+	p := Plan{
+		Seed: seed, Length: time.Duration(20+r.IntN(100)) * time.Minute, Split: r.IntN(2) == 0,
+		Boot: time.Duration(r.IntN(60)) * time.Second, Delete: time.Duration(r.IntN(40)) * time.Second, Pods: r.IntN(5),
+	}
+	for range 1 + r.IntN(2) {
+		pool := Pool{Replicas: int32(1 + r.IntN(4)), Surge: int32(r.IntN(3)), Unavailable: int32(r.IntN(2)), Class: r.IntN(classes), Recreate: r.IntN(10) == 0} //nolint:gosec // small
+		if pool.Surge == 0 && pool.Unavailable == 0 {
+			pool.Surge = 1
+		}
+		p.Pools = append(p.Pools, pool)
+	}
+	menu := slices.Sorted(slices.Values(menu()))
+	// Each run knows only some kinds of trouble, and those more often.
+	r.Shuffle(len(menu), func(i, j int) { menu[i], menu[j] = menu[j], menu[i] })
+	menu = menu[:3+r.IntN(len(menu)-3)]
+	for range 2 + r.IntN(14) {
+		p.Events = append(p.Events, Event{
+			At: time.Duration(r.Int64N(int64(p.Length))), What: menu[r.IntN(len(menu))], N: r.Uint32() >> 1, For: duration(r),
+		})
+	}
+	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
+	return p
+}
+
+// duration is a few seconds to half an hour, shorter ones more often.
+func duration(r *rand.Rand) time.Duration {
+	longest := [...]time.Duration{5 * time.Second, time.Minute, 6 * time.Minute, 30 * time.Minute}[r.IntN(4)]
+	return time.Second + time.Duration(r.Int64N(int64(longest)))
+}
+
+// patience is how long a manager may act upon what was true: the health timeout,
+// and how far the caches can be behind.
+func (p Plan) patience() time.Duration {
+	wait := 12 * time.Minute
+	for _, e := range p.Events {
+		if e.What == "lag" || e.What == "server down" {
+			wait += e.For
+		}
+	}
+	return wait
+}

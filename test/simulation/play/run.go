@@ -1,0 +1,165 @@
+package play
+
+import (
+	"slices"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
+)
+
+// How a run goes: trouble until the plan ends, then time to settle, then time in
+// which nothing must happen any more.
+const (
+	settleFor = 4 * time.Hour
+	quietFor  = 2 * time.Hour
+	mostSteps = 200000
+)
+
+// Run plays a plan. verbose keeps a trace.
+func Run(p Plan, verbose bool) Report {
+	w := newWorld(p, verbose)
+	w.populate()
+	w.start()
+	for _, e := range p.Events {
+		w.after(e.At, func() { w.strike(e) })
+	}
+	end := w.now.Add(p.Length)
+	w.until(end)
+	w.heal()
+	w.until(end.Add(settleFor))
+	w.inspect()
+	before := w.writes
+	w.until(end.Add(settleFor + quietFor))
+	w.quiet(before)
+	for _, p := range slices.Clone(w.processes) {
+		w.crash(p, "the run is over")
+	}
+	return w.report()
+}
+
+// until plays until that time.
+func (w *World) until(end time.Time) {
+	for w.broken == nil && w.now.Before(end) {
+		if w.steps++; w.steps > mostSteps {
+			w.violate("Livelock", errTooLong)
+			return
+		}
+		w.step(end)
+	}
+}
+
+// step does one thing.
+func (w *World) step(end time.Time) {
+	if len(w.timers.all) > 0 && !w.timers.all[0].at.After(w.now) {
+		t := w.timers.all[0]
+		w.timers.all = slices.Delete(w.timers.all, 0, 1)
+		w.as(t.do)
+		w.look()
+		return
+	}
+	moves, next := w.moves()
+	if len(moves) == 0 {
+		w.advance(next, end)
+		return
+	}
+	w.now = w.now.Add(w.between(time.Millisecond, 8*time.Millisecond))
+	if w.chance(0.02) {
+		w.now = w.now.Add(w.between(10*time.Millisecond, 2*time.Second))
+	}
+	m := moves[w.rng.IntN(len(moves))]
+	switch {
+	case m.informer != nil:
+		w.deliver(m.informer)
+	case m.task != nil:
+		w.resume(m.task)
+	default:
+		w.reconcile(m.process, m.controller)
+	}
+	w.look()
+}
+
+// move is something that can be done now.
+type move struct {
+	process    *process
+	informer   *mirror.Informer
+	controller *controller
+	task       *task
+}
+
+// moves are all that can be done now; next is when there will be more.
+func (w *World) moves() (moves []move, next time.Time) {
+	sooner := func(t time.Time) {
+		if !t.IsZero() && t.After(w.now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, p := range w.processes {
+		for i, m := range p.mirrors {
+			if until := w.weather.lagging(p, i); until.After(w.now) {
+				sooner(until)
+				continue
+			}
+			for _, informer := range m.Informers() {
+				if informer.Behind() > 0 {
+					moves = append(moves, move{process: p, informer: informer})
+				}
+			}
+		}
+		for _, c := range p.controllers {
+			sooner(c.queue.ripen())
+			if c.active < min(c.Workers, workers) && c.queue.Len() > 0 {
+				moves = append(moves, move{process: p, controller: c})
+			}
+		}
+		for _, t := range p.tasks {
+			if t.wake.After(w.now) {
+				sooner(t.wake)
+				continue
+			}
+			moves = append(moves, move{process: p, task: t})
+		}
+	}
+	return moves, next
+}
+
+// advance moves the time to when the next thing happens.
+func (w *World) advance(next, end time.Time) {
+	if len(w.timers.all) > 0 && (next.IsZero() || w.timers.all[0].at.Before(next)) {
+		next = w.timers.all[0].at
+	}
+	if next.IsZero() || next.After(end) {
+		next = end
+	}
+	w.now = next
+	w.look()
+}
+
+// deliver has an informer show what it has missed: mostly one change, sometimes
+// all at once.
+func (w *World) deliver(i *mirror.Informer) {
+	if w.chance(0.05) {
+		w.trace("informer of %s relists", i.Kind().Resource.Resource)
+		i.Relist()
+		return
+	}
+	n := 1
+	if w.chance(0.5) {
+		n = 1 + w.rng.IntN(i.Behind())
+	}
+	for range n {
+		i.Next()
+	}
+}
+
+// look is what is done after every step: the cloud moves on, and what has
+// happened there is looked at.
+func (w *World) look() {
+	w.Cloud.Tick()
+	for len(w.news) > 0 {
+		news := w.news
+		w.news = nil
+		for _, r := range news {
+			w.seen(r)
+		}
+	}
+}

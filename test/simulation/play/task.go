@@ -1,0 +1,82 @@
+package play
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// task is one reconcile. It is a coroutine that gives way at its effects, so
+// that others act in between; it never runs at the same time as anything else.
+type task struct {
+	process    *process
+	controller *controller
+	request    reconcile.Request
+	began      time.Time
+	wake       time.Time // not resumed before
+	next       func() (struct{}, bool)
+	stop       func()
+	yield      func(struct{}) bool
+
+	result reconcile.Result
+	err    error
+	panicked,
+	dead bool
+	crash string // what it panicked with
+}
+
+// killed is what unwinds a task whose process is gone.
+type killed struct{}
+
+type taskKey struct{}
+
+// taskOf is the task that makes a call; nil for what is no reconcile.
+func taskOf(ctx context.Context) *task {
+	t, _ := ctx.Value(taskKey{}).(*task)
+	return t
+}
+
+// String names it in traces.
+func (t *task) String() string {
+	return fmt.Sprintf("%s %s %s", t.process.name, t.controller.Name, t.request)
+}
+
+// begin makes the coroutine; it runs when it is resumed.
+func (t *task) begin() {
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		defer func() {
+			switch caught := recover().(type) {
+			case nil, killed:
+			default:
+				t.panicked, t.crash = true, fmt.Sprintf("%v\n%s", caught, debug.Stack())
+			}
+		}()
+		t.yield = yield
+		ctx := context.WithValue(t.process.ctx, taskKey{}, t)
+		t.result, t.err = t.controller.Do.Reconcile(ctx, t.request)
+	})
+}
+
+// pause gives way until d has passed and it is this task's turn again.
+func (t *task) pause(d time.Duration) {
+	t.wake = t.process.world.now.Add(d)
+	if !t.yield(struct{}{}) {
+		panic(killed{})
+	}
+}
+
+// resume runs it until it gives way or ends, and says whether it has ended.
+func (t *task) resume() bool {
+	_, more := t.next()
+	return !more
+}
+
+// kill ends it where it is. It does nothing more.
+func (t *task) kill() {
+	t.dead = true
+	t.stop()
+}

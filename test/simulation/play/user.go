@@ -1,0 +1,184 @@
+package play
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
+)
+
+func nodeKey(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// edit changes an object in the name of the user, if there is one.
+func edit[T client.Object](w *World, s *model.Server, key types.NamespacedName, change func(T)) {
+	var none T
+	stored, ok := s.KindOf(none).Look(key).(T)
+	if !ok || w.isDown(s) {
+		return
+	}
+	changed := stored.DeepCopyObject().(T)
+	change(changed)
+	if _, err := s.Update(user, changed, false); err != nil {
+		w.trace("user: %v", err)
+	}
+}
+
+func (w *World) editPool(e Event, change func(*machinev1.MachineDeployment)) {
+	key := types.NamespacedName{Namespace: namespace, Name: poolName(int(e.N) % len(w.plan.Pools))}
+	edit(w, w.Control, key, change)
+}
+
+func (w *World) scale(e Event) {
+	w.editPool(e, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = int32(e.N >> 4 % 6) }) //nolint:gosec // small
+}
+
+func (w *World) roll(e Event) {
+	w.editPool(e, func(d *machinev1.MachineDeployment) {
+		d.Spec.Template.Spec.Class.Name = className(int(e.N >> 4 % classes))
+	})
+}
+
+func (w *World) pause(e Event) {
+	w.editPool(e, func(d *machinev1.MachineDeployment) { d.Spec.Paused = true })
+	w.after(e.For, func() { w.editPool(e, func(d *machinev1.MachineDeployment) { d.Spec.Paused = false }) })
+}
+
+func (w *World) nodeTemplate(e Event) {
+	w.editPool(e, func(d *machinev1.MachineDeployment) {
+		d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": fmt.Sprint(e.N >> 4 % 3)}
+	})
+}
+
+func (w *World) strategy(e Event) {
+	w.editPool(e, func(d *machinev1.MachineDeployment) {
+		if r := d.Spec.Strategy.RollingUpdate; r != nil {
+			r.MaxSurge, r.MaxUnavailable = new(intstr.FromInt32(int32(1+e.N>>4%2))), new(intstr.FromInt32(int32(e.N>>8%2))) //nolint:gosec // small
+		}
+	})
+}
+
+// machine chooses one of the Machines; nil if there is none.
+func (w *World) machine(e Event) *machinev1.Machine {
+	all := w.Control.KindOf(&machinev1.Machine{}).All()
+	if len(all) == 0 {
+		return nil
+	}
+	return all[int(e.N>>4)%len(all)].(*machinev1.Machine)
+}
+
+func (w *World) editMachine(e Event, change func(*machinev1.Machine)) {
+	if m := w.machine(e); m != nil {
+		edit(w, w.Control, client.ObjectKeyFromObject(m), change)
+	}
+}
+
+func (w *World) deleteMachine(e Event) {
+	if m := w.machine(e); m != nil && !w.isDown(w.Control) {
+		w.trace("user deletes %s", m.Name)
+		_ = w.Control.Delete(user, w.Control.KindOf(m), client.ObjectKeyFromObject(m), &metav1.DeleteOptions{})
+	}
+}
+
+func (w *World) forceDeletion(e Event) {
+	w.editMachine(e, func(m *machinev1.Machine) {
+		if m.Labels == nil {
+			m.Labels = map[string]string{}
+		}
+		m.Labels[machinev1.ForceDeletionLabel] = "True"
+	})
+	w.deleteMachine(e)
+}
+
+func (w *World) deleteNode(e Event) {
+	nodes := w.Target.KindOf(&corev1.Node{})
+	if all := nodes.All(); len(all) > 0 && !w.isDown(w.Target) {
+		w.trace("user deletes node %s", all[int(e.N)%len(all)].GetName())
+		_ = w.Target.Delete(user, nodes, client.ObjectKeyFromObject(all[int(e.N)%len(all)]), &metav1.DeleteOptions{})
+	}
+}
+
+// relabel takes a machine out of its set, or puts one back.
+func (w *World) relabel(e Event) {
+	w.editMachine(e, func(m *machinev1.Machine) {
+		if m.Labels[machinev1.NameLabel] != "" {
+			delete(m.Labels, machinev1.NameLabel)
+			return
+		}
+		if m.Labels == nil {
+			m.Labels = map[string]string{}
+		}
+		m.Labels[machinev1.NameLabel] = poolName(0)
+	})
+}
+
+func (w *World) priority(e Event) {
+	w.editMachine(e, func(m *machinev1.Machine) {
+		if m.Annotations == nil {
+			m.Annotations = map[string]string{}
+		}
+		m.Annotations[machinev1.PriorityAnnotation] = fmt.Sprint(1 + e.N>>6%3)
+	})
+}
+
+// deleteDeployment deletes a deployment and later makes it anew.
+func (w *World) deleteDeployment(e Event) {
+	i := int(e.N) % len(w.plan.Pools)
+	key := types.NamespacedName{Namespace: namespace, Name: poolName(i)}
+	k := w.Control.KindOf(&machinev1.MachineDeployment{})
+	if w.isDown(w.Control) || k.Look(key) == nil {
+		return
+	}
+	_ = w.Control.Delete(user, k, key, &metav1.DeleteOptions{})
+	if e.N>>5%2 == 0 {
+		w.after(e.For, func() { w.recreate(i) })
+	}
+}
+
+// recreate makes a deployment as soon as the old one is gone.
+func (w *World) recreate(i int) {
+	key := types.NamespacedName{Namespace: namespace, Name: poolName(i)}
+	if w.isDown(w.Control) || w.Control.KindOf(&machinev1.MachineDeployment{}).Look(key) != nil {
+		if !w.healing {
+			w.after(time.Minute, func() { w.recreate(i) })
+		}
+		return
+	}
+	w.create(w.deploymentOf(i))
+}
+
+func (w *World) breakClass(e Event) {
+	i := int(e.N) % classes
+	key := types.NamespacedName{Namespace: namespace, Name: className(i)}
+	edit(w, w.Control, key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "no-such-image") })
+	w.after(e.For, func() { w.repairClass(i) })
+}
+
+func (w *World) repairClass(i int) {
+	key := types.NamespacedName{Namespace: namespace, Name: className(i)}
+	edit(w, w.Control, key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "linux-1") })
+}
+
+func (w *World) breakSecret(e Event) {
+	key := client.ObjectKeyFromObject(secretOf())
+	edit(w, w.Control, key, func(s *corev1.Secret) { s.Data["secretKey"] = []byte("wrong") })
+	w.after(e.For, func() { edit(w, w.Control, key, func(s *corev1.Secret) { s.Data = secretOf().Data }) })
+}
+
+// repair undoes by hand what the user has broken.
+func (w *World) repair() {
+	edit(w, w.Control, client.ObjectKeyFromObject(secretOf()), func(s *corev1.Secret) { s.Data = secretOf().Data })
+	for i := range classes {
+		w.repairClass(i)
+	}
+	for i := range w.plan.Pools {
+		key := types.NamespacedName{Namespace: namespace, Name: poolName(i)}
+		edit(w, w.Control, key, func(d *machinev1.MachineDeployment) { d.Spec.Paused = false })
+	}
+}

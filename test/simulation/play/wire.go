@@ -1,0 +1,195 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/invariant"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
+)
+
+var (
+	errTooLong = errors.New("the run does not come to rest")
+	errReset   = errors.New("read tcp: connection reset by peer")
+	errRefused = errors.New("dial tcp: connect: connection refused")
+)
+
+// How a request can go wrong.
+type trouble uint8
+
+const (
+	fine        trouble = iota
+	refused             // an error, nothing has happened
+	lostRequest         // no answer; it may still arrive
+	lostAnswer          // no answer, although it has happened
+)
+
+// wire carries a request of a manager to an API server.
+func (w *World) wire(ctx context.Context, c mirror.Call, effect func(by string) error) error {
+	t := taskOf(ctx)
+	if t == nil {
+		return effect("manager")
+	}
+	do := func(late bool) error {
+		return w.act(t, late, func() error {
+			err := effect(t.String())
+			if !c.Read {
+				w.trace("%s: %s%s %s", t, c, lateness(late), outcome(err))
+			}
+			return err
+		})
+	}
+	if !c.Read {
+		w.writes++
+	}
+	how, failure := w.weather.request(w, c)
+	return w.exchange(t, !c.Read, how, failure, do)
+}
+
+// exchange is a request and its answer. The process can crash before and after.
+func (w *World) exchange(t *task, writes bool, how trouble, failure error, do func(late bool) error) error {
+	late := func() {
+		if writes && w.chance(0.5) {
+			w.after(w.between(0, 55*time.Second), func() { _ = do(true) })
+		}
+	}
+	w.point(t, writes, late)
+	switch how {
+	case refused:
+		w.trace("%s: refused: %v", t, failure)
+		return failure
+	case lostRequest:
+		w.trace("%s: request lost", t)
+		late()
+		return failure
+	case lostAnswer:
+		_ = do(false)
+		w.trace("%s: answer lost", t)
+		w.point(t, writes, func() {})
+		return failure
+	case fine:
+	}
+	err := do(false)
+	w.point(t, writes, func() {})
+	return err
+}
+
+// point is where others can act, and where a process can crash. lost is called
+// if it does.
+func (w *World) point(t *task, writes bool, lost func()) {
+	if w.broken != nil {
+		return
+	}
+	p := t.process
+	if writes {
+		p.effects++
+		if p.crashIn > 0 {
+			if p.crashIn--; p.crashIn == 0 {
+				lost()
+				w.crash(p, "it crashes in "+t.String())
+				w.after(w.between(time.Second, 40*time.Second), w.start)
+				panic(killed{})
+			}
+		}
+	}
+	switch {
+	case w.chance(0.02) && !w.healing:
+		t.pause(w.between(0, 20*time.Second))
+	case w.chance(0.15):
+		t.pause(w.between(0, 30*time.Millisecond))
+	}
+}
+
+// act has a task do something, under its name.
+func (w *World) act(t *task, late bool, do func() error) error {
+	was := w.writer
+	w.writer = &invariant.Writer{Process: t.process.name, Controller: t.controller.Name, Key: t.request.NamespacedName, Began: t.began, Late: late}
+	err := do()
+	w.writer = was
+	return err
+}
+
+func lateness(late bool) string {
+	if late {
+		return " (late)"
+	}
+	return ""
+}
+
+func outcome(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return "failed: " + err.Error()
+}
+
+// cloudWire carries requests of managers to the cloud.
+type cloudWire struct {
+	world *World
+	inner http.RoundTripper
+}
+
+// RoundTrip sends a request and returns its answer.
+func (c cloudWire) RoundTrip(r *http.Request) (*http.Response, error) {
+	t, w := taskOf(r.Context()), c.world
+	if t == nil {
+		return c.inner.RoundTrip(r)
+	}
+	var answer *http.Response
+	sent := r.Clone(context.WithoutCancel(r.Context()))
+	if r.GetBody != nil {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		sent.Body = body
+	}
+	writes := r.Method != http.MethodGet
+	how, failure := w.weather.cloud(w, writes)
+	err := w.exchange(t, writes, how, failure, func(late bool) error {
+		return w.act(t, late, func() (err error) {
+			answer, err = c.inner.RoundTrip(sent) //nolint:bodyclose // the caller does
+			w.look()
+			if writes {
+				w.trace("%s: cloud %s %s%s %s", t, r.Method, r.URL.Path, lateness(late), status(answer, err))
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+func status(r *http.Response, err error) string {
+	if err != nil {
+		return "failed: " + err.Error()
+	}
+	return r.Status
+}
+
+// fault returns the error of an API server that is not well.
+func fault(k *model.Kind, name string, which int) (trouble, error) {
+	switch which % 7 {
+	case 0:
+		return refused, apierrors.NewConflict(k.Resource, name, errors.New("the object has been modified"))
+	case 1:
+		return refused, apierrors.NewTooManyRequests("too many requests", 1)
+	case 2:
+		return refused, apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+	case 3:
+		return lostRequest, apierrors.NewTimeoutError("request did not complete within the allotted timeout", 1)
+	case 4:
+		return lostAnswer, fmt.Errorf("%s: %w", k.Resource, errReset)
+	case 5:
+		return lostRequest, fmt.Errorf("%s: %w", k.Resource, errReset)
+	}
+	return refused, apierrors.NewServiceUnavailable("apiserver is shutting down")
+}
