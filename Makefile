@@ -49,8 +49,9 @@ start: ## the manager on CONTROL_KUBECONFIG and TARGET_KUBECONFIG, with more fla
 ##  Test
 
 .PHONY: test
-test: controlplane verify ## everything that CI runs
+test: controlplane capi verify ## everything that CI runs
 	go test $(RACE) -v -count=1 -timeout 30m ./...
+	@$(CAPI_TEST)
 
 .PHONY: check
 check: ## the inner loop, under a minute: vet, the house rules, unit tests of what changed
@@ -87,11 +88,12 @@ chaos: ## processes killed at random on a real control plane: MINUTES=10
 	@$(MAKE) controlplane
 	@go run ./test/e2e/chaos -minutes=$(MINUTES)
 
+# A module of its own, which follows the main one's dependencies by itself.
+CAPI_TEST = cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 30m ./...
+
 .PHONY: e2e
-e2e: ## with the real Cluster API core manager and clusterctl
-	$(call missing,test/e2e,e2e,4)
-	@$(MAKE) controlplane
-	go test -v -count=1 -timeout 60m ./test/e2e/...
+e2e: controlplane capi ## with the real Cluster API core manager and clusterctl
+	@$(CAPI_TEST)
 
 AUTOSCALER ?=
 DOOR       ?= native
@@ -107,6 +109,10 @@ autoscaler: ## with a cluster-autoscaler binary: AUTOSCALER=path DOOR=native|cap
 .PHONY: controlplane
 controlplane: ## etcd, kube-apiserver, kube-controller-manager and kubectl from source, once; KUBEBUILDER_ASSETS overrides
 	@test/controlplane/build out/controlplane
+
+.PHONY: capi
+capi: ## Cluster API's core manager and clusterctl from source, once
+	@test/e2e/capi/build out/capi
 
 .PHONY: generate
 generate: ## deep copies and CRDs
@@ -128,6 +134,5 @@ lint: ## the linters of .golangci.yml
 	@$(LINT) run ./...
 
 .PHONY: release
-release: ## out/release: components, templates and metadata for clusterctl
-	$(call missing,cmd/release,release,4)
-	@go run ./cmd/release -out out/release
+release: ## out/release: components, templates and metadata for clusterctl; VERSION=v0.1.0
+	@go run ./cmd/release -out out/release $(if $(VERSION),-version=$(VERSION))

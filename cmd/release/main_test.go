@@ -1,0 +1,200 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+)
+
+// written makes a release and returns its folder.
+func written(t *testing.T) string {
+	t.Helper()
+	out := t.TempDir()
+	if err := run(t.Context(), filepath.Join("..", ".."), out, "v0.1.7", ""); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func objects(t *testing.T, path string) []*unstructured.Unstructured {
+	t.Helper()
+	all, err := cluster.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func of[T any](t *testing.T, all []*unstructured.Unstructured, kind string) []T {
+	t.Helper()
+	var found []T
+	for _, o := range all {
+		if o.GetKind() != kind {
+			continue
+		}
+		var typed T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &typed); err != nil {
+			t.Fatalf("%s %s: %v", kind, o.GetName(), err)
+		}
+		found = append(found, typed)
+	}
+	return found
+}
+
+// TestRelease: the files are where clusterctl looks for them, and are what its
+// provider contract asks for.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	out := written(t)
+	want := map[string]struct {
+		crds        int
+		controllers string
+	}{
+		"infrastructure-mcm/v0.1.7/infrastructure-components.yaml": {5, "mcmcluster,mcmmachine,mcmmachinetemplate,mcmclass,mcmorphanvms"},
+		"bootstrap-mcm/v0.1.7/bootstrap-components.yaml":           {2, "mcmconfig"},
+		"control-plane-mcm/v0.1.7/control-plane-components.yaml":   {2, "mcmexternalcontrolplane"},
+	}
+	for file, w := range want {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			all := objects(t, filepath.Join(out, file))
+			if _, err := os.Stat(filepath.Join(out, filepath.Dir(file), "metadata.yaml")); err != nil {
+				t.Errorf("%v: clusterctl reads it beside the components", err)
+			}
+			checkCRDs(t, all, w.crds)
+			checkDeployment(t, all, w.controllers)
+			checkNamespaces(t, all)
+		})
+	}
+}
+
+func checkCRDs(t *testing.T, all []*unstructured.Unstructured, want int) {
+	t.Helper()
+	crds := of[apiextensionsv1.CustomResourceDefinition](t, all, "CustomResourceDefinition")
+	if len(crds) != want {
+		t.Errorf("%d CRDs, want %d", len(crds), want)
+	}
+	for _, crd := range crds {
+		if crd.Spec.Group == "machine.sapcloud.io" {
+			if crd.Spec.Names.Kind != "MachineClass" {
+				t.Errorf("%s is in a provider's bundle: it would overwrite that of Machine Controller Manager", crd.Name)
+			}
+			continue
+		}
+		if crd.Labels["cluster.x-k8s.io/v1beta2"] != "v1alpha1" {
+			t.Errorf("%s has no label that names the contract", crd.Name)
+		}
+	}
+}
+
+func checkDeployment(t *testing.T, all []*unstructured.Unstructured, controllers string) {
+	t.Helper()
+	deployments := of[appsv1.Deployment](t, all, "Deployment")
+	if len(deployments) != 1 {
+		t.Fatalf("%d Deployments, want 1", len(deployments))
+	}
+	c := deployments[0].Spec.Template.Spec.Containers[0]
+	if c.Name != "manager" {
+		t.Errorf("the first container is %q: clusterctl changes the one named manager", c.Name)
+	}
+	if c.Image != imageName+":v0.1.7" {
+		t.Errorf("image %s has not the release's tag", c.Image)
+	}
+	if args := strings.Join(c.Args, " "); !strings.HasSuffix(args, " --controllers="+controllers) {
+		t.Errorf("arguments %s: the bundle runs its own controllers %s", args, controllers)
+	}
+}
+
+// checkNamespaces: clusterctl moves everything to the namespace that it is asked
+// for, so there is one, and nothing is anywhere else.
+func checkNamespaces(t *testing.T, all []*unstructured.Unstructured) {
+	t.Helper()
+	name := ""
+	for _, o := range all {
+		if o.GetKind() == "Namespace" {
+			if name != "" {
+				t.Errorf("Namespaces %s and %s: clusterctl takes one", name, o.GetName())
+			}
+			name = o.GetName()
+		}
+	}
+	for _, o := range all {
+		if ns := o.GetNamespace(); ns != "" && ns != name {
+			t.Errorf("%s %s is in namespace %s, not in %s", o.GetKind(), o.GetName(), ns, name)
+		}
+	}
+}
+
+// variable is what clusterctl fills in: a name with or without a default.
+var variable = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// TestNothingElseLooksLikeAVariable: clusterctl replaces whatever looks like one,
+// in descriptions of CRDs too.
+func TestNothingElseLooksLikeAVariable(t *testing.T) {
+	t.Parallel()
+	out := written(t)
+	known := map[string]bool{"${MCM_LOG_LEVEL:=2}": true, "${MCM_CONCURRENT_SYNCS:=0}": true}
+	for _, b := range bundles() {
+		text, err := os.ReadFile(filepath.Join(out, b.label, "v0.1.7", b.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range variable.FindAllString(string(text), -1) {
+			if !known[found] || b.provider == "" {
+				t.Errorf("%s has %s", b.file, found)
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(out, infrastructure, "v0.1.7", "clusterclass-mcm.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := variable.Find(text); found != nil {
+		t.Errorf("the ClusterClass has %s: clusterctl fills in nothing there", found)
+	}
+}
+
+// TestNativeIsOptIn: what replaces Machine Controller Manager is in files that
+// clusterctl does not read.
+func TestNativeIsOptIn(t *testing.T) {
+	t.Parallel()
+	out := written(t)
+	for file, want := range map[string]int{"native-components.yaml": 3, "native-standalone-components.yaml": 4} {
+		crds := of[apiextensionsv1.CustomResourceDefinition](t, objects(t, filepath.Join(out, "native", "v0.1.7", file)), "CustomResourceDefinition")
+		if len(crds) != want {
+			t.Errorf("%s has %d CRDs, want %d", file, len(crds), want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	const metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 0, minor: 1, contract: v1beta2}\n- {major: 0, minor: 2, contract: v1beta2}\n"
+	cases := map[string]struct {
+		metadata, asked, want, problem string
+	}{
+		"the newest series if none is asked for": {metadata: metadata, want: "v0.2.0"},
+		"any patch of a series":                  {metadata: metadata, asked: "v0.1.12", want: "v0.1.12"},
+		"a release candidate":                    {metadata: metadata, asked: "v0.2.0-rc.1", want: "v0.2.0-rc.1"},
+		"clusterctl refuses other series":        {metadata: metadata, asked: "v0.3.0", problem: "no series"},
+		"clusterctl wants a v":                   {metadata: metadata, asked: "0.1.0", problem: "does not begin with v"},
+		"no version":                             {metadata: metadata, asked: "vnext", problem: "vnext"},
+		"clusterctl decodes strictly":            {metadata: metadata + "more: true\n", problem: "more"},
+		"no series":                              {metadata: "kind: Metadata\n", problem: "no series"},
+	}
+	for reason, c := range cases {
+		got, err := choose([]byte(c.metadata), c.asked)
+		if got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%s: got %q, %v; want %q, error with %q", reason, got, err, c.want, c.problem)
+		}
+	}
+}

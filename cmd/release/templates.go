@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A flavor is one cluster template: parts of templates/, one after the other.
+type flavor struct {
+	name  string // empty is clusterctl's default
+	parts []string
+	// boots is whether machines boot with user data of MCM, which comes from the
+	// class's Secret, or with a cloud from a Secret of the template.
+	boots bool
+}
+
+func flavors() []flavor {
+	return []flavor{
+		{"", []string{"cluster-kubeadm", "workers-kubeadm"}, false},
+		{"workers-only", []string{"cluster-external", "workers"}, true},
+		{"self-hosted", []string{"cluster-self-hosted", "workers"}, true},
+		{"autoscale", []string{"cluster-external", "workers-autoscale"}, true},
+		{"health-check", []string{"cluster-external", "workers", "health-check"}, true},
+	}
+}
+
+// clouds are those for which templates also make the MachineClass.
+func clouds() []string { return []string{"sim", "aws", "openstack", "vsphere"} }
+
+// A template without a cloud refers to a class that is there already; one with a
+// cloud makes a class for the cluster.
+const (
+	classVariable  = "${MACHINE_CLASS_NAME}"
+	classOfCluster = "${CLUSTER_NAME}-md-0"
+)
+
+// templates writes all cluster templates and the ClusterClass.
+func (r release) templates() error {
+	files := map[string][]string{
+		"clusterclass-mcm.yaml":          {"clusterclass-mcm"},
+		"cluster-template-topology.yaml": {"cluster-topology"},
+	}
+	for _, f := range flavors() {
+		files[fileOf(f.name)] = f.partsFor("")
+		for _, cloud := range clouds() {
+			files[fileOf(strings.TrimSuffix(cloud+"-"+f.name, "-"))] = f.partsFor(cloud)
+		}
+	}
+	for file, parts := range files {
+		text, err := r.join(parts)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := r.write(infrastructure, file, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fileOf(flavor string) string {
+	return strings.TrimSuffix("cluster-template-"+flavor, "-") + ".yaml"
+}
+
+// partsFor are the parts of the flavor on a cloud; empty: on any.
+func (f flavor) partsFor(cloud string) []string {
+	parts := append([]string{}, f.parts...)
+	switch {
+	case cloud == "" && f.boots:
+		parts = append(parts, "boot-class")
+	case cloud != "":
+		parts = append(parts, "cloud-"+cloud)
+		if f.boots {
+			parts = append(parts, "boot-secret", userData(cloud))
+		}
+	}
+	return parts
+}
+
+// userData is the part with what a cloud's VMs boot with.
+func userData(cloud string) string {
+	if cloud == "sim" {
+		return "userdata-sim"
+	}
+	return "userdata-kubeadm"
+}
+
+// join puts parts into one file. With a cloud among them the class is the cluster's own.
+func (r release) join(parts []string) ([]byte, error) {
+	var texts [][]byte
+	own := false
+	for _, part := range parts {
+		text, err := os.ReadFile(filepath.Join(r.root, "templates", part+".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		own = own || strings.HasPrefix(part, "cloud-")
+		texts = append(texts, text)
+	}
+	text := bytes.Join(texts, []byte("---\n"))
+	if own {
+		text = bytes.ReplaceAll(text, []byte(classVariable), []byte(classOfCluster))
+	}
+	return text, nil
+}
+
+// configuration writes a configuration of clusterctl with which it takes the
+// providers from this folder.
+func (r release) configuration() error {
+	var text strings.Builder
+	text.WriteString("# clusterctl takes the providers from this folder with --config and this file.\nproviders:\n")
+	for _, b := range bundles() {
+		if b.provider != "" {
+			fmt.Fprintf(&text, "- name: mcm\n  type: %s\n  url: file://%s\n", b.provider, filepath.Join(r.out, b.label, r.version, b.file))
+		}
+	}
+	return os.WriteFile(filepath.Join(r.out, "clusterctl.yaml"), []byte(text.String()), 0o644)
+}

@@ -1,0 +1,59 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// deploymentArgs returns the arguments of the container named manager.
+func deploymentArgs(ctx context.Context, cl client.Client, p provider) ([]string, error) {
+	var d appsv1.Deployment
+	if err := cl.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.deployment}, &d); err != nil {
+		return nil, err
+	}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if c.Name == "manager" {
+			return c.Args, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has no container named manager", p.deployment)
+}
+
+// checkInit: clusterctl has installed our providers from files alone.
+func checkInit(t *testing.T, m *management, ctl clusterctl) {
+	t.Helper()
+	var crds apiextensionsv1.CustomResourceDefinitionList
+	if err := m.cl.List(t.Context(), &crds, client.HasLabels{"clusterctl.cluster.x-k8s.io"}); err != nil {
+		t.Fatal(err)
+	}
+	ours := 0
+	for _, crd := range crds.Items {
+		switch crd.Spec.Group {
+		case "machine.sapcloud.io":
+			if crd.Spec.Names.Kind != "MachineClass" {
+				t.Errorf("clusterctl init has installed %s: the native door is opt-in", crd.Name)
+			}
+			ours++
+		case "infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io":
+			if crd.Labels["cluster.x-k8s.io/v1beta2"] != "v1alpha1" {
+				t.Errorf("%s has no label with the contract that it keeps", crd.Name)
+			}
+			ours++
+		}
+	}
+	if ours != 9 {
+		t.Errorf("clusterctl init has installed %d CRDs of ours, want 9", ours)
+	}
+	plan := ctl.must(t, nil, "upgrade", "plan", "--kubeconfig", m.Cluster.Kubeconfig())
+	for _, label := range []string{"infrastructure-mcm", "bootstrap-mcm", "control-plane-mcm"} {
+		if !strings.Contains(plan, label) {
+			t.Errorf("clusterctl upgrade plan does not know %s:\n%s", label, plan)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+)
+
+// A provider is one Deployment of our bundles, which runs here as a process with
+// the same ServiceAccount and flags.
+type provider struct {
+	namespace, account, deployment string
+}
+
+func providers() []provider {
+	return []provider{
+		{"capmcm-system", "capmcm-manager", "capmcm-controller-manager"},
+		{"capmcm-bootstrap-system", "capmcm-bootstrap-manager", "capmcm-bootstrap-controller-manager"},
+		{"capmcm-control-plane-system", "capmcm-control-plane-manager", "capmcm-control-plane-controller-manager"},
+	}
+}
+
+// management is a management cluster: a control plane with Cluster API and our
+// providers. It has a cloud of its own, for machines that join it.
+type management struct {
+	*stack.Stack
+	cl        client.Client
+	dir       string
+	assets    assets
+	core      *process
+	providers []*process
+}
+
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme,
+		machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// controlPlane starts an API server with what Cluster API needs around it, and a cloud.
+func controlPlane(t *testing.T, a assets, crds string) *stack.Stack {
+	t.Helper()
+	s, err := stack.Start(t.Context(), stack.Options{
+		Binaries: a.binaries, CRDs: crds,
+		Controllers: cluster.Controllers("clusterrole-aggregation-controller", "root-ca-certificate-publisher-controller", "disruption-controller"),
+		Cloud:       []string{"--boot-time=300ms", "--delete-time=300ms", "--pod-grace=500ms"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.Logs())
+		}
+		if err := s.Stop(); err != nil {
+			t.Log(err)
+		}
+	})
+	return s
+}
+
+// newManagement starts a management cluster with clusterctl init from our release.
+func newManagement(t *testing.T, a assets, ctl clusterctl) *management {
+	t.Helper()
+	m := &management{Stack: controlPlane(t, a, filepath.Join(a.capi, "cert-manager")), assets: a, dir: t.TempDir()}
+	var err error
+	if m.cl, err = client.New(m.Cluster.Config(), client.Options{Scheme: scheme(t)}); err != nil {
+		t.Fatal(err)
+	}
+	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(),
+		"--core", "cluster-api:"+core, "--infrastructure", "mcm", "--bootstrap", "mcm", "--control-plane", "mcm")
+	m.startCore(t)
+	return m
+}
+
+// startCore starts Cluster API's core manager with the rights that it ships.
+func (m *management) startCore(t *testing.T) {
+	t.Helper()
+	const namespace = "capi-system"
+	webhooks, health, diagnostics := freePort(t), freePort(t), freePort(t)
+	ca, err := serving(filepath.Join(m.dir, "webhooks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.core = launch(t, m.dir, "capi-manager", m.assets.coreManager(),
+		"--kubeconfig="+m.kubeconfigOf(t, namespace, "capi-manager"), "--leader-elect=false",
+		"--webhook-cert-dir="+filepath.Join(m.dir, "webhooks"), fmt.Sprintf("--webhook-port=%d", webhooks),
+		"--health-addr="+loopback(health), "--diagnostics-address="+loopback(diagnostics), "--insecure-diagnostics=true",
+		"--feature-gates=MachinePool=false,ClusterTopology=true", "--v=2")
+	m.core.ready(t, "http://"+loopback(health)+"/readyz")
+	if err := (redirect{namespace, "https://" + loopback(webhooks), ca}).all(t.Context(), m.cl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startProviders starts our manager once for each bundle, with the flags of its Deployment.
+func (m *management) startProviders(t *testing.T) {
+	t.Helper()
+	for _, p := range providers() {
+		port := freePort(t)
+		args := append(m.flagsOf(t, p), "--control-kubeconfig="+m.kubeconfigOf(t, p.namespace, p.account),
+			"--address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--leader-elect-resource-namespace="+p.namespace)
+		started := launch(t, m.dir, p.deployment, m.assets.manager(), args...)
+		started.ready(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
+		m.providers = append(m.providers, started)
+	}
+}
+
+// flagsOf are the flags that a bundle's Deployment gives its container.
+func (m *management) flagsOf(t *testing.T, p provider) []string {
+	t.Helper()
+	args, err := deploymentArgs(t.Context(), m.cl, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return args
+}
+
+// kubeconfigOf writes a kubeconfig with a token of a ServiceAccount.
+func (m *management) kubeconfigOf(t *testing.T, namespace, account string) string {
+	t.Helper()
+	token, err := tokenFor(t.Context(), m.cl, namespace, account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(m.dir, namespace+"-"+account+".kubeconfig")
+	config := m.Cluster.Config()
+	config.BearerToken = token
+	if err := clientcmd.WriteToFile(kubeconfig(config), path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func tokenFor(ctx context.Context, cl client.Client, namespace, account string) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(24 * time.Hour / time.Second))}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	err := cl.SubResource("token").Create(ctx, sa, request)
+	return request.Status.Token, err
+}
+
+func kubeconfig(config *rest.Config) clientcmdapi.Config {
+	const name = "e2e"
+	return clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: config.BearerToken}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}
+}
