@@ -7,4 +7,5 @@ func TestClusterAPI(t *testing.T) {
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl)
 	t.Run("clusterctl init and upgrade plan", func(t *testing.T) { checkInit(t, m, ctl) })
+	t.Run("templates", func(t *testing.T) { checkTemplates(t, m, ctl) })
 }

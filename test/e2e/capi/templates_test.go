@@ -1,0 +1,184 @@
+package capi
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+)
+
+// settings are values of the variables of all templates that have no default.
+func settings() map[string]string {
+	all := map[string]string{
+		"CONTROL_PLANE_ENDPOINT_HOST": "192.0.2.1", "MACHINE_CLASS_NAME": "existing",
+		"CONTROL_PLANE_CA_DATA": "Y2E=", "CONTROL_PLANE_CA_CERT_HASH": "sha256:0123",
+		"SIM_ENDPOINT": "http://192.0.2.2:8484", "SIM_ACCOUNT_ID": "demo", "SIM_SECRET_KEY": "secret",
+		"AWS_AMI": "ami-0123456789abcdef0", "AWS_REGION": "eu-west-1", "AWS_ZONE": "eu-west-1a", "AWS_SUBNET_ID": "subnet-0123456789abcdef0",
+		"AWS_SECURITY_GROUP_ID": "sg-0123456789abcdef0", "AWS_IAM_INSTANCE_PROFILE": "nodes.example.com", "AWS_SSH_KEY_NAME": "a-key",
+		"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-key",
+	}
+	for _, name := range []string{"IMAGE_NAME", "REGION", "AVAILABILITY_ZONE", "FLAVOR_NAME", "SSH_KEY_NAME", "TENANT_NAME", "USERNAME", "PASSWORD"} {
+		all["OPENSTACK_"+name] = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	}
+	all["OPENSTACK_NETWORK_ID"], all["OPENSTACK_AUTH_URL"] = "11f6f6a4-6d2c-4d0a-8c2b-0c9f5b8ad0f1", "https://192.0.2.3/v3"
+	for _, name := range []string{"DATACENTER", "RESOURCE_POOL", "DATASTORE", "FOLDER", "TEMPLATE", "NETWORK", "SERVER", "USERNAME", "PASSWORD"} {
+		all["VSPHERE_"+name] = strings.ToLower(name)
+	}
+	return all
+}
+
+// A rendered is a template after clusterctl generate cluster.
+type rendered []*unstructured.Unstructured
+
+// pick returns the objects of a kind.
+func (r rendered) pick(kind string) rendered {
+	var found rendered
+	for _, o := range r {
+		if o.GetKind() == kind {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// generate renders a flavor with clusterctl.
+func (m *management) generate(t *testing.T, ctl clusterctl, flavor, namespace, name string, variables map[string]string, more ...string) rendered {
+	t.Helper()
+	args := append([]string{
+		"generate", "cluster", name, "--kubeconfig", m.Cluster.Kubeconfig(), "--infrastructure", "mcm", "--flavor", flavor,
+		"--target-namespace", namespace, "--kubernetes-version", "v1.36.3",
+	}, more...)
+	text := ctl.must(t, variables, args...)
+	objects, err := cluster.Decode([]byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return objects
+}
+
+// checkTemplates renders each flavor, and has the API server take it as it would
+// be applied, with every field known.
+func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
+	t.Helper()
+	const namespace = "templates"
+	m.namespace(t, namespace)
+	if err := m.Cluster.ApplyDir(t.Context(), m.assets.capi+"/kubeadm"); err != nil {
+		t.Fatal(err)
+	}
+	flavors := []string{"topology"}
+	for _, cloud := range []string{"", "sim", "aws", "openstack", "vsphere"} {
+		for _, what := range []string{"", "workers-only", "self-hosted", "autoscale", "health-check"} {
+			flavors = append(flavors, strings.Trim(cloud+"-"+what, "-"))
+		}
+	}
+	for _, flavor := range flavors {
+		t.Run("flavor "+flavor, func(t *testing.T) {
+			all := m.generate(t, ctl, flavor, namespace, "c1", settings(), "--control-plane-machine-count", "3", "--worker-machine-count", "2")
+			for _, o := range all {
+				err := m.cl.Create(t.Context(), o.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+				if err != nil {
+					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+				}
+			}
+			checkAutoscale(t, flavor, all)
+			checkClass(t, all)
+			checkUserData(t, flavor, all)
+		})
+	}
+}
+
+// checkAutoscale: the autoscaler owns the replicas where it is to scale, and
+// nobody else tells it between which bounds.
+func checkAutoscale(t *testing.T, flavor string, all rendered) {
+	t.Helper()
+	for _, md := range all.pick("MachineDeployment") {
+		_, fixed, _ := unstructured.NestedFieldNoCopy(md.Object, "spec", "replicas")
+		bounds := len(md.GetAnnotations())
+		if scaled := strings.Contains(flavor, "autoscale"); scaled == fixed || scaled != (bounds == 2) {
+			t.Errorf("MachineDeployment has replicas: %v, %d annotations", fixed, bounds)
+		}
+	}
+}
+
+// checkClass: the drivers take what the templates make for them.
+func checkClass(t *testing.T, all rendered) {
+	t.Helper()
+	drivers := map[string]cloud.Driver{
+		"AWS": aws.NewDriver(aws.Options{}), "sim": sim.NewDriver(nil), "vsphere": vsphere.NewDriver(time.Now, nil),
+	}
+	for _, o := range all.pick("MachineClass") {
+		c := as[machinev1.MachineClass](t, o)
+		d, known := drivers[c.Provider]
+		if !known {
+			continue
+		}
+		parsed, problems := d.Parse(cloud.ClassInput{Name: c.Name, Namespace: c.Namespace, Spec: c.ProviderSpec.Raw})
+		if len(problems) > 0 {
+			t.Errorf("class %s of %s: %v", c.Name, c.Provider, problems)
+		}
+		for _, secret := range all.pick("Secret") {
+			if secret.GetName() != c.SecretRef.Name {
+				continue
+			}
+			credentials := cloud.Credentials{}
+			for key, value := range as[corev1.Secret](t, secret).StringData {
+				credentials[key] = []byte(value)
+			}
+			if problems := d.CheckSecret(parsed, credentials); len(problems) > 0 {
+				t.Errorf("Secret %s of %s: %v", secret.GetName(), c.Provider, problems)
+			}
+		}
+	}
+}
+
+// checkUserData: what is for us and for the shell is still there after clusterctl.
+func checkUserData(t *testing.T, flavor string, all rendered) {
+	t.Helper()
+	for _, o := range all.pick("Secret") {
+		data := as[corev1.Secret](t, o).StringData[machinev1.UserDataKey]
+		if data == "" {
+			continue
+		}
+		want := []string{machinev1.BootstrapTokenPlaceholder, machinev1.MachineNamePlaceholder}
+		if !strings.HasPrefix(flavor, "sim") {
+			want = append(want, "attempt ${attempt} to join", "--discovery-token-ca-cert-hash \"sha256:0123\"")
+		}
+		for _, w := range want {
+			if !strings.Contains(data, w) {
+				t.Errorf("user data has no %q:\n%s", w, data)
+			}
+		}
+	}
+}
+
+func as[T any](t *testing.T, o *unstructured.Unstructured) T {
+	t.Helper()
+	var typed T
+	text, err := json.Marshal(o.Object)
+	if err == nil {
+		err = json.Unmarshal(text, &typed)
+	}
+	if err != nil {
+		t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return typed
+}
+
+func (m *management) namespace(t *testing.T, name string) {
+	t.Helper()
+	if err := m.cl.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+}
