@@ -9,14 +9,16 @@ import (
 // addition is what this project adds to a Machine's status, and what an API
 // server with MCM's own CRDs drops.
 type addition struct {
-	nodeRef  *machinev1.NodeReference
-	progress *machinev1.Progress
+	nodeRef        *machinev1.NodeReference
+	progress       *machinev1.Progress
+	phase          string
+	failureMessage *string
 }
 
 // restore puts back into m what the API server dropped.
 func (c *Controller) restore(m *machinev1.Machine) {
 	if kept, ok := c.dropped.Get(m.UID); ok && m.Status.Progress == nil && m.Status.NodeRef == nil {
-		m.Status.NodeRef, m.Status.Progress = kept.nodeRef.DeepCopy(), kept.progress.DeepCopy()
+		kept.put(&m.Status)
 	}
 }
 
@@ -38,7 +40,8 @@ func (c *Controller) onlyAdds(m *machinev1.Machine, status machinev1.MachineStat
 		return false
 	}
 	was, is := m.Status, status
-	was.NodeRef, was.Progress, is.NodeRef, is.Progress = nil, nil, nil, nil
+	addition{}.put(&was)
+	addition{}.put(&is)
 	if !equality.Semantic.DeepEqual(was, is) {
 		return false
 	}
@@ -47,5 +50,10 @@ func (c *Controller) onlyAdds(m *machinev1.Machine, status machinev1.MachineStat
 }
 
 func additionOf(s machinev1.MachineStatus) addition {
-	return addition{nodeRef: s.NodeRef.DeepCopy(), progress: s.Progress.DeepCopy()}
+	return addition{nodeRef: s.NodeRef.DeepCopy(), progress: s.Progress.DeepCopy(), phase: s.Phase, failureMessage: s.FailureMessage}
+}
+
+// put makes a the additions of s.
+func (a addition) put(s *machinev1.MachineStatus) {
+	s.NodeRef, s.Progress, s.Phase, s.FailureMessage = a.nodeRef.DeepCopy(), a.progress.DeepCopy(), a.phase, a.failureMessage
 }

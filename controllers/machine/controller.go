@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,8 @@ type Controller struct {
 	engine  *vm.Engine
 	drainer *drain.Drainer
 	permits *permits
+	losses  *losses
+	shelter *shelter
 	marks   fresh.Marks
 	dropped fresh.Dropped[addition]
 }
@@ -61,7 +64,9 @@ func New(d Deps) *Controller {
 		classes: class.New(d.Clouds),
 		engine:  vm.New(d.Clock),
 		permits: newPermits(d.Client, d.Clock),
+		shelter: newShelter(),
 	}
+	c.losses = newLosses(c)
 	if d.Target != nil {
 		c.drainer = drain.New(drain.Deps{Target: d.Target, Clock: d.Clock, Confirm: true})
 	}
@@ -76,7 +81,10 @@ func New(d Deps) *Controller {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	m := &machinev1.Machine{}
 	if err := c.Client.Get(ctx, req.NamespacedName, m); err != nil {
-		c.marks.Absent(req.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			c.marks.Absent(req.NamespacedName)
+			c.leaveShelter(req.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if c.marks.HasEnded(m) {
@@ -100,10 +108,14 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c.announce(f)
 	c.measure(ctx, f)
+	if err == nil {
+		c.tellOutage(ctx, f)
+	}
 	if f.released {
 		c.engine.Forget(ownerID(f.machine))
 		c.marks.Ended(f.machine)
 		c.dropped.Forget(f.machine.UID)
+		c.losses.forget(f.machine.UID)
 	}
 	return outcome.Of(f.wait, err)
 }
@@ -118,7 +130,7 @@ func (c *Controller) join(ctx context.Context, f *facts) error {
 	if len(f.problems) > 0 && f.machine.Spec.ProviderID == "" {
 		return nil
 	}
-	for _, step := range []func(context.Context, *facts) error{c.claim, c.launch, c.judge, c.updateInPlace, c.keep} {
+	for _, step := range []func(context.Context, *facts) error{c.claim, c.launch, c.reform, c.judge, c.updateInPlace, c.keep} {
 		if err := step(ctx, f); err != nil {
 			return err
 		}

@@ -24,6 +24,8 @@ const (
 	eventDeleteFailed = "DeleteFailed"
 	eventDeleted      = "Deleted"
 	eventIgnoredValue = "IgnoredValue"
+	eventOutage       = "Outage" // about the pool
+	eventOutageOver   = "OutageOver"
 )
 
 // announce tells about what changed in this pass. What did not change was told
@@ -102,7 +104,8 @@ func worsened(f *facts, kind string) (metav1.Condition, bool) {
 // ordinary says whether waiting for that reason is the normal course of things.
 func ordinary(reason string) bool {
 	switch reason {
-	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes, machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode:
+	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes, machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,
+		machinev1.ReasonOutage: // its pool is told
 		return true
 	}
 	return false

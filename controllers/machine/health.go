@@ -123,6 +123,11 @@ func judgeHealthTimeout(m *machinev1.Machine, s settings, now time.Time) verdict
 	if wait := s.health - now.Sub(since); wait > 0 {
 		return verdict{wait: wait}
 	}
+	return notHealthy(m, s)
+}
+
+// notHealthy is the verdict on a machine that was unhealthy for too long.
+func notHealthy(m *machinev1.Machine, s settings) verdict {
 	op := m.Status.LastOperation.Type
 	if op == "" {
 		op = machinev1.MachineOperationHealthCheck

@@ -30,7 +30,11 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 	}
 	f.createErr = nil // a healthy node runs on a VM, whatever the cloud says
 	sooner(f, v.wait)
-	if v.next == nil {
+	v, err := c.withstand(ctx, f, v)
+	switch {
+	case err != nil || f.outage != "":
+		return err
+	case v.next == nil:
 		return c.lookIfSlow(ctx, f)
 	}
 	return c.become(ctx, f, v)

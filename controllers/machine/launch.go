@@ -176,7 +176,7 @@ func (c *Controller) checkpoint(f *facts) func(context.Context, string) error {
 func (c *Controller) record(ctx context.Context, f *facts, made cloud.VM) error {
 	err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
 		if m.Spec.ProviderID == "" {
-			m.Spec.ProviderID = made.ProviderID
+			m.Spec.ProviderID = formed(m, made)
 		}
 		if c.Target != nil && made.NodeName != "" {
 			setLabel(m, machinev1.NodeLabel, made.NodeName)

@@ -80,14 +80,19 @@ func (c *Controller) drain(ctx context.Context, f *facts) (bool, error) {
 	if f.node == nil || !ownsNode(f) || c.engine.Going(ownerID(f.machine)) {
 		return true, nil
 	}
+	started := f.machine.DeletionTimestamp.Time
+	late := f.now.Sub(started) > f.settings.drain
+	if waits, err := c.partitioned(ctx, f, late); err != nil || waits {
+		f.leaving = &waiting{machinev1.ReasonOutage, f.outage}
+		sooner(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
+		return false, err
+	}
 	if err := c.drainer.MarkTerminating(ctx, f.node, c.terminatingReason(f)); err != nil {
 		return false, err
 	}
 	if err := c.drainer.Cordon(ctx, f.node); err != nil {
 		return false, err
 	}
-	started := f.machine.DeletionTimestamp.Time
-	late := f.now.Sub(started) > f.settings.drain
 	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, late || c.mustForce(f)))
 	if err != nil {
 		f.leaving = &waiting{machinev1.ReasonDraining, fmt.Sprintf("Drain of Node %s failed", f.node.Name)}

@@ -202,6 +202,9 @@ func (c *Controller) dropPreservedTaint(ctx context.Context, f *facts, failed bo
 func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error) {
 	started := f.machine.Status.CurrentStatus.LastUpdateTime.Time
 	force := f.machine.Labels[machinev1.ForceDrainLabel] == "True" || f.now.Sub(started) > f.settings.drain
+	if waits, err := c.partitioned(ctx, f, force); err != nil || waits {
+		return false, err
+	}
 	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, force || longUnhealthy(f.node, f.now)))
 	if err != nil {
 		return false, err

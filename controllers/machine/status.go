@@ -29,6 +29,7 @@ func report(f *facts, failure error) machinev1.MachineStatus {
 		reportJoining(f, &status)
 	}
 	reportNode(f, prev, &status)
+	reportFailure(&status)
 	reportPreservation(f, &status)
 	conditions := []metav1.Condition{}
 	if status.Progress != nil {
@@ -48,6 +49,9 @@ func report(f *facts, failure error) machinev1.MachineStatus {
 		status.Progress = &machinev1.Progress{Conditions: conditions}
 	}
 	stamp(prev, &status, f.now)
+	if f.renew {
+		status.CurrentStatus.LastUpdateTime = metav1.NewTime(f.now.Truncate(time.Second))
+	}
 	return status
 }
 
@@ -89,6 +93,19 @@ func reportCreateError(f *facts, status *machinev1.MachineStatus) {
 	status.LastOperation.ErrorCode = outcome.MCMCode(f.createErr)
 	status.LastOperation.State = machinev1.MachineStateFailed
 	status.LastOperation.Type = machinev1.MachineOperationCreate
+}
+
+// reportFailure shows the upstream autoscaler a VM that will not come soon: it
+// takes the machine back and tries another pool.
+func reportFailure(status *machinev1.MachineStatus) {
+	op := status.LastOperation
+	status.Phase, status.FailureMessage = "", nil
+	if op.Type != machinev1.MachineOperationCreate || op.State != machinev1.MachineStateFailed || status.NodeRef != nil {
+		return
+	}
+	if op.ErrorCode == resourceExhausted || status.CurrentStatus.Phase == machinev1.MachineFailed {
+		status.Phase, status.FailureMessage = string(machinev1.MachineFailed), &op.Description
+	}
 }
 
 // missing says whether err only says that something does not exist yet.

@@ -92,9 +92,15 @@ func (p *pass) dress(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// introduce labels a set for the cluster-autoscaler. The label is no part of
-// the template, so it enters neither selector nor hash.
+// introduce labels a set for the cluster-autoscaler, and tells it in which form
+// its machines carry their providerIDs. Both are no part of the template, so
+// they enter neither selector nor hash.
 func (p *pass) introduce(set *machinev1.MachineSet) {
+	if p.d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
+		annotate(set, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+	} else {
+		delete(set.Annotations, machinev1.ProviderIDFormAnnotation)
+	}
 	if len(validation.IsValidLabelValue(p.d.Name)) == 0 {
 		label(set, machinev1.DeploymentNameLabel, p.d.Name)
 	}

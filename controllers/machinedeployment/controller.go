@@ -73,7 +73,7 @@ func (p *pass) act(ctx context.Context) error {
 	if p.invalid {
 		return nil
 	}
-	for _, step := range []func(context.Context) (bool, error){p.finalize, p.adopt, p.syncFreeze, p.choose} {
+	for _, step := range []func(context.Context) (bool, error){p.finalize, p.adopt, p.syncFreeze, p.offer, p.choose} {
 		if ready, err := step(ctx); err != nil || !ready {
 			return err
 		}

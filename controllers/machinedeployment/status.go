@@ -170,6 +170,7 @@ func (p *pass) progress(s *machinev1.MachineDeploymentStatus) *machinev1.Progres
 	}
 	if !p.invalid {
 		p.tell(&conditions, p.readiness(s))
+		p.tellForm(&conditions)
 	}
 	if len(conditions) == 0 {
 		return nil
@@ -204,7 +205,7 @@ func (p *pass) readiness(s *machinev1.MachineDeploymentStatus) metav1.Condition 
 		c.Reason = machinev1.ReasonFrozen
 		c.Message += "; no machines are made by " + strings.Join(names, ", ") + " while there are too many"
 	case s.AvailableReplicas < p.d.Spec.Replicas || s.UpdatedReplicas < p.d.Spec.Replicas || p.awaited():
-		c.Reason = machinev1.ReasonScalingUp
+		c.Reason = p.missing()
 		c.Message += firstFailure(s)
 	default:
 		c.Reason = machinev1.ReasonScalingDown

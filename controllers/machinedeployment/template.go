@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,10 +31,11 @@ func travels(key string) bool {
 		machinev1.RevisionAnnotation, machinev1.RevisionHistoryAnnotation,
 		machinev1.DesiredReplicasAnnotation, machinev1.MaxReplicasAnnotation,
 		machinev1.PreferNoScheduleKey, machinev1.UnfreezeAnnotation, machinev1.TriggerDeletionAnnotation,
-		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation:
+		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation,
+		machinev1.ProviderIDFormAnnotation, machinev1.OfferedCapacityAnnotation:
 		return false
 	}
-	return true
+	return !strings.HasPrefix(key, machinev1.CapacityAnnotationPrefix)
 }
 
 // ensure makes sure that a set with the template exists and is up to date in

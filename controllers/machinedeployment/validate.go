@@ -149,7 +149,7 @@ func annotationProblems(d *machinev1.MachineDeployment) []string {
 	own, template := "annotation", "annotation of spec.template"
 	wrong(own, d.Annotations, machinev1.LastReplicaChangeByScalerAnnotation, "set it to a time such as 2006-01-02T15:04:05Z", isTime)
 	wrong(own, d.Annotations, machinev1.EffectiveCreationTimeoutAnnotation, "set it to a duration such as 20m", isDuration)
-	wrong(own, d.Annotations, machinev1.ProviderIDFormAnnotation, `set it to "node" or remove it`, func(v string) bool { return v == "node" })
+	wrong(own, d.Annotations, machinev1.ProviderIDFormAnnotation, `set it to "node" or remove it`, func(v string) bool { return v == machinev1.ProviderIDFormNode })
 	wrong(template, d.Spec.Template.Annotations, machinev1.PriorityAnnotation, "set it to a number", isNumber)
 	return found
 }

@@ -35,6 +35,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Named("machinedeployment").
 		For(&machinev1.MachineDeployment{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: deploymentChanged})).
 		Watches(&machinev1.MachineSet{}, gather(c.deploymentsOfSet)).
+		Watches(&machinev1.MachineClass{}, gather(c.deploymentsOfClass), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: offerChanged,
+		})).
 		Watches(&machinev1.Machine{}, gather(c.deploymentsOfMachine), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
 			UpdateFunc: machineChanged,
@@ -66,7 +69,7 @@ func machineChanged(e event.UpdateEvent) bool {
 type news struct {
 	phase                    machinev1.MachinePhase
 	going, marked, preserved bool
-	since, update            string
+	since, update, form      string
 }
 
 func newsOf(m *machinev1.Machine) news {
@@ -77,6 +80,7 @@ func newsOf(m *machinev1.Machine) news {
 		preserved: !m.Status.CurrentStatus.PreserveExpiryTime.IsZero(),
 		since:     m.Annotations[machinev1.MarkedForDeletionAnnotation],
 		update:    updateReason(m),
+		form:      m.Annotations[machinev1.ProviderIDFormAnnotation],
 	}
 	if n.phase == machinev1.MachinePending {
 		n.phase = "" // a VM that boots serves no more than one that does not exist

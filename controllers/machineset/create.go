@@ -122,6 +122,7 @@ func newMachine(set *machinev1.MachineSet, ordinal int64) *machinev1.Machine {
 	if _, err := time.ParseDuration(timeout); err == nil {
 		setAnnotation(m, machinev1.EffectiveCreationTimeoutAnnotation, timeout)
 	}
+	setForm(m, form(m, set))
 	return m
 }
 

@@ -65,7 +65,8 @@ func lacks(p *pass) (reason, text string) {
 	case there > wanted:
 		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted", there, wanted)
 	case available < wanted:
-		return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines are available%s", available, wanted, firstFailure(p.machines))
+		reason, more := missing(p)
+		return reason, fmt.Sprintf("%d of %d machines are available%s", available, wanted, more)
 	}
 	return machinev1.ReasonReplicasOK, fmt.Sprintf("%d machines are available", available)
 }

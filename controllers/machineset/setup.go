@@ -96,7 +96,8 @@ func gathered(of handler.MapFunc) handler.EventHandler {
 }
 
 // machineChanged lets through what a set looks at. Conditions and progress of a
-// Machine change often, and nothing follows from them.
+// Machine change often, and nothing follows from them; that an outage keeps it is
+// passed on.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isMachine := e.ObjectOld.(*machinev1.Machine)
@@ -115,10 +116,12 @@ func looked(m *machinev1.Machine) any {
 		Phase               machinev1.MachinePhase
 		Preserved           *metav1.Time
 		Failed              machinev1.LastOperation
+		Kept                bool
 	}{
 		Labels: m.Labels, Annotations: m.Annotations, Owners: m.OwnerReferences, Generation: m.Generation,
 		Deleted: !m.DeletionTimestamp.IsZero(),
 		Phase:   m.Status.CurrentStatus.Phase, Preserved: m.Status.CurrentStatus.PreserveExpiryTime,
+		Kept: kept(m),
 	}
 	if m.Status.LastOperation.State == machinev1.MachineStateFailed {
 		view.Failed = m.Status.LastOperation

@@ -39,7 +39,7 @@ func (c *Controller) syncSpecs(ctx context.Context, p *pass) error {
 
 func inSync(m *machinev1.Machine, set *machinev1.MachineSet) bool {
 	template := &set.Spec.Template.Spec
-	if m.Spec.Class.Kind != template.Class.Kind {
+	if m.Spec.Class.Kind != template.Class.Kind || livesOn(m) && form(m, set) != m.Annotations[machinev1.ProviderIDFormAnnotation] {
 		return false
 	}
 	return !livesOn(m) || (equality.Semantic.DeepEqual(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
@@ -52,6 +52,27 @@ func syncSpec(m *machinev1.Machine, set *machinev1.MachineSet) {
 	if livesOn(m) {
 		m.Spec.NodeTemplateSpec = template.NodeTemplateSpec
 		m.Spec.MachineConfiguration = template.MachineConfiguration
+		setForm(m, form(m, set))
+	}
+}
+
+// form is what annotation a Machine shall have about the form of its providerID:
+// that of its set, and where the set has none any more, that MCM's form comes
+// back. The Machine's controller removes that one once it has.
+func form(m *machinev1.Machine, set *machinev1.MachineSet) string {
+	switch is := m.Annotations[machinev1.ProviderIDFormAnnotation]; {
+	case set.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode:
+		return machinev1.ProviderIDFormNode
+	case is == machinev1.ProviderIDFormNode:
+		return machinev1.ProviderIDFormMCM
+	default:
+		return is
+	}
+}
+
+func setForm(m *machinev1.Machine, value string) {
+	if value != m.Annotations[machinev1.ProviderIDFormAnnotation] {
+		setAnnotation(m, machinev1.ProviderIDFormAnnotation, value)
 	}
 }
 

@@ -14,6 +14,10 @@ const (
 	ConditionDrained = "Drained"
 	// ConditionDeleted is False while the Machine is being deleted and says what that waits for.
 	ConditionDeleted = "Deleted"
+	// ConditionProviderIDForm says in which form the machines of a
+	// MachineDeployment carry their providerIDs, and whether MCM could take over.
+	// Only where it opted in to another form than MCM's, or did.
+	ConditionProviderIDForm = "ProviderIDForm"
 	// ConditionReplicasReady says what a MachineSet or MachineDeployment waits for.
 	ConditionReplicasReady = "ReplicasReady"
 )
@@ -40,6 +44,7 @@ const (
 	ReasonVMNotFound         = "VMNotFound"
 	ReasonCreationTimedOut   = "CreationTimedOut"
 	ReasonFrozen             = "Frozen"
+	ReasonOutage             = "Outage" // nodes of the zone or pool were lost together, so nothing is replaced
 
 	ReasonWaitingForNode       = "WaitingForNode"
 	ReasonNodeUnhealthy        = "NodeUnhealthy"
@@ -57,6 +62,9 @@ const (
 	ReasonDetachingVolumes = "DetachingVolumes"
 	ReasonDeletingVM       = "DeletingVM"
 	ReasonDeletingNode     = "DeletingNode"
+
+	ReasonNodeForm      = "NodeForm"
+	ReasonRestoringForm = "RestoringMCMForm"
 
 	ReasonScalingUp   = "ScalingUp"
 	ReasonScalingDown = "ScalingDown"

@@ -168,6 +168,29 @@ const (
 	NodeNamespaceAnnotation = "machine.sapcloud.io/cluster-namespace"        // on Node: the Machine's namespace
 )
 
+// Annotations on MachineDeployments of the upstream cluster-autoscaler, with
+// CAPI_GROUP=machine.sapcloud.io: the bounds that make one a node group, and
+// what a node of it will be like.
+const (
+	NodeGroupMinSizeAnnotation  = "machine.sapcloud.io/cluster-api-autoscaler-node-group-min-size"
+	NodeGroupMaxSizeAnnotation  = "machine.sapcloud.io/cluster-api-autoscaler-node-group-max-size"
+	CapacityAnnotationPrefix    = "capacity.cluster-autoscaler.kubernetes.io/"
+	CapacityCPUAnnotation       = CapacityAnnotationPrefix + "cpu"
+	CapacityMemoryAnnotation    = CapacityAnnotationPrefix + "memory"
+	CapacityDiskAnnotation      = CapacityAnnotationPrefix + "ephemeral-disk"
+	CapacityMaxPodsAnnotation   = CapacityAnnotationPrefix + "maxPods"
+	CapacityGPUTypeAnnotation   = CapacityAnnotationPrefix + "gpu-type"
+	CapacityGPUCountAnnotation  = CapacityAnnotationPrefix + "gpu-count"
+	CapacityNodeLabelAnnotation = CapacityAnnotationPrefix + "labels"
+	CapacityNodeTaintAnnotation = CapacityAnnotationPrefix + "taints"
+)
+
+// Values of ProviderIDFormAnnotation.
+const (
+	ProviderIDFormNode = "node" // the providerID is the Node's
+	ProviderIDFormMCM  = "mcm"  // on a Machine: it is to have MCM's form again
+)
+
 // Values of PreserveAnnotation.
 const (
 	PreserveNow        = "now"
@@ -265,6 +288,11 @@ const (
 	EventFailedDelete              = "FailedDelete"
 )
 
+// Reasons of Events of this project.
+const (
+	EventProviderIDsRestored = "ProviderIDsRestored"
+)
+
 // Annotations and labels of this project.
 const (
 	// OwnerIDAnnotation is the durable id that cloud resources are tagged with.
@@ -276,8 +304,12 @@ const (
 	// OrdinalsAnnotation is a MachineSet's reservation of machine ordinals.
 	OrdinalsAnnotation = "mcm.cluster.x-k8s.io/ordinals"
 	// ProviderIDFormAnnotation on a MachineDeployment, value "node", opts in to
-	// providerIDs in the form of the Node.
+	// providerIDs in the form of the Node. A Machine carries it while its
+	// providerID has, or may have, another form than MCM's.
 	ProviderIDFormAnnotation = "mcm.cluster.x-k8s.io/provider-id-form"
+	// OfferedCapacityAnnotation on a MachineDeployment notes which of the
+	// autoscaler's capacity annotations were written here, and with what.
+	OfferedCapacityAnnotation = "mcm.cluster.x-k8s.io/offered-capacity"
 	// HoldAnnotation on a Machine keeps the orphan collector from its VM while
 	// the Machine is adopted, moved or migrated.
 	HoldAnnotation = "mcm.cluster.x-k8s.io/hold-vm"

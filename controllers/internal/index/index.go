@@ -15,15 +15,16 @@ import (
 
 // The indexes, for client.MatchingFields.
 const (
-	MachineByNode    = "index.node"       // Machine: label node
-	MachineByClass   = "index.class"      // Machine: spec.class.name
-	MachineByOwner   = "index.owner"      // Machine: UID of the controlling owner; "" for none
-	MachineByPool    = "index.pool"       // Machine: label name
-	SetByOwner       = "index.set-owner"  // MachineSet: UID of the controlling owner; "" for none
-	ClassBySecret    = "index.secret"     // MachineClass: "<namespace>/<name>" of both Secrets
-	PodByNode        = "index.pod-node"   // Pod: spec.nodeName
-	NodeByProviderID = "index.providerid" // Node: spec.providerID
-	AttachmentByNode = "index.va-node"    // VolumeAttachment: spec.nodeName
+	MachineByNode     = "index.node"             // Machine: label node
+	MachineByClass    = "index.class"            // Machine: spec.class.name
+	MachineByOwner    = "index.owner"            // Machine: UID of the controlling owner; "" for none
+	MachineByPool     = "index.pool"             // Machine: label name
+	DeploymentByClass = "index.deployment-class" // MachineDeployment: spec.template.spec.class.name
+	SetByOwner        = "index.set-owner"        // MachineSet: UID of the controlling owner; "" for none
+	ClassBySecret     = "index.secret"           // MachineClass: "<namespace>/<name>" of both Secrets
+	PodByNode         = "index.pod-node"         // Pod: spec.nodeName
+	NodeByProviderID  = "index.providerid"       // Node: spec.providerID
+	AttachmentByNode  = "index.va-node"          // VolumeAttachment: spec.nodeName
 )
 
 // An Index is one index: the kind it is on, its name and what it extracts.
@@ -43,6 +44,9 @@ func Control() []Index {
 			return one(o.(*machinev1.Machine).Spec.Class.Name)
 		}},
 		{&machinev1.MachineSet{}, SetByOwner, owner},
+		{&machinev1.MachineDeployment{}, DeploymentByClass, func(o client.Object) []string {
+			return one(o.(*machinev1.MachineDeployment).Spec.Template.Spec.Class.Name)
+		}},
 	}, Classes()...)
 }
 
@@ -105,6 +109,7 @@ func Target() []Index {
 		{&storagev1.VolumeAttachment{}, AttachmentByNode, func(o client.Object) []string {
 			return one(o.(*storagev1.VolumeAttachment).Spec.NodeName)
 		}},
+		{&corev1.Node{}, NodeUnwell, unwell},
 	}, Nodes()...)
 }
 

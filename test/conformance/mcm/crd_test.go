@@ -26,7 +26,7 @@ var (
 const theirs = "../../../../shared/data/mcm-crds"
 
 // added are the fields that this project adds, all of them optional.
-var added = []string{"status.nodeRef", "status.progress"}
+var added = []string{"status.nodeRef", "status.progress", "status.phase", "status.failureMessage"}
 
 // TestCRDsKeepMCMsSurface compares our CRDs with the golden surface of MCM's:
 // every field with its type, short names, columns and subresources.

@@ -1,0 +1,204 @@
+package machinedeployment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// The upstream cluster-autoscaler, with CAPI_GROUP=machine.sapcloud.io, reads
+// from the deployment what a node of it would be like, and from the machines
+// which nodes are theirs.
+
+// offer writes what a node of the deployment will be like, from its class and
+// its node template, where the autoscaler's bounds make it a node group. What
+// its author wrote stays.
+func (p *pass) offer(ctx context.Context) (bool, error) {
+	if _, group := p.d.Annotations[machinev1.NodeGroupMaxSizeAnnotation]; !group {
+		p.describe(nil)
+		return true, nil
+	}
+	class := &machinev1.MachineClass{}
+	key := client.ObjectKey{Namespace: p.d.Namespace, Name: p.d.Spec.Template.Spec.Class.Name}
+	if err := p.Client.Get(ctx, key, class); err != nil {
+		return true, client.IgnoreNotFound(err) // the machines tell about a missing class
+	}
+	p.describe(offered(class.NodeTemplate, &p.d.Spec.Template.Spec.NodeTemplateSpec))
+	if p.bounds.Replicas == 0 && !p.describes() {
+		p.problems = append(p.problems, problem{text: fmt.Sprintf(
+			"annotations %s and %s are missing: the autoscaler cannot begin at zero; give MachineClass %s a nodeTemplate, or set them",
+			machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation, class.Name)})
+	}
+	return true, nil
+}
+
+// describes says whether the autoscaler can know what a node will be like.
+func (p *pass) describes() bool {
+	return p.want.Annotations[machinev1.CapacityCPUAnnotation] != "" && p.want.Annotations[machinev1.CapacityMemoryAnnotation] != ""
+}
+
+// describe brings the capacity annotations to what is offered, except those that
+// somebody else has written: what is there now and was not written here.
+func (p *pass) describe(offer map[string]string) {
+	var ours map[string]string
+	note, noted := p.d.Annotations[machinev1.OfferedCapacityAnnotation]
+	if err := json.Unmarshal([]byte(note), &ours); err != nil {
+		ours = nil // a note that cannot be read: everything there is somebody else's
+	}
+	written := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(union(ours, offer))) {
+		is, there := p.d.Annotations[key]
+		value, wanted := offer[key]
+		if before, was := ours[key]; there && (!was || before != is) {
+			continue
+		}
+		if wanted {
+			annotate(p.want, key, value)
+			written[key] = value
+		} else {
+			delete(p.want.Annotations, key)
+		}
+	}
+	switch {
+	case len(written) > 0:
+		text, _ := json.Marshal(written) // strings cannot fail
+		annotate(p.want, machinev1.OfferedCapacityAnnotation, string(text))
+	case noted:
+		delete(p.want.Annotations, machinev1.OfferedCapacityAnnotation)
+	}
+}
+
+func union(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, b)
+	return all
+}
+
+// offered is what a node of a class will be like, in the autoscaler's words; nil
+// for a class that does not say.
+func offered(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) map[string]string {
+	if class == nil {
+		return nil
+	}
+	offer := map[string]string{}
+	for resource, key := range map[corev1.ResourceName]string{
+		corev1.ResourceCPU: machinev1.CapacityCPUAnnotation, corev1.ResourceMemory: machinev1.CapacityMemoryAnnotation,
+		corev1.ResourceEphemeralStorage: machinev1.CapacityDiskAnnotation, corev1.ResourcePods: machinev1.CapacityMaxPodsAnnotation,
+	} {
+		if q, ok := class.Capacity[resource]; ok && !q.IsZero() {
+			offer[key] = q.String()
+		}
+	}
+	if gpus, ok := class.Capacity["gpu"]; ok && !gpus.IsZero() {
+		offer[machinev1.CapacityGPUTypeAnnotation] = "nvidia.com/gpu"
+		offer[machinev1.CapacityGPUCountAnnotation] = gpus.String()
+	}
+	if text := pairs(nodeLabels(class, node)); text != "" {
+		offer[machinev1.CapacityNodeLabelAnnotation] = text
+	}
+	if text := taintTexts(node.Spec.Taints); text != "" {
+		offer[machinev1.CapacityNodeTaintAnnotation] = text
+	}
+	return offer
+}
+
+// nodeLabels are the labels that a node will have.
+func nodeLabels(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) map[string]string {
+	labels := map[string]string{
+		corev1.LabelInstanceTypeStable: class.InstanceType, corev1.LabelTopologyRegion: class.Region, corev1.LabelTopologyZone: class.Zone,
+	}
+	if class.Architecture != nil {
+		labels[corev1.LabelArchStable] = *class.Architecture
+	}
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
+	maps.Copy(labels, node.Labels)
+	return labels
+}
+
+// pairs is the form "a=1,b=2", sorted.
+func pairs(all map[string]string) string {
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		texts = append(texts, key+"="+all[key])
+	}
+	return strings.Join(texts, ",")
+}
+
+// taintTexts is the form "a=1:NoSchedule,b=2:NoExecute", in the given order.
+func taintTexts(taints []corev1.Taint) string {
+	var texts []string
+	for _, t := range taints {
+		texts = append(texts, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
+	}
+	return strings.Join(texts, ",")
+}
+
+// deploymentsOfClass are the deployments whose machines are made from a class.
+func (c *Controller) deploymentsOfClass(ctx context.Context, o client.Object) []types.NamespacedName {
+	list := &machinev1.MachineDeploymentList{}
+	err := c.Client.List(ctx, list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.DeploymentByClass: o.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil // a cache that cannot be read has stopped
+	}
+	var keys []types.NamespacedName
+	for i := range list.Items {
+		if _, group := list.Items[i].Annotations[machinev1.NodeGroupMaxSizeAnnotation]; group {
+			keys = append(keys, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+	return keys
+}
+
+// offerChanged passes changes of what a node will be like.
+func offerChanged(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*machinev1.MachineClass), e.ObjectNew.(*machinev1.MachineClass)
+	return !apiequality.Semantic.DeepEqual(before.NodeTemplate, after.NodeTemplate)
+}
+
+// tellForm says in which form the machines carry their providerIDs. MCM's orphan
+// collector would take the VM of a machine with another form than its own for
+// nobody's, so going back is safe only where the condition is not there.
+func (p *pass) tellForm(conditions *[]metav1.Condition) {
+	other := 0
+	for _, o := range p.pools {
+		for _, m := range o.machines {
+			if m.Annotations[machinev1.ProviderIDFormAnnotation] != "" {
+				other++
+			}
+		}
+	}
+	asked := p.d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode
+	switch {
+	case asked:
+		p.tell(conditions, metav1.Condition{
+			Type: machinev1.ConditionProviderIDForm, Status: metav1.ConditionTrue, Reason: machinev1.ReasonNodeForm,
+			Message: "Machines carry the providerIDs of their nodes; before MCM takes over again, remove annotation " +
+				machinev1.ProviderIDFormAnnotation + " and wait until this condition is gone",
+		})
+	case other > 0:
+		p.tell(conditions, metav1.Condition{
+			Type: machinev1.ConditionProviderIDForm, Status: metav1.ConditionFalse, Reason: machinev1.ReasonRestoringForm,
+			Message: fmt.Sprintf("%d machines do not yet carry MCM's form of their providerID again; MCM must not take over before", other),
+		})
+	case meta.RemoveStatusCondition(conditions, machinev1.ConditionProviderIDForm):
+		p.normal(machinev1.EventProviderIDsRestored, "Every machine carries MCM's form of its providerID: MCM could take over")
+	}
+}
