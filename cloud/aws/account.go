@@ -24,11 +24,16 @@ type account struct {
 	byName *batcher[lookup, string, []thing]
 	ender  *batcher[struct{}, string, error]
 
+	// Those who ask for the same image or subnet at the same time share one call.
+	images, subnets *batcher[string, struct{}, string]
+
 	mu    sync.Mutex
 	roots map[string]string    // root device by image, which never changes
 	zones map[string]string    // zone by subnet, which never changes
 	loose map[string]time.Time // when an interface without a VM was first seen
 }
+
+const opSubnet = "look up subnet"
 
 // lookup is what lookups by name have in common that can share a call.
 type lookup struct {
@@ -44,30 +49,56 @@ func newAccount(o Options, region string, client *ec2.Client, refresh func()) *a
 	a.byID = newBatcher(o.Window, a.lookUpIDs)
 	a.byName = newBatcher(o.Window, a.lookUpNames)
 	a.ender = newBatcher(o.Window, a.terminate)
+	a.images, a.subnets = newBatcher(Window{}, a.lookUpImage), newBatcher(Window{}, a.lookUpSubnet)
+	a.images.late, a.subnets.late = true, true
 	return a
 }
 
 // rootDevice returns the name of the root device of an image.
 func (a *account) rootDevice(ctx context.Context, ami string) (string, error) {
+	return a.fact(ctx, a.images, a.roots, opCreate, ami)
+}
+
+// fact returns what never changes from known, and asks for it if it is not there.
+func (a *account) fact(ctx context.Context, ask *batcher[string, struct{}, string], known map[string]string, op, key string) (string, error) {
 	a.mu.Lock()
-	root, known := a.roots[ami]
+	value, ok := known[key]
 	a.mu.Unlock()
-	if known {
-		return root, nil
+	if ok {
+		return value, nil
 	}
-	out, err := ask(ctx, a, opCreate, a.client.DescribeImages, &ec2.DescribeImagesInput{ImageIds: []string{ami}})
+	value, err := ask.do(ctx, op, key, struct{}{})
 	if err != nil {
-		return "", invalid(err, "ami", "name an image that this account can use in this region")
+		return "", err
 	}
-	if len(out.Images) == 0 || awssdk.ToString(out.Images[0].RootDeviceName) == "" {
-		err := cloud.Errorf(cloud.Invalid, opCreate, "InvalidAMIID.NotFound", "EC2 does not show image %s", ami)
-		return "", invalid(err, "ami", "name an image that this account can use in this region")
-	}
-	root = *out.Images[0].RootDeviceName
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.roots[ami] = root
-	return root, nil
+	known[key] = value
+	return value, nil
+}
+
+// lookUpImage asks for the root device of an image.
+func (a *account) lookUpImage(ctx context.Context, ami string, _ []struct{}) (map[struct{}]string, error) {
+	out, err := ask(ctx, a, opCreate, a.client.DescribeImages, &ec2.DescribeImagesInput{ImageIds: []string{ami}})
+	if err == nil && (len(out.Images) == 0 || awssdk.ToString(out.Images[0].RootDeviceName) == "") {
+		err = cloud.Errorf(cloud.Invalid, opCreate, "InvalidAMIID.NotFound", "EC2 does not show image %s", ami)
+	}
+	if err != nil {
+		return nil, invalid(err, "ami", "name an image that this account can use in this region")
+	}
+	return map[struct{}]string{{}: *out.Images[0].RootDeviceName}, nil
+}
+
+// lookUpSubnet asks for the zone of a subnet.
+func (a *account) lookUpSubnet(ctx context.Context, subnet string, _ []struct{}) (map[struct{}]string, error) {
+	out, err := ask(ctx, a, opSubnet, a.client.DescribeSubnets, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(out.Subnets) == 0:
+		return nil, cloud.Errorf(cloud.NotFound, opSubnet, "InvalidSubnetID.NotFound", "EC2 does not show subnet %s", subnet)
+	}
+	return map[struct{}]string{{}: awssdk.ToString(out.Subnets[0].AvailabilityZone)}, nil
 }
 
 // invalid adds the field to an error that says that it is wrong.
@@ -89,21 +120,15 @@ func (a *account) learn(i types.Instance) {
 	a.zones[*i.SubnetId] = *i.Placement.AvailabilityZone
 }
 
-// zoneOf returns the zone of a subnet, empty if it cannot be had.
+// zoneOf returns the zone of a subnet, empty if it cannot be had: the call that
+// needs the subnet says what is wrong with it.
 func (a *account) zoneOf(ctx context.Context, subnet string) string {
-	a.mu.Lock()
-	zone, known := a.zones[subnet]
-	a.mu.Unlock()
-	if known || subnet == "" {
-		return zone
-	}
-	out, err := ask(ctx, a, "look up subnet", a.client.DescribeSubnets, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}})
-	if err != nil || len(out.Subnets) == 0 {
+	if subnet == "" {
 		return ""
 	}
-	zone = awssdk.ToString(out.Subnets[0].AvailabilityZone)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.zones[subnet] = zone
+	zone, err := a.fact(ctx, a.subnets, a.zones, opSubnet, subnet)
+	if err != nil {
+		return ""
+	}
 	return zone
 }

@@ -25,6 +25,9 @@ const (
 // one. Nothing of it runs while nobody calls.
 type batcher[K, I comparable, O any] struct {
 	window Window
+	// late lets callers join a call that has begun and that asks for their item:
+	// for what does not change, so that an answer cannot be too old.
+	late bool
 	// run answers all items, each once. What is not in the answer gets O's zero.
 	run func(ctx context.Context, key K, items []I) (map[I]O, error)
 
@@ -93,12 +96,16 @@ func (b *batcher[K, I, O]) join(ctx context.Context, key K, item I) *batch[I, O]
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mine := b.open[key]
-	if mine == nil {
+	switch {
+	case mine != nil && mine.started && mine.seen[item]:
+		mine.waiting++
+		return mine
+	case mine == nil || mine.started:
 		mine = &batch[I, O]{first: time.Now(), seen: map[I]bool{}, done: make(chan struct{})}
 		mine.ctx, mine.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		mine.timer = time.AfterFunc(b.window.Idle, func() { b.start(key, mine) })
 		b.open[key] = mine
-	} else {
+	default:
 		mine.timer.Reset(max(0, min(b.window.Idle, b.window.Longest-time.Since(mine.first))))
 	}
 	mine.waiting++
@@ -121,11 +128,16 @@ func (b *batcher[K, I, O]) leave(key K, mine *batch[I, O]) {
 		return
 	}
 	mine.cancel()
-	if b.open[key] == mine {
-		delete(b.open, key)
-	}
+	b.shut(key, mine)
 	if !mine.started {
 		mine.timer.Reset(0) // it finds its context ended
+	}
+}
+
+// shut keeps further callers out. The batcher is locked.
+func (b *batcher[K, I, O]) shut(key K, mine *batch[I, O]) {
+	if b.open[key] == mine {
+		delete(b.open, key)
 	}
 }
 
@@ -137,11 +149,16 @@ func (b *batcher[K, I, O]) start(key K, mine *batch[I, O]) {
 		return
 	}
 	mine.started = true
-	if b.open[key] == mine {
-		delete(b.open, key)
+	if !b.late {
+		b.shut(key, mine)
 	}
 	b.mu.Unlock()
 	defer close(mine.done)
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.shut(key, mine)
+	}()
 	defer mine.cancel()
 	ctx, cancel := context.WithTimeout(mine.ctx, batchTimeout)
 	defer cancel()

@@ -80,3 +80,42 @@ func TestBatchErrorIsEachCallersOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestLateCallersJoin: whoever asks for the same while a call is under way gets
+// its answer, and does not make another.
+func TestLateCallersJoin(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	calls := 0 // calls of one key never overlap
+	b := newBatcher(Window{}, func(context.Context, string, []struct{}) (map[struct{}]string, error) {
+		calls++
+		close(begun)
+		<-release
+		return map[struct{}]string{{}: "answer"}, nil
+	})
+	b.late = true
+	var wg sync.WaitGroup
+	ask := func() {
+		if got, err := b.do(t.Context(), "op", "key", struct{}{}); err != nil || got != "answer" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	wg.Go(ask)
+	<-begun
+	late := make(chan struct{})
+	wg.Go(func() {
+		close(late)
+		ask()
+	})
+	<-late
+	for joined := false; !joined; {
+		b.mu.Lock()
+		joined = b.open["key"] != nil && b.open["key"].waiting == 2
+		b.mu.Unlock()
+	}
+	close(release)
+	wg.Wait()
+	if calls != 1 || len(b.open) != 0 {
+		t.Errorf("%d calls, %d still open, want one and none", calls, len(b.open))
+	}
+}
