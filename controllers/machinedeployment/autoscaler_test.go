@@ -104,7 +104,9 @@ func TestProviderIDFormTravelsAndComesBack(t *testing.T) {
 	}
 
 	m := w.machines()[0]
-	change(w, &m, func(m *machinev1.Machine) { annotate(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode) })
+	change(w, &m, func(m *machinev1.Machine) {
+		annotate(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+	})
 	change(w, w.deployment(), func(d *machinev1.MachineDeployment) { delete(d.Annotations, machinev1.ProviderIDFormAnnotation) })
 	w.run()
 	if got := w.sets()[0].Annotations[machinev1.ProviderIDFormAnnotation]; got != "" {
