@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -30,7 +31,13 @@ func main() {
 	seeds := flag.Int("seeds", 1000, "how many seeds to run")
 	first := flag.Uint64("first", 1, "the first seed")
 	seed := flag.Uint64("seed", 0, "run only this seed, and print what happens")
+	find := flag.Bool("find", false, "end with the first violation, and say only what it is")
 	flag.Parse()
+	debug.SetGCPercent(400) // many small objects, none of which lives long
+	if *find {
+		search(os.Stdout, *seeds)
+		return
+	}
 	if err := run(os.Stdout, *seeds, *first, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, "simulation:", err)
 		os.Exit(1)
@@ -63,6 +70,16 @@ func run(out io.Writer, seeds int, first, seed uint64) error {
 		return errViolations
 	}
 	return nil
+}
+
+// search says which invariant is violated first.
+func search(out io.Writer, seeds int) {
+	found := play.Sweep(1, seeds, runtime.GOMAXPROCS(0), func(play.Report) bool { return true })
+	if len(found) == 0 {
+		fmt.Fprintln(out, "found nothing")
+		return
+	}
+	fmt.Fprintf(out, "found %s after %d seeds: %v\n", found[0].Violation.Rule, found[0].Seed, found[0].Violation)
 }
 
 // tell prints a violation: the shortest history that was found, how it ends,

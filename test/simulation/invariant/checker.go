@@ -156,6 +156,16 @@ func (c *Checker) AtRest() {
 	}
 }
 
+// Settled says whether that is true already.
+func (c *Checker) Settled() bool {
+	for _, r := range c.rules {
+		if r.AtRest != nil && r.AtRest(c) != nil {
+			return false
+		}
+	}
+	return true
+}
+
 func (c *Checker) explain(err error, w *Writer) error {
 	if w == nil {
 		return err

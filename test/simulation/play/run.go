@@ -7,11 +7,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
 )
 
-// How a run goes: trouble until the plan ends, then time to settle, then time in
+// How a run goes: trouble until the plan ends, then time to settle, which is over
+// when nothing was written for longer than orphans are left alone, then time in
 // which nothing must happen any more.
 const (
-	settleFor = 4 * time.Hour
-	quietFor  = 2 * time.Hour
+	settleFor = 5 * time.Hour // at most
+	restFor   = 40 * time.Minute
+	quietFor  = time.Hour
 	mostSteps = 200000
 )
 
@@ -26,15 +28,26 @@ func Run(p Plan, verbose bool) Report {
 	end := w.now.Add(p.Length)
 	w.until(end)
 	w.heal()
-	w.until(end.Add(settleFor))
+	w.settle(end.Add(settleFor))
 	w.inspect()
 	before := w.writes
-	w.until(end.Add(settleFor + quietFor))
+	w.until(w.now.Add(quietFor))
 	w.quiet(before)
 	for _, p := range slices.Clone(w.processes) {
 		w.crash(p, "the run is over")
 	}
 	return w.report()
+}
+
+// settle plays until all is at rest, or until that time.
+func (w *World) settle(end time.Time) {
+	for w.broken == nil && w.now.Before(end) {
+		before := w.writes
+		w.until(w.now.Add(restFor))
+		if w.writes == before && w.check.Settled() {
+			return
+		}
+	}
 }
 
 // until plays until that time.

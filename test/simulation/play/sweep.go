@@ -42,12 +42,14 @@ func Sweep(first uint64, seeds, parallel int, enough func(Report) bool) []Report
 
 // Shrink looks for the fewest events with which the seed of a run still
 // violates the same invariant. It returns that run, with its trace, and its plan.
-func Shrink(r Report) (Report, Plan) {
+func Shrink(r Report) (Report, Plan) { return shrink(r, Run) }
+
+func shrink(r Report, run func(p Plan, verbose bool) Report) (Report, Plan) {
 	plan := NewPlan(r.Seed)
 	violates := func(events []Event) bool {
 		p := plan
 		p.Events = events
-		again := Run(p, false)
+		again := run(p, false)
 		return again.Violation != nil && again.Violation.Rule == r.Violation.Rule
 	}
 	for size := max(len(plan.Events)/2, 1); size >= 1; size /= 2 {
@@ -60,5 +62,5 @@ func Shrink(r Report) (Report, Plan) {
 			from += size
 		}
 	}
-	return Run(plan, true), plan
+	return run(plan, true), plan
 }

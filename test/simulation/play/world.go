@@ -30,6 +30,7 @@ type World struct {
 	now     time.Time
 	scheme  *runtime.Scheme
 	driver  *sim.Driver
+	parsed  map[string]parsed
 	check   *invariant.Checker
 	timers  timers
 	uids    uint64

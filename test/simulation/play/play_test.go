@@ -1,0 +1,75 @@
+package play
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestInvariantsHold plays a few hundred seeds; `make simulate` plays more.
+func TestInvariantsHold(t *testing.T) {
+	t.Parallel()
+	seeds := 100
+	if testing.Short() {
+		seeds = 20
+	}
+	for _, r := range Sweep(1, seeds, runtime.GOMAXPROCS(0), nil) {
+		t.Errorf("seed %d violates %v\nrun `make simulate SEED=%d` to see how", r.Seed, r.Violation, r.Seed)
+	}
+}
+
+// TestEqualSeedsGiveEqualRuns plays seeds twice, alone and among others.
+func TestEqualSeedsGiveEqualRuns(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{1, 7, 42, 205} {
+		first, second := Run(NewPlan(seed), true), Run(NewPlan(seed), true)
+		if len(first.Trace) < 200 {
+			t.Errorf("seed %d: only %d lines of trace: does anything happen?", seed, len(first.Trace))
+		}
+		for i, line := range first.Trace {
+			if i >= len(second.Trace) || line != second.Trace[i] {
+				t.Errorf("seed %d: line %d differs: %q", seed, i, line)
+				break
+			}
+		}
+		if silent := Run(NewPlan(seed), false); silent.Steps != first.Steps {
+			t.Errorf("seed %d takes %d steps, and %d while it is traced", seed, silent.Steps, first.Steps)
+		}
+	}
+}
+
+// TestPlansKnowAllTrouble makes sure that nothing of the menu is left out.
+func TestPlansKnowAllTrouble(t *testing.T) {
+	t.Parallel()
+	missing := menu()
+	for seed := range uint64(300) {
+		for _, e := range NewPlan(seed).Events {
+			missing = slices.DeleteFunc(missing, func(name string) bool { return name == e.What })
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("no plan has %s", strings.Join(missing, ", "))
+	}
+}
+
+// TestViolationsAreFoundAndShrunk breaks something that is sure to be noticed.
+func TestViolationsAreFoundAndShrunk(t *testing.T) {
+	t.Parallel()
+	plan := NewPlan(11)
+	r := Run(plan, false)
+	if r.Violation != nil {
+		t.Fatalf("seed 11 violates %v", r.Violation)
+	}
+	blamed := Report{Seed: 11, Violation: &Violation{Rule: "Sabotage"}}
+	short, left := shrink(blamed, func(p Plan, verbose bool) Report {
+		r := Run(p, verbose)
+		if slices.ContainsFunc(p.Events, func(e Event) bool { return e == plan.Events[1] }) {
+			r.Violation = blamed.Violation
+		}
+		return r
+	})
+	if len(left.Events) != 1 || left.Events[0] != plan.Events[1] || short.Violation == nil || len(short.Trace) == 0 {
+		t.Errorf("shrunk to %v, want only %v and its trace", left.Events, plan.Events[1])
+	}
+}

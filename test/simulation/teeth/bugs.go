@@ -1,0 +1,98 @@
+// Command teeth puts deliberate bugs into copies of the product, one at a time,
+// and reports which invariant the simulation finds each with, and after how many
+// seeds. The product itself has no switches for that.
+package main
+
+// A Bug is a mistake that somebody could make.
+type Bug struct {
+	Name  string
+	Edits []Edit
+}
+
+// Edit replaces a text, which the file has exactly once.
+type Edit struct{ File, Old, New string }
+
+// Bugs are the mistakes that the simulation must find.
+func Bugs() []Bug {
+	return []Bug{
+		{"machines are counted in the cache before one is created", []Edit{{
+			"controllers/machineset/create.go", "live, err := c.survey(ctx, p)\n",
+			"live, err := p.machines, error(nil)\n",
+		}}},
+		{"no expectations: what was just created is not remembered", []Edit{
+			{"controllers/machineset/create.go", "live, err := c.survey(ctx, p)\n", "live, err := p.machines, error(nil)\n"},
+			{"controllers/machineset/memory.go", "func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {\n",
+				"func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {\n\tm.writes = map[string]write{}\n"},
+		}},
+		{"names are drawn at random instead of reserved", []Edit{
+			{"controllers/machineset/reserve.go", "if err := c.writeRecord(ctx, p, record); err != nil {\n\t\treturn nil, err\n\t}\n", ""},
+			{"controllers/machineset/create.go", "Name:            names.Name(ordinal),", "Name:            names.Name(ordinal) + fmt.Sprint(time.Now().UnixNano()),"},
+		}},
+		{"a VM is created before the intent is written", []Edit{
+			{"controllers/machine/controller.go", "{c.claim, c.launch,", "{c.launch, c.claim,"},
+			{"controllers/machineset/create.go", "\tcontrollerutil.AddFinalizer(m, machinev1.Finalizer)\n\tif m.Annotations", "\t_ = controllerutil.AddFinalizer\n\tif m.Annotations"},
+		}},
+		{"every attempt at a VM has a token of its own", []Edit{{
+			"controllers/internal/vm/vm.go", "w.Request.Token = Token(w.Request.OwnerID, w.Attempt)",
+			"w.Request.Token = Token(w.Request.OwnerID+e.clock.Now().String(), w.Attempt)",
+		}}},
+		{"a new attempt begins without looking for the VM of the one before", []Edit{{
+			"controllers/internal/vm/vm.go", "\tfound, err := a.Get(ctx, w.Request.Ref)\n\tif err == nil {",
+			"\tfound, err := cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})\n\tif err == nil {",
+		}, {
+			"controllers/internal/vm/vm.go", "if wait := e.unbelieved(w.Request.OwnerID, traits.Settle); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
+			"if wait := time.Duration(0); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
+		}}},
+		{"a VM that cannot be seen is believed to be gone", []Edit{{
+			"controllers/internal/vm/vm.go", "if !e.doubtful(r, traits.Settle) {", "if !e.doubtful(r, 0) {",
+		}}},
+		{"a Machine is let go while its VM is still going", []Edit{{
+			"controllers/machine/destroy.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\ttext", "\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n\ttext",
+		}}},
+		{"the drain is skipped", []Edit{{
+			"controllers/machine/leave.go", "\t\t{machinev1.StepDrain, c.drain},\n", "",
+		}}},
+		{"the drain does not wait for pods to end", []Edit{{
+			"controllers/machine/leave.go", "\tif result.Done {\n", "\tif result.Done || result.Wait > 0 {\n",
+		}}},
+		{"a stale cache is believed after a drain", []Edit{{
+			"controllers/machine/controller.go", "Confirm: true", "Confirm: false",
+		}}},
+		{"surge is off by one", []Edit{{
+			"controllers/internal/rollout/newset.go", "room := b.Replicas + b.Surge -", "room := b.Replicas + b.Surge + 1 -",
+		}}},
+		{"availability is off by one", []Edit{{
+			"controllers/internal/rollout/fencepost.go", "return b.Replicas - b.Unavailable }", "return b.Replicas - b.Unavailable - 1 }",
+		}}},
+		{"a set deletes one machine too many", []Edit{{
+			"controllers/machineset/scale.go", "return candidates[:count], nil", "return candidates[:min(count+1, len(candidates))], nil",
+		}}},
+		{"surplus machines are counted in the cache", []Edit{{
+			"controllers/machineset/scale.go", "\tmachines, err := c.survey(ctx, p)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tcount :=", "\tmachines := p.machines\n\tcount :=",
+		}}},
+		{"the orphan collector takes no second look", []Edit{{
+			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if false {",
+		}}},
+		{"the orphan collector asks the cache for owners", []Edit{{
+			"controllers/safety/orphan/look.go", "\t\towners, err := door.Live(ctx)\n", "\t\towners, err := door, error(nil)\n",
+		}, {
+			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if false {",
+		}}},
+		{"the orphan collector is forgotten", []Edit{{
+			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if true {",
+		}}},
+		{"an unhealthy machine is given up at once", []Edit{{
+			"controllers/machine/health.go", "if wait := s.health - now.Sub(since); wait > 0 {", "if wait := time.Minute - now.Sub(since); wait > 0 {",
+		}}},
+		{"a failed creation is not repeated", []Edit{{
+			"controllers/machine/launch.go", "\tsooner(f, wait)\n\tsooner(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))\n\treturn nil",
+			"\tsooner(f, wait*0)\n\treturn nil",
+		}}},
+		{"a status is written although it is as it was", []Edit{{
+			"controllers/machineset/status.go", "\tif equality.Semantic.DeepEqual(p.set.Status, status) {\n\t\treturn nil\n\t}\n", "\t_ = equality.Semantic\n",
+		}}},
+		{"a reconcile panics on a Machine without a class", []Edit{{
+			"controllers/machine/launch.go", "\tif !resolved.Protected {\n", "\tif resolved.Object.DeletionTimestamp == nil && !resolved.Protected {\n\t\tpanic(\"unprotected\")\n\t}\n\tif !resolved.Protected {\n",
+		}}},
+	}
+}
