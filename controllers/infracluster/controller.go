@@ -1,0 +1,196 @@
+// Package infracluster keeps MCMClusters: nothing is made for one, it says that
+// machines may be made and in which failure domains, and it is held until none of
+// them is left.
+package infracluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+const (
+	staleRetry = time.Second      // the newer version arrives by watch; this only guards against a lost event
+	waitRetry  = 30 * time.Second // the machines' own deletions wake their cluster at once
+
+	eventDeletionWaits = "DeletionWaits"
+)
+
+// Deps are what a Controller needs; all are required but WatchFilter.
+type Deps struct {
+	Client client.Client // reads from a cache with the indexes of index.Infrastructure
+	Live   client.Reader // reads from the API server
+	Clock  clock.PassiveClock
+	Events record.EventRecorder
+	// WatchFilter is the value of Cluster API's watch label that objects must carry; empty is all objects.
+	WatchFilter string
+}
+
+// Controller keeps MCMClusters.
+type Controller struct {
+	Deps
+	marks fresh.Marks
+}
+
+// New returns a Controller that has seen nothing yet.
+func New(d Deps) *Controller { return &Controller{Deps: d} }
+
+// facts are what one reconcile has seen.
+type facts struct {
+	now      time.Time
+	before   *infrav1.MCMCluster // as read; never modified
+	object   *infrav1.MCMCluster // as it is after what this pass has written
+	cluster  *clusterv1.Cluster  // nil: there is none, or it is not known
+	named    string              // name of the Cluster, empty if nothing names one
+	paused   string              // why it is to be left alone
+	left     []string            // names of the MCMMachines that a deletion waits for, sorted
+	released bool
+}
+
+// Reconcile brings a MCMCluster into line with its spec, and lets it go when
+// none of its machines is left. One that somebody else manages is not touched.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := &infrav1.MCMCluster{}
+	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
+		c.marks.Absent(req.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	switch {
+	case capi.Externally(object), !capi.Watched(object, c.WatchFilter), c.marks.HasEnded(object):
+		return reconcile.Result{}, nil
+	case c.marks.Stale(object):
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	f := &facts{now: c.Clock.Now(), before: object, object: object.DeepCopy()}
+	wait, err := c.act(ctx, f)
+	if err != nil {
+		return outcome.Of(0, err)
+	}
+	return outcome.Of(wait, c.write(ctx, f))
+}
+
+// act looks whose the object is, and does the one thing that fits.
+func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
+	var err error
+	if f.cluster, f.named, err = capi.ClusterOf(ctx, c.Client, f.object); err != nil {
+		return 0, err
+	}
+	f.paused = capi.Paused(f.cluster, f.object)
+	switch {
+	case f.paused != "", capi.Moving(f.object):
+		return 0, nil
+	case !f.object.DeletionTimestamp.IsZero():
+		return c.leave(ctx, f)
+	case f.cluster == nil:
+		return 0, nil // its owner reference wakes it
+	}
+	return 0, c.claim(ctx, f)
+}
+
+// claim puts finalizer and durable id onto the object.
+func (c *Controller) claim(ctx context.Context, f *facts) error {
+	changed := f.object.DeepCopy()
+	capi.AddFinalizer(changed, machinev1.MCMClusterFinalizer)
+	capi.SetAnnotation(changed, machinev1.OwnerIDAnnotation, index.OwnerID(f.object))
+	if equality.Semantic.DeepEqual(changed.ObjectMeta, f.object.ObjectMeta) {
+		return nil
+	}
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	c.marks.Wrote(changed)
+	f.object = changed
+	return nil
+}
+
+// leave lets the object go when no machine of its Cluster is left. The last look
+// is at the API server: a machine that the cache does not show yet needs this object.
+func (c *Controller) leave(ctx context.Context, f *facts) (time.Duration, error) {
+	if !slices.Contains(f.object.Finalizers, machinev1.MCMClusterFinalizer) {
+		return 0, nil
+	}
+	if f.named != "" {
+		inCluster := client.MatchingFields{index.MCMMachineByCluster: f.named}
+		if err := c.machines(ctx, c.Client, f, inCluster); err != nil {
+			return 0, err
+		}
+		if len(f.left) == 0 {
+			if err := c.machines(ctx, c.Live, f, client.MatchingLabels{clusterv1.ClusterNameLabel: f.named}); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if len(f.left) > 0 {
+		return waitRetry, nil
+	}
+	if err := capi.DropFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMClusterFinalizer); err != nil {
+		return 0, err
+	}
+	c.marks.Ended(f.object)
+	f.released = true
+	return 0, nil
+}
+
+// machines notes the MCMMachines that r shows.
+func (c *Controller) machines(ctx context.Context, r client.Reader, f *facts, which client.ListOption) error {
+	var list infrav1.MCMMachineList
+	if err := r.List(ctx, &list, client.InNamespace(f.object.Namespace), which); err != nil {
+		return fmt.Errorf("look up MCMMachines of Cluster %s: %w", f.named, err)
+	}
+	for i := range list.Items {
+		f.left = append(f.left, list.Items[i].Name)
+	}
+	slices.Sort(f.left)
+	return nil
+}
+
+// write persists the status that follows from f, if it differs.
+func (c *Controller) write(ctx context.Context, f *facts) error {
+	if f.released {
+		return nil
+	}
+	status := report(f)
+	if equality.Semantic.DeepEqual(status, f.object.Status) {
+		return nil
+	}
+	changed := f.object.DeepCopy()
+	changed.Status = status
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.object)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
+	}
+	c.marks.Wrote(changed)
+	was := meta.FindStatusCondition(f.before.Status.Conditions, clusterv1.DeletingCondition)
+	is := meta.FindStatusCondition(status.Conditions, clusterv1.DeletingCondition)
+	if is != nil && (was == nil || was.Message != is.Message) && len(f.left) > 0 {
+		c.Events.Event(f.object, corev1.EventTypeNormal, eventDeletionWaits, is.Message)
+	}
+	return nil
+}
+
+// waitsFor says what a deletion waits for.
+func waitsFor(left []string) string {
+	const most = 5
+	text := strings.Join(left[:min(len(left), most)], ", ")
+	if len(left) > most {
+		text += fmt.Sprintf(" and %d more", len(left)-most)
+	}
+	return fmt.Sprintf("%d MCMMachines of the Cluster are still there: %s", len(left), text)
+}

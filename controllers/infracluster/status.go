@@ -1,0 +1,52 @@
+package infracluster
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+)
+
+// report is the status that follows from f. It is pure. An object that is
+// paused says so and nothing else.
+func report(f *facts) infrav1.MCMClusterStatus {
+	status := *f.object.Status.DeepCopy()
+	set := func(c metav1.Condition) {
+		capi.SetCondition(&status.Conditions, c, f.object.Generation, f.now)
+	}
+	set(capi.PausedCondition(f.paused))
+	if f.paused != "" || capi.Moving(f.object) {
+		return status
+	}
+	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonReady}
+	switch {
+	case !f.object.DeletionTimestamp.IsZero():
+		deleting := deletingCondition(f)
+		set(deleting)
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, infrav1.ReasonDeleting, deleting.Message
+	case f.cluster == nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, infrav1.ReasonWaitingForCluster, waitsForCluster(f.named)
+	default:
+		yes := true
+		status.Initialization.Provisioned = &yes
+		status.FailureDomains = f.object.Spec.DeepCopy().FailureDomains
+	}
+	set(ready)
+	return status
+}
+
+func deletingCondition(f *facts) metav1.Condition {
+	c := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonDeleting}
+	if len(f.left) > 0 {
+		c.Reason, c.Message = infrav1.ReasonWaitingForMachines, waitsFor(f.left)
+	}
+	return c
+}
+
+func waitsForCluster(named string) string {
+	if named == "" {
+		return "No Cluster owns this object; name it in the infrastructureRef of a Cluster"
+	}
+	return "Cluster " + named + " does not exist"
+}

@@ -1,0 +1,200 @@
+package inframachine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+)
+
+// Options are the manager's flags as far as MCMMachines go.
+type Options struct {
+	// WatchFilter is the value of Cluster API's watch label that objects must carry; empty is all objects.
+	WatchFilter string
+	// LookPeriod is how often a VM that is fine is looked at; 0 is 10 minutes.
+	LookPeriod time.Duration
+	// ResourceExhaustedRetry is the wait after a lack of capacity; 0 is 10 minutes.
+	ResourceExhaustedRetry time.Duration
+}
+
+// Deps are what a Controller needs; all are required but Clusters.
+type Deps struct {
+	Client client.Client // management cluster, reads from a cache with the indexes of index.Infrastructure
+	// Clusters are the connections to the workload clusters; nil: no Node is looked at.
+	Clusters clustercache.ClusterCache
+	Clouds   *cloud.Registry
+	Clock    clock.PassiveClock
+	Events   record.EventRecorder
+	Options  Options
+}
+
+// Controller keeps the VM of each MCMMachine.
+type Controller struct {
+	Deps
+	classes *class.Resolver
+	engine  *vm.Engine
+	survey  *survey
+	marks   fresh.Marks
+	watcher clustercache.SourceWatcher[ctrl.Request] // nil until SetupWithManager
+
+	mu    sync.Mutex
+	notes map[types.UID]note
+}
+
+// note is what is remembered of a machine between passes. Losing it only delays.
+type note struct {
+	born     time.Time // when its VM was last seen to be there by other means than a listing
+	missing  time.Time // since when the cloud shows no VM; zero if it does
+	misses   int       // how often it was looked for since
+	failures int       // looks in a row that failed
+}
+
+// New returns a Controller that has seen nothing yet.
+func New(d Deps) *Controller {
+	if d.Options.LookPeriod <= 0 {
+		d.Options.LookPeriod = 10 * time.Minute
+	}
+	return &Controller{
+		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), survey: newSurvey(d.Clock), notes: map[types.UID]note{},
+	}
+}
+
+// Reconcile brings a MCMMachine one observation closer to its spec:
+//
+//  1. observe the MCMMachine, its Machine and Cluster; one that is paused or being moved is left alone;
+//  2. run the joining steps, or the leaving step if it is being deleted;
+//  3. report what was seen into its status, and write that if it changed.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := &infrav1.MCMMachine{}
+	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
+		c.marks.Absent(req.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	switch {
+	case !capi.Watched(object, c.Options.WatchFilter), c.marks.HasEnded(object), capi.Moving(object):
+		return reconcile.Result{}, nil
+	case c.marks.Stale(object):
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	f, err := c.observe(ctx, object)
+	if err != nil {
+		return outcome.Of(0, err)
+	}
+	err = c.act(ctx, f)
+	if werr := c.write(ctx, f); werr != nil {
+		return outcome.Of(0, werr)
+	}
+	c.announce(f)
+	if f.released {
+		c.engine.Forget(index.OwnerID(f.object))
+		c.marks.Ended(f.object)
+		c.forget(f.object.UID)
+	}
+	return outcome.Of(f.wait, err)
+}
+
+func (c *Controller) act(ctx context.Context, f *facts) error {
+	switch {
+	case f.paused != "":
+		return nil
+	case !f.object.DeletionTimestamp.IsZero():
+		return c.leave(ctx, f)
+	}
+	return c.join(ctx, f)
+}
+
+// join gives a MCMMachine its VM, and its Node what spec.nodeTemplate asks for.
+func (c *Controller) join(ctx context.Context, f *facts) error {
+	if f.cluster == nil || f.machine == nil {
+		f.vmWord = unowned(f)
+		return nil // an owner reference wakes it
+	}
+	for _, step := range []func(context.Context, *facts) error{c.claim, c.launch, c.syncNode} {
+		if err := step(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim puts finalizer and owner id onto a MCMMachine before anything is made for
+// it, and takes over a providerID that only the Machine knows any more.
+func (c *Controller) claim(ctx context.Context, f *facts) error {
+	return c.patch(ctx, f, func(o *infrav1.MCMMachine) {
+		capi.AddFinalizer(o, machinev1.MCMMachineFinalizer)
+		capi.SetAnnotation(o, machinev1.OwnerIDAnnotation, index.OwnerID(f.object))
+		if o.Spec.ProviderID == "" && f.machine.Spec.ProviderID != "" {
+			o.Spec.ProviderID = f.machine.Spec.ProviderID
+		}
+	})
+}
+
+// patch applies change to metadata and spec, and writes what differs, if anything
+// does. It fails on a stale object.
+func (c *Controller) patch(ctx context.Context, f *facts, change func(*infrav1.MCMMachine)) error {
+	changed := f.object.DeepCopy()
+	change(changed)
+	if equality.Semantic.DeepEqual(f.object.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(f.object.Spec, changed.Spec) {
+		return nil
+	}
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	c.marks.Wrote(changed)
+	f.object = changed
+	return nil
+}
+
+// write persists the status that follows from f, if it differs.
+func (c *Controller) write(ctx context.Context, f *facts) error {
+	if f.released {
+		return nil
+	}
+	status := report(f)
+	if equality.Semantic.DeepEqual(status, f.object.Status) {
+		return nil
+	}
+	changed := f.object.DeepCopy()
+	changed.Status = status
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.object)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
+	}
+	c.marks.Wrote(changed)
+	f.object = changed
+	return nil
+}
+
+// remember applies change to what is remembered of a machine, and returns it.
+func (c *Controller) remember(uid types.UID, change func(*note)) note {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.notes[uid]
+	change(&n)
+	c.notes[uid] = n
+	return n
+}
+
+func (c *Controller) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.notes, uid)
+}

@@ -1,0 +1,517 @@
+package inframachine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+)
+
+func TestMachineJoinsAndLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(w.newMachine("m")...)
+	change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.FailureDomain = "sim-1b" })
+	w.settle("m", w.isProvisioned("m"))
+
+	m := w.get("m")
+	if !strings.HasPrefix(m.Spec.ProviderID, "sim:///sim-1b/") {
+		t.Errorf("providerID %q is not in the form that the Node carries", m.Spec.ProviderID)
+	}
+	if m.Annotations[machinev1.OwnerIDAnnotation] != "uid-m" || len(m.Finalizers) != 1 || m.Status.FailureDomain != "sim-1b" || len(m.Status.Addresses) == 0 {
+		t.Errorf("a provisioned machine has to be complete: %+v", m)
+	}
+	if _, blocked := m.Annotations[capi.BlockMoveAnnotation]; blocked || begun(m) {
+		t.Errorf("nothing keeps a complete machine from being moved: %v", m.Annotations)
+	}
+	if got := w.condition("m", clusterv1.ReadyCondition); got != "True Ready: " {
+		t.Errorf("Ready is %q", got)
+	}
+	if got := w.condition("m", clusterv1.PausedCondition); got != "False NotPaused: " {
+		t.Errorf("Paused is %q", got)
+	}
+	for _, c := range m.Status.Conditions {
+		if c.ObservedGeneration != m.Generation {
+			t.Errorf("condition %s is of generation %d, want %d", c.Type, c.ObservedGeneration, m.Generation)
+		}
+	}
+	var made sim.Resource
+	for _, r := range w.cloud.Ledger() {
+		if r.Kind == "vm" {
+			made = r
+		}
+	}
+	for tag, want := range map[string]string{
+		machinev1.ClusterIDTag: "durable", machinev1.ClusterNameTag: "c1", machinev1.ClusterNamespaceTag: namespace, machinev1.OwnerIDAnnotation: "uid-m",
+	} {
+		if made.Tags[tag] != want {
+			t.Errorf("tag %s is %q, want %q", tag, made.Tags[tag], want)
+		}
+	}
+	w.delete(m)
+	w.settle("m", w.gone("m"))
+	if _, live := w.vms(); live != 0 {
+		t.Errorf("%d VMs left behind", live)
+	}
+}
+
+func TestSteadyStateCostsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		w.running(name)
+	}
+	w.pass(10 * time.Minute)
+	for _, name := range names {
+		w.run(name)
+	}
+	w.writes, w.nodeWrites = 0, 0
+	lists, gets := w.cloud.Calls(sim.OpList), w.cloud.Calls("*")
+	for range 6 {
+		w.pass(10 * time.Minute)
+		for _, name := range names {
+			if wait := w.run(name); wait > 10*time.Minute || wait < 9*time.Minute {
+				t.Errorf("machine %s comes back after %s", name, wait)
+			}
+		}
+	}
+	if w.writes+w.nodeWrites != 0 {
+		t.Errorf("%d and %d writes although nothing has changed", w.writes, w.nodeWrites)
+	}
+	if got, all := w.cloud.Calls(sim.OpList)-lists, w.cloud.Calls("*")-gets; got != 6 || all != 6 {
+		t.Errorf("%d listings, %d calls for 4 machines in 6 periods, want one listing a period", got, all)
+	}
+}
+
+func TestGates(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		break_ func(w *world)
+		want   string
+		mend   func(w *world)
+	}{
+		"Infrastructure": {
+			"Nothing is made before the Cluster's infrastructure is there.",
+			func(w *world) {
+				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil })
+			},
+			"False WaitingForClusterInfrastructure",
+			func(w *world) {
+				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = ptr.To(true) })
+			},
+		},
+		"NoBootstrapData": {
+			"A VM without boot data would never join.",
+			func(w *world) {
+				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = nil })
+			},
+			"False WaitingForBootstrapData",
+			func(w *world) {
+				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To("boot-m") })
+			},
+		},
+		"NoBootstrapSecret": {
+			"The Secret may come late.",
+			func(w *world) { w.delete(bootstrapSecret("m")) },
+			`False BootstrapDataNotFound: prepare boot data: spec.bootstrap.dataSecretName: there is no Secret "boot-m"`,
+			func(w *world) { w.create(bootstrapSecret("m")) },
+		},
+		"MissingKey": {
+			"The contract names the key.",
+			func(w *world) {
+				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
+			},
+			`has no entry "value"`,
+			func(w *world) {
+				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
+			},
+		},
+		"TooLarge": {
+			"What the cloud refuses is refused before anything is made.",
+			func(w *world) {
+				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data["value"] = []byte(strings.Repeat("x", sim.UserDataMax+1)) })
+			},
+			"False InvalidBootstrapData: prepare boot data: Secret boot-m[value]",
+			func(w *world) {
+				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
+			},
+		},
+		"NoClass": {
+			"The class may come late.",
+			func(w *world) {
+				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
+				w.delete(smallClass())
+			},
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"`,
+			func(w *world) { w.create(smallClass()) },
+		},
+		"WrongSpec": {
+			"The field is named as its author wrote it.",
+			func(w *world) {
+				change(w, smallClass(), func(c *machinev1.MachineClass) {
+					c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`, `"instanceType":7`))
+				})
+			},
+			"instanceType",
+			func(w *world) {
+				change(w, smallClass(), func(c *machinev1.MachineClass) { c.ProviderSpec = smallClass().ProviderSpec })
+			},
+		},
+		"ForeignSecret": {
+			"A Secret of another namespace has to allow it.",
+			func(w *world) {
+				s := smallSecret()
+				s.Namespace = "other"
+				w.create(s)
+				change(w, smallClass(), func(c *machinev1.MachineClass) { c.SecretRef.Namespace = "other" })
+			},
+			"False SecretNotAllowed: use MachineClass \"small\": secretRef: Secret other/small is of another namespace",
+			func(w *world) {
+				s := smallSecret()
+				s.Namespace = "other"
+				change(w, s, func(s *corev1.Secret) {
+					s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "x, " + namespace}
+				})
+			},
+		},
+		"UnprotectedClass": {
+			"A class that can vanish would strand the VM.",
+			func(w *world) {
+				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = []string{"x/y"} })
+				w.pass(time.Minute)
+			},
+			"False WaitingForClassProtection",
+			func(w *world) {
+				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = []string{machinev1.InUseFinalizer} })
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(w.newMachine("m")...)
+			tc.break_(w)
+			w.run("m")
+			for _, kind := range []string{clusterv1.ReadyCondition, infrav1.VMProvisionedCondition} {
+				if got := w.condition("m", kind); !strings.Contains(got, tc.want) || !strings.HasPrefix(got, "False") {
+					t.Errorf("%s is %q, want %q: %s", kind, got, tc.want, tc.reason)
+				}
+			}
+			if made, _ := w.vms(); made != 0 || begun(w.get("m")) {
+				t.Errorf("%d VMs made, intent %v: %s", made, begun(w.get("m")), tc.reason)
+			}
+			tc.mend(w)
+			w.settle("m", w.isProvisioned("m"))
+		})
+	}
+}
+
+func TestDeletionIsNeverBlockedByABadSpec(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	change(w, smallClass(), func(c *machinev1.MachineClass) {
+		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"image":"linux-1"`, `"image":[]`))
+	})
+	w.delete(bootstrapSecret("m"))
+	w.delete(w.get("m"))
+	w.settle("m", w.gone("m"))
+	if _, live := w.vms(); live != 0 {
+		t.Errorf("%d VMs left behind", live)
+	}
+}
+
+func TestDeletionWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	w.delete(smallSecret())
+	w.delete(w.get("m"))
+	w.run("m")
+	if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True SecretNotFound") || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
+		t.Fatalf("Deleting is %q, want it to say what is missing and how to let go", got)
+	}
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.ReleaseAnnotation] = "true" })
+	w.run("m")
+	if w.get("m") != nil {
+		t.Error("the user has let it go")
+	}
+	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, "ReleasedWithoutVM") {
+		t.Errorf("told %s", told)
+	}
+}
+
+func TestRetainedVM(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.RetainVMAnnotation] = "true" })
+	w.delete(w.get("m"))
+	w.run("m")
+	if _, live := w.vms(); live != 1 || w.get("m") != nil {
+		t.Errorf("%d VMs, object %v: want the VM left and the object gone", live, w.get("m"))
+	}
+	infra := infraCluster()
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(infra), infra); err != nil || infra.Annotations[infrav1.RetainedVMsAnnotation] != "uid-m" {
+		t.Errorf("%v, annotations %v: the collector of orphans has to know", err, infra.Annotations)
+	}
+}
+
+func TestPausedComesBeforeAll(t *testing.T) {
+	t.Parallel()
+	paused := map[string]func(w *world){
+		"Cluster": func(w *world) { change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }) },
+		"Object": func(w *world) {
+			change(w, w.object("m"), func(o *infrav1.MCMMachine) { o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+		},
+	}
+	for name, pause := range paused {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(w.newMachine("m")...)
+			pause(w)
+			w.run("m")
+			m := w.get("m")
+			if len(m.Finalizers) != 0 || len(m.Status.Conditions) != 1 || m.Status.Conditions[0].Status != metav1.ConditionTrue {
+				t.Errorf("a paused machine is only told that it is: %+v", m)
+			}
+		})
+	}
+	t.Run("Deletion", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.running("m")
+		change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		w.delete(w.get("m"))
+		for range 3 {
+			w.run("m")
+			w.pass(time.Minute)
+		}
+		if _, live := w.vms(); live != 1 || w.get("m") == nil {
+			t.Error("a paused machine was deleted")
+		}
+	})
+	t.Run("Move", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.running("m")
+		change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[capi.DeleteForMoveAnnotation] = "" })
+		w.delete(w.get("m"))
+		w.run("m")
+		if _, live := w.vms(); live != 1 || w.get("m") == nil {
+			t.Error("what lives on elsewhere was deleted")
+		}
+	})
+}
+
+func TestLostAnswersMakeOneVM(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 2})
+			w.create(w.newMachine("m")...)
+			w.settle("m", w.isProvisioned("m"))
+			if made, live := w.vms(); made != 1 || live != 1 {
+				t.Errorf("%d VMs made, %d live, want one of each", made, live)
+			}
+		})
+	}
+}
+
+func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail = func(o client.Object) error {
+		if m, ok := o.(*infrav1.MCMMachine); ok && m.Spec.ProviderID != "" {
+			return errors.New("the API server is gone")
+		}
+		return nil
+	}
+	w.create(w.newMachine("m")...)
+	for range 3 {
+		_, _ = w.reconcile("m")
+		w.restart()
+	}
+	if m := w.get("m"); !begun(m) || m.Annotations[capi.BlockMoveAnnotation] == "" || m.Annotations[infrav1.MadeFromAnnotation] != "small" {
+		t.Errorf("the intent has to stand before the call: %v", m.Annotations)
+	}
+	w.fail = nil
+	w.settle("m", w.isProvisioned("m"))
+	if made, _ := w.vms(); made != 1 {
+		t.Errorf("%d VMs made, want 1: the token has to be the same after each restart", made)
+	}
+}
+
+func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail = func(o client.Object) error {
+		if m, ok := o.(*infrav1.MCMMachine); ok && m.Spec.ProviderID != "" {
+			return errors.New("the API server is gone")
+		}
+		return nil
+	}
+	w.create(w.newMachine("m")...)
+	_, _ = w.reconcile("m")
+	w.fail = nil
+	w.restart()
+	w.delete(w.get("m"))
+	w.settle("m", w.gone("m"))
+	if made, live := w.vms(); made != 1 || live != 0 {
+		t.Errorf("%d VMs made, %d left", made, live)
+	}
+}
+
+func TestExhaustedCapacityIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cloud.SetCapacity("sim-1a", "small", 0)
+	w.create(w.newMachine("m")...)
+	w.run("m")
+	if got := w.condition("m", clusterv1.ReadyCondition); !strings.HasPrefix(got, "False CapacityExhausted: small in sim-1a is exhausted") {
+		t.Errorf("Ready is %q, want reason, type and zone", got)
+	}
+}
+
+func TestOutagesDoNotMakeMachinesUnready(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		begin, end func(w *world)
+		condition  string
+		want       string
+	}{
+		"Throttled": {
+			func(w *world) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultThrottle}) },
+			func(w *world) { w.cloud.RemoveFault(0) }, infrav1.CloudReachableCondition, "False CloudThrottled",
+		},
+		"Failing": {
+			func(w *world) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultDrop}) },
+			func(w *world) { w.cloud.RemoveFault(0) }, infrav1.CloudReachableCondition, "False CloudUnavailable",
+		},
+		"Refused": {
+			func(w *world) { w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil }) },
+			func(w *world) {
+				w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = []string{"demo-secret"} })
+			},
+			infrav1.CredentialsAvailableCondition, "False CredentialsRefused",
+		},
+		"NoSecret": {
+			func(w *world) { w.delete(smallSecret()) }, func(w *world) { w.create(smallSecret()) },
+			infrav1.CredentialsAvailableCondition, "False SecretNotFound",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.running("m")
+			tc.begin(w)
+			for range 8 {
+				w.pass(10 * time.Minute)
+				w.run("m")
+				if got := w.condition("m", clusterv1.ReadyCondition); got != "True Ready: " {
+					t.Fatalf("Ready is %q in an outage of the API", got)
+				}
+			}
+			if got := w.condition("m", tc.condition); !strings.HasPrefix(got, tc.want) {
+				t.Errorf("%s is %q, want %q", tc.condition, got, tc.want)
+			}
+			writes := w.writes
+			w.pass(10 * time.Minute)
+			w.run("m")
+			if w.writes != writes {
+				t.Error("an outage that lasts is written once")
+			}
+			tc.end(w)
+			w.settle("m", func() bool { return strings.HasPrefix(w.condition("m", tc.condition), "True") })
+		})
+	}
+}
+
+func TestInPlaceChangesOfTheSpecAreIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, classNamed("large", ""))
+	before := w.running("m")
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "large" })
+	for range 3 {
+		w.run("m")
+		w.pass(10 * time.Minute)
+	}
+	after := w.get("m")
+	if diff := cmp.Diff(before.Spec.ProviderID, after.Spec.ProviderID); diff != "" || className(after) != "small" {
+		t.Errorf("class %s, providerID (-was +is):\n%s", className(after), diff)
+	}
+	if made, live := w.vms(); made != 1 || live != 1 {
+		t.Errorf("%d VMs made, %d live", made, live)
+	}
+}
+
+func TestClassChangedBeforeThereIsAVM(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, classNamed("large", ""))
+	w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1})
+	w.create(w.newMachine("m")...)
+	_, _ = w.reconcile("m")
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "large" })
+	w.settle("m", w.isProvisioned("m"))
+	if _, live := w.vms(); live != 1 || className(w.get("m")) != "large" {
+		t.Errorf("%d VMs live of class %s, want one of the new class", live, className(w.get("m")))
+	}
+}
+
+func TestInterruptible(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, classNamed("small", `"spot":true,`))
+	w.create(w.newMachine("m")...)
+	w.settle("m", w.isProvisioned("m"))
+	if got := w.get("m").Status.Interruptible; got == nil || !*got {
+		t.Error("a spot VM is interruptible")
+	}
+}
+
+func TestUnownedAndFilteredObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.object("m")
+	o.OwnerReferences[0].Kind = "MachineSet"
+	w.create(o)
+	w.run("m")
+	if got := w.condition("m", clusterv1.ReadyCondition); !strings.HasPrefix(got, "False WaitingForMachine") || len(w.get("m").Finalizers) != 0 {
+		t.Errorf("Ready is %q", got)
+	}
+	w.controller.Options.WatchFilter = "mine"
+	w.create(w.newMachine("other")...)
+	w.run("other")
+	if len(w.get("other").Status.Conditions) != 0 {
+		t.Error("another manager's object was touched")
+	}
+}
+
+func TestFinalizerIsPutBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Finalizers = nil })
+	w.run("m")
+	if len(w.get("m").Finalizers) != 1 {
+		t.Error("the finalizer has to come back")
+	}
+}

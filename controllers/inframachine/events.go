@@ -1,0 +1,57 @@
+package inframachine
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// Reasons of Events on MCMMachines, besides the reasons of conditions.
+const (
+	eventCreated   = "Created"
+	eventDeleted   = "Deleted"
+	eventReleased  = "ReleasedWithoutVM"
+	eventRetained  = "RetainedVM"
+	eventRewritten = "ProviderIDRewritten"
+	eventNodeLeft  = "NodeLeft"
+)
+
+// announce tells about what happened in this pass, and about each fault once.
+func (c *Controller) announce(f *facts) {
+	for _, e := range f.events {
+		c.Events.Event(f.object, e.kind, e.reason, e.message)
+	}
+	if f.released || f.paused != "" {
+		return
+	}
+	for _, kind := range []string{
+		infrav1.VMProvisionedCondition, infrav1.CloudReachableCondition, infrav1.CredentialsAvailableCondition,
+		infrav1.NodeSyncedCondition, clusterv1.DeletingCondition,
+	} {
+		was := meta.FindStatusCondition(f.before.Status.Conditions, kind)
+		is := meta.FindStatusCondition(f.object.Status.Conditions, kind)
+		if is == nil || ordinary(*is) || was != nil && was.Reason == is.Reason && was.Message == is.Message {
+			continue
+		}
+		c.Events.Event(f.object, corev1.EventTypeWarning, is.Reason, is.Message)
+	}
+}
+
+// ordinary says whether a condition tells of the normal course of things.
+func ordinary(c metav1.Condition) bool {
+	if c.Status == metav1.ConditionTrue && c.Type != clusterv1.DeletingCondition {
+		return true
+	}
+	switch c.Reason {
+	case infrav1.ReasonWaitingForMachine, infrav1.ReasonWaitingForCluster, infrav1.ReasonWaitingForInfra, infrav1.ReasonWaitingForBootstrap,
+		infrav1.ReasonWaitingForAddresses, infrav1.ReasonDeleting, infrav1.ReasonClassChanged, machinev1.ReasonVMPending, machinev1.ReasonVMNotFound,
+		machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode, machinev1.ReasonTokenUsed:
+		return true
+	}
+	return false
+}

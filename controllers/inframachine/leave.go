@@ -1,0 +1,143 @@
+package inframachine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// leave removes the VM with all that was made with it, and lets the MCMMachine
+// go. Nothing is drained: Cluster API has done that, or decided not to.
+func (c *Controller) leave(ctx context.Context, f *facts) error {
+	if !slices.Contains(f.object.Finalizers, machinev1.MCMMachineFinalizer) {
+		return nil
+	}
+	done, err := c.removeVM(ctx, f)
+	if err != nil || !done {
+		return err
+	}
+	if err := c.removeNode(ctx, f); err != nil {
+		f.leaving = no(machinev1.ReasonDeletingNode, "The Node could not be deleted: "+err.Error())
+		return err
+	}
+	if err := capi.DropFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMMachineFinalizer); err != nil {
+		return err
+	}
+	f.released = true
+	if !f.vmLeft && f.object.Spec.ProviderID != "" {
+		f.events = append(f.events, notice{corev1.EventTypeNormal, eventDeleted, "VM " + f.object.Spec.ProviderID + " is gone"})
+	}
+	return nil
+}
+
+// removeVM says whether nothing is left to be removed, or is to be left.
+func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
+	if f.object.Annotations[machinev1.RetainVMAnnotation] == "true" {
+		return true, c.retain(ctx, f)
+	}
+	if neverAsked(f.object) {
+		return true, nil
+	}
+	done, err := c.destroy(ctx, f)
+	switch {
+	case err == nil && !done:
+		return false, nil
+	case err == nil:
+		return true, nil
+	case !isCloud(err):
+		return false, err
+	}
+	if f.object.Annotations[machinev1.ReleaseAnnotation] == "true" && hopeless(err) {
+		f.vmLeft = true
+		warn(f, eventReleased, fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation, f.object.Spec.ProviderID))
+		return true, nil
+	}
+	f.leaving = no(reasonOf(err), leavingText(err))
+	n := c.remember(f.object.UID, func(n *note) { n.failures++ })
+	sooner(f, min(c.retryAfter(f, err, n), slowestRetry)) // class and Secrets are watched
+	return false, nil
+}
+
+// neverAsked says whether no VM was ever asked for: that is written down first.
+func neverAsked(o *infrav1.MCMMachine) bool {
+	return o.Spec.ProviderID == "" && !begun(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" && !provisioned(o)
+}
+
+// destroy asks for the VM and what was made with it to go.
+func (c *Controller) destroy(ctx context.Context, f *facts) (bool, error) {
+	resolved, err := c.resolve(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	account, err := resolved.Account(ctx)
+	if err != nil {
+		return false, err
+	}
+	d, err := c.engine.Remove(ctx, account, resolved.Driver.Traits(), ref(f, resolved))
+	if err != nil {
+		return false, err
+	}
+	c.succeeded(f)
+	if d.Done {
+		return true, nil
+	}
+	message := "The VM is being deleted"
+	if len(d.Remaining) > 0 {
+		message += ", there is still " + strings.Join(d.Remaining, ", ")
+	}
+	f.leaving = no(machinev1.ReasonDeletingVM, message)
+	sooner(f, d.RetryAfter)
+	return false, nil
+}
+
+// hopeless says whether err lasts until somebody brings class or credentials back.
+func hopeless(err error) bool {
+	code := cloud.CodeOf(err)
+	return code == cloud.Invalid || code == cloud.Denied
+}
+
+func leavingText(err error) string {
+	if !hopeless(err) {
+		return "The VM could not be deleted: " + err.Error()
+	}
+	return fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the annotation %s=true to let the MCMMachine go without its VM",
+		err.Error(), machinev1.ReleaseAnnotation)
+}
+
+// retain leaves the VM, and notes on the MCMCluster that it is nobody's orphan.
+func (c *Controller) retain(ctx context.Context, f *facts) error {
+	f.vmLeft = true
+	if f.infra != nil && !capi.Externally(f.infra) && !neverAsked(f.object) {
+		if err := c.noteRetained(ctx, f.infra, index.OwnerID(f.object)); err != nil {
+			return err
+		}
+	}
+	warn(f, eventRetained, fmt.Sprintf("VM %q stays, as the annotation %s asks", f.object.Spec.ProviderID, machinev1.RetainVMAnnotation))
+	return nil
+}
+
+func (c *Controller) noteRetained(ctx context.Context, infra *infrav1.MCMCluster, id string) error {
+	var ids []string
+	if all := infra.Annotations[infrav1.RetainedVMsAnnotation]; all != "" {
+		ids = strings.Split(all, ",")
+	}
+	if slices.Contains(ids, id) {
+		return nil
+	}
+	changed := infra.DeepCopy()
+	capi.SetAnnotation(changed, infrav1.RetainedVMsAnnotation, strings.Join(append(ids, id), ","))
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("note the retained VM on MCMCluster %s: %w", infra.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package inframachine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+const controllerName = "mcmmachine"
+
+// SetupWithManager starts the controller with mgr, whose cache needs the indexes
+// of index.Infrastructure and index.ClassBySecret; the caches of the workload
+// clusters need index.NodeByProviderID. No reconcile waits for a cloud to change.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	b := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true), RateLimiter: retries()}).
+		For(&infrav1.MCMMachine{}, builder.WithPredicates(objectChanged())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(machineChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(clusterChanged())).
+		Watches(&infrav1.MCMCluster{}, handler.EnqueueRequestsFromMapFunc(c.ofInfraCluster), builder.WithPredicates(infraClusterChanged())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClass), builder.WithPredicates(classChanged())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged()))
+	if c.Clusters != nil {
+		b = b.WatchesRawSource(c.Clusters.GetClusterSource(controllerName, c.ofCluster))
+	}
+	built, err := b.Build(c)
+	if err != nil {
+		return err
+	}
+	c.watcher = built
+	return nil
+}
+
+// retries says when a pass that failed is repeated: ever later, but not much later.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry)
+}
+
+// watchNodes makes the Nodes of the machine's Cluster wake their machines.
+func (c *Controller) watchNodes(ctx context.Context, f *facts) error {
+	if c.watcher == nil {
+		return nil
+	}
+	err := c.Clusters.Watch(ctx, client.ObjectKeyFromObject(f.cluster), clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, ctrl.Request]{
+		Name: controllerName + "-nodes", Watcher: c.watcher, Kind: &corev1.Node{},
+		EventHandler: handler.EnqueueRequestsFromMapFunc(c.ofNode), Predicates: []predicate.TypedPredicate[client.Object]{nodeChanged()},
+	}))
+	if err != nil {
+		return fmt.Errorf("watch the Nodes of Cluster %s: %w", f.cluster.Name, err)
+	}
+	return nil
+}
+
+// ofMachine is the MCMMachine of a Machine.
+func ofMachine(_ context.Context, o client.Object) []reconcile.Request {
+	m, ok := o.(*clusterv1.Machine)
+	if !ok || m.Spec.InfrastructureRef.Kind != "MCMMachine" || m.Spec.InfrastructureRef.APIGroup != infrav1.GroupVersion.Group {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}}}
+}
+
+// ofCluster are the MCMMachines of a Cluster.
+func (c *Controller) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.found(ctx, o, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MCMMachineByCluster: o.GetName()})
+}
+
+// ofInfraCluster are the MCMMachines of a MCMCluster's Cluster.
+func (c *Controller) ofInfraCluster(ctx context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return nil
+	}
+	return c.found(ctx, o, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MCMMachineByCluster: name})
+}
+
+// ofClass are the MCMMachines of a class that still need something of it, or that
+// could not be looked at for its sake.
+func (c *Controller) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.found(ctx, o, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MCMMachineByClass: o.GetName()})
+}
+
+// ofSecret are the MCMMachines whose class names the Secret, and those whose
+// Machine boots with it.
+func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+	var out []reconcile.Request
+	var classes machinev1.MachineClassList
+	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: o.GetNamespace() + "/" + o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up classes of a Secret", "Secret", client.ObjectKeyFromObject(o))
+		return nil
+	}
+	for i := range classes.Items {
+		out = append(out, c.ofClass(ctx, &classes.Items[i])...)
+	}
+	var machines clusterv1.MachineList
+	if err := c.Client.List(ctx, &machines, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MachineByBootstrapData: o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up Machines of a bootstrap Secret", "Secret", client.ObjectKeyFromObject(o))
+		return out
+	}
+	for i := range machines.Items {
+		out = append(out, ofMachine(ctx, &machines.Items[i])...)
+	}
+	return out
+}
+
+// ofNode is the MCMMachine of a Node of a workload cluster.
+func (c *Controller) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+	node, ok := o.(*corev1.Node)
+	if !ok || node.Spec.ProviderID == "" {
+		return nil
+	}
+	return c.found(ctx, o, client.MatchingFields{index.MCMMachineByProviderID: node.Spec.ProviderID})
+}
+
+// found are the MCMMachines that a lookup finds, by name.
+func (c *Controller) found(ctx context.Context, because client.Object, which ...client.ListOption) []reconcile.Request {
+	var list infrav1.MCMMachineList
+	if err := c.Client.List(ctx, &list, which...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMMachines", "because", client.ObjectKeyFromObject(because))
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	slices.SortFunc(out, func(a, b reconcile.Request) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// metaChanged says whether metadata changed in what machines depend on.
+func metaChanged(was, is client.Object) bool {
+	return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration() ||
+		!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) || !maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
+		!maps.Equal(was.GetLabels(), is.GetLabels()) || !slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
+		!equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences())
+}

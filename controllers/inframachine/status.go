@@ -1,0 +1,124 @@
+package inframachine
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+)
+
+// report is the status that follows from f. It is pure, and the only code that
+// builds a MCMMachineStatus: equal facts give equal bytes. What nothing was
+// learnt about stays as it was. An object that is paused says so and nothing else.
+func report(f *facts) infrav1.MCMMachineStatus {
+	status := *f.object.Status.DeepCopy()
+	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, f.object.Generation, f.now) }
+	set(capi.PausedCondition(f.paused))
+	if f.paused != "" {
+		return status
+	}
+	reportVM(f, &status)
+	say := func(kind string, w *word) {
+		if w != nil {
+			set(metav1.Condition{Type: kind, Status: w.status, Reason: w.reason, Message: w.message})
+		}
+	}
+	say(infrav1.VMProvisionedCondition, f.vmWord)
+	say(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition, f.cloudWord))
+	say(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition, f.credentialsWord))
+	say(infrav1.NodeSyncedCondition, f.nodeWord)
+	if f.noNodeWord {
+		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
+	}
+	if !f.object.DeletionTimestamp.IsZero() {
+		set(deleting(f))
+	}
+	set(ready(f, status))
+	keepUp(&status, f)
+	return status
+}
+
+// reportVM fills in what the cloud showed of the VM.
+func reportVM(f *facts, status *infrav1.MCMMachineStatus) {
+	if f.vm == nil || !f.object.DeletionTimestamp.IsZero() {
+		return
+	}
+	if found := addresses(f.vm.Addresses); len(found) > 0 {
+		status.Addresses = found
+	}
+	if f.vm.Zone != "" {
+		status.FailureDomain = f.vm.Zone
+	}
+	status.Interruptible = f.interruptible
+	if f.complete && f.object.Spec.ProviderID != "" && f.vmWord != nil && f.vmWord.status == metav1.ConditionTrue {
+		status.Initialization.Provisioned = ptr.To(true)
+	}
+}
+
+// ready is the summary: it follows the VM and nothing else, so that neither a
+// throttled API nor credentials that have expired make a running machine unready.
+func ready(f *facts, status infrav1.MCMMachineStatus) metav1.Condition {
+	c := metav1.Condition{Type: clusterv1.ReadyCondition}
+	if !f.object.DeletionTimestamp.IsZero() {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.ReasonDeleting, deleting(f).Message
+		return c
+	}
+	vm := meta.FindStatusCondition(status.Conditions, infrav1.VMProvisionedCondition)
+	switch {
+	case vm == nil:
+		c.Status, c.Reason = metav1.ConditionUnknown, infrav1.ReasonWaitingForMachine
+	case vm.Status == metav1.ConditionTrue:
+		c.Status, c.Reason = vm.Status, infrav1.ReasonReady
+	default:
+		c.Status, c.Reason, c.Message = vm.Status, vm.Reason, vm.Message
+	}
+	return c
+}
+
+// deleting says what the deletion waits for.
+func deleting(f *facts) metav1.Condition {
+	c := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonDeleting}
+	if f.leaving != nil {
+		c.Reason, c.Message = f.leaving.reason, f.leaving.message
+	}
+	return c
+}
+
+// stable keeps the message of a condition whose reason has not changed: what a
+// cloud says about an outage differs from call to call, and each change is a write.
+func stable(conditions []metav1.Condition, kind string, w *word) *word {
+	was := meta.FindStatusCondition(conditions, kind)
+	if w == nil || was == nil || was.Status != w.status || was.Reason != w.reason {
+		return w
+	}
+	return &word{w.status, w.reason, was.Message}
+}
+
+// keepUp notes of every condition that it holds for the object as it is now.
+func keepUp(status *infrav1.MCMMachineStatus, f *facts) {
+	for i := range status.Conditions {
+		status.Conditions[i].ObservedGeneration = f.object.Generation
+	}
+}
+
+// addresses are those of the VM as Cluster API knows them, each once, sorted.
+func addresses(of []cloud.Address) clusterv1.MachineAddresses {
+	var out clusterv1.MachineAddresses
+	for _, a := range of {
+		found := clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(a.Kind), Address: a.Value}
+		if !slices.Contains(out, found) {
+			out = append(out, found)
+		}
+	}
+	slices.SortFunc(out, func(a, b clusterv1.MachineAddress) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Address, b.Address))
+	})
+	return out
+}

@@ -1,0 +1,90 @@
+package inframachine
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// sharedAge is how old a listing may be that several callers share.
+const sharedAge = 15 * time.Second
+
+// survey remembers the last listing of each account's VMs, so that thousands of
+// machines that look at theirs within a period cost one listing.
+type survey struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	last map[string]listing
+}
+
+// listing is what one listing showed.
+type listing struct {
+	read time.Time           // when it was asked for
+	asOf time.Time           // what was there then is in it
+	vms  map[string]cloud.VM // by the cloud's id
+}
+
+func newSurvey(c clock.PassiveClock) *survey {
+	return &survey{clock: c, last: map[string]listing{}}
+}
+
+// look returns a listing that was read since then, and that shows what was there
+// at asOf. It asks the cloud if there is none.
+func (s *survey) look(ctx context.Context, account cloud.Account, r class.Resolved, since, asOf time.Time) (listing, error) {
+	key := surveyKey(r)
+	if l, ok := s.get(key); ok && !l.read.Before(since) && !l.asOf.Before(asOf) {
+		return l, nil
+	}
+	now := s.clock.Now()
+	l := listing{read: now, asOf: now.Add(-sharedAge), vms: map[string]cloud.VM{}}
+	if asOf.After(l.asOf) {
+		l.asOf = asOf
+		ctx = cloud.NotBefore(ctx, asOf)
+	}
+	for found, err := range account.List(ctx, r.Class) {
+		if err != nil {
+			return listing{}, err
+		}
+		if found.VM != nil {
+			l.vms[found.ID] = *found.VM
+		}
+	}
+	s.put(key, l)
+	return l, nil
+}
+
+func (s *survey) get(key string) (listing, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.last[key]
+	return l, ok
+}
+
+// put keeps a listing, and forgets those that nobody has asked for in hours,
+// e.g. because the credentials were rotated.
+func (s *survey) put(key string, l listing) {
+	const idle = 2 * time.Hour
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last[key] = l
+	for k, other := range s.last {
+		if l.read.Sub(other.read) > idle {
+			delete(s.last, k)
+		}
+	}
+}
+
+// surveyKey is equal for classes whose account and listing are the same.
+func surveyKey(r class.Resolved) string {
+	return strings.Join([]string{
+		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Class.Region, r.Credentials.Fingerprint(machinev1.UserDataKey),
+	}, "\x00")
+}

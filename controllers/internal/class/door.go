@@ -1,0 +1,95 @@
+package class
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// classRefField is how the kinds of Cluster API's door name a class.
+const classRefField = "spec.machineClassRef.name"
+
+// ResolveForClusterAPI is Resolve by the rules of Cluster API's door: a Secret of
+// another namespace counts only if it allows the class's namespace itself, a class
+// is protected by that door's finalizer, and problems name that door's fields.
+func (r *Resolver) ResolveForClusterAPI(ctx context.Context, c client.Reader, namespace, name string) (Resolved, error) {
+	guarded := &guard{Reader: c, namespace: namespace, refused: map[client.ObjectKey]bool{}}
+	out, err := r.Resolve(ctx, guarded, namespace, name)
+	if err != nil {
+		return Resolved{}, err
+	}
+	out.Protected = out.Object != nil && slices.Contains(out.Object.Finalizers, machinev1.InUseFinalizer)
+	out.Problems = slices.Clone(out.Problems)
+	for i := range out.Problems {
+		if out.Problems[i].Field == "spec.class.name" {
+			out.Problems[i].Field = classRefField
+		}
+	}
+	out.tellRefused(guarded.refused)
+	out.Account = r.account(out)
+	return out, nil
+}
+
+// tellRefused says of the Secrets that were refused why they do not count.
+func (r *Resolved) tellRefused(refused map[client.ObjectKey]bool) {
+	if r.Object == nil || len(refused) == 0 {
+		return
+	}
+	for _, ref := range SecretRefs(r.Object) {
+		if !refused[ref.Key] {
+			continue
+		}
+		for i := range r.Problems {
+			if r.Problems[i].Field == ref.Field && r.reasons[i] == machinev1.ReasonSecretNotFound {
+				r.reasons[i] = infrav1.ReasonSecretNotAllowed
+				r.Problems[i].Message = notAllowed(ref.Key, r.Object.Namespace)
+			}
+		}
+	}
+}
+
+func notAllowed(secret client.ObjectKey, namespace string) string {
+	return fmt.Sprintf("Secret %s is of another namespace and does not allow this one; name a Secret of namespace %q, or set the annotation %s=%s on that Secret",
+		secret, namespace, machinev1.AllowedNamespacesAnnotation, namespace)
+}
+
+// guard is a reader that shows no Secret of another namespace which does not
+// allow it.
+type guard struct {
+	client.Reader
+	namespace string
+	refused   map[client.ObjectKey]bool
+}
+
+// Get reads an object; a Secret that is refused does not exist.
+func (g *guard) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if err := g.Reader.Get(ctx, key, o, opts...); err != nil {
+		return err
+	}
+	secret, ok := o.(*corev1.Secret)
+	if !ok || key.Namespace == g.namespace || allows(secret, g.namespace) {
+		return nil
+	}
+	g.refused[key] = true
+	secret.Data = nil
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+}
+
+// allows says whether the classes of a namespace may name the Secret.
+func allows(secret *corev1.Secret, namespace string) bool {
+	for allowed := range strings.SplitSeq(secret.Annotations[machinev1.AllowedNamespacesAnnotation], ",") {
+		if allowed = strings.TrimSpace(allowed); allowed == "*" || allowed == namespace {
+			return true
+		}
+	}
+	return false
+}
