@@ -1,0 +1,182 @@
+// Package externalcontrolplane stands for a control plane that someone else
+// runs: it provides the kubeconfig of the Cluster, and says whether the API
+// server answers. With that, Cluster API drains, watches and moves machines of a
+// Cluster whose control plane it does not know.
+//
+// The kubeconfig is either given, in a Secret, or, where the machines join the
+// cluster that all of this runs in, made for a ServiceAccount of it.
+package externalcontrolplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+// Name of the controller.
+const Name = "mcmexternalcontrolplane"
+
+const (
+	kind                 = "MCMExternalControlPlane"
+	defaultTokenLifetime = 24 * time.Hour
+	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
+	renewRetry           = 30 * time.Second // a token is renewed long before it expires
+	silence              = time.Minute      // a connection that is made anew, with another token say, is back sooner
+)
+
+// Roles are the names of the ClusterRoles that a ServiceAccount of a self-hosted
+// Cluster is bound to. Their rules are those of config/rbac/workload_role.yaml.
+type Roles struct {
+	Workload string // in the whole cluster
+	Tokens   string // in kube-system
+}
+
+// DefaultRoles are the names in config/rbac/workload_role.yaml.
+func DefaultRoles() Roles {
+	return Roles{Workload: "capmcm-workload", Tokens: "capmcm-workload-tokens"}
+}
+
+// Deps are what the controller needs; all are required unless said otherwise.
+type Deps struct {
+	Client   client.Client // reads from a cache with Indexes
+	Live     client.Reader // reads from the API server: what belongs to self-hosted Clusters is not watched
+	Clusters clustercache.ClusterCache
+	Config   *rest.Config // of the management cluster, as this process reaches it
+	Clock    clock.PassiveClock
+	Events   record.EventRecorder
+	// WatchFilter is the value of the label that objects must have; empty is no filter.
+	WatchFilter string
+	// TokenLifetime is how long tokens of self-hosted Clusters live; 0 is a day.
+	TokenLifetime time.Duration
+	// Roles; the zero value is DefaultRoles.
+	Roles Roles
+}
+
+// Controller keeps the kubeconfig of a Cluster with an external control plane.
+type Controller struct {
+	Deps
+}
+
+// New returns a Controller.
+func New(d Deps) *Controller {
+	if d.TokenLifetime <= 0 {
+		d.TokenLifetime = defaultTokenLifetime
+	}
+	if d.Roles == (Roles{}) {
+		d.Roles = DefaultRoles()
+	}
+	return &Controller{Deps: d}
+}
+
+// Reconcile brings the kubeconfig Secret into line with the spec, and says
+// whether the API server answers. What is paused is left alone, first of all:
+// after a move the source removes nothing.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	f, err := c.observe(ctx, req.NamespacedName)
+	if err != nil || f == nil {
+		return outcome.Of(0, err)
+	}
+	switch {
+	case f.paused != "":
+		return outcome.Of(0, c.report(ctx, f))
+	case !f.cp.DeletionTimestamp.IsZero():
+		return outcome.Of(0, c.remove(ctx, f))
+	}
+	err = c.act(ctx, f)
+	if p, bad := errors.AsType[*problem](err); bad {
+		f.problem, err = p, nil
+	}
+	return outcome.Of(f.wait, errors.Join(err, c.report(ctx, f)))
+}
+
+// act makes what is missing.
+func (c *Controller) act(ctx context.Context, f *facts) error {
+	if err := c.claim(ctx, f); err != nil {
+		return err
+	}
+	if f.cluster == nil {
+		return wait(controlplanev1.ReasonWaitingForCluster, "no Cluster owns this object yet; name it in spec.controlPlaneRef of one")
+	}
+	made, err := c.kubeconfig(ctx, f)
+	if err != nil {
+		return err
+	}
+	if err := c.store(ctx, f, made); err != nil {
+		return err
+	}
+	return c.fillEndpoint(ctx, f, made)
+}
+
+// claim puts the finalizer onto the object, before anything is made for it.
+func (c *Controller) claim(ctx context.Context, f *facts) error {
+	home := f.cp.Annotations[controlplanev1.HomeAnnotation]
+	switch selfHosted := isTrue(f.cp.Spec.SelfHosted); {
+	case selfHosted && home == "":
+		here, err := c.here(ctx)
+		if err != nil {
+			return err
+		}
+		home = here
+	case !selfHosted && home != "":
+		if err := c.removeIdentity(ctx, f); err != nil {
+			return err
+		}
+		home = ""
+	}
+	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
+		capi.AddFinalizer(cp, machinev1.MCMExternalControlPlaneFinalizer)
+		capi.SetAnnotation(cp, controlplanev1.HomeAnnotation, home)
+	})
+}
+
+// kubeconfig returns the kubeconfig that the Cluster should have.
+func (c *Controller) kubeconfig(ctx context.Context, f *facts) (kubeconfig, error) {
+	if !f.override().IsZero() && !f.override().IsValid() {
+		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec, "spec.controlPlaneEndpoint: set both host and port, or none")
+	}
+	if f.secret != nil && !f.mine() {
+		return kubeconfig{}, wrong(controlplanev1.ReasonSecretNameTaken,
+			"Secret %q has the name of the Cluster's kubeconfig and is somebody else's; remove it, or rename it and set spec.kubeconfigSecretRef.name", f.secret.Name)
+	}
+	selfHosted := isTrue(f.cp.Spec.SelfHosted)
+	switch ref := f.cp.Spec.KubeconfigSecretRef; {
+	case selfHosted == (ref != nil):
+		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec, "spec.kubeconfigSecretRef, spec.selfHosted: set exactly one of them")
+	case selfHosted:
+		return c.ownKubeconfig(ctx, f)
+	default:
+		return c.givenKubeconfig(ctx, f, ref.Name)
+	}
+}
+
+// patch writes what change changes of the object, if anything.
+func (c *Controller) patch(ctx context.Context, f *facts, change func(*controlplanev1.MCMExternalControlPlane)) error {
+	changed := f.cp.DeepCopy()
+	change(changed)
+	if sameObject(f.cp, changed) {
+		return nil
+	}
+	status := changed.Status
+	err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.cp, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("write MCMExternalControlPlane: %w", err)
+	}
+	changed.Status = status
+	f.cp = changed
+	return nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

@@ -1,0 +1,124 @@
+package externalcontrolplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+)
+
+// facts are what one reconcile has seen, and what it makes of it.
+type facts struct {
+	now      time.Time
+	cp       *controlplanev1.MCMExternalControlPlane
+	cluster  *clusterv1.Cluster  // nil until one owns the object
+	secret   *corev1.Secret      // the Cluster's kubeconfig; nil if there is none
+	machines []clusterv1.Machine // of the Cluster
+	paused   string              // why this object is to be left alone; empty if it is not
+
+	connected bool          // there is a connection to the API server
+	answered  time.Duration // since it answered last; negative if it never did
+
+	problem *problem // with the kubeconfig; nil if it is as it should be
+	wait    time.Duration
+}
+
+// problem is why there is no kubeconfig.
+type problem struct {
+	reason, message string
+	bad             bool // somebody has to correct something
+}
+
+// Error names the field and the remedy.
+func (p *problem) Error() string { return p.message }
+
+func wrong(reason, format string, args ...any) error {
+	return &problem{reason, fmt.Sprintf(format, args...), true}
+}
+
+func wait(reason, format string, args ...any) error {
+	return &problem{reason, fmt.Sprintf(format, args...), false}
+}
+
+// observe reads all that a decision needs, from the cache. Without anything to
+// do it returns nil.
+func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts, error) {
+	cp := &controlplanev1.MCMExternalControlPlane{}
+	if err := c.Client.Get(ctx, key, cp); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !capi.Watched(cp, c.WatchFilter) {
+		return nil, nil //nolint:nilnil // nothing to do is not an error
+	}
+	cluster, _, err := capi.ClusterOf(ctx, c.Client, cp)
+	if err != nil {
+		return nil, err
+	}
+	f := &facts{now: c.Clock.Now(), cp: cp, cluster: cluster, paused: capi.Paused(cluster, cp)}
+	if cluster == nil {
+		return f, nil
+	}
+	secret := &corev1.Secret{}
+	err = c.Client.Get(ctx, f.secretKey(), secret)
+	switch {
+	case err == nil:
+		f.secret = secret
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read Secret %s: %w", f.secretKey(), err)
+	}
+	var machines clusterv1.MachineList
+	if err := c.Client.List(ctx, &machines, client.InNamespace(cp.Namespace), client.MatchingFields{machinesByCluster: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list Machines of Cluster: %w", err)
+	}
+	f.machines = machines.Items
+	c.observeConnection(ctx, f)
+	return f, nil
+}
+
+// observeConnection asks the connections, which probe the API server by
+// themselves.
+func (c *Controller) observeConnection(ctx context.Context, f *facts) {
+	_, err := c.Clusters.GetReader(ctx, client.ObjectKeyFromObject(f.cluster))
+	f.connected, f.answered = err == nil, -1
+	if at := c.Clusters.GetHealthCheckingState(ctx, client.ObjectKeyFromObject(f.cluster)).LastProbeSuccessTime; !at.IsZero() {
+		f.answered = max(f.now.Sub(at), 0)
+	}
+}
+
+// secretKey is where the kubeconfig of the Cluster is.
+// Source: Cluster API contract v1beta2, control plane, "Cluster kubeconfig management".
+func (f *facts) secretKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: f.cluster.Namespace, Name: f.cluster.Name + "-kubeconfig"}
+}
+
+// mine says whether the kubeconfig Secret is this object's. The owner reference
+// alone does not say it, since it may have been lost in a restore.
+func (f *facts) mine() bool {
+	owner := metav1.GetControllerOf(f.secret)
+	if owner != nil {
+		return owner.Kind == kind && owner.Name == f.cp.Name
+	}
+	return f.secret.Type == clusterv1.ClusterSecretType && f.secret.Labels[clusterv1.ClusterNameLabel] == f.cluster.Name
+}
+
+// override is the endpoint that the user wants; zero if it was filled in here.
+func (f *facts) override() clusterv1.APIEndpoint {
+	e := f.cp.Spec.ControlPlaneEndpoint
+	if !e.IsZero() && e.String() == f.cp.Annotations[controlplanev1.FilledEndpointAnnotation] {
+		return clusterv1.APIEndpoint{}
+	}
+	return e
+}
+
+func sameObject(a, b *controlplanev1.MCMExternalControlPlane) bool {
+	return equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+}

@@ -1,0 +1,141 @@
+package externalcontrolplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+)
+
+// report writes the status, if it has changed, and tells what somebody has to
+// correct, once for each change of it.
+func (c *Controller) report(ctx context.Context, f *facts) error {
+	if f.paused == "" && !f.connected && f.answered >= 0 && f.answered < silence {
+		f.sooner(silence - f.answered)
+	}
+	changed := f.cp.DeepCopy()
+	changed.Status = statusOf(f)
+	if equality.Semantic.DeepEqual(f.cp.Status, changed.Status) {
+		return nil
+	}
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.cp)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
+	}
+	for _, kind := range []string{controlplanev1.KubeconfigReadyCondition, controlplanev1.KubeletVersionsMatchCondition} {
+		before, after := meta.FindStatusCondition(f.cp.Status.Conditions, kind), meta.FindStatusCondition(changed.Status.Conditions, kind)
+		mistake := kind == controlplanev1.KubeletVersionsMatchCondition || f.problem != nil && f.problem.bad
+		if after == nil || after.Status != metav1.ConditionFalse || !mistake || before != nil && before.Message == after.Message {
+			continue
+		}
+		c.Events.Event(changed, corev1.EventTypeWarning, after.Reason, after.Message)
+	}
+	return nil
+}
+
+func (f *facts) sooner(d time.Duration) {
+	if f.wait == 0 || d < f.wait {
+		f.wait = d
+	}
+}
+
+// statusOf derives the status from what was seen.
+func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
+	out := *f.cp.Status.DeepCopy()
+	set := func(condition metav1.Condition) {
+		capi.SetCondition(&out.Conditions, condition, f.cp.Generation, f.now)
+	}
+	set(capi.PausedCondition(f.paused))
+	if f.paused != "" {
+		return out
+	}
+	out.ExternalManagedControlPlane = new(true)
+	if f.connected {
+		out.Initialization.ControlPlaneInitialized = new(true)
+	}
+	kubeconfig, available := kubeconfigCondition(f), availableCondition(f)
+	set(kubeconfig)
+	set(available)
+	set(readyCondition(kubeconfig, available))
+	if f.cluster != nil {
+		set(versionsCondition(f.machines))
+	}
+	return out
+}
+
+func kubeconfigCondition(f *facts) metav1.Condition {
+	if f.problem != nil {
+		return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionFalse, f.problem.reason, f.problem.message)
+	}
+	return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionTrue, controlplanev1.ReasonKubeconfigReady, "")
+}
+
+// availableCondition says whether the API server answers. A connection that is
+// made anew is not a control plane that is gone.
+func availableCondition(f *facts) metav1.Condition {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(clusterv1.AvailableCondition, status, reason, message)
+	}
+	switch {
+	case f.connected, f.answered >= 0 && f.answered < silence:
+		return is(metav1.ConditionTrue, controlplanev1.ReasonConnected, "")
+	case f.cluster == nil:
+		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForCluster, "no Cluster owns this object yet")
+	case !isTrue(f.cluster.Status.Initialization.InfrastructureProvisioned):
+		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForInfra, "the infrastructure of the Cluster is not provisioned yet; the API server is not connected to before")
+	case f.problem != nil:
+		return is(metav1.ConditionFalse, controlplanev1.ReasonNotConnected, "the kubeconfig is not ready, and there is no connection to the API server")
+	default:
+		return is(metav1.ConditionFalse, controlplanev1.ReasonNotConnected,
+			"there is no connection to the API server; check that the kubeconfig's server is reachable from here, that its CA is right, and that its user may GET / and what else docs/api/mcmexternalcontrolplane.md lists")
+	}
+}
+
+func readyCondition(of ...metav1.Condition) metav1.Condition {
+	for _, c := range of {
+		if c.Status != metav1.ConditionTrue {
+			return condition(clusterv1.ReadyCondition, metav1.ConditionFalse, c.Reason, c.Type+": "+c.Message)
+		}
+	}
+	return condition(clusterv1.ReadyCondition, metav1.ConditionTrue, clusterv1.ReadyReason, "")
+}
+
+// versionsCondition compares what Machines ask for with what their kubelets say.
+// Cluster API compares the texts, and takes a Machine that differs for outdated
+// for ever: rollouts then never end.
+func versionsCondition(machines []clusterv1.Machine) metav1.Condition {
+	const told = 3
+	var differ []clusterv1.Machine
+	for _, m := range machines {
+		if m.DeletionTimestamp.IsZero() && m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" && m.Status.NodeInfo.KubeletVersion != m.Spec.Version {
+			differ = append(differ, m)
+		}
+	}
+	if len(differ) == 0 {
+		return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionTrue, controlplanev1.ReasonVersionsMatch, "")
+	}
+	slices.SortFunc(differ, func(a, b clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	text := ""
+	for _, m := range differ[:min(told, len(differ))] {
+		text += fmt.Sprintf("Machine %q has spec.version %q, and its kubelet is %q; ", m.Name, m.Spec.Version, m.Status.NodeInfo.KubeletVersion)
+	}
+	if more := len(differ) - told; more > 0 {
+		text += fmt.Sprintf("so it is with %d more; ", more)
+	}
+	text += "set spec.template.spec.version of their MachineDeployment to the kubelet's, or boot that version"
+	return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionFalse, controlplanev1.ReasonVersionsDiffer, text)
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}

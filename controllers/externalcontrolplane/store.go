@@ -1,0 +1,140 @@
+package externalcontrolplane
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+)
+
+// store writes the Secret with the kubeconfig, if it is not as it should be.
+func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
+	data, err := k.render(f.cluster.Name, f.override())
+	if err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	before := f.secret
+	if before == nil {
+		before = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.secretKey().Namespace, Name: f.secretKey().Name},
+			Type:       clusterv1.ClusterSecretType,
+		}
+	}
+	changed := before.DeepCopy()
+	if !bytes.Equal(changed.Data[keyValue], data) {
+		changed.Data = map[string][]byte{keyValue: data}
+	}
+	f.own(changed)
+	for _, key := range []string{controlplanev1.RenewTokenAnnotation, controlplanev1.TokenOfAnnotation} {
+		capi.SetAnnotation(changed, key, k.notes[key])
+	}
+	if f.secret == nil {
+		return c.createSecret(ctx, f, changed)
+	}
+	if sameSecret(before, changed) {
+		return nil
+	}
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write Secret %s: %w", changed.Name, err)
+	}
+	return nil
+}
+
+func (c *Controller) createSecret(ctx context.Context, f *facts, secret *corev1.Secret) error {
+	err := c.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		f.wait = staleRetry // it is not in the cache yet
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create Secret %s: %w", secret.Name, err)
+	}
+	return nil
+}
+
+// own puts on the Secret what Cluster API finds, moves and removes it by.
+func (f *facts) own(secret *corev1.Secret) {
+	capi.SetLabel(secret, clusterv1.ClusterNameLabel, f.cluster.Name)
+	ref := *metav1.NewControllerRef(f.cp, controlplanev1.GroupVersion.WithKind(kind))
+	for i, r := range secret.OwnerReferences {
+		if r.Kind == kind && r.Name == f.cp.Name {
+			secret.OwnerReferences[i] = ref
+			return
+		}
+	}
+	secret.OwnerReferences = append(secret.OwnerReferences, ref)
+}
+
+// render is the kubeconfig as a file: equal ones have equal bytes. It has nothing
+// but the one way to the API server, at the endpoint that the user wants, if any.
+func (k kubeconfig) render(name string, override clusterv1.APIEndpoint) ([]byte, error) {
+	cluster, user := k.cluster.DeepCopy(), k.user.DeepCopy()
+	cluster.Server = redirect(cluster.Server, override)
+	cluster.LocationOfOrigin, user.LocationOfOrigin = "", ""
+	cluster.Extensions, user.Extensions = nil, nil
+	user.TokenFile = "" // it has a token
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name], config.AuthInfos[name] = cluster, user
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return clientcmd.Write(*config)
+}
+
+// redirect puts another host and port into the URL of a server. Its path stays:
+// behind it may be a proxy of many clusters.
+func redirect(server string, to clusterv1.APIEndpoint) string {
+	if to.IsZero() {
+		return server
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return server // it was parsed before
+	}
+	u.Host = net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port)))
+	return u.String()
+}
+
+// endpointOf returns the host and port of a server; zero if it has none.
+func endpointOf(server string) clusterv1.APIEndpoint {
+	u, err := url.Parse(server)
+	if err != nil || u.Hostname() == "" {
+		return clusterv1.APIEndpoint{}
+	}
+	port, err := strconv.ParseInt(u.Port(), 10, 32)
+	if err != nil {
+		port = map[string]int64{"https": 443, "http": 80}[u.Scheme]
+	}
+	return clusterv1.APIEndpoint{Host: u.Hostname(), Port: int32(port)} //nolint:gosec // parsed as 32 bits
+}
+
+// fillEndpoint tells core where the API server is, once. What stands there
+// already is never touched.
+func (c *Controller) fillEndpoint(ctx context.Context, f *facts, k kubeconfig) error {
+	endpoint := endpointOf(k.cluster.Server)
+	if !f.cp.Spec.ControlPlaneEndpoint.IsZero() || !endpoint.IsValid() {
+		return nil
+	}
+	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
+		cp.Spec.ControlPlaneEndpoint = endpoint
+		capi.SetAnnotation(cp, controlplanev1.FilledEndpointAnnotation, endpoint.String())
+	})
+}
+
+func sameSecret(a, b *corev1.Secret) bool {
+	return maps.EqualFunc(a.Data, b.Data, bytes.Equal) && equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta)
+}

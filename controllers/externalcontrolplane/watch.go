@@ -1,0 +1,147 @@
+package externalcontrolplane
+
+import (
+	"bytes"
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// The indexes.
+const (
+	bySecret          = "index.controlplane-secret"  // MCMExternalControlPlane: spec.kubeconfigSecretRef.name
+	machinesByCluster = "index.controlplane-machine" // Machine of Cluster API: label of the Cluster's name
+)
+
+// Indexes are the indexes that the controller needs.
+func Indexes() []index.Index {
+	one := func(value string) []string {
+		if value == "" {
+			return nil
+		}
+		return []string{value}
+	}
+	return []index.Index{
+		{Object: &controlplanev1.MCMExternalControlPlane{}, Field: bySecret, Extract: func(o client.Object) []string {
+			if ref := o.(*controlplanev1.MCMExternalControlPlane).Spec.KubeconfigSecretRef; ref != nil {
+				return one(ref.Name)
+			}
+			return nil
+		}},
+		{Object: &clusterv1.Machine{}, Field: machinesByCluster, Extract: func(o client.Object) []string {
+			return one(o.GetLabels()[clusterv1.ClusterNameLabel])
+		}},
+	}
+}
+
+// SetupWithManager starts the controller with mgr.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &controlplanev1.MCMExternalControlPlane{}, handler.OnlyControllerOwner())
+	return ctrl.NewControllerManagedBy(mgr).Named(Name).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
+		For(&controlplanev1.MCMExternalControlPlane{}, builder.WithPredicates(changed())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(clusterChanged())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineChanged())).
+		Watches(&corev1.Secret{}, owned, builder.WithPredicates(secretChanged())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged())).
+		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
+		Complete(c)
+}
+
+// changed leaves out what this controller writes: the status.
+func changed() predicate.Predicate {
+	kept := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
+			!equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+	}}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, kept)
+}
+
+// clusterChanged lets a Cluster through when it is paused or goes on, when it
+// names its control plane, and when the connection may begin.
+func clusterChanged() predicate.Predicate {
+	type seen struct {
+		paused, provisioned bool
+		ref                 clusterv1.ContractVersionedObjectReference
+	}
+	of := func(o client.Object) seen {
+		c := o.(*clusterv1.Cluster)
+		return seen{isTrue(c.Spec.Paused), isTrue(c.Status.Initialization.InfrastructureProvisioned), c.Spec.ControlPlaneRef}
+	}
+	return predicate.Funcs{
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return of(e.ObjectOld) != of(e.ObjectNew) },
+	}
+}
+
+// machineChanged lets a Machine through when its versions may have changed.
+func machineChanged() predicate.Predicate {
+	version := func(m *clusterv1.Machine) string {
+		if m.Status.NodeInfo == nil {
+			return ""
+		}
+		return m.Status.NodeInfo.KubeletVersion
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return version(e.Object.(*clusterv1.Machine)) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+			return before.Spec.Version != after.Spec.Version || version(before) != version(after)
+		},
+	}
+}
+
+func secretChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Secret), e.ObjectNew.(*corev1.Secret)
+		return !maps.EqualFunc(before.Data, after.Data, bytes.Equal) || !maps.Equal(before.Labels, after.Labels) ||
+			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+	}}
+}
+
+// ofCluster returns the control plane that a Cluster names.
+func ofCluster(_ context.Context, o client.Object) []reconcile.Request {
+	ref := o.(*clusterv1.Cluster).Spec.ControlPlaneRef
+	if ref.Kind != kind || ref.APIGroup != controlplanev1.GroupVersion.Group {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name}}}
+}
+
+// ofMachine returns the control plane of a Machine's Cluster.
+func (c *Controller) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*clusterv1.Machine).Spec.ClusterName}
+	if err := c.Client.Get(ctx, key, cluster); err != nil {
+		return nil // a Cluster that comes later brings its control plane along
+	}
+	return ofCluster(ctx, cluster)
+}
+
+// ofSecret returns the control planes whose kubeconfig is in a Secret.
+func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+	var list controlplanev1.MCMExternalControlPlaneList
+	if err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMExternalControlPlanes of Secret", "Secret", o.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}

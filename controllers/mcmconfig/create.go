@@ -1,0 +1,183 @@
+package mcmconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
+)
+
+// Entries of a data Secret, as Cluster API's contract has them.
+const (
+	keyValue  = "value"
+	keyFormat = "format"
+)
+
+// How many token ids are tried in one pass. An id is only spent if a pass ended
+// between token and Secret, and its token has expired and was not cleaned up.
+const tokenTries = 5
+
+// create makes the data Secret.
+func (c *Controller) create(ctx context.Context, f *facts) error {
+	made, ok, err := c.payload(ctx, f, 1)
+	if err != nil || !ok {
+		return err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.config.Namespace, Name: f.config.Name},
+		Type:       clusterv1.ClusterSecretType,
+	}
+	f.own(secret)
+	made.into(secret, f.ownerID())
+	err = c.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		f.wait = staleRetry // it is not in the cache yet
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create data Secret %s: %w", secret.Name, err)
+	}
+	f.created = true
+	f.secret = secret
+	if made.attempt > 0 {
+		f.wait = c.TokenLifetime / 2
+	}
+	return nil
+}
+
+// payload is finished boot data.
+type payload struct {
+	data    []byte
+	format  bootstrapv1.Format
+	attempt int // number of the token in it; 0 if there is none
+}
+
+// payload finishes the user data, with the first token from that number on. It
+// is not ok if that has to wait or somebody has to correct something.
+func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made payload, ok bool, err error) {
+	from, err := c.source(ctx, f.config)
+	if p, bad := errors.AsType[*problem](err); bad {
+		f.refuse(p.reason, "%s", p.message)
+		return payload{}, false, nil
+	}
+	if err != nil {
+		return payload{}, false, err
+	}
+	values := bootstrap.Values{MachineName: f.nodeName()}
+	made.format = from.format
+	if bootstrap.NeedsToken(from.data) {
+		values.Token, made.attempt, err = c.mint(ctx, f, attempt)
+		if errors.Is(err, clustercache.ErrClusterNotConnected) {
+			f.waitFor(bootstrapv1.ReasonWaitingForConnection, "there is no connection to the workload cluster, where a bootstrap token has to be made")
+			return payload{}, false, nil // the connection wakes this object
+		}
+		if err != nil {
+			return payload{}, false, err
+		}
+	}
+	if made.data, err = finish(from, values); err != nil {
+		f.refuse(machinev1.ReasonInvalidUserData, "%s: %s", sourceField(f.config), err)
+		return payload{}, false, nil
+	}
+	return made, true, nil
+}
+
+// finish fills in the placeholders and makes the data fit.
+func finish(from source, values bootstrap.Values) ([]byte, error) {
+	filled, err := bootstrap.Fill(from.data, values)
+	if err != nil {
+		return nil, err
+	}
+	return bootstrap.Pack(filled, from.limit)
+}
+
+// mint returns a living bootstrap token and its number, the first from attempt on.
+func (c *Controller) mint(ctx context.Context, f *facts, attempt int) (string, int, error) {
+	workload, err := c.Clusters.GetUncachedClient(ctx, f.clusterKey())
+	if err != nil {
+		return "", 0, fmt.Errorf("connect to the workload cluster: %w", err)
+	}
+	for n := attempt; n < attempt+tokenTries; n++ {
+		value, spent, err := token.Ensure(ctx, token.Deps{Client: workload, Live: workload}, c.request(f, n))
+		if err != nil {
+			return "", 0, err
+		}
+		if !spent {
+			return value, n, nil
+		}
+	}
+	return "", 0, fmt.Errorf("the ids of bootstrap tokens %d to %d are spent", attempt, attempt+tokenTries-1)
+}
+
+func (c *Controller) request(f *facts, attempt int) token.Request {
+	return token.Request{
+		MachineName: f.nodeName(), OwnerID: f.ownerID(), Attempt: attempt, Now: f.now,
+		Expiration: f.now.Add(c.TokenLifetime), ExtraGroups: c.TokenExtraGroups, Rand: c.Rand,
+	}
+}
+
+// into writes the data into its Secret.
+func (p payload) into(secret *corev1.Secret, ownerID string) {
+	secret.Data = map[string][]byte{keyValue: p.data, keyFormat: []byte(p.format)}
+	if secret.Annotations == nil {
+		secret.Annotations = map[string]string{}
+	}
+	delete(secret.Annotations, machinev1.CreateAttemptAnnotation)
+	if p.attempt > 0 {
+		secret.Annotations[machinev1.OwnerIDAnnotation] = ownerID
+		secret.Annotations[machinev1.CreateAttemptAnnotation] = strconv.Itoa(p.attempt)
+	}
+}
+
+// own puts on a data Secret what says whose it is. clusterctl moves it, and the
+// garbage collector removes it, by that reference.
+func (f *facts) own(secret *corev1.Secret) {
+	if f.machine != nil {
+		if secret.Labels == nil {
+			secret.Labels = map[string]string{}
+		}
+		secret.Labels[clusterv1.ClusterNameLabel] = f.machine.Spec.ClusterName
+	}
+	ref := *metav1.NewControllerRef(f.config, bootstrapv1.GroupVersion.WithKind(kind))
+	for i, r := range secret.OwnerReferences {
+		if r.Kind == kind && r.Name == f.config.Name {
+			secret.OwnerReferences[i] = ref
+			return
+		}
+	}
+	secret.OwnerReferences = append(secret.OwnerReferences, ref)
+}
+
+func sourceField(config *bootstrapv1.MCMConfig) string {
+	if config.Spec.MachineClassRef != nil {
+		return "spec.machineClassRef.name"
+	}
+	return "spec.userDataSecretRef.name"
+}
+
+// patchSecret writes what change changes of the data Secret, if anything.
+func (c *Controller) patchSecret(ctx context.Context, f *facts, change func(*corev1.Secret)) error {
+	changed := f.secret.DeepCopy()
+	change(changed)
+	if sameSecret(f.secret, changed) {
+		return nil
+	}
+	err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.secret, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("write data Secret %s: %w", changed.Name, err)
+	}
+	f.secret = changed
+	return nil
+}

@@ -1,0 +1,80 @@
+package mcmconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
+)
+
+// keep looks after data that exists. It is not made anew because the spec, the
+// class or the user data have changed: that is a rollout's business.
+func (c *Controller) keep(ctx context.Context, f *facts) error {
+	f.created = true
+	if err := c.patchSecret(ctx, f, f.own); err != nil {
+		return err
+	}
+	if f.machine == nil || f.attempt() == 0 {
+		return nil
+	}
+	err := c.tend(ctx, f)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return nil // the connection wakes this object
+	}
+	return err
+}
+
+// tend looks after the token in the data: it lives until the node has joined.
+func (c *Controller) tend(ctx context.Context, f *facts) error {
+	workload, err := c.Clusters.GetUncachedClient(ctx, f.clusterKey())
+	if err != nil {
+		return fmt.Errorf("connect to the workload cluster: %w", err)
+	}
+	request := c.request(f, f.attempt())
+	if f.joined() {
+		if err := token.DeleteOwned(ctx, token.Deps{Client: workload, Live: workload}, request); err != nil {
+			return err
+		}
+		return c.patchSecret(ctx, f, func(s *corev1.Secret) { delete(s.Annotations, machinev1.CreateAttemptAnnotation) })
+	}
+	if !f.machine.DeletionTimestamp.IsZero() {
+		return nil // nobody needs it any more
+	}
+	expires, err := token.Extend(ctx, workload, request, c.TokenLifetime/2)
+	switch {
+	case err != nil:
+		return err
+	case !expires.IsZero():
+		f.wait = max(expires.Sub(f.now)-c.TokenLifetime/2, staleRetry)
+		return nil
+	case f.begun():
+		f.refuse(bootstrapv1.ReasonBootstrapTokenExpired, "the bootstrap token in the boot data of the VM has expired before the node joined; delete Machine %q, or let a MachineHealthCheck replace it", f.machine.Name)
+		return nil
+	}
+	return c.renew(ctx, f)
+}
+
+// renew makes the data anew, with another token. No VM is known to have been
+// made with the old one. If one is being made right now, the engine meets other
+// bytes under the same idempotency token, looks for that VM, and only without
+// one begins its next attempt.
+func (c *Controller) renew(ctx context.Context, f *facts) error {
+	made, ok, err := c.payload(ctx, f, f.attempt()+1)
+	if err != nil || !ok {
+		return err
+	}
+	ownerID := f.ownerID()
+	f.wait = c.TokenLifetime / 2
+	return c.patchSecret(ctx, f, func(s *corev1.Secret) { made.into(s, ownerID) })
+}
+
+func sameSecret(a, b *corev1.Secret) bool {
+	return equality.Semantic.DeepEqual(a.ObjectMeta, b.ObjectMeta) && equality.Semantic.DeepEqual(a.Data, b.Data)
+}

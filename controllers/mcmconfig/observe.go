@@ -1,0 +1,153 @@
+package mcmconfig
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+)
+
+// facts are what one reconcile has seen, and what it makes of it.
+type facts struct {
+	now     time.Time
+	config  *bootstrapv1.MCMConfig
+	machine *clusterv1.Machine // nil until one owns the config
+	cluster *clusterv1.Cluster // nil if it is not known
+	secret  *corev1.Secret     // with the data; nil if there is none
+	paused  string             // why this object is to be left alone; empty if it is not
+
+	created bool   // the data exists, or has been used
+	reason  string // why not, or what is wrong
+	message string
+	bad     bool // somebody has to correct something
+	wait    time.Duration
+}
+
+// observe reads all that a decision needs, from the cache. Without anything to
+// do it returns nil.
+func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts, error) {
+	config := &bootstrapv1.MCMConfig{}
+	if err := c.Client.Get(ctx, key, config); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !config.DeletionTimestamp.IsZero() || !capi.Watched(config, c.WatchFilter) {
+		return nil, nil //nolint:nilnil // nothing to do is not an error
+	}
+	f := &facts{now: c.Clock.Now(), config: config}
+	var err error
+	if f.machine, err = capi.MachineOf(ctx, c.Client, config); err != nil {
+		return nil, err
+	}
+	if f.cluster, _, err = capi.ClusterOf(ctx, c.Client, config); err != nil {
+		return nil, err
+	}
+	if f.secret, err = c.secretAt(ctx, key); err != nil {
+		return nil, err
+	}
+	f.paused = capi.Paused(f.cluster, config)
+	return f, nil
+}
+
+// secretAt returns the Secret of that key, nil if there is none.
+func (c *Controller) secretAt(ctx context.Context, key client.ObjectKey) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := c.Client.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // absence is an answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+	}
+	return secret, nil
+}
+
+// mine says whether the data Secret is the config's: it is of Cluster API's
+// type, and nobody else controls it. The owner reference alone does not say it,
+// since it may have been lost in a restore.
+func (f *facts) mine() bool {
+	owner := metav1.GetControllerOf(f.secret)
+	return f.secret.Type == clusterv1.ClusterSecretType && (owner == nil || owner.Kind == kind && owner.Name == f.config.Name)
+}
+
+// begun says whether the Machine has its VM, as far as Cluster API knows. It
+// will not get another.
+func (f *facts) begun() bool {
+	return f.machine != nil && (f.machine.Spec.ProviderID != "" || f.joined())
+}
+
+// joined says whether the Machine has its Node.
+func (f *facts) joined() bool { return f.machine != nil && f.machine.Status.NodeRef.IsDefined() }
+
+// open says whether data may be made now, and notes what that waits for.
+// Source: Cluster API contract v1beta2, bootstrap config.
+func (f *facts) open() bool {
+	switch {
+	case !f.machine.DeletionTimestamp.IsZero():
+		f.waitFor(bootstrapv1.ReasonWaitingForMachine, "Machine %q is being deleted", f.machine.Name)
+	case f.cluster == nil:
+		f.waitFor(bootstrapv1.ReasonWaitingForCluster, "there is no Cluster %q yet", f.machine.Spec.ClusterName)
+	case f.cluster.Status.Initialization.InfrastructureProvisioned == nil || !*f.cluster.Status.Initialization.InfrastructureProvisioned:
+		f.waitFor(bootstrapv1.ReasonWaitingForInfra, "the infrastructure of Cluster %q is not provisioned yet", f.cluster.Name)
+	case !util.IsControlPlaneMachine(f.machine) && !conditions.IsTrue(f.cluster, clusterv1.ClusterControlPlaneInitializedCondition):
+		f.waitFor(bootstrapv1.ReasonWaitingForControlPlane, "the control plane of Cluster %q is not initialized yet; one that runs elsewhere needs a MCMExternalControlPlane as spec.controlPlaneRef", f.cluster.Name)
+	default:
+		return true
+	}
+	return false
+}
+
+// waitFor notes what comes by itself.
+func (f *facts) waitFor(reason, format string, args ...any) {
+	f.reason, f.message = reason, fmt.Sprintf(format, args...)
+}
+
+// refuse notes what somebody has to correct.
+func (f *facts) refuse(reason, format string, args ...any) {
+	f.waitFor(reason, format, args...)
+	f.bad = true
+}
+
+// clusterKey is where the Cluster is.
+func (f *facts) clusterKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: f.config.Namespace, Name: f.machine.Spec.ClusterName}
+}
+
+// nodeName is the name that the node will register with: that of the VM, which
+// is the infrastructure machine's.
+func (f *facts) nodeName() string {
+	if name := f.machine.Spec.InfrastructureRef.Name; name != "" {
+		return name
+	}
+	return f.machine.Name
+}
+
+// ownerID is the durable id that tokens are derived from: that of the data once
+// there is some, so that a move does not change it.
+func (f *facts) ownerID() string {
+	if f.secret != nil && f.secret.Annotations[machinev1.OwnerIDAnnotation] != "" {
+		return f.secret.Annotations[machinev1.OwnerIDAnnotation]
+	}
+	return string(f.config.UID)
+}
+
+// attempt is the number of the token that the data holds, 0 if there is none to
+// look after: it holds none, or that one has done its duty.
+func (f *facts) attempt() int {
+	n, err := strconv.Atoi(f.secret.Annotations[machinev1.CreateAttemptAnnotation])
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}

@@ -1,0 +1,164 @@
+package mcmconfig
+
+import (
+	"bytes"
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// The indexes of MCMConfigs.
+const (
+	byClass   = "index.config-class"   // spec.machineClassRef.name
+	bySecret  = "index.config-secret"  // spec.userDataSecretRef.name
+	byCluster = "index.config-cluster" // label of the Cluster's name
+)
+
+// Indexes are the indexes that the controller needs, besides index.Classes.
+func Indexes() []index.Index {
+	of := func(field string, value func(*bootstrapv1.MCMConfig) string) index.Index {
+		return index.Index{Object: &bootstrapv1.MCMConfig{}, Field: field, Extract: func(o client.Object) []string {
+			if v := value(o.(*bootstrapv1.MCMConfig)); v != "" {
+				return []string{v}
+			}
+			return nil
+		}}
+	}
+	return []index.Index{
+		of(byClass, func(c *bootstrapv1.MCMConfig) string { return nameOf(c.Spec.MachineClassRef) }),
+		of(bySecret, func(c *bootstrapv1.MCMConfig) string { return nameOf(c.Spec.UserDataSecretRef) }),
+		of(byCluster, func(c *bootstrapv1.MCMConfig) string { return c.Labels[clusterv1.ClusterNameLabel] }),
+	}
+}
+
+func nameOf(ref *bootstrapv1.NameReference) string {
+	if ref == nil {
+		return ""
+	}
+	return ref.Name
+}
+
+// SetupWithManager starts the controller with mgr.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	return ctrl.NewControllerManagedBy(mgr).Named(Name).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
+		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(configChanged())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster), builder.WithPredicates(clusterChanged())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(secretChanged())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.configsOfSecret), builder.WithPredicates(secretChanged())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(c.Clusters.GetClusterSource(Name, c.configsOfCluster)).
+		Complete(c)
+}
+
+// configChanged leaves out what this controller writes: the status.
+func configChanged() predicate.Predicate {
+	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())
+	}}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
+}
+
+// machineChanged lets a Machine through that has got its VM or its Node, or goes.
+func machineChanged() predicate.Predicate {
+	return predicate.Funcs{
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+			return before.Spec.ProviderID != after.Spec.ProviderID || before.Status.NodeRef != after.Status.NodeRef ||
+				before.Spec.Bootstrap.ConfigRef != after.Spec.Bootstrap.ConfigRef ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+		},
+	}
+}
+
+// clusterChanged lets a Cluster through when a gate opens, or when it is paused
+// or goes on.
+func clusterChanged() predicate.Predicate {
+	gates := func(o client.Object) [3]bool {
+		c := o.(*clusterv1.Cluster)
+		provisioned := c.Status.Initialization.InfrastructureProvisioned
+		return [3]bool{
+			c.Spec.Paused != nil && *c.Spec.Paused, provisioned != nil && *provisioned,
+			conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition),
+		}
+	}
+	return predicate.Funcs{
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return gates(e.ObjectOld) != gates(e.ObjectNew) },
+	}
+}
+
+// secretChanged lets a Secret through when its entries, or what says whose it is
+// or who may use it, have changed.
+func secretChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Secret), e.ObjectNew.(*corev1.Secret)
+		return !maps.EqualFunc(before.Data, after.Data, bytes.Equal) || !maps.Equal(before.Labels, after.Labels) ||
+			!maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+	}}
+}
+
+// configOf returns the config that a Machine names.
+func configOf(_ context.Context, o client.Object) []reconcile.Request {
+	ref := o.(*clusterv1.Machine).Spec.Bootstrap.ConfigRef
+	if ref.Kind != kind || ref.APIGroup != bootstrapv1.GroupVersion.Group {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name}}}
+}
+
+func (c *Controller) configsOfCluster(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.lookUp(ctx, o.GetNamespace(), byCluster, o.GetName())
+}
+
+func (c *Controller) configsOfClass(ctx context.Context, o client.Object) []reconcile.Request {
+	return c.lookUp(ctx, o.GetNamespace(), byClass, o.GetName())
+}
+
+// configsOfSecret returns the configs whose user data is in a Secret: those that
+// name it, and those of the classes that do.
+func (c *Controller) configsOfSecret(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := c.lookUp(ctx, o.GetNamespace(), bySecret, o.GetName())
+	var classes machinev1.MachineClassList
+	key := client.ObjectKeyFromObject(o).String()
+	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: key}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up MachineClasses of Secret", "Secret", key)
+		return requests
+	}
+	for i := range classes.Items {
+		requests = append(requests, c.configsOfClass(ctx, &classes.Items[i])...)
+	}
+	return requests
+}
+
+// lookUp returns the configs that an index has under a value.
+func (c *Controller) lookUp(ctx context.Context, namespace, field, value string) []reconcile.Request {
+	var list bootstrapv1.MCMConfigList
+	if err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{field: value}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMConfigs", "index", field, "value", value)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
