@@ -50,7 +50,9 @@ start: ## the manager on CONTROL_KUBECONFIG and TARGET_KUBECONFIG, with more fla
 
 .PHONY: test
 test: controlplane capi verify ## everything that CI runs
-	go test $(RACE) -v -count=1 -timeout 30m ./...
+	@# Prints what go test -v prints, and at the end what failed.
+	@go build -o out/bin/gotest ./test/gotest
+	out/bin/gotest $(RACE) -count=1 -timeout 30m ./...
 	@$(CAPI_TEST)
 
 .PHONY: check
