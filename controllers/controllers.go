@@ -169,10 +169,18 @@ func addMachineClass(s *setup) error {
 }
 
 func addMachine(s *setup) error {
-	return machine.New(machine.Deps{
+	c := machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
 		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations,
-	}).SetupWithManager(s.mgr, s.Workers("machine"))
+	})
+	if s.Metrics != nil {
+		for _, m := range c.Collectors() {
+			if err := s.Metrics.Register(m); err != nil {
+				return err
+			}
+		}
+	}
+	return c.SetupWithManager(s.mgr, s.Workers("machine"))
 }
 
 func addMachineSet(s *setup) error {

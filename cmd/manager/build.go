@@ -174,6 +174,7 @@ func (o *options) controllerOptions() controllers.Options {
 			PreserveTimeout: m.preserve, PVDetachTimeout: m.pvDetach, PVReattachTimeout: m.pvReattach,
 			MaxEvictRetries: int32(m.maxEvictRetries), NodeConditions: list(m.nodeConditions), //nolint:gosec // validated
 			BootstrapTokenExtraGroups: m.bootstrapTokenExtraGroups, ResourceExhaustedRetry: m.resourceExhaustedRetry,
+			IgnoreOutages: !s.outages, OutageLimit: s.outageLimit,
 		},
 		APIServer: apiserver.Options{Period: s.apiServerPeriod, Timeout: s.apiServerTimeout},
 		Orphans:   orphan.Options{Period: s.orphanVMs, ReportOnly: s.reportOnly},

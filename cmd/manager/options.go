@@ -76,6 +76,8 @@ type safetyOptions struct {
 	reportOnly       bool
 	apiServerTimeout time.Duration
 	apiServerPeriod  time.Duration
+	outages          bool
+	outageLimit      time.Duration
 }
 
 // machineOptions are the timeouts and limits of machines that do not set their own.
@@ -109,6 +111,7 @@ func newOptions() *options {
 		safety: safetyOptions{
 			up: 2, down: 1, overshooting: time.Minute, orphanVMs: 30 * time.Minute,
 			apiServerTimeout: 30 * time.Second, apiServerPeriod: time.Minute,
+			outages: true, outageLimit: 2 * time.Hour,
 		},
 		machines: machineOptions{
 			creation: 20 * time.Minute, health: 10 * time.Minute, drain: 2 * time.Hour, inPlaceUpdate: 20 * time.Minute,
@@ -197,6 +200,8 @@ func (o *options) addSafetyFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.reportOnly, "machine-safety-orphan-vms-report-only", s.reportOnly, "tell about VMs without a machine and leave them")
 	fs.DurationVar(&s.apiServerTimeout, "machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout, "how long an API server may be unreachable before machines are frozen")
 	fs.DurationVar(&s.apiServerPeriod, "machine-safety-apiserver-statuscheck-period", s.apiServerPeriod, "time between looks at the API servers; at least the timeout")
+	fs.BoolVar(&s.outages, "machine-safety-outage-protection", s.outages, "replace no machine whose node was lost together with others of its zone or pool, unless its VM is gone")
+	fs.DurationVar(&s.outageLimit, "machine-safety-outage-limit", s.outageLimit, "how long an outage may keep a machine from being replaced")
 }
 
 func (o *options) addMachineFlags(fs *pflag.FlagSet) {

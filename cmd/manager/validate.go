@@ -117,6 +117,7 @@ func (s *safetyOptions) validate(p *problems) {
 	p.positive("machine-safety-overshooting-period", s.overshooting)
 	p.positive("machine-safety-orphan-vms-period", s.orphanVMs)
 	p.positive("machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout)
+	p.positive("machine-safety-outage-limit", s.outageLimit)
 	if s.apiServerPeriod < s.apiServerTimeout {
 		p.add("machine-safety-apiserver-statuscheck-period", "must be at least --machine-safety-apiserver-statuscheck-timeout (%s), is %s", s.apiServerTimeout, s.apiServerPeriod)
 	}

@@ -1,0 +1,31 @@
+package index
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NodeUnwell is on Node: Unwell for those of which anything may be wrong, so that
+// an outage is found without a look at each node.
+const NodeUnwell = "index.unwell"
+
+// Unwell is the one value of NodeUnwell.
+const Unwell = "true"
+
+// unwell says whether anything may be wrong with a node: more than what a
+// machine's settings call unhealthy, never less.
+func unwell(o client.Object) []string {
+	conditions := o.(*corev1.Node).Status.Conditions
+	bad := len(conditions) == 0
+	for _, c := range conditions {
+		good := corev1.ConditionFalse
+		if c.Type == corev1.NodeReady {
+			good = corev1.ConditionTrue
+		}
+		bad = bad || c.Status != good
+	}
+	if !bad {
+		return nil
+	}
+	return []string{Unwell}
+}
