@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
@@ -24,6 +25,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/node"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
@@ -98,6 +100,10 @@ func All() []Controller {
 		{"machinedeployment", Native, "rolls changes of a template out", addMachineDeployment},
 		{"node", Native, "keeps nodes in step with their machines", addNode},
 		{"machinesafetyorphanvms", Native, "removes VMs without a machine", addOrphans},
+		{"mcmcluster", Infrastructure, "says where a Cluster's machines can be", addMCMCluster},
+		{"mcmmachine", Infrastructure, "makes, watches and removes the VMs of Cluster API's machines", addMCMMachine},
+		{"mcmconfig", Bootstrap, "makes the boot data of Cluster API's machines", addMCMConfig},
+		{"mcmexternalcontrolplane", ControlPlane, "reaches a control plane that someone else runs", addMCMExternalControlPlane},
 	}
 }
 
@@ -140,13 +146,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 // controlIndexes are the indexes of the control cluster that these doors need.
 // Only kinds that are served may be indexed.
 func controlIndexes(doors []Door) []index.Index {
-	switch {
-	case slices.Contains(doors, Native):
-		return append(index.Control(), orphan.Indexes()...)
-	case slices.Contains(doors, Infrastructure), slices.Contains(doors, Bootstrap):
-		return index.Classes()
+	var found []index.Index
+	if slices.Contains(doors, Native) {
+		found = append(index.Control(), orphan.Indexes()...)
+	} else if slices.Contains(doors, Infrastructure) || slices.Contains(doors, Bootstrap) {
+		found = index.Classes()
 	}
-	return nil
+	for door, more := range map[Door]func() []index.Index{
+		Infrastructure: index.Infrastructure, Bootstrap: mcmconfig.Indexes, ControlPlane: externalcontrolplane.Indexes,
+	} {
+		if slices.Contains(doors, door) {
+			found = append(found, more()...)
+		}
+	}
+	return found
 }
 
 // WorkloadIndexes are the indexes of the caches of workload clusters.

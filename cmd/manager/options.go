@@ -131,7 +131,7 @@ func (o *options) workersFor(controller string) int {
 	switch {
 	case o.workers > 0:
 		return o.workers
-	case controller == "machine":
+	case controller == "machine", controller == "mcmmachine":
 		return machineWorkers
 	}
 	return otherWorkers

@@ -1,0 +1,36 @@
+package controllers
+
+import (
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/infracluster"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachine"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
+)
+
+func addMCMCluster(s *setup) error {
+	return infracluster.New(infracluster.Deps{
+		Client: s.Client, Live: s.Live, Clock: s.Clock, Events: s.Events("mcmcluster-controller"), WatchFilter: s.WatchFilter,
+	}).SetupWithManager(s.mgr, s.Workers("mcmcluster"))
+}
+
+func addMCMMachine(s *setup) error {
+	return inframachine.New(inframachine.Deps{
+		Client: s.Client, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachine-controller"),
+		Options: inframachine.Options{WatchFilter: s.WatchFilter, ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry},
+	}).SetupWithManager(s.mgr, s.Workers("mcmmachine"))
+}
+
+func addMCMConfig(s *setup) error {
+	return mcmconfig.New(mcmconfig.Deps{
+		Client: s.Client, Clusters: s.Clusters, Classes: s.classes, Clock: s.Clock, Rand: s.Rand,
+		Events: s.Events("mcmconfig-controller"), WatchFilter: s.WatchFilter,
+		TokenExtraGroups: s.Options.Machine.BootstrapTokenExtraGroups,
+	}).SetupWithManager(s.mgr, s.Workers("mcmconfig"))
+}
+
+func addMCMExternalControlPlane(s *setup) error {
+	return externalcontrolplane.New(externalcontrolplane.Deps{
+		Client: s.Client, Live: s.Live, Clusters: s.Clusters, Config: s.mgr.GetConfig(), Clock: s.Clock,
+		Events: s.Events("mcmexternalcontrolplane-controller"), WatchFilter: s.WatchFilter,
+	}).SetupWithManager(s.mgr, s.Workers("mcmexternalcontrolplane"))
+}
