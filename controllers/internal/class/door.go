@@ -76,7 +76,7 @@ func (g *guard) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 		return err
 	}
 	secret, ok := o.(*corev1.Secret)
-	if !ok || key.Namespace == g.namespace || allows(secret, g.namespace) {
+	if !ok || key.Namespace == g.namespace || Allows(secret, g.namespace) {
 		return nil
 	}
 	g.refused[key] = true
@@ -84,8 +84,8 @@ func (g *guard) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
 }
 
-// allows says whether the classes of a namespace may name the Secret.
-func allows(secret *corev1.Secret, namespace string) bool {
+// Allows says whether the classes of a namespace may name the Secret.
+func Allows(secret *corev1.Secret, namespace string) bool {
 	for allowed := range strings.SplitSeq(secret.Annotations[machinev1.AllowedNamespacesAnnotation], ",") {
 		if allowed = strings.TrimSpace(allowed); allowed == "*" || allowed == namespace {
 			return true

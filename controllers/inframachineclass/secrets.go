@@ -1,0 +1,63 @@
+package inframachineclass
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+// Secrets holds a Secret for as long as a class that is held names it.
+type Secrets struct{ Deps }
+
+// NewSecrets returns a Secrets.
+func NewSecrets(d Deps) *Secrets { return &Secrets{d} }
+
+// Reconcile brings finalizer and label of a Secret into line with its use. A
+// Secret that no class of this door names, and none has named, is not touched.
+func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := &corev1.Secret{}
+	if err := s.Client.Get(ctx, req.NamespacedName, object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if capi.Moving(object) {
+		return reconcile.Result{}, nil
+	}
+	var list machinev1.MachineClassList
+	if err := s.Client.List(ctx, &list, client.MatchingFields{index.ClassBySecret: req.String()}); err != nil {
+		return outcome.Of(0, fmt.Errorf("look up MachineClasses of Secret %s: %w", req, err))
+	}
+	changed := object.DeepCopy()
+	user := ""
+	for i := range list.Items {
+		one := &list.Items[i]
+		if one.Namespace != object.Namespace && !class.Allows(object, one.Namespace) {
+			continue // it is not this class's
+		}
+		if held(one) && (user == "" || one.Name < user) {
+			user = one.Name
+		}
+		if _, moves := one.Labels[capi.MoveLabel]; moves && one.Namespace == object.Namespace {
+			capi.SetLabel(changed, capi.MoveLabel, label(changed))
+		}
+	}
+	hold(changed, user != "")
+	if user != "" && !object.DeletionTimestamp.IsZero() {
+		s.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits, "Deletion waits for MachineClass %s, which names this Secret and is in use", user)
+	}
+	return outcome.Of(0, patch(ctx, s.Client, object, changed))
+}
+
+// held says whether MCMMachines need the class.
+func held(class *machinev1.MachineClass) bool {
+	return slices.Contains(class.Finalizers, machinev1.InUseFinalizer)
+}

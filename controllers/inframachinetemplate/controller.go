@@ -1,0 +1,201 @@
+// Package inframachinetemplate fills in what a node of a MCMMachineTemplate will
+// offer, so that an autoscaler can start from zero, and tells of templates that
+// were edited in place, which no machine follows.
+package inframachinetemplate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+const (
+	staleRetry   = time.Second     // the newer version arrives by watch; this only guards against a lost event
+	slowestRetry = 3 * time.Minute // after errors that pass
+)
+
+// Deps are what a Controller needs; all are required but WatchFilter.
+type Deps struct {
+	Client client.Client // reads from a cache with the indexes of index.Infrastructure
+	Clouds *cloud.Registry
+	Clock  clock.PassiveClock
+	Events record.EventRecorder
+	// WatchFilter is the value of Cluster API's watch label that objects must carry; empty is all objects.
+	WatchFilter string
+}
+
+// Controller keeps the status of MCMMachineTemplates.
+type Controller struct {
+	Deps
+	classes *class.Resolver
+	marks   fresh.Marks
+}
+
+// New returns a Controller that has seen nothing yet.
+func New(d Deps) *Controller { return &Controller{Deps: d, classes: class.New(d.Clouds)} }
+
+// facts are what one reconcile has seen.
+type facts struct {
+	now      time.Time
+	object   *infrav1.MCMMachineTemplate // as it is after what this pass has written
+	paused   string                      // why it is to be left alone
+	edited   bool                        // the spec is not the one that was seen first
+	capacity corev1.ResourceList         // nil: nothing was learnt
+	info     infrav1.NodeInfo
+	word     metav1.Condition // what is known of the capacity; no Type: nothing was learnt
+}
+
+// Reconcile brings the status of a MCMMachineTemplate into line with its class.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	object := &infrav1.MCMMachineTemplate{}
+	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	switch {
+	case !object.DeletionTimestamp.IsZero(), !capi.Watched(object, c.WatchFilter), capi.Moving(object):
+		return reconcile.Result{}, nil
+	case c.marks.Stale(object):
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	f := &facts{now: c.Clock.Now(), object: object.DeepCopy()}
+	wait, err := c.act(ctx, f)
+	if err != nil {
+		return outcome.Of(0, err)
+	}
+	return outcome.Of(wait, c.write(ctx, f))
+}
+
+func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
+	cluster, _, err := capi.ClusterOf(ctx, c.Client, f.object)
+	if err != nil {
+		return 0, err
+	}
+	if f.paused = capi.Paused(cluster, f.object); f.paused != "" {
+		return 0, nil
+	}
+	if err := c.compare(ctx, f); err != nil {
+		return 0, err
+	}
+	return c.measure(ctx, f)
+}
+
+// compare notes the spec as it was seen first, and tells whether it still is.
+func (c *Controller) compare(ctx context.Context, f *facts) error {
+	hash, err := hashOf(f.object.Spec)
+	if err != nil {
+		return err
+	}
+	uid, first, ok := strings.Cut(f.object.Annotations[infrav1.SpecHashAnnotation], "/")
+	if ok && uid == string(f.object.UID) {
+		f.edited = first != hash
+		return nil
+	}
+	changed := f.object.DeepCopy()
+	capi.SetAnnotation(changed, infrav1.SpecHashAnnotation, string(f.object.UID)+"/"+hash)
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	c.marks.Wrote(changed)
+	f.object = changed
+	return nil
+}
+
+func hashOf(spec infrav1.MCMMachineTemplateSpec) (string, error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return "", fmt.Errorf("encode spec: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// measure learns what a node will offer: from the class if that says it, else
+// from the cloud.
+func (c *Controller) measure(ctx context.Context, f *facts) (time.Duration, error) {
+	resolved, err := c.classes.ResolveForClusterAPI(ctx, c.Client, f.object.Namespace, f.object.Spec.Template.Spec.MachineClassRef.Name)
+	if err != nil {
+		return 0, err
+	}
+	if found, info, ok := ofClass(resolved); ok {
+		f.learn(found, info, infrav1.ReasonCapacityOfClass)
+		return 0, nil
+	}
+	found, err := c.ask(ctx, resolved)
+	if err == nil {
+		capacity, info, problem := ofCloud(found)
+		if problem == "" {
+			f.learn(capacity, info, infrav1.ReasonCapacityOfCloud)
+			return 0, nil
+		}
+		err = cloud.Errorf(cloud.Unknown, "look up capacity", "InvalidCapacity", "%s", problem)
+	}
+	f.word = metav1.Condition{
+		Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionFalse, Reason: reasonOf(err),
+		Message: err.Error() + "; correct that, or set nodeTemplate of the MachineClass",
+	}
+	return max(outcome.After(err, 0), slowestRetry), nil
+}
+
+func (c *Controller) ask(ctx context.Context, r class.Resolved) (cloud.Capacity, error) {
+	account, err := r.Account(ctx)
+	if err != nil {
+		return cloud.Capacity{}, err
+	}
+	return account.Capacity(ctx, r.Class)
+}
+
+func (f *facts) learn(capacity corev1.ResourceList, info infrav1.NodeInfo, reason string) {
+	f.capacity, f.info = capacity, info
+	f.word = metav1.Condition{Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionTrue, Reason: reason}
+}
+
+// write persists the status that follows from f, if it differs, and tells once
+// about what a person has to correct.
+func (c *Controller) write(ctx context.Context, f *facts) error {
+	status := report(f)
+	if equality.Semantic.DeepEqual(status, f.object.Status) {
+		return nil
+	}
+	changed := f.object.DeepCopy()
+	changed.Status = status
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.object)); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
+	}
+	c.marks.Wrote(changed)
+	was := meta.FindStatusCondition(f.object.Status.Conditions, clusterv1.ReadyCondition)
+	is := meta.FindStatusCondition(status.Conditions, clusterv1.ReadyCondition)
+	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Reason != is.Reason) {
+		c.Events.Event(changed, corev1.EventTypeWarning, is.Reason, is.Message)
+	}
+	return nil
+}
+
+// reasonOf is the condition reason for a failed look.
+func reasonOf(err error) string {
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Invalid && e.Reason != "" {
+		return e.Reason
+	}
+	return outcome.Reason(err)
+}

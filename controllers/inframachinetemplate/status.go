@@ -1,0 +1,118 @@
+package inframachinetemplate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// What MCM calls GPUs, and what nodes, and so autoscalers, call them.
+const (
+	gpuOfMCM   = "gpu"
+	gpuOfNodes = "nvidia.com/gpu"
+)
+
+// report is the status that follows from f. It is pure. What nothing was learnt
+// about stays as it was.
+func report(f *facts) infrav1.MCMMachineTemplateStatus {
+	status := *f.object.Status.DeepCopy()
+	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, f.object.Generation, f.now) }
+	set(capi.PausedCondition(f.paused))
+	if f.paused != "" {
+		return status
+	}
+	if f.capacity != nil {
+		status.Capacity, status.NodeInfo = f.capacity, f.info
+	}
+	if was := meta.FindStatusCondition(status.Conditions, f.word.Type); was != nil && was.Reason == f.word.Reason && was.Status == metav1.ConditionFalse {
+		f.word.Message = was.Message // what a cloud says about an outage differs from call to call
+	}
+	set(f.word)
+	unchanged := metav1.Condition{Type: infrav1.SpecUnchangedCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonUnchanged}
+	if f.edited {
+		unchanged.Status, unchanged.Reason = metav1.ConditionFalse, infrav1.ReasonEditedInPlace
+		unchanged.Message = "The spec was edited in place. Machines that exist do not follow, and new ones differ from them; " +
+			"undo the change, and name a new MCMMachineTemplate in the MachineDeployment to roll it out"
+	}
+	set(unchanged)
+	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonReady}
+	for _, c := range []metav1.Condition{unchanged, f.word} {
+		if c.Status == metav1.ConditionFalse {
+			ready.Status, ready.Reason, ready.Message = c.Status, c.Reason, c.Message
+			break
+		}
+	}
+	set(ready)
+	return status
+}
+
+// ofClass is what the class says that a node will offer; ok is false if it does
+// not say at least cpu and memory. Its virtualCapacity does not count: nobody
+// writes that onto the Nodes of this door.
+func ofClass(r class.Resolved) (corev1.ResourceList, infrav1.NodeInfo, bool) {
+	if r.Object == nil || r.Object.NodeTemplate == nil {
+		return nil, infrav1.NodeInfo{}, false
+	}
+	t := r.Object.NodeTemplate
+	_, cpu := t.Capacity[corev1.ResourceCPU]
+	_, memory := t.Capacity[corev1.ResourceMemory]
+	if !cpu || !memory {
+		return nil, infrav1.NodeInfo{}, false
+	}
+	architecture := ""
+	if t.Architecture != nil {
+		architecture = *t.Architecture
+	}
+	return named(t.Capacity), infoOf(architecture), true
+}
+
+// ofCloud is what the cloud says; problem is what of that cannot be read.
+func ofCloud(found cloud.Capacity) (corev1.ResourceList, infrav1.NodeInfo, string) {
+	all := corev1.ResourceList{}
+	for _, name := range slices.Sorted(maps.Keys(found.Resources)) {
+		quantity, err := resource.ParseQuantity(found.Resources[name])
+		if err != nil {
+			return nil, infrav1.NodeInfo{}, fmt.Sprintf("%s is %q, which is no quantity", name, found.Resources[name])
+		}
+		all[corev1.ResourceName(name)] = quantity
+	}
+	return named(all), infoOf(found.Architecture), ""
+}
+
+// named gives GPUs the name that nodes have for them, and leaves out what there
+// is none of.
+func named(all corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, quantity := range all {
+		if name == gpuOfMCM {
+			if _, said := all[gpuOfNodes]; said {
+				continue
+			}
+			name = gpuOfNodes
+		}
+		if !quantity.IsZero() {
+			out[name] = quantity
+		}
+	}
+	return out
+}
+
+// infoOf leaves out an architecture that the CRD does not admit.
+func infoOf(architecture string) infrav1.NodeInfo {
+	info := infrav1.NodeInfo{OperatingSystem: "linux"}
+	if slices.Contains([]string{"amd64", "arm64", "s390x", "ppc64le"}, architecture) {
+		info.Architecture = architecture
+	}
+	return info
+}
