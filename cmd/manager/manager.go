@@ -94,7 +94,7 @@ func (o *options) newTarget(mgr ctrl.Manager, c configs, native bool) (*controll
 		return nil, nil //nolint:nilnil // no target cluster is a setting
 	}
 	if c.same {
-		return &controllers.Target{Client: finishingClient{mgr.GetClient()}, Live: mgr.GetAPIReader(), Cache: mgr.GetCache()}, nil
+		return targetOf(mgr, c.control)
 	}
 	cl, err := cluster.New(c.target, func(opts *cluster.Options) {
 		opts.Scheme = mgr.GetScheme()
@@ -106,7 +106,16 @@ func (o *options) newTarget(mgr ctrl.Manager, c configs, native bool) (*controll
 	if err := mgr.Add(cl); err != nil {
 		return nil, err
 	}
-	return &controllers.Target{Client: finishingClient{cl.GetClient()}, Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
+	return targetOf(cl, c.target)
+}
+
+// targetOf is that cluster as the machines' controllers use it.
+func targetOf(cl cluster.Cluster, config *rest.Config) (*controllers.Target, error) {
+	c, err := newEvictingClient(cl.GetClient(), config, cl.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	return &controllers.Target{Client: finishingClient{c}, Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
 }
 
 // newLock returns the lock on the leases of these names, or nil if none is to be held. Its
