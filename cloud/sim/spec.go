@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
 
 // The tags that say what belongs to a cluster. A key counts when it begins with
@@ -22,6 +23,8 @@ const (
 
 // spec is a decoded provider spec. Nothing modifies it once Parse has returned.
 type spec struct {
+	APIVersion   json.RawMessage   `json:"apiVersion"` // as all of MCM's have it; it says nothing
+	Kind         json.RawMessage   `json:"kind"`
 	Endpoint     string            `json:"endpoint"`
 	Region       string            `json:"region"`
 	Zone         string            `json:"zone"`
@@ -45,124 +48,21 @@ type networkSpec struct {
 	ID string `json:"id"`
 }
 
-// decode decodes a provider spec field by field, so that one of a wrong type
-// does not hide the others.
+// decode decodes a provider spec.
 func decode(raw json.RawMessage) *spec {
 	s := &spec{}
-	var top map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &top); err != nil || top == nil {
-		s.add(cloud.BlocksAll, "", "is no JSON object; write one with endpoint, region, instanceType, image and tags")
-		return s
-	}
-	disks, networks, tags := []json.RawMessage{}, []json.RawMessage{}, map[string]json.RawMessage{}
-	var ignored json.RawMessage
-	s.fields("", top, map[string]field{
-		"apiVersion": {&ignored, cloud.Warning}, "kind": {&ignored, cloud.Warning},
-		"endpoint": {&s.Endpoint, cloud.BlocksAll}, "region": {&s.Region, cloud.BlocksAll}, "tags": {&tags, cloud.BlocksAll},
-		"zone": {&s.Zone, cloud.BlocksCreate}, "instanceType": {&s.InstanceType, cloud.BlocksCreate}, "image": {&s.Image, cloud.BlocksCreate},
-		"spot": {&s.Spot, cloud.BlocksCreate}, "forwarding": {&s.Forwarding, cloud.BlocksCreate},
-		"disks": {&disks, cloud.BlocksCreate}, "networks": {&networks, cloud.BlocksCreate},
-	})
-	for i, raw := range disks {
-		var d diskSpec
-		s.object(fmt.Sprintf("disks[%d]", i), raw, map[string]field{
-			"sizeGiB": {&d.SizeGiB, cloud.BlocksCreate}, "type": {&d.Type, cloud.BlocksCreate},
-		})
-		s.Disks = append(s.Disks, d)
-	}
-	for i, raw := range networks {
-		var n networkSpec
-		s.object(fmt.Sprintf("networks[%d]", i), raw, map[string]field{"id": {&n.ID, cloud.BlocksCreate}})
-		s.Networks = append(s.Networks, n)
-	}
-	s.decodeTags(tags)
+	s.problems = lenient.Decode(raw, s, lenient.Options{Severity: severityOf, Hint: "endpoint, region, instanceType, image and tags"}).Problems
+	s.APIVersion, s.Kind = nil, nil // classes that mean the same are equal
 	return s
 }
 
-// field is where a value goes, and what it rules out that it is of a wrong type.
-type field struct {
-	into     any
-	severity cloud.Severity
-}
-
-// object decodes the fields of an element of a list.
-func (s *spec) object(path string, raw json.RawMessage, known map[string]field) {
-	var values map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &values); err != nil {
-		s.add(cloud.BlocksCreate, path, "is no JSON object; write one with "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		return
+// severityOf says what it rules out that a field is of a wrong type.
+func severityOf(path string) cloud.Severity {
+	switch strings.ToLower(path) {
+	case "endpoint", "region", "tags":
+		return cloud.BlocksAll
 	}
-	s.fields(path+".", values, known)
-}
-
-// fields decodes values into what is known of them. The case of a key does not
-// matter; an exact match comes last, so it wins.
-func (s *spec) fields(path string, values map[string]json.RawMessage, known map[string]field) {
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		name, found := match(key, known)
-		if !found {
-			s.add(cloud.Warning, path+key, "is not known and has no effect; remove it or correct its spelling")
-			continue
-		}
-		if _, exact := values[name]; exact && key != name {
-			s.add(cloud.Warning, path+key, "has no effect because "+name+" is there too; remove it")
-			continue
-		}
-		if err := json.Unmarshal(values[key], known[name].into); err != nil {
-			s.add(known[name].severity, path+key, fmt.Sprintf("is %s and has to be %s", typeOf(values[key]), wanted(known[name].into)))
-		}
-	}
-}
-
-// match returns the name of the field that a key means.
-func match(key string, known map[string]field) (name string, found bool) {
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if strings.EqualFold(key, name) {
-			return name, true
-		}
-	}
-	return "", false
-}
-
-// typeOf says what a JSON value is.
-func typeOf(raw json.RawMessage) string {
-	switch raw[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	}
-	return "the number " + string(raw)
-}
-
-// wanted says what a field has to be.
-func wanted(into any) string {
-	switch into.(type) {
-	case *string:
-		return "a string"
-	case *bool:
-		return "true or false"
-	case *int:
-		return "a whole number"
-	case *map[string]json.RawMessage:
-		return "an object"
-	}
-	return "a list"
-}
-
-func (s *spec) decodeTags(tags map[string]json.RawMessage) {
-	s.Tags = map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		var value string
-		if err := json.Unmarshal(tags[key], &value); err != nil {
-			s.add(cloud.BlocksCreate, "tags["+key+"]", fmt.Sprintf("is %s and has to be a string", typeOf(tags[key])))
-		}
-		s.Tags[key] = value
-	}
+	return cloud.BlocksCreate
 }
 
 // add notes a problem; path is relative to the provider spec.

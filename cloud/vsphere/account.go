@@ -21,6 +21,7 @@ type account struct {
 	inventory inventory
 	fields    fields
 	reports   reports
+	looks     *looks
 }
 
 // How long it is worth waiting for a task.
@@ -32,12 +33,26 @@ const (
 )
 
 func newAccount(v *vcenter) *account {
-	return &account{
+	a := &account{
 		v:         v,
 		inventory: inventory{v: v, now: v.driver.now, known: map[string]place{}},
 		fields:    fields{v: v},
 		reports:   reports{told: map[string]bool{}},
 	}
+	a.looks = newLooks(a.look)
+	return a
+}
+
+// look reads every VM of the class's folder.
+func (a *account) look(ctx context.Context, s *spec) ([]*seen, error) {
+	var vms []*seen
+	for vm, err := range a.scan(ctx, s) {
+		if err != nil {
+			return nil, err
+		}
+		vms = append(vms, vm)
+	}
+	return vms, nil
 }
 
 // Close logs out.
@@ -115,10 +130,8 @@ func (a *account) find(ctx context.Context, s *spec, r cloud.Ref) ([]*seen, erro
 // byName returns the VMs that are provably of r, and another one that has the
 // name of the machine.
 func (a *account) byName(ctx context.Context, s *spec, r cloud.Ref) (vms []*seen, stranger *seen, err error) {
-	for vm, err := range a.scan(ctx, s) {
-		if err != nil {
-			return nil, nil, err
-		}
+	all, err := a.looks.into(ctx, s)
+	for _, vm := range all {
 		named := r.Name != "" && vm.machine() == r.Name || r.OwnerID != "" && vm.owner() == r.OwnerID
 		switch {
 		case named && s.provably(vm, r):
@@ -127,7 +140,7 @@ func (a *account) byName(ctx context.Context, s *spec, r cloud.Ref) (vms []*seen
 			stranger = vm
 		}
 	}
-	return vms, stranger, nil
+	return vms, stranger, err
 }
 
 // provably says whether a VM is provably of r: it carries the ownership tags of

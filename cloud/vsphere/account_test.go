@@ -69,9 +69,9 @@ func TestForeignName(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	a, c := s.open(t, class("small", nil))
-	task, err := s.folder.CreateVM(t.Context(), types.VirtualMachineConfigSpec{
+	task, err := s.Folder.CreateVM(t.Context(), types.VirtualMachineConfigSpec{
 		Name: "taken", GuestId: "otherLinux64Guest", Files: &types.VirtualMachineFileInfo{VmPathName: "[LocalDS_0]"},
-	}, s.pool, nil)
+	}, s.Pool, nil)
 	must(t, err)
 	must(t, task.Wait(t.Context()))
 	_, err = s.finish(t, a, ask("taken", c))
@@ -84,6 +84,77 @@ func TestForeignName(t *testing.T) {
 	if got := len(s.all(t)); got != before {
 		t.Errorf("delete takes the foreign VM: %d VMs, want %d", got, before)
 	}
+}
+
+// TestProviderIDComesWithTheConfiguration follows a creation call by call, as the
+// controllers make it: once they know the providerID they send it, and no boot
+// data.
+func TestProviderIDComesWithTheConfiguration(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	a, c := s.open(t, class("small", nil))
+	r := ask("m", c)
+	r.UserData = []byte("#cloud-config\n")
+	for i := 0; ; i++ {
+		vm, err := a.Create(t.Context(), *r)
+		must(t, err)
+		if i == 0 && vm.ProviderID != "" {
+			t.Errorf("while the VM is being cloned: got providerID %q, want none, so that a clone that fails is repeated", vm.ProviderID)
+		}
+		if vm.ProviderID != "" {
+			r.ProviderID, r.UserData = vm.ProviderID, nil
+		}
+		if vm.RetryAfter == 0 {
+			break
+		}
+		s.advance(t, vm.RetryAfter)
+	}
+	id := strings.TrimPrefix(r.ProviderID, "vsphere://region-1/")
+	if got := string(s.userData(t, id)); got != "#cloud-config\n" {
+		t.Errorf("the VM boots with %q, want what the first request had", got)
+	}
+	s.gone(t, a, r.Ref)
+}
+
+// TestCloneThatFails: a failed clone is told once with its fault, and made again.
+func TestCloneThatFails(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	a, c := s.open(t, class("small", nil))
+	r := ask("m", c)
+	s.FailTask("VirtualMachine.cloneVm", &types.NoDiskSpace{Datastore: "LocalDS_0"})
+	_, err := s.finish(t, a, r)
+	e, _ := errors.AsType[*cloud.Error](err)
+	if e == nil || e.Code != cloud.Exhausted || e.Reason != "NoDiskSpace" || e.Offering == nil || e.Offering.InstanceType == "" {
+		t.Errorf("a clone that finds no space: got %+v, want Exhausted with the offering", err)
+	}
+	if vm, err := s.finish(t, a, r); err != nil || vm.State != cloud.StateRunning {
+		t.Errorf("again: got %v, %v, want a running VM", vm.State, err)
+	}
+	s.gone(t, a, r.Ref)
+}
+
+// TestNeverConfigured: a VM whose boot data nobody knows any more is not started
+// without.
+func TestNeverConfigured(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	a, c := s.open(t, class("small", nil))
+	r := ask("m", c)
+	fault := s.proxy.Inject(cloudtest.Fault{Kind: cloudtest.DropRequest, Match: cloudtest.Op("ReconfigVM_Task"), Times: cloudtest.Forever})
+	_, _ = s.finish(t, a, r)
+	fault.Undo()
+	half, err := a.Get(t.Context(), r.Ref)
+	must(t, err)
+	r.ProviderID = half.ProviderID
+	_, err = s.finish(t, a, r)
+	if e, _ := errors.AsType[*cloud.Error](err); e == nil || e.Reason != "NeverConfigured" {
+		t.Errorf("create without boot data: got %v, want NeverConfigured", err)
+	}
+	if vm, err := a.Get(t.Context(), r.Ref); err != nil || vm.State != cloud.StatePending {
+		t.Errorf("afterwards: got %v, %v, want it to be off", vm.State, err)
+	}
+	s.gone(t, a, r.Ref)
 }
 
 // TestSpecialNames asks for VMs whose names vCenter stores escaped, and finds
@@ -165,7 +236,7 @@ func TestPlaces(t *testing.T) {
 
 func (s *vcsim) switchUUID(t *testing.T) string {
 	t.Helper()
-	n, err := s.finder.Network(t.Context(), "DC0_DVPG0")
+	n, err := s.Finder.Network(t.Context(), "DC0_DVPG0")
 	must(t, err)
 	backing, err := n.EthernetCardBackingInfo(t.Context())
 	must(t, err)
@@ -205,7 +276,7 @@ func TestAttributesAreMade(t *testing.T) {
 func TestTrust(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	cert := s.server.Certificate()
+	cert := s.Certificate()
 	sum := sha256.Sum256(cert.Raw)
 	print256 := strings.ToUpper(hex.EncodeToString(sum[:]))
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))

@@ -39,6 +39,9 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	}
 	out := vmOf(s, vm)
 	out.RetryAfter = wait
+	if vm.half() {
+		out.ProviderID, out.NodeProviderID = "", "" // see expected
+	}
 	return out, nil
 }
 
@@ -85,12 +88,12 @@ func instanceUUID(r cloud.CreateRequest) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("instance "+r.Name+" "+r.Token)).String()
 }
 
-// expected is the VM while it is being cloned.
+// expected is the VM while it is being cloned. It has no providerID before it is
+// configured: a machine that has one gets no other VM when the clone fails, and
+// its boot data is not sent again.
 func (s *spec) expected(r cloud.CreateRequest) cloud.VM {
-	id := biosUUID(r)
 	return cloud.VM{
-		ID: id, ProviderID: providerID(s.Region, id), NodeProviderID: nodeProviderID(id),
-		Name: r.Name, OwnerID: r.OwnerID, NodeName: r.Name,
+		ID: biosUUID(r), Name: r.Name, OwnerID: r.OwnerID, NodeName: r.Name,
 		State: cloud.StatePending, Reason: "cloning", Region: s.Region, RetryAfter: cloneWait,
 	}
 }
@@ -237,7 +240,10 @@ func (a *account) proceed(ctx context.Context, s *spec, r cloud.CreateRequest, v
 	if state, _ := stateOf(vm); state == cloud.StateFailed || state == cloud.StateUnknown {
 		return 0, nil // whoever looks at its state decides
 	}
-	if vm.mark != nil && vm.mark.Phase == phaseCloned {
+	if vm.half() {
+		if r.ProviderID != "" {
+			return 0, cloud.Errorf(cloud.Unknown, opCreate, "NeverConfigured", "VM %s was never configured, and what it should boot with is not known any more; delete the machine", vm.bios)
+		}
 		if err := a.reports.failure(vm, "reconfigure"); err != nil {
 			return 0, err
 		}

@@ -10,103 +10,50 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/vmware/govmomi"
-	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
-	pbmsim "github.com/vmware/govmomi/pbm/simulator"
-	"github.com/vmware/govmomi/property"
-	"github.com/vmware/govmomi/session"
-	"github.com/vmware/govmomi/simulator"
-	_ "github.com/vmware/govmomi/vapi/simulator" // as a vCenter has it
-	"github.com/vmware/govmomi/view"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
 )
 
-const (
-	user     = "mcm@vsphere.local"
-	password = "s3cret/of+mcm=user"
-	markKey  = "mcm.cluster.x-k8s.io"
-)
+const markKey = "mcm.cluster.x-k8s.io"
 
-// vcsim is govmomi's simulator behind the fault proxy.
+// vcsim is the simulated vCenter behind the fault proxy.
 type vcsim struct {
-	model   *simulator.Model
-	server  *simulator.Server
-	base    *http.Transport
-	proxy   *cloudtest.Proxy
-	admin   *govmomi.Client
-	vms     *view.ContainerView
-	finder  *find.Finder
-	folder  *object.Folder
-	pool    *object.ResourcePool
-	revoked atomic.Bool
-	seeded  int
-	disks   map[string]string // id of volumes and their files
+	*vcentertest.VCenter
+	base   *http.Transport
+	proxy  *cloudtest.Proxy
+	seeded int
+	disks  map[string]string // id of volumes and their files
 
 	mu    sync.Mutex
 	tasks map[string]bool // asked for through the proxy and perhaps unfinished
 }
 
-// starting is held while a simulator starts: it sets variables of its packages.
-var starting sync.Mutex
-
-// start returns a simulator with a folder and a template.
+// start returns a vCenter with a folder and a template.
 func start(t testing.TB) *vcsim {
 	t.Helper()
-	s := &vcsim{model: simulator.VPX(), disks: map[string]string{}, tasks: map[string]bool{}}
-	starting.Lock()
-	defer starting.Unlock()
-	must(t, s.model.Create())
-	t.Cleanup(s.model.Remove)
-	s.model.Service.TLS = new(tls.Config)
-	s.model.Service.RegisterEndpoints = true
-	s.model.Service.RegisterSDK(pbmsim.New())
-	s.model.Service.Listen = &url.URL{User: url.UserPassword(user, password)}
-	s.model.Map().SessionManager().ValidLogin = func(l *types.Login) bool {
-		return !s.revoked.Load() && l.UserName == user && l.Password == password
-	}
-	s.server = s.model.Service.NewServer()
-	t.Cleanup(s.server.Close)
-	s.base = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 50} //nolint:gosec // the simulator signs its certificate itself
+	v, err := vcentertest.Start(t.Context())
+	must(t, err)
+	t.Cleanup(v.Close)
+	const connections = 250 // as many as calls at once, so that none needs a handshake of its own
+	s := &vcsim{VCenter: v, disks: map[string]string{}, tasks: map[string]bool{}}
+	s.base = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConns: connections, MaxIdleConnsPerHost: connections} //nolint:gosec // the simulator signs its certificate itself
 	t.Cleanup(s.base.CloseIdleConnections)
 	s.proxy = cloudtest.NewProxy(watcher{s}, classify)
-	var err error
-	s.admin, err = govmomi.NewClient(t.Context(), s.server.URL, true)
-	must(t, err)
-	s.vms, err = view.NewManager(s.admin.Client).CreateContainerView(t.Context(), s.admin.ServiceContent.RootFolder, []string{"VirtualMachine"}, true)
-	must(t, err)
-	s.finder = find.NewFinder(s.admin.Client)
-	dc, err := s.finder.DefaultDatacenter(t.Context())
-	must(t, err)
-	s.finder.SetDatacenter(dc)
-	parent, err := s.finder.DefaultFolder(t.Context())
-	must(t, err)
-	s.folder, err = parent.CreateFolder(t.Context(), "mcm")
-	must(t, err)
-	s.pool, err = s.finder.ResourcePool(t.Context(), "DC0_C0/Resources")
-	must(t, err)
-	template, err := s.finder.VirtualMachine(t.Context(), "DC0_C0_RP0_VM0")
-	must(t, err)
-	task, err := template.PowerOff(t.Context())
-	must(t, err)
-	must(t, task.Wait(t.Context()))
-	must(t, template.MarkAsTemplate(t.Context()))
-	s.define(t, "kubernetes.io/cluster/c1", "kubernetes.io/role/node")
+	must(t, v.Define(t.Context(), "kubernetes.io/cluster/c1", "kubernetes.io/role/node"))
 	return s
 }
 
@@ -152,14 +99,7 @@ func (s *vcsim) advance(t testing.TB, _ time.Duration) {
 	ids := slices.Collect(maps.Keys(s.tasks))
 	s.mu.Unlock()
 	for _, id := range ids {
-		for {
-			var task mo.Task
-			ref := types.ManagedObjectReference{Type: "Task", Value: id}
-			err := property.DefaultCollector(s.admin.Client).RetrieveOne(t.Context(), ref, []string{"info.state"}, &task)
-			if err != nil || task.Info.State == types.TaskInfoStateSuccess || task.Info.State == types.TaskInfoStateError {
-				break
-			}
-		}
+		s.Wait(id)
 		s.mu.Lock()
 		delete(s.tasks, id)
 		s.mu.Unlock()
@@ -183,9 +123,9 @@ func classify(_ *http.Request, body []byte) cloudtest.Call {
 // all returns every VM.
 func (s *vcsim) all(t testing.TB) []mo.VirtualMachine {
 	t.Helper()
-	var vms []mo.VirtualMachine
-	must(t, s.vms.Retrieve(t.Context(), []string{"VirtualMachine"}, []string{"name", "config.uuid", "config.extraConfig"}, &vms))
-	return slices.DeleteFunc(vms, func(vm mo.VirtualMachine) bool { return vm.Config == nil })
+	vms, err := s.VMs(t.Context())
+	must(t, err)
+	return vms
 }
 
 // extra returns an entry of the extra configuration.
@@ -217,7 +157,7 @@ func (s *vcsim) ledger(t testing.TB) []cloud.Resource {
 		out = append(out, r)
 	}
 	for id, file := range s.disks {
-		ds, err := s.finder.Datastore(t.Context(), "LocalDS_0")
+		ds, err := s.Finder.Datastore(t.Context(), "LocalDS_0")
 		must(t, err)
 		if _, err := ds.Stat(t.Context(), file); err == nil {
 			out = append(out, cloud.Resource{Kind: cloud.KindDisk, ID: id})
@@ -229,12 +169,9 @@ func (s *vcsim) ledger(t testing.TB) []cloud.Resource {
 // handle returns the VM of that BIOS UUID.
 func (s *vcsim) handle(t testing.TB, id string) *object.VirtualMachine {
 	t.Helper()
-	ref, err := object.NewSearchIndex(s.admin.Client).FindByUuid(t.Context(), nil, id, true, nil)
+	vm, err := s.VM(t.Context(), id)
 	must(t, err)
-	if ref == nil {
-		t.Fatalf("there is no VM %s", id)
-	}
-	return object.NewVirtualMachine(s.admin.Client, ref.Reference())
+	return vm
 }
 
 // owned are the ownership tags of a class.
@@ -269,7 +206,7 @@ func (s *vcsim) seed(t testing.TB, seed cloudtest.Seed) string {
 		config.ExtraConfig = []types.BaseOptionValue{&types.OptionValue{Key: markKey, Value: string(text)}}
 	}
 	config.Name = name
-	task, err := s.folder.CreateVM(t.Context(), config, s.pool, nil)
+	task, err := s.Folder.CreateVM(t.Context(), config, s.Pool, nil)
 	must(t, err)
 	info, err := task.WaitForResult(t.Context())
 	must(t, err)
@@ -279,22 +216,10 @@ func (s *vcsim) seed(t testing.TB, seed cloudtest.Seed) string {
 	return id
 }
 
-// define makes custom attributes, so that the first VM costs as many calls as
-// any other. TestAttributesAreMade does without.
-func (s *vcsim) define(t testing.TB, names ...string) {
-	t.Helper()
-	manager, err := object.GetCustomFieldsManager(s.admin.Client)
-	must(t, err)
-	for _, name := range names {
-		_, err := manager.Add(t.Context(), name, "VirtualMachine", nil, nil)
-		must(t, err)
-	}
-}
-
 // setFields tags a VM with custom attributes.
 func (s *vcsim) setFields(t testing.TB, vm types.ManagedObjectReference, tags map[string]string) {
 	t.Helper()
-	manager, err := object.GetCustomFieldsManager(s.admin.Client)
+	manager, err := object.GetCustomFieldsManager(s.Client.Client)
 	must(t, err)
 	for name, value := range tags {
 		key, err := manager.FindKey(t.Context(), name)
@@ -310,13 +235,13 @@ func (s *vcsim) setFields(t testing.TB, vm types.ManagedObjectReference, tags ma
 // seedDisk makes a volume, as the in-tree plugin has them.
 func (s *vcsim) seedDisk(t testing.TB, seed cloudtest.Seed) string {
 	t.Helper()
-	ds, err := s.finder.Datastore(t.Context(), "LocalDS_0")
+	ds, err := s.Finder.Datastore(t.Context(), "LocalDS_0")
 	must(t, err)
-	dc, err := s.finder.DefaultDatacenter(t.Context())
+	dc, err := s.Finder.DefaultDatacenter(t.Context())
 	must(t, err)
-	_ = object.NewFileManager(s.admin.Client).MakeDirectory(t.Context(), "[LocalDS_0] kubevols", dc, true)
+	_ = object.NewFileManager(s.Client.Client).MakeDirectory(t.Context(), "[LocalDS_0] kubevols", dc, true)
 	file := fmt.Sprintf("kubevols/volume-%d.vmdk", s.seeded)
-	manager := object.NewVirtualDiskManager(s.admin.Client)
+	manager := object.NewVirtualDiskManager(s.Client.Client)
 	task, err := manager.CreateVirtualDisk(t.Context(), ds.Path(file), dc, &types.FileBackedVirtualDiskSpec{
 		VirtualDiskSpec: types.VirtualDiskSpec{DiskType: "thin", AdapterType: "lsiLogic"}, CapacityKb: 1024,
 	})
@@ -345,14 +270,7 @@ func (s *vcsim) seedDisk(t testing.TB, seed cloudtest.Seed) string {
 // expire ends all sessions but the owner's.
 func (s *vcsim) expire(t testing.TB) {
 	t.Helper()
-	var m mo.SessionManager
-	manager := *s.admin.ServiceContent.SessionManager
-	must(t, property.DefaultCollector(s.admin.Client).RetrieveOne(t.Context(), manager, []string{"sessionList", "currentSession"}, &m))
-	for _, x := range m.SessionList {
-		if x.Key != m.CurrentSession.Key {
-			_ = session.NewManager(s.admin.Client).TerminateSession(t.Context(), []string{x.Key})
-		}
-	}
+	must(t, s.Expire(t.Context()))
 }
 
 func (s *vcsim) userData(t testing.TB, id string) []byte {
@@ -381,18 +299,14 @@ func (s *vcsim) power(act func(*object.VirtualMachine, context.Context) (*object
 // orphan lets a VM lose its host.
 func (s *vcsim) orphan(t testing.TB, id string) {
 	t.Helper()
-	ctx := s.model.Service.Context
-	vm := ctx.Map.Get(s.handle(t, id).Reference())
-	ctx.WithLock(vm, func() {
-		ctx.Update(vm.(*simulator.VirtualMachine), []types.PropertyChange{{Name: "runtime.connectionState", Val: types.VirtualMachineConnectionStateOrphaned}})
-	})
+	must(t, s.Orphan(t.Context(), id))
 }
 
 func (s *vcsim) driver() *vsphere.Driver { return vsphere.NewDriver(time.Now, transport{s}) }
 
 func (s *vcsim) credentials() cloud.Credentials {
 	return cloud.Credentials{
-		"vsphereHost": []byte(s.server.URL.Host), "vsphereUsername": []byte(user), "vspherePassword": []byte(password),
+		"vsphereHost": []byte(s.Host()), "vsphereUsername": []byte(vcentertest.User), "vspherePassword": []byte(vcentertest.Password),
 		"vsphereInsecureSSL": []byte("true"), "userData": []byte("#cloud-config"),
 	}
 }

@@ -75,6 +75,9 @@ func (v *seen) owner() string {
 	return v.mark.Owner
 }
 
+// half says that the VM was cloned and lacks all that makes it the machine's.
+func (v *seen) half() bool { return v.mark != nil && v.mark.Phase == phaseCloned }
+
 // vmPaths are the properties of a VM that its state comes from. Nothing of what
 // it boots with is among them.
 func vmPaths() []string {

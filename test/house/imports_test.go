@@ -24,9 +24,10 @@ var parts = map[string]part{
 	}},
 	"cloud":           {},
 	"cloud/cloudtest": {ours: []string{"cloud"}},
-	"cloud/sim":       {ours: []string{"cloud"}},
+	"cloud/lenient":   {ours: []string{"cloud"}},
+	"cloud/sim":       {ours: []string{"cloud", "cloud/lenient"}},
 	"cloud/wrap":      {ours: []string{"cloud"}, theirs: []string{"github.com/prometheus/client_golang/", "golang.org/x/time/rate"}},
-	"cloud/*":         {ours: []string{"cloud", "cloud/wrap"}, theirs: []string{"..."}, not: []string{"k8s.io/", "sigs.k8s.io/"}},
+	"cloud/*":         {ours: []string{"cloud", "cloud/lenient", "cloud/wrap"}, theirs: []string{"..."}, not: []string{"k8s.io/", "sigs.k8s.io/"}},
 
 	"bootstrap": {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}}, // the placeholders are spelled in the API
 	"bootstrap/*": {

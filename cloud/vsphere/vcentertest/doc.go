@@ -1,0 +1,7 @@
+// Package vcentertest is govmomi's simulator of a vCenter, made ready for tests:
+// with a user, a folder and a template, and kept from what the simulator does
+// wrong when a VM goes while it is being cloned.
+//
+// It is a real server that speaks the vSphere API over TLS, with tags (vapi) and
+// storage policies (pbm) as a vCenter has them.
+package vcentertest
