@@ -19,7 +19,7 @@ func TestCredentialsNeverPrintValues(t *testing.T) {
 		Pointer *cloud.Credentials
 	}{creds, &creds}
 	var texts []string
-	for _, verb := range strings.Split("%v %+v %#v %s %q %x %X %d %t %o %b %c %e %p %U %T %10v %-5s % x", " ") {
+	for verb := range strings.SplitSeq("%v %+v %#v %s %q %x %X %d %t %o %b %c %e %p %U %T %10v %-5s % x", " ") {
 		if verb == "%" || verb == "x" {
 			continue
 		}

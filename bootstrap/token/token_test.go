@@ -48,9 +48,9 @@ func cluster(t *testing.T, objects ...client.Object) (token.Deps, *counter) {
 	return token.Deps{Client: c, Live: c}, n
 }
 
-func request(owner string) token.Request {
+func request() token.Request {
 	return token.Request{
-		MachineName: "m", OwnerID: owner, Attempt: 1, Now: now, Expiration: now.Add(20 * time.Minute),
+		MachineName: "m", OwnerID: "owner-1", Attempt: 1, Now: now, Expiration: now.Add(20 * time.Minute),
 		ExtraGroups: "system:bootstrappers:x", Rand: strings.NewReader(strings.Repeat("\xffabcdefghijklmnopqrstuvwxyz", 20)),
 	}
 }
@@ -76,7 +76,7 @@ func secrets(t *testing.T, d token.Deps) []corev1.Secret {
 func TestEnsureMakesOne(t *testing.T) {
 	t.Parallel()
 	d, n := cluster(t)
-	value, spent := ensure(t, d, request("owner-1"))
+	value, spent := ensure(t, d, request())
 	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(value) || spent {
 		t.Fatalf("Ensure() = %q, %v, want a token in Kubernetes' form", value, spent)
 	}
@@ -126,8 +126,8 @@ func TestEnsureAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, _ := cluster(t)
-			first, _ := ensure(t, d, request("owner-1"))
-			r := request("owner-1")
+			first, _ := ensure(t, d, request())
+			r := request()
 			tc.change(&r)
 			again, spent := ensure(t, d, r)
 			if spent != tc.spent || (again == first) != tc.same || spent != (again == "") {
@@ -140,7 +140,7 @@ func TestEnsureAgain(t *testing.T) {
 func TestOthersTokens(t *testing.T) {
 	t.Parallel()
 	d, _ := cluster(t)
-	r := request("owner-1")
+	r := request()
 	ensure(t, d, r)
 	foreign := secrets(t, d)[0]
 	foreign.ResourceVersion, foreign.Annotations = "", nil
@@ -162,7 +162,7 @@ func TestDelete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, _ := cluster(t)
-			ensure(t, d, request("owner-1"))
+			ensure(t, d, request())
 			for range 2 { // the second time there is nothing, which is fine
 				if err := remove(t.Context(), d, token.Request{OwnerID: "owner-1", Attempt: 1}); err != nil {
 					t.Fatal(err)
@@ -178,7 +178,7 @@ func TestDelete(t *testing.T) {
 func TestNoRandomness(t *testing.T) {
 	t.Parallel()
 	d, n := cluster(t)
-	r := request("owner-1")
+	r := request()
 	r.Rand = strings.NewReader("short")
 	if _, _, err := token.Ensure(t.Context(), d, r); err == nil || len(n.requests) > 0 {
 		t.Errorf("Ensure() = %v after %v: a token must not be guessable", err, n.requests)
@@ -188,14 +188,14 @@ func TestNoRandomness(t *testing.T) {
 func TestErrorsTellNoSecret(t *testing.T) {
 	t.Parallel()
 	d, _ := cluster(t)
-	value, _ := ensure(t, d, request("owner-1"))
+	value, _ := ensure(t, d, request())
 	boom := errors.New("boom")
 	broken := interceptor.NewClient(d.Client.(client.WithWatch), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return boom
 		},
 	})
-	_, _, err := token.Ensure(t.Context(), token.Deps{Client: d.Client, Live: broken}, request("owner-1"))
+	_, _, err := token.Ensure(t.Context(), token.Deps{Client: d.Client, Live: broken}, request())
 	_, secret, _ := strings.Cut(value, ".")
 	if !errors.Is(err, boom) || strings.Contains(err.Error(), secret) {
 		t.Errorf("Ensure() = %v", err)

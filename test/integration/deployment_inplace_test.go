@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
@@ -24,7 +23,7 @@ var inPlaceTrials = []trialCase{
 func inPlace(o machinev1.OrchestrationType) func(*machinev1.MachineDeployment) {
 	return func(d *machinev1.MachineDeployment) {
 		update := &machinev1.InPlaceUpdateMachineDeployment{OrchestrationType: o}
-		update.MaxSurge, update.MaxUnavailable = ptr.To(intstr.FromInt32(0)), ptr.To(intstr.FromInt32(1))
+		update.MaxSurge, update.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 		d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.InPlaceUpdateStrategyType, InPlaceUpdate: update}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -46,7 +45,7 @@ func (t *trial) stuckDrains() {
 		t.Expect(client.IgnoreNotFound(t.Edit(t.Context(), m, func() { m.Labels[machinev1.ForceDeletionLabel] = "true" }))).To(Succeed())
 	}
 	t.settled(d)
-	t.edit(b, func() { b.Spec.MinAvailable = ptr.To(intstr.FromInt32(0)) })
+	t.edit(b, func() { b.Spec.MinAvailable = new(intstr.FromInt32(0)) })
 }
 
 // stuck waits until all machines of the crowd are, and still there.

@@ -96,6 +96,7 @@ type scene struct {
 }
 
 func (s *suite) scene(t *testing.T, name string, launch *sync.Mutex) *scene {
+	t.Helper()
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
 	g.SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)

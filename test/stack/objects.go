@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -95,7 +94,7 @@ func Deployment(name, class string, replicas int32, surge, unavailable string) *
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.RollingUpdateStrategyType}
 	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{
-		MaxSurge: ptr.To(intstr.Parse(surge)), MaxUnavailable: ptr.To(intstr.Parse(unavailable)),
+		MaxSurge: new(intstr.Parse(surge)), MaxUnavailable: new(intstr.Parse(unavailable)),
 	}}
 	d.Spec.Template.Labels = map[string]string{machinev1.NameLabel: name}
 	d.Spec.Template.Spec.Class = machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: class}
@@ -145,6 +144,18 @@ func (s *Stack) Nodes(ctx context.Context) (nodes []corev1.Node, ready int, err 
 	return list.Items, ready, nil
 }
 
+// runningOf counts the Machines of a class that are Running and stay.
+func runningOf(machines []machinev1.Machine, class string) int {
+	running := 0
+	for i := range machines {
+		m := &machines[i]
+		if m.Status.CurrentStatus.Phase == machinev1.MachineRunning && m.DeletionTimestamp.IsZero() && m.Spec.Class.Name == class {
+			running++
+		}
+	}
+	return running
+}
+
 // Settled says whether a pool has that many Running Machines of a class, with
 // ready nodes and VMs in the cloud, and nothing besides. The error says what is
 // different.
@@ -153,13 +164,7 @@ func (s *Stack) Settled(ctx context.Context, pool, class string, want int) error
 	if err != nil {
 		return err
 	}
-	running := 0
-	for i := range machines {
-		m := &machines[i]
-		if m.Status.CurrentStatus.Phase == machinev1.MachineRunning && m.DeletionTimestamp.IsZero() && m.Spec.Class.Name == class {
-			running++
-		}
-	}
+	running := runningOf(machines, class)
 	_, ready, err := s.Nodes(ctx)
 	if err != nil {
 		return err

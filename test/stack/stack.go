@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,14 +126,14 @@ func (s *Stack) Stop() error {
 
 // Logs returns the last lines of the managers' and the cloud's logs.
 func (s *Stack) Logs() string {
-	text := ""
+	var text strings.Builder
 	for _, m := range s.managers {
-		text += tail(m.Name, m.process.log)
+		text.WriteString(tail(m.Name, m.process.log))
 	}
 	if s.simcloud != nil {
-		text += tail("simcloud", s.simcloud.log)
+		text.WriteString(tail("simcloud", s.simcloud.log))
 	}
-	return text
+	return text.String()
 }
 
 // Dir is where data and logs are.

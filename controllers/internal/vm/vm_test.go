@@ -53,7 +53,7 @@ func want(next func(context.Context, int) error) Want {
 
 func TestToken(t *testing.T) {
 	t.Parallel()
-	if Token("a", 1) != Token("a", 1) {
+	if first, again := Token("a", 1), Token("a", 1); first != again {
 		t.Error("a repeated call must send the same token, else the cloud makes a second VM")
 	}
 	seen := map[string]bool{}
