@@ -27,12 +27,14 @@ func (p *pass) report(ctx context.Context) error {
 	if left, ok := rollout.Deadline(p.d, &status, p.now); ok && !p.invalid && !rollout.TimedOut(p.d, &status, p.now) {
 		p.look(left + time.Second) // a second more, because times are stored in whole ones
 	}
-	if apiequality.Semantic.DeepEqual(p.d.Status, status) {
+	if apiequality.Semantic.DeepEqual(p.d.Status, status) || p.onlyTells(status) {
 		return nil
 	}
-	if p.onlyTells(status) {
-		return nil
-	}
+	return p.writeStatus(ctx, status)
+}
+
+// writeStatus writes the status, and remembers what of it the API server drops.
+func (p *pass) writeStatus(ctx context.Context, status machinev1.MachineDeploymentStatus) error {
 	changed := p.d.DeepCopy()
 	changed.Status = status
 	if err := p.Client.Status().Patch(ctx, changed, client.MergeFrom(p.d)); client.IgnoreNotFound(err) != nil {
