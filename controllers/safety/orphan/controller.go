@@ -3,6 +3,7 @@ package orphan
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (o Options) withDefaults() Options {
 type Deps struct {
 	Client  client.Client // reads from a cache
 	Classes *class.Resolver
-	Doors   []Owners // where owners are looked for; see NewMachines
+	Doors   []Owners // where owners are looked for; see NewMachines, NewMCMMachines and Witness
 	Clock   clock.PassiveClock
 	Events  record.EventRecorder
 	Options Options
@@ -86,7 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineClass: %w", err))
 	}
-	resolved, err := c.Classes.ResolveObject(ctx, c.Client, object)
+	resolved, err := c.resolve(ctx, object)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
@@ -102,6 +103,15 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	next := c.visit(ctx, g, resolved, began)
 	return reconcile.Result{RequeueAfter: c.memory.done(g, began, c.Clock.Now(), next)}, nil
+}
+
+// resolve reads the class by the rules of the door that judges with it: where
+// that is Cluster API's alone, Secrets of other namespaces have to allow their use.
+func (c *Controller) resolve(ctx context.Context, object *machinev1.MachineClass) (class.Resolved, error) {
+	if slices.ContainsFunc(c.Doors, func(door Owners) bool { return door.Judges(cloud.Resource{}) }) {
+		return c.Classes.ResolveObject(ctx, c.Client, object)
+	}
+	return c.Classes.ResolveForClusterAPI(ctx, c.Client, object.Namespace, object.Name)
 }
 
 // visit looks, and returns when to look next. A failure is told once and never

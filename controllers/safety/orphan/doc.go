@@ -11,6 +11,10 @@
 // than this project and judged by MCM's rule, the machine's name and providerID.
 // What is judged by neither is reported and left.
 //
+// Each door judges its own: a resource with the tag of a Cluster of Cluster API is
+// that door's alone, and is taken only if that Cluster lives here, unpaused; a
+// resource without it is the native door's. Owners are looked for behind both.
+//
 // An account is looked at once per period, however many classes share it; a
 // look that fails is repeated later and delays no other.
 package orphan

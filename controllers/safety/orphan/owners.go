@@ -30,7 +30,40 @@ type Owners interface {
 	Find(ctx context.Context, r cloud.Resource) ([]Owner, error)
 	// Live returns Owners that know what the API server shows at this time.
 	Live(ctx context.Context) (Owners, error)
+	// Judges says whether a resource that nobody owns is an orphan of this door.
+	// Each resource is judged by one door at most, and by none where that door's
+	// controllers do not run.
+	Judges(r cloud.Resource) bool
+	// Kind is the kind of the owners, whose deletion is a reason to look.
+	Kind() client.Object
 }
+
+// Witness returns door as one that knows owners and judges nothing: that of
+// controllers which run elsewhere.
+func Witness(door Owners) Owners { return witness{door} }
+
+type witness struct{ Owners }
+
+// Live returns a witness of what the API server shows.
+func (w witness) Live(ctx context.Context) (Owners, error) {
+	now, err := w.Owners.Live(ctx)
+	return witness{now}, err
+}
+
+// Judges is false.
+func (w witness) Judges(cloud.Resource) bool { return false }
+
+// ofClusterAPI says whether a resource was made for a Cluster of Cluster API.
+func ofClusterAPI(r cloud.Resource) bool { return r.Tags[machinev1.ClusterIDTag] != "" }
+
+// native are the kind and the competence of the native door.
+type native struct{}
+
+// Judges is true for what was not made for a Cluster of Cluster API.
+func (native) Judges(r cloud.Resource) bool { return !ofClusterAPI(r) }
+
+// Kind is Machine.
+func (native) Kind() client.Object { return &machinev1.Machine{} }
 
 // The indexes that Machines are found by.
 const (
@@ -59,6 +92,7 @@ func Indexes() []index.Index {
 
 // machines are the owners of the native door.
 type machines struct {
+	native
 	cached    client.Reader
 	live      client.Reader
 	namespace string
@@ -93,7 +127,7 @@ func (o *machines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) 
 // Live lists all Machines once, so that one request answers for all resources.
 func (o *machines) Live(ctx context.Context) (Owners, error) {
 	const page = 500
-	now := &snapshot{byKey: map[key][]Owner{}}
+	now := &nativeSnapshot{snapshot: snapshot{byKey: map[key][]Owner{}}}
 	token := ""
 	for {
 		var list machinev1.MachineList
@@ -152,8 +186,14 @@ func (s *snapshot) Find(_ context.Context, r cloud.Resource) ([]Owner, error) {
 	return found, nil
 }
 
+// nativeSnapshot are the owners of the native door at one time.
+type nativeSnapshot struct {
+	native
+	snapshot
+}
+
 // Live returns s itself.
-func (s *snapshot) Live(context.Context) (Owners, error) { return s, nil }
+func (s *nativeSnapshot) Live(context.Context) (Owners, error) { return s, nil }
 
 // ownerOf is what a Machine means to the resources of the cloud.
 func ownerOf(m *machinev1.Machine) Owner {

@@ -13,19 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // SetupWithManager starts the collector with mgr. The first look is at start:
-// every class arrives as new. The manager's cache needs Indexes.
+// every class arrives as new. The manager's cache needs Indexes for NewMachines,
+// and index.Infrastructure for NewMCMMachines.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("machinesafetyorphanvms").
+	b := ctrl.NewControllerManagedBy(mgr).Named("machinesafetyorphanvms").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		Watches(&machinev1.MachineClass{}, c.classEvents()).
-		Watches(&machinev1.Machine{}, c.machineEvents()).
-		Complete(c)
+		Watches(&machinev1.MachineClass{}, c.classEvents())
+	for _, door := range c.Doors {
+		b = b.Watches(door.Kind(), c.machineEvents())
+	}
+	return b.Complete(c)
 }
 
 // classEvents enqueues a class that is new or gone, whose spec has changed, or
@@ -57,14 +62,25 @@ func (c *Controller) classEvents() handler.EventHandler {
 // that go in that time.
 func (c *Controller) machineEvents() handler.EventHandler {
 	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-		m := e.Object.(*machinev1.Machine)
-		if m.Spec.Class.Name == "" {
-			return
+		for _, name := range classesOf(e.Object) {
+			class := client.ObjectKey{Namespace: e.Object.GetNamespace(), Name: name}
+			c.memory.want(class, c.Clock.Now().Add(c.Options.AfterDelete))
+			c.request(q, class, c.Options.AfterDelete)
 		}
-		class := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}
-		c.memory.want(class, c.Clock.Now().Add(c.Options.AfterDelete))
-		c.request(q, class, c.Options.AfterDelete)
 	}}
+}
+
+// classesOf are the names of the classes that an owner's VM may be of.
+func classesOf(o client.Object) []string {
+	switch m := o.(type) {
+	case *machinev1.Machine:
+		if m.Spec.Class.Name != "" {
+			return []string{m.Spec.Class.Name}
+		}
+	case *infrav1.MCMMachine:
+		return index.ClassesOf(m)
+	}
+	return nil
 }
 
 func (c *Controller) request(q queue, class types.NamespacedName, after time.Duration) {

@@ -1,0 +1,224 @@
+package orphan
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// The doors that a process may look behind.
+type doors struct{ native, nativeWitness, clusterAPI, clusterAPIWitness bool }
+
+// twoDoors is a world whose collector knows both doors.
+func twoDoors(t *testing.T, d doors, objects ...client.Object) *world {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s), clusterv1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	b := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, machineClass("a"), keys("keys", "demo-secret"))...)
+	for _, i := range append(Indexes(), index.Infrastructure()...) {
+		b = b.WithIndex(i.Object, i.Field, i.Extract)
+	}
+	w := &world{client: b.Build(), clock: clocktesting.NewFakePassiveClock(now), events: record.NewFakeRecorder(100)}
+	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
+	clouds, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owners []Owners
+	for _, o := range []struct {
+		on   bool
+		door Owners
+	}{
+		{d.native, NewMachines(w.client, w.client, "")}, {d.nativeWitness, Witness(NewMachines(w.client, w.client, ""))},
+		{d.clusterAPI, NewMCMMachines(w.client, w.client, "")}, {d.clusterAPIWitness, Witness(NewMCMMachines(w.client, w.client, ""))},
+	} {
+		if o.on {
+			owners = append(owners, o.door)
+		}
+	}
+	w.Controller = New(Deps{Client: w.client, Classes: class.New(clouds), Doors: owners, Clock: w.clock, Events: w.events})
+	return w
+}
+
+// makeTagged makes a VM of a Cluster, an hour old, and returns its id.
+func (w *world) makeTagged(t *testing.T, name, ownerID, clusterID string) string {
+	t.Helper()
+	w.serial++
+	all := tags(name, ownerID)
+	all[machinev1.ClusterIDTag], all[machinev1.ClusterNameTag], all[machinev1.ClusterNamespaceTag] = clusterID, "c1", "default"
+	r, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{ClientToken: fmt.Sprint(w.serial), InstanceType: "small", Image: "linux-1", Tags: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cloud.Backdate(r.ID, time.Hour)
+	return r.ID
+}
+
+func mcmMachine(name, ownerID, providerID string, change ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
+	m := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{machinev1.OwnerIDAnnotation: ownerID}}}
+	m.Spec.ProviderID, m.Spec.MachineClassRef.Name = providerID, "a"
+	for _, f := range change {
+		f(m)
+	}
+	return m
+}
+
+// home1 are a Cluster with the durable id "here".
+func home1(change ...func(*clusterv1.Cluster, *infrav1.MCMCluster)) []client.Object {
+	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
+	i := &infrav1.MCMCluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "c1", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+		Annotations: map[string]string{machinev1.OwnerIDAnnotation: "here"},
+	}}
+	for _, f := range change {
+		f(c, i)
+	}
+	return []client.Object{c, i}
+}
+
+func TestEachDoorJudgesItsOwn(t *testing.T) {
+	t.Parallel()
+	node := func(id string) string { return sim.ProviderID("sim-1a", id) }
+	cases := map[string]struct {
+		reason string
+		doors  doors
+		want   string // those that stay
+	}{
+		"Both":          {"Each door takes its own orphans, and owners of both count.", doors{native: true, clusterAPI: true}, "adopted elsewhere mcm native restored"},
+		"ClusterAPI":    {"Without native kinds nothing without the tag is judged.", doors{clusterAPI: true}, "adopted elsewhere mcm native orphan-native"},
+		"WithWitness":   {"Native owners of tagged VMs count, where they can be read.", doors{clusterAPI: true, nativeWitness: true}, "adopted elsewhere mcm native orphan-native restored"},
+		"Native":        {"The native door never takes what carries the tag.", doors{native: true}, "elsewhere mcm native orphan-tagged restored"},
+		"NativeWitness": {"A VM that a MCMMachine adopted has an owner.", doors{native: true, clusterAPIWitness: true}, "adopted elsewhere mcm native orphan-tagged restored"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := twoDoors(t, tc.doors, home1()...)
+			ids := map[string]string{
+				"native": w.makeVM(t, "m-1", "o-1"), "orphan-native": w.makeVM(t, "m-2", "o-2"),
+				"mcm": w.makeTagged(t, "m-3", "o-3", "here"), "orphan-tagged": w.makeTagged(t, "m-4", "o-4", "here"),
+				"elsewhere": w.makeTagged(t, "m-5", "o-5", "there"), "adopted": w.makeVM(t, "m-6", ""), "restored": w.makeTagged(t, "m-7", "o-7", "here"),
+			}
+			w.create(t, machine("m-1", "o-1", provider(ids["native"])))
+			w.create(t, machine("m-7", "o-7", provider(ids["restored"])))
+			for _, o := range []client.Object{mcmMachine("m-3", "o-3", node(ids["mcm"])), mcmMachine("renamed", "o-6", node(ids["adopted"]))} {
+				if err := w.client.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.pass(t, "a", time.Hour)
+			var left []string
+			there := w.left()
+			for _, name := range []string{"adopted", "elsewhere", "mcm", "native", "orphan-native", "orphan-tagged", "restored"} {
+				if there[ids[name]] {
+					left = append(left, name)
+				}
+			}
+			if diff := cmp.Diff(tc.want, join(left)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func join(names []string) string {
+	out := ""
+	for _, name := range names {
+		if out != "" {
+			out += " "
+		}
+		out += name
+	}
+	return out
+}
+
+func TestHeldClusters(t *testing.T) {
+	t.Parallel()
+	annotated := func(o client.Object, key, value string) {
+		all := o.GetAnnotations()
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[key] = value
+		o.SetAnnotations(all)
+	}
+	cases := map[string]struct {
+		objects []client.Object
+		stays   bool
+	}{
+		"Here":      {home1(), false},
+		"NotHere":   {nil, true},
+		"NoCluster": {home1()[1:], true},
+		"Paused":    {home1(func(c *clusterv1.Cluster, _ *infrav1.MCMCluster) { c.Spec.Paused = ptr.To(true) }), true},
+		"PausedInfra": {home1(func(_ *clusterv1.Cluster, i *infrav1.MCMCluster) {
+			annotated(i, clusterv1.PausedAnnotation, "")
+		}), true},
+		"Moving": {home1(func(c *clusterv1.Cluster, _ *infrav1.MCMCluster) { annotated(c, capi.DeleteForMoveAnnotation, "") }), true},
+		"Retained": {home1(func(_ *clusterv1.Cluster, i *infrav1.MCMCluster) {
+			annotated(i, infrav1.RetainedVMsAnnotation, "x,o-1")
+		}), true},
+		"Creating": {append(home1(), mcmMachine("m-1", "o-1", "")), true},
+		"Held":     {append(home1(), mcmMachine("m-1", "other", "", func(m *infrav1.MCMMachine) { m.Annotations[HoldAnnotation] = "" })), true},
+		"OtherVM":  {append(home1(), mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", "vm-other"))), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := twoDoors(t, doors{native: true, clusterAPI: true}, tc.objects...)
+			id := w.makeTagged(t, "m-1", "o-1", "here")
+			w.pass(t, "a", time.Hour)
+			if w.left()[id] != tc.stays {
+				t.Errorf("left: %v, want %v", w.left()[id], tc.stays)
+			}
+		})
+	}
+}
+
+func TestLiveOwnersDecide(t *testing.T) {
+	t.Parallel()
+	w := twoDoors(t, doors{clusterAPI: true}, home1()...)
+	empty := twoDoors(t, doors{clusterAPI: true}, home1()...)
+	w.Doors = []Owners{NewMCMMachines(empty.client, w.client, "")}
+	id, orphan := w.makeTagged(t, "m-1", "o-1", "here"), w.makeTagged(t, "m-2", "o-2", "here")
+	if err := w.client.Create(t.Context(), mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", id))); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(t, "a", time.Hour)
+	if left := w.left(); !left[id] || left[orphan] {
+		t.Errorf("left %v: the API server knows the owner of %s", left, id)
+	}
+}
+
+func TestDeletedMCMMachineAsksForALook(t *testing.T) {
+	t.Parallel()
+	w := twoDoors(t, doors{clusterAPI: true})
+	w.run(t, "a")
+	q := &requests{after: map[string]time.Duration{}}
+	w.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: mcmMachine("m", "o", "")}, q)
+	if diff := cmp.Diff(map[string]time.Duration{"a": 30 * time.Second}, q.after); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
