@@ -4,6 +4,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/infracluster"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachine"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachineclass"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachinetemplate"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
 )
 
@@ -18,6 +20,18 @@ func addMCMMachine(s *setup) error {
 		Client: s.Client, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachine-controller"),
 		Options: inframachine.Options{WatchFilter: s.WatchFilter, ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry},
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachine"))
+}
+
+func addMCMMachineTemplate(s *setup) error {
+	return inframachinetemplate.New(inframachinetemplate.Deps{
+		Client: s.Client, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachinetemplate-controller"), WatchFilter: s.WatchFilter,
+	}).SetupWithManager(s.mgr, s.Workers("mcmmachinetemplate"))
+}
+
+func addMCMClass(s *setup) error {
+	return inframachineclass.New(inframachineclass.Deps{
+		Client: s.Client, Live: s.Live, Events: s.Events("mcmclass-controller"),
+	}).SetupWithManager(s.mgr, s.Workers("mcmclass"))
 }
 
 func addMCMConfig(s *setup) error {

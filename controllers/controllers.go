@@ -102,6 +102,8 @@ func All() []Controller {
 		{"machinesafetyorphanvms", Native, "removes VMs without a machine", addOrphans},
 		{"mcmcluster", Infrastructure, "says where a Cluster's machines can be", addMCMCluster},
 		{"mcmmachine", Infrastructure, "makes, watches and removes the VMs of Cluster API's machines", addMCMMachine},
+		{"mcmmachinetemplate", Infrastructure, "says what nodes of a template will offer", addMCMMachineTemplate},
+		{"mcmclass", Infrastructure, "holds classes and Secrets that machines of Cluster API need", addMCMClass},
 		{"mcmconfig", Bootstrap, "makes the boot data of Cluster API's machines", addMCMConfig},
 		{"mcmexternalcontrolplane", ControlPlane, "reaches a control plane that someone else runs", addMCMExternalControlPlane},
 	}
