@@ -1,0 +1,251 @@
+package openstack
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// The entries of the Secret. The first are MCM's, the last three are ours.
+const (
+	keyAuthURL       = "authURL"
+	keyCA            = "caCert"
+	keyInsecure      = "insecure"
+	keyDomainName    = "domainName"
+	keyDomainID      = "domainID"
+	keyTenantName    = "tenantName"
+	keyTenantID      = "tenantID"
+	keyUserDomain    = "userDomainName"
+	keyUserDomainID  = "userDomainID"
+	keyUsername      = "username"
+	keyPassword      = "password"
+	keyAppID         = "applicationCredentialID"
+	keyAppName       = "applicationCredentialName"
+	keyAppSecret     = "applicationCredentialSecret"
+	keyClientCert    = "clientCert"
+	keyClientKey     = "clientKey"
+	keyCloudsYAML    = "clouds.yaml"
+	keyCloud         = "cloud"
+	keyCloudsYAMLCA  = "cacert"
+	interfaceDefault = gophercloud.AvailabilityPublic
+)
+
+// login says where to log in, and as whom.
+type login struct {
+	authURL                string
+	userID, user, password string
+	userDomain, userDomID  string
+	project, projectID     string
+	domain, domainID       string // of the project, and of the user unless it has one of its own
+	appID, appName, secret string
+	ca, cert, key          []byte // PEM
+	insecure               bool
+	endpoints              gophercloud.Availability
+
+	fingerprint string
+	problems    []cloud.Problem
+}
+
+// entries reads values without the white space that editors and encoders leave
+// around them.
+type entries func(key string) string
+
+// loginOf returns what the Secret says: MCM's entries, else those of a
+// clouds.yaml in it, else, if ambient says so and there is nothing else, what the
+// environment of the process says.
+func loginOf(creds cloud.Credentials, ambient *environment) login {
+	get := func(key string) string { return strings.TrimSpace(string(creds[key])) }
+	l := login{endpoints: interfaceDefault, fingerprint: creds.Fingerprint("userData")}
+	switch {
+	case get(keyCloudsYAML) != "":
+		l.readClouds("secret."+keyCloudsYAML, []byte(get(keyCloudsYAML)), get(keyCloud), nil)
+		if ca := cmp.Or(get(keyCA), get(keyCloudsYAMLCA)); ca != "" {
+			l.ca = []byte(ca)
+		}
+	case ambient != nil && nothing(creds):
+		l.readEnvironment(*ambient)
+	default:
+		l.readSecret(get, string(creds[keyPassword]), string(creds[keyAppSecret]))
+	}
+	l.validate()
+	slices.SortStableFunc(l.problems, func(a, b cloud.Problem) int { return strings.Compare(a.Field, b.Field) })
+	return l
+}
+
+// nothing says that a Secret says nothing about whom to log in as.
+func nothing(creds cloud.Credentials) bool {
+	for _, key := range []string{
+		keyAuthURL, keyDomainName, keyDomainID, keyTenantName, keyTenantID, keyUserDomain, keyUserDomainID, keyUsername,
+		keyPassword, keyAppID, keyAppName, keyAppSecret, keyClientCert, keyClientKey, keyCA, keyInsecure,
+	} {
+		if len(creds[key]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// readSecret takes the entries of MCM's driver. Of a secret only the line end is
+// taken off.
+func (l *login) readSecret(get entries, password, appSecret string) {
+	trim := func(v string) string { return strings.TrimRight(v, "\r\n") }
+	l.authURL, l.user, l.password = get(keyAuthURL), get(keyUsername), trim(password)
+	l.userDomain, l.userDomID = get(keyUserDomain), get(keyUserDomainID)
+	l.project, l.projectID, l.domain, l.domainID = get(keyTenantName), get(keyTenantID), get(keyDomainName), get(keyDomainID)
+	l.appID, l.appName, l.secret = get(keyAppID), get(keyAppName), trim(appSecret)
+	l.ca, l.cert, l.key = []byte(get(keyCA)), []byte(get(keyClientCert)), []byte(get(keyClientKey))
+	switch v := get(keyInsecure); strings.ToLower(v) {
+	case "", "false":
+	case "true":
+		l.insecure = true
+	default:
+		l.bad(keyInsecure, "is neither true nor false; certificates are checked unless it is true")
+	}
+}
+
+// bad notes a problem with an entry.
+func (l *login) bad(key, message string) {
+	l.problems = append(l.problems, cloud.Problem{Severity: cloud.BlocksAll, Field: "secret." + key, Message: message})
+}
+
+// validate adds what is missing or does not go together.
+func (l *login) validate() {
+	if len(l.problems) > 0 && l.authURL == "" {
+		return // nothing could be read
+	}
+	u, err := url.Parse(l.authURL)
+	switch {
+	case l.authURL == "":
+		l.bad(keyAuthURL, "is missing; put the URL of Keystone there, e.g. https://keystone.example.com/v3")
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil:
+		l.bad(keyAuthURL, "is no URL; put that of Keystone there, e.g. https://keystone.example.com/v3")
+	}
+	if l.secret != "" || l.appID != "" {
+		l.validateApplication()
+	} else {
+		l.validatePassword()
+	}
+	if _, err := l.tls(); err != nil {
+		key := keyCA
+		if len(l.cert)+len(l.key) > 0 && (len(l.ca) == 0 || x509.NewCertPool().AppendCertsFromPEM(l.ca)) {
+			key = keyClientCert
+		}
+		l.bad(key, "cannot be read; put PEM there, a certificate with its key where it is the client's")
+	}
+}
+
+func (l *login) validateApplication() {
+	if l.password != "" {
+		l.bad(keyPassword, "cannot be set together with "+keyAppSecret+"; remove one of them")
+	}
+	if l.secret == "" {
+		l.bad(keyAppSecret, "is missing; put the secret of the application credential there")
+	}
+	if l.appID != "" {
+		return
+	}
+	if l.appName == "" {
+		l.bad(keyAppID, "is missing; put the id of the application credential there, or its name into "+keyAppName)
+		return
+	}
+	if l.user == "" && l.userID == "" {
+		l.bad(keyUsername, "is missing; an application credential that is named needs the name of its user")
+	}
+	if l.userID == "" && l.userDomain+l.userDomID+l.domain+l.domainID == "" {
+		l.bad(keyDomainName, "is missing; an application credential that is named needs the domain of its user")
+	}
+}
+
+func (l *login) validatePassword() {
+	if l.user == "" && l.userID == "" {
+		l.bad(keyUsername, "is missing; put the name of the user there, or use an application credential")
+	}
+	if l.password == "" {
+		l.bad(keyPassword, "is missing; put the password there, or use an application credential")
+	}
+	if l.project == "" && l.projectID == "" {
+		l.bad(keyTenantName, "is missing; put the name of the project there, or its id into "+keyTenantID)
+	}
+	needsDomain := l.userID == "" && l.userDomain+l.userDomID == "" || l.projectID == "" && l.project != ""
+	if needsDomain && l.domain+l.domainID == "" {
+		l.bad(keyDomainName, "is missing; put the name of the domain there, or its id into "+keyDomainID)
+	}
+}
+
+// authOptions are what Keystone is given.
+func (l *login) authOptions() gophercloud.AuthOptions {
+	o := gophercloud.AuthOptions{IdentityEndpoint: l.endpoint()}
+	userDomain := func() {
+		switch {
+		case l.userDomID != "":
+			o.DomainID = l.userDomID
+		case l.userDomain != "":
+			o.DomainName = l.userDomain
+		case l.domainID != "":
+			o.DomainID = l.domainID
+		default:
+			o.DomainName = l.domain
+		}
+	}
+	if l.secret != "" {
+		o.ApplicationCredentialSecret = l.secret
+		if o.ApplicationCredentialID = l.appID; l.appID != "" {
+			return o
+		}
+		o.ApplicationCredentialName, o.UserID = l.appName, l.userID
+		if l.userID == "" {
+			o.Username = l.user
+			userDomain()
+		}
+		return o
+	}
+	o.Password, o.UserID = l.password, l.userID
+	if l.userID == "" {
+		o.Username = l.user
+		userDomain()
+	}
+	o.Scope = &gophercloud.AuthScope{ProjectID: l.projectID}
+	if l.projectID == "" {
+		o.Scope = &gophercloud.AuthScope{ProjectName: l.project, DomainID: l.domainID}
+		if l.domainID == "" {
+			o.Scope.DomainName = l.domain
+		}
+	}
+	return o
+}
+
+// endpoint is the URL of version 3 of Keystone.
+func (l *login) endpoint() string {
+	at := strings.TrimRight(l.authURL, "/")
+	at = strings.TrimSuffix(strings.TrimSuffix(at, "/v2.0"), "/v3")
+	return at + "/v3/"
+}
+
+// tls returns how connections are made; nil is as the system has it.
+func (l *login) tls() (*tls.Config, error) {
+	if !l.insecure && len(l.ca)+len(l.cert)+len(l.key) == 0 {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: l.insecure} //nolint:gosec // the Secret asks for it
+	if len(l.ca) > 0 {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(l.ca) {
+			return nil, errNoCertificate
+		}
+	}
+	if len(l.cert)+len(l.key) > 0 {
+		pair, err := tls.X509KeyPair(l.cert, l.key)
+		if err != nil {
+			return nil, errNoCertificate // its text may quote the key
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

@@ -1,0 +1,122 @@
+package openstack
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Options configure a Driver. The zero value takes credentials from Secrets
+// only.
+type Options struct {
+	// Transport is what all calls go through; nil is one of its own for each
+	// account, which checks certificates as the Secret says.
+	Transport http.RoundTripper
+	// Ambient says that a Secret without credentials means those of the process:
+	// OS_CLOUD with a clouds.yaml, or OS_AUTH_URL and what goes with it.
+	Ambient bool
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Driver is the cloud.Driver of OpenStack.
+type Driver struct {
+	transport http.RoundTripper
+	ambient   *environment // nil if it does not count
+	now       func() time.Time
+
+	mu      sync.Mutex
+	refused map[string]time.Time // until when credentials are not tried again, by fingerprint
+}
+
+// The parts of the contract that a Driver keeps.
+var (
+	_ cloud.Driver      = (*Driver)(nil)
+	_ cloud.VolumeNamer = (*Driver)(nil)
+)
+
+// NewDriver returns a Driver.
+func NewDriver(o Options) *Driver {
+	d := &Driver{transport: o.Transport, now: o.Now, refused: map[string]time.Time{}}
+	if d.now == nil {
+		d.now = time.Now
+	}
+	if o.Ambient {
+		d.ambient = ownEnvironment()
+	}
+	return d
+}
+
+// Parse decodes and checks a provider spec.
+func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+	c := decode(in.Spec)
+	c.validate()
+	c.setDefaults()
+	problems := c.report()
+	return cloud.Class{
+		Name: in.Name, Namespace: in.Namespace,
+		Endpoint: c.Spec.Region,
+		Owner:    strings.Join(append([]string{c.Spec.Region}, c.ownership...), " "),
+		Region:   c.Spec.Region, Zone: c.Spec.AvailabilityZone, InstanceType: c.Spec.FlavorName,
+		Spec: c,
+	}, problems
+}
+
+// CheckSecret names the entries that are missing.
+func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+	return loginOf(creds, d.ambient).problems
+}
+
+// Open logs in and returns the Account.
+func (d *Driver) Open(ctx context.Context, class cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
+	who := loginOf(creds, d.ambient)
+	if err := cloud.Worst(opLogin, who.problems, cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	c, err := configOf(opLogin, class)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.connect(who, c.Spec.Region)
+	if err != nil {
+		return nil, cloud.Errorf(cloud.Denied, opLogin, "NoCredentials", "the credentials cannot be used: %w", err)
+	}
+	if failed := s.renew(ctx, opLogin, ""); failed != nil {
+		s.close()
+		return nil, failed
+	}
+	return newAccount(d.now, c.Spec.Region, s), nil
+}
+
+// refusal is how long refused credentials are not tried again: Keystone may lock
+// users after a few wrong passwords.
+const refusal = 10 * time.Minute
+
+// isRefused says whether Keystone said no to these credentials lately.
+func (d *Driver) isRefused(fingerprint string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	until, there := d.refused[fingerprint]
+	if there && !d.now().Before(until) {
+		delete(d.refused, fingerprint)
+		return false
+	}
+	return there
+}
+
+// refuse takes note that Keystone said no.
+func (d *Driver) refuse(fingerprint string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	for key, until := range d.refused {
+		if !now.Before(until) {
+			delete(d.refused, key)
+		}
+	}
+	d.refused[fingerprint] = now.Add(refusal)
+}

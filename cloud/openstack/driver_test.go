@@ -1,0 +1,366 @@
+package openstack_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
+	rig "github.com/capmcm/cluster-api-provider-mcm/test/openstack"
+)
+
+const (
+	ownerKey   = "mcm.cluster.x-k8s.io-owner-id"
+	clusterKey = "kubernetes.io-cluster-c1"
+	roleKey    = "kubernetes.io-role-node"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// spec is a provider spec, or a part of one; edits change it, nil takes a field
+// away.
+type spec map[string]any
+
+func edit(s, edits spec) spec {
+	s = maps.Clone(s)
+	for key, value := range edits {
+		if value == nil {
+			delete(s, key)
+			continue
+		}
+		s[key] = value
+	}
+	return s
+}
+
+func newSpec(edits spec) []byte {
+	s := edit(spec{
+		"imageName": rig.Image, "region": rig.Region, "availabilityZone": rig.Zone, "flavorName": rig.FlavorSmall, "keyName": rig.KeyName,
+		"networkID": "00000000-0000-4000-8000-000000000001", "podNetworkCIDRs": []string{"100.64.0.0/11"},
+		"tags": spec{clusterKey: "1", roleKey: "1", "team": "a"},
+	}, edits)
+	text, err := json.Marshal(spec{"apiVersion": "openstack.machine.gardener.cloud/v1alpha1", "kind": "MachineProviderConfig", "spec": s})
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func class(name string, edits spec) cloud.ClassInput {
+	return cloud.ClassInput{Name: name, Namespace: "default", Spec: newSpec(edits)}
+}
+
+func owned(cluster, role string) spec {
+	return spec{"tags": spec{"kubernetes.io-cluster-" + cluster: "1", "kubernetes.io-role-" + role: "1"}}
+}
+
+// way is how VMs are made.
+type way string
+
+const (
+	novaPort way = "NovaPort"         // Nova makes the port, and boots from the image
+	ownPort  way = "OwnPortAndVolume" // a port and a volume are made before
+)
+
+// of are the edits of a way in a project.
+func (w way) of(p *rig.Project) spec {
+	if w == ownPort {
+		return spec{"networkID": p.Network, "subnetIDs": []string{p.Subnet}, "rootDiskSize": 20, "rootDiskType": "fast", "imageName": nil, "imageID": p.Rig.ImageID(rig.Image)}
+	}
+	return spec{"networkID": p.Network}
+}
+
+var (
+	version = regexp.MustCompile(`^/v(2\.1|2\.0|2|3)/`)
+	tenant  = regexp.MustCompile(`^[0-9a-f]{32}/`)
+	uuid    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+)
+
+// classify says what a request asks for, e.g. "PUT ports/…/tags".
+func classify(r *http.Request, _ []byte) cloudtest.Call {
+	path := uuid.ReplaceAllString(tenant.ReplaceAllString(version.ReplaceAllString(r.URL.Path, ""), ""), "…")
+	op := r.Method + " " + path
+	if op == "POST auth/tokens" {
+		return cloudtest.Call{Op: op, Login: true}
+	}
+	return cloudtest.Call{Op: op, Mutates: r.Method != http.MethodGet}
+}
+
+// fast is a way to a cloud that has built a server when it says that it has begun
+// to, so that it takes the same calls each time.
+type fast struct{ p *rig.Project }
+
+// RoundTrip sends a request on, and waits for the server that it asks for.
+func (f fast) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil || r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/servers") || resp.StatusCode != http.StatusAccepted {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Server struct {
+			ID string `json:"id"`
+		} `json:"server"`
+	}
+	if err := json.Unmarshal(body, &out); err != nil {
+		return nil, err
+	}
+	f.p.AwaitBuild(out.Server.ID)
+	resp.Body = io.NopCloser(strings.NewReader(string(body)))
+	return resp, nil
+}
+
+// strict is a way to services that ask Keystone about the token of each call,
+// where they would believe in it for minutes.
+type strict struct{ p *rig.Project }
+
+// RoundTrip sends a request on, unless Keystone does not know its token.
+func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
+	token := r.Header.Get("X-Auth-Token")
+	if token == "" || s.p.Rig.Valid(r.Context(), token) {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	body := `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`
+	return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+func fixture(t testing.TB, w way) *cloudtest.Fixture {
+	t.Helper()
+	p := rig.ForTest(t).NewProject(t)
+	var next http.RoundTripper = http.DefaultTransport
+	switch name := t.Name(); {
+	case strings.Contains(name, "/C20_"), strings.Contains(name, "/C30_"):
+		next = fast{p}
+	case strings.Contains(name, "/C19_"):
+		next = strict{p}
+	}
+	proxy := cloudtest.NewProxy(next, classify)
+	with := func(edits spec) cloud.ClassInput { return class("small", edit(w.of(p), edits)) }
+	b := backend{p}
+	return &cloudtest.Fixture{
+		Driver: func() cloud.Driver { return openstack.NewDriver(openstack.Options{Transport: proxy}) },
+		Class:  with(nil),
+		Others: map[string]cloud.ClassInput{
+			"another cluster": with(owned("c2", "node")), "another role": with(owned("c1", "other")), "a longer cluster": with(owned("c11", "node")),
+		},
+		ManyAddresses: w.special(t, p),
+		UnknownType:   with(spec{"flavorName": "m1.none"}),
+		Broken: with(spec{
+			"imageName": nil, "imageID": nil, "flavorName": 7, "networkID": nil, "keyName": []any{}, "podNetworkCIDRs": nil, "rootDiskSize": -1,
+		}),
+		Credentials: credentials(p),
+		Public:      []string{"authURL", "username", "domainName", "tenantName"},
+		Backend: cloudtest.Backend{
+			Proxy: proxy, Ledger: b.ledger, Seed: b.seed, PageSize: rig.PageSize,
+			Hide:     func(_ testing.TB, d time.Duration) { proxy.Hide(hider, time.Now, d) },
+			UserData: b.userData, States: b.states(),
+			Fail: func(t testing.TB, id string) {
+				p.Act(t, id, map[string]any{"os-resetState": map[string]any{"state": "error"}}, "ERROR")
+			},
+			Expire: p.EndSessions, Revoke: p.Disable,
+		},
+	}
+}
+
+// special is the class that a case needs beside those that all need: one with two
+// networks for that about addresses, one with every field for the golden one.
+func (w way) special(t testing.TB, p *rig.Project) cloud.ClassInput {
+	t.Helper()
+	switch {
+	case strings.Contains(t.Name(), "/C24_"):
+		p.More(t)
+		return class("many", spec{"networkID": nil, "networks": []any{spec{"id": p.Network, "podNetwork": true}, spec{"name": rig.Network2Name}}})
+	case strings.Contains(t.Name(), "/C05_"):
+		p.More(t)
+		all := spec{
+			"networkID": nil, "securityGroups": []string{rig.GroupName}, "podNetworkCIDRs": []string{"100.64.0.0/11", "fd00::/48"}, "rootDiskSize": 30,
+			"useConfigDrive": true, "serverGroupID": p.ServerGroup,
+		}
+		if w == ownPort {
+			maps.Copy(all, w.of(p))
+			all["rootDiskSize"] = 30
+			return class("full", all)
+		}
+		all["networks"] = []any{spec{"id": p.Network, "podNetwork": true}, spec{"name": rig.Network2Name}}
+		return class("full", all)
+	}
+	return cloud.ClassInput{}
+}
+
+func credentials(p *rig.Project) cloud.Credentials {
+	return cloud.Credentials{
+		"authURL": []byte(p.AuthURL()), "domainName": []byte("Default"), "tenantName": []byte(p.Name),
+		"username": []byte(p.User), "password": []byte(p.Password), "userData": []byte("#cloud-config"),
+	}
+}
+
+// hider keeps servers out of what Nova shows.
+var hider = cloudtest.Hider{
+	Made: func(c cloudtest.Call) []string {
+		if c.Op != "POST servers" {
+			return nil
+		}
+		return uuid.FindAllString(string(c.Reply), 1)
+	},
+	Without: func(c cloudtest.Call, ids []string, status int, body []byte) (int, []byte) {
+		for _, id := range ids {
+			if strings.HasSuffix(c.URL, "/servers/"+id) {
+				return http.StatusNotFound, []byte(`{"itemNotFound": {"code": 404, "message": "Instance could not be found."}}`)
+			}
+		}
+		var list struct {
+			Servers []map[string]any `json:"servers"`
+		}
+		if c.Op != "GET servers/detail" || json.Unmarshal(body, &list) != nil {
+			return status, body
+		}
+		list.Servers = slices.DeleteFunc(list.Servers, func(s map[string]any) bool { return slices.Contains(ids, fmt.Sprint(s["id"])) })
+		text, _ := json.Marshal(list)
+		return status, text
+	},
+}
+
+// backend is a project as cloudtest sees it.
+type backend struct{ *rig.Project }
+
+var birthmark = regexp.MustCompile(` owner=(\S*)$`)
+
+func (b backend) ledger(t testing.TB) []cloud.Resource {
+	t.Helper()
+	var all []cloud.Resource
+	for _, s := range b.Servers(t) {
+		all = append(all, cloud.Resource{Kind: cloud.KindVM, ID: s.ID, MachineName: s.Name, OwnerID: s.Metadata[ownerKey]})
+	}
+	for _, p := range b.Ports(t) {
+		r := cloud.Resource{Kind: cloud.KindInterface, ID: p.ID, MachineName: p.Name}
+		if m := birthmark.FindStringSubmatch(p.Description); m != nil {
+			r.OwnerID = m[1]
+		}
+		all = append(all, r)
+	}
+	for _, v := range b.Rig.Cinder.Volumes(b.ID) {
+		all = append(all, cloud.Resource{Kind: cloud.KindDisk, ID: v.ID, MachineName: v.Name, OwnerID: v.Metadata[ownerKey]})
+	}
+	return all
+}
+
+func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
+	t.Helper()
+	metadata := map[string]string{}
+	var keys []string
+	if !s.Untagged {
+		keys = strings.Fields(s.Class.Owner)[1:]
+		for _, key := range keys {
+			metadata[key] = "1"
+		}
+		if s.OwnerID != "" {
+			metadata[ownerKey] = s.OwnerID
+		}
+	}
+	if s.Name == "" {
+		s.Name = "somebody's"
+	}
+	switch s.Kind {
+	case cloud.KindVM:
+		return b.AddServer(t, strings.ReplaceAll(s.Name, "'", "-"), metadata, time.Now().Add(-s.Age))
+	case cloud.KindDisk:
+		id := b.Rig.Cinder.Add(rig.Volume{Project: b.ID, Name: s.Name, Status: "available", Size: 1, Metadata: metadata, Created: time.Now().Add(-s.Age)})
+		if s.AttachTo != "" {
+			b.AttachVolume(t, s.AttachTo, id)
+		}
+		return id
+	case cloud.KindInterface:
+		description := ""
+		if !s.Untagged {
+			description = openstack.Birthmark(keys, s.OwnerID)
+		}
+		return b.AddPort(t, s.Name, description, keys)
+	case cloud.KindAddress, cloud.KindKey:
+	}
+	t.Fatalf("there is no %s here", s.Kind)
+	return ""
+}
+
+func (b backend) userData(t testing.TB, id string) []byte {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(b.Server(t, id).UserData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func (b backend) states() []cloudtest.VMState {
+	state := func(name, action string, want cloud.State) cloudtest.VMState {
+		return cloudtest.VMState{Name: name, Want: want, Set: func(t testing.TB, id string) {
+			b.Act(t, id, map[string]any{action: nil}, name)
+		}}
+	}
+	return []cloudtest.VMState{
+		state("SHUTOFF", "os-stop", cloud.StateStopped), state("PAUSED", "pause", cloud.StateStopped), state("SUSPENDED", "suspend", cloud.StateStopped),
+		{Name: "ERROR", Want: cloud.StateFailed, Set: func(t testing.TB, id string) {
+			b.Act(t, id, map[string]any{"os-resetState": map[string]any{"state": "error"}}, "ERROR")
+		}},
+		{Name: "gone", Want: cloud.StateUnknown, Set: func(t testing.TB, id string) { b.Act(t, id, nil, "") }},
+	}
+}
+
+func harness(w way) cloudtest.Harness {
+	return cloudtest.Harness{
+		New:           func(t testing.TB) *cloudtest.Fixture { return fixture(t, w) },
+		CaseSensitive: true,
+		Parallel:      20,
+		Prompt:        30 * time.Second,
+		Patience:      3 * time.Minute,
+		Samples:       samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(w), ProviderIDs: providerIDs(), Volumes: volumes(),
+		Golden: &cloudtest.Golden{File: "testdata/" + string(w) + ".golden", Normalize: normalize, Class: func(f *cloudtest.Fixture) cloud.ClassInput { return f.ManyAddresses }},
+		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
+			return "openstack:///" + rig.Region + "/" + vm.ID, "openstack:///" + vm.ID
+		},
+		Capacity: cloud.Capacity{
+			Resources:    map[string]string{"cpu": "1", "memory": "2Gi", "gpu": "0", "pods": "110", "ephemeral-storage": map[way]string{novaPort: "10Gi", ownPort: "20Gi"}[w]},
+			Architecture: "amd64",
+		},
+	}
+}
+
+// normalize returns a call without ids that the cloud gave out.
+func normalize(c cloudtest.Call) string {
+	text := c.Op
+	if len(c.Body) > 0 {
+		var body any
+		if err := json.Unmarshal(c.Body, &body); err != nil {
+			return err.Error()
+		}
+		indented, _ := json.MarshalIndent(body, "", "  ")
+		text += "\n" + string(indented)
+	}
+	for _, keep := range []string{"11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"} {
+		text = strings.ReplaceAll(text, keep, strings.ToUpper("keep-"+keep[:1]))
+	}
+	return uuid.ReplaceAllString(text, "…")
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	rig.Require(t)
+	if only := os.Getenv("OPENSTACK_WAY"); only != "" {
+		cloudtest.Run(t, harness(way(only)))
+		return
+	}
+	cloudtest.RunAll(t, map[string]cloudtest.Harness{string(novaPort): harness(novaPort), string(ownPort): harness(ownPort)})
+}

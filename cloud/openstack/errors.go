@@ -1,0 +1,243 @@
+package openstack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Reasons of ours that more than one place depends on.
+const (
+	reasonUnauthorized  = "Unauthorized"
+	reasonNotFound      = "ItemNotFound"
+	reasonNoValidHost   = "NoValidHost"
+	reasonNoFlavor      = "FlavorNotFound"
+	reasonServerMissing = "ServerNotFound"
+)
+
+// scope is what of an offering is exhausted.
+type scope uint8
+
+const (
+	scopeNone   scope = iota // something that other flavors and zones need too
+	scopeRegion              // the flavor in the whole region, e.g. a quota
+	scopeZone                // the flavor in one zone
+)
+
+// reaction is what an answer means for the controllers. A row fits when all that
+// it says is so.
+type reaction struct {
+	status int    // of the answer; 0 is any
+	kind   string // the service's own type of error; empty is any
+	text   string // part of the message, in lower case; empty is any
+
+	code   cloud.Code
+	reason string // empty is the service's own word
+	scope  scope  // with cloud.Exhausted
+}
+
+// reactions is the error table. The first row that fits counts. Those without a
+// status are also for the faults of servers.
+var reactions = []reaction{
+	{text: "no valid host was found", code: cloud.Exhausted, reason: reasonNoValidHost, scope: scopeZone},
+	{text: "exceeded max scheduling attempts", code: cloud.Exhausted, reason: reasonNoValidHost, scope: scopeZone},
+	{text: "exhausted all hosts available", code: cloud.Exhausted, reason: reasonNoValidHost, scope: scopeZone},
+	{text: "insufficient compute resources", code: cloud.Exhausted, reason: "InsufficientResources", scope: scopeZone},
+	{kind: "OverQuota", code: cloud.Exhausted},
+	{kind: "IpAddressGenerationFailure", code: cloud.Exhausted},
+	{kind: "IpAddressGenerationFailureAllSubnets", code: cloud.Exhausted},
+	{text: "no more ip addresses available", code: cloud.Exhausted, reason: "IpAddressGenerationFailure"},
+	{text: "no fixed ip addresses available", code: cloud.Exhausted, reason: "IpAddressGenerationFailure"},
+	{text: "maximum number of ports exceeded", code: cloud.Exhausted, reason: "OverQuota"},
+	{text: "maximum number of volumes", code: cloud.Exhausted, reason: "OverQuota"},
+	{text: "available volume or gigabytes quota", code: cloud.Exhausted, reason: "OverQuota"},
+	{status: http.StatusForbidden, text: "quota exceeded", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
+	{status: http.StatusForbidden, text: "exceeds quota", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
+	{status: http.StatusForbidden, text: "exceeds allowed", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
+	{status: http.StatusForbidden, kind: "overLimit", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
+	{status: http.StatusRequestEntityTooLarge, text: "quota", code: cloud.Exhausted, reason: "OverQuota"},
+	{status: http.StatusRequestEntityTooLarge, text: "maximum number", code: cloud.Exhausted, reason: "OverQuota"},
+	{status: http.StatusRequestEntityTooLarge, code: cloud.Throttled, reason: "OverLimit"},
+
+	{status: http.StatusTooManyRequests, code: cloud.Throttled, reason: "TooManyRequests"},
+	{status: 498, code: cloud.Throttled, reason: "TooManyRequests"}, // some clouds' own
+
+	{status: http.StatusUnauthorized, code: cloud.Denied, reason: reasonUnauthorized},
+	{status: http.StatusForbidden, code: cloud.Denied, reason: "Forbidden"},
+	{status: http.StatusNotFound, code: cloud.NotFound},
+	{status: http.StatusConflict, code: cloud.Unavailable},
+	{status: http.StatusRequestTimeout, code: cloud.Unavailable},
+	{status: http.StatusLocked, code: cloud.Unavailable},
+	{status: http.StatusBadRequest, code: cloud.Invalid},
+	{status: http.StatusUnprocessableEntity, code: cloud.Invalid},
+}
+
+// react returns the reaction to an answer.
+func react(status int, kind, message string) reaction {
+	message = strings.ToLower(message)
+	for _, r := range reactions {
+		if (r.status == 0 || r.status == status) && (r.kind == "" || r.kind == kind) && strings.Contains(message, r.text) {
+			return r
+		}
+	}
+	if status >= http.StatusInternalServerError {
+		return reaction{code: cloud.Unavailable}
+	}
+	return reaction{code: cloud.Unknown}
+}
+
+// answer is the error of a call, whatever the call.
+func answer(ctx context.Context, op string, err error) *cloud.Error {
+	status, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
+	switch {
+	case ok:
+	case ctx.Err() != nil:
+		return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "no answer from the cloud: %w", ctx.Err())
+	default:
+		return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "no answer from the cloud, or a broken one: %w", plain(err))
+	}
+	kind, message := said(status.Body)
+	r := react(status.Actual, kind, message)
+	reason := r.reason
+	if reason == "" {
+		reason = camel(kind)
+	}
+	if reason == "" {
+		reason = fmt.Sprintf("HTTP%d", status.Actual)
+	}
+	if message == "" {
+		message = fmt.Sprintf("the cloud answered %d without saying why", status.Actual)
+	}
+	e := cloud.Errorf(r.code, op, reason, "%s", briefly(message))
+	e.RetryAfter = retryAfter(status.ResponseHeader)
+	return e
+}
+
+// refused is the error of a login. Keystone says 404 of an application
+// credential that was deleted.
+func refused(ctx context.Context, err error) *cloud.Error {
+	e := answer(ctx, opLogin, err)
+	switch e.Code {
+	case cloud.NotFound, cloud.Invalid, cloud.Denied:
+		e.Code = cloud.Denied
+		e.Err = errors.New("Keystone refuses the credentials of the Secret; correct them")
+	case cloud.Exhausted, cloud.TokenUsed, cloud.Unknown:
+		e.Code = cloud.Unavailable
+	case cloud.Throttled, cloud.Unavailable:
+	}
+	return e
+}
+
+// said returns what an answer says: the type of error and the message, in the
+// forms of Nova and Cinder, Neutron and Keystone. What has another form is not
+// quoted: it may be anything.
+func said(body []byte) (kind, message string) {
+	var top map[string]json.RawMessage
+	if json.Unmarshal(body, &top) != nil {
+		return "", ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(top)) {
+		var inner struct {
+			Message string `json:"message"`
+			Type    string `json:"type"`
+			Title   string `json:"title"`
+		}
+		if json.Unmarshal(top[key], &inner) != nil || inner.Message == "" {
+			continue
+		}
+		switch {
+		case inner.Type != "":
+			return inner.Type, inner.Message
+		case inner.Title != "":
+			return strings.ReplaceAll(inner.Title, " ", ""), inner.Message
+		}
+		return key, inner.Message
+	}
+	return "", ""
+}
+
+// camel returns a word with a big first letter and nothing but letters and
+// digits.
+func camel(word string) string {
+	var b strings.Builder
+	for _, r := range word {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			continue
+		}
+		if b.Len() == 0 {
+			r = unicode.ToUpper(r)
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// plain returns the innermost cause: those around it quote requests.
+func plain(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return errors.New(briefly(err.Error()))
+		}
+		err = next
+	}
+}
+
+// retryAfter is the cloud's hint in the header of its answer.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// briefly cuts what is long.
+func briefly(text string) string {
+	const most = 500
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + " …"
+	}
+	return text
+}
+
+// blame adds the field to an error that says that it is wrong.
+func blame(e *cloud.Error, field, remedy string) *cloud.Error {
+	if e.Code == cloud.Invalid {
+		message := strings.TrimRight(e.Err.Error(), ". ") + "; " + remedy
+		e.Problems = []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "providerSpec." + field, Message: message}}
+	}
+	return e
+}
+
+// about returns e as the error of a call that is not Create: only a class can be
+// wrong, and only a creation can find nothing left.
+func about(e *cloud.Error) *cloud.Error {
+	switch e.Code {
+	case cloud.Invalid, cloud.Exhausted, cloud.TokenUsed, cloud.NotFound:
+		e.Code, e.Problems, e.Offering = cloud.Unknown, nil, nil
+	case cloud.Unknown, cloud.Denied, cloud.Throttled, cloud.Unavailable:
+	}
+	return e
+}
+
+// unclassed is an error about a class, of a call that has no code for it.
+func unclassed(err error) error {
+	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Invalid { //nolint:errorlint // configOf returns nothing else
+		return cloud.Errorf(cloud.Unknown, e.Op, e.Reason, "%w", e.Err)
+	}
+	return err
+}

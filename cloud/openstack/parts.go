@@ -1,0 +1,160 @@
+package openstack
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+const (
+	opPort   = "create port"
+	opVolume = "create volume"
+)
+
+// ensurePort returns the id of the port that is made for the machine, with the
+// addresses of pods allowed from the beginning.
+func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateRequest) (string, *cloud.Error) {
+	found, err := a.portsOf(ctx, opPort, c, r.Ref)
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 {
+		made, err := a.makePort(ctx, c, r)
+		if err != nil {
+			return "", err
+		}
+		found = []part{made.part()}
+	}
+	p := found[0]
+	if !c.marks(p.tags) { // as MCM has them
+		body := map[string]any{"tags": c.ownership}
+		err := a.ask(ctx, opPort, call{method: http.MethodPut, of: neutron, path: "ports/" + p.id + "/tags", body: body})
+		if err != nil {
+			return "", c.invalid(err)
+		}
+	}
+	return p.id, nil
+}
+
+// makePort makes the port. Where the network has no port security, nothing needs
+// to be allowed.
+func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest) (port, *cloud.Error) {
+	in := map[string]any{
+		"name": r.Name, "description": c.birthmark(r.OwnerID), "network_id": c.Spec.NetworkID, "allowed_address_pairs": c.pairs(),
+	}
+	var addresses []map[string]string
+	for _, id := range c.Spec.SubnetIDs {
+		addresses = append(addresses, map[string]string{"subnet_id": id})
+	}
+	in["fixed_ips"] = addresses
+	groups, err := a.groups(ctx, c)
+	if err != nil {
+		return port{}, err
+	}
+	if len(groups) > 0 {
+		in["security_groups"] = groups
+	}
+	var out struct {
+		Port port `json:"port"`
+	}
+	request := call{method: http.MethodPost, of: neutron, path: "ports", body: map[string]any{"port": in}, out: &out}
+	err = a.ask(ctx, opPort, request)
+	if err != nil && strings.Contains(err.Reason, "PortSecurityRequired") {
+		delete(in, "allowed_address_pairs")
+		err = a.ask(ctx, opPort, request)
+	}
+	if err != nil {
+		return port{}, c.invalid(err)
+	}
+	if out.Port.ID == "" {
+		return port{}, cloud.Errorf(cloud.Unavailable, opPort, "BrokenAnswer", "the answer of the cloud names no port")
+	}
+	return out.Port, nil
+}
+
+// pairs are the addresses of pods as Neutron takes them.
+func (c *config) pairs() []pair {
+	all := []pair{}
+	for _, cidr := range c.Spec.PodNetworkCIDRs {
+		all = append(all, pair{IP: cidr})
+	}
+	return all
+}
+
+// ensureVolume returns the id of the volume that is made for the machine, once
+// it can be booted from. Until then the error says when to come back.
+func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (string, *cloud.Error) {
+	if !a.has(cinder) {
+		e := cloud.Errorf(cloud.Invalid, opVolume, "NoCinder", "the catalog has no block storage in region %q", a.region)
+		return "", blame(e, "spec.rootDiskType", "leave it out")
+	}
+	found, err := a.volumesOf(ctx, opVolume, c, r.Ref)
+	if err != nil {
+		return "", err
+	}
+	state := "creating"
+	if len(found) == 0 {
+		if err := a.makeVolume(ctx, c, r, imageID); err != nil {
+			return "", err
+		}
+	} else {
+		v := found[0]
+		switch state = v.state; {
+		case state == "available" || state == "reserved":
+			return v.id, nil
+		case strings.HasPrefix(state, "error") && v.attachedTo == "":
+			if err := a.removePart(ctx, v); err != nil {
+				return "", err
+			}
+		}
+	}
+	e := cloud.Errorf(cloud.Unavailable, opVolume, "VolumeNotReady", "the root volume is %s", state)
+	e.RetryAfter = waitForVolume
+	return "", e
+}
+
+func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) *cloud.Error {
+	s := &c.Spec
+	in := map[string]any{
+		"name": r.Name, "size": s.RootDiskSize, "volume_type": *s.RootDiskType, "imageRef": imageID,
+		"availability_zone": cmp.Or(r.Zone, s.AvailabilityZone), "metadata": c.metadata(r),
+	}
+	err := a.ask(ctx, opVolume, call{method: http.MethodPost, of: cinder, path: "volumes", body: map[string]any{"volume": in}})
+	if err == nil {
+		return nil
+	}
+	return c.invalid(err)
+}
+
+// removePart deletes a port or a volume that is loose.
+func (a *account) removePart(ctx context.Context, p part) *cloud.Error {
+	request := call{method: http.MethodDelete, of: neutron, path: "ports/" + p.id}
+	if p.kind == cloud.KindDisk {
+		request.of, request.path = cinder, "volumes/"+p.id
+	}
+	err := a.ask(ctx, "delete "+string(p.kind), request)
+	if err == nil || err.Code == cloud.NotFound {
+		return nil
+	}
+	if err.Code == cloud.Invalid && p.kind == cloud.KindDisk { // Cinder says 400 of a volume that is busy
+		err.Code = cloud.Unavailable
+	}
+	return about(err)
+}
+
+// loose says whether nothing uses a part: it is attached to no server, or to one
+// that does not exist any more.
+func (a *account) loose(ctx context.Context, p part) (bool, *cloud.Error) {
+	if p.attachedTo == "" {
+		return true, nil
+	}
+	if p.kind == cloud.KindDisk && slices.Contains([]string{"in-use", "attaching", "detaching"}, p.state) {
+		return false, nil // Cinder would refuse
+	}
+	s, err := a.byID(ctx, opDelete, providerID(a.region, p.attachedTo))
+	return err == nil && s == nil, err
+}

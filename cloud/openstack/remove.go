@@ -1,0 +1,109 @@
+package openstack
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+const opDelete = "delete server"
+
+// waitToGo is when it is worth looking again at what is going.
+const waitToGo = 2 * time.Second
+
+// Delete asks for the servers of r to go, and then removes what they left
+// behind. Where a providerID is set it is the only server that counts, and only
+// its parts and loose ones: other servers of that name may be in use.
+func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
+	c, err := configOf(opDelete, r.Class)
+	if err != nil {
+		return cloud.Deletion{}, unclassed(err)
+	}
+	servers, failed := a.find(ctx, opDelete, c, r)
+	if failed != nil {
+		return cloud.Deletion{}, failed
+	}
+	var left []string
+	for _, s := range servers {
+		left = append(left, string(cloud.KindVM)+" "+s.ID)
+		if s.going() && s.Status != statusSoftDeleted {
+			continue
+		}
+		if failed := a.end(ctx, opDelete, s); failed != nil {
+			return cloud.Deletion{}, failed
+		}
+	}
+	if len(left) == 0 {
+		if left, failed = a.clean(ctx, c, r); failed != nil {
+			return cloud.Deletion{}, failed
+		}
+	}
+	if len(left) == 0 {
+		return cloud.Deletion{Done: true}, nil
+	}
+	slices.Sort(left)
+	return cloud.Deletion{RetryAfter: waitToGo, Remaining: left}, nil
+}
+
+// end asks for a server to go. One that is only kept for its restoration goes
+// for good.
+func (a *account) end(ctx context.Context, op string, s server) *cloud.Error {
+	request := call{method: http.MethodDelete, of: nova, path: "servers/" + s.ID}
+	if s.Status == statusSoftDeleted {
+		request = call{method: http.MethodPost, of: nova, path: "servers/" + s.ID + "/action", body: map[string]any{"forceDelete": nil}}
+	}
+	err := a.ask(ctx, op, request)
+	if err == nil || err.Code == cloud.NotFound {
+		return nil
+	}
+	return about(err)
+}
+
+// clean removes the ports and volumes that carry the marks of r and are not part
+// of another server, and returns what is still there.
+func (a *account) clean(ctx context.Context, c *config, r cloud.Ref) ([]string, *cloud.Error) {
+	ports, err := a.portsOf(ctx, opDelete, c, r)
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := a.volumesOf(ctx, opDelete, c, r)
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	for _, p := range append(ports, volumes...) {
+		if !mayGo(p, r) {
+			continue
+		}
+		loose, err := a.loose(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if loose && !p.going() {
+			if err := a.removePart(ctx, p); err != nil {
+				return nil, err
+			}
+			if p.kind == cloud.KindInterface {
+				continue // Neutron is done when it answers
+			}
+		}
+		left = append(left, string(p.kind)+" "+p.id)
+	}
+	return left, nil
+}
+
+// mayGo says whether a part is one of the server of r. A part of a server that is
+// there and is not that of r is not.
+func mayGo(p part, r cloud.Ref) bool {
+	if r.ProviderID == "" {
+		return true
+	}
+	id, known := decodeProviderID(r.ProviderID)
+	if p.attachedTo != "" {
+		return known && p.attachedTo == id
+	}
+	return p.owner == "" || p.owner == r.OwnerID
+}

@@ -1,0 +1,176 @@
+package openstack
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// What a provider spec has to call itself.
+const (
+	specVersion = "openstack.machine.gardener.cloud/v1alpha1"
+	specKind    = "MachineProviderConfig"
+)
+
+// The keys of metadata that say what belongs to whom. A key counts as the
+// cluster's or the role's when it contains the mark, as in MCM's driver. Nova
+// takes no slash in a key.
+const (
+	clusterMark = "kubernetes.io-cluster-"
+	roleMark    = "kubernetes.io-role-"
+	ownerKey    = "mcm.cluster.x-k8s.io-owner-id"
+	tokenKey    = "mcm.cluster.x-k8s.io-attempt"
+)
+
+// config is a decoded provider spec of MCM's OpenStack driver. Nothing modifies
+// it once Parse has returned.
+type config struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Spec       spec   `json:"spec"`
+
+	problems  []cloud.Problem // those that rule something out
+	ownership []string        // keys of Tags that say what is the class's own, sorted
+	unread    []string        // paths of values of a wrong type
+}
+
+type spec struct {
+	ImageID          string            `json:"imageID"`
+	ImageName        string            `json:"imageName"`
+	Region           string            `json:"region"`
+	AvailabilityZone string            `json:"availabilityZone"`
+	FlavorName       string            `json:"flavorName"`
+	KeyName          string            `json:"keyName"`
+	SecurityGroups   []string          `json:"securityGroups"`
+	Tags             map[string]string `json:"tags"`
+	NetworkID        string            `json:"networkID"`
+	Networks         []network         `json:"networks"`
+	SubnetID         *string           `json:"subnetID"`
+	SubnetIDs        []string          `json:"subnetIDs"`
+	PodNetworkCIDR   string            `json:"podNetworkCidr"`
+	PodNetworkCIDRs  []string          `json:"podNetworkCIDRs"`
+	RootDiskSize     int               `json:"rootDiskSize"` // GiB
+	RootDiskType     *string           `json:"rootDiskType"`
+	UseConfigDrive   *bool             `json:"useConfigDrive"`
+	ServerGroupID    *string           `json:"serverGroupID"`
+}
+
+type network struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	PodNetwork bool   `json:"podNetwork"`
+}
+
+// setDefaults writes the deprecated fields as those that replaced them.
+func (c *config) setDefaults() {
+	s := &c.Spec
+	if s.SubnetID != nil && *s.SubnetID != "" && len(s.SubnetIDs) == 0 {
+		s.SubnetIDs = []string{*s.SubnetID}
+	}
+	if s.PodNetworkCIDR != "" && len(s.PodNetworkCIDRs) == 0 {
+		s.PodNetworkCIDRs = []string{s.PodNetworkCIDR}
+	}
+	s.SubnetID, s.PodNetworkCIDR = nil, ""
+	empty := func(v **string) {
+		if *v != nil && **v == "" {
+			*v = nil
+		}
+	}
+	empty(&s.RootDiskType)
+	empty(&s.ServerGroupID)
+}
+
+// ownPort says that the server gets a port that is made for it beforehand.
+func (s *spec) ownPort() bool { return s.NetworkID != "" && len(s.SubnetIDs) > 0 }
+
+// ownVolume says that the server gets a volume that is made for it beforehand.
+func (s *spec) ownVolume() bool { return s.RootDiskSize > 0 && s.RootDiskType != nil }
+
+// wrong says whether something in that field could not be read.
+func (c *config) wrong(path string) bool {
+	return slices.ContainsFunc(c.unread, func(p string) bool {
+		return p == path || strings.HasPrefix(p, path+".") || strings.HasPrefix(p, path+"[")
+	})
+}
+
+// findOwnership returns the keys of the tags that say what belongs to the
+// class's cluster and role, sorted; nil unless there is one of either kind: a
+// class that does not say what is its own owns nothing.
+func (s *spec) findOwnership() []string {
+	var keys []string
+	cluster, role := false, false
+	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
+		isCluster, isRole := strings.Contains(key, clusterMark), strings.Contains(key, roleMark)
+		if isCluster || isRole {
+			keys = append(keys, key)
+		}
+		cluster, role = cluster || isCluster, role || isRole
+	}
+	if !cluster || !role {
+		return nil
+	}
+	return keys
+}
+
+// birthmark says, in the description that a port is made with, whose it is.
+// Neutron takes tags only afterwards.
+func (c *config) birthmark(ownerID string) string {
+	return "cluster-api-provider-mcm class=" + digest(c.ownership) + " owner=" + ownerID
+}
+
+// digest is equal for equal keys, and short.
+func digest(keys []string) string {
+	const length = 16
+	sum := sha256.Sum256([]byte(strings.Join(keys, "\n")))
+	return hex.EncodeToString(sum[:length])
+}
+
+// readBirthmark takes a description apart; ok is false when it is none of ours.
+func readBirthmark(description string) (class, ownerID string, ok bool) {
+	rest, ok := strings.CutPrefix(description, "cluster-api-provider-mcm class=")
+	if !ok {
+		return "", "", false
+	}
+	class, ownerID, ok = strings.Cut(rest, " owner=")
+	return class, ownerID, ok
+}
+
+// add notes a problem; path is relative to the provider spec.
+func (c *config) add(severity cloud.Severity, path, message string) {
+	at := "providerSpec"
+	if path != "" {
+		at += "." + path
+	}
+	c.problems = append(c.problems, cloud.Problem{Severity: severity, Field: at, Message: message})
+}
+
+// report returns the problems, by field. What is only a warning does not stay:
+// classes that mean the same are equal.
+func (c *config) report() []cloud.Problem {
+	slices.SortStableFunc(c.problems, func(a, b cloud.Problem) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
+	})
+	all := slices.Clone(c.problems)
+	c.problems = slices.DeleteFunc(c.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
+	if len(c.problems) == 0 {
+		c.problems = nil
+	}
+	return all
+}
+
+// configOf returns the driver's own form of a class that can be used for calls.
+func configOf(op string, class cloud.Class) (*config, error) {
+	c, ok := class.Spec.(*config)
+	if !ok {
+		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "the class was not parsed by this driver")
+	}
+	if err := cloud.Worst(op, c.problems, cloud.BlocksAll); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

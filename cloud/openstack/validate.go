@@ -1,0 +1,148 @@
+package openstack
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// metadataKey is what Nova takes as a key of metadata.
+var metadataKey = regexp.MustCompile(`^[a-zA-Z0-9_:. -]{1,255}$`)
+
+// metadataMax is how long a value of metadata may be.
+const metadataMax = 255
+
+// validate adds what is wrong with the values of a spec that decoded. Region
+// and tags are needed by every call, everything else only to create.
+func (c *config) validate() {
+	s := &c.Spec
+	if c.APIVersion != specVersion && !c.wrong("apiVersion") {
+		c.add(cloud.BlocksCreate, "apiVersion", fmt.Sprintf("is %q and has to be %s", c.APIVersion, specVersion))
+	}
+	if c.Kind != specKind && !c.wrong("kind") {
+		c.add(cloud.BlocksCreate, "kind", fmt.Sprintf("is %q and has to be %s", c.Kind, specKind))
+	}
+	c.require(cloud.BlocksAll, "spec.region", s.Region, "name the region, e.g. RegionOne")
+	if s.ImageID == "" && !c.wrong("spec.imageID") {
+		c.require(cloud.BlocksCreate, "spec.imageName", s.ImageName, "name the image, or set imageID")
+	}
+	c.require(cloud.BlocksCreate, "spec.availabilityZone", s.AvailabilityZone, "name the availability zone, e.g. nova")
+	c.require(cloud.BlocksCreate, "spec.flavorName", s.FlavorName, "name the flavor, e.g. m1.medium")
+	c.require(cloud.BlocksCreate, "spec.keyName", s.KeyName, "name the key pair")
+	c.validateTags()
+	c.validateNetworks()
+	c.validatePods()
+	c.validateDisk()
+	for i, name := range s.SecurityGroups {
+		if strings.TrimSpace(name) == "" && !c.wrong(fmt.Sprintf("spec.securityGroups[%d]", i)) {
+			c.add(cloud.Warning, fmt.Sprintf("spec.securityGroups[%d]", i), "is empty and is left out; remove it")
+		}
+	}
+}
+
+// require adds a problem when a field is empty, unless there is one with it.
+func (c *config) require(severity cloud.Severity, path, value, remedy string) {
+	if strings.TrimSpace(value) == "" && !c.wrong(path) {
+		c.add(severity, path, "is missing; "+remedy)
+	}
+}
+
+func (c *config) validateTags() {
+	s := &c.Spec
+	c.ownership = s.findOwnership()
+	if c.ownership == nil && !c.wrong("spec.tags") {
+		c.add(cloud.BlocksAll, "spec.tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
+	}
+	for key, value := range s.Tags {
+		at := "spec.tags[" + key + "]"
+		switch {
+		case key == ownerKey || key == tokenKey:
+			c.add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
+		case !metadataKey.MatchString(key):
+			c.add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - only, at most 255")
+		case len(value) > metadataMax:
+			c.add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value), metadataMax))
+		}
+	}
+}
+
+func (c *config) validateNetworks() {
+	s := &c.Spec
+	switch {
+	case s.NetworkID != "" && len(s.Networks) > 0:
+		c.add(cloud.BlocksCreate, "spec.networks", "cannot be set together with networkID; remove one of them")
+	case s.NetworkID == "" && len(s.Networks) == 0 && !c.wrong("spec.networkID") && !c.wrong("spec.networks"):
+		c.add(cloud.BlocksCreate, "spec.networks", "is missing; name at least one network, or set networkID")
+	}
+	for i, n := range s.Networks {
+		at := fmt.Sprintf("spec.networks[%d]", i)
+		if c.wrong(at) {
+			continue
+		}
+		if n.ID == "" && n.Name == "" {
+			c.add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
+		}
+		if n.ID != "" && n.Name != "" {
+			c.add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
+		}
+	}
+	subnets := len(s.SubnetIDs) > 0
+	if s.SubnetID != nil && *s.SubnetID != "" {
+		if subnets {
+			c.add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
+		} else {
+			c.add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
+		}
+		subnets = true
+	}
+	if subnets && s.NetworkID == "" {
+		c.add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
+	}
+}
+
+func (c *config) validatePods() {
+	s := &c.Spec
+	if s.PodNetworkCIDR != "" {
+		if len(s.PodNetworkCIDRs) > 0 {
+			c.add(cloud.Warning, "spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
+		} else {
+			c.add(cloud.Warning, "spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
+			c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
+		}
+	}
+	if s.PodNetworkCIDR == "" && len(s.PodNetworkCIDRs) == 0 && !c.wrong("spec.podNetworkCidr") && !c.wrong("spec.podNetworkCIDRs") {
+		c.add(cloud.BlocksCreate, "spec.podNetworkCIDRs", "is missing; list the addresses of pods, e.g. 100.64.0.0/11")
+	}
+	for i, cidr := range s.PodNetworkCIDRs {
+		c.cidr(fmt.Sprintf("spec.podNetworkCIDRs[%d]", i), cidr)
+	}
+}
+
+// cidr warns about what Neutron will refuse.
+func (c *config) cidr(path, text string) {
+	if _, err := netip.ParsePrefix(text); err == nil || c.wrong(path) {
+		return
+	}
+	if _, err := netip.ParseAddr(text); err != nil {
+		c.add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; write one such as 100.64.0.0/11", text))
+	}
+}
+
+func (c *config) validateDisk() {
+	s := &c.Spec
+	if s.RootDiskSize < 0 {
+		c.add(cloud.BlocksCreate, "spec.rootDiskSize", fmt.Sprintf("is %d and has to be at least 0", s.RootDiskSize))
+	}
+	if s.RootDiskType != nil && *s.RootDiskType != "" && s.RootDiskSize == 0 && !c.wrong("spec.rootDiskSize") {
+		c.add(cloud.Warning, "spec.rootDiskType", "has no effect without rootDiskSize; add that, or remove it")
+	}
+}
+
+// groups are the names of the security groups that say something.
+func (s *spec) groups() []string {
+	return slices.DeleteFunc(slices.Clone(s.SecurityGroups), func(name string) bool { return strings.TrimSpace(name) == "" })
+}

@@ -1,0 +1,252 @@
+package openstack
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// ServeHTTP answers as Cinder does.
+func (c *Cinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("OpenStack-API-Version", "volume 3.70")
+	if r.URL.Path == "/" || r.URL.Path == "/v3/" || r.URL.Path == "/v3" {
+		reply(w, http.StatusMultipleChoices, object{"versions": []object{{
+			"id": "v3.0", "status": "CURRENT", "version": "3.70", "min_version": "3.0",
+			"links": []object{{"rel": "self", "href": "http://" + r.Host + "/v3/"}},
+		}}})
+		return
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // v3, project, kind, id, action
+	if len(parts) < 3 || parts[0] != "v3" {
+		refuse(w, http.StatusNotFound, "itemNotFound", "The resource could not be found.")
+		return
+	}
+	if !c.may(r, parts[1]) {
+		refuse(w, http.StatusUnauthorized, "error", "The request you have made requires authentication.")
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // nobody is there any more
+	}
+	id, action := "", ""
+	if len(parts) > 3 {
+		id = parts[3]
+	}
+	if len(parts) > 4 {
+		action = parts[4]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.age()
+	switch parts[2] {
+	case "volumes":
+		c.serveVolumes(w, r, parts[1], id, action, body)
+	case "attachments":
+		c.serveAttachments(w, r, id, action, body)
+	default:
+		refuse(w, http.StatusNotFound, "itemNotFound", "The resource could not be found.")
+	}
+}
+
+// may says whether the token of a request is good for the project, or for the
+// services' own.
+func (c *Cinder) may(r *http.Request, project string) bool {
+	const believed = 2 * time.Second
+	token := r.Header.Get("X-Auth-Token")
+	c.mu.Lock()
+	k, there := c.tokens[token]
+	c.mu.Unlock()
+	if !there || time.Now().After(k.until) {
+		of, ok := c.projectOf(r.Context(), token)
+		if !ok {
+			return false
+		}
+		k = known{project: of, until: time.Now().Add(believed)}
+		c.mu.Lock()
+		c.tokens[token] = k
+		c.mu.Unlock()
+	}
+	return k.project == project
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if body != nil {
+		_ = json.NewEncoder(w).Encode(body) // nobody is left to tell
+	}
+}
+
+func refuse(w http.ResponseWriter, status int, kind, message string) {
+	reply(w, status, object{kind: object{"code": status, "message": message}})
+}
+
+func (c *Cinder) serveVolumes(w http.ResponseWriter, r *http.Request, project, id, action string, body []byte) {
+	switch {
+	case r.Method == http.MethodPost && id == "":
+		c.createVolume(w, project, body)
+		return
+	case r.Method == http.MethodGet && id == "detail":
+		c.listVolumes(w, r, project)
+		return
+	}
+	v := c.volumes[id]
+	if v == nil || v.Project != project {
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume "+id+" could not be found.")
+		return
+	}
+	switch {
+	case r.Method == http.MethodGet:
+		reply(w, http.StatusOK, object{"volume": c.show(v)})
+	case r.Method == http.MethodDelete:
+		if len(c.attached(id)) > 0 || v.Status == "in-use" || v.Status == "deleting" {
+			refuse(w, http.StatusBadRequest, "badRequest", "Invalid volume: Volume status must be available or error and must not be attached.")
+			return
+		}
+		v.Status, v.ready = "deleting", time.Now().Add(volumeTime)
+		reply(w, http.StatusAccepted, nil)
+	case r.Method == http.MethodPost && action == "action":
+		reply(w, http.StatusAccepted, nil) // os-begin_detaching and the like: attachments say the rest
+	default:
+		refuse(w, http.StatusMethodNotAllowed, "badMethod", "The method is not allowed.")
+	}
+}
+
+func (c *Cinder) createVolume(w http.ResponseWriter, project string, body []byte) {
+	var in struct {
+		Volume struct {
+			Name     string            `json:"name"`
+			Size     int               `json:"size"`
+			Type     string            `json:"volume_type"`
+			Image    string            `json:"imageRef"`
+			Zone     string            `json:"availability_zone"`
+			Metadata map[string]string `json:"metadata"`
+		} `json:"volume"`
+	}
+	if json.Unmarshal(body, &in) != nil || in.Volume.Size < 1 {
+		refuse(w, http.StatusBadRequest, "badRequest", "Invalid input received: size must be a positive integer.")
+		return
+	}
+	if in.Volume.Type == "no-such-type" {
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume type with name no-such-type could not be found.")
+		return
+	}
+	v := &Volume{
+		ID: c.id(1), Project: project, Name: in.Volume.Name, Status: "creating", Size: in.Volume.Size, Type: in.Volume.Type,
+		Zone: in.Volume.Zone, ImageID: in.Volume.Image, Metadata: in.Volume.Metadata, Created: time.Now(), ready: time.Now().Add(volumeTime),
+	}
+	c.volumes[v.ID] = v
+	reply(w, http.StatusAccepted, object{"volume": c.show(v)})
+}
+
+func (c *Cinder) listVolumes(w http.ResponseWriter, r *http.Request, project string) {
+	all := []object{}
+	name := r.URL.Query().Get("name")
+	for _, v := range c.volumes {
+		if v.Project == project && (name == "" || v.Name == name) {
+			all = append(all, c.show(v))
+		}
+	}
+	reply(w, http.StatusOK, object{"volumes": all})
+}
+
+// show is a volume on the wire. The lock is held.
+func (c *Cinder) show(v *Volume) object {
+	attachments := []object{}
+	for _, a := range c.attached(v.ID) {
+		attachments = append(attachments, object{"id": v.ID, "attachment_id": a.id, "volume_id": v.ID, "server_id": a.server, "device": "/dev/vdb"})
+	}
+	metadata := v.Metadata
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	out := object{
+		"id": v.ID, "name": v.Name, "status": v.Status, "size": v.Size, "volume_type": v.Type, "availability_zone": v.Zone, "metadata": metadata,
+		"attachments": attachments, "multiattach": false, "bootable": "false", "created_at": v.Created.UTC().Format("2006-01-02T15:04:05.000000"),
+		"encrypted": false, "os-vol-tenant-attr:tenant_id": v.Project, "snapshot_id": nil, "shared_targets": false, "service_uuid": nil,
+	}
+	if v.ImageID != "" {
+		out["bootable"] = "true"
+		out["volume_image_metadata"] = object{"image_id": v.ImageID, "min_disk": "1", "min_ram": "0", "disk_format": "raw", "container_format": "bare", "size": "4096"}
+	}
+	return out
+}
+
+func (c *Cinder) serveAttachments(w http.ResponseWriter, r *http.Request, id, action string, body []byte) {
+	if r.Method == http.MethodPost && id == "" {
+		c.attach(w, body)
+		return
+	}
+	a := c.attachments[id]
+	if a == nil {
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume attachment could not be found with filter: attachment_id = "+id+".")
+		return
+	}
+	v := c.volumes[a.volume]
+	switch {
+	case r.Method == http.MethodPut:
+		a.connector = true
+		reply(w, http.StatusOK, object{"attachment": a.show()})
+	case r.Method == http.MethodPost && action == "action":
+		a.done = true
+		if v != nil {
+			v.Status = "in-use"
+		}
+		reply(w, http.StatusNoContent, nil)
+	case r.Method == http.MethodDelete:
+		delete(c.attachments, id)
+		if v != nil && len(c.attached(v.ID)) == 0 && v.Status != "deleting" {
+			v.Status = "available"
+		}
+		reply(w, http.StatusOK, object{"attachments": []object{}})
+	default:
+		reply(w, http.StatusOK, object{"attachment": a.show()})
+	}
+}
+
+// attach reserves a volume for a server, which must be the only one.
+func (c *Cinder) attach(w http.ResponseWriter, body []byte) {
+	var in struct {
+		Attachment struct {
+			Volume    string          `json:"volume_uuid"`
+			Server    string          `json:"instance_uuid"`
+			Connector json.RawMessage `json:"connector"`
+		} `json:"attachment"`
+	}
+	if json.Unmarshal(body, &in) != nil {
+		refuse(w, http.StatusBadRequest, "badRequest", "Invalid input received.")
+		return
+	}
+	v := c.volumes[in.Attachment.Volume]
+	if v == nil {
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume "+in.Attachment.Volume+" could not be found.")
+		return
+	}
+	for _, other := range c.attached(v.ID) {
+		if other.server != in.Attachment.Server {
+			refuse(w, http.StatusBadRequest, "badRequest", "Invalid volume: Volume "+v.ID+" status must be available or downloading to reserve, but the current status is "+v.Status+".")
+			return
+		}
+	}
+	a := &attachment{id: c.id(2), volume: v.ID, server: in.Attachment.Server}
+	c.attachments[a.id] = a
+	if v.Status == "available" {
+		v.Status = "reserved"
+	}
+	reply(w, http.StatusOK, object{"attachment": a.show()})
+}
+
+func (a *attachment) show() object {
+	status := "reserved"
+	info := object{}
+	if a.connector {
+		status, info = "attaching", object{"driver_volume_type": "fake", "volume_id": a.volume}
+	}
+	if a.done {
+		status = "attached"
+	}
+	return object{"id": a.id, "volume_id": a.volume, "instance": a.server, "status": status, "attach_mode": "rw", "connection_info": info, "attached_at": nil, "detached_at": nil}
+}

@@ -1,0 +1,130 @@
+package openstack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// client calls the services as one user in one project.
+type client struct {
+	rig                     *Rig
+	user, password, project string // names, in the default domain
+
+	mu    sync.Mutex
+	token string
+	until time.Time
+}
+
+// bases are what paths of services begin with.
+var bases = map[string]string{"keystone": "/v3", "glance": "/v2", "neutron": "/v2.0", "nova": "/v2.1", "placement": ""}
+
+type object = map[string]any
+
+// do makes a call and decodes the answer into out, which may be nil. An answer
+// that is none of success is an error.
+func (c *client) do(ctx context.Context, method, service, path string, body, out any) error {
+	token, err := c.logIn(ctx)
+	if err != nil {
+		return err
+	}
+	header := http.Header{"X-Auth-Token": {token}}
+	if service == "nova" {
+		header.Set("X-OpenStack-Nova-API-Version", "2.79")
+	}
+	_, err = c.send(ctx, method, c.rig.URL(service)+bases[service]+path, header, body, out)
+	return err
+}
+
+// logIn returns a token.
+func (c *client) logIn(ctx context.Context) (string, error) {
+	const lasts = 30 * time.Minute
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.token != "" && time.Now().Before(c.until) {
+		return c.token, nil
+	}
+	domain := object{"id": "default"}
+	answer, err := c.send(ctx, http.MethodPost, c.rig.URL("keystone")+"/v3/auth/tokens", http.Header{}, object{"auth": object{
+		"identity": object{"methods": []string{"password"}, "password": object{"user": object{"name": c.user, "domain": domain, "password": c.password}}},
+		"scope":    object{"project": object{"name": c.project, "domain": domain}},
+	}}, nil)
+	if err != nil {
+		return "", err
+	}
+	c.token, c.until = answer.Get("X-Subject-Token"), time.Now().Add(lasts)
+	return c.token, nil
+}
+
+// forget makes the next call log in again.
+func (c *client) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = ""
+}
+
+func (c *client) send(ctx context.Context, method, url string, header http.Header, body, out any) (http.Header, error) {
+	var in io.Reader = http.NoBody
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		in = bytes.NewReader(b)
+		header.Set("Content-Type", "application/octet-stream")
+	default:
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(text)
+		header.Set("Content-Type", "application/json")
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, in)
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header
+	resp, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return nil, &Refusal{Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode, text)}
+	}
+	if out != nil {
+		if err := json.Unmarshal(text, out); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", method, url, err)
+		}
+	}
+	return resp.Header, nil
+}
+
+// Refusal is an answer that is none of success.
+type Refusal struct {
+	Status int
+	text   string
+}
+
+// Error is the answer.
+func (r *Refusal) Error() string { return r.text }
+
+// made is an answer that describes one thing.
+type made map[string]struct {
+	ID string `json:"id"`
+}
+
+// create makes a thing and returns its id.
+func (c *client) create(ctx context.Context, service, path, kind string, properties object) (string, error) {
+	var out made
+	err := c.do(ctx, http.MethodPost, service, path, object{kind: properties}, &out)
+	return out[kind].ID, err
+}

@@ -1,0 +1,8 @@
+// Package openstack runs a real OpenStack on this machine for tests: Keystone,
+// Glance, Placement, Neutron and Nova as Debian packages them, each as one process
+// on a port that was free, over a MariaDB of their own. Nova's hypervisor is the
+// fake one that comes with it, Neutron binds ports without agents, and Cinder,
+// which that set lacks, is played by this process.
+//
+// Nothing of it outlives the process that started it, however that ends.
+package openstack

@@ -1,0 +1,243 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Rig is a running OpenStack.
+type Rig struct {
+	settings
+	Cinder *Cinder
+
+	cinder    *httptest.Server
+	processes []*process
+	admin     *client
+	images    map[string]string // ids by name
+	flavors   map[string]string
+	number    counter // of projects
+	model     model
+	books     database
+}
+
+// shared is the rig of this process, which all tests use.
+var shared struct {
+	sync.Mutex
+	rig *Rig
+	err error
+}
+
+// ForTest returns the rig of this process, and starts it for the first test that
+// asks. It runs until Stop, or until the process dies.
+func ForTest(t testing.TB) *Rig {
+	t.Helper()
+	Require(t)
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.rig == nil && shared.err == nil {
+		began := time.Now()
+		shared.rig, shared.err = Start(context.WithoutCancel(t.Context()))
+		t.Logf("OpenStack started in %v", time.Since(began).Round(100*time.Millisecond))
+	}
+	if shared.err != nil {
+		t.Fatalf("start OpenStack: %v", shared.err)
+	}
+	return shared.rig
+}
+
+// Main runs the tests of a package and stops the rig, if one was started.
+func Main(m *testing.M) {
+	code := m.Run()
+	shared.Lock()
+	if shared.rig != nil {
+		shared.rig.Stop()
+	}
+	os.Exit(code)
+}
+
+// Start starts an OpenStack. The first time on a machine it takes a minute, later
+// half of that.
+func Start(ctx context.Context) (*Rig, error) {
+	const longest = 6 * time.Minute
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	archive, err := schemas(ctx, cache)
+	if err != nil {
+		return nil, fmt.Errorf("make databases: %w", err)
+	}
+	removeLeftovers()
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", leftover, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	r := &Rig{settings: settings{Dir: dir, PageSize: PageSize, Zone: Zone}, images: map[string]string{}, flavors: map[string]string{}}
+	if err := r.start(ctx, archive); err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+// leftover is how the folders of rigs begin; the number of the process follows.
+const leftover = "mcm-openstack-"
+
+// removeLeftovers removes the folders of processes that died.
+func removeLeftovers() {
+	found, _ := filepath.Glob(filepath.Join(os.TempDir(), leftover+"*")) // a wrong pattern cannot be
+	for _, dir := range found {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), leftover), "-")
+		if _, err := os.Stat("/proc/" + pid); errors.Is(err, os.ErrNotExist) {
+			_ = os.RemoveAll(dir) // whoever comes next tries again
+		}
+	}
+}
+
+// cacheDir is out/openstack of this repository.
+func cacheDir() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "out", "openstack"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("not in a module")
+		}
+	}
+}
+
+func (r *Rig) start(ctx context.Context, archive string) error {
+	var err error
+	if r.Ports, err = freePorts("keystone", "placement", "glance", "neutron", "nova"); err != nil {
+		return err
+	}
+	r.Cinder = newCinder(r.projectOf)
+	r.cinder = httptest.NewServer(r.Cinder)
+	if err := r.write(); err != nil {
+		return err
+	}
+	if _, err := run(ctx, "", "tar", "-C", filepath.Join(r.Dir, "state"), "-xf", archive); err != nil {
+		return err
+	}
+	db, err := r.startDB(ctx)
+	if db != nil {
+		r.processes = append(r.processes, db)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := r.sql(ctx, r.cells()+r.endpoints()); err != nil {
+		return err
+	}
+	r.admin = &client{rig: r, user: "admin", password: adminPassword, project: "admin"}
+	if err := r.startServices(ctx); err != nil {
+		return err
+	}
+	return r.seed(ctx)
+}
+
+// environment is what all of OpenStack's programs get.
+func (s settings) environment() []string {
+	var drivers []string
+	for _, h := range hosts {
+		drivers = append(drivers, h.name+"="+h.driver)
+	}
+	return []string{
+		"OS_KEYSTONE_CONFIG_FILES=" + s.file("keystone.conf"), "OS_PLACEMENT_CONFIG_DIR=" + filepath.Join(s.Dir, "files"),
+		"PYTHONPATH=" + filepath.Join(s.Dir, "files"), "PYTHONDONTWRITEBYTECODE=1", "NOVA_HOSTS=" + strings.Join(drivers, ","),
+	}
+}
+
+// startServices starts what listens on ports. Nova wants to find the others.
+func (r *Rig) startServices(ctx context.Context) error {
+	glance := `import sys; from glance.cmd.api import main; sys.exit(main())`
+	early := map[string][]string{
+		"keystone":  {python, r.file("serve.py"), "keystone", fmt.Sprint(r.Ports["keystone"])},
+		"placement": {python, r.file("serve.py"), "placement", fmt.Sprint(r.Ports["placement"])},
+		"glance":    {python, "-c", glance, "--config-file", r.file("glance-api.conf")},
+		"neutron":   {python, "/usr/bin/neutron-server", "--config-file", r.file("neutron.conf")},
+	}
+	for _, name := range []string{"keystone", "placement", "glance", "neutron"} {
+		if err := r.startService(name, early[name]); err != nil {
+			return err
+		}
+	}
+	if err := r.awaitServices(ctx, "keystone", "placement"); err != nil {
+		return err
+	}
+	if err := r.startService("nova", []string{python, r.file("run_nova.py"), "--config-file", r.file("nova.conf")}); err != nil {
+		return err
+	}
+	return r.awaitServices(ctx, "glance", "neutron", "nova")
+}
+
+func (r *Rig) startService(name string, command []string) error {
+	p, err := launch(name, filepath.Join(r.Dir, "log", name+".out"), r.environment(), command[0], command[1:]...)
+	if err == nil {
+		r.processes = append(r.processes, p)
+	}
+	return err
+}
+
+// awaitServices waits until services answer, whatever they answer.
+func (r *Rig) awaitServices(ctx context.Context, names ...string) error {
+	for _, p := range r.processes {
+		if !slices.Contains(names, p.name) {
+			continue
+		}
+		err := p.up(ctx, func() bool {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL(p.name)+"/", http.NoBody)
+			if err != nil {
+				return false
+			}
+			resp, err := http.DefaultClient.Do(request)
+			if err == nil {
+				_ = resp.Body.Close() // nothing of it is read
+			}
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends everything and removes its folder.
+func (r *Rig) Stop() {
+	r.books.close()
+	for _, p := range slices.Backward(r.processes) {
+		p.end(syscall.SIGKILL, 0)
+	}
+	if r.cinder != nil {
+		r.cinder.CloseClientConnections()
+		r.cinder.Close()
+	}
+	_ = os.RemoveAll(r.Dir) // the next rig removes what is left
+}
+
+// Logs are the ends of what the services wrote.
+func (r *Rig) Logs() string {
+	var all []string
+	for _, p := range r.processes {
+		all = append(all, p.tail())
+	}
+	return strings.Join(all, "\n")
+}

@@ -1,0 +1,144 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// endpoints puts the catalog into Keystone's database.
+func (r *Rig) endpoints() string {
+	urls := []struct{ kind, name, url string }{
+		{"identity", "keystone", r.URL("keystone") + "/v3"},
+		{"compute", "nova", r.URL("nova") + "/v2.1"},
+		{"placement", "placement", r.URL("placement")},
+		{"image", "glance", r.URL("glance")},
+		{"network", "neutron", r.URL("neutron")},
+		{"volumev3", "cinder", r.cinder.URL + "/v3/%(tenant_id)s"},
+	}
+	sql := "DELETE FROM keystone.endpoint; DELETE FROM keystone.service;"
+	for i, u := range urls {
+		service := fmt.Sprintf("%032x", i+1)
+		sql += fmt.Sprintf(`INSERT INTO keystone.service (id, type, enabled, extra) VALUES ('%s', '%s', 1, '{"name":"%s"}');`, service, u.kind, u.name)
+		for j, of := range []string{"public", "internal", "admin"} {
+			sql += fmt.Sprintf("INSERT INTO keystone.endpoint (id, interface, service_id, url, extra, enabled, region_id) VALUES ('%032x', '%s', '%s', '%s', '{}', 1, '%s');",
+				100*(i+1)+j, of, service, u.url, Region)
+		}
+	}
+	return sql
+}
+
+// The flavors and images that every rig has.
+const (
+	FlavorSmall = "m1.small" // 1 CPU, 2 GiB, 10 GiB
+	FlavorLarge = "m1.large" // 2 CPUs, 4 GiB, 40 GiB, 1 GPU
+	FlavorHuge  = "m1.huge"  // no host has room for it
+	Image       = "ubuntu-24.04"
+)
+
+// seed makes what a cloud has before its first user comes.
+func (r *Rig) seed(ctx context.Context) error {
+	for name, f := range map[string][3]int{FlavorSmall: {1, 2048, 10}, FlavorLarge: {2, 4096, 40}, FlavorHuge: {2000, 2048, 40}} {
+		id, err := r.admin.create(ctx, "nova", "/flavors", "flavor", object{"name": name, "vcpus": f[0], "ram": f[1], "disk": f[2]})
+		if err != nil {
+			return err
+		}
+		r.flavors[name] = id
+	}
+	specs := object{"extra_specs": object{"pci_passthrough:alias": "a-gpu:1"}}
+	if err := r.admin.do(ctx, http.MethodPost, "nova", "/flavors/"+r.flavors[FlavorLarge]+"/os-extra_specs", specs, nil); err != nil {
+		return err
+	}
+	var image struct {
+		ID string `json:"id"`
+	}
+	err := r.admin.do(ctx, http.MethodPost, "glance", "/images", object{
+		"name": Image, "disk_format": "raw", "container_format": "bare", "visibility": "public", "min_disk": 1, "architecture": "x86_64",
+	}, &image)
+	if err != nil {
+		return err
+	}
+	r.images[Image] = image.ID
+	if err := r.admin.do(ctx, http.MethodPut, "glance", "/images/"+image.ID+"/file", make([]byte, 1<<12), nil); err != nil {
+		return err
+	}
+	return r.seedHosts(ctx)
+}
+
+// ImageID is the id of an image.
+func (r *Rig) ImageID(name string) string { return r.images[name] }
+
+// seedHosts puts the computes into their zones, once they are there.
+func (r *Rig) seedHosts(ctx context.Context) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		names, err := r.sql(ctx, "SELECT host FROM nova_cell1.compute_nodes WHERE deleted = 0")
+		if err != nil {
+			return err
+		}
+		if len(strings.Fields(names)) == len(hosts) {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(errors.New("the computes do not come up"), ctx.Err(), errors.New(r.Logs()))
+		}
+	}
+	// What nova-manage cell_v2 discover_hosts does.
+	_, err := r.sql(ctx, `INSERT INTO nova_api.host_mappings (created_at, cell_id, host)
+		SELECT UTC_TIMESTAMP(), c.id, n.host FROM nova_api.cell_mappings c JOIN nova_cell1.compute_nodes n WHERE c.name = 'cell1' AND n.mapped = 0;
+		UPDATE nova_cell1.compute_nodes SET mapped = 1;`)
+	if err != nil {
+		return err
+	}
+	var zones []string
+	for _, h := range hosts {
+		if slices.Contains(zones, h.zone) {
+			continue
+		}
+		zones = append(zones, h.zone)
+		var out struct {
+			Aggregate struct {
+				ID int `json:"id"`
+			} `json:"aggregate"`
+		}
+		if err := r.admin.do(ctx, http.MethodPost, "nova", "/os-aggregates", object{"aggregate": object{"name": h.zone, "availability_zone": h.zone}}, &out); err != nil {
+			return err
+		}
+		if err := r.admin.do(ctx, http.MethodPost, "nova", fmt.Sprintf("/os-aggregates/%d/action", out.Aggregate.ID), object{"add_host": object{"host": h.name}}, nil); err != nil {
+			return err
+		}
+	}
+	// A fresh Neutron answers a list of ports only after another query.
+	return r.admin.do(ctx, http.MethodGet, "neutron", "/networks?limit=1", nil, nil)
+}
+
+// Valid says whether Keystone knows a token.
+func (r *Rig) Valid(ctx context.Context, token string) bool {
+	_, ok := r.projectOf(ctx, token)
+	return ok
+}
+
+// projectOf returns the project that a token is for.
+func (r *Rig) projectOf(ctx context.Context, token string) (string, bool) {
+	admin, err := r.admin.logIn(ctx)
+	if err != nil {
+		return "", false
+	}
+	var out struct {
+		Token struct {
+			Project struct {
+				ID string `json:"id"`
+			} `json:"project"`
+		} `json:"token"`
+	}
+	header := http.Header{"X-Auth-Token": {admin}, "X-Subject-Token": {token}}
+	_, err = r.admin.send(ctx, http.MethodGet, r.URL("keystone")+"/v3/auth/tokens", header, nil, &out)
+	return out.Token.Project.ID, err == nil
+}

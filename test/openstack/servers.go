@@ -1,0 +1,272 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Server is one of Nova's as its owner sees it.
+type Server struct {
+	ID       string            `json:"id"`
+	Name     string            `json:"name"`
+	Status   string            `json:"status"`
+	Metadata map[string]string `json:"metadata"`
+	Task     string            `json:"OS-EXT-STS:task_state"`
+	UserData string            `json:"OS-EXT-SRV-ATTR:user_data"` // in base64; for administrators
+}
+
+// Port is one of Neutron's.
+type Port struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+	Device      string   `json:"device_id"`
+	Pairs       []struct {
+		IP string `json:"ip_address"`
+	} `json:"allowed_address_pairs"`
+}
+
+// Entry is a server or a port in the books of the cloud.
+type Entry struct {
+	ID, Name    string
+	Metadata    map[string]string // of a server
+	Description string            // of a port
+}
+
+// Servers returns the project's servers, as Nova's databases have them. Those
+// that are on their way in or out are waited for.
+func (p *Project) Servers(t testing.TB) []Entry {
+	t.Helper()
+	const patience = 2 * time.Minute
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		moving := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
+			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0 AND task_state IN ('deleting', 'soft-deleting')`, p.ID))
+		if len(moving) == 0 {
+			break
+		}
+	}
+	var all []Entry
+	for _, cell := range []string{"nova_cell0", "nova_cell1"} {
+		rows := p.query(t, fmt.Sprintf("SELECT i.uuid, i.display_name, m.`key`, m.value FROM %[1]s.instances i LEFT JOIN %[1]s.instance_metadata m ON m.instance_uuid = i.uuid AND m.deleted = 0 "+
+			"WHERE i.project_id = '%[2]s' AND i.deleted = 0 ORDER BY i.uuid", cell, p.ID))
+		for _, row := range rows {
+			fields := strings.Split(row, "\t")
+			if len(all) == 0 || all[len(all)-1].ID != fields[0] {
+				all = append(all, Entry{ID: fields[0], Name: fields[1], Metadata: map[string]string{}})
+			}
+			if fields[2] != "NULL" {
+				all[len(all)-1].Metadata[fields[2]] = fields[3]
+			}
+		}
+	}
+	return all
+}
+
+// Ports returns the project's ports, as Neutron's database has them.
+func (p *Project) Ports(t testing.TB) []Entry {
+	t.Helper()
+	var all []Entry
+	for _, row := range p.query(t, fmt.Sprintf("SELECT p.id, p.name, COALESCE(s.description, '') FROM neutron.ports p JOIN neutron.standardattributes s ON p.standard_attr_id = s.id WHERE p.project_id = '%s'", p.ID)) {
+		fields := strings.Split(row, "\t")
+		all = append(all, Entry{ID: fields[0], Name: fields[1], Description: fields[2]})
+	}
+	return all
+}
+
+func (p *Project) query(t testing.TB, sql string) []string {
+	t.Helper()
+	rows, err := p.Rig.books.query(p.Rig.settings, sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// Server returns a server as an administrator sees it.
+func (p *Project) Server(t testing.TB, id string) Server {
+	t.Helper()
+	var out struct {
+		Server Server `json:"server"`
+	}
+	if err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out); err != nil {
+		t.Fatalf("get server: %v", err)
+	}
+	return out.Server
+}
+
+// PortsOf returns the ports of a server.
+func (p *Project) PortsOf(t testing.TB, server string) []Port {
+	t.Helper()
+	var out struct {
+		Ports []Port `json:"ports"`
+	}
+	if err := p.own.do(t.Context(), http.MethodGet, "neutron", "/ports?device_id="+server, nil, &out); err != nil {
+		t.Fatalf("list ports: %v", err)
+	}
+	return out.Ports
+}
+
+// AddPort makes a port, with tags.
+func (p *Project) AddPort(t testing.TB, name, description string, tags []string) string {
+	t.Helper()
+	id, err := p.own.create(t.Context(), "neutron", "/ports", "port", object{"network_id": p.Network, "name": name, "description": description})
+	if err == nil && len(tags) > 0 {
+		err = p.own.do(t.Context(), http.MethodPut, "neutron", "/ports/"+id+"/tags", object{"tags": tags}, nil)
+	}
+	if err != nil {
+		t.Fatalf("make a port: %v", err)
+	}
+	return id
+}
+
+// Act does something with a server, as an administrator, and waits until it has
+// the status; empty waits until it is gone.
+func (p *Project) Act(t testing.TB, id string, action object, status string) {
+	t.Helper()
+	method, path := http.MethodPost, "/servers/"+id+"/action"
+	var body any = action
+	if action == nil {
+		method, path, body = http.MethodDelete, "/servers/"+id, nil
+	}
+	if err := p.Rig.admin.do(t.Context(), method, "nova", path, body, nil); err != nil {
+		t.Fatalf("%v: %v", action, err)
+	}
+	p.await(t, id, status)
+}
+
+func (p *Project) await(t testing.TB, id, status string) {
+	t.Helper()
+	const patience = 60 * time.Second
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		var out struct {
+			Server Server `json:"server"`
+		}
+		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out)
+		refusal, refused := errors.AsType[*Refusal](err)
+		if refused && refusal.Status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status && out.Server.Task == "" {
+			return
+		}
+	}
+	t.Fatalf("server %s does not become %q", id, status)
+}
+
+// AttachVolume attaches a volume to a server.
+func (p *Project) AttachVolume(t testing.TB, server, volume string) {
+	t.Helper()
+	err := p.own.do(t.Context(), http.MethodPost, "nova", "/servers/"+server+"/os-volume_attachments", object{"volumeAttachment": object{"volumeId": volume}}, nil)
+	if err != nil {
+		t.Fatalf("attach volume: %v", err)
+	}
+	for range 200 {
+		if v := p.Rig.Cinder.Volumes(p.ID); slices.ContainsFunc(v, func(v Volume) bool { return v.ID == volume && v.Status == "in-use" }) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("volume %s does not get attached", volume)
+}
+
+// model is a server that others are copied from.
+type model struct {
+	sync.Mutex
+	id      string
+	columns map[string]string // of tables, without those that differ
+}
+
+// AddServer puts a running server into the project's database, which takes a
+// moment where Nova takes seconds. It has no ports.
+func (p *Project) AddServer(t testing.TB, name string, metadata map[string]string, created time.Time) string {
+	t.Helper()
+	id, err := p.copyServer(context.WithoutCancel(t.Context()), name, metadata, created)
+	if err != nil {
+		t.Fatalf("copy a server: %v", err)
+	}
+	return id
+}
+
+// copied are the tables that describe a server, and the columns that differ.
+var copied = map[string][]string{
+	"instances":            {"id", "uuid", "display_name", "hostname", "project_id", "user_id", "created_at", "launched_at"},
+	"instance_extra":       {"id", "instance_uuid"},
+	"instance_info_caches": {"id", "instance_uuid"},
+}
+
+func (p *Project) copyServer(ctx context.Context, name string, metadata map[string]string, created time.Time) (string, error) {
+	r := p.Rig
+	if err := r.makeTemplate(ctx); err != nil {
+		return "", err
+	}
+	id := fmt.Sprintf("5eeded00-0000-4000-8000-%012x", r.number.Add(1))
+	at := created.UTC().Format("2006-01-02 15:04:05")
+	sql := fmt.Sprintf("INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, created_at, launched_at) SELECT %[1]s, '%[2]s', '%[3]s', 'seeded', '%[4]s', '%[5]s', '%[6]s', '%[6]s' FROM nova_cell1.instances WHERE uuid = '%[7]s';",
+		r.model.columns["instances"], id, name, p.ID, p.UserID, at, r.model.id)
+	for _, table := range []string{"instance_extra", "instance_info_caches"} {
+		sql += fmt.Sprintf("INSERT INTO nova_cell1.%[1]s (%[2]s, instance_uuid) SELECT %[2]s, '%[3]s' FROM nova_cell1.%[1]s WHERE instance_uuid = '%[4]s';",
+			table, r.model.columns[table], id, r.model.id)
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		sql += fmt.Sprintf("INSERT INTO nova_cell1.instance_metadata (created_at, instance_uuid, `key`, value, deleted) VALUES ('%s', '%s', '%s', '%s', 0);", at, id, key, metadata[key])
+	}
+	sql += fmt.Sprintf("INSERT INTO nova_api.instance_mappings (created_at, instance_uuid, cell_id, project_id, user_id, queued_for_delete) SELECT '%s', '%s', id, '%s', '%s', 0 FROM nova_api.cell_mappings WHERE name = 'cell1';",
+		at, id, p.ID, p.UserID)
+	_, err := r.books.query(r.settings, sql)
+	return id, err
+}
+
+// makeTemplate makes the server that others are copied from, once.
+func (r *Rig) makeTemplate(ctx context.Context) error {
+	r.model.Lock()
+	defer r.model.Unlock()
+	if r.model.id != "" {
+		return nil
+	}
+	id, err := r.admin.create(ctx, "nova", "/servers", "server", object{
+		"name": "template", "flavorRef": r.flavors[FlavorSmall], "imageRef": r.images[Image], "networks": "none",
+	})
+	if err != nil {
+		return err
+	}
+	for status := ""; status != "ACTIVE"; time.Sleep(100 * time.Millisecond) {
+		var out struct {
+			Server Server `json:"server"`
+		}
+		if err := r.admin.do(ctx, http.MethodGet, "nova", "/servers/"+id, nil, &out); err != nil {
+			return err
+		}
+		if status = out.Server.Status; status == "ERROR" {
+			return errors.New("the template failed")
+		}
+	}
+	r.model.columns = map[string]string{}
+	for table, differ := range copied {
+		out, err := r.sql(ctx, fmt.Sprintf("SELECT column_name FROM information_schema.columns WHERE table_schema = 'nova_cell1' AND table_name = '%s' AND column_name NOT IN ('%s')",
+			table, strings.Join(differ, "', '")))
+		if err != nil {
+			return err
+		}
+		r.model.columns[table] = "`" + strings.Join(strings.Fields(out), "`, `") + "`"
+	}
+	r.model.id = id
+	return nil
+}
+
+// AwaitBuild returns when a server is built, or has failed, or is gone.
+func (p *Project) AwaitBuild(id string) {
+	const tries = 600
+	for range tries {
+		rows, err := p.Rig.books.query(p.Rig.settings, fmt.Sprintf("SELECT vm_state FROM nova_cell1.instances WHERE uuid = '%s'", id))
+		if err != nil || len(rows) == 1 && rows[0] != "building" {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
