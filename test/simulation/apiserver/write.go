@@ -200,7 +200,26 @@ func (s *Server) Eviction(by string, key types.NamespacedName, e *policyv1.Evict
 			return err
 		}
 	}
+	if p := opts.Preconditions; p != nil && p.UID != nil && *p.UID != pod.GetUID() {
+		return conflict(k, key.Name)
+	}
+	s.disrupt(by, k, pod.(*corev1.Pod))
 	return s.Delete(by, k, key, opts)
+}
+
+// disrupt notes on a pod that it is evicted.
+func (s *Server) disrupt(by string, k *Kind, pod *corev1.Pod) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return
+		}
+	}
+	after := pod.DeepCopy()
+	after.Status.Conditions = append(after.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+		Message: "Eviction API: evicting", LastTransitionTime: metav1.NewTime(s.now().Truncate(time.Second)),
+	})
+	s.record(k, by, pod, after)
 }
 
 // sameSpec says whether two objects are equal apart from metadata and status.

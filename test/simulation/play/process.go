@@ -80,7 +80,7 @@ func (w *World) start() {
 		Events:  func(component string) record.EventRecorder { return recorder{w, p, component} },
 		Workers: func(string) int { return workers },
 		Options: w.options(),
-	}, controllers.Names())
+	}, native())
 	if err != nil {
 		panic(err)
 	}
@@ -93,6 +93,17 @@ func (w *World) start() {
 			panic(err)
 		}
 	}
+}
+
+// native are the names of the controllers of the native door.
+func native() []string {
+	var names []string
+	for _, c := range controllers.All() {
+		if c.Door == controllers.Native {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // options are the flags of the manager, as they are by default.
