@@ -57,11 +57,12 @@ type Controller struct {
 	watcher clustercache.SourceWatcher[ctrl.Request] // nil until SetupWithManager
 
 	mu    sync.Mutex
-	notes map[types.UID]note
+	notes map[types.NamespacedName]note
 }
 
 // note is what is remembered of a machine between passes. Losing it only delays.
 type note struct {
+	uid      types.UID
 	born     time.Time // when its VM was last seen to be there by other means than a listing
 	missing  time.Time // since when the cloud shows no VM; zero if it does
 	misses   int       // how often it was looked for since
@@ -74,7 +75,7 @@ func New(d Deps) *Controller {
 		d.Options.LookPeriod = 10 * time.Minute
 	}
 	return &Controller{
-		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), survey: newSurvey(d.Clock), notes: map[types.UID]note{},
+		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), survey: newSurvey(d.Clock), notes: map[types.NamespacedName]note{},
 	}
 }
 
@@ -87,6 +88,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	object := &infrav1.MCMMachine{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
 		c.marks.Absent(req.NamespacedName)
+		c.forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	switch {
@@ -107,7 +109,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if f.released {
 		c.engine.Forget(index.OwnerID(f.object))
 		c.marks.Ended(f.object)
-		c.forget(f.object.UID)
+		c.forget(req.NamespacedName)
 	}
 	return outcome.Of(f.wait, err)
 }
@@ -184,17 +186,21 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 }
 
 // remember applies change to what is remembered of a machine, and returns it.
-func (c *Controller) remember(uid types.UID, change func(*note)) note {
+func (c *Controller) remember(o *infrav1.MCMMachine, change func(*note)) note {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.notes[uid]
+	key := client.ObjectKeyFromObject(o)
+	n := c.notes[key]
+	if n.uid != o.UID {
+		n = note{uid: o.UID} // another one had that name
+	}
 	change(&n)
-	c.notes[uid] = n
+	c.notes[key] = n
 	return n
 }
 
-func (c *Controller) forget(uid types.UID) {
+func (c *Controller) forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.notes, uid)
+	delete(c.notes, key)
 }

@@ -24,7 +24,7 @@ func (c *Controller) failed(f *facts, err error) error {
 	if apierrors.IsConflict(err) || !isCloud(err) {
 		return err // the API server's fault, not the cloud's: nothing to tell about the machine
 	}
-	n := c.remember(f.object.UID, func(n *note) { n.failures++ })
+	n := c.remember(f.object, func(n *note) { n.failures++ })
 	sooner(f, c.retryAfter(f, err, n))
 	reason := reasonOf(err)
 	if reason == infrav1.ReasonWaitingForClass {
@@ -67,7 +67,7 @@ func (c *Controller) retryAfter(f *facts, err error, n note) time.Duration {
 
 // succeeded notes that the cloud has answered.
 func (c *Controller) succeeded(f *facts) {
-	c.remember(f.object.UID, func(n *note) { n.failures = 0 })
+	c.remember(f.object, func(n *note) { n.failures = 0 })
 	f.cloudWord = yes(infrav1.ReasonReachable, "")
 	f.credentialsWord = yes(infrav1.ReasonAccepted, "")
 }

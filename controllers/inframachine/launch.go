@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -30,6 +31,9 @@ const (
 // launch gives a MCMMachine its VM, unless it has one: that is looked at.
 func (c *Controller) launch(ctx context.Context, f *facts) error {
 	switch {
+	case f.object.Spec.ProviderID == "" && !provisioned(f.object) && (!f.cluster.DeletionTimestamp.IsZero() || !f.machine.DeletionTimestamp.IsZero()):
+		f.vmWord = no(infrav1.ReasonDeleting, "Cluster or Machine is being deleted, no VM is made any more")
+		return nil // the deletion of this object follows, and removes what was asked for
 	case begun(f.object) && f.object.Spec.ProviderID == "" && f.object.Annotations[infrav1.MadeFromAnnotation] != f.object.Spec.MachineClassRef.Name:
 		return c.reconsider(ctx, f)
 	case begun(f.object):
@@ -41,7 +45,32 @@ func (c *Controller) launch(ctx context.Context, f *facts) error {
 		f.vmWord = waits
 		return nil // Cluster and Machine are watched
 	}
+	other, err := c.rival(ctx, f)
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		f.vmWord = no(infrav1.ReasonOwnerIDTaken, fmt.Sprintf("MCMMachine %s has the same %s; remove that annotation from the template that sets it, and delete one of the Machines",
+			other, machinev1.OwnerIDAnnotation))
+		sooner(f, slowestRetry)
+		return nil
+	}
 	return c.ensure(ctx, f)
+}
+
+// rival is another MCMMachine with the same durable id, which would get the same
+// VM: an annotation that a template hands on to all. Empty if there is none.
+func (c *Controller) rival(ctx context.Context, f *facts) (string, error) {
+	var list infrav1.MCMMachineList
+	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByOwnerID: index.OwnerID(f.object)}); err != nil {
+		return "", fmt.Errorf("look up MCMMachines by owner id: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].UID != f.object.UID {
+			return client.ObjectKeyFromObject(&list.Items[i]).String(), nil
+		}
+	}
+	return "", nil
 }
 
 // begun says whether a VM was asked for that is not known to be complete. The
@@ -73,7 +102,7 @@ func (c *Controller) ensure(ctx context.Context, f *facts) error {
 	}
 	c.succeeded(f)
 	f.vm = &made
-	c.remember(f.object.UID, func(n *note) { n.born = f.now })
+	c.remember(f.object, func(n *note) { n.born = f.now })
 	if made.NodeProviderID == "" {
 		f.vmWord = no(machinev1.ReasonVMPending, "The VM exists, and the cloud does not tell its providerID yet")
 		sooner(f, max(made.RetryAfter, formRetry))

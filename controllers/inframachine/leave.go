@@ -63,7 +63,7 @@ func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
 		return true, nil
 	}
 	f.leaving = no(reasonOf(err), leavingText(err))
-	n := c.remember(f.object.UID, func(n *note) { n.failures++ })
+	n := c.remember(f.object, func(n *note) { n.failures++ })
 	sooner(f, min(c.retryAfter(f, err, n), slowestRetry)) // class and Secrets are watched
 	return false, nil
 }

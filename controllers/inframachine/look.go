@@ -12,6 +12,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
@@ -46,7 +47,7 @@ func (c *Controller) look(ctx context.Context, f *facts) error {
 		return c.failed(f, err)
 	}
 	c.succeeded(f)
-	c.remember(f.object.UID, func(n *note) { n.missing, n.misses = time.Time{}, 0 })
+	c.remember(f.object, func(n *note) { n.missing, n.misses = time.Time{}, 0 })
 	f.vm, f.complete = &found, true
 	f.interruptible = interruptible(resolved)
 	if err := c.identify(ctx, f, found); err != nil {
@@ -68,7 +69,7 @@ func (c *Controller) find(ctx context.Context, f *facts, account cloud.Account, 
 			Message: fmt.Sprintf("%q is no providerID of cloud %s; make a MCMMachine with the right one, or none", f.object.Spec.ProviderID, r.Driver.Traits().Name),
 		}}, cloud.BlocksAll)
 	}
-	born := c.remember(f.object.UID, func(*note) {}).born
+	born := c.remember(f.object, func(*note) {}).born
 	if ok {
 		l, err := c.survey.look(ctx, account, r, f.now.Add(-period+time.Nanosecond), born)
 		if err != nil {
@@ -103,10 +104,17 @@ func worried(m *clusterv1.Machine) bool {
 	return healthy != nil && healthy.Status == metav1.ConditionFalse
 }
 
-// identify records what was learnt about the VM's id: one that was lost, or that
+// identify records of which class an adopted VM is, and what was learnt about the
+// VM's id: one that was lost, or that
 // was written in a form that its Node does not carry, while nobody else knows it.
 func (c *Controller) identify(ctx context.Context, f *facts, found cloud.VM) error {
 	was, is := f.object.Spec.ProviderID, found.NodeProviderID
+	if f.object.Annotations[infrav1.MadeFromAnnotation] == "" {
+		err := c.patch(ctx, f, func(o *infrav1.MCMMachine) { capi.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o)) })
+		if err != nil {
+			return fmt.Errorf("record class: %w", err)
+		}
+	}
 	if is == "" || was == is || provisioned(f.object) && was != "" || f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID != is {
 		return nil
 	}
@@ -122,7 +130,7 @@ func (c *Controller) identify(ctx context.Context, f *facts, found cloud.VM) err
 // missed notes that the cloud shows no VM. It counts as gone only when it was
 // looked for several times over some time.
 func (c *Controller) missed(f *facts, settle time.Duration, cause error) error {
-	n := c.remember(f.object.UID, func(n *note) {
+	n := c.remember(f.object, func(n *note) {
 		if n.missing.IsZero() {
 			n.missing = f.now
 		}

@@ -36,7 +36,9 @@ func (c *Controller) syncNode(ctx context.Context, f *facts) error {
 	if err != nil {
 		return fmt.Errorf("connect to Cluster %s: %w", f.cluster.Name, err)
 	}
-	if err := c.watchNodes(ctx, f); err != nil {
+	if err := c.watchNodes(ctx, f); errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	node, err := nodeOf(ctx, workload, f)

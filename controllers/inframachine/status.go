@@ -108,10 +108,17 @@ func keepUp(status *infrav1.MCMMachineStatus, f *facts) {
 	}
 }
 
+var addressTypes = []clusterv1.MachineAddressType{
+	clusterv1.MachineHostName, clusterv1.MachineInternalIP, clusterv1.MachineExternalIP, clusterv1.MachineInternalDNS, clusterv1.MachineExternalDNS,
+}
+
 // addresses are those of the VM as Cluster API knows them, each once, sorted.
 func addresses(of []cloud.Address) clusterv1.MachineAddresses {
 	var out clusterv1.MachineAddresses
 	for _, a := range of {
+		if a.Value == "" || !slices.Contains(addressTypes, clusterv1.MachineAddressType(a.Kind)) {
+			continue // the API server would refuse the whole status
+		}
 		found := clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(a.Kind), Address: a.Value}
 		if !slices.Contains(out, found) {
 			out = append(out, found)

@@ -28,7 +28,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // SetupWithManager starts both reconcilers with mgr.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}
-	err := ctrl.NewControllerManagedBy(mgr).Named("mcmmachineclass").WithOptions(options).
+	err := ctrl.NewControllerManagedBy(mgr).Named("mcmclass").WithOptions(options).
 		For(&machinev1.MachineClass{}, builder.WithPredicates(marksChanged())).
 		Watches(&infrav1.MCMMachine{}, classesOf(func(o client.Object) []string { return index.ClassesOf(o.(*infrav1.MCMMachine)) })).
 		Watches(&infrav1.MCMMachineTemplate{}, classesOf(func(o client.Object) []string {

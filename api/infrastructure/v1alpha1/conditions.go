@@ -36,6 +36,7 @@ const (
 	ReasonSecretNotAllowed     = "SecretNotAllowed"
 	ReasonInstanceNotFound     = "InstanceNotFound"
 	ReasonInstanceDeleting     = "InstanceDeleting"
+	ReasonOwnerIDTaken         = "OwnerIDTaken"
 	ReasonClassChanged         = "ClassChanged"
 	ReasonReachable            = "Reachable"
 	ReasonAccepted             = "Accepted"
