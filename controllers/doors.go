@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,6 +104,26 @@ func Select(asked []string, served func(Kind) bool) ([]string, error) {
 	if err := known(asked); err != nil {
 		return nil, err
 	}
+	missing := missingOf(served)
+	var selected []string
+	for _, c := range All() {
+		lacks, named := missing[c.Door], slices.Contains(asked, c.Name)
+		switch {
+		case slices.Contains(asked, "-"+c.Name) || !named && !slices.Contains(asked, "*"):
+		case len(lacks) == 0:
+			selected = append(selected, c.Name)
+		case named:
+			return nil, fmt.Errorf("controller %s needs %s, which the API server does not serve", c.Name, strings.Join(lacks, ", "))
+		}
+	}
+	if len(selected) == 0 {
+		return nil, closed(asked, missing)
+	}
+	return selected, nil
+}
+
+// missingOf are the kinds that each door lacks.
+func missingOf(served func(Kind) bool) map[Door][]string {
 	missing := map[Door][]string{}
 	for _, d := range Doors() {
 		for _, k := range d.Needs() {
@@ -113,30 +132,18 @@ func Select(asked []string, served func(Kind) bool) ([]string, error) {
 			}
 		}
 	}
-	var selected []string
-	var closed []error
-	for _, c := range All() {
-		named := slices.Contains(asked, c.Name)
-		if slices.Contains(asked, "-"+c.Name) || !named && !slices.Contains(asked, "*") {
-			continue
-		}
-		lacks := missing[c.Door]
-		switch {
-		case len(lacks) == 0:
-			selected = append(selected, c.Name)
-		case named:
-			return nil, fmt.Errorf("controller %s needs %s, which the API server does not serve", c.Name, strings.Join(lacks, ", "))
-		}
-	}
-	if len(selected) > 0 {
-		return selected, nil
-	}
+	return missing
+}
+
+// closed says why no controller is left to run.
+func closed(asked []string, missing map[Door][]string) error {
+	var why []string
 	for _, d := range Doors() {
 		if len(missing[d]) > 0 {
-			closed = append(closed, fmt.Errorf("%s lacks %s", d, strings.Join(missing[d], ", ")))
+			why = append(why, fmt.Sprintf("%s lacks %s", d, strings.Join(missing[d], ", ")))
 		}
 	}
-	return nil, fmt.Errorf("no controller is left to run: asked for %s; not served: %w", strings.Join(asked, ", "), errors.Join(closed...))
+	return fmt.Errorf("no controller is left to run: asked for %s; not served: %s", strings.Join(asked, ", "), strings.Join(why, "; "))
 }
 
 // known fails on a name that is no controller's.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -198,11 +199,11 @@ func (l *leaseLock) Identity() string { return l.identity }
 
 // Describe names all leases.
 func (l *leaseLock) Describe() string {
-	text := l.parts[0].lock.Describe()
+	names := []string{l.parts[0].lock.Describe()}
 	for _, p := range l.parts[1:] {
-		text += "+" + p.lock.LeaseMeta.Name
+		names = append(names, p.lock.LeaseMeta.Name)
 	}
-	return text
+	return strings.Join(names, "+")
 }
 
 // expiredFor says for how long we have been holding the leases without renewing
