@@ -46,7 +46,7 @@ type Roles struct {
 
 // DefaultRoles are the names in config/rbac/workload_role.yaml.
 func DefaultRoles() Roles {
-	return Roles{Workload: "capmcm-workload", Tokens: "capmcm-workload-tokens"}
+	return Roles{"capmcm-workload", "capmcm-workload-tokens"}
 }
 
 // Deps are what the controller needs; all are required unless said otherwise.

@@ -13,6 +13,7 @@ import (
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
 
 // Entries of a Secret that may have a kubeconfig, the first one wins.
@@ -53,7 +54,21 @@ func (c *Controller) givenKubeconfig(ctx context.Context, f *facts, name string)
 	if why != "" {
 		return kubeconfig{}, wrong(controlplanev1.ReasonKubeconfigRefused, "%s: Secret %q: %s", field, name, why)
 	}
-	return out, nil
+	return out, c.mark(ctx, secret)
+}
+
+// mark lets clusterctl move a Secret that a spec names: nothing else ties it to
+// the Cluster, and it is needed in the next management cluster, too.
+func (c *Controller) mark(ctx context.Context, secret *corev1.Secret) error {
+	if _, marked := secret.Labels[capi.MoveLabel]; marked {
+		return nil
+	}
+	changed := secret.DeepCopy()
+	capi.SetLabel(changed, capi.MoveLabel, "")
+	if err := c.Client.Patch(ctx, changed, client.MergeFrom(secret)); err != nil {
+		return fmt.Errorf("mark Secret %s to be moved: %w", secret.Name, err)
+	}
+	return nil
 }
 
 // parse returns what the current context of a kubeconfig means, or why it is of
@@ -85,9 +100,8 @@ func parse(data []byte) (out kubeconfig, why string) {
 
 // refuseCluster says what cannot be used of a cluster; empty if all can.
 func refuseCluster(c *clientcmdapi.Cluster) string {
-	server, err := url.Parse(c.Server)
 	switch {
-	case err != nil || server.Hostname() == "" || server.Scheme != "https" && server.Scheme != "http":
+	case !isServer(c.Server):
 		return "server: is not the URL of an API server"
 	case c.CertificateAuthority != "":
 		return "certificate-authority: files of other machines cannot be read; use certificate-authority-data"
@@ -98,6 +112,11 @@ func refuseCluster(c *clientcmdapi.Cluster) string {
 		return "proxy-url: is not the URL of a proxy"
 	}
 	return ""
+}
+
+func isServer(text string) bool {
+	server, err := url.Parse(text)
+	return err == nil && server.Hostname() != "" && (server.Scheme == "https" || server.Scheme == "http")
 }
 
 // refuseUser says what cannot be used of a user; empty if all can.

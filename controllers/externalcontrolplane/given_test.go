@@ -16,7 +16,7 @@ import (
 
 func TestGivenKubeconfig(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), controlPlane(), given())
+	w := newWorld(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	s := &corev1.Secret{}
 	w.get(s, secretKey)
@@ -35,6 +35,10 @@ func TestGivenKubeconfig(t *testing.T) {
 	if got := w.cp().Spec.ControlPlaneEndpoint; got != (clusterv1.APIEndpoint{Host: "api.example.com", Port: 6443}) {
 		t.Errorf("the endpoint is filled in from the kubeconfig: %v", got)
 	}
+	w.get(s, client.ObjectKey{Namespace: "default", Name: "given"})
+	if _, moves := s.Labels["clusterctl.cluster.x-k8s.io/move"]; !moves {
+		t.Error("clusterctl moves the given kubeconfig along")
+	}
 	w.writes = nil
 	if w.reconcile(); len(w.writes) != 0 {
 		t.Errorf("an unchanged object is not written: %v", w.writes)
@@ -43,7 +47,7 @@ func TestGivenKubeconfig(t *testing.T) {
 
 func TestKubeconfigFollows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), controlPlane(), given())
+	w := newWorld(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	s := &corev1.Secret{}
 	w.change(s, client.ObjectKey{Namespace: "default", Name: "given"}, func() {
@@ -62,7 +66,7 @@ func TestKubeconfigFollows(t *testing.T) {
 
 func TestEndpointOverride(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), given(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
+	w := newWorld(t, theCluster(), given(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
 		cp.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "fd00::1", Port: 443}
 	}))
 	w.reconcile()
@@ -109,7 +113,7 @@ func TestRefused(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			objects := []client.Object{cluster(), kubeSystem("here")}
+			objects := []client.Object{theCluster(), kubeSystem("here")}
 			if tc.cp == nil {
 				tc.cp = controlPlane()
 			}
@@ -138,7 +142,7 @@ func TestRefused(t *testing.T) {
 func TestSecretOfAnother(t *testing.T) {
 	t.Parallel()
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": []byte("precious")}}
-	w := newWorld(t, cluster(), controlPlane(), given(), theirs)
+	w := newWorld(t, theCluster(), controlPlane(), given(), theirs)
 	w.reconcile()
 	s := &corev1.Secret{}
 	if w.get(s, secretKey); string(s.Data["value"]) != "precious" || !strings.HasPrefix(w.is(controlplanev1.KubeconfigReadyCondition), "False "+controlplanev1.ReasonSecretNameTaken) {

@@ -19,7 +19,7 @@ import (
 
 const (
 	inClusterServer = "https://kubernetes.default.svc"
-	inClusterTokens = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	inClusterFiles  = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	rootCA          = "kube-root-ca.crt" // a ConfigMap of every namespace
 	rootCAKey       = "ca.crt"
 )
@@ -144,7 +144,7 @@ func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, accou
 // use, or, if this process runs elsewhere, its own.
 func (c *Controller) ownCluster(ctx context.Context, namespace string) (*clientcmdapi.Cluster, error) {
 	out := &clientcmdapi.Cluster{Server: inClusterServer, CertificateAuthorityData: c.Config.CAData, TLSServerName: c.Config.ServerName}
-	if !strings.HasPrefix(c.Config.BearerTokenFile, inClusterTokens) {
+	if !strings.HasPrefix(c.Config.BearerTokenFile, inClusterFiles) {
 		server, _, err := rest.DefaultServerUrlFor(c.Config)
 		if err != nil {
 			return nil, fmt.Errorf("address of the management cluster: %w", err)

@@ -18,7 +18,7 @@ import (
 
 func newSelfHosted(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	return newWorld(t, append(objects, cluster(), controlPlane(selfHosted), kubeSystem("here"))...)
+	return newWorld(t, append(objects, theCluster(), controlPlane(selfHosted), kubeSystem("here"))...)
 }
 
 // accounts are the ServiceAccounts of the namespace.
@@ -108,7 +108,7 @@ func TestServerInCluster(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, cluster(), ca.DeepCopy(), kubeSystem("here"), controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
+			w := newWorld(t, theCluster(), ca.DeepCopy(), kubeSystem("here"), controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
 				cp.Spec.ControlPlaneEndpoint = tc.override
 			}))
 			w.deps.Config = &tc.config
@@ -204,7 +204,7 @@ func TestNameOfIdentityIsTaken(t *testing.T) {
 
 func TestBadSpecDoesNotBlockDeletion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), controlPlane())
+	w := newWorld(t, theCluster(), controlPlane())
 	w.reconcile()
 	if err := w.client.Delete(t.Context(), w.cp()); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestMove(t *testing.T) {
 	source.get(s, secretKey)
 	cp.ResourceVersion, cp.UID, cp.DeletionTimestamp, s.ResourceVersion = "", "new-uid", nil, ""
 	cp.Status = controlplanev1.MCMExternalControlPlaneStatus{}
-	there := newWorld(t, cluster(), kubeSystem("elsewhere"), cp, s)
+	there := newWorld(t, theCluster(), kubeSystem("elsewhere"), cp, s)
 	there.deps.Config = &rest.Config{Host: "https://elsewhere:6443"}
 	there.reconcile()
 	if config := there.config(); config.Host != "https://10.0.0.1:6443" || config.BearerToken != "token-1" || len(there.accounts()) != 0 {
@@ -267,7 +267,7 @@ func TestMove(t *testing.T) {
 
 func TestMovedWithoutKubeconfig(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), kubeSystem("elsewhere"), controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
+	w := newWorld(t, theCluster(), kubeSystem("elsewhere"), controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
 		cp.Annotations = map[string]string{controlplanev1.HomeAnnotation: "here"}
 	}))
 	w.reconcile()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,15 +33,19 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.cp)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
-	for _, kind := range []string{controlplanev1.KubeconfigReadyCondition, controlplanev1.KubeletVersionsMatchCondition} {
-		before, after := meta.FindStatusCondition(f.cp.Status.Conditions, kind), meta.FindStatusCondition(changed.Status.Conditions, kind)
-		mistake := kind == controlplanev1.KubeletVersionsMatchCondition || f.problem != nil && f.problem.bad
-		if after == nil || after.Status != metav1.ConditionFalse || !mistake || before != nil && before.Message == after.Message {
-			continue
-		}
-		c.Events.Event(changed, corev1.EventTypeWarning, after.Reason, after.Message)
+	c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeletVersionsMatchCondition)
+	if f.problem != nil && f.problem.bad {
+		c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeconfigReadyCondition)
 	}
 	return nil
+}
+
+// tell tells of a condition that is False now and was not, or not like that.
+func (c *Controller) tell(cp *controlplanev1.MCMExternalControlPlane, before []metav1.Condition, kind string) {
+	was, is := meta.FindStatusCondition(before, kind), meta.FindStatusCondition(cp.Status.Conditions, kind)
+	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Message != is.Message) {
+		c.Events.Event(cp, corev1.EventTypeWarning, is.Reason, is.Message)
+	}
 }
 
 func (f *facts) sooner(d time.Duration) {
@@ -125,15 +130,15 @@ func versionsCondition(machines []clusterv1.Machine) metav1.Condition {
 		return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionTrue, controlplanev1.ReasonVersionsMatch, "")
 	}
 	slices.SortFunc(differ, func(a, b clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	text := ""
+	var text []string
 	for _, m := range differ[:min(told, len(differ))] {
-		text += fmt.Sprintf("Machine %q has spec.version %q, and its kubelet is %q; ", m.Name, m.Spec.Version, m.Status.NodeInfo.KubeletVersion)
+		text = append(text, fmt.Sprintf("Machine %q has spec.version %q, and its kubelet is %q", m.Name, m.Spec.Version, m.Status.NodeInfo.KubeletVersion))
 	}
 	if more := len(differ) - told; more > 0 {
-		text += fmt.Sprintf("so it is with %d more; ", more)
+		text = append(text, fmt.Sprintf("so it is with %d more", more))
 	}
-	text += "set spec.template.spec.version of their MachineDeployment to the kubelet's, or boot that version"
-	return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionFalse, controlplanev1.ReasonVersionsDiffer, text)
+	text = append(text, "set spec.template.spec.version of their MachineDeployment to the kubelet's, or boot that version")
+	return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionFalse, controlplanev1.ReasonVersionsDiffer, strings.Join(text, "; "))
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {

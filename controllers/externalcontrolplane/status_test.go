@@ -17,7 +17,7 @@ import (
 
 func TestAvailability(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), controlPlane(), given())
+	w := newWorld(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	status := w.cp().Status
 	if status.Initialization.ControlPlaneInitialized != nil || status.ExternalManagedControlPlane == nil || !*status.ExternalManagedControlPlane {
@@ -61,7 +61,7 @@ func TestWaiting(t *testing.T) {
 		},
 		"Infrastructure": {
 			"The connection begins when the infrastructure is provisioned; the kubeconfig is there before.",
-			[]client.Object{cluster(func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil }), controlPlane(), given()},
+			[]client.Object{theCluster(func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil }), controlPlane(), given()},
 			clusterv1.AvailableCondition, controlplanev1.ReasonWaitingForInfra,
 		},
 	}
@@ -79,7 +79,7 @@ func TestWaiting(t *testing.T) {
 
 func TestPausedFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), controlPlane(selfHosted), kubeSystem("here"))
+	w := newWorld(t, theCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), controlPlane(selfHosted), kubeSystem("here"))
 	w.reconcile()
 	if len(w.writes) != 1 || !strings.HasPrefix(w.is(clusterv1.PausedCondition), "True") {
 		t.Errorf("a paused object gets its condition Paused and nothing else: %v", w.writes)
@@ -91,7 +91,7 @@ func TestPausedFirst(t *testing.T) {
 
 func TestWatchFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), controlPlane(), given())
+	w := newWorld(t, theCluster(), controlPlane(), given())
 	w.deps.WatchFilter = "us"
 	if w.reconcile(); len(w.writes) != 0 {
 		t.Errorf("objects of other managers are left alone: %v", w.writes)
@@ -100,7 +100,7 @@ func TestWatchFilter(t *testing.T) {
 
 func TestFinalizerIsRestored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), controlPlane(), given())
+	w := newWorld(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	cp := w.cp()
 	w.change(cp, key, func() { cp.Finalizers = nil })
@@ -136,7 +136,7 @@ func TestKubeletVersions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.machines, cluster(), controlPlane(), given())...)
+			w := newWorld(t, append(tc.machines, theCluster(), controlPlane(), given())...)
 			w.connect()
 			w.reconcile()
 			if got := w.is(controlplanev1.KubeletVersionsMatchCondition); !strings.HasPrefix(got, tc.want) {

@@ -119,7 +119,7 @@ func endpointOf(server string) clusterv1.APIEndpoint {
 	if err != nil {
 		port = map[string]int64{"https": 443, "http": 80}[u.Scheme]
 	}
-	return clusterv1.APIEndpoint{Host: u.Hostname(), Port: int32(port)} //nolint:gosec // parsed as 32 bits
+	return clusterv1.APIEndpoint{Host: u.Hostname(), Port: int32(port)}
 }
 
 // fillEndpoint tells core where the API server is, once. What stands there

@@ -23,7 +23,7 @@ import (
 
 // The indexes.
 const (
-	bySecret          = "index.controlplane-secret"  // MCMExternalControlPlane: spec.kubeconfigSecretRef.name
+	bySource          = "index.controlplane-source"  // MCMExternalControlPlane: spec.kubeconfigSecretRef.name
 	machinesByCluster = "index.controlplane-machine" // Machine of Cluster API: label of the Cluster's name
 )
 
@@ -36,7 +36,7 @@ func Indexes() []index.Index {
 		return []string{value}
 	}
 	return []index.Index{
-		{Object: &controlplanev1.MCMExternalControlPlane{}, Field: bySecret, Extract: func(o client.Object) []string {
+		{Object: &controlplanev1.MCMExternalControlPlane{}, Field: bySource, Extract: func(o client.Object) []string {
 			if ref := o.(*controlplanev1.MCMExternalControlPlane).Spec.KubeconfigSecretRef; ref != nil {
 				return one(ref.Name)
 			}
@@ -135,7 +135,7 @@ func (c *Controller) ofMachine(ctx context.Context, o client.Object) []reconcile
 // ofSecret returns the control planes whose kubeconfig is in a Secret.
 func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	var list controlplanev1.MCMExternalControlPlaneList
-	if err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()}); err != nil {
+	if err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySource: o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMExternalControlPlanes of Secret", "Secret", o.GetName())
 		return nil
 	}

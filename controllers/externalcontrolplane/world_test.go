@@ -193,7 +193,7 @@ func (w *world) event() string {
 
 // The objects of a Cluster whose control plane is elsewhere.
 
-func cluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
+func theCluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1", UID: "cluster-uid"}}
 	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "MCMExternalControlPlane", Name: "cp"}
 	c.Status.Initialization.InfrastructureProvisioned = new(true)

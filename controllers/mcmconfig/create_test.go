@@ -58,8 +58,13 @@ func TestDataSecret(t *testing.T) {
 			t.Errorf("condition %s lacks its generation, or has a time of its own: %+v", c.Type, c)
 		}
 	}
-	if diff := cmp.Diff([]string{"create *v1.Secret", "patch *v1alpha1.MCMConfig/status"}, w.writes); diff != "" {
-		t.Errorf("one config costs two writes (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"patch *v1.Secret", "create *v1.Secret", "patch *v1alpha1.MCMConfig/status"}, w.writes); diff != "" {
+		t.Errorf("one config costs two writes, and the Secret of its user data is marked once (-want +got):\n%s", diff)
+	}
+	source := &corev1.Secret{}
+	w.get(source, client.ObjectKey{Namespace: "default", Name: "boot"})
+	if _, moves := source.Labels["clusterctl.cluster.x-k8s.io/move"]; !moves {
+		t.Error("clusterctl moves the Secret of the user data along")
 	}
 	w.writes = nil
 	if w.reconcile(); len(w.writes) > 0 {

@@ -26,7 +26,7 @@ import (
 // The indexes of MCMConfigs.
 const (
 	byClass   = "index.config-class"   // spec.machineClassRef.name
-	bySecret  = "index.config-secret"  // spec.userDataSecretRef.name
+	bySource  = "index.config-source"  // spec.userDataSecretRef.name
 	byCluster = "index.config-cluster" // label of the Cluster's name
 )
 
@@ -42,7 +42,7 @@ func Indexes() []index.Index {
 	}
 	return []index.Index{
 		of(byClass, func(c *bootstrapv1.MCMConfig) string { return nameOf(c.Spec.MachineClassRef) }),
-		of(bySecret, func(c *bootstrapv1.MCMConfig) string { return nameOf(c.Spec.UserDataSecretRef) }),
+		of(bySource, func(c *bootstrapv1.MCMConfig) string { return nameOf(c.Spec.UserDataSecretRef) }),
 		of(byCluster, func(c *bootstrapv1.MCMConfig) string { return c.Labels[clusterv1.ClusterNameLabel] }),
 	}
 }
@@ -136,7 +136,7 @@ func (c *Controller) configsOfClass(ctx context.Context, o client.Object) []reco
 // configsOfSecret returns the configs whose user data is in a Secret: those that
 // name it, and those of the classes that do.
 func (c *Controller) configsOfSecret(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := c.lookUp(ctx, o.GetNamespace(), bySecret, o.GetName())
+	requests := c.lookUp(ctx, o.GetNamespace(), bySource, o.GetName())
 	var classes machinev1.MachineClassList
 	key := client.ObjectKeyFromObject(o).String()
 	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: key}); err != nil {
