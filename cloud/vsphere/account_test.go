@@ -110,6 +110,9 @@ func TestProviderIDComesWithTheConfiguration(t *testing.T) {
 		s.advance(t, vm.RetryAfter)
 	}
 	id := strings.TrimPrefix(r.ProviderID, "vsphere://region-1/")
+	if !strings.Contains(r.State, `"task":"task-`) {
+		t.Errorf("got checkpoint %s, want the task of the clone in it", r.State)
+	}
 	if got := string(s.userData(t, id)); got != "#cloud-config\n" {
 		t.Errorf("the VM boots with %q, want what the first request had", got)
 	}

@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"strings"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
@@ -112,7 +113,7 @@ func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest
 			},
 		},
 	})
-	if err != nil && !isFault[types.NotSupported](err) {
+	if err != nil && !recommendsNothing(err) {
 		return err
 	}
 	if res != nil {
@@ -126,6 +127,19 @@ func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest
 		}
 	}
 	return a.freest(ctx, pod, spec)
+}
+
+// recommendsNothing says whether a datastore cluster does not recommend at all.
+func recommendsNothing(err error) bool {
+	switch f := fault(err).(type) {
+	case types.NotSupported, *types.NotSupported:
+		return true
+	case types.InvalidArgument:
+		return strings.HasSuffix(f.InvalidProperty, "storagePod")
+	case *types.InvalidArgument:
+		return strings.HasSuffix(f.InvalidProperty, "storagePod")
+	}
+	return false
 }
 
 // freest takes the datastore of a pod that has the most space.

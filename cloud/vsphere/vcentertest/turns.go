@@ -13,15 +13,17 @@ import (
 // they share, and a VM that is destroyed while the task that clones it has not
 // yet ended makes it panic, because it looks for the VM afterwards.
 type turns struct {
-	turn chan struct{} // holds an entry while a task runs
-
 	mu    sync.Mutex
-	runs  types.ManagedObjectReference     // the task whose turn it is
-	fails map[string]types.BaseMethodFault // what the next task of a kind fails with
+	next  *sync.Cond
+	runs  types.ManagedObjectReference          // the task whose turn it is
+	parts map[types.ManagedObjectReference]bool // tasks on other things than VMs, which that one may have begun
+	fails map[string]types.BaseMethodFault      // what the next task of a kind fails with
 }
 
 func newTurns() *turns {
-	return &turns{turn: make(chan struct{}, 1), fails: map[string]types.BaseMethodFault{}}
+	t := &turns{parts: map[types.ManagedObjectReference]bool{}, fails: map[string]types.BaseMethodFault{}}
+	t.next = sync.NewCond(&t.mu)
+	return t
 }
 
 // Reference is what the simulator knows the handler by.
@@ -30,15 +32,20 @@ func (t *turns) Reference() types.ManagedObjectReference {
 }
 
 // PutObject is told of a new task before that begins, and returns when it may.
-// Tasks that are parts of others are on other things than VMs.
 func (t *turns) PutObject(_ *simulator.Context, o mo.Reference) {
 	task, ok := o.(*simulator.Task)
-	if !ok || task.Info.Entity == nil || task.Info.Entity.Type != "VirtualMachine" {
+	if !ok || task.Info.Entity == nil {
 		return
 	}
-	t.turn <- struct{}{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if task.Info.Entity.Type != "VirtualMachine" {
+		t.parts[task.Self] = true
+		return
+	}
+	for t.runs.Value != "" || len(t.parts) > 0 {
+		t.next.Wait()
+	}
 	t.runs = task.Self
 	if fault := t.fails[task.Info.DescriptionId]; fault != nil {
 		delete(t.fails, task.Info.DescriptionId)
@@ -48,18 +55,21 @@ func (t *turns) PutObject(_ *simulator.Context, o mo.Reference) {
 
 // UpdateObject is told of the end of a task.
 func (t *turns) UpdateObject(_ *simulator.Context, o mo.Reference, changes []types.PropertyChange) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o.Reference() != t.runs || t.runs.Value == "" {
-		return
-	}
 	for _, c := range changes {
 		if c.Name == "info.state" && (c.Val == types.TaskInfoStateSuccess || c.Val == types.TaskInfoStateError) {
-			t.runs = types.ManagedObjectReference{}
-			<-t.turn
-			return
+			t.ended(o.Reference())
 		}
 	}
+}
+
+func (t *turns) ended(task types.ManagedObjectReference) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.parts, task)
+	if task == t.runs {
+		t.runs = types.ManagedObjectReference{}
+	}
+	t.next.Broadcast()
 }
 
 // RemoveObject is told of what goes.
