@@ -38,7 +38,7 @@ type spot struct {
 
 // outageMemory is how long an outage that was found is taken for granted: a
 // hundred machines that look at once find it once.
-const outageMemory = 5 * time.Second
+const outageMemory = 30 * time.Second
 
 func newLosses(c *Controller) *losses {
 	return &losses{Controller: c, known: map[spot]time.Time{}, gone: map[types.UID]time.Time{}}

@@ -196,6 +196,21 @@ func TestCloudKnowsOfCertainLosses(t *testing.T) {
 	}
 }
 
+func TestCertainLossesAreNoOutageForOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.runningIn("a", "p", "z")
+	w.runningIn("b", "p", "z")
+	w.runningIn("c", "q", "z")
+	w.silence("a", "b", "c")
+	w.endVM("a")
+	w.endVM("b")
+	w.wait(25*time.Minute, "a", "b", "c")
+	if got := w.phases("a", "b", "c"); got != "Failed Unknown Failed" {
+		t.Errorf("phases %q: a goes, b waits for its turn, and c is alone once the cloud has told of them", got)
+	}
+}
+
 func TestNothingIsReplacedWhileItIsMadeInAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, interceptor.Funcs{})

@@ -27,6 +27,7 @@ import (
 func machineScenes() map[string]func(*scene) {
 	return map[string]func(*scene){
 		"one-at-a-time":   brokenNodesAreReplacedOneAtATime,
+		"outage":          nodesLostTogetherAreKept,
 		"recovery":        unhealthyMachineRecovers,
 		"never-fails":     unhealthyMachineMayStayUnknown,
 		"never-joins":     machineThatNeverJoinsIsReplaced,
@@ -61,6 +62,8 @@ func TestMachines(t *testing.T) {
 	t.Parallel()
 	s := start(t, stack.Options{},
 		"--machine-safety-orphan-vms-period=3s",
+		// Scenes break nodes of one zone side by side, which would be an outage of it.
+		"--machine-safety-outage-protection=false",
 		"--bootstrap-token-auth-extra-groups=system:bootstrappers:worker")
 	s.Expect(s.Cloud.SetAccounts(t.Context(), accounts()...)).To(Succeed())
 	var all sync.WaitGroup
