@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -34,6 +35,7 @@ const (
 	defaultTokenLifetime = 24 * time.Hour
 	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
 	renewRetry           = 30 * time.Second // a token is renewed long before it expires
+	forbiddenRetry       = time.Minute      // rights are given without a word to us
 	silence              = time.Minute      // a connection that is made anew, with another token say, is back sooner
 )
 
@@ -95,11 +97,23 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case !f.cp.DeletionTimestamp.IsZero():
 		return outcome.Of(0, c.remove(ctx, f))
 	}
-	err = c.act(ctx, f)
-	if p, bad := errors.AsType[*problem](err); bad {
-		f.problem, err = p, nil
-	}
+	err = f.settle(c.act(ctx, f))
 	return outcome.Of(f.wait, errors.Join(err, c.report(ctx, f)))
+}
+
+// settle notes how acting has ended, and returns what is worth a retry at once.
+func (f *facts) settle(err error) error {
+	if p, told := errors.AsType[*problem](err); told {
+		f.problem = p
+		return nil
+	}
+	if apierrors.IsForbidden(err) {
+		f.problem = &problem{controlplanev1.ReasonForbidden, fmt.Sprintf("this manager lacks rights; see config/controlplane: %s", err), true}
+		f.wait = forbiddenRetry
+		return nil
+	}
+	f.failed = err != nil
+	return err
 }
 
 // act makes what is missing.

@@ -29,6 +29,7 @@ type facts struct {
 	answered  time.Duration // since it answered last; negative if it never did
 
 	problem *problem // with the kubeconfig; nil if it is as it should be
+	failed  bool     // that is not known: an error has ended the work on it
 	wait    time.Duration
 }
 

@@ -1,6 +1,8 @@
 package externalcontrolplane_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,12 +10,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 )
 
 func newSelfHosted(t *testing.T, objects ...client.Object) *world {
@@ -273,5 +279,31 @@ func TestMovedWithoutKubeconfig(t *testing.T) {
 	w.reconcile()
 	if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "False "+controlplanev1.ReasonMovedAway+": spec.selfHosted") || len(w.accounts()) != 0 {
 		t.Errorf("the machines are never looked for in the wrong cluster: %q", got)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		err    error
+		failed bool
+		want   string
+	}{
+		"Forbidden": {"A manager without rights says which it lacks.", apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "x", nil), false, "False " + controlplanev1.ReasonForbidden},
+		"Broken":    {"An error that passes says nothing about the kubeconfig.", errors.New("boom"), true, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSelfHosted(t)
+			w.deps.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
+				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return tc.err },
+			})
+			_, err := externalcontrolplane.New(w.deps).Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+			if got := w.is(controlplanev1.KubeconfigReadyCondition); (err != nil) != tc.failed || !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+				t.Errorf("KubeconfigReady = %q, err = %v: %s", got, err, tc.reason)
+			}
+		})
 	}
 }

@@ -69,9 +69,11 @@ func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
 		out.Initialization.ControlPlaneInitialized = new(true)
 	}
 	kubeconfig, available := kubeconfigCondition(f), availableCondition(f)
-	set(kubeconfig)
 	set(available)
-	set(readyCondition(kubeconfig, available))
+	if !f.failed {
+		set(kubeconfig)
+		set(readyCondition(kubeconfig, available))
+	}
 	if f.cluster != nil {
 		set(versionsCondition(f.machines))
 	}

@@ -32,6 +32,7 @@ const (
 	kind                 = "MCMConfig"
 	defaultTokenLifetime = 20 * time.Minute // MCM's creation timeout
 	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
+	forbiddenRetry       = time.Minute      // rights are given without a word to us
 )
 
 // Deps are what the controller needs; all are required unless said otherwise.

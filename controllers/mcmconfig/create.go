@@ -83,6 +83,10 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 			f.waitFor(bootstrapv1.ReasonWaitingForConnection, "there is no connection to the workload cluster, where a bootstrap token has to be made")
 			return payload{}, false, nil // the connection wakes this object
 		}
+		if apierrors.IsForbidden(err) {
+			f.forbidden()
+			return payload{}, false, nil
+		}
 		if err != nil {
 			return payload{}, false, err
 		}
@@ -92,6 +96,13 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 		return payload{}, false, nil
 	}
 	return made, true, nil
+}
+
+// forbidden notes that the workload cluster does not let us look after tokens.
+func (f *facts) forbidden() {
+	f.refuse(bootstrapv1.ReasonTokenForbidden,
+		"the user of the kubeconfig of Cluster %q may not get, create, patch or delete Secrets in the namespace kube-system of the workload cluster, as the bootstrap token needs; give it the rights of config/rbac/workload_role.yaml", f.machine.Spec.ClusterName)
+	f.wait = forbiddenRetry
 }
 
 // finish fills in the placeholders and makes the data fit.

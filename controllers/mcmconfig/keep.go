@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
@@ -27,6 +28,10 @@ func (c *Controller) keep(ctx context.Context, f *facts) error {
 	err := c.tend(ctx, f)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil // the connection wakes this object
+	}
+	if apierrors.IsForbidden(err) && !f.joined() { // a node that has joined is well, whatever becomes of its token
+		f.forbidden()
+		return nil
 	}
 	return err
 }

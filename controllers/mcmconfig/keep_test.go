@@ -1,14 +1,17 @@
 package mcmconfig_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 )
@@ -178,5 +181,26 @@ func TestDeletingIsLeftAlone(t *testing.T) {
 	w := newWorld(t, objects(config(func(c *bootstrapv1.MCMConfig) { c.DeletionTimestamp, c.Finalizers = &now, []string{"x/y"} }))...)
 	if w.reconcile(); len(w.writes) != 0 {
 		t.Errorf("a config that goes makes nothing: %v", w.writes)
+	}
+}
+
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, objects(config())...)
+	forbid := true
+	w.clusters.Connect(clusterKey, interceptor.NewClient(w.workload.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if forbid {
+				return apierrors.NewForbidden(corev1.Resource("secrets"), o.GetName(), nil)
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	}))
+	if wait := w.reconcile().RequeueAfter; wait != time.Minute || !strings.HasPrefix(w.ready(), bootstrapv1.ReasonTokenForbidden) || !strings.Contains(w.event(), "kube-system") {
+		t.Errorf("who lacks rights in the workload cluster learns which: %s, wait %s", w.ready(), wait)
+	}
+	forbid = false
+	if w.reconcile(); w.ready() != "True" {
+		t.Errorf("once they are given, it goes on: %s", w.ready())
 	}
 }

@@ -13,4 +13,5 @@ const (
 	ReasonSecretNotAllowed       = "SecretNotAllowed"     // it does not allow the namespace of the class
 	ReasonDataSecretNameTaken    = "DataSecretNameTaken"
 	ReasonBootstrapTokenExpired  = "BootstrapTokenExpired"
+	ReasonTokenForbidden         = "BootstrapTokenForbidden" // the workload cluster does not let us make it
 )

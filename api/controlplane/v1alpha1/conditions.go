@@ -19,6 +19,7 @@ const (
 	ReasonSecretNameTaken   = "KubeconfigSecretNameTaken"
 	ReasonIdentityTaken     = "IdentityNameTaken"
 	ReasonTokenNotRenewed   = "TokenNotRenewed"
+	ReasonForbidden         = "Forbidden" // this manager lacks rights in its own cluster
 	ReasonMovedAway         = "SelfHostedElsewhere"
 	ReasonWaitingForCluster = "WaitingForCluster"
 	ReasonWaitingForInfra   = "WaitingForClusterInfrastructure"
