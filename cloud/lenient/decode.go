@@ -127,17 +127,13 @@ func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
 	if string(raw) == "null" {
 		return
 	}
-	if anything, ok := into.Addr().Interface().(*json.RawMessage); ok {
-		*anything = raw
+	if into.Type() == reflect.TypeFor[json.RawMessage]() {
+		into.SetBytes(raw)
 		return
 	}
 	switch into.Kind() { //nolint:exhaustive // all others are single values
 	case reflect.Pointer:
-		fresh, before := reflect.New(into.Type().Elem()), len(d.Unread)
-		d.value(path, raw, fresh.Elem())
-		if fresh.Elem().Kind() == reflect.Struct || len(d.Unread) == before {
-			into.Set(fresh)
-		}
+		d.pointer(path, raw, into)
 	case reflect.Struct:
 		d.object(path, raw, into)
 	case reflect.Slice:
@@ -148,6 +144,16 @@ func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
 		if err := json.Unmarshal(raw, into.Addr().Interface()); err != nil {
 			d.wrongType(path, raw, wanted(into.Kind()))
 		}
+	}
+}
+
+// pointer decodes what a pointer points to. It stays nil when that is no object
+// and of a wrong type.
+func (d *decoder) pointer(path string, raw json.RawMessage, into reflect.Value) {
+	fresh, before := reflect.New(into.Type().Elem()), len(d.Unread)
+	d.value(path, raw, fresh.Elem())
+	if fresh.Elem().Kind() == reflect.Struct || len(d.Unread) == before {
+		into.Set(fresh)
 	}
 }
 

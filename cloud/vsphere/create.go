@@ -110,6 +110,11 @@ func (a *account) ensure(ctx context.Context, s *spec, r cloud.CreateRequest) (*
 			return vm, err
 		}
 	}
+	return a.foundOrCloned(ctx, s, r)
+}
+
+// foundOrCloned looks for the VM by name, and asks for it if there is none.
+func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequest) (*seen, error) {
 	vms, stranger, err := a.byName(ctx, s, r.Ref)
 	switch {
 	case err != nil:
@@ -151,67 +156,58 @@ func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n 
 	case unfinished(*info):
 		return nil, false, nil
 	case info.State == types.TaskInfoStateSuccess:
-		ref, ok := info.Result.(types.ManagedObjectReference)
-		if !ok {
-			return nil, true, nil
-		}
-		vm, err := a.read(ctx, ref)
-		if vm != nil && !s.provably(vm, r.Ref) {
-			vm = nil
-		}
+		vm, err = a.result(ctx, s, r, info)
 		return vm, true, err
 	}
 	// The failure is told once; then Create starts again.
 	if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true}.text()); err != nil {
 		return nil, true, fmt.Errorf("keep that the clone failed: %w", err)
 	}
+	return nil, true, cloneFailure(info)
+}
+
+// result returns the VM that a clone has made; nil if it is not the machine's,
+// or gone.
+func (a *account) result(ctx context.Context, s *spec, r cloud.CreateRequest, info *types.TaskInfo) (*seen, error) {
+	ref, ok := info.Result.(types.ManagedObjectReference)
+	if !ok {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	vm, err := a.read(ctx, ref)
+	if vm != nil && !s.provably(vm, r.Ref) {
+		vm = nil
+	}
+	return vm, err
+}
+
+// cloneFailure is what a clone failed with; nil if somebody was faster, perhaps
+// we.
+func cloneFailure(info *types.TaskInfo) error {
 	if info.Error == nil {
-		return nil, true, nil
+		return nil
 	}
 	switch info.Error.Fault.(type) {
-	case *types.DuplicateName, *types.FileAlreadyExists, *types.AlreadyExists:
-		return nil, true, nil // somebody was faster, perhaps we
-	case nil:
-		return nil, true, nil
+	case nil, *types.DuplicateName, *types.FileAlreadyExists, *types.AlreadyExists:
+		return nil
 	}
-	return nil, true, taskError{info.Error.Fault}
+	return taskError{info.Error.Fault}
 }
 
 // clone asks for the clone and keeps the task.
 func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) error {
-	t, err := a.template(ctx, s)
+	req, err := a.cloneRequest(ctx, s, r)
 	if err != nil {
-		return err
-	}
-	if err := s.fits(r, t); err != nil {
-		return err
-	}
-	if _, err := a.network(ctx, s); err != nil {
-		return err
-	}
-	folder, err := a.inventory.find(ctx, s, "folder", s.Folder)
-	if err != nil {
-		return err
-	}
-	config := types.VirtualMachineConfigSpec{
-		Uuid: biosUUID(r), InstanceUuid: instanceUUID(r), ExtraConfig: []types.BaseOptionValue{s.markFor(r, phaseCloned).entry()},
-	}
-	spec := types.VirtualMachineCloneSpec{Config: &config}
-	if spec.Customization, err = a.customization(ctx, s); err != nil {
-		return err
-	}
-	if err := a.place(ctx, s, r, placing{template: t.ref, folder: folder}, &spec); err != nil {
 		return err
 	}
 	n := note{Token: r.Token, Clone: true}
 	if err := r.Checkpoint(ctx, n.text()); err != nil {
 		return fmt.Errorf("keep that a clone is asked for: %w", err)
 	}
-	made, err := methods.CloneVM_Task(ctx, a.v, &types.CloneVM_Task{This: t.ref, Folder: folder, Name: escape(r.Name), Spec: spec})
+	made, err := methods.CloneVM_Task(ctx, a.v, req)
+	if isFault[types.ManagedObjectNotFound](err) {
+		a.inventory.forget()
+	}
 	if err != nil {
-		if isFault[types.ManagedObjectNotFound](err) {
-			a.inventory.forget()
-		}
 		return err
 	}
 	n.Task = made.Returnval.Value
@@ -219,6 +215,36 @@ func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) err
 		return fmt.Errorf("keep the task of the clone: %w", err)
 	}
 	return nil
+}
+
+// cloneRequest is the call that asks for the clone. What can be known to be
+// wrong is found out here.
+func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateRequest) (*types.CloneVM_Task, error) {
+	t, err := a.template(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fits(r, t); err != nil {
+		return nil, err
+	}
+	if _, err := a.network(ctx, s); err != nil {
+		return nil, err
+	}
+	folder, err := a.inventory.find(ctx, s, "folder", s.Folder)
+	if err != nil {
+		return nil, err
+	}
+	config := types.VirtualMachineConfigSpec{
+		Uuid: biosUUID(r), InstanceUuid: instanceUUID(r), ExtraConfig: []types.BaseOptionValue{s.markFor(r, phaseCloned).entry()},
+	}
+	spec := types.VirtualMachineCloneSpec{Config: &config}
+	if spec.Customization, err = a.customization(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := a.place(ctx, s, r, placing{template: t.ref, folder: folder}, &spec); err != nil {
+		return nil, err
+	}
+	return &types.CloneVM_Task{This: t.ref, Folder: folder, Name: escape(r.Name), Spec: spec}, nil
 }
 
 // markFor is the mark of what is made for r.
@@ -240,19 +266,12 @@ func (a *account) proceed(ctx context.Context, s *spec, r cloud.CreateRequest, v
 	if state, _ := stateOf(vm); state == cloud.StateFailed || state == cloud.StateUnknown {
 		return 0, nil // whoever looks at its state decides
 	}
-	if vm.half() {
-		if r.ProviderID != "" {
-			return 0, cloud.Errorf(cloud.Unknown, opCreate, "NeverConfigured", "VM %s was never configured, and what it should boot with is not known any more; delete the machine", vm.bios)
-		}
-		if err := a.reports.failure(vm, "reconfigure"); err != nil {
-			return 0, err
-		}
-		return configureWait, a.configure(ctx, s, r, vm)
-	}
-	if vm.power != types.VirtualMachinePowerStatePoweredOn {
+	switch {
+	case vm.half():
+		return configureWait, a.complete(ctx, s, r, vm)
+	case vm.power != types.VirtualMachinePowerStatePoweredOn:
 		return a.start(ctx, s, vm)
-	}
-	if vm.mark != nil && vm.mark.Phase != phaseStarted {
+	case vm.mark != nil && vm.mark.Phase != phaseStarted:
 		m := *vm.mark
 		m.Phase = phaseStarted
 		return configureWait, a.reconfigure(ctx, vm.ref, types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{m.entry()}})
@@ -261,6 +280,18 @@ func (a *account) proceed(ctx context.Context, s *spec, r cloud.CreateRequest, v
 		return addressWait, nil
 	}
 	return 0, nil
+}
+
+// complete asks for all that a clone lacks, after it has told why that failed
+// before.
+func (a *account) complete(ctx context.Context, s *spec, r cloud.CreateRequest, vm *seen) error {
+	if r.ProviderID != "" {
+		return cloud.Errorf(cloud.Unknown, opCreate, "NeverConfigured", "VM %s was never configured, and what it should boot with is not known any more; delete the machine", vm.bios)
+	}
+	if err := a.reports.failure(vm, "reconfigure"); err != nil {
+		return err
+	}
+	return a.configure(ctx, s, r, vm)
 }
 
 // start tags a VM and powers it on. One that has run before stays off: whoever

@@ -85,7 +85,7 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 			},
 			Fail:   s.orphan,
 			Expire: s.expire,
-			Revoke: func(t testing.TB) { s.VCenter.Revoke(); s.expire(t) },
+			Revoke: func(t testing.TB) { s.Revoke(); s.expire(t) },
 		},
 	}
 }

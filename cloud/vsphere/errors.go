@@ -152,30 +152,23 @@ func familyCode(f types.BaseMethodFault) cloud.Code {
 
 // detail says which property, object or permission a fault is about.
 func detail(f types.AnyType) string {
+	if v := reflect.ValueOf(f); v.Kind() == reflect.Struct { // a fault of a call; that of a task is a pointer
+		pointer := reflect.New(v.Type())
+		pointer.Elem().Set(v)
+		f = pointer.Interface()
+	}
 	switch x := f.(type) {
 	case *types.NoPermission:
 		return about(x.PrivilegeId, permissionObject(x))
-	case types.NoPermission:
-		return about(x.PrivilegeId, permissionObject(&x))
 	case *types.InvalidArgument:
-		return about(x.InvalidProperty, "")
-	case types.InvalidArgument:
 		return about(x.InvalidProperty, "")
 	case *types.InvalidVmConfig:
 		return about(x.Property, "")
-	case types.InvalidVmConfig:
-		return about(x.Property, "")
 	case *types.InvalidDeviceSpec:
-		return about(x.Property, "")
-	case types.InvalidDeviceSpec:
 		return about(x.Property, "")
 	case *types.NoDiskSpace:
 		return about(x.Datastore, "")
-	case types.NoDiskSpace:
-		return about(x.Datastore, "")
 	case *types.ManagedObjectNotFound:
-		return about("", x.Obj.Value)
-	case types.ManagedObjectNotFound:
 		return about("", x.Obj.Value)
 	}
 	return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
@@ -58,7 +58,7 @@ func TestSample(t *testing.T) {
 	must(t, err)
 	var sample struct {
 		Provider     string
-		ProviderSpec spec
+		ProviderSpec spec `yaml:"providerSpec"`
 	}
 	must(t, yaml.Unmarshal(text, &sample))
 	in := cloud.ClassInput{Name: "sample", Spec: newSpec(sample.ProviderSpec)}

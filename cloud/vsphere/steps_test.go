@@ -73,7 +73,7 @@ func config(properties ...string) *types.VirtualMachineConfigInfo {
 	if len(properties) > 0 {
 		var all []types.VAppPropertyInfo
 		for i, id := range properties {
-			all = append(all, types.VAppPropertyInfo{Key: int32(i), Id: id}) //nolint:gosec // a few
+			all = append(all, types.VAppPropertyInfo{Key: int32(i), Id: id})
 		}
 		c.VAppConfig = &types.VmConfigInfo{Property: all}
 	}

@@ -60,14 +60,7 @@ func unfinished(t types.TaskInfo) bool {
 }
 
 // busy says whether a task of the VM is unfinished.
-func (v *seen) busy() bool {
-	for _, t := range v.tasks {
-		if unfinished(t) {
-			return true
-		}
-	}
-	return false
-}
+func (v *seen) busy() bool { return slices.ContainsFunc(v.tasks, unfinished) }
 
 // doing says whether the VM has an unfinished task of that kind.
 func (v *seen) doing(kind string) bool {
@@ -111,8 +104,7 @@ const reportsKept = 1000
 func (r *reports) failure(vm *seen, kind string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := len(vm.tasks) - 1; i >= 0; i-- {
-		t := vm.tasks[i]
+	for _, t := range slices.Backward(vm.tasks) {
 		if !isKind(t, kind) {
 			continue
 		}

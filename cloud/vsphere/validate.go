@@ -57,13 +57,18 @@ func (s *spec) validate() {
 	s.require("network", s.Network, "name the network of the first interface, as an inventory path")
 	s.requireOne("datastore", []string{"datastore", "datastoreCluster"}, s.Datastore, s.DatastoreCluster)
 	s.requireOne("computeCluster", []string{"computeCluster", "resourcePool", "hostSystem"}, s.ComputeCluster, s.ResourcePool, s.HostSystem)
+	s.validateSizes()
+	s.warn()
+}
+
+// warn adds what has no effect.
+func (s *spec) warn() {
 	if s.ComputeCluster != "" && s.Datastore != "" && s.DatastoreCluster == "" {
 		s.add(cloud.Warning, "datastore", "has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of computeCluster to choose it")
 	}
 	if s.Force {
 		s.add(cloud.Warning, "force", "has no effect because left-over files of an unregistered VM are never in the way; remove it")
 	}
-	s.validateSizes()
 	for _, key := range slices.Sorted(maps.Keys(s.ExtraConfig)) {
 		if key == markKey {
 			s.add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")

@@ -50,7 +50,7 @@ func start(t testing.TB) *vcsim {
 	t.Cleanup(v.Close)
 	const connections = 250 // as many as calls at once, so that none needs a handshake of its own
 	s := &vcsim{VCenter: v, disks: map[string]string{}, tasks: map[string]bool{}}
-	s.base = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConns: connections, MaxIdleConnsPerHost: connections} //nolint:gosec // the simulator signs its certificate itself
+	s.base = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConns: connections, MaxIdleConnsPerHost: connections}
 	t.Cleanup(s.base.CloseIdleConnections)
 	s.proxy = cloudtest.NewProxy(watcher{s}, classify)
 	must(t, v.Define(t.Context(), "kubernetes.io/cluster/c1", "kubernetes.io/role/node"))

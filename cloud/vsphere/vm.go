@@ -234,14 +234,21 @@ func seenOf(o types.ObjectContent) *seen {
 		case types.OptionValue:
 			vm.mark = markOf(value.Value)
 		case types.ArrayOfCustomFieldValue:
-			for _, v := range value.CustomFieldValue {
-				if text, ok := v.(*types.CustomFieldStringValue); ok {
-					vm.values[text.Key] = text.Value
-				}
-			}
+			vm.values = valuesOf(value)
 		}
 	}
 	return vm
+}
+
+// valuesOf are the custom fields of a VM, by key.
+func valuesOf(fields types.ArrayOfCustomFieldValue) map[int32]string {
+	values := map[int32]string{}
+	for _, v := range fields.CustomFieldValue {
+		if text, ok := v.(*types.CustomFieldStringValue); ok {
+			values[text.Key] = text.Value
+		}
+	}
+	return values
 }
 
 // text takes a property that is a string.

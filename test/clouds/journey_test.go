@@ -31,6 +31,7 @@ const (
 // TestClouds lets one manager make, roll, mend and delete a MachineDeployment in
 // each cloud, all at once.
 func TestClouds(t *testing.T) {
+	t.Parallel()
 	cluster.Require(t)
 	s, err := stack.Start(t.Context(), stack.Options{Binaries: binaries, Controllers: cluster.Controllers(), Cloud: []string{"--delete-nodes=false"}})
 	if err != nil {
@@ -104,7 +105,7 @@ func (j *journey) eventually(what string, check func(context.Context) error) {
 	if err := stack.Until(j.Context(), patience, check); err != nil {
 		j.Fatalf("%s: %v; kubelets: %v\n%s", what, err, j.kubelets.error(), j.describe())
 	}
-	j.Logf("%s: after %s", what, time.Since(start).Round(time.Second/10)) //nolint:usetesting // real processes take real time
+	j.Logf("%s: after %s", what, time.Since(start).Round(time.Second/10))
 }
 
 // describe says of each machine why it is not yet there.
