@@ -4,14 +4,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
@@ -56,12 +59,12 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	out := written(t)
 	want := map[string]struct {
-		crds        int
-		controllers string
+		crds int
+		door controllers.Door
 	}{
-		"infrastructure-mcm/v0.1.7/infrastructure-components.yaml": {5, "mcmcluster,mcmmachine,mcmmachinetemplate,mcmclass,mcmorphanvms"},
-		"bootstrap-mcm/v0.1.7/bootstrap-components.yaml":           {2, "mcmconfig"},
-		"control-plane-mcm/v0.1.7/control-plane-components.yaml":   {2, "mcmexternalcontrolplane"},
+		"infrastructure-mcm/v0.1.7/infrastructure-components.yaml": {5, controllers.Infrastructure},
+		"bootstrap-mcm/v0.1.7/bootstrap-components.yaml":           {2, controllers.Bootstrap},
+		"control-plane-mcm/v0.1.7/control-plane-components.yaml":   {2, controllers.ControlPlane},
 	}
 	for file, w := range want {
 		t.Run(file, func(t *testing.T) {
@@ -71,7 +74,7 @@ func TestRelease(t *testing.T) {
 				t.Errorf("%v: clusterctl reads it beside the components", err)
 			}
 			checkCRDs(t, all, w.crds)
-			checkDeployment(t, all, w.controllers)
+			checkDeployment(t, all, w.door)
 			checkNamespaces(t, all)
 		})
 	}
@@ -96,7 +99,8 @@ func checkCRDs(t *testing.T, all []*unstructured.Unstructured, want int) {
 	}
 }
 
-func checkDeployment(t *testing.T, all []*unstructured.Unstructured, controllers string) {
+// checkDeployment: the Deployment runs all controllers of its door and no other.
+func checkDeployment(t *testing.T, all []*unstructured.Unstructured, door controllers.Door) {
 	t.Helper()
 	deployments := of[appsv1.Deployment](t, all, "Deployment")
 	if len(deployments) != 1 {
@@ -109,8 +113,15 @@ func checkDeployment(t *testing.T, all []*unstructured.Unstructured, controllers
 	if c.Image != imageName+":v0.1.7" {
 		t.Errorf("image %s has not the release's tag", c.Image)
 	}
-	if args := strings.Join(c.Args, " "); !strings.HasSuffix(args, " --controllers="+controllers) {
-		t.Errorf("arguments %s: the bundle runs its own controllers %s", args, controllers)
+	var want []string
+	for _, known := range controllers.All() {
+		if known.Door == door {
+			want = append(want, known.Name)
+		}
+	}
+	got, _ := strings.CutPrefix(c.Args[len(c.Args)-1], "--controllers=")
+	if names := strings.Split(got, ","); !cmp.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("the bundle runs %v; the door has %v: see patches/controllers.yaml in its folder of config", names, want)
 	}
 }
 

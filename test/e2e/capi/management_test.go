@@ -71,9 +71,10 @@ func scheme(t *testing.T) *runtime.Scheme {
 func controlPlane(t *testing.T, a assets, crds string) *stack.Stack {
 	t.Helper()
 	s, err := stack.Start(t.Context(), stack.Options{
-		Binaries: a.binaries, CRDs: crds,
+		Binaries: a.binaries, CRDs: crds, Audit: true,
 		Controllers: cluster.Controllers("clusterrole-aggregation-controller", "root-ca-certificate-publisher-controller", "disruption-controller"),
-		Cloud:       []string{"--boot-time=300ms", "--delete-time=300ms", "--pod-grace=500ms"},
+		// There is no cloud controller manager, so Nodes are Cluster API's and ours to delete.
+		Cloud: []string{"--boot-time=300ms", "--delete-time=300ms", "--pod-grace=500ms", "--delete-nodes=false"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -105,17 +105,6 @@ func answers(ctx context.Context, url string) error {
 	return nil
 }
 
-// forbidden returns the lines of the log in which a right was missing.
-func (p *process) forbidden() string {
-	var lines []string
-	for line := range strings.Lines(p.text()) {
-		if strings.Contains(line, "is forbidden") || strings.Contains(line, "Forbidden") {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "")
-}
-
 func (p *process) text() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

@@ -1,8 +1,13 @@
 package capi
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster/audit"
 )
 
 // TestClusterAPI goes through the life of Clusters with workers of ours: one whose
@@ -46,6 +51,7 @@ func externalLife(t *testing.T, p *pool) {
 	moved.until(t, "one more worker after the move", moved.settled(2))
 	moved.remove(t)
 	to.rights(t)
+	rights(t, p.nodes.Cluster, "kube-system:capmcm-workload")
 }
 
 func ownLife(t *testing.T, p *pool) {
@@ -63,22 +69,42 @@ func ownLife(t *testing.T, p *pool) {
 func (p *pool) described(t *testing.T) {
 	t.Helper()
 	out := p.ctl.must(t, nil, "describe", "cluster", p.name, "-n", p.namespace, "--kubeconfig", p.m.Cluster.Kubeconfig(), "--echo", "--grouping=false")
-	for _, want := range []string{"MCMCluster/" + p.name, "MCMExternalControlPlane/" + p.name, "MachineDeployment/" + p.name + "-md-0", "MCMMachine/"} {
-		if !strings.Contains(out, want) {
+	for kind, name := range map[string]string{"MCMCluster": p.name, "MCMExternalControlPlane": p.name, "MachineDeployment": p.name + "-md-0", "MCMConfig": "", "MCMMachine": ""} {
+		if want := fmt.Sprintf("─%s %s/%s", kind, p.namespace, name); !strings.Contains(out, want) {
 			t.Errorf("clusterctl describe shows no %s:\n%s", want, out)
 		}
 	}
-	if t.Failed() || testing.Verbose() {
-		t.Log("\n" + out)
+	t.Log("\n" + out)
+}
+
+// rights: the API server has refused nothing to ServiceAccounts: those of the
+// bundles, core's, and those of kubeconfigs of workload clusters.
+func rights(t *testing.T, of *cluster.Cluster, users ...string) {
+	t.Helper()
+	entries, err := of.Audit().Since(0, func(e audit.Entry) bool { return strings.HasPrefix(e.User, "system:serviceaccount:") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, e := range entries {
+		seen[e.User] = true
+		if e.Code == http.StatusForbidden {
+			t.Errorf("%s may not %s %s %s in %q", e.User, e.Verb, e.Target(), e.Name, e.Namespace)
+		}
+	}
+	for _, user := range users {
+		if !seen["system:serviceaccount:"+user] {
+			t.Errorf("%s has asked for nothing: %v", user, seen)
+		}
 	}
 }
 
-// rights: nothing was forbidden to anybody who ran with the rights of a bundle.
+// rights of all that runs in a management cluster.
 func (m *management) rights(t *testing.T) {
 	t.Helper()
-	for _, p := range append(m.providers, m.core) {
-		if lines := p.forbidden(); lines != "" {
-			t.Errorf("%s lacked rights:\n%s", p.name, lines)
-		}
+	users := []string{"capi-system:capi-manager"}
+	for _, p := range providers() {
+		users = append(users, p.namespace+":"+p.account)
 	}
+	rights(t, m.Cluster, users...)
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
 // scaling: 0 to 3 to 1.
@@ -88,6 +89,10 @@ func (p *pool) rollout(t *testing.T) {
 		}
 		return err
 	})
+	// Nothing names the old template any more, so nothing would own it either.
+	if err := p.m.cl.Delete(t.Context(), &old); err != nil {
+		t.Fatal(err)
+	}
 	p.until(t, "label and taint of the new template", func(ctx context.Context) error {
 		nodes, _, err := p.nodes.Nodes(ctx)
 		if err != nil {
@@ -199,6 +204,7 @@ func (p *pool) remove(t *testing.T) {
 		}
 		return err
 	})
+	p.once(t)
 	p.until(t, "no Node is left", func(ctx context.Context) error {
 		nodes, _, err := p.nodes.Nodes(ctx)
 		if err == nil && len(nodes) > 0 {
@@ -206,4 +212,25 @@ func (p *pool) remove(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// once: no machine ever had two VMs.
+func (p *pool) once(t *testing.T) {
+	t.Helper()
+	ledger, err := p.nodes.Cloud.Ledger(t.Context(), sim.KindVM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]int{}
+	for _, vm := range ledger {
+		made[vm.Tags[sim.NameTag]]++
+	}
+	for name, n := range made {
+		if n > 1 {
+			t.Errorf("%d VMs were made for machine %s", n, name)
+		}
+	}
+	if len(made) < 3 {
+		t.Errorf("the cloud remembers %d machines", len(made))
+	}
 }
