@@ -62,7 +62,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	w.client = b.Build()
-	w.Controller = New(Deps{Client: w.client, Live: w.client, Clock: testingclock.NewFakePassiveClock(time.Now()), Events: w.events})
+	w.Controller = New(Deps{Client: w.client, Live: w.client, Clock: testingclock.NewFakePassiveClock(metav1.Now().Time), Events: w.events})
 	return w
 }
 
@@ -164,7 +164,7 @@ func TestLeftAlone(t *testing.T) {
 			o.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "other"}
 		}), cluster()}, "", 0, ""},
 		"Filter":        {"Another manager looks after it.", []client.Object{object(), cluster()}, "mine", 0, ""},
-		"PausedCluster": {"Only the pause is told.", []client.Object{object(), cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })}, "", 1, ""},
+		"PausedCluster": {"Only the pause is told.", []client.Object{object(), cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })}, "", 1, ""},
 		"PausedObject": {"Only the pause is told.", []client.Object{object(func(o *infrav1.MCMCluster) {
 			o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		}), cluster()}, "", 1, ""},

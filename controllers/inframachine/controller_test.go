@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -61,7 +60,7 @@ func TestMachineJoinsAndLeaves(t *testing.T) {
 		}
 	}
 	w.delete(m)
-	w.settle("m", w.gone("m"))
+	w.settle("m", w.gone())
 	if _, live := w.vms(); live != 0 {
 		t.Errorf("%d VMs left behind", live)
 	}
@@ -93,182 +92,6 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	}
 	if got, all := w.cloud.Calls(sim.OpList)-lists, w.cloud.Calls("*")-gets; got != 6 || all != 6 {
 		t.Errorf("%d listings, %d calls for 4 machines in 6 periods, want one listing a period", got, all)
-	}
-}
-
-func TestGates(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		break_ func(w *world)
-		want   string
-		mend   func(w *world)
-	}{
-		"Infrastructure": {
-			"Nothing is made before the Cluster's infrastructure is there.",
-			func(w *world) {
-				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil })
-			},
-			"False WaitingForClusterInfrastructure",
-			func(w *world) {
-				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = ptr.To(true) })
-			},
-		},
-		"NoBootstrapData": {
-			"A VM without boot data would never join.",
-			func(w *world) {
-				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = nil })
-			},
-			"False WaitingForBootstrapData",
-			func(w *world) {
-				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To("boot-m") })
-			},
-		},
-		"NoBootstrapSecret": {
-			"The Secret may come late.",
-			func(w *world) { w.delete(bootstrapSecret("m")) },
-			`False BootstrapDataNotFound: prepare boot data: spec.bootstrap.dataSecretName: there is no Secret "boot-m"`,
-			func(w *world) { w.create(bootstrapSecret("m")) },
-		},
-		"MissingKey": {
-			"The contract names the key.",
-			func(w *world) {
-				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
-			},
-			`has no entry "value"`,
-			func(w *world) {
-				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
-			},
-		},
-		"TooLarge": {
-			"What the cloud refuses is refused before anything is made.",
-			func(w *world) {
-				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data["value"] = []byte(strings.Repeat("x", sim.UserDataMax+1)) })
-			},
-			"False InvalidBootstrapData: prepare boot data: Secret boot-m[value]",
-			func(w *world) {
-				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
-			},
-		},
-		"NoClass": {
-			"The class may come late.",
-			func(w *world) {
-				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
-				w.delete(smallClass())
-			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"`,
-			func(w *world) { w.create(smallClass()) },
-		},
-		"WrongSpec": {
-			"The field is named as its author wrote it.",
-			func(w *world) {
-				change(w, smallClass(), func(c *machinev1.MachineClass) {
-					c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`, `"instanceType":7`))
-				})
-			},
-			"instanceType",
-			func(w *world) {
-				change(w, smallClass(), func(c *machinev1.MachineClass) { c.ProviderSpec = smallClass().ProviderSpec })
-			},
-		},
-		"ForeignSecret": {
-			"A Secret of another namespace has to allow it.",
-			func(w *world) {
-				s := smallSecret()
-				s.Namespace = "other"
-				w.create(s)
-				change(w, smallClass(), func(c *machinev1.MachineClass) { c.SecretRef.Namespace = "other" })
-			},
-			"False SecretNotAllowed: use MachineClass \"small\": secretRef: Secret other/small is of another namespace",
-			func(w *world) {
-				s := smallSecret()
-				s.Namespace = "other"
-				change(w, s, func(s *corev1.Secret) {
-					s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "x, " + namespace}
-				})
-			},
-		},
-		"UnprotectedClass": {
-			"A class that can vanish would strand the VM.",
-			func(w *world) {
-				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = []string{"x/y"} })
-				w.pass(time.Minute)
-			},
-			"False WaitingForClassProtection",
-			func(w *world) {
-				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = []string{machinev1.InUseFinalizer} })
-			},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.create(w.newMachine("m")...)
-			tc.break_(w)
-			w.run("m")
-			for _, kind := range []string{clusterv1.ReadyCondition, infrav1.VMProvisionedCondition} {
-				if got := w.condition("m", kind); !strings.Contains(got, tc.want) || !strings.HasPrefix(got, "False") {
-					t.Errorf("%s is %q, want %q: %s", kind, got, tc.want, tc.reason)
-				}
-			}
-			if made, _ := w.vms(); made != 0 || begun(w.get("m")) {
-				t.Errorf("%d VMs made, intent %v: %s", made, begun(w.get("m")), tc.reason)
-			}
-			tc.mend(w)
-			w.settle("m", w.isProvisioned("m"))
-		})
-	}
-}
-
-func TestDeletionIsNeverBlockedByABadSpec(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.running("m")
-	change(w, smallClass(), func(c *machinev1.MachineClass) {
-		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"image":"linux-1"`, `"image":[]`))
-	})
-	w.delete(bootstrapSecret("m"))
-	w.delete(w.get("m"))
-	w.settle("m", w.gone("m"))
-	if _, live := w.vms(); live != 0 {
-		t.Errorf("%d VMs left behind", live)
-	}
-}
-
-func TestDeletionWithoutCredentials(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.running("m")
-	w.delete(smallSecret())
-	w.delete(w.get("m"))
-	w.run("m")
-	if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True SecretNotFound") || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
-		t.Fatalf("Deleting is %q, want it to say what is missing and how to let go", got)
-	}
-	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.ReleaseAnnotation] = "true" })
-	w.run("m")
-	if w.get("m") != nil {
-		t.Error("the user has let it go")
-	}
-	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, "ReleasedWithoutVM") {
-		t.Errorf("told %s", told)
-	}
-}
-
-func TestRetainedVM(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.running("m")
-	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.RetainVMAnnotation] = "true" })
-	w.delete(w.get("m"))
-	w.run("m")
-	if _, live := w.vms(); live != 1 || w.get("m") != nil {
-		t.Errorf("%d VMs, object %v: want the VM left and the object gone", live, w.get("m"))
-	}
-	infra := infraCluster()
-	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(infra), infra); err != nil || infra.Annotations[infrav1.RetainedVMsAnnotation] != "uid-m" {
-		t.Errorf("%v, annotations %v: the collector of orphans has to know", err, infra.Annotations)
 	}
 }
 
@@ -374,7 +197,7 @@ func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
 	w.fail = nil
 	w.restart()
 	w.delete(w.get("m"))
-	w.settle("m", w.gone("m"))
+	w.settle("m", w.gone())
 	if made, live := w.vms(); made != 1 || live != 0 {
 		t.Errorf("%d VMs made, %d left", made, live)
 	}

@@ -38,17 +38,22 @@ func (c *Controller) failed(f *facts, err error) error {
 	} else if n.failures < patience {
 		return nil
 	}
-	switch reason {
+	tellOutage(f, no(reason, message(err)))
+	return nil
+}
+
+// tellOutage puts a word about a failed call where it belongs.
+func tellOutage(f *facts, w *word) {
+	switch w.reason {
 	case machinev1.ReasonCredentialsRefused, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret, infrav1.ReasonSecretNotAllowed:
-		f.credentialsWord = no(reason, message(err))
+		f.credentialsWord = w
 	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError:
-		f.cloudWord = no(reason, message(err))
+		f.cloudWord = w
 	case machinev1.ReasonClassNotFound, machinev1.ReasonInvalidSpec:
 		if provisioned(f.object) { // else the VM's own condition says it
-			f.cloudWord = no(reason, message(err))
+			f.cloudWord = w
 		}
 	}
-	return nil
 }
 
 // unprotectedGrace is how long a class usually needs at most to get its finalizer;
@@ -68,8 +73,8 @@ func (c *Controller) retryAfter(f *facts, err error, n note) time.Duration {
 // succeeded notes that the cloud has answered.
 func (c *Controller) succeeded(f *facts) {
 	c.remember(f.object, func(n *note) { n.failures = 0 })
-	f.cloudWord = yes(infrav1.ReasonReachable, "")
-	f.credentialsWord = yes(infrav1.ReasonAccepted, "")
+	f.cloudWord = yes(infrav1.ReasonReachable)
+	f.credentialsWord = yes(infrav1.ReasonAccepted)
 }
 
 // isCloud says whether err tells about the machine rather than about the API server.

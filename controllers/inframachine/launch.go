@@ -30,17 +30,30 @@ const (
 
 // launch gives a MCMMachine its VM, unless it has one: that is looked at.
 func (c *Controller) launch(ctx context.Context, f *facts) error {
-	switch {
-	case f.object.Spec.ProviderID == "" && !provisioned(f.object) && (!f.cluster.DeletionTimestamp.IsZero() || !f.machine.DeletionTimestamp.IsZero()):
+	switch known := f.object.Spec.ProviderID != ""; {
+	case begun(f.object) && known:
+		return c.ensure(ctx, f)
+	case known, provisioned(f.object):
+		return c.look(ctx, f)
+	case !f.cluster.DeletionTimestamp.IsZero(), !f.machine.DeletionTimestamp.IsZero():
 		f.vmWord = no(infrav1.ReasonDeleting, "Cluster or Machine is being deleted, no VM is made any more")
 		return nil // the deletion of this object follows, and removes what was asked for
-	case begun(f.object) && f.object.Spec.ProviderID == "" && f.object.Annotations[infrav1.MadeFromAnnotation] != f.object.Spec.MachineClassRef.Name:
-		return c.reconsider(ctx, f)
 	case begun(f.object):
-		return c.ensure(ctx, f)
-	case f.object.Spec.ProviderID != "", provisioned(f.object):
-		return c.look(ctx, f)
+		return c.resume(ctx, f)
 	}
+	return c.begin(ctx, f)
+}
+
+// resume goes on asking for a VM that is not known yet.
+func (c *Controller) resume(ctx context.Context, f *facts) error {
+	if f.object.Annotations[infrav1.MadeFromAnnotation] != f.object.Spec.MachineClassRef.Name {
+		return c.reconsider(ctx, f)
+	}
+	return c.ensure(ctx, f)
+}
+
+// begin asks for a VM for the first time, once it may.
+func (c *Controller) begin(ctx context.Context, f *facts) error {
 	if waits := gates(f); waits != nil {
 		f.vmWord = waits
 		return nil // Cluster and Machine are watched
@@ -282,7 +295,7 @@ func tags(f *facts) map[string]string {
 // interruptible says whether the cloud may take such a VM away; nil if not.
 func interruptible(r class.Resolved) *bool {
 	if d, ok := r.Driver.(cloud.Interrupter); ok && d.Interruptible(r.Class) {
-		return ptr.To(true)
+		return new(true)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestAdoptedMachineKeepsItsClass(t *testing.T) {
 	w.settle("m", w.isProvisioned("m"))
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "gone" })
 	w.delete(w.get("m"))
-	w.settle("m", w.gone("m"))
+	w.settle("m", w.gone())
 	if _, live := w.vms(); live != 0 {
 		t.Error("the VM was left behind")
 	}

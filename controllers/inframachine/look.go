@@ -108,14 +108,14 @@ func worried(m *clusterv1.Machine) bool {
 // VM's id: one that was lost, or that
 // was written in a form that its Node does not carry, while nobody else knows it.
 func (c *Controller) identify(ctx context.Context, f *facts, found cloud.VM) error {
-	was, is := f.object.Spec.ProviderID, found.NodeProviderID
 	if f.object.Annotations[infrav1.MadeFromAnnotation] == "" {
 		err := c.patch(ctx, f, func(o *infrav1.MCMMachine) { capi.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o)) })
 		if err != nil {
 			return fmt.Errorf("record class: %w", err)
 		}
 	}
-	if is == "" || was == is || provisioned(f.object) && was != "" || f.machine.Spec.ProviderID != "" && f.machine.Spec.ProviderID != is {
+	was, is := f.object.Spec.ProviderID, found.NodeProviderID
+	if is == "" || was == is || !rewritable(f, is) {
 		return nil
 	}
 	if err := c.patch(ctx, f, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = is }); err != nil {
@@ -125,6 +125,14 @@ func (c *Controller) identify(ctx context.Context, f *facts, found cloud.VM) err
 		warn(f, eventRewritten, fmt.Sprintf("spec.providerID was %s and is now %s, the form that the Node carries", was, is))
 	}
 	return nil
+}
+
+// rewritable says whether nobody relies on what spec.providerID says, if anything.
+func rewritable(f *facts, is string) bool {
+	if provisioned(f.object) && f.object.Spec.ProviderID != "" {
+		return false
+	}
+	return f.machine.Spec.ProviderID == "" || f.machine.Spec.ProviderID == is
 }
 
 // missed notes that the cloud shows no VM. It counts as gone only when it was
@@ -164,7 +172,7 @@ func (c *Controller) judge(f *facts, found cloud.VM) {
 			sooner(f, pendingLook)
 			return
 		}
-		f.vmWord = yes(infrav1.ReasonProvisioned, "")
+		f.vmWord = yes(infrav1.ReasonProvisioned)
 	}
 	sooner(f, c.period(f))
 }

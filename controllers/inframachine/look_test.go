@@ -50,7 +50,7 @@ func TestPresetProviderIDAdopts(t *testing.T) {
 				t.Error("adoption asked for a VM")
 			}
 			w.delete(m)
-			w.settle("m", w.gone("m"))
+			w.settle("m", w.gone())
 			if _, live := w.vms(); live != 0 {
 				t.Error("the VM goes with what adopted it")
 			}
@@ -114,7 +114,7 @@ func TestVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 		t.Errorf("Ready is %q after a restart", got)
 	}
 	w.delete(w.get("m"))
-	w.settle("m", w.gone("m"))
+	w.settle("m", w.gone())
 }
 
 func TestStoppedVMIsShown(t *testing.T) {

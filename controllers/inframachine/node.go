@@ -29,24 +29,33 @@ func (c *Controller) syncNode(ctx context.Context, f *facts) error {
 	if c.Clusters == nil || f.object.Spec.ProviderID == "" {
 		return nil
 	}
-	workload, err := c.Clusters.GetClient(ctx, client.ObjectKeyFromObject(f.cluster))
+	workload, err := c.connect(ctx, f)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("connect to Cluster %s: %w", f.cluster.Name, err)
-	}
-	if err := c.watchNodes(ctx, f); errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return nil
-	} else if err != nil {
 		return err
 	}
 	node, err := nodeOf(ctx, workload, f)
 	if err != nil || node == nil {
 		return err
 	}
+	return c.applyTemplate(ctx, f, workload, node)
+}
+
+// connect returns the workload cluster, whose Nodes wake their machines from then on.
+func (c *Controller) connect(ctx context.Context, f *facts) (client.Client, error) {
+	workload, err := c.Clusters.GetClient(ctx, client.ObjectKeyFromObject(f.cluster))
+	if err != nil {
+		return nil, fmt.Errorf("connect to Cluster %s: %w", f.cluster.Name, err)
+	}
+	return workload, c.watchNodes(ctx, f)
+}
+
+// applyTemplate writes the Node, and says how that went.
+func (c *Controller) applyTemplate(ctx context.Context, f *facts, workload client.Writer, node *corev1.Node) error {
 	want, problems := desired(node, &f.object.Spec.NodeTemplate)
-	err = write(ctx, workload, node, want)
+	err := write(ctx, workload, node, want)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		f.nodeWord = no(infrav1.ReasonNodeRefused, fmt.Sprintf("The API server refuses what spec.nodeTemplate asks for: %v; correct the field that is named there", err))
@@ -59,7 +68,7 @@ func (c *Controller) syncNode(ctx context.Context, f *facts) error {
 	case empty(&f.object.Spec.NodeTemplate):
 		f.noNodeWord = true
 	default:
-		f.nodeWord = yes(infrav1.ReasonNodeSynced, "")
+		f.nodeWord = yes(infrav1.ReasonNodeSynced)
 	}
 	return nil
 }

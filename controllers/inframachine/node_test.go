@@ -16,10 +16,11 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 )
 
-func (w *world) node(name string) *corev1.Node {
+// node is the Node of machine m; nil if there is none.
+func (w *world) node() *corev1.Node {
 	w.Helper()
 	n := &corev1.Node{}
-	err := w.workload.Get(w.Context(), client.ObjectKey{Name: name}, n)
+	err := w.workload.Get(w.Context(), client.ObjectKey{Name: "m"}, n)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -33,7 +34,7 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.running("m")
-	n := w.node("m")
+	n := w.node()
 	n.Labels, n.Spec.Taints = map[string]string{"theirs": "1"}, []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
 	if err := w.workload.Update(t.Context(), n); err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 	})
 	w.run("m")
 	w.run("m")
-	n = w.node("m")
+	n = w.node()
 	if diff := cmp.Diff(map[string]string{"theirs": "1", "a": "1", "b": "2"}, n.Labels); diff != "" || n.Annotations["c"] != "3" || len(n.Spec.Taints) != 2 {
 		t.Errorf("node %+v %+v (-want +got):\n%s", n.ObjectMeta, n.Spec, diff)
 	}
@@ -62,13 +63,13 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 		o.Spec.NodeTemplate = infrav1.NodeTemplate{Labels: map[string]string{"b": "4"}}
 	})
 	w.run("m")
-	n = w.node("m")
+	n = w.node()
 	if diff := cmp.Diff(map[string]string{"theirs": "1", "b": "4"}, n.Labels); diff != "" || n.Annotations["c"] != "" || len(n.Spec.Taints) != 1 {
 		t.Errorf("what is removed here is removed there: %+v %+v (-want +got):\n%s", n.ObjectMeta, n.Spec, diff)
 	}
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.NodeTemplate = infrav1.NodeTemplate{} })
 	w.run("m")
-	if n = w.node("m"); len(n.Labels) != 1 || len(n.Annotations) != 0 || w.condition("m", infrav1.NodeSyncedCondition) != "" {
+	if n = w.node(); len(n.Labels) != 1 || len(n.Annotations) != 0 || w.condition("m", infrav1.NodeSyncedCondition) != "" {
 		t.Errorf("nothing is asked for any more: %+v", n.ObjectMeta)
 	}
 	if made, live := w.vms(); made != 1 || live != 1 {
@@ -83,7 +84,7 @@ func TestNodeIsFoundByProviderID(t *testing.T) {
 	change(w, machine("m"), func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{} })
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.NodeTemplate.Labels = map[string]string{"a": "1"} })
 	w.run("m")
-	if w.node("m").Labels["a"] != "1" {
+	if w.node().Labels["a"] != "1" {
 		t.Error("the Node carries the machine's providerID")
 	}
 }
@@ -96,8 +97,8 @@ func TestInvalidNodeTemplate(t *testing.T) {
 		o.Spec.NodeTemplate.Labels = map[string]string{"a": "1", "b": "not valid!"}
 	})
 	w.run("m")
-	if got := w.condition("m", infrav1.NodeSyncedCondition); !strings.HasPrefix(got, `False NodeTemplateInvalid: spec.nodeTemplate.labels: "b"`) || w.node("m").Labels["a"] != "1" {
-		t.Errorf("NodeSynced is %q, labels %v; one wrong entry does not keep the others", got, w.node("m").Labels)
+	if got := w.condition("m", infrav1.NodeSyncedCondition); !strings.HasPrefix(got, `False NodeTemplateInvalid: spec.nodeTemplate.labels: "b"`) || w.node().Labels["a"] != "1" {
+		t.Errorf("NodeSynced is %q, labels %v; one wrong entry does not keep the others", got, w.node().Labels)
 	}
 	w.fail = func(o client.Object) error {
 		if _, ok := o.(*corev1.Node); ok {
@@ -137,8 +138,8 @@ func TestNodeGoesWithItsCluster(t *testing.T) {
 				w.delete(cluster())
 			}
 			w.delete(w.get("m"))
-			w.settle("m", w.gone("m"))
-			if got := w.node("m") != nil; got != tc.is {
+			w.settle("m", w.gone())
+			if got := w.node() != nil; got != tc.is {
 				t.Errorf("Node there: %v; %s", got, tc.reason)
 			}
 		})

@@ -49,7 +49,7 @@ type word struct {
 // notice is an Event about something that a person would ask about.
 type notice struct{ kind, reason, message string }
 
-func yes(reason, message string) *word { return &word{metav1.ConditionTrue, reason, message} }
+func yes(reason string) *word { return &word{metav1.ConditionTrue, reason, ""} }
 
 func no(reason, message string) *word { return &word{metav1.ConditionFalse, reason, message} }
 

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -58,7 +57,7 @@ func reportVM(f *facts, status *infrav1.MCMMachineStatus) {
 	}
 	status.Interruptible = f.interruptible
 	if f.complete && f.object.Spec.ProviderID != "" && f.vmWord != nil && f.vmWord.status == metav1.ConditionTrue {
-		status.Initialization.Provisioned = ptr.To(true)
+		status.Initialization.Provisioned = new(true)
 	}
 }
 

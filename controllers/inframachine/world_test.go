@@ -75,7 +75,7 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 // there besides, or instead of those of their kind and name.
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := &world{T: t, connected: true, clock: testingclock.NewFakePassiveClock(time.Now().Truncate(time.Second)), events: record.NewFakeRecorder(1000)}
+	w := &world{T: t, connected: true, clock: testingclock.NewFakePassiveClock(metav1.Now().Time.Truncate(time.Second)), events: record.NewFakeRecorder(1000)}
 	b := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(&infrav1.MCMMachine{}, &infrav1.MCMCluster{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).
 		WithInterceptorFuncs(w.counting(&w.writes))
 	for _, o := range append([]client.Object{cluster(), infraCluster(), smallClass(), smallSecret()}, objects...) {
@@ -213,7 +213,8 @@ func (w *world) get(name string) *infrav1.MCMMachine {
 	return m
 }
 
-func (w *world) gone(name string) func() bool { return func() bool { return w.get(name) == nil } }
+// gone says whether machine m is.
+func (w *world) gone() func() bool { return func() bool { return w.get("m") == nil } }
 
 func (w *world) isProvisioned(name string) func() bool {
 	return func() bool { m := w.get(name); return m != nil && provisioned(m) }

@@ -32,29 +32,43 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if capi.Moving(object) {
 		return reconcile.Result{}, nil
 	}
-	var list machinev1.MachineClassList
-	if err := s.Client.List(ctx, &list, client.MatchingFields{index.ClassBySecret: req.String()}); err != nil {
-		return outcome.Of(0, fmt.Errorf("look up MachineClasses of Secret %s: %w", req, err))
+	user, moves, err := s.users(ctx, object)
+	if err != nil {
+		return outcome.Of(0, err)
 	}
 	changed := object.DeepCopy()
-	user := ""
-	for i := range list.Items {
-		one := &list.Items[i]
-		if one.Namespace != object.Namespace && !class.Allows(object, one.Namespace) {
-			continue // it is not this class's
-		}
-		if held(one) && (user == "" || one.Name < user) {
-			user = one.Name
-		}
-		if _, moves := one.Labels[capi.MoveLabel]; moves && one.Namespace == object.Namespace {
-			capi.SetLabel(changed, capi.MoveLabel, label(changed))
-		}
+	if moves {
+		capi.SetLabel(changed, capi.MoveLabel, label(changed))
 	}
 	hold(changed, user != "")
 	if user != "" && !object.DeletionTimestamp.IsZero() {
 		s.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits, "Deletion waits for MachineClass %s, which names this Secret and is in use", user)
 	}
 	return outcome.Of(0, patch(ctx, s.Client, object, changed))
+}
+
+// users returns the first class by name that is held and may use the Secret,
+// empty if there is none, and whether it moves along with a class of its namespace.
+func (s *Secrets) users(ctx context.Context, object *corev1.Secret) (user string, moves bool, err error) {
+	var list machinev1.MachineClassList
+	key := client.ObjectKeyFromObject(object).String()
+	if err := s.Client.List(ctx, &list, client.MatchingFields{index.ClassBySecret: key}); err != nil {
+		return "", false, fmt.Errorf("look up MachineClasses of Secret %s: %w", key, err)
+	}
+	for i := range list.Items {
+		one := &list.Items[i]
+		same := one.Namespace == object.Namespace
+		if !same && !class.Allows(object, one.Namespace) {
+			continue // it is not this class's
+		}
+		if held(one) && (user == "" || one.Name < user) {
+			user = one.Name
+		}
+		if _, marked := one.Labels[capi.MoveLabel]; marked && same {
+			moves = true
+		}
+	}
+	return user, moves, nil
 }
 
 // held says whether MCMMachines need the class.

@@ -62,7 +62,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	w.client = b.Build()
-	clock := testingclock.NewFakePassiveClock(time.Now())
+	clock := testingclock.NewFakePassiveClock(metav1.Now().Time)
 	w.cloud = sim.New(sim.Options{Clock: clock, Settings: sim.DefaultSettings()})
 	registry, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, clock.Now)
 	if err != nil {

@@ -1,0 +1,63 @@
+package inframachine
+
+import (
+	"strings"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+func TestDeletionIsNeverBlockedByABadSpec(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	change(w, smallClass(), func(c *machinev1.MachineClass) {
+		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"image":"linux-1"`, `"image":[]`))
+	})
+	w.delete(bootstrapSecret("m"))
+	w.delete(w.get("m"))
+	w.settle("m", w.gone())
+	if _, live := w.vms(); live != 0 {
+		t.Errorf("%d VMs left behind", live)
+	}
+}
+
+func TestDeletionWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	w.delete(smallSecret())
+	w.delete(w.get("m"))
+	w.run("m")
+	if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True SecretNotFound") || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
+		t.Fatalf("Deleting is %q, want it to say what is missing and how to let go", got)
+	}
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.ReleaseAnnotation] = "true" })
+	w.run("m")
+	if w.get("m") != nil {
+		t.Error("the user has let it go")
+	}
+	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, "ReleasedWithoutVM") {
+		t.Errorf("told %s", told)
+	}
+}
+
+func TestRetainedVM(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.RetainVMAnnotation] = "true" })
+	w.delete(w.get("m"))
+	w.run("m")
+	if _, live := w.vms(); live != 1 || w.get("m") != nil {
+		t.Errorf("%d VMs, object %v: want the VM left and the object gone", live, w.get("m"))
+	}
+	infra := infraCluster()
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(infra), infra); err != nil || infra.Annotations[infrav1.RetainedVMsAnnotation] != "uid-m" {
+		t.Errorf("%v, annotations %v: the collector of orphans has to know", err, infra.Annotations)
+	}
+}
