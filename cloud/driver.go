@@ -137,6 +137,9 @@ type CreateRequest struct {
 	Zone string
 	// Tags are added to those of the class, which win.
 	Tags map[string]string
+	// Annotations that the machine wants on its node; MCM's drivers take settings
+	// from some of them.
+	Annotations map[string]string
 	// Checkpoint persists the driver's note to itself, which comes back as
 	// Ref.State. When it fails, the side effect must not happen. Never nil.
 	Checkpoint func(ctx context.Context, state string) error

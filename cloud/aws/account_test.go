@@ -330,18 +330,16 @@ func TestPrefixesOnce(t *testing.T) {
 	}
 }
 
-// TestPlacement: the annotation counts unless the spec says where.
+// TestPlacement: the machine's annotation counts unless the spec says where.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	in := class("c", nil)
-	in.Annotations = map[string]string{"machine.sapcloud.io/awsPlacement": `{"GroupName":"a-group","Tenancy":"dedicated"}`}
-	a, c := w.open(in, credentials())
-	both := class("c", spec{"placement": spec{"groupId": "pg-1"}})
-	both.Annotations = in.Annotations
-	_, d := w.open(both, credentials())
+	a, c := w.open(class("c", nil), credentials())
+	_, d := w.open(class("c", spec{"placement": spec{"groupId": "pg-1"}}), credentials())
 	for i, class := range []cloud.Class{c, d} {
-		if _, err := a.Create(t.Context(), w.request(class, i)); err != nil {
+		r := w.request(class, i)
+		r.Annotations = map[string]string{"machine.sapcloud.io/awsPlacement": `{"GroupName":"a-group","Tenancy":"dedicated"}`}
+		if _, err := a.Create(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -353,6 +351,13 @@ func TestPlacement(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a-group dedicated ", "  pg-1"}, got); diff != "" {
 		t.Errorf("placements: -want +got: %s", diff)
+	}
+	r := w.request(c, 3)
+	r.Annotations = map[string]string{"machine.sapcloud.io/awsPlacement": "a-group"}
+	_, err := a.Create(t.Context(), r)
+	if e, ok := errors.AsType[*cloud.Error](err); !ok || e.Code != cloud.Invalid || len(e.Problems) != 1 ||
+		!strings.Contains(e.Problems[0].Field, "awsPlacement") {
+		t.Errorf("got %v, want the annotation named", err)
 	}
 }
 

@@ -43,7 +43,8 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what EC2 would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
-	problems := slices.Clone(s.problems)
+	_, wrong := s.placementOf(r.Annotations)
+	problems := append(slices.Clone(s.problems), wrong...)
 	if len(r.UserData) > userDataMax {
 		problems = append(problems, cloud.Problem{
 			Severity: cloud.BlocksCreate, Field: "secret.userData",
@@ -155,7 +156,7 @@ func (a *account) input(ctx context.Context, s *spec, r cloud.CreateRequest) (*e
 		IamInstanceProfile:  &types.IamInstanceProfileSpecification{Name: set(s.IAM.Name), Arn: set(s.IAM.ARN)},
 		BlockDeviceMappings: devices, NetworkInterfaces: s.interfaces(), TagSpecifications: s.tagSpecs(r),
 		InstanceMarketOptions: s.market(), CapacityReservationSpecification: s.reservation(),
-		Placement: s.place(r.Zone), MetadataOptions: s.metadata(), CpuOptions: s.cpu(),
+		Placement: s.place(r), MetadataOptions: s.metadata(), CpuOptions: s.cpu(),
 	}
 	if len(r.UserData) > 0 {
 		in.UserData = awssdk.String(base64.StdEncoding.EncodeToString(r.UserData))
@@ -273,15 +274,15 @@ func (s *spec) reservation() *types.CapacityReservationSpecification {
 }
 
 // place returns where the instance goes: what the class says, else what the
-// annotation says, in the zone of the request.
-func (s *spec) place(zone string) *types.Placement {
-	p := &types.Placement{}
+// machine's annotation says, in the zone of the request.
+func (s *spec) place(r cloud.CreateRequest) *types.Placement {
+	p, zone := &types.Placement{}, r.Zone
+	m, _ := s.placementOf(r.Annotations)
 	switch {
 	case s.Placement != nil:
 		p.GroupId, p.HostId, p.Affinity = optional(s.Placement.GroupID), optional(s.Placement.HostID), optional(s.Placement.Affinity)
 		p.PartitionNumber, p.Tenancy = s.Placement.PartitionNumber, types.Tenancy(s.Placement.Tenancy)
-	case s.machinePlacement != nil:
-		m := s.machinePlacement
+	case m != nil:
 		p.Affinity, p.AvailabilityZone, p.GroupId, p.GroupName = m.Affinity, m.AvailabilityZone, m.GroupID, m.GroupName
 		p.HostId, p.HostResourceGroupArn, p.SpreadDomain = m.HostID, m.HostResourceGroupARN, m.SpreadDomain
 		p.PartitionNumber, p.Tenancy = m.PartitionNumber, types.Tenancy(m.Tenancy)

@@ -50,7 +50,6 @@ func NewDriver(o Options) *Driver {
 // Parse decodes and checks a provider spec.
 func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
-	s.decodePlacement(in.Annotations)
 	s.validate()
 	s.setDefaults()
 	problems := s.report()

@@ -26,30 +26,29 @@ const placementAnnotation = "machine.sapcloud.io/awsPlacement"
 // spec is a decoded provider spec of MCM's AWS driver. Nothing modifies it once
 // Parse has returned.
 type spec struct {
-	APIVersion          string               `json:"apiVersion"`
-	Kind                string               `json:"kind"`
-	AMI                 string               `json:"ami"`
-	Region              string               `json:"region"`
-	MachineType         string               `json:"machineType"`
-	IAM                 profileSpec          `json:"iam"`
-	KeyName             *string              `json:"keyName"`
-	BlockDevices        []blockDeviceSpec    `json:"blockDevices"`
-	NetworkInterfaces   []interfaceSpec      `json:"networkInterfaces"`
-	Tags                map[string]string    `json:"tags"`
-	SpotPrice           *string              `json:"spotPrice"`
-	MarketOptions       *marketSpec          `json:"instanceMarketOptions"`
-	CapacityReservation *reservationSpec     `json:"capacityReservation"`
-	Placement           *placementSpec       `json:"placement"`
-	MetadataOptions     *metadataSpec        `json:"instanceMetadataOptions"`
-	CPUOptions          *cpuSpec             `json:"cpuOptions"`
-	SourceDestCheck     *bool                `json:"srcAndDstChecksEnabled"`
-	EBSOptimized        bool                 `json:"ebsOptimized"`
-	Monitoring          bool                 `json:"monitoring"`
-	problems            []cloud.Problem      // those that rule something out
-	ownership           []string             // keys of Tags that say what is the class's own, sorted
-	machinePlacement    *annotationPlacement // of the annotation
-	unread              []string             // paths of values of a wrong type
-	keeps               map[cloud.Kind]bool  // kinds that outlive the VM by the class's wish
+	APIVersion          string              `json:"apiVersion"`
+	Kind                string              `json:"kind"`
+	AMI                 string              `json:"ami"`
+	Region              string              `json:"region"`
+	MachineType         string              `json:"machineType"`
+	IAM                 profileSpec         `json:"iam"`
+	KeyName             *string             `json:"keyName"`
+	BlockDevices        []blockDeviceSpec   `json:"blockDevices"`
+	NetworkInterfaces   []interfaceSpec     `json:"networkInterfaces"`
+	Tags                map[string]string   `json:"tags"`
+	SpotPrice           *string             `json:"spotPrice"`
+	MarketOptions       *marketSpec         `json:"instanceMarketOptions"`
+	CapacityReservation *reservationSpec    `json:"capacityReservation"`
+	Placement           *placementSpec      `json:"placement"`
+	MetadataOptions     *metadataSpec       `json:"instanceMetadataOptions"`
+	CPUOptions          *cpuSpec            `json:"cpuOptions"`
+	SourceDestCheck     *bool               `json:"srcAndDstChecksEnabled"`
+	EBSOptimized        bool                `json:"ebsOptimized"`
+	Monitoring          bool                `json:"monitoring"`
+	problems            []cloud.Problem     // those that rule something out
+	ownership           []string            // keys of Tags that say what is the class's own, sorted
+	unread              []string            // paths of values of a wrong type
+	keeps               map[cloud.Kind]bool // kinds that outlive the VM by the class's wish
 }
 
 type profileSpec struct {
@@ -136,21 +135,21 @@ type cpuSpec struct {
 	AMDSEVSNP      string `json:"amdSevSnp"`
 }
 
-// decodePlacement takes the placement from an annotation unless the spec has one.
-func (s *spec) decodePlacement(annotations map[string]string) {
+// placementOf is the placement that a machine's annotation asks for, nil if there
+// is none or the spec has one.
+func (s *spec) placementOf(annotations map[string]string) (*annotationPlacement, []cloud.Problem) {
 	text, there := annotations[placementAnnotation]
 	if !there || s.Placement != nil {
-		return
+		return nil, nil
 	}
 	var p annotationPlacement
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		s.problems = append(s.problems, cloud.Problem{
-			Severity: cloud.BlocksCreate, Field: "metadata.annotations[" + placementAnnotation + "]",
+		return nil, []cloud.Problem{{
+			Severity: cloud.BlocksCreate, Field: "spec.nodeTemplate.metadata.annotations[" + placementAnnotation + "]",
 			Message: "is no Placement of EC2; write JSON such as {\"GroupName\":\"a-group\"}, or use providerSpec.placement",
-		})
-		return
+		}}
 	}
-	s.machinePlacement = &p
+	return &p, nil
 }
 
 // setDefaults writes out what MCM's driver means by leaving a field out.

@@ -51,11 +51,6 @@ func rules() []cloudtest.Rule {
 		return spec{"tags": all}
 	}
 	const create, all, warning = cloud.BlocksCreate, cloud.BlocksAll, cloud.Warning
-	annotated := func(text, field string, severity cloud.Severity) cloudtest.Rule {
-		c := class("rule", nil)
-		c.Annotations = map[string]string{"machine.sapcloud.io/awsPlacement": text}
-		return cloudtest.Rule{Name: "annotation " + text, Reason: "MCM reads the placement from it", Class: c, Field: field, Severity: severity}
-	}
 	return []cloudtest.Rule{
 		rule("the smallest spec", nil, "", 0),
 		rule("every field", full(), "", 0),
@@ -118,8 +113,6 @@ func rules() []cloudtest.Rule {
 		rule("1 or 2", part("cpuOptions", spec{"coreCount": 2, "threadsPerCore": 3}), "cpuOptions.threadsPerCore", create),
 		rule("a boolean is no string", spec{"srcAndDstChecksEnabled": "false"}, "srcAndDstChecksEnabled", create),
 		rule("a misspelt field is found", spec{"machinetypes": "x"}, "machinetypes", warning),
-		annotated(`{"GroupName":"g","Tenancy":"dedicated"}`, "", 0),
-		annotated(`g`, "metadata.annotations[machine.sapcloud.io/awsPlacement]", create),
 	}
 }
 

@@ -104,7 +104,9 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 		return cloud.VM{}, err
 	}
 	want := vm.Want{Attempt: attemptOf(f.machine), Next: c.nextAttempt(f)}
-	want.Request = cloud.CreateRequest{Ref: c.ref(f.machine, resolved), Checkpoint: c.checkpoint(f)}
+	want.Request = cloud.CreateRequest{
+		Ref: c.ref(f.machine, resolved), Annotations: f.machine.Spec.NodeTemplateSpec.Annotations, Checkpoint: c.checkpoint(f),
+	}
 	switch {
 	case f.machine.Spec.ProviderID != "":
 	case f.machine.Annotations[machinev1.CreateAttemptAnnotation] == attemptOfMCM:
