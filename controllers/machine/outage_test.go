@@ -12,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 )
 
 // runningIn brings up a machine of a pool whose node is in a zone.
@@ -320,4 +321,39 @@ func (w *world) count(text string) int {
 		w.events.Events <- e
 	}
 	return n
+}
+
+func TestFlappingNeighboursDoNotKeepADeadNodeForEver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.options.OutageLimit = time.Hour
+	w.restart()
+	for _, name := range []string{"a", "b", "c"} {
+		w.runningIn(name, "p", "z")
+	}
+	w.silence("a")
+	for range 14 { // b and c are an outage by themselves, again and again
+		w.silence("b", "c")
+		w.wait(4*time.Minute, "a", "b", "c")
+		w.shows("b", corev1.NodeReady, corev1.ConditionTrue)
+		w.shows("c", corev1.NodeReady, corev1.ConditionTrue)
+		w.wait(time.Minute, "a", "b", "c")
+		if w.clock.Since(w.machine("a").Status.LastOperation.LastUpdateTime.Time) < time.Hour && w.phase("a") != machinev1.MachineUnknown {
+			t.Fatalf("phase %q before the limit", w.phase("a"))
+		}
+	}
+	w.silence("b", "c")
+	w.wait(4*time.Minute, "a", "b", "c")
+	if got := w.phase("a"); got != machinev1.MachineFailed {
+		t.Errorf("phase %q: no outage keeps a machine for longer than the limit", got)
+	}
+}
+
+func TestShortHealthTimeoutsNarrowTheWindow(t *testing.T) {
+	t.Parallel()
+	for health, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Hour: outage.Window} {
+		if got := (settings{health: health}).outageWindow(); got != want {
+			t.Errorf("window %s with a health timeout of %s, want %s", got, health, want)
+		}
+	}
 }
