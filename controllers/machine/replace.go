@@ -49,12 +49,18 @@ func (p *permits) take(ctx context.Context, m *machinev1.Machine) (ok bool, busy
 	defer p.mu.Unlock()
 	for i := range machines {
 		other := &machines[i]
-		if other.UID != m.UID && (replacing(other) || p.holds(key, other)) {
+		if other.UID != m.UID && !leftBehind(m, other) && (replacing(other) || p.holds(key, other)) {
 			return false, other.Name, nil
 		}
 	}
 	p.granted[key] = permit{m.UID, p.clock.Now()}
 	return true, "", nil
+}
+
+// leftBehind says whether other has left its set and stays as it is: nobody will
+// replace it, so a machine whose set replaces it does not wait for it.
+func leftBehind(m, other *machinev1.Machine) bool {
+	return other.DeletionTimestamp.IsZero() && metav1.GetControllerOf(other) == nil && metav1.GetControllerOf(m) != nil
 }
 
 // holds says whether other has the pool's permit and the cache does not show it yet.
