@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -81,6 +82,13 @@ func (s *Server) replace(by string, k *Kind, wanted client.Object, status bool) 
 	}
 	if v := wanted.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
 		return nil, conflict(k, key.Name)
+	}
+	if !before.GetDeletionTimestamp().IsZero() && !status {
+		for _, f := range wanted.GetFinalizers() {
+			if !slices.Contains(before.GetFinalizers(), f) {
+				return nil, apierrors.NewInvalid(k.GVK.GroupKind(), key.Name, nil) // nothing new may hold what is going
+			}
+		}
 	}
 	after := s.merged(k, before, wanted, status)
 	after.SetResourceVersion(before.GetResourceVersion())

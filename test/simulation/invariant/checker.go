@@ -30,6 +30,8 @@ type World struct {
 	// Patience is how much later than something happens a manager may still act
 	// as if it had not: its health timeout and the longest lag of its cache.
 	Patience time.Duration
+	// Lags says that a cache may be behind for longer than moments.
+	Lags bool
 	// DrainTimeout is how long a drain may take.
 	DrainTimeout time.Duration
 }
@@ -73,6 +75,7 @@ func Rules() []Rule {
 		{Name: "HealthyMachinesStay", Object: healthyMachinesStay},
 		{Name: "FailedForAReason", Object: failedForAReason},
 		{Name: "Available", Object: available},
+		{Name: "NothingReplacedInAStorm", Object: nothingReplacedInAStorm},
 		{Name: "EverythingSettles", AtRest: everythingSettles},
 		{Name: "NoOrphans", AtRest: noOrphans},
 	}

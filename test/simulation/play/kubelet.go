@@ -52,6 +52,7 @@ func (w *World) seen(r sim.Resource) {
 	if k == nil {
 		k = w.newKubelet(r)
 		w.kubelets[r.ID] = k
+		w.spring(r.Name())
 	}
 	running := r.VM.State == sim.StateRunning || r.VM.State == sim.StatePending
 	if running != k.running {
@@ -70,7 +71,7 @@ func (w *World) newKubelet(r sim.Resource) *kubelet {
 	k := &kubelet{vm: r.ID, name: r.Name(), zone: r.Zone, token: tokenIn(string(data)), running: true}
 	wait := r.VM.Running.Sub(w.now) + w.between(5*time.Second, 90*time.Second)
 	switch draw := w.rng.Float64(); {
-	case w.healing:
+	case w.healing || w.plan.AllJoin:
 	case draw < 0.03:
 		k.never = true
 	case draw < 0.10:
@@ -247,6 +248,9 @@ func (w *World) sortedKubelets() []*kubelet {
 // changed takes note of a change in an API server.
 func (w *World) changed(c model.Change) {
 	w.check.Object(c, w.writer)
+	if w.writer != nil && w.check.GivesUp(c) {
+		w.given++
+	}
 	if c.Old != nil && c.New == nil || c.New != nil && !c.New.GetDeletionTimestamp().IsZero() {
 		w.collectSoon()
 	}

@@ -17,6 +17,11 @@ type Plan struct {
 	Pods         int
 	Pools        []Pool
 	Events       []Event
+
+	// IgnoreOutages takes the protection from outages away.
+	IgnoreOutages bool
+	// AllJoin says that every VM joins soon.
+	AllJoin bool
 }
 
 // Pool is a MachineDeployment.
@@ -85,10 +90,13 @@ func duration(r *rand.Rand) time.Duration {
 	return time.Second + time.Duration(r.Int64N(int64(longest)))
 }
 
+// patience is the health timeout and a little more.
+const patience = 12 * time.Minute
+
 // patience is how long a manager may act upon what was true: the health timeout,
 // and how far the caches can be behind.
 func (p Plan) patience() time.Duration {
-	wait := 12 * time.Minute
+	wait := patience
 	for _, e := range p.Events {
 		if e.What == "lag" || e.What == "server down" {
 			wait += e.For

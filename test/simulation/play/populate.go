@@ -71,7 +71,7 @@ func newWorld(p Plan, verbose bool) *World {
 	w.driver = sim.NewDriver(cloudWire{w, w.Cloud.Transport()})
 	w.check = invariant.New(invariant.World{
 		Control: w.Control, Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate, Account: account,
-		Health: w.healthOf, Patience: p.patience(), DrainTimeout: w.options().Machine.DrainTimeout,
+		Health: w.healthOf, Patience: p.patience(), Lags: p.patience() > patience || p.IgnoreOutages, DrainTimeout: w.options().Machine.DrainTimeout,
 	})
 	for _, s := range w.servers() {
 		s.OnChange(w.changed)

@@ -114,7 +114,7 @@ func (w *World) options() controllers.Options {
 			InPlaceUpdateTimeout: time.Hour, PreserveTimeout: 72 * time.Hour,
 			PVDetachTimeout: 2 * time.Minute, PVReattachTimeout: 90 * time.Second,
 			NodeConditions:         []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"},
-			ResourceExhaustedRetry: 10 * time.Minute,
+			ResourceExhaustedRetry: 10 * time.Minute, IgnoreOutages: w.plan.IgnoreOutages,
 		},
 		APIServer: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
 		Orphans:   orphan.Options{Period: 30 * time.Minute},

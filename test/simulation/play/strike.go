@@ -33,6 +33,7 @@ func blows() map[string]func(*World, Event) {
 		"quota":       (*World).quota,
 		"slow cloud":  (*World).slowCloud,
 		"stray VM":    (*World).stray,
+		"hasty user":  (*World).hasty,
 		// VMs and nodes.
 		"reclaim": func(w *World, e Event) { w.onVM(e, func(id string) { w.Cloud.Reclaim(id) }) },
 		"VM fails": func(w *World, e Event) {

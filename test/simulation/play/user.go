@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
 
@@ -180,5 +181,48 @@ func (w *World) repair() {
 	for i := range w.plan.Pools {
 		key := types.NamespacedName{Namespace: namespace, Name: poolName(i)}
 		edit(w, w.Control, key, func(d *machinev1.MachineDeployment) { d.Spec.Paused = false })
+	}
+}
+
+// hasty waits for the next VM, whose making is mostly not answered, and then
+// deletes its Machine or breaks its class, before the cloud shows it.
+func (w *World) hasty(e Event) {
+	if e.N%4 != 0 {
+		w.after(e.For+time.Minute, w.Cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1}))
+	}
+	w.ambush = append(w.ambush, func(name string) {
+		w.after(w.between(0, 2*time.Second), func() {
+			key := types.NamespacedName{Namespace: namespace, Name: name}
+			m, ok := w.Control.KindOf(&machinev1.Machine{}).Look(key).(*machinev1.Machine)
+			switch {
+			case !ok || w.isDown(w.Control):
+			case e.N>>6%2 == 0:
+				w.trace("user deletes %s", name)
+				_ = w.Control.Delete(user, w.Control.KindOf(m), key, &metav1.DeleteOptions{})
+			default:
+				w.trace("user changes %s", m.Spec.Class.Name)
+				w.changeImage(m.Spec.Class.Name)
+			}
+		})
+	})
+}
+
+// changeImage gives a class the other image.
+func (w *World) changeImage(name string) {
+	for i := range classes {
+		if className(i) == name {
+			edit(w, w.Control, types.NamespacedName{Namespace: namespace, Name: name}, func(c *machinev1.MachineClass) {
+				c.ProviderSpec.Raw = specOf(i, "linux-2")
+			})
+		}
+	}
+}
+
+// spring has those act who wait for a new VM.
+func (w *World) spring(name string) {
+	waiting := w.ambush
+	w.ambush = nil
+	for _, act := range waiting {
+		act(name)
 	}
 }

@@ -46,11 +46,13 @@ type World struct {
 	kubelets map[string]*kubelet // by id of the VM
 	news     []sim.Resource      // changes in the cloud that nobody has looked at yet
 	pods     workload
+	ambush   []func(machine string) // act when the next VM is made
 
 	broken  *Violation
 	lines   []string
 	verbose bool
 	writes  int // of managers to API servers
+	given   int // machines that managers deleted although their VMs ran
 }
 
 // Violation is an invariant that did not hold.
@@ -144,6 +146,7 @@ func (w *World) as(do func()) {
 // Report is how a run went.
 type Report struct {
 	Seed      uint64
+	Given     int // machines that managers deleted although their VMs ran
 	Steps     int
 	Violation *Violation
 	Trace     []string
@@ -152,7 +155,7 @@ type Report struct {
 
 // report sums the run up.
 func (w *World) report() Report {
-	r := Report{Seed: w.seed, Steps: w.steps, Violation: w.broken, Trace: w.lines}
+	r := Report{Seed: w.seed, Given: w.given, Steps: w.steps, Violation: w.broken, Trace: w.lines}
 	if w.broken != nil && w.verbose {
 		r.Objects = w.objects()
 	}

@@ -84,6 +84,9 @@ func Bugs() []Bug {
 		{"an unhealthy machine is given up at once", []Edit{{
 			"controllers/machine/health.go", "if wait := s.health - now.Sub(since); wait > 0 {", "if wait := time.Minute - now.Sub(since); wait > 0 {",
 		}}},
+		{"machines are replaced one by one while a zone is cut off", []Edit{{
+			"controllers/machine/outage.go", "if c.Options.IgnoreOutages || c.endured(f) {", "if true {",
+		}}},
 		{"a failed creation is not repeated", []Edit{{
 			"controllers/machine/launch.go", "\tsooner(f, wait)\n\tsooner(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))\n\treturn nil",
 			"\tsooner(f, wait*0)\n\treturn nil",
