@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -98,7 +97,7 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 func TestPausedComesBeforeAll(t *testing.T) {
 	t.Parallel()
 	paused := map[string]func(w *world){
-		"Cluster": func(w *world) { change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }) },
+		"Cluster": func(w *world) { change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }) },
 		"Object": func(w *world) {
 			change(w, w.object("m"), func(o *infrav1.MCMMachine) { o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		},
@@ -120,7 +119,7 @@ func TestPausedComesBeforeAll(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.running("m")
-		change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 		w.delete(w.get("m"))
 		for range 3 {
 			w.run("m")

@@ -29,7 +29,7 @@ func TestGates(t *testing.T) {
 			},
 			"False WaitingForClusterInfrastructure",
 			func(w *world) {
-				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = ptr.To(true) })
+				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = new(true) })
 			},
 		},
 		"NoBootstrapData": {

@@ -75,7 +75,7 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 // there besides, or instead of those of their kind and name.
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := &world{T: t, connected: true, clock: testingclock.NewFakePassiveClock(metav1.Now().Time.Truncate(time.Second)), events: record.NewFakeRecorder(1000)}
+	w := &world{T: t, connected: true, clock: testingclock.NewFakePassiveClock(metav1.Now().Truncate(time.Second)), events: record.NewFakeRecorder(1000)}
 	b := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(&infrav1.MCMMachine{}, &infrav1.MCMCluster{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).
 		WithInterceptorFuncs(w.counting(&w.writes))
 	for _, o := range append([]client.Object{cluster(), infraCluster(), smallClass(), smallSecret()}, objects...) {
@@ -323,7 +323,7 @@ func (w *world) object(name string) *infrav1.MCMMachine {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(w.clock.Now()),
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: "c1"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID("m-" + name), Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID("m-" + name), Controller: new(true)}},
 		},
 		Spec: infrav1.MCMMachineSpec{MachineClassRef: infrav1.MachineClassReference{Name: "small"}},
 	}
@@ -344,7 +344,7 @@ func bootstrapSecret(name string) *corev1.Secret {
 func cluster() *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: namespace, UID: "cluster-uid"}}
 	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMCluster", Name: "c1"}
-	c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	c.Status.Initialization.InfrastructureProvisioned = new(true)
 	return c
 }
 

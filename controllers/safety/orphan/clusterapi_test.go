@@ -12,7 +12,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -172,7 +171,7 @@ func TestHeldClusters(t *testing.T) {
 		"Here":      {home1(), false},
 		"NotHere":   {nil, true},
 		"NoCluster": {home1()[1:], true},
-		"Paused":    {home1(func(c *clusterv1.Cluster, _ *infrav1.MCMCluster) { c.Spec.Paused = ptr.To(true) }), true},
+		"Paused":    {home1(func(c *clusterv1.Cluster, _ *infrav1.MCMCluster) { c.Spec.Paused = new(true) }), true},
 		"PausedInfra": {home1(func(_ *clusterv1.Cluster, i *infrav1.MCMCluster) {
 			annotated(i, clusterv1.PausedAnnotation, "")
 		}), true},
@@ -209,6 +208,30 @@ func TestLiveOwnersDecide(t *testing.T) {
 	w.pass(t, "a", time.Hour)
 	if left := w.left(); !left[id] || left[orphan] {
 		t.Errorf("left %v: the API server knows the owner of %s", left, id)
+	}
+}
+
+func TestLiveClustersDecide(t *testing.T) {
+	t.Parallel()
+	cases := map[string][]client.Object{
+		"Gone":   nil,
+		"Paused": home1(func(c *clusterv1.Cluster, _ *infrav1.MCMCluster) { c.Spec.Paused = new(true) }),
+		"Twice": append(home1(), &infrav1.MCMCluster{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "c2", Annotations: map[string]string{machinev1.OwnerIDAnnotation: "here"},
+		}}),
+	}
+	for name, live := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := twoDoors(t, doors{clusterAPI: true}, live...)
+			stale := twoDoors(t, doors{clusterAPI: true}, home1()...)
+			w.Doors = []Owners{NewMCMMachines(stale.client, w.client, "")}
+			id := w.makeTagged(t, "m-1", "o-1", "here")
+			w.pass(t, "a", time.Hour)
+			if !w.left()[id] {
+				t.Error("what a stale cache says of the Cluster is not enough")
+			}
+		})
 	}
 }
 
