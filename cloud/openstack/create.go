@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -277,6 +278,7 @@ var blames = []struct{ text, field, remedy string }{
 	{"key_name", "spec.keyName", "name a key pair of this user"},
 	{"key pair", "spec.keyName", "name a key pair of this user"},
 	{"availability zone", "spec.availabilityZone", "name a zone that Nova offers"},
+	{"security_group", "spec.securityGroups", "name groups of this project"},
 	{"security group", "spec.securityGroups", "name groups of this project"},
 	{"securitygroup", "spec.securityGroups", "name groups of this project"},
 	{"subnet", "spec.subnetIDs", "name subnets of the network"},
@@ -289,6 +291,7 @@ var blames = []struct{ text, field, remedy string }{
 	{"image", "spec.imageName", "name an image that this project can use"},
 	{"flavor's disk", "spec.rootDiskSize", "boot from a volume or take a larger flavor"},
 	{"address pair", "spec.podNetworkCIDRs", "list address ranges"},
+	{"valid ip", "spec.podNetworkCIDRs", "list address ranges"},
 }
 
 // invalid makes an error of a creation one that names the field.
@@ -318,8 +321,8 @@ func (c *config) invalid(e *cloud.Error) *cloud.Error {
 
 // refusedServer is the error of a creation, with what is exhausted.
 func (a *account) refusedServer(c *config, r cloud.CreateRequest, e *cloud.Error) *cloud.Error {
-	if e.Code == cloud.Exhausted {
-		e.Offering = c.offering(r, react(http.StatusForbidden, e.Reason, e.Err.Error()).scope)
+	if why, ok := errors.AsType[scoped](e.Err); ok && e.Code == cloud.Exhausted {
+		e.Offering = c.offering(r, why.of)
 	}
 	return c.invalid(e)
 }

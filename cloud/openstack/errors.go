@@ -120,9 +120,16 @@ func answer(ctx context.Context, op string, err error) *cloud.Error {
 	if message == "" {
 		message = fmt.Sprintf("the cloud answered %d without saying why", status.Actual)
 	}
-	e := cloud.Errorf(r.code, op, reason, "%s", briefly(message))
+	e := cloud.Errorf(r.code, op, reason, "%w", scoped{errors.New(briefly(message)), r.scope})
 	e.RetryAfter = retryAfter(status.ResponseHeader)
 	return e
+}
+
+// scoped is a cause that knows what is exhausted.
+type scoped struct {
+	error
+
+	of scope
 }
 
 // refused is the error of a login. Keystone says 404 of an application

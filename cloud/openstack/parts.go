@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
@@ -86,7 +87,8 @@ func (c *config) pairs() []pair {
 }
 
 // ensureVolume returns the id of the volume that is made for the machine, once
-// it can be booted from. Until then the error says when to come back.
+// it can be booted from. One that is quick is waited for, a moment; of another the
+// error says when to come back.
 func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (string, *cloud.Error) {
 	if !a.has(cinder) {
 		e := cloud.Errorf(cloud.Invalid, opVolume, "NoCinder", "the catalog has no block storage in region %q", a.region)
@@ -96,38 +98,84 @@ func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateReq
 	if err != nil {
 		return "", err
 	}
-	state := "creating"
-	if len(found) == 0 {
-		if err := a.makeVolume(ctx, c, r, imageID); err != nil {
+	var v part
+	if len(found) > 0 {
+		v = found[0]
+	} else if v, err = a.makeVolume(ctx, c, r, imageID); err != nil {
+		return "", err
+	}
+	for range volumeLooks {
+		if v.state == "available" || v.state == "reserved" {
+			return v.id, nil
+		}
+		if strings.HasPrefix(v.state, "error") {
+			break
+		}
+		if err := pause(ctx, opVolume, volumePause); err != nil {
 			return "", err
 		}
-	} else {
-		v := found[0]
-		switch state = v.state; {
-		case state == "available" || state == "reserved":
-			return v.id, nil
-		case strings.HasPrefix(state, "error") && v.attachedTo == "":
-			if err := a.removePart(ctx, v); err != nil {
-				return "", err
-			}
+		if v, err = a.volume(ctx, v.id); err != nil {
+			return "", err
 		}
 	}
-	e := cloud.Errorf(cloud.Unavailable, opVolume, "VolumeNotReady", "the root volume is %s", state)
+	if strings.HasPrefix(v.state, "error") && v.attachedTo == "" {
+		if err := a.removePart(ctx, v); err != nil { // the next call makes another
+			return "", err
+		}
+	}
+	e := cloud.Errorf(cloud.Unavailable, opVolume, "VolumeNotReady", "the root volume is %s", v.state)
 	e.RetryAfter = waitForVolume
 	return "", e
 }
 
-func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) *cloud.Error {
+// How often a volume that is being made is looked at in one call, and how long
+// after each other.
+const (
+	volumeLooks = 4
+	volumePause = 500 * time.Millisecond
+)
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, op string, d time.Duration) *cloud.Error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return cloud.Errorf(cloud.Unavailable, op, "NotSent", "given up: %w", ctx.Err())
+	}
+}
+
+func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (part, *cloud.Error) {
 	s := &c.Spec
 	in := map[string]any{
 		"name": r.Name, "size": s.RootDiskSize, "volume_type": *s.RootDiskType, "imageRef": imageID,
 		"availability_zone": cmp.Or(r.Zone, s.AvailabilityZone), "metadata": c.metadata(r),
 	}
-	err := a.ask(ctx, opVolume, call{method: http.MethodPost, of: cinder, path: "volumes", body: map[string]any{"volume": in}})
-	if err == nil {
-		return nil
+	var out struct {
+		Volume volume `json:"volume"`
 	}
-	return c.invalid(err)
+	err := a.ask(ctx, opVolume, call{method: http.MethodPost, of: cinder, path: "volumes", body: map[string]any{"volume": in}, out: &out})
+	if err != nil {
+		return part{}, c.invalid(err)
+	}
+	if out.Volume.ID == "" {
+		return part{}, cloud.Errorf(cloud.Unavailable, opVolume, "BrokenAnswer", "the answer of the cloud names no volume")
+	}
+	return out.Volume.part(), nil
+}
+
+// volume returns a volume as it is now.
+func (a *account) volume(ctx context.Context, id string) (part, *cloud.Error) {
+	var out struct {
+		Volume volume `json:"volume"`
+	}
+	err := a.ask(ctx, opVolume, call{method: http.MethodGet, of: cinder, path: "volumes/" + id, out: &out})
+	if err != nil {
+		return part{}, about(err)
+	}
+	return out.Volume.part(), nil
 }
 
 // removePart deletes a port or a volume that is loose.

@@ -11,8 +11,10 @@ import (
 
 const opDelete = "delete server"
 
-// waitToGo is when it is worth looking again at what is going.
-const waitToGo = 2 * time.Second
+const (
+	waitToGo = 2 * time.Second // when it is worth looking again at what is going
+	stuck    = time.Minute     // after which Nova is asked again: a compute that was restarted forgets
+)
 
 // Delete asks for the servers of r to go, and then removes what they left
 // behind. Where a providerID is set it is the only server that counts, and only
@@ -29,7 +31,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	var left []string
 	for _, s := range servers {
 		left = append(left, string(cloud.KindVM)+" "+s.ID)
-		if s.going() && s.Status != statusSoftDeleted {
+		if s.going() && s.Status != statusSoftDeleted && a.now().Sub(s.Updated) < stuck {
 			continue
 		}
 		if failed := a.end(ctx, opDelete, s); failed != nil {

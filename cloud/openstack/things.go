@@ -19,6 +19,7 @@ type server struct {
 	Name      string               `json:"name"`
 	Status    string               `json:"status"`
 	Created   time.Time            `json:"created"`
+	Updated   time.Time            `json:"updated"`
 	Metadata  map[string]string    `json:"metadata"`
 	Addresses map[string][]address `json:"addresses"`
 	Zone      string               `json:"OS-EXT-AZ:availability_zone"`

@@ -164,7 +164,7 @@ func (c *Cinder) show(v *Volume) object {
 		metadata = map[string]string{}
 	}
 	out := object{
-		"id": v.ID, "name": v.Name, "status": v.Status, "size": v.Size, "volume_type": v.Type, "availability_zone": v.Zone, "metadata": metadata,
+		"id": v.ID, "name": v.Name, "description": "", "status": v.Status, "size": v.Size, "volume_type": v.Type, "availability_zone": v.Zone, "metadata": metadata,
 		"attachments": attachments, "multiattach": false, "bootable": "false", "created_at": v.Created.UTC().Format("2006-01-02T15:04:05.000000"),
 		"encrypted": false, "os-vol-tenant-attr:tenant_id": v.Project, "snapshot_id": nil, "shared_targets": false, "service_uuid": nil,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +23,8 @@ type Project struct {
 	Network2, Group2 string // ids of a second network and of a security group
 	ServerGroup      string // id
 
-	own *client
+	own  *client
+	used bool // it is not as it was made, and never will be again
 }
 
 // Names of what every project has.
@@ -36,16 +38,47 @@ const (
 // publicKey is that of a key pair that nobody has the other half of.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1pyjyFiwmjBbbQsjd4RQPbDgMBbLwV1QGsB4bYFTnW test"
 
-// NewProject makes a project. It stays until the rig stops.
+// NewProject returns a project in which there is nothing yet. It may be one that
+// a test left without a trace.
 func (r *Rig) NewProject(t testing.TB) *Project {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	n := r.number.Add(1)
-	p := &Project{Rig: r, Name: fmt.Sprintf("project-%d", n), User: fmt.Sprintf("user-%d", n), Password: fmt.Sprintf("canary-password-%d-Ax9/+", n)}
-	if err := p.make(ctx); err != nil {
-		t.Fatalf("make a project: %v", err)
+	p := r.free.take()
+	if p == nil {
+		n := r.number.Add(1)
+		p = &Project{Rig: r, Name: fmt.Sprintf("project-%d", n), User: fmt.Sprintf("user-%d", n), Password: fmt.Sprintf("canary-password-%d-Ax9/+", n)}
+		if err := p.make(context.WithoutCancel(t.Context())); err != nil {
+			t.Fatalf("make a project: %v", err)
+		}
 	}
+	t.Cleanup(func() {
+		if !p.used && len(p.Servers(t)) == 0 && len(p.Ports(t)) == 0 && len(r.Cinder.Volumes(p.ID)) == 0 {
+			r.free.put(p)
+		}
+	})
 	return p
+}
+
+// stock are projects that nobody uses.
+type stock struct {
+	mu  sync.Mutex
+	all []*Project
+}
+
+func (s *stock) take() *Project {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) == 0 {
+		return nil
+	}
+	p := s.all[len(s.all)-1]
+	s.all = s.all[:len(s.all)-1]
+	return p
+}
+
+func (s *stock) put(p *Project) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, p)
 }
 
 func (p *Project) make(ctx context.Context) (err error) {
@@ -87,6 +120,7 @@ func (r *Rig) role(ctx context.Context) (string, error) {
 // group.
 func (p *Project) More(t testing.TB) *Project {
 	t.Helper()
+	p.used = true
 	ctx := context.WithoutCancel(t.Context())
 	var subnet string
 	for _, thing := range []struct {
@@ -116,6 +150,7 @@ func (p *Project) AuthURL() string { return p.Rig.URL("keystone") + "/v3" }
 // ApplicationCredential makes one and returns its id, name and secret.
 func (p *Project) ApplicationCredential(t testing.TB) (id, name, secret string) {
 	t.Helper()
+	p.used = true
 	name = fmt.Sprintf("app-%d", p.Rig.number.Add(1))
 	var out struct {
 		Credential struct {
@@ -158,6 +193,7 @@ func (p *Project) Disable(t testing.TB) {
 
 func (p *Project) setUser(t testing.TB, change object) {
 	t.Helper()
+	p.used = true
 	if err := p.Rig.admin.do(context.WithoutCancel(t.Context()), http.MethodPatch, "keystone", "/users/"+p.UserID, object{"user": change}, nil); err != nil {
 		t.Fatalf("change the user: %v", err)
 	}
@@ -168,6 +204,7 @@ func (p *Project) setUser(t testing.TB, change object) {
 // {"port": 1}.
 func (p *Project) Limit(t testing.TB, service string, quota map[string]int) {
 	t.Helper()
+	p.used = true
 	path, kind := "/os-quota-sets/"+p.ID, "quota_set"
 	if service == "neutron" {
 		path, kind = "/quotas/"+p.ID, "quota"

@@ -29,6 +29,7 @@ type Rig struct {
 	number    counter // of projects
 	model     model
 	books     database
+	free      stock
 }
 
 // shared is the rig of this process, which all tests use.

@@ -30,6 +30,7 @@ type Port struct {
 	Description string   `json:"description"`
 	Tags        []string `json:"tags"`
 	Device      string   `json:"device_id"`
+	Network     string   `json:"network_id"`
 	Pairs       []struct {
 		IP string `json:"ip_address"`
 	} `json:"allowed_address_pairs"`
@@ -268,5 +269,16 @@ func (p *Project) AwaitBuild(id string) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// Until calls f until it says true. It ends the test when that takes minutes.
+func Until(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	const patience = 3 * time.Minute
+	for deadline := time.Now().Add(patience); !f(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not in %v", what, patience)
+		}
 	}
 }
