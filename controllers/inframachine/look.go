@@ -32,12 +32,11 @@ func (c *Controller) look(ctx context.Context, f *facts) error {
 	if err != nil {
 		return err
 	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
+	if err := resolved.Err(cloud.BlocksAll); err != nil {
 		sooner(f, c.Options.LookPeriod)
 		return c.failed(f, err)
 	}
-	found, due, err := c.find(ctx, f, account, resolved)
+	found, due, err := c.find(ctx, f, resolved)
 	if cloud.CodeOf(err) == cloud.NotFound {
 		c.succeeded(f)
 		return c.missed(f, resolved.Driver.Traits().Settle, err)
@@ -60,7 +59,7 @@ func (c *Controller) look(ctx context.Context, f *facts) error {
 
 // find returns the VM and when to look again: from the listing that all machines
 // of the account share, else from the cloud's word about this one VM.
-func (c *Controller) find(ctx context.Context, f *facts, account cloud.Account, r class.Resolved) (cloud.VM, time.Duration, error) {
+func (c *Controller) find(ctx context.Context, f *facts, r class.Resolved) (cloud.VM, time.Duration, error) {
 	period := c.period(f)
 	id, ok := r.Driver.DecodeProviderID(f.object.Spec.ProviderID)
 	if !ok && f.object.Spec.ProviderID != "" {
@@ -71,13 +70,17 @@ func (c *Controller) find(ctx context.Context, f *facts, account cloud.Account, 
 	}
 	born := c.remember(f.object, func(*note) {}).born
 	if ok {
-		l, err := c.survey.look(ctx, account, r, f.now.Add(-period+time.Nanosecond), born)
+		l, err := c.survey.look(ctx, r, f.now.Add(-period+time.Nanosecond), born)
 		if err != nil {
 			return cloud.VM{}, 0, err
 		}
 		if found, there := l.vms[id]; there {
 			return found, max(l.read.Add(period).Sub(f.now), time.Second), nil
 		}
+	}
+	account, err := r.Account(ctx)
+	if err != nil {
+		return cloud.VM{}, 0, err
 	}
 	found, err := account.Get(ctx, ref(f, r))
 	return found, period, err

@@ -13,8 +13,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// sharedAge is how old a listing may be that several callers share.
-const sharedAge = 15 * time.Second
+const (
+	// sharedAge is how old a listing may be that several callers share.
+	sharedAge = 15 * time.Second
+	// failedAge is how long a listing that failed stands for those who ask next: an
+	// account that is refused or throttled is not asked once for each machine.
+	failedAge = 30 * time.Second
+)
 
 // survey remembers the last listing of each account's VMs, so that thousands of
 // machines that look at theirs within a period cost one listing.
@@ -30,6 +35,7 @@ type listing struct {
 	read time.Time           // when it was asked for
 	asOf time.Time           // what was there then is in it
 	vms  map[string]cloud.VM // by the cloud's id
+	err  error               // why there are none; nil if there are
 }
 
 func newSurvey(c clock.PassiveClock) *survey {
@@ -38,27 +44,40 @@ func newSurvey(c clock.PassiveClock) *survey {
 
 // look returns a listing that was read since then, and that shows what was there
 // at asOf. It asks the cloud if there is none.
-func (s *survey) look(ctx context.Context, account cloud.Account, r class.Resolved, since, asOf time.Time) (listing, error) {
-	key := surveyKey(r)
-	if l, ok := s.get(key); ok && !l.read.Before(since) && !l.asOf.Before(asOf) {
+func (s *survey) look(ctx context.Context, r class.Resolved, since, asOf time.Time) (listing, error) {
+	key, now := surveyKey(r), s.clock.Now()
+	l, ok := s.get(key)
+	switch {
+	case ok && l.err != nil && now.Sub(l.read) < failedAge:
+		return l, l.err
+	case ok && l.err == nil && !l.read.Before(since) && !l.asOf.Before(asOf):
 		return l, nil
 	}
-	now := s.clock.Now()
+	l = read(ctx, r, now, asOf)
+	s.put(key, l)
+	return l, l.err
+}
+
+// read asks the cloud for all VMs of the account.
+func read(ctx context.Context, r class.Resolved, now, asOf time.Time) listing {
 	l := listing{read: now, asOf: now.Add(-sharedAge), vms: map[string]cloud.VM{}}
 	if asOf.After(l.asOf) {
 		l.asOf = asOf
 		ctx = cloud.NotBefore(ctx, asOf)
 	}
+	account, err := r.Account(ctx)
+	if err != nil {
+		return listing{read: now, err: err}
+	}
 	for found, err := range account.List(ctx, r.Class) {
 		if err != nil {
-			return listing{}, err
+			return listing{read: now, err: err}
 		}
 		if found.VM != nil {
 			l.vms[found.ID] = *found.VM
 		}
 	}
-	s.put(key, l)
-	return l, nil
+	return l
 }
 
 func (s *survey) get(key string) (listing, bool) {
