@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -500,5 +501,49 @@ func TestInfraMachineWatchFilter(t *testing.T) {
 	w.run(machineController, "m")
 	if o = read(w, o); len(o.Finalizers) == 0 {
 		t.Error("an object with the label was left alone")
+	}
+}
+
+// Core takes few labels to Nodes, and no annotations; what the spec asks for is
+// ours to keep, and ours alone.
+func TestInfraMachineNodeTemplateReachesTheNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	change(w, w.mcmMachine("m"), func(o *infrav1.MCMMachine) {
+		o.Spec.NodeTemplate = infrav1.NodeTemplate{
+			Labels: map[string]string{"pool": "a"}, Annotations: map[string]string{"x.example.com/y": "z"},
+			Taints: []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}},
+		}
+	})
+	node := &corev1.Node{}
+	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil {
+		t.Fatal(err)
+	}
+	node.Labels = map[string]string{"theirs": "1"}
+	if err := w.workload.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	w.run(machineController, "m")
+	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil {
+		t.Fatal(err)
+	}
+	if node.Labels["pool"] != "a" || node.Labels["theirs"] != "1" || node.Annotations["x.example.com/y"] != "z" || len(node.Spec.Taints) != 1 {
+		t.Errorf("the Node has labels %v, annotations %v, taints %v", node.Labels, node.Annotations, node.Spec.Taints)
+	}
+}
+
+// Core leaves Nodes behind when the whole Cluster goes. In a control plane that
+// lives on, they would stay for ever.
+func TestInfraMachineNodeGoesWithItsCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.running("m")
+	change(w, theCluster(), func(c *clusterv1.Cluster) { c.Finalizers = []string{clusterv1.ClusterFinalizer} })
+	w.delete(theCluster())
+	w.delete(o)
+	w.settle(machineController, "m", w.gone(o))
+	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, &corev1.Node{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Node is still there: %v", err)
 	}
 }

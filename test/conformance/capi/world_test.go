@@ -54,9 +54,10 @@ type world struct {
 	events      *record.FakeRecorder
 	filter      string
 	reconcilers map[string][]reconcile.Reconciler
-	writes      []string // verb, kind and name of writes to the management cluster
-	whole       []string // those that replace whole objects
-	evictions   []string // writes to the workload cluster that drain or delete
+	writes      []string                  // verb, kind and name of writes to the management cluster
+	whole       []string                  // those that replace whole objects
+	evictions   []string                  // writes to the workload cluster that drain or delete
+	failing     func(client.Object) error // what patches of the management cluster fail with
 }
 
 // newWorld has a Cluster whose control plane is external, with its MCMCluster, a
@@ -134,6 +135,11 @@ func (w *world) noting() interceptor.Funcs {
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			note("patch", o)
+			if w.failing != nil {
+				if err := w.failing(o); err != nil {
+					return err
+				}
+			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
