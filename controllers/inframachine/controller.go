@@ -127,8 +127,10 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 // join gives a MCMMachine its VM, and its Node what spec.nodeTemplate asks for.
 func (c *Controller) join(ctx context.Context, f *facts) error {
 	if f.cluster == nil || f.machine == nil {
-		f.vmWord = unowned(f)
-		return nil // an owner reference wakes it
+		if !provisioned(f.object) {
+			f.vmWord = unowned(f)
+		}
+		return nil // an owner reference wakes it; one that is lost for a moment says nothing about the VM
 	}
 	for _, step := range []func(context.Context, *facts) error{c.claim, c.launch, c.syncNode} {
 		if err := step(ctx, f); err != nil {

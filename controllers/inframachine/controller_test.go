@@ -327,6 +327,29 @@ func TestUnownedAndFilteredObjects(t *testing.T) {
 	}
 }
 
+func TestLostOwnerReferenceChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.running("m").OwnerReferences
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.OwnerReferences = nil })
+	w.run("m")
+	if got := w.condition("m", clusterv1.ReadyCondition); got != "True Ready: " {
+		t.Errorf("Ready is %q", got)
+	}
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.OwnerReferences = owner })
+	writes := w.writes
+	w.run("m")
+	if w.writes != writes {
+		t.Error("written although nothing has changed")
+	}
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.OwnerReferences = nil })
+	w.delete(w.get("m"))
+	w.settle("m", w.gone())
+	if _, live := w.vms(); live != 0 {
+		t.Error("the VM of a machine without owner was left behind")
+	}
+}
+
 func TestFinalizerIsPutBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

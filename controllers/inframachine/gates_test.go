@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -39,7 +38,7 @@ func TestGates(t *testing.T) {
 			},
 			"False WaitingForBootstrapData",
 			func(w *world) {
-				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To("boot-m") })
+				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = new("boot-m") })
 			},
 		},
 		"NoBootstrapSecret": {

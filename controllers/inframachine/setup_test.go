@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -59,10 +58,10 @@ func TestPredicates(t *testing.T) {
 		return m
 	}
 	paused := cluster()
-	paused.Spec.Paused = ptr.To(true)
+	paused.Spec.Paused = new(true)
 	lost := &infrav1.MCMMachine{}
 	told := &infrav1.MCMMachine{}
-	told.Status.Initialization.Provisioned = ptr.To(true)
+	told.Status.Initialization.Provisioned = new(true)
 	allowing, held := smallSecret(), smallClass()
 	allowing.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "*"}
 	held.Finalizers = nil

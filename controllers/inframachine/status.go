@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
@@ -72,7 +73,7 @@ func ready(f *facts, status infrav1.MCMMachineStatus) metav1.Condition {
 	vm := meta.FindStatusCondition(status.Conditions, infrav1.VMProvisionedCondition)
 	switch {
 	case vm == nil:
-		c.Status, c.Reason = metav1.ConditionUnknown, infrav1.ReasonWaitingForMachine
+		c.Status, c.Reason = metav1.ConditionUnknown, machinev1.ReasonVMPending
 	case vm.Status == metav1.ConditionTrue:
 		c.Status, c.Reason = vm.Status, infrav1.ReasonReady
 	default:
