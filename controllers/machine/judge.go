@@ -30,9 +30,14 @@ func (c *Controller) judge(ctx context.Context, f *facts) error {
 	}
 	f.createErr = nil // a healthy node runs on a VM, whatever the cloud says
 	sooner(f, v.wait)
+	return c.follow(ctx, f, v)
+}
+
+// follow carries out the verdict, unless an outage keeps the machine.
+func (c *Controller) follow(ctx context.Context, f *facts, v verdict) error {
 	v, err := c.withstand(ctx, f, v)
 	switch {
-	case err != nil || f.outage != "":
+	case err != nil || f.outage:
 		return err
 	case v.next == nil:
 		return c.lookIfSlow(ctx, f)

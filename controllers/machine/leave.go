@@ -82,15 +82,7 @@ func (c *Controller) drain(ctx context.Context, f *facts) (bool, error) {
 	}
 	started := f.machine.DeletionTimestamp.Time
 	late := f.now.Sub(started) > f.settings.drain
-	if waits, err := c.partitioned(ctx, f, late); err != nil || waits {
-		f.leaving = &waiting{machinev1.ReasonOutage, f.outage}
-		sooner(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
-		return false, err
-	}
-	if err := c.drainer.MarkTerminating(ctx, f.node, c.terminatingReason(f)); err != nil {
-		return false, err
-	}
-	if err := c.drainer.Cordon(ctx, f.node); err != nil {
+	if ready, err := c.shut(ctx, f, late); err != nil || !ready {
 		return false, err
 	}
 	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, late || c.mustForce(f)))
@@ -108,6 +100,24 @@ func (c *Controller) drain(ctx context.Context, f *facts) (bool, error) {
 		sooner(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
 	}
 	return false, nil
+}
+
+// shut keeps new pods off a node that is to be drained. One that is silent
+// together with others is left alone for now.
+func (c *Controller) shut(ctx context.Context, f *facts, late bool) (bool, error) {
+	waits, err := c.partitioned(ctx, f, late)
+	if err != nil {
+		return false, err
+	}
+	if waits {
+		f.leaving = f.waiting
+		sooner(f, f.machine.DeletionTimestamp.Add(f.settings.drain).Sub(f.now)+time.Second)
+		return false, nil
+	}
+	if err := c.drainer.MarkTerminating(ctx, f.node, c.terminatingReason(f)); err != nil {
+		return false, err
+	}
+	return true, c.drainer.Cordon(ctx, f.node)
 }
 
 // terminatingReason says on the node why its machine goes.

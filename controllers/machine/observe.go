@@ -37,8 +37,8 @@ type facts struct {
 	waiting   *waiting    // what the pass ends waiting for; nil: nothing
 	preserve  *preservation
 	frozen    bool
-	outage    string // why an outage keeps the machine; empty if none does
-	renew     bool   // the health timeout begins anew
+	outage    bool // an outage keeps the machine, which is what it waits for
+	renew     bool // the health timeout begins anew
 
 	step     string        // MCM's name of the deletion step that the pass ends in
 	leaving  *waiting      // what deletion waits for; nil: nothing

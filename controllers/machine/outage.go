@@ -61,7 +61,7 @@ func (c *Controller) withstand(ctx context.Context, f *facts, v verdict) (verdic
 			return dueVerdict(f, v), nil
 		}
 	}
-	f.outage = outageText(f, scope, c.losses.place(ctx, f.machine, f.node))
+	shield(f, outageText(f, scope, c.losses.place(ctx, f.machine, f.node)))
 	f.renew = f.now.Sub(f.machine.Status.CurrentStatus.LastUpdateTime.Time) >= f.settings.health/outageShare
 	return verdict{}, nil
 }
@@ -172,7 +172,7 @@ func (c *Controller) certain(ctx context.Context, f *facts) (bool, error) {
 	found, err := account.Get(ctx, c.ref(f.machine, resolved))
 	gone := cloud.CodeOf(err) == cloud.NotFound
 	if err != nil && !gone {
-		return false, nil //nolint:nilerr // a look that fails changes nothing
+		return false, nil // a look that fails changes nothing
 	}
 	if err == nil {
 		f.vm = &found
@@ -213,9 +213,15 @@ func (c *Controller) partitioned(ctx context.Context, f *facts, late bool) (bool
 	if certain, err := c.certain(ctx, f); err != nil || certain {
 		return false, err
 	}
-	f.outage = fmt.Sprintf("Node %s was lost together with others of its zone or pool, so it is not drained until that is over", f.node.Name)
+	shield(f, fmt.Sprintf("Node %s was lost together with others of its zone or pool, so it is not drained until that is over", f.node.Name))
 	sooner(f, f.settings.outageLook())
 	return true, nil
+}
+
+// shield notes that an outage keeps the machine, and why.
+func shield(f *facts, why string) {
+	f.outage = true
+	f.waiting = &waiting{machinev1.ReasonOutage, why}
 }
 
 // silent says whether nothing was heard of the node for a while.

@@ -124,8 +124,6 @@ func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, 
 	case f.rival != "":
 		return no(machinev1.ReasonNodeShared, fmt.Sprintf(
 			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", f.rival, f.nodeName, machinev1.NodeLabel))
-	case f.outage != "":
-		return no(machinev1.ReasonOutage, f.outage)
 	case f.waiting != nil:
 		return no(f.waiting.reason, f.waiting.message)
 	case phase == machinev1.MachinePending && (f.node == nil || justRegistered(f.node, f.now)):

@@ -98,7 +98,7 @@ func (c *Controller) tellOutage(ctx context.Context, f *facts) {
 	key := client.ObjectKeyFromObject(f.machine)
 	switch {
 	case f.frozen:
-	case f.outage == "" || f.released:
+	case !f.outage || f.released:
 		c.leaveShelter(key)
 	default:
 		pool := poolKey{f.machine.Namespace, poolOf(f.machine)}
