@@ -68,6 +68,7 @@ func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
 	if f.connected {
 		out.Initialization.ControlPlaneInitialized = new(true)
 	}
+	out.Versions = versionsOf(f.cp.Spec.Version, isTrue(out.Initialization.ControlPlaneInitialized))
 	kubeconfig, available := kubeconfigCondition(f), availableCondition(f)
 	set(available)
 	if !f.failed {
@@ -78,6 +79,16 @@ func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
 		set(versionsCondition(f.machines))
 	}
 	return out
+}
+
+// versionsOf is the version that is asked for, once there is a control plane.
+// Nobody here upgrades one, so there is nothing for workers to wait for then.
+// Source: Cluster API contract v1beta2, control plane, "version".
+func versionsOf(asked string, initialized bool) []clusterv1.StatusVersion {
+	if asked == "" || !initialized {
+		return nil
+	}
+	return []clusterv1.StatusVersion{{Version: asked}}
 }
 
 func kubeconfigCondition(f *facts) metav1.Condition {

@@ -44,6 +44,11 @@ type MCMExternalControlPlaneSpec struct {
 	// renewed, for a ServiceAccount of this cluster.
 	// +optional
 	SelfHosted *bool `json:"selfHosted,omitempty"`
+	// Version that workers may have at most. Cluster API sets it for Clusters of a ClusterClass, from spec.topology.version;
+	// leave it empty otherwise. Nothing is done about it: whoever runs the control plane upgrades it first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Version string `json:"version,omitempty"`
 }
 
 // NameReference names an object of the same namespace.
@@ -63,6 +68,12 @@ type MCMExternalControlPlaneStatus struct {
 	// ExternalManagedControlPlane is always true: nobody here runs control plane machines.
 	// +optional
 	ExternalManagedControlPlane *bool `json:"externalManagedControlPlane,omitempty"`
+	// Versions has the version of the spec, if there is one, once the API server has answered: workers wait for it.
+	// +optional
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MaxItems=1
+	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
 	// Conditions say what is the case and why.
 	// +optional
 	// +listType=map
