@@ -32,13 +32,16 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		return cloud.VM{}, failed
 	}
 	defer done()
-	s, failed := a.ensure(ctx, c, r)
+	s, alone, failed := a.ensure(ctx, c, r)
 	if failed != nil {
 		return cloud.VM{}, failed
 	}
 	wait, failed := a.finish(ctx, c, r, s)
 	if failed != nil {
 		return cloud.VM{}, failed
+	}
+	if !alone {
+		wait = waitForBuild // and then look whether the others have gone
 	}
 	vm, failed := a.vmOf(ctx, opCreate, s)
 	if failed != nil {
@@ -63,30 +66,31 @@ func checkRequest(c *config, r cloud.CreateRequest) error {
 	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
 }
 
-// ensure returns the server of r. It makes one only where there is none, and no
-// providerID says that there was.
-func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) (server, *cloud.Error) {
+// ensure returns the server of r, and whether it is the only one. It makes one
+// only where there is none, and no providerID says that there was.
+func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool, failed *cloud.Error) {
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
-		return server{}, err
+		return server{}, false, err
 	}
 	if r.ProviderID != "" {
 		if len(found) == 0 {
-			return server{}, cloud.Errorf(cloud.NotFound, opCreate, reasonServerMissing, "Nova does not show the server of %s", r.ProviderID)
+			return server{}, false, cloud.Errorf(cloud.NotFound, opCreate, reasonServerMissing, "Nova does not show the server of %s", r.ProviderID)
 		}
-		return found[0], nil
+		return found[0], true, nil
 	}
 	staying := slices.DeleteFunc(found, server.going)
 	switch len(staying) {
 	case 0:
 		if s, there := a.unseen(c, r); there {
-			return s, nil
+			return s, true, nil
 		}
 		return a.make(ctx, c, r)
 	case 1:
-		return staying[0], nil
+		return staying[0], true, nil
 	}
-	return a.settle(ctx, r, staying, "")
+	s, failed = a.settle(ctx, r, staying, "")
+	return s, false, failed
 }
 
 // settle leaves one of several servers of one attempt, which processes made that
@@ -119,10 +123,10 @@ func (a *account) settle(ctx context.Context, r cloud.CreateRequest, all []serve
 }
 
 // make asks for a server, and for the port and the volume that it needs before.
-func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (server, *cloud.Error) {
+func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool, failed *cloud.Error) {
 	body, err := a.body(ctx, c, r)
 	if err != nil {
-		return server{}, err
+		return server{}, false, err
 	}
 	var out struct {
 		Server struct {
@@ -130,15 +134,15 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 		} `json:"server"`
 	}
 	if err := a.ask(ctx, opCreate, call{method: http.MethodPost, of: nova, path: "servers", body: body, out: &out}); err != nil {
-		return server{}, a.refusedServer(c, r, err)
+		return server{}, false, a.refusedServer(c, r, err)
 	}
 	id := out.Server.ID
 	if id == "" {
-		return server{}, cloud.Errorf(cloud.Unavailable, opCreate, "BrokenAnswer", "the answer of the cloud names no server")
+		return server{}, false, cloud.Errorf(cloud.Unavailable, opCreate, "BrokenAnswer", "the answer of the cloud names no server")
 	}
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
-		return server{}, err
+		return server{}, false, err
 	}
 	staying := slices.DeleteFunc(found, server.going)
 	switch i := slices.IndexFunc(staying, func(s server) bool { return s.ID == id }); {
@@ -147,11 +151,12 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 		if text, err := json.Marshal(n); err == nil {
 			_ = r.Checkpoint(ctx, string(text)) // the answer says the same, and is written down as well
 		}
-		return n.server(c, r), nil
+		return n.server(c, r), true, nil
 	case len(staying) == 1:
-		return staying[0], nil
+		return staying[0], true, nil
 	}
-	return a.settle(ctx, r, staying, id)
+	s, failed = a.settle(ctx, r, staying, id)
+	return s, false, failed
 }
 
 // note is the driver's note to itself: a server that Nova has accepted and does

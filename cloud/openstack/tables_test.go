@@ -257,18 +257,19 @@ func errorRows(w way) []cloudtest.ErrorRow {
 		at(list("forbidden", said(http.StatusForbidden, "forbidden", "no"), cloud.Denied, "Forbidden", 0), "delete", "DELETE servers/…"),
 		at(list("conflict", said(http.StatusConflict, "conflictingRequest", "busy"), cloud.Unavailable, "ConflictingRequest", 0), "delete", "DELETE servers/…"),
 		at(list("fault", plain(http.StatusInternalServerError), cloud.Unavailable, "HTTP500", 0), "capacity"),
-		{Name: "create patch refused", Op: "create", Match: cloudtest.Op("GET flavors/detail"), Reply: cloudtest.Reply{Status: 200, Body: `{"flavors": []}`}, Code: cloud.Exhausted, Reason: "FlavorNotFound", Of: zone},
+		{Name: "create without flavor", Op: "create", Match: cloudtest.Op("GET flavors/detail"), Reply: cloudtest.Reply{Status: 200, Body: `{"flavors": []}`}, Code: cloud.Exhausted, Reason: "FlavorNotFound", Of: zone},
 		{Name: "create without image", Op: "create", Match: cloudtest.Op("GET images"), Reply: cloudtest.Reply{Status: 200, Body: `{"images": []}`}, Code: cloud.Invalid, Reason: "NotOne"},
 	}
 	if w == novaPort {
 		return rows
 	}
+	const listed = 12 // what Nova says of the server itself is tried the other way
 	port := func(name string, reply cloudtest.Reply, code cloud.Code, reason string) cloudtest.ErrorRow {
 		r := create(name, reply, code, reason, nil)
 		r.Match = cloudtest.Op("POST ports")
 		return r
 	}
-	return append(rows[:len(rows)-1],
+	return append(rows[listed-1:len(rows)-1],
 		port("port quota", neutron(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['port']."), cloud.Exhausted, "OverQuota"),
 		port("port address", neutron(http.StatusConflict, "IpAddressGenerationFailure", "No more IP addresses available on network x."), cloud.Exhausted, "IpAddressGenerationFailure"),
 		port("port network", neutron(http.StatusNotFound, "NetworkNotFound", "Network x could not be found."), cloud.Invalid, "NetworkNotFound"),
