@@ -40,7 +40,7 @@ type Account interface {
 	// Create makes the VM of r, finishes its configuration (what MCM calls
 	// initialisation) and returns it, usually still pending. While more is to be
 	// done, VM.RetryAfter is positive and Create has to be called again with the
-	// same request.
+	// same request; once it has returned a ProviderID, UserData may be empty then.
 	//
 	// For equal Name and Token there is at most one VM, also when an earlier
 	// call failed or its answer was lost. What it made stays findable by Delete
@@ -148,7 +148,7 @@ type CreateRequest struct {
 // VM is one VM as the cloud shows it.
 type VM struct {
 	ID             string // the cloud's own
-	ProviderID     string // in MCM's form; never empty
+	ProviderID     string // in MCM's form; empty only while Create says RetryAfter and the VM is not to be recorded yet
 	NodeProviderID string // in the form that the cloud's controller manager writes onto the Node; empty until known
 	Name           string // Ref.Name, from the tag; empty if there is none
 	OwnerID        string // Ref.OwnerID, from the tag; empty on VMs older than us

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
@@ -25,7 +24,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machinedeployment"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineset"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/node"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
@@ -61,6 +59,10 @@ type Deps struct {
 	// TellFrozen is called once with what says whether machines are left alone
 	// because an API server cannot be reached; nil if nobody wants to know.
 	TellFrozen func(frozen func() bool)
+	// Served says whether the API server serves a kind. The collectors of orphans
+	// look for owners behind a door that is served although its controllers run
+	// elsewhere. Nil: only the doors that run here.
+	Served func(Kind) bool
 	// Clusters are the connections to the workload clusters of Cluster API; nil if
 	// only the native door is open.
 	Clusters clustercache.ClusterCache
@@ -103,6 +105,7 @@ func All() []Controller {
 		{"mcmcluster", Infrastructure, "says where a Cluster's machines can be", addMCMCluster},
 		{"mcmmachine", Infrastructure, "makes, watches and removes the VMs of Cluster API's machines", addMCMMachine},
 		{"mcmmachinetemplate", Infrastructure, "says what nodes of a template will offer", addMCMMachineTemplate},
+		{"mcmorphanvms", Infrastructure, "removes VMs of Clusters without a MCMMachine", addMCMOrphans},
 		{"mcmclass", Infrastructure, "holds classes and Secrets that machines of Cluster API need", addMCMClass},
 		{"mcmconfig", Bootstrap, "makes the boot data of Cluster API's machines", addMCMConfig},
 		{"mcmexternalcontrolplane", ControlPlane, "reaches a control plane that someone else runs", addMCMExternalControlPlane},
@@ -113,6 +116,7 @@ func All() []Controller {
 type setup struct {
 	Deps
 	mgr     ctrl.Manager
+	running []Door
 	classes *class.Resolver
 	frozen  func() bool
 	// thawedAt says when machines were last left alone because of that.
@@ -122,7 +126,7 @@ type setup struct {
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
 // that they need. It is called once for a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error {
-	if err := index.Setup(ctx, mgr.GetFieldIndexer(), controlIndexes(DoorsOf(which))); err != nil {
+	if err := index.Setup(ctx, mgr.GetFieldIndexer(), controlIndexes(DoorsOf(which), d.served)); err != nil {
 		return fmt.Errorf("index the control cluster: %w", err)
 	}
 	if d.Target != nil && d.Target.Cache != nil {
@@ -130,7 +134,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 			return fmt.Errorf("index the target cluster: %w", err)
 		}
 	}
-	s := &setup{Deps: d, mgr: mgr, classes: class.New(d.Clouds), frozen: func() bool { return false }}
+	s := &setup{Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool { return false }}
 	for _, c := range All() {
 		if !slices.Contains(which, c.Name) {
 			continue
@@ -143,25 +147,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 		d.TellFrozen(s.frozen)
 	}
 	return nil
-}
-
-// controlIndexes are the indexes of the control cluster that these doors need.
-// Only kinds that are served may be indexed.
-func controlIndexes(doors []Door) []index.Index {
-	var found []index.Index
-	if slices.Contains(doors, Native) {
-		found = append(index.Control(), orphan.Indexes()...)
-	} else if slices.Contains(doors, Infrastructure) || slices.Contains(doors, Bootstrap) {
-		found = index.Classes()
-	}
-	for door, more := range map[Door]func() []index.Index{
-		Infrastructure: index.Infrastructure, Bootstrap: mcmconfig.Indexes, ControlPlane: externalcontrolplane.Indexes,
-	} {
-		if slices.Contains(doors, door) {
-			found = append(found, more()...)
-		}
-	}
-	return found
 }
 
 // WorkloadIndexes are the indexes of the caches of workload clusters.
@@ -223,19 +208,4 @@ func addNode(s *setup) error {
 		Client: s.Client, Target: s.Target, Clock: s.Clock, Events: s.Events(machineComponent),
 		MachineCreationTimeout: s.Options.Machine.CreationTimeout,
 	}).SetupWithManager(s.mgr, s.Workers("node"))
-}
-
-func addOrphans(s *setup) error {
-	c := orphan.New(orphan.Deps{
-		Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(machineComponent), Options: s.Options.Orphans, Fresh: cloud.NotBefore,
-		Doors: []orphan.Owners{orphan.NewMachines(s.Client, s.Live, s.Namespace)},
-	})
-	if s.Metrics != nil {
-		for _, m := range c.Collectors() {
-			if err := s.Metrics.Register(m); err != nil {
-				return err
-			}
-		}
-	}
-	return c.SetupWithManager(s.mgr, s.Workers("machinesafetyorphanvms"))
 }

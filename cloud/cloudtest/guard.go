@@ -218,8 +218,11 @@ func (g *guard) checkText(op, text string, also ...string) {
 // checkVM checks what holds for every VM.
 func (g *guard) checkVM(op string, vm cloud.VM) {
 	g.k.Helper()
-	if vm.ID == "" || vm.ProviderID == "" {
-		g.k.Errorf("%s: ID %q and ProviderID %q are never empty", op, vm.ID, vm.ProviderID)
+	if vm.ID == "" {
+		g.k.Errorf("%s: a VM without ID", op)
+	}
+	if unfinished := vm.RetryAfter > 0; vm.ProviderID == "" && !unfinished {
+		g.k.Errorf("%s: VM %s has no ProviderID, and nothing more is to be done about it", op, vm.ID)
 	}
 	if vm.State > cloud.StateFailed || vm.RetryAfter < 0 {
 		g.k.Errorf("%s: no such state %d or wait %v", op, vm.State, vm.RetryAfter)

@@ -55,11 +55,13 @@ func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, er
 	if err != nil {
 		return nil, fmt.Errorf("--controllers: %w", err)
 	}
-	return o.assemble(ctx, flags, configs, clients, which)
+	return o.assemble(ctx, flags, configs, clients, which, served)
 }
 
 // assemble makes the parts and connects them.
-func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface, which []string) (*process, error) {
+func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface, which []string,
+	served func(controllers.Kind) bool,
+) (*process, error) {
 	requests, h := metrics.NewRequests(clock.RealClock{}), &health{clock: clock.RealClock{}, lease: o.election.leaseDuration}
 	c = c.measured(requests, h)
 	scheme, err := newScheme()
@@ -78,7 +80,7 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 	if h.ask, err = askVersion(c.control); err != nil {
 		return nil, err
 	}
-	w := wiring{options: o, configs: c, manager: mgr, events: newBroadcaster(clients), requests: requests}
+	w := wiring{options: o, configs: c, served: served, manager: mgr, events: newBroadcaster(clients), requests: requests}
 	if err := w.controllers(ctx, which); err != nil {
 		return nil, err
 	}
@@ -118,6 +120,7 @@ func (c configs) measured(requests *metrics.Requests, h *health) configs {
 type wiring struct {
 	*options
 	configs  configs
+	served   func(controllers.Kind) bool
 	manager  ctrl.Manager
 	events   record.EventBroadcaster
 	requests *metrics.Requests
@@ -156,7 +159,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
-		Options: w.controllerOptions(), Clusters: workloads, WatchFilter: w.clusters.watchFilter,
+		Options: w.controllerOptions(), Served: w.served, Clusters: workloads, WatchFilter: w.clusters.watchFilter,
 	}, which)
 }
 

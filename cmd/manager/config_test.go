@@ -138,7 +138,7 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 }
 
 // TestRights holds the roles to what MCM has at most: see the deployment contract
-// of Gardener.
+// of Gardener; beyond that, to looking for the owners of VMs on the other door.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	objects := rendered(t)
@@ -151,7 +151,9 @@ func TestRights(t *testing.T) {
 		"/secrets": all, "/events": all, "/nodes": all, "/nodes/status": all, "/pods": all, "/pods/eviction": {"create"},
 		"/persistentvolumes": all, "/persistentvolumeclaims": all, "policy/poddisruptionbudgets": {"list", "watch"},
 		"storage.k8s.io/volumeattachments": {"get", "list", "watch", "delete"}, "coordination.k8s.io/leases": {"create", "get", "watch", "update"},
-		"kube-system:/secrets": {"create", "delete", "get", "list"},
+		"kube-system:/secrets":                        {"create", "delete", "get", "list"},
+		"infrastructure.cluster.x-k8s.io/mcmmachines": {"get", "list", "watch"}, "infrastructure.cluster.x-k8s.io/mcmclusters": {"get", "list", "watch"},
+		"cluster.x-k8s.io/clusters": {"get", "list", "watch"},
 	}
 	check := func(name, scope string, rules []rbacv1.PolicyRule) {
 		for _, r := range rules {

@@ -51,6 +51,7 @@ func (o Options) withDefaults() Options {
 
 // Deps are what a Controller needs; all are required but Fresh.
 type Deps struct {
+	Name    string        // of the controller, in logs and metrics
 	Client  client.Client // reads from a cache
 	Classes *class.Resolver
 	Doors   []Owners // where owners are looked for; see NewMachines, NewMCMMachines and Witness

@@ -1,6 +1,10 @@
 package orphan
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics count what looks find and do.
 type metrics struct {
@@ -20,7 +24,18 @@ func newMetrics() *metrics {
 	}
 }
 
-// Collectors are the metrics of c, for a registry.
-func (c *Controller) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.metrics.seen, c.metrics.removed, c.metrics.failed}
+// Register registers the metrics of c. Collectors of the same registry share
+// their metrics.
+func (c *Controller) Register(r prometheus.Registerer) error {
+	for _, v := range []**prometheus.CounterVec{&c.metrics.seen, &c.metrics.removed, &c.metrics.failed} {
+		err := r.Register(*v)
+		if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+			*v, _ = there.ExistingCollector.(*prometheus.CounterVec)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

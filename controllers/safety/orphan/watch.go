@@ -24,7 +24,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // every class arrives as new. The manager's cache needs Indexes for NewMachines,
 // and index.Infrastructure for NewMCMMachines.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	b := ctrl.NewControllerManagedBy(mgr).Named("machinesafetyorphanvms").
+	b := ctrl.NewControllerManagedBy(mgr).Named(c.Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Watches(&machinev1.MachineClass{}, c.classEvents())
 	for _, door := range c.Doors {

@@ -1,0 +1,41 @@
+package controllers
+
+import (
+	"slices"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+)
+
+// Each door's collector judges what was made for its own kinds, and knows the
+// owners of both: a VM that went from one door to the other is nobody's orphan.
+
+func addOrphans(s *setup) error {
+	doors := []orphan.Owners{orphan.NewMachines(s.Client, s.Live, s.Namespace)}
+	if _, other := witnesses(s.running, s.served); other || slices.Contains(s.running, Infrastructure) {
+		doors = append(doors, orphan.Witness(orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)))
+	}
+	return s.collect("machinesafetyorphanvms", machineComponent, doors)
+}
+
+func addMCMOrphans(s *setup) error {
+	doors := []orphan.Owners{orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)}
+	if other, _ := witnesses(s.running, s.served); other || slices.Contains(s.running, Native) {
+		doors = append(doors, orphan.Witness(orphan.NewMachines(s.Client, s.Live, s.Namespace)))
+	}
+	return s.collect("mcmorphanvms", "mcmorphanvms-controller", doors)
+}
+
+// collect adds a collector, whose metrics two of them share.
+func (s *setup) collect(name, component string, doors []orphan.Owners) error {
+	c := orphan.New(orphan.Deps{
+		Name: name, Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(component), Options: s.Options.Orphans, Fresh: cloud.NotBefore,
+		Doors: doors,
+	})
+	if s.Metrics != nil {
+		if err := c.Register(s.Metrics); err != nil {
+			return err
+		}
+	}
+	return c.SetupWithManager(s.mgr, s.Workers(name))
+}
