@@ -17,9 +17,9 @@ import (
 // newConfig has a Machine without boot data, and its MCMConfig.
 func newConfig(t *testing.T) *world {
 	t.Helper()
-	m := theMachine("m")
+	m := theMachine()
 	m.Spec.Bootstrap.DataSecretName = nil
-	return newWorld(t, m, theConfig("m"), theUserData())
+	return newWorld(t, m, theConfig(), theUserData())
 }
 
 // dataSecret is what the config has made.
@@ -32,7 +32,7 @@ func TestBootstrapConfigDataSecret(t *testing.T) {
 	w := newConfig(t)
 	w.run(configController, "m")
 	s := read(w, dataSecret())
-	if name := read(w, theConfig("m")).Status.DataSecretName; name != s.Name {
+	if name := read(w, theConfig()).Status.DataSecretName; name != s.Name {
 		t.Errorf("status.dataSecretName is %q", name)
 	}
 	owner := metav1.OwnerReference{
@@ -50,7 +50,7 @@ func TestBootstrapConfigDataSecret(t *testing.T) {
 	if !strings.Contains(string(s.Data["value"]), "hostname: m\n") || string(s.Data["format"]) != "cloud-config" {
 		t.Errorf("format %q, value:\n%s", s.Data["format"], s.Data["value"])
 	}
-	if text := w.yaml(read(w, theConfig("m"))) + w.told(); strings.Contains(text, "token:") {
+	if text := w.yaml(read(w, theConfig())) + w.told(); strings.Contains(text, "token:") {
 		t.Errorf("boot data is in the object or its Events:\n%s", text)
 	}
 }
@@ -61,11 +61,11 @@ func TestBootstrapConfigDataSecretNameIsRebuilt(t *testing.T) {
 	w := newConfig(t)
 	w.run(configController, "m")
 	before := string(read(w, dataSecret()).Data["value"])
-	change(w, theConfig("m"), func(c *bootstrapv1.MCMConfig) { c.Status = bootstrapv1.MCMConfigStatus{} })
+	change(w, theConfig(), func(c *bootstrapv1.MCMConfig) { c.Status = bootstrapv1.MCMConfigStatus{} })
 	change(w, dataSecret(), func(s *corev1.Secret) { s.OwnerReferences = nil })
 	w.restart()
 	w.run(configController, "m")
-	status := read(w, theConfig("m")).Status
+	status := read(w, theConfig()).Status
 	if status.DataSecretName != "m" || status.Initialization.DataSecretCreated == nil || len(read(w, dataSecret()).OwnerReferences) != 1 {
 		t.Errorf("status %+v, owners %v", status, read(w, dataSecret()).OwnerReferences)
 	}
@@ -79,7 +79,7 @@ func TestBootstrapConfigInitializationCompleted(t *testing.T) {
 	w := newConfig(t)
 	change(w, theCluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil })
 	w.run(configController, "m")
-	if status := read(w, theConfig("m")).Status; status.Initialization.DataSecretCreated != nil || exists(w, dataSecret()) {
+	if status := read(w, theConfig()).Status; status.Initialization.DataSecretCreated != nil || exists(w, dataSecret()) {
 		t.Error("data was made before the infrastructure is provisioned")
 	}
 	change(w, theCluster(), func(c *clusterv1.Cluster) {
@@ -91,7 +91,7 @@ func TestBootstrapConfigInitializationCompleted(t *testing.T) {
 	}
 	change(w, theCluster(), func(c *clusterv1.Cluster) { c.Status = theCluster().Status })
 	w.run(configController, "m")
-	if created := read(w, theConfig("m")).Status.Initialization.DataSecretCreated; created == nil || !*created {
+	if created := read(w, theConfig()).Status.Initialization.DataSecretCreated; created == nil || !*created {
 		t.Error("status.initialization.dataSecretCreated is not true")
 	}
 }
@@ -100,10 +100,10 @@ func TestBootstrapConfigConditions(t *testing.T) {
 	t.Parallel()
 	w := newConfig(t)
 	w.run(configController, "m")
-	if got := w.condition(theConfig("m"), clusterv1.ReadyCondition); !strings.HasPrefix(got, "True ") {
+	if got := w.condition(theConfig(), clusterv1.ReadyCondition); !strings.HasPrefix(got, "True ") {
 		t.Errorf("Ready is %q; core mirrors it into the Machine's BootstrapConfigReady", got)
 	}
-	checkConditions(t, read(w, theConfig("m")).Status.Conditions)
+	checkConditions(t, read(w, theConfig()).Status.Conditions)
 	w.writes = nil
 	w.run(configController, "m")
 	w.unchanged("an unchanged object is not written")
@@ -114,7 +114,7 @@ func TestBootstrapConfigTerminalFailures(t *testing.T) {
 	w := newConfig(t)
 	w.delete(theUserData())
 	w.run(configController, "m")
-	if got := w.condition(theConfig("m"), clusterv1.ReadyCondition); got != "False "+machinev1.ReasonSecretNotFound {
+	if got := w.condition(theConfig(), clusterv1.ReadyCondition); got != "False "+machinev1.ReasonSecretNotFound {
 		t.Errorf("Ready is %q", got)
 	}
 	if told := w.told(); !strings.Contains(told, "spec.userDataSecretRef.name") {
@@ -134,7 +134,7 @@ func TestBootstrapConfigSupportForInPlaceChanges(t *testing.T) {
 	w.run(configController, "m")
 	before := string(read(w, dataSecret()).Data["value"])
 	change(w, theUserData(), func(s *corev1.Secret) { s.Data[machinev1.UserDataKey] = []byte("#cloud-config\nother: true\n") })
-	change(w, theConfig("m"), func(c *bootstrapv1.MCMConfig) { c.Spec.UserDataSecretRef.Name = "another" })
+	change(w, theConfig(), func(c *bootstrapv1.MCMConfig) { c.Spec.UserDataSecretRef.Name = "another" })
 	w.run(configController, "m")
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
 		t.Errorf("the boot data was made anew:\n%s", got)
@@ -145,24 +145,25 @@ func TestBootstrapConfigSupportForInPlaceChanges(t *testing.T) {
 func TestBootstrapConfigTokenLivesUntilTheNodeJoins(t *testing.T) {
 	t.Parallel()
 	w := newConfig(t)
+	began := w.clock.Now()
 	wait := w.run(configController, "m")
 	before := string(read(w, dataSecret()).Data["value"])
 	tokens := w.tokens()
 	if len(tokens) != 1 || !strings.Contains(before, string(tokens[0].Data["token-secret"])) {
 		t.Fatalf("%d bootstrap tokens in the workload cluster", len(tokens))
 	}
-	for range 5 {
-		w.pass(wait)
+	for range 20 {
+		w.pass(max(wait, time.Minute))
 		wait = w.run(configController, "m")
 		expires, err := time.Parse(time.RFC3339, string(w.tokens()[0].Data["expiration"]))
 		if err != nil || !expires.After(w.clock.Now().Add(wait)) {
-			t.Fatalf("the token expires at %s (%v), the next look is in %s", expires, err, wait)
+			t.Fatalf("after %s the token expires at %s (%v), and the next look is in %s", w.clock.Now().Sub(began), expires, err, wait)
 		}
 	}
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
 		t.Error("the boot data was made anew")
 	}
-	change(w, theMachine("m"), func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "m" })
+	change(w, theMachine(), func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "m" })
 	w.run(configController, "m")
 	if got := w.tokens(); len(got) != 0 {
 		t.Errorf("%d tokens are left", len(got))
@@ -184,9 +185,9 @@ func TestBootstrapConfigPausing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newConfig(t)
-			pause(w, theConfig("m"))
+			pause(w, theConfig())
 			w.run(configController, "m")
-			o := read(w, theConfig("m"))
+			o := read(w, theConfig())
 			if exists(w, dataSecret()) || len(o.Status.Conditions) != 1 || !strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
 				t.Errorf("a paused config is told that it is paused, and nothing else: %+v", o.Status)
 			}

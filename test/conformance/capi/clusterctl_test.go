@@ -39,9 +39,9 @@ type release struct{ folder string }
 func TestClusterctl(t *testing.T) {
 	t.Parallel()
 	r := release{t.TempDir()}
-	make := exec.CommandContext(t.Context(), "go", "run", "./cmd/release", "-out", r.folder)
-	make.Dir = root
-	if out, err := make.CombinedOutput(); err != nil {
+	write := exec.CommandContext(t.Context(), "go", "run", "./cmd/release", "-out", r.folder)
+	write.Dir = root
+	if out, err := write.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	rules := map[string]func(*testing.T, release){

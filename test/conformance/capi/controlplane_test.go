@@ -80,6 +80,32 @@ func TestControlPlaneInitializationCompleted(t *testing.T) {
 	}
 }
 
+// A MachineSet makes no Machines while the two differ by a byte, or while there
+// is a version in the spec and none in the status; without any it does not ask.
+func TestControlPlaneVersion(t *testing.T) {
+	t.Parallel()
+	for name, asked := range map[string]string{"None": "", "OfAClusterClass": "v1.36.3+k3s1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newControlPlane(t, func(o *controlplanev1.MCMExternalControlPlane) { o.Spec.Version = asked })
+			w.run(controlPlaneController, "c1")
+			w.connected = false // an outage is no upgrade
+			w.pass(time.Hour)
+			w.run(controlPlaneController, "c1")
+			o := read(w, theControlPlane())
+			if asked == "" {
+				if len(o.Status.Versions) != 0 || o.Spec.Version != "" {
+					t.Errorf("versions %v of spec.version %q", o.Status.Versions, o.Spec.Version)
+				}
+				return
+			}
+			if len(o.Status.Versions) != 1 || o.Status.Versions[0].Version != asked {
+				t.Errorf("versions %v, want %s", o.Status.Versions, asked)
+			}
+		})
+	}
+}
+
 func TestControlPlaneConditions(t *testing.T) {
 	t.Parallel()
 	w := newControlPlane(t)
@@ -231,7 +257,7 @@ func TestControlPlaneWatchFilter(t *testing.T) {
 func TestMachineVersionThatIsNotTheKubeletsIsTold(t *testing.T) {
 	t.Parallel()
 	w := newControlPlane(t)
-	m := theMachine("m")
+	m := theMachine()
 	m.Spec.Version, m.Status.NodeInfo = "v1.36.3", &corev1.NodeSystemInfo{KubeletVersion: "v1.36.3+k3s1"}
 	w.create(m)
 	w.run(controlPlaneController, "c1")

@@ -321,13 +321,24 @@ func TestControlPlaneResourceDefinition(t *testing.T) {
 	field(t, c, "status.externalManagedControlPlane", "boolean")
 }
 
-// With a version, and without one in the status that is equal to the byte,
-// MachineSets make no Machines: core takes the control plane for one that is
-// being made or upgraded. Replicas and machines are somebody else's.
-func TestControlPlaneHasNoVersionAndNoReplicas(t *testing.T) {
+// A version in the spec needs the list in the status, which core compares it
+// with; the older field is not read any more.
+func TestControlPlaneVersionIsReportedAsAList(t *testing.T) {
 	t.Parallel()
 	c := crd(t, "MCMExternalControlPlane")
-	for _, path := range []string{"spec.version", "status.version", "status.versions", "spec.replicas", "status.replicas", "spec.machineTemplate", "spec.rollout"} {
+	field(t, c, "spec.version", "string")
+	field(t, c, "status.versions[].version", "string")
+	if at(c, "status.version") != nil || slices.Contains(at(c, "spec").Required, "version") {
+		t.Error("the version is required, or is reported in status.version")
+	}
+}
+
+// Replicas and machines are somebody else's: who has such fields is asked to
+// scale, and to roll out.
+func TestControlPlaneHasNoReplicas(t *testing.T) {
+	t.Parallel()
+	c := crd(t, "MCMExternalControlPlane")
+	for _, path := range []string{"spec.replicas", "status.replicas", "spec.machineTemplate", "spec.rollout", "status.selector"} {
 		if at(c, path) != nil {
 			t.Errorf("it has %s", path)
 		}

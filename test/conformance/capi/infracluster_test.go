@@ -94,9 +94,9 @@ func TestInfraClusterExternallyManaged(t *testing.T) {
 	change(w, theMCMCluster(), func(c *infrav1.MCMCluster) { c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: ""} })
 	w.run(clusterController, "c1")
 	w.unchanged("somebody else's infrastructure is not touched, not even its status")
-	w.create(theMCMMachine("m", w.clock.Now()), theMachine("m"), bootData("m"))
+	w.create(theMCMMachine(w.clock.Now()), theMachine(), bootData())
 	w.run(classController, "small")
-	w.provision("m")
+	w.provision()
 }
 
 func TestInfraClusterPausing(t *testing.T) {
@@ -119,14 +119,14 @@ func TestInfraClusterPausing(t *testing.T) {
 func TestInfraClusterDeletionWaitsForItsMachines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	m := w.running("m")
+	m := w.running()
 	w.delete(theMCMCluster())
 	w.run(clusterController, "c1")
 	if got := w.condition(theMCMCluster(), clusterv1.DeletingCondition); got != "True "+infrav1.ReasonWaitingForMachines {
 		t.Errorf("Deleting is %q", got)
 	}
 	w.delete(m)
-	w.settle(machineController, "m", w.gone(m))
+	w.settle(w.gone(m))
 	w.run(clusterController, "c1")
 	if exists(w, theMCMCluster()) {
 		t.Error("nothing holds it any more")

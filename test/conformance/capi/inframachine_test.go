@@ -7,11 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -21,9 +19,9 @@ import (
 func TestInfraMachineProviderID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.machine("m")
-	w.provision("m")
-	id := w.mcmMachine("m").Spec.ProviderID
+	w.machine()
+	w.provision()
+	id := w.mcmMachine().Spec.ProviderID
 	if want := sim.ProviderID("sim-1a", w.cloud.VMs()[0].ID); id != want {
 		t.Errorf("spec.providerID is %q, and the Node will carry %q: core finds Nodes by equal bytes", id, want)
 	}
@@ -38,9 +36,9 @@ func TestInfraMachineProviderIDComesWithProvisionedAtTheLatest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cloud.Change(func(s *sim.Settings) { s.BootTime = sim.Duration(time.Minute) })
-	w.machine("m")
-	w.settle(machineController, "m", func() bool {
-		o := w.mcmMachine("m")
+	w.machine()
+	w.settle(func() bool {
+		o := w.mcmMachine()
 		if provisioned(o) && (o.Spec.ProviderID == "" || len(o.Status.Addresses) == 0) {
 			t.Fatalf("provisioned with providerID %q and addresses %v", o.Spec.ProviderID, o.Status.Addresses)
 		}
@@ -56,8 +54,8 @@ func TestInfraMachineMakesOneVM(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 2})
-			w.machine("m")
-			w.settle(machineController, "m", func() bool { w.restart(); return provisioned(w.mcmMachine("m")) })
+			w.machine()
+			w.settle(func() bool { w.restart(); return provisioned(w.mcmMachine()) })
 			if made, live := w.vms(); made != 1 || live != 1 {
 				t.Errorf("%d VMs made and %d live after lost answers and restarts", made, live)
 			}
@@ -68,10 +66,10 @@ func TestInfraMachineMakesOneVM(t *testing.T) {
 func TestInfraMachineFailureDomain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.machine("m")
-	change(w, theMachine("m"), func(m *clusterv1.Machine) { m.Spec.FailureDomain = "sim-1b" })
-	w.provision("m")
-	if zone, got := w.cloud.VMs()[0].Zone, w.mcmMachine("m").Status.FailureDomain; zone != "sim-1b" || got != "sim-1b" {
+	w.machine()
+	change(w, theMachine(), func(m *clusterv1.Machine) { m.Spec.FailureDomain = "sim-1b" })
+	w.provision()
+	if zone, got := w.cloud.VMs()[0].Zone, w.mcmMachine().Status.FailureDomain; zone != "sim-1b" || got != "sim-1b" {
 		t.Errorf("the VM is in %s and status.failureDomain is %s; Machine.spec.failureDomain says sim-1b, and wins over the class", zone, got)
 	}
 }
@@ -79,12 +77,12 @@ func TestInfraMachineFailureDomain(t *testing.T) {
 func TestInfraMachineAddresses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.machine("m")
-	w.provision("m")
+	w.machine()
+	w.provision()
 	known := []clusterv1.MachineAddressType{
 		clusterv1.MachineHostName, clusterv1.MachineInternalIP, clusterv1.MachineExternalIP, clusterv1.MachineInternalDNS, clusterv1.MachineExternalDNS,
 	}
-	all := w.mcmMachine("m").Status.Addresses
+	all := w.mcmMachine().Status.Addresses
 	if len(all) == 0 {
 		t.Error("status.addresses is empty")
 	}
@@ -98,29 +96,29 @@ func TestInfraMachineAddresses(t *testing.T) {
 func TestInfraMachineInitializationCompleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.machine("m")
-	if o := w.mcmMachine("m"); o.Status.Initialization.Provisioned != nil {
+	w.machine()
+	if o := w.mcmMachine(); o.Status.Initialization.Provisioned != nil {
 		t.Errorf("provisioned is %v before there is a VM", *o.Status.Initialization.Provisioned)
 	}
-	w.provision("m")
+	w.provision()
 }
 
 // Core keeps what it was told once; taking it back would only confuse readers.
 func TestInfraMachineProvisionedNeverBecomesFalseAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.running("m")
-	change(w, theMachine("m"), unhealthy)
+	w.running()
+	change(w, theMachine(), unhealthy)
 	w.cloud.Terminate(w.cloud.VMs()[0].ID, "Gone")
-	w.settle(machineController, "m", func() bool {
-		if !provisioned(w.mcmMachine("m")) {
+	w.settle(func() bool {
+		if !provisioned(w.mcmMachine()) {
 			t.Fatal("provisioned was taken back")
 		}
-		return strings.HasPrefix(w.condition(theMCMMachine("m", time.Time{}), clusterv1.ReadyCondition), "False")
+		return strings.HasPrefix(w.condition(theMCMMachine(time.Time{}), clusterv1.ReadyCondition), "False")
 	})
-	w.delete(w.mcmMachine("m"))
+	w.delete(w.mcmMachine())
 	w.run(machineController, "m")
-	if o := theMCMMachine("m", time.Time{}); exists(w, o) && !provisioned(o) {
+	if o := theMCMMachine(time.Time{}); exists(w, o) && !provisioned(o) {
 		t.Error("provisioned was taken back in the deletion")
 	}
 }
@@ -132,10 +130,10 @@ func unhealthy(m *clusterv1.Machine) { m.Status.Conditions[0].Status = metav1.Co
 func TestInfraMachineVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := w.running("m")
-	change(w, theMachine("m"), unhealthy)
+	o := w.running()
+	change(w, theMachine(), unhealthy)
 	w.cloud.Terminate(w.cloud.VMs()[0].ID, "Gone")
-	w.settle(machineController, "m", func() bool {
+	w.settle(func() bool {
 		return w.condition(o, clusterv1.ReadyCondition) == "False "+infrav1.ReasonInstanceNotFound
 	})
 	for range 3 {
@@ -150,7 +148,7 @@ func TestInfraMachineVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 func TestInfraMachineConditions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := w.running("m")
+	o := w.running()
 	if got := w.condition(o, clusterv1.ReadyCondition); got != "True "+infrav1.ReasonReady {
 		t.Errorf("Ready is %q; core mirrors it into the Machine's InfrastructureReady", got)
 	}
@@ -164,7 +162,7 @@ func TestInfraMachineConditions(t *testing.T) {
 	if got := w.condition(o, clusterv1.ReadyCondition); !strings.HasPrefix(got, "False ") {
 		t.Errorf("Ready is %q in a deletion", got)
 	}
-	checkConditions(t, w.mcmMachine("m").Status.Conditions)
+	checkConditions(t, w.mcmMachine().Status.Conditions)
 }
 
 // checkConditions: reason, time and generation are always there.
@@ -194,7 +192,7 @@ func TestInfraMachineReadyDoesNotFollowOutagesOfTheCloudsAPI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			o := w.running("m")
+			o := w.running()
 			begin(w)
 			for range 5 {
 				w.pass(lookPeriod)
@@ -220,7 +218,7 @@ func TestInfraMachineReadyDoesNotFollowOutagesOfTheCloudsAPI(t *testing.T) {
 func TestInfraMachineTerminalFailures(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := w.machine("m", func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "absent" })
+	o := w.machine(func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "absent" })
 	w.run(machineController, "m")
 	if got := w.condition(o, clusterv1.ReadyCondition); got != "False "+machinev1.ReasonClassNotFound {
 		t.Errorf("Ready is %q", got)
@@ -230,21 +228,21 @@ func TestInfraMachineTerminalFailures(t *testing.T) {
 	}
 	w.create(theClass("absent"))
 	w.run(classController, "absent")
-	w.provision("m")
+	w.provision()
 }
 
 // Core changes the spec in an in-place update; that is not ours to act on.
 func TestInfraMachineSupportForInPlaceChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, theClass("large"))
-	before := w.running("m")
-	change(w, w.mcmMachine("m"), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "large" })
+	before := w.running()
+	change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "large" })
 	for range 3 {
 		w.run(machineController, "m")
 		w.pass(lookPeriod)
 	}
-	if made, live := w.vms(); made != 1 || live != 1 || w.mcmMachine("m").Spec.ProviderID != before.Spec.ProviderID {
-		t.Errorf("%d VMs made, %d live, providerID %s", made, live, w.mcmMachine("m").Spec.ProviderID)
+	if made, live := w.vms(); made != 1 || live != 1 || w.mcmMachine().Spec.ProviderID != before.Spec.ProviderID {
+		t.Errorf("%d VMs made, %d live, providerID %s", made, live, w.mcmMachine().Spec.ProviderID)
 	}
 }
 
@@ -254,8 +252,8 @@ func TestInfraMachinePausing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			o := w.machine("m")
-			pause(w, w.mcmMachine("m"))
+			o := w.machine()
+			pause(w, w.mcmMachine())
 			w.run(machineController, "m")
 			o = read(w, o)
 			if len(o.Finalizers) != 0 || len(o.Status.Conditions) != 1 || !strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
@@ -284,10 +282,10 @@ func pauses() map[string]func(*world, clusterObject) {
 func TestInfraMachinePausingStopsDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.running("m")
+	w.running()
 	change(w, theCluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
-	change(w, w.mcmMachine("m"), func(o *infrav1.MCMMachine) { o.Annotations[clusterctlv1.DeleteForMoveAnnotation] = "" })
-	w.delete(w.mcmMachine("m"))
+	change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) { o.Annotations[clusterctlv1.DeleteForMoveAnnotation] = "" })
+	w.delete(w.mcmMachine())
 	for range 3 {
 		w.run(machineController, "m")
 		w.pass(lookPeriod)
@@ -309,7 +307,7 @@ func TestInfraMachineWorkflow(t *testing.T) {
 		"NoMachine": {
 			"A MachineSet may be the only owner for a moment.",
 			func(w *world) {
-				change(w, w.mcmMachine("m"), func(o *infrav1.MCMMachine) { o.OwnerReferences[0].Kind = "MachineSet" })
+				change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) { o.OwnerReferences[0].Kind = "MachineSet" })
 			}, infrav1.ReasonWaitingForMachine, false,
 		},
 		"NoInfrastructure": {
@@ -321,13 +319,13 @@ func TestInfraMachineWorkflow(t *testing.T) {
 		"NoBootData": {
 			"A VM without boot data never joins.",
 			func(w *world) {
-				change(w, theMachine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = nil })
+				change(w, theMachine(), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = nil })
 			}, infrav1.ReasonWaitingForBootstrap, true,
 		},
 		"NoValue": {
 			"The entry's name is the contract's.",
 			func(w *world) {
-				change(w, bootData("m"), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
+				change(w, bootData(), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
 			},
 			infrav1.ReasonInvalidBootstrapData, true,
 		},
@@ -336,7 +334,7 @@ func TestInfraMachineWorkflow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			o := w.machine("m")
+			o := w.machine()
 			tc.hinder(w)
 			w.run(machineController, "m")
 			if got := w.condition(o, clusterv1.ReadyCondition); got != "False "+tc.want {
@@ -345,205 +343,9 @@ func TestInfraMachineWorkflow(t *testing.T) {
 			if made, _ := w.vms(); made != 0 || w.cloud.Calls(sim.OpCreateVM) != 0 {
 				t.Error("a VM was asked for: " + tc.reason)
 			}
-			if has := slices.Contains(w.mcmMachine("m").Finalizers, machinev1.MCMMachineFinalizer); has != tc.claims {
+			if has := slices.Contains(w.mcmMachine().Finalizers, machinev1.MCMMachineFinalizer); has != tc.claims {
 				t.Errorf("finalizer %v, want %v: it is there before anything is made, and not before there is an owner", has, tc.claims)
 			}
 		})
-	}
-}
-
-// What a provider deletes is the VM. Core has drained the Node, or decided not
-// to, and deletes it afterwards.
-func TestInfraMachineDeletionNeverDrains(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	o := w.running("m")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{NodeName: "m"}}
-	if err := w.workload.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	w.delete(o)
-	w.settle(machineController, "m", w.gone(o))
-	node := &corev1.Node{}
-	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil || node.Spec.Unschedulable || len(w.evictions) != 0 {
-		t.Errorf("the Node is core's (%v), unschedulable %v, and nothing is evicted: %v", err, node.Spec.Unschedulable, w.evictions)
-	}
-	if _, live := w.vms(); live != 0 {
-		t.Errorf("%d VMs are left", live)
-	}
-}
-
-// A bad spec never keeps an object from going.
-func TestInfraMachineDeletionIsNotBlockedByTheSpec(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	o := w.running("m")
-	change(w, theClass("small"), func(c *machinev1.MachineClass) {
-		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"image":"linux-1"`, `"image":[]`))
-	})
-	w.delete(bootData("m"))
-	w.delete(o)
-	w.settle(machineController, "m", w.gone(o))
-}
-
-// A providerID that is there from the start is a VM to adopt: nothing is created,
-// whether that VM exists or not.
-func TestInfraMachinePresetProviderIDAdopts(t *testing.T) {
-	t.Parallel()
-	t.Run("Exists", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		vm, err := w.cloud.CreateVM(sim.Login{Account: "demo", Secret: "demo-secret"}, "sim-1", sim.VMInput{
-			ClientToken: "m", Zone: "sim-1c", InstanceType: "small", Image: "linux-1",
-			Tags: map[string]string{"kubernetes.io/cluster/test": "1", "kubernetes.io/role/node": "1", sim.NameTag: "m"},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		creates := w.cloud.Calls(sim.OpCreateVM)
-		w.machine("m", func(o *infrav1.MCMMachine) { o.Spec.ProviderID = sim.ProviderID("sim-1c", vm.ID) })
-		w.provision("m")
-		if o := w.mcmMachine("m"); o.Status.FailureDomain != "sim-1c" || len(o.Status.Addresses) == 0 || w.cloud.Calls(sim.OpCreateVM) != creates {
-			t.Errorf("%d calls to create, adopted as %+v", w.cloud.Calls(sim.OpCreateVM)-creates, o.Status)
-		}
-	})
-	t.Run("DoesNotExist", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		o := w.machine("m", func(o *infrav1.MCMMachine) { o.Spec.ProviderID = sim.ProviderID("sim-1c", "vm-00000000000000000") })
-		w.settle(machineController, "m", func() bool {
-			return w.condition(o, clusterv1.ReadyCondition) == "False "+infrav1.ReasonInstanceNotFound
-		})
-		if w.cloud.Calls(sim.OpCreateVM) != 0 || provisioned(w.mcmMachine("m")) {
-			t.Error("a VM was asked for")
-		}
-	})
-}
-
-// The boot data has tokens and passwords: it goes to the cloud and nowhere else.
-func TestInfraMachineBootDataIsNowhereElse(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultBefore, Count: 1})
-	w.running("m")
-	_, sent, _ := w.cloud.Look(w.cloud.VMs()[0].ID)
-	if !strings.Contains(string(sent), bootMark) {
-		t.Errorf("the VM boots with %q", sent)
-	}
-	if text := w.yaml(w.mcmMachine("m")) + w.told(); strings.Contains(text, bootMark) {
-		t.Errorf("boot data is in the object or its Events:\n%s", text)
-	}
-}
-
-func TestInfraMachineInterruptible(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, theClass("spot", `"spot":true`))
-	w.machine("m", func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "spot" })
-	w.run(classController, "spot")
-	w.provision("m")
-	if got := w.mcmMachine("m").Status.Interruptible; got == nil || !*got {
-		t.Error("status.interruptible is not true for a spot VM: core labels the Node with it")
-	}
-}
-
-// Finalizers that somebody took away come back, and nobody replaces whole
-// objects, which core writes with server-side apply.
-func TestInfraMachineKeepsItsFinalizerAndWritesPatches(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.running("m")
-	change(w, w.mcmMachine("m"), func(o *infrav1.MCMMachine) { o.Finalizers = nil })
-	w.run(machineController, "m")
-	if !slices.Contains(w.mcmMachine("m").Finalizers, machinev1.MCMMachineFinalizer) {
-		t.Error("the finalizer does not come back")
-	}
-	if len(w.whole) != 0 {
-		t.Errorf("whole objects were written: %v", w.whole)
-	}
-	w.writes = nil
-	w.pass(lookPeriod)
-	w.run(machineController, "m")
-	w.unchanged("an unchanged object is not written")
-}
-
-// Credentials are the class's, of the same namespace; a Secret of another one has
-// to allow it, else any tenant could use those of any other.
-func TestInfraMachineMultiTenancy(t *testing.T) {
-	t.Parallel()
-	other := theCredentials()
-	other.Namespace = "other"
-	foreign := theClass("foreign")
-	foreign.SecretRef.Namespace = "other"
-	w := newWorld(t, other, foreign)
-	o := w.machine("m", func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "foreign" })
-	w.run(classController, "foreign")
-	w.run(machineController, "m")
-	if got := w.condition(o, clusterv1.ReadyCondition); got != "False "+infrav1.ReasonSecretNotAllowed {
-		t.Fatalf("Ready is %q", got)
-	}
-	change(w, other, func(s *corev1.Secret) {
-		s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: namespace}
-	})
-	w.provision("m")
-}
-
-func TestInfraMachineWatchFilter(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.filter = "mine"
-	w.restart()
-	o := w.machine("m")
-	w.run(machineController, "m")
-	if o = read(w, o); len(o.Finalizers)+len(o.Status.Conditions) != 0 {
-		t.Errorf("an object of another instance was touched: %+v", o)
-	}
-	change(w, o, func(o *infrav1.MCMMachine) { o.Labels[clusterv1.WatchLabel] = "mine" })
-	w.run(machineController, "m")
-	if o = read(w, o); len(o.Finalizers) == 0 {
-		t.Error("an object with the label was left alone")
-	}
-}
-
-// Core takes few labels to Nodes, and no annotations; what the spec asks for is
-// ours to keep, and ours alone.
-func TestInfraMachineNodeTemplateReachesTheNode(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.running("m")
-	change(w, w.mcmMachine("m"), func(o *infrav1.MCMMachine) {
-		o.Spec.NodeTemplate = infrav1.NodeTemplate{
-			Labels: map[string]string{"pool": "a"}, Annotations: map[string]string{"x.example.com/y": "z"},
-			Taints: []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}},
-		}
-	})
-	node := &corev1.Node{}
-	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil {
-		t.Fatal(err)
-	}
-	node.Labels = map[string]string{"theirs": "1"}
-	if err := w.workload.Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
-	w.run(machineController, "m")
-	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil {
-		t.Fatal(err)
-	}
-	if node.Labels["pool"] != "a" || node.Labels["theirs"] != "1" || node.Annotations["x.example.com/y"] != "z" || len(node.Spec.Taints) != 1 {
-		t.Errorf("the Node has labels %v, annotations %v, taints %v", node.Labels, node.Annotations, node.Spec.Taints)
-	}
-}
-
-// Core leaves Nodes behind when the whole Cluster goes. In a control plane that
-// lives on, they would stay for ever.
-func TestInfraMachineNodeGoesWithItsCluster(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	o := w.running("m")
-	change(w, theCluster(), func(c *clusterv1.Cluster) { c.Finalizers = []string{clusterv1.ClusterFinalizer} })
-	w.delete(theCluster())
-	w.delete(o)
-	w.settle(machineController, "m", w.gone(o))
-	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, &corev1.Node{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the Node is still there: %v", err)
 	}
 }

@@ -65,13 +65,13 @@ func TestMoveIsBlockedWhileAVMIsBeingMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1})
-	w.machine("m")
+	w.machine()
 	_, _ = w.try(machineController, "m")
-	if w.mcmMachine("m").Annotations[clusterctlv1.BlockMoveAnnotation] == "" {
+	if w.mcmMachine().Annotations[clusterctlv1.BlockMoveAnnotation] == "" {
 		t.Error("the machine may be moved while a call is on its way")
 	}
-	w.provision("m")
-	if _, blocked := w.mcmMachine("m").Annotations[clusterctlv1.BlockMoveAnnotation]; blocked {
+	w.provision()
+	if _, blocked := w.mcmMachine().Annotations[clusterctlv1.BlockMoveAnnotation]; blocked {
 		t.Error("a complete machine may not be moved")
 	}
 }
@@ -80,12 +80,12 @@ func TestMoveIsBlockedWhileAVMIsBeingMade(t *testing.T) {
 func TestMoveRebuildsTheStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	before := w.running("m")
+	before := w.running()
 	cluster := read(w, theMCMCluster())
 	moved, movedCluster := before.DeepCopy(), cluster.DeepCopy()
 	moved.ResourceVersion, moved.UID, moved.Status = "", "new", infrav1.MCMMachineStatus{}
 	movedCluster.ResourceVersion, movedCluster.UID, movedCluster.Status = "", "new-cluster", infrav1.MCMClusterStatus{}
-	for _, o := range []client.Object{w.mcmMachine("m"), cluster} {
+	for _, o := range []client.Object{w.mcmMachine(), cluster} {
 		change(w, o, func(o client.Object) { o.SetFinalizers(nil) })
 		w.delete(o)
 	}
@@ -93,7 +93,7 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 	w.restart()
 	w.run(clusterController, "c1")
 	w.run(machineController, "m")
-	after := w.mcmMachine("m")
+	after := w.mcmMachine()
 	if !provisioned(after) || after.Spec.ProviderID != before.Spec.ProviderID || len(after.Status.Addresses) == 0 || after.Status.FailureDomain != before.Status.FailureDomain {
 		t.Errorf("status %+v", after.Status)
 	}
@@ -109,7 +109,7 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 		t.Errorf("%d VMs made, %d live", made, live)
 	}
 	w.delete(after)
-	w.settle(machineController, "m", w.gone(after))
+	w.settle(w.gone(after))
 	if _, live := w.vms(); live != 0 {
 		t.Error("the VM does not go with the object that was moved")
 	}
@@ -125,13 +125,13 @@ func TestMoveAndCrashFindTheVM(t *testing.T) {
 		}
 		return nil
 	}
-	w.machine("m")
+	w.machine()
 	for range 3 {
 		_, _ = w.try(machineController, "m")
 		w.restart()
 	}
 	w.failing = nil
-	w.provision("m")
+	w.provision()
 	if made, live := w.vms(); made != 1 || live != 1 {
 		t.Errorf("%d VMs made, %d live", made, live)
 	}

@@ -15,7 +15,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// The objects as core leaves them for a provider, each with a generation that
+// The objects, most of them of one machine m, as core leaves them for a provider, each with a generation that
 // conditions have to repeat.
 const (
 	namespace  = "ns"
@@ -53,32 +53,32 @@ func theMCMCluster() *infrav1.MCMCluster {
 	return c
 }
 
-func machineOwner(name string) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID("machine-" + name), Controller: new(true)}}
+func machineOwner() []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "machine-m", Controller: new(true)}}
 }
 
-func theMachine(name string) *clusterv1.Machine {
-	m := &clusterv1.Machine{ObjectMeta: objectMeta(name, "machine-"+name)}
+func theMachine() *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: objectMeta("m", "machine-m")}
 	m.Spec.ClusterName = "c1"
-	m.Spec.Bootstrap.DataSecretName = new("boot-" + name)
-	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: name}
-	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: name}
+	m.Spec.Bootstrap.DataSecretName = new("boot-m")
+	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: "m"}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: "m"}
 	return m
 }
 
-func theMCMMachine(name string, created time.Time) *infrav1.MCMMachine {
-	o := &infrav1.MCMMachine{ObjectMeta: objectMeta(name, "uid-"+name)}
+func theMCMMachine(created time.Time) *infrav1.MCMMachine {
+	o := &infrav1.MCMMachine{ObjectMeta: objectMeta("m", "uid-m")}
 	o.CreationTimestamp = metav1.NewTime(created)
-	o.OwnerReferences = machineOwner(name)
+	o.OwnerReferences = machineOwner()
 	o.Spec.MachineClassRef.Name = "small"
 	return o
 }
 
 // bootData is what a bootstrap provider has made for a Machine.
-func bootData(name string) *corev1.Secret {
+func bootData() *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "boot-" + name}, Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{"value": []byte(bootText + "name: " + name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "boot-m"}, Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{"value": []byte(bootText)},
 	}
 }
 
@@ -109,9 +109,9 @@ func theTemplate() *infrav1.MCMMachineTemplate {
 }
 
 // theConfig boots with the user data of theUserData.
-func theConfig(name string) *bootstrapv1.MCMConfig {
-	o := &bootstrapv1.MCMConfig{ObjectMeta: objectMeta(name, "config-"+name)}
-	o.OwnerReferences = machineOwner(name)
+func theConfig() *bootstrapv1.MCMConfig {
+	o := &bootstrapv1.MCMConfig{ObjectMeta: objectMeta("m", "config-m")}
+	o.OwnerReferences = machineOwner()
 	o.Spec.UserDataSecretRef = &bootstrapv1.NameReference{Name: "user-data"}
 	return o
 }

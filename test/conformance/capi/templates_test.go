@@ -191,8 +191,8 @@ func templatesOfWorkers(t *testing.T, r release) {
 	t.Helper()
 	r.eachTemplate(t, func(t *testing.T, file string, all []*unstructured.Unstructured) {
 		t.Helper()
-		if strings.HasSuffix(file, "topology.yaml") {
-			return
+		if strings.Contains(file, "topology") {
+			return // those are in the class
 		}
 		for _, md := range of[clusterv1.MachineDeployment](t, all, "MachineDeployment") {
 			spec := md.Spec.Template.Spec
@@ -270,29 +270,49 @@ func templatesForHealthChecks(t *testing.T, r release) {
 	}
 }
 
-// A ClusterClass is in a file of its name, has no variables and no namespaces,
-// and all that it refers to.
+// A ClusterClass is in a file of its name, has no variables of clusterctl and no
+// namespaces, and all that it refers to. Templates name one that is there.
 func clusterClasses(t *testing.T, r release) {
 	t.Helper()
-	text := r.text(t, infrastructure, "clusterclass-mcm.yaml")
+	files, err := filepath.Glob(filepath.Join(r.in(t, infrastructure), "clusterclass-*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d ClusterClasses (%v)", len(files), err)
+	}
+	var names []string
+	for _, file := range files {
+		names = append(names, clusterClass(t, filepath.Base(file), r.text(t, infrastructure, filepath.Base(file))))
+	}
+	r.eachTemplate(t, func(t *testing.T, file string, all []*unstructured.Unstructured) {
+		t.Helper()
+		for _, c := range of[clusterv1.Cluster](t, all, "Cluster") {
+			if c.Spec.Topology.IsDefined() && !slices.Contains(names, c.Spec.Topology.ClassRef.Name) {
+				t.Errorf("%s: there is no class %s", file, c.Spec.Topology.ClassRef.Name)
+			}
+		}
+	})
+}
+
+// clusterClass checks the file of a class and returns its name.
+func clusterClass(t *testing.T, file, text string) string {
+	t.Helper()
 	if strings.Contains(text, "${") {
-		t.Error("it has variables of clusterctl; it has its own")
+		t.Errorf("%s has variables of clusterctl; it has its own", file)
 	}
 	all, err := cluster.Decode([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	decode(t, "clusterclass-mcm.yaml", all)
+	decode(t, file, all)
 	there := map[string]bool{}
 	for _, o := range all {
 		there[o.GetAPIVersion()+" "+o.GetKind()+" "+o.GetName()] = true
 		if o.GetNamespace() != "" {
-			t.Errorf("%s %s has a namespace", o.GetKind(), o.GetName())
+			t.Errorf("%s: %s %s has a namespace", file, o.GetKind(), o.GetName())
 		}
 	}
 	classes := of[clusterv1.ClusterClass](t, all, "ClusterClass")
-	if len(classes) != 1 || classes[0].Name != "mcm" {
-		t.Fatalf("%d classes", len(classes))
+	if len(classes) != 1 || file != "clusterclass-"+classes[0].Name+".yaml" {
+		t.Fatalf("%s has %d classes", file, len(classes))
 	}
 	class := classes[0].Spec
 	refs := []clusterv1.ClusterClassTemplateReference{class.Infrastructure.TemplateRef, class.ControlPlane.TemplateRef, class.ControlPlane.MachineInfrastructure.TemplateRef}
@@ -300,8 +320,9 @@ func clusterClasses(t *testing.T, r release) {
 		refs = append(refs, md.Bootstrap.TemplateRef, md.Infrastructure.TemplateRef)
 	}
 	for _, ref := range refs {
-		if !there[ref.APIVersion+" "+ref.Kind+" "+ref.Name] {
-			t.Errorf("%v is not in the file", ref)
+		if ref.Name != "" && !there[ref.APIVersion+" "+ref.Kind+" "+ref.Name] {
+			t.Errorf("%s: %v is not in the file", file, ref)
 		}
 	}
+	return classes[0].Name
 }

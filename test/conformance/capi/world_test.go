@@ -190,19 +190,20 @@ func (w *world) try(controller, name string) (time.Duration, error) {
 	return result.RequeueAfter, err
 }
 
-// settle runs passes, letting time pass as they ask for, until the check holds.
-func (w *world) settle(controller, name string, check func() bool) {
+// settle runs passes for the machine, letting time pass as they ask for, until
+// the check holds.
+func (w *world) settle(check func() bool) {
 	w.Helper()
 	var err error
 	for range 60 {
 		var wait time.Duration
-		wait, err = w.try(controller, name)
+		wait, err = w.try(machineController, "m")
 		if check() {
 			return
 		}
 		w.pass(max(wait, time.Second))
 	}
-	w.Fatalf("%s does not settle: %v", name, err)
+	w.Fatalf("the machine does not settle: %v", err)
 }
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
@@ -307,48 +308,49 @@ func (w *world) unchanged(why string) {
 	}
 }
 
-// machine makes what a MachineSet makes, and protects the class.
-func (w *world) machine(name string, edit ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
+// machine makes what a MachineSet makes for the machine m, and protects the class.
+func (w *world) machine(edit ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
 	w.Helper()
-	o := theMCMMachine(name, w.clock.Now())
+	o := theMCMMachine(w.clock.Now())
 	for _, f := range edit {
 		f(o)
 	}
-	w.create(o, theMachine(name), bootData(name))
+	w.create(o, theMachine(), bootData())
 	w.run(clusterController, "c1")
 	w.run(classController, "small")
-	return theMCMMachine(name, w.clock.Now())
+	return theMCMMachine(w.clock.Now())
 }
 
-// running makes a machine whose VM is provisioned and whose Node has joined.
-func (w *world) running(name string) *infrav1.MCMMachine {
+// running makes the machine m, whose VM is provisioned and whose Node has joined.
+func (w *world) running() *infrav1.MCMMachine {
 	w.Helper()
-	w.machine(name)
-	w.provision(name)
-	o := w.mcmMachine(name)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: o.Spec.ProviderID}}
+	w.machine()
+	w.provision()
+	o := w.mcmMachine()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: o.Spec.ProviderID}}
 	if err := w.workload.Create(w.Context(), node); err != nil {
 		w.Fatal(err)
 	}
-	change(w, theMachine(name), func(m *clusterv1.Machine) {
+	change(w, theMachine(), func(m *clusterv1.Machine) {
 		m.Spec.ProviderID = o.Spec.ProviderID
-		m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
+		m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "m"}
 		m.Status.Conditions = []metav1.Condition{{
 			Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: "Healthy", LastTransitionTime: metav1.NewTime(w.clock.Now()),
 		}}
 	})
-	w.run(machineController, name)
-	return w.mcmMachine(name)
+	w.run(machineController, "m")
+	return w.mcmMachine()
 }
 
-func (w *world) provision(name string) {
+// provision runs the machine m until core is told that it is there.
+func (w *world) provision() {
 	w.Helper()
-	w.settle(machineController, name, func() bool { return provisioned(w.mcmMachine(name)) })
+	w.settle(func() bool { return provisioned(w.mcmMachine()) })
 }
 
-func (w *world) mcmMachine(name string) *infrav1.MCMMachine {
+func (w *world) mcmMachine() *infrav1.MCMMachine {
 	w.Helper()
-	return read(w, &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	return read(w, &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}})
 }
 
 func (w *world) gone(o client.Object) func() bool { return func() bool { return !exists(w, o) } }
