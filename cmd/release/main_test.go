@@ -165,12 +165,14 @@ func TestNothingElseLooksLikeAVariable(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(out, infrastructure, "v0.1.7", "clusterclass-mcm.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found := variable.Find(text); found != nil {
-		t.Errorf("the ClusterClass has %s: clusterctl fills in nothing there", found)
+	for _, class := range []string{"clusterclass-mcm.yaml", "clusterclass-mcm-workers.yaml"} {
+		text, err := os.ReadFile(filepath.Join(out, infrastructure, "v0.1.7", class))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := variable.Find(text); found != nil {
+			t.Errorf("%s has %s: clusterctl fills in nothing there", class, found)
+		}
 	}
 }
 

@@ -37,11 +37,13 @@ const (
 	classOfCluster = "${CLUSTER_NAME}-md-0"
 )
 
-// templates writes all cluster templates and the ClusterClass.
+// templates writes all cluster templates and ClusterClasses.
 func (r release) templates() error {
 	files := map[string][]string{
-		"clusterclass-mcm.yaml":          {"clusterclass-mcm"},
-		"cluster-template-topology.yaml": {"cluster-topology"},
+		"clusterclass-mcm.yaml":                  {"clusterclass-mcm"},
+		"clusterclass-mcm-workers.yaml":          {"clusterclass-mcm-workers"},
+		"cluster-template-topology.yaml":         {"cluster-topology"},
+		"cluster-template-topology-workers.yaml": {"cluster-topology-workers"},
 	}
 	for _, f := range flavors() {
 		files[fileOf(f.name)] = f.partsFor("")

@@ -90,9 +90,13 @@ func (p *pool) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: p.namespace, Name: name}
 }
 
+// deployment returns the MachineDeployment of the Cluster.
 func (p *pool) deployment(ctx context.Context) (*clusterv1.MachineDeployment, error) {
-	md := &clusterv1.MachineDeployment{}
-	return md, p.m.cl.Get(ctx, p.key(p.name+"-md-0"), md)
+	var list clusterv1.MachineDeploymentList
+	if err := p.m.cl.List(ctx, &list, client.InNamespace(p.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.name}); err != nil {
+		return nil, err
+	}
+	return only(list.Items)
 }
 
 // change patches the MachineDeployment.

@@ -18,9 +18,11 @@ func TestClusterAPI(t *testing.T) {
 	m := newManagement(t, a, ctl)
 	t.Run("clusterctl init and upgrade plan", func(t *testing.T) { checkInit(t, m, ctl) })
 	t.Run("templates", func(t *testing.T) { checkTemplates(t, m, ctl) })
+	t.Run("ClusterClass", func(t *testing.T) { checkTopology(t, m, ctl) })
 	m.startProviders(t)
 	external := newPool(t, m, ctl, controlPlane(t, a, t.TempDir()), "external", "c1")
 	own := newPool(t, m, ctl, m.Stack, "own", "c2")
+	class := newPool(t, m, ctl, m.Stack, "class", "c3")
 	t.Run("clusters", func(t *testing.T) {
 		t.Run("external control plane", func(t *testing.T) {
 			t.Parallel()
@@ -29,6 +31,7 @@ func TestClusterAPI(t *testing.T) {
 		t.Run("self-hosted", func(t *testing.T) {
 			t.Parallel()
 			ownLife(t, own)
+			classLife(t, class)
 		})
 	})
 	m.rights(t)

@@ -77,7 +77,7 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	if err := m.Cluster.ApplyDir(t.Context(), m.assets.capi+"/kubeadm"); err != nil {
 		t.Fatal(err)
 	}
-	flavors := []string{"topology"}
+	flavors := []string{"topology", "topology-workers"}
 	for _, cloud := range []string{"", "sim", "aws", "openstack", "vsphere"} {
 		for _, what := range []string{"", "workers-only", "self-hosted", "autoscale", "health-check"} {
 			flavors = append(flavors, strings.Trim(cloud+"-"+what, "-"))
