@@ -79,7 +79,7 @@ func noVMWithoutOwner(h *history) []violation {
 // owned says whether a VM has an owner, or had one within the orphan bound.
 func (h *history) owned(v vm) bool {
 	for _, l := range h.lives {
-		if l.owner == v.owner && (!l.gone || h.end.Sub(l.ended) <= h.orphanBound) {
+		if l.owner != "" && l.owner == v.owner && (!l.gone || h.end.Sub(l.ended) <= h.orphanBound) {
 			return true
 		}
 	}

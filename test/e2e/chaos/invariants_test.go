@@ -56,6 +56,11 @@ func TestInvariantsHave(t *testing.T) {
 		"Orphan": {"nobody has owned it for longer than the bound", func(h *history) {
 			h.vms = append(h.vms, vm{id: "vm-x", name: "x", made: at(500)})
 		}, "no VM without owner"},
+		"OrphanBesideAnUnseenMachine": {"a Machine that nobody saw owns nothing", func(h *history) {
+			h.lives = append(h.lives, life{name: "u", pool: "q", maker: managerUser, asked: at(960), made: at(961), ender: "admin", ended: at(970), gone: true})
+			h.wishes = append(h.wishes, wish{pool: "q", replicas: 1, begun: at(0), done: at(1)})
+			h.vms = append(h.vms, vm{id: "vm-x", name: "x", made: at(500)})
+		}, "no VM without owner"},
 		"VMOfAMachineThatIsGone": {"its Machine went long ago", func(h *history) {
 			h.vms[4].deleting, h.vms[4].gone = time.Time{}, time.Time{}
 		}, "no VM without owner"},

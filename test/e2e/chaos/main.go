@@ -79,7 +79,6 @@ func run(ctx context.Context, o options) (result, error) {
 	}
 	found, err := c.play(ctx)
 	out.Kills, out.Faults, out.Violations = c.kills, c.faults, len(found)
-	c.report(found)
 	if stopErr := c.stop(); err == nil {
 		err = stopErr
 	}
@@ -131,15 +130,7 @@ func (c *chaos) play(ctx context.Context) ([]violation, error) {
 		return nil, fmt.Errorf("collect the history: %w", err)
 	}
 	c.say("judging %d Machines, %d VMs, %d requests of users", len(h.lives), len(h.vms), len(h.wishes))
-	return judge(h), nil
-}
-
-// report prints violations, each with what happened around it.
-func (c *chaos) report(found []violation) {
-	for _, v := range found {
-		fmt.Printf("\nVIOLATION of %q at %s: %s\n", v.invariant, v.at.UTC().Format("15:04:05.000"), v.what)
-		for _, e := range c.observer.around(v.at, 30*time.Second) {
-			fmt.Printf("    %s %s\n", e.At.UTC().Format("15:04:05.000"), e.Text)
-		}
-	}
+	found := judge(h)
+	c.report(h, found)
+	return found, nil
 }

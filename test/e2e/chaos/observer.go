@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -174,7 +175,7 @@ func readyCondition(n *corev1.Node) corev1.NodeCondition {
 func (o *observer) unwell() []span {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := append([]span(nil), o.troubles...)
+	all := slices.Clone(o.troubles)
 	for _, s := range o.unready {
 		all = append(all, *s)
 	}
@@ -192,15 +193,9 @@ func (o *observer) seen() []sight {
 	return all
 }
 
-// around returns the journal's lines near a time.
-func (o *observer) around(at time.Time, within time.Duration) []event {
+// journal returns all lines of the journal.
+func (o *observer) journal() []event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var near []event
-	for _, e := range o.lines {
-		if d := e.At.Sub(at); d > -within && d < within {
-			near = append(near, e)
-		}
-	}
-	return near
+	return slices.Clone(o.lines)
 }
