@@ -34,7 +34,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 // open returns an account that is logged in at these services.
 func open(t *testing.T, a answers) *account {
 	t.Helper()
-	s, err := NewDriver(Options{Transport: a}).connect(login{}, "r")
+	s, err := NewDriver(Options{Transport: a}).connect(t.Context(), login{}, "r")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestPagesGoOnWithoutTheirMarker(t *testing.T) {
 func TestOneOfSeveralStays(t *testing.T) {
 	t.Parallel()
 	made := func(id, status string, second int, token string) server {
-		return server{ID: id, Status: status, Created: time.Unix(int64(second), 0), Metadata: map[string]string{ownerKey: "o", tokenKey: token}}
+		return server{ID: id, Status: status, Created: time.Unix(int64(second), 0), Metadata: map[string]string{ownerKey: "o", attemptKey: token}}
 	}
 	r := cloud.CreateRequest{Ref: cloud.Ref{Name: "m", OwnerID: "o"}, Token: "t"}
 	cases := map[string]struct {

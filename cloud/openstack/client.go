@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,19 +68,19 @@ type renewal struct {
 }
 
 // connect returns a session that has not logged in yet.
-func (d *Driver) connect(who login, region string) (*session, error) {
+func (d *Driver) connect(ctx context.Context, who login, region string) (*session, error) {
 	config, err := who.tls()
 	if err != nil {
 		return nil, err
 	}
 	transport := d.transport
 	if transport == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one
+		own := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
 		own.TLSClientConfig = config
 		transport = own
 	}
 	s := &session{driver: d, who: who, region: region, http: http.Client{Transport: transport}}
-	s.life, s.over = context.WithCancel(context.Background())
+	s.life, s.over = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
 }
 
@@ -103,7 +104,7 @@ func (s *session) renew(ctx context.Context, op, stale string) *cloud.Error {
 	if mine == nil {
 		mine = &renewal{done: make(chan struct{})}
 		s.renewing = mine
-		go s.logIn(mine)
+		go s.logIn(mine) //nolint:contextcheck // none of those who wait can cancel it
 	}
 	s.mu.Unlock()
 	select {
@@ -266,9 +267,7 @@ func (s *session) try(ctx context.Context, op string, c call) (string, *cloud.Er
 		return token, cloud.Errorf(cloud.Unavailable, op, "NoEndpoint", "the catalog has no %s service in region %q", c.of, s.region)
 	}
 	header := map[string]string{"X-Auth-Token": token}
-	for k, v := range c.header {
-		header[k] = v
-	}
+	maps.Copy(header, c.header)
 	o := &gophercloud.RequestOpts{JSONBody: c.body, OkCodes: c.codes, MoreHeaders: header}
 	if len(o.OkCodes) == 0 {
 		o.OkCodes = []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent}
@@ -277,7 +276,7 @@ func (s *session) try(ctx context.Context, op string, c call) (string, *cloud.Er
 	if c.out != nil {
 		o.JSONResponse = &raw
 	}
-	if _, err := s.client().Request(ctx, c.method, url+c.path, o); err != nil {
+	if _, err := s.client().Request(ctx, c.method, url+c.path, o); err != nil { //nolint:bodyclose // it is closed there
 		return token, answer(ctx, op, err)
 	}
 	if c.out == nil {

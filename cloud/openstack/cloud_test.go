@@ -3,6 +3,7 @@ package openstack_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -26,10 +27,10 @@ func open(t *testing.T, creds cloud.Credentials, edits spec) (cloud.Account, clo
 	return a, c, err
 }
 
-// request is for a machine of that name.
-func request(c cloud.Class, name string) cloud.CreateRequest {
+// request is for a machine.
+func request(c cloud.Class) cloud.CreateRequest {
 	return cloud.CreateRequest{
-		Ref: cloud.Ref{Name: name, OwnerID: "owner-of-" + name, Class: c}, Token: "5eed", UserData: []byte("#cloud-config"),
+		Ref: cloud.Ref{Name: "m", OwnerID: "owner-of-m", Class: c}, Token: "5eed", UserData: []byte("#cloud-config"),
 		Checkpoint: func(context.Context, string) error { return nil },
 	}
 }
@@ -82,7 +83,7 @@ func TestExhausted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request(parsed, "m")
+		r := request(parsed)
 		_, err = finished(t, a, r)
 		e, ok := errors.AsType[*cloud.Error](err)
 		if !ok || e.Code != cloud.Exhausted || e.Reason != c.reason || e.Offering == nil || *e.Offering != c.want {
@@ -103,7 +104,7 @@ func TestBuildFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request(c, "m")
+	r := request(c)
 	vm, err := finished(t, a, r)
 	if err != nil || vm.State != cloud.StateFailed || vm.Message == "" {
 		t.Errorf("got %+v, %v, want a failed VM with Nova's explanation", vm, err)
@@ -143,15 +144,13 @@ func TestUnknownReferences(t *testing.T) {
 	for name, c := range cases {
 		a, parsed, err := open(t, credentials(p), func() spec {
 			all := c.way.of(p)
-			for k, v := range c.edits {
-				all[k] = v
-			}
+			maps.Copy(all, c.edits)
 			return all
 		}())
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := request(parsed, "m")
+		r := request(parsed)
 		_, err = finished(t, a, r)
 		e, ok := errors.AsType[*cloud.Error](err)
 		if !ok || e.Code != cloud.Invalid || len(e.Problems) != 1 || e.Problems[0].Field != "providerSpec.spec."+c.field {
@@ -221,7 +220,7 @@ func TestPodNetworks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := request(c, "m")
+	r := request(c)
 	vm, err := finished(t, a, r)
 	if err != nil {
 		t.Fatal(err)

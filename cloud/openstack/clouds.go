@@ -51,12 +51,33 @@ func (l *login) readClouds(field string, text []byte, name string, open func(pat
 	bad := func(message string) {
 		l.problems = append(l.problems, cloud.Problem{Severity: cloud.BlocksAll, Field: field, Message: message})
 	}
+	entry, problem := choose(text, name)
+	if problem != "" {
+		bad(problem)
+		return
+	}
+	l.readCloud(entry)
+	if open == nil {
+		return // the Secret says it in entries of its own
+	}
+	for path, into := range map[string]*[]byte{entry.CACert: &l.ca, entry.ClientCert: &l.cert, entry.ClientKey: &l.key} {
+		if path == "" {
+			continue
+		}
+		var err error
+		if *into, err = open(path); err != nil {
+			bad("names a file with a certificate or key that cannot be read")
+		}
+	}
+}
+
+// choose returns the cloud of a clouds.yaml that is meant, or what is wrong.
+func choose(text []byte, name string) (entry cloudEntry, problem string) {
 	var doc struct {
 		Clouds map[string]cloudEntry `yaml:"clouds"`
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		bad("is no clouds.yaml; write YAML with an entry under clouds") // the error may quote it
-		return
+		return entry, "is no clouds.yaml; write YAML with an entry under clouds" // the error may quote it
 	}
 	names := slices.Sorted(maps.Keys(doc.Clouds))
 	if name == "" && len(names) == 1 {
@@ -65,26 +86,13 @@ func (l *login) readClouds(field string, text []byte, name string, open func(pat
 	entry, there := doc.Clouds[name]
 	switch {
 	case len(names) == 0:
-		bad("has no cloud; write one under clouds")
+		problem = "has no cloud; write one under clouds"
 	case name == "":
-		bad("has several clouds; say which one is meant, in a Secret with the entry " + keyCloud)
+		problem = "has several clouds; say which one is meant, in a Secret with the entry " + keyCloud
 	case !there:
-		bad("has no cloud of the name that is asked for; it has " + strings.Join(names, ", "))
-	default:
-		l.readCloud(entry)
-		for path, into := range map[string]*[]byte{entry.CACert: &l.ca, entry.ClientCert: &l.cert, entry.ClientKey: &l.key} {
-			if path == "" {
-				continue
-			}
-			if open == nil {
-				continue // the Secret says it in entries of its own
-			}
-			var err error
-			if *into, err = open(path); err != nil {
-				bad("names a file with a certificate or key that cannot be read")
-			}
-		}
+		problem = "has no cloud of the name that is asked for; it has " + strings.Join(names, ", ")
 	}
+	return entry, problem
 }
 
 // readCloud takes what one cloud says.

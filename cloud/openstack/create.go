@@ -98,7 +98,7 @@ func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) 
 // just made one takes back only that; others may have been written down already.
 func (a *account) settle(ctx context.Context, r cloud.CreateRequest, all []server, mine string) (server, *cloud.Error) {
 	if slices.ContainsFunc(all, func(s server) bool {
-		return s.Metadata[ownerKey] != r.OwnerID || s.Metadata[tokenKey] != r.Token || r.Token == ""
+		return s.Metadata[ownerKey] != r.OwnerID || s.Metadata[attemptKey] != r.Token || r.Token == ""
 	}) {
 		return server{}, several(opCreate, r.Ref, all)
 	}
@@ -205,16 +205,9 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 	if s.UseConfigDrive != nil {
 		in["config_drive"] = *s.UseConfigDrive
 	}
-	if s.ownPort() {
-		id, err := a.ensurePort(ctx, c, r)
-		if err != nil {
-			return nil, err
-		}
-		networks = []map[string]string{{"uuid": s.NetworkID, "port": id}}
-	} else if groups := s.groups(); len(groups) > 0 {
-		in["security_groups"] = nameEach(groups)
+	if err := a.attach(ctx, c, r, networks, in); err != nil {
+		return nil, err
 	}
-	in["networks"] = networks
 	if err := a.disk(ctx, c, r, imageID, in); err != nil {
 		return nil, err
 	}
@@ -223,6 +216,21 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 		out["os:scheduler_hints"] = map[string]string{"group": *s.ServerGroupID}
 	}
 	return out, nil
+}
+
+// attach says what the server is attached to: networks, or the port that is made
+// here.
+func (a *account) attach(ctx context.Context, c *config, r cloud.CreateRequest, networks []map[string]string, in map[string]any) *cloud.Error {
+	in["networks"] = networks
+	if c.Spec.ownPort() {
+		id, err := a.ensurePort(ctx, c, r)
+		in["networks"] = []map[string]string{{"uuid": c.Spec.NetworkID, "port": id}}
+		return err
+	}
+	if groups := c.Spec.groups(); len(groups) > 0 {
+		in["security_groups"] = nameEach(groups)
+	}
+	return nil
 }
 
 func nameEach(names []string) []map[string]string {
@@ -268,12 +276,12 @@ func (c *config) metadata(r cloud.CreateRequest) map[string]string {
 	}
 	maps.Copy(all, c.Spec.Tags)
 	delete(all, ownerKey)
-	delete(all, tokenKey)
+	delete(all, attemptKey)
 	if r.OwnerID != "" {
 		all[ownerKey] = r.OwnerID
 	}
 	if r.Token != "" {
-		all[tokenKey] = r.Token
+		all[attemptKey] = r.Token
 	}
 	return all
 }

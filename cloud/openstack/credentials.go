@@ -120,13 +120,7 @@ func (l *login) validate() {
 	if len(l.problems) > 0 && l.authURL == "" {
 		return // nothing could be read
 	}
-	u, err := url.Parse(l.authURL)
-	switch {
-	case l.authURL == "":
-		l.bad(keyAuthURL, "is missing; put the URL of Keystone there, e.g. https://keystone.example.com/v3")
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil:
-		l.bad(keyAuthURL, "is no URL; put that of Keystone there, e.g. https://keystone.example.com/v3")
-	}
+	l.validateURL()
 	if l.secret != "" || l.appID != "" {
 		l.validateApplication()
 	} else {
@@ -141,6 +135,16 @@ func (l *login) validate() {
 	}
 }
 
+func (l *login) validateURL() {
+	u, err := url.Parse(l.authURL)
+	switch {
+	case l.authURL == "":
+		l.bad(keyAuthURL, "is missing; put the URL of Keystone there, e.g. https://keystone.example.com/v3")
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil:
+		l.bad(keyAuthURL, "is no URL; put that of Keystone there, e.g. https://keystone.example.com/v3")
+	}
+}
+
 func (l *login) validateApplication() {
 	if l.password != "" {
 		l.bad(keyPassword, "cannot be set together with "+keyAppSecret+"; remove one of them")
@@ -148,23 +152,22 @@ func (l *login) validateApplication() {
 	if l.secret == "" {
 		l.bad(keyAppSecret, "is missing; put the secret of the application credential there")
 	}
-	if l.appID != "" {
-		return
-	}
-	if l.appName == "" {
+	switch {
+	case l.appID != "":
+	case l.appName == "":
 		l.bad(keyAppID, "is missing; put the id of the application credential there, or its name into "+keyAppName)
-		return
-	}
-	if l.user == "" && l.userID == "" {
-		l.bad(keyUsername, "is missing; an application credential that is named needs the name of its user")
-	}
-	if l.userID == "" && l.userDomain+l.userDomID+l.domain+l.domainID == "" {
-		l.bad(keyDomainName, "is missing; an application credential that is named needs the domain of its user")
+	default:
+		if l.nameless() {
+			l.bad(keyUsername, "is missing; an application credential that is named needs the name of its user")
+		}
+		if l.userHasNoDomain() && l.domain+l.domainID == "" {
+			l.bad(keyDomainName, "is missing; an application credential that is named needs the domain of its user")
+		}
 	}
 }
 
 func (l *login) validatePassword() {
-	if l.user == "" && l.userID == "" {
+	if l.nameless() {
 		l.bad(keyUsername, "is missing; put the name of the user there, or use an application credential")
 	}
 	if l.password == "" {
@@ -173,52 +176,61 @@ func (l *login) validatePassword() {
 	if l.project == "" && l.projectID == "" {
 		l.bad(keyTenantName, "is missing; put the name of the project there, or its id into "+keyTenantID)
 	}
-	needsDomain := l.userID == "" && l.userDomain+l.userDomID == "" || l.projectID == "" && l.project != ""
-	if needsDomain && l.domain+l.domainID == "" {
+	needed := l.userHasNoDomain() || l.projectID == "" && l.project != ""
+	if needed && l.domain+l.domainID == "" {
 		l.bad(keyDomainName, "is missing; put the name of the domain there, or its id into "+keyDomainID)
 	}
 }
 
+// nameless says that nothing says who the user is.
+func (l *login) nameless() bool { return l.user == "" && l.userID == "" }
+
+// userHasNoDomain says that the user is named, and in no domain of its own.
+func (l *login) userHasNoDomain() bool { return l.userID == "" && l.userDomain+l.userDomID == "" }
+
 // authOptions are what Keystone is given.
 func (l *login) authOptions() gophercloud.AuthOptions {
 	o := gophercloud.AuthOptions{IdentityEndpoint: l.endpoint()}
-	userDomain := func() {
-		switch {
-		case l.userDomID != "":
-			o.DomainID = l.userDomID
-		case l.userDomain != "":
-			o.DomainName = l.userDomain
-		case l.domainID != "":
-			o.DomainID = l.domainID
-		default:
-			o.DomainName = l.domain
-		}
-	}
-	if l.secret != "" {
-		o.ApplicationCredentialSecret = l.secret
-		if o.ApplicationCredentialID = l.appID; l.appID != "" {
-			return o
-		}
-		o.ApplicationCredentialName, o.UserID = l.appName, l.userID
-		if l.userID == "" {
-			o.Username = l.user
-			userDomain()
-		}
-		return o
-	}
-	o.Password, o.UserID = l.password, l.userID
-	if l.userID == "" {
-		o.Username = l.user
-		userDomain()
-	}
-	o.Scope = &gophercloud.AuthScope{ProjectID: l.projectID}
-	if l.projectID == "" {
-		o.Scope = &gophercloud.AuthScope{ProjectName: l.project, DomainID: l.domainID}
-		if l.domainID == "" {
-			o.Scope.DomainName = l.domain
-		}
+	switch {
+	case l.secret != "" && l.appID != "":
+		o.ApplicationCredentialID, o.ApplicationCredentialSecret = l.appID, l.secret
+	case l.secret != "":
+		o.ApplicationCredentialName, o.ApplicationCredentialSecret = l.appName, l.secret
+		l.nameUser(&o)
+	default:
+		o.Password, o.Scope = l.password, l.scope()
+		l.nameUser(&o)
 	}
 	return o
+}
+
+// nameUser says who the user is: by id, or by name and domain.
+func (l *login) nameUser(o *gophercloud.AuthOptions) {
+	if o.UserID = l.userID; l.userID != "" {
+		return
+	}
+	o.Username = l.user
+	switch {
+	case l.userDomID != "":
+		o.DomainID = l.userDomID
+	case l.userDomain != "":
+		o.DomainName = l.userDomain
+	case l.domainID != "":
+		o.DomainID = l.domainID
+	default:
+		o.DomainName = l.domain
+	}
+}
+
+// scope is the project: by id, or by name and domain.
+func (l *login) scope() *gophercloud.AuthScope {
+	switch {
+	case l.projectID != "":
+		return &gophercloud.AuthScope{ProjectID: l.projectID}
+	case l.domainID != "":
+		return &gophercloud.AuthScope{ProjectName: l.project, DomainID: l.domainID}
+	}
+	return &gophercloud.AuthScope{ProjectName: l.project, DomainName: l.domain}
 }
 
 // endpoint is the URL of version 3 of Keystone.
@@ -228,11 +240,8 @@ func (l *login) endpoint() string {
 	return at + "/v3/"
 }
 
-// tls returns how connections are made; nil is as the system has it.
+// tls returns how connections are made.
 func (l *login) tls() (*tls.Config, error) {
-	if !l.insecure && len(l.ca)+len(l.cert)+len(l.key) == 0 {
-		return nil, nil
-	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: l.insecure} //nolint:gosec // the Secret asks for it
 	if len(l.ca) > 0 {
 		c.RootCAs = x509.NewCertPool()

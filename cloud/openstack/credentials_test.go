@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -49,9 +50,7 @@ func TestLogin(t *testing.T) {
 	with := func(more map[string]string) map[string]string {
 		all := map[string]string{}
 		for _, m := range []map[string]string{base, more} {
-			for k, v := range m {
-				all[k] = v
-			}
+			maps.Copy(all, m)
 		}
 		return all
 	}

@@ -26,12 +26,7 @@ func decode(raw json.RawMessage) *config {
 
 // neededAlways are the fields without which nothing can be called.
 func neededAlways(path string) cloud.Severity {
-	for _, field := range []string{"spec.region", "spec.tags"} {
-		if path == field {
-			return cloud.BlocksAll
-		}
-	}
-	if path == "spec" {
+	if slices.Contains([]string{"spec", "spec.region", "spec.tags"}, path) {
 		return cloud.BlocksAll
 	}
 	return cloud.BlocksCreate

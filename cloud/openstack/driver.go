@@ -81,7 +81,7 @@ func (d *Driver) Open(ctx context.Context, class cloud.Class, creds cloud.Creden
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.connect(who, c.Spec.Region)
+	s, err := d.connect(ctx, who, c.Spec.Region)
 	if err != nil {
 		return nil, cloud.Errorf(cloud.Denied, opLogin, "NoCredentials", "the credentials cannot be used: %w", err)
 	}

@@ -141,7 +141,7 @@ func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 func fixture(t testing.TB, w way) *cloudtest.Fixture {
 	t.Helper()
 	p := rig.ForTest(t).NewProject(t)
-	var next http.RoundTripper = http.DefaultTransport
+	next := http.DefaultTransport
 	switch name := t.Name(); {
 	case strings.Contains(name, "/C20_"), strings.Contains(name, "/C30_"):
 		next = fast{p}

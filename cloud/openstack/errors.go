@@ -139,7 +139,7 @@ func refused(ctx context.Context, err error) *cloud.Error {
 	switch e.Code {
 	case cloud.NotFound, cloud.Invalid, cloud.Denied:
 		e.Code = cloud.Denied
-		e.Err = errors.New("Keystone refuses the credentials of the Secret; correct them")
+		e.Err = errors.New("the credentials of the Secret are refused by Keystone; correct them")
 	case cloud.Exhausted, cloud.TokenUsed, cloud.Unknown:
 		e.Code = cloud.Unavailable
 	case cloud.Throttled, cloud.Unavailable:

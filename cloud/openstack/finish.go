@@ -30,7 +30,7 @@ func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, 
 // exhausted: it never was a VM. Any other failed one stays, to be looked at.
 func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest, s server) *cloud.Error {
 	why := react(0, "", s.Fault.Message)
-	if why.code != cloud.Exhausted || s.Metadata[tokenKey] != r.Token || r.Token == "" || r.ProviderID != "" {
+	if why.code != cloud.Exhausted || s.Metadata[attemptKey] != r.Token || r.Token == "" || r.ProviderID != "" {
 		return nil
 	}
 	if err := a.end(ctx, opCreate, s); err != nil {

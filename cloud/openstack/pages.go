@@ -11,17 +11,24 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
+// listing is what a service lists.
+type listing[T any] struct {
+	of    service
+	path  string
+	key   string // in the answer
+	query url.Values
+	id    func(T) string
+}
+
 // pages yields what a service lists, page by page and each once. The next page
 // begins after the last thing of this one; when that has gone meanwhile, after
 // the one before it. It stops after the first error.
-func pages[T any](
-	ctx context.Context, a *account, op string, of service, path, key string, query url.Values, id func(T) string,
-) iter.Seq2[T, *cloud.Error] {
+func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter.Seq2[T, *cloud.Error] {
 	return func(yield func(T, *cloud.Error) bool) {
 		seen := map[string]bool{}
 		var after []string // ids after which the next page may begin, the best last
 		for {
-			things, more, err := page[T](ctx, a, op, of, path, key, query, last(after))
+			things, more, err := page(ctx, a, op, l, last(after))
 			if err != nil && len(after) > 0 && (err.Code == cloud.Invalid || err.Code == cloud.NotFound) {
 				after = after[:len(after)-1]
 				continue
@@ -34,11 +41,11 @@ func pages[T any](
 			after = after[:0]
 			fresh := false
 			for _, t := range things {
-				after = append(after, id(t))
-				if seen[id(t)] {
+				after = append(after, l.id(t))
+				if seen[l.id(t)] {
 					continue
 				}
-				seen[id(t)], fresh = true, true
+				seen[l.id(t)], fresh = true, true
 				if !yield(t, nil) {
 					return
 				}
@@ -58,8 +65,8 @@ func last(ids []string) string {
 }
 
 // page returns one page, and whether there are more.
-func page[T any](ctx context.Context, a *account, op string, of service, path, key string, query url.Values, after string) ([]T, bool, *cloud.Error) {
-	q := maps.Clone(query)
+func page[T any](ctx context.Context, a *account, op string, l listing[T], after string) ([]T, bool, *cloud.Error) {
+	path, q := l.path, maps.Clone(l.query)
 	if q == nil {
 		q = url.Values{}
 	}
@@ -70,17 +77,17 @@ func page[T any](ctx context.Context, a *account, op string, of service, path, k
 		path += "?" + q.Encode()
 	}
 	var out map[string]json.RawMessage
-	if err := a.ask(ctx, op, call{method: http.MethodGet, of: of, path: path, out: &out}); err != nil {
+	if err := a.ask(ctx, op, call{method: http.MethodGet, of: l.of, path: path, out: &out}); err != nil {
 		return nil, false, err
 	}
 	var things []T
-	if err := json.Unmarshal(out[key], &things); err != nil {
+	if err := json.Unmarshal(out[l.key], &things); err != nil {
 		return nil, false, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "the answer of the cloud cannot be read")
 	}
 	var links []struct {
 		Rel string `json:"rel"`
 	}
-	_ = json.Unmarshal(out[key+"_links"], &links) // without links this is the last page
+	_ = json.Unmarshal(out[l.key+"_links"], &links) // without links this is the last page
 	for _, link := range links {
 		if link.Rel == "next" {
 			return things, true, nil

@@ -104,21 +104,13 @@ func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateReq
 	} else if v, err = a.makeVolume(ctx, c, r, imageID); err != nil {
 		return "", err
 	}
-	for range volumeLooks {
-		if v.state == "available" || v.state == "reserved" {
-			return v.id, nil
-		}
-		if strings.HasPrefix(v.state, "error") {
-			break
-		}
-		if err := pause(ctx, opVolume, volumePause); err != nil {
-			return "", err
-		}
-		if v, err = a.volume(ctx, v.id); err != nil {
-			return "", err
-		}
+	if v, err = a.awaitVolume(ctx, v); err != nil {
+		return "", err
 	}
-	if strings.HasPrefix(v.state, "error") && v.attachedTo == "" {
+	if v.ready() {
+		return v.id, nil
+	}
+	if v.failed() && v.attachedTo == "" {
 		if err := a.removePart(ctx, v); err != nil { // the next call makes another
 			return "", err
 		}
@@ -126,6 +118,27 @@ func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateReq
 	e := cloud.Errorf(cloud.Unavailable, opVolume, "VolumeNotReady", "the root volume is %s", v.state)
 	e.RetryAfter = waitForVolume
 	return "", e
+}
+
+// ready says that a volume can be booted from, failed that it never can.
+func (p part) ready() bool  { return p.state == "available" || p.state == "reserved" }
+func (p part) failed() bool { return strings.HasPrefix(p.state, "error") }
+
+// awaitVolume looks at a volume until it is made or has failed, for a moment.
+func (a *account) awaitVolume(ctx context.Context, v part) (part, *cloud.Error) {
+	for range volumeLooks {
+		if v.ready() || v.failed() {
+			break
+		}
+		err := pause(ctx, opVolume, volumePause)
+		if err != nil {
+			return part{}, err
+		}
+		if v, err = a.volume(ctx, v.id); err != nil {
+			return part{}, err
+		}
+	}
+	return v, nil
 }
 
 // How often a volume that is being made is looked at in one call, and how long

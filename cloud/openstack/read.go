@@ -61,6 +61,25 @@ func (a *account) List(ctx context.Context, class cloud.Class) iter.Seq2[cloud.R
 			yield(cloud.Resource{}, unclassed(err))
 			return
 		}
+		for _, all := range []iter.Seq2[cloud.Resource, *cloud.Error]{
+			a.listServers(ctx, c), listParts(c, a.volumes(ctx, opList, url.Values{})), listParts(c, a.ports(ctx, opList, url.Values{})),
+		} {
+			for r, failed := range all {
+				if failed != nil {
+					yield(cloud.Resource{}, about(failed))
+					return
+				}
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// listServers yields the servers of the class.
+func (a *account) listServers(ctx context.Context, c *config) iter.Seq2[cloud.Resource, *cloud.Error] {
+	return func(yield func(cloud.Resource, *cloud.Error) bool) {
 		for s, failed := range a.servers(ctx, opList, nil) {
 			if failed == nil && (!c.marks(s.Metadata) || s.Status == statusDeleted) {
 				continue
@@ -69,23 +88,22 @@ func (a *account) List(ctx context.Context, class cloud.Class) iter.Seq2[cloud.R
 			if failed == nil {
 				out, failed = a.resourceOf(ctx, s)
 			}
-			if failed != nil {
-				yield(cloud.Resource{}, about(failed))
-				return
-			}
-			if !yield(out, nil) {
+			if !yield(out, failed) || failed != nil {
 				return
 			}
 		}
-		for _, parts := range []iter.Seq2[part, *cloud.Error]{a.volumes(ctx, opList, url.Values{}), a.ports(ctx, opList, url.Values{})} {
-			for p, failed := range parts {
-				if failed != nil {
-					yield(cloud.Resource{}, about(failed))
-					return
-				}
-				if c.listsPart(p) && !yield(p.resource(), nil) {
-					return
-				}
+	}
+}
+
+// listParts yields those of the class.
+func listParts(c *config, all iter.Seq2[part, *cloud.Error]) iter.Seq2[cloud.Resource, *cloud.Error] {
+	return func(yield func(cloud.Resource, *cloud.Error) bool) {
+		for p, failed := range all {
+			if failed == nil && !c.listsPart(p) {
+				continue
+			}
+			if !yield(p.resource(), failed) || failed != nil {
+				return
 			}
 		}
 	}

@@ -28,26 +28,32 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	if failed != nil {
 		return cloud.Deletion{}, failed
 	}
-	var left []string
-	for _, s := range servers {
-		left = append(left, string(cloud.KindVM)+" "+s.ID)
-		if s.going() && s.Status != statusSoftDeleted && a.now().Sub(s.Updated) < stuck {
-			continue
-		}
-		if failed := a.end(ctx, opDelete, s); failed != nil {
-			return cloud.Deletion{}, failed
-		}
+	left, failed := a.endAll(ctx, servers)
+	if failed == nil && len(left) == 0 {
+		left, failed = a.clean(ctx, c, r)
 	}
-	if len(left) == 0 {
-		if left, failed = a.clean(ctx, c, r); failed != nil {
-			return cloud.Deletion{}, failed
-		}
+	if failed != nil {
+		return cloud.Deletion{}, failed
 	}
 	if len(left) == 0 {
 		return cloud.Deletion{Done: true}, nil
 	}
 	slices.Sort(left)
 	return cloud.Deletion{RetryAfter: waitToGo, Remaining: left}, nil
+}
+
+// endAll asks for servers to go and returns what they are.
+func (a *account) endAll(ctx context.Context, servers []server) (left []string, failed *cloud.Error) {
+	for _, s := range servers {
+		left = append(left, string(cloud.KindVM)+" "+s.ID)
+		if s.going() && s.Status != statusSoftDeleted && a.now().Sub(s.Updated) < stuck {
+			continue
+		}
+		if failed := a.end(ctx, opDelete, s); failed != nil {
+			return nil, failed
+		}
+	}
+	return left, nil
 }
 
 // end asks for a server to go. One that is only kept for its restoration goes

@@ -65,7 +65,7 @@ func (a *account) flavorName(ctx context.Context, op, id string) (string, *cloud
 }
 
 func (a *account) learnFlavors(ctx context.Context, op string) *cloud.Error {
-	all := pages(ctx, a, op, nova, "flavors/detail", "flavors", nil, func(f flavor) string { return f.ID })
+	all := pages(ctx, a, op, listing[flavor]{nova, "flavors/detail", "flavors", nil, func(f flavor) string { return f.ID }})
 	for f, err := range all {
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (a *account) only(ctx context.Context, op string, of service, path, name, f
 		return id, nil
 	}
 	var found []string
-	all := pages(ctx, a, op, of, path, strings.ReplaceAll(path, "-", "_"), url.Values{"name": {name}}, func(t thing) string { return t.ID })
+	all := pages(ctx, a, op, listing[thing]{of, path, strings.ReplaceAll(path, "-", "_"), url.Values{"name": {name}}, func(t thing) string { return t.ID }})
 	for t, err := range all {
 		if err != nil {
 			return "", about(err)

@@ -103,7 +103,7 @@ func TestSamplesDecode(t *testing.T) {
 			c.raw = provided(t, text, true)
 		}
 		class, problems := NewDriver(Options{}).Parse(cloud.ClassInput{Name: "c", Namespace: "n", Spec: c.raw})
-		got := class.Spec.(*config) //nolint:errcheck,forcetypeassert // Parse returns nothing else
+		got := class.Spec.(*config) //nolint:forcetypeassert // Parse returns nothing else
 		if diff := cmp.Diff(c.want, got.Spec); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}

@@ -24,7 +24,7 @@ const (
 	clusterMark = "kubernetes.io-cluster-"
 	roleMark    = "kubernetes.io-role-"
 	ownerKey    = "mcm.cluster.x-k8s.io-owner-id"
-	tokenKey    = "mcm.cluster.x-k8s.io-attempt"
+	attemptKey  = "mcm.cluster.x-k8s.io-attempt"
 )
 
 // config is a decoded provider spec of MCM's OpenStack driver. Nothing modifies

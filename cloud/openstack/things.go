@@ -145,13 +145,13 @@ const pageMax = "500"
 
 // servers yields servers page by page, each once. It stops after the first error.
 func (a *account) servers(ctx context.Context, op string, query url.Values) iter.Seq2[server, *cloud.Error] {
-	return pages(ctx, a, op, nova, "servers/detail", "servers", query, func(s server) string { return s.ID })
+	return pages(ctx, a, op, listing[server]{nova, "servers/detail", "servers", query, func(s server) string { return s.ID }})
 }
 
 // ports yields ports.
 func (a *account) ports(ctx context.Context, op string, query url.Values) iter.Seq2[part, *cloud.Error] {
 	query.Set("limit", pageMax)
-	return partsOf(pages(ctx, a, op, neutron, "ports", "ports", query, func(p port) string { return p.ID }), port.part)
+	return partsOf(pages(ctx, a, op, listing[port]{neutron, "ports", "ports", query, func(p port) string { return p.ID }}), port.part)
 }
 
 // volumes yields volumes; none where there is no Cinder.
@@ -160,7 +160,7 @@ func (a *account) volumes(ctx context.Context, op string, query url.Values) iter
 		return func(func(part, *cloud.Error) bool) {}
 	}
 	query.Set("limit", pageMax)
-	return partsOf(pages(ctx, a, op, cinder, "volumes/detail", "volumes", query, func(v volume) string { return v.ID }), volume.part)
+	return partsOf(pages(ctx, a, op, listing[volume]{cinder, "volumes/detail", "volumes", query, func(v volume) string { return v.ID }}), volume.part)
 }
 
 func partsOf[T any](all iter.Seq2[T, *cloud.Error], convert func(T) part) iter.Seq2[part, *cloud.Error] {

@@ -60,7 +60,7 @@ func (c *config) validateTags() {
 	for key, value := range s.Tags {
 		at := "spec.tags[" + key + "]"
 		switch {
-		case key == ownerKey || key == tokenKey:
+		case key == ownerKey || key == attemptKey:
 			c.add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
 		case !metadataKey.MatchString(key):
 			c.add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - only, at most 255")
@@ -79,27 +79,33 @@ func (c *config) validateNetworks() {
 		c.add(cloud.BlocksCreate, "spec.networks", "is missing; name at least one network, or set networkID")
 	}
 	for i, n := range s.Networks {
-		at := fmt.Sprintf("spec.networks[%d]", i)
-		if c.wrong(at) {
-			continue
-		}
-		if n.ID == "" && n.Name == "" {
-			c.add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
-		}
-		if n.ID != "" && n.Name != "" {
-			c.add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
-		}
+		c.validateNetwork(fmt.Sprintf("spec.networks[%d]", i), n)
 	}
-	subnets := len(s.SubnetIDs) > 0
-	if s.SubnetID != nil && *s.SubnetID != "" {
-		if subnets {
-			c.add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
-		} else {
-			c.add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
-		}
-		subnets = true
+	c.validateSubnets()
+}
+
+func (c *config) validateNetwork(at string, n network) {
+	if c.wrong(at) {
+		return
 	}
-	if subnets && s.NetworkID == "" {
+	if n.ID == "" && n.Name == "" {
+		c.add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
+	}
+	if n.ID != "" && n.Name != "" {
+		c.add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
+	}
+}
+
+func (c *config) validateSubnets() {
+	s := &c.Spec
+	old := s.SubnetID != nil && *s.SubnetID != ""
+	switch {
+	case old && len(s.SubnetIDs) > 0:
+		c.add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
+	case old:
+		c.add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
+	}
+	if (old || len(s.SubnetIDs) > 0) && s.NetworkID == "" {
 		c.add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
 	}
 }
