@@ -84,8 +84,8 @@ func kustomize(ctx context.Context, root, folder string) ([]byte, error) {
 // write writes a file of the release.
 func (r release) write(label, name string, text []byte) error {
 	dir := filepath.Join(r.out, label, r.version)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a release is for everybody to read
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, name), text, 0o644)
+	return os.WriteFile(filepath.Join(dir, name), text, 0o644) //nolint:gosec // likewise
 }

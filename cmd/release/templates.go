@@ -119,5 +119,5 @@ func (r release) configuration() error {
 			fmt.Fprintf(&text, "- name: mcm\n  type: %s\n  url: file://%s\n", b.provider, filepath.Join(r.out, b.label, r.version, b.file))
 		}
 	}
-	return os.WriteFile(filepath.Join(r.out, "clusterctl.yaml"), []byte(text.String()), 0o644)
+	return os.WriteFile(filepath.Join(r.out, "clusterctl.yaml"), []byte(text.String()), 0o644) //nolint:gosec // a release is for everybody to read
 }
