@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -86,6 +87,24 @@ func ask[In, Out any](ctx context.Context, a *account, op string, call func(cont
 // found nothing.
 var errNoXML = errors.New("the answer is empty or no XML")
 
+// beginsXML fails unless the first byte of body that is no white space begins an
+// element, which is left to be read.
+func beginsXML(body *bufio.Reader) error {
+	for {
+		b, err := body.ReadByte()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errNoXML
+		case err != nil:
+			return err
+		case b == '<':
+			return body.UnreadByte()
+		case !strings.ContainsRune(" \t\r\n", rune(b)):
+			return errNoXML
+		}
+	}
+}
+
 // checked is an HTTP client that does not believe such answers.
 type checked struct{ next awssdk.HTTPClient }
 
@@ -96,20 +115,9 @@ func (c checked) Do(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	body := bufio.NewReader(resp.Body)
-	for {
-		b, err := body.ReadByte()
-		if err == nil && (b == ' ' || b == '\t' || b == '\r' || b == '\n') {
-			continue
-		}
-		if err == nil && b == '<' {
-			break
-		}
-		if err == nil || errors.Is(err, io.EOF) {
-			err = errNoXML
-		}
+	if err := beginsXML(body); err != nil {
 		return nil, errors.Join(err, resp.Body.Close())
 	}
-	_ = body.UnreadByte() // a byte was read just now
 	resp.Body = struct {
 		io.Reader
 		io.Closer

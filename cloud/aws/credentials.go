@@ -40,7 +40,8 @@ func (l login) none() bool { return l == login{} }
 
 // problems names what is missing, by field.
 func (l login) problems(ambient bool) []cloud.Problem {
-	if l.static() || l.tokenFile != "" && l.role != "" && l.keyID == "" && l.key == "" || l.none() && ambient {
+	identity := l.keyID == "" && l.key == "" && (l.tokenFile != "" || l.role != "")
+	if l.static() || l.none() && ambient {
 		return nil
 	}
 	var problems []cloud.Problem
@@ -49,7 +50,7 @@ func (l login) problems(ambient bool) []cloud.Problem {
 			problems = append(problems, cloud.Problem{Severity: cloud.BlocksAll, Field: "secret." + entry, Message: "is missing; put " + what + " there"})
 		}
 	}
-	if (l.tokenFile != "" || l.role != "") && l.keyID == "" && l.key == "" {
+	if identity {
 		missing(roleEntries[0], l.role, "the ARN of the role that the token is for")
 		missing(tokenEntries[0], l.tokenFile, "the path of the web identity token, or give an access key instead")
 		return problems

@@ -132,29 +132,40 @@ func capacityOf(t types.InstanceTypeInfo, s *spec) cloud.Capacity {
 	if t.MemoryInfo != nil {
 		c.Resources["memory"] = memory(awssdk.ToInt64(t.MemoryInfo.SizeInMiB))
 	}
-	gpus := int32(0)
-	if t.GpuInfo != nil {
-		for _, g := range t.GpuInfo.Gpus {
-			gpus += awssdk.ToInt32(g.Count)
-		}
-	}
-	c.Resources["gpu"] = fmt.Sprint(gpus)
+	c.Resources["gpu"] = fmt.Sprint(gpus(t))
 	for _, d := range s.BlockDevices {
 		if len(s.BlockDevices) == 1 || d.DeviceName == rootDevice {
 			c.Resources["ephemeral-storage"] = fmt.Sprintf("%dGi", d.EBS.VolumeSize)
 		}
 	}
+	c.Architecture = architecture(t)
+	return c
+}
+
+func gpus(t types.InstanceTypeInfo) int32 {
+	count := int32(0)
+	if t.GpuInfo != nil {
+		for _, g := range t.GpuInfo.Gpus {
+			count += awssdk.ToInt32(g.Count)
+		}
+	}
+	return count
+}
+
+// architecture is Kubernetes' name of the CPU's; empty for one that it does not know.
+func architecture(t types.InstanceTypeInfo) string {
+	found := ""
 	if t.ProcessorInfo != nil {
 		for _, arch := range t.ProcessorInfo.SupportedArchitectures {
 			switch arch { //nolint:exhaustive // Kubernetes has no others
 			case types.ArchitectureTypeX8664:
-				c.Architecture = "amd64"
+				found = "amd64"
 			case types.ArchitectureTypeArm64:
-				c.Architecture = "arm64"
+				found = "arm64"
 			}
 		}
 	}
-	return c
+	return found
 }
 
 // memory returns a quantity as people write it.

@@ -36,14 +36,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 			continue
 		}
 		left = append(left, "vm "+vm.id)
-		if vm.going() {
-			continue
-		}
-		refused, err := a.ender.do(ctx, opDelete, struct{}{}, vm.id)
-		if err == nil && refused != nil {
-			err = named(opDelete, refused)
-		}
-		if err != nil && cloud.CodeOf(err) != cloud.NotFound {
+		if err := a.end(ctx, vm); err != nil {
 			return cloud.Deletion{}, err
 		}
 	}
@@ -52,6 +45,21 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 		return cloud.Deletion{RetryAfter: waitForVM, Remaining: left}, nil
 	}
 	return a.clean(ctx, s, r)
+}
+
+// end asks for an instance to go, unless it is going.
+func (a *account) end(ctx context.Context, vm thing) error {
+	if vm.going() {
+		return nil
+	}
+	refused, err := a.ender.do(ctx, opDelete, struct{}{}, vm.id)
+	if err == nil && refused != nil {
+		err = named(opDelete, refused)
+	}
+	if cloud.CodeOf(err) == cloud.NotFound {
+		return nil
+	}
+	return err
 }
 
 // terminate ends instances. What EC2 refuses for one of them must not keep the

@@ -131,12 +131,7 @@ func (s *spec) validateInterfaces() {
 			continue // it is no object at all
 		}
 		s.require(cloud.BlocksCreate, at+"subnetID", n.SubnetID, "name the subnet, e.g. subnet-0123456789abcdef0")
-		if len(n.SecurityGroupIDs) == 0 && !s.wrong(at+"securityGroupIDs") {
-			s.add(cloud.BlocksCreate, at+"securityGroupIDs", "is missing; name at least one security group")
-		}
-		for j, id := range n.SecurityGroupIDs {
-			s.require(cloud.BlocksCreate, fmt.Sprintf("%ssecurityGroupIDs[%d]", at, j), id, "name a security group or remove the entry")
-		}
+		s.validateGroups(at+"securityGroupIDs", n.SecurityGroupIDs)
 		s.oneOf(at+"interfaceType", n.InterfaceType, "interface", "efa", "efa-only")
 		s.atLeast(at+"networkCardIndex", n.NetworkCardIndex, 0)
 		s.atLeast(at+"deviceIndex", n.DeviceIndex, 0)
@@ -145,6 +140,15 @@ func (s *spec) validateInterfaces() {
 		if n.PrimaryIPv6 != nil && n.IPv6AddressCount == nil {
 			s.add(cloud.Warning, at+"primaryIpv6", "has no effect without ipv6AddressCount; add that, or remove it")
 		}
+	}
+}
+
+func (s *spec) validateGroups(field string, ids []string) {
+	if len(ids) == 0 && !s.wrong(field) {
+		s.add(cloud.BlocksCreate, field, "is missing; name at least one security group")
+	}
+	for i, id := range ids {
+		s.require(cloud.BlocksCreate, fmt.Sprintf("%s[%d]", field, i), id, "name a security group or remove the entry")
 	}
 }
 
