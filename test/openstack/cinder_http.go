@@ -8,44 +8,46 @@ import (
 	"time"
 )
 
+// asked is what a request of Cinder's API says.
+type asked struct {
+	method, project, kind, id, action, name string
+	body                                    []byte
+}
+
 // ServeHTTP answers as Cinder does.
 func (c *Cinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("OpenStack-API-Version", "volume 3.70")
-	if r.URL.Path == "/" || r.URL.Path == "/v3/" || r.URL.Path == "/v3" {
+	if strings.Trim(r.URL.Path, "/") == "" || strings.Trim(r.URL.Path, "/") == "v3" {
 		reply(w, http.StatusMultipleChoices, object{"versions": []object{{
 			"id": "v3.0", "status": "CURRENT", "version": "3.70", "min_version": "3.0",
 			"links": []object{{"rel": "self", "href": "http://" + r.Host + "/v3/"}},
 		}}})
 		return
 	}
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // v3, project, kind, id, action
-	if len(parts) < 3 || parts[0] != "v3" {
-		refuse(w, http.StatusNotFound, "itemNotFound", "The resource could not be found.")
-		return
+	in := asked{method: r.Method, name: r.URL.Query().Get("name")}
+	for i, part := range strings.Split(strings.Trim(r.URL.Path, "/"), "/") {
+		for at, into := range []*string{new(string), &in.project, &in.kind, &in.id, &in.action} {
+			if at == i {
+				*into = part
+			}
+		}
 	}
-	if !c.may(r, parts[1]) {
+	if !c.may(r, in.project) {
 		refuse(w, http.StatusUnauthorized, "error", "The request you have made requires authentication.")
 		return
 	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	var err error
+	if in.body, err = io.ReadAll(r.Body); err != nil {
 		return // nobody is there any more
-	}
-	id, action := "", ""
-	if len(parts) > 3 {
-		id = parts[3]
-	}
-	if len(parts) > 4 {
-		action = parts[4]
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.age()
-	switch parts[2] {
+	switch in.kind {
 	case "volumes":
-		c.serveVolumes(w, r, parts[1], id, action, body)
+		c.serveVolumes(w, in)
 	case "attachments":
-		c.serveAttachments(w, r, id, action, body)
+		c.serveAttachments(w, in)
 	default:
 		refuse(w, http.StatusNotFound, "itemNotFound", "The resource could not be found.")
 	}
@@ -84,31 +86,31 @@ func refuse(w http.ResponseWriter, status int, kind, message string) {
 	reply(w, status, object{kind: object{"code": status, "message": message}})
 }
 
-func (c *Cinder) serveVolumes(w http.ResponseWriter, r *http.Request, project, id, action string, body []byte) {
+func (c *Cinder) serveVolumes(w http.ResponseWriter, in asked) {
 	switch {
-	case r.Method == http.MethodPost && id == "":
-		c.createVolume(w, project, body)
-		return
-	case r.Method == http.MethodGet && id == "detail":
-		c.listVolumes(w, r, project)
-		return
+	case in.method == http.MethodPost && in.id == "":
+		c.createVolume(w, in.project, in.body)
+	case in.method == http.MethodGet && in.id == "detail":
+		c.listVolumes(w, in)
+	case c.volumes[in.id] == nil || c.volumes[in.id].Project != in.project:
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume "+in.id+" could not be found.")
+	default:
+		c.serveVolume(w, in, c.volumes[in.id])
 	}
-	v := c.volumes[id]
-	if v == nil || v.Project != project {
-		refuse(w, http.StatusNotFound, "itemNotFound", "Volume "+id+" could not be found.")
-		return
-	}
-	switch {
-	case r.Method == http.MethodGet:
+}
+
+func (c *Cinder) serveVolume(w http.ResponseWriter, in asked, v *Volume) {
+	switch in.method {
+	case http.MethodGet:
 		reply(w, http.StatusOK, object{"volume": c.show(v)})
-	case r.Method == http.MethodDelete:
-		if len(c.attached(id)) > 0 || v.Status == "in-use" || v.Status == "deleting" {
+	case http.MethodDelete:
+		if len(c.attached(v.ID)) > 0 || v.Status == "in-use" || v.Status == "deleting" {
 			refuse(w, http.StatusBadRequest, "badRequest", "Invalid volume: Volume status must be available or error and must not be attached.")
 			return
 		}
 		v.Status, v.ready = "deleting", time.Now().Add(volumeTime)
 		reply(w, http.StatusAccepted, nil)
-	case r.Method == http.MethodPost && action == "action":
+	case http.MethodPost:
 		reply(w, http.StatusAccepted, nil) // os-begin_detaching and the like: attachments say the rest
 	default:
 		refuse(w, http.StatusMethodNotAllowed, "badMethod", "The method is not allowed.")
@@ -142,11 +144,10 @@ func (c *Cinder) createVolume(w http.ResponseWriter, project string, body []byte
 	reply(w, http.StatusAccepted, object{"volume": c.show(v)})
 }
 
-func (c *Cinder) listVolumes(w http.ResponseWriter, r *http.Request, project string) {
+func (c *Cinder) listVolumes(w http.ResponseWriter, in asked) {
 	all := []object{}
-	name := r.URL.Query().Get("name")
 	for _, v := range c.volumes {
-		if v.Project == project && (name == "" || v.Name == name) {
+		if v.Project == in.project && (in.name == "" || v.Name == in.name) {
 			all = append(all, c.show(v))
 		}
 	}
@@ -175,30 +176,23 @@ func (c *Cinder) show(v *Volume) object {
 	return out
 }
 
-func (c *Cinder) serveAttachments(w http.ResponseWriter, r *http.Request, id, action string, body []byte) {
-	if r.Method == http.MethodPost && id == "" {
-		c.attach(w, body)
-		return
-	}
-	a := c.attachments[id]
-	if a == nil {
-		refuse(w, http.StatusNotFound, "itemNotFound", "Volume attachment could not be found with filter: attachment_id = "+id+".")
-		return
-	}
-	v := c.volumes[a.volume]
+func (c *Cinder) serveAttachments(w http.ResponseWriter, in asked) {
+	a := c.attachments[in.id]
 	switch {
-	case r.Method == http.MethodPut:
+	case in.method == http.MethodPost && in.id == "":
+		c.attach(w, in.body)
+	case a == nil:
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume attachment could not be found with filter: attachment_id = "+in.id+".")
+	case in.method == http.MethodPut:
 		a.connector = true
 		reply(w, http.StatusOK, object{"attachment": a.show()})
-	case r.Method == http.MethodPost && action == "action":
+	case in.method == http.MethodPost:
 		a.done = true
-		if v != nil {
-			v.Status = "in-use"
-		}
+		c.volumes[a.volume].Status = "in-use"
 		reply(w, http.StatusNoContent, nil)
-	case r.Method == http.MethodDelete:
-		delete(c.attachments, id)
-		if v != nil && len(c.attached(v.ID)) == 0 && v.Status != "deleting" {
+	case in.method == http.MethodDelete:
+		delete(c.attachments, in.id)
+		if v := c.volumes[a.volume]; len(c.attached(v.ID)) == 0 && v.Status != "deleting" {
 			v.Status = "available"
 		}
 		reply(w, http.StatusOK, object{"attachments": []object{}})

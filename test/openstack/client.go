@@ -28,7 +28,7 @@ type object = map[string]any
 
 // do makes a call and decodes the answer into out, which may be nil. An answer
 // that is none of success is an error.
-func (c *client) do(ctx context.Context, method, service, path string, body, out any) error {
+func (c *client) do(ctx context.Context, method, service, path string, body, out any) error { //nolint:revive // it is what a request is
 	token, err := c.logIn(ctx)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *client) forget() {
 	c.token = ""
 }
 
-func (c *client) send(ctx context.Context, method, url string, header http.Header, body, out any) (http.Header, error) {
+func (c *client) send(ctx context.Context, method, url string, header http.Header, body, out any) (http.Header, error) { //nolint:revive // it is what a request is
 	var in io.Reader = http.NoBody
 	switch b := body.(type) {
 	case nil:
@@ -98,7 +98,7 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 		return nil, err
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return nil, &Refusal{Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode, text)}
+		return nil, &RefusalError{Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode, text)}
 	}
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {
@@ -108,14 +108,14 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 	return resp.Header, nil
 }
 
-// Refusal is an answer that is none of success.
-type Refusal struct {
+// RefusalError is an answer that is none of success.
+type RefusalError struct {
 	Status int
 	text   string
 }
 
 // Error is the answer.
-func (r *Refusal) Error() string { return r.text }
+func (r *RefusalError) Error() string { return r.text }
 
 // made is an answer that describes one thing.
 type made map[string]struct {

@@ -16,7 +16,7 @@ func freePorts(names ...string) (map[string]int, error) {
 		if len(ports) == len(names) {
 			return ports, nil
 		}
-		port := lowest + rand.IntN(highest-lowest+1) //nolint:gosec // chance is enough
+		port := lowest + rand.IntN(highest-lowest+1)
 		if taken[port] {
 			continue
 		}

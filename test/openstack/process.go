@@ -30,7 +30,7 @@ func launch(name, log string, env []string, program string, args ...string) (*pr
 		return nil, err
 	}
 	defer file.Close()
-	p := &process{name: name, log: log, cmd: exec.Command(program, args...), done: make(chan struct{})} //nolint:gosec // programs of ours
+	p := &process{name: name, log: log, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = file, file, attributes()
 	started := make(chan error)

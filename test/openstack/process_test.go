@@ -20,7 +20,7 @@ func TestProgramsDieWithUs(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux kills the children of a process that dies")
 	}
-	starter := exec.Command(os.Args[0], "-test.run=^TestStarter$", "-test.v") //nolint:gosec // this test
+	starter := exec.Command(os.Args[0], "-test.run=^TestStarter$", "-test.v")
 	starter.Env = append(os.Environ(), "RIG_TEST_STARTER="+filepath.Join(t.TempDir(), "log"))
 	out, err := starter.StdoutPipe()
 	if err != nil {

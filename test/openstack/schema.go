@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -36,7 +37,7 @@ func schemas(ctx context.Context, cache string) (string, error) {
 		return "", err
 	}
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil { //nolint:gosec // a file descriptor is small
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(archive); err == nil {
@@ -78,11 +79,11 @@ func (s settings) data() string { return filepath.Join(s.Dir, "state", "mysql") 
 
 // fill makes all tables, services beside each other.
 func (s settings) fill(ctx context.Context) error {
-	sql := ""
+	var sql strings.Builder
 	for _, name := range databases {
-		sql += "CREATE DATABASE " + name + " CHARACTER SET utf8mb4;"
+		fmt.Fprintf(&sql, "CREATE DATABASE %s CHARACTER SET utf8mb4;", name)
 	}
-	if _, err := s.sql(ctx, sql); err != nil {
+	if _, err := s.sql(ctx, sql.String()); err != nil {
 		return err
 	}
 	if err := s.writeKeys("fernet", "credential"); err != nil {
@@ -139,15 +140,16 @@ func (s settings) step(ctx context.Context, command []string) error {
 
 // cells tells Nova where the databases of its cells are.
 func (s settings) cells() string {
-	sql := "DELETE FROM nova_api.cell_mappings;"
+	var sql strings.Builder
+	sql.WriteString("DELETE FROM nova_api.cell_mappings;")
 	for _, cell := range []struct{ uuid, name, transport, db string }{
 		{"00000000-0000-0000-0000-000000000000", "cell0", "none:///", "nova_cell0"},
 		{"00000000-0000-0000-0000-000000000001", "cell1", "fake://", "nova_cell1"},
 	} {
-		sql += fmt.Sprintf("INSERT INTO nova_api.cell_mappings (created_at, uuid, name, transport_url, database_connection, disabled) VALUES (UTC_TIMESTAMP(), '%s', '%s', '%s', '%s', 0);",
+		fmt.Fprintf(&sql, "INSERT INTO nova_api.cell_mappings (created_at, uuid, name, transport_url, database_connection, disabled) VALUES (UTC_TIMESTAMP(), '%s', '%s', '%s', '%s', 0);",
 			cell.uuid, cell.name, cell.transport, s.DB(cell.db))
 	}
-	return sql
+	return sql.String()
 }
 
 // writeKeys makes the keys that Keystone encrypts with.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -20,16 +19,17 @@ func (r *Rig) endpoints() string {
 		{"network", "neutron", r.URL("neutron")},
 		{"volumev3", "cinder", r.cinder.URL + "/v3/%(tenant_id)s"},
 	}
-	sql := "DELETE FROM keystone.endpoint; DELETE FROM keystone.service;"
+	var sql strings.Builder
+	sql.WriteString("DELETE FROM keystone.endpoint; DELETE FROM keystone.service;")
 	for i, u := range urls {
 		service := fmt.Sprintf("%032x", i+1)
-		sql += fmt.Sprintf(`INSERT INTO keystone.service (id, type, enabled, extra) VALUES ('%s', '%s', 1, '{"name":"%s"}');`, service, u.kind, u.name)
+		fmt.Fprintf(&sql, `INSERT INTO keystone.service (id, type, enabled, extra) VALUES ('%s', '%s', 1, '{"name":"%s"}');`, service, u.kind, u.name)
 		for j, of := range []string{"public", "internal", "admin"} {
-			sql += fmt.Sprintf("INSERT INTO keystone.endpoint (id, interface, service_id, url, extra, enabled, region_id) VALUES ('%032x', '%s', '%s', '%s', '{}', 1, '%s');",
+			fmt.Fprintf(&sql, "INSERT INTO keystone.endpoint (id, interface, service_id, url, extra, enabled, region_id) VALUES ('%032x', '%s', '%s', '%s', '{}', 1, '%s');",
 				100*(i+1)+j, of, service, u.url, Region)
 		}
 	}
-	return sql
+	return sql.String()
 }
 
 // The flavors and images that every rig has.
@@ -74,21 +74,8 @@ func (r *Rig) ImageID(name string) string { return r.images[name] }
 
 // seedHosts puts the computes into their zones, once they are there.
 func (r *Rig) seedHosts(ctx context.Context) error {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		names, err := r.sql(ctx, "SELECT host FROM nova_cell1.compute_nodes WHERE deleted = 0")
-		if err != nil {
-			return err
-		}
-		if len(strings.Fields(names)) == len(hosts) {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.Join(errors.New("the computes do not come up"), ctx.Err(), errors.New(r.Logs()))
-		}
+	if err := r.awaitHosts(ctx); err != nil {
+		return err
 	}
 	// What nova-manage cell_v2 discover_hosts does.
 	_, err := r.sql(ctx, `INSERT INTO nova_api.host_mappings (created_at, cell_id, host)
@@ -97,12 +84,7 @@ func (r *Rig) seedHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var zones []string
-	for _, h := range hosts {
-		if slices.Contains(zones, h.zone) {
-			continue
-		}
-		zones = append(zones, h.zone)
+	for _, h := range hosts { // each has a zone of its own
 		var out struct {
 			Aggregate struct {
 				ID int `json:"id"`
@@ -117,6 +99,23 @@ func (r *Rig) seedHosts(ctx context.Context) error {
 	}
 	// A fresh Neutron answers a list of ports only after another query.
 	return r.admin.do(ctx, http.MethodGet, "neutron", "/networks?limit=1", nil, nil)
+}
+
+// awaitHosts waits until all computes have said that they are there.
+func (r *Rig) awaitHosts(ctx context.Context) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		names, err := r.sql(ctx, "SELECT host FROM nova_cell1.compute_nodes WHERE deleted = 0")
+		if err != nil || len(strings.Fields(names)) == len(hosts) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(errors.New("the computes do not come up"), ctx.Err(), errors.New(r.Logs()))
+		}
+	}
 }
 
 // Valid says whether Keystone knows a token.

@@ -152,7 +152,7 @@ func (p *Project) await(t testing.TB, id, status string) {
 			Server Server `json:"server"`
 		}
 		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out)
-		refusal, refused := errors.AsType[*Refusal](err)
+		refusal, refused := errors.AsType[*RefusalError](err)
 		if refused && refusal.Status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status && out.Server.Task == "" {
 			return
 		}

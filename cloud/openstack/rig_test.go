@@ -4,14 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
+	rig "github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 )
-
-func TestMain(m *testing.M) { openstack.Main(m) }
 
 // TestRig keeps the rig from telling stories: what is put into it is there.
 func TestRig(t *testing.T) {
-	r := openstack.ForTest(t)
+	t.Parallel()
+	r := rig.ForTest(t)
 	p := r.NewProject(t)
 	id := p.AddServer(t, "a.b", map[string]string{"kubernetes.io-cluster-x": "1"}, time.Now().Add(-time.Hour))
 	if all := p.Servers(t); len(all) != 1 || all[0].ID != id || all[0].Metadata["kubernetes.io-cluster-x"] != "1" {
