@@ -91,7 +91,10 @@ func rights(t *testing.T, of *cluster.Cluster, users ...string) {
 	seen := map[string]bool{}
 	for _, e := range entries {
 		seen[e.User] = true
-		if e.Code == http.StatusForbidden {
+		// A self-hosted Cluster's account loses its rights with its control plane, a
+		// moment before the connections that probe the API server end.
+		probe := e.Target() == "/" && strings.Contains(e.User, ":mcm-")
+		if e.Code == http.StatusForbidden && !probe {
 			t.Errorf("%s may not %s %s %s in %q", e.User, e.Verb, e.Target(), e.Name, e.Namespace)
 		}
 	}
