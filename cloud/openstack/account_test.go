@@ -223,3 +223,45 @@ func TestGPUs(t *testing.T) {
 		}
 	}
 }
+
+// TestServersThatCouldNotBeBuilt: they are taken back and reported, with what is
+// exhausted.
+func TestServersThatCouldNotBeBuilt(t *testing.T) {
+	t.Parallel()
+	const noHost = "No valid host was found. There are not enough hosts available."
+	c := &config{Spec: spec{Region: "r", AvailabilityZone: "z", FlavorName: "f"}}
+	failed := func(fault, launched, token string) server {
+		s := server{ID: "s", Status: statusError, Launched: launched, Metadata: map[string]string{attemptKey: token}}
+		s.Fault.Message = fault
+		return s
+	}
+	cases := map[string]struct {
+		reason     string
+		server     server
+		providerID string
+		code       cloud.Code // with an empty why: no error
+		why        string
+		of         *cloud.Offering
+		ended      int
+	}{
+		"no host": {"it never was a VM", failed(noHost, "", "t"), "", cloud.Exhausted, "NoValidHost", &cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 1},
+		"aborted": {"it never was a VM", failed("Build of instance s aborted: x", "", "t"), "", cloud.Unknown, "BuildFailed", nil, 1},
+		"written down": {
+			"its machine has its id", failed(noHost, "", "t"), providerID("r", "s"), cloud.Exhausted, "NoValidHost", &cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 0,
+		},
+		"ran":             {"somebody may want to look at it", failed(noHost, "2026-01-02T03:04:05.000000", "t"), "", 0, "", nil, 0},
+		"another attempt": {"it is not this one's", failed(noHost, "", "u"), "", 0, "", nil, 0},
+	}
+	for name, x := range cases {
+		ended := 0
+		a := open(t, func(*http.Request, string) (int, string) { ended++; return 204, "" })
+		r := cloud.CreateRequest{Ref: cloud.Ref{Name: "m", ProviderID: x.providerID}, Token: "t"}
+		err := a.takeBack(t.Context(), c, r, x.server)
+		if (err == nil) != (x.why == "") || err != nil && (err.Code != x.code || err.Reason != x.why) || ended != x.ended {
+			t.Errorf("%s: got %+v, %d deleted, want %v, %q, %d\nbecause: %s", name, err, ended, x.code, x.why, x.ended, x.reason)
+		}
+		if err != nil && (x.of == nil) != (err.Offering == nil) || err != nil && x.of != nil && *x.of != *err.Offering {
+			t.Errorf("%s: got offering %+v, want %+v\nbecause: %s", name, err.Offering, x.of, x.reason)
+		}
+	}
+}

@@ -96,7 +96,8 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// TestBuildFails: a server that fails for another reason stays to be looked at.
+// TestBuildFails: a server that could not be built for another reason is taken
+// back, with all that was made for it.
 func TestBuildFails(t *testing.T) {
 	t.Parallel()
 	p := rig.ForTest(t).NewProject(t)
@@ -105,9 +106,10 @@ func TestBuildFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := request(c)
-	vm, err := finished(t, a, r)
-	if err != nil || vm.State != cloud.StateFailed || vm.Message == "" {
-		t.Errorf("got %+v, %v, want a failed VM with Nova's explanation", vm, err)
+	_, err = finished(t, a, r)
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok || e.Code != cloud.Unknown || e.Reason != "BuildFailed" || !strings.Contains(e.Error(), "aborted") {
+		t.Errorf("got %+v, want Unknown, BuildFailed, and Nova's explanation", err)
 	}
 	gone(t, a, r.Ref)
 	if left := (backend{p}).ledger(t); len(left) > 0 {

@@ -153,7 +153,8 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 		}
 		return n.server(c, r), true, nil
 	case len(staying) == 1:
-		return staying[0], true, nil
+		s, failed = a.awaitHost(ctx, staying[0])
+		return s, true, failed
 	}
 	s, failed = a.settle(ctx, r, staying, id)
 	return s, false, failed

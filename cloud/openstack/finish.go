@@ -26,19 +26,57 @@ func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, 
 	return 0, a.openPorts(ctx, c, r, s)
 }
 
-// takeBack deletes a server of this attempt that found no host, and says what is
-// exhausted: it never was a VM. Any other failed one stays, to be looked at.
+// takeBack says why a server of this attempt could not be made: it never was a
+// VM. It is deleted, so that the attempt can be repeated, unless it has been
+// written down already; then it goes with its machine. One that has run and
+// failed later stays, to be looked at.
 func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest, s server) *cloud.Error {
-	why := react(0, "", s.Fault.Message)
-	if why.code != cloud.Exhausted || s.Metadata[attemptKey] != r.Token || r.Token == "" || r.ProviderID != "" {
+	if s.Launched != "" || s.Metadata[attemptKey] != r.Token || r.Token == "" {
 		return nil
 	}
-	if err := a.end(ctx, opCreate, s); err != nil {
-		return err
+	if r.ProviderID == "" {
+		if err := a.end(ctx, opCreate, s); err != nil {
+			return err
+		}
 	}
-	e := cloud.Errorf(cloud.Exhausted, opCreate, why.reason, "server %s failed: %s", s.ID, briefly(s.Fault.Message))
+	why := react(0, "", s.Fault.Message)
+	if why.code != cloud.Exhausted {
+		return cloud.Errorf(cloud.Unknown, opCreate, "BuildFailed", "server %s could not be built: %s", s.ID, briefly(s.Fault.Message))
+	}
+	reason := why.reason
+	if reason == "" {
+		reason = "OverQuota"
+	}
+	e := cloud.Errorf(cloud.Exhausted, opCreate, reason, "server %s could not be built: %s", s.ID, briefly(s.Fault.Message))
 	e.Offering = c.offering(r, why.scope)
 	return e
+}
+
+// How often a server that Nova looks for a host for is looked at in one call, and
+// how long after each other.
+const (
+	hostLooks = 4
+	hostPause = 500 * time.Millisecond
+)
+
+// awaitHost looks at a server that was just asked for until Nova has found a host
+// for it, or none, for a moment: what is exhausted is then said before anybody
+// writes the server down.
+func (a *account) awaitHost(ctx context.Context, s server) (server, *cloud.Error) {
+	for range hostLooks {
+		if s.Status != statusBuild || s.Task != "scheduling" {
+			break
+		}
+		if err := pause(ctx, opCreate, hostPause); err != nil {
+			return server{}, err
+		}
+		fresh, err := a.byID(ctx, opCreate, providerID(a.region, s.ID))
+		if err != nil || fresh == nil {
+			return s, err
+		}
+		s = *fresh
+	}
+	return s, nil
 }
 
 // openPorts lets the addresses of pods pass the ports of the server that are in

@@ -22,6 +22,7 @@ type server struct {
 	Updated   time.Time            `json:"updated"`
 	Metadata  map[string]string    `json:"metadata"`
 	Addresses map[string][]address `json:"addresses"`
+	Launched  string               `json:"OS-SRV-USG:launched_at"` // empty until it has run
 	Zone      string               `json:"OS-EXT-AZ:availability_zone"`
 	Task      string               `json:"OS-EXT-STS:task_state"`
 	Flavor    struct {
