@@ -84,6 +84,8 @@ func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
 	e.note(key, func(n *note) { n.created = e.clock.Now() })
 	made, err := a.Create(ctx, w.Request)
+	// The call takes its time, and the VM may have come about at the end of it.
+	e.note(key, func(n *note) { n.created = e.clock.Now() })
 	if err == nil {
 		e.note(key, func(n *note) { n.missing = time.Time{} })
 		return made, nil
@@ -99,6 +101,7 @@ func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 // renew looks for the VM of an attempt that must not be repeated, and begins
 // the next one when the cloud has shown none for its settle time.
 func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
+	asked := e.clock.Now()
 	found, err := a.Get(ctx, w.Request.Ref)
 	if err == nil {
 		e.note(w.Request.OwnerID, func(n *note) { n.missing = time.Time{} })
@@ -107,7 +110,7 @@ func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits
 	if cloud.CodeOf(err) != cloud.NotFound {
 		return cloud.VM{}, err
 	}
-	if wait := e.unbelieved(w.Request.OwnerID, traits.Settle); wait > 0 {
+	if wait := e.unbelieved(w.Request.OwnerID, traits.Settle, asked); wait > 0 {
 		return cloud.VM{}, &cloud.Error{
 			Code: cloud.TokenUsed, Op: "create VM", Reason: "WaitingForLookup", RetryAfter: wait,
 			Err: fmt.Errorf("attempt %d cannot be repeated, and the cloud may not show its VM yet", w.Attempt),
@@ -129,6 +132,7 @@ func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits
 // settle time first.
 func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion, error) {
 	e.begin()
+	asked := e.clock.Now()
 	d, err := a.Delete(ctx, r)
 	if err != nil {
 		return cloud.Deletion{}, err
@@ -140,10 +144,10 @@ func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		}
 		return d, nil
 	}
-	if !e.doubtful(r, traits.Settle) {
+	if !e.doubtful(r, traits.Settle, asked) {
 		return d, nil
 	}
-	if wait := e.unbelieved(r.OwnerID, traits.Settle); wait > 0 {
+	if wait := e.unbelieved(r.OwnerID, traits.Settle, asked); wait > 0 {
 		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that the cloud may not show yet"}}, nil
 	}
 	return d, nil
@@ -158,8 +162,9 @@ func (e *Engine) Going(ownerID string) bool {
 }
 
 // doubtful says whether a VM of r may exist although the cloud shows none: its
-// id was never learnt, or it was made less than the settle time ago.
-func (e *Engine) doubtful(r cloud.Ref, settle time.Duration) bool {
+// id was never learnt, or it was made less than the settle time before the cloud
+// was asked. When it answered does not count: answers can be slow.
+func (e *Engine) doubtful(r cloud.Ref, settle time.Duration, asked time.Time) bool {
 	if r.ProviderID == "" {
 		return settle > 0
 	}
@@ -169,7 +174,7 @@ func (e *Engine) doubtful(r cloud.Ref, settle time.Duration) bool {
 		created = e.began // this process did not make it; the one before may have until it ended
 	}
 	e.mu.Unlock()
-	return e.clock.Since(created) < settle
+	return asked.Sub(created) < settle
 }
 
 // begin notes the first use.
@@ -182,8 +187,8 @@ func (e *Engine) begin() {
 }
 
 // unbelieved returns how long "nothing there" has still to last before it is
-// believed, counted from when it was first seen.
-func (e *Engine) unbelieved(key string, settle time.Duration) time.Duration {
+// believed, from the answer that first said so to the question that was asked last.
+func (e *Engine) unbelieved(key string, settle time.Duration, asked time.Time) time.Duration {
 	now := e.clock.Now()
 	var since time.Time
 	e.note(key, func(n *note) {
@@ -192,7 +197,7 @@ func (e *Engine) unbelieved(key string, settle time.Duration) time.Duration {
 		}
 		since = n.missing
 	})
-	return settle - now.Sub(since)
+	return settle - asked.Sub(since)
 }
 
 // Forget drops what is remembered of a machine that is gone.

@@ -233,3 +233,54 @@ func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
 		t.Errorf("asked again after %s", d.RetryAfter)
 	}
 }
+
+// TestSlowAnswersAreAsOldAsTheirQuestions: what a cloud does not show is judged
+// by when it was asked, and what it was asked to make may be as young as its answer.
+func TestSlowAnswersAreAsOldAsTheirQuestions(t *testing.T) {
+	t.Parallel()
+	const slow = time.Minute
+	cases := map[string]struct {
+		reason         string
+		create, remove time.Duration // that the calls take
+		created        bool          // the VM's id is known
+		want           bool          // it is believed to be gone
+	}{
+		"Quick":      {"Nothing was asked for long enough after the VM was made.", 0, 0, true, false},
+		"SlowAnswer": {"The answer is from before the cloud showed the VM, however late it is.", 0, slow, true, false},
+		"SlowCreate": {"The VM may have come about when the call that made it ended.", slow, 0, true, false},
+		"Unknown":    {"The first look at a VM whose id is not known is never enough.", 0, slow, false, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakePassiveClock(start)
+			e := New(clock)
+			a := &account{
+				create: func(cloud.CreateRequest) (cloud.VM, error) {
+					clock.SetTime(clock.Now().Add(tc.create))
+					return cloud.VM{ID: "i"}, nil
+				},
+				del: func(cloud.Ref) (cloud.Deletion, error) {
+					clock.SetTime(clock.Now().Add(tc.remove))
+					return cloud.Deletion{Done: true}, nil
+				},
+			}
+			w := want(nil)
+			if _, err := e.Ensure(t.Context(), a, traits, w); err != nil {
+				t.Fatal(err)
+			}
+			ref := w.Request.Ref
+			if tc.created {
+				ref.ProviderID = "test:///i"
+			}
+			d, err := e.Remove(t.Context(), a, traits, ref)
+			if err != nil || d.Done != tc.want {
+				t.Errorf("Remove() = %+v, %v, want done %v: %s", d, err, tc.want, tc.reason)
+			}
+			clock.SetTime(clock.Now().Add(traits.Settle + time.Second))
+			if d, err = e.Remove(t.Context(), a, traits, ref); err != nil || !d.Done {
+				t.Errorf("Remove() = %+v, %v after the settle time, want done", d, err)
+			}
+		})
+	}
+}
