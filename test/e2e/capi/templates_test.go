@@ -14,6 +14,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
@@ -116,12 +117,14 @@ func checkAutoscale(t *testing.T, flavor string, all rendered) {
 func checkClass(t *testing.T, all rendered) {
 	t.Helper()
 	drivers := map[string]cloud.Driver{
-		"AWS": aws.NewDriver(aws.Options{}), "sim": sim.NewDriver(nil), "vsphere": vsphere.NewDriver(time.Now, nil),
+		"AWS": aws.NewDriver(aws.Options{}), "sim": sim.NewDriver(nil),
+		"OpenStack": openstack.NewDriver(openstack.Options{}), "vsphere": vsphere.NewDriver(time.Now, nil),
 	}
 	for _, o := range all.pick("MachineClass") {
 		c := as[machinev1.MachineClass](t, o)
 		d, known := drivers[c.Provider]
 		if !known {
+			t.Errorf("class %s is of provider %q, which nobody is", c.Name, c.Provider)
 			continue
 		}
 		parsed, problems := d.Parse(cloud.ClassInput{Name: c.Name, Namespace: c.Namespace, Spec: c.ProviderSpec.Raw})
