@@ -20,7 +20,8 @@ const (
 )
 
 // nothingReplacedInAStorm: a machine whose VM runs is not given up while another
-// one of its zone or pool is lost too, since about the same time.
+// one of its zone or pool is lost too, since about the same time, and the cloud does
+// not say why.
 func nothingReplacedInAStorm(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
 	if w == nil || c.Lags || before == nil || after == nil || before.Status.CurrentStatus.Phase != machinev1.MachineUnknown ||
@@ -32,7 +33,7 @@ func nothingReplacedInAStorm(c *Checker, change apiserver.Change, w *Writer) err
 		return nil
 	}
 	for _, o := range c.machines() {
-		if o.UID == after.UID || !o.DeletionTimestamp.IsZero() || o.Status.CurrentStatus.Phase != machinev1.MachineUnknown {
+		if o.UID == after.UID || !o.DeletionTimestamp.IsZero() || o.Status.CurrentStatus.Phase != machinev1.MachineUnknown || !c.runs(o) {
 			continue
 		}
 		itsZone, itsSince, alsoLost := c.lost(o)

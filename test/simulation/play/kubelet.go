@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
@@ -255,6 +256,10 @@ func (w *World) changed(c model.Change) {
 		w.collectSoon()
 	}
 	switch o := c.Object().(type) {
+	case *machinev1.Machine:
+		if c.Old != nil && c.New != nil && c.Old.GetDeletionTimestamp().IsZero() && !o.DeletionTimestamp.IsZero() {
+			w.placeLate(o.Labels[machinev1.NodeLabel])
+		}
 	case *corev1.Pod:
 		w.podChanged(o, c.New == nil)
 	case *corev1.Node:

@@ -62,6 +62,24 @@ func (w *World) placeNow() {
 	}
 }
 
+// placeLate makes a pod on a node whose machine has just begun to go, as a
+// scheduler does that has not heard of it.
+func (w *World) placeLate(name string) {
+	if w.pods.wanted == 0 || w.healing || !w.chance(0.5) {
+		return
+	}
+	w.after(w.between(0, 100*time.Millisecond), func() {
+		node, ok := w.Target.KindOf(&corev1.Node{}).Look(nodeKey(name)).(*corev1.Node)
+		if !ok || node.Spec.Unschedulable || !isReady(node) || w.isDown(w.Target) {
+			return
+		}
+		w.pods.made++
+		if _, err := w.Target.Create(schedulerName, w.newPod(fmt.Sprintf("late-%d", w.pods.made), name)); err != nil {
+			w.trace("pod: %v", err)
+		}
+	})
+}
+
 func isReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

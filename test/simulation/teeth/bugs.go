@@ -38,13 +38,16 @@ func Bugs() []Bug {
 		}}},
 		{"a new attempt begins without looking for the VM of the one before", []Edit{{
 			"controllers/internal/vm/vm.go", "\tfound, err := a.Get(ctx, w.Request.Ref)\n\tif err == nil {",
-			"\tfound, err := cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})\n\tif err == nil {",
+			"\t_ = asked\n\tfound, err := cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})\n\tif err == nil {",
 		}, {
-			"controllers/internal/vm/vm.go", "if wait := e.unbelieved(w.Request.OwnerID, traits.Settle); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
+			"controllers/internal/vm/vm.go", "if wait := e.unbelieved(w.Request.OwnerID, traits.Settle, asked); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
 			"if wait := time.Duration(0); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
 		}}},
 		{"a VM that cannot be seen is believed to be gone", []Edit{{
-			"controllers/internal/vm/vm.go", "if !e.doubtful(r, traits.Settle) {", "if !e.doubtful(r, 0) {",
+			"controllers/internal/vm/vm.go", "if !e.doubtful(r, traits.Settle, asked) {", "if !e.doubtful(r, 0, asked) {",
+		}}},
+		{"a slow answer of the cloud is taken for a new one", []Edit{{
+			"controllers/internal/vm/vm.go", "return asked.Sub(created) < settle", "return e.clock.Since(created) < settle",
 		}}},
 		{"a Machine is let go while its VM is still going", []Edit{{
 			"controllers/machine/destroy.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\ttext", "\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n\ttext",
