@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +63,7 @@ func lostVMs(all []vm) []span {
 func deletedNodes(entries []audit.Entry) []span {
 	var lost []span
 	for _, e := range entries {
-		if e.Resource == "nodes" && e.Verb == "delete" && e.Code < 300 && e.User != managerUser {
+		if e.Resource == "nodes" && e.Verb == "delete" && e.Code < http.StatusMultipleChoices && e.User != managerUser {
 			lost = append(lost, span{about: e.Name, what: "its node was deleted by " + e.User, from: e.Received})
 		}
 	}
@@ -74,14 +74,28 @@ func deletedNodes(entries []audit.Entry) []span {
 // that was killed may lack its last answers: what it lacks is taken from what
 // was seen.
 func livesOf(entries []audit.Entry, seen []sight) []life {
-	sorted := slices.Clone(entries)
+	lives := audited(entries)
+	for _, s := range seen {
+		lives = join(lives, s)
+	}
+	for i := range lives {
+		if lives[i].pool == "" { // came and went unseen
+			lives[i].pool, lives[i].gone = poolOf(lives[i].name), true
+		}
+	}
+	slices.SortStableFunc(lives, func(a, b life) int { return a.asked.Compare(b.asked) })
+	return lives
+}
+
+// audited returns what the audit log alone knows of Machines.
+func audited(entries []audit.Entry) []life {
+	sorted := slices.DeleteFunc(slices.Clone(entries), func(e audit.Entry) bool {
+		return e.Resource != "machines" || e.Subresource != "" || e.Code >= http.StatusMultipleChoices
+	})
 	slices.SortStableFunc(sorted, func(a, b audit.Entry) int { return a.Received.Compare(b.Received) })
 	var lives []life
 	latest := map[string]int{}
 	for _, e := range sorted {
-		if e.Resource != "machines" || e.Subresource != "" || e.Code >= 300 {
-			continue
-		}
 		i, known := latest[e.Name]
 		switch {
 		case e.Verb == "create":
@@ -91,15 +105,6 @@ func livesOf(entries []audit.Entry, seen []sight) []life {
 			lives[i].ended, lives[i].ender = e.Received, e.User
 		}
 	}
-	for _, s := range seen {
-		lives = join(lives, s)
-	}
-	for i := range lives {
-		if lives[i].pool == "" { // came and went unseen
-			lives[i].pool, lives[i].gone = poolOf(lives[i].name), true
-		}
-	}
-	slices.SortStableFunc(lives, func(a, b life) int { return cmp.Compare(a.asked.UnixNano(), b.asked.UnixNano()) })
 	return lives
 }
 

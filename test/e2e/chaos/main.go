@@ -36,8 +36,7 @@ func main() {
 	}
 	fmt.Println(string(text))
 	if err != nil || result.Violations > 0 {
-		stop()
-		os.Exit(1) //nolint:gocritic // stop was called
+		os.Exit(1)
 	}
 }
 
