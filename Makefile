@@ -79,7 +79,6 @@ SEED  ?=
 
 .PHONY: simulate
 simulate: ## the deterministic simulator: SEEDS=1000, or one run again: SEED=x
-	$(call missing,test/simulation,simulate,5)
 	@go run ./test/simulation -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED))
 
 MINUTES ?= 10
