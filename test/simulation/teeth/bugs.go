@@ -3,6 +3,8 @@
 // seeds. The product itself has no switches for that.
 package main
 
+import "slices"
+
 // A Bug is a mistake that somebody could make.
 type Bug struct {
 	Name  string
@@ -14,6 +16,11 @@ type Edit struct{ File, Old, New string }
 
 // Bugs are the mistakes that the simulation must find.
 func Bugs() []Bug {
+	return slices.Concat(ofMaking(), ofRemoving(), ofCounting(), ofWatching())
+}
+
+// ofMaking are bugs in making machines and VMs.
+func ofMaking() []Bug {
 	return []Bug{
 		{"machines are counted in the cache before one is created", []Edit{{
 			"controllers/machineset/create.go", "live, err := c.survey(ctx, p)\n",
@@ -43,6 +50,12 @@ func Bugs() []Bug {
 			"controllers/internal/vm/vm.go", "if wait := e.unbelieved(w.Request.OwnerID, traits.Settle, asked); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
 			"if wait := time.Duration(0); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
 		}}},
+	}
+}
+
+// ofRemoving are bugs in removing VMs and Machines.
+func ofRemoving() []Bug {
+	return []Bug{
 		{"a VM that cannot be seen is believed to be gone", []Edit{{
 			"controllers/internal/vm/vm.go", "if !e.doubtful(r, traits.Settle, asked) {", "if !e.doubtful(r, 0, asked) {",
 		}}},
@@ -61,6 +74,12 @@ func Bugs() []Bug {
 		{"a stale cache is believed after a drain", []Edit{{
 			"controllers/machine/controller.go", "Confirm: true", "Confirm: false",
 		}}},
+	}
+}
+
+// ofCounting are bugs in how many machines there are.
+func ofCounting() []Bug {
+	return []Bug{
 		{"surge is off by one", []Edit{{
 			"controllers/internal/rollout/newset.go", "room := b.Replicas + b.Surge -", "room := b.Replicas + b.Surge + 1 -",
 		}}},
@@ -73,6 +92,12 @@ func Bugs() []Bug {
 		{"surplus machines are counted in the cache", []Edit{{
 			"controllers/machineset/scale.go", "\tmachines, err := c.survey(ctx, p)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tcount :=", "\tmachines := p.machines\n\tcount :=",
 		}}},
+	}
+}
+
+// ofWatching are bugs in what goes on when nobody asks for anything.
+func ofWatching() []Bug {
+	return []Bug{
 		{"the orphan collector takes no second look", []Edit{{
 			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if false {",
 		}}},
