@@ -86,7 +86,7 @@ func start(ctx context.Context, o options) (*chaos, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &chaos{options: o, random: rand.New(rand.NewPCG(o.seed, 0))} //nolint:gosec // a schedule is no secret
+	c := &chaos{options: o, random: rand.New(rand.NewPCG(o.seed, 0))}
 	c.Stack, err = stack.Start(ctx, stack.Options{
 		Controllers:            cluster.Controllers("node-lifecycle-controller"),
 		ControllerManagerFlags: []string{"--node-monitor-grace-period=40s", "--node-monitor-period=5s"},

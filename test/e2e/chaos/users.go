@@ -117,7 +117,7 @@ func (c *chaos) roll(ctx context.Context) (bool, error) {
 func (c *chaos) scale(ctx context.Context) (bool, error) {
 	pool, replicas := c.aPool(), c.random.IntN(maxReplicas+1)
 	c.say("scale %s from %d to %d", pool, c.last(pool).replicas, replicas)
-	return true, c.ask(ctx, pool, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = int32(replicas) }) //nolint:gosec // it is small
+	return true, c.ask(ctx, pool, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = int32(replicas) })
 }
 
 // pause pauses a pool for a while.
@@ -144,7 +144,7 @@ func (c *chaos) deleteMachine(ctx context.Context) (bool, error) {
 	n := c.random.IntN(1 << 20)
 	machines, err := c.Machines(ctx, "")
 	if err != nil || len(machines) == 0 {
-		return false, nil //nolint:nilerr // the API server is just coming back
+		return false, nil // the API server is just coming back
 	}
 	m := &machines[n%len(machines)]
 	c.say("a user deletes Machine %s", m.Name)
