@@ -86,7 +86,7 @@ func (p *permits) pool(ctx context.Context, m *machinev1.Machine) (string, []mac
 		field, value = index.MachineByOwner, string(owner.UID)
 	}
 	var list machinev1.MachineList
-	err := p.client.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingFields{field: value})
+	err := p.client.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
 	return m.Namespace + "/" + field + "/" + value, list.Items, err
 }
 
