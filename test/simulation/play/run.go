@@ -27,16 +27,23 @@ func Run(p Plan, verbose bool) Report {
 	}
 	end := w.now.Add(p.Length)
 	w.until(end)
+	if !p.IgnoreOutages { // without the protection nothing is claimed
+		w.rest(end)
+	}
+	for _, p := range slices.Clone(w.processes) {
+		w.crash(p, "the run is over")
+	}
+	return w.report()
+}
+
+// rest ends the trouble and checks that all comes to rest.
+func (w *World) rest(end time.Time) {
 	w.heal()
 	w.settle(end.Add(settleFor))
 	w.inspect()
 	before := w.writes
 	w.until(w.now.Add(quietFor))
 	w.quiet(before)
-	for _, p := range slices.Clone(w.processes) {
-		w.crash(p, "the run is over")
-	}
-	return w.report()
 }
 
 // settle plays until all is at rest, or until that time.
