@@ -3,9 +3,8 @@ package controllers
 import (
 	"slices"
 
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"

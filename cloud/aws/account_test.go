@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
@@ -363,7 +363,7 @@ func TestPlacement(t *testing.T) {
 
 // TestAmbient: a Secret without credentials means the manager's own, where that
 // is allowed.
-func TestAmbient(t *testing.T) { //nolint:paralleltest // sets the environment
+func TestAmbient(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
@@ -458,13 +458,17 @@ func TestSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		var object struct {
-			Provider     string
-			ProviderSpec json.RawMessage
+			Provider     string         `yaml:"provider"`
+			ProviderSpec map[string]any `yaml:"providerSpec"`
 		}
 		if err := yaml.Unmarshal(text, &object); err != nil {
 			t.Fatal(err)
 		}
-		in := cloud.ClassInput{Name: file, Spec: object.ProviderSpec}
+		spec, err := json.Marshal(object.ProviderSpec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := cloud.ClassInput{Name: file, Spec: spec}
 		if _, problems := aws.NewDriver(w.options).Parse(in); len(problems) > 0 || object.Provider != aws.ProviderName {
 			t.Errorf("%s: provider %s, problems %v", file, object.Provider, problems)
 		}

@@ -102,7 +102,7 @@ func (b *batcher[K, I, O]) join(ctx context.Context, key K, item I) *batch[I, O]
 		return mine
 	case mine == nil || mine.started:
 		mine = &batch[I, O]{first: time.Now(), seen: map[I]bool{}, done: make(chan struct{})}
-		mine.ctx, mine.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		mine.ctx, mine.cancel = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // start and leave call it
 		mine.timer = time.AfterFunc(b.window.Idle, func() { b.start(key, mine) })
 		b.open[key] = mine
 	default:

@@ -16,6 +16,8 @@ import (
 )
 
 // Codes of EC2 that more than the table depends on.
+//
+//nolint:gosec // codes about tokens are no tokens
 const (
 	codeInstanceNotFound = "InvalidInstanceID.NotFound"
 	codeTokenMismatch    = "IdempotentParameterMismatch"

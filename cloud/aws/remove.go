@@ -67,7 +67,7 @@ func (a *account) end(ctx context.Context, vm thing) error {
 func (a *account) terminate(ctx context.Context, _ struct{}, ids []string) (map[string]error, error) {
 	_, err := ask(ctx, a, opDelete, a.client.TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: ids})
 	if err == nil {
-		return nil, nil
+		return map[string]error{}, nil
 	}
 	if err.Code == cloud.Throttled || err.Code == cloud.Unavailable {
 		return nil, err

@@ -172,7 +172,7 @@ func (s *spec) setDefaults() {
 		yes(&n.DeleteOnTermination)
 		s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || !*n.DeleteOnTermination
 		if n.DeviceIndex == nil {
-			index := int32(i) //nolint:gosec // EC2 takes fewer than a hundred
+			index := int32(i)
 			n.DeviceIndex = &index
 		}
 		if n.IPv6AddressCount != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -38,7 +37,7 @@ func (o *options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []st
 			UserAgent: userAgent(), QPS: -1,
 			Cache: clustercache.ClientCacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
 		},
-	}, controller.Options{MaxConcurrentReconciles: otherWorkers, SkipNameValidation: ptr.To(true)})
+	}, controller.Options{MaxConcurrentReconciles: otherWorkers, SkipNameValidation: new(true)})
 	if err != nil {
 		return nil, fmt.Errorf("connect to workload clusters: %w", err)
 	}

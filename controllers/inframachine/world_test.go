@@ -15,7 +15,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -332,7 +331,7 @@ func (w *world) object(name string) *infrav1.MCMMachine {
 func machine(name string) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID("m-" + name), Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}}
 	m.Spec.ClusterName = "c1"
-	m.Spec.Bootstrap.DataSecretName = ptr.To("boot-" + name)
+	m.Spec.Bootstrap.DataSecretName = new("boot-" + name)
 	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: name}
 	return m
 }

@@ -16,7 +16,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -123,7 +122,7 @@ func keys() *corev1.Secret {
 func withNodeTemplate(c *machinev1.MachineClass) {
 	c.NodeTemplate = &machinev1.NodeTemplate{
 		Capacity:     corev1.ResourceList{"cpu": resource.MustParse("2"), "gpu": resource.MustParse("0"), "memory": resource.MustParse("4Gi"), "x.com/y": resource.MustParse("1")},
-		InstanceType: "small", Region: "r", Zone: "z", Architecture: ptr.To("arm64"),
+		InstanceType: "small", Region: "r", Zone: "z", Architecture: new("arm64"),
 	}
 }
 

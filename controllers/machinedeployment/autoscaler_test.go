@@ -43,6 +43,7 @@ func capacities(d *machinev1.MachineDeployment) map[string]string {
 }
 
 func TestNodeGroupSaysWhatANodeWillBeLike(t *testing.T) {
+	t.Parallel()
 	d := deployment(0, nodeGroup)
 	class := machineClassOf(d, "4")
 	w := newWorld(t, d, class)
@@ -77,6 +78,7 @@ func TestNodeGroupSaysWhatANodeWillBeLike(t *testing.T) {
 }
 
 func TestNodeGroupAtZeroWithoutCapacityIsTold(t *testing.T) {
+	t.Parallel()
 	d := deployment(0, nodeGroup)
 	class := machineClassOf(d, "4")
 	class.NodeTemplate = nil
@@ -89,6 +91,7 @@ func TestNodeGroupAtZeroWithoutCapacityIsTold(t *testing.T) {
 }
 
 func TestProviderIDFormTravelsAndComesBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) {
 		annotate(d, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	}))

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -92,6 +93,9 @@ func (p *pass) oldSets() []*machinev1.MachineSet {
 
 // create makes the set with the template.
 func (p *pass) create(ctx context.Context, size int) (bool, error) {
+	if behind, err := p.behind(ctx); err != nil || behind {
+		return false, err
+	}
 	set := p.fresh(size)
 	err := p.Client.Create(ctx, set)
 	switch {
@@ -111,6 +115,27 @@ func (p *pass) create(ctx context.Context, size int) (bool, error) {
 	}
 	p.showRevision()
 	return true, nil
+}
+
+// behind says whether the API server has sets, or asks for machines in them, that
+// the cache does not show yet. A further set would come on top of those.
+func (p *pass) behind(ctx context.Context) (bool, error) {
+	list := &machinev1.MachineSetList{}
+	if err := p.Live.List(ctx, list, client.InNamespace(p.d.Namespace)); err != nil {
+		return false, fmt.Errorf("list machine sets on the API server: %w", err)
+	}
+	known := map[types.UID]int32{}
+	for _, o := range p.pools {
+		known[o.seen.UID] = o.seen.Spec.Replicas
+	}
+	for i := range list.Items {
+		set := &list.Items[i]
+		if replicas, found := known[set.UID]; metav1.IsControlledBy(set, p.d) && (!found || replicas < set.Spec.Replicas) {
+			p.wait = behindRetry // its event comes sooner
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // fresh returns a set of the template with size machines. It has its finalizer

@@ -341,9 +341,11 @@ const (
 	// RetainVMAnnotation on a MCMMachine, value "true": deleting the object leaves
 	// the VM and all that belongs to it.
 	RetainVMAnnotation = "mcm.cluster.x-k8s.io/retain-vm"
-	// The tags on resources in the cloud that name the Cluster: where it is, and
-	// the owner id of its MCMCluster, which a move carries along.
+	// ClusterNamespaceTag on resources in the cloud is the namespace of the Cluster.
 	ClusterNamespaceTag = "mcm.cluster.x-k8s.io/cluster-namespace"
-	ClusterNameTag      = "mcm.cluster.x-k8s.io/cluster-name"
-	ClusterIDTag        = "mcm.cluster.x-k8s.io/cluster-id"
+	// ClusterNameTag on resources in the cloud is the name of the Cluster.
+	ClusterNameTag = "mcm.cluster.x-k8s.io/cluster-name"
+	// ClusterIDTag on resources in the cloud is the owner id of the Cluster's
+	// MCMCluster, which a move carries along.
+	ClusterIDTag = "mcm.cluster.x-k8s.io/cluster-id"
 )

@@ -19,7 +19,7 @@ const (
 // The credentials of DefaultSettings.
 const (
 	KeyID     = "EC2TESTKEYID00000001"
-	SecretKey = "ec2test/secret+access/key0000000000000001" //nolint:gosec // of this endpoint only
+	SecretKey = "ec2test/secret+access/key0000000000000001"
 )
 
 // Settings are what a Cloud has. Change alters them.

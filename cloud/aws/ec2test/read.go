@@ -132,12 +132,12 @@ func (c *Cloud) item(r *Resource) instanceItem {
 	}
 	slices.SortFunc(parts, func(a, b *Resource) int { return a.serial - b.serial })
 	for _, p := range parts {
-		switch {
-		case p.Kind == KindInterface:
+		switch p.Kind {
+		case KindInterface:
 			nic := c.nic(p)
 			nic.Tags = nil
 			i.Interfaces = append(i.Interfaces, nic)
-		case p.Kind == KindVolume:
+		case KindVolume:
 			d := deviceItem{Name: p.Device}
 			d.EBS.Volume, d.EBS.DeleteWith = p.ID, p.DeleteWith
 			i.Devices = append(i.Devices, d)
@@ -265,7 +265,7 @@ func (c *Cloud) matches(f params, r *Resource) bool {
 	for i := range f.count("Filter") {
 		at := fmt.Sprintf("Filter.%d.", i+1)
 		name, values := f.Get(at+"Name"), f.list(at+"Value")
-		any := func(have ...string) bool {
+		has := func(have ...string) bool {
 			return slices.ContainsFunc(values, func(pattern string) bool {
 				return slices.ContainsFunc(have, func(v string) bool { return like(pattern, v) })
 			})
@@ -275,15 +275,15 @@ func (c *Cloud) matches(f params, r *Resource) bool {
 		value, tagged := r.Tags[tag]
 		switch {
 		case isTag:
-			ok = tagged && any(value)
+			ok = tagged && has(value)
 		case name == "tag-key":
-			ok = any(slices.Collect(maps.Keys(r.Tags))...)
+			ok = has(slices.Collect(maps.Keys(r.Tags))...)
 		case name == "instance-state-name":
-			ok = any(c.state(r))
+			ok = has(c.state(r))
 		case name == "instance-id", name == "volume-id", name == "network-interface-id":
-			ok = any(r.ID)
+			ok = has(r.ID)
 		case name == "attachment.instance-id":
-			ok = any(r.Instance)
+			ok = has(r.Instance)
 		}
 		if !ok {
 			return false

@@ -30,7 +30,7 @@ import (
 // What a VCenter begins with, besides govmomi's default inventory.
 const (
 	User     = "mcm@vsphere.local"
-	Password = "s3cret/of+mcm=user" //nolint:gosec // of this simulator only
+	Password = "s3cret/of+mcm=user"
 
 	Datacenter = "DC0"
 	Datastore  = "LocalDS_0"

@@ -76,9 +76,9 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) until(what string, within time.Duration, check func(context.Context) error) {
+func (w *world) until(what string, check func(context.Context) error) {
 	w.Helper()
-	if err := stack.Until(w.Context(), within, check); err != nil {
+	if err := stack.Until(w.Context(), patience, check); err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
 }
@@ -87,7 +87,7 @@ func (w *world) until(what string, within time.Duration, check func(context.Cont
 func (w *world) states(want ...string) []autoscaler.Instance {
 	w.Helper()
 	var all []autoscaler.Instance
-	w.until(fmt.Sprint("instances ", want), patience, func(ctx context.Context) error {
+	w.until(fmt.Sprint("instances ", want), func(ctx context.Context) error {
 		var err error
 		if all, err = w.group.Instances(ctx); err != nil {
 			return err
@@ -108,8 +108,9 @@ func (w *world) states(want ...string) []autoscaler.Instance {
 // others: from zero, up, down by a machine that it chooses, out of capacity, and
 // to zero.
 func TestSurface(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	w.until("a group at zero says what a node will be like", patience, func(ctx context.Context) error {
+	w.until("a group at zero says what a node will be like", func(ctx context.Context) error {
 		size, err := w.group.TargetSize(ctx)
 		if err == nil && size != 0 {
 			err = fmt.Errorf("target size %d", size)
@@ -143,7 +144,7 @@ func TestSurface(t *testing.T) {
 
 	w.resize(0)
 	w.states()
-	w.until("the cloud is empty", patience, func(ctx context.Context) error {
+	w.until("the cloud is empty", func(ctx context.Context) error {
 		vms, err := w.Cloud.VMs(ctx)
 		if err == nil && len(vms) > 0 {
 			err = fmt.Errorf("%d VMs are left", len(vms))
@@ -156,7 +157,7 @@ func TestSurface(t *testing.T) {
 // does in its next loops.
 func (w *world) deleteNode(machine string) {
 	w.Helper()
-	w.until("delete "+machine, patience, func(ctx context.Context) error { return w.group.DeleteNode(ctx, machine) })
+	w.until("delete "+machine, func(ctx context.Context) error { return w.group.DeleteNode(ctx, machine) })
 }
 
 func (w *world) resize(n int) {
@@ -169,7 +170,7 @@ func (w *world) resize(n int) {
 // registered: every running instance has a Node of exactly its id.
 func (w *world) registered() {
 	w.Helper()
-	w.until("all instances are registered", patience, func(ctx context.Context) error {
+	w.until("all instances are registered", func(ctx context.Context) error {
 		missing, err := w.group.Unregistered(ctx)
 		if err == nil && len(missing) > 0 {
 			err = fmt.Errorf("the autoscaler would remove %v", missing)
@@ -182,6 +183,7 @@ func (w *world) registered() {
 // nodes go, from zero and to zero, and no healthy machine is deleted for longer
 // than max-node-provision-time.
 func TestBinary(t *testing.T) {
+	t.Parallel()
 	binary := os.Getenv("AUTOSCALER")
 	if binary == "" {
 		t.Skip("no cluster-autoscaler is given: make autoscaler AUTOSCALER=path DOOR=native")
@@ -234,7 +236,7 @@ func (w *world) load(pods *autoscaler.Scheduler, n int) {
 	if err := pods.Want(w.Context(), n); err != nil {
 		w.Fatal(err)
 	}
-	w.until(fmt.Sprintf("%d pods have nodes", n), patience, func(ctx context.Context) error {
+	w.until(fmt.Sprintf("%d pods have nodes", n), func(ctx context.Context) error {
 		bound, err := pods.Step(ctx)
 		if err == nil && bound != n {
 			err = fmt.Errorf("%d of %d pods are bound", bound, n)
