@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
@@ -58,6 +59,14 @@ func testBehaviour(s *suite) {
 	if !shown.Running || shown.Joined.IsZero() || shown.NodeName != "node-b" {
 		s.Errorf("kubelet is shown as %+v", shown)
 	}
+
+	// What kube-controller-manager does to a node whose Leases came late.
+	unknown := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`
+	_, err := s.client.CoreV1().Nodes().Patch(s.Context(), "node-b", types.StrategicMergePatchType, []byte(unknown), metav1.PatchOptions{}, "status")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.condition("node-b", corev1.NodeReady, corev1.ConditionTrue)
 }
 
 func testRestart(s *suite) {

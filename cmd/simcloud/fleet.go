@@ -47,6 +47,7 @@ type kubelet struct {
 	running  bool      // the VM runs, and so does the kubelet
 	shown    map[corev1.NodeConditionType]corev1.ConditionStatus
 	leaseDue time.Time
+	lookDue  time.Time // of the next look at the Node
 	leased   bool
 }
 

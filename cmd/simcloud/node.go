@@ -155,7 +155,34 @@ func (f *fleet) renew(ctx context.Context, k *kubelet, how behaviour) (time.Dura
 		k.leased = true
 	}
 	k.leaseDue = now.Add(f.options.leasePeriod)
-	return f.options.leasePeriod, nil
+	return f.options.leasePeriod, f.look(ctx, k, now)
+}
+
+// leasesALook is after how many renewals a kubelet looks at its Node.
+const leasesALook = 3
+
+// look notes conditions that the node lifecycle controller has declared unknown
+// while nothing was heard of this kubelet: they are shown again.
+func (f *fleet) look(ctx context.Context, k *kubelet, now time.Time) error {
+	if k.lookDue.After(now) {
+		return nil
+	}
+	k.lookDue = now.Add(leasesALook * f.options.leasePeriod)
+	// From the API server's memory, as real kubelets ask.
+	node, err := f.client.CoreV1().Nodes().Get(ctx, k.nodeName, metav1.GetOptions{ResourceVersion: "0"})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Status == corev1.ConditionUnknown && c.Reason == "NodeStatusUnknown" && k.shown[c.Type] != c.Status {
+			delete(k.shown, c.Type)
+			f.queue.Add(k.id)
+		}
+	}
+	return nil
 }
 
 // stampLease renews the node's Lease, and notes if it is gone.
