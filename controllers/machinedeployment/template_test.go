@@ -1,12 +1,14 @@
 package machinedeployment
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -109,4 +111,31 @@ func TestCreateFails(t *testing.T) {
 	}
 	w.refuse = nil
 	w.run()
+}
+
+// blind is a client whose cache shows no MachineSets yet.
+type blind struct{ client.Client }
+
+func (b blind) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	if _, isSets := into.(*machinev1.MachineSetList); isSets {
+		return nil
+	}
+	return b.Client.List(ctx, into, opts...)
+}
+
+// TestNoSetOnTopOfOnesThatTheCacheDoesNotShow: a template that changes right after
+// a set was made must not lead to a second set of full size beside it.
+func TestNoSetOnTopOfOnesThatTheCacheDoesNotShow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(2, func(*machinev1.MachineDeployment) {}))
+	w.run()
+	w.changeSpec(class("v2"))
+	w.c.Client = blind{w.client}
+	result, err := w.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.deployment())})
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("Reconcile() = %+v, %v, want to look again soon", result, err)
+	}
+	if n := w.writes["create MachineSet"]; n != 1 {
+		t.Errorf("%d sets were made, want one: the cache does not show it yet", n)
+	}
 }
