@@ -85,9 +85,6 @@ func ofCounting() []Bug {
 		{"a set deletes one machine too many", []Edit{{
 			"controllers/machineset/scale.go", "return candidates[:count], nil", "return candidates[:min(count+1, len(candidates))], nil",
 		}}},
-		{"surplus machines are counted in the cache", []Edit{{
-			"controllers/machineset/scale.go", "\tmachines, err := c.survey(ctx, p)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tcount :=", "\tmachines := p.machines\n\tcount :=",
-		}}},
 	}
 }
 
