@@ -262,7 +262,7 @@ func (r *Rig) makeTemplate(ctx context.Context) error {
 
 // AwaitBuild returns when a server is built, or has failed, or is gone.
 func (p *Project) AwaitBuild(id string) {
-	const tries = 600
+	const tries = 3000 // five minutes
 	for range tries {
 		rows, err := p.Rig.books.query(p.Rig.settings, fmt.Sprintf("SELECT vm_state FROM nova_cell1.instances WHERE uuid = '%s'", id))
 		if err != nil || len(rows) == 1 && rows[0] != "building" {
