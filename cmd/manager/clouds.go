@@ -8,6 +8,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
@@ -17,6 +18,7 @@ import (
 func drivers() []cloud.Driver {
 	return []cloud.Driver{
 		aws.NewDriver(aws.Options{Ambient: true}),
+		openstack.NewDriver(openstack.Options{Ambient: true}),
 		sim.NewDriver(nil),
 		vsphere.NewDriver(time.Now, nil),
 	}
