@@ -8,8 +8,9 @@ import (
 // backends are the clouds. A new one is a line here and a file that starts it.
 func backends() map[string]func(*testing.T) backend {
 	return map[string]func(*testing.T) backend{
-		"AWS":     startAWS,
-		"vsphere": startVSphere,
+		"AWS":       startAWS,
+		"OpenStack": startOpenStack,
+		"vsphere":   startVSphere,
 	}
 }
 

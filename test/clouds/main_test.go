@@ -11,6 +11,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -22,7 +23,11 @@ var binaries string
 // manager starts.
 var ec2 *ec2test.Cloud
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	code := run(m)
+	openstack.StopShared()
+	os.Exit(code)
+}
 
 func run(m *testing.M) int {
 	if _, err := cluster.Find(); err != nil {

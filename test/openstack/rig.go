@@ -60,11 +60,17 @@ func ForTest(t testing.TB) *Rig {
 // Main runs the tests of a package and stops the rig, if one was started.
 func Main(m *testing.M) {
 	code := m.Run()
+	StopShared()
+	os.Exit(code)
+}
+
+// StopShared stops the rig of this process, if one was started.
+func StopShared() {
 	shared.Lock()
+	defer shared.Unlock()
 	if shared.rig != nil {
 		shared.rig.Stop()
 	}
-	os.Exit(code)
 }
 
 // Start starts an OpenStack. The first time on a machine it takes a minute, later
