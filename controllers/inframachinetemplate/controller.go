@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +75,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	switch {
-	case !object.DeletionTimestamp.IsZero(), !capi.Watched(object, c.WatchFilter), capi.Moving(object):
+	case !object.DeletionTimestamp.IsZero(), !capi.Watched(object, c.WatchFilter), capi.Moving(object), ofClusterClass(object):
 		return reconcile.Result{}, nil
 	case c.marks.Stale(object):
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
@@ -85,6 +86,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return outcome.Of(0, err)
 	}
 	return outcome.Of(wait, c.write(ctx, f))
+}
+
+// ofClusterClass says whether object is what a ClusterClass makes templates from:
+// its class may be a placeholder, and no machine is ever made from it.
+func ofClusterClass(object *infrav1.MCMMachineTemplate) bool {
+	return slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "ClusterClass" })
 }
 
 func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {

@@ -225,3 +225,13 @@ func TestPausedTemplate(t *testing.T) {
 		t.Errorf("status %+v", w.get().Status)
 	}
 }
+
+func TestTemplateOfAClusterClassIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	o := template()
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass", Name: "a", UID: "a"}}
+	w := newWorld(t, o)
+	if wait := w.run(); wait != 0 || w.writes != 0 || len(w.events.Events) != 0 {
+		t.Errorf("wait %s, %d writes, %d Events about a class that is a placeholder", wait, w.writes, len(w.events.Events))
+	}
+}
