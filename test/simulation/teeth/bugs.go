@@ -91,10 +91,7 @@ func ofCounting() []Bug {
 // ofWatching are bugs in what goes on when nobody asks for anything.
 func ofWatching() []Bug {
 	return []Bug{
-		{"the orphan collector takes no second look", []Edit{{
-			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if false {",
-		}}},
-		{"the orphan collector asks the cache for owners", []Edit{{
+		{"the orphan collector takes no second look, and asks the cache for owners", []Edit{{
 			"controllers/safety/orphan/look.go", "\t\towners, err := door.Live(ctx)\n", "\t\towners, err := door, error(nil)\n",
 		}, {
 			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if false {",
