@@ -205,7 +205,9 @@ func TestMCMHoldsBoth(t *testing.T) {
 			t.Fatalf("leases are held by %q: we took one while waiting for the other", got)
 		}
 		stopMC()
-		time.Sleep(20 * time.Second)
+		// An elector looks every 2 to 4.4 s: it sees the last renewal up to 4.4 s late,
+		// waits the lease's 15 s from then, and finds that at its next look.
+		time.Sleep(25 * time.Second)
 		if !s.leads("us") {
 			t.Errorf("we do not lead although MCM is gone; held by %q", holders(t, c))
 		}
