@@ -36,9 +36,6 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	cluster.Require(t)
-	if door := os.Getenv("DOOR"); door != "" && door != "native" {
-		t.Skip("DOOR=" + door + " asks for the other door's test, which is in test/e2e/capi")
-	}
 	binaries, err := stack.Build(t.Context())
 	if err != nil {
 		t.Fatal(err)
