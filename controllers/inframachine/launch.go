@@ -174,7 +174,10 @@ func (c *Controller) make(ctx context.Context, f *facts) (cloud.VM, error) {
 	}
 	f.interruptible = interruptible(resolved)
 	want := vm.Want{Attempt: attemptOf(f.object), Next: c.nextAttempt(f)}
-	want.Request = cloud.CreateRequest{Ref: ref(f, resolved), Tags: tags(f), Zone: f.machine.Spec.FailureDomain, Checkpoint: c.checkpoint(f)}
+	want.Request = cloud.CreateRequest{
+		Ref: ref(f, resolved), Tags: tags(f), Zone: f.machine.Spec.FailureDomain,
+		Annotations: f.object.Spec.NodeTemplate.Annotations, Checkpoint: c.checkpoint(f),
+	}
 	if !known {
 		if want.Request.UserData, err = c.userData(ctx, f, resolved); err != nil {
 			return cloud.VM{}, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -156,7 +157,8 @@ func (c *Controller) deploymentsOfClass(ctx context.Context, o client.Object) []
 	err := c.Client.List(ctx, list, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{index.DeploymentByClass: o.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil // a cache that cannot be read has stopped
+		ctrl.LoggerFrom(ctx).Error(err, "Look up machine deployments of a class", "MachineClass", client.ObjectKeyFromObject(o))
+		return nil
 	}
 	var keys []types.NamespacedName
 	for i := range list.Items {
