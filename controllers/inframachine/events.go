@@ -18,6 +18,8 @@ const (
 	eventRetained  = "RetainedVM"
 	eventRewritten = "ProviderIDRewritten"
 	eventNodeLeft  = "NodeLeft"
+	// The native door has the same.
+	eventInvalidNote = "InvalidAnnotation"
 )
 
 // announce tells about what happened in this pass, and about each fault once.

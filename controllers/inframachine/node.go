@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
 // nodePatience is how long the removal of a Node is tried when a Cluster goes.
@@ -56,6 +56,7 @@ func (c *Controller) connect(ctx context.Context, f *facts) (client.Client, erro
 func (c *Controller) applyTemplate(ctx context.Context, f *facts, workload client.Writer, node *corev1.Node) error {
 	want, problems := desired(node, &f.object.Spec.NodeTemplate)
 	err := write(ctx, workload, node, want)
+	invalid := tell(f, problems)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		f.nodeWord = no(infrav1.ReasonNodeRefused, fmt.Sprintf("The API server refuses what spec.nodeTemplate asks for: %v; correct the field that is named there", err))
@@ -63,8 +64,8 @@ func (c *Controller) applyTemplate(ctx context.Context, f *facts, workload clien
 		return nil
 	case err != nil:
 		return client.IgnoreNotFound(err)
-	case len(problems) > 0:
-		f.nodeWord = no(infrav1.ReasonNodeTemplateInvalid, join(problems))
+	case invalid != "":
+		f.nodeWord = no(infrav1.ReasonNodeTemplateInvalid, invalid)
 	case empty(&f.object.Spec.NodeTemplate):
 		f.noNodeWord = true
 	default:
@@ -96,17 +97,12 @@ func nodeOf(ctx context.Context, workload client.Reader, f *facts) (*corev1.Node
 	return list.Items[0].DeepCopy(), nil
 }
 
-// write writes what differs between node and want. The list of taints can only be
-// written as a whole, so it must be the one that was read.
+// write writes what differs between node and want.
 func write(ctx context.Context, workload client.Writer, node, want *corev1.Node) error {
 	if equality.Semantic.DeepEqual(node, want) {
 		return nil
 	}
-	var options []client.MergeFromOption
-	if !slices.EqualFunc(node.Spec.Taints, want.Spec.Taints, sameTaint) {
-		options = append(options, client.MergeFromWithOptimisticLock{})
-	}
-	if err := workload.Patch(ctx, want, client.StrategicMergeFrom(node, options...)); err != nil {
+	if err := target.PatchNode(ctx, workload, node, want); err != nil {
 		return fmt.Errorf("write Node %s: %w", node.Name, err)
 	}
 	return nil

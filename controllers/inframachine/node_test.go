@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // node is the Node of machine m; nil if there is none.
@@ -113,6 +114,28 @@ func TestInvalidNodeTemplate(t *testing.T) {
 	}
 	if got := w.condition("m", clusterv1.ReadyCondition); got != "True Ready: " {
 		t.Errorf("Ready is %q: the VM is well", got)
+	}
+}
+
+func TestNoteThatCannotBeReadIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	n := w.node()
+	n.Annotations = map[string]string{machinev1.LastAppliedNodeTemplateAnnotation: "{{"}
+	if err := w.workload.Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.NodeTemplate.Labels = map[string]string{"a": "1"} })
+	w.told()
+	w.run("m")
+	w.run("m")
+	told := strings.Join(w.told(), "\n")
+	if strings.Count(told, eventInvalidNote) != 1 || !strings.Contains(told, machinev1.LastAppliedNodeTemplateAnnotation) {
+		t.Errorf("told %q", told)
+	}
+	if got := w.condition("m", infrav1.NodeSyncedCondition); got != "True NodeSynced: " || w.node().Labels["a"] != "1" {
+		t.Errorf("NodeSynced is %q on %+v: the template is well", got, w.node().ObjectMeta)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
 func addFinalizer(o metav1.Object, finalizer string) {
@@ -59,18 +61,14 @@ func setLabel(o metav1.Object, key, value string) {
 }
 
 // patchNode applies change to the machine's node and writes what differs, if
-// anything does. A patch replaces lists whole, so it fails on a stale node.
+// anything does.
 func (c *Controller) patchNode(ctx context.Context, f *facts, change func(*corev1.Node)) error {
 	changed := f.node.DeepCopy()
 	change(changed)
 	if equality.Semantic.DeepEqual(f.node.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(f.node.Spec, changed.Spec) {
 		return nil
 	}
-	patch := client.MergeFrom(f.node)
-	if !equality.Semantic.DeepEqual(f.node.Spec.Taints, changed.Spec.Taints) || !slices.Equal(f.node.Finalizers, changed.Finalizers) {
-		patch = client.MergeFromWithOptions(f.node, client.MergeFromWithOptimisticLock{})
-	}
-	if err := c.Target.Client.Patch(ctx, changed, patch); err != nil {
+	if err := target.PatchNode(ctx, c.Target.Client, f.node, changed); err != nil {
 		return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
 	}
 	f.node = changed
@@ -96,8 +94,7 @@ func (c *Controller) setNodeCondition(ctx context.Context, f *facts, want corev1
 		}
 		changed.Status.Conditions[i] = want
 	}
-	// Conditions merge by type in a strategic patch, so the kubelet's stay as they are.
-	if err := c.Target.Client.Status().Patch(ctx, changed, client.StrategicMergeFrom(f.node)); err != nil {
+	if err := target.PatchNodeStatus(ctx, c.Target.Client, f.node, changed); err != nil {
 		return fmt.Errorf("set condition %s of Node %s: %w", want.Type, f.node.Name, err)
 	}
 	f.node = changed

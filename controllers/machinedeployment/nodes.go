@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
 // lonely is how long a new node may be without the annotation that keeps
@@ -89,8 +90,10 @@ func (p *pass) replacing() bool {
 	return slices.ContainsFunc(p.old(), func(o *pool) bool { return o.seen.Spec.Replicas > 0 && !o.gone() })
 }
 
-// markPool stops at the first error: the target cluster may be unreachable.
+// markPool stops at the first error: the target cluster may be unreachable. A
+// node that has changed since it was read keeps none of the others waiting.
 func (p *pass) markPool(ctx context.Context, o *pool, m marks) error {
+	var stale error
 	for _, machine := range o.live() {
 		node, err := p.node(ctx, machine)
 		if err != nil {
@@ -99,11 +102,15 @@ func (p *pass) markPool(ctx context.Context, o *pool, m marks) error {
 		if node == nil {
 			continue
 		}
-		if err := p.patchNode(ctx, node, m.apply(node, machine)); err != nil {
+		err = p.patchNode(ctx, node, m.apply(node, machine))
+		switch {
+		case apierrors.IsConflict(err):
+			stale = err
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return stale
 }
 
 // node returns the node of a machine, which belongs to the cache; nil if it has
@@ -129,9 +136,7 @@ func (p *pass) node(ctx context.Context, m *machinev1.Machine) (*corev1.Node, er
 }
 
 // patchNode makes the node look like shaped, which differs at most in labels,
-// annotations, taints and unschedulable. The strategic merge names the taints
-// that change and no others, so it needs no lock against kubelets and the node
-// lifecycle controller.
+// annotations, taints and unschedulable.
 func (p *pass) patchNode(ctx context.Context, node, shaped *corev1.Node) error {
 	if apiequality.Semantic.DeepEqual(node.Labels, shaped.Labels) &&
 		apiequality.Semantic.DeepEqual(node.Annotations, shaped.Annotations) &&
@@ -139,7 +144,7 @@ func (p *pass) patchNode(ctx context.Context, node, shaped *corev1.Node) error {
 		return nil
 	}
 	saved := shaped.DeepCopy() // the answer is decoded into it, and shaped shares memory with the cache
-	err := p.Target.Client.Patch(ctx, saved, client.StrategicMergeFrom(node))
+	err := target.PatchNode(ctx, p.Target.Client, node, saved)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
 )
 
 // capacity puts the virtual capacity of the class onto the Node, and takes away
@@ -91,7 +92,7 @@ func lastCapacity(node *corev1.Node) (last corev1.ResourceList, known bool, brok
 		return nil, false, nil
 	}
 	if err := json.Unmarshal([]byte(text), &last); err != nil {
-		return nil, false, []problem{{eventInvalidAnnotation, unreadable(node, machinev1.LastAppliedVirtualCapacityAnnotation,
+		return nil, false, []problem{{eventInvalidAnnotation, nodetemplate.Unreadable(node, machinev1.LastAppliedVirtualCapacityAnnotation,
 			"capacity that is not in the virtualCapacity of the MachineClass any more", err)}}
 	}
 	return last, true, nil

@@ -108,7 +108,7 @@ func TestDesired(t *testing.T) {
 		return machinev1.NodeTemplateSpec{Spec: corev1.NodeSpec{Taints: taints}}
 	}
 	annotated := machinev1.NodeTemplateSpec{}
-	annotated.Annotations = map[string]string{"a": "1", templateNote: "mine", machinev1.NotManagedAnnotation: "1"}
+	annotated.Annotations = map[string]string{"a": "1", machinev1.NotManagedAnnotation: "1"}
 
 	cases := map[string]struct {
 		reason  string
@@ -248,6 +248,8 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	wrong := machinev1.NodeTemplateSpec{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "t", Effect: "Never"}}}}
 	wrong.Annotations = map[string]string{"a b": ""}
+	forged := machinev1.NodeTemplateSpec{}
+	forged.Annotations = map[string]string{templateNote: "mine", capacityNote: "mine"}
 	cases := map[string]struct {
 		reason  string
 		node    *corev1.Node
@@ -257,6 +259,7 @@ func TestProblems(t *testing.T) {
 	}{
 		"Template":   {"Each wrong entry is named.", node(), machine(template(wrong)), nil, []string{`spec.nodeTemplate.metadata.annotations: "a b"`, `spec.nodeTemplate.spec.taints: "t:Never"`}},
 		"Label":      {"A label value of 64 characters is refused.", node(), machine(template(labels("a", strings.Repeat("x", 64)))), nil, []string{`spec.nodeTemplate.metadata.labels: "a"`}},
+		"Forged":     {"What is noted on the node is nobody's to write.", node(), machine(template(forged)), nil, []string{templateNote, capacityNote}},
 		"LongName":   {"A name may be longer than a label value.", node(), machine(func(m *machinev1.Machine) { m.Name = strings.Repeat("x", 253) }), nil, []string{"metadata.name"}},
 		"Note":       {"The annotation and what to do are named.", node(note(templateNote, "{{")), machine(), nil, []string{templateNote}},
 		"CPU":        {"The kubelet's own resources cannot be had.", node(), machine(), virtual("cpu", "4"), []string{`nodeTemplate.virtualCapacity: "cpu"`}},

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
 // sync makes the Node as its Machine and class want it: with one write, and
@@ -43,24 +43,18 @@ func (c *Controller) sync(ctx context.Context, o *observation) error {
 func (c *Controller) writeCapacity(ctx context.Context, node, want *corev1.Node) (*corev1.Node, error) {
 	changed := node.DeepCopy()
 	changed.Status.Capacity = want.Status.Capacity
-	if err := c.Target.Client.Status().Patch(ctx, changed, client.MergeFrom(node)); err != nil {
+	if err := target.PatchNodeStatus(ctx, c.Target.Client, node, changed); err != nil {
 		return nil, fmt.Errorf("writing the capacity of node %s: %w", node.Name, err)
 	}
 	c.marks.Wrote(changed)
 	return changed, nil
 }
 
-// write writes all but the status. A strategic patch adds to the finalizers and
-// takes away from them without a look at the others'; the list of taints can
-// only be written as a whole, so it must be the one that was read.
+// write writes all but the status.
 func (c *Controller) write(ctx context.Context, node, want *corev1.Node) error {
 	changed := want.DeepCopy()
 	changed.Status = *node.Status.DeepCopy()
-	var options []client.MergeFromOption
-	if !slices.EqualFunc(node.Spec.Taints, want.Spec.Taints, sameTaint) {
-		options = append(options, client.MergeFromWithOptimisticLock{})
-	}
-	if err := c.Target.Client.Patch(ctx, changed, client.StrategicMergeFrom(node, options...)); err != nil {
+	if err := target.PatchNode(ctx, c.Target.Client, node, changed); err != nil {
 		return fmt.Errorf("writing node %s: %w", node.Name, err)
 	}
 	c.marks.Wrote(changed)

@@ -20,6 +20,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
 )
 
 // SetupWithManager starts the Controller with the manager. Without target
@@ -82,7 +83,7 @@ func matters(a, b *machinev1.Machine) bool {
 	return a.UID != b.UID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		a.Spec.Class != b.Spec.Class ||
-		!sameTemplate(&a.Spec.NodeTemplateSpec, &b.Spec.NodeTemplateSpec)
+		!nodetemplate.Same(&a.Spec.NodeTemplateSpec, &b.Spec.NodeTemplateSpec)
 }
 
 // classChanges leaves out all but the virtual capacity.

@@ -75,6 +75,38 @@ func TestNoFullObjectPut(t *testing.T) {
 	}
 }
 
+// TestNodesArePatchedAsRead finds patches of what is in the cluster with the
+// nodes that go past target.PatchNode, which names the Node that was read.
+func TestNodesArePatchedAsRead(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t, under("controllers", isSource)) {
+		if strings.HasPrefix(s.name, "controllers/internal/target/") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Patch" && mentions(method.X, "target", "Target", "workload") {
+				t.Errorf("%s:%d: patches a node past target.PatchNode and target.PatchNodeStatus", s.name, s.line(call.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+// mentions says whether one of the names occurs in an expression.
+func mentions(e ast.Expr, names ...string) bool {
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		name, ok := n.(*ast.Ident)
+		found = found || ok && slices.Contains(names, name.Name)
+		return !found
+	})
+	return found
+}
+
 // TestWireIsSpelledOnce finds labels, annotations and finalizers that are not
 // taken from the API package. Drivers cannot import that; what they spell are
 // the tags of their cloud.

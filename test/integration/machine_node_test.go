@@ -11,7 +11,10 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,6 +111,29 @@ func deletedNodeTakesItsMachineAlong(s *scene) {
 	for _, left := range s.running(2) {
 		s.Expect(left.UID).NotTo(Equal(m.UID))
 	}
+}
+
+// What was decided for a node does not reach the next one of its name: every
+// patch of a node carries the UID of the one that was read.
+func patchOfFormerNodeIsRefused(s *scene) {
+	bare := func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.name}} }
+	former, next := bare(), bare()
+	s.Expect(s.Client.Create(s.Context(), former)).To(Succeed())
+	s.Expect(s.Client.Delete(s.Context(), former)).To(Succeed())
+	s.Expect(s.Client.Create(s.Context(), next)).To(Succeed())
+	patch := func(uid types.UID, part string) client.Patch {
+		return client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},%s}`, uid, part))
+	}
+	spec, status := `"spec":{"unschedulable":true}`, `"status":{"capacity":{"x.com/a":"1"}}`
+	err := s.Client.Patch(s.Context(), bare(), patch(former.UID, spec))
+	s.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+	err = s.Client.Status().Patch(s.Context(), bare(), patch(former.UID, status))
+	s.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+	s.Expect(s.Client.Patch(s.Context(), next, patch(next.UID, spec))).To(Succeed())
+	s.Expect(next.Spec.Unschedulable).To(BeTrue())
+	s.Expect(s.Client.Status().Patch(s.Context(), next, patch(next.UID, status))).To(Succeed())
+	s.Expect(next.Status.Capacity).To(HaveKey(corev1.ResourceName("x.com/a")))
+	s.Expect(s.Client.Delete(s.Context(), next)).To(Succeed())
 }
 
 func nodeFollowsItsTemplate(s *scene) {

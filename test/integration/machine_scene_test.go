@@ -33,6 +33,7 @@ func machineScenes() map[string]func(*scene) {
 		"never-joins":     machineThatNeverJoinsIsReplaced,
 		"never-made":      machineWithoutVMFails,
 		"delete-node":     deletedNodeTakesItsMachineAlong,
+		"former-node":     patchOfFormerNodeIsRefused,
 		"template":        nodeFollowsItsTemplate,
 		"capacity":        nodeFollowsVirtualCapacity,
 		"preserve-failed": failedMachineIsKeptUntilExpiry,

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
 // Cordon makes the node unschedulable. Nothing is written if it is, or if there
@@ -19,7 +20,7 @@ func (d *Drainer) Cordon(ctx context.Context, node *corev1.Node) error {
 	}
 	changed := node.DeepCopy()
 	changed.Spec.Unschedulable = true
-	if err := d.target.Client.Patch(ctx, changed, client.MergeFrom(node)); client.IgnoreNotFound(err) != nil {
+	if err := target.PatchNode(ctx, d.target.Client, node, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cordoning node %s: %w", node.Name, err)
 	}
 	return nil
@@ -38,7 +39,7 @@ func (d *Drainer) MarkTerminating(ctx context.Context, node *corev1.Node, reason
 	if !setCondition(changed, want) {
 		return nil
 	}
-	if err := d.target.Client.Status().Patch(ctx, changed, client.StrategicMergeFrom(node)); client.IgnoreNotFound(err) != nil {
+	if err := target.PatchNodeStatus(ctx, d.target.Client, node, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("setting condition %s of node %s: %w", want.Type, node.Name, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package node
+package nodetemplate
 
 import (
 	"fmt"
@@ -14,22 +14,18 @@ import (
 
 // valid returns the part of a template that the API server accepts on a Node,
 // so that one wrong entry does not keep the others, and what is wrong with the rest.
-func valid(template *machinev1.NodeTemplateSpec) (*machinev1.NodeTemplateSpec, []problem) {
+func valid(template *machinev1.NodeTemplateSpec, fields Fields) (*machinev1.NodeTemplateSpec, []Problem) {
 	out := &machinev1.NodeTemplateSpec{}
-	var problems []problem
+	var problems []Problem
 	reject := func(field, entry string, errs []string) {
-		problems = append(problems, problem{eventInvalidTemplate, fmt.Sprintf(
-			"spec.nodeTemplate.%s: %q does not reach the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
+		problems = append(problems, Problem{Text: fmt.Sprintf(
+			"%s: %q does not reach the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
 	}
-	out.Labels = pick(template.Labels, func(key, value string) []string {
-		return append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
-	}, func(key string, errs []string) { reject("metadata.labels", key, errs) })
-	out.Annotations = pick(template.Annotations, func(key, _ string) []string {
-		return validation.IsQualifiedName(strings.ToLower(key))
-	}, func(key string, errs []string) { reject("metadata.annotations", key, errs) })
+	out.Labels = pick(template.Labels, wrongLabel, func(key string, errs []string) { reject(fields.Labels, key, errs) })
+	out.Annotations = pick(template.Annotations, wrongAnnotation, func(key string, errs []string) { reject(fields.Annotations, key, errs) })
 	for _, t := range template.Spec.Taints {
 		if errs := wrongTaint(t); len(errs) > 0 {
-			reject("spec.taints", t.ToString(), errs)
+			reject(fields.Taints, t.ToString(), errs)
 			continue
 		}
 		if i := find(out.Spec.Taints, t); i >= 0 {
@@ -52,6 +48,17 @@ func pick(entries map[string]string, check func(key, value string) []string, rej
 		out[key] = entries[key]
 	}
 	return out
+}
+
+func wrongLabel(key, value string) []string {
+	return append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
+}
+
+func wrongAnnotation(key, _ string) []string {
+	if slices.Contains(notes(), key) {
+		return []string{"the manager notes there what it has applied"}
+	}
+	return validation.IsQualifiedName(strings.ToLower(key))
 }
 
 func wrongTaint(t corev1.Taint) []string {

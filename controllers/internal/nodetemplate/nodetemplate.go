@@ -1,0 +1,128 @@
+// Package nodetemplate makes a Node what a template asks for: labels,
+// annotations and taints. What was applied is noted on the Node in MCM's form,
+// so that a later template, of either door, takes away what it does not have any more.
+package nodetemplate
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// A Problem is something that keeps a part of a template from reaching the Node,
+// or from leaving it. Text names the field or annotation, and the remedy.
+type Problem struct {
+	// Note: the note of what was applied is at fault, and not the template. It is
+	// told once: the note is written anew.
+	Note bool
+	Text string
+}
+
+// Fields are the paths of a template's parts in the object that has it, for
+// Problems.
+type Fields struct{ Labels, Annotations, Taints string }
+
+// Apply returns the Node as the template wants it, and what of that cannot be
+// had. It touches nothing that the template does not name and has not named; node
+// stays as it is. Equal templates make equal Nodes, so a second Apply changes nothing.
+func Apply(node *corev1.Node, template *machinev1.NodeTemplateSpec, fields Fields) (*corev1.Node, []Problem) {
+	want := node.DeepCopy()
+	if want.Labels == nil {
+		want.Labels = map[string]string{}
+	}
+	if want.Annotations == nil {
+		want.Annotations = map[string]string{}
+	}
+	accepted, problems := valid(template, fields)
+	last, known, broken := lastOf(node)
+	replace(want.Labels, last.Labels, template.Labels, accepted.Labels)
+	replace(want.Annotations, last.Annotations, template.Annotations, accepted.Annotations)
+	want.Spec.Taints = taints(want.Spec.Taints, last.Spec.Taints, accepted.Spec.Taints)
+	keep(want, node)
+	if broken != "" {
+		problems = append(problems, Problem{Note: true, Text: broken})
+	}
+	if !known || !Same(last, template) {
+		note(want, template, broken != "")
+	}
+	return want, problems
+}
+
+// Same compares what is applied of two templates.
+func Same(a, b *machinev1.NodeTemplateSpec) bool {
+	return equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
+		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, sameTaint)
+}
+
+// Empty says whether a template asks for nothing.
+func Empty(t *machinev1.NodeTemplateSpec) bool {
+	return len(t.Labels) == 0 && len(t.Annotations) == 0 && len(t.Spec.Taints) == 0
+}
+
+// Unreadable is the text of a Problem with an annotation in which this manager
+// notes what it has applied; leftovers is what nobody knows any more because of it.
+func Unreadable(node *corev1.Node, annotation, leftovers string, err error) string {
+	return "annotation " + annotation + " of node " + node.Name + " cannot be read (" + err.Error() +
+		") and is written anew; remove by hand from the node: " + leftovers
+}
+
+// replace takes away what the last template had and the new one does not
+// mention, and puts in what the new one has and is valid.
+func replace(have, last, mentioned, wanted map[string]string) {
+	for key := range last {
+		if _, still := mentioned[key]; !still {
+			delete(have, key)
+		}
+	}
+	maps.Copy(have, wanted)
+}
+
+// notes are the annotations that no template reaches.
+func notes() []string {
+	return []string{machinev1.LastAppliedNodeTemplateAnnotation, machinev1.LastAppliedVirtualCapacityAnnotation}
+}
+
+// keep restores them, should the note say that a template has had them.
+func keep(want, node *corev1.Node) {
+	for _, key := range notes() {
+		if value, ok := node.Annotations[key]; ok {
+			want.Annotations[key] = value
+		} else {
+			delete(want.Annotations, key)
+		}
+	}
+}
+
+// lastOf returns what was applied last, and whether that is known. One that
+// cannot be read counts as empty, and broken says so.
+func lastOf(node *corev1.Node) (last *machinev1.NodeTemplateSpec, known bool, broken string) {
+	last = &machinev1.NodeTemplateSpec{}
+	text, ok := node.Annotations[machinev1.LastAppliedNodeTemplateAnnotation]
+	if !ok {
+		return last, false, ""
+	}
+	if err := json.Unmarshal([]byte(text), last); err != nil {
+		return &machinev1.NodeTemplateSpec{}, false, Unreadable(node, machinev1.LastAppliedNodeTemplateAnnotation,
+			"labels, annotations and taints that are not in spec.nodeTemplate any more", err)
+	}
+	return last, true, ""
+}
+
+// note writes down the template as applied, in MCM's form: the JSON of the whole.
+// An empty one needs no note unless it replaces one, or one that cannot be read.
+func note(want *corev1.Node, template *machinev1.NodeTemplateSpec, always bool) {
+	if _, noted := want.Annotations[machinev1.LastAppliedNodeTemplateAnnotation]; !noted && !always && Empty(template) {
+		return
+	}
+	text, err := json.Marshal(template)
+	if err != nil {
+		return // a type that was read from JSON
+	}
+	want.Annotations[machinev1.LastAppliedNodeTemplateAnnotation] = string(text)
+}
