@@ -51,7 +51,7 @@ func (d Door) Needs() []Kind {
 	case Infrastructure:
 		return slices.Concat(of(infrav1.GroupVersion, "mcmclusters", "mcmmachines", "mcmmachinetemplates"), of(machinev1.GroupVersion, "machineclasses"), core)
 	case Bootstrap:
-		return slices.Concat(of(bootstrapv1.GroupVersion, "mcmconfigs"), of(machinev1.GroupVersion, "machineclasses"), core)
+		return slices.Concat(of(bootstrapv1.GroupVersion, "mcmconfigs", "mcmconfigtemplates"), of(machinev1.GroupVersion, "machineclasses"), core)
 	case ControlPlane:
 		return slices.Concat(of(controlplanev1.GroupVersion, "mcmexternalcontrolplanes"), core)
 	}

@@ -13,14 +13,16 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-func TestGates(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		harm   func(w *world)
-		want   string
-		mend   func(w *world)
-	}{
+// A harm is what keeps a VM from being made, and how that is said and mended.
+type harm struct {
+	reason string
+	harm   func(w *world)
+	want   string
+	mend   func(w *world)
+}
+
+func harms() map[string]harm {
+	return map[string]harm{
 		"Infrastructure": {
 			"Nothing is made before the Cluster's infrastructure is there.",
 			func(w *world) {
@@ -52,7 +54,7 @@ func TestGates(t *testing.T) {
 			func(w *world) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
 			},
-			`has no entry "value"`,
+			`False InvalidBootstrapData: prepare boot data: spec.bootstrap.dataSecretName: Secret "boot-m" has no entry "value"; put the boot data there`,
 			func(w *world) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
 			},
@@ -73,7 +75,19 @@ func TestGates(t *testing.T) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
 				w.delete(smallClass())
 			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"`,
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
+			func(w *world) { w.create(smallClass()) },
+		},
+		"ForeignClass": {
+			"A class of another namespace is somebody else's.",
+			func(w *world) {
+				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
+				w.delete(smallClass())
+				c := smallClass()
+				c.Namespace = "other"
+				w.create(c)
+			},
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
 			func(w *world) { w.create(smallClass()) },
 		},
 		"WrongSpec": {
@@ -117,7 +131,11 @@ func TestGates(t *testing.T) {
 			},
 		},
 	}
-	for name, tc := range cases {
+}
+
+func TestGates(t *testing.T) {
+	t.Parallel()
+	for name, tc := range harms() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -134,6 +152,48 @@ func TestGates(t *testing.T) {
 			}
 			tc.mend(w)
 			w.settle("m", w.isProvisioned("m"))
+		})
+	}
+}
+
+// TestBadInputHoldsNoDeletion: what keeps a VM from being made does not keep a
+// machine from going. Only what the cloud has to be asked with is waited for, and
+// its absence is told together with the way out.
+func TestBadInputHoldsNoDeletion(t *testing.T) {
+	t.Parallel()
+	needed := map[string]bool{"NoClass": true, "ForeignClass": true, "ForeignSecret": true}
+	for name, tc := range harms() {
+		t.Run("Before/"+name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.create(w.newMachine("m")...)
+			tc.harm(w)
+			w.run("m")
+			w.delete(w.get("m"))
+			w.run("m")
+			if m := w.get("m"); m != nil {
+				t.Errorf("no VM was asked for, and the object stays: %v", m.Status.Conditions)
+			}
+		})
+		t.Run("After/"+name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.running("m")
+			tc.harm(w)
+			w.delete(w.get("m"))
+			if !needed[name] {
+				w.settle("m", w.gone())
+				if _, live := w.vms(); live != 0 {
+					t.Errorf("%d VMs left behind", live)
+				}
+				return
+			}
+			w.run("m")
+			if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True"+strings.TrimPrefix(tc.want, "False")) || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
+				t.Errorf("Deleting is %q, want what is missing and how to let go", got)
+			}
+			tc.mend(w)
+			w.settle("m", w.gone())
 		})
 	}
 }

@@ -76,9 +76,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (c *Controller) mark(ctx context.Context, object *machinev1.MachineClass, used, moves bool) error {
 	changed := object.DeepCopy()
 	hold(changed, used)
+	_, marked := object.Labels[capi.MoveLabel]
 	if moves {
 		capi.SetLabel(changed, capi.MoveLabel, label(changed))
 	}
+	moves = moves || marked // the bootstrap provider marks what its templates name
 	native := slices.Contains(object.Finalizers, machinev1.Finalizer)
 	switch blocked := object.Annotations[capi.BlockMoveAnnotation]; {
 	case native && moves && blocked == "":

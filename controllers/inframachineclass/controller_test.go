@@ -89,6 +89,12 @@ func classObject(finalizers ...string) *machinev1.MachineClass {
 	}
 }
 
+// marked is a class that the bootstrap provider has marked, or a user.
+func marked(class *machinev1.MachineClass) *machinev1.MachineClass {
+	class.Labels = map[string]string{capi.MoveLabel: ""}
+	return class
+}
+
 func secret(ns string, annotations map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: ns, Annotations: annotations}}
 }
@@ -123,6 +129,7 @@ func TestMarksFollowUse(t *testing.T) {
 		"Used":     {"A VM that exists needs it.", []client.Object{classObject(), machine("c", "")}, held + " move", held + " move", held},
 		"MadeFrom": {"The VM was made from it, whatever the spec says now.", []client.Object{classObject(), machine("other", "c")}, held + " move", held + " move", held},
 		"Template": {"A pool of no machines moves too.", []client.Object{classObject(), template()}, "move", "move", ""},
+		"Marked":   {"Whoever marked it moves it, away from native machines.", []client.Object{marked(classObject(native))}, native + " move blocked", "move", ""},
 		"Both":     {"Native machines do not move along.", []client.Object{classObject(native), machine("c", "")}, native + " " + held + " move blocked", held + " move", held},
 	}
 	for name, tc := range cases {

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
@@ -65,21 +63,7 @@ func (c *Controller) fromSecret(ctx context.Context, namespace, name string) (so
 	case len(secret.Data[machinev1.UserDataKey]) == 0:
 		return source{}, wrong(machinev1.ReasonInvalidUserData, "spec.userDataSecretRef.name: Secret %q has no entry %q; add one with the boot data of the VMs", name, machinev1.UserDataKey)
 	}
-	return source{data: secret.Data[machinev1.UserDataKey]}, c.mark(ctx, secret)
-}
-
-// mark lets clusterctl move a Secret that a spec names: nothing else ties it to
-// the Cluster, and new machines need it in the next management cluster, too.
-func (c *Controller) mark(ctx context.Context, secret *corev1.Secret) error {
-	if _, marked := secret.Labels[capi.MoveLabel]; marked {
-		return nil
-	}
-	changed := secret.DeepCopy()
-	capi.SetLabel(changed, capi.MoveLabel, "")
-	if err := c.Client.Patch(ctx, changed, client.MergeFrom(secret)); err != nil {
-		return fmt.Errorf("mark Secret %s to be moved: %w", secret.Name, err)
-	}
-	return nil
+	return source{data: secret.Data[machinev1.UserDataKey]}, mark(ctx, c.Client, secret)
 }
 
 // fromClass reads the Secrets of a MachineClass. Those of other namespaces count
@@ -97,7 +81,7 @@ func (c *Controller) fromClass(ctx context.Context, namespace, name string) (sou
 	if err != nil {
 		return source{}, wrong(reasonOf(err), "spec.machineClassRef.name: %s", err)
 	}
-	return source{data: data, limit: resolved.Driver.Traits().UserDataMax}, nil
+	return source{data: data, limit: resolved.Driver.Traits().UserDataMax}, mark(ctx, c.Client, resolved.Object)
 }
 
 // unusable says why a class cannot give boot data: it or its cloud is not known,

@@ -23,7 +23,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// The indexes of MCMConfigs.
+// The indexes of MCMConfigs, and of the templates of them.
 const (
 	byClass   = "index.config-class"   // spec.machineClassRef.name
 	bySource  = "index.config-source"  // spec.userDataSecretRef.name
@@ -40,10 +40,20 @@ func Indexes() []index.Index {
 			return nil
 		}}
 	}
+	template := func(field string, ref func(bootstrapv1.MCMConfigSpec) *bootstrapv1.NameReference) index.Index {
+		return index.Index{Object: &bootstrapv1.MCMConfigTemplate{}, Field: field, Extract: func(o client.Object) []string {
+			if name := nameOf(ref(o.(*bootstrapv1.MCMConfigTemplate).Spec.Template.Spec)); name != "" {
+				return []string{name}
+			}
+			return nil
+		}}
+	}
 	return []index.Index{
 		of(byClass, func(c *bootstrapv1.MCMConfig) string { return nameOf(c.Spec.MachineClassRef) }),
 		of(bySource, func(c *bootstrapv1.MCMConfig) string { return nameOf(c.Spec.UserDataSecretRef) }),
 		of(byCluster, func(c *bootstrapv1.MCMConfig) string { return c.Labels[clusterv1.ClusterNameLabel] }),
+		template(byClass, func(s bootstrapv1.MCMConfigSpec) *bootstrapv1.NameReference { return s.MachineClassRef }),
+		template(bySource, func(s bootstrapv1.MCMConfigSpec) *bootstrapv1.NameReference { return s.UserDataSecretRef }),
 	}
 }
 
@@ -54,9 +64,9 @@ func nameOf(ref *bootstrapv1.NameReference) string {
 	return ref.Name
 }
 
-// SetupWithManager starts the controller with mgr.
+// SetupWithManager starts both reconcilers with mgr.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	return ctrl.NewControllerManagedBy(mgr).Named(Name).
+	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(configChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
@@ -66,6 +76,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, c.configsOfCluster)).
 		Complete(c)
+	if err != nil {
+		return err
+	}
+	return NewTemplates(c.Deps).setupWithManager(mgr, workers)
 }
 
 // configChanged leaves out what this controller writes: the status.
