@@ -1,9 +1,7 @@
 package vsphere_test
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"testing"
 
 	"github.com/vmware/govmomi/object"
@@ -72,7 +70,6 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 		Broken: class("broken", spec{
 			"templateVM": nil, "network": 7, "datastore": []any{}, "numCpus": "two", "sshKeys": "none", "extraConfig": 1, "systemDisk": "x",
 		}),
-		Wrap:        []cloud.Middleware{early},
 		Credentials: s.credentials(),
 		Public:      []string{"vsphereHost", "vsphereUsername", "vsphereInsecureSSL"},
 		Backend: cloudtest.Backend{
@@ -89,24 +86,6 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 		},
 	}
 }
-
-// early gives a VM that is being cloned the providerID that it will have. The
-// kit wants one from the first moment; the driver tells none before the VM is
-// configured, because the controllers send no boot data any more once they know
-// it, and TestProviderIDComesWithTheConfiguration holds it to that.
-func early(_ cloud.AccountInfo, next cloud.Account) cloud.Account { return earlyAccount{next} }
-
-type earlyAccount struct{ cloud.Account }
-
-func (a earlyAccount) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	vm, err := a.Account.Create(ctx, r)
-	if err == nil && vm.ProviderID == "" && vm.RetryAfter > 0 {
-		vm.ProviderID, vm.NodeProviderID = "vsphere://"+vm.Region+"/"+vm.ID, "vsphere://"+vm.ID
-	}
-	return vm, err
-}
-
-func (a earlyAccount) Close() error { return a.Account.(io.Closer).Close() }
 
 func harness() cloudtest.Harness {
 	return cloudtest.Harness{
