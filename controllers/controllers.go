@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
@@ -121,6 +122,8 @@ type setup struct {
 	frozen  func() bool
 	// thawedAt says when machines were last left alone because of that.
 	thawedAt func() time.Time
+	// visits are the passes over nodes, which the answer to a Machine's hold waits for.
+	visits *hold.Visits
 }
 
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
@@ -134,7 +137,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 			return fmt.Errorf("index the target cluster: %w", err)
 		}
 	}
-	s := &setup{Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool { return false }}
+	s := &setup{Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool { return false }, visits: &hold.Visits{}}
 	for _, c := range All() {
 		if !slices.Contains(which, c.Name) {
 			continue
@@ -172,6 +175,7 @@ func addMachine(s *setup) error {
 	c := machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
 		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations,
+		Visits: s.visits,
 	})
 	if s.Metrics != nil {
 		for _, m := range c.Collectors() {
@@ -206,6 +210,6 @@ func addMachineDeployment(s *setup) error {
 func addNode(s *setup) error {
 	return node.New(node.Deps{
 		Client: s.Client, Target: s.Target, Clock: s.Clock, Events: s.Events(machineComponent),
-		MachineCreationTimeout: s.Options.Machine.CreationTimeout,
+		MachineCreationTimeout: s.Options.Machine.CreationTimeout, Visits: s.visits,
 	}).SetupWithManager(s.mgr, s.Workers("node"))
 }

@@ -18,13 +18,14 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // Deps are what a Controller needs; all are required but Target, Frozen,
-// ThawedAt and Durations.
+// ThawedAt, Durations and Visits.
 type Deps struct {
 	Client  client.Client   // control cluster, reads from a cache
 	Live    client.Reader   // control cluster, reads from the API server
@@ -42,6 +43,9 @@ type Deps struct {
 	Rand io.Reader
 	// Durations are told how long machines took; nil tells nobody.
 	Durations Durations
+	// Visits are the passes of the node controller, which a hold waits for; nil is
+	// that there are none.
+	Visits *hold.Visits
 }
 
 // Controller keeps the VM and node of each Machine as its spec asks.
@@ -53,6 +57,7 @@ type Controller struct {
 	permits *permits
 	losses  *losses
 	shelter *shelter
+	gate    *hold.Gate
 	marks   fresh.Marks
 	dropped fresh.Dropped[addition]
 }
@@ -65,6 +70,7 @@ func New(d Deps) *Controller {
 		engine:  vm.New(d.Clock),
 		permits: newPermits(d.Client, d.Clock),
 		shelter: newShelter(),
+		gate:    hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events}),
 	}
 	c.losses = newLosses(c)
 	if d.Target != nil {
@@ -78,12 +84,15 @@ func New(d Deps) *Controller {
 //  1. observe the Machine and its node;
 //  2. run the joining steps, or the leaving steps if it is being deleted;
 //  3. report what was seen into its status, and write that if it changed.
+//
+// A Machine that is held is left alone, whatever else is true of it.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	m := &machinev1.Machine{}
 	if err := c.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.marks.Absent(req.NamespacedName)
 			c.leaveShelter(req.NamespacedName)
+			c.gate.Forget(m, req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -92,6 +101,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if c.marks.Stale(m) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	if held, result, err := c.held(ctx, m); held || err != nil {
+		return result, err
 	}
 	c.restore(m)
 	f, err := c.observe(ctx, m)
@@ -112,7 +124,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.tellOutage(ctx, f)
 	}
 	if f.released {
-		c.engine.Forget(ownerID(f.machine))
+		c.engine.Forget(machinev1.OwnerID(f.machine))
 		c.marks.Ended(f.machine)
 		c.dropped.Forget(f.machine.UID)
 		c.losses.forget(f.machine.UID)
@@ -189,12 +201,4 @@ func (c *Controller) patchMachine(ctx context.Context, f *facts, change func(*ma
 	c.marks.Wrote(changed)
 	f.machine = changed
 	return nil
-}
-
-// ownerID is the durable id of m that its cloud resources are tagged with.
-func ownerID(m *machinev1.Machine) string {
-	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
-		return id
-	}
-	return string(m.UID)
 }

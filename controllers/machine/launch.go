@@ -89,6 +89,9 @@ func wantsVM(m *machinev1.Machine) bool {
 
 // ensure asks the engine for the VM of the Machine.
 func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
+	if err := c.gate.Confirm(ctx, f.machine); err != nil {
+		return cloud.VM{}, err
+	}
 	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
 	if err != nil {
 		return cloud.VM{}, err
@@ -142,7 +145,7 @@ func blocking(m *machinev1.Machine) cloud.Severity {
 // ref says which VM is the Machine's.
 func (c *Controller) ref(m *machinev1.Machine, r class.Resolved) cloud.Ref {
 	return cloud.Ref{
-		Name: m.Name, OwnerID: ownerID(m), ProviderID: m.Spec.ProviderID, Class: r.Class,
+		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID, Class: r.Class,
 		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time,
 	}
 }

@@ -24,6 +24,7 @@ func (c *Controller) leave(ctx context.Context, f *facts) error {
 		name string // as MCM calls it
 		take func(context.Context, *facts) (bool, error)
 	}{
+		{machinev1.StepGetVMStatus, c.confirm},
 		{machinev1.StepGetVMStatus, c.find},
 		{machinev1.StepDrain, c.drain},
 		{machinev1.StepDeleteAttachments, c.detach},
@@ -77,7 +78,7 @@ func (c *Controller) remembered(ctx context.Context, f *facts) (cloud.VM, error)
 // drain moves the pods off the node. A node that another Machine claims, or
 // that belongs to another VM, is left alone.
 func (c *Controller) drain(ctx context.Context, f *facts) (bool, error) {
-	if f.node == nil || !ownsNode(f) || c.engine.Going(ownerID(f.machine)) {
+	if f.node == nil || !ownsNode(f) || c.engine.Going(machinev1.OwnerID(f.machine)) {
 		return true, nil
 	}
 	started := f.machine.DeletionTimestamp.Time

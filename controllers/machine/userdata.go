@@ -43,7 +43,7 @@ func (c *Controller) tokens() token.Deps {
 
 func (c *Controller) tokenRequest(f *facts) token.Request {
 	return token.Request{
-		MachineName: f.machine.Name, OwnerID: ownerID(f.machine), Attempt: attemptOf(f.machine),
+		MachineName: f.machine.Name, OwnerID: machinev1.OwnerID(f.machine), Attempt: attemptOf(f.machine),
 		Now: f.now, Expiration: f.now.Add(f.settings.creation),
 		ExtraGroups: c.Options.BootstrapTokenExtraGroups, Rand: c.Rand,
 	}

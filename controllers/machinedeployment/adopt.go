@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -54,6 +55,9 @@ func (p *pass) confirm(ctx context.Context) error {
 	}
 	if live.UID != p.d.UID || !live.DeletionTimestamp.IsZero() {
 		return fmt.Errorf("machine deployment %s is being deleted or was replaced: nothing is adopted", p.d.Name)
+	}
+	if machinev1.Held(live) {
+		return hold.Behind(p.d.Name)
 	}
 	return nil
 }
@@ -141,6 +145,9 @@ func (p *pass) giveHash(ctx context.Context, o *pool) (bool, error) {
 func (p *pass) labelMachine(ctx context.Context, m *machinev1.Machine, hash string) error {
 	if m.Labels[machinev1.TemplateHashLabel] == hash {
 		return nil
+	}
+	if err := p.released(ctx); err != nil {
+		return err
 	}
 	labelled := m.DeepCopy()
 	label(labelled, machinev1.TemplateHashLabel, hash)

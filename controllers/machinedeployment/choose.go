@@ -114,6 +114,9 @@ func (p *pass) mark(ctx context.Context, open []choice) (bool, error) {
 				continue
 			}
 			changed = true
+			if err := p.released(ctx); err != nil {
+				return changed, err
+			}
 			if err := p.Client.Patch(ctx, wanted, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
 				return changed, fmt.Errorf("mark machine %s: %w", m.Name, err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +13,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
@@ -38,18 +40,30 @@ type Deps struct {
 // Controller reconciles MachineDeployments.
 type Controller struct {
 	Deps
+	gate    *hold.Gate
+	waiting waiting
 	dropped fresh.Dropped[*machinev1.Progress]
 }
 
 // New returns a controller.
-func New(d Deps) *Controller { return &Controller{Deps: d} }
+func New(d Deps) *Controller {
+	return &Controller{Deps: d, gate: hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events})}
+}
 
 // Reconcile brings one MachineDeployment closer to what it asks for. It may be
-// repeated at any time.
+// repeated at any time. One that is held is left alone, and one with a set or a
+// machine that is held waits.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &machinev1.MachineDeployment{}
 	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.gate.Forget(d, req.NamespacedName)
+			c.waiting.ends(req.NamespacedName)
+		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
+	}
+	if closed, err := c.gate.Answer(ctx, d, nil); closed || err != nil {
+		return outcome.Of(0, err)
 	}
 	if kept, ok := c.dropped.Get(d.UID); ok && d.Status.Progress == nil {
 		d.Status.Progress = kept.DeepCopy()
@@ -67,10 +81,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (p *pass) act(ctx context.Context) error {
 	if !p.d.DeletionTimestamp.IsZero() {
 		p.bounds, _ = rollout.BoundsOf(p.d) // only for the status; the spec does not matter any more
+		if p.waits() {
+			return nil
+		}
 		return p.remove(ctx)
 	}
 	p.validate()
-	if p.invalid {
+	if p.invalid || p.waits() {
 		return nil
 	}
 	for _, step := range []func(context.Context) (bool, error){p.finalize, p.adopt, p.syncFreeze, p.offer, p.choose} {

@@ -110,6 +110,9 @@ func (p *pass) unlabel(ctx context.Context) error {
 		}
 		plain := m.DeepCopy()
 		delete(plain.Labels, machinev1.UpdateResultLabel)
+		if err := p.released(ctx); err != nil {
+			return err
+		}
 		if err := p.Client.Patch(ctx, plain, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take update result off machine %s: %w", m.Name, err)
 		}

@@ -143,6 +143,9 @@ func (p *pass) patchNode(ctx context.Context, node, shaped *corev1.Node) error {
 		apiequality.Semantic.DeepEqual(node.Spec, shaped.Spec) {
 		return nil
 	}
+	if err := p.released(ctx); err != nil {
+		return err
+	}
 	saved := shaped.DeepCopy() // the answer is decoded into it, and shaped shares memory with the cache
 	err := target.PatchNode(ctx, p.Target.Client, node, saved)
 	if apierrors.IsNotFound(err) {

@@ -57,6 +57,8 @@ type pass struct {
 	turn turn
 	// collisions is the new collisionCount; nil for no change.
 	collisions *int32
+	// held is the set or machine whose migration the deployment waits for; empty if none.
+	held string
 	// wait is when to look again; 0 for when something changes.
 	wait time.Duration
 }

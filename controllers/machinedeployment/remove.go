@@ -72,6 +72,9 @@ func (p *pass) deleteSet(ctx context.Context, set *machinev1.MachineSet) error {
 	if !set.DeletionTimestamp.IsZero() {
 		return nil
 	}
+	if err := p.released(ctx); err != nil {
+		return err
+	}
 	err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete machine set %s: %w", set.Name, err)

@@ -47,6 +47,9 @@ func (p *pass) saveSet(ctx context.Context, o *pool) error {
 	if o.gone() || same(o.seen, o.want) {
 		return nil
 	}
+	if err := p.released(ctx); err != nil {
+		return err
+	}
 	before, after := o.seen.Spec.Replicas, o.want.Spec.Replicas
 	patch := client.MergeFrom(o.seen)
 	if before != after {

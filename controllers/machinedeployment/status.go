@@ -198,6 +198,8 @@ func (p *pass) readiness(s *machinev1.MachineDeploymentStatus) metav1.Condition 
 		c.Message += "; rollouts are paused, set spec.paused to false to go on"
 	}
 	switch names := p.frozenSets(); {
+	case p.held != "":
+		c.Reason, c.Message = machinev1.ReasonHeld, p.heldText()
 	case !p.d.DeletionTimestamp.IsZero():
 		c.Reason = machinev1.ReasonScalingDown
 		c.Message = fmt.Sprintf("%d machine sets with %d machines are being deleted", len(p.pools), s.Replicas)

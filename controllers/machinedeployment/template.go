@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -33,7 +34,8 @@ func travels(key string) bool {
 		machinev1.DesiredReplicasAnnotation, machinev1.MaxReplicasAnnotation,
 		machinev1.PreferNoScheduleKey, machinev1.UnfreezeAnnotation, machinev1.TriggerDeletionAnnotation,
 		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation,
-		machinev1.ProviderIDFormAnnotation, machinev1.OfferedCapacityAnnotation:
+		machinev1.ProviderIDFormAnnotation, machinev1.OfferedCapacityAnnotation,
+		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation:
 		return false
 	}
 	return !strings.HasPrefix(key, machinev1.CapacityAnnotationPrefix)
@@ -93,6 +95,9 @@ func (p *pass) oldSets() []*machinev1.MachineSet {
 
 // create makes the set with the template.
 func (p *pass) create(ctx context.Context, size int) (bool, error) {
+	if err := p.released(ctx); err != nil {
+		return false, err
+	}
 	if behind, err := p.behind(ctx); err != nil || behind {
 		return false, err
 	}
@@ -130,6 +135,9 @@ func (p *pass) behind(ctx context.Context) (bool, error) {
 	}
 	for i := range list.Items {
 		set := &list.Items[i]
+		if metav1.IsControlledBy(set, p.d) && machinev1.Held(set) {
+			return false, hold.Behind(set.Name)
+		}
 		if replicas, found := known[set.UID]; metav1.IsControlledBy(set, p.d) && (!found || replicas < set.Spec.Replicas) {
 			p.wait = behindRetry // its event comes sooner
 			return true, nil

@@ -62,6 +62,9 @@ func updateSuccessful(c corev1.NodeCondition) bool {
 // that has changed since it was read may have moved already, so it is not
 // written then.
 func (p *pass) hand(ctx context.Context, m *machinev1.Machine, from *pool, class *machinev1.MachineClass) error {
+	if err := p.released(ctx); err != nil {
+		return err
+	}
 	moved := m.DeepCopy()
 	to := p.current.seen
 	owner := *metav1.NewControllerRef(to, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))

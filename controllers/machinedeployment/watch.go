@@ -69,6 +69,7 @@ func machineChanged(e event.UpdateEvent) bool {
 type news struct {
 	phase                    machinev1.MachinePhase
 	going, marked, preserved bool
+	held                     bool
 	since, update, form      string
 }
 
@@ -78,6 +79,7 @@ func newsOf(m *machinev1.Machine) news {
 		going:     !m.DeletionTimestamp.IsZero(),
 		marked:    marked(m),
 		preserved: !m.Status.CurrentStatus.PreserveExpiryTime.IsZero(),
+		held:      machinev1.Held(m),
 		since:     m.Annotations[machinev1.MarkedForDeletionAnnotation],
 		update:    updateReason(m),
 		form:      m.Annotations[machinev1.ProviderIDFormAnnotation],

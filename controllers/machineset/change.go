@@ -45,8 +45,8 @@ func (c *Controller) patchMachine(ctx context.Context, p *pass, m *machinev1.Mac
 	return changed, nil
 }
 
-// hold puts the finalizer onto the set before it makes anything.
-func (c *Controller) hold(ctx context.Context, p *pass) error {
+// finalize puts the finalizer onto the set before it makes anything.
+func (c *Controller) finalize(ctx context.Context, p *pass) error {
 	return c.patchSet(ctx, p, func(s *machinev1.MachineSet) { controllerutil.AddFinalizer(s, machinev1.Finalizer) })
 }
 

@@ -20,6 +20,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
@@ -53,6 +54,7 @@ type Deps struct {
 // Controller keeps the Machines of each MachineSet as its spec asks.
 type Controller struct {
 	Deps
+	gate  *hold.Gate
 	marks fresh.Marks
 	// pruned says that the API server drops status.progress.
 	pruned atomic.Bool
@@ -63,7 +65,10 @@ type Controller struct {
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, memories: map[client.ObjectKey]*memory{}}
+	return &Controller{
+		Deps: d, memories: map[client.ObjectKey]*memory{},
+		gate: hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events}),
+	}
 }
 
 // Reconcile brings the Machines of a MachineSet closer to its spec:
@@ -71,11 +76,14 @@ func New(d Deps) *Controller {
 //  1. observe the MachineSet, its MachineDeployment and its Machines;
 //  2. run the steps;
 //  3. report what was seen and done into its status, and write that if it changed.
+//
+// A set that is held is left alone, and one with a Machine that is held waits.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	set := &machinev1.MachineSet{}
 	if err := c.Client.Get(ctx, req.NamespacedName, set); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			c.forget(req.NamespacedName)
+			c.gate.Forget(set, req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineSet: %w", err))
@@ -85,6 +93,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if c.marks.Stale(set) {
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	if closed, err := c.gate.Answer(ctx, set, c.marks.Wrote); closed || err != nil {
+		return outcome.Of(0, err)
 	}
 	p, err := c.observe(ctx, set)
 	if err != nil {
@@ -99,6 +110,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // preserving does not keep the set from being scaled; everything else ends the
 // pass, because what follows relies on it.
 func (c *Controller) act(ctx context.Context, p *pass) error {
+	if c.waits(p) {
+		return nil
+	}
 	if !p.set.DeletionTimestamp.IsZero() {
 		return c.remove(ctx, p)
 	}
@@ -106,7 +120,7 @@ func (c *Controller) act(ctx context.Context, p *pass) error {
 	if p.invalid() {
 		return nil
 	}
-	for _, step := range []step{c.hold, c.claim} {
+	for _, step := range []step{c.finalize, c.claim} {
 		if err := step(ctx, p); err != nil {
 			return err
 		}

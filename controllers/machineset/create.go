@@ -111,8 +111,9 @@ func newMachine(set *machinev1.MachineSet, ordinal int64) *machinev1.Machine {
 		},
 		Spec: template.Spec,
 	}
-	// A template cannot name the VM of all of its machines.
+	// A template cannot name the VM of all of its machines, or hold them.
 	m.Spec.ProviderID = ""
+	machinev1.DropHold(m)
 	controllerutil.AddFinalizer(m, machinev1.Finalizer)
 	if m.Annotations[machinev1.PriorityAnnotation] == "" {
 		setAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)

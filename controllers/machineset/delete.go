@@ -58,6 +58,9 @@ func (c *Controller) remove(ctx context.Context, p *pass) error {
 	if controllerutil.ContainsFinalizer(p.set, metav1.FinalizerOrphanDependents) {
 		return nil
 	}
+	if err := c.confirm(ctx, p); err != nil {
+		return err
+	}
 	var synced error
 	if !p.invalid() {
 		synced = c.syncSpecs(ctx, p)

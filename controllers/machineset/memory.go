@@ -32,6 +32,8 @@ type memory struct {
 	thawedUntil time.Time
 	// told is what the last Event about the spec said.
 	told string
+	// waits says that the set has been told that it waits for a Machine that is held.
+	waits bool
 }
 
 // write is the outcome of a write to a Machine.

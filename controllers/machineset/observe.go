@@ -36,6 +36,9 @@ type pass struct {
 	views  map[string]nodeView
 	memory *memory
 
+	// held is the name of a Machine whose migration the set waits for; empty if none.
+	held string
+
 	limits freeze.Limits
 	// counted says whether the number of machines was compared with the spec,
 	// and whether acting upon it went wrong.

@@ -43,6 +43,8 @@ func setProgress(conditions *[]metav1.Condition, p *pass, kind, reason, text str
 // status counts too, so that it changes nothing more often than that.
 func waitsFor(p *pass, acted error) (reason, text string) {
 	switch {
+	case p.held != "":
+		return machinev1.ReasonHeld, heldText(p)
 	case !p.set.DeletionTimestamp.IsZero():
 		return machinev1.ReasonScalingDown, fmt.Sprintf("The set is being deleted, %d machines are left", len(p.machines))
 	case p.invalid():

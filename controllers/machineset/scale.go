@@ -96,7 +96,7 @@ func (c *Controller) liveSet(ctx context.Context, p *pass) (*machinev1.MachineSe
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(p.set), live); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read MachineSet on the API server: %w", err)
 	}
-	return live, nil
+	return live, released(live, nil)
 }
 
 // survey lists the set's machines on the API server, sorted by name.
@@ -114,7 +114,7 @@ func (c *Controller) survey(ctx context.Context, p *pass) ([]*machinev1.Machine,
 	}
 	sortByName(machines)
 	p.machines = p.memory.confirm(p.machines, machines)
-	return machines, nil
+	return machines, released(p.set, machines)
 }
 
 // due says whether a scaler wants this very machine deleted, even if there is

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
@@ -46,6 +48,9 @@ type Deps struct {
 	// MachineCreationTimeout is how old a Node gets without a Machine before it
 	// counts as somebody else's.
 	MachineCreationTimeout time.Duration
+	// Visits are told of every pass, so that a Machine's hold is not answered in the
+	// middle of one; nil: nobody holds Machines.
+	Visits *hold.Visits
 }
 
 // Controller keeps Nodes in step with their Machines.
@@ -70,7 +75,10 @@ func New(d Deps) *Controller {
 //
 //  1. observe the Node, the Machines that name it and their class;
 //  2. do the one thing that fits what was seen.
+//
+// The Node of a Machine that is held is left alone.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	defer c.Visits.Begin(req.Name)()
 	o, err := c.observe(ctx, req.Name)
 	if err != nil {
 		return outcome.Of(0, err)
@@ -82,6 +90,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // deletion would take the wrong one along.
 func (c *Controller) act(ctx context.Context, o *observation) (time.Duration, error) {
 	switch {
+	case slices.ContainsFunc(o.machines, func(m machinev1.Machine) bool { return machinev1.Held(&m) }):
+		return 0, nil // its release asks again
 	case len(o.machines) > 1:
 		c.tellShared(o)
 		return 0, nil
@@ -136,12 +146,13 @@ func (c *Controller) forget(name string) {
 	delete(c.seen, name)
 }
 
-// deleteMachine deletes exactly this Machine, which takes its VM along.
+// deleteMachine deletes exactly this Machine, which takes its VM along, unless it
+// has changed since it was read: it may have been held.
 func (c *Controller) deleteMachine(ctx context.Context, m *machinev1.Machine, why string) error {
 	if !m.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	err := c.Client.Delete(ctx, m.DeepCopy(), client.Preconditions{UID: &m.UID})
+	err := c.Client.Delete(ctx, m.DeepCopy(), client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Machine %s/%s: %w", m.Namespace, m.Name, err)
 	}

@@ -82,6 +82,7 @@ func machineHandler() handler.EventHandler {
 func matters(a, b *machinev1.Machine) bool {
 	return a.UID != b.UID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+		machinev1.Held(a) != machinev1.Held(b) ||
 		a.Spec.Class != b.Spec.Class ||
 		!nodetemplate.Same(&a.Spec.NodeTemplateSpec, &b.Spec.NodeTemplateSpec)
 }

@@ -66,6 +66,7 @@ const (
 	ReasonNodeForm      = "NodeForm"
 	ReasonRestoringForm = "RestoringMCMForm"
 
+	ReasonHeld        = "HeldForMigration" // an object below is being moved to another door
 	ReasonScalingUp   = "ScalingUp"
 	ReasonScalingDown = "ScalingDown"
 	ReasonReplicasOK  = "ReplicasReady"

@@ -291,6 +291,7 @@ const (
 // Reasons of Events of this project.
 const (
 	EventProviderIDsRestored = "ProviderIDsRestored"
+	EventHeld                = "HeldForMigration" // the object, or one that it stands for, is being moved to another door
 )
 
 // Annotations and labels of this project.
@@ -313,6 +314,19 @@ const (
 	// HoldAnnotation on a Machine keeps the orphan collector from its VM while
 	// the Machine is adopted, moved or migrated.
 	HoldAnnotation = "mcm.cluster.x-k8s.io/hold-vm"
+	// MigrationHoldAnnotation on a Machine, MachineSet or MachineDeployment, any
+	// value: it is being moved to another door, and no controller of the native
+	// door does anything about it, not even after its deletion was asked for.
+	MigrationHoldAnnotation = "mcm.cluster.x-k8s.io/migration-hold"
+	// MigrationHeldAnnotation is the controller's answer to a hold, with its value:
+	// what it had begun is over, and it will not begin anything.
+	MigrationHeldAnnotation = "mcm.cluster.x-k8s.io/migration-held"
+	// MigratedFromAnnotation on what a migration has made is the object of the other
+	// door that it says the same as: "<Kind>/<name>/<uid>".
+	MigratedFromAnnotation = "mcm.cluster.x-k8s.io/migrated-from"
+	// MigrationHeldSinceAnnotation is when the hold was answered, RFC 3339. It is
+	// written and taken off together with the answer, and nothing is decided from it.
+	MigrationHeldSinceAnnotation = "mcm.cluster.x-k8s.io/migration-held-since"
 	// ReportOrphansAnnotation on a MachineClass, any value: orphans of the class
 	// are told about and left.
 	ReportOrphansAnnotation = "mcm.cluster.x-k8s.io/report-orphans-only"

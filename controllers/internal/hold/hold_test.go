@@ -1,0 +1,206 @@
+package hold_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+type world struct {
+	*testing.T
+	client client.Client
+	events *record.FakeRecorder
+	gate   *hold.Gate
+	wrote  int
+	reads  int
+}
+
+func newWorld(t *testing.T, annotations map[string]string) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := machinev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "m", UID: "uid", Annotations: annotations, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
+	}}
+	w := &world{T: t, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).Build(), events: record.NewFakeRecorder(10)}
+	w.gate = hold.New(hold.Deps{Client: w.client, Live: counted{w.client, w}, Clock: clocktesting.NewFakePassiveClock(noon), Events: w.events})
+	return w
+}
+
+// counted are the reads from the API server.
+type counted struct {
+	client.Reader
+	w *world
+}
+
+func (c counted) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	c.w.reads++
+	return c.Reader.Get(ctx, key, o, opts...)
+}
+
+func (w *world) machine() *machinev1.Machine {
+	w.Helper()
+	m := &machinev1.Machine{}
+	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
+		w.Fatal(err)
+	}
+	return m
+}
+
+func (w *world) answer(m *machinev1.Machine) (bool, error) {
+	return w.gate.Answer(w.Context(), m, func(client.Object) { w.wrote++ })
+}
+
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	asked, held, since := machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation
+	at := noon.Format(time.RFC3339)
+	cases := map[string]struct {
+		reason string
+		before map[string]string
+		closed bool
+		writes int
+		events int
+		after  map[string]string
+	}{
+		"Free":     {"An object that nobody moves costs nothing.", map[string]string{"a": "b"}, false, 0, 0, map[string]string{"a": "b"}},
+		"Bare":     {"Annotations may be missing altogether.", nil, false, 0, 0, nil},
+		"Asked":    {"A hold is answered with its value.", map[string]string{asked: "x"}, true, 1, 1, map[string]string{asked: "x", held: "x", since: at}},
+		"Empty":    {"A hold may be empty, and is one.", map[string]string{asked: ""}, true, 1, 1, map[string]string{asked: "", held: "", since: at}},
+		"Answered": {"An answer is given once.", map[string]string{asked: "x", held: "x", since: "then"}, true, 0, 0, map[string]string{asked: "x", held: "x", since: "then"}},
+		"Other":    {"The answer to an earlier hold is none to this one.", map[string]string{asked: "y", held: "x", since: "then"}, true, 1, 1, map[string]string{asked: "y", held: "y", since: at}},
+		"LeftOver": {"What an earlier hold left goes first, or the next one would be taken for answered.", map[string]string{held: "x", since: "then"}, true, 1, 0, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.before)
+			closed, err := w.answer(w.machine())
+			if err != nil || closed != tc.closed || w.wrote != tc.writes || len(w.events.Events) != tc.events {
+				t.Errorf("%s closed %t (%v), %d writes, %d events, want %t, %d, %d", tc.reason, closed, err, w.wrote, len(w.events.Events), tc.closed, tc.writes, tc.events)
+			}
+			after := w.machine().Annotations
+			if len(after) != len(tc.after) {
+				t.Errorf("%s annotations %v, want %v", tc.reason, after, tc.after)
+			}
+			for key, want := range tc.after {
+				if after[key] != want {
+					t.Errorf("%s %s is %q, want %q", tc.reason, key, after[key], want)
+				}
+			}
+		})
+	}
+}
+
+// TestStaleAnswer: an answer must not be given from what has changed meanwhile,
+// least of all to a hold that has been taken off.
+func TestStaleAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{machinev1.MigrationHoldAnnotation: "x"})
+	stale := w.machine()
+	now := stale.DeepCopy()
+	machinev1.DropHold(now)
+	if err := w.client.Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	closed, err := w.answer(stale)
+	if !closed || !apierrors.IsConflict(err) {
+		t.Errorf("closed %t, %v; want a conflict", closed, err)
+	}
+	if got := w.machine().Annotations; len(got) > 0 || len(w.events.Events) > 0 {
+		t.Errorf("annotations %v, %d events, want none", got, len(w.events.Events))
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		live   map[string]string
+		created,
+		first time.Time // of the object; of this process's first pass, zero for none yet
+		refused bool
+		reads   int
+	}{
+		"Free":     {"Nobody moves it.", nil, noon.Add(-time.Hour), noon, false, 1},
+		"Held":     {"The cache may be from before the hold, which another process has answered.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(-time.Hour), noon, true, 2},
+		"Younger":  {"What was made while this process leads was never answered for by another.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(time.Hour), noon, false, 0},
+		"ShortAgo": {"Clocks differ.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(30 * time.Second), noon, true, 2},
+		"NoPass":   {"Without a first pass nothing is known.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(time.Hour), time.Time{}, true, 2},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.live)
+			cached := w.machine()
+			cached.Annotations, cached.CreationTimestamp = nil, metav1.NewTime(tc.created)
+			if !tc.first.IsZero() {
+				if _, err := w.answer(cached); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				if err := w.gate.Confirm(t.Context(), cached); apierrors.IsConflict(err) != tc.refused {
+					t.Errorf("%s refused: %v, want %t", tc.reason, err, tc.refused)
+				}
+			}
+			if w.reads != tc.reads {
+				t.Errorf("%s %d reads, want %d", tc.reason, w.reads, tc.reads)
+			}
+		})
+	}
+}
+
+// TestConfirmAnother: what was learned of one object says nothing about the next
+// one of the same name.
+func TestConfirmAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{machinev1.MigrationHoldAnnotation: "x"})
+	former := w.machine()
+	former.UID = "former"
+	if err := w.gate.Confirm(t.Context(), former); err != nil {
+		t.Errorf("the hold of its namesake: %v", err)
+	}
+	if err := w.gate.Confirm(t.Context(), w.machine()); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `"m"`) {
+		t.Errorf("got %v, want a conflict that names it", err)
+	}
+	w.gate.Forget(former, client.ObjectKeyFromObject(former))
+	if _ = w.gate.Confirm(t.Context(), former); w.reads != 3 {
+		t.Errorf("%d reads, want a third one after it was forgotten", w.reads)
+	}
+}
+
+func TestVisits(t *testing.T) {
+	t.Parallel()
+	var nobody *hold.Visits
+	nobody.Begin("n")()
+	if nobody.Busy("n") {
+		t.Error("nobody visits")
+	}
+	var v hold.Visits
+	one, two := v.Begin("n"), v.Begin("n")
+	one()
+	if !v.Busy("n") || v.Busy("other") {
+		t.Error("the second visit is going on, and of that node only")
+	}
+	two()
+	if v.Busy("n") {
+		t.Error("both are over")
+	}
+}

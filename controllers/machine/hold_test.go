@@ -1,0 +1,235 @@
+package machine
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
+)
+
+func (w *world) edit(name string, change func(*machinev1.Machine)) {
+	w.Helper()
+	m := w.machine(name)
+	change(m)
+	if err := w.client.Update(w.Context(), m); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// hold holds a machine and waits for the answer.
+func (w *world) hold(name, value string) {
+	w.Helper()
+	w.edit(name, func(m *machinev1.Machine) { setAnnotation(m, machinev1.MigrationHoldAnnotation, value) })
+	w.settle(name, func() bool { return machinev1.HoldAnswered(w.machine(name)) })
+}
+
+func (w *world) release(name string) {
+	w.Helper()
+	w.edit(name, func(m *machinev1.Machine) { machinev1.DropHold(m) })
+}
+
+func node(name string, w *world) *corev1.Node {
+	w.Helper()
+	n := &corev1.Node{}
+	if err := w.client.Get(w.Context(), client.ObjectKey{Name: name}, n); err != nil {
+		w.Fatal(err)
+	}
+	return n
+}
+
+// TestHeld does to held machines what else has consequences, and looks that
+// there are none until they are released.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		before func(*world) // brings the machine "m" to where it is held; nil for Running
+		during func(*world)
+		after  func(*world) bool // what comes of it once it is released
+	}{
+		"Deleted": {
+			"A deletion waits, with the finalizer in place.", nil,
+			func(w *world) { w.delete(w.machine("m")) },
+			func(w *world) bool { _, live := w.vms(); return w.machine("m") == nil && live == 0 },
+		},
+		"Unready": {
+			"An unhealthy node is not held against it, however long.", nil,
+			func(w *world) { w.setUnready("m"); w.pass(24 * time.Hour) },
+			func(w *world) bool { return w.phase("m") == machinev1.MachineFailed },
+		},
+		"NoNode": {
+			"Neither is a node that is gone.", nil,
+			func(w *world) { w.delete(node("m", w)); w.pass(24 * time.Hour) },
+			func(w *world) bool { return w.phase("m") == machinev1.MachineFailed },
+		},
+		"Draining": {
+			"A drain that has begun stops, and goes on afterwards.",
+			func(w *world) {
+				w.running("m")
+				w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p", Finalizers: []string{"stays/here"}}, Spec: corev1.PodSpec{NodeName: "m"}})
+				w.delete(w.machine("m"))
+				w.settle("m", func() bool { return node("m", w).Spec.Unschedulable })
+			},
+			func(w *world) {
+				p := &corev1.Pod{}
+				if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: "p"}, p); err != nil {
+					w.Fatal(err)
+				}
+				p.Finalizers = nil
+				if err := w.client.Update(w.Context(), p); err != nil {
+					w.Fatal(err)
+				}
+			},
+			func(w *world) bool { _, live := w.vms(); return w.machine("m") == nil && live == 0 },
+		},
+		"NoVM": {
+			"A machine without VM gets none.",
+			func(w *world) { w.create(newMachine("m", w.clock.Now())) },
+			func(w *world) { w.pass(time.Hour) },
+			func(w *world) bool { _, live := w.vms(); return live == 1 },
+		},
+		"Template": {
+			"An update in place that is asked for does not begin.", nil,
+			func(w *world) {
+				n := node("m", w)
+				n.Labels = map[string]string{machinev1.CandidateForUpdateLabel: "true"}
+				if err := w.client.Update(w.Context(), n); err != nil {
+					w.Fatal(err)
+				}
+			},
+			func(w *world) bool { return nodeConditionOf(node("m", w), machinev1.NodeInPlaceUpdate) != nil },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, interceptor.Funcs{})
+			if tc.before == nil {
+				w.running("m")
+			} else {
+				tc.before(w)
+			}
+			w.hold("m", "move-1")
+			made, _ := w.vms()
+			tc.during(w)
+			before, calls := w.machine("m"), len(w.cloud.Ledger())
+			nodeBefore := &corev1.Node{}
+			_ = w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, nodeBefore)
+			for _, restarts := range []bool{false, true} {
+				if restarts {
+					w.restart()
+				}
+				for range 5 {
+					if result, err := w.reconcile("m"); err != nil || result.RequeueAfter != 0 {
+						t.Fatalf("%s pass: %+v, %v; want one that waits for nothing but a change", tc.reason, result, err)
+					}
+					w.pass(time.Hour)
+				}
+			}
+			nodeAfter := &corev1.Node{}
+			_ = w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, nodeAfter)
+			if after := w.machine("m"); !equality.Semantic.DeepEqual(before, after) || !equality.Semantic.DeepEqual(nodeBefore, nodeAfter) {
+				t.Errorf("%s the machine is %+v, was %+v; its node %+v, was %+v", tc.reason, after, before, nodeAfter, nodeBefore)
+			}
+			if now, _ := w.vms(); now != made || len(w.cloud.Ledger()) != calls {
+				t.Errorf("%s %d VMs made, was %d", tc.reason, now, made)
+			}
+			w.release("m")
+			w.settle("m", func() bool { return tc.after(w) })
+		})
+	}
+}
+
+// TestHoldWaitsForNode: the node controller may be at work on the machine's node
+// when the hold comes; it is not answered before that is over.
+func TestHoldWaitsForNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	w.controller.Visits = &hold.Visits{}
+	end := w.controller.Visits.Begin("m")
+	w.edit("m", func(m *machinev1.Machine) { setAnnotation(m, machinev1.MigrationHoldAnnotation, "x") })
+	for range 3 {
+		result, err := w.reconcile("m")
+		if err != nil || result.RequeueAfter == 0 || machinev1.HoldAnswered(w.machine("m")) {
+			t.Fatalf("%+v, %v, annotations %v; want a wait", result, err, w.machine("m").Annotations)
+		}
+	}
+	end()
+	if _, err := w.reconcile("m"); err != nil || !machinev1.HoldAnswered(w.machine("m")) {
+		t.Errorf("%v, annotations %v; want an answer", err, w.machine("m").Annotations)
+	}
+}
+
+// lagging reads Machines as they were.
+type lagging struct {
+	client.Client
+	was map[string]*machinev1.Machine
+}
+
+func (l lagging) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if m, ok := o.(*machinev1.Machine); ok && l.was[key.Name] != nil {
+		l.was[key.Name].DeepCopyInto(m)
+		return nil
+	}
+	return l.Client.Get(ctx, key, o, opts...)
+}
+
+// TestHoldOfAnotherLeader: a process that has just taken over sees a machine as
+// it was before the hold that its predecessor answered. It must not remove its
+// VM, touch its node, or make a VM.
+func TestHoldOfAnotherLeader(t *testing.T) {
+	t.Parallel()
+	for name, deleted := range map[string]bool{"Delete": true, "Create": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, interceptor.Funcs{})
+			if deleted {
+				w.running("m")
+				w.delete(w.machine("m"))
+			} else {
+				m := newMachine("m", w.clock.Now())
+				m.Finalizers, m.Annotations = []string{machinev1.Finalizer}, map[string]string{machinev1.OwnerIDAnnotation: "o", machinev1.PriorityAnnotation: "3"}
+				w.create(m)
+			}
+			was := w.machine("m")
+			w.hold("m", "x")
+			made, live := w.vms()
+			w.restart()
+			w.controller.Client = lagging{w.client, map[string]*machinev1.Machine{"m": was}}
+			for range 5 {
+				if result, err := w.reconcile("m"); err != nil || result.RequeueAfter == 0 {
+					t.Fatalf("%+v, %v; want a wait for the cache", result, err)
+				}
+				w.pass(time.Minute)
+			}
+			if m, l := w.vms(); m != made || l != live {
+				t.Errorf("%d VMs made, %d live, was %d, %d", m, l, made, live)
+			}
+			if deleted && node("m", w).Spec.Unschedulable {
+				t.Error("the node has been cordoned")
+			}
+		})
+	}
+}
+
+// TestReleasedWithoutAnswer: somebody takes off the hold and leaves the answer. It
+// goes, so that a later hold of the same value is not taken for answered.
+func TestReleasedWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	before := maps.Clone(w.machine("m").Annotations)
+	w.hold("m", "x")
+	w.edit("m", func(m *machinev1.Machine) { delete(m.Annotations, machinev1.MigrationHoldAnnotation) })
+	w.settle("m", func() bool { return maps.Equal(w.machine("m").Annotations, before) })
+}
