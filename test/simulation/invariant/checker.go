@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
@@ -20,6 +21,7 @@ import (
 // World is what is looked at.
 type World struct {
 	Control, Target *apiserver.Server
+	Homes           []*apiserver.Server // management clusters; Control is one of them
 	Cloud           *sim.Cloud
 	Account         string // of the managers in the cloud
 	Now             func() time.Time
@@ -30,6 +32,10 @@ type World struct {
 	// Patience is how much later than something happens a manager may still act
 	// as if it had not: its health timeout and the longest lag of its cache.
 	Patience time.Duration
+	// Lag is how far caches can be behind.
+	Lag time.Duration
+	// NativeRuns says that somebody looks after the native kinds.
+	NativeRuns bool
 	// Lags says that a cache may be behind for longer than moments.
 	Lags bool
 	// DrainTimeout is how long a drain may take.
@@ -43,6 +49,7 @@ type Writer struct {
 	Key                 types.NamespacedName
 	Began               time.Time // the reconcile may have read what was true then
 	Late                bool      // the request was lost and arrives now
+	Home                *apiserver.Server
 }
 
 func (w *Writer) String() string {
@@ -61,7 +68,10 @@ type Rule struct {
 }
 
 // Rules are all invariants.
-func Rules() []Rule {
+func Rules() []Rule { return append(nativeRules(), clusterAPIRules()...) }
+
+// nativeRules are those of the native door, and of both.
+func nativeRules() []Rule {
 	return []Rule{
 		{Name: "AtMostOneVM", Resource: atMostOneVM},
 		{Name: "IntentFirst", Resource: intentFirst},
@@ -92,6 +102,10 @@ type Checker struct {
 	ailing  map[string]time.Time    // when a node was last seen unhealthy, by name
 	removed map[string]time.Time    // when the Machine of an owner id went
 	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
+
+	active   map[place]presence // where Clusters of Cluster API live, and do not any more
+	retained map[string]bool    // owner ids of VMs that were left on purpose
+	late     map[string]bool    // VMs that came about by a request that arrived late
 }
 
 // bounds are what a set or a deployment asks for from then on.
@@ -114,6 +128,7 @@ func New(w World) *Checker {
 	return &Checker{
 		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{}, left: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
+		active: map[place]presence{}, retained: map[string]bool{}, late: map[string]bool{},
 	}
 }
 
@@ -145,6 +160,9 @@ func (c *Checker) Resource(now sim.Resource, w *Writer) {
 		}
 	}
 	c.resources[now.ID] = now
+	if before == nil && w != nil && w.Late {
+		c.late[now.ID] = true
+	}
 }
 
 // AtRest checks what must be true when trouble has ended long ago.
@@ -178,6 +196,7 @@ func (c *Checker) explain(err error, w *Writer) error {
 
 // note remembers of a change what later checks need.
 func (c *Checker) note(change apiserver.Change, w *Writer) {
+	c.noteClusters(change)
 	switch o := change.Object().(type) {
 	case *machinev1.MachineSet:
 		c.want(o.UID, bounds{most: int(o.Spec.Replicas), least: int(o.Spec.Replicas)})
@@ -189,6 +208,13 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		}
 	case *machinev1.Machine:
 		c.noteMachine(change, o, w)
+	case *infrav1.MCMMachine:
+		id := mcmID(o)
+		if change.New == nil {
+			c.removed[id] = c.Now()
+		} else if o.Spec.ProviderID != "" && c.bound[id].IsZero() {
+			c.bound[id] = c.Now()
+		}
 	}
 }
 

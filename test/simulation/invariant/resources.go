@@ -37,7 +37,7 @@ func atMostOneVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) 
 // to what is made.
 func intentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	id := now.Tags[ownerTag]
-	if !made(before, now) || w == nil {
+	if !made(before, now) || w == nil || tagged(now) {
 		return nil
 	}
 	m := c.machineOf(id)

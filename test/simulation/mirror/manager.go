@@ -7,7 +7,9 @@ import (
 	"unsafe"
 
 	"github.com/go-logr/logr"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,7 +36,8 @@ type Controller struct {
 	Limiter workqueue.TypedRateLimiter[reconcile.Request]
 	Workers int
 
-	inner reflect.Value // the controller of controller-runtime
+	inner   reflect.Value // the controller of controller-runtime
+	started int           // sources that have been started
 }
 
 // GetScheme is that of the kinds.
@@ -51,6 +54,22 @@ func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.Client.Mirror
 
 // GetLogger says nothing.
 func (m *Manager) GetLogger() logr.Logger { return logr.Discard() }
+
+// GetConfig leads nowhere: nobody here dials.
+func (m *Manager) GetConfig() *rest.Config { return &rest.Config{Host: "https://nowhere.invalid"} }
+
+// GetRESTMapper knows the kinds that the server serves.
+func (m *Manager) GetRESTMapper() apimeta.RESTMapper {
+	mapper := apimeta.NewDefaultRESTMapper(nil)
+	for _, k := range m.Client.Server.Kinds() {
+		scope := apimeta.RESTScope(apimeta.RESTScopeRoot)
+		if k.Namespaced {
+			scope = apimeta.RESTScopeNamespace
+		}
+		mapper.Add(k.GVK, scope)
+	}
+	return mapper
+}
 
 // GetControllerOptions are the defaults.
 func (m *Manager) GetControllerOptions() config.Controller { return config.Controller{} }
@@ -80,14 +99,16 @@ func (c *Controller) take(name string, into any) error {
 	return nil
 }
 
-// Start starts the sources of the controller, one after the other: from then on
-// its handlers add to the queue.
+// Start starts the sources of the controller that have not been started yet, one
+// after the other: from then on their handlers add to the queue. A controller
+// that has got another one since wants to be started again.
 func (c *Controller) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	var sources []source.Source
 	if err := c.take("startWatches", &sources); err != nil {
 		return err
 	}
-	for _, s := range sources {
+	for ; c.started < len(sources); c.started++ {
+		s := sources[c.started]
 		if err := s.Start(ctx, q); err != nil {
 			return fmt.Errorf("start %v: %w", s, err)
 		}

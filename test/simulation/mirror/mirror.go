@@ -35,6 +35,9 @@ func New(server *apiserver.Server, lag func(*apiserver.Kind) int) *Mirror {
 	return &Mirror{server: server, lag: lag, indexes: map[*apiserver.Kind]map[string]client.IndexerFunc{}}
 }
 
+// Server is what it is a cache of.
+func (m *Mirror) Server() *apiserver.Server { return m.server }
+
 // Informers are those that there are, in the order in which they were asked for.
 func (m *Mirror) Informers() []*Informer { return m.all }
 

@@ -70,6 +70,10 @@ func (w *World) seen(r sim.Resource) {
 func (w *World) newKubelet(r sim.Resource) *kubelet {
 	_, data, _ := w.Cloud.Look(r.ID)
 	k := &kubelet{vm: r.ID, name: r.Name(), zone: r.Zone, token: tokenIn(string(data)), running: true}
+	if k.token == "" {
+		k.never = true // it was made by hand
+		return k
+	}
 	wait := r.VM.Running.Sub(w.now) + w.between(5*time.Second, 90*time.Second)
 	switch draw := w.rng.Float64(); {
 	case w.healing || w.plan.AllJoin:
@@ -255,6 +259,10 @@ func (w *World) changed(c model.Change) {
 	if c.Old != nil && c.New == nil || c.New != nil && !c.New.GetDeletionTimestamp().IsZero() {
 		w.collectSoon()
 	}
+	if len(w.plan.Workers) > 0 {
+		w.wakeCores(c)
+		w.wakeConnections(c)
+	}
 	switch o := c.Object().(type) {
 	case *machinev1.Machine:
 		if c.Old != nil && c.New != nil && c.Old.GetDeletionTimestamp().IsZero() && !o.DeletionTimestamp.IsZero() {
@@ -287,8 +295,18 @@ func (w *World) collectSoon() {
 
 // servers are the API servers, each once.
 func (w *World) servers() []*model.Server {
-	if w.Target == w.Control {
-		return []*model.Server{w.Control}
+	all := w.managementServers()
+	if !slices.Contains(all, w.Target) {
+		all = append(all, w.Target)
 	}
-	return []*model.Server{w.Control, w.Target}
+	return all
+}
+
+// managementServers are those of the homes.
+func (w *World) managementServers() []*model.Server {
+	var all []*model.Server
+	for _, h := range w.homes {
+		all = append(all, h.server)
+	}
+	return all
 }

@@ -15,7 +15,10 @@ type Plan struct {
 	Split        bool          // the nodes are in another cluster
 	Boot, Delete time.Duration // of VMs
 	Pods         int
-	Pools        []Pool
+	Pools        []Pool // of the native door
+	Workers      []Pool // of Cluster API's door
+	Apart        bool   // each door has a manager of its own
+	Moves        bool   // there is a second management cluster
 	Events       []Event
 
 	// IgnoreOutages takes the protection from outages away.
@@ -46,9 +49,13 @@ func (e Event) String() string {
 // String is the plan in a few lines.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, split %v, boot %s, delete %s, %d pods\n", p.Seed, p.Length.Round(time.Second), p.Split, p.Boot, p.Delete, p.Pods)
+	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, boot %s, delete %s, %d pods\n",
+		p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Boot, p.Delete, p.Pods)
 	for i, pool := range p.Pools {
 		fmt.Fprintf(&b, "  pool %d: %+v\n", i, pool)
+	}
+	for i, pool := range p.Workers {
+		fmt.Fprintf(&b, "  workers %d: %+v\n", i, pool)
 	}
 	for _, e := range p.Events {
 		fmt.Fprintf(&b, "  %s\n", e)
@@ -71,7 +78,8 @@ func NewPlan(seed uint64) Plan {
 		}
 		p.Pools = append(p.Pools, pool)
 	}
-	menu := slices.Sorted(slices.Values(menu()))
+	p.open(r)
+	menu := menu(len(p.Pools) > 0, len(p.Workers) > 0)
 	// Each run knows only some kinds of trouble, and those more often.
 	r.Shuffle(len(menu), func(i, j int) { menu[i], menu[j] = menu[j], menu[i] })
 	menu = menu[:3+r.IntN(len(menu)-3)]
@@ -82,6 +90,24 @@ func NewPlan(seed uint64) Plan {
 	}
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
+}
+
+// open opens one of the doors, or both: half of the worlds have only the native
+// one, and one of six has both.
+func (p *Plan) open(r *rand.Rand) {
+	switch draw := r.IntN(6); {
+	case draw < 3:
+		return
+	case draw < 5:
+		p.Workers, p.Pools = p.Pools, nil
+		if p.Moves = r.IntN(2) == 0; p.Moves {
+			p.Split = true
+		}
+	default:
+		p.Workers = []Pool{p.Pools[len(p.Pools)-1]}
+		p.Pools = p.Pools[:1]
+		p.Apart = r.IntN(2) == 0
+	}
 }
 
 // duration is a few seconds to half an hour, shorter ones more often.

@@ -14,8 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
@@ -47,15 +51,16 @@ func newWorld(p Plan, verbose bool) *World {
 		weather: newWeather(), kubelets: map[string]*kubelet{}, parsed: map[string]parsed{}, pods: workload{wanted: p.Pods},
 	}
 	w.scheme = runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, machinev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
 		if err := add(w.scheme); err != nil {
 			panic(err)
 		}
 	}
 	w.Control = model.New(w.Now, w.newUID)
 	w.Target = w.Control
-	serveMachines(w.Control)
-	serveSecrets(w.Control)
+	w.settleHomes()
 	if p.Split {
 		w.Target = model.New(w.Now, w.newUID)
 		serveSecrets(w.Target)
@@ -70,7 +75,8 @@ func newWorld(p Plan, verbose bool) *World {
 	})
 	w.driver = sim.NewDriver(cloudWire{w, w.Cloud.Transport()})
 	w.check = invariant.New(invariant.World{
-		Control: w.Control, Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate, Account: account,
+		Control: w.Control, Homes: w.managementServers(), Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate, Account: account,
+		NativeRuns: len(p.Pools) > 0, Lag: p.patience() - patience + time.Minute,
 		Health: w.healthOf, Patience: p.patience(), Lags: p.patience() > patience || p.IgnoreOutages, DrainTimeout: w.options().Machine.DrainTimeout,
 	})
 	for _, s := range w.servers() {
@@ -86,10 +92,13 @@ func machineKind(name, plural string) model.Kind {
 	}
 }
 
-func serveMachines(s *model.Server) {
+func serveClasses(s *model.Server) {
 	class := machineKind("MachineClass", "machineclasses")
 	class.Status = false
 	s.Serve(class, &machinev1.MachineClass{}, &machinev1.MachineClassList{})
+}
+
+func serveMachines(s *model.Server) {
 	s.Serve(machineKind("MachineDeployment", "machinedeployments"), &machinev1.MachineDeployment{}, &machinev1.MachineDeploymentList{})
 	s.Serve(machineKind("MachineSet", "machinesets"), &machinev1.MachineSet{}, &machinev1.MachineSetList{})
 	s.Serve(machineKind("Machine", "machines"), &machinev1.Machine{}, &machinev1.MachineList{})
@@ -103,6 +112,9 @@ func serveSecrets(s *model.Server) {
 	k := builtIn(corev1.SchemeGroupVersion, "Secret", "secrets")
 	k.Namespaced = true
 	s.Serve(k, &corev1.Secret{}, &corev1.SecretList{})
+	k = builtIn(corev1.SchemeGroupVersion, "ConfigMap", "configmaps")
+	k.Namespaced = true
+	s.Serve(k, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 }
 
 func serveNodes(s *model.Server) {
@@ -131,11 +143,16 @@ func (w *World) populate() {
 	for i := range w.plan.Pools {
 		w.create(w.deploymentOf(i))
 	}
+	if len(w.plan.Workers) > 0 {
+		w.populateClusterAPI()
+	}
 }
 
 // create creates something in the name of the user.
-func (w *World) create(o client.Object) {
-	if _, err := w.Control.Create(user, o); err != nil {
+func (w *World) create(o client.Object) { w.createAt(w.Control, o) }
+
+func (w *World) createAt(s *model.Server, o client.Object) {
+	if _, err := s.Create(user, o); err != nil {
 		w.trace("user: %v", err)
 	}
 }

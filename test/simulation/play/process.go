@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,13 +26,17 @@ import (
 // process is one run of the manager: all that a crash loses.
 type process struct {
 	world       *World
+	home        *home
+	doors       []controllers.Door
 	name        string
 	ctx         context.Context
 	cancel      context.CancelFunc
-	mirrors     []*mirror.Mirror // control, and target if it is another one
+	mirrors     []*mirror.Mirror // of the management cluster, and of that with the nodes if it is another one
+	connections *connections     // to workload clusters of Cluster API; nil without it
 	controllers []*controller
 	tasks       []*task
 	dead        bool
+	blind       bool // its caches of machines stand still
 	// crashIn is after how many further effects it crashes; 0 is never.
 	crashIn int
 	effects int
@@ -47,59 +52,92 @@ type controller struct {
 // Workers is how many reconciles of a controller run at a time.
 const workers = 4
 
-// start runs a new process. Its caches begin with a listing.
+// start runs the managers of all homes.
 func (w *World) start() {
-	if w.isDown(w.Control) || w.isDown(w.Target) {
-		w.after(10*time.Second, w.start) // it does not get far
+	for _, h := range w.homes {
+		for _, doors := range h.managers {
+			w.startOne(h, doors)
+		}
+	}
+}
+
+// again starts the manager that p was, in a while.
+func (w *World) again(p *process, after time.Duration) {
+	w.after(after, func() { w.startOne(p.home, p.doors) })
+}
+
+// startOne runs a new process with the controllers of doors. Its caches begin
+// with a listing.
+func (w *World) startOne(h *home, doors []controllers.Door) {
+	if w.isDown(h.server) || slices.Contains(doors, controllers.Native) && w.isDown(w.Target) {
+		w.after(10*time.Second, func() { w.startOne(h, doors) }) // it does not get far
 		return
 	}
 	w.started++
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logr.Discard()))
-	p := &process{world: w, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel}
+	p := &process{world: w, home: h, doors: doors, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel}
+	w.trace("%s starts, for %v of %s", p.name, doors, h.name)
+	mgr, deps := w.equip(p)
+	if err := controllers.Setup(ctx, mgr, deps, controllersOf(doors)); err != nil {
+		panic(err)
+	}
+	w.processes = append(w.processes, p)
+	for _, c := range mgr.Controllers {
+		own := &controller{Controller: c, queue: newQueue(w.Now, c.Limiter)}
+		p.controllers = append(p.controllers, own)
+	}
+	for _, c := range p.controllers {
+		if err := c.Start(ctx, c.queue); err != nil {
+			panic(err)
+		}
+	}
+	if p.connections != nil {
+		p.connections.evaluate()
+	}
+}
+
+// equip makes what a process has: its caches, clients and the rest.
+func (w *World) equip(p *process) (*mirror.Manager, controllers.Deps) {
 	lag := func(*model.Kind) int { return 0 }
-	control := mirror.New(w.Control, lag)
+	server := p.home.server
+	control := mirror.New(server, lag)
 	p.mirrors = []*mirror.Mirror{control}
-	client := &mirror.Client{Server: w.Control, Mirror: control, Wire: w.wire, Schema: w.scheme}
-	live := &mirror.Client{Server: w.Control, Wire: w.wire, Schema: w.scheme}
+	client := &mirror.Client{Server: server, Mirror: control, Wire: w.wireTo(server), Schema: w.scheme}
+	live := &mirror.Client{Server: server, Wire: w.wireTo(server), Schema: w.scheme}
 	target := &controllers.Target{Client: client, Live: live, Cache: control}
-	if w.Target != w.Control {
+	switch {
+	case !slices.Contains(p.doors, controllers.Native):
+		target = nil
+	case w.Target != server:
 		other := mirror.New(w.Target, lag)
 		p.mirrors = append(p.mirrors, other)
 		target = &controllers.Target{
-			Client: &mirror.Client{Server: w.Target, Mirror: other, Wire: w.wire, Schema: w.scheme},
-			Live:   &mirror.Client{Server: w.Target, Wire: w.wire, Schema: w.scheme}, Cache: other,
+			Client: &mirror.Client{Server: w.Target, Mirror: other, Wire: w.wireTo(w.Target), Schema: w.scheme},
+			Live:   &mirror.Client{Server: w.Target, Wire: w.wireTo(w.Target), Schema: w.scheme}, Cache: other,
 		}
 	}
 	clouds, err := cloud.NewRegistry([]cloud.Driver{remembering{w.driver, w.parsed}}, w.Now)
 	if err != nil {
 		panic(err)
 	}
-	mgr := &mirror.Manager{Client: client}
-	err = controllers.Setup(ctx, mgr, controllers.Deps{
+	deps := controllers.Deps{
 		Client: client, Live: live, Target: target, Namespace: namespace, Clouds: clouds, Clock: clockOf{w}, Rand: w.bytes(),
 		Events:  func(component string) record.EventRecorder { return recorder{w, p, component} },
 		Workers: func(string) int { return workers },
-		Options: w.options(),
-	}, native())
-	if err != nil {
-		panic(err)
+		Options: w.options(), Served: p.home.serves,
 	}
-	w.trace("%s starts", p.name)
-	w.processes = append(w.processes, p)
-	for _, c := range mgr.Controllers {
-		own := &controller{Controller: c, queue: newQueue(w.Now, c.Limiter)}
-		p.controllers = append(p.controllers, own)
-		if err := c.Start(ctx, own.queue); err != nil {
-			panic(err)
-		}
+	if slices.ContainsFunc(p.doors, func(d controllers.Door) bool { return d != controllers.Native }) {
+		p.connections = &connections{process: p, all: map[types.NamespacedName]*connection{}}
+		deps.Clusters = p.connections
 	}
+	return &mirror.Manager{Client: client}, deps
 }
 
-// native are the names of the controllers of the native door.
-func native() []string {
+// controllersOf are the names of the controllers of doors.
+func controllersOf(doors []controllers.Door) []string {
 	var names []string
 	for _, c := range controllers.All() {
-		if c.Door == controllers.Native {
+		if slices.Contains(doors, c.Door) {
 			names = append(names, c.Name)
 		}
 	}
@@ -164,6 +202,7 @@ func (w *World) resume(t *task) {
 	w.running = t
 	ended := t.resume()
 	w.running = nil
+	w.watchMore(t)
 	if !ended || t.dead {
 		return
 	}
@@ -178,6 +217,16 @@ func (w *World) resume(t *task) {
 		return
 	}
 	w.finish(t, c)
+}
+
+// watchMore starts the watches that a reconcile has asked for.
+func (w *World) watchMore(t *task) {
+	if t.process.dead || t.process.connections == nil {
+		return
+	}
+	if err := t.controller.Start(t.process.ctx, t.controller.queue); err != nil {
+		panic(err)
+	}
 }
 
 // finish is what controller-runtime does with the outcome of a reconcile.
@@ -195,6 +244,9 @@ func (w *World) finish(t *task, c *controller) {
 		c.queue.Forget(t.request)
 	}
 	c.queue.Done(t.request)
+	if p := t.process; p.isCommand() {
+		w.crash(p, "it is done")
+	}
 }
 
 // request is for those who only need its name.

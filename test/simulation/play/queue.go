@@ -56,7 +56,11 @@ func (q *queue) AddAfter(r reconcile.Request, d time.Duration) {
 func (q *queue) AddRateLimited(r reconcile.Request) { q.AddAfter(r, q.limiter.When(r)) }
 
 // Forget ends an item's back-off.
-func (q *queue) Forget(r reconcile.Request) { q.limiter.Forget(r) }
+func (q *queue) Forget(r reconcile.Request) {
+	if q.limiter != nil {
+		q.limiter.Forget(r)
+	}
+}
 
 // NumRequeues is how often an item was put back.
 func (q *queue) NumRequeues(r reconcile.Request) int { return q.limiter.NumRequeues(r) }

@@ -19,20 +19,13 @@ const (
 
 // Run plays a plan. verbose keeps a trace.
 func Run(p Plan, verbose bool) Report {
-	w := newWorld(p, verbose)
-	w.populate()
-	w.start()
-	for _, e := range p.Events {
-		w.after(e.At, func() { w.strike(e) })
-	}
+	w := Open(p, verbose)
 	end := w.now.Add(p.Length)
 	w.until(end)
 	if !p.IgnoreOutages { // without the protection nothing is claimed
 		w.rest(end)
 	}
-	for _, p := range slices.Clone(w.processes) {
-		w.crash(p, "the run is over")
-	}
+	w.close("the run is over")
 	return w.report()
 }
 
@@ -120,7 +113,7 @@ func (w *World) moves() (moves []move, next time.Time) {
 				continue
 			}
 			for _, informer := range m.Informers() {
-				if informer.Behind() > 0 {
+				if informer.Behind() > 0 && !p.isBlind(informer.Kind()) {
 					moves = append(moves, move{process: p, informer: informer})
 				}
 			}

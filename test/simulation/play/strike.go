@@ -1,6 +1,9 @@
 package play
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,17 +14,26 @@ import (
 
 // blows are what can happen, by name.
 func blows() map[string]func(*World, Event) {
+	all := commonBlows()
+	maps.Copy(all, nativeBlows())
+	maps.Copy(all, clusterAPIBlows())
+	return all
+}
+
+// commonBlows are those that do not depend on a door.
+func commonBlows() map[string]func(*World, Event) {
 	return map[string]func(*World, Event){
 		// The manager.
-		"crash":       (*World).crashSoon,
-		"kill":        (*World).kill,
-		"two leaders": (*World).twoLeaders,
-		"lag":         (*World).lagBehind,
+		"crash":        (*World).crashSoon,
+		"kill":         (*World).kill,
+		"two leaders":  (*World).twoLeaders,
+		"blind leader": (*World).blindLeader,
+		"lag":          (*World).lagBehind,
 		// The API servers.
 		"bad answers": func(w *World, e Event) {
 			w.weather.storm[w.pickServer(e)], w.weather.odds = w.now.Add(e.For), 0.1+float64(e.N%8)/10
 		},
-		"server down": func(w *World, e Event) { w.weather.down[w.pickServer(e)] = w.now.Add(e.For) },
+		"server down": (*World).serverDown,
 		"guarded":     func(w *World, e Event) { w.weather.guarded = w.now.Add(e.For) },
 		// The cloud.
 		"cloud rain": func(w *World, e Event) {
@@ -44,29 +56,38 @@ func blows() map[string]func(*World, Event) {
 		"sick":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.sick = bad }) },
 		"lost":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.lost = bad }) },
 		// The user.
+		"delete node":  (*World).deleteNode,
+		"break class":  (*World).breakClass,
+		"break secret": (*World).breakSecret,
+	}
+}
+
+// nativeBlows are what a user of the native door does.
+func nativeBlows() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
 		"scale":             (*World).scale,
 		"roll":              (*World).roll,
 		"pause":             (*World).pause,
 		"node template":     (*World).nodeTemplate,
 		"delete machine":    (*World).deleteMachine,
 		"force deletion":    (*World).forceDeletion,
-		"delete node":       (*World).deleteNode,
 		"relabel":           (*World).relabel,
 		"priority":          (*World).priority,
 		"delete deployment": (*World).deleteDeployment,
-		"break class":       (*World).breakClass,
-		"break secret":      (*World).breakSecret,
 		"strategy":          (*World).strategy,
 	}
 }
 
-// menu are the names of all that can happen.
-func menu() []string {
-	var names []string
-	for name := range blows() {
-		names = append(names, name)
+// menu are the names of what can happen to a world where these doors are open.
+func menu(native, clusterAPI bool) []string {
+	all := commonBlows()
+	if native {
+		maps.Copy(all, nativeBlows())
 	}
-	return names
+	if clusterAPI {
+		maps.Copy(all, clusterAPIBlows())
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // strike has an event happen.
@@ -79,27 +100,84 @@ func (w *World) strike(e Event) {
 }
 
 func (w *World) crashSoon(e Event) {
-	if len(w.processes) > 0 {
-		w.processes[int(e.N)%len(w.processes)].crashIn = 1 + int(e.N>>8)%40
+	if p := w.manager(e); p != nil {
+		p.crashIn = 1 + int(e.N>>8)%40
 	}
 }
 
+// manager chooses a process of a manager; nil if there is none.
+func (w *World) manager(e Event) *process {
+	all := slices.DeleteFunc(slices.Clone(w.processes), (*process).isCommand)
+	if len(all) == 0 {
+		return nil
+	}
+	return all[int(e.N)%len(all)]
+}
+
 func (w *World) kill(e Event) {
-	if len(w.processes) > 0 {
-		w.crash(w.processes[int(e.N)%len(w.processes)], "it is killed")
-		w.after(min(e.For, 5*time.Minute), w.start)
+	if p := w.manager(e); p != nil {
+		w.crash(p, "it is killed")
+		w.again(p, min(e.For, 5*time.Minute))
 	}
 }
 
 // twoLeaders starts a second manager; the first goes on for a while, as one that
 // has lost its leases and does not know it.
 func (w *World) twoLeaders(e Event) {
-	if len(w.processes) != 1 {
+	if first := w.leader(e); first != nil {
+		w.startOne(first.home, first.doors)
+		w.after(min(e.For, time.Minute), func() { w.crash(first, "it lost its leases") })
+	}
+}
+
+// leader chooses a process that nobody else leads beside; nil if there is none.
+func (w *World) leader(e Event) *process {
+	p := w.manager(e)
+	if p == nil {
+		return nil
+	}
+	for _, o := range w.processes {
+		if o != p && o.same(p) {
+			return nil
+		}
+	}
+	return p
+}
+
+// same says whether two processes are the same manager, one after the other.
+func (p *process) same(o *process) bool { return p.home == o.home && slices.Equal(p.doors, o.doors) }
+
+// blindLeader is two leaders, of which the old one's cache of machines stands
+// still, while it is asked to look for orphans as soon as there is a new VM.
+func (w *World) blindLeader(e Event) {
+	old := w.leader(e)
+	if old == nil {
 		return
 	}
-	first := w.processes[0]
-	w.start()
-	w.after(min(e.For, time.Minute), func() { w.crash(first, "it lost its leases") })
+	w.startOne(old.home, old.doors)
+	old.blind = true
+	w.ambush = append(w.ambush, func(string) {
+		w.after(w.between(3*time.Second, 20*time.Second), func() { w.lookForOrphans("blind " + w.now.String()) })
+	})
+	if e.N%2 == 0 {
+		w.deleteMachine(e)
+		w.deleteWorker(e)
+	} else {
+		w.scale(Event{N: e.N})
+		w.scaleWorkers(Event{N: e.N})
+	}
+	w.after(max(min(e.For, 5*time.Minute), 2*time.Minute), func() { w.crash(old, "it lost its leases long ago") })
+}
+
+// isBlind says whether a cache stands still because its process is blind for machines.
+func (p *process) isBlind(k *model.Kind) bool {
+	return p.blind && strings.HasSuffix(k.Resource.Resource, "machines")
+}
+
+func (w *World) serverDown(e Event) {
+	w.weather.down[w.pickServer(e)] = w.now.Add(e.For)
+	w.reconnect(min(e.For, probing))
+	w.after(e.For+time.Millisecond, func() { w.reconnect(w.between(0, connecting)) })
 }
 
 func (w *World) lagBehind(e Event) {

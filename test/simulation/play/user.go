@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
@@ -19,6 +20,11 @@ func nodeKey(name string) types.NamespacedName { return types.NamespacedName{Nam
 
 // edit changes an object in the name of the user, if there is one.
 func edit[T client.Object](w *World, s *model.Server, key types.NamespacedName, change func(T)) {
+	editAs(w, user, s, key, change)
+}
+
+// editAs changes an object in somebody's name, if there is one.
+func editAs[T client.Object](w *World, who string, s *model.Server, key types.NamespacedName, change func(T)) {
 	var none T
 	stored, ok := s.KindOf(none).Look(key).(T)
 	if !ok || w.isDown(s) {
@@ -26,12 +32,15 @@ func edit[T client.Object](w *World, s *model.Server, key types.NamespacedName, 
 	}
 	changed := stored.DeepCopyObject().(T)
 	change(changed)
-	if _, err := s.Update(user, changed, false); err != nil {
-		w.trace("user: %v", err)
+	if _, err := s.Update(who, changed, false); err != nil {
+		w.trace("%s: %v", who, err)
 	}
 }
 
 func (w *World) editPool(e Event, change func(*machinev1.MachineDeployment)) {
+	if len(w.plan.Pools) == 0 {
+		return
+	}
 	key := types.NamespacedName{Namespace: namespace, Name: poolName(int(e.N) % len(w.plan.Pools))}
 	edit(w, w.Control, key, change)
 }
@@ -157,24 +166,33 @@ func (w *World) recreate(i int) {
 func (w *World) breakClass(e Event) {
 	i := int(e.N) % classes
 	key := types.NamespacedName{Namespace: namespace, Name: className(i)}
-	edit(w, w.Control, key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "no-such-image") })
+	edit(w, w.classHome(key.Name), key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "no-such-image") })
 	w.after(e.For, func() { w.repairClass(i) })
 }
 
 func (w *World) repairClass(i int) {
 	key := types.NamespacedName{Namespace: namespace, Name: className(i)}
-	edit(w, w.Control, key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "linux-1") })
+	edit(w, w.classHome(key.Name), key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "linux-1") })
 }
 
 func (w *World) breakSecret(e Event) {
 	key := client.ObjectKeyFromObject(secretOf())
-	edit(w, w.Control, key, func(s *corev1.Secret) { s.Data["secretKey"] = []byte("wrong") })
-	w.after(e.For, func() { edit(w, w.Control, key, func(s *corev1.Secret) { s.Data = secretOf().Data }) })
+	for _, h := range w.homes {
+		edit(w, h.server, key, func(s *corev1.Secret) { s.Data["secretKey"] = []byte("wrong") })
+	}
+	w.after(e.For, w.repairSecret)
+}
+
+func (w *World) repairSecret() {
+	for _, h := range w.homes {
+		edit(w, h.server, client.ObjectKeyFromObject(secretOf()), func(s *corev1.Secret) { s.Data = secretOf().Data })
+	}
 }
 
 // repair undoes by hand what the user has broken.
 func (w *World) repair() {
-	edit(w, w.Control, client.ObjectKeyFromObject(secretOf()), func(s *corev1.Secret) { s.Data = secretOf().Data })
+	w.repairSecret()
+	w.repairClusterAPI()
 	for i := range classes {
 		w.repairClass(i)
 	}
@@ -192,16 +210,22 @@ func (w *World) hasty(e Event) {
 	}
 	w.ambush = append(w.ambush, func(name string) {
 		w.after(w.between(0, 2*time.Second), func() {
-			key := types.NamespacedName{Namespace: namespace, Name: name}
-			m, ok := w.Control.KindOf(&machinev1.Machine{}).Look(key).(*machinev1.Machine)
+			class := ""
+			h, o := w.homes[0], client.Object(nil)
+			if m, found := find[*machinev1.Machine](w.Control, name); found {
+				class, o = m.Spec.Class.Name, m
+			} else if at := w.clusterHome(); at != nil {
+				if m, found := find[*infrav1.MCMMachine](at.server, name); found {
+					h, class, o = at, m.Spec.MachineClassRef.Name, m
+				}
+			}
 			switch {
-			case !ok || w.isDown(w.Control):
+			case o == nil || w.isDown(h.server):
 			case e.N>>6%2 == 0:
-				w.trace("user deletes %s", name)
-				_ = w.Control.Delete(user, w.Control.KindOf(m), key, &metav1.DeleteOptions{})
+				w.userDeletes(h, o)
 			default:
-				w.trace("user changes %s", m.Spec.Class.Name)
-				w.changeImage(m.Spec.Class.Name)
+				w.trace("user changes %s", class)
+				w.changeImage(class)
 			}
 		})
 	})
@@ -211,7 +235,7 @@ func (w *World) hasty(e Event) {
 func (w *World) changeImage(name string) {
 	for i := range classes {
 		if className(i) == name {
-			edit(w, w.Control, types.NamespacedName{Namespace: namespace, Name: name}, func(c *machinev1.MachineClass) {
+			edit(w, w.classHome(name), types.NamespacedName{Namespace: namespace, Name: name}, func(c *machinev1.MachineClass) {
 				c.ProviderSpec.Raw = specOf(i, "linux-2")
 			})
 		}

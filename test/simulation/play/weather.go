@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
@@ -27,12 +28,8 @@ func newWeather() weather {
 
 // lagging is until when the i-th cache of a process shows nothing new.
 func (s *weather) lagging(p *process, i int) time.Time {
-	until := s.lag[i]
-	server := p.world.Control
-	if i == 1 {
-		server = p.world.Target
-	}
-	if down := s.down[server]; down.After(until) {
+	until := s.lag[min(i, 1)]
+	if down := s.down[p.mirrors[i].Server()]; down.After(until) {
 		until = down
 	}
 	return until
@@ -45,11 +42,7 @@ func (w *World) isDown(s *model.Server) bool { return w.weather.down[s].After(w.
 func (w *World) isCut(zone string) bool { return w.weather.cut[zone].After(w.now) }
 
 // request is what becomes of a request to an API server.
-func (s *weather) request(w *World, c mirror.Call) (trouble, error) {
-	server := w.Control
-	if w.Target.KindOf(c.Kind.New()) == c.Kind {
-		server = w.Target
-	}
+func (s *weather) request(w *World, server *model.Server, c mirror.Call) (trouble, error) {
 	if w.isDown(server) {
 		return refused, fmt.Errorf("%s: %w", c.Kind.Resource, errRefused)
 	}
@@ -85,9 +78,17 @@ func (w *World) heal() {
 		w.nodeOf(k)
 	}
 	for _, p := range w.processes {
-		p.crashIn = 0
+		if !p.isCommand() {
+			p.crashIn = 0
+		}
 	}
-	for len(w.processes) > 1 {
-		w.crash(w.processes[0], "another one leads")
+	w.reconnect(0)
+	for i := 0; i < len(w.processes); {
+		p := w.processes[i]
+		if !p.isCommand() && slices.ContainsFunc(w.processes[i+1:], p.same) {
+			w.crash(p, "another one leads")
+			continue
+		}
+		i++
 	}
 }

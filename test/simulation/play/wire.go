@@ -30,8 +30,15 @@ const (
 	lostAnswer          // no answer, although it has happened
 )
 
-// wire carries a request of a manager to an API server.
-func (w *World) wire(ctx context.Context, c mirror.Call, effect func(by string) error) error {
+// wireTo carries requests to an API server.
+func (w *World) wireTo(s *model.Server) mirror.Wire {
+	return func(ctx context.Context, c mirror.Call, effect func(by string) error) error {
+		return w.wire(ctx, s, c, effect)
+	}
+}
+
+// wire carries a request of a manager.
+func (w *World) wire(ctx context.Context, s *model.Server, c mirror.Call, effect func(by string) error) error {
 	t := taskOf(ctx)
 	if t == nil {
 		return effect("manager")
@@ -48,7 +55,7 @@ func (w *World) wire(ctx context.Context, c mirror.Call, effect func(by string) 
 	if !c.Read {
 		w.writes++
 	}
-	how, failure := w.weather.request(w, c)
+	how, failure := w.weather.request(w, s, c)
 	return w.exchange(t, !c.Read, how, failure, do)
 }
 
@@ -93,7 +100,9 @@ func (w *World) point(t *task, writes bool, lost func()) {
 			if p.crashIn--; p.crashIn == 0 {
 				lost()
 				w.crash(p, "it crashes in "+t.String())
-				w.after(w.between(time.Second, 40*time.Second), w.start)
+				if !p.isCommand() {
+					w.again(p, w.between(time.Second, 40*time.Second))
+				}
 				panic(killed{})
 			}
 		}
@@ -106,10 +115,17 @@ func (w *World) point(t *task, writes bool, lost func()) {
 	}
 }
 
-// act has a task do something, under its name.
+// act has a task do something, under its name. Commands are none of the managers,
+// who are judged.
 func (w *World) act(t *task, late bool, do func() error) error {
 	was := w.writer
-	w.writer = &invariant.Writer{Process: t.process.name, Controller: t.controller.Name, Key: t.request.NamespacedName, Began: t.began, Late: late}
+	if t.process.isCommand() {
+		w.writer = nil
+		err := do()
+		w.writer = was
+		return err
+	}
+	w.writer = &invariant.Writer{Process: t.process.name, Controller: t.controller.Name, Key: t.request.NamespacedName, Began: t.began, Late: late, Home: t.process.home.server}
 	err := do()
 	w.writer = was
 	return err

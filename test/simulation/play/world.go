@@ -37,6 +37,7 @@ type World struct {
 	steps   int
 	healing bool // faults have stopped
 
+	homes     []*home // Control's is the first
 	processes []*process
 	started   int
 	running   *task
@@ -47,6 +48,9 @@ type World struct {
 	news     []sim.Resource      // changes in the cloud that nobody has looked at yet
 	pods     workload
 	ambush   []func(machine string) // act when the next VM is made
+	moving   bool                   // clusterctl is at work
+	lives    *home                  // where the Cluster is, or is to be
+	adopted  int                    // VMs that a user had taken over
 
 	broken  *Violation
 	lines   []string
@@ -165,12 +169,14 @@ func (w *World) report() Report {
 // objects are all objects there are, in a few words each.
 func (w *World) objects() string {
 	var b strings.Builder
-	for _, k := range w.Control.Kinds() {
-		for _, o := range k.All() {
-			fmt.Fprintln(&b, invariant.Describe(o))
+	for _, h := range w.homes {
+		for _, k := range h.server.Kinds() {
+			for _, o := range k.All() {
+				fmt.Fprintln(&b, h.name, invariant.Describe(o))
+			}
 		}
 	}
-	if w.Target != w.Control {
+	if w.homeOf(w.Target) == nil {
 		for _, k := range w.Target.Kinds() {
 			for _, o := range k.All() {
 				fmt.Fprintln(&b, "target", invariant.Describe(o))
