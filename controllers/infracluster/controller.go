@@ -109,7 +109,7 @@ func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 func (c *Controller) claim(ctx context.Context, f *facts) error {
 	changed := f.object.DeepCopy()
 	capi.AddFinalizer(changed, machinev1.MCMClusterFinalizer)
-	capi.SetAnnotation(changed, machinev1.OwnerIDAnnotation, index.OwnerID(f.object))
+	capi.SetAnnotation(changed, machinev1.OwnerIDAnnotation, machinev1.OwnerID(f.object))
 	if equality.Semantic.DeepEqual(changed.ObjectMeta, f.object.ObjectMeta) {
 		return nil
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -107,7 +106,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c.announce(f)
 	if f.released {
-		c.engine.Forget(index.OwnerID(f.object))
+		c.engine.Forget(machinev1.OwnerID(f.object))
 		c.marks.Ended(f.object)
 		c.forget(req.NamespacedName)
 	}
@@ -145,7 +144,7 @@ func (c *Controller) join(ctx context.Context, f *facts) error {
 func (c *Controller) claim(ctx context.Context, f *facts) error {
 	return c.patch(ctx, f, func(o *infrav1.MCMMachine) {
 		capi.AddFinalizer(o, machinev1.MCMMachineFinalizer)
-		capi.SetAnnotation(o, machinev1.OwnerIDAnnotation, index.OwnerID(f.object))
+		capi.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(f.object))
 		if o.Spec.ProviderID == "" && f.machine.Spec.ProviderID != "" {
 			o.Spec.ProviderID = f.machine.Spec.ProviderID
 		}

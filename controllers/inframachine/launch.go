@@ -75,7 +75,7 @@ func (c *Controller) begin(ctx context.Context, f *facts) error {
 // VM: an annotation that a template hands on to all. Empty if there is none.
 func (c *Controller) rival(ctx context.Context, f *facts) (string, error) {
 	var list infrav1.MCMMachineList
-	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByOwnerID: index.OwnerID(f.object)}); err != nil {
+	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByOwnerID: machinev1.OwnerID(f.object)}); err != nil {
 		return "", fmt.Errorf("look up MCMMachines by owner id: %w", err)
 	}
 	for i := range list.Items {
@@ -277,7 +277,7 @@ func attemptOf(o *infrav1.MCMMachine) int {
 // ref says which VM is the MCMMachine's.
 func ref(f *facts, r class.Resolved) cloud.Ref {
 	return cloud.Ref{
-		Name: f.object.Name, OwnerID: index.OwnerID(f.object), ProviderID: f.object.Spec.ProviderID, Class: r.Class,
+		Name: f.object.Name, OwnerID: machinev1.OwnerID(f.object), ProviderID: f.object.Spec.ProviderID, Class: r.Class,
 		State: f.object.Annotations[infrav1.CloudStateAnnotation], Created: f.object.CreationTimestamp.Time,
 	}
 }
@@ -288,7 +288,7 @@ func ref(f *facts, r class.Resolved) cloud.Ref {
 func tags(f *facts) map[string]string {
 	id := string(f.cluster.UID)
 	if f.infra != nil {
-		id = index.OwnerID(f.infra)
+		id = machinev1.OwnerID(f.infra)
 	}
 	return map[string]string{
 		machinev1.ClusterNamespaceTag: f.cluster.Namespace, machinev1.ClusterNameTag: f.cluster.Name, machinev1.ClusterIDTag: id,

@@ -13,7 +13,6 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
 // leave removes the VM with all that was made with it, and lets the MCMMachine
@@ -118,7 +117,7 @@ func leavingText(err error) string {
 func (c *Controller) retain(ctx context.Context, f *facts) error {
 	f.vmLeft = true
 	if f.infra != nil && !capi.Externally(f.infra) && !neverAsked(f.object) {
-		if err := c.noteRetained(ctx, f.infra, index.OwnerID(f.object)); err != nil {
+		if err := c.noteRetained(ctx, f.infra, machinev1.OwnerID(f.object)); err != nil {
 			return err
 		}
 	}

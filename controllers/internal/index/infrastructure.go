@@ -29,7 +29,7 @@ func Infrastructure() []Index {
 	return []Index{
 		machine(MCMMachineByClass, ClassesOf),
 		machine(MCMMachineByProviderID, func(m *infrav1.MCMMachine) []string { return one(m.Spec.ProviderID) }),
-		machine(MCMMachineByOwnerID, func(m *infrav1.MCMMachine) []string { return one(OwnerID(m)) }),
+		machine(MCMMachineByOwnerID, func(m *infrav1.MCMMachine) []string { return one(machinev1.OwnerID(m)) }),
 		machine(MCMMachineByName, func(m *infrav1.MCMMachine) []string { return one(m.Name) }),
 		{&infrav1.MCMMachine{}, MCMMachineByCluster, label(clusterv1.ClusterNameLabel)},
 		{&infrav1.MCMCluster{}, MCMClusterByOwnerID, func(o client.Object) []string {
@@ -55,12 +55,4 @@ func ClassesOf(m *infrav1.MCMMachine) []string {
 		names = append(names, made)
 	}
 	return names
-}
-
-// OwnerID is the durable id of an object that resources in the cloud are tagged with.
-func OwnerID(o client.Object) string {
-	if id := o.GetAnnotations()[machinev1.OwnerIDAnnotation]; id != "" {
-		return id
-	}
-	return string(o.GetUID())
 }

@@ -154,13 +154,16 @@ func TestThawResetsUnknownMachines(t *testing.T) {
 	t.Parallel()
 	terminating := machine("terminating", machinev1.MachineUnknown)
 	terminating.DeletionTimestamp, terminating.Finalizers = &metav1.Time{Time: time.Unix(900, 0)}, []string{"x"}
-	w := newWorld(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating)
+	held := machine("held", machinev1.MachineUnknown)
+	held.Annotations = map[string]string{machinev1.MigrationHoldAnnotation: "x"}
+	w := newWorld(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating, held)
 	w.freeze(t)
 	if wait := w.check(t, 6*time.Second); wait != time.Minute || w.controller.Frozen() {
 		t.Errorf("wait %v, frozen %v: it thaws by itself", wait, w.controller.Frozen())
 	}
 	want := map[string]machinev1.MachinePhase{
 		"unknown": machinev1.MachineRunning, "failed": machinev1.MachineFailed, "terminating": machinev1.MachineUnknown,
+		"held": machinev1.MachineUnknown,
 	}
 	if diff := cmp.Diff(want, w.phases(t)); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)

@@ -40,10 +40,11 @@ func (c *Controller) reset(ctx context.Context) error {
 	}
 }
 
-// resetOne resets a machine that needs it. What the API server refuses for good
+// resetOne resets a machine that needs it, unless it is held: then nothing is
+// decided about it, and nothing is to be undone. What the API server refuses for good
 // is logged and left: one such machine must not keep all others frozen.
 func (c *Controller) resetOne(ctx context.Context, m *machinev1.Machine) error {
-	if m.Status.CurrentStatus.Phase != machinev1.MachineUnknown || !m.DeletionTimestamp.IsZero() {
+	if m.Status.CurrentStatus.Phase != machinev1.MachineUnknown || !m.DeletionTimestamp.IsZero() || machinev1.Held(m) {
 		return nil
 	}
 	base := m.DeepCopy()

@@ -198,7 +198,7 @@ func (h home) holds(r cloud.Resource) []Owner {
 // mcmOwnerOf is what a MCMMachine means to the resources of the cloud.
 func mcmOwnerOf(m *infrav1.MCMMachine) Owner {
 	o := Owner{
-		Text: "MCMMachine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: index.OwnerID(m), ProviderID: m.Spec.ProviderID,
+		Text: "MCMMachine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
 		Creating: m.Spec.ProviderID == "" || m.Annotations[machinev1.CreateAttemptAnnotation] != "",
 	}
 	for _, a := range []string{HoldAnnotation, pausedAnnotation, moveAnnotation, machinev1.RetainVMAnnotation} {

@@ -104,7 +104,7 @@ func TestProtectedMachines(t *testing.T) {
 	annotated := func(key string) func(*machinev1.Machine) {
 		return func(m *machinev1.Machine) { m.Annotations[key] = "" }
 	}
-	for _, key := range []string{HoldAnnotation, pausedAnnotation, moveAnnotation} {
+	for _, key := range []string{HoldAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
 		w := newWorld(t, Options{}, machineClass("a"))
 		id := w.makeVM(t, "m-1", "o-1")
 		w.create(t, machine("m-1", "elsewhere", provider("vm-other"), annotated(key)))

@@ -84,7 +84,7 @@ func Indexes() []index.Index {
 		}}
 	}
 	return []index.Index{
-		on(byOwnerID, ownerID),
+		on(byOwnerID, func(m *machinev1.Machine) string { return machinev1.OwnerID(m) }),
 		on(byName, func(m *machinev1.Machine) string { return m.Name }),
 		on(byProviderID, func(m *machinev1.Machine) string { return m.Spec.ProviderID }),
 	}
@@ -199,23 +199,16 @@ func (s *nativeSnapshot) Live(context.Context) (Owners, error) { return s, nil }
 func ownerOf(m *machinev1.Machine) Owner {
 	phase := m.Status.CurrentStatus.Phase
 	return Owner{
-		Text: "Machine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: ownerID(m), ProviderID: m.Spec.ProviderID,
+		Text: "Machine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
 		Creating: m.Spec.ProviderID == "" || phase == "" || phase == machinev1.MachineCrashLoopBackOff,
 		Held:     held(m),
 	}
 }
 
-func ownerID(m *machinev1.Machine) string {
-	if id := m.Annotations[machinev1.OwnerIDAnnotation]; id != "" {
-		return id
-	}
-	return string(m.UID)
-}
-
 // held says why nothing of m may be touched: its VM is being adopted, moved or
 // migrated, so it may be known under another name or id.
 func held(m *machinev1.Machine) string {
-	for _, a := range []string{HoldAnnotation, pausedAnnotation, moveAnnotation} {
+	for _, a := range []string{HoldAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
 		if _, ok := m.Annotations[a]; ok {
 			return "annotation " + a
 		}
