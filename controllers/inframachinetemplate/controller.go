@@ -141,7 +141,7 @@ func hashOf(spec infrav1.MCMMachineTemplateSpec) (string, error) {
 // measure learns what a node will offer: from the class if that says it, else
 // from the cloud.
 func (c *Controller) measure(ctx context.Context, f *facts) (time.Duration, error) {
-	resolved, err := c.classes.ResolveForClusterAPI(ctx, c.Client, f.object.Namespace, f.object.Spec.Template.Spec.MachineClassRef.Name)
+	resolved, err := c.classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace, f.object.Spec.Template.Spec.MachineClassRef.Name)
 	if err != nil {
 		return 0, err
 	}

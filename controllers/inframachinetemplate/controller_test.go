@@ -181,6 +181,18 @@ func TestUnknownCapacityIsSaidAndComesLater(t *testing.T) {
 	}
 }
 
+func TestMissingClassIsNamedByTheFieldOfTheTemplate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, template())
+	w.run()
+	const want = `False ClassNotFound: use MachineClass "c": spec.template.spec.machineClassRef.name: there is no MachineClass "c" in namespace "ns"; create it or name another one`
+	for _, kind := range []string{clusterv1.ReadyCondition, infrav1.CapacityKnownCondition} {
+		if got := w.condition(kind); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %q, want %q", kind, got, want)
+		}
+	}
+}
+
 func TestEditedInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, template(), classObject(withNodeTemplate), keys())

@@ -15,13 +15,25 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// classRefField is how the kinds of Cluster API's door name a class.
-const classRefField = "spec.machineClassRef.name"
+// How the kinds of Cluster API's door name a class.
+const (
+	classRefField    = "spec.machineClassRef.name"
+	templateRefField = "spec.template.spec.machineClassRef.name"
+)
 
 // ResolveForClusterAPI is Resolve by the rules of Cluster API's door: a Secret of
 // another namespace counts only if it allows the class's namespace itself, a class
 // is protected by that door's finalizer, and problems name that door's fields.
 func (r *Resolver) ResolveForClusterAPI(ctx context.Context, c client.Reader, namespace, name string) (Resolved, error) {
+	return r.resolveAt(ctx, c, namespace, name, classRefField)
+}
+
+// ResolveForTemplate is ResolveForClusterAPI for a template, whose fields it names.
+func (r *Resolver) ResolveForTemplate(ctx context.Context, c client.Reader, namespace, name string) (Resolved, error) {
+	return r.resolveAt(ctx, c, namespace, name, templateRefField)
+}
+
+func (r *Resolver) resolveAt(ctx context.Context, c client.Reader, namespace, name, field string) (Resolved, error) {
 	guarded := &guard{Reader: c, namespace: namespace, refused: map[client.ObjectKey]bool{}}
 	out, err := r.Resolve(ctx, guarded, namespace, name)
 	if err != nil {
@@ -31,7 +43,7 @@ func (r *Resolver) ResolveForClusterAPI(ctx context.Context, c client.Reader, na
 	out.Problems = slices.Clone(out.Problems)
 	for i := range out.Problems {
 		if out.Problems[i].Field == "spec.class.name" {
-			out.Problems[i].Field = classRefField
+			out.Problems[i].Field = field
 		}
 	}
 	out.tellRefused(guarded.refused)
