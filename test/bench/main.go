@@ -1,6 +1,12 @@
-// Command bench measures what machines cost: requests to the API server, from
-// its audit log, and cloud calls, at the cloud's end, per machine; seconds; and
-// the manager's CPU time and memory. The last line is one JSON object.
+// Command bench measures what machines cost, in pools of ten on a real control
+// plane and a simulated cloud: requests to the API server, from its audit log,
+// and cloud calls, at the cloud's end; seconds, from a fleet's beginning to its
+// last machine, of a machine and of a reconcile; CPU time; memory; and what a
+// manager does that starts beside many machines.
+//
+// What a run finds is kept in docs/performance, and docs/performance.md shows
+// all that is kept. The last line of the output is one JSON object; a cost over
+// its bound makes the program fail.
 package main
 
 import (
@@ -11,107 +17,71 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
-
-// result is the last line of the output.
-type result struct {
-	N             int     `json:"n"`
-	Create        phase   `json:"create"`
-	Roll          phase   `json:"roll"`
-	Steady        steady  `json:"steady"`
-	CPUSeconds    float64 `json:"cpuSeconds"`
-	PeakMemoryMiB float64 `json:"peakMemoryMiB"`
-}
-
-// phase is what a change of all machines cost.
-type phase struct {
-	RequestsPerMachine   float64 `json:"requestsPerMachine"`
-	CloudCallsPerMachine float64 `json:"cloudCallsPerMachine"`
-	Seconds              float64 `json:"seconds"`
-}
-
-// steady is what it cost that nothing changed.
-type steady struct {
-	Requests int     `json:"requests"`
-	Seconds  float64 `json:"seconds"`
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	err := work(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench failed:", err)
+		os.Exit(1)
+	}
+}
+
+// work measures, keeps what it found, and fails if that is over a bound.
+func work(ctx context.Context) error {
+	ctrl.SetLogger(logr.Discard()) // of the watch; what goes wrong shows in what is waited for
 	b := &bench{}
 	flag.IntVar(&b.n, "n", 100, "number of machines")
-	flag.DurationVar(&b.steady, "steady", 10*time.Minute, "how long to look on while nothing changes")
-	flag.DurationVar(&b.within, "within", 30*time.Minute, "how long creating or rolling all machines may take")
+	flag.IntVar(&b.pool, "pool", 10, "machines a pool")
+	flag.DurationVar(&b.steady, "steady", 5*time.Minute, "how long to look on while nothing changes")
+	flag.DurationVar(&b.within, "within", 2*time.Hour, "how long creating or rolling all machines may take")
+	flag.StringVar(&b.profiles, "profiles", "", "`folder` for profiles of the manager in each phase; none is none")
 	flag.BoolVar(&b.verbose, "v", false, "show what was asked for how often")
+	keep := flag.Bool("keep", true, "keep what was found in docs/performance, and write docs/performance.md anew")
+	docs := flag.Bool("docs", false, "measure nothing: only write docs/performance.md anew from what is kept")
 	flag.Parse()
-	out, err := b.run(ctx)
+	root, err := cluster.Root()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench failed:", err)
-		os.Exit(1)
+		return err
 	}
-	line, err := json.Marshal(out)
+	if *docs {
+		return writeDocs(root)
+	}
+	if b.pool < 1 || b.n < b.pool || b.n%b.pool != 0 {
+		return fmt.Errorf("-n=%d is no multiple of -pool=%d", b.n, b.pool)
+	}
+	found, err := b.run(ctx)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench failed:", err)
-		os.Exit(1)
+		return err
+	}
+	found.Violations = violations(found, earlier(root, found))
+	if *keep {
+		if err := errors.Join(found.write(root), writeDocs(root)); err != nil {
+			return err
+		}
+	}
+	return found.tell()
+}
+
+// tell prints the last line, and returns an error if a bound does not hold.
+func (r *record) tell() error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
 	}
 	fmt.Println(string(line))
-}
-
-// bench is one run.
-type bench struct {
-	n              int
-	steady, within time.Duration
-	verbose        bool
-
-	*stack.Stack
-	manager *stack.Manager
-}
-
-func (b *bench) run(ctx context.Context) (out result, err error) {
-	binaries, err := stack.Build(ctx)
-	if err != nil {
-		return out, err
+	if len(r.Violations) > 0 {
+		return errors.New(strings.Join(r.Violations, "; "))
 	}
-	// Leases of more than some hundred nodes would measure the API server.
-	lease := "--lease-period=10s"
-	if b.n > 500 {
-		lease = "--lease-period=5m"
-	}
-	b.Stack, err = stack.Start(ctx, stack.Options{
-		Controllers: cluster.Controllers(), Audit: true, Binaries: binaries,
-		Cloud: []string{"--latency=100ms", "--boot-time=1s", lease},
-	})
-	if err != nil {
-		return out, err
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, b.Logs())
-		}
-		err = errors.Join(err, b.Stop())
-	}()
-	if b.manager, err = b.StartManager(); err != nil {
-		return out, err
-	}
-	if err := b.warmUp(ctx); err != nil {
-		return out, err
-	}
-	out.N = b.n
-	if out.Create, err = b.measure(ctx, "create", b.create); err != nil {
-		return out, err
-	}
-	if out.Roll, err = b.measure(ctx, "roll", b.roll); err != nil {
-		return out, err
-	}
-	if out.Steady, err = b.lookOn(ctx); err != nil {
-		return out, err
-	}
-	out.CPUSeconds, out.PeakMemoryMiB, err = usage(b.manager.PID())
-	return out, err
+	return nil
 }

@@ -7,16 +7,25 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// auditPolicy makes one entry of every completed request, without its body.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
+// auditPolicy makes one entry of every completed request, without its body; of
+// these users and the administrator only, if any are named.
+func auditPolicy(users []string) string {
+	rules := "{level: Metadata}"
+	if len(users) > 0 {
+		all := append([]string{adminUser}, users...)
+		rules = fmt.Sprintf("{level: Metadata, users: [%s]}, {level: None}", strings.Join(all, ", "))
+	}
+	return `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
-rules: [{level: Metadata}]
+rules: [` + rules + `]
 `
+}
 
 // ErrAPIServerRuns is returned by StartAPIServer while the API server runs.
 var ErrAPIServerRuns = errors.New("the API server runs already")
@@ -74,7 +83,7 @@ func (c *Cluster) signalAPIServer(s syscall.Signal) error {
 }
 
 func (c *Cluster) firstStartAPIServer(ctx context.Context) error {
-	if err := os.WriteFile(c.auditPolicyFile(), []byte(auditPolicy), 0o600); err != nil {
+	if err := os.WriteFile(c.auditPolicyFile(), []byte(auditPolicy(c.options.AuditUsers)), 0o600); err != nil {
 		return err
 	}
 	return retryPorts(func() error {

@@ -41,6 +41,10 @@ type Options struct {
 	Manifests []string
 	// Audit switches the audit log on: one entry per completed request.
 	Audit bool
+	// AuditUsers narrows the audit log to these users and the administrator; none
+	// means everybody. Where thousands of kubelets speak, the log of what they say
+	// would cost more than the answers.
+	AuditUsers []string
 	// Authorization is the API server's --authorization-mode; "" means Node,RBAC.
 	Authorization string
 	// APIServerFlags and ControllerManagerFlags are added to the command lines;

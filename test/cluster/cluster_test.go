@@ -105,7 +105,7 @@ func TestSuspendedAPIServerHangs(t *testing.T) {
 
 func TestUsersAreToldApart(t *testing.T) {
 	t.Parallel()
-	c := cluster.ForTest(t, cluster.Options{Audit: true, Manifests: []string{crds}})
+	c := cluster.ForTest(t, cluster.Options{Audit: true, AuditUsers: []string{"the-manager"}, Manifests: []string{crds}})
 	path, err := c.KubeconfigFor("the-manager", "system:masters")
 	if err != nil {
 		t.Fatal(err)
@@ -135,9 +135,19 @@ func TestUsersAreToldApart(t *testing.T) {
 	if err := admin.Delete(t.Context(), machine("m2")); err != nil {
 		t.Fatal(err)
 	}
+	stranger, err := c.ConfigFor("somebody", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newClient(t, stranger).Create(t.Context(), machine("m3")); err != nil {
+		t.Fatal(err)
+	}
 	to, err := c.Mark(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if strangers, err := c.Audit().Between(from, to, audit.User("somebody")); err != nil || len(strangers) > 0 {
+		t.Errorf("the log has requests of a user that is not to be in it: %v (%v)", strangers, err)
 	}
 	if err := manager.Create(t.Context(), machine("after")); err != nil {
 		t.Fatal(err)

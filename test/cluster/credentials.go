@@ -20,6 +20,9 @@ import (
 // to play with for days.
 const validity = 30 * 24 * time.Hour
 
+// adminUser is who the administrator is in the audit log.
+const adminUser = "admin"
+
 // An authority signs the certificates of a cluster: the API server's own, and
 // those of its users.
 type authority struct {
@@ -65,7 +68,7 @@ func newPKI(dir string) (*pki, error) {
 		p.caCert: ca.pem, p.caKey: caKey,
 		p.serving: serving, p.servingKey: servingKey,
 		p.key:    accountsKey,
-		p.tokens: []byte(p.token + ",admin,admin,system:masters\n"),
+		p.tokens: []byte(p.token + "," + adminUser + ",admin,system:masters\n"),
 	})
 }
 

@@ -39,6 +39,8 @@ type Options struct {
 	CRDs string
 	// Audit switches the API server's audit log on.
 	Audit bool
+	// AuditUsers narrows it to these users and the administrator; none means everybody.
+	AuditUsers []string
 	// Cloud are flags of simcloud.
 	Cloud []string
 	// Manager are flags of every manager.
@@ -93,7 +95,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		crds = filepath.Join(root, "config", "crd")
 	}
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Controllers: o.Controllers, ControllerManagerFlags: o.ControllerManagerFlags, Audit: o.Audit,
+		Controllers: o.Controllers, ControllerManagerFlags: o.ControllerManagerFlags, Audit: o.Audit, AuditUsers: o.AuditUsers,
 		Dir:       filepath.Join(s.dir, "cluster"),
 		Manifests: []string{crds, filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")},
 	})

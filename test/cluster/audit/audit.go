@@ -110,6 +110,17 @@ func (l Log) Between(from, to Mark, keep ...Filter) ([]Entry, error) {
 	return entries, err
 }
 
+// Each calls visit with the entries between two marks, one by one, so that a log
+// of any length is read without being held in memory.
+func (l Log) Each(from, to Mark, visit func(Entry)) error {
+	return l.scan(from, func(e Entry, next Mark) bool {
+		if next <= to {
+			visit(e)
+		}
+		return next < to
+	})
+}
+
 // scan calls visit with every entry from a mark on and the mark behind it, until
 // visit returns false.
 func (l Log) scan(from Mark, visit func(Entry, Mark) bool) error {

@@ -84,6 +84,10 @@ func TestMarks(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Verb != "create" {
 		t.Errorf("up to the first line: got %v (%v), want the create", entries, err)
 	}
+	visited := 0
+	if err := log.Each(audit.Mark(len(create)), end, func(audit.Entry) { visited++ }); err != nil || visited != 1 {
+		t.Errorf("each from the first line to the second: visited %d (%v), want 1", visited, err)
+	}
 	at, found, err := log.Find(0, audit.Verb("patch"))
 	if err != nil || !found || at != end {
 		t.Errorf("find the patch: got %d, %v (%v), want %d", at, found, err, end)

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+)
+
+// crowded is from how many machines on kubelets renew their leases every five
+// minutes and no node lifecycle controller runs: on two cores the kubelets alone
+// would keep the API server busy.
+const crowded = 500
+
+// rollMost is how many machines are rolled at most.
+const rollMost = 1000
+
+// bench is one run.
+type bench struct {
+	n, pool        int
+	steady, within time.Duration
+	profiles       string
+	verbose        bool
+
+	*stack.Stack
+	manager *stack.Manager
+	crowd   *crowd
+}
+
+func (b *bench) run(ctx context.Context) (found *record, err error) {
+	if err := b.start(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, b.Logs())
+		}
+		err = errors.Join(err, b.Stop())
+	}()
+	found = &record{
+		N: b.n, Pool: b.pool, Measured: time.Now().UTC().Format(time.DateOnly), On: hardware(),
+		LeaseSeconds: b.lease().Seconds(), NodeLifecycle: b.n < crowded,
+	}
+	if err := b.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	return found, b.phases(ctx, found)
+}
+
+// phases measures one thing after the other.
+func (b *bench) phases(ctx context.Context, found *record) error {
+	rolled := min(b.n, rollMost)
+	memory := &found.Memory
+	for _, p := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"empty", func(ctx context.Context) (err error) {
+			memory.EmptyMiB, memory.EmptyHeapMiB, err = b.memory(ctx)
+			return err
+		}},
+		{"create", func(ctx context.Context) (err error) {
+			found.Create, err = b.measure(ctx, "create", b.n, b.create)
+			return err
+		}},
+		{"steady", func(ctx context.Context) (err error) { found.Steady, err = b.lookOn(ctx); return err }},
+		{"full", func(ctx context.Context) (err error) {
+			memory.FullMiB, memory.FullHeapMiB, err = b.memory(ctx)
+			return err
+		}},
+		{"roll", func(ctx context.Context) (err error) {
+			found.Roll, err = b.measure(ctx, "roll", rolled, b.roll)
+			return err
+		}},
+		{"peak", func(context.Context) (err error) { memory.PeakMiB, err = peak(b.manager.PID()); return err }},
+		{"startup", func(ctx context.Context) (err error) { found.Startup, err = b.restart(ctx); return err }},
+	} {
+		if err := p.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	memory.PerThousandMiB = memory.PeakMiB / float64(b.n) * 1000
+	return nil
+}
+
+// lease is how often a kubelet renews its lease.
+func (b *bench) lease() time.Duration {
+	if b.n < crowded {
+		return 10 * time.Second
+	}
+	return 5 * time.Minute
+}
+
+// start starts everything but a manager.
+func (b *bench) start(ctx context.Context) error {
+	binaries, err := stack.Build(ctx)
+	if err != nil {
+		return err
+	}
+	controllers := cluster.Controllers()
+	if b.n < crowded {
+		controllers = cluster.Controllers("node-lifecycle-controller")
+	}
+	b.Stack, err = stack.Start(ctx, stack.Options{
+		Controllers: controllers, Audit: true, AuditUsers: []string{stack.ManagerUser}, Binaries: binaries,
+		Cloud:   []string{"--latency=100ms", "--boot-time=1s", "--lease-period=" + b.lease().String()},
+		Manager: []string{"--profiling"},
+	})
+	if err != nil {
+		return err
+	}
+	b.crowd, err = watchCrowd(ctx, b.Cluster.Config())
+	if err != nil {
+		return errors.Join(err, b.Stop())
+	}
+	return nil
+}
+
+// patient are flags of the manager whose work is measured: a machine that has other
+// things to do as well must not make it lose its leases.
+func patient() []string {
+	return []string{"--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m", "--leader-elect-retry-period=5s"}
+}
+
+// warmUp waits until the manager works: it has made a set of no machines.
+func (b *bench) warmUp(ctx context.Context) (err error) {
+	if b.manager, err = b.StartManager(patient()...); err != nil {
+		return err
+	}
+	for _, name := range []string{first, second} {
+		if err := b.CreateClass(ctx, name, "small"); err != nil {
+			return err
+		}
+	}
+	if err := b.Client.Create(ctx, stack.Deployment("warm-up", first, 0, surge, unavailable)); err != nil {
+		return err
+	}
+	return stack.Until(ctx, 2*time.Minute, func(ctx context.Context) error {
+		var sets machinev1.MachineSetList
+		if err := b.Client.List(ctx, &sets); err != nil {
+			return err
+		}
+		if len(sets.Items) == 0 {
+			return errors.New("the manager has not made a MachineSet yet")
+		}
+		return nil
+	})
+}
