@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 )
 
 // rendered returns what kubectl apply -k config/native applies.
@@ -120,6 +123,17 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 	o, _, err := parse(binary, pod.Containers[0].Args, io.Discard)
 	if err != nil {
 		t.Fatalf("the manager does not take the Deployment's arguments: %v", err)
+	}
+	which, err := controllers.Select(o.controllers, func(controllers.Kind) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	native, err := controllers.Select([]string{"*"}, func(k controllers.Kind) bool { return k.Version == machinev1.GroupVersion })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(which, native) {
+		t.Errorf("where all kinds are served the Deployment runs %v; it has rights for %v only", which, native)
 	}
 	ports := map[int32]bool{}
 	for _, p := range pod.Containers[0].Ports {
