@@ -51,9 +51,9 @@ func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, er
 	if err != nil {
 		return nil, err
 	}
-	which, err := controllers.Select(o.controllers, served)
+	which, err := o.selected(served)
 	if err != nil {
-		return nil, fmt.Errorf("--controllers: %w", err)
+		return nil, err
 	}
 	return o.assemble(ctx, flags, configs, clients, which, served)
 }
@@ -84,10 +84,25 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 	if err := w.controllers(ctx, which); err != nil {
 		return nil, err
 	}
+	if err := w.extend(ctx); err != nil {
+		return nil, err
+	}
 	if err := w.serve(ctx, h, flags); err != nil {
 		return nil, err
 	}
 	return &process{manager: mgr, events: w.events}, mgr.Add(cachesFilled{h})
+}
+
+// selected are the names of the controllers to run: none beside a runtime extension.
+func (o *options) selected(served func(controllers.Kind) bool) ([]string, error) {
+	if o.extension.port != 0 {
+		return nil, needed(served)
+	}
+	which, err := controllers.Select(o.controllers, served)
+	if err != nil {
+		return nil, fmt.Errorf("--controllers: %w", err)
+	}
+	return which, nil
 }
 
 // leasesOf are the names of the leases of the doors of these controllers.

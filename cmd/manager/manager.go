@@ -121,7 +121,7 @@ func targetOf(cl cluster.Cluster, config *rest.Config) (*controllers.Target, err
 // newLock returns the lock on the leases of these names, or nil if none is to be held. Its
 // requests end in time for another attempt before the leases are lost.
 func (o *options) newLock(control *rest.Config, names []string) (*leaseLock, error) {
-	if !o.election.elect {
+	if !o.election.elect || len(names) == 0 {
 		return nil, nil //nolint:nilnil // no lock is a setting
 	}
 	identity, err := newIdentity()

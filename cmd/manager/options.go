@@ -29,6 +29,7 @@ type options struct {
 	election    electionOptions
 	safety      safetyOptions
 	machines    machineOptions
+	extension   extensionOptions
 	logs        *logsapi.LoggingConfiguration
 	controllers []string
 	workers     int // 0 means the default of each kind
@@ -152,6 +153,7 @@ func (o *options) flagSet(name string) *pflag.FlagSet {
 	o.addElectionFlags(fs)
 	o.addSafetyFlags(fs)
 	o.addMachineFlags(fs)
+	o.addExtensionFlags(fs)
 	o.addIgnoredFlags(fs)
 	logsapi.AddFlags(o.logs, fs)
 	fs.StringSliceVar(&o.controllers, "controllers", o.controllers, "controllers to run: names, -name to leave one out, * for all whose kinds the API server serves")

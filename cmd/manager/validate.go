@@ -51,6 +51,7 @@ func (o *options) validate() error {
 	o.election.validate(&p)
 	o.safety.validate(&p)
 	o.machines.validate(&p)
+	o.extension.validate(&p, o)
 	p.count("concurrent-syncs", o.workers)
 	p.notNegative("graceful-shutdown-timeout", o.gracefulShutdown)
 	return errors.Join(p...)

@@ -26,8 +26,13 @@ func (o *options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []st
 	for _, x := range controllers.WorkloadIndexes() {
 		indexes = append(indexes, clustercache.CacheOptionsIndex{Object: x.Object, Field: x.Field, ExtractValue: x.Extract})
 	}
+	return o.connectWorkloads(ctx, mgr, mgr.GetClient(), indexes)
+}
+
+// connectWorkloads returns those connections; kubeconfigs are read through secrets.
+func (o *options) connectWorkloads(ctx context.Context, mgr ctrl.Manager, secrets client.Reader, indexes []clustercache.CacheOptionsIndex) (clustercache.ClusterCache, error) {
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient:     mgr.GetClient(),
+		SecretClient:     secrets,
 		WatchFilterValue: o.clusters.watchFilter,
 		Cache: clustercache.CacheOptions{
 			SyncPeriod: &o.clusters.resync, DefaultTransform: stripObject, Indexes: indexes,

@@ -29,6 +29,7 @@ func bundles() []bundle {
 		{"infrastructure", infrastructure, "infrastructure-components.yaml", "InfrastructureProvider"},
 		{"bootstrap", "bootstrap-mcm", "bootstrap-components.yaml", "BootstrapProvider"},
 		{"controlplane", "control-plane-mcm", "control-plane-components.yaml", "ControlPlaneProvider"},
+		{"runtime-extension", "runtime-extension-mcm", "runtime-extension-components.yaml", "RuntimeExtensionProvider"},
 		{"native-bundle", "native", "native-components.yaml", ""},
 		{"native", "native", "native-standalone-components.yaml", ""},
 	}

@@ -13,6 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
@@ -185,6 +186,42 @@ func TestNativeIsOptIn(t *testing.T) {
 		crds := of[apiextensionsv1.CustomResourceDefinition](t, objects(t, filepath.Join(out, "native", "v0.1.7", file)), "CustomResourceDefinition")
 		if len(crds) != want {
 			t.Errorf("%s has %d CRDs, want %d", file, len(crds), want)
+		}
+	}
+}
+
+// TestRuntimeExtensionIsOptIn: what core takes only with a feature gate is in a
+// file of its own, and what names other objects there names some that there are.
+func TestRuntimeExtensionIsOptIn(t *testing.T) {
+	t.Parallel()
+	out := written(t)
+	names := map[string]bool{}
+	for _, b := range bundles() {
+		for _, o := range objects(t, filepath.Join(out, b.label, "v0.1.7", b.file)) {
+			names[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = true
+			if o.GetKind() == "ExtensionConfig" && b.config != "runtime-extension" {
+				t.Errorf("%s has an ExtensionConfig, which core refuses without its gate RuntimeSDK", b.file)
+			}
+		}
+	}
+	all := objects(t, filepath.Join(out, "runtime-extension-mcm", "v0.1.7", "runtime-extension-components.yaml"))
+	checkNamespaces(t, all)
+	for _, o := range of[runtimev1.ExtensionConfig](t, all, "ExtensionConfig") {
+		service := o.Spec.ClientConfig.Service
+		if !names["Service "+service.Namespace+"/"+service.Name] {
+			t.Errorf("the ExtensionConfig names Service %s/%s, which is not there", service.Namespace, service.Name)
+		}
+		if secret := o.Annotations[runtimev1.InjectCAFromSecretAnnotation]; !names["Certificate "+secret] {
+			t.Errorf("the ExtensionConfig trusts Secret %s, which no Certificate makes", secret)
+		}
+	}
+	for _, d := range of[appsv1.Deployment](t, all, "Deployment") {
+		pod := d.Spec.Template.Spec
+		if secret := pod.Volumes[0].Secret.SecretName; !names["Certificate "+d.Namespace+"/"+secret] {
+			t.Errorf("the Deployment serves with Secret %s, which no Certificate makes", secret)
+		}
+		if pod.Containers[0].Name != "manager" || slices.ContainsFunc(pod.Containers[0].Args, func(a string) bool { return strings.HasPrefix(a, "--controllers") }) {
+			t.Errorf("the container %s runs %v", pod.Containers[0].Name, pod.Containers[0].Args)
 		}
 	}
 }

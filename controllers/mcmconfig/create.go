@@ -2,6 +2,7 @@ package mcmconfig
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -41,6 +42,9 @@ func (c *Controller) create(ctx context.Context, f *facts) error {
 	}
 	f.own(secret)
 	made.into(secret, f.ownerID())
+	if err := originate(secret, f.config); err != nil {
+		return err
+	}
 	err = c.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
 		f.wait = staleRetry // it is not in the cache yet
@@ -150,6 +154,17 @@ func (p payload) into(secret *corev1.Secret, ownerID string) {
 		secret.Annotations[machinev1.OwnerIDAnnotation] = ownerID
 		secret.Annotations[machinev1.CreateAttemptAnnotation] = strconv.Itoa(p.attempt)
 	}
+}
+
+// originate notes what the data is made from. It stays when the spec changes for
+// an update in place, which makes no other data.
+func originate(secret *corev1.Secret, config *bootstrapv1.MCMConfig) error {
+	spec, err := json.Marshal(config.Spec)
+	if err != nil {
+		return fmt.Errorf("note what the data of MCMConfig %s is made from: %w", config.Name, err)
+	}
+	secret.Annotations[bootstrapv1.MadeFromAnnotation] = string(spec)
+	return nil
 }
 
 // own puts on a data Secret what says whose it is. clusterctl moves it, and the

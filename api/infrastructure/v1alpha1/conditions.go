@@ -14,6 +14,9 @@ const (
 	// NodeSyncedCondition of a MCMMachine says whether the Node is as spec.nodeTemplate
 	// asks. It is absent where that asks for nothing.
 	NodeSyncedCondition = "NodeSynced"
+	// UpdatedInPlaceCondition of a MCMMachine is False once an update in place has
+	// failed, and says why. It is absent where none ever has.
+	UpdatedInPlaceCondition = "UpdatedInPlace"
 	// CapacityKnownCondition of a MCMMachineTemplate says whether its status tells what a node will offer.
 	CapacityKnownCondition = "CapacityKnown"
 	// SpecUnchangedCondition of a MCMMachineTemplate is False once its spec was edited
@@ -43,6 +46,10 @@ const (
 	ReasonNodeSynced           = "NodeSynced"
 	ReasonNodeTemplateInvalid  = "NodeTemplateInvalid"
 	ReasonNodeRefused          = "NodeRefused"
+	ReasonUpdatedInPlace       = "UpdatedInPlace"
+	ReasonNodeAgentFailed      = "NodeAgentFailed"
+	ReasonNodeAgentTimedOut    = "NodeAgentTimedOut"
+	ReasonUpdateImpossible     = "UpdateImpossible"
 	ReasonDeleting             = "Deleting"
 	ReasonWaitingForMachines   = "WaitingForMachines"
 	ReasonCapacityOfClass      = "CapacityOfClass"

@@ -16,4 +16,17 @@ const (
 	// SpecHashAnnotation on a MCMMachineTemplate is "<uid>/<hash>" of the spec as it
 	// was seen first. Copies of a template carry another object's UID, which does not count.
 	SpecHashAnnotation = "mcm.cluster.x-k8s.io/spec-hash"
+	// NodeAgentUpdatesAnnotation on a Machine, from the metadata of its
+	// MachineDeployment's template, lists what an agent on the node can change
+	// without another VM: version, bootstrap, providerSpec.<field>.
+	NodeAgentUpdatesAnnotation = "mcm.cluster.x-k8s.io/node-agent-updates"
+	// UpdatedInPlaceToAnnotation on a MCMMachine is what an agent has last made of
+	// its node. Without it the node is as its VM was made.
+	UpdatedInPlaceToAnnotation = "mcm.cluster.x-k8s.io/updated-in-place-to"
+	// UpdateTargetAnnotation on a Node is what the update that runs there leads to.
+	// Labels and condition of an update count for no other.
+	UpdateTargetAnnotation = "mcm.cluster.x-k8s.io/update-target"
+	// CordonedForUpdateAnnotation on a Node says that it was cordoned for an
+	// update, and not by a person: then it is uncordoned after it.
+	CordonedForUpdateAnnotation = "mcm.cluster.x-k8s.io/cordoned-for-update"
 )

@@ -1,0 +1,382 @@
+package inplaceupdate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// How an update is, as core sees it.
+type progress string
+
+const (
+	done       progress = "done"
+	inProgress progress = "in progress"
+	broken     progress = "failed"
+)
+
+func progressOf(r *runtimehooksv1.UpdateMachineResponse) progress {
+	switch {
+	case r.Status == runtimehooksv1.ResponseStatusFailure:
+		return broken
+	case r.RetryAfterSeconds > 0:
+		return inProgress
+	}
+	return done
+}
+
+// expect calls and checks the answer.
+func (w *world) expect(step string, want progress, message string) {
+	w.t.Helper()
+	r := w.call()
+	if got := progressOf(r); got != want || !strings.Contains(r.Message, message) {
+		w.t.Fatalf("%s: %s after %d s: %q; want %s with %q", step, got, r.RetryAfterSeconds, r.Message, want, message)
+	}
+	if again := w.call(); again.Status != r.Status || again.Message != r.Message {
+		w.t.Fatalf("%s: asked again it says %q, not %q: each difference is a write of core's", step, again.Message, r.Message)
+	}
+}
+
+// untouched: nothing of an update is on the Node.
+func (w *world) untouched(step string) {
+	w.t.Helper()
+	n := w.node()
+	for _, key := range []string{machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel, machinev1.UpdateResultLabel} {
+		if _, ok := n.Labels[key]; ok {
+			w.t.Errorf("%s: the Node has label %s", step, key)
+		}
+	}
+	for _, key := range []string{infrav1.UpdateTargetAnnotation, infrav1.CordonedForUpdateAnnotation, machinev1.UpdateFailedReasonAnnotation} {
+		if _, ok := n.Annotations[key]; ok {
+			w.t.Errorf("%s: the Node has annotation %s", step, key)
+		}
+	}
+	if n.Spec.Unschedulable {
+		w.t.Errorf("%s: the Node is cordoned", step)
+	}
+}
+
+func (w *world) reason() string {
+	if c := shown(w.node()); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+func annotate(m *clusterv1.Machine, agent string) {
+	m.Annotations[infrav1.NodeAgentUpdatesAnnotation] = agent
+}
+
+// TestNodeTemplate: what is on the Node alone is the controller's, and no pod
+// leaves for it.
+func TestNodeTemplate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pod("p", nil)
+	w.want(func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
+	})
+	w.expect("before the controller has seen it", inProgress, "Waiting for the controller of MCMMachine m")
+	w.edit(func(n *corev1.Node) {
+		n.Labels = map[string]string{"a": "b"}
+		n.Annotations = map[string]string{machinev1.LastAppliedNodeTemplateAnnotation: `{"metadata":{"labels":{"a":"b"}},"spec":{}}`}
+	})
+	w.expect("after it", done, "")
+	w.untouched("at the end")
+	if w.pods() != 1 {
+		t.Error("a pod was evicted for a label")
+	}
+}
+
+// TestNodeTemplateRefused: the controller's own words reach the Machine.
+func TestNodeTemplateRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.want(func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
+	})
+	live := w.live()
+	live.Status.Conditions = []metav1.Condition{{Type: infrav1.NodeSyncedCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonNodeRefused, Message: "the API server refuses label a"}}
+	if err := w.m.Status().Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	w.expect("the API server refuses", inProgress, "the API server refuses label a")
+}
+
+// agentWorld wants another version of a node with an agent and a pod.
+func agentWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.pod("p", nil)
+	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		annotate(m, "version")
+		m.Spec.Version = "v1.2.0"
+	})
+	return w
+}
+
+// TestAgent: the whole way of an update by the agent, and another one after it.
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	w := agentWorld(t)
+	if r := w.call(); progressOf(r) != inProgress || !strings.Contains(r.Message, "waiting for default/p, which is ending") {
+		t.Fatalf("%+v, want a drain", r)
+	}
+	n := w.node()
+	if w.reason() != machinev1.ReasonSelectedForUpdate || n.Labels[machinev1.SelectedForUpdateLabel] != yes || !n.Spec.Unschedulable {
+		t.Fatalf("%s, %v, cordoned %v; want a Node that is selected and cordoned", w.reason(), n.Labels, n.Spec.Unschedulable)
+	}
+	w.expect("drained", inProgress, "Waiting for the agent on Node n")
+	if w.reason() != machinev1.ReasonReadyForUpdate {
+		t.Fatalf("%s, want %s", w.reason(), machinev1.ReasonReadyForUpdate)
+	}
+	w.edit(func(n *corev1.Node) { n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful })
+	w.expect("the kubelet has not restarted", inProgress, "to report version v1.2.0 instead of v1.1.0")
+	w.edit(func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.2.0" })
+	w.expect("it has", done, "")
+	w.untouched("at the end")
+	if w.reason() != machinev1.ReasonUpdateSuccessful {
+		t.Errorf("%s, want %s", w.reason(), machinev1.ReasonUpdateSuccessful)
+	}
+	w.pod("q", nil)
+	w.want(func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
+	})
+	w.expect("a label after it is nothing to the agent", inProgress, "Waiting for the controller")
+	w.untouched("a label")
+	w.want(func(_ *clusterv1.Machine, _ *infrav1.MCMMachine, c *bootstrapv1.MCMConfig) {
+		c.Spec.UserDataSecretRef.Name = "d2"
+	})
+	if r := w.call(); !strings.Contains(r.Message, "Draining") {
+		t.Errorf("%q, want the next update by the agent, which the last result does not end", r.Message)
+	}
+}
+
+// TestAgentFails: a failure says why, and what to do; a person who does it is heard.
+func TestAgentFails(t *testing.T) {
+	t.Parallel()
+	w := agentWorld(t)
+	w.call()
+	w.expect("drained", inProgress, "agent")
+	w.edit(func(n *corev1.Node) {
+		n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateFailed
+		n.Annotations[machinev1.UpdateFailedReasonAnnotation] = "the disk is full"
+	})
+	w.expect("failed", broken, "The agent on Node n has failed: the disk is full; remove its label")
+	c := (&update{infra: w.live()}).condition(infrav1.UpdatedInPlaceCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != infrav1.ReasonNodeAgentFailed || !strings.Contains(c.Message, "the disk is full") {
+		t.Errorf("condition %+v: core does not show the message of a failure, so the MCMMachine has to", c)
+	}
+	if n := len(w.events.Events); n != 1 {
+		t.Errorf("%d Events of one failure", n)
+	}
+	if w.reason() != machinev1.ReasonUpdateFailed || !w.node().Spec.Unschedulable {
+		t.Errorf("%s, cordoned %v; want a failed Node that gets no pods", w.reason(), w.node().Spec.Unschedulable)
+	}
+	w.edit(func(n *corev1.Node) { delete(n.Labels, machinev1.UpdateResultLabel) })
+	w.expect("tried again", inProgress, "Waiting for the agent")
+	w.edit(func(n *corev1.Node) {
+		n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful
+		n.Status.NodeInfo.KubeletVersion = "v1.2.0"
+	})
+	w.expect("and succeeded", done, "")
+	w.untouched("at the end")
+	if c := (&update{infra: w.live()}).condition(infrav1.UpdatedInPlaceCondition); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("condition %+v, want the failure to be over", c)
+	}
+}
+
+// TestAgentIsSilent: an update that nobody makes fails after its time, and may
+// still succeed.
+func TestAgentIsSilent(t *testing.T) {
+	t.Parallel()
+	w := agentWorld(t)
+	w.call()
+	w.expect("drained", inProgress, "agent")
+	w.clock.Step(time.Hour)
+	w.expect("in time", inProgress, "agent")
+	w.clock.Step(time.Second)
+	w.expect("overdue", broken, "The agent on the node has given no result within 1h0m0s of 2026-01-02T03:04:05Z")
+	w.edit(func(n *corev1.Node) { n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful })
+	w.expect("half done", broken, "The kubelet has not reported version v1.2.0")
+	w.edit(func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.2.0" })
+	w.expect("late", done, "")
+}
+
+// TestCordonOfAPersonStays: only what was cordoned for the update is uncordoned.
+func TestCordonOfAPersonStays(t *testing.T) {
+	t.Parallel()
+	w := agentWorld(t)
+	w.edit(func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	w.call()
+	w.expect("drained", inProgress, "agent")
+	w.edit(func(n *corev1.Node) {
+		n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful
+		n.Status.NodeInfo.KubeletVersion = "v1.2.0"
+	})
+	w.expect("updated", done, "")
+	if !w.node().Spec.Unschedulable {
+		t.Error("a Node that a person had cordoned was uncordoned")
+	}
+}
+
+// TestWhatAnEarlierUpdateLeft: labels and condition count for the update that
+// they were written for only.
+func TestWhatAnEarlierUpdateLeft(t *testing.T) {
+	t.Parallel()
+	w := agentWorld(t)
+	w.edit(func(n *corev1.Node) {
+		n.Labels = map[string]string{machinev1.UpdateResultLabel: machinev1.UpdateSuccessful}
+		n.Annotations = map[string]string{infrav1.UpdateTargetAnnotation: "another"}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: machinev1.ReasonReadyForUpdate}}
+	})
+	if r := w.call(); !strings.Contains(r.Message, "Draining") || w.reason() != machinev1.ReasonSelectedForUpdate {
+		t.Fatalf("%q, %s: an agent would update a node with pods", r.Message, w.reason())
+	}
+}
+
+// TestWhoIsAsked: the agent is asked for what differs from the node as it was
+// made, or last updated, and only if there is one.
+func TestWhoIsAsked(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason  string
+		change  func(*clusterv1.Machine, *infrav1.MCMMachine, *bootstrapv1.MCMConfig)
+		want    progress
+		message string
+	}{
+		{"nothing differs", func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) { annotate(m, "version") }, done, ""},
+		{"another class", func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+			annotate(m, "providerSpec.image")
+			i.Spec.MachineClassRef.Name = "c2"
+		}, inProgress, "agent"},
+		{"other boot data", func(m *clusterv1.Machine, _ *infrav1.MCMMachine, c *bootstrapv1.MCMConfig) {
+			annotate(m, "bootstrap")
+			c.Spec.UserDataSecretRef.Name = "d2"
+		}, inProgress, "agent"},
+		{"another class without an agent was promised by nobody", func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+			i.Spec.MachineClassRef.Name = "c2"
+		}, broken, "put the annotation (back)"},
+		{"a version that was never right is none of our business", func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+			m.Spec.Version = "v1.0.0"
+		}, done, ""},
+		{"an adopted VM, of which nobody knows the class, is asked for nothing without an agent", func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+			i.Annotations = nil
+		}, done, ""},
+		{"and by the agent, if there is one", func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+			annotate(m, "version")
+			i.Annotations = nil
+		}, inProgress, "agent"},
+		{"what an agent has made counts more than what the VM was made from", func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+			annotate(m, "version")
+			i.Annotations[infrav1.UpdatedInPlaceToAnnotation] = "another"
+		}, inProgress, "agent"},
+	}
+	for _, c := range cases {
+		w := newWorld(t)
+		w.want(c.change)
+		r := w.call()
+		if got := progressOf(r); got != c.want || !strings.Contains(r.Message, c.message) {
+			t.Errorf("%s: %s %q, want %s with %q", c.reason, got, r.Message, c.want, c.message)
+		}
+		if c.want != inProgress {
+			w.untouched(c.reason)
+		}
+	}
+}
+
+// TestOnlyWhatCoreAsksFor: whoever reaches the port can name a Machine; nothing
+// happens to one that core has not marked.
+func TestOnlyWhatCoreAsksFor(t *testing.T) {
+	t.Parallel()
+	w := agentWorld(t)
+	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
+	})
+	w.expect("nobody updates it", done, "")
+	w.untouched("nobody updates it")
+	if w.pods() != 1 {
+		t.Error("a pod was evicted for a stranger")
+	}
+}
+
+// TestMachinesOfOthers: they are not ours to update.
+func TestMachinesOfOthers(t *testing.T) {
+	t.Parallel()
+	w := agentWorld(t)
+	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		m.Spec.InfrastructureRef.Kind = "DevMachine"
+	})
+	w.expect("a DevMachine", broken, "spec.namespaceSelector")
+}
+
+// TestWaits: what is missing is waited for, and says so.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason  string
+		change  func(*world)
+		message string
+	}{
+		{"no connection", func(w *world) { w.clusters.Disconnect(client.ObjectKey{Namespace: "ns", Name: "c"}) }, "no connection to the workload cluster"},
+		{"the Node is gone", func(w *world) {
+			if err := w.w.Delete(t.Context(), w.node()); err != nil {
+				t.Fatal(err)
+			}
+		}, "Node n does not exist"},
+		{"the name is another VM's", func(w *world) { w.edit(func(n *corev1.Node) { n.Spec.ProviderID = "sim:///2" }) }, `belongs to VM "sim:///2"`},
+	}
+	for _, c := range cases {
+		w := agentWorld(t)
+		c.change(w)
+		w.expect(c.reason, inProgress, c.message)
+	}
+}
+
+// TestDrain: who leaves, who stays, and for how long that is waited for.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	rule := &clusterv1.MachineDrainRule{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"}, Spec: clusterv1.MachineDrainRuleSpec{
+		Drain: clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain, Order: ptr.To[int32](5)},
+		Pods:  []clusterv1.MachineDrainRulePodSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "last"}}}},
+	}}
+	w := newWorld(t, rule)
+	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		annotate(m, "version")
+		m.Spec.Version = "v1.2.0"
+		m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](60)
+	})
+	labels := func(all map[string]string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Labels = all } }
+	w.pod("daemon", func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+	})
+	w.pod("mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })
+	w.pod("skipped", labels(map[string]string{clusterv1.PodDrainLabel: "skip"}))
+	w.pod("completes", labels(map[string]string{clusterv1.PodDrainLabel: "wait-completed"}))
+	w.pod("last", labels(map[string]string{"app": "last"}))
+	w.pod("held", nil)
+	w.refuse = func(*corev1.Pod) error { return apierrors.NewTooManyRequests("budget", 0) }
+	w.expect("held by a budget", inProgress, "waiting for default/held, which a PodDisruptionBudget does not let go; waiting for default/completes, which is to complete by itself; waiting for default/last, whose turn comes later")
+	w.refuse = nil
+	w.call()
+	if w.pods() != 5 {
+		t.Fatalf("%d pods, want all but the one that was evicted", w.pods())
+	}
+	w.expect("the last one waits for its turn", inProgress, "default/last, whose turn comes later")
+	w.clock.Step(61 * time.Second)
+	w.expect("core would give up draining", inProgress, "Waiting for the agent")
+	if w.pods() != 5 {
+		t.Errorf("%d pods: one that is not waited for is left alone", w.pods())
+	}
+}

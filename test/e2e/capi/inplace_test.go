@@ -1,0 +1,429 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// hooks is the Deployment of the bundle with the runtime extension.
+var hooks = provider{"capmcm-runtime-extension-system", "capmcm-runtime-extension-manager", "capmcm-runtime-extension-controller-manager"}
+
+// TestInPlaceUpdates changes Machines without replacing them, with Cluster API's
+// feature gates for that and our runtime extension; and replaces them where that
+// is not possible.
+func TestInPlaceUpdates(t *testing.T) {
+	t.Parallel()
+	a := require(t)
+	ctl := newClusterctl(t, a)
+	m := newGatedManagement(t, a, ctl)
+	m.startProviders(t)
+	m.startHooks(t, ctl)
+	p := newPool(t, m, ctl, m.Stack, "inplace", "c1")
+	p.apply(t, "sim-self-hosted", 0)
+	p.until(t, "the Cluster is available without workers", p.available)
+	p.change(t, func(md *clusterv1.MachineDeployment) {
+		md.Spec.Replicas = ptr.To[int32](2)
+		// Without surge no VM is made for an update.
+		md.Spec.Rollout.Strategy.RollingUpdate = clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{
+			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+		}
+	})
+	p.until(t, "two workers", p.settled(2))
+	p.labelInPlace(t)
+	p.replaceForClass(t)
+	p.updateByAgent(t)
+	p.failingAgent(t)
+	p.remove(t)
+	m.rights(t)
+	rights(t, m.Cluster, hooks.namespace+":"+hooks.account)
+}
+
+// newGatedManagement is newManagement with the gates that updates in place need.
+func newGatedManagement(t *testing.T, a assets, ctl clusterctl) *management {
+	t.Helper()
+	m := &management{Stack: controlPlane(t, a, filepath.Join(a.capi, "cert-manager")), assets: a, dir: t.TempDir()}
+	s := scheme(t)
+	if err := runtimev1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if m.cl, err = client.New(m.Cluster.Config(), client.Options{Scheme: s}); err != nil {
+		t.Fatal(err)
+	}
+	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(),
+		"--core", "cluster-api:"+core, "--infrastructure", "mcm", "--bootstrap", "mcm", "--control-plane", "mcm")
+	const namespace = "capi-system"
+	certs := filepath.Join(m.dir, "webhooks")
+	ca, err := serving(certs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	webhooks, health, diagnostics := freePort(t), freePort(t), freePort(t)
+	m.core = launch(t, m.dir, "capi-manager", m.assets.coreManager(),
+		"--kubeconfig="+m.kubeconfigOf(t, namespace, "capi-manager"), "--leader-elect=false",
+		"--webhook-cert-dir="+certs, fmt.Sprintf("--webhook-port=%d", webhooks),
+		"--health-addr="+loopback(health), "--diagnostics-address="+loopback(diagnostics), "--insecure-diagnostics=true",
+		"--feature-gates=MachinePool=false,RuntimeSDK=true,InPlaceUpdates=true", "--v=2")
+	// With RuntimeSDK it is not ready before its webhooks have answered once.
+	m.core.ready(t, "http://"+loopback(health)+"/healthz")
+	if err := (redirect{namespace, "https://" + loopback(webhooks), ca}).all(t.Context(), m.cl); err != nil {
+		t.Fatal(err)
+	}
+	m.core.ready(t, "http://"+loopback(health)+"/readyz")
+	return m
+}
+
+// startHooks installs the bundle, and runs its Deployment as a process.
+func (m *management) startHooks(t *testing.T, ctl clusterctl) {
+	t.Helper()
+	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(), "--runtime-extension", "mcm")
+	certs := filepath.Join(m.dir, "hooks")
+	ca, err := serving(certs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(filepath.Join(certs, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What cert-manager would make of the bundle's Certificate.
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: hooks.namespace, Name: "capmcm-runtime-extension-serving-cert"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca, "tls.key": key},
+	}
+	if err := m.cl.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	port, health := freePort(t), freePort(t)
+	args := append(m.flagsOf(t, hooks), "--control-kubeconfig="+m.kubeconfigOf(t, hooks.namespace, hooks.account),
+		"--address=127.0.0.1", fmt.Sprintf("--port=%d", health), fmt.Sprintf("--runtime-extension-port=%d", port), "--runtime-extension-cert-dir="+certs)
+	launch(t, m.dir, hooks.deployment, m.assets.manager(), args...).ready(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
+	registered := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "capmcm-in-place-updates"}}
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"clientConfig":{"service":null,"url":"https://%s"}}}`, loopback(port)))
+	if err := m.cl.Patch(t.Context(), registered, patch); err != nil {
+		t.Fatal(err)
+	}
+	m.until(t, "core has found the hooks", func(ctx context.Context) error {
+		if err := m.cl.Get(ctx, client.ObjectKeyFromObject(registered), registered); err != nil {
+			return err
+		}
+		if len(registered.Status.Handlers) != 3 {
+			return fmt.Errorf("%d handlers, %+v", len(registered.Status.Handlers), registered.Status.Conditions)
+		}
+		return condition(registered.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
+	})
+}
+
+func (m *management) until(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	(&pool{m: m, ctl: clusterctl{program: "true"}}).until(t, what, check)
+}
+
+// who are the Machines, and all VMs that there ever were, by name and id.
+type who struct {
+	machines []string
+	vms      map[string]bool
+}
+
+func (p *pool) who(t *testing.T) who {
+	t.Helper()
+	machines, err := p.machines(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	vms, err := p.lives(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := who{vms: vms}
+	for i := range machines {
+		w.machines = append(w.machines, machines[i].Name)
+	}
+	slices.Sort(w.machines)
+	return w
+}
+
+// same: no Machine and no VM was made, and none went.
+func (p *pool) same(t *testing.T, before who) {
+	t.Helper()
+	if diff := cmp.Diff(before, p.who(t), cmp.AllowUnexported(who{})); diff != "" {
+		t.Errorf("Machines and VMs, before and after an update in place:\n%s", diff)
+	}
+}
+
+// template makes another MCMMachineTemplate from the one that is used, and uses it.
+func (p *pool) template(t *testing.T, name string, how func(*infrav1.MCMMachineSpec), also ...func(*clusterv1.MachineDeployment)) {
+	t.Helper()
+	md, err := p.deployment(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old infrav1.MCMMachineTemplate
+	if err := p.m.cl.Get(t.Context(), p.key(md.Spec.Template.Spec.InfrastructureRef.Name), &old); err != nil {
+		t.Fatal(err)
+	}
+	next := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: *old.Spec.DeepCopy()}
+	how(&next.Spec.Template.Spec)
+	if err := p.m.cl.Create(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	p.change(t, func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Spec.InfrastructureRef.Name = name
+		for _, change := range also {
+			change(md)
+		}
+	})
+}
+
+// class makes another MachineClass from the Cluster's, with another image.
+func (p *pool) class(t *testing.T, name, image string) func(*infrav1.MCMMachineSpec) {
+	t.Helper()
+	var of machinev1.MachineClass
+	if err := p.m.cl.Get(t.Context(), p.key(p.name+"-md-0"), &of); err != nil {
+		t.Fatal(err)
+	}
+	next := of.DeepCopy()
+	next.ObjectMeta = metav1.ObjectMeta{Namespace: p.namespace, Name: name}
+	next.ProviderSpec = runtime.RawExtension{Raw: []byte(strings.ReplaceAll(string(of.ProviderSpec.Raw), "linux-1", image))}
+	if err := p.m.cl.Create(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	return func(s *infrav1.MCMMachineSpec) { s.MachineClassRef.Name = name }
+}
+
+// labelInPlace: another label and taint are on the Nodes that there are.
+func (p *pool) labelInPlace(t *testing.T) {
+	t.Helper()
+	before := p.who(t)
+	p.template(t, "labelled", func(s *infrav1.MCMMachineSpec) {
+		s.NodeTemplate = infrav1.NodeTemplate{
+			Labels: map[string]string{"example.com/revision": "v2"},
+			Taints: []corev1.Taint{{Key: "example.com/reserved", Effect: corev1.TaintEffectNoSchedule}},
+		}
+	})
+	p.until(t, "label and taint on all Nodes, and all up to date", func(ctx context.Context) error {
+		nodes, _, err := p.nodes.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/reserved" })
+			if n.Labels["example.com/revision"] != "v2" || !tainted {
+				return fmt.Errorf("node %s has labels %v, taints %v", n.Name, n.Labels, n.Spec.Taints)
+			}
+		}
+		return p.settled(2)(ctx)
+	})
+	p.same(t, before)
+}
+
+// replaceForClass: a change that nobody can make in place replaces the Machines.
+func (p *pool) replaceForClass(t *testing.T) {
+	t.Helper()
+	before := p.who(t)
+	p.template(t, "image-2", p.class(t, "image-2", "linux-2"))
+	p.until(t, "two workers of the other class instead", func(ctx context.Context) error {
+		machines, err := p.machines(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range machines {
+			if slices.Contains(before.machines, machines[i].Name) {
+				return fmt.Errorf("Machine %s is still there", machines[i].Name)
+			}
+		}
+		return p.settled(2)(ctx)
+	})
+	if log := p.m.core.text(); !strings.Contains(log, "cannot be updated in-place by extensions") {
+		t.Error("core did not ask whether it could be done in place")
+	}
+}
+
+// plays is the agent on every node, for one moment: it acts on nodes that are
+// handed to it, and says what is not as it should be then.
+func (p *pool) plays(ctx context.Context, act func(*corev1.Node)) error {
+	nodes, _, err := p.nodes.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == machinev1.NodeInPlaceUpdate && c.Reason == machinev1.ReasonReadyForUpdate
+		})
+		if !ready || n.Labels[machinev1.UpdateResultLabel] != "" {
+			continue
+		}
+		var pods corev1.PodList
+		if err := p.nodes.Client.List(ctx, &pods, client.MatchingFields{"spec.nodeName": n.Name}); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 || !n.Spec.Unschedulable {
+			return fmt.Errorf("node %s was handed to its agent with %d pods, cordoned: %v", n.Name, len(pods.Items), n.Spec.Unschedulable)
+		}
+		before := n.DeepCopy()
+		act(n)
+		status := n.DeepCopy()
+		if err := p.nodes.Client.Status().Patch(ctx, status, client.MergeFrom(before)); err != nil {
+			return err
+		}
+		n.Status = before.Status
+		if err := p.nodes.Client.Patch(ctx, n, client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// succeed is an agent that brings the kubelet to a version.
+func succeed(version string) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Status.NodeInfo.KubeletVersion = version
+		n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful
+	}
+}
+
+// updateByAgent: another image and version are made on the VMs that there are,
+// one after the other, each without its pods.
+func (p *pool) updateByAgent(t *testing.T) {
+	t.Helper()
+	const version = "v1.36.4"
+	before := p.who(t)
+	nodes, _, err := p.nodes.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "moves"}, Spec: corev1.PodSpec{
+		NodeName: nodes[0].Name, AutomountServiceAccountToken: ptr.To(false), Containers: []corev1.Container{{Name: "c", Image: "none"}},
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+	}}
+	if err := p.nodes.Client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	p.template(t, "image-3", p.class(t, "image-3", "linux-3"), func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Annotations = map[string]string{infrav1.NodeAgentUpdatesAnnotation: "version,providerSpec.image"}
+		md.Spec.Template.Spec.Version = version
+	})
+	p.until(t, "two workers, updated by their agents", func(ctx context.Context) error {
+		if err := p.plays(ctx, succeed(version)); err != nil {
+			return err
+		}
+		return errors.Join(p.settled(2)(ctx), p.idleNodes(ctx, version))
+	})
+	p.same(t, before)
+	if err := p.nodes.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err == nil {
+		t.Error("the pod of a node that was updated is still there")
+	}
+}
+
+// idleNodes says whether all nodes are in service, with that version.
+func (p *pool) idleNodes(ctx context.Context, version string) error {
+	nodes, _, err := p.nodes.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		for _, label := range []string{machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel, machinev1.UpdateResultLabel} {
+			if _, ok := n.Labels[label]; ok {
+				return fmt.Errorf("node %s has label %s", n.Name, label)
+			}
+		}
+		if n.Spec.Unschedulable || n.Status.NodeInfo.KubeletVersion != version {
+			return fmt.Errorf("node %s is cordoned: %v, version %s", n.Name, n.Spec.Unschedulable, n.Status.NodeInfo.KubeletVersion)
+		}
+	}
+	return nil
+}
+
+// failingAgent: a failure holds the rollout, is told, and can be mended.
+func (p *pool) failingAgent(t *testing.T) {
+	t.Helper()
+	const version, why = "v1.36.5", "the disk is full"
+	before := p.who(t)
+	p.change(t, func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = version })
+	failed := map[string]bool{}
+	p.until(t, "the failure is told", func(ctx context.Context) error {
+		err := p.plays(ctx, func(n *corev1.Node) {
+			failed[n.Name] = true
+			n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateFailed
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			n.Annotations[machinev1.UpdateFailedReasonAnnotation] = why
+		})
+		if err != nil {
+			return err
+		}
+		return p.told(ctx, why)
+	})
+	if len(failed) != 1 {
+		t.Errorf("agents of %d nodes have failed: %v; the first failure holds the others", len(failed), failed)
+	}
+	p.same(t, before)
+	p.until(t, "two workers, after the agent tries again and succeeds", func(ctx context.Context) error {
+		nodes, _, err := p.nodes.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			if n.Labels[machinev1.UpdateResultLabel] != machinev1.UpdateFailed {
+				continue
+			}
+			mended := n.DeepCopy()
+			delete(mended.Labels, machinev1.UpdateResultLabel)
+			if err := p.nodes.Client.Patch(ctx, mended, client.MergeFrom(&n)); err != nil {
+				return err
+			}
+		}
+		if err := p.plays(ctx, succeed(version)); err != nil {
+			return err
+		}
+		return errors.Join(p.settled(2)(ctx), p.idleNodes(ctx, version))
+	})
+	p.same(t, before)
+}
+
+// told: core says of a Machine that its update has failed, and the MCMMachine why.
+func (p *pool) told(ctx context.Context, why string) error {
+	machines, err := p.machines(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range machines {
+		c := meta.FindStatusCondition(machines[i].Status.Conditions, clusterv1.MachineUpdatingCondition)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != clusterv1.MachineInPlaceUpdateFailedReason {
+			err = errors.Join(err, fmt.Errorf("Machine %s: %+v", machines[i].Name, c))
+			continue
+		}
+		var infra infrav1.MCMMachine
+		if err := p.m.cl.Get(ctx, client.ObjectKeyFromObject(&machines[i]), &infra); err != nil {
+			return err
+		}
+		c = meta.FindStatusCondition(infra.Status.Conditions, infrav1.UpdatedInPlaceCondition)
+		if c == nil || c.Reason != infrav1.ReasonNodeAgentFailed || !strings.Contains(c.Message, why) {
+			return fmt.Errorf("MCMMachine %s: %+v", infra.Name, c)
+		}
+		return nil
+	}
+	return err
+}
