@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
+
+// staleRetry is the wait for a cache that does not show the last status written;
+// its arrival wakes nobody.
+const staleRetry = time.Second
 
 // Deps are what the controller works with.
 type Deps struct {
@@ -42,6 +47,7 @@ type Controller struct {
 	Deps
 	gate    *hold.Gate
 	waiting waiting
+	written fresh.Marks // of statuses
 	dropped fresh.Dropped[*machinev1.Progress]
 }
 
@@ -61,6 +67,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			c.waiting.ends(req.NamespacedName)
 		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
+	}
+	if c.written.Stale(d) { // its counts would be compared with those that it had before
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	if closed, err := c.gate.Answer(ctx, d, nil); closed || err != nil {
 		return outcome.Of(0, err)

@@ -25,6 +25,7 @@ type pool struct {
 	want *machinev1.MachineSet
 	// machines are sorted by name. They belong to the cache.
 	machines []*machinev1.Machine
+	now      time.Time
 }
 
 // A pass is what one reconcile sees, wants and has done.
@@ -108,7 +109,7 @@ func (p *pass) enlist(ctx context.Context, set *machinev1.MachineSet) error {
 	}
 	machines := pointers(list.Items)
 	slices.SortFunc(machines, func(a, b *machinev1.Machine) int { return strings.Compare(a.Name, b.Name) })
-	p.pools = append(p.pools, &pool{seen: set, want: set.DeepCopy(), machines: machines})
+	p.pools = append(p.pools, &pool{seen: set, want: set.DeepCopy(), machines: machines, now: p.now})
 	return nil
 }
 
@@ -167,6 +168,7 @@ func (o *pool) view() rollout.Set {
 	s.Replicas = max(int(o.seen.Status.Replicas), terminating+max(s.Spec, s.Live))
 	s.Available = min(int(o.seen.Status.AvailableReplicas), serving)
 	s.Preserved = int(o.seen.Status.PreservedFailedReplicas)
+	s.Shielded = rollout.Ranking{Now: o.now}.Shielded(o.live())
 	s.Desired = number(o.seen.Annotations[machinev1.DesiredReplicasAnnotation])
 	s.Max = number(o.seen.Annotations[machinev1.MaxReplicasAnnotation])
 	return s

@@ -40,7 +40,11 @@ func (p *pass) remove(ctx context.Context) error {
 		return nil
 	}
 	controllerutil.RemoveFinalizer(p.want, machinev1.Finalizer)
-	return client.IgnoreNotFound(p.saveDeployment(ctx))
+	if err := p.saveDeployment(ctx); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	p.written.Forget(p.d.UID)
+	return nil
 }
 
 // leftBehind says whether there is a set that our cache does not have yet: it

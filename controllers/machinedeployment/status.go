@@ -40,6 +40,7 @@ func (p *pass) writeStatus(ctx context.Context, status machinev1.MachineDeployme
 	if err := p.Client.Status().Patch(ctx, changed, client.MergeFrom(p.d)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch status of machine deployment: %w", err)
 	}
+	p.written.Wrote(changed)
 	if status.Progress != nil && changed.Status.Progress == nil {
 		p.dropped.Keep(p.d.UID, status.Progress)
 	} else {

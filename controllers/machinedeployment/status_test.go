@@ -1,11 +1,14 @@
 package machinedeployment
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -52,5 +55,38 @@ func TestStatus(t *testing.T) {
 	w.pass()
 	if len(w.writes) != 0 {
 		t.Errorf("nothing has changed, but %v", w.writes)
+	}
+}
+
+// TestStatusIsNotComparedWithAnOldOne: counts that are again as they were before
+// the last write must not be taken for written, while the cache shows that version.
+func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(2))
+	w.run()
+	before := w.deployment()
+	available := func(n int32) {
+		change(w, w.set("v1"), func(s *machinev1.MachineSet) { s.Status.AvailableReplicas, s.Status.ReadyReplicas = n, n })
+	}
+	available(1)
+	w.pass()
+	stale := true
+	w.c.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if d, ok := o.(*machinev1.MachineDeployment); ok && stale {
+				before.DeepCopyInto(d)
+				return nil
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	available(2)
+	if wait := w.pass().RequeueAfter; wait <= 0 {
+		t.Error("nothing wakes it when the cache shows its own status")
+	}
+	stale = false
+	w.pass()
+	if n := w.deployment().Status.AvailableReplicas; n != 2 {
+		t.Errorf("%d are said to be available, want 2", n)
 	}
 }

@@ -112,7 +112,7 @@ func (p *pass) create(ctx context.Context, size int) (bool, error) {
 		p.warn(machinev1.EventMachineSetCreateError, "%s", message)
 		return false, fmt.Errorf("create machine set %s: %w", set.Name, err)
 	}
-	p.current = &pool{seen: set, want: set.DeepCopy()}
+	p.current = &pool{seen: set, want: set.DeepCopy(), now: p.now}
 	p.pools = append(p.pools, p.current)
 	p.turn = turn{machinev1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", set.Name)}
 	if size > 0 {

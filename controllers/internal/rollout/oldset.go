@@ -39,10 +39,11 @@ func OldReplicas(b Bounds, current Set, old []Set) []int {
 }
 
 // unhealthy is how many machines s loses if it is asked for fewer, before it
-// loses one that is available. Those that are kept for examination go last, so
-// they do not count; MCM counts them and then loses available ones instead.
+// loses one that is available. Those that are kept for examination go last, and
+// others go late while a healthy one has a priority, so they do not count; MCM
+// counts them and then loses available ones instead.
 func unhealthy(s Set) int {
-	return max(s.Spec-s.Available-s.Preserved, 0)
+	return max(s.Spec-s.Available-s.Preserved-s.Shielded, 0)
 }
 
 // byAge returns the indexes of sets, oldest first.

@@ -72,6 +72,13 @@ func TestOldReplicas(t *testing.T) {
 			[]Set{{Spec: 4, Available: 3, Preserved: 1}},
 			[]int{3},
 		},
+		"PriorityFirst": {
+			"A healthy machine with a priority goes before a broken one, so the broken one frees nothing.",
+			Bounds{4, 0, 1},
+			Set{},
+			[]Set{{Spec: 4, Available: 3, Shielded: 1}},
+			[]int{4},
+		},
 		"NotEnough": {
 			"With too few available nothing goes.",
 			Bounds{10, 0, 1},

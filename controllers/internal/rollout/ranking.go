@@ -35,6 +35,23 @@ func (r Ranking) Sort(machines []*machinev1.Machine) {
 	})
 }
 
+// Shielded is how many machines are neither available nor preserved and are
+// deleted only after one that is available. machines are live ones.
+func (r Ranking) Shielded(machines []*machinev1.Machine) int {
+	sorted := slices.Clone(machines)
+	r.Sort(sorted)
+	count, behind := 0, false
+	for _, m := range sorted {
+		switch phase := PhaseOf(m); {
+		case phase == machinev1.MachineRunning, phase == machinev1.MachineAvailable:
+			behind = true
+		case behind && !Preserved(m, r.Now):
+			count++
+		}
+	}
+	return count
+}
+
 // phaseRank orders phases. Those that are not listed rank first: "" and every
 // phase of an update in place.
 var phaseRank = map[machinev1.MachinePhase]int{

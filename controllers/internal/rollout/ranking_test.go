@@ -120,3 +120,23 @@ func TestRanking(t *testing.T) {
 		})
 	}
 }
+
+func TestShielded(t *testing.T) {
+	t.Parallel()
+	first := rankedNote(machinev1.PriorityAnnotation, "1")
+	for name, tc := range map[string]struct {
+		reason   string
+		machines []*machinev1.Machine
+		want     int
+	}{
+		"None":      {"Without priorities broken machines go first.", []*machinev1.Machine{ranked("a"), ranked("b", rankedIn(machinev1.MachinePending))}, 0},
+		"Healthy":   {"A healthy machine that goes first hides the broken one.", []*machinev1.Machine{ranked("a", first), ranked("b", rankedIn(machinev1.MachinePending))}, 1},
+		"Broken":    {"A broken one with the priority is the first to go.", []*machinev1.Machine{ranked("a"), ranked("b", rankedIn(machinev1.MachineFailed), first)}, 0},
+		"Preserved": {"One that is kept for examination is counted as that.", []*machinev1.Machine{ranked("a"), ranked("b", rankedIn(machinev1.MachineFailed), rankedPreserved(time.Hour))}, 0},
+		"Nothing":   {"No machines hide none.", nil, 0},
+	} {
+		if got := (Ranking{Now: rankedAt}).Shielded(tc.machines); got != tc.want {
+			t.Errorf("%s: %d, want %d: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
