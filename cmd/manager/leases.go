@@ -16,6 +16,8 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // giveBackTimeout bounds the write that returns leases after the
@@ -53,7 +55,8 @@ type part struct {
 var _ resourcelock.Interface = &leaseLock{}
 
 // newLeaseLock returns the lock on the leases of these names, at least one, in
-// that namespace. Nothing is written until it is used.
+// that namespace. Nothing is written until it is used. Each lease is marked as
+// held by us, since MCM's identities look like ours.
 func newLeaseLock(leases coordinationv1client.LeasesGetter, namespace, identity string, c clock.PassiveClock, names ...string) *leaseLock {
 	l := &leaseLock{identity: identity, clock: c}
 	for _, name := range names {
@@ -61,6 +64,7 @@ func newLeaseLock(leases coordinationv1client.LeasesGetter, namespace, identity 
 			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Client:     leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+			Labels:     map[string]string{machinev1.LeaseHolderLabel: machinev1.LeaseMark(identity)},
 		}})
 	}
 	return l

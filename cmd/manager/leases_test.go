@@ -337,3 +337,46 @@ func TestExpiredFor(t *testing.T) {
 		}
 	})
 }
+
+// TestLeasesAreMarked: who looks at a lease can tell ours from MCM's, whose
+// identities look alike, also when one has taken it from the other.
+func TestLeasesAreMarked(t *testing.T) {
+	t.Parallel()
+	c := newClientset()
+	marked := func(name string) bool {
+		t.Helper()
+		lease, err := c.CoordinationV1().Leases("ns").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease.Labels[machinev1.LeaseHolderLabel] == machinev1.LeaseMark(*lease.Spec.HolderIdentity)
+	}
+	take := func(lock resourcelock.Interface, holder string) {
+		t.Helper()
+		record := resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 15}
+		if _, _, err := lock.Get(t.Context()); apierrors.IsNotFound(err) {
+			err = lock.Create(t.Context(), record)
+			if err != nil {
+				t.Fatal(err)
+			}
+		} else if err := lock.Update(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(single(c.CoordinationV1(), second, "host_mcm"), "host_mcm")
+	if marked(second) {
+		t.Error("MCM marks nothing")
+	}
+	take(pair(c.CoordinationV1(), "host_one"), "host_one")
+	if !marked(first) || !marked(second) {
+		t.Error("both leases are ours, the new one and the one that MCM made")
+	}
+	take(pair(c.CoordinationV1(), "host_two"), "host_two")
+	if !marked(first) || !marked(second) {
+		t.Error("the mark is the next one's of us")
+	}
+	take(single(c.CoordinationV1(), first, "host_mcm"), "host_mcm")
+	if marked(first) || !marked(second) {
+		t.Error("MCM has taken one of them")
+	}
+}

@@ -56,7 +56,7 @@ func (o *Objects) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{machineItems, setItems, deploymentItems} {
 		ch <- d
 	}
-	for _, d := range [][]*prometheus.Desc{machineDescs(), setDescs(), deploymentDescs()} {
+	for _, d := range [][]*prometheus.Desc{machineDescs(), setDescs(), deploymentDescs(), holdDescs()} {
 		for _, desc := range d {
 			ch <- desc
 		}
@@ -76,17 +76,28 @@ func (o *Objects) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	ch <- gauge(frozenDesc, boolean(o.frozen != nil && o.frozen()))
 
+	held := newHolds()
+	defer held.collect(ch)
 	machines := &machinev1.MachineList{}
 	if o.list(ctx, machines, o.providerFailures, machinev1.MachineKind) {
 		collectMachines(ch, machines.Items)
+		for i := range machines.Items {
+			held.add(machinev1.MachineKind, &machines.Items[i])
+		}
 	}
 	sets := &machinev1.MachineSetList{}
 	if o.list(ctx, sets, o.managerFailures, machinev1.MachineSetKind) {
 		collectSets(ch, sets.Items)
+		for i := range sets.Items {
+			held.add(machinev1.MachineSetKind, &sets.Items[i])
+		}
 	}
 	deployments := &machinev1.MachineDeploymentList{}
 	if o.list(ctx, deployments, o.managerFailures, machinev1.MachineDeploymentKind) {
 		collectDeployments(ch, deployments.Items)
+		for i := range deployments.Items {
+			held.add(machinev1.MachineDeploymentKind, &deployments.Items[i])
+		}
 	}
 }
 

@@ -254,6 +254,11 @@ const (
 	LeaseMachineController        = "machine-controller"
 )
 
+// LeaseHolderLabel on a Lease marks who of us holds it, see [LeaseMark]. It says
+// so only while it fits spec.holderIdentity: others leave it as it is when they
+// take the Lease.
+const LeaseHolderLabel = "mcm.cluster.x-k8s.io/holder"
+
 // Reasons of a MachineDeployment's and a MachineSet's conditions.
 const (
 	ReasonMinimumReplicasAvailable   = "MinimumReplicasAvailable"
