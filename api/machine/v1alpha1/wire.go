@@ -185,6 +185,17 @@ const (
 	CapacityNodeTaintAnnotation = CapacityAnnotationPrefix + "taints"
 )
 
+// Prefixes of labels and annotations that only one system writes.
+const (
+	NodeGroupAnnotationPrefix   = "machine.sapcloud.io/cluster-api-autoscaler-node-group-"
+	AutoscalingAnnotationPrefix = "machine.sapcloud.io/autoscaling-options-"
+	MCMPrefix                   = "machine.sapcloud.io/"
+	MCMNodePrefix               = "node.machine.sapcloud.io/"
+	MCMSafetyPrefix             = "safety.machine.sapcloud.io/"
+	MCMDeploymentPrefix         = "deployment.machine.sapcloud.io/"
+	OurPrefix                   = "mcm.cluster.x-k8s.io/"
+)
+
 // Values of ProviderIDFormAnnotation.
 const (
 	ProviderIDFormNode = "node" // the providerID is the Node's
@@ -332,6 +343,9 @@ const (
 	// MigrationHeldSinceAnnotation is when the hold was answered, RFC 3339. It is
 	// written and taken off together with the answer, and nothing is decided from it.
 	MigrationHeldSinceAnnotation = "mcm.cluster.x-k8s.io/migration-held-since"
+	// MigrationLabel is on the ConfigMap that says how far the migration of a pool
+	// is; its value is the pool's kind.
+	MigrationLabel = "mcm.cluster.x-k8s.io/migration"
 	// ReportOrphansAnnotation on a MachineClass, any value: orphans of the class
 	// are told about and left.
 	ReportOrphansAnnotation = "mcm.cluster.x-k8s.io/report-orphans-only"

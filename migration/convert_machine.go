@@ -1,0 +1,194 @@
+package migration
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// bootDataSuffix is how the Secret that stands for a machine's boot data is called
+// after the machine.
+const bootDataSuffix = "-migrated"
+
+// stubBootData is what stands for boot data that was used up before the move. It
+// is valid, so whoever reads it finds nothing to complain about.
+const stubBootData = "#cloud-config\n# This machine had booted before it was moved to Cluster API.\n"
+
+// nodeFacts are what counts of a machine's node.
+type nodeFacts struct {
+	node    *corev1.Node
+	version string // of the kubelet
+}
+
+// nodesByMachine finds the node of each native machine: by the machine's label,
+// else by the node's.
+func (s *Scene) nodesByMachine() map[string]*nodeFacts {
+	byLabel := map[string]*corev1.Node{}
+	for _, name := range keysOf(s.Nodes) {
+		if machine := s.Nodes[name].Labels[machinev1.MachineNameLabel]; machine != "" {
+			byLabel[machine] = s.Nodes[name]
+		}
+	}
+	out := map[string]*nodeFacts{}
+	for i := range s.Native.Machines {
+		m := &s.Native.Machines[i]
+		node := s.Nodes[m.Labels[machinev1.NodeLabel]]
+		if node == nil && m.Labels[machinev1.NodeLabel] == "" {
+			node = byLabel[m.Name]
+		}
+		if node != nil {
+			out[m.Name] = &nodeFacts{node: node, version: node.Status.NodeInfo.KubeletVersion}
+		}
+	}
+	return out
+}
+
+// machine makes the Machine, MCMMachine and Secret of a native Machine of a set.
+func (c *toClusterAPI) machine(m *machinev1.Machine, set *clusterv1.MachineSet) {
+	c.judgeMachine(m)
+	labels := with(c.ownLabels(m), set.Spec.Template.Labels, map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(set.Name)})
+	if name, ok := set.Labels[clusterv1.MachineDeploymentNameLabel]; ok {
+		labels[clusterv1.MachineDeploymentNameLabel] = name
+	}
+	out := c.bareMachine(m)
+	out.Labels, out.Annotations = labels, with(out.Annotations, set.Spec.Template.Annotations)
+	out.OwnerReferences = []metav1.OwnerReference{controller(clusterv1.GroupVersion.WithKind(machinev1.MachineSetKind), set.Name)}
+	out.Spec.Version = c.machineVersion(m, set.Spec.Template.Spec.Version)
+	out.Spec.Deletion, out.Spec.MinReadySeconds = set.Spec.Template.Spec.Deletion, set.Spec.Template.Spec.MinReadySeconds
+	c.add(m, out, set.Spec.Template.Spec.InfrastructureRef.Name)
+}
+
+// looseMachine does so for a Machine that belongs to no set.
+func (c *toClusterAPI) looseMachine(i int) {
+	m := &c.Native.Machines[i]
+	c.judgeMachine(m)
+	c.judgeConfiguration(m, "spec.", m.Spec.MachineConfiguration, m.Annotations)
+	out := c.bareMachine(m)
+	out.Labels = with(c.ownLabels(m), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
+	out.OwnerReferences = []metav1.OwnerReference{c.clusterOwner()}
+	out.Spec.Version = c.machineVersion(m, c.options.Defaults.KubeletVersion)
+	out.Spec.Deletion = c.deletion(limitsOf(m.Spec.MachineConfiguration, m.Annotations, c.options.Defaults))
+	c.add(m, out, "")
+}
+
+// bareMachine has what does not depend on the set.
+func (c *toClusterAPI) bareMachine(m *machinev1.Machine) clusterv1.Machine {
+	annotations := with(portable(m.Annotations), map[string]string{
+		clusterv1.PausedAnnotation: "", machinev1.MigratedFromAnnotation: from(machinev1.MachineKind, m),
+	})
+	if deletedFirst(m) {
+		annotations[clusterv1.DeleteMachineAnnotation] = "true"
+	}
+	return clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Annotations: annotations},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: c.options.Cluster,
+			ProviderID:  c.providerID(m),
+			Bootstrap:   clusterv1.Bootstrap{DataSecretName: new(m.Name + bootDataSuffix)},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: infrav1.GroupVersion.Group, Kind: kindMCMMachine, Name: m.Name,
+			},
+		},
+	}
+}
+
+// deletedFirst says whether a machine is the first to be deleted when its set shrinks.
+func deletedFirst(m *machinev1.Machine) bool {
+	_, chosen := m.Annotations[machinev1.DeleteMachineAnnotation]
+	return chosen || m.Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
+}
+
+// providerID is that of the Node, byte for byte: Cluster API finds the Node by it.
+func (c *toClusterAPI) providerID(m *machinev1.Machine) string {
+	if n := c.nodes[m.Name]; n != nil && n.node.Spec.ProviderID != "" {
+		return n.node.Spec.ProviderID
+	}
+	if id := c.knownProviderID(m); id != "" {
+		return id
+	}
+	return m.Spec.ProviderID
+}
+
+func (c *toClusterAPI) machineVersion(m *machinev1.Machine, fallback string) string {
+	if n := c.nodes[m.Name]; n != nil && n.version != "" {
+		return n.version
+	}
+	return fallback
+}
+
+// ownLabels are the labels of a Machine that mean nothing to the native door.
+func (c *toClusterAPI) ownLabels(m *machinev1.Machine) map[string]string {
+	labels := portable(m.Labels)
+	for _, key := range []string{
+		machinev1.NodeLabel, machinev1.TemplateHashLabel, machinev1.ForceDeletionLabel, machinev1.ForceDrainLabel,
+	} {
+		delete(labels, key)
+	}
+	return labels
+}
+
+// add adds a Machine with its MCMMachine and Secret. template is what a
+// MachineSet would have made the MCMMachine from; empty: nothing.
+func (c *toClusterAPI) add(m *machinev1.Machine, out clusterv1.Machine, template string) {
+	owner := controller(clusterv1.GroupVersion.WithKind(machinev1.MachineKind), out.Name)
+	origin := map[string]string{machinev1.MigratedFromAnnotation: out.Annotations[machinev1.MigratedFromAnnotation]}
+	infra := infrav1.MCMMachine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: out.Namespace, Name: out.Name, Labels: with(out.Labels),
+			Annotations: with(origin, map[string]string{
+				clusterv1.PausedAnnotation: "", machinev1.RetainVMAnnotation: "true", machinev1.OwnerIDAnnotation: ownerIDOf(m),
+			}),
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Spec: infrav1.MCMMachineSpec{
+			ProviderID:      out.Spec.ProviderID,
+			MachineClassRef: infrav1.MachineClassReference{Name: m.Spec.Class.Name},
+			NodeTemplate:    nodeTemplateToClusterAPI(&m.Spec.NodeTemplateSpec),
+		},
+	}
+	if template != "" {
+		group := schema.GroupKind{Group: infrav1.GroupVersion.Group, Kind: kindMCMMachineTemplate}
+		infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation] = template
+		infra.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] = group.String()
+	}
+	c.out.Machines = append(c.out.Machines, out)
+	c.out.MCMMachines = append(c.out.MCMMachines, infra)
+	c.out.BootstrapSecrets = append(c.out.BootstrapSecrets, corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: out.Namespace, Name: out.Name + bootDataSuffix, Annotations: with(origin),
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{"value": []byte(stubBootData), "format": []byte("cloud-config")},
+	})
+}
+
+// ownerIDOf is what the VM of an object is tagged with.
+func ownerIDOf(o metav1.Object) string {
+	if id := o.GetAnnotations()[machinev1.OwnerIDAnnotation]; id != "" {
+		return id
+	}
+	return string(o.GetUID())
+}
+
+// sameVM says whether two providerIDs can name the same VM: all forms of all
+// clouds end in the VM's own name.
+func sameVM(a, b string) bool { return strings.EqualFold(lastSegment(a), lastSegment(b)) }
+
+func lastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
+
+// controller is the reference to an owner that controls, without its UID: that is
+// known once it is made.
+func controller(kind schema.GroupVersionKind, name string) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: name, Controller: new(true), BlockOwnerDeletion: new(true),
+	}
+}

@@ -1,0 +1,196 @@
+package migration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// judgeDeployment says what becomes of each field of a MachineDeployment.
+func (c *toClusterAPI) judgeDeployment(d *machinev1.MachineDeployment) {
+	object := objectName(machinev1.MachineDeploymentKind, d)
+	tell := func(level Level, field, text string) {
+		c.find(Finding{Level: level, Object: object, Field: field, Text: text})
+	}
+	tell(Kept, "spec.replicas", fmt.Sprintf("stays %d", d.Spec.Replicas))
+	c.findings = append(c.findings, judgeStrategy(object, d.Spec.Strategy)...)
+	if d.Spec.MinReadySeconds > 0 {
+		tell(Replaced, "spec.minReadySeconds", fmt.Sprintf("becomes spec.template.spec.minReadySeconds; MCM ignores it, Cluster API counts a machine as available only %d seconds after it is ready", d.Spec.MinReadySeconds))
+	}
+	if d.Spec.Paused {
+		tell(Kept, "spec.paused", "stays: no rollouts, but scaling")
+	}
+	if d.Spec.ProgressDeadlineSeconds != nil {
+		tell(Lost, "spec.progressDeadlineSeconds", "Cluster API has no deadline for a rollout; condition RollingOut tells since when one lasts")
+	}
+	if d.Spec.RevisionHistoryLimit != nil {
+		tell(Lost, "spec.revisionHistoryLimit", "Cluster API deletes old MachineSets when a rollout is over; a template to go back to is one that you keep")
+	}
+	c.judgePreservation(object, d.Spec.AutoPreserveFailedMachineMax)
+	c.judgeAutoscaler(object, d.Annotations)
+	c.judgeConfiguration(d, "spec.template.spec.", d.Spec.Template.Spec.MachineConfiguration, d.Annotations)
+	c.judgeTemplate(object, &d.Spec.Template)
+}
+
+func (c *toClusterAPI) judgePreservation(object string, most int32) {
+	if most > 0 {
+		c.find(Finding{Level: Lost, Object: object, Field: "spec.autoPreserveFailedMachineMax", Text: "Cluster API keeps no failed machines for examination; annotation cluster.x-k8s.io/skip-remediation on a Machine keeps that one"})
+	}
+}
+
+// judgeAutoscaler is about what autoscalers read from a pool.
+func (c *toClusterAPI) judgeAutoscaler(object string, annotations map[string]string) {
+	for _, key := range keysOf(annotations) {
+		f := Finding{Object: object, Field: "metadata.annotations[" + key + "]"}
+		switch {
+		case strings.HasPrefix(key, nativeBounds):
+			f.Level, f.Text = Kept, "becomes "+clusterBounds+strings.TrimPrefix(key, nativeBounds)+"; the pool has neither while it is between doors"
+		case strings.HasPrefix(key, nativeScaling):
+			f.Level, f.Text = Kept, "becomes "+clusterScaling+strings.TrimPrefix(key, nativeScaling)
+		case gardenerOptions()[key] != "":
+			f.Level, f.Text = Replaced, "stays for Gardener's autoscaler; upstream's reads "+gardenerOptions()[key]+", which gets the same value"
+		case key == machinev1.OfferedCapacityAnnotation:
+			f.Level, f.Text = Replaced, "status.capacity of the MCMMachineTemplate tells what a node will be like; labels and taints stay as annotations"
+		case key == machinev1.EffectiveCreationTimeoutAnnotation:
+			f.Level, f.Text = Replaced, "becomes spec.checks.nodeStartupTimeoutSeconds of the MachineHealthCheck"
+		default:
+			continue
+		}
+		c.find(f)
+	}
+}
+
+// judgeConfiguration says what becomes of timeouts and limits.
+func (c *toClusterAPI) judgeConfiguration(o metav1.Object, prefix string, config *machinev1.MachineConfiguration, annotations map[string]string) {
+	kind := machinev1.MachineKind
+	if prefix != "spec." {
+		kind = strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.")
+	}
+	object := objectName(kind, o)
+	tell := func(level Level, field, text string) {
+		c.find(Finding{Level: level, Object: object, Field: prefix + field, Text: text})
+	}
+	l, have := limitsOf(config, annotations, c.options.Defaults), value(config)
+	tell(Replaced, "drainTimeout", fmt.Sprintf("%s becomes spec.deletion.nodeDrainTimeoutSeconds %d; after it Cluster API goes on to delete the VM, without evicting by force first", l.drain, *seconds(l.drain)))
+	if c.Pool.Kind == KindMachine {
+		tell(Replaced, "healthTimeout", "no MachineHealthCheck is made for a Machine without a set: nobody replaces it on either door; its conditions tell")
+	} else {
+		tell(Replaced, "healthTimeout", healthText(l))
+		tell(Replaced, "creationTimeout", fmt.Sprintf("%s becomes spec.checks.nodeStartupTimeoutSeconds %d of the MachineHealthCheck", l.creation, *seconds(max(l.creation, leastStartup))))
+		tell(Replaced, "nodeConditions", "each becomes two of spec.checks.unhealthyNodeConditions of the MachineHealthCheck, True and Unknown: "+strings.Join(l.conditions, ", "))
+	}
+	if have.DisableHealthTimeout != nil {
+		tell(Kept, "disableHealthTimeout", "the MachineHealthCheck looks at node conditions only if it is not true")
+	}
+	if have.MaxEvictRetries != nil {
+		tell(Lost, "maxEvictRetries", "Cluster API tries to evict until the drain timeout")
+	}
+	if have.MachinePreserveTimeout != nil {
+		tell(Lost, "machinePreserveTimeout", "Cluster API preserves no machines")
+	}
+	if have.MachineInPlaceUpdateTimeout != nil {
+		c.judgeInPlaceTimeout(object, prefix)
+	}
+}
+
+func (c *toClusterAPI) judgeInPlaceTimeout(object, prefix string) {
+	f := Finding{Level: Replaced, Object: object, Field: prefix + "inPlaceUpdateTimeout", Text: "has no effect without strategy InPlaceUpdate, and is left out"}
+	if d := c.Native.Deployment; d != nil && d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType {
+		f.Level, f.Text = Lost, "updates in place are a runtime extension's on Cluster API"
+	}
+	c.find(f)
+}
+
+func healthText(l limits) string {
+	if l.neverFails {
+		return "disableHealthTimeout is true: the MachineHealthCheck looks at no node conditions"
+	}
+	return fmt.Sprintf("%s becomes timeoutSeconds %d of each condition of a MachineHealthCheck, which replaces one machine after the other, and from %d machines on none while more than %s are unhealthy",
+		l.health, *seconds(l.health), fewest, tooMany)
+}
+
+// judgeTemplate is about the rest of a machine template.
+func (c *toClusterAPI) judgeTemplate(object string, t *machinev1.MachineTemplateSpec) {
+	c.find(Finding{Level: Kept, Object: object, Field: "spec.template.spec.class", Text: "becomes machineClassRef of a MCMMachineTemplate, and of a MCMConfigTemplate for the user data of new machines"})
+	if t.Spec.Class.Kind != machinev1.MachineClassKind {
+		c.find(Finding{Level: Blocked, Object: object, Field: "spec.template.spec.class.kind", Text: fmt.Sprintf("%q is not MachineClass", t.Spec.Class.Kind), Remedy: "set it to MachineClass"})
+	}
+	if t.Spec.ProviderID != "" {
+		c.find(Finding{Level: Blocked, Object: object, Field: "spec.template.spec.providerID", Text: "every machine of this pool would be given the same VM", Remedy: "remove it; that rolls the pool"})
+	}
+	if meta := t.ObjectMeta; meta.Name != "" || meta.GenerateName != "" || len(meta.Finalizers) > 0 || len(meta.OwnerReferences) > 0 {
+		c.find(Finding{Level: Lost, Object: object, Field: "spec.template.metadata", Text: "only labels and annotations of a template mean something to Cluster API"})
+	}
+	for _, key := range keysOf(t.Annotations) {
+		if strings.HasPrefix(key, machinev1.OurPrefix) {
+			c.find(Finding{Level: Blocked, Object: object, Field: "spec.template.metadata.annotations[" + key + "]", Text: "every machine of this pool would get it", Remedy: "remove it; that rolls the pool"})
+		}
+	}
+	c.judgeNodeTemplate(object, "spec.template.spec.nodeTemplate", &t.Spec.NodeTemplateSpec)
+}
+
+// mostTaints is how many the CRD takes.
+const mostTaints = 64
+
+func (c *toClusterAPI) judgeNodeTemplate(object, field string, t *machinev1.NodeTemplateSpec) {
+	if len(t.Spec.Taints) > mostTaints {
+		c.find(Finding{Level: Blocked, Object: object, Field: field + ".spec.taints", Text: fmt.Sprintf("a MCMMachine has %d taints at most, these are %d", mostTaints, len(t.Spec.Taints)), Remedy: "remove some"})
+	}
+	if len(t.Labels)+len(t.Annotations)+len(t.Spec.Taints) > 0 {
+		c.find(Finding{Level: Kept, Object: object, Field: field, Text: "labels, annotations and taints become nodeTemplate of MCMMachines and their template"})
+	}
+	rest := t.DeepCopy()
+	rest.Labels, rest.Annotations, rest.Spec.Taints = nil, nil, nil
+	if !apiequality.Semantic.DeepEqual(*rest, machinev1.NodeTemplateSpec{}) {
+		c.find(Finding{Level: Replaced, Object: object, Field: field, Text: "what is neither a label, an annotation nor a taint has no effect on either door, and is left out"})
+	}
+}
+
+// judgeMachine says what becomes of what is special to one Machine.
+func (c *toClusterAPI) judgeMachine(m *machinev1.Machine) {
+	object := objectName(machinev1.MachineKind, m)
+	priority, there := m.Annotations[machinev1.PriorityAnnotation]
+	field := "metadata.annotations[" + machinev1.PriorityAnnotation + "]"
+	switch {
+	case deletedFirst(m):
+		c.find(Finding{Level: Replaced, Object: object, Field: field, Text: "to be deleted first; becomes the annotation cluster.x-k8s.io/delete-machine"})
+	case there && priority != machinev1.DefaultPriority:
+		c.find(Finding{Level: Lost, Object: object, Field: field, Text: fmt.Sprintf("%q has no counterpart: Cluster API knows only machines to be deleted first, and the oldest first among the others", priority)})
+	}
+	if set := c.Native.setOf(m); set >= 0 {
+		c.judgeDifference(object, m, &c.Native.Sets[set])
+	}
+}
+
+// judgeDifference is about settings of a Machine that its set does not have: Cluster
+// API gives all machines of a set those of the set.
+func (c *toClusterAPI) judgeDifference(object string, m *machinev1.Machine, s *machinev1.MachineSet) {
+	own := limitsOf(m.Spec.MachineConfiguration, m.Annotations, c.options.Defaults)
+	sets := limitsOf(s.Spec.Template.Spec.MachineConfiguration, s.Annotations, c.options.Defaults)
+	for _, field := range []struct {
+		name      string
+		different bool
+	}{
+		{"spec.drainTimeout", own.drain != sets.drain},
+		{"spec.healthTimeout", own.health != sets.health || own.neverFails != sets.neverFails},
+		{"spec.nodeConditions", !slices.Equal(own.conditions, sets.conditions)},
+	} {
+		if field.different {
+			c.find(Finding{Level: Lost, Object: object, Field: field.name, Text: "differs from that of MachineSet " + s.Name + ", which counts for all its machines on Cluster API"})
+		}
+	}
+}
+
+// copied are annotations that were written by the native door and are still true.
+func dropOffered(into, annotations map[string]string) {
+	for key, written := range offered(annotations) {
+		if key != machinev1.CapacityNodeLabelAnnotation && key != machinev1.CapacityNodeTaintAnnotation && into[key] == written {
+			delete(into, key)
+		}
+	}
+}

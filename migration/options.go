@@ -1,0 +1,40 @@
+package migration
+
+import "time"
+
+// Options are what a person decides about a move.
+type Options struct {
+	// To is the door to move to.
+	To Door
+	// Cluster is the name of the Cluster, in the pools' namespace, that the machines
+	// are to belong to, or belong to. One that does not exist is made.
+	Cluster string
+	// KubeconfigSecret names the Secret, in the pools' namespace, through which
+	// Cluster API reaches the cluster with the nodes. Empty: that is the cluster
+	// with the objects, and the Cluster becomes self-hosted.
+	KubeconfigSecret string
+	// Accept names fields, as findings spell them, whose loss is accepted.
+	Accept []string
+	// Defaults hold where a Machine says nothing: the flags of its manager.
+	Defaults Defaults
+	// Timeout is how long one step may wait for controllers; 0 is 10 minutes.
+	Timeout time.Duration
+	// TakeOver goes on with a pool although another command seems to work on it.
+	TakeOver bool
+
+	rollback bool // the machines go home as they are, whatever a plan says
+}
+
+// Defaults are the manager's flags of the same names.
+type Defaults struct {
+	DrainTimeout         time.Duration // 0 is 2h
+	HealthTimeout        time.Duration // 0 is 10m
+	CreationTimeout      time.Duration // 0 is 20m
+	NodeConditions       string        // empty is KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable
+	InPlaceUpdateTimeout time.Duration // 0 is 20m
+	MaxEvictRetries      int32         // 0 is the manager's
+	PvDetachTimeout      time.Duration // 0 is 2m
+	// KubeletVersion is what machines of pools without nodes will run, as their
+	// kubelet will report it: "v1.36.3". Where there are nodes, theirs counts.
+	KubeletVersion string
+}

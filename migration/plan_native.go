@@ -1,0 +1,3 @@
+package migration
+
+func (p *planner) toNative() {}

@@ -1,0 +1,150 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// Surroundings are what there is of both doors in one namespace: what pools are
+// read from, and what they may collide with. Each list was read once.
+type Surroundings struct {
+	Namespace string
+
+	Deployments []machinev1.MachineDeployment
+	Sets        []machinev1.MachineSet
+	Machines    []machinev1.Machine
+	Classes     map[string]*machinev1.MachineClass
+
+	Clusters           []clusterv1.Cluster
+	MCMClusters        []infrav1.MCMCluster
+	ControlPlanes      []controlplanev1.MCMExternalControlPlane
+	ClusterDeployments []clusterv1.MachineDeployment
+	ClusterSets        []clusterv1.MachineSet
+	ClusterMachines    []clusterv1.Machine
+	MCMMachines        []infrav1.MCMMachine
+	MachineTemplates   []infrav1.MCMMachineTemplate
+	ConfigTemplates    []bootstrapv1.MCMConfigTemplate
+	HealthChecks       []clusterv1.MachineHealthCheck
+
+	// Secrets of the Cluster API door, and those that classes name, without content.
+	Secrets map[client.ObjectKey]*metav1.PartialObjectMetadata
+	// Unserved are the kinds that the API server does not know.
+	Unserved []string
+}
+
+// readSurroundings lists a namespace. What kinds there are none of costs a call
+// each; how many objects there are of a kind does not matter.
+func readSurroundings(ctx context.Context, c client.Reader, namespace string) (*Surroundings, error) {
+	s := &Surroundings{Namespace: namespace, Classes: map[string]*machinev1.MachineClass{}, Secrets: map[client.ObjectKey]*metav1.PartialObjectMetadata{}}
+	var classes machinev1.MachineClassList
+	var deployments machinev1.MachineDeploymentList
+	var sets machinev1.MachineSetList
+	var machines machinev1.MachineList
+	var clusters clusterv1.ClusterList
+	var mcmClusters infrav1.MCMClusterList
+	var controlPlanes controlplanev1.MCMExternalControlPlaneList
+	var clusterDeployments clusterv1.MachineDeploymentList
+	var clusterSets clusterv1.MachineSetList
+	var clusterMachines clusterv1.MachineList
+	var mcmMachines infrav1.MCMMachineList
+	var machineTemplates infrav1.MCMMachineTemplateList
+	var configTemplates bootstrapv1.MCMConfigTemplateList
+	var healthChecks clusterv1.MachineHealthCheckList
+	for _, list := range []client.ObjectList{
+		&classes, &deployments, &sets, &machines, &clusters, &mcmClusters, &controlPlanes, &clusterDeployments, &clusterSets,
+		&clusterMachines, &mcmMachines, &machineTemplates, &configTemplates, &healthChecks,
+	} {
+		err := c.List(ctx, list, client.InNamespace(namespace))
+		switch {
+		case unserved(err):
+			s.Unserved = append(s.Unserved, listKind(list))
+		case err != nil:
+			return nil, fmt.Errorf("list %s of namespace %s: %w", listKind(list), namespace, err)
+		}
+	}
+	for i := range classes.Items {
+		s.Classes[classes.Items[i].Name] = &classes.Items[i]
+	}
+	s.Deployments, s.Sets, s.Machines = deployments.Items, sets.Items, machines.Items
+	s.Clusters, s.MCMClusters, s.ControlPlanes = clusters.Items, mcmClusters.Items, controlPlanes.Items
+	s.ClusterDeployments, s.ClusterSets, s.ClusterMachines = clusterDeployments.Items, clusterSets.Items, clusterMachines.Items
+	s.MCMMachines, s.MachineTemplates, s.ConfigTemplates = mcmMachines.Items, machineTemplates.Items, configTemplates.Items
+	s.HealthChecks = healthChecks.Items
+	return s, s.readSecrets(ctx, c)
+}
+
+// readSecrets reads the names of Secrets, and what stands on those of other
+// namespaces that classes name. What is in them is nobody's business here.
+func (s *Surroundings) readSecrets(ctx context.Context, c client.Reader) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := c.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{clusterv1.ClusterNameLabel}); err != nil {
+		return fmt.Errorf("list the Secrets of Cluster API in namespace %s: %w", s.Namespace, err)
+	}
+	for i := range list.Items {
+		s.Secrets[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+	}
+	for _, name := range keysOf(s.Classes) {
+		for _, ref := range secretsOf(s.Classes[name]) {
+			if _, known := s.Secrets[ref.key]; known || ref.key.Namespace == s.Namespace {
+				continue
+			}
+			object := &metav1.PartialObjectMetadata{}
+			object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+			if err := c.Get(ctx, ref.key, object); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("read Secret %s, which MachineClass %s names: %w", ref.key, name, err)
+			}
+			s.Secrets[ref.key] = object // without a name if there is none
+		}
+	}
+	return nil
+}
+
+// secretRef is a Secret that a class names, and in which field.
+type secretRef struct {
+	field string
+	key   client.ObjectKey
+}
+
+func secretsOf(class *machinev1.MachineClass) []secretRef {
+	var out []secretRef
+	for _, ref := range []struct {
+		field string
+		ref   *corev1.SecretReference
+	}{{"secretRef", class.SecretRef}, {"credentialsSecretRef", class.CredentialsSecretRef}} {
+		if ref.ref != nil && ref.ref.Name != "" {
+			key := client.ObjectKey{Namespace: cmp.Or(ref.ref.Namespace, class.Namespace), Name: ref.ref.Name}
+			out = append(out, secretRef{ref.field, key})
+		}
+	}
+	return out
+}
+
+// unserved says whether err is that the API server does not know a kind.
+func unserved(err error) bool {
+	return err != nil && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err))
+}
+
+// listKind is the kind of a list's elements.
+func listKind(list client.ObjectList) string {
+	name := fmt.Sprintf("%T", list)
+	for i := len(name) - 1; i >= 0; i-- {
+		if name[i] == '.' {
+			return name[i+1 : len(name)-len("List")]
+		}
+	}
+	return name
+}
