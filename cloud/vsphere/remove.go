@@ -62,7 +62,8 @@ func (a *account) cloning(ctx context.Context, r cloud.Ref) (time.Duration, erro
 
 // nothing is the end of a deletion that finds nothing. When a clone was asked
 // for and the answer was lost, it may still be queued: then the template shows
-// an unfinished clone, of whatever machine.
+// an unfinished clone, of whatever machine. Where it shows none, the clone may
+// have ended since the VM was looked for, so it is looked for once more.
 func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Deletion, error) {
 	n := noteOf(r.State)
 	if !n.Clone || n.Task != "" || r.ProviderID != "" || s.TemplateVM == "" {
@@ -80,7 +81,13 @@ func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Dele
 		return cloud.Deletion{}, fail(opDelete, err)
 	}
 	if vm == nil || !vm.doing("clone") {
-		return cloud.Deletion{Done: true}, nil
+		late, err := a.find(ctx, s, r)
+		if err != nil {
+			return cloud.Deletion{}, notInvalid(opDelete, fail(opDelete, err))
+		}
+		if len(late) == 0 {
+			return cloud.Deletion{Done: true}, nil
+		}
 	}
 	return cloud.Deletion{RetryAfter: cloneWait, Remaining: []string{"vm " + r.Name}}, nil
 }
