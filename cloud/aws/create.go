@@ -3,7 +3,6 @@ package aws
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -44,19 +43,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 // checkRequest refuses what EC2 would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
-	problems := append(slices.Clone(s.problems), wrong...)
-	if len(r.UserData) > userDataMax {
-		problems = append(problems, cloud.Problem{
-			Severity: cloud.BlocksCreate, Field: "secret.userData",
-			Message: fmt.Sprintf("has %d bytes and may have %d; make it shorter or compress it", len(r.UserData), userDataMax),
-		})
-	}
-	if r.Name == "" || len(r.Name) > nameMax {
-		problems = append(problems, cloud.Problem{
-			Severity: cloud.BlocksCreate, Field: "metadata.name",
-			Message: fmt.Sprintf("has %d characters and has to have 1 to %d", len(r.Name), nameMax),
-		})
-	}
+	problems := slices.Concat(s.problems, wrong, r.Problems(nameMax, userDataMax))
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
 	}

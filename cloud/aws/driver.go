@@ -52,7 +52,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
 	s.setDefaults()
-	problems := s.report()
+	problems := s.problems.Report()
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: s.Region,

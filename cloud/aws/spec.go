@@ -1,13 +1,13 @@
 package aws
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
 
 // The tags that say what belongs to whom. A key counts as the cluster's or the
@@ -45,7 +45,7 @@ type spec struct {
 	SourceDestCheck     *bool               `json:"srcAndDstChecksEnabled"`
 	EBSOptimized        bool                `json:"ebsOptimized"`
 	Monitoring          bool                `json:"monitoring"`
-	problems            []cloud.Problem     // those that rule something out
+	problems            lenient.Problems    // those that rule something out
 	ownership           []string            // keys of Tags that say what is the class's own, sorted
 	unread              []string            // paths of values of a wrong type
 	keeps               map[cloud.Kind]bool // kinds that outlive the VM by the class's wish
@@ -209,29 +209,6 @@ func (s *spec) findOwnership() []string {
 		return nil
 	}
 	return keys
-}
-
-// add notes a problem; path is relative to the provider spec.
-func (s *spec) add(severity cloud.Severity, path, message string) {
-	at := "providerSpec"
-	if path != "" {
-		at += "." + path
-	}
-	s.problems = append(s.problems, cloud.Problem{Severity: severity, Field: at, Message: message})
-}
-
-// report returns the problems, by field. What is only a warning does not stay:
-// classes that mean the same are equal.
-func (s *spec) report() []cloud.Problem {
-	slices.SortStableFunc(s.problems, func(a, b cloud.Problem) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
-	})
-	all := slices.Clone(s.problems)
-	s.problems = slices.DeleteFunc(s.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
-	if len(s.problems) == 0 {
-		s.problems = nil
-	}
-	return all
 }
 
 // specOf returns the driver's own form of a class that can be used for calls.

@@ -24,17 +24,17 @@ func (s *spec) validate() {
 	s.require(cloud.BlocksAll, "region", s.Region, "name the region, e.g. eu-west-1")
 	s.ownership = s.findOwnership()
 	if s.ownership == nil {
-		s.add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
+		s.problems.Add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
 	}
 	for _, key := range []string{nameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
-			s.add(cloud.Warning, "tags["+key+"]", "is given to every resource by the manager and has no effect here; remove it")
+			s.problems.Add(cloud.Warning, "tags["+key+"]", "is given to every resource by the manager and has no effect here; remove it")
 		}
 	}
 	s.require(cloud.BlocksCreate, "ami", s.AMI, "name the image, e.g. ami-0123456789abcdef0")
 	s.require(cloud.BlocksCreate, "machineType", s.MachineType, "name the instance type, e.g. m5.large")
 	if (s.IAM.Name == "") == (s.IAM.ARN == "") && !s.wrong("iam") {
-		s.add(cloud.BlocksCreate, "iam", "has to have exactly one of name and arn; name the instance profile by one of them")
+		s.problems.Add(cloud.BlocksCreate, "iam", "has to have exactly one of name and arn; name the instance profile by one of them")
 	}
 	s.validateDevices()
 	s.validateInterfaces()
@@ -43,17 +43,17 @@ func (s *spec) validate() {
 	s.validatePlacement()
 	s.validateOptions()
 	if s.EBSOptimized {
-		s.add(cloud.Warning, "ebsOptimized", "is asked of EC2 here; MCM's driver ignored it")
+		s.problems.Add(cloud.Warning, "ebsOptimized", "is asked of EC2 here; MCM's driver ignored it")
 	}
 	if s.Monitoring {
-		s.add(cloud.Warning, "monitoring", "is asked of EC2 here; MCM's driver ignored it")
+		s.problems.Add(cloud.Warning, "monitoring", "is asked of EC2 here; MCM's driver ignored it")
 	}
 }
 
 // require adds a problem when a field is empty, unless there is one with it.
 func (s *spec) require(severity cloud.Severity, path, value, remedy string) {
 	if strings.TrimSpace(value) == "" && !s.wrong(path) {
-		s.add(severity, path, "is missing; "+remedy)
+		s.problems.Add(severity, path, "is missing; "+remedy)
 	}
 }
 
@@ -61,14 +61,14 @@ func (s *spec) require(severity cloud.Severity, path, value, remedy string) {
 // allowed.
 func (s *spec) oneOf(path, value string, allowed ...string) {
 	if value != "" && !slices.Contains(allowed, value) {
-		s.add(cloud.BlocksCreate, path, fmt.Sprintf("is %q and has to be one of %s", value, strings.Join(allowed, ", ")))
+		s.problems.Add(cloud.BlocksCreate, path, fmt.Sprintf("is %q and has to be one of %s", value, strings.Join(allowed, ", ")))
 	}
 }
 
 // atLeast adds a problem when a number is too small; nil is allowed.
 func (s *spec) atLeast(path string, value *int32, least int32) {
 	if value != nil && *value < least {
-		s.add(cloud.BlocksCreate, path, fmt.Sprintf("is %d and has to be at least %d", *value, least))
+		s.problems.Add(cloud.BlocksCreate, path, fmt.Sprintf("is %d and has to be at least %d", *value, least))
 	}
 }
 
@@ -81,23 +81,23 @@ func (s *spec) validateDevices() {
 			case d.DeviceName == rootDevice:
 				roots++
 			case !deviceName.MatchString(d.DeviceName):
-				s.add(cloud.BlocksCreate, at+"deviceName", fmt.Sprintf("is %q and has to be /root, /dev/sdX or /dev/xvdX", d.DeviceName))
+				s.problems.Add(cloud.BlocksCreate, at+"deviceName", fmt.Sprintf("is %q and has to be /root, /dev/sdX or /dev/xvdX", d.DeviceName))
 			}
 			if names[d.DeviceName] {
-				s.add(cloud.BlocksCreate, at+"deviceName", fmt.Sprintf("is %q, as that of another device; give each a name of its own", d.DeviceName))
+				s.problems.Add(cloud.BlocksCreate, at+"deviceName", fmt.Sprintf("is %q, as that of another device; give each a name of its own", d.DeviceName))
 			}
 			names[d.DeviceName] = true
 		}
 		s.validateDisk(at+"ebs.", d.EBS)
 		if d.NoDevice != "" {
-			s.add(cloud.Warning, at+"noDevice", "has no effect, as with MCM's driver; remove it")
+			s.problems.Add(cloud.Warning, at+"noDevice", "has no effect, as with MCM's driver; remove it")
 		}
 		if d.VirtualName != "" {
-			s.add(cloud.Warning, at+"virtualName", "has no effect, as with MCM's driver; remove it")
+			s.problems.Add(cloud.Warning, at+"virtualName", "has no effect, as with MCM's driver; remove it")
 		}
 	}
 	if len(s.BlockDevices) > 1 && roots != 1 {
-		s.add(cloud.BlocksCreate, "blockDevices", fmt.Sprintf("has %d devices named /root and has to have exactly one", roots))
+		s.problems.Add(cloud.BlocksCreate, "blockDevices", fmt.Sprintf("has %d devices named /root and has to have exactly one", roots))
 	}
 }
 
@@ -115,15 +115,15 @@ func (s *spec) validateDisk(at string, e ebsSpec) {
 		return
 	}
 	if e.Encrypted {
-		s.add(cloud.Warning, at+"kmsKeyID", "is asked of EC2 here; MCM's driver ignored it and used the account's default key")
+		s.problems.Add(cloud.Warning, at+"kmsKeyID", "is asked of EC2 here; MCM's driver ignored it and used the account's default key")
 	} else {
-		s.add(cloud.Warning, at+"kmsKeyID", "has no effect without encrypted: true; add that, or remove it")
+		s.problems.Add(cloud.Warning, at+"kmsKeyID", "has no effect without encrypted: true; add that, or remove it")
 	}
 }
 
 func (s *spec) validateInterfaces() {
 	if len(s.NetworkInterfaces) == 0 && !s.wrong("networkInterfaces") {
-		s.add(cloud.BlocksCreate, "networkInterfaces", "is missing; add at least one with subnetID and securityGroupIDs")
+		s.problems.Add(cloud.BlocksCreate, "networkInterfaces", "is missing; add at least one with subnetID and securityGroupIDs")
 	}
 	for i, n := range s.NetworkInterfaces {
 		at := fmt.Sprintf("networkInterfaces[%d].", i)
@@ -138,14 +138,14 @@ func (s *spec) validateInterfaces() {
 		s.atLeast(at+"ipv6AddressCount", n.IPv6AddressCount, 0)
 		s.atLeast(at+"ipv6PrefixCount", n.IPv6PrefixCount, 0)
 		if n.PrimaryIPv6 != nil && n.IPv6AddressCount == nil {
-			s.add(cloud.Warning, at+"primaryIpv6", "has no effect without ipv6AddressCount; add that, or remove it")
+			s.problems.Add(cloud.Warning, at+"primaryIpv6", "has no effect without ipv6AddressCount; add that, or remove it")
 		}
 	}
 }
 
 func (s *spec) validateGroups(field string, ids []string) {
 	if len(ids) == 0 && !s.wrong(field) {
-		s.add(cloud.BlocksCreate, field, "is missing; name at least one security group")
+		s.problems.Add(cloud.BlocksCreate, field, "is missing; name at least one security group")
 	}
 	for i, id := range ids {
 		s.require(cloud.BlocksCreate, fmt.Sprintf("%s[%d]", field, i), id, "name a security group or remove the entry")
@@ -161,10 +161,10 @@ func (s *spec) validateMarket() {
 		return
 	}
 	if s.MarketOptions != nil {
-		s.add(cloud.Warning, "spotPrice", "has no effect because instanceMarketOptions is there too; remove it")
+		s.problems.Add(cloud.Warning, "spotPrice", "has no effect because instanceMarketOptions is there too; remove it")
 		return
 	}
-	s.add(cloud.Warning, "spotPrice", "is deprecated; use instanceMarketOptions.marketType: spot")
+	s.problems.Add(cloud.Warning, "spotPrice", "is deprecated; use instanceMarketOptions.marketType: spot")
 }
 
 func (s *spec) validateReservation() {
@@ -173,11 +173,11 @@ func (s *spec) validateReservation() {
 		return
 	}
 	if r.Preference != "" && (r.ID != "" || r.GroupARN != "") {
-		s.add(cloud.BlocksCreate, "capacityReservation.capacityReservationPreference",
+		s.problems.Add(cloud.BlocksCreate, "capacityReservation.capacityReservationPreference",
 			"cannot be set together with capacityReservationId or capacityReservationResourceGroupArn; remove one of them")
 	}
 	if r.ID != "" && r.GroupARN != "" {
-		s.add(cloud.BlocksCreate, "capacityReservation.capacityReservationId", "cannot be set together with capacityReservationResourceGroupArn; remove one of them")
+		s.problems.Add(cloud.BlocksCreate, "capacityReservation.capacityReservationId", "cannot be set together with capacityReservationResourceGroupArn; remove one of them")
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *spec) validatePlacement() {
 	}
 	s.oneOf("placement.tenancy", p.Tenancy, "default", "dedicated", "host")
 	if p.HostID != nil && *p.HostID != "" && p.Tenancy != "host" {
-		s.add(cloud.BlocksCreate, "placement.hostId", "needs placement.tenancy: host; set that, or remove it")
+		s.problems.Add(cloud.BlocksCreate, "placement.hostId", "needs placement.tenancy: host; set that, or remove it")
 	}
 	s.atLeast("placement.partitionNumber", p.PartitionNumber, 1)
 	if p.Affinity != nil {
@@ -203,7 +203,7 @@ func (s *spec) validateOptions() {
 		s.oneOf("instanceMetadataOptions.httpProtocolIpv6", m.HTTPIPv6, "enabled", "disabled")
 		const most = 64
 		if m.HopLimit != nil && (*m.HopLimit < 0 || *m.HopLimit > most) {
-			s.add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit", fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
+			s.problems.Add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit", fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
 		}
 	}
 	c := s.CPUOptions
@@ -211,11 +211,11 @@ func (s *spec) validateOptions() {
 		return
 	}
 	if (c.CoreCount == nil) != (c.ThreadsPerCore == nil) {
-		s.add(cloud.BlocksCreate, "cpuOptions", "has to have both of coreCount and threadsPerCore, or none; add the other")
+		s.problems.Add(cloud.BlocksCreate, "cpuOptions", "has to have both of coreCount and threadsPerCore, or none; add the other")
 	}
 	s.atLeast("cpuOptions.coreCount", c.CoreCount, 1)
 	if t := c.ThreadsPerCore; t != nil && *t != 1 && *t != 2 {
-		s.add(cloud.BlocksCreate, "cpuOptions.threadsPerCore", fmt.Sprintf("is %d and has to be 1 or 2", *t))
+		s.problems.Add(cloud.BlocksCreate, "cpuOptions.threadsPerCore", fmt.Sprintf("is %d and has to be 1 or 2", *t))
 	}
 	s.oneOf("cpuOptions.amdSevSnp", c.AMDSEVSNP, "enabled", "disabled")
 }

@@ -136,7 +136,7 @@ func (s *session) logIn(r *renewal) {
 // authenticate asks Keystone for a token. Credentials that it refused lately are
 // not tried.
 func (s *session) authenticate(ctx context.Context) (token string, urls map[service]string, failed *cloud.Error) {
-	if s.driver.isRefused(s.who.fingerprint) {
+	if s.driver.refusals.Lately(s.who.fingerprint, s.driver.now()) {
 		return "", nil, cloud.Errorf(cloud.Denied, opLogin, "RefusedLately",
 			"Keystone refused these credentials a moment ago; they are tried again in ten minutes, or when they change")
 	}
@@ -146,7 +146,7 @@ func (s *session) authenticate(ctx context.Context) (token string, urls map[serv
 	if result.Err != nil {
 		e := refused(ctx, result.Err)
 		if e.Code == cloud.Denied {
-			s.driver.refuse(s.who.fingerprint)
+			s.driver.refusals.Note(s.who.fingerprint, s.driver.now())
 		}
 		return "", nil, e
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -53,17 +52,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what Nova would refuse, before anything is made.
 func checkRequest(c *config, r cloud.CreateRequest) error {
-	problems := slices.Clone(c.problems)
-	bad := func(field, message string, args ...any) {
-		problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: field, Message: fmt.Sprintf(message, args...)})
-	}
-	if len(r.UserData) > userDataMax {
-		bad("secret.userData", "has %d bytes and may have %d; make it shorter or compress it", len(r.UserData), userDataMax)
-	}
-	if r.Name == "" || len(r.Name) > nameMax {
-		bad("metadata.name", "has %d characters and has to have 1 to %d", len(r.Name), nameMax)
-	}
-	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
+	return cloud.Worst(opCreate, slices.Concat(c.problems, r.Problems(nameMax, userDataMax)), cloud.BlocksCreate)
 }
 
 // ensure returns the server of r, and whether it is the only one. It makes one

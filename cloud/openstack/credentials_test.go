@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gophercloud/gophercloud/v2"
@@ -143,19 +142,5 @@ func TestCloudsYAMLOfASecretReadsNoFiles(t *testing.T) {
 	}
 	if !l.insecure || l.endpoints != gophercloud.AvailabilityInternal {
 		t.Errorf("got insecure %v and endpoints %q, want what it says", l.insecure, l.endpoints)
-	}
-}
-
-func TestRefusedCredentialsRest(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(0, 0)
-	d := NewDriver(Options{Now: func() time.Time { return now }})
-	d.refuse("a")
-	if !d.isRefused("a") || d.isRefused("b") {
-		t.Error("credentials that were refused are not tried, others are")
-	}
-	now = now.Add(refusal)
-	if d.isRefused("a") {
-		t.Error("they are tried again later")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -29,8 +28,7 @@ type Driver struct {
 	ambient   *environment // nil if it does not count
 	now       func() time.Time
 
-	mu      sync.Mutex
-	refused map[string]time.Time // until when credentials are not tried again, by fingerprint
+	refusals cloud.Refusals
 }
 
 // The parts of the contract that a Driver keeps.
@@ -41,7 +39,7 @@ var (
 
 // NewDriver returns a Driver.
 func NewDriver(o Options) *Driver {
-	d := &Driver{transport: o.Transport, now: o.Now, refused: map[string]time.Time{}}
+	d := &Driver{transport: o.Transport, now: o.Now}
 	if d.now == nil {
 		d.now = time.Now
 	}
@@ -56,7 +54,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	c := decode(in.Spec)
 	c.validate()
 	c.setDefaults()
-	problems := c.report()
+	problems := c.problems.Report()
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: c.Spec.Region,
@@ -90,33 +88,4 @@ func (d *Driver) Open(ctx context.Context, class cloud.Class, creds cloud.Creden
 		return nil, failed
 	}
 	return newAccount(d.now, c.Spec.Region, s), nil
-}
-
-// refusal is how long refused credentials are not tried again: Keystone may lock
-// users after a few wrong passwords.
-const refusal = 10 * time.Minute
-
-// isRefused says whether Keystone said no to these credentials lately.
-func (d *Driver) isRefused(fingerprint string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	until, there := d.refused[fingerprint]
-	if there && !d.now().Before(until) {
-		delete(d.refused, fingerprint)
-		return false
-	}
-	return there
-}
-
-// refuse takes note that Keystone said no.
-func (d *Driver) refuse(fingerprint string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.now()
-	for key, until := range d.refused {
-		if !now.Before(until) {
-			delete(d.refused, key)
-		}
-	}
-	d.refused[fingerprint] = now.Add(refusal)
 }

@@ -1,7 +1,6 @@
 package openstack
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
 
 // What a provider spec has to call itself.
@@ -34,9 +34,9 @@ type config struct {
 	Kind       string `json:"kind"`
 	Spec       spec   `json:"spec"`
 
-	problems  []cloud.Problem // those that rule something out
-	ownership []string        // keys of Tags that say what is the class's own, sorted
-	unread    []string        // paths of values of a wrong type
+	problems  lenient.Problems // those that rule something out
+	ownership []string         // keys of Tags that say what is the class's own, sorted
+	unread    []string         // paths of values of a wrong type
 }
 
 type spec struct {
@@ -138,29 +138,6 @@ func readBirthmark(description string) (class, ownerID string, ok bool) {
 	}
 	class, ownerID, ok = strings.Cut(rest, " owner=")
 	return class, ownerID, ok
-}
-
-// add notes a problem; path is relative to the provider spec.
-func (c *config) add(severity cloud.Severity, path, message string) {
-	at := "providerSpec"
-	if path != "" {
-		at += "." + path
-	}
-	c.problems = append(c.problems, cloud.Problem{Severity: severity, Field: at, Message: message})
-}
-
-// report returns the problems, by field. What is only a warning does not stay:
-// classes that mean the same are equal.
-func (c *config) report() []cloud.Problem {
-	slices.SortStableFunc(c.problems, func(a, b cloud.Problem) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
-	})
-	all := slices.Clone(c.problems)
-	c.problems = slices.DeleteFunc(c.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
-	if len(c.problems) == 0 {
-		c.problems = nil
-	}
-	return all
 }
 
 // configOf returns the driver's own form of a class that can be used for calls.

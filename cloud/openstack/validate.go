@@ -21,10 +21,10 @@ const metadataMax = 255
 func (c *config) validate() {
 	s := &c.Spec
 	if c.APIVersion != specVersion && !c.wrong("apiVersion") {
-		c.add(cloud.BlocksCreate, "apiVersion", fmt.Sprintf("is %q and has to be %s", c.APIVersion, specVersion))
+		c.problems.Add(cloud.BlocksCreate, "apiVersion", fmt.Sprintf("is %q and has to be %s", c.APIVersion, specVersion))
 	}
 	if c.Kind != specKind && !c.wrong("kind") {
-		c.add(cloud.BlocksCreate, "kind", fmt.Sprintf("is %q and has to be %s", c.Kind, specKind))
+		c.problems.Add(cloud.BlocksCreate, "kind", fmt.Sprintf("is %q and has to be %s", c.Kind, specKind))
 	}
 	c.require(cloud.BlocksAll, "spec.region", s.Region, "name the region, e.g. RegionOne")
 	if s.ImageID == "" && !c.wrong("spec.imageID") {
@@ -39,7 +39,7 @@ func (c *config) validate() {
 	c.validateDisk()
 	for i, name := range s.SecurityGroups {
 		if strings.TrimSpace(name) == "" && !c.wrong(fmt.Sprintf("spec.securityGroups[%d]", i)) {
-			c.add(cloud.Warning, fmt.Sprintf("spec.securityGroups[%d]", i), "is empty and is left out; remove it")
+			c.problems.Add(cloud.Warning, fmt.Sprintf("spec.securityGroups[%d]", i), "is empty and is left out; remove it")
 		}
 	}
 }
@@ -47,7 +47,7 @@ func (c *config) validate() {
 // require adds a problem when a field is empty, unless there is one with it.
 func (c *config) require(severity cloud.Severity, path, value, remedy string) {
 	if strings.TrimSpace(value) == "" && !c.wrong(path) {
-		c.add(severity, path, "is missing; "+remedy)
+		c.problems.Add(severity, path, "is missing; "+remedy)
 	}
 }
 
@@ -55,17 +55,17 @@ func (c *config) validateTags() {
 	s := &c.Spec
 	c.ownership = s.findOwnership()
 	if c.ownership == nil && !c.wrong("spec.tags") {
-		c.add(cloud.BlocksAll, "spec.tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
+		c.problems.Add(cloud.BlocksAll, "spec.tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
 	}
 	for key, value := range s.Tags {
 		at := "spec.tags[" + key + "]"
 		switch {
 		case key == ownerKey || key == attemptKey:
-			c.add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
+			c.problems.Add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
 		case !metadataKey.MatchString(key):
-			c.add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - only, at most 255")
+			c.problems.Add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - only, at most 255")
 		case len(value) > metadataMax:
-			c.add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value), metadataMax))
+			c.problems.Add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value), metadataMax))
 		}
 	}
 }
@@ -74,9 +74,9 @@ func (c *config) validateNetworks() {
 	s := &c.Spec
 	switch {
 	case s.NetworkID != "" && len(s.Networks) > 0:
-		c.add(cloud.BlocksCreate, "spec.networks", "cannot be set together with networkID; remove one of them")
+		c.problems.Add(cloud.BlocksCreate, "spec.networks", "cannot be set together with networkID; remove one of them")
 	case s.NetworkID == "" && len(s.Networks) == 0 && !c.wrong("spec.networkID") && !c.wrong("spec.networks"):
-		c.add(cloud.BlocksCreate, "spec.networks", "is missing; name at least one network, or set networkID")
+		c.problems.Add(cloud.BlocksCreate, "spec.networks", "is missing; name at least one network, or set networkID")
 	}
 	for i, n := range s.Networks {
 		c.validateNetwork(fmt.Sprintf("spec.networks[%d]", i), n)
@@ -89,10 +89,10 @@ func (c *config) validateNetwork(at string, n network) {
 		return
 	}
 	if n.ID == "" && n.Name == "" {
-		c.add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
+		c.problems.Add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
 	}
 	if n.ID != "" && n.Name != "" {
-		c.add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
+		c.problems.Add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
 	}
 }
 
@@ -101,12 +101,12 @@ func (c *config) validateSubnets() {
 	old := s.SubnetID != nil && *s.SubnetID != ""
 	switch {
 	case old && len(s.SubnetIDs) > 0:
-		c.add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
+		c.problems.Add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
 	case old:
-		c.add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
+		c.problems.Add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
 	}
 	if (old || len(s.SubnetIDs) > 0) && s.NetworkID == "" {
-		c.add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
+		c.problems.Add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
 	}
 }
 
@@ -114,14 +114,14 @@ func (c *config) validatePods() {
 	s := &c.Spec
 	if s.PodNetworkCIDR != "" {
 		if len(s.PodNetworkCIDRs) > 0 {
-			c.add(cloud.Warning, "spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
+			c.problems.Add(cloud.Warning, "spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
 		} else {
-			c.add(cloud.Warning, "spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
+			c.problems.Add(cloud.Warning, "spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
 			c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
 		}
 	}
 	if s.PodNetworkCIDR == "" && len(s.PodNetworkCIDRs) == 0 && !c.wrong("spec.podNetworkCidr") && !c.wrong("spec.podNetworkCIDRs") {
-		c.add(cloud.BlocksCreate, "spec.podNetworkCIDRs", "is missing; list the addresses of pods, e.g. 100.64.0.0/11")
+		c.problems.Add(cloud.BlocksCreate, "spec.podNetworkCIDRs", "is missing; list the addresses of pods, e.g. 100.64.0.0/11")
 	}
 	for i, cidr := range s.PodNetworkCIDRs {
 		c.cidr(fmt.Sprintf("spec.podNetworkCIDRs[%d]", i), cidr)
@@ -134,17 +134,17 @@ func (c *config) cidr(path, text string) {
 		return
 	}
 	if _, err := netip.ParseAddr(text); err != nil {
-		c.add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; write one such as 100.64.0.0/11", text))
+		c.problems.Add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; write one such as 100.64.0.0/11", text))
 	}
 }
 
 func (c *config) validateDisk() {
 	s := &c.Spec
 	if s.RootDiskSize < 0 {
-		c.add(cloud.BlocksCreate, "spec.rootDiskSize", fmt.Sprintf("is %d and has to be at least 0", s.RootDiskSize))
+		c.problems.Add(cloud.BlocksCreate, "spec.rootDiskSize", fmt.Sprintf("is %d and has to be at least 0", s.RootDiskSize))
 	}
 	if s.RootDiskType != nil && *s.RootDiskType != "" && s.RootDiskSize == 0 && !c.wrong("spec.rootDiskSize") {
-		c.add(cloud.Warning, "spec.rootDiskType", "has no effect without rootDiskSize; add that, or remove it")
+		c.problems.Add(cloud.Warning, "spec.rootDiskType", "has no effect without rootDiskSize; add that, or remove it")
 	}
 }
 

@@ -54,7 +54,7 @@ func (d *Driver) Traits() cloud.Traits {
 func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
-	problems := s.report()
+	problems := s.problems.Report()
 	endpoint := strings.TrimRight(s.Endpoint, "/")
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,

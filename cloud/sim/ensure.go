@@ -40,23 +40,10 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what the cloud would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
-	problems := slices.Clone(s.problems)
-	if len(r.UserData) > UserDataMax {
-		problems = append(problems, cloud.Problem{
-			Severity: cloud.BlocksCreate, Field: "secret.userData",
-			Message: fmt.Sprintf("has %d bytes and may have %d; make it shorter or compress it", len(r.UserData), UserDataMax),
-		})
-	}
-	if r.Name == "" || len(r.Name) > nameMax {
-		problems = append(problems, cloud.Problem{
-			Severity: cloud.BlocksCreate, Field: "metadata.name",
-			Message: fmt.Sprintf("has %d characters and has to have 1 to %d", len(r.Name), nameMax),
-		})
-	}
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
 	}
-	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
+	return cloud.Worst(opCreate, slices.Concat(s.problems, r.Problems(nameMax, UserDataMax)), cloud.BlocksCreate)
 }
 
 // launch returns the VM of r and makes it unless its id is known already.

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,7 +35,7 @@ type spec struct {
 	Forwarding   bool              `json:"forwarding"`
 	Tags         map[string]string `json:"tags"`
 
-	problems []cloud.Problem
+	problems lenient.Problems
 }
 
 type diskSpec struct {
@@ -63,15 +62,6 @@ func severityOf(path string) cloud.Severity {
 		return cloud.BlocksAll
 	}
 	return cloud.BlocksCreate
-}
-
-// add notes a problem; path is relative to the provider spec.
-func (s *spec) add(severity cloud.Severity, path, message string) {
-	at := "providerSpec"
-	if path != "" {
-		at += "." + path
-	}
-	s.problems = append(s.problems, cloud.Problem{Severity: severity, Field: at, Message: message})
 }
 
 // ownership returns the keys of the tags that say what belongs to the class's
@@ -105,18 +95,18 @@ func (s *spec) validate() {
 	s.validateEndpoint()
 	s.require(cloud.BlocksAll, "region", s.Region, "name the cloud's region, e.g. sim-1")
 	if s.ownership() == nil {
-		s.add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterTagPrefix, roleTagPrefix))
+		s.problems.Add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterTagPrefix, roleTagPrefix))
 	}
 	for _, key := range []string{NameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
-			s.add(cloud.Warning, "tags["+key+"]", "is given to every resource by the manager and has no effect here; remove it")
+			s.problems.Add(cloud.Warning, "tags["+key+"]", "is given to every resource by the manager and has no effect here; remove it")
 		}
 	}
 	s.require(cloud.BlocksCreate, "instanceType", s.InstanceType, "name one of the cloud's instance types, e.g. small")
 	s.require(cloud.BlocksCreate, "image", s.Image, "name one of the cloud's images, e.g. linux-1")
 	for i, d := range s.Disks {
 		if d.SizeGiB < 1 {
-			s.add(cloud.BlocksCreate, fmt.Sprintf("disks[%d].sizeGiB", i), fmt.Sprintf("is %d and has to be at least 1", d.SizeGiB))
+			s.problems.Add(cloud.BlocksCreate, fmt.Sprintf("disks[%d].sizeGiB", i), fmt.Sprintf("is %d and has to be at least 1", d.SizeGiB))
 		}
 	}
 	for i, n := range s.Networks {
@@ -128,7 +118,7 @@ func (s *spec) validate() {
 func (s *spec) require(severity cloud.Severity, path, value, remedy string) {
 	known := slices.ContainsFunc(s.problems, func(p cloud.Problem) bool { return strings.EqualFold(p.Field, "providerSpec."+path) })
 	if strings.TrimSpace(value) == "" && !known {
-		s.add(severity, path, "is missing; "+remedy)
+		s.problems.Add(severity, path, "is missing; "+remedy)
 	}
 }
 
@@ -141,26 +131,12 @@ func (s *spec) validateEndpoint() {
 	}
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		s.add(cloud.BlocksAll, "endpoint", "is no URL that begins with http:// or https://; write one, e.g. http://127.0.0.1:8484")
+		s.problems.Add(cloud.BlocksAll, "endpoint", "is no URL that begins with http:// or https://; write one, e.g. http://127.0.0.1:8484")
 		return
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		s.add(cloud.BlocksAll, "endpoint", "has more than scheme, host and path; credentials belong into the Secret")
+		s.problems.Add(cloud.BlocksAll, "endpoint", "has more than scheme, host and path; credentials belong into the Secret")
 	}
-}
-
-// report returns the problems, by field. What is only a warning does not stay:
-// classes that mean the same are equal.
-func (s *spec) report() []cloud.Problem {
-	slices.SortStableFunc(s.problems, func(a, b cloud.Problem) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
-	})
-	all := slices.Clone(s.problems)
-	s.problems = slices.DeleteFunc(s.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
-	if len(s.problems) == 0 {
-		s.problems = nil
-	}
-	return all
 }
 
 // login returns the credentials, without the white space that editors and

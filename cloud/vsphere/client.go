@@ -56,7 +56,7 @@ var errClosed = errors.New("the account is closed")
 
 // connect returns a session that is logged in.
 func (d *Driver) connect(ctx context.Context, who login) (*vcenter, error) {
-	if d.isRefused(who.fingerprint) {
+	if d.refusals.Lately(who.fingerprint, d.now()) {
 		return nil, errRefused
 	}
 	v := &vcenter{who: who, driver: d, jar: newJar(), logging: make(chan struct{}, 1)}
@@ -148,14 +148,14 @@ func (v *vcenter) login(ctx context.Context, generation int) error {
 	if current != generation {
 		return nil
 	}
-	if v.driver.isRefused(v.who.fingerprint) {
+	if v.driver.refusals.Lately(v.who.fingerprint, v.driver.now()) {
 		return errRefused
 	}
 	v.jar.forget() // vCenter refuses a login within a session
 	body := &types.Login{This: *v.ServiceContent.SessionManager, UserName: v.who.user, Password: v.who.password}
 	if _, err := methods.Login(ctx, v.http, body); err != nil {
 		if isFault[types.InvalidLogin](err) {
-			v.driver.refuse(v.who.fingerprint)
+			v.driver.refusals.Note(v.who.fingerprint, v.driver.now())
 		}
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,18 +48,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what cannot work, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
-	var problems []cloud.Problem
-	bad := func(field, message string, args ...any) {
-		problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: field, Message: fmt.Sprintf(message, args...)})
-	}
-	if r.Name == "" || len(r.Name) > nameMax {
-		bad("metadata.name", "has %d characters and has to have 1 to %d", len(r.Name), nameMax)
-	}
-	problems = append(problems, s.problems...)
-	if len(r.UserData) > userDataMax {
-		bad("secret.userData", "has %d bytes and may have %d; make it shorter or compress it", len(r.UserData), userDataMax)
-	}
-	if err := cloud.Worst(opCreate, problems, cloud.BlocksCreate); err != nil {
+	if err := cloud.Worst(opCreate, slices.Concat(r.Problems(nameMax, userDataMax), s.problems), cloud.BlocksCreate); err != nil {
 		return err
 	}
 	if r.Zone != "" && r.Zone != r.Class.Zone {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -23,8 +22,7 @@ type Driver struct {
 	transport http.RoundTripper
 	now       func() time.Time
 
-	mu      sync.Mutex
-	refused map[string]time.Time // until when credentials are not tried again, by fingerprint
+	refusals cloud.Refusals
 }
 
 // The parts of the contract that a Driver keeps.
@@ -37,7 +35,7 @@ var (
 // transport; nil is one of its own for each account, which checks certificates
 // as the Secret says.
 func NewDriver(now func() time.Time, transport http.RoundTripper) *Driver {
-	return &Driver{transport: transport, now: now, refused: map[string]time.Time{}}
+	return &Driver{transport: transport, now: now}
 }
 
 // Traits are the constants of vSphere.
@@ -49,7 +47,7 @@ func (d *Driver) Traits() cloud.Traits {
 func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
-	problems := s.report()
+	problems := s.problems.Report()
 	cluster, role := s.ownership()
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
@@ -78,35 +76,6 @@ func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
 		return "", false
 	}
 	return v.Handle, v.Handle != ""
-}
-
-// refusal is how long refused credentials are not tried again: vCenter locks
-// accounts after a few wrong passwords.
-const refusal = 10 * time.Minute
-
-// isRefused says whether vCenter said no to these credentials lately.
-func (d *Driver) isRefused(fingerprint string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	until, there := d.refused[fingerprint]
-	if there && !d.now().Before(until) {
-		delete(d.refused, fingerprint)
-		return false
-	}
-	return there
-}
-
-// refuse takes note that vCenter said no.
-func (d *Driver) refuse(fingerprint string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.now()
-	for key, until := range d.refused {
-		if !now.Before(until) {
-			delete(d.refused, key)
-		}
-	}
-	d.refused[fingerprint] = now.Add(refusal)
 }
 
 // Open logs in and returns the Account.

@@ -1,9 +1,7 @@
 package vsphere
 
 import (
-	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -38,7 +36,7 @@ type spec struct {
 	SSHKeys                      []string          `json:"sshKeys"`
 	Tags                         map[string]string `json:"tags"`
 
-	problems []cloud.Problem
+	problems lenient.Problems
 }
 
 type systemDisk struct {
@@ -64,29 +62,6 @@ func severityOf(path string) cloud.Severity {
 		return cloud.BlocksAll
 	}
 	return cloud.BlocksCreate
-}
-
-// add notes a problem; path is relative to the provider spec.
-func (s *spec) add(severity cloud.Severity, path, message string) {
-	at := "providerSpec"
-	if path != "" {
-		at += "." + path
-	}
-	s.problems = append(s.problems, cloud.Problem{Severity: severity, Field: at, Message: message})
-}
-
-// report returns the problems, by field. What is only a warning does not stay:
-// classes that mean the same are equal.
-func (s *spec) report() []cloud.Problem {
-	slices.SortStableFunc(s.problems, func(a, b cloud.Problem) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(b.Severity, a.Severity))
-	})
-	all := slices.Clone(s.problems)
-	s.problems = slices.DeleteFunc(s.problems, func(p cloud.Problem) bool { return p.Severity == cloud.Warning })
-	if len(s.problems) == 0 {
-		s.problems = nil
-	}
-	return all
 }
 
 // specOf returns the driver's own form of a class that can be used for calls.

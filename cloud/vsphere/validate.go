@@ -50,7 +50,7 @@ func (s *spec) owns(tags map[string]string) bool {
 // validate adds what is wrong with the values of a spec that decoded.
 func (s *spec) validate() {
 	if cluster, role := s.ownership(); cluster == "" || role == "" {
-		s.add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add the keys %s<cluster> and %s<role>, or %s and %s",
+		s.problems.Add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add the keys %s<cluster> and %s<role>, or %s and %s",
 			clusterTagPrefix, roleTagPrefix, clusterTag, roleTag))
 	}
 	s.require("templateVM", s.TemplateVM, "name the VM or template to clone, as an inventory path")
@@ -64,18 +64,18 @@ func (s *spec) validate() {
 // warn adds what has no effect.
 func (s *spec) warn() {
 	if s.ComputeCluster != "" && s.Datastore != "" && s.DatastoreCluster == "" {
-		s.add(cloud.Warning, "datastore", "has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of computeCluster to choose it")
+		s.problems.Add(cloud.Warning, "datastore", "has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of computeCluster to choose it")
 	}
 	if s.Force {
-		s.add(cloud.Warning, "force", "has no effect because left-over files of an unregistered VM are never in the way; remove it")
+		s.problems.Add(cloud.Warning, "force", "has no effect because left-over files of an unregistered VM are never in the way; remove it")
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.ExtraConfig)) {
 		if key == markKey {
-			s.add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")
+			s.problems.Add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")
 		}
 	}
 	if s.vAppGiven() && len(s.SSHKeys) > 0 {
-		s.add(cloud.Warning, "sshKeys", "has no effect because vapp.properties is there; put the keys into the properties")
+		s.problems.Add(cloud.Warning, "sshKeys", "has no effect because vapp.properties is there; put the keys into the properties")
 	}
 }
 
@@ -85,16 +85,16 @@ func (s *spec) vAppGiven() bool { return s.VApp != nil && len(s.VApp.Properties)
 
 func (s *spec) validateSizes() {
 	if s.NumCPUs < 0 {
-		s.add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more", s.NumCPUs))
+		s.problems.Add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more", s.NumCPUs))
 	}
 	if s.MemoryMB < 0 {
-		s.add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be 0, which is the template's, or more MiB", s.MemoryMB))
+		s.problems.Add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be 0, which is the template's, or more MiB", s.MemoryMB))
 	}
 	if s.MemoryMB%4 != 0 {
-		s.add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be a multiple of 4 MiB", s.MemoryMB))
+		s.problems.Add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be a multiple of 4 MiB", s.MemoryMB))
 	}
 	if s.SystemDisk != nil && s.SystemDisk.SizeGB < 0 {
-		s.add(cloud.BlocksCreate, "systemDisk.size", fmt.Sprintf("is %d and has to be 0, which is the template's, or more GiB", s.SystemDisk.SizeGB))
+		s.problems.Add(cloud.BlocksCreate, "systemDisk.size", fmt.Sprintf("is %d and has to be 0, which is the template's, or more GiB", s.SystemDisk.SizeGB))
 	}
 }
 
@@ -106,7 +106,7 @@ func (s *spec) known(path string) bool {
 // require adds a problem when a field is empty, unless there is one with it.
 func (s *spec) require(path, value, remedy string) {
 	if strings.TrimSpace(value) == "" && !s.known(path) {
-		s.add(cloud.BlocksCreate, path, "is missing; "+remedy)
+		s.problems.Add(cloud.BlocksCreate, path, "is missing; "+remedy)
 	}
 }
 
@@ -116,5 +116,5 @@ func (s *spec) requireOne(path string, fields []string, values ...string) {
 	if strings.TrimSpace(strings.Join(values, "")) != "" || slices.ContainsFunc(fields, s.known) {
 		return
 	}
-	s.add(cloud.BlocksCreate, path, "is missing; set one of "+strings.Join(fields, ", "))
+	s.problems.Add(cloud.BlocksCreate, path, "is missing; set one of "+strings.Join(fields, ", "))
 }
