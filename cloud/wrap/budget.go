@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"sync"
 	"time"
 
@@ -68,13 +69,14 @@ type budget struct {
 
 	mu      sync.Mutex
 	bucket  *rate.Limiter
-	changed time.Time // the last change of the rate
-	until   time.Time // nothing before; zero when the account does not pause
-	queue   time.Time // when all who were sent away will have had their turn
+	changed time.Time            // the last change of the rate
+	until   time.Time            // nothing before; zero when the account does not pause
+	queue   time.Time            // when all who were sent away will have had their turn
+	placed  map[string]time.Time // tokens of the creations that have their place, and since when
 }
 
 func newBudget(r Rate, clock Clock) *budget {
-	return &budget{r: r, clock: clock, bucket: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), changed: clock.Now()}
+	return &budget{r: r, clock: clock, bucket: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), changed: clock.Now(), placed: map[string]time.Time{}}
 }
 
 // admit takes a token for a call, or says when to come back.
@@ -98,6 +100,44 @@ func (b *budget) admit(op string, i importance) error {
 	return b.later(op, now, time.Duration((need-have)/float64(b.bucket.Limit())*float64(time.Second)))
 }
 
+// placeAge is how long a creation that was admitted keeps its place.
+const placeAge = time.Minute
+
+// place admits a creation before it is prepared, once.
+func (b *budget) place(token string) error {
+	if b.has(token) {
+		return nil
+	}
+	if err := b.admit(opCreate, making); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.placed[token] = b.clock.Now()
+	return nil
+}
+
+// has says whether a creation has its place.
+func (b *budget) has(token string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.clock.Now()
+	maps.DeleteFunc(b.placed, func(_ string, since time.Time) bool { return now.Sub(since) > placeAge })
+	_, has := b.placed[token]
+	return has && !now.Before(b.until)
+}
+
+// take uses the place of a creation up, or admits it now.
+func (b *budget) take(token string) error {
+	if !b.has(token) {
+		return b.admit(opCreate, making)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.placed, token)
+	return nil
+}
+
 // later refuses a call that has to wait at least that long. Each refusal makes
 // the queue one call longer, and everyone gets a random place in it.
 func (b *budget) later(op string, now time.Time, least time.Duration) error {
@@ -107,7 +147,7 @@ func (b *budget) later(op string, now time.Time, least time.Duration) error {
 	b.queue = b.queue.Add(time.Duration(float64(time.Second) / float64(b.bucket.Limit())))
 	wait := least + b.clock.upTo(b.queue.Sub(now)-least)
 	return &cloud.Error{
-		Code: cloud.Throttled, Op: op, Reason: "RateBudget", RetryAfter: max(wait, time.Millisecond),
+		Code: cloud.Throttled, Op: op, Reason: cloud.ReasonRateBudget, RetryAfter: max(wait, time.Millisecond),
 		Err: errors.New("the account's rate is used up"),
 	}
 }
@@ -172,8 +212,11 @@ type budgeted struct {
 	b *budget
 }
 
+// Admit holds a place for a creation.
+func (a *budgeted) Admit(_ context.Context, r cloud.CreateRequest) error { return a.b.place(r.Token) }
+
 func (a *budgeted) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	if err := a.b.admit(opCreate, making); err != nil {
+	if err := a.b.take(r.Token); err != nil {
 		return cloud.VM{}, err
 	}
 	vm, err := a.Account.Create(ctx, r)

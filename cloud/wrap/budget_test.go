@@ -3,6 +3,7 @@ package wrap_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -314,5 +315,50 @@ func TestBudgetConcurrently(t *testing.T) {
 	wg.Wait()
 	if n := m.bare.made("delete"); n != 50 {
 		t.Errorf("%d calls reached the cloud, want the burst of 50", n)
+	}
+}
+
+func TestAdmissionHoldsAPlace(t *testing.T) {
+	t.Parallel()
+	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 100}, never)
+	admit := func(i int) error { return cloud.Admit(t.Context(), m.Account, request(fmt.Sprint(i))) }
+	create := func(i int) error { _, err := m.Create(t.Context(), request(fmt.Sprint(i))); return err }
+	i := -1
+	places, refusal := passed(func() error { i++; return admit(i) })
+	if places != 90 || refusal.Reason != cloud.ReasonRateBudget || refusal.RetryAfter <= 0 {
+		t.Fatalf("%d creations were admitted, then %+v; want 90, as many as are made without asking, and a time to come back", places, refusal)
+	}
+	if err := admit(0); err != nil {
+		t.Errorf("asked again: %v; who has a place keeps it", err)
+	}
+	for i := range places {
+		if err := create(i); err != nil {
+			t.Fatalf("creation %d of %d that have their place: %v", i, places, err)
+		}
+	}
+	if err := create(0); err == nil {
+		t.Error("a place was used twice")
+	}
+	m.clk.pass(time.Second)
+	if err := admit(1000); err != nil {
+		t.Fatal(err)
+	}
+	m.clk.pass(2 * time.Minute)
+	if n, _ := passed(func() error { return create(1000) }); n != 90 {
+		t.Errorf("%d creations after two minutes, want 90: a place that nobody took is lost", n)
+	}
+}
+
+func TestAPlaceDoesNotOverruleTheCloud(t *testing.T) {
+	t.Parallel()
+	m := newMetered(wrap.Rate{PerSecond: 10, Burst: 10}, never)
+	if err := cloud.Admit(t.Context(), m.Account, request("1")); err != nil {
+		t.Fatal(err)
+	}
+	m.throttle(30 * time.Second)
+	_ = m.remove(t)()
+	m.relent()
+	if err := m.create(t)(); cloud.CodeOf(err) != cloud.Throttled {
+		t.Errorf("created while the cloud wants to be left alone: %v", err)
 	}
 }

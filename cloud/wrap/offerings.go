@@ -67,6 +67,16 @@ func (a *remembering) Create(ctx context.Context, r cloud.CreateRequest) (cloud.
 	return vm, err
 }
 
+// Admit refuses what is known to be sold out.
+func (a *remembering) Admit(ctx context.Context, r cloud.CreateRequest) error {
+	if a.d >= 0 {
+		if err := a.known(r); err != nil {
+			return err
+		}
+	}
+	return a.layer.Admit(ctx, r)
+}
+
 // wants returns what r asks for: as any class does, and as its own class does.
 func wants(r cloud.CreateRequest) (anyClass, ownClass offering) {
 	zone := r.Zone

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"context"
 	"io"
 	"math/rand/v2"
 	"time"
@@ -69,6 +70,11 @@ func (l layer) Close() error {
 		return c.Close()
 	}
 	return nil
+}
+
+// Admit asks the account below.
+func (l layer) Admit(ctx context.Context, r cloud.CreateRequest) error {
+	return cloud.Admit(ctx, l.Account, r)
 }
 
 // The operations, as errors and metrics name them.

@@ -1,6 +1,7 @@
 package wrap_test
 
 import (
+	"context"
 	"io"
 	"testing"
 
@@ -42,5 +43,31 @@ func TestStandardOrder(t *testing.T) {
 	}
 	if got := metric(t, reg, "mcm_cloud_api_requests_total"); got != 1 {
 		t.Errorf("requests measured: %v, want 1: a call that is refused here is none to the cloud", got)
+	}
+}
+
+// TestStandardAdmits: an outer decorator must not hide what an inner one refuses.
+func TestStandardAdmits(t *testing.T) {
+	t.Parallel()
+	clk := newClock()
+	bare := &account{create: func(context.Context, cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{}, full("") }}
+	var a cloud.Account = bare
+	for _, w := range wrap.Standard(wrap.Options{Now: clk.Now, Rand: never, Rate: wrap.Rate{PerSecond: 1, Burst: 1}}) {
+		a = w(info(), a)
+	}
+	if err := cloud.Admit(t.Context(), a, request("1")); err != nil {
+		t.Fatalf("the first creation is not admitted: %v", err)
+	}
+	if err := cloud.Admit(t.Context(), a, request("2")); cloud.CodeOf(err) != cloud.Throttled {
+		t.Errorf("admitted beyond the rate: %v", err)
+	}
+	if _, err := a.Create(t.Context(), request("1")); cloud.CodeOf(err) != cloud.Exhausted {
+		t.Fatalf("create: got %v, want what the cloud said", err)
+	}
+	if err := cloud.Admit(t.Context(), a, request("3")); cloud.CodeOf(err) != cloud.Exhausted {
+		t.Errorf("admitted what is sold out: %v", err)
+	}
+	if bare.made("create") != 1 {
+		t.Errorf("the cloud was asked %d times, want once: to admit makes no call", bare.made("create"))
 	}
 }

@@ -26,8 +26,11 @@ const (
 	failedRetry   = 5 * time.Second // MCM's short retry, after errors that pass
 	slowestRetry  = 3 * time.Minute // MCM's medium retry
 
-	unprotectedGrace = 10 * time.Second // a class usually has its finalizer by then; before, a word would be a write
+	quietGrace = 10 * time.Second // most waits that nobody is to blame for are over by then; before, a word would be a write
 )
+
+// reasonUnprotected is why no VM is made from a class yet.
+const reasonUnprotected = "ClassUnprotected"
 
 // launch gives a Machine its VM, unless it has one that is complete.
 func (c *Controller) launch(ctx context.Context, f *facts) error {
@@ -115,6 +118,10 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 	case f.machine.Annotations[machinev1.CreateAttemptAnnotation] == attemptOfMCM:
 		want.Spent = true // there may be a VM that knows nothing of our tokens
 	default:
+		// A bootstrap token costs requests, and again each time that it is asked for.
+		if err := c.engine.Admit(ctx, account, want); err != nil {
+			return cloud.VM{}, err
+		}
 		want.Request.UserData, want.Spent, err = c.userData(ctx, f, resolved)
 		if err != nil {
 			return cloud.VM{}, err
@@ -128,7 +135,7 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 // no providerID has no VM either.
 func unprotected(name string) error {
 	return &cloud.Error{
-		Code: cloud.Unavailable, Op: "create VM", Reason: "ClassUnprotected", RetryAfter: failedRetry,
+		Code: cloud.Unavailable, Op: "create VM", Reason: reasonUnprotected, RetryAfter: failedRetry,
 		Err: fmt.Errorf("MachineClass %q has no finalizer yet, the machineclass controller puts it there", name),
 	}
 }
@@ -196,10 +203,10 @@ func (c *Controller) failLaunch(f *facts, err error) error {
 	if apierrors.IsConflict(err) || !isCloud(err) {
 		return err // the API server's fault, not the cloud's: nothing to tell about the machine
 	}
-	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == "ClassUnprotected" {
-		sooner(f, e.RetryAfter) // the class's update wakes the machine at once
-		if f.now.Sub(f.machine.CreationTimestamp.Time) > unprotectedGrace {
-			f.waiting = &waiting{e.Reason, err.Error()}
+	if e, ok := errors.AsType[*cloud.Error](err); ok && c.awaitsTurn(f, e) {
+		sooner(f, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
+		if f.now.Sub(f.machine.CreationTimestamp.Time) > quietGrace {
+			f.waiting = &waiting{waitReason(e), err.Error()}
 		}
 		return nil
 	}
@@ -211,6 +218,23 @@ func (c *Controller) failLaunch(f *facts, err error) error {
 	sooner(f, wait)
 	sooner(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
 	return nil
+}
+
+// awaitsTurn says whether a machine has to wait although nothing is wrong: for its
+// class's finalizer, or for its turn at the cloud's rate, of which a thousand
+// machines that are made at once use up more than there is. To call each of them
+// failed would be a write and two Events a machine, and wrong.
+func (c *Controller) awaitsTurn(f *facts, e *cloud.Error) bool {
+	late := f.now.Sub(f.machine.CreationTimestamp.Time) >= f.settings.creation
+	return e.Reason == reasonUnprotected || e.Reason == cloud.ReasonRateBudget && !late
+}
+
+// waitReason is how conditions name what awaitsTurn is true for.
+func waitReason(e *cloud.Error) string {
+	if e.Code == cloud.Throttled {
+		return machinev1.ReasonCloudThrottled
+	}
+	return e.Reason
 }
 
 // backoff is the wait before the next try of a machine of that age: it grows

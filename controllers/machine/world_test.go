@@ -42,6 +42,7 @@ type world struct {
 	controller *Controller
 	options    Options
 	target     *target.Cluster
+	wraps      []cloud.Middleware // around the cloud's account
 }
 
 const namespace = "ns"
@@ -77,7 +78,7 @@ func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 // restart loses everything that the controller remembers.
 func (w *world) restart() {
 	w.Helper()
-	registry, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now)
+	registry, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now, w.wraps...)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -98,6 +98,13 @@ func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	return cloud.VM{}, err
 }
 
+// Admit returns the error that Ensure would return without asking the cloud, so
+// that nothing has to be prepared for it; nil while Ensure would ask.
+func (e *Engine) Admit(ctx context.Context, a cloud.Account, w Want) error {
+	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
+	return cloud.Admit(ctx, a, w.Request)
+}
+
 // renew looks for the VM of an attempt that must not be repeated, and begins
 // the next one when the cloud has shown none for its settle time.
 func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
