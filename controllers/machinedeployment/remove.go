@@ -50,11 +50,8 @@ func (p *pass) remove(ctx context.Context) error {
 // leftBehind says whether there is a set that our cache does not have yet: it
 // would lose its owner.
 func (p *pass) leftBehind(ctx context.Context) (bool, error) {
-	list := &machinev1.MachineSetList{}
-	if err := p.Live.List(ctx, list, client.InNamespace(p.d.Namespace)); err != nil {
-		return false, fmt.Errorf("list machine sets before the finalizer goes: %w", err)
-	}
-	return slices.ContainsFunc(list.Items, func(s machinev1.MachineSet) bool { return metav1.IsControlledBy(&s, p.d) }), nil
+	owned, err := p.ownedLive(ctx)
+	return len(owned) > 0, err
 }
 
 // forget deletes the old sets that the revision history does not keep.

@@ -125,20 +125,19 @@ func (p *pass) create(ctx context.Context, size int) (bool, error) {
 // behind says whether the API server has sets, or asks for machines in them, that
 // the cache does not show yet. A further set would come on top of those.
 func (p *pass) behind(ctx context.Context) (bool, error) {
-	list := &machinev1.MachineSetList{}
-	if err := p.Live.List(ctx, list, client.InNamespace(p.d.Namespace)); err != nil {
-		return false, fmt.Errorf("list machine sets on the API server: %w", err)
+	owned, err := p.ownedLive(ctx)
+	if err != nil {
+		return false, err
 	}
 	known := map[types.UID]int32{}
 	for _, o := range p.pools {
 		known[o.seen.UID] = o.seen.Spec.Replicas
 	}
-	for i := range list.Items {
-		set := &list.Items[i]
-		if metav1.IsControlledBy(set, p.d) && machinev1.Held(set) {
+	for _, set := range owned {
+		if machinev1.Held(set) {
 			return false, hold.Behind(set.Name)
 		}
-		if replicas, found := known[set.UID]; metav1.IsControlledBy(set, p.d) && (!found || replicas < set.Spec.Replicas) {
+		if replicas, found := known[set.UID]; !found || replicas < set.Spec.Replicas {
 			p.wait = behindRetry // its event comes sooner
 			return true, nil
 		}

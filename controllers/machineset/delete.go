@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -82,10 +83,19 @@ func (c *Controller) remove(ctx context.Context, p *pass) error {
 	return c.letGo(ctx, p)
 }
 
-// leftOver counts the set's machines on the API server, whatever their labels.
+// leftOver counts the set's machines on the API server. What is asked for is a
+// machine that the cache does not show yet, and so has the labels that the set
+// gave it; one that lost them meanwhile goes with its owner, to the garbage
+// collector. To read all machines of the namespace would cost the square of their
+// number where many sets are deleted. A set without a selector has to.
 func (c *Controller) leftOver(ctx context.Context, p *pass) (int, error) {
+	which := p.selector
+	if which == nil {
+		which = labels.Everything()
+	}
 	list := &machinev1.MachineList{}
-	if err := c.Live.List(ctx, list, client.InNamespace(p.set.Namespace)); err != nil {
+	err := c.Live.List(ctx, list, client.InNamespace(p.set.Namespace), client.MatchingLabelsSelector{Selector: which})
+	if err != nil {
 		return 0, fmt.Errorf("count Machines on the API server: %w", err)
 	}
 	count := 0

@@ -1,0 +1,54 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// ownedLive returns the deployment's sets on the API server. It asks for those
+// with the label that ours have from birth, and for those without: MCM's lack it
+// until they are dressed. To read all sets of the namespace for each deployment
+// would cost the square of the number of deployments.
+func (p *pass) ownedLive(ctx context.Context) ([]*machinev1.MachineSet, error) {
+	selectors, err := p.possible()
+	if err != nil {
+		return nil, err
+	}
+	var owned []*machinev1.MachineSet
+	for _, which := range selectors {
+		list := &machinev1.MachineSetList{}
+		err := p.Live.List(ctx, list, client.InNamespace(p.d.Namespace), client.MatchingLabelsSelector{Selector: which})
+		if err != nil {
+			return nil, fmt.Errorf("list machine sets on the API server: %w", err)
+		}
+		for i := range list.Items {
+			if metav1.IsControlledBy(&list.Items[i], p.d) {
+				owned = append(owned, &list.Items[i])
+			}
+		}
+	}
+	return owned, nil
+}
+
+// possible selects the sets that can be the deployment's. Together they leave out
+// those that carry the name of another deployment; a name that no label can hold
+// leaves out none.
+func (p *pass) possible() ([]labels.Selector, error) {
+	if len(validation.IsValidLabelValue(p.d.Name)) > 0 {
+		return []labels.Selector{labels.Everything()}, nil
+	}
+	without, err := labels.NewRequirement(machinev1.DeploymentNameLabel, selection.DoesNotExist, nil)
+	if err != nil {
+		return nil, fmt.Errorf("select machine sets without the name of a deployment: %w", err)
+	}
+	named := labels.SelectorFromSet(labels.Set{machinev1.DeploymentNameLabel: p.d.Name})
+	return []labels.Selector{named, labels.NewSelector().Add(*without)}, nil
+}
