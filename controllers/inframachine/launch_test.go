@@ -3,6 +3,7 @@ package inframachine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -76,6 +77,36 @@ func TestNothingIsMadeForWhatIsBeingDeleted(t *testing.T) {
 			w.run("m")
 			if w.get("m") != nil {
 				t.Error("no VM was ever asked for")
+			}
+		})
+	}
+}
+
+// What was asked for is neither asked for again nor forgotten.
+func TestClusterDeletedWhileAVMIsBeingMade(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{sim.FaultLost, sim.FaultAfter, sim.FaultBefore} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := cluster()
+			c.Finalizers = []string{"x/y"}
+			w := newWorld(t, c)
+			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 1})
+			w.create(w.newMachine("m")...)
+			_, _ = w.reconcile("m")
+			made, _ := w.vms()
+			w.delete(cluster())
+			for range 3 {
+				w.run("m")
+				w.pass(time.Minute)
+			}
+			if now, _ := w.vms(); now != made || !strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition), "False Deleting: Cluster or Machine is being deleted") {
+				t.Errorf("%d VMs made, %d before; Ready is %q", now, made, w.condition("m", clusterv1.ReadyCondition))
+			}
+			w.delete(w.get("m"))
+			w.settle("m", w.gone())
+			if _, live := w.vms(); live != 0 {
+				t.Errorf("%d VMs left behind", live)
 			}
 		})
 	}
