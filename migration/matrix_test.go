@@ -1,0 +1,253 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// A command is one run of kubectl mcm migrate.
+type command func(context.Context, *Engine) error
+
+func there(ctx context.Context, e *Engine) error {
+	return e.Apply(ctx, pool(), Options{To: DoorClusterAPI, Cluster: "c1", TakeOver: true})
+}
+
+func back(ctx context.Context, e *Engine) error {
+	return e.Apply(ctx, pool(), Options{To: DoorNative, Cluster: "c1", TakeOver: true})
+}
+
+func rollback(ctx context.Context, e *Engine) error {
+	return e.Rollback(ctx, pool(), Options{TakeOver: true})
+}
+
+func finish(ctx context.Context, e *Engine) error {
+	return e.Finish(ctx, pool(), Options{TakeOver: true})
+}
+
+// run runs a command to its end.
+func (w *world) run(c command) {
+	w.t.Helper()
+	if err := c(w.t.Context(), w.engine(-1)); err != nil {
+		w.t.Fatalf("%v\n%s", err, strings.Join(w.last, "\n"))
+	}
+}
+
+// kill runs a command that dies after so many writes, and says whether it did.
+func (w *world) kill(c command, writes int) bool {
+	w.t.Helper()
+	err := c(w.t.Context(), w.engine(writes))
+	if err != nil && !errors.Is(err, errKilled) {
+		w.t.Fatal(err)
+	}
+	return err != nil
+}
+
+// count is how many writes a command makes after others.
+func count(t *testing.T, eager bool, before []command, c command) int {
+	t.Helper()
+	w := newWorld(t, 2)
+	w.eager = eager
+	for _, b := range before {
+		w.run(b)
+	}
+	w.writes = 0
+	w.run(c)
+	return w.writes
+}
+
+// untouched fails if a VM was made or deleted.
+func (w *world) untouched() {
+	w.t.Helper()
+	w.play()
+	if w.made != 0 || len(w.gone) != 0 {
+		w.t.Errorf("%d VMs were made, %v are gone: a migration touches none", w.made, w.gone)
+	}
+}
+
+// onClusterAPI fails unless the pool works there with so many machines.
+func (w *world) onClusterAPI(machines int) {
+	w.t.Helper()
+	w.play()
+	for _, o := range w.capis() {
+		if _, rests := o.GetAnnotations()[clusterv1.PausedAnnotation]; rests {
+			w.t.Errorf("%s is still paused", title(o))
+		}
+		if _, retained := o.GetAnnotations()[machinev1.RetainVMAnnotation]; retained {
+			w.t.Errorf("%s would leave its VM behind", title(o))
+		}
+	}
+	for _, o := range w.natives() {
+		if !atRest(o) {
+			w.t.Errorf("%s works as well", title(o))
+		}
+	}
+	if got := len(get(w, &clusterv1.MachineList{}).Items); got != machines || len(w.vms()) != machines {
+		w.t.Errorf("%d Machines and %d VMs, want %d", got, len(w.vms()), machines)
+	}
+	d := get(w, &clusterv1.MachineDeploymentList{}).Items
+	if len(d) != 1 || d[0].Annotations[clusterv1.AutoscalerMaxSizeAnnotation] != "9" {
+		w.t.Errorf("the autoscaler's bounds did not arrive: %v", d)
+	}
+}
+
+// home fails unless the pool works on the native door with so many machines, and
+// nothing is left on the other one.
+func (w *world) home(machines int) {
+	w.t.Helper()
+	w.play()
+	if left := w.capis(); len(left) > 0 {
+		w.t.Errorf("%s is left", some(left))
+	}
+	w.onNative(machines)
+}
+
+func (w *world) onNative(machines int) {
+	w.t.Helper()
+	for _, o := range w.natives() {
+		if _, held := o.GetAnnotations()[machinev1.MigrationHoldAnnotation]; held {
+			w.t.Errorf("%s is still held", title(o))
+		}
+		if !slices.Contains(o.GetFinalizers(), machinev1.Finalizer) {
+			w.t.Errorf("%s has no finalizer", title(o))
+		}
+	}
+	if got := len(get(w, &machinev1.MachineList{}).Items); got != machines || len(w.vms()) != machines {
+		w.t.Errorf("%d native Machines and %d VMs, want %d", got, len(w.vms()), machines)
+	}
+	d := get(w, &machinev1.MachineDeploymentList{}).Items
+	if len(d) != 1 || d[0].Annotations[machinev1.NodeGroupMaxSizeAnnotation] != "9" {
+		w.t.Errorf("the autoscaler's bounds did not come back: %v", d)
+	}
+}
+
+// TestKilledAfterEachWrite is the fault matrix: wherever a command is killed, the
+// next one leads to the end, and rollback leads home, with the same VMs.
+func TestKilledAfterEachWrite(t *testing.T) {
+	t.Parallel()
+	moved, finished := []command{there}, []command{there, finish}
+	cases := map[string]struct {
+		reason  string
+		before  []command
+		killed  command
+		after   []command
+		verdict func(*world)
+	}{
+		"There":          {"The next command goes on.", nil, there, []command{there}, func(w *world) { w.onClusterAPI(2) }},
+		"ThereAndHome":   {"A half-moved pool goes home.", nil, there, []command{rollback}, func(w *world) { w.home(2) }},
+		"Rollback":       {"A rollback that is killed is repeated.", moved, rollback, []command{rollback}, func(w *world) { w.home(2) }},
+		"RollbackThere":  {"A rollback that is killed may be turned around, too.", moved, rollback, []command{there}, nil},
+		"Finish":         {"What is left of a finish is done by the next.", moved, finish, []command{finish}, func(w *world) { w.onClusterAPI(2) }},
+		"FinishAndHome":  {"A finish that is killed can still be rolled back.", moved, finish, []command{homeAgain}, func(w *world) { w.home(2) }},
+		"Back":           {"The way back to the native door is a move like any other.", finished, back, []command{back}, func(w *world) { w.onNative(2) }},
+		"BackAndHome":    {"Its rollback leads to Cluster API.", finished, back, []command{rollback}, func(w *world) { w.onClusterAPI(2) }},
+		"BackThenFinish": {"Nothing of Cluster API stays.", []command{there, finish, back}, finish, []command{finish}, func(w *world) { w.home(2) }},
+	}
+	for name, tc := range cases {
+		for _, eager := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/Eager=%v", name, eager), func(t *testing.T) {
+				t.Parallel()
+				writes := count(t, eager, tc.before, tc.killed)
+				if writes < 5 {
+					t.Fatalf("%d writes are no matrix", writes)
+				}
+				for after := 1; after <= writes; after++ {
+					w := newWorld(t, 2)
+					w.eager = eager
+					for _, b := range tc.before {
+						w.run(b)
+					}
+					w.kill(tc.killed, after)
+					for _, c := range tc.after {
+						w.run(c)
+					}
+					w.untouched()
+					if tc.verdict != nil {
+						tc.verdict(w)
+					}
+					if t.Failed() {
+						t.Fatalf("killed after write %d of %d: %s", after, writes, tc.reason)
+					}
+				}
+				t.Logf("%d kills", writes)
+			})
+		}
+	}
+}
+
+// homeAgain leads a pool back to the native door and clears the other, whether or
+// not the move there was finished.
+func homeAgain(ctx context.Context, e *Engine) error {
+	return errors.Join(back(ctx, e), finish(ctx, e))
+}
+
+// TestScaledInTheMiddle lets a user scale the side that is the truth, after each write.
+func TestScaledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, replicas := range []int32{1, 4} {
+		t.Run(fmt.Sprintf("To%d", replicas), func(t *testing.T) {
+			t.Parallel()
+			writes := count(t, true, nil, there)
+			for after := 1; after <= writes; after++ {
+				w := newWorld(t, 2)
+				w.eager = true
+				w.kill(there, after)
+				w.scale(replicas)
+				w.run(there)
+				w.onClusterAPI(int(replicas))
+				w.scale(2)
+				w.play()
+				w.run(rollback)
+				w.home(2)
+				if t.Failed() {
+					t.Fatalf("scaled to %d after write %d", replicas, after)
+				}
+			}
+		})
+	}
+}
+
+// scale asks the side that is the truth for so many machines.
+func (w *world) scale(replicas int32) {
+	w.t.Helper()
+	s, err := load(w.t.Context(), w.api, pool())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if s == nil || s.Truth() == DoorNative {
+		w.patchObject(&get(w, &machinev1.MachineDeploymentList{}).Items[0], func(o client.Object) {
+			o.(*machinev1.MachineDeployment).Spec.Replicas = replicas
+			o.SetGeneration(o.GetGeneration() + 1)
+		})
+		return
+	}
+	w.patchObject(&get(w, &clusterv1.MachineDeploymentList{}).Items[0], func(o client.Object) {
+		o.(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To(replicas)
+		o.SetGeneration(o.GetGeneration() + 1)
+	})
+}
+
+// TestOneCommandAtATime keeps two commands from working on one pool.
+func TestOneCommandAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.kill(there, 5)
+	e := w.engine(-1)
+	if err := e.Rollback(t.Context(), pool(), Options{}); err == nil {
+		t.Error("the one that was killed may still be there")
+	}
+	w.clock.Step(runnerExpiry)
+	if err := e.Rollback(t.Context(), pool(), Options{}); err != nil {
+		t.Error(err)
+	}
+	w.home(1)
+}

@@ -1,0 +1,170 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// begin finds the move of a pool to the door that o names, or starts one.
+func (e *Engine) begin(ctx context.Context, p Pool, o Options) (*move, error) {
+	s, err := load(ctx, e.Control, p)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || (s.Phase == PhaseFinished && s.To != o.To) {
+		return e.create(ctx, s, p, o)
+	}
+	m, err := e.resume(ctx, s, o)
+	if err != nil {
+		return nil, err
+	}
+	if m.To == o.To {
+		return m, nil
+	}
+	return m, e.turn(ctx, m, o)
+}
+
+// create starts a move that nothing has been done for yet.
+func (e *Engine) create(ctx context.Context, s *stored, p Pool, o Options) (*move, error) {
+	if s == nil {
+		s = &stored{}
+	}
+	s.Record = Record{
+		Pool: p, To: o.To, Home: o.To.Other(), Phase: PhaseHolding, Cluster: o.Cluster, KubeconfigSecret: o.KubeconfigSecret,
+		Accept: o.Accept, Defaults: o.Defaults, Hold: e.Name(),
+	}
+	if !o.rollback {
+		if err := e.check(ctx, &s.Record, o); err != nil {
+			return nil, err
+		}
+	}
+	s.Started, s.Changed = e.Clock.Now().UTC(), e.Clock.Now().UTC()
+	return e.resume(ctx, s, o)
+}
+
+// turn makes a move go back. Before the new side was the truth, that takes one
+// write: the old side is started again, and the copies of the new one go. After
+// it, it is a move in the other direction.
+func (e *Engine) turn(ctx context.Context, m *move, o Options) error {
+	if m.Truth() == o.To {
+		m.To, m.Phase = o.To, PhaseSwitching
+	} else {
+		if !o.rollback {
+			turned := m.Record
+			turned.To, turned.Phase = o.To, PhaseHolding
+			if err := e.check(ctx, &turned, o); err != nil {
+				return err
+			}
+		}
+		if m.reached(PhaseMoved) {
+			m.Bounds = nil // the side that works has them
+		}
+		m.To, m.Phase, m.Hold = o.To, PhaseHolding, e.Name()
+	}
+	m.Changed = e.Clock.Now().UTC()
+	return e.keep(ctx, m)
+}
+
+// check refuses a move whose plan is blocked.
+func (e *Engine) check(ctx context.Context, r *Record, o Options) error {
+	s, err := e.readFor(ctx, r)
+	if err != nil {
+		return err
+	}
+	if blocked := s.Plan(o).Blocked(); len(blocked) > 0 {
+		return &RefusedError{Pool: r.Pool, Findings: blocked}
+	}
+	return nil
+}
+
+// RefusedError says why a move is not begun. Nothing was written.
+type RefusedError struct {
+	Pool     Pool
+	Findings []Finding
+}
+
+// Error has a line for each finding.
+func (e *RefusedError) Error() string {
+	text := e.Pool.String() + " is not moved:"
+	for _, f := range e.Findings {
+		text += "\n  " + f.String()
+	}
+	return text
+}
+
+// resume takes the pool for this call, unless somebody else is at it.
+func (e *Engine) resume(ctx context.Context, s *stored, o Options) (*move, error) {
+	now := e.Clock.Now().UTC()
+	if s.Runner != "" && now.Sub(s.Renewed) < runnerExpiry && !o.TakeOver {
+		return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take over with --take-over once it is gone for certain",
+			s.Pool, s.Runner, now.Sub(s.Renewed).Round(time.Second))
+	}
+	m := &move{stored: s, runner: e.Name(), timeout: o.Timeout}
+	if m.timeout <= 0 {
+		m.timeout = defaultTimeout
+	}
+	s.Runner, s.Renewed = m.runner, now
+	return m, s.save(ctx, e.Control)
+}
+
+// renew says that this call is still at it, with what it waits for, and fails if
+// somebody else has taken over.
+func (e *Engine) renew(ctx context.Context, m *move) error {
+	now := e.Clock.Now().UTC()
+	if now.Sub(m.Renewed) < renewEvery {
+		return nil
+	}
+	m.Renewed, m.Waiting = now, m.waiting
+	return e.keep(ctx, m)
+}
+
+// keep writes the record, and fails for good if somebody else did since.
+func (e *Engine) keep(ctx context.Context, m *move) error {
+	err := m.save(ctx, e.Control)
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("another command has taken over the move of %s, or its record was edited", m.Pool)
+	}
+	return err
+}
+
+// leave gives the pool free for the next command. It may fail: then that waits.
+func (e *Engine) leave(ctx context.Context, m *move) {
+	if m.object == nil || m.Runner != m.runner {
+		return
+	}
+	m.Runner, m.Waiting = "", m.waiting
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	_ = m.save(ctx, e.Control)
+}
+
+// read reads the pool as it is now.
+func (e *Engine) read(ctx context.Context, m *move) (*Scene, error) { return e.readFor(ctx, &m.Record) }
+
+func (e *Engine) readFor(ctx context.Context, r *Record) (*Scene, error) {
+	s, err := ReadScene(ctx, e.Control, e.Target, r.Pool, r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	s.Record = r
+	return s, nil
+}
+
+// announce tells of a phase on the heads of both doors.
+func (e *Engine) announce(m *move, s *Scene) {
+	if e.Events == nil {
+		return
+	}
+	for _, d := range []Door{DoorNative, DoorClusterAPI} {
+		for _, tier := range s.tiers(d) {
+			if len(tier) > 0 {
+				e.Events.Eventf(tier[0], corev1.EventTypeNormal, "Migration"+string(m.Phase), "Migration to the %s door: %s", m.To, m.Phase)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package migration
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ReadScene reads what there is of a pool on both doors, and its nodes. control is
+// the cluster with the objects, target that with the nodes; both are to read from
+// the API server. cluster names the Cluster that the pool is moved to, or belongs
+// to. What does not exist is left empty; an error is one of the API server's.
+func ReadScene(ctx context.Context, control, target client.Reader, p Pool, cluster string) (*Scene, error) {
+	fleet, err := ReadFleet(ctx, control, target, p.Namespace, cluster, p)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Scenes[0], nil
+}
+
+// Fleet is what is known of several pools of a namespace at one time.
+type Fleet struct {
+	Namespace string
+	Scenes    []*Scene
+	// Around is what else there is in the namespace.
+	Around *Surroundings
+}
+
+// ReadFleet reads pools as ReadScene does, with the same few calls for any number
+// of pools; no pools are all that are on either door.
+func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cluster string, pools ...Pool) (*Fleet, error) {
+	around, err := readSurroundings(ctx, control, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(pools) == 0 {
+		pools = around.Pools()
+	}
+	f := &Fleet{Namespace: namespace, Around: around}
+	nodes := newNodeReader(target)
+	index := newOwners(around)
+	for _, p := range pools {
+		s := index.scene(p, cluster)
+		if s.Nodes, err = nodes.of(ctx, s); err != nil {
+			return nil, err
+		}
+		f.Scenes = append(f.Scenes, s)
+	}
+	records, err := Records(ctx, control, namespace)
+	if err != nil {
+		return nil, err
+	}
+	for i := range records {
+		for _, s := range f.Scenes {
+			if s.Pool == records[i].Pool {
+				s.Record = &records[i]
+			}
+		}
+	}
+	return f, nil
+}
+
+// Pools are the pools of both doors, each once, MachineDeployments first, by name.
+func (s *Surroundings) Pools() []Pool {
+	seen := map[Pool]bool{}
+	add := func(kind Kind, o metav1.Object) {
+		if kind == KindDeployment || metav1.GetControllerOf(o) == nil {
+			seen[Pool{kind, s.Namespace, o.GetName()}] = true
+		}
+	}
+	for i := range s.Deployments {
+		add(KindDeployment, &s.Deployments[i])
+	}
+	for i := range s.Sets {
+		add(KindSet, &s.Sets[i])
+	}
+	for i := range s.Machines {
+		add(KindMachine, &s.Machines[i])
+	}
+	for i := range s.ClusterDeployments {
+		add(KindDeployment, &s.ClusterDeployments[i])
+	}
+	for i := range s.ClusterSets {
+		add(KindSet, &s.ClusterSets[i])
+	}
+	for i := range s.ClusterMachines {
+		if s.ClusterMachines[i].Spec.InfrastructureRef.Kind == kindMCMMachine {
+			add(KindMachine, &s.ClusterMachines[i])
+		}
+	}
+	pools := make([]Pool, 0, len(seen))
+	for p := range seen {
+		pools = append(pools, p)
+	}
+	slices.SortFunc(pools, func(a, b Pool) int {
+		return cmp.Or(cmp.Compare(a.Kind.rank(), b.Kind.rank()), cmp.Compare(a.Name, b.Name))
+	})
+	return pools
+}
+
+func (k Kind) rank() int { return slices.Index([]Kind{KindDeployment, KindSet, KindMachine}, k) }
