@@ -81,7 +81,7 @@ func TestViolations(t *testing.T) {
 	good := func(n int) *record {
 		r := &record{N: n, Pool: 10}
 		r.Create.RequestsPerMachine, r.Roll.RequestsPerMachine = 9, 15
-		r.Startup.Seconds, r.Memory = 5, memory{EmptyMiB: 60, PeakMiB: 60 + float64(n)*.05}
+		r.Startup.Seconds, r.Memory = 5, memory{EmptyMiB: 60, FullMiB: 60 + float64(n)*.03, PerThousandMiB: 50}
 		return r
 	}
 	cases := map[string]struct {
@@ -94,7 +94,8 @@ func TestViolations(t *testing.T) {
 		"Growth":   {"requests a machine must not grow with the number of machines", func(r *record) { r.Roll.RequestsPerMachine = 17 }, "grow from 15.00"},
 		"Unrest":   {"at rest nothing is asked for", func(r *record) { r.Steady.Requests = 1 }, "although nothing changed"},
 		"Slow":     {"a start takes too long", func(r *record) { r.Startup.Seconds = 31 }, "31.0 s until"},
-		"Large":    {"memory grows faster than 60 MiB for 1 000 machines", func(r *record) { r.Memory.PeakMiB = 700 }, "MiB of memory"},
+		"Large":    {"memory grows faster than 60 MiB for 1 000 machines", func(r *record) { r.Memory.FullMiB = 700 }, "64 MiB more"},
+		"Peak":     {"at its most it may not have more either", func(r *record) { r.Memory.PerThousandMiB = 61 }, "61 MiB for"},
 	}
 	for name, c := range cases {
 		r := good(10000)

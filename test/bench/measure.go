@@ -112,10 +112,8 @@ func (b *bench) quiet(ctx context.Context, what string) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if err := wait(ctx, silence); err != nil {
 			return context.Cause(ctx)
-		case <-time.After(silence):
 		}
 		to, err := b.Cluster.Mark(ctx)
 		if err != nil {
@@ -135,10 +133,8 @@ func (b *bench) lookOn(ctx context.Context) (steady, error) {
 	}
 	stop := progress("steady", func() string { return "looking on for " + b.steady.String() })
 	defer stop()
-	select {
-	case <-ctx.Done():
-		return steady{}, ctx.Err()
-	case <-time.After(b.steady):
+	if err := wait(ctx, b.steady); err != nil {
+		return steady{}, err
 	}
 	after, err := b.look(ctx)
 	if err != nil {

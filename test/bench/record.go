@@ -70,7 +70,7 @@ type memory struct {
 	EmptyHeapMiB   float64 `json:"emptyHeapMiB"`
 	FullMiB        float64 `json:"fullMiB"`
 	FullHeapMiB    float64 `json:"fullHeapMiB"`
-	PeakMiB        float64 `json:"peakMiB"`        // resident, while machines are made and rolled
+	PeakMiB        float64 `json:"peakMiB"`        // resident, while machines are made, stay and are rolled
 	PerThousandMiB float64 `json:"perThousandMiB"` // of the peak, everything included
 }
 

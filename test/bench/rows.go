@@ -50,6 +50,14 @@ func milliseconds(p *phase, controller string) quantiles {
 	return quantiles{P50: q.P50 * 1000, P99: q.P99 * 1000}
 }
 
+// fromMany is f, unless there are too few machines to tell.
+func fromMany(r *record, f float64) float64 {
+	if r.N < many {
+		return math.NaN()
+	}
+	return f
+}
+
 // restRows are those of what is not a change.
 func restRows() []row {
 	return []row{
@@ -66,12 +74,13 @@ func restRows() []row {
 		{"**memory of the manager, MiB**", nil},
 		{"resident, without machines", func(r *record) float64 { return r.Memory.EmptyMiB }},
 		{"resident, with all, nothing changes", func(r *record) float64 { return r.Memory.FullMiB }},
-		{"of that, live objects", func(r *record) float64 { return r.Memory.FullHeapMiB }},
+		{"more than without, for 1 000 machines", func(r *record) float64 { return fromMany(r, r.Memory.restPerThousand(r.N)) }},
+		{"live objects, with all", func(r *record) float64 { return r.Memory.FullHeapMiB }},
 		{"live objects that 1 000 machines add", func(r *record) float64 {
-			return (r.Memory.FullHeapMiB - r.Memory.EmptyHeapMiB) / float64(r.N) * 1000
+			return fromMany(r, (r.Memory.FullHeapMiB-r.Memory.EmptyHeapMiB)/float64(r.N)*1000)
 		}},
 		{"most resident, making and rolling", func(r *record) float64 { return r.Memory.PeakMiB }},
-		{"most resident, for 1 000 machines", func(r *record) float64 { return r.Memory.PerThousandMiB }},
+		{"most resident, everything included, for 1 000 machines", func(r *record) float64 { return fromMany(r, r.Memory.PerThousandMiB) }},
 		{"most resident, starting", func(r *record) float64 { return r.Startup.PeakMiB }},
 	}
 }
