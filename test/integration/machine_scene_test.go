@@ -55,6 +55,7 @@ func machineScenes() map[string]func(*scene) {
 		"killed":          killedManagerMakesExactlyOneVM,
 		"pair":            onlyOneManagerWorks,
 		"adopted":         machinesOfMCMAreAdopted,
+		"held":            heldPoolIsLeftAlone,
 	}
 }
 
