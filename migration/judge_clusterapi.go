@@ -1,5 +1,146 @@
 package migration
 
-import clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+import (
+	"fmt"
+	"strings"
 
-func (c *toNative) judgeDeployment(d *clusterv1.MachineDeployment) {}
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// judgeDeployment says what becomes of each field of a MachineDeployment of
+// Cluster API.
+func (c *toNative) judgeDeployment(d *clusterv1.MachineDeployment) {
+	object := objectName(machinev1.MachineDeploymentKind, d)
+	tell := func(level Level, field, text string) {
+		c.find(Finding{Level: level, Object: object, Field: field, Text: text})
+	}
+	tell(Kept, "spec.replicas", fmt.Sprintf("stays %d", value(d.Spec.Replicas)))
+	if d.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType && !c.keepsStrategy(d) {
+		tell(Lost, "spec.rollout.strategy.type", "OnDelete becomes RollingUpdate with spec.paused: a new template replaces nothing, also not a machine that is deleted, until it is unpaused")
+	} else {
+		tell(Kept, "spec.rollout.strategy", "becomes spec.strategy")
+	}
+	if !d.Spec.Rollout.After.IsZero() {
+		tell(Lost, "spec.rollout.after", "the native door rolls only for a new template")
+	}
+	if d.Spec.MachineNaming.Template != "" {
+		tell(Lost, "spec.machineNaming.template", "the native door names machines itself")
+	}
+	if o := d.Spec.Deletion.Order; o == clusterv1.NewestMachineSetDeletionOrder {
+		tell(Lost, "spec.deletion.order", "the native door deletes the oldest of equal machines first")
+	}
+	if n := d.Spec.Remediation.MaxInFlight; n != nil && n.String() != "1" {
+		tell(Replaced, "spec.remediation.maxInFlight", "the native door replaces one machine after the other")
+	}
+	for _, key := range keysOf(d.Annotations) {
+		switch {
+		case strings.HasPrefix(key, clusterBounds):
+			tell(Kept, "metadata.annotations["+key+"]", "becomes "+nativeBounds+strings.TrimPrefix(key, clusterBounds)+"; the pool has neither while it is between doors")
+		case strings.HasPrefix(key, clusterScaling):
+			tell(Kept, "metadata.annotations["+key+"]", "becomes "+nativeScaling+strings.TrimPrefix(key, clusterScaling))
+		}
+	}
+	c.judgeTemplate(object, &d.Spec.Template)
+	c.judgeHealth(object)
+}
+
+// keepsStrategy says whether the native strategy is the one that became this one.
+func (c *toNative) keepsStrategy(d *clusterv1.MachineDeployment) bool {
+	if c.Native.Deployment == nil {
+		return false
+	}
+	_, paused := strategyToNative(d.Spec.Rollout.Strategy, c.Native.Deployment.Spec.Strategy)
+	return !paused
+}
+
+// judgeTemplate is about the template of the Machines.
+func (c *toNative) judgeTemplate(object string, t *clusterv1.MachineTemplateSpec) {
+	tell := func(level Level, field, text, remedy string) {
+		c.find(Finding{Level: level, Object: object, Field: "spec.template.spec." + field, Text: text, Remedy: remedy})
+	}
+	spec := &t.Spec
+	class := ""
+	if m := c.templates[spec.InfrastructureRef.Name]; m == nil || spec.InfrastructureRef.Kind != kindMCMMachineTemplate {
+		tell(Blocked, "infrastructureRef", fmt.Sprintf("%s %s does not exist, or is not this provider's", spec.InfrastructureRef.Kind, spec.InfrastructureRef.Name), "name a MCMMachineTemplate")
+	} else {
+		class = m.Spec.Template.Spec.MachineClassRef.Name
+		tell(Kept, "infrastructureRef", "MachineClass "+class+" and the node template become spec.class and spec.nodeTemplate", "")
+	}
+	if !c.bootsFromClass(spec.Bootstrap, class) {
+		tell(Lost, "bootstrap", "new native machines boot with the user data of their MachineClass, whatever boots them now", "")
+	}
+	if spec.Version != "" {
+		tell(Replaced, "version", "natively the image and the user data of a class say which version runs; that is a label on no object", "")
+	}
+	for _, field := range []struct {
+		name string
+		set  bool
+		text string
+	}{
+		{"failureDomain", spec.FailureDomain != "", "natively the class says in which zone a VM is"},
+		{"readinessGates", len(spec.ReadinessGates) > 0, "the native door knows none"},
+		{"taints", len(spec.Taints) > 0, "only those of the MCMMachineTemplate's nodeTemplate are carried over; put them there first"},
+	} {
+		if field.set {
+			tell(Lost, field.name, field.text, "")
+		}
+	}
+	if value(spec.MinReadySeconds) > 0 {
+		tell(Replaced, "minReadySeconds", "becomes spec.minReadySeconds, which the native door ignores as MCM does", "")
+	}
+	c.judgeDeletion(object, spec.Deletion)
+}
+
+func (c *toNative) judgeDeletion(object string, d clusterv1.MachineDeletionSpec) {
+	tell := func(field, text string) {
+		c.find(Finding{Level: Replaced, Object: object, Field: "spec.template.spec.deletion." + field, Text: text})
+	}
+	if drain := value(d.NodeDrainTimeoutSeconds); drain > 0 {
+		tell("nodeDrainTimeoutSeconds", fmt.Sprintf("%d becomes drainTimeout, after which pods are evicted by force", drain))
+	} else {
+		c.find(Finding{Level: Lost, Object: object, Field: "spec.template.spec.deletion.nodeDrainTimeoutSeconds", Text: fmt.Sprintf("it drains for as long as it takes; natively pods are evicted by force after %s", c.options.Defaults.filled().DrainTimeout)})
+	}
+	if d.NodeVolumeDetachTimeoutSeconds != nil {
+		tell("nodeVolumeDetachTimeoutSeconds", "the manager's --machine-pv-detach-timeout counts for all pools")
+	}
+}
+
+// bootsFromClass says whether new machines boot with the user data of their class.
+func (c *toNative) bootsFromClass(b clusterv1.Bootstrap, class string) bool {
+	if b.ConfigRef.Kind != kindMCMConfigTemplate {
+		return false
+	}
+	var t *bootstrapv1.MCMConfigTemplate
+	if t = lookup(c.ClusterAPI.ConfigTemplates, b.ConfigRef.Name); t == nil {
+		return false
+	}
+	ref := t.Spec.Template.Spec.MachineClassRef
+	return ref != nil && ref.Name == class
+}
+
+// judgeHealth is about the pool's MachineHealthCheck.
+func (c *toNative) judgeHealth(object string) {
+	check := c.ClusterAPI.HealthCheck
+	if check == nil {
+		c.find(Finding{Level: Replaced, Object: object, Text: "it has no MachineHealthCheck; natively machines are replaced when the health or creation timeout has passed"})
+		return
+	}
+	object = objectName("MachineHealthCheck", check)
+	tell := func(level Level, field, text string) {
+		c.find(Finding{Level: level, Object: object, Field: field, Text: text})
+	}
+	tell(Replaced, "spec.checks", "becomes healthTimeout, creationTimeout and nodeConditions of the machines; the longest timeout counts for all conditions, and Unknown for unhealthy")
+	if len(check.Spec.Checks.UnhealthyMachineConditions) > 0 {
+		tell(Lost, "spec.checks.unhealthyMachineConditions", "natively only conditions of the node count")
+	}
+	if check.Spec.Remediation.TemplateRef.IsDefined() {
+		tell(Lost, "spec.remediation.templateRef", "natively an unhealthy machine is replaced")
+	}
+	trigger := check.Spec.Remediation.TriggerIf
+	if trigger.UnhealthyInRange != "" || trigger.UnhealthyLessThanOrEqualTo != nil {
+		tell(Replaced, "spec.remediation.triggerIf", "the native door waits while the nodes of a zone are lost together")
+	}
+}

@@ -17,6 +17,9 @@ type Options struct {
 	Accept []string
 	// Defaults hold where a Machine says nothing: the flags of its manager.
 	Defaults Defaults
+	// Now is when a plan is made: a Lease that has run out by then is held by nobody.
+	// Zero: every Lease with a holder counts as held.
+	Now time.Time
 	// Timeout is how long one step may wait for controllers; 0 is 10 minutes.
 	Timeout time.Duration
 	// TakeOver goes on with a pool although another command seems to work on it.

@@ -19,6 +19,7 @@ func (p *planner) surroundings() {
 	for _, kind := range p.around.Unserved {
 		p.find(Finding{Level: Blocked, Object: "CustomResourceDefinition " + kind, Text: "the API server does not know this kind", Remedy: "install both doors, and Cluster API: clusterctl init --infrastructure mcm --bootstrap mcm --control-plane mcm"})
 	}
+	p.Findings = append(p.Findings, p.around.foreign(p.options.Now)...)
 	if p.options.To == DoorClusterAPI {
 		p.selectors()
 		p.classes()

@@ -32,7 +32,7 @@ type Fleet struct {
 // ReadFleet reads pools as ReadScene does, with the same few calls for any number
 // of pools; no pools are all that are on either door.
 func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cluster string, pools ...Pool) (*Fleet, error) {
-	around, err := readSurroundings(ctx, control, namespace)
+	around, err := ReadSurroundings(ctx, control, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -102,3 +102,24 @@ func (s *Surroundings) Pools() []Pool {
 }
 
 func (k Kind) rank() int { return slices.Index([]Kind{KindDeployment, KindSet, KindMachine}, k) }
+
+// Plans are the plans of all pools, in their order.
+func (f *Fleet) Plans(o Options) []Plan {
+	plans := make([]Plan, 0, len(f.Scenes))
+	for _, s := range f.Scenes {
+		plans = append(plans, s.Plan(o))
+	}
+	return plans
+}
+
+// On is the fleet without the pools that are not on that door, or not any more.
+func (f *Fleet) On(d Door) *Fleet {
+	out := *f
+	out.Scenes = slices.DeleteFunc(slices.Clone(f.Scenes), func(s *Scene) bool {
+		if s.Record != nil {
+			return s.Record.Truth() != d
+		}
+		return s.Native.Empty() && d == DoorNative || s.ClusterAPI.Empty() && d == DoorClusterAPI
+	})
+	return &out
+}

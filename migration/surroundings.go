@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,13 +43,15 @@ type Surroundings struct {
 
 	// Secrets of the Cluster API door, and those that classes name, without content.
 	Secrets map[client.ObjectKey]*metav1.PartialObjectMetadata
+	// Leases are MCM's, as far as they exist.
+	Leases []coordinationv1.Lease
 	// Unserved are the kinds that the API server does not know.
 	Unserved []string
 }
 
-// readSurroundings lists a namespace. What kinds there are none of costs a call
+// ReadSurroundings lists a namespace of the cluster with the objects. What kinds there are none of costs a call
 // each; how many objects there are of a kind does not matter.
-func readSurroundings(ctx context.Context, c client.Reader, namespace string) (*Surroundings, error) {
+func ReadSurroundings(ctx context.Context, c client.Reader, namespace string) (*Surroundings, error) {
 	s := &Surroundings{Namespace: namespace, Classes: map[string]*machinev1.MachineClass{}, Secrets: map[client.ObjectKey]*metav1.PartialObjectMetadata{}}
 	var classes machinev1.MachineClassList
 	var deployments machinev1.MachineDeploymentList
@@ -83,7 +87,43 @@ func readSurroundings(ctx context.Context, c client.Reader, namespace string) (*
 	s.ClusterDeployments, s.ClusterSets, s.ClusterMachines = clusterDeployments.Items, clusterSets.Items, clusterMachines.Items
 	s.MCMMachines, s.MachineTemplates, s.ConfigTemplates = mcmMachines.Items, machineTemplates.Items, configTemplates.Items
 	s.HealthChecks = healthChecks.Items
+	if err := s.readLeases(ctx, c); err != nil {
+		return nil, err
+	}
 	return s, s.readSecrets(ctx, c)
+}
+
+// readLeases reads the leases that MCM's processes and the native door work under.
+func (s *Surroundings) readLeases(ctx context.Context, c client.Reader) error {
+	for _, name := range []string{machinev1.LeaseMachineControllerManager, machinev1.LeaseMachineController} {
+		lease := coordinationv1.Lease{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &lease)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read Lease %s/%s: %w", s.Namespace, name, err)
+		}
+		if err == nil {
+			s.Leases = append(s.Leases, lease)
+		}
+	}
+	return nil
+}
+
+// foreign are findings about leases that somebody else holds: two managers that do
+// not know of each other must not work on the same machines.
+func (s *Surroundings) foreign(now time.Time) []Finding {
+	var out []Finding
+	for i := range s.Leases {
+		l := &s.Leases[i]
+		if HolderOf(l, now) != HolderForeign {
+			continue
+		}
+		out = append(out, Finding{
+			Level: Blocked, Object: objectName("Lease", l), Field: "spec.holderIdentity",
+			Text:   fmt.Sprintf("%s holds it, which is no manager of this project: Machine Controller Manager most likely", value(l.Spec.HolderIdentity)),
+			Remedy: "take the fleet over by the native door first: kubectl mcm takeover check",
+		})
+	}
+	return out
 }
 
 // readSecrets reads the names of Secrets, and what stands on those of other

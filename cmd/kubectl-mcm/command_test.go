@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// run runs the command on an API server with these objects.
+func run(t *testing.T, objects []client.Object, args ...string) (string, error) {
+	t.Helper()
+	root := newRoot(func(c *common) (*clusters, error) {
+		scheme, err := newScheme()
+		if err != nil {
+			return nil, err
+		}
+		api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+		return &clusters{control: api, target: api, namespace: c.namespace}, nil
+	})
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(append(args, "-n", "garden"))
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// alone is a native Machine of no set, with its node and class.
+func alone() []client.Object {
+	meta := metav1.ObjectMeta{Namespace: "garden", Name: "solo", UID: "uid-solo", Labels: map[string]string{machinev1.NodeLabel: "solo"}}
+	m := &machinev1.Machine{ObjectMeta: meta, Spec: machinev1.MachineSpec{
+		ProviderID: "sim:///region/i-1", Class: machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "class"},
+	}}
+	m.Status.CurrentStatus.Phase = machinev1.MachineRunning
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "solo"}, Spec: corev1.NodeSpec{ProviderID: "sim:///zone/i-1"}}
+	node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	return []client.Object{m, node, &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "class"}}}
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		args   string
+		want   string // in the output
+		err    string // in the error; empty: none
+	}{
+		{"a pool by name", "migrate plan machine/solo --cluster shoot", "machine/solo  clusterapi  1         1     0", ""},
+		{"all pools", "migrate plan --cluster shoot", "machine/solo", ""},
+		{"nothing is on the other door", "migrate plan --to native", "There are no pools to move.", ""},
+		{"a pool that does not exist", "migrate plan nobody --cluster shoot", "there is no such pool", errBlocked.Error()},
+		{"no Cluster", "migrate plan machine/solo", "no Cluster is named", errBlocked.Error()},
+		{"machine readable", "migrate plan machine/solo --cluster shoot -o json", `"providerID": "sim:///zone/i-1"`, ""},
+		{"no such door", "migrate plan --to elsewhere", "", `--to="elsewhere"`},
+		{"no such format", "migrate plan -o xml", "", `--output="xml"`},
+		{"nothing named", "migrate apply --cluster shoot", "", errNoPools.Error()},
+		{"nothing moved", "migrate status", "No pool has been moved.", ""},
+		{"nothing to roll back", "migrate rollback machine/solo", "", "was never moved"},
+		{"kinds are missing", "takeover check", "to the native door: not safe", errUnsafe.Error()},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			out, err := run(t, alone(), strings.Fields(c.args)...)
+			if !strings.Contains(out, c.want) {
+				t.Errorf("output has no %q:\n%s", c.want, out)
+			}
+			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// common are the flags of all commands.
+type common struct {
+	connect   connector
+	control   clientcmd.ClientConfigLoadingRules
+	context   string
+	namespace string
+	target    string // path of a kubeconfig; empty: the cluster with the objects has the nodes
+	output    string
+}
+
+// clusters are the two clusters that the doors work on, read from their API servers.
+type clusters struct {
+	control, target client.Client
+	namespace       string
+}
+
+// connector reaches them.
+type connector func(*common) (*clusters, error)
+
+func (c *common) addFlags(flags *pflag.FlagSet) {
+	c.control = *clientcmd.NewDefaultClientConfigLoadingRules()
+	flags.StringVar(&c.control.ExplicitPath, "kubeconfig", "", "kubeconfig of the cluster with the objects")
+	flags.StringVar(&c.context, "context", "", "context of that kubeconfig")
+	flags.StringVarP(&c.namespace, "namespace", "n", "", "namespace of the pools; empty means that of the context")
+	flags.StringVar(&c.target, "target-kubeconfig", "", "kubeconfig of the cluster with the nodes; empty means the cluster with the objects")
+	flags.StringVarP(&c.output, "output", "o", formatTable, "output: "+strings.Join(formats, ", "))
+}
+
+// validate refuses what no command can do.
+func (c *common) validate() error {
+	if !slices.Contains(formats, c.output) {
+		return fmt.Errorf("--output=%q is none of %s", c.output, strings.Join(formats, ", "))
+	}
+	return nil
+}
+
+// connect reads the kubeconfigs and returns clients without caches.
+func connect(c *common) (*clusters, error) {
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&c.control, &clientcmd.ConfigOverrides{CurrentContext: c.context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	out := &clusters{namespace: c.namespace}
+	if out.namespace == "" {
+		if out.namespace, _, err = loader.Namespace(); err != nil {
+			return nil, fmt.Errorf("--namespace: %w", err)
+		}
+	}
+	if out.control, err = newClient(config); err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if out.target = out.control; c.target == "" {
+		return out, nil
+	}
+	if config, err = clientcmd.BuildConfigFromFlags("", c.target); err != nil {
+		return nil, fmt.Errorf("--target-kubeconfig=%q: %w", c.target, err)
+	}
+	if out.target, err = newClient(config); err != nil {
+		return nil, fmt.Errorf("--target-kubeconfig=%q: %w", c.target, err)
+	}
+	return out, nil
+}
+
+func newClient(config *rest.Config) (client.Client, error) {
+	config.QPS = -1 // the API server's own flow control is fairer than ours
+	config.UserAgent = "kubectl-mcm/" + version
+	s, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: s})
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme,
+		controlplanev1.AddToScheme, clusterv1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,42 @@
+// Command kubectl-mcm is a plugin of kubectl: kubectl mcm. It moves pools of
+// machines between the two doors of this project, and says whether a fleet of
+// Machine Controller Manager's can be taken over, and given back.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ctrl.SetLogger(klog.Background())
+	if err := newRoot(connect).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kubectl mcm:", err)
+		os.Exit(1)
+	}
+}
+
+// newRoot is the command with all that is below it. connector reaches the clusters.
+func newRoot(connector connector) *cobra.Command {
+	root := &cobra.Command{
+		Use: "kubectl-mcm", Short: "Move pools of machines between Machine Controller Manager's API and Cluster API",
+		Version: version, SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mcm"},
+	}
+	c := &common{connect: connector}
+	c.addFlags(root.PersistentFlags())
+	root.AddCommand(newMigrate(c), newTakeover(c))
+	return root
+}

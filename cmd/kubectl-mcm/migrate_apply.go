@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+)
+
+// newEngine is an engine that works on the clusters and tells out what it does.
+func newEngine(c *clusters, out io.Writer) *migration.Engine {
+	timer := clock.RealClock{}
+	return migration.New(migration.Deps{
+		Control: c.control, Target: c.target, Clock: timer, Wait: wait, Name: uuid.NewString,
+		Events: &recorder{client: c.control, clock: timer},
+		Progress: func(p migration.Progress) {
+			text := string(p.Phase)
+			if p.Waiting != "" {
+				text += ": waits: " + p.Waiting
+			}
+			fmt.Fprintf(out, "%s  %s  to %s  %s\n", timer.Now().Format(time.TimeOnly), p.Pool, p.To, text)
+		},
+	})
+}
+
+// wait waits for so long, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var errNoPools = errors.New("name the pools, or say --all")
+
+// act is one of the engine's verbs.
+type act func(*migration.Engine, context.Context, migration.Pool, migration.Options) error
+
+// newAct is the command that does it to each pool, one after the other. It stops at
+// the first that fails: what is wrong with one is often wrong with all.
+func newAct(c *common, o *migration.Options, use, short string, do act, all func(context.Context, *clusters, migration.Options) ([]migration.Pool, error)) *cobra.Command {
+	var every bool
+	cmd := &cobra.Command{Use: use + " POOL...", Short: short}
+	cmd.Flags().BoolVar(&every, "all", false, "all pools of the namespace that it can be done to")
+	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "go on although another command seems to work on the pool; only if that is gone for certain")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		found, err := prepare(c, o)
+		if err != nil {
+			return err
+		}
+		pools := parsePools(found.namespace, args)
+		if every {
+			pools, err = all(cmd.Context(), found, *o)
+		} else if len(pools) == 0 {
+			err = errNoPools
+		}
+		if err != nil {
+			return err
+		}
+		engine := newEngine(found, cmd.ErrOrStderr())
+		for _, p := range pools {
+			if err := do(engine, cmd.Context(), p, *o); err != nil {
+				return err
+			}
+		}
+		return printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, pools)
+	}
+	return cmd
+}
+
+func newApply(c *common, o *migration.Options) *cobra.Command {
+	return newAct(c, o, "apply", "Move pools; the same command goes on after an interruption", (*migration.Engine).Apply,
+		func(ctx context.Context, found *clusters, o migration.Options) ([]migration.Pool, error) {
+			plans, err := plan(ctx, found, o, nil)
+			if err != nil {
+				return nil, err
+			}
+			var pools []migration.Pool
+			for _, p := range plans {
+				pools = append(pools, p.Pool)
+			}
+			return pools, nil
+		})
+}
+
+func newRollback(c *common, o *migration.Options) *cobra.Command {
+	return newAct(c, o, "rollback", "Bring pools back to where their move began, from any phase that is not Finished", (*migration.Engine).Rollback,
+		inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved))
+}
+
+func newFinish(c *common, o *migration.Options) *cobra.Command {
+	return newAct(c, o, "finish", "Remove what moves have left on the old door, after a backup", (*migration.Engine).Finish,
+		inPhases(migration.PhaseMoved, migration.PhaseFinishing))
+}
+
+// inPhases are the pools whose move is in one of these phases.
+func inPhases(phases ...migration.Phase) func(context.Context, *clusters, migration.Options) ([]migration.Pool, error) {
+	return func(ctx context.Context, c *clusters, _ migration.Options) ([]migration.Pool, error) {
+		records, err := migration.Records(ctx, c.control, c.namespace)
+		if err != nil {
+			return nil, err
+		}
+		var pools []migration.Pool
+		for _, r := range records {
+			for _, p := range phases {
+				if r.Phase == p {
+					pools = append(pools, r.Pool)
+				}
+			}
+		}
+		return pools, nil
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+)
+
+// newStatus is the command that says how far moves are.
+func newStatus(c *common) *cobra.Command {
+	return &cobra.Command{
+		Use: "status [POOL...]", Short: "Say how far moves are",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.validate(); err != nil {
+				return err
+			}
+			found, err := c.connect(c)
+			if err != nil {
+				return err
+			}
+			return printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, parsePools(found.namespace, args))
+		},
+	}
+}
+
+// printStatus prints the records of pools; no pools are all of the namespace.
+func printStatus(ctx context.Context, out io.Writer, format string, c *clusters, pools []migration.Pool) error {
+	records, err := migration.Records(ctx, c.control, c.namespace)
+	if err != nil {
+		return err
+	}
+	if len(pools) > 0 {
+		records = slices.DeleteFunc(records, func(r migration.Record) bool { return !slices.Contains(pools, r.Pool) })
+	}
+	return printRecords(out, format, records)
+}
+
+func printRecords(out io.Writer, format string, records []migration.Record) error {
+	if records == nil {
+		records = []migration.Record{}
+	}
+	if done, err := printed(out, format, records); done {
+		return err
+	}
+	if len(records) == 0 {
+		_, err := fmt.Fprintln(out, "No pool has been moved.")
+		return err
+	}
+	rows := [][]string{{"POOL", "TO", "PHASE", "TRUTH", "CLUSTER", "SINCE", "WAITING"}}
+	for _, r := range records {
+		rows = append(rows, []string{
+			r.Pool.String(), string(r.To), string(r.Phase), string(r.Truth()), dash(r.Cluster), r.Changed.UTC().Format(time.RFC3339), dash(r.Waiting),
+		})
+	}
+	return table(out, "", rows)
+}
