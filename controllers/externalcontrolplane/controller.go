@@ -24,6 +24,7 @@ import (
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
@@ -70,6 +71,7 @@ type Deps struct {
 // Controller keeps the kubeconfig of a Cluster with an external control plane.
 type Controller struct {
 	Deps
+	written fresh.Marks // of statuses
 }
 
 // New returns a Controller.
@@ -90,6 +92,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	f, err := c.observe(ctx, req.NamespacedName)
 	if err != nil || f == nil {
 		return outcome.Of(0, err)
+	}
+	if c.written.Stale(f.cp) { // what is seen now would be compared with what was said before
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	switch {
 	case f.paused != "":

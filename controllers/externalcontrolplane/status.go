@@ -33,6 +33,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.cp)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
+	c.written.Wrote(changed)
 	c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeletVersionsMatchCondition)
 	if f.problem != nil && f.problem.bad {
 		c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeconfigReadyCondition)

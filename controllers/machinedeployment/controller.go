@@ -65,6 +65,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if apierrors.IsNotFound(err) {
 			c.gate.Forget(d, req.NamespacedName)
 			c.waiting.ends(req.NamespacedName)
+			c.written.Drop(req.NamespacedName)
 		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}

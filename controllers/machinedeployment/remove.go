@@ -40,11 +40,7 @@ func (p *pass) remove(ctx context.Context) error {
 		return nil
 	}
 	controllerutil.RemoveFinalizer(p.want, machinev1.Finalizer)
-	if err := p.saveDeployment(ctx); client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	p.written.Forget(p.d.UID)
-	return nil
+	return client.IgnoreNotFound(p.saveDeployment(ctx))
 }
 
 // leftBehind says whether there is a set that our cache does not have yet: it

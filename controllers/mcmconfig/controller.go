@@ -22,6 +22,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
@@ -55,6 +56,7 @@ type Deps struct {
 // Controller keeps the data Secret of a MCMConfig.
 type Controller struct {
 	Deps
+	written fresh.Marks // of statuses
 }
 
 // New returns a Controller.
@@ -73,6 +75,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	f, err := c.observe(ctx, req.NamespacedName)
 	if err != nil || f == nil {
 		return outcome.Of(0, err)
+	}
+	if c.written.Stale(f.config) { // what is seen now would be compared with what was said before
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	if f.paused == "" {
 		err = c.act(ctx, f)

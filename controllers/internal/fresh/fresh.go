@@ -2,6 +2,7 @@
 package fresh
 
 import (
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 type Marks struct {
 	mu       sync.Mutex
 	versions map[types.UID]string
+	named    map[types.NamespacedName]types.UID // of versions
 	ended    map[types.NamespacedName]types.UID
 }
 
@@ -25,8 +27,9 @@ func (m *Marks) Wrote(o client.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.versions == nil {
-		m.versions = map[types.UID]string{}
+		m.versions, m.named = map[types.UID]string{}, map[types.NamespacedName]types.UID{}
 	}
+	m.named[client.ObjectKeyFromObject(o)] = o.GetUID()
 	if older(m.versions[o.GetUID()], o.GetResourceVersion()) {
 		m.versions[o.GetUID()] = o.GetResourceVersion()
 	}
@@ -44,6 +47,16 @@ func (m *Marks) Forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.versions, uid)
+	maps.DeleteFunc(m.named, func(_ types.NamespacedName, of types.UID) bool { return of == uid })
+}
+
+// Drop drops the mark of an object that the cache, which has shown it, does not
+// show any more.
+func (m *Marks) Drop(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.versions, m.named[key])
+	delete(m.named, key)
 }
 
 // Ended notes that this process has let go of o, so that whatever the cache
@@ -52,6 +65,7 @@ func (m *Marks) Ended(o client.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.versions, o.GetUID())
+	delete(m.named, client.ObjectKeyFromObject(o))
 	if m.ended == nil {
 		m.ended = map[types.NamespacedName]types.UID{}
 	}

@@ -61,3 +61,17 @@ func TestEnded(t *testing.T) {
 		t.Error("remembered although the cache has caught up")
 	}
 }
+
+func TestDrop(t *testing.T) {
+	t.Parallel()
+	var m Marks
+	m.Wrote(object("5"))
+	m.Drop(types.NamespacedName{Name: "another"})
+	if !m.Stale(object("4")) {
+		t.Error("the mark of an object went with that of another name")
+	}
+	m.Drop(types.NamespacedName{})
+	if m.Stale(object("4")) || len(m.versions)+len(m.named) != 0 {
+		t.Error("remembered although the object is gone")
+	}
+}
