@@ -38,6 +38,8 @@ type World struct {
 	NativeRuns bool
 	// Lags says that a cache may be behind for longer than moments.
 	Lags bool
+	// HealthTimeout is how long a machine may be unhealthy.
+	HealthTimeout time.Duration
 	// DrainTimeout is how long a drain may take.
 	DrainTimeout time.Duration
 }
@@ -84,6 +86,7 @@ func nativeRules() []Rule {
 		{Name: "WithinSurge", Object: withinSurge},
 		{Name: "HealthyMachinesStay", Object: healthyMachinesStay},
 		{Name: "FailedForAReason", Object: failedForAReason},
+		{Name: "GivenUpInTime", Object: givenUpInTime},
 		{Name: "Available", Object: available},
 		{Name: "NothingReplacedInAStorm", Object: nothingReplacedInAStorm},
 		{Name: "EverythingSettles", AtRest: everythingSettles},
@@ -105,7 +108,7 @@ type Checker struct {
 
 	active   map[place]presence // where Clusters of Cluster API live, and do not any more
 	retained map[string]bool    // owner ids of VMs that were left on purpose
-	late     map[string]bool    // VMs that came about by a request that arrived late
+	unasked  map[string]bool    // resources that came about by a request that arrived late, or by somebody else
 }
 
 // bounds are what a set or a deployment asks for from then on.
@@ -128,7 +131,7 @@ func New(w World) *Checker {
 	return &Checker{
 		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{}, left: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
-		active: map[place]presence{}, retained: map[string]bool{}, late: map[string]bool{},
+		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
 	}
 }
 
@@ -160,8 +163,8 @@ func (c *Checker) Resource(now sim.Resource, w *Writer) {
 		}
 	}
 	c.resources[now.ID] = now
-	if before == nil && w != nil && w.Late {
-		c.late[now.ID] = true
+	if before == nil && (w == nil || w.Late) {
+		c.unasked[now.ID] = true
 	}
 }
 

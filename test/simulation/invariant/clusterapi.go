@@ -223,7 +223,7 @@ func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error 
 		return nil
 	}
 	for _, vm := range c.Cloud.VMs() {
-		if vm.Tags[ownerTag] == mcmID(before) && !c.late[vm.ID] {
+		if vm.Tags[ownerTag] == mcmID(before) && !c.unasked[vm.ID] {
 			return fmt.Errorf("MCMMachine %s is let go although VM %s is %s", before.Name, vm.ID, vm.VM.State)
 		}
 	}
@@ -247,7 +247,7 @@ func clusterGoesLast(c *Checker, change apiserver.Change, w *Writer) error {
 		return nil
 	}
 	for _, vm := range c.Cloud.VMs() {
-		if vm.Tags[machinev1.ClusterIDTag] == before.Annotations[machinev1.OwnerIDAnnotation] && !c.retained[vm.Tags[ownerTag]] && !c.late[vm.ID] && vm.Deleting.IsZero() {
+		if vm.Tags[machinev1.ClusterIDTag] == before.Annotations[machinev1.OwnerIDAnnotation] && !c.retained[vm.Tags[ownerTag]] && !c.unasked[vm.ID] && vm.Deleting.IsZero() {
 			return fmt.Errorf("MCMCluster %s is let go although VM %s (%s) is %s", before.Name, vm.ID, vm.Name(), vm.VM.State)
 		}
 	}

@@ -206,6 +206,20 @@ func failedForAReason(c *Checker, change apiserver.Change, w *Writer) error {
 		after.Name, before.Status.CurrentStatus.Phase, after.Status.LastOperation.Description)
 }
 
+// givenUpInTime: a machine whose VM runs is given up only when it was unhealthy
+// for the health timeout.
+func givenUpInTime(c *Checker, change apiserver.Change, w *Writer) error {
+	before, after := machineIn(change)
+	if w == nil || before == nil || after == nil || before.Status.CurrentStatus.Phase != machinev1.MachineUnknown ||
+		after.Status.CurrentStatus.Phase != machinev1.MachineFailed || !c.runs(after) {
+		return nil
+	}
+	if unhealthy := c.Now().Sub(before.Status.CurrentStatus.LastUpdateTime.Time); unhealthy < c.HealthTimeout {
+		return fmt.Errorf("Machine %s is given up after %s, and its health timeout is %s: %s", after.Name, unhealthy, c.HealthTimeout, after.Status.LastOperation.Description)
+	}
+	return nil
+}
+
 // available: no deletion of a manager's leaves a deployment with fewer available
 // machines than its strategy allows. Machines that were lost a short time ago
 // count: a manager may not know it yet.

@@ -90,10 +90,11 @@ func (c *Checker) known(r sim.Resource) (providerID string, found bool) {
 	return "", false
 }
 
-// strayed says whether a resource came about by a request that arrived after its
-// Cluster had gone: no collector may take it then (docs/proof.md).
+// strayed says whether a resource came about by somebody else, or by a request
+// that arrived late, and its Cluster does not live any more: no collector may take
+// it then (docs/proof.md).
 func (c *Checker) strayed(r sim.Resource) bool {
-	if !c.late[r.ID] || !tagged(r) {
+	if !c.unasked[r.ID] || !tagged(r) {
 		return false
 	}
 	for _, s := range c.Homes {

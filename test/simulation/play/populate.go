@@ -78,6 +78,7 @@ func newWorld(p Plan, verbose bool) *World {
 		Control: w.Control, Homes: w.managementServers(), Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate, Account: account,
 		NativeRuns: len(p.Pools) > 0, Lag: p.patience() - patience + time.Minute,
 		Health: w.healthOf, Patience: p.patience(), Lags: p.patience() > patience || p.IgnoreOutages, DrainTimeout: w.options().Machine.DrainTimeout,
+		HealthTimeout: w.options().Machine.HealthTimeout,
 	})
 	for _, s := range w.servers() {
 		s.OnChange(w.changed)

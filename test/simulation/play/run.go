@@ -35,8 +35,20 @@ func (w *World) rest(end time.Time) {
 	w.settle(end.Add(settleFor))
 	w.inspect()
 	before := w.writes
+	w.restart()
 	w.until(w.now.Add(quietFor))
 	w.quiet(before)
+}
+
+// restart has every manager begin anew, with new caches and no memory: they look
+// at everything once.
+func (w *World) restart() {
+	for _, p := range slices.Clone(w.processes) {
+		if !p.isCommand() {
+			w.crash(p, "it is restarted")
+			w.startOne(p.home, p.doors)
+		}
+	}
 }
 
 // settle plays until all is at rest, or until that time.

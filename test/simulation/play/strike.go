@@ -1,6 +1,7 @@
 package play
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
@@ -237,10 +240,18 @@ func (w *World) plentiful() {
 }
 
 // stray makes a VM that no machine knows, as one of an older manager that was
-// interrupted.
+// interrupted; some are of the Cluster.
 func (w *World) stray(e Event) {
 	tags := ownership()
 	tags[sim.NameTag] = "stray"
+	if h := w.clusterHome(); h != nil && e.N>>7%3 > 0 {
+		infra, _ := find[*infrav1.MCMCluster](h.server, clusterName)
+		if infra != nil && infra.Annotations[machinev1.OwnerIDAnnotation] != "" {
+			tags[machinev1.ClusterIDTag] = infra.Annotations[machinev1.OwnerIDAnnotation]
+			tags[machinev1.ClusterNameTag], tags[machinev1.ClusterNamespaceTag] = clusterName, namespace
+			tags[machinev1.OwnerIDAnnotation] = fmt.Sprintf("stray-%d", e.N)
+		}
+	}
 	_, err := w.Cloud.CreateVM(sim.Login{Account: account, Secret: secretKey}, region, sim.VMInput{
 		Zone: zones()[int(e.N)%len(zones())], InstanceType: "small", Image: "linux-1", Tags: tags,
 	})

@@ -16,7 +16,7 @@ type Edit struct{ File, Old, New string }
 
 // Bugs are the mistakes that the simulation must find.
 func Bugs() []Bug {
-	return slices.Concat(ofMaking(), ofRemoving(), ofCounting(), ofWatching())
+	return slices.Concat(ofMaking(), ofRemoving(), ofCounting(), ofWatching(), ofClusterAPI())
 }
 
 // ofMaking are bugs in making machines and VMs.
@@ -114,6 +114,35 @@ func ofWatching() []Bug {
 		}}},
 		{"a reconcile panics on a Machine without a class", []Edit{{
 			"controllers/machine/launch.go", "\tif !resolved.Protected {\n", "\tif resolved.Object.DeletionTimestamp == nil && !resolved.Protected {\n\t\tpanic(\"unprotected\")\n\t}\n\tif !resolved.Protected {\n",
+		}}},
+	}
+}
+
+// ofClusterAPI are bugs of Cluster API's door.
+func ofClusterAPI() []Bug {
+	return []Bug{
+		{"the VM of a MCMMachine is asked for before that is written down", []Edit{{
+			"controllers/inframachine/launch.go", "\tif err := c.intend(ctx, f); err != nil {\n\t\treturn cloud.VM{}, err\n\t}\n", "\t_ = c.intend\n",
+		}}},
+		{"a MCMMachine whose VM has vanished gets another", []Edit{{
+			"controllers/inframachine/look.go", "\tf.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+			"\tif err := c.patch(context.Background(), f, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = \"\" }); err != nil {\n\t\treturn err\n\t}\n\tf.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+		}}},
+		{"a MCMMachine is let go while its VM is still going", []Edit{{
+			"controllers/inframachine/leave.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n", "\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n",
+		}}},
+		{"MCMMachines of a paused Cluster are acted upon", []Edit{{
+			"controllers/inframachine/controller.go", "\tcase f.paused != \"\":\n\t\treturn nil\n", "",
+		}, {
+			"controllers/inframachine/controller.go", ", capi.Moving(object):", ":",
+		}}},
+		{"the collector takes what belongs to a Cluster that is not here", []Edit{{
+			"controllers/safety/orphan/clusterapi.go", "\t\tat.held = \"its Cluster is not here\"\n", "",
+		}, {
+			"controllers/safety/orphan/clusterapi.go", "\tif len(list.Items) != 1 {\n", "\tif len(list.Items) == 0 {\n\t\treturn home{}, nil\n\t}\n\tif len(list.Items) != 1 {\n",
+		}}},
+		{"the native collector takes what belongs to Clusters", []Edit{{
+			"controllers/safety/orphan/owners.go", "return !ofClusterAPI(r) }", "return true }",
 		}}},
 	}
 }
