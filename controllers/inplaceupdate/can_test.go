@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,7 +78,12 @@ func classes() []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Provider: "sim", ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
 		}
 	}
+	credentials := class("other-credentials", `{"image":"1","disk":{"size":1,"kind":"a"}}`).(*machinev1.MachineClass)
+	credentials.CredentialsSecretRef = &corev1.SecretReference{Name: "x"}
+	data := class("other-data", `{"image":"1","disk":{"size":1,"kind":"a"}}`).(*machinev1.MachineClass)
+	data.SecretRef = &corev1.SecretReference{Name: "x"}
 	return []client.Object{
+		credentials, data,
 		class("c1", `{"image":"1","disk":{"size":1,"kind":"a"}}`), class("c2", `{"image":"2","disk":{"size":1,"kind":"a"}}`),
 		class("c3", `{"image":"2","disk":{"size":2,"kind":"a"}}`),
 	}
@@ -95,7 +100,7 @@ func TestCanUpdateMachineSet(t *testing.T) {
 	version := func(v string) clusterv1.MachineSpec { return clusterv1.MachineSpec{Version: v} }
 	zone := func(z string) clusterv1.MachineSpec { return clusterv1.MachineSpec{FailureDomain: z} }
 	data := func(name string) clusterv1.MachineSpec {
-		return clusterv1.MachineSpec{Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name)}}
+		return clusterv1.MachineSpec{Bootstrap: clusterv1.Bootstrap{DataSecretName: new(name)}}
 	}
 	const at = "/spec/template/spec/"
 	cases := []struct {
@@ -120,6 +125,10 @@ func TestCanUpdateMachineSet(t *testing.T) {
 		{"and not only a part of it", side{infra: plain}, side{infra: ofClass3, agent: "providerSpec.image"}, [3]string{}, "providerSpec.disk.size", false},
 		{"which can be a nested field", side{infra: plain}, side{infra: ofClass3, agent: "providerSpec.image, providerSpec.disk.size"},
 			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"c3"}}]`, ""}, "", false},
+		{"credentials stay", side{infra: plain}, side{infra: `{"machineClassRef":{"name":"other-credentials"}}`, agent: "version,bootstrap"}, [3]string{}, "credentialsSecretRef", false},
+		{"a class with another Secret boots from other data", side{infra: plain}, side{infra: `{"machineClassRef":{"name":"other-data"}}`, agent: "version"}, [3]string{}, "secretRef", false},
+		{"that the agent can take over", side{infra: plain}, side{infra: `{"machineClassRef":{"name":"other-data"}}`, agent: "bootstrap"},
+			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"other-data"}}]`, ""}, "", false},
 		{"a class that is not there cannot be compared", side{infra: plain}, side{infra: ofNoClass, agent: "version"}, [3]string{}, "does not exist", false},
 		{"a misspelt word replaces nothing", side{infra: plain}, side{infra: ofClass2, agent: "providerSpec.image,verson"}, [3]string{}, `"verson" is unknown`, true},
 		{"and is of no account where no agent is needed", side{infra: plain}, side{infra: labelled, agent: "verson"},

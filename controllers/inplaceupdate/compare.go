@@ -90,23 +90,31 @@ func (e *Extension) compareClasses(ctx context.Context, q question, was, is stri
 			return "", fmt.Errorf("read MachineClass %q: %w", name, err)
 		}
 	}
-	differ := fmt.Sprintf("MachineClasses %q and %q differ in ", was, is)
-	old, next := &classes[0], &classes[1]
-	switch {
-	case old.Provider != next.Provider:
-		return differ + "provider", nil
-	case !equality.Semantic.DeepEqual(old.NodeTemplate, next.NodeTemplate):
-		return differ + "nodeTemplate", nil
-	case !sameSecret(old, old.CredentialsSecretRef, next, next.CredentialsSecretRef):
-		return differ + "credentialsSecretRef", nil
-	case !sameSecret(old, old.SecretRef, next, next.SecretRef) && !q.agent.bootstrap:
-		return differ + "secretRef, and annotation " + infrav1.NodeAgentUpdatesAnnotation + " does not list " + itemBootstrap, nil
-	}
-	field, err := compareProviderSpecs(old.ProviderSpec.Raw, next.ProviderSpec.Raw, q.agent.class)
+	field, err := outside(&classes[0], &classes[1], q.agent)
 	if err != nil || field == "" {
 		return "", err
 	}
-	return differ + "providerSpec." + field + ", which annotation " + infrav1.NodeAgentUpdatesAnnotation + " does not list", nil
+	return fmt.Sprintf("MachineClasses %q and %q differ in %s, which annotation %s does not cover", was, is, field, infrav1.NodeAgentUpdatesAnnotation), nil
+}
+
+// outside names the first field in which two classes differ and that the agent
+// cannot change; empty if there is none.
+func outside(old, next *machinev1.MachineClass, agent abilities) (string, error) {
+	switch {
+	case old.Provider != next.Provider:
+		return "provider", nil
+	case !equality.Semantic.DeepEqual(old.NodeTemplate, next.NodeTemplate):
+		return "nodeTemplate", nil
+	case !sameSecret(old, old.CredentialsSecretRef, next, next.CredentialsSecretRef):
+		return "credentialsSecretRef", nil
+	case !agent.bootstrap && !sameSecret(old, old.SecretRef, next, next.SecretRef):
+		return "secretRef", nil
+	}
+	field, err := compareProviderSpecs(old.ProviderSpec.Raw, next.ProviderSpec.Raw, agent.class)
+	if err != nil || field == "" {
+		return "", err
+	}
+	return itemClassPrefix + field, nil
 }
 
 // compareProviderSpecs names the first field in which two provider specs differ,

@@ -88,13 +88,9 @@ type departure struct {
 
 // free says whether nothing waits for the pod.
 func (d departure) free() bool {
-	switch d.behavior {
-	case clusterv1.MachineDrainRuleDrainBehaviorSkip:
-		return true
-	case clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted:
-		return d.pod.Status.Phase == corev1.PodSucceeded || d.pod.Status.Phase == corev1.PodFailed
-	}
-	return false
+	completed := d.pod.Status.Phase == corev1.PodSucceeded || d.pod.Status.Phase == corev1.PodFailed
+	return d.behavior == clusterv1.MachineDrainRuleDrainBehaviorSkip ||
+		d.behavior == clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted && completed
 }
 
 func (d departure) name() string { return d.pod.Namespace + "/" + d.pod.Name }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,13 +114,15 @@ func TestNodeTemplateRefused(t *testing.T) {
 	w.expect("the API server refuses", inProgress, "the API server refuses label a")
 }
 
-// agentWorld wants another version of a node with an agent and a pod.
+// agentWorld wants another version and class of a node with an agent and a pod.
 func agentWorld(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t)
 	w.pod("p", nil)
-	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
-		annotate(m, "version")
+	w.want(func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		annotate(m, "version,providerSpec.image")
 		m.Spec.Version = "v1.2.0"
+		i.Spec.MachineClassRef.Name = "c2"
 	})
 	return w
 }
@@ -348,18 +349,18 @@ func TestWaits(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	rule := &clusterv1.MachineDrainRule{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"}, Spec: clusterv1.MachineDrainRuleSpec{
-		Drain: clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain, Order: ptr.To[int32](5)},
+		Drain: clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain, Order: new(int32(5))},
 		Pods:  []clusterv1.MachineDrainRulePodSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "last"}}}},
 	}}
 	w := newWorld(t, rule)
 	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		annotate(m, "version")
 		m.Spec.Version = "v1.2.0"
-		m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](60)
+		m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(60))
 	})
 	labels := func(all map[string]string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Labels = all } }
 	w.pod("daemon", func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}
 	})
 	w.pod("mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })
 	w.pod("skipped", labels(map[string]string{clusterv1.PodDrainLabel: "skip"}))

@@ -11,7 +11,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,7 +62,7 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	w.machine = &clusterv1.Machine{ObjectMeta: at, Spec: clusterv1.MachineSpec{
 		ClusterName: "c", ProviderID: "sim:///1", Version: "v1.1.0",
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: "m"},
-		Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("m"), ConfigRef: clusterv1.ContractVersionedObjectReference{
+		Bootstrap: clusterv1.Bootstrap{DataSecretName: new("m"), ConfigRef: clusterv1.ContractVersionedObjectReference{
 			APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: "m",
 		}},
 	}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "n"}}}

@@ -53,6 +53,7 @@ func TestInPlaceUpdates(t *testing.T) {
 	p.replaceForClass(t)
 	p.updateByAgent(t)
 	p.failingAgent(t)
+	p.otherSecret(t)
 	p.remove(t)
 	m.rights(t)
 	rights(t, m.Cluster, hooks.namespace+":"+hooks.account)
@@ -426,4 +427,47 @@ func (p *pool) told(ctx context.Context, why string) error {
 		return nil
 	}
 	return err
+}
+
+// otherSecret: core does not compare the name of a Secret with boot data; the
+// answer makes it see the difference all the same, and say so.
+func (p *pool) otherSecret(t *testing.T) {
+	t.Helper()
+	of, err := p.deployment(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"boot-1", "boot-2"} {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: p.name}},
+			Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config")},
+		}
+		if err := p.m.cl.Create(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "given"}, Spec: *of.Spec.DeepCopy()}
+	md.Spec.Replicas, md.Spec.Selector, md.Spec.Template.Labels = ptr.To[int32](1), metav1.LabelSelector{}, nil
+	md.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("boot-1")}
+	if err := p.m.cl.Create(t.Context(), md); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "a Machine that boots from a Secret", func(ctx context.Context) error {
+		machines, err := p.machines(ctx)
+		if err == nil && len(machines) != 3 {
+			err = fmt.Errorf("%d Machines", len(machines))
+		}
+		return err
+	})
+	before := md.DeepCopy()
+	md.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("boot-2")
+	if err := p.m.cl.Patch(t.Context(), md, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, "core sees that the Secret is another", func(context.Context) error {
+		if !strings.Contains(p.m.core.text(), "not to be updated in place: spec.bootstrap.dataSecretName was") {
+			return errors.New("its log does not say so")
+		}
+		return nil
+	})
 }
