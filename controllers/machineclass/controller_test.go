@@ -187,6 +187,7 @@ func TestClassFinalizer(t *testing.T) {
 		"Terminating": {"A Machine needs its class until its VM is gone.", machineClass(), []client.Object{terminating}, []string{machinev1.Finalizer}, 1},
 		"Held":        {"What is as it should be is not written.", machineClass(held), []client.Object{machine("m", "MachineClass", "a")}, []string{"other/one", machinev1.Finalizer}, 0},
 		"Unused":      {"A class is free when its last Machine is gone; others' finalizers stay.", machineClass(held), nil, []string{"other/one"}, 1},
+		"BesideOther": {"A reference that does not count hides none that does.", machineClass(), []client.Object{machine("a", "AWSMachineClass", "a"), machine("m", "MachineClass", "a")}, []string{machinev1.Finalizer}, 1},
 		"OtherKind":   {"Only references of kind MachineClass count, as with MCM.", machineClass(), []client.Object{machine("m", "AWSMachineClass", "a")}, nil, 0},
 		"OtherClass":  {"Another class's Machine does not hold this one.", machineClass(), []client.Object{machine("m", "MachineClass", "b")}, nil, 0},
 	}

@@ -32,7 +32,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}
 	err := ctrl.NewControllerManagedBy(mgr).Named("machineclass").WithOptions(options).
 		For(&machinev1.MachineClass{}, builder.WithPredicates(classChanged())).
-		Watches(&machinev1.Machine{}, machineEvents()).
+		Watches(&machinev1.Machine{}, c.machineEvents()).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf), builder.WithPredicates(contentChanged())).
 		Complete(c)
 	if err != nil {
@@ -71,15 +71,21 @@ func contentChanged() predicate.Predicate {
 }
 
 // machineEvents enqueues the class of a Machine that comes or goes, and both
-// classes of one that changes over.
-func machineEvents() handler.EventHandler {
+// classes of one that changes over. A class that is held stays so when one more
+// Machine comes; should the cache be behind, the event of the lost finalizer
+// brings the class back.
+func (c *Controller) machineEvents() handler.EventHandler {
 	add := func(o client.Object, q queue) {
 		if m := o.(*machinev1.Machine); m.Spec.Class.Name != "" {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}})
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if !c.isHeld(ctx, e.Object.(*machinev1.Machine)) {
+				add(e.Object, q)
+			}
+		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			if e.ObjectOld.(*machinev1.Machine).Spec.Class != e.ObjectNew.(*machinev1.Machine).Spec.Class {
@@ -88,6 +94,14 @@ func machineEvents() handler.EventHandler {
 			}
 		},
 	}
+}
+
+// isHeld says whether the class of a Machine stays and has its finalizer.
+func (c *Controller) isHeld(ctx context.Context, m *machinev1.Machine) bool {
+	object := &machinev1.MachineClass{}
+	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}
+	err := c.Client.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
+	return err == nil && object.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(object, machinev1.Finalizer)
 }
 
 // classEvents enqueues the Secrets that a class names, and those that it named.

@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,14 +34,31 @@ func TestMachineEvents(t *testing.T) {
 		m.Spec.Class = machinev1.ClassSpec{Kind: "MachineClass", Name: class}
 		return m
 	}
+	named := func(name string, change func(*machinev1.MachineClass)) *machinev1.MachineClass {
+		o := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Finalizers: []string{machinev1.Finalizer}}}
+		change(o)
+		return o
+	}
+	scheme := runtime.NewScheme()
+	if err := machinev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
 	var q requests
-	events := machineEvents()
+	events := (&Controller{Deps: Deps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		named("held", func(*machinev1.MachineClass) {}),
+		named("bare", func(o *machinev1.MachineClass) { o.Finalizers = nil }),
+		named("going", func(o *machinev1.MachineClass) { o.DeletionTimestamp = new(metav1.Now()) }),
+	).Build()}}).machineEvents()
+	for _, class := range []string{"held", "bare", "going"} { // one that is held stays so
+		events.Create(t.Context(), event.CreateEvent{Object: of(class)}, &q)
+	}
+	events.Delete(t.Context(), event.DeleteEvent{Object: of("held")}, &q)
 	events.Create(t.Context(), event.CreateEvent{Object: of("new")}, &q)
 	events.Delete(t.Context(), event.DeleteEvent{Object: of("gone")}, &q)
 	events.Update(t.Context(), event.UpdateEvent{ObjectOld: of("same"), ObjectNew: of("same")}, &q)
 	events.Update(t.Context(), event.UpdateEvent{ObjectOld: of("before"), ObjectNew: of("after")}, &q)
 	events.Create(t.Context(), event.CreateEvent{Object: of("")}, &q)
-	if diff := cmp.Diff([]string{"ns/new", "ns/gone", "ns/before", "ns/after"}, q.added); diff != "" {
+	if diff := cmp.Diff([]string{"ns/bare", "ns/going", "ns/held", "ns/new", "ns/gone", "ns/before", "ns/after"}, q.added); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
