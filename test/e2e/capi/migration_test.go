@@ -1,0 +1,302 @@
+package capi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster/audit"
+)
+
+const (
+	fleetNamespace = "fleet"
+	fleetCluster   = "c1"
+	each           = 10 // machines of a pool
+)
+
+// TestMigration moves three pools of ten machines from the native door to Cluster
+// API and back, with what else people have beside them, and scales and rolls them
+// on each side. Managers run with the flags and rights that the bundles ship.
+func TestMigration(t *testing.T) {
+	t.Parallel()
+	a := require(t)
+	d := newDoors(t, a)
+	d.buildCommand(t)
+	d.namespace(t, fleetNamespace)
+	pools := d.threePools(t)
+	odd := d.oddPools(t)
+	d.startBundles(t)
+	everyone(t, pools, "works natively", func(h *herd) func(context.Context) error { return h.onNative(each, true) })
+	odd.onNative(t)
+	loadAll(t, pools)
+
+	t.Run("there", func(t *testing.T) {
+		planned(t, d, len(pools)+len(odd.both()), there())
+		w := d.watch(t)
+		moveAll(t, pools, there()...)
+		everyone(t, pools, "works on Cluster API", func(h *herd) func(context.Context) error { return h.onClusterAPI(each, false) })
+		odd.there(t)
+		w.ends(t, "the move to Cluster API")
+		phases(t, d, len(pools)+len(odd.both()), migration.PhaseMoved)
+		moveAll(t, pools, "finish")
+		odd.finish(t)
+		everyone(t, pools, "works on Cluster API alone", func(h *herd) func(context.Context) error { return h.onClusterAPI(each, true) })
+		w.ends(t, "the end of the move to Cluster API")
+	})
+	t.Run("life on Cluster API", func(t *testing.T) { clusterAPILife(t, pools) })
+	t.Run("back", func(t *testing.T) {
+		unloadAll(t, pools)
+		loadAll(t, pools)
+		planned(t, d, len(pools)+len(odd.both()), home())
+		w := d.watch(t)
+		moveAll(t, pools, home()...)
+		everyone(t, pools, "works natively again", func(h *herd) func(context.Context) error { return h.onNative(each-1, false) })
+		odd.back(t)
+		w.ends(t, "the move back")
+		moveAll(t, pools, "finish")
+		odd.finish(t)
+		everyone(t, pools, "works natively alone", func(h *herd) func(context.Context) error { return h.onNative(each-1, true) })
+		odd.onNative(t)
+		w.ends(t, "the end of the move back")
+		phases(t, d, len(pools)+len(odd.both()), migration.PhaseFinished)
+	})
+	t.Run("life on the native door", func(t *testing.T) { nativeLife(t, pools) })
+	d.rights(t)
+	rights(t, d.Cluster, nativeProvider().namespace+":"+nativeProvider().account)
+}
+
+// threePools are pools that differ in all that a move has to carry along.
+func (d *doors) threePools(t *testing.T) []*herd {
+	t.Helper()
+	for name, instanceType := range map[string]string{"plain": "small", "special": "large", "elastic": "arm"} {
+		d.class(t, fleetNamespace, name, instanceType)
+	}
+	special := func(o *machinev1.MachineDeployment) {
+		node := &o.Spec.Template.Spec.NodeTemplateSpec
+		node.Labels = map[string]string{"example.com/disk": "fast"}
+		node.Annotations = map[string]string{"example.com/contact": "somebody"}
+		node.Spec.Taints = []corev1.Taint{{Key: "example.com/reserved", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	elastic := func(o *machinev1.MachineDeployment) {
+		o.Annotations = map[string]string{machinev1.NodeGroupMinSizeAnnotation: "1", machinev1.NodeGroupMaxSizeAnnotation: "12"}
+	}
+	return []*herd{
+		d.herd(t, fleetNamespace, "plain", "plain", each, longTimeouts),
+		d.herd(t, fleetNamespace, "special", "special", each, special),
+		d.herd(t, fleetNamespace, "elastic", "elastic", each, elastic),
+	}
+}
+
+// everyone waits until each pool passes a check.
+func everyone(t *testing.T, pools []*herd, what string, check func(*herd) func(context.Context) error) {
+	t.Helper()
+	begin := time.Now()
+	for _, h := range pools {
+		h.until(t, h.Name+" "+what, check(h))
+	}
+	t.Logf("each pool %s: %.1f s", what, time.Since(begin).Seconds())
+}
+
+// moveAll runs one command of kubectl mcm migrate for each pool, all at the same time.
+func moveAll(t *testing.T, pools []*herd, args ...string) {
+	t.Helper()
+	begin := time.Now()
+	errs := make([]error, len(pools))
+	var all sync.WaitGroup
+	for i, h := range pools {
+		all.Go(func() { _, errs[i] = h.migrate(t.Context(), append(args, h.Pool.String())...) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s of %d pools: %.1f s", args[0], len(pools), time.Since(begin).Seconds())
+}
+
+// there and home are the commands for the two directions.
+func there() []string { return []string{"apply", "--to=clusterapi", "--cluster=" + fleetCluster} }
+func home() []string  { return []string{"apply", "--to=native", "--cluster=" + fleetCluster} }
+
+// planned: a plan of all pools finds nothing that keeps them from being moved, and
+// changes nothing.
+func planned(t *testing.T, d *doors, pools int, args []string) {
+	t.Helper()
+	from, err := d.Cluster.Audit().End()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := d.migrate(t.Context(), append([]string{"plan", "-o=json"}, args[1:]...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plans []migration.Plan
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if len(plans) != pools {
+		t.Errorf("%d plans for %d pools", len(plans), pools)
+	}
+	for _, p := range plans {
+		if blocked := p.Blocked(); len(blocked) > 0 {
+			t.Errorf("%s is blocked: %v", p.Pool, blocked)
+		}
+	}
+	wrote, err := d.Cluster.Audit().Since(from, audit.User(mover), audit.Not(audit.Verb("get", "list", "watch")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range wrote {
+		t.Errorf("a plan has asked to %s %s %s", e.Verb, e.Target(), e.Name)
+	}
+}
+
+// phases: status says that all pools are in a phase.
+func phases(t *testing.T, d *doors, pools int, phase migration.Phase) {
+	t.Helper()
+	text, err := d.migrate(t.Context(), "status", "-o=json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []migration.Record
+	if err := json.Unmarshal([]byte(text), &records); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if len(records) != pools {
+		t.Errorf("status knows %d pools of %d", len(records), pools)
+	}
+	for _, r := range records {
+		if r.Phase != phase {
+			t.Errorf("%s is %s, want %s", r.Pool, r.Phase, phase)
+		}
+	}
+}
+
+func loadAll(t *testing.T, pools []*herd) {
+	t.Helper()
+	for _, h := range pools {
+		h.pods(t)
+	}
+}
+
+func unloadAll(t *testing.T, pools []*herd) {
+	t.Helper()
+	for _, h := range pools {
+		h.unload(t)
+	}
+}
+
+func releaseAll(t *testing.T, pools []*herd) {
+	t.Helper()
+	for _, h := range pools {
+		h.release(t)
+	}
+}
+
+// clusterAPILife scales and rolls the pools on Cluster API.
+func clusterAPILife(t *testing.T, pools []*herd) {
+	releaseAll(t, pools)
+	for _, n := range []int32{each + 2, each - 1} {
+		for _, h := range pools {
+			h.editCAPI(t, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = &n })
+		}
+		everyone(t, pools, fmt.Sprintf("has %d machines on Cluster API", n), func(h *herd) func(context.Context) error { return h.onClusterAPI(int(n), true) })
+	}
+	before := map[string]map[string]bool{}
+	for _, h := range pools {
+		before[h.Name] = h.mustVMs(t)
+		h.rollCAPI(t)
+	}
+	everyone(t, pools, "is rolled on Cluster API", func(h *herd) func(context.Context) error {
+		return h.rolled(before[h.Name], h.onClusterAPI(each-1, true))
+	})
+}
+
+// nativeLife does so natively.
+func nativeLife(t *testing.T, pools []*herd) {
+	releaseAll(t, pools)
+	for _, n := range []int32{each + 1, each - 2} {
+		for _, h := range pools {
+			h.editNative(t, func(md *machinev1.MachineDeployment) { md.Spec.Replicas = n })
+		}
+		everyone(t, pools, fmt.Sprintf("has %d machines natively", n), func(h *herd) func(context.Context) error { return h.onNative(int(n), true) })
+	}
+	before := map[string]map[string]bool{}
+	for _, h := range pools {
+		before[h.Name] = h.mustVMs(t)
+		h.class(t, h.Namespace, h.Name+"-v3", "small")
+		h.editNative(t, func(md *machinev1.MachineDeployment) { md.Spec.Template.Spec.Class.Name = h.Name + "-v3" })
+	}
+	everyone(t, pools, "is rolled natively", func(h *herd) func(context.Context) error {
+		return h.rolled(before[h.Name], h.onNative(each-2, true))
+	})
+}
+
+func (h *herd) editCAPI(t *testing.T, change func(*clusterv1.MachineDeployment)) {
+	t.Helper()
+	if err := edit(t.Context(), h.cl, &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name}}, change); err != nil {
+		t.Error(err)
+	}
+}
+
+func (h *herd) editNative(t *testing.T, change func(*machinev1.MachineDeployment)) {
+	t.Helper()
+	if err := edit(t.Context(), h.cl, &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name}}, change); err != nil {
+		t.Error(err)
+	}
+}
+
+func (h *herd) mustVMs(t *testing.T) map[string]bool {
+	t.Helper()
+	vms, err := h.vms(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vms
+}
+
+// rollCAPI gives the pool another class through another template.
+func (h *herd) rollCAPI(t *testing.T) {
+	t.Helper()
+	next := h.Name + "-v2"
+	h.class(t, h.Namespace, next, "small")
+	h.editCAPI(t, func(md *clusterv1.MachineDeployment) {
+		var old infrav1.MCMMachineTemplate
+		if err := h.cl.Get(t.Context(), h.key(md.Spec.Template.Spec.InfrastructureRef.Name), &old); err != nil {
+			t.Fatal(err)
+		}
+		template := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: next}, Spec: *old.Spec.DeepCopy()}
+		template.Spec.Template.Spec.MachineClassRef.Name = next
+		if err := client.IgnoreAlreadyExists(h.cl.Create(t.Context(), template)); err != nil {
+			t.Fatal(err)
+		}
+		md.Spec.Template.Spec.InfrastructureRef.Name = next
+	})
+}
+
+// rolled says whether a check holds and no VM is one of those before.
+func (h *herd) rolled(before map[string]bool, check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := check(ctx); err != nil {
+			return err
+		}
+		now, err := h.vms(ctx)
+		for name := range now {
+			if before[name] {
+				return fmt.Errorf("VM %s is of the old class", name)
+			}
+		}
+		return err
+	}
+}
