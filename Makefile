@@ -101,9 +101,12 @@ DOOR       ?= native
 
 .PHONY: autoscaler
 autoscaler: controlplane ## with a cluster-autoscaler binary: AUTOSCALER=path DOOR=native|capi
-	@[ "$(DOOR)" = native ] || { echo "make autoscaler: only DOOR=native is played so far, not $(DOOR); issue 4 brings the other" >&2; exit 1; }
+	@[ "$(DOOR)" = native ] || [ "$(DOOR)" = capi ] || { echo "make autoscaler: DOOR is native or capi, not $(DOOR)" >&2; exit 1; }
 	@[ -n "$(AUTOSCALER)" ] || echo "make autoscaler: AUTOSCALER names no binary, so only the test that plays the autoscaler runs"
-	AUTOSCALER="$(if $(AUTOSCALER),$(abspath $(AUTOSCALER)))" DOOR="$(DOOR)" go test -v -count=1 -timeout 30m ./test/e2e/autoscaler
+	@[ "$(DOOR)" = native ] || $(MAKE) capi
+	@export AUTOSCALER="$(if $(AUTOSCALER),$(abspath $(AUTOSCALER)))"; \
+	if [ "$(DOOR)" = native ]; then go test -v -count=1 -timeout 30m ./test/e2e/autoscaler; \
+	else cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 30m -run '^TestAutoscaler$$' .; fi
 
 ##  Build
 

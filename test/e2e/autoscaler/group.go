@@ -6,25 +6,68 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
+	"slices"
+	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // A Group is a MachineDeployment as the autoscaler sees it.
 type Group struct {
 	Management dynamic.Interface // the cluster with the machines
 	Workload   dynamic.Interface // the cluster with the nodes
+	Discovery  discovery.DiscoveryInterface
 	// API is the group and version of the machines; its group is CAPI_GROUP.
 	API             schema.GroupVersion
 	Namespace, Name string
+}
+
+// NewGroup finds the version of an API group that the autoscaler reads, as it
+// does when it starts. management may do what the documentation says that the
+// autoscaler has to be allowed.
+func NewGroup(management, workload *rest.Config, api, namespace, name string) (Group, error) {
+	g := Group{API: schema.GroupVersion{Group: api}, Namespace: namespace, Name: name}
+	management = rest.CopyConfig(management)
+	management.QPS = -1
+	var errs [3]error
+	g.Management, errs[0] = dynamic.NewForConfig(management)
+	g.Workload, errs[1] = dynamic.NewForConfig(workload)
+	g.Discovery, errs[2] = discovery.NewDiscoveryClientForConfig(management)
+	if err := errors.Join(errs[:]...); err != nil {
+		return g, err
+	}
+	return g, g.discover()
+}
+
+// discover fills in the preferred version of the group, and looks for what it
+// has to serve.
+func (g *Group) discover() error {
+	groups, err := g.Discovery.ServerGroups()
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(groups.Groups, func(x metav1.APIGroup) bool { return x.Name == g.API.Group })
+	if at < 0 {
+		return fmt.Errorf("there is no API group %s", g.API.Group)
+	}
+	g.API.Version = groups.Groups[at].PreferredVersion.Version
+	served, err := g.Discovery.ServerResourcesForGroupVersion(g.API.String())
+	if err != nil {
+		return err
+	}
+	for _, needed := range []string{"machines", "machinesets", "machinesets/scale", "machinedeployments", "machinedeployments/scale"} {
+		if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == needed }) {
+			return fmt.Errorf("%s serves no %s", g.API, needed)
+		}
+	}
+	return nil
 }
 
 func (g *Group) of(plural string) dynamic.ResourceInterface {
@@ -39,16 +82,21 @@ func (g *Group) deployment(ctx context.Context) (*unstructured.Unstructured, err
 }
 
 // TargetSize is the size that the group is to have. The field has to be there,
-// 0 included; and both bounds have to be annotated.
+// 0 included; both bounds have to be annotated and leave room; and a group that
+// is paused is none.
 func (g *Group) TargetSize(ctx context.Context) (int64, error) {
 	d, err := g.deployment(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for _, bound := range []string{"cluster-api-autoscaler-node-group-min-size", "cluster-api-autoscaler-node-group-max-size"} {
-		if _, ok := d.GetAnnotations()[g.key(bound)]; !ok {
-			return 0, fmt.Errorf("%s is no node group: it lacks %s", g.Name, g.key(bound))
+	var bounds [2]int
+	for i, bound := range []string{"cluster-api-autoscaler-node-group-min-size", "cluster-api-autoscaler-node-group-max-size"} {
+		if bounds[i], err = strconv.Atoi(d.GetAnnotations()[g.key(bound)]); err != nil {
+			return 0, fmt.Errorf("%s is no node group: %s: %w", g.Name, g.key(bound), err)
 		}
+	}
+	if _, paused := d.GetAnnotations()["cluster.x-k8s.io/paused"]; paused || bounds[0] > bounds[1] || bounds[1] == 0 {
+		return 0, fmt.Errorf("%s is no node group: between %d and %d, paused: %v", g.Name, bounds[0], bounds[1], paused)
 	}
 	size, found, err := unstructured.NestedInt64(d.Object, "spec", "replicas")
 	if err == nil && !found {
@@ -65,162 +113,6 @@ func (g *Group) SetSize(ctx context.Context, size int) error {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size)
 	_, err := g.of("machinedeployments").Patch(ctx, g.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
 	return err
-}
-
-// Machines are the members of the group: its selector finds them, and their
-// owners lead to it.
-func (g *Group) Machines(ctx context.Context) ([]unstructured.Unstructured, error) {
-	d, err := g.deployment(ctx)
-	if err != nil {
-		return nil, err
-	}
-	text, _, err := unstructured.NestedMap(d.Object, "spec", "selector")
-	if err != nil {
-		return nil, err
-	}
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return nil, err
-	}
-	var selector metav1.LabelSelector
-	if err := json.Unmarshal(raw, &selector); err != nil {
-		return nil, err
-	}
-	matches, err := metav1.LabelSelectorAsSelector(&selector)
-	if err != nil {
-		return nil, err
-	}
-	list, err := g.of("machines").List(ctx, metav1.ListOptions{LabelSelector: matches.String()})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if err := g.owned(ctx, &list.Items[i]); err != nil {
-			return nil, err
-		}
-	}
-	return list.Items, nil
-}
-
-// owned follows the owners of a machine to the group.
-func (g *Group) owned(ctx context.Context, m *unstructured.Unstructured) error {
-	for _, set := range m.GetOwnerReferences() {
-		if set.Kind != "MachineSet" {
-			continue
-		}
-		s, err := g.of("machinesets").Get(ctx, set.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, owner := range s.GetOwnerReferences() {
-			if owner.Kind == "MachineDeployment" && owner.Name == g.Name {
-				return g.rolled(s)
-			}
-		}
-	}
-	return fmt.Errorf("the owners of machine %s do not lead to %s", m.GetName(), g.Name)
-}
-
-// rolled checks what tells the autoscaler of rollouts.
-func (g *Group) rolled(set *unstructured.Unstructured) error {
-	const name, revision = "cluster.x-k8s.io/deployment-name", "machinedeployment.clusters.x-k8s.io/revision"
-	if set.GetLabels()[name] != g.Name || set.GetAnnotations()[revision] == "" {
-		return fmt.Errorf("machine set %s lacks label %s or annotation %s: rollouts would not be seen", set.GetName(), name, revision)
-	}
-	return nil
-}
-
-// An Instance is a machine in the autoscaler's words.
-type Instance struct{ Machine, ID, State string }
-
-// States of an Instance.
-const (
-	Running  = "Running"
-	Creating = "Creating"
-	Deleting = "Deleting"
-	Failed   = "CreatingWithError"
-)
-
-// Instances are the machines of the group, in the order of the autoscaler's
-// questions: failed, deleting, without node, running.
-func (g *Group) Instances(ctx context.Context) ([]Instance, error) {
-	machines, err := g.Machines(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []Instance
-	for i := range machines {
-		all = append(all, instanceOf(&machines[i]))
-	}
-	return all, nil
-}
-
-func instanceOf(m *unstructured.Unstructured) Instance {
-	id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
-	_, registered, _ := unstructured.NestedMap(m.Object, "status", "nodeRef")
-	phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
-	_, message, _ := unstructured.NestedString(m.Object, "status", "failureMessage")
-	pending := "pending-machine-" + m.GetNamespace() + "_" + m.GetName()
-	switch {
-	case message && phase == "Failed" && !registered:
-		return Instance{m.GetName(), "failed-" + m.GetName(), Failed}
-	case m.GetDeletionTimestamp() != nil:
-		return Instance{m.GetName(), id, Deleting}
-	case !registered:
-		return Instance{m.GetName(), pending, Creating}
-	}
-	return Instance{m.GetName(), id, Running}
-}
-
-// Unregistered are the running instances without a Node of exactly their id. The
-// autoscaler removes their machines after max-node-provision-time.
-func (g *Group) Unregistered(ctx context.Context) ([]string, error) {
-	instances, err := g.Instances(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := g.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]bool{}
-	for _, n := range nodes {
-		known[n.Spec.ProviderID] = true
-	}
-	var missing []string
-	for _, i := range instances {
-		if i.State == Running && !known[i.ID] {
-			missing = append(missing, i.Machine+" "+i.ID)
-		}
-	}
-	return missing, nil
-}
-
-// Nodes are the Nodes that say that they belong to machines of this kind.
-func (g *Group) Nodes(ctx context.Context) ([]corev1.Node, error) {
-	list, err := g.Workload.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{LabelSelector: labels.Everything().String()})
-	if err != nil {
-		return nil, err
-	}
-	var nodes []corev1.Node
-	for i := range list.Items {
-		var n corev1.Node
-		if err := fromUnstructured(&list.Items[i], &n); err != nil {
-			return nil, err
-		}
-		if n.Annotations[g.key("machine")] != "" && n.Annotations[g.key("cluster-namespace")] == g.Namespace {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes, nil
-}
-
-func fromUnstructured(u *unstructured.Unstructured, into any) error {
-	text, err := json.Marshal(u.Object)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
 }
 
 // DeleteNode marks the machine of a node, and makes the group one smaller.
@@ -245,22 +137,10 @@ func (g *Group) DeleteNode(ctx context.Context, machine string) error {
 	return g.SetSize(ctx, int(size)-1)
 }
 
-// Template is what the autoscaler takes a node of an empty group for, by the
-// annotations of the group: cpu and memory are required.
-func (g *Group) Template(ctx context.Context) (map[string]string, error) {
-	const prefix = "capacity.cluster-autoscaler.kubernetes.io/"
-	d, err := g.deployment(ctx)
+func fromUnstructured(u *unstructured.Unstructured, into any) error {
+	text, err := json.Marshal(u.Object)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	found := map[string]string{}
-	for key, value := range d.GetAnnotations() {
-		if name, ok := strings.CutPrefix(key, prefix); ok {
-			found[name] = value
-		}
-	}
-	if found["cpu"] == "" || found["memory"] == "" {
-		return nil, fmt.Errorf("%s cannot begin at zero: its capacity is %v", g.Name, found)
-	}
-	return found, nil
+	return json.Unmarshal(text, into)
 }

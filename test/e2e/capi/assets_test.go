@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
@@ -20,7 +21,7 @@ type assets struct {
 	root       string // of this repository
 	capi       string // what test/e2e/capi/build made
 	binaries   string // manager and simcloud
-	repository string // our release, as a repository of clusterctl
+	repository string // our releases, as a repository of clusterctl
 }
 
 // require returns the assets. Where Cluster API is not built it ends the test, as
@@ -32,7 +33,7 @@ func require(t *testing.T) assets {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := assets{root: root, capi: filepath.Join(root, "out", "capi"), repository: filepath.Join(t.TempDir(), "release")}
+	a := assets{root: root, capi: filepath.Join(root, "out", "capi")}
 	for _, program := range []string{a.clusterctl(), a.coreManager()} {
 		if _, err := os.Stat(program); err != nil {
 			message := fmt.Sprintf("Cluster API is not built: run `make capi`: %v", err)
@@ -42,22 +43,46 @@ func require(t *testing.T) assets {
 			t.Skip(message)
 		}
 	}
-	if a.binaries, err = stack.Build(t.Context()); err != nil {
+	made, err := makeOnce()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	a.binaries, a.repository = made.binaries, made.repository
 	return a
 }
+
+// scratch is a folder that TestMain removes.
+var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "capi-e2e-") })
+
+// makeOnce makes what all tests have in common.
+var makeOnce = sync.OnceValues(func() (a assets, err error) {
+	if a.root, err = cluster.Root(); err != nil {
+		return a, err
+	}
+	dir, err := scratch()
+	if err != nil {
+		return a, err
+	}
+	a.repository = filepath.Join(dir, "release")
+	if a.binaries, err = stack.Build(context.Background()); err != nil {
+		return a, err
+	}
+	// The one that is written last is what clusterctl installs.
+	for _, version := range []string{newRelease, oldRelease} {
+		if err := a.release(context.Background(), version); err != nil {
+			return a, err
+		}
+	}
+	return a, a.makeOlder(oldRelease)
+})
 
 func (a assets) clusterctl() string  { return filepath.Join(a.capi, "clusterctl") }
 func (a assets) coreManager() string { return filepath.Join(a.capi, "capi-manager") }
 func (a assets) manager() string     { return filepath.Join(a.binaries, "cluster-api-provider-mcm") }
 
-// release writes our release, as make release does.
-func (a assets) release(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/release", "-out", a.repository)
+// release writes a release of ours, as make release does.
+func (a assets) release(ctx context.Context, version string) error {
+	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/release", "-out", a.repository, "-version", version)
 	cmd.Dir = a.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make the release: %w\n%s", err, out)

@@ -3,6 +3,7 @@ package capi
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,8 +53,12 @@ func checkInit(t *testing.T, m *management, ctl clusterctl) {
 	}
 	plan := ctl.must(t, nil, "upgrade", "plan", "--kubeconfig", m.Cluster.Kubeconfig())
 	for _, label := range []string{"infrastructure-mcm", "bootstrap-mcm", "control-plane-mcm"} {
-		if !strings.Contains(plan, label) {
-			t.Errorf("clusterctl upgrade plan does not know %s:\n%s", label, plan)
+		offered := slices.ContainsFunc(strings.Split(plan, "\n"), func(line string) bool {
+			words := strings.Fields(line)
+			return len(words) > 2 && words[0] == label && slices.Equal(words[len(words)-2:], []string{oldRelease, newRelease})
+		})
+		if !offered {
+			t.Errorf("clusterctl upgrade plan does not offer %s of %s:\n%s", newRelease, label, plan)
 		}
 	}
 }

@@ -10,5 +10,9 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir, err := scratch(); err == nil {
+		_ = os.RemoveAll(dir) // it is in the folder for temporary files
+	}
+	os.Exit(code)
 }

@@ -18,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
@@ -57,7 +58,7 @@ func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, clusterctlv1.AddToScheme,
 		machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
@@ -67,12 +68,14 @@ func scheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// controlPlane starts an API server with what Cluster API needs around it, and a cloud.
-func controlPlane(t *testing.T, a assets, crds string) *stack.Stack {
+// controlPlane starts an API server with what Cluster API needs around it, and
+// more controllers, and a cloud.
+func controlPlane(t *testing.T, a assets, crds string, controllers ...string) *stack.Stack {
 	t.Helper()
 	s, err := stack.Start(t.Context(), stack.Options{
 		Binaries: a.binaries, CRDs: crds, Audit: true,
-		Controllers: cluster.Controllers("clusterrole-aggregation-controller", "root-ca-certificate-publisher-controller", "disruption-controller"),
+		Controllers: cluster.Controllers(append(controllers,
+			"clusterrole-aggregation-controller", "root-ca-certificate-publisher-controller", "disruption-controller")...),
 		// There is no cloud controller manager, so Nodes are Cluster API's and ours to delete.
 		Cloud: []string{"--boot-time=300ms", "--delete-time=300ms", "--pod-grace=500ms", "--delete-nodes=false"},
 	})
@@ -124,12 +127,13 @@ func (m *management) startCore(t *testing.T) {
 	}
 }
 
-// startProviders starts our manager once for each bundle, with the flags of its Deployment.
-func (m *management) startProviders(t *testing.T) {
+// startProviders starts our manager once for each bundle, with the flags of its
+// Deployment, and more.
+func (m *management) startProviders(t *testing.T, more ...string) {
 	t.Helper()
 	for _, p := range providers() {
 		port := freePort(t)
-		args := append(m.flagsOf(t, p), "--control-kubeconfig="+m.kubeconfigOf(t, p.namespace, p.account),
+		args := append(append(m.flagsOf(t, p), more...), "--control-kubeconfig="+m.kubeconfigOf(t, p.namespace, p.account),
 			"--address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--leader-elect-resource-namespace="+p.namespace)
 		started := launch(t, m.dir, p.deployment, m.assets.manager(), args...)
 		started.ready(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", port))

@@ -13,6 +13,7 @@ import (
 // TestClusterAPI goes through the life of Clusters with workers of ours: one whose
 // control plane is somebody else's, and one that is its own.
 func TestClusterAPI(t *testing.T) {
+	t.Parallel()
 	a := require(t)
 	ctl := newClusterctl(t, a)
 	m := newManagement(t, a, ctl)
@@ -52,6 +53,10 @@ func externalLife(t *testing.T, p *pool) {
 	moved := p.move(t, to, 1)
 	moved.scale(t, 2)
 	moved.until(t, "one more worker after the move", moved.settled(2))
+	moved.upgrade(t, 2)
+	moved.scale(t, 3)
+	moved.until(t, "one more worker after the upgrade", moved.settled(3))
+	moved.unfinished(t, 6)
 	moved.remove(t)
 	to.rights(t)
 	rights(t, p.nodes.Cluster, "kube-system:capmcm-workload")

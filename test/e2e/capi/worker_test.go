@@ -181,6 +181,30 @@ func (p *pool) health(t *testing.T) {
 	})
 }
 
+// unfinished leaves more workers being made: their VMs were asked for, and boot.
+func (p *pool) unfinished(t *testing.T, replicas int32) {
+	t.Helper()
+	if err := p.nodes.Cloud.Change(t.Context(), map[string]any{"bootTime": "60s"}); err != nil {
+		t.Fatal(err)
+	}
+	p.scale(t, replicas)
+	p.until(t, "VMs that boot", func(ctx context.Context) error {
+		all, err := p.nodes.Cloud.VMs(ctx)
+		if err != nil {
+			return err
+		}
+		machines, err := p.machines(ctx)
+		if err != nil {
+			return err
+		}
+		nodes := slices.DeleteFunc(machines, func(m clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() })
+		if len(all) <= len(nodes) {
+			err = fmt.Errorf("%d VMs, %d Machines with nodes", len(all), len(nodes))
+		}
+		return err
+	})
+}
+
 // remove deletes the Cluster; its cloud is empty then.
 func (p *pool) remove(t *testing.T) {
 	t.Helper()
