@@ -100,6 +100,11 @@ type Backend struct {
 	// Advance lets d pass. Nil where time is real: then changes are waited for.
 	Advance func(t testing.TB, d time.Duration)
 
+	// Rest waits, where time is real, until nothing in the cloud is on its way to
+	// another state, and says whether anything was. It spares a cloud on the
+	// test's own machine most questions. Nil, or false: a moment passes instead.
+	Rest func(t testing.TB) bool
+
 	// Hide keeps what is made from now on out of all reads until d after it was
 	// made.
 	Hide func(t testing.TB, d time.Duration)

@@ -163,11 +163,15 @@ func (m *machine) secretTexts() []string {
 	return append(textOf([]byte(canary)), base64.StdEncoding.EncodeToString(m.userData))
 }
 
-// pass lets d go by: in the cloud's time, or, where that is real, a moment.
+// pass lets d go by: in the cloud's time, or, where that is real, until the cloud
+// rests, or a moment.
 func (k *kit) pass(d time.Duration) {
 	k.Helper()
 	if k.f.Backend.Advance != nil {
 		k.f.Backend.Advance(k.T, max(d, time.Second))
+		return
+	}
+	if k.f.Backend.Rest != nil && k.f.Backend.Rest(k.T) {
 		return
 	}
 	timer := time.NewTimer(min(max(d, 20*time.Millisecond), 500*time.Millisecond))

@@ -172,6 +172,7 @@ func fixture(t testing.TB, w way) *cloudtest.Fixture {
 		Backend: cloudtest.Backend{
 			Proxy: proxy, Ledger: b.ledger, Seed: b.seed, PageSize: rig.PageSize,
 			Hide:     func(_ testing.TB, d time.Duration) { proxy.Hide(hider, time.Now, d) },
+			Rest:     p.Rest,
 			UserData: b.userData, States: b.states(),
 			Fail: func(t testing.TB, id string) {
 				p.Act(t, id, map[string]any{"os-resetState": map[string]any{"state": "error"}}, "ERROR")

@@ -85,6 +85,9 @@ func (c *Cinder) Volumes(project string) []Volume {
 	return all
 }
 
+// moves says whether a volume is on its way to another state.
+func (v Volume) moves() bool { return !v.ready.IsZero() }
+
 // Set changes the state of a volume, e.g. to error.
 func (c *Cinder) Set(id, status string) {
 	c.mu.Lock()

@@ -43,12 +43,33 @@ type Entry struct {
 	Description string            // of a port
 }
 
+// peek is the time between two looks into the databases, which cost Nova
+// nothing: it has one processor for all that is asked of it.
+const peek = 50 * time.Millisecond
+
+// Rest waits until none of the project's servers and volumes is on its way to
+// another state, and says whether any was. It waits no longer than a server
+// takes to be built on a loaded machine.
+func (p *Project) Rest(t testing.TB) (moved bool) {
+	t.Helper()
+	const patience = 30 * time.Second
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+		servers := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
+			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0 AND (task_state IS NOT NULL OR vm_state = 'building')`, p.ID))
+		if len(servers) == 0 && !slices.ContainsFunc(p.Rig.Cinder.Volumes(p.ID), Volume.moves) {
+			return moved
+		}
+		moved = true
+	}
+	return moved
+}
+
 // Servers returns the project's servers, as Nova's databases have them. Those
 // that are on their way in or out are waited for.
 func (p *Project) Servers(t testing.TB) []Entry {
 	t.Helper()
 	const patience = 2 * time.Minute
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
 		moving := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
 			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0 AND task_state IN ('deleting', 'soft-deleting')`, p.ID))
 		if len(moving) == 0 {
@@ -147,7 +168,10 @@ func (p *Project) Act(t testing.TB, id string, action object, status string) {
 func (p *Project) await(t testing.TB, id, status string) {
 	t.Helper()
 	const patience = 60 * time.Second
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+		if len(p.query(t, fmt.Sprintf("SELECT id FROM nova_cell1.instances WHERE uuid = '%s' AND deleted = 0 AND task_state IS NOT NULL", id))) > 0 {
+			continue
+		}
 		var out struct {
 			Server Server `json:"server"`
 		}
@@ -262,13 +286,13 @@ func (r *Rig) makeTemplate(ctx context.Context) error {
 
 // AwaitBuild returns when a server is built, or has failed, or is gone.
 func (p *Project) AwaitBuild(id string) {
-	const tries = 3000 // five minutes
+	const tries = 6000 // five minutes
 	for range tries {
 		rows, err := p.Rig.books.query(p.Rig.settings, fmt.Sprintf("SELECT vm_state FROM nova_cell1.instances WHERE uuid = '%s'", id))
 		if err != nil || len(rows) == 1 && rows[0] != "building" {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(peek)
 	}
 }
 
