@@ -126,8 +126,11 @@ func (c *connections) disconnect(key types.NamespacedName, x *connection) {
 }
 
 func (c *connections) announce(key types.NamespacedName) {
-	cluster := &clusterv1.Cluster{}
-	cluster.Namespace, cluster.Name = key.Namespace, key.Name
+	cluster, found := find[*clusterv1.Cluster](c.process.home.server, key.Name)
+	if !found {
+		cluster = &clusterv1.Cluster{}
+		cluster.Namespace, cluster.Name = key.Namespace, key.Name
+	}
 	for _, s := range c.sources {
 		for _, r := range s.of(c.process.ctx, cluster) {
 			s.queue.Add(r)
