@@ -75,6 +75,7 @@ func (e *Engine) check(ctx context.Context, r *Record, o Options) error {
 	if err != nil {
 		return err
 	}
+	o.Now = e.Clock.Now()
 	if blocked := s.Plan(o).Blocked(); len(blocked) > 0 {
 		return &RefusedError{Pool: r.Pool, Findings: blocked}
 	}

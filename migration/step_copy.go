@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -229,8 +229,10 @@ func (e *Engine) writeMachines(ctx context.Context, s *Scene, want *ClusterAPI) 
 			continue
 		}
 		owner := refTo(s.Cluster.Cluster, false)
-		if set := find(s.ClusterAPI.Sets, o.Labels[clusterv1.MachineSetNameLabel]); set != nil {
-			owner = refTo(set, true)
+		for _, ref := range o.OwnerReferences {
+			if set := find(s.ClusterAPI.Sets, ref.Name); set != nil && ref.Kind == kindOf(set) {
+				owner = refTo(set, true)
+			}
 		}
 		if err := e.make(ctx, o, owner); err != nil {
 			return true, err
@@ -251,8 +253,14 @@ func (e *Engine) writeMachines(ctx context.Context, s *Scene, want *ClusterAPI) 
 	}
 	for i := range want.MCMMachines {
 		o := &want.MCMMachines[i]
-		if machine := find(s.ClusterAPI.Machines, o.Name); machine != nil && !contains(s.ClusterAPI.MCMMachines, o.Name) {
+		have, machine := find(s.ClusterAPI.MCMMachines, o.Name), find(s.ClusterAPI.Machines, o.Name)
+		switch {
+		case have == nil && machine != nil:
 			wrote, err = true, e.make(ctx, o, refTo(machine, true))
+		case have != nil && !equality.Semantic.DeepEqual(o.Spec.NodeTemplate, have.Spec.NodeTemplate):
+			changed := have.DeepCopy()
+			changed.Spec.NodeTemplate = o.Spec.NodeTemplate
+			wrote, err = true, e.patch(ctx, have, changed)
 		}
 		if err != nil {
 			return wrote, err

@@ -63,7 +63,7 @@ func (e *Engine) letSettle(ctx context.Context, s *Scene, d Door, waiting string
 		}
 	}
 	if d == DoorClusterAPI {
-		if err := e.mayDelete(ctx, s, restless); err != nil {
+		if err := e.mayDelete(ctx, restless); err != nil {
 			return "", err
 		}
 	}

@@ -14,8 +14,9 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// startNewSide makes sure that the other side rests, starts the new one from the
-// machines up, and hands over what both sides hold.
+// startNewSide makes sure that the other side rests, hands over what only one side
+// can have, and starts the new one from the machines up. Who may be asked to delete
+// a machine must be able to: a VM that is kept then is nobody's later.
 func (e *Engine) startNewSide(ctx context.Context, m *move, s *Scene) (string, error) {
 	for _, tier := range s.tiers(m.To.Other()) {
 		if missing, err := e.rest(ctx, m.Hold, tier); err != nil || len(missing) > 0 {
@@ -24,19 +25,35 @@ func (e *Engine) startNewSide(ctx context.Context, m *move, s *Scene) (string, e
 	}
 	tiers := s.tiers(m.To)
 	slices.Reverse(tiers)
-	for _, tier := range tiers {
+	for i, tier := range tiers {
 		if waiting, err := e.startTier(ctx, m, s, tier); err != nil || waiting != "" {
 			return waiting, err
 		}
+		if i > 0 {
+			continue
+		}
+		if waiting, err := e.handOver(ctx, m, s); err != nil || waiting != "" {
+			return waiting, err
+		}
 	}
-	handOver := e.handToClusterAPI
-	if m.To == DoorNative {
-		handOver = e.handToNative
+	if m.To == DoorClusterAPI {
+		if err := e.writeHealthCheck(ctx, m, s); err != nil {
+			return "", err
+		}
 	}
-	if wrote, waiting, err := handOver(ctx, m, s); err != nil || wrote || waiting != "" {
-		return waiting, err
+	if err := e.giveBounds(ctx, m, s); err != nil {
+		return "", err
 	}
 	return "", e.enter(ctx, m, s, PhaseMoved)
+}
+
+// handOver gives the new side what only one side can have, as soon as its VMs are
+// looked after.
+func (e *Engine) handOver(ctx context.Context, m *move, s *Scene) (waiting string, err error) {
+	if m.To == DoorNative {
+		return "", e.handToNative(ctx, s)
+	}
+	return e.handToClusterAPI(ctx, s)
 }
 
 // startTier starts objects and waits until they work.
@@ -116,18 +133,17 @@ func (s *Scene) nodeOf(providerID string) *corev1.Node {
 	return nil
 }
 
-// handToClusterAPI gives the new side what only one side can have: first its own
-// finalizers are seen, then the native one goes from the Nodes, then its MCMMachines
-// may delete their VMs, and last it is told of health and of autoscaling.
-func (e *Engine) handToClusterAPI(ctx context.Context, m *move, s *Scene) (wrote bool, waiting string, err error) {
+// handToClusterAPI sees the finalizers of the new side, takes the native one off
+// the Nodes, and lets MCMMachines delete their VMs.
+func (e *Engine) handToClusterAPI(ctx context.Context, s *Scene) (waiting string, err error) {
 	for i := range s.ClusterAPI.Machines {
 		if o := &s.ClusterAPI.Machines[i]; !slices.Contains(o.Finalizers, clusterv1.MachineFinalizer) {
-			return false, title(o) + " has no finalizer yet", nil
+			return title(o) + " has no finalizer yet", nil
 		}
 	}
 	for i := range s.ClusterAPI.MCMMachines {
 		if o := &s.ClusterAPI.MCMMachines[i]; !slices.Contains(o.Finalizers, machinev1.MCMMachineFinalizer) {
-			return false, title(o) + " has no finalizer yet", nil
+			return title(o) + " has no finalizer yet", nil
 		}
 	}
 	for _, name := range sortedNames(s.Nodes) {
@@ -137,24 +153,15 @@ func (e *Engine) handToClusterAPI(ctx context.Context, m *move, s *Scene) (wrote
 		}
 		changed := node.DeepCopy()
 		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == machinev1.NodeFinalizer })
-		if wrote, err = true, e.patchNode(ctx, node, changed); err != nil {
-			return wrote, "", err
+		if err := e.patchNode(ctx, node, changed); err != nil {
+			return "", err
 		}
 	}
-	if err := e.mayDelete(ctx, s, pointers(s.ClusterAPI.MCMMachines)); err != nil {
-		return true, "", err
-	}
-	if err := e.writeHealthCheck(ctx, m, s); err != nil {
-		return true, "", err
-	}
-	if s.ClusterAPI.Deployment == nil {
-		return false, "", nil
-	}
-	return false, "", e.giveBounds(ctx, m, s.ClusterAPI.Deployment)
+	return "", e.mayDelete(ctx, pointers(s.ClusterAPI.MCMMachines))
 }
 
 // mayDelete lets MCMMachines take their VMs along when they are deleted.
-func (e *Engine) mayDelete(ctx context.Context, s *Scene, objects []client.Object) error {
+func (e *Engine) mayDelete(ctx context.Context, objects []client.Object) error {
 	for _, o := range objects {
 		if _, retained := o.GetAnnotations()[machinev1.RetainVMAnnotation]; !retained {
 			continue
@@ -177,9 +184,10 @@ func (e *Engine) writeHealthCheck(ctx context.Context, m *move, s *Scene) error 
 	return e.make(ctx, want.HealthCheck, refTo(s.Cluster.Cluster, false))
 }
 
-// giveBounds hands the autoscaler's bounds to a head, if there are any.
-func (e *Engine) giveBounds(ctx context.Context, m *move, head client.Object) error {
-	if len(m.Bounds) == 0 {
+// giveBounds hands the autoscaler's bounds to the new head, if there are any.
+func (e *Engine) giveBounds(ctx context.Context, m *move, s *Scene) error {
+	head := s.head(m.To)
+	if len(m.Bounds) == 0 || head == nil {
 		return nil
 	}
 	values := map[string]*string{}
@@ -195,8 +203,8 @@ func (e *Engine) giveBounds(ctx context.Context, m *move, head client.Object) er
 	return e.annotate(ctx, head, values)
 }
 
-// handToNative takes Cluster API's marks off the Nodes, and gives the bounds back.
-func (e *Engine) handToNative(ctx context.Context, m *move, s *Scene) (wrote bool, waiting string, err error) {
+// handToNative takes Cluster API's marks off the Nodes.
+func (e *Engine) handToNative(ctx context.Context, s *Scene) error {
 	for _, name := range sortedNames(s.Nodes) {
 		node := s.Nodes[name]
 		changed := node.DeepCopy()
@@ -211,13 +219,10 @@ func (e *Engine) handToNative(ctx context.Context, m *move, s *Scene) (wrote boo
 			continue
 		}
 		if err := e.patchNode(ctx, node, changed); err != nil {
-			return true, "", err
+			return err
 		}
 	}
-	if s.Native.Deployment == nil {
-		return false, "", nil
-	}
-	return false, "", e.giveBounds(ctx, m, s.Native.Deployment)
+	return nil
 }
 
 // patchNode writes the difference to a Node, unless somebody else has since.

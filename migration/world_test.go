@@ -245,9 +245,10 @@ func (w *world) capis() []client.Object {
 	return append(out, pointers(get(w, &infrav1.MCMMachineList{}).Items)...)
 }
 
-// must fails on errors other than those of an object that has changed or gone.
+// must notes that something was done, and fails on errors other than those of an object that has changed or gone.
 func (w *world) must(err error) {
 	w.t.Helper()
+	w.acted = true
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		w.t.Fatal(err)
 	}
@@ -336,7 +337,6 @@ func (w *world) patchObject(o client.Object, change func(client.Object)) {
 	if equality.Semantic.DeepEqual(o, changed) {
 		return
 	}
-	w.acted = true
 	w.must(w.api.Patch(w.t.Context(), changed, client.MergeFrom(o)))
 }
 
@@ -346,7 +346,6 @@ func (w *world) patchStatus(o client.Object, change func(client.Object)) {
 	if equality.Semantic.DeepEqual(o, changed) {
 		return
 	}
-	w.acted = true
 	w.must(w.api.Status().Patch(w.t.Context(), changed, client.MergeFrom(o)))
 }
 
