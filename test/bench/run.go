@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
@@ -126,13 +125,13 @@ func patient() []string {
 	return []string{"--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m", "--leader-elect-retry-period=5s"}
 }
 
-// settled is for how long a manager that has just begun asks the API server about
-// every Machine and deployment before it does anything for it, because somebody
-// may have put a hold on it meanwhile. What is measured is the time after that.
+// settled is for how long a manager asks the API server about each Machine before
+// it makes a VM, from its first Machine on, because somebody may have put a hold on
+// it before this process was the leader. What is measured is the time after that.
 const settled = 70 * time.Second
 
-// warmUp waits until the manager works, i.e. has made a set of no machines, and
-// has settled down.
+// warmUp starts the manager and returns when it has made and removed a machine,
+// and has settled down.
 func (b *bench) warmUp(ctx context.Context) (err error) {
 	if b.manager, err = b.StartManager(patient()...); err != nil {
 		return err
@@ -142,24 +141,23 @@ func (b *bench) warmUp(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := b.Client.Create(ctx, stack.Deployment("warm-up", first, 0, surge, unavailable)); err != nil {
+	d := stack.Deployment("warm-up", first, 1, surge, unavailable)
+	if err := b.Client.Create(ctx, d); err != nil {
 		return err
 	}
-	defer progress("warm up", func() string { return "waiting until the manager has settled down" })()
-	err = stack.Until(ctx, 2*time.Minute, func(ctx context.Context) error {
-		var sets machinev1.MachineSetList
-		if err := b.Client.List(ctx, &sets); err != nil {
-			return err
-		}
-		if len(sets.Items) == 0 {
-			return errors.New("the manager has not made a MachineSet yet")
-		}
-		return nil
-	})
+	if err := b.settle(ctx, "warm up", first, 1, 1); err != nil {
+		return err
+	}
+	stop := progress("warm up", func() string { return "waiting until the manager has settled down" })
+	err = wait(ctx, settled)
+	stop()
 	if err != nil {
 		return err
 	}
-	return wait(ctx, settled)
+	if err := b.Edit(ctx, d, func() { d.Spec.Replicas = 0 }); err != nil {
+		return err
+	}
+	return b.settle(ctx, "warm up", first, 0, 0)
 }
 
 // wait returns when d has passed, or with an error when ctx ends before.
