@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -60,12 +61,11 @@ func (t *Templates) markNamed(ctx context.Context, namespace, name string, o cli
 	if name == "" {
 		return nil
 	}
-	err := t.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read %T %s: %w", o, name, err)
-	}
-	if err != nil {
+	switch err := t.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
+	case apierrors.IsNotFound(err):
 		return nil // whoever needs it says that it is missing
+	case err != nil:
+		return fmt.Errorf("read %T %s: %w", o, name, err)
 	}
 	return mark(ctx, t.Client, o)
 }

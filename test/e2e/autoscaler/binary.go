@@ -91,7 +91,7 @@ func (p *Play) RunExhausted(b Binary, pods *Scheduler, spare Group) time.Duratio
 	other.states(Running)
 	// One of this group, which was refused, and the other's.
 	if asked := p.asked() - before; asked < 2 {
-		p.Errorf("the cloud was asked for %d VMs: the autoscaler has not tried %s", asked, p.Group.Name)
+		p.Errorf("the cloud was asked for %d VMs: the autoscaler has not tried %s", asked, p.Name)
 	}
 	p.load(pods, 0)
 	other.states()

@@ -27,7 +27,7 @@ const load = "load"
 // Want asks for n pods.
 func (s *Scheduler) Want(ctx context.Context, n int) error {
 	sets := s.Clients.AppsV1().ReplicaSets(s.Namespace)
-	_, err := sets.Create(ctx, s.set(int32(n)), metav1.CreateOptions{}) //nolint:gosec // a handful
+	_, err := sets.Create(ctx, s.set(int32(n)), metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
