@@ -71,7 +71,7 @@ conformance: ## the conformance kit on one cloud: CLOUD=sim
 N ?= 100
 
 .PHONY: bench
-bench: controlplane ## requests, cloud calls, seconds and memory for N machines: N=100
+bench: controlplane ## what N machines cost, in pools of ten, kept in docs/performance: N=100, 1000, 10000
 	@go run ./test/bench -n=$(N)
 
 SEEDS ?= 1000
