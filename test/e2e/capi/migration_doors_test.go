@@ -62,10 +62,14 @@ func newDoors(t *testing.T, a assets) *doors {
 	return d
 }
 
-// oftenLooking are flags with which whoever deletes VMs that are nobody's, or
-// machines that are too many, would do so within a move.
-func oftenLooking() []string {
-	return []string{"--machine-safety-orphan-vms-period=3s", "--machine-safety-overshooting-period=3s"}
+// impatient are flags with which whoever deletes VMs that are nobody's, or machines
+// that are too many, would do so within a move. Leases are longer than usual: the
+// API server is away for a while, and this machine has a lot to do.
+func impatient() []string {
+	return []string{
+		"--machine-safety-orphan-vms-period=3s", "--machine-safety-overshooting-period=3s",
+		"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s",
+	}
 }
 
 // startBundles starts one manager for each bundle, with the rights and flags that
@@ -89,16 +93,14 @@ func (d *doors) startBoth(t *testing.T) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.startManager(t, "both-doors", "--control-kubeconfig="+kubeconfig, "--target-kubeconfig="+kubeconfig, "--namespace=", "--v=2",
-		// The API server is away for a while, and whoever follows a dead leader waits for its leases.
-		"--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=25s")
+	return d.startManager(t, "both-doors", "--control-kubeconfig="+kubeconfig, "--target-kubeconfig="+kubeconfig, "--namespace=", "--v=2")
 }
 
 func (d *doors) startManager(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	port := freePort(t)
 	args = append(args, "--address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--machine-controller-port=0")
-	started := launch(t, d.dir, name, d.assets.manager(), append(args, oftenLooking()...)...)
+	started := launch(t, d.dir, name, d.assets.manager(), append(args, impatient()...)...)
 	started.ready(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
 	return started
 }

@@ -123,3 +123,13 @@ func (o oddPools) back(t *testing.T) {
 	o.set.until(t, "a MachineSet of MCM works natively again", o.set.looseNative(ofSet, false))
 	o.machine.until(t, "a Machine works natively again", o.machine.looseNative(1, false))
 }
+
+// shrink: a VM that MCM has made goes with its Machine, and the other one stays.
+func (o oddPools) shrink(t *testing.T) {
+	t.Helper()
+	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: o.set.Namespace, Name: o.set.Name}}
+	if err := edit(t.Context(), o.set.cl, set, func(s *machinev1.MachineSet) { s.Spec.Replicas = ofSet - 1 }); err != nil {
+		t.Fatal(err)
+	}
+	o.set.until(t, "a MachineSet of MCM has shrunk", o.set.looseNative(ofSet-1, true))
+}

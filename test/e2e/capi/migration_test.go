@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
@@ -42,7 +43,14 @@ func TestMigration(t *testing.T) {
 	odd.onNative(t)
 	loadAll(t, pools)
 
-	t.Run("there", func(t *testing.T) {
+	step(t, "there and home", func(t *testing.T) {
+		w := d.watch(t)
+		moveAll(t, pools, there()...)
+		moveAll(t, pools, "rollback")
+		everyone(t, pools, "works natively as before", func(h *herd) func(context.Context) error { return h.onNative(each, true) })
+		w.ends(t, "a move that is rolled back")
+	})
+	step(t, "there", func(t *testing.T) {
 		planned(t, d, len(pools)+len(odd.both()), there())
 		w := d.watch(t)
 		moveAll(t, pools, there()...)
@@ -55,8 +63,8 @@ func TestMigration(t *testing.T) {
 		everyone(t, pools, "works on Cluster API alone", func(h *herd) func(context.Context) error { return h.onClusterAPI(each, true) })
 		w.ends(t, "the end of the move to Cluster API")
 	})
-	t.Run("life on Cluster API", func(t *testing.T) { clusterAPILife(t, pools) })
-	t.Run("back", func(t *testing.T) {
+	step(t, "life on Cluster API", func(t *testing.T) { clusterAPILife(t, pools) })
+	step(t, "back", func(t *testing.T) {
 		unloadAll(t, pools)
 		loadAll(t, pools)
 		planned(t, d, len(pools)+len(odd.both()), home())
@@ -72,9 +80,18 @@ func TestMigration(t *testing.T) {
 		w.ends(t, "the end of the move back")
 		phases(t, d, len(pools)+len(odd.both()), migration.PhaseFinished)
 	})
-	t.Run("life on the native door", func(t *testing.T) { nativeLife(t, pools) })
+	step(t, "life on the native door", func(t *testing.T) { nativeLife(t, pools) })
+	odd.shrink(t)
 	d.rights(t)
 	rights(t, d.Cluster, nativeProvider().namespace+":"+nativeProvider().account)
+}
+
+// step is a subtest without which the next ones mean nothing.
+func step(t *testing.T, name string, run func(*testing.T)) {
+	t.Helper()
+	if !t.Run(name, run) {
+		t.FailNow()
+	}
 }
 
 // threePools are pools that differ in all that a move has to carry along.
@@ -266,22 +283,31 @@ func (h *herd) mustVMs(t *testing.T) map[string]bool {
 	return vms
 }
 
-// rollCAPI gives the pool another class through another template.
+// rollCAPI gives the pool another class through other templates: what its machines
+// are made of, and what they boot with.
 func (h *herd) rollCAPI(t *testing.T) {
 	t.Helper()
 	next := h.Name + "-v2"
 	h.class(t, h.Namespace, next, "small")
 	h.editCAPI(t, func(md *clusterv1.MachineDeployment) {
-		var old infrav1.MCMMachineTemplate
-		if err := h.cl.Get(t.Context(), h.key(md.Spec.Template.Spec.InfrastructureRef.Name), &old); err != nil {
-			t.Fatal(err)
+		spec := &md.Spec.Template.Spec
+		var machines infrav1.MCMMachineTemplate
+		var configs bootstrapv1.MCMConfigTemplate
+		for name, o := range map[string]client.Object{spec.InfrastructureRef.Name: &machines, spec.Bootstrap.ConfigRef.Name: &configs} {
+			if err := h.cl.Get(t.Context(), h.key(name), o); err != nil {
+				t.Fatal(err)
+			}
 		}
-		template := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: next}, Spec: *old.Spec.DeepCopy()}
-		template.Spec.Template.Spec.MachineClassRef.Name = next
-		if err := client.IgnoreAlreadyExists(h.cl.Create(t.Context(), template)); err != nil {
-			t.Fatal(err)
+		meta := metav1.ObjectMeta{Namespace: h.Namespace, Name: next}
+		machines.ObjectMeta, configs.ObjectMeta = meta, meta
+		machines.Status = infrav1.MCMMachineTemplateStatus{}
+		machines.Spec.Template.Spec.MachineClassRef.Name, configs.Spec.Template.Spec.MachineClassRef.Name = next, next
+		for _, o := range []client.Object{&machines, &configs} {
+			if err := client.IgnoreAlreadyExists(h.cl.Create(t.Context(), o)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		md.Spec.Template.Spec.InfrastructureRef.Name = next
+		spec.InfrastructureRef.Name, spec.Bootstrap.ConfigRef.Name = next, next
 	})
 }
 
