@@ -71,7 +71,7 @@ func (e *Engine) rest(ctx context.Context, hold string, objects []client.Object)
 func (e *Engine) start(ctx context.Context, objects []client.Object) (missing []client.Object, err error) {
 	for _, o := range objects {
 		drop := map[string]*string{}
-		for _, key := range []string{machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, clusterv1.PausedAnnotation} {
+		for _, key := range []string{machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation, clusterv1.PausedAnnotation} {
 			if _, there := o.GetAnnotations()[key]; there {
 				drop[key] = nil
 			}

@@ -6,8 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // clearOldSide removes what the old side has left, after it has been written to
@@ -30,11 +34,38 @@ func (e *Engine) clearOldSide(ctx context.Context, m *move, s *Scene) (string, e
 			return resting(old, missing), err
 		}
 	}
+	if waiting := s.unprotected(m.To); waiting != "" {
+		return waiting, nil
+	}
 	left := s.remains(old)
 	if len(left) == 0 {
 		return "", e.enter(ctx, m, s, PhaseFinished)
 	}
 	return "", e.drop(ctx, left)
+}
+
+// unprotected says which class the new side does not hold on to yet. The old side's
+// finalizer goes with its last machine, and without a class no VM can be deleted.
+func (s *Scene) unprotected(to Door) string {
+	finalizer := machinev1.Finalizer
+	if to == DoorClusterAPI {
+		finalizer = machinev1.InUseFinalizer
+	}
+	for _, name := range sortedNames(s.Native.Classes) {
+		class := s.Native.Classes[name]
+		if s.uses(to, name) && !slices.Contains(class.Finalizers, finalizer) {
+			return fmt.Sprintf("MachineClass %s has no finalizer %s yet, which the controllers of the %s door put there; do they run?", name, finalizer, to)
+		}
+	}
+	return ""
+}
+
+// uses says whether a machine of that door is of a class.
+func (s *Scene) uses(d Door, class string) bool {
+	if d == DoorNative {
+		return slices.ContainsFunc(s.Native.Machines, func(m machinev1.Machine) bool { return m.Spec.Class.Name == class })
+	}
+	return slices.ContainsFunc(s.ClusterAPI.MCMMachines, func(m infrav1.MCMMachine) bool { return m.Spec.MachineClassRef.Name == class })
 }
 
 // remains are the objects of a door in the order in which they are removed: what

@@ -168,6 +168,7 @@ func fleet(machines int) []client.Object {
 	set.Spec.Template.Labels = hashed
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: hashed}
 	class := &machinev1.MachineClass{ObjectMeta: meta("class", nil), Provider: "sim"}
+	class.Finalizers = append(class.Finalizers, machinev1.InUseFinalizer) // each door's class controller sees to its own
 	objects := []client.Object{deployment, set, class, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}}
 	for i := range machines {
 		name := fmt.Sprintf("pool-1234-%d", i)
