@@ -12,9 +12,6 @@ LINT := go tool -modfile=go.lint.mod golangci-lint
 # The race detector needs a C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-# missing <path> <target> <issue> ends a target whose code does not exist yet.
-missing = @[ -e "$(1)" ] || { echo "make $(2): $(1) does not exist yet; issue $(3) brings it" >&2; exit 1; }
-
 .PHONY: help
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,10 +81,8 @@ simulate: ## the deterministic simulator: SEEDS=1000, or one run again: SEED=x
 MINUTES ?= 10
 
 .PHONY: chaos
-chaos: ## processes killed at random on a real control plane: MINUTES=10
-	$(call missing,test/e2e/chaos,chaos,5)
-	@$(MAKE) controlplane
-	@go run ./test/e2e/chaos -minutes=$(MINUTES)
+chaos: controlplane ## processes killed at random on a real control plane: MINUTES=10, or one schedule again: SEED=x
+	@go run ./test/e2e/chaos -minutes=$(MINUTES) $(if $(SEED),-seed=$(SEED))
 
 # A module of its own, which follows the main one's dependencies by itself.
 CAPI_TEST = cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 30m ./...
