@@ -125,10 +125,13 @@ func patchOfFormerNodeIsRefused(s *scene) {
 		return client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},%s}`, uid, part))
 	}
 	spec, status := `"spec":{"unschedulable":true}`, `"status":{"capacity":{"x.com/a":"1"}}`
-	err := s.Client.Patch(s.Context(), bare(), patch(former.UID, spec))
-	s.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
-	err = s.Client.Status().Patch(s.Context(), bare(), patch(former.UID, status))
-	s.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+	for _, err := range []error{
+		s.Client.Patch(s.Context(), bare(), patch(former.UID, spec)),
+		s.Client.Status().Patch(s.Context(), bare(), patch(former.UID, status)),
+	} {
+		s.Expect(apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid)).To(BeTrue(), "%v", err)
+		s.Expect(err).To(MatchError(ContainSubstring("metadata.uid")))
+	}
 	s.Expect(s.Client.Patch(s.Context(), next, patch(next.UID, spec))).To(Succeed())
 	s.Expect(next.Spec.Unschedulable).To(BeTrue())
 	s.Expect(s.Client.Status().Patch(s.Context(), next, patch(next.UID, status))).To(Succeed())

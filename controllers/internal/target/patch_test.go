@@ -7,8 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -88,6 +91,44 @@ func TestPatchNamesTheNodeThatWasRead(t *testing.T) {
 			}
 			if node.UID != "first" || changed.UID != "first" {
 				t.Error("the nodes are not the patch's to change")
+			}
+		})
+	}
+}
+
+// The answers are those of a real API server; test/integration sees them there.
+func TestAnotherNodeOfTheName(t *testing.T) {
+	t.Parallel()
+	invalid := func(path string) error {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n", field.ErrorList{field.Invalid(field.NewPath(path), "x", "no")})
+	}
+	cases := map[string]struct {
+		reason   string
+		err      error
+		conflict bool
+		invalid  bool
+	}{
+		"Former":   {"The Node that was read is gone, and another one has its name.", invalid("metadata.uid"), true, false},
+		"Refused":  {"What is wrong with the Node stays wrong.", invalid("spec.taints[0]"), false, true},
+		"Conflict": {"A conflict stays one.", apierrors.NewConflict(corev1.Resource("nodes"), "n", nil), true, false},
+		"Bare":     {"An answer may have no details.", &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, false, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return tc.err
+				},
+				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+					return tc.err
+				},
+			}).Build()
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "first"}}
+			for _, err := range []error{PatchNode(t.Context(), c, node, node.DeepCopy()), PatchNodeStatus(t.Context(), c, node, node.DeepCopy())} {
+				if apierrors.IsConflict(err) != tc.conflict || apierrors.IsInvalid(err) != tc.invalid {
+					t.Errorf("got %v: %s", err, tc.reason)
+				}
 			}
 		})
 	}
