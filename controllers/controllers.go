@@ -211,5 +211,6 @@ func addNode(s *setup) error {
 	return node.New(node.Deps{
 		Client: s.Client, Target: s.Target, Clock: s.Clock, Events: s.Events(machineComponent),
 		MachineCreationTimeout: s.Options.Machine.CreationTimeout, Visits: s.visits,
+		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
 	}).SetupWithManager(s.mgr, s.Workers("node"))
 }

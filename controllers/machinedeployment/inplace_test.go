@@ -69,7 +69,7 @@ func TestInPlaceKeepsMachines(t *testing.T) {
 			t.Errorf("labels of machine %s\n%s", m.Name, diff)
 		}
 		node := w.node(m.Name)
-		if len(node.Labels) != 0 || node.Spec.Unschedulable || len(node.Annotations) != 0 {
+		if len(node.Labels) != 0 || node.Spec.Unschedulable || len(node.Annotations) != 1 {
 			t.Errorf("node %s: labels %v, annotations %v, unschedulable %t", node.Name, node.Labels, node.Annotations, node.Spec.Unschedulable)
 		}
 		if diff := cmp.Diff([]corev1.Taint{{Key: machinev1.CriticalComponentsNotReadyTaint, Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints); diff != "" {
@@ -239,7 +239,7 @@ func TestInPlaceBack(t *testing.T) {
 		t.Errorf("%s", w.describe())
 	}
 	for _, m := range w.live() {
-		if node := w.node(m.Name); len(node.Labels)+len(node.Annotations)+len(node.Spec.Taints) != 0 {
+		if node := w.node(m.Name); len(node.Labels)+len(node.Spec.Taints) != 0 || len(node.Annotations) != 1 {
 			t.Errorf("node %s: %v %v %v", node.Name, node.Labels, node.Annotations, node.Spec.Taints)
 		}
 	}

@@ -17,21 +17,19 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// lonely is how long a new node may be without the annotation that keeps
-// autoscalers from removing it. They look at a node every ten seconds and want
-// it to be unneeded for minutes. So a node that is there for less is in no
-// danger, and a rollout that is over by then writes to no new node at all; every
-// other writes twice to each.
-const lonely = 30 * time.Second
+// unmade is when a node is looked at again that a rollout has left
+// behind before it was made the Machine's: the node controller may be about to
+// write on it that it is to be kept.
+const unmade = 10 * time.Second
 
 // marks is what the nodes of a pool shall carry during a rollout.
 type marks struct {
 	// avoid: pods shall rather not be scheduled here; the node goes next. False
 	// takes the taint away, also from nodes whose set has become current again.
 	avoid bool
-	// keep: autoscalers shall not remove the node. It is said of a node whose
-	// machine has its phase since before that time; nil says it of none.
-	keep *time.Time
+	// keep: autoscalers shall not remove the node. One that is not made the
+	// Machine's yet gets that from the node controller, with what that writes anyway.
+	keep bool
 	// release: autoscalers may remove the node again.
 	release bool
 	// candidate: the node is to be updated in place.
@@ -56,7 +54,7 @@ func (p *pass) markNodes(ctx context.Context) error {
 		old := o != p.current
 		m := marks{
 			avoid:     old && !recreate,
-			keep:      p.keepFrom(o, rolling),
+			keep:      rolling && p.AnnotateDuringRollout,
 			release:   complete,
 			candidate: old && inPlace,
 			updatable: !old && inPlace,
@@ -64,25 +62,6 @@ func (p *pass) markNodes(ctx context.Context) error {
 		errs = append(errs, p.markPool(ctx, o, m))
 	}
 	return errors.Join(errs...)
-}
-
-// keepFrom returns the time before which the machines of a pool must have
-// started for their nodes to be kept, nil if none are. Nodes of old sets are kept
-// at once: they are written anyway, for their taint.
-func (p *pass) keepFrom(o *pool, rolling bool) *time.Time {
-	switch {
-	case !rolling || !p.AnnotateDuringRollout:
-		return nil
-	case o != p.current:
-		return &p.now
-	}
-	from := p.now.Add(-lonely)
-	for _, m := range o.live() {
-		if since := m.Status.CurrentStatus.LastUpdateTime; serves(m) && since.After(from) {
-			p.look(since.Sub(from))
-		}
-	}
-	return &from
 }
 
 // replacing says that old sets still have machines to replace.
@@ -101,6 +80,9 @@ func (p *pass) markPool(ctx context.Context, o *pool, m marks) error {
 		}
 		if node == nil {
 			continue
+		}
+		if m.release && p.AnnotateDuringRollout && !made(node) {
+			p.look(unmade)
 		}
 		err = p.patchNode(ctx, node, m.apply(node, machine))
 		switch {
@@ -185,7 +167,7 @@ func (m marks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine) {
 	_, disabled := node.Annotations[machinev1.ScaleDownDisabledAnnotation]
 	_, byUs := node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
 	switch {
-	case m.keep != nil && !disabled && !machine.Status.CurrentStatus.LastUpdateTime.After(*m.keep):
+	case m.keep && !disabled && made(node):
 		annotate(node, machinev1.ScaleDownDisabledAnnotation, "true")
 		annotate(node, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
 	case m.release && byUs && machine.Status.CurrentStatus.PreserveExpiryTime.IsZero():
@@ -193,6 +175,9 @@ func (m marks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine) {
 		delete(node.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
 	}
 }
+
+// made says that the node controller has made the node its Machine's.
+func made(node *corev1.Node) bool { return node.Annotations[machinev1.NodeMachineAnnotation] != "" }
 
 // resume puts a node of the current set back to work after its update in place,
 // once its components are ready. One that was only a candidate, before its set

@@ -17,7 +17,7 @@ func TestMarksDuringRoll(t *testing.T) {
 	w.run()
 	users := w.live()[2].Name
 	change(w, w.node(users), func(n *corev1.Node) {
-		n.Annotations = map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}
+		n.Annotations[machinev1.ScaleDownDisabledAnnotation] = "true"
 	})
 	w.changeSpec(class("v2"))
 	before := w.writes["patch *v1.Node"]
@@ -37,7 +37,6 @@ func TestMarksDuringRoll(t *testing.T) {
 	}
 	seenOnNew := false
 	w.until("the roll is done", func() bool {
-		w.clock.SetTime(w.clock.Now().Add(lonely))
 		for _, m := range w.live() {
 			if node := w.node(m.Name); node != nil && m.Spec.Class.Name == "v2" {
 				seenOnNew = seenOnNew || node.Annotations[machinev1.ScaleDownDisabledAnnotation] == "true"
@@ -53,9 +52,44 @@ func TestMarksDuringRoll(t *testing.T) {
 		t.Errorf("new nodes must be kept while the roll goes on")
 	}
 	for _, m := range w.live() {
-		if node := w.node(m.Name); len(node.Annotations) != 0 || len(node.Spec.Taints) != 0 {
+		if node := w.node(m.Name); len(node.Annotations) != 1 || len(node.Spec.Taints) != 0 { // whose it is stays
 			t.Errorf("after the roll node %s has %v %v", node.Name, node.Spec.Taints, node.Annotations)
 		}
+	}
+}
+
+// TestNodeThatIsNotMadeYet: what keeps autoscalers off a new node is written with
+// what makes it its Machine's, and taken away also if that comes after the roll.
+func TestNodeThatIsNotMadeYet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { d.Spec.Strategy = rollingUpdate(1, 0) }))
+	w.run()
+	w.changeSpec(class("v2"))
+	w.bare = true
+	late := ""
+	w.until("the roll is done", func() bool {
+		for _, m := range w.live() {
+			if node := w.node(m.Name); node != nil && m.Spec.Class.Name == "v2" {
+				if late = m.Name; len(node.Annotations) != 0 {
+					t.Fatalf("a node that nobody has made its machine's has %v", node.Annotations)
+				}
+			}
+		}
+		d := w.deployment()
+		return d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 1 && d.Status.AvailableReplicas == 1
+	})
+	result, err := w.try()
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > unmade {
+		t.Fatalf("%+v, %v: the node has to be looked at again", result, err)
+	}
+	change(w, w.node(late), func(n *corev1.Node) {
+		n.Annotations = map[string]string{
+			machinev1.NodeMachineAnnotation: late, machinev1.ScaleDownDisabledAnnotation: "true", machinev1.ScaleDownDisabledByMCMAnnotation: "true",
+		}
+	})
+	w.pass()
+	if node := w.node(late); len(node.Annotations) != 1 {
+		t.Errorf("autoscalers are kept off after the roll: %v", node.Annotations)
 	}
 }
 
@@ -74,7 +108,7 @@ func TestBack(t *testing.T) {
 	w.run()
 	users := w.live()[3].Name
 	change(w, w.node(users), func(n *corev1.Node) {
-		n.Annotations = map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}
+		n.Annotations[machinev1.ScaleDownDisabledAnnotation] = "true"
 		n.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}
 	})
 	w.changeSpec(class("v2"))
@@ -85,7 +119,7 @@ func TestBack(t *testing.T) {
 	if diff := cmp.Diff([]corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints); diff != "" {
 		t.Errorf("the user's taint stays, ours goes\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{machinev1.ScaleDownDisabledAnnotation: "true"}, node.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{machinev1.ScaleDownDisabledAnnotation: "true", machinev1.NodeMachineAnnotation: users}, node.Annotations); diff != "" {
 		t.Errorf("the user's annotation stays\n%s", diff)
 	}
 	set := w.set("v1")

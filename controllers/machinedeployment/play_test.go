@@ -158,6 +158,13 @@ func (w *world) playMachine(m *machinev1.Machine) {
 func (w *world) join(m *machinev1.Machine) {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + m.Name}}
+	if !w.bare { // as the node controller makes it the machine's
+		node.Annotations = map[string]string{machinev1.NodeMachineAnnotation: m.Name}
+		if w.rolls() {
+			node.Annotations[machinev1.ScaleDownDisabledAnnotation] = "true"
+			node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] = "true"
+		}
+	}
 	if err := w.client.Create(w.t.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
 		w.t.Fatal(err)
 	}
@@ -165,6 +172,11 @@ func (w *world) join(m *machinev1.Machine) {
 		m.Status.CurrentStatus.Phase = machinev1.MachineRunning
 		m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(w.clock.Now())
 	})
+}
+
+// rolls says whether more than one set has machines.
+func (w *world) rolls() bool {
+	return len(slices.DeleteFunc(w.sets(), func(s machinev1.MachineSet) bool { return s.Spec.Replicas == 0 })) > 1
 }
 
 // playInPlace does what the machine's controller and the agent on the node do:

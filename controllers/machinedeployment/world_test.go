@@ -44,8 +44,10 @@ type world struct {
 	writes map[string]int
 	// refuse makes a request fail; nil for none.
 	refuse func(verb string, o client.Object) error
-	made   int
-	uids   int
+	// bare: new nodes are not made their machine's.
+	bare bool
+	made int
+	uids int
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {

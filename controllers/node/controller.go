@@ -48,6 +48,9 @@ type Deps struct {
 	// MachineCreationTimeout is how old a Node gets without a Machine before it
 	// counts as somebody else's.
 	MachineCreationTimeout time.Duration
+	// AnnotateDuringRollout keeps autoscalers from removing nodes that join during
+	// a rollout. False where it is not said.
+	AnnotateDuringRollout bool
 	// Visits are told of every pass, so that a Machine's hold is not answered in the
 	// middle of one; nil: nobody holds Machines.
 	Visits *hold.Visits

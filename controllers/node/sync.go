@@ -22,7 +22,18 @@ func (c *Controller) sync(ctx context.Context, o *observation) error {
 	if err != nil {
 		return err
 	}
-	want, problems := desired(o.node, m, class)
+	spare, err := c.spare(ctx, o)
+	if err != nil {
+		return err
+	}
+	wanted := func(node *corev1.Node) (*corev1.Node, []problem) {
+		want, problems := desired(node, m, class)
+		if spare {
+			keepOff(want)
+		}
+		return want, problems
+	}
+	want, problems := wanted(o.node)
 	if equality.Semantic.DeepEqual(want, o.node) {
 		return nil
 	}
@@ -34,7 +45,7 @@ func (c *Controller) sync(ctx context.Context, o *observation) error {
 		if node, err = c.writeCapacity(ctx, node, want); err != nil {
 			return c.refused(m, err)
 		}
-		want, _ = desired(node, m, class)
+		want, _ = wanted(node)
 	}
 	return c.refused(m, c.write(ctx, node, want))
 }

@@ -1,0 +1,64 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+)
+
+// spare says whether autoscalers are to keep off a Node that is about to be made
+// the Machine's: its MachineDeployment is being rolled, so the Node is needed
+// although nothing runs there yet. It is asked with the first write to a Node,
+// and costs none; the MachineDeployment's controller keeps the Nodes that are
+// there already, and lets autoscalers have all of them when the rollout is over.
+func (c *Controller) spare(ctx context.Context, o *observation) (bool, error) {
+	if !c.AnnotateDuringRollout || o.node.Annotations[machinev1.NodeMachineAnnotation] != "" {
+		return false, nil
+	}
+	m := o.machine()
+	owner := metav1.GetControllerOf(m)
+	if owner == nil {
+		return false, nil
+	}
+	set := &machinev1.MachineSet{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: owner.Name}, set)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading MachineSet %s/%s: %w", m.Namespace, owner.Name, err)
+	}
+	deployment := metav1.GetControllerOf(set)
+	if err != nil || set.UID != owner.UID || deployment == nil {
+		return false, nil
+	}
+	return c.rolling(ctx, set, deployment)
+}
+
+// rolling says whether another set of the deployment has machines still.
+func (c *Controller) rolling(ctx context.Context, set *machinev1.MachineSet, deployment *metav1.OwnerReference) (bool, error) {
+	var sets machinev1.MachineSetList
+	err := c.Client.List(ctx, &sets, client.InNamespace(set.Namespace),
+		client.MatchingFields{index.SetByOwner: string(deployment.UID)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", set.Namespace, deployment.Name, err)
+	}
+	for i := range sets.Items {
+		if s := &sets.Items[i]; s.UID != set.UID && s.Spec.Replicas > 0 && s.DeletionTimestamp.IsZero() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// keepOff tells autoscalers to leave a Node alone. What its user has said stays.
+func keepOff(want *corev1.Node) {
+	if _, said := want.Annotations[machinev1.ScaleDownDisabledAnnotation]; said {
+		return
+	}
+	want.Annotations[machinev1.ScaleDownDisabledAnnotation] = "true"
+	want.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] = "true"
+}
