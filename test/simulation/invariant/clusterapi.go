@@ -125,12 +125,20 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 		switch {
 		case other, moved(m):
 			continue
-		case !m.DeletionTimestamp.IsZero():
+		case !m.DeletionTimestamp.IsZero(), c.copies(m, now):
 			return nil
 		}
 		return fmt.Errorf("VM %s is ended although it is that of MCMMachine %s, which stays", now.ID, m.Name)
 	}
 	return nil
+}
+
+// copies says whether a MCMMachine is only the copy of a native Machine, which is
+// being deleted: a move between the doors had not reached its VM yet.
+func (c *Checker) copies(m *infrav1.MCMMachine, vm sim.Resource) bool {
+	_, rests := m.Annotations[clusterv1.PausedAnnotation]
+	native := c.machineOf(vm.Tags[ownerTag])
+	return rests && native != nil && !native.DeletionTimestamp.IsZero()
 }
 
 // eachDoorItsOwn: a collector of orphans ends nothing of the other door's.

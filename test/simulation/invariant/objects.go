@@ -54,14 +54,14 @@ func machineIn(c apiserver.Change) (before, after *machinev1.Machine) {
 }
 
 // nothingLeftBehind: a Machine goes only when its VM is gone, unless the user
-// lets it go without.
+// lets it go without, or it has moved to a MCMMachine.
 func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
 	if before == nil || after != nil || w == nil || before.Annotations[machinev1.ReleaseAnnotation] == "true" {
 		return nil
 	}
 	for _, vm := range c.Cloud.VMs() {
-		if vm.Tags[ownerTag] == ownerID(before) {
+		if vm.Tags[ownerTag] == ownerID(before) && len(c.claimants(vm)) == 0 {
 			return fmt.Errorf("Machine %s is let go although VM %s is %s", before.Name, vm.ID, vm.VM.State)
 		}
 	}

@@ -20,6 +20,9 @@ import (
 func everythingSettles(c *Checker) error {
 	owned := map[string]int32{}
 	for _, m := range c.machines() {
+		if machinev1.Held(m) {
+			continue // it has moved to the other door
+		}
 		if !m.DeletionTimestamp.IsZero() {
 			return fmt.Errorf("Machine %s is still going: %s", m.Name, m.Status.LastOperation.Description)
 		}
@@ -47,6 +50,7 @@ func everythingSettles(c *Checker) error {
 	for _, o := range c.Control.KindOf(&machinev1.MachineDeployment{}).All() {
 		d := o.(*machinev1.MachineDeployment)
 		switch {
+		case machinev1.Held(d):
 		case !d.DeletionTimestamp.IsZero():
 			return fmt.Errorf("MachineDeployment %s is still going", d.Name)
 		case owned[string(d.UID)] != d.Spec.Replicas:

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,9 +87,28 @@ func (c *Client) List(ctx context.Context, into client.ObjectList, opts ...clien
 			found = found[:o.Limit]
 			into.SetContinue(strconv.Itoa(from + int(o.Limit)))
 		}
+		if of, partial := into.(*metav1.PartialObjectMetadataList); partial {
+			of.Items = nil
+			for _, o := range found {
+				of.Items = append(of.Items, metadataOf(k, o))
+			}
+			return nil
+		}
 		fill(into, found, nil)
 		return nil
 	})
+}
+
+// metadataOf is what a listing of metadata alone shows of an object.
+func metadataOf(k *apiserver.Kind, o client.Object) metav1.PartialObjectMetadata {
+	copied := o.DeepCopyObject().(client.Object)
+	m := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: copied.GetName(), Namespace: copied.GetNamespace(), UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
+		Generation: copied.GetGeneration(), CreationTimestamp: copied.GetCreationTimestamp(), DeletionTimestamp: copied.GetDeletionTimestamp(),
+		Labels: copied.GetLabels(), Annotations: copied.GetAnnotations(), OwnerReferences: copied.GetOwnerReferences(), Finalizers: copied.GetFinalizers(),
+	}}
+	m.SetGroupVersionKind(k.GVK)
+	return m
 }
 
 // fieldSet are the fields that the server can select by.
@@ -105,6 +126,16 @@ func fieldsOf(o client.Object) fieldSet {
 }
 
 func (c *Client) kindOf(o any) (*apiserver.Kind, error) {
+	if of, partial := o.(*metav1.PartialObjectMetadataList); partial {
+		gvk := of.GroupVersionKind()
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+		for _, k := range c.Server.Kinds() {
+			if k.GVK == gvk {
+				return k, nil
+			}
+		}
+		return nil, fmt.Errorf("the model does not serve %s", gvk)
+	}
 	if k := c.Server.KindOf(o); k != nil {
 		return k, nil
 	}

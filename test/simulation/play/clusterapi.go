@@ -92,7 +92,7 @@ func (w *World) populateCluster(s *model.Server) {
 	for i, p := range w.plan.Workers {
 		d := &clusterv1.MachineDeployment{ObjectMeta: at(workersName(i))}
 		d.Spec.ClusterName, d.Spec.Replicas = clusterName, new(p.Replicas)
-		d.Spec.Template.Spec.ClusterName = clusterName
+		d.Spec.Template.Spec.ClusterName, d.Spec.Template.Spec.Version = clusterName, kubeletVersion
 		d.Spec.Template.Spec.InfrastructureRef = refTo(infrav1.GroupVersion.Group, "MCMMachineTemplate", className(p.Class))
 		d.Spec.Template.Spec.Bootstrap.ConfigRef = refTo(bootstrapv1.GroupVersion.Group, "MCMConfigTemplate", bootTemplate)
 		w.createAt(s, d)

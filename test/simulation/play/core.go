@@ -65,18 +65,29 @@ func (c *core) pass() {
 	}
 }
 
-// sayPaused writes on all that it looks after whether that is paused.
+// sayPaused puts on all that it looks after its finalizer, and whether that is
+// paused: neither waits for the end of a pause.
 func (c *core) sayPaused(cluster *clusterv1.Cluster) {
 	s := c.home.server
 	for _, d := range all[*clusterv1.MachineDeployment](s) {
+		d = hold(c, d, clusterv1.MachineDeploymentFinalizer)
 		tell(c, d, func(o *clusterv1.MachineDeployment) { c.pausedIs(cluster, o, o.Spec.ClusterName) })
 	}
 	for _, set := range all[*clusterv1.MachineSet](s) {
+		set = hold(c, set, clusterv1.MachineSetFinalizer)
 		tell(c, set, func(o *clusterv1.MachineSet) { c.pausedIs(cluster, o, o.Spec.ClusterName) })
 	}
 	for _, m := range all[*clusterv1.Machine](s) {
+		m = hold(c, m, clusterv1.MachineFinalizer)
 		tell(c, m, func(o *clusterv1.Machine) { c.pausedIs(cluster, o, o.Spec.ClusterName) })
 	}
+}
+
+func hold[T client.Object](c *core, o T, finalizer string) T {
+	if !o.GetDeletionTimestamp().IsZero() {
+		return o
+	}
+	return put(c, o, func(o T) { controllerutil.AddFinalizer(o, finalizer) })
 }
 
 func (c *core) pausedIs(cluster *clusterv1.Cluster, o interface {

@@ -82,6 +82,7 @@ func (c *core) look(m *clusterv1.Machine) *clusterv1.Machine {
 	}
 	node := c.node(m)
 	return tell(c, m, func(o *clusterv1.Machine) {
+		o.Status.ObservedGeneration = o.Generation
 		if o.Spec.ProviderID != "" {
 			o.Status.Initialization.InfrastructureProvisioned = new(true)
 		}

@@ -34,6 +34,7 @@ func (c *core) deployment(cluster *clusterv1.Cluster, d *clusterv1.MachineDeploy
 		controllerutil.AddFinalizer(o, clusterv1.MachineDeploymentFinalizer)
 		belong(o, cluster.Name, clusterRef(cluster, false))
 	})
+	d = tell(c, d, func(o *clusterv1.MachineDeployment) { o.Status.ObservedGeneration = o.Generation })
 	c.ownTemplates(cluster, &d.Spec.Template.Spec)
 	if !slices.ContainsFunc(sets, func(s *clusterv1.MachineSet) bool { return sameTemplate(s, d) }) {
 		c.newSet(cluster, d)
@@ -118,6 +119,9 @@ func (c *core) set(cluster *clusterv1.Cluster, s *clusterv1.MachineSet) {
 		}
 		return
 	}
+	s = tell(c, s, func(o *clusterv1.MachineSet) {
+		o.Status.ObservedGeneration, o.Status.Replicas = o.Generation, new(int32(len(machines))) //nolint:gosec // small
+	})
 	machines = slices.DeleteFunc(machines, func(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 	for range int(*s.Spec.Replicas) - len(machines) {
 		c.newMachine(cluster, s)

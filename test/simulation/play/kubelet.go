@@ -23,6 +23,9 @@ const (
 	cloudName     = "cloud controller"
 )
 
+// kubeletVersion is what every kubelet says of itself.
+const kubeletVersion = "v1.36.3"
+
 // How long the node controller waits for a heartbeat, and how long a kubelet
 // waits before it tries again to join.
 const (
@@ -151,6 +154,7 @@ func (w *World) newNode(k *kubelet) *corev1.Node {
 		}},
 		Spec: corev1.NodeSpec{ProviderID: w.providerID(k)},
 		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: kubeletVersion},
 			Capacity:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourcePods: resource.MustParse("110")},
 			Conditions: []corev1.NodeCondition{w.readiness(corev1.ConditionFalse, "KubeletNotReady")},
 		},

@@ -121,22 +121,23 @@ func (m *mover) wait() {
 // go on where it is.
 func (m *mover) abort(why string) {
 	m.world.trace("%s gives up: %s", moverName, why)
-	m.world.after(m.world.between(time.Second, 3*time.Minute), m.undo)
+	m.world.after(m.world.between(time.Second, 3*time.Minute), func() { m.undo(len(m.graph) - 1) })
 }
 
-func (m *mover) undo() {
-	w := m.world
-	if w.isDown(m.to.server) {
-		w.after(20*time.Second, m.undo)
+// undo takes away the copies, from the i-th one back.
+func (m *mover) undo(i int) {
+	if i < 0 {
+		m.pause(m.from, false)
+		m.world.moving = false
 		return
 	}
-	for _, o := range slices.Backward(m.graph) {
-		if k := m.to.server.KindOf(o.kind.New()); k.Look(o.key) != nil && m.copied[o.key.String()+o.kind.GVK.Kind] {
-			m.removeOne(m.to.server, object{k, o.key})
-		}
+	next := func() { m.undo(i - 1) }
+	o := m.graph[i]
+	if !m.copied[o.key.String()+o.kind.GVK.Kind] {
+		next()
+		return
 	}
-	m.pause(m.from, false)
-	w.moving = false
+	m.removeOne(m.to.server, object{m.to.server.KindOf(o.kind.New()), o.key}, next)
 }
 
 // collect returns what belongs to the Cluster, or is labelled, owners first.
@@ -233,16 +234,13 @@ func (m *mover) remove(i int) {
 		w.trace("%s is done", moverName)
 		return
 	}
-	if w.isDown(m.from.server) {
-		w.after(10*time.Second, func() { m.remove(i) })
-		return
-	}
-	m.removeOne(m.from.server, m.graph[i])
-	m.soon(func() { m.remove(i - 1) })
+	m.removeOne(m.from.server, m.graph[i], func() { m.remove(i - 1) })
 }
 
-// removeOne leaves an object no annotation but a mark, deletes it, and takes its finalizers away.
-func (m *mover) removeOne(s *model.Server, o object) {
+// removeOne leaves an object no annotation but a mark, deletes it, and takes its
+// finalizers away; others act between these steps. Then it does what is next.
+func (m *mover) removeOne(s *model.Server, o object, next func()) {
+	w := m.world
 	steps := []func() error{
 		func() error {
 			patch := []byte(`[{"op":"add","path":"/metadata/annotations","value":{"` + clusterctlv1.DeleteForMoveAnnotation + `":""}}]`)
@@ -251,17 +249,24 @@ func (m *mover) removeOne(s *model.Server, o object) {
 		},
 		func() error { return s.Delete(moverName, o.kind, o.key, &metav1.DeleteOptions{}) },
 		func() error {
-			if o.kind.Look(o.key) == nil {
-				return nil
-			}
 			_, err := s.Patch(moverName, o.kind, o.key, types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`), false)
 			return err
 		},
 	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			m.world.trace("%s: %s %s: %v", moverName, o.kind.GVK.Kind, o.key.Name, err)
+	var do func(i int)
+	do = func(i int) {
+		switch {
+		case i >= len(steps), o.kind.Look(o.key) == nil:
+			m.soon(next)
+			return
+		case w.isDown(s):
+			w.after(10*time.Second, func() { do(i) })
 			return
 		}
+		if err := steps[i](); err != nil {
+			w.trace("%s: %s %s: %v", moverName, o.kind.GVK.Kind, o.key.Name, err)
+		}
+		m.soon(func() { do(i + 1) })
 	}
+	do(0)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -116,6 +117,9 @@ func serveSecrets(s *model.Server) {
 	k = builtIn(corev1.SchemeGroupVersion, "ConfigMap", "configmaps")
 	k.Namespaced = true
 	s.Serve(k, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	k = builtIn(coordinationv1.SchemeGroupVersion, "Lease", "leases")
+	k.Namespaced = true
+	s.Serve(k, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
 }
 
 func serveNodes(s *model.Server) {

@@ -34,8 +34,11 @@ func (w *World) rest(end time.Time) {
 	w.heal()
 	w.settle(end.Add(settleFor))
 	w.inspect()
-	before := w.writes
 	w.restart()
+	if w.contested { // what an old leader wrote last may be wrong until somebody looks again
+		w.until(w.now.Add(restFor))
+	}
+	before := w.writes
 	w.until(w.now.Add(quietFor))
 	w.quiet(before)
 }

@@ -128,6 +128,7 @@ func (w *World) kill(e Event) {
 // has lost its leases and does not know it.
 func (w *World) twoLeaders(e Event) {
 	if first := w.leader(e); first != nil {
+		w.contested = true
 		w.startOne(first.home, first.doors)
 		w.after(min(e.For, time.Minute), func() { w.crash(first, "it lost its leases") })
 	}
@@ -158,7 +159,7 @@ func (w *World) blindLeader(e Event) {
 		return
 	}
 	w.startOne(old.home, old.doors)
-	old.blind = true
+	old.blind, w.contested = true, true
 	w.ambush = append(w.ambush, func(string) {
 		w.after(w.between(3*time.Second, 20*time.Second), func() { w.lookForOrphans("blind " + w.now.String()) })
 	})

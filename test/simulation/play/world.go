@@ -40,6 +40,7 @@ type World struct {
 	homes     []*home // Control's is the first
 	processes []*process
 	started   int
+	contested bool // two managers have led at once
 	running   *task
 	writer    *invariant.Writer // who acts right now; nil: nobody of ours
 

@@ -26,7 +26,7 @@ func TestBugsCanStillBeMade(t *testing.T) {
 	}
 }
 
-// TestBugsAreFound puts bugs into the product and wants each found: three of them,
+// TestBugsAreFound puts bugs into the product and wants each found: four of them,
 // and all with TEETH=all, which takes as many builds.
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,8 @@ func TestBugsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	few := map[string]bool{"the drain is skipped": true, "surge is off by one": true, "a VM is created before the intent is written": true}
+	few := map[string]bool{"the drain is skipped": true, "surge is off by one": true, "a VM is created before the intent is written": true,
+		"a MCMMachine is let go while its VM is still going": true}
 	for _, b := range Bugs() {
 		if !few[b.Name] && os.Getenv("TEETH") != "all" {
 			continue
