@@ -1,0 +1,336 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster/audit"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+)
+
+// binaries is the folder with manager and simcloud, built once for all tests.
+var binaries string
+
+func TestMain(m *testing.M) {
+	if _, err := cluster.Find(); err == nil {
+		if binaries, err = stack.Build(context.Background()); err != nil {
+			println(err.Error())
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// TestUpgrade is the guarantee: this version, started on what an older one left
+// behind, replaces no machine. Each controller has to have worked by then: every
+// pool is scaled by one, every edit that was made while no manager ran is
+// applied, and the collector of orphans has deleted a VM that is one.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	cluster.Require(t)
+	versions, err := filepath.Glob("testdata/v*")
+	if err != nil || len(versions) == 0 {
+		t.Fatalf("no records below testdata: %v", err)
+	}
+	for _, dir := range versions {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			u := restore(t, dir)
+			before := u.picture()
+			from, err := u.Cluster.Mark(t.Context())
+			u.must(err)
+			_, err = u.StartManager("--machine-safety-orphan-vms-period=10s")
+			u.must(err)
+			u.work()
+			u.until("every pool has one machine more, and the orphan is gone", func(ctx context.Context) error { return done(ctx, u.Stack) })
+			u.until("what was edited is applied", u.applied)
+			u.nothingReplaced(before, u.picture())
+			u.nothingAsked(from, len(before.deployments))
+		})
+	}
+}
+
+// upgrade is a stack that has been given what a version left behind.
+type upgrade struct {
+	*stack.Stack
+	*testing.T
+	stray string // id of a VM that is an orphan
+}
+
+// restore starts a control plane and a cloud with a record in them, and no manager.
+func restore(t *testing.T, dir string) *upgrade {
+	t.Helper()
+	r, err := readRelease(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(t.TempDir(), "cloud")
+	if err := os.WriteFile(state, r.cloud, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := stack.Start(t.Context(), stack.Options{
+		Controllers: cluster.Controllers(), Binaries: binaries, Audit: true, AuditUsers: []string{stack.ManagerUser},
+		Cloud: []string{"--state=" + state, "--latency=20ms", "--boot-time=500ms", "--delete-time=200ms"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.Logs())
+		}
+		if err := s.Stop(); err != nil {
+			t.Log(err)
+		}
+	})
+	u := &upgrade{Stack: s, T: t}
+	addresses := strings.NewReplacer(
+		cloudPlaceholder, s.Cloud.Endpoint, serverPlaceholder, s.Cluster.URL(), caPlaceholder, base64.StdEncoding.EncodeToString(s.Cluster.CA()),
+	)
+	u.must(r.replace(addresses.Replace))
+	resources := map[string]string{}
+	for _, k := range kinds() {
+		resources[k.Kind] = k.resource
+	}
+	for _, o := range r.objects {
+		u.must(s.Cluster.Store(t.Context(), resources[o.GetKind()], o))
+	}
+	return u
+}
+
+func (u *upgrade) must(err error) {
+	u.Helper()
+	if err != nil {
+		u.Fatal(err)
+	}
+}
+
+// until waits for a step, and says how long it took.
+func (u *upgrade) until(what string, check func(context.Context) error) {
+	u.Helper()
+	began := time.Now()
+	if err := stack.Until(u.Context(), patience, check); err != nil {
+		u.Fatalf("%s: %v", what, err)
+	}
+	u.Logf("%s: %.1f s", what, time.Since(began).Seconds())
+}
+
+// work gives every controller something to do.
+func (u *upgrade) work() {
+	u.Helper()
+	var err error
+	u.stray, err = u.Cloud.CreateVM(u.Context(), "stray")
+	u.must(err)
+	var deployments machinev1.MachineDeploymentList
+	u.must(u.Client.List(u.Context(), &deployments))
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		u.must(u.Edit(u.Context(), d, func() { d.Spec.Replicas++ }))
+	}
+	machines, err := u.Machines(u.Context(), "")
+	u.must(err)
+	for i := range machines {
+		m := &machines[i]
+		if len(m.OwnerReferences) == 0 {
+			u.must(u.Edit(u.Context(), m, func() { m.Spec.NodeTemplateSpec.Labels["upgraded"] = "true" }))
+		}
+	}
+}
+
+// applied says whether the Machines of every pool have its timeouts, and every
+// Node the labels and taints that are asked for.
+func (u *upgrade) applied(ctx context.Context) error {
+	var deployments machinev1.MachineDeploymentList
+	if err := u.Client.List(ctx, &deployments); err != nil {
+		return err
+	}
+	templates := map[string]machinev1.MachineSpec{}
+	for i := range deployments.Items {
+		templates[deployments.Items[i].Name] = deployments.Items[i].Spec.Template.Spec
+	}
+	machines, err := u.Machines(ctx, "")
+	if err != nil {
+		return err
+	}
+	for i := range machines {
+		m := &machines[i]
+		want := m.Spec
+		if template, pooled := templates[m.Labels[machinev1.NameLabel]]; pooled {
+			want = template
+		}
+		if !reflect.DeepEqual(m.Spec.MachineConfiguration, want.MachineConfiguration) {
+			return fmt.Errorf("machine %s has not got the timeouts of its pool", m.Name)
+		}
+		if err := u.nodeHas(ctx, m.Labels[machinev1.NodeLabel], want.NodeTemplateSpec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *upgrade) nodeHas(ctx context.Context, name string, want machinev1.NodeTemplateSpec) error {
+	node := &corev1.Node{}
+	if err := u.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return err
+	}
+	for key, value := range want.Labels {
+		if node.Labels[key] != value {
+			return fmt.Errorf("node %s has label %s=%q, want %q", name, key, node.Labels[key], value)
+		}
+	}
+	for _, taint := range want.Spec.Taints {
+		if !slices.Contains(node.Spec.Taints, taint) {
+			return fmt.Errorf("node %s has not got taint %s", name, taint.Key)
+		}
+	}
+	return nil
+}
+
+// picture is who is there, and everything that ever was in the cloud.
+type picture struct {
+	deployments, sets, machines, nodes map[string]identity     // by name
+	cloud                              map[string]sim.Resource // by id
+}
+
+// identity is what another object of the same name would not have.
+type identity struct {
+	uid      types.UID
+	ownedBy  types.UID
+	vm       string // providerID
+	node     string
+	revision string
+	leaving  bool
+}
+
+func (u *upgrade) picture() picture {
+	u.Helper()
+	p := picture{cloud: map[string]sim.Resource{}}
+	p.deployments = u.identities(&machinev1.MachineDeploymentList{})
+	p.sets = u.identities(&machinev1.MachineSetList{})
+	p.machines = u.identities(&machinev1.MachineList{})
+	p.nodes = u.identities(&corev1.NodeList{})
+	resources, err := u.Cloud.Ledger(u.Context(), "")
+	u.must(err)
+	for _, r := range resources {
+		p.cloud[r.ID] = r
+	}
+	return p
+}
+
+func (u *upgrade) identities(list client.ObjectList) map[string]identity {
+	u.Helper()
+	u.must(u.Client.List(u.Context(), list))
+	found := map[string]identity{}
+	note := func(o client.Object, vm string) {
+		id := identity{uid: o.GetUID(), vm: vm, revision: o.GetAnnotations()[machinev1.RevisionAnnotation], leaving: o.GetDeletionTimestamp() != nil}
+		if owners := o.GetOwnerReferences(); len(owners) > 0 {
+			id.ownedBy = owners[0].UID
+		}
+		if vm != "" {
+			id.node = o.GetLabels()[machinev1.NodeLabel]
+		}
+		found[o.GetName()] = id
+	}
+	switch l := list.(type) {
+	case *machinev1.MachineDeploymentList:
+		for i := range l.Items {
+			note(&l.Items[i], "")
+		}
+	case *machinev1.MachineSetList:
+		for i := range l.Items {
+			note(&l.Items[i], "")
+		}
+	case *machinev1.MachineList:
+		for i := range l.Items {
+			note(&l.Items[i], l.Items[i].Spec.ProviderID)
+		}
+	case *corev1.NodeList:
+		for i := range l.Items {
+			note(&l.Items[i], l.Items[i].Spec.ProviderID)
+		}
+	}
+	return found
+}
+
+// nothingReplaced compares what was there with what is, one machine a pool later.
+func (u *upgrade) nothingReplaced(before, after picture) {
+	u.Helper()
+	more := len(before.deployments)
+	for _, c := range []struct {
+		what          string
+		before, after map[string]identity
+		more          int
+	}{
+		{"MachineDeployment", before.deployments, after.deployments, 0}, {"MachineSet", before.sets, after.sets, 0},
+		{"Machine", before.machines, after.machines, more}, {"Node", before.nodes, after.nodes, more},
+	} {
+		if len(c.before) == 0 {
+			u.Errorf("the record has no %s", c.what)
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.before)) {
+			if c.after[name] != c.before[name] {
+				u.Errorf("%s %s was %+v and is %+v", c.what, name, c.before[name], c.after[name])
+			}
+		}
+		if got := len(c.after) - len(c.before); got != c.more {
+			u.Errorf("%d more %ss than before, want %d", got, c.what, c.more)
+		}
+	}
+	vms := 0
+	for id, now := range after.cloud {
+		was, known := before.cloud[id]
+		switch {
+		case known && !reflect.DeepEqual(now, was):
+			u.Errorf("%s %s in the cloud was %+v and is %+v", now.Kind, id, was, now)
+		case !known && now.Kind == sim.KindVM && id != u.stray:
+			vms++
+			if !now.Deleting.IsZero() {
+				u.Errorf("VM %s was made and deleted", id)
+			}
+		}
+	}
+	if vms != more || after.cloud[u.stray].Deleting.IsZero() {
+		u.Errorf("%d VMs were made, want %d; the orphan is %+v", vms, more, after.cloud[u.stray])
+	}
+}
+
+// nothingAsked reads what the manager has asked the API server for: what it made
+// and took back at once is in no picture.
+func (u *upgrade) nothingAsked(from audit.Mark, more int) {
+	u.Helper()
+	to, err := u.Cluster.Mark(u.Context())
+	u.must(err)
+	entries, err := u.Cluster.Audit().Between(from, to, audit.User(stack.ManagerUser), audit.Verb("create", "delete", "deletecollection"),
+		audit.Resource("machinedeployments", "machinesets", "machines", "nodes"))
+	u.must(err)
+	made := 0
+	for _, e := range entries {
+		if e.Verb != "create" || e.Resource != "machines" {
+			u.Errorf("the manager asked to %s %s %s", e.Verb, e.Resource, e.Name)
+			continue
+		}
+		if e.Code == http.StatusCreated {
+			made++
+		}
+	}
+	if made != more {
+		u.Errorf("the manager asked for %d new Machines, want %d", made, more)
+	}
+}
