@@ -69,18 +69,11 @@ func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Dele
 	if !n.Clone || n.Task != "" || r.ProviderID != "" || s.TemplateVM == "" {
 		return cloud.Deletion{Done: true}, nil
 	}
-	template, err := a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
-	if cloud.CodeOf(err) == cloud.Invalid {
-		return cloud.Deletion{Done: true}, nil
-	}
+	busy, err := a.beingCloned(ctx, s)
 	if err != nil {
 		return cloud.Deletion{}, fail(opDelete, err)
 	}
-	vm, err := a.read(ctx, template)
-	if err != nil {
-		return cloud.Deletion{}, fail(opDelete, err)
-	}
-	if vm == nil || !vm.doing("clone") {
+	if !busy {
 		late, err := a.find(ctx, s, r)
 		if err != nil {
 			return cloud.Deletion{}, notInvalid(opDelete, fail(opDelete, err))
@@ -90,6 +83,19 @@ func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Dele
 		}
 	}
 	return cloud.Deletion{RetryAfter: cloneWait, Remaining: []string{"vm " + r.Name}}, nil
+}
+
+// beingCloned says whether the class's template is. One that is not there is not.
+func (a *account) beingCloned(ctx context.Context, s *spec) (bool, error) {
+	template, err := a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
+	if cloud.CodeOf(err) == cloud.Invalid {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	vm, err := a.read(ctx, template)
+	return vm != nil && vm.doing("clone"), err
 }
 
 // remove asks for the next step of the removal of a VM and returns how long to

@@ -60,7 +60,7 @@ func (t *trial) budget(needed, pods int) *policyv1.PodDisruptionBudget {
 	t.Helper()
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: t.name, Namespace: stack.Namespace}}
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.name}}
-	b.Spec.MinAvailable = ptr.To(intstr.FromInt(needed))
+	b.Spec.MinAvailable = new(intstr.FromInt(needed))
 	t.Expect(t.Client.Create(t.Context(), b)).To(Succeed())
 	t.until(b, "the budget counts", func() error {
 		s := b.Status
@@ -109,7 +109,7 @@ func (t *trial) budgetBlocks() {
 	})
 	t.Expect(t.Client.Get(t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
 	t.Expect(p.DeletionTimestamp).To(BeNil())
-	t.edit(b, func() { b.Spec.MinAvailable = ptr.To(intstr.FromInt32(0)) })
+	t.edit(b, func() { b.Spec.MinAvailable = new(intstr.FromInt32(0)) })
 	t.goes(m)
 	t.goes(p)
 	t.gone([]machinev1.Machine{*m})
@@ -124,7 +124,7 @@ func (t *trial) budgetMisconfigured() {
 	t.deleting(m)
 	t.says(m, machinev1.ConditionDrained, metav1.ConditionFalse, "PodDisruptionBudgetMisconfigured", b.Name, p.Name, "lower minAvailable")
 	t.heard(m, "DrainBlocked", b.Name, "misconfigured")
-	t.edit(b, func() { b.Spec.MinAvailable = ptr.To(intstr.FromInt32(0)) })
+	t.edit(b, func() { b.Spec.MinAvailable = new(intstr.FromInt32(0)) })
 	t.goes(m)
 }
 
@@ -168,7 +168,7 @@ func (t *trial) podsThatStay() {
 	m := t.machine(t.class("v1"), "m")
 	node := m.Labels[machinev1.NodeLabel]
 	daemon := t.pod("daemon", node, func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "5a5a5a5a-0000-4000-8000-000000000000", Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "5a5a5a5a-0000-4000-8000-000000000000", Controller: new(true)}}
 		p.Finalizers = []string{held}
 	})
 	plain := t.pod("plain", node)

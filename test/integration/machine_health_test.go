@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -75,7 +74,7 @@ func brokenNodesAreReplacedOneAtATime(s *scene) {
 func unhealthyMachineRecovers(s *scene) {
 	s.class()
 	m := s.single("recovers", func(m *machinev1.Machine) {
-		m.Spec.NodeConditions = ptr.To("Corrupt, KernelDeadlock")
+		m.Spec.NodeConditions = new("Corrupt, KernelDeadlock")
 		m.Spec.MachineHealthTimeout = seconds(300)
 	})
 	s.phase(m, machinev1.MachineRunning)
@@ -96,7 +95,7 @@ func unhealthyMachineMayStayUnknown(s *scene) {
 	s.class()
 	s.pool(1, func(d *machinev1.MachineDeployment) {
 		d.Spec.Template.Spec.MachineHealthTimeout = seconds(1)
-		d.Spec.Template.Spec.DisableHealthTimeout = ptr.To(true)
+		d.Spec.Template.Spec.DisableHealthTimeout = new(true)
 	})
 	m := &s.running(1)[0]
 	s.kubelet(m, map[string]any{"ready": false})

@@ -118,7 +118,7 @@ func onlyOneManagerWorks(s *scene) {
 	s.class()
 	lease := &coordinationv1.Lease{ObjectMeta: s.meta(machinev1.LeaseMachineController)}
 	now := metav1.NowMicro()
-	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("mcm"), LeaseDurationSeconds: ptr.To(int32(600)), AcquireTime: &now, RenewTime: &now}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("mcm"), LeaseDurationSeconds: new(int32(600)), AcquireTime: &now, RenewTime: &now}
 	s.Expect(s.Client.Create(s.Context(), lease)).To(Succeed())
 	flags := []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms"}
 	managers := []*stack.Manager{s.manage(flags...), s.manage(flags...)}
@@ -134,7 +134,7 @@ func onlyOneManagerWorks(s *scene) {
 		return err
 	})
 	// MCM ends, and one of the two takes both leases.
-	s.Expect(s.Edit(s.Context(), lease, func() { lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To(int32(1)) })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), lease, func() { lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new(""), new(int32(1)) })).To(Succeed())
 	s.running(2)
 	holder := s.holder()
 	s.Expect(holder).NotTo(BeEmpty())

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -30,7 +29,7 @@ func (s *scene) bound(m *machinev1.Machine) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: s.meta(s.name)}
 	pod.Finalizers = []string{holdFinalizer}
 	pod.Spec = corev1.PodSpec{
-		NodeName: m.Labels[machinev1.NodeLabel], TerminationGracePeriodSeconds: ptr.To(int64(1)),
+		NodeName: m.Labels[machinev1.NodeLabel], TerminationGracePeriodSeconds: new(int64(1)),
 		Containers: []corev1.Container{{Name: "main", Image: "none"}},
 	}
 	s.Expect(s.Client.Create(s.Context(), pod)).To(Succeed())
