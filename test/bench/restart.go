@@ -18,7 +18,7 @@ func (b *bench) restart(ctx context.Context) (startup, error) {
 	if err != nil {
 		return startup{}, err
 	}
-	crashed, err := b.startBeside(ctx, "startup after a crash", 1, b.manager.Kill)
+	crashed, err := b.startBeside(ctx, "startup after a crash", 1%(b.n/b.pool), b.manager.Kill)
 	stopped.AfterCrashSeconds = crashed.Seconds
 	stopped.PeakMiB = max(stopped.PeakMiB, crashed.PeakMiB)
 	return stopped, err
