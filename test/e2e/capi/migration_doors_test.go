@@ -174,7 +174,7 @@ func (d *doors) buildCommand(t *testing.T) {
 func (d *doors) migrate(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*wait)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, d.command, append([]string{"migrate", "--kubeconfig=" + d.kubeconfig, "--namespace=" + fleetNamespace}, args...)...)
+	cmd := exec.CommandContext(ctx, d.command, append([]string{"migrate", "--kubeconfig=" + d.kubeconfig, "--namespace=" + fleetNamespace, "--timeout=" + wait.String()}, args...)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
