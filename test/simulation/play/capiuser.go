@@ -189,6 +189,9 @@ func (w *World) adopt(e Event) {
 		w.trace("user: %v", err)
 		return
 	}
+	if e.N>>5%2 == 0 { // nobody replaces it, so it is its provider that notices
+		w.after(e.For+5*time.Minute, func() { w.Cloud.Reclaim(vm.ID) })
+	}
 	at := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	infra := &infrav1.MCMMachine{ObjectMeta: at}
 	infra.Spec.ProviderID, infra.Spec.MachineClassRef.Name = sim.ProviderID(zone, vm.ID), className(int(e.N>>3))
