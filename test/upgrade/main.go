@@ -83,11 +83,15 @@ func record(ctx context.Context) (_ *release, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
+	c, err := openCore(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	manager, err := s.StartManager()
 	if err != nil {
 		return nil, err
 	}
-	if err := live(ctx, s); err != nil {
+	if err := live(ctx, s, c); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.Logs())
 	}
 	if err := manager.Terminate(); err != nil {

@@ -31,7 +31,7 @@ const (
 )
 
 // live does what users do, until all of it is done and all machines run.
-func live(ctx context.Context, s *stack.Stack) error {
+func live(ctx context.Context, s *stack.Stack, c *core) error {
 	for class, instanceType := range map[string]string{first: "small", second: "large"} {
 		if err := s.CreateClass(ctx, class, instanceType); err != nil {
 			return err
@@ -46,7 +46,10 @@ func live(ctx context.Context, s *stack.Stack) error {
 	if err := s.Client.Create(ctx, machineAlone()); err != nil {
 		return err
 	}
-	if err := stack.Until(ctx, patience, func(ctx context.Context) error { return done(ctx, s) }); err != nil {
+	if err := c.populate(ctx, s); err != nil {
+		return err
+	}
+	if err := stack.Until(ctx, patience, func(ctx context.Context) error { return done(ctx, s, c) }); err != nil {
 		return err
 	}
 	for _, d := range pools {
@@ -62,7 +65,7 @@ func live(ctx context.Context, s *stack.Stack) error {
 			return err
 		}
 	}
-	return stack.Until(ctx, patience, func(ctx context.Context) error { return done(ctx, s) })
+	return stack.Until(ctx, patience, func(ctx context.Context) error { return done(ctx, s, c) })
 }
 
 // pools are the MachineDeployments of a record.
@@ -125,7 +128,7 @@ func editWhileStopped(ctx context.Context, s *stack.Stack) error {
 
 // done says whether every pool is as it should be, and everything runs; the
 // error says what does not yet.
-func done(ctx context.Context, s *stack.Stack) error {
+func done(ctx context.Context, s *stack.Stack, c *core) error {
 	var all machinev1.MachineDeploymentList
 	if err := s.Client.List(ctx, &all); err != nil {
 		return err
@@ -140,12 +143,17 @@ func done(ctx context.Context, s *stack.Stack) error {
 				d.Name, now.Replicas, now.UpdatedReplicas, now.AvailableReplicas, want, d.Generation, now.ObservedGeneration)
 		}
 	}
-	return running(ctx, s, machines)
+	workers, err := c.pass(ctx)
+	if err != nil {
+		return err
+	}
+	return running(ctx, s, machines, workers)
 }
 
 // running says whether there are that many Machines, each Running, with a Node
-// that has its labels and a VM, and nothing besides.
-func running(ctx context.Context, s *stack.Stack, want int) error {
+// that has its labels, that many workers of the Cluster, a ready Node and a VM for
+// each of both, and nothing besides.
+func running(ctx context.Context, s *stack.Stack, want, workers int) error {
 	machines, err := s.Machines(ctx, "")
 	if err != nil {
 		return err
@@ -158,17 +166,17 @@ func running(ctx context.Context, s *stack.Stack, want int) error {
 	if err != nil {
 		return err
 	}
-	if len(machines) != want || len(nodes) != want || ready != want || len(vms) != want {
-		return fmt.Errorf("%d Machines, %d nodes, %d of them ready, %d VMs; want %d of each", len(machines), len(nodes), ready, len(vms), want)
+	if all := want + workers; len(machines) != want || len(nodes) != all || ready != all || len(vms) != all {
+		return fmt.Errorf("%d Machines, %d nodes, %d of them ready, %d VMs; want %d, and %d of the others", len(machines), len(nodes), ready, len(vms), want, all)
+	}
+	synced := map[string]bool{}
+	for i := range nodes {
+		_, synced[nodes[i].Name] = nodes[i].Annotations[machinev1.LastAppliedNodeTemplateAnnotation]
 	}
 	for i := range machines {
-		if phase := machines[i].Status.CurrentStatus.Phase; phase != machinev1.MachineRunning {
-			return fmt.Errorf("machine %s is %q", machines[i].Name, phase)
-		}
-	}
-	for i := range nodes {
-		if _, synced := nodes[i].Annotations[machinev1.LastAppliedNodeTemplateAnnotation]; !synced {
-			return fmt.Errorf("node %s has not got what its machine says", nodes[i].Name)
+		m := &machines[i]
+		if phase := m.Status.CurrentStatus.Phase; phase != machinev1.MachineRunning || !synced[m.Labels[machinev1.NodeLabel]] {
+			return fmt.Errorf("machine %s is %q, its node has what it says: %t", m.Name, phase, synced[m.Labels[machinev1.NodeLabel]])
 		}
 	}
 	return nil

@@ -17,9 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
@@ -41,14 +45,16 @@ const (
 
 // What stands in a record for what is different in every run.
 const (
-	cloudPlaceholder  = "http://cloud.invalid"
-	serverPlaceholder = "https://cluster.invalid"
-	caPlaceholder     = "Y2x1c3Rlci5pbnZhbGlk" // base64, as what it stands for
-	tokenPlaceholder  = "aaaaaa.0123456789abcdef"
+	cloudPlaceholder      = "http://cloud.invalid"
+	serverPlaceholder     = "https://cluster.invalid"
+	caPlaceholder         = "Y2x1c3Rlci5pbnZhbGlk" // base64, as what it stands for
+	kubeconfigPlaceholder = "kubeconfig of cluster.invalid"
+	tokenPlaceholder      = "aaaaaa.0123456789abcdef"
 )
 
 var (
 	bootstrapToken = regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
+	isKubeconfig   = regexp.MustCompile(`"?kind"?: *"?Config\b`)
 	timestamp      = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	recordedAt     = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 )
@@ -78,13 +84,16 @@ type kind struct {
 // kinds are in the order in which objects own each other: the garbage collector
 // deletes what it sees before its owner.
 func kinds() []kind {
-	native := func(name, resource string) kind { return kind{machinev1.GroupVersion.WithKind(name), resource, true} }
-	core := schema.GroupVersion{Version: "v1"}
+	of := func(v schema.GroupVersion, name, resource string) kind { return kind{v.WithKind(name), resource, true} }
+	native, core := machinev1.GroupVersion, schema.GroupVersion{Version: "v1"}
 	return []kind{
-		{core.WithKind("Secret"), "secrets", true},
-		native(machinev1.MachineClassKind, "machineclasses"), native(machinev1.MachineDeploymentKind, "machinedeployments"),
-		native(machinev1.MachineSetKind, "machinesets"), native(machinev1.MachineKind, "machines"),
-		{core.WithKind("Node"), "nodes", false},
+		of(native, machinev1.MachineClassKind, "machineclasses"), of(native, machinev1.MachineDeploymentKind, "machinedeployments"),
+		of(native, machinev1.MachineSetKind, "machinesets"), of(native, machinev1.MachineKind, "machines"),
+		of(clusterv1.GroupVersion, "Cluster", "clusters"), of(infrav1.GroupVersion, "MCMCluster", "mcmclusters"),
+		of(controlplanev1.GroupVersion, "MCMExternalControlPlane", "mcmexternalcontrolplanes"),
+		of(clusterv1.GroupVersion, "Machine", "machines"), of(infrav1.GroupVersion, "MCMMachine", "mcmmachines"),
+		of(bootstrapv1.GroupVersion, "MCMConfig", "mcmconfigs"),
+		of(core, "Secret", "secrets"), {core.WithKind("Node"), "nodes", false},
 	}
 }
 
@@ -122,6 +131,9 @@ func leftBehind(ctx context.Context, s *stack.Stack, state string) (*release, er
 		base64.StdEncoding.EncodeToString(s.Cluster.CA()), caPlaceholder,
 	)
 	return r, r.replace(func(text string) string {
+		if isKubeconfig.MatchString(text) {
+			return kubeconfigPlaceholder // it has keys
+		}
 		return bootstrapToken.ReplaceAllString(addresses.Replace(text), tokenPlaceholder)
 	})
 }
@@ -145,7 +157,14 @@ func (r *release) replace(change func(string) string) error {
 				return err
 			}
 		case "Secret":
-			if err := changeNested(o, inBase64(change), "data", machinev1.UserDataKey); err != nil {
+			data, _, err := unstructured.NestedStringMap(o.Object, "data")
+			if err != nil {
+				return err
+			}
+			for key, value := range data {
+				data[key] = inBase64(change)(value)
+			}
+			if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
 				return err
 			}
 		}

@@ -6,18 +6,23 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
@@ -59,10 +64,11 @@ func TestUpgrade(t *testing.T) {
 			_, err = u.StartManager("--machine-safety-orphan-vms-period=10s")
 			u.must(err)
 			u.work()
-			u.until("every pool has one machine more, and the orphan is gone", func(ctx context.Context) error { return done(ctx, u.Stack) })
+			u.until("every pool has one machine more, and the orphan is gone", func(ctx context.Context) error { return done(ctx, u.Stack, u.core) })
 			u.until("what was edited is applied", u.applied)
-			u.nothingReplaced(before, u.picture())
-			u.nothingAsked(from, len(before.deployments))
+			pools := u.pools(before)
+			u.nothingReplaced(before, u.picture(), pools)
+			u.nothingAsked(from, pools)
 		})
 	}
 }
@@ -71,6 +77,7 @@ func TestUpgrade(t *testing.T) {
 type upgrade struct {
 	*stack.Stack
 	*testing.T
+	core  *core
 	stray string // id of a VM that is an orphan
 }
 
@@ -101,18 +108,44 @@ func restore(t *testing.T, dir string) *upgrade {
 		}
 	})
 	u := &upgrade{Stack: s, T: t}
+	u.core, err = openCore(t.Context(), s)
+	u.must(err)
+	given, err := kubeconfig(s)
+	u.must(err)
 	addresses := strings.NewReplacer(
+		kubeconfigPlaceholder, string(given),
 		cloudPlaceholder, s.Cloud.Endpoint, serverPlaceholder, s.Cluster.URL(), caPlaceholder, base64.StdEncoding.EncodeToString(s.Cluster.CA()),
 	)
 	u.must(r.replace(addresses.Replace))
-	resources := map[string]string{}
+	resources := map[schema.GroupVersionKind]string{}
 	for _, k := range kinds() {
-		resources[k.Kind] = k.resource
+		resources[k.GroupVersionKind] = k.resource
 	}
 	for _, o := range r.objects {
-		u.must(s.Cluster.Store(t.Context(), resources[o.GetKind()], o))
+		if o.GetKind() == "MCMExternalControlPlane" {
+			u.must(endpoint(o, s.Cluster.URL()))
+		}
+		u.must(s.Cluster.Store(t.Context(), resources[o.GroupVersionKind()], o))
 	}
 	return u
+}
+
+// endpoint has the control plane of a record be where that of this run is.
+func endpoint(plane *unstructured.Unstructured, server string) error {
+	at, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseInt(at.Port(), 10, 32)
+	if err != nil {
+		return err
+	}
+	annotations := plane.GetAnnotations()
+	if _, filled := annotations[controlplanev1.FilledEndpointAnnotation]; filled {
+		annotations[controlplanev1.FilledEndpointAnnotation] = at.Host
+		plane.SetAnnotations(annotations)
+	}
+	return unstructured.SetNestedMap(plane.Object, map[string]any{"host": at.Hostname(), "port": port}, "spec", "controlPlaneEndpoint")
 }
 
 func (u *upgrade) must(err error) {
@@ -138,6 +171,7 @@ func (u *upgrade) work() {
 	var err error
 	u.stray, err = u.Cloud.CreateVM(u.Context(), "stray")
 	u.must(err)
+	u.must(u.core.worker(u.Context(), "worker-3"))
 	var deployments machinev1.MachineDeploymentList
 	u.must(u.Client.List(u.Context(), &deployments))
 	for i := range deployments.Items {
@@ -205,27 +239,43 @@ func (u *upgrade) nodeHas(ctx context.Context, name string, want machinev1.NodeT
 
 // picture is who is there, and everything that ever was in the cloud.
 type picture struct {
-	deployments, sets, machines, nodes map[string]identity     // by name
-	cloud                              map[string]sim.Resource // by id
+	objects map[kind]map[string]identity // by name
+	cloud   map[string]sim.Resource      // by id
 }
 
 // identity is what another object of the same name would not have.
 type identity struct {
 	uid      types.UID
-	ownedBy  types.UID
+	ownedBy  string // UIDs
 	vm       string // providerID
-	node     string
 	revision string
 	leaving  bool
 }
 
+// judged are the kinds of which nothing comes or goes by itself: all but Secrets.
+func judged() []kind {
+	return slices.DeleteFunc(kinds(), func(k kind) bool { return k.Kind == "Secret" })
+}
+
 func (u *upgrade) picture() picture {
 	u.Helper()
-	p := picture{cloud: map[string]sim.Resource{}}
-	p.deployments = u.identities(&machinev1.MachineDeploymentList{})
-	p.sets = u.identities(&machinev1.MachineSetList{})
-	p.machines = u.identities(&machinev1.MachineList{})
-	p.nodes = u.identities(&corev1.NodeList{})
+	p := picture{objects: map[kind]map[string]identity{}, cloud: map[string]sim.Resource{}}
+	for _, k := range judged() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(k.GroupVersionKind)
+		u.must(u.Client.List(u.Context(), list))
+		p.objects[k] = map[string]identity{}
+		for _, o := range list.Items {
+			vm, _, _ := unstructured.NestedString(o.Object, "spec", "providerID")
+			owners := ""
+			for _, owner := range o.GetOwnerReferences() {
+				owners += string(owner.UID) + " "
+			}
+			p.objects[k][o.GetName()] = identity{
+				uid: o.GetUID(), ownedBy: owners, vm: vm, revision: o.GetAnnotations()[machinev1.RevisionAnnotation], leaving: o.GetDeletionTimestamp() != nil,
+			}
+		}
+	}
 	resources, err := u.Cloud.Ledger(u.Context(), "")
 	u.must(err)
 	for _, r := range resources {
@@ -234,65 +284,43 @@ func (u *upgrade) picture() picture {
 	return p
 }
 
-func (u *upgrade) identities(list client.ObjectList) map[string]identity {
-	u.Helper()
-	u.must(u.Client.List(u.Context(), list))
-	found := map[string]identity{}
-	note := func(o client.Object, vm string) {
-		id := identity{uid: o.GetUID(), vm: vm, revision: o.GetAnnotations()[machinev1.RevisionAnnotation], leaving: o.GetDeletionTimestamp() != nil}
-		if owners := o.GetOwnerReferences(); len(owners) > 0 {
-			id.ownedBy = owners[0].UID
-		}
-		if vm != "" {
-			id.node = o.GetLabels()[machinev1.NodeLabel]
-		}
-		found[o.GetName()] = id
-	}
-	switch l := list.(type) {
-	case *machinev1.MachineDeploymentList:
-		for i := range l.Items {
-			note(&l.Items[i], "")
-		}
-	case *machinev1.MachineSetList:
-		for i := range l.Items {
-			note(&l.Items[i], "")
-		}
-	case *machinev1.MachineList:
-		for i := range l.Items {
-			note(&l.Items[i], l.Items[i].Spec.ProviderID)
-		}
-	case *corev1.NodeList:
-		for i := range l.Items {
-			note(&l.Items[i], l.Items[i].Spec.ProviderID)
-		}
-	}
-	return found
+// pools is how many MachineDeployments there are.
+func (u *upgrade) pools(p picture) int {
+	return len(p.objects[kind{machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), "machinedeployments", true}])
 }
 
-// nothingReplaced compares what was there with what is, one machine a pool later.
-func (u *upgrade) nothingReplaced(before, after picture) {
+// added is how many more of a kind there are after work.
+func (u *upgrade) added(k kind, pools int) int {
+	switch {
+	case k.Kind == "Node":
+		return pools + 1
+	case k.GroupVersion() == machinev1.GroupVersion && k.Kind == machinev1.MachineKind:
+		return pools
+	case k.Kind == "Machine", k.Kind == "MCMMachine", k.Kind == "MCMConfig":
+		return 1
+	}
+	return 0
+}
+
+// nothingReplaced compares what was there with what is, one machine a pool and
+// one worker later.
+func (u *upgrade) nothingReplaced(before, after picture, pools int) {
 	u.Helper()
-	more := len(before.deployments)
-	for _, c := range []struct {
-		what          string
-		before, after map[string]identity
-		more          int
-	}{
-		{"MachineDeployment", before.deployments, after.deployments, 0}, {"MachineSet", before.sets, after.sets, 0},
-		{"Machine", before.machines, after.machines, more}, {"Node", before.nodes, after.nodes, more},
-	} {
-		if len(c.before) == 0 {
-			u.Errorf("the record has no %s", c.what)
+	for _, k := range judged() {
+		was, is := before.objects[k], after.objects[k]
+		if len(was) == 0 {
+			u.Errorf("the record has no %s", k.Kind)
 		}
-		for _, name := range slices.Sorted(maps.Keys(c.before)) {
-			if c.after[name] != c.before[name] {
-				u.Errorf("%s %s was %+v and is %+v", c.what, name, c.before[name], c.after[name])
+		for _, name := range slices.Sorted(maps.Keys(was)) {
+			if is[name] != was[name] {
+				u.Errorf("%s %s was %+v and is %+v", k.GroupKind(), name, was[name], is[name])
 			}
 		}
-		if got := len(c.after) - len(c.before); got != c.more {
-			u.Errorf("%d more %ss than before, want %d", got, c.what, c.more)
+		if got, want := len(is)-len(was), u.added(k, pools); got != want {
+			u.Errorf("%d more of %s than before, want %d", got, k.GroupKind(), want)
 		}
 	}
+	more := pools + 1
 	vms := 0
 	for id, now := range after.cloud {
 		was, known := before.cloud[id]
@@ -318,11 +346,11 @@ func (u *upgrade) nothingAsked(from audit.Mark, more int) {
 	to, err := u.Cluster.Mark(u.Context())
 	u.must(err)
 	entries, err := u.Cluster.Audit().Between(from, to, audit.User(stack.ManagerUser), audit.Verb("create", "delete", "deletecollection"),
-		audit.Resource("machinedeployments", "machinesets", "machines", "nodes"))
+		audit.Resource("machinedeployments", "machinesets", "machines", "nodes", "clusters", "mcmclusters", "mcmmachines", "mcmconfigs"))
 	u.must(err)
 	made := 0
 	for _, e := range entries {
-		if e.Verb != "create" || e.Resource != "machines" {
+		if e.Verb != "create" || e.Resource != "machines" || e.Group != machinev1.GroupVersion.Group {
 			u.Errorf("the manager asked to %s %s %s", e.Verb, e.Resource, e.Name)
 			continue
 		}
