@@ -166,12 +166,13 @@ func TestKilledAfterEachWrite(t *testing.T) {
 				if writes < 5 {
 					t.Fatalf("%d writes are no matrix", writes)
 				}
+				begun := newWorld(t, machines)
+				begun.eager = eager
+				for _, b := range tc.before {
+					begun.run(b)
+				}
 				for after := 1; after <= writes; after++ {
-					w := newWorld(t, machines)
-					w.eager = eager
-					for _, b := range tc.before {
-						w.run(b)
-					}
+					w := begun.copy()
 					w.kill(tc.killed, after)
 					for _, c := range tc.after {
 						w.run(c)

@@ -58,6 +58,14 @@ var errKilled = errors.New("the command was killed")
 
 func newWorld(t *testing.T, machines int) *world {
 	t.Helper()
+	w := worldOf(t, fleet(machines))
+	w.play()
+	return w
+}
+
+// worldOf is a world with these objects.
+func worldOf(t *testing.T, objects []client.Object) *world {
+	t.Helper()
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, clusterv1.AddToScheme,
@@ -72,7 +80,7 @@ func newWorld(t *testing.T, machines int) *world {
 	w.api = fake.NewClientBuilder().WithScheme(s).WithObjectTracker(tracker).WithStatusSubresource(
 		&machinev1.Machine{}, &machinev1.MachineSet{}, &machinev1.MachineDeployment{}, &infrav1.MCMMachine{}, &infrav1.MCMCluster{},
 		&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}, &clusterv1.Cluster{},
-	).WithObjects(fleet(machines)...).WithInterceptorFuncs(interceptor.Funcs{Create: named}).Build()
+	).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{Create: named}).Build()
 	w.client = interceptor.NewClient(w.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			return errors.Join(w.alive(), c.Get(ctx, key, o, opts...))
@@ -90,8 +98,31 @@ func newWorld(t *testing.T, machines int) *world {
 			return w.write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
-	w.play()
 	return w
+}
+
+// copy is another world in the same state, so that what leads there is done once.
+func (w *world) copy() *world {
+	w.t.Helper()
+	var all []client.Object
+	for _, list := range []client.ObjectList{
+		&machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{}, &machinev1.MachineList{}, &machinev1.MachineClassList{},
+		&clusterv1.ClusterList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{},
+		&infrav1.MCMClusterList{}, &infrav1.MCMMachineList{}, &infrav1.MCMMachineTemplateList{}, &bootstrapv1.MCMConfigTemplateList{},
+		&controlplanev1.MCMExternalControlPlaneList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.NodeList{}, &corev1.NamespaceList{},
+	} {
+		err := meta.EachListItem(get(w, list), func(o runtime.Object) error {
+			all = append(all, o.DeepCopyObject().(client.Object))
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	c := worldOf(w.t, all)
+	c.eager, c.made, c.gone, c.serial = w.eager, w.made, slices.Clone(w.gone), w.serial
+	c.clock.SetTime(w.clock.Now())
+	return c
 }
 
 // named gives created objects the UID that an API server would.

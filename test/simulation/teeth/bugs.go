@@ -36,8 +36,8 @@ func ofMaking() []Bug {
 			{"controllers/machineset/create.go", "\tcontrollerutil.AddFinalizer(m, machinev1.Finalizer)\n\tif m.Annotations", "\t_ = controllerutil.AddFinalizer\n\tif m.Annotations"},
 		}},
 		{"every attempt at a VM has a token of its own", []Edit{{
-			"controllers/internal/vm/vm.go", "w.Request.Token = Token(w.Request.OwnerID, w.Attempt)",
-			"w.Request.Token = Token(w.Request.OwnerID+e.clock.Now().String(), w.Attempt)",
+			"controllers/internal/vm/vm.go", "w.Request.Token = Token(w.Request.OwnerID, w.Attempt)\n\te.note(",
+			"w.Request.Token = Token(w.Request.OwnerID+e.clock.Now().String(), w.Attempt)\n\te.note(",
 		}}},
 		{"a new attempt begins without looking for the VM of the one before", []Edit{{
 			"controllers/internal/vm/vm.go", "\tfound, err := a.Get(ctx, w.Request.Ref)\n\tif err == nil {",
