@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -149,7 +150,8 @@ func (c *Controller) missed(f *facts, settle time.Duration, cause error) error {
 	})
 	if n.misses < enoughMisses || f.now.Sub(n.missing) < max(missingFor, settle) {
 		sooner(f, missingLook)
-		if !provisioned(f.object) {
+		// A process that has just begun to look knows less than the status does.
+		if !provisioned(f.object) && !saidGone(f.object) {
 			f.vmWord = no(machinev1.ReasonVMNotFound, "The VM is looked for: "+cause.Error())
 		}
 		return nil
@@ -158,6 +160,12 @@ func (c *Controller) missed(f *facts, settle time.Duration, cause error) error {
 		"VM %s does not exist any more. It is not made again; delete the Machine, or let a MachineHealthCheck replace it", f.object.Spec.ProviderID))
 	sooner(f, c.Options.LookPeriod)
 	return nil
+}
+
+// saidGone says whether the VM was found to be gone before.
+func saidGone(o *infrav1.MCMMachine) bool {
+	c := meta.FindStatusCondition(o.Status.Conditions, infrav1.VMProvisionedCondition)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonInstanceNotFound
 }
 
 // judge says what state the VM is in, and when to look again while it is not final.

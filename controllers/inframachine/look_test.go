@@ -75,6 +75,11 @@ func TestPresetProviderIDOfNoVM(t *testing.T) {
 			if made, _ := w.vms(); made != 0 || provisioned(w.get("m")) {
 				t.Errorf("%d VMs were made", made)
 			}
+			w.restart()
+			w.run("m")
+			if got := w.condition("m", clusterv1.ReadyCondition); !strings.Contains(got, tc.want) {
+				t.Errorf("Ready is %q after a restart: the word must not change because a process looks for the first time", got)
+			}
 		})
 	}
 }
