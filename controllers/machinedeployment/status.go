@@ -33,11 +33,15 @@ func (p *pass) report(ctx context.Context) error {
 	return p.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status, and remembers what of it the API server drops.
+// writeStatus writes the status, unless the deployment has changed since it was
+// read, and remembers what of it the API server drops. What a predecessor had on
+// the way would undo a newer status for good: nothing wakes a deployment whose
+// status alone was changed.
 func (p *pass) writeStatus(ctx context.Context, status machinev1.MachineDeploymentStatus) error {
 	changed := p.d.DeepCopy()
 	changed.Status = status
-	if err := p.Client.Status().Patch(ctx, changed, client.MergeFrom(p.d)); client.IgnoreNotFound(err) != nil {
+	patch := client.MergeFromWithOptions(p.d, client.MergeFromWithOptimisticLock{})
+	if err := p.Client.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch status of machine deployment: %w", err)
 	}
 	p.written.Wrote(changed)
