@@ -20,8 +20,9 @@ func migrate(name func() string) func(context.Context, *Command) error {
 	}
 }
 
-// TestAMigrationIsKilledAtAnyWrite moves a pool between the doors, with the real
-// controllers of both, and kills the command at one of its writes.
+// TestAMigrationIsKilledAtAnyWrite moves a pool to Cluster API, with the real
+// controllers of both doors, and kills the command at one of a few of its writes; package
+// migration kills it at every one, with played controllers.
 func TestAMigrationIsKilledAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []int{0, 1, 5, 9, 14, 20} {
@@ -30,6 +31,9 @@ func TestAMigrationIsKilledAtAnyWrite(t *testing.T) {
 		name := func() string { names++; return fmt.Sprintf("run-%d-%d", kill, names) }
 		w.Play(10 * time.Minute)
 		ended, err := w.Await(w.Start("migrate", kill, migrate(name)), 2*time.Hour)
+		if kill > 0 && ended {
+			t.Errorf("the command ended, with %v, and was not killed at write %d", err, kill)
+		}
 		for range 3 {
 			if ended && err == nil {
 				break
