@@ -168,12 +168,16 @@ func (s *suite) freezeEvents(set string) int {
 	return count
 }
 
+// absent says that an object is gone, also if another one has its name by now: a
+// deployment gives the set that replaces a deleted one the same name. One that is
+// there still is read into o.
 func (s *suite) absent(ctx context.Context, o client.Object) error {
+	uid := o.GetUID() // empty if whoever has the name is meant
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err), err == nil && uid != "" && o.GetUID() != uid:
 		return nil
-	}
-	if err == nil {
+	case err == nil:
 		return fmt.Errorf("%s is still there", o.GetName())
 	}
 	return err
