@@ -56,7 +56,7 @@ func run(out io.Writer, seeds int, first, seed uint64) error {
 			found = append(found, report)
 		}
 	} else {
-		found = play.Sweep(first, seeds, runtime.GOMAXPROCS(0), nil)
+		found = play.Sweep(first, seeds, runtime.GOMAXPROCS(0), announce(out))
 	}
 	for _, r := range found[:min(len(found), 10)] {
 		tell(out, r)
@@ -70,6 +70,15 @@ func run(out io.Writer, seeds int, first, seed uint64) error {
 		return errViolations
 	}
 	return nil
+}
+
+// announce prints each violation as it is found, all of them and in no order: a
+// long run that is broken off has still said something.
+func announce(out io.Writer) func(play.Report) bool {
+	return func(r play.Report) bool {
+		fmt.Fprintf(out, "seed %d violates %s\n", r.Seed, r.Violation.Rule)
+		return false
+	}
 }
 
 // search says which invariant is violated first.
@@ -87,7 +96,7 @@ func search(out io.Writer, seeds int) {
 func tell(out io.Writer, r play.Report) {
 	const tail = 60
 	short, plan := play.Shrink(r)
-	fmt.Fprintf(out, "seed %d violates %v\n", r.Seed, r.Violation)
+	fmt.Fprintf(out, "\nseed %d violates %v\n", r.Seed, r.Violation)
 	fmt.Fprintf(out, "with fewer events (of %d): %v\n%s", len(play.NewPlan(r.Seed).Events), short.Violation, plan)
 	fmt.Fprintln(out, strings.Join(short.Trace[max(len(short.Trace)-tail, 0):], "\n"))
 	fmt.Fprintln(out, short.Objects)

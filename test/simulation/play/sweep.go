@@ -8,7 +8,8 @@ import (
 )
 
 // Sweep plays that many seeds, several at a time, and returns the runs that
-// violate an invariant, by seed. enough says when to stop early; nil is never.
+// violate an invariant, by seed. enough hears of each, from one goroutine at a
+// time, and says whether to stop early; nil is never.
 func Sweep(first uint64, seeds, parallel int, enough func(Report) bool) []Report {
 	var next atomic.Int64
 	var stop atomic.Bool
@@ -28,10 +29,10 @@ func Sweep(first uint64, seeds, parallel int, enough func(Report) bool) []Report
 				}
 				mu.Lock()
 				found = append(found, r)
-				mu.Unlock()
 				if enough != nil && enough(r) {
 					stop.Store(true)
 				}
+				mu.Unlock()
 			}
 		})
 	}
