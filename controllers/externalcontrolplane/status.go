@@ -30,7 +30,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(f.cp.Status, changed.Status) {
 		return nil
 	}
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.cp)); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.cp, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
 	c.written.Wrote(changed)

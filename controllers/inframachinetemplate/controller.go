@@ -187,7 +187,7 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	}
 	changed := f.object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.object)); err != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)

@@ -20,8 +20,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// staleRetry is the wait for a cache that does not show the last status written;
-// its arrival wakes nobody.
+// staleRetry is the wait for a cache that does not show the last status written,
+// whose arrival wakes nobody, or the spec that somebody else has acted upon.
 const staleRetry = time.Second
 
 // Deps are what the controller works with.
@@ -81,6 +81,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	p, err := c.observe(ctx, d)
 	if err != nil {
 		return outcome.Of(0, err)
+	}
+	if overtaken, err := p.overtaken(ctx); overtaken || err != nil {
+		return outcome.Of(staleRetry, err)
 	}
 	acted := p.act(ctx)
 	reported := p.report(ctx)

@@ -50,6 +50,7 @@ func (p *pass) saveSet(ctx context.Context, o *pool) error {
 	if err := p.released(ctx); err != nil {
 		return err
 	}
+	p.sign(o.want)
 	before, after := o.seen.Spec.Replicas, o.want.Spec.Replicas
 	patch := client.MergeFrom(o.seen)
 	if before != after {

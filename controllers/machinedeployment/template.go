@@ -33,7 +33,7 @@ func travels(key string) bool {
 		machinev1.RevisionAnnotation, machinev1.RevisionHistoryAnnotation,
 		machinev1.DesiredReplicasAnnotation, machinev1.MaxReplicasAnnotation,
 		machinev1.PreferNoScheduleKey, machinev1.UnfreezeAnnotation, machinev1.TriggerDeletionAnnotation,
-		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation,
+		machinev1.OrdinalsAnnotation, machinev1.DecidedFromAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation,
 		machinev1.ProviderIDFormAnnotation, machinev1.OfferedCapacityAnnotation,
 		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation:
 		return false
@@ -178,6 +178,7 @@ func (p *pass) fresh(size int) *machinev1.MachineSet {
 	rollout.Promote(set, p.oldSets())
 	p.note(set)
 	p.introduce(set)
+	p.sign(set)
 	return set
 }
 

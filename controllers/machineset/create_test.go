@@ -174,12 +174,16 @@ func TestFinishReservation(t *testing.T) {
 			age:    settle, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 8, 9}, record: "next=10",
 		},
 		"TooMany": {
-			reason: "A reservation that is larger than what is still wanted is closed.",
-			age:    time.Second, exist: []int64{4}, replicas: 2, want: []int64{4, 5}, record: "next=8",
+			reason: "The rest of a reservation that nobody wants stays open: who made it may have asked for it.",
+			age:    time.Second, exist: []int64{4}, replicas: 2, want: []int64{4, 5}, record: "next=8,open=4,at=1767323044",
 		},
 		"NoneWanted": {
-			reason: "A reservation of which nothing is wanted any more is closed without creating.",
-			age:    time.Second, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8",
+			reason: "A reservation of which nothing is wanted any more stays open until no request can be under way.",
+			age:    time.Second, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8,open=4,at=1767323044",
+		},
+		"NoneWantedForLong": {
+			reason: "A reservation that nobody wants is closed without creating when no request can be under way.",
+			age:    settle, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8",
 		},
 	}
 	for name, tc := range cases {

@@ -48,7 +48,8 @@ type batch struct {
 	record rollout.Ordinals
 	// done are the ordinals that need no Machine any more.
 	done map[int64]bool
-	// doubt says that a request to create a Machine was never answered.
+	// doubt says that there may be a request to create a Machine whose answer this
+	// process never had: its own, or another's from whom it took over.
 	doubt bool
 }
 

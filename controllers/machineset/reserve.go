@@ -31,7 +31,7 @@ func (c *Controller) reserve(ctx context.Context, p *pass, live []*machinev1.Mac
 			return nil, behind("the MachineSet has changed")
 		}
 		if p.memory.batch.record != record {
-			p.memory.batch = batch{record: record, done: map[int64]bool{}}
+			p.memory.batch = batch{record: record, done: map[int64]bool{}, doubt: true}
 		}
 		return left[:min(len(left), missing)], nil
 	}
@@ -75,13 +75,21 @@ func (p *pass) unfinished(record rollout.Ordinals, live []*machinev1.Machine) []
 }
 
 // closeReservation writes down that the open ordinals are used up, if there are
-// any: their Machines have been made, or are not wanted any more.
+// any: their Machines have been made, or can be made by nobody any more. One that
+// nobody wants stays open until then. Closed sooner, it would send the next
+// creation to another name while the request of a process that stalls is still
+// under way.
 func (c *Controller) closeReservation(ctx context.Context, p *pass) error {
 	record, err := rollout.ParseOrdinals(p.set.Annotations[machinev1.OrdinalsAnnotation])
-	if err == nil && record.IsOpen() {
-		return c.writeRecord(ctx, p, record.Close())
+	if err != nil || !record.IsOpen() {
+		return nil
 	}
-	return nil
+	age := record.Age(p.now)
+	if age < settle && len(p.unfinished(record, p.machines)) > 0 {
+		p.after(settle - age)
+		return nil
+	}
+	return c.writeRecord(ctx, p, record.Close())
 }
 
 func (c *Controller) writeRecord(ctx context.Context, p *pass, record rollout.Ordinals) error {

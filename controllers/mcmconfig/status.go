@@ -23,7 +23,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(f.config.Status, changed.Status) {
 		return nil
 	}
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.config)); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.config, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMConfig: %w", err)
 	}
 	c.written.Wrote(changed)
