@@ -53,7 +53,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &controlplanev1.MCMExternalControlPlane{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&controlplanev1.MCMExternalControlPlane{}, builder.WithPredicates(changed())).
+		For(&controlplanev1.MCMExternalControlPlane{}, builder.WithPredicates(predicate.Or(changed(), c.written.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(clusterChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineChanged())).
 		Watches(&corev1.Secret{}, owned, builder.WithPredicates(secretChanged())).
@@ -62,7 +62,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Complete(c)
 }
 
-// changed leaves out what this controller writes: the status.
+// changed leaves out changes of the status alone.
 func changed() predicate.Predicate {
 	kept := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||

@@ -25,7 +25,7 @@ import (
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmcluster").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&infrav1.MCMCluster{}, builder.WithPredicates(changed())).
+		For(&infrav1.MCMCluster{}, builder.WithPredicates(predicate.Or(changed(), c.marks.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(clusterChanged())).
 		Watches(&infrav1.MCMMachine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(gone())).
 		Complete(c)

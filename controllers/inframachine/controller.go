@@ -96,6 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case c.marks.Stale(object):
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
+	c.engine.Saw(machinev1.OwnerID(object), object.Spec.ProviderID)
 	f, err := c.observe(ctx, object)
 	if err != nil {
 		return outcome.Of(0, err)

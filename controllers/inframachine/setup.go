@@ -34,7 +34,7 @@ const controllerName = "mcmmachine"
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true), RateLimiter: retries()}).
-		For(&infrav1.MCMMachine{}, builder.WithPredicates(objectChanged())).
+		For(&infrav1.MCMMachine{}, builder.WithPredicates(predicate.Or(objectChanged(), c.marks.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(clusterChanged())).
 		Watches(&infrav1.MCMCluster{}, handler.EnqueueRequestsFromMapFunc(c.ofInfraCluster), builder.WithPredicates(infraClusterChanged())).

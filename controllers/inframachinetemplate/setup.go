@@ -26,7 +26,7 @@ import (
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmmachinetemplate").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&infrav1.MCMMachineTemplate{}, builder.WithPredicates(changed())).
+		For(&infrav1.MCMMachineTemplate{}, builder.WithPredicates(predicate.Or(changed(), c.marks.Foreign()))).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClassNamed), builder.WithPredicates(classChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(pauseChanged())).

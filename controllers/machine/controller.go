@@ -106,6 +106,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return result, err
 	}
 	c.restore(m)
+	c.engine.Saw(machinev1.OwnerID(m), m.Spec.ProviderID)
 	f, err := c.observe(ctx, m)
 	if err != nil {
 		return outcome.Of(0, err)

@@ -20,8 +20,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// staleRetry is the wait for a cache that does not show the last status written,
-// whose arrival wakes nobody, or the spec that somebody else has acted upon.
+// staleRetry is the wait for a cache that does not show the last status written;
+// its arrival wakes nobody.
 const staleRetry = time.Second
 
 // Deps are what the controller works with.
@@ -30,8 +30,8 @@ type Deps struct {
 	// controllers/internal/index, and writes to it.
 	Client client.Client
 	// Live reads the control cluster uncached, where a stale answer would harm:
-	// before a set is adopted, when the name of a new one is taken, and before the
-	// finalizer goes.
+	// before a set is made, resized or adopted, when the name of a new one is taken,
+	// and before the finalizer goes.
 	Live client.Reader
 	// Target is the cluster with the nodes; nil if there is none.
 	Target *target.Cluster
@@ -81,9 +81,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	p, err := c.observe(ctx, d)
 	if err != nil {
 		return outcome.Of(0, err)
-	}
-	if overtaken, err := p.overtaken(ctx); overtaken || err != nil {
-		return outcome.Of(staleRetry, err)
 	}
 	acted := p.act(ctx)
 	reported := p.report(ctx)

@@ -2,8 +2,10 @@ package machinedeployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -11,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 )
 
 // ownedLive returns the deployment's sets on the API server. It asks for those
@@ -51,4 +54,23 @@ func (p *pass) possible() ([]labels.Selector, error) {
 	}
 	named := labels.SelectorFromSet(labels.Set{machinev1.DeploymentNameLabel: p.d.Name})
 	return []labels.Selector{named, labels.NewSelector().Add(*without)}, nil
+}
+
+// abreast makes sure, before a set is made or resized, that the deployment on the
+// API server is the one that this was decided from, and not held. The caches of
+// two kinds do not wait for each other, and a user may scale to and fro: the lock
+// of the write covers the set alone.
+func (p *pass) abreast(ctx context.Context) error {
+	live := &machinev1.MachineDeployment{}
+	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.d), live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read machine deployment on the API server: %w", err)
+	}
+	if machinev1.Held(live) {
+		return hold.Behind(p.d.Name)
+	}
+	if live.UID != p.d.UID || live.Generation != p.d.Generation {
+		resource := machinev1.GroupVersion.WithResource("machinedeployments").GroupResource()
+		return apierrors.NewConflict(resource, p.d.Name, errors.New("the cache does not show its last change yet"))
+	}
+	return nil
 }

@@ -47,15 +47,14 @@ func (p *pass) saveSet(ctx context.Context, o *pool) error {
 	if o.gone() || same(o.seen, o.want) {
 		return nil
 	}
-	if err := p.released(ctx); err != nil {
-		return err
-	}
-	p.sign(o.want)
 	before, after := o.seen.Spec.Replicas, o.want.Spec.Replicas
-	patch := client.MergeFrom(o.seen)
+	patch, sure := client.MergeFrom(o.seen), p.released
 	if before != after {
 		// A size is decided from the former one; on a stale one it would be wrong.
-		patch = client.MergeFromWithOptions(o.seen, client.MergeFromWithOptimisticLock{})
+		patch, sure = client.MergeFromWithOptions(o.seen, client.MergeFromWithOptimisticLock{}), p.abreast
+	}
+	if err := sure(ctx); err != nil {
+		return err
 	}
 	saved := o.want.DeepCopy()
 	if err := p.Client.Patch(ctx, saved, patch); err != nil {

@@ -33,7 +33,7 @@ func travels(key string) bool {
 		machinev1.RevisionAnnotation, machinev1.RevisionHistoryAnnotation,
 		machinev1.DesiredReplicasAnnotation, machinev1.MaxReplicasAnnotation,
 		machinev1.PreferNoScheduleKey, machinev1.UnfreezeAnnotation, machinev1.TriggerDeletionAnnotation,
-		machinev1.OrdinalsAnnotation, machinev1.DecidedFromAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation,
+		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation,
 		machinev1.ProviderIDFormAnnotation, machinev1.OfferedCapacityAnnotation,
 		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation:
 		return false
@@ -95,7 +95,7 @@ func (p *pass) oldSets() []*machinev1.MachineSet {
 
 // create makes the set with the template.
 func (p *pass) create(ctx context.Context, size int) (bool, error) {
-	if err := p.released(ctx); err != nil {
+	if err := p.abreast(ctx); err != nil {
 		return false, err
 	}
 	if behind, err := p.behind(ctx); err != nil || behind {
@@ -178,7 +178,6 @@ func (p *pass) fresh(size int) *machinev1.MachineSet {
 	rollout.Promote(set, p.oldSets())
 	p.note(set)
 	p.introduce(set)
-	p.sign(set)
 	return set
 }
 

@@ -3,7 +3,6 @@ package machinedeployment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,7 +47,6 @@ func TestPropagation(t *testing.T) {
 	want := map[string]string{
 		machinev1.EffectiveCreationTimeoutAnnotation: "30m", machinev1.RevisionAnnotation: "2", machinev1.CAPIRevisionAnnotation: "2",
 		machinev1.DesiredReplicasAnnotation: "2", machinev1.MaxReplicasAnnotation: "4",
-		machinev1.DecidedFromAnnotation: fmt.Sprintf("%s/%d", w.deployment().UID, w.deployment().Generation),
 	}
 	if diff := cmp.Diff(want, current.Annotations); diff != "" {
 		t.Errorf("annotations of the set\n%s", diff)

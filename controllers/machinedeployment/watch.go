@@ -33,7 +33,7 @@ const gathering = 100 * time.Millisecond
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
-		For(&machinev1.MachineDeployment{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: deploymentChanged})).
+		For(&machinev1.MachineDeployment{}, builder.WithPredicates(predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.written.Foreign()))).
 		Watches(&machinev1.MachineSet{}, gather(c.deploymentsOfSet)).
 		Watches(&machinev1.MachineClass{}, gather(c.deploymentsOfClass), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: offerChanged,
@@ -46,7 +46,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Complete(c)
 }
 
-// deploymentChanged leaves out changes of the status: they are our own.
+// deploymentChanged leaves out changes of the status alone.
 func deploymentChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld, e.ObjectNew
 	return before.GetGeneration() != after.GetGeneration() ||

@@ -68,7 +68,7 @@ func nameOf(ref *bootstrapv1.NameReference) string {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(configChanged())).
+		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(configChanged(), c.written.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster), builder.WithPredicates(clusterChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(secretChanged())).
@@ -82,7 +82,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return NewTemplates(c.Deps).setupWithManager(mgr, workers)
 }
 
-// configChanged leaves out what this controller writes: the status.
+// configChanged leaves out changes of the status alone.
 func configChanged() predicate.Predicate {
 	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())

@@ -320,9 +320,6 @@ const (
 	CreateAttemptAnnotation = "mcm.cluster.x-k8s.io/create-attempt"
 	// OrdinalsAnnotation is a MachineSet's reservation of machine ordinals.
 	OrdinalsAnnotation = "mcm.cluster.x-k8s.io/ordinals"
-	// DecidedFromAnnotation on a MachineSet is the UID of its MachineDeployment, a
-	// slash, and the generation that its last write was decided from.
-	DecidedFromAnnotation = "mcm.cluster.x-k8s.io/decided-from"
 	// ProviderIDFormAnnotation on a MachineDeployment, value "node", opts in to
 	// providerIDs in the form of the Node. A Machine carries it while its
 	// providerID has, or may have, another form than MCM's.

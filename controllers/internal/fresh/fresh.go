@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 // Marks remember the newest version of each object that this process wrote. An
@@ -40,6 +42,18 @@ func (m *Marks) Stale(o client.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return older(o.GetResourceVersion(), m.versions[o.GetUID()])
+}
+
+// Foreign passes updates that this process did not write, beside all events that
+// are none. A predecessor's write that arrives late may undo what is said of an
+// object without changing anything else of it.
+func (m *Marks) Foreign() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		version := e.ObjectNew.GetResourceVersion()
+		return version != e.ObjectOld.GetResourceVersion() && older(m.versions[e.ObjectNew.GetUID()], version)
+	}}
 }
 
 // Forget drops the mark of an object that somebody else removed.

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 func object(version string) *corev1.Node {
@@ -37,6 +38,34 @@ func TestStale(t *testing.T) {
 			}
 			if got := m.Stale(object(tc.read)); got != tc.want {
 				t.Errorf("Stale() = %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		wrote   string
+		was, is string
+		want    bool
+	}{
+		"Own":    {"What this process wrote it need not look at.", "10", "9", "10", false},
+		"Former": {"An earlier write of its own arrives after a later one was made.", "10", "8", "9", false},
+		"After":  {"What somebody else wrote after it may have undone that.", "10", "10", "11", true},
+		"Never":  {"Who has written nothing knows nothing of who did.", "", "10", "11", true},
+		"Resync": {"Nothing was written at all.", "", "10", "10", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var m Marks
+			if tc.wrote != "" {
+				m.Wrote(object(tc.wrote))
+			}
+			if got := m.Foreign().Update(event.UpdateEvent{ObjectOld: object(tc.was), ObjectNew: object(tc.is)}); got != tc.want {
+				t.Errorf("Foreign() = %v, want %v: %s", got, tc.want, tc.reason)
 			}
 		})
 	}

@@ -32,11 +32,11 @@ type Engine struct {
 
 	mu    sync.Mutex
 	notes map[string]note
-	began time.Time // first use; what others made, they made before
 }
 
 // note is what the engine remembers of one machine's VM.
 type note struct {
+	seen    time.Time // since when its providerID is known here; who made the VM did so before
 	created time.Time // last call of Create
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going   bool      // the cloud has accepted that it goes
@@ -77,7 +77,6 @@ type Want struct {
 // comes back with that attempt.
 func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
 	key := w.Request.OwnerID
-	e.begin()
 	if w.Spent && w.Request.ProviderID == "" {
 		return e.renew(ctx, a, traits, w)
 	}
@@ -133,12 +132,26 @@ func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits
 	}
 }
 
+// Saw notes that a machine's providerID is known. Called for each that is looked
+// at, it saves Remove the wait for VMs that have been there for long. Empty says
+// nothing.
+func (e *Engine) Saw(ownerID, providerID string) {
+	if providerID == "" {
+		return
+	}
+	e.note(ownerID, func(n *note) {
+		if n.seen.IsZero() {
+			n.seen = e.clock.Now()
+		}
+	})
+}
+
 // Remove asks for the VM of r, and all that was made with it, to go. Done is
 // only true when it can be believed: where a VM may have been made so recently
 // that the cloud does not show it yet, "nothing there" has to last for the
 // settle time first.
 func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion, error) {
-	e.begin()
+	e.Saw(r.OwnerID, r.ProviderID)
 	asked := e.clock.Now()
 	d, err := a.Delete(ctx, r)
 	if err != nil {
@@ -176,21 +189,13 @@ func (e *Engine) doubtful(r cloud.Ref, settle time.Duration, asked time.Time) bo
 		return settle > 0
 	}
 	e.mu.Lock()
-	created := e.notes[r.OwnerID].created
-	if created.IsZero() {
-		created = e.began // this process did not make it; the one before may have until it ended
-	}
+	n := e.notes[r.OwnerID]
 	e.mu.Unlock()
-	return asked.Sub(created) < settle
-}
-
-// begin notes the first use.
-func (e *Engine) begin() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.began.IsZero() {
-		e.began = e.clock.Now()
+	created := n.created
+	if created.IsZero() {
+		created = n.seen // another process made it: one that was, or one that still is
 	}
+	return asked.Sub(created) < settle
 }
 
 // unbelieved returns how long "nothing there" has still to last before it is

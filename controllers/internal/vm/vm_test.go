@@ -188,15 +188,33 @@ func TestRemoveForgetsAnAbsenceThatEnded(t *testing.T) {
 	}
 }
 
-func TestRemoveBelievesAtOnceAboutAnOldVM(t *testing.T) {
+// TestRemoveOfAVMThatSomebodyElseMade: the other process may have ended long ago,
+// or lead as well.
+func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 	t.Parallel()
-	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock)
-	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
-	_, _ = e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other"})
-	clock.SetTime(start.Add(time.Minute))
-	if d, err := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil || !d.Done {
-		t.Errorf("Remove() = %+v, %v: nobody has made a VM for longer than the settle time", d, err)
+	for name, tc := range map[string]struct {
+		reason string
+		known  time.Duration // before the removal
+		done   bool
+	}{
+		"Known":   {"A VM whose id has been known for the settle time would be shown.", time.Minute, true},
+		"Unknown": {"A VM whose id was just learnt may have been made a moment ago.", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakePassiveClock(start)
+			e := New(clock)
+			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
+			_, _ = e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other", ProviderID: "q"})
+			e.Saw("o", "")
+			clock.SetTime(start.Add(time.Hour))
+			e.Saw("o", "p")
+			clock.SetTime(start.Add(time.Hour + tc.known))
+			e.Saw("o", "p")
+			if d, err := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil || d.Done != tc.done {
+				t.Errorf("Remove() = %+v, %v: %s", d, err, tc.reason)
+			}
+		})
 	}
 }
 

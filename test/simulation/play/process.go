@@ -61,16 +61,21 @@ func (w *World) start() {
 	}
 }
 
-// again starts the manager that p was, in a while.
+// again starts the manager that p was, in a while, unless it has a successor
+// then, which has the leases.
 func (w *World) again(p *process, after time.Duration) {
-	w.after(after, func() { w.startOne(p.home, p.doors) })
+	w.after(after, func() {
+		if !slices.ContainsFunc(w.processes, p.same) {
+			w.startOne(p.home, p.doors)
+		}
+	})
 }
 
 // startOne runs a new process with the controllers of doors. Its caches begin
 // with a listing.
 func (w *World) startOne(h *home, doors []controllers.Door) {
 	if w.isDown(h.server) || slices.Contains(doors, controllers.Native) && w.isDown(w.Target) {
-		w.after(10*time.Second, func() { w.startOne(h, doors) }) // it does not get far
+		w.again(&process{home: h, doors: doors}, 10*time.Second) // it does not get far
 		return
 	}
 	w.started++

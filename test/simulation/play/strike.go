@@ -130,7 +130,7 @@ func (w *World) twoLeaders(e Event) {
 	if first := w.leader(e); first != nil {
 		w.contested = true
 		w.startOne(first.home, first.doors)
-		w.after(min(e.For, time.Minute), func() { w.crash(first, "it lost its leases") })
+		w.retire(first, min(e.For, time.Minute), "it lost its leases")
 	}
 }
 
@@ -170,7 +170,16 @@ func (w *World) blindLeader(e Event) {
 		w.scale(Event{N: e.N})
 		w.scaleWorkers(Event{N: e.N})
 	}
-	w.after(max(min(e.For, 5*time.Minute), 2*time.Minute), func() { w.crash(old, "it lost its leases long ago") })
+	w.retire(old, max(min(e.For, 5*time.Minute), 2*time.Minute), "it lost its leases long ago")
+}
+
+// retire ends a process that has a successor. Should that have come to grief
+// meanwhile, another one follows.
+func (w *World) retire(p *process, after time.Duration, why string) {
+	w.after(after, func() {
+		w.crash(p, why)
+		w.again(p, connecting)
+	})
 }
 
 // isBlind says whether a cache stands still because its process is blind for machines.
