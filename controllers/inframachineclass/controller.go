@@ -29,9 +29,6 @@ const eventDeletionWaits = "DeletionWaits"
 // door do not move along.
 const nativeUsers = "machines of machine.sapcloud.io use this class"
 
-// livePage is how many MCMMachines one live request returns.
-const livePage = 500
-
 // Deps are what both reconcilers need; every field is required.
 type Deps struct {
 	Client client.Client // reads from a cache with the indexes of index.Infrastructure, and index.ClassBySecret
@@ -54,21 +51,21 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if capi.Moving(object) {
 		return reconcile.Result{}, nil
 	}
-	machines, err := c.machines(ctx, object)
+	machines, err := c.users(ctx, object)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	moves := len(machines) > 0
+	moves := machines.count > 0
 	if !moves {
 		if moves, err = c.templated(ctx, object); err != nil {
 			return outcome.Of(0, err)
 		}
 	}
-	if !object.DeletionTimestamp.IsZero() && len(machines) > 0 {
+	if !object.DeletionTimestamp.IsZero() && machines.count > 0 {
 		c.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits,
-			"Deletion waits for %d MCMMachines, which need this class to remove their VMs, e.g. %s", len(machines), machines[0])
+			"Deletion waits for %d MCMMachines, which need this class to remove their VMs, e.g. %s", machines.count, machines.first)
 	}
-	return outcome.Of(0, c.mark(ctx, object, len(machines) > 0, moves))
+	return outcome.Of(0, c.mark(ctx, object, machines.count > 0, moves))
 }
 
 // mark writes finalizer, label and annotation of a class, if they are not as
@@ -89,49 +86,6 @@ func (c *Controller) mark(ctx context.Context, object *machinev1.MachineClass, u
 		capi.SetAnnotation(changed, capi.BlockMoveAnnotation, "")
 	}
 	return patch(ctx, c.Client, object, changed)
-}
-
-// machines are the names of the MCMMachines that need the class, deleting ones
-// included, sorted. A class that is about to vanish is judged by the API server.
-func (c *Controller) machines(ctx context.Context, object *machinev1.MachineClass) ([]string, error) {
-	var list infrav1.MCMMachineList
-	err := c.Client.List(ctx, &list, client.InNamespace(object.Namespace),
-		client.MatchingFields{index.MCMMachineByClass: object.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("look up MCMMachines of MachineClass %s: %w", object.Name, err)
-	}
-	found := names(&list, object.Name)
-	if len(found) > 0 || !slices.Contains(object.Finalizers, machinev1.InUseFinalizer) {
-		return found, nil
-	}
-	return c.living(ctx, object)
-}
-
-func (c *Controller) living(ctx context.Context, object *machinev1.MachineClass) ([]string, error) {
-	var found []string
-	token := ""
-	for {
-		var list infrav1.MCMMachineList
-		if err := c.Live.List(ctx, &list, client.InNamespace(object.Namespace), client.Limit(livePage), client.Continue(token)); err != nil {
-			return nil, fmt.Errorf("list MCMMachines of MachineClass %s: %w", object.Name, err)
-		}
-		found = append(found, names(&list, object.Name)...)
-		if token = list.Continue; token == "" {
-			slices.Sort(found)
-			return found, nil
-		}
-	}
-}
-
-func names(list *infrav1.MCMMachineList, class string) []string {
-	var found []string
-	for i := range list.Items {
-		if slices.Contains(index.ClassesOf(&list.Items[i]), class) {
-			found = append(found, list.Items[i].Name)
-		}
-	}
-	slices.Sort(found)
-	return found
 }
 
 // templated says whether a template names the class.
