@@ -111,6 +111,9 @@ func (c *Controller) release(ctx context.Context, f *facts) (bool, error) {
 			return false, err // one that we may not remove is left to its expiry
 		}
 	}
+	if free, err := c.nameIsFree(ctx, f); err != nil || !free {
+		return false, err
+	}
 	if err := dropFinalizer(ctx, c.Client, f.machine.DeepCopy(), machinev1.Finalizer); err != nil {
 		return false, fmt.Errorf("remove finalizer: %w", err)
 	}

@@ -105,6 +105,7 @@ func worsened(f *facts, kind string) (metav1.Condition, bool) {
 func ordinary(reason string) bool {
 	switch reason {
 	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes, machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,
+		machinev1.ReasonNameInUse,
 		machinev1.ReasonOutage: // its pool is told
 		return true
 	}

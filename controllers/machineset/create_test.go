@@ -122,8 +122,10 @@ func TestCreateExactlyOnce(t *testing.T) {
 					if made := len(w.machines()); made != wanted {
 						t.Errorf("%s, crash %v, lagging %v, write %d: %d machines, want %d", mode, crash, lagging, at, made, wanted)
 					}
+					w.clock.SetTime(w.clock.Now().Add(rollout.Settle))
+					w.settle()
 					if strings.Contains(w.set().Annotations[machinev1.OrdinalsAnnotation], "open") {
-						t.Errorf("%s, crash %v, lagging %v, write %d: the reservation stays open", mode, crash, lagging, at)
+						t.Errorf("%s, crash %v, lagging %v, write %d: the reservation stays open for ever", mode, crash, lagging, at)
 					}
 				}
 			}
@@ -163,15 +165,15 @@ func TestFinishReservation(t *testing.T) {
 	}{
 		"Young": {
 			reason: "What a process that died just now left undone is done under the same names.",
-			age:    time.Second, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 6, 7}, record: "next=8",
+			age:    time.Second, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 6, 7}, record: "next=8,open=4,at=1767323044",
 		},
 		"Gap": {
 			reason: "A machine that is missing below one that exists was created and is gone: another one is made.",
-			age:    time.Second, exist: []int64{4, 6, 7}, replicas: 4, want: []int64{4, 6, 7, 8}, record: "next=9",
+			age:    time.Second, exist: []int64{4, 6, 7}, replicas: 4, want: []int64{4, 6, 7, 8}, record: "next=9,open=4,at=1767323045",
 		},
 		"Old": {
 			reason: "After a while nobody can tell whether the missing ones have existed, so they are given up.",
-			age:    settle, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 8, 9}, record: "next=10",
+			age:    rollout.Settle, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 8, 9}, record: "next=10",
 		},
 		"TooMany": {
 			reason: "The rest of a reservation that nobody wants stays open: who made it may have asked for it.",
@@ -183,7 +185,7 @@ func TestFinishReservation(t *testing.T) {
 		},
 		"NoneWantedForLong": {
 			reason: "A reservation that nobody wants is closed without creating when no request can be under way.",
-			age:    settle, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8",
+			age:    rollout.Settle, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8",
 		},
 	}
 	for name, tc := range cases {
@@ -288,8 +290,8 @@ func TestCreateNotTwice(t *testing.T) {
 		wait        time.Duration
 	}{
 		"Known":    {reason: "This process knows what it created.", fault: errors.New("third")},
-		"Unknown":  {reason: "Without an answer nobody knows, so after a while the name is given up.", lost: errBoom, wait: settle},
-		"Rejected": {reason: "What was refused was not created.", fault: apierrors.NewBadRequest("third"), wait: settle},
+		"Unknown":  {reason: "Without an answer nobody knows, so after a while the name is given up.", lost: errBoom, wait: rollout.Settle},
+		"Rejected": {reason: "What was refused was not created.", fault: apierrors.NewBadRequest("third"), wait: rollout.Settle},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,18 +2,11 @@ package machineset
 
 import (
 	"context"
-	"time"
+	"maps"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
-
-// settle is after how long a create request of a process that is gone can no
-// longer arrive: the API server gives every request up after a minute. Until
-// then the reservation of another process is finished under the same names, so
-// that a late request collides. Afterwards a name without Machine is given up,
-// because its Machine may have come and gone.
-const settle = 2 * time.Minute
 
 func namesOf(set *machinev1.MachineSet) rollout.Names { return rollout.NewNames(set) }
 
@@ -35,16 +28,21 @@ func (c *Controller) reserve(ctx context.Context, p *pass, live []*machinev1.Mac
 		}
 		return left[:min(len(left), missing)], nil
 	}
-	record, err := record.Reserve(missing, p.now)
+	doubt := record.Unsettled(p.now) > 0
+	before := p.memory.batch
+	next, err := record.Reserve(missing, p.now)
 	if err != nil {
 		return nil, err
 	}
 	// Remembered first, because the answer to the write may get lost.
-	p.memory.batch = batch{record: record, done: map[int64]bool{}}
-	if err := c.writeRecord(ctx, p, record); err != nil {
+	p.memory.batch = batch{record: next, done: map[int64]bool{}, doubt: doubt}
+	if before.record == record {
+		maps.Copy(p.memory.batch.done, before.done)
+	}
+	if err := c.writeRecord(ctx, p, next); err != nil {
 		return nil, err
 	}
-	return record.Unfinished(func(int64) bool { return false }), nil
+	return p.unfinished(next, live), nil
 }
 
 // record is what the set says about its ordinals. A record that was lost or
@@ -59,11 +57,10 @@ func (p *pass) record(live []*machinev1.Machine) rollout.Ordinals {
 
 // unfinished returns the reserved ordinals whose Machines are still to be made.
 func (p *pass) unfinished(record rollout.Ordinals, live []*machinev1.Machine) []int64 {
-	known := p.memory.batch.record == record
-	certain := known && !p.memory.batch.doubt
-	if !record.IsOpen() || (!certain && record.Age(p.now) >= settle) {
+	if !record.IsOpen() || (!p.certain(record) && record.Unsettled(p.now) <= 0) {
 		return nil
 	}
+	known := p.memory.batch.record == record
 	there := map[string]bool{}
 	for _, m := range live {
 		there[m.Name] = true
@@ -74,19 +71,24 @@ func (p *pass) unfinished(record rollout.Ordinals, live []*machinev1.Machine) []
 	})
 }
 
+// certain says whether this process made a reservation, and had an answer to
+// each request to create a Machine of it.
+func (p *pass) certain(record rollout.Ordinals) bool {
+	return p.memory.batch.record == record && !p.memory.batch.doubt
+}
+
 // closeReservation writes down that the open ordinals are used up, if there are
-// any: their Machines have been made, or can be made by nobody any more. One that
-// nobody wants stays open until then. Closed sooner, it would send the next
-// creation to another name while the request of a process that stalls is still
-// under way.
+// any, once no request to create one of their Machines can be under way: this
+// process made them all and had all answers, or it was long ago. Until then, one
+// more Machine gets one of those names, wanted or not, and a Machine that goes
+// keeps its own, so that a late request of another process collides.
 func (c *Controller) closeReservation(ctx context.Context, p *pass) error {
 	record, err := rollout.ParseOrdinals(p.set.Annotations[machinev1.OrdinalsAnnotation])
 	if err != nil || !record.IsOpen() {
 		return nil
 	}
-	age := record.Age(p.now)
-	if age < settle && len(p.unfinished(record, p.machines)) > 0 {
-		p.after(settle - age)
+	if left := record.Unsettled(p.now); left > 0 && !(p.certain(record) && len(p.unfinished(record, p.machines)) == 0) {
+		p.after(left)
 		return nil
 	}
 	return c.writeRecord(ctx, p, record.Close())

@@ -62,6 +62,7 @@ const (
 	ReasonDetachingVolumes = "DetachingVolumes"
 	ReasonDeletingVM       = "DeletingVM"
 	ReasonDeletingNode     = "DeletingNode"
+	ReasonNameInUse        = "NameInUse" // a late request could make another Machine of the name
 
 	ReasonNodeForm      = "NodeForm"
 	ReasonRestoringForm = "RestoringMCMForm"

@@ -72,19 +72,49 @@ func (o Ordinals) String() string {
 func (o Ordinals) IsOpen() bool { return o.Open < o.Next }
 
 // Reserve returns the record with count further ordinals reserved. An earlier
-// reservation counts as finished. It fails when the names are used up.
+// reservation counts as finished, but stays open until no request of its can
+// arrive. It fails when the names are used up.
 func (o Ordinals) Reserve(count int, now time.Time) (Ordinals, error) {
 	if o.Next+int64(count) > NameCount {
 		return o, fmt.Errorf("reserve %d ordinals: all %d names of the set are used, replace it by a new one", count, NameCount)
 	}
-	return Ordinals{Next: o.Next + int64(count), Open: o.Next, At: now.Unix()}, nil
+	open := o.Next
+	if o.Unsettled(now) > 0 {
+		open = o.Open
+	}
+	return Ordinals{Next: o.Next + int64(count), Open: open, At: now.Unix()}, nil
 }
 
 // Close returns the record with its reservation finished.
 func (o Ordinals) Close() Ordinals { return Ordinals{Next: o.Next, Open: o.Next} }
 
-// Age is how long ago the open ordinals were reserved.
-func (o Ordinals) Age(now time.Time) time.Duration { return now.Sub(time.Unix(o.At, 0)) }
+// Settle is after how long a create request of a process that is gone can no
+// longer arrive: the API server gives every request up after a minute. Until
+// then the reservation of another process is finished under the same names, so
+// that a late request collides. Afterwards a name without Machine is given up,
+// because its Machine may have come and gone.
+const Settle = 2 * time.Minute
+
+// Unsettled is for how long a request to create a Machine with an open ordinal
+// may still arrive; 0 or less if none can.
+func (o Ordinals) Unsettled(now time.Time) time.Duration {
+	if !o.IsOpen() {
+		return 0
+	}
+	return Settle - now.Sub(time.Unix(o.At, 0))
+}
+
+// NameInUse is for how long a request to create the Machine m of the set may
+// still arrive; 0 or less if none can. Without m it would make another of its
+// name.
+func NameInUse(set *machinev1.MachineSet, m *machinev1.Machine, now time.Time) time.Duration {
+	record, err := ParseOrdinals(set.Annotations[machinev1.OrdinalsAnnotation])
+	ordinal, named := NewNames(set).Ordinal(m.Name)
+	if err != nil || !named || ordinal < record.Open || ordinal >= record.Next || now.Sub(m.CreationTimestamp.Time) >= Settle {
+		return 0
+	}
+	return record.Unsettled(now)
+}
 
 // Unfinished returns the reserved ordinals that have no Machine yet. Machines of
 // a reservation are created in order, so one that is missing below one that

@@ -69,14 +69,17 @@ func TestReserve(t *testing.T) {
 	if diff := cmp.Diff(Ordinals{Next: 3, Open: 0, At: 1000}, o); diff != "" {
 		t.Error(diff)
 	}
-	if o, err = o.Reserve(2, now); err != nil || o.Open != 3 || o.Next != 5 {
-		t.Errorf("a second reservation follows the first: %+v, %v", o, err)
+	if second, err := o.Reserve(2, now.Add(time.Minute)); err != nil || second.Open != 0 || second.Next != 5 || second.At != 1060 {
+		t.Errorf("a second reservation keeps the first open, whose requests may be late: %+v, %v", second, err)
 	}
-	if o.Close().IsOpen() || o.Close().Next != 5 {
+	if second, err := o.Reserve(2, now.Add(Settle)); err != nil || second.Open != 3 || second.Next != 5 {
+		t.Errorf("a second reservation follows the first when nothing can be late: %+v, %v", second, err)
+	}
+	if o.Close().IsOpen() || o.Close().Next != 3 {
 		t.Errorf("closed: %+v", o.Close())
 	}
-	if o.Age(now.Add(time.Minute)) != time.Minute {
-		t.Errorf("age: %v", o.Age(now.Add(time.Minute)))
+	if o.Unsettled(now.Add(time.Minute)) != time.Minute || o.Close().Unsettled(now) != 0 {
+		t.Errorf("unsettled: %v, closed %v", o.Unsettled(now.Add(time.Minute)), o.Close().Unsettled(now))
 	}
 	if _, err := (Ordinals{Next: NameCount - 1, Open: NameCount - 1}).Reserve(2, now); err == nil {
 		t.Error("there are not that many names")
