@@ -168,7 +168,9 @@ func (c *Controller) patch(ctx context.Context, f *facts, change func(*infrav1.M
 	return nil
 }
 
-// write persists the status that follows from f, if it differs.
+// write persists the status that follows from f, if it differs and the object has
+// not changed since it was read: conditions are replaced as a whole, and others
+// write some too, e.g. the runtime extension how an update in place has ended.
 func (c *Controller) write(ctx context.Context, f *facts) error {
 	if f.released {
 		return nil
@@ -179,7 +181,7 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	}
 	changed := f.object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.object)); err != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)

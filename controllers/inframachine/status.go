@@ -91,14 +91,24 @@ func deleting(f *facts) metav1.Condition {
 	return c
 }
 
-// stable keeps the message of a condition whose reason has not changed: what a
-// cloud says about an outage differs from call to call, and each change is a write.
+// stable keeps the message of a condition whose reason has not changed, where the
+// cloud has worded it: that differs from call to call, and each change is a write.
+// What is wrong with class or Secret is always told as it is: it may be another
+// one by now.
 func stable(conditions []metav1.Condition, kind string, w *word) *word {
 	was := meta.FindStatusCondition(conditions, kind)
-	if w == nil || was == nil || was.Status != w.status || was.Reason != w.reason {
+	if w == nil || was == nil || was.Status != w.status || was.Reason != w.reason || !wordedByCloud(w.reason) {
 		return w
 	}
 	return &word{w.status, w.reason, was.Message}
+}
+
+func wordedByCloud(reason string) bool {
+	switch reason {
+	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError, machinev1.ReasonCredentialsRefused:
+		return true
+	}
+	return false
 }
 
 // keepUp notes of every condition that it holds for the object as it is now.
