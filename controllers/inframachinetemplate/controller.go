@@ -66,6 +66,7 @@ type facts struct {
 	capacity corev1.ResourceList         // nil: nothing was learnt
 	info     infrav1.NodeInfo
 	word     metav1.Condition // what is known of the capacity; no Type: nothing was learnt
+	worded   bool             // its message is the cloud's, which differs from call to call
 }
 
 // Reconcile brings the status of a MCMMachineTemplate into line with its class.
@@ -75,10 +76,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	switch {
-	case !object.DeletionTimestamp.IsZero(), !capi.Watched(object, c.WatchFilter), capi.Moving(object), ofClusterClass(object):
+	case !object.DeletionTimestamp.IsZero(), !capi.Watched(object, c.WatchFilter), capi.Moving(object):
 		return reconcile.Result{}, nil
 	case c.marks.Stale(object):
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	case ofClusterClass(object):
+		_, err := c.save(ctx, object, infrav1.MCMMachineTemplateStatus{})
+		return outcome.Of(0, err)
 	}
 	f := &facts{now: c.Clock.Now(), object: object.DeepCopy()}
 	wait, err := c.act(ctx, f)
@@ -89,7 +93,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // ofClusterClass says whether object is what a ClusterClass makes templates from:
-// its class may be a placeholder, and no machine is ever made from it.
+// its class may be a placeholder, and no machine is ever made from it. What was
+// said of it before the ClusterClass owned it is taken back.
 func ofClusterClass(object *infrav1.MCMMachineTemplate) bool {
 	return slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "ClusterClass" })
 }
@@ -158,6 +163,7 @@ func (c *Controller) measure(ctx context.Context, f *facts) (time.Duration, erro
 		}
 		err = cloud.Errorf(cloud.Unknown, "look up capacity", "InvalidCapacity", "%s", problem)
 	}
+	f.worded = cloud.CodeOf(err) != cloud.Invalid
 	f.word = metav1.Condition{
 		Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionFalse, Reason: reasonOf(err),
 		Message: err.Error() + "; correct that, or set nodeTemplate of the MachineClass",
@@ -182,21 +188,31 @@ func (f *facts) learn(capacity corev1.ResourceList, info infrav1.NodeInfo, reaso
 // about what a person has to correct.
 func (c *Controller) write(ctx context.Context, f *facts) error {
 	status := report(f)
-	if equality.Semantic.DeepEqual(status, f.object.Status) {
-		return nil
+	changed, err := c.save(ctx, f.object, status)
+	if err != nil || changed == nil {
+		return err
 	}
-	changed := f.object.DeepCopy()
-	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
-	}
-	c.marks.Wrote(changed)
 	was := meta.FindStatusCondition(f.object.Status.Conditions, clusterv1.ReadyCondition)
 	is := meta.FindStatusCondition(status.Conditions, clusterv1.ReadyCondition)
 	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Reason != is.Reason) {
 		c.Events.Event(changed, corev1.EventTypeWarning, is.Reason, is.Message)
 	}
 	return nil
+}
+
+// save writes a status, if it differs, and returns the object as it is then; nil
+// if nothing was written.
+func (c *Controller) save(ctx context.Context, object *infrav1.MCMMachineTemplate, status infrav1.MCMMachineTemplateStatus) (*infrav1.MCMMachineTemplate, error) {
+	if equality.Semantic.DeepEqual(status, object.Status) {
+		return nil, nil //nolint:nilnil // nothing written is no failure
+	}
+	changed := object.DeepCopy()
+	changed.Status = status
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
+	}
+	c.marks.Wrote(changed)
+	return changed, nil
 }
 
 // reasonOf is the condition reason for a failed look.

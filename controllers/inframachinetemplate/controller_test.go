@@ -206,7 +206,7 @@ func TestEditedInPlace(t *testing.T) {
 		w.run()
 	}
 	set(map[string]string{"a": "b"})
-	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False EditedInPlace") || len(w.events.Events) != 1 {
+	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False EditedInPlace: spec.template was edited") || len(w.events.Events) != 1 {
 		t.Errorf("Ready is %q, %d Events", got, len(w.events.Events))
 	}
 	set(nil)
@@ -245,5 +245,67 @@ func TestTemplateOfAClusterClassIsLeftAlone(t *testing.T) {
 	w := newWorld(t, o)
 	if wait := w.run(); wait != 0 || w.writes != 0 || len(w.events.Events) != 0 {
 		t.Errorf("wait %s, %d writes, %d Events about a class that is a placeholder", wait, w.writes, len(w.events.Events))
+	}
+}
+
+// The template may be seen before its ClusterClass owns it.
+func TestWhatWasSaidOfAPlaceholderIsTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, template())
+	w.run()
+	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False ClassNotFound") {
+		t.Fatalf("Ready is %q", got)
+	}
+	o := w.get()
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass", Name: "a", UID: "a"}}
+	if err := w.client.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	if left := w.get().Status; len(left.Conditions) != 0 {
+		t.Errorf("still said of a class that is a placeholder: %+v", left.Conditions)
+	}
+	w.writes = 0
+	if w.run(); w.writes != 0 {
+		t.Errorf("%d writes once there is nothing to take back", w.writes)
+	}
+}
+
+func TestMessageKeepsUpWithWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		more   []client.Object
+		change func(t *testing.T, w *world)
+		want   string
+	}{
+		"Secret": {"The class names another Secret by now, which is missing as well.", nil, func(t *testing.T, w *world) {
+			t.Helper()
+			c := classObject()
+			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+				t.Fatal(err)
+			}
+			c.SecretRef.Name = "other"
+			if err := w.client.Update(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}, `False SecretNotFound: use MachineClass "c": secretRef: there is no Secret "ns/other"`},
+		"Cloud": {"What a cloud says about an outage differs from call to call, and is no news.", []client.Object{keys()}, func(_ *testing.T, w *world) {
+			w.cloud.RemoveFault(0)
+			w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBefore, Code: "InternalError", Message: "second"})
+		}, "first"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, append(tc.more, template(), classObject())...)
+			w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBefore, Code: "InternalError", Message: "first"})
+			w.run()
+			tc.change(t, w)
+			w.run()
+			if got := w.condition(infrav1.CapacityKnownCondition); !strings.Contains(got, tc.want) {
+				t.Errorf("CapacityKnown is %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
 	}
 }

@@ -35,19 +35,20 @@ func report(f *facts) infrav1.MCMMachineTemplateStatus {
 	if f.capacity != nil {
 		status.Capacity, status.NodeInfo = f.capacity, f.info
 	}
-	if was := meta.FindStatusCondition(status.Conditions, f.word.Type); was != nil && was.Reason == f.word.Reason && was.Status == metav1.ConditionFalse {
-		f.word.Message = was.Message // what a cloud says about an outage differs from call to call
+	word := f.word
+	if was := meta.FindStatusCondition(status.Conditions, word.Type); f.worded && was != nil && was.Reason == word.Reason && was.Status == word.Status {
+		word.Message = was.Message
 	}
-	set(f.word)
+	set(word)
 	unchanged := metav1.Condition{Type: infrav1.SpecUnchangedCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonUnchanged}
 	if f.edited {
 		unchanged.Status, unchanged.Reason = metav1.ConditionFalse, infrav1.ReasonEditedInPlace
-		unchanged.Message = "The spec was edited in place. Machines that exist do not follow, and new ones differ from them; " +
-			"undo the change, and name a new MCMMachineTemplate in the MachineDeployment to roll it out"
+		unchanged.Message = "spec.template was edited in place: machines that exist do not follow, and new ones differ from them; " +
+			"undo the change, and name a new MCMMachineTemplate in spec.template.spec.infrastructureRef of the MachineDeployment to roll it out"
 	}
 	set(unchanged)
 	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonReady}
-	for _, c := range []metav1.Condition{unchanged, f.word} {
+	for _, c := range []metav1.Condition{unchanged, word} {
 		if c.Status == metav1.ConditionFalse {
 			ready.Status, ready.Reason, ready.Message = c.Status, c.Reason, c.Message
 			break

@@ -37,7 +37,10 @@ type MCMMachineTemplateSpec struct {
 	Template MCMMachineTemplateResource `json:"template"`
 }
 
-// MCMMachineTemplateResource is a MCMMachine without its name.
+// MCMMachineTemplateResource is a MCMMachine without its name. It names no VM:
+// all machines of the template would share that, and the first to go would take it along.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.providerID)",message="spec.providerID names one VM, and a template is for many; remove it, and set it in the one MCMMachine that adopts that VM"
 type MCMMachineTemplateResource struct {
 	// ObjectMeta has labels and annotations of the MCMMachines.
 	// +optional
