@@ -100,7 +100,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case f.paused != "":
 		return outcome.Of(0, c.report(ctx, f))
 	case !f.cp.DeletionTimestamp.IsZero():
-		return outcome.Of(0, c.remove(ctx, f))
+		return c.leave(ctx, f)
 	}
 	err = f.settle(c.act(ctx, f))
 	return outcome.Of(f.wait, errors.Join(err, c.report(ctx, f)))
@@ -113,7 +113,8 @@ func (f *facts) settle(err error) error {
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
-		f.problem = &problem{controlplanev1.ReasonForbidden, fmt.Sprintf("this manager lacks rights; see config/controlplane: %s", err), true}
+		f.problem = &problem{controlplanev1.ReasonForbidden, fmt.Sprintf(
+			"this manager lacks rights; bind ClusterRole capmcm-control-plane-self-hosted to it for spec.selfHosted, and capmcm-control-plane-manager for all else: %s", err), true}
 		f.wait = forbiddenRetry
 		return nil
 	}

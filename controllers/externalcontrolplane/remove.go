@@ -2,17 +2,29 @@ package externalcontrolplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
+
+// leave lets the object go. What keeps it, and somebody has to correct, is told.
+func (c *Controller) leave(ctx context.Context, f *facts) (reconcile.Result, error) {
+	err := f.settle(c.remove(ctx, f))
+	if f.problem != nil {
+		err = errors.Join(err, c.report(ctx, f))
+	}
+	return outcome.Of(f.wait, err)
+}
 
 // remove takes back what was made for the object. The kubeconfig Secret goes
 // with its owner, by the garbage collector.

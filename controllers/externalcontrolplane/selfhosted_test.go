@@ -307,3 +307,54 @@ func TestErrors(t *testing.T) {
 		})
 	}
 }
+
+func TestDeletionThatLacksRightsSaysSo(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(corev1.Resource("clusterrolebindings"), "x", nil)
+	cases := map[string]struct {
+		reason string
+		lacks  interceptor.Funcs
+	}{
+		"Read": {"The binding of the role was removed.", interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, ok := o.(*rbacv1.ClusterRoleBinding); ok {
+					return forbidden
+				}
+				return c.Get(ctx, at, o, opts...)
+			},
+		}},
+		"Delete": {"A policy of the cluster forbids it.", interceptor.Funcs{
+			Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return forbidden },
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSelfHosted(t)
+			w.reconcile()
+			if err := w.client.Delete(t.Context(), w.cp()); err != nil {
+				t.Fatal(err)
+			}
+			entitled := w.deps
+			lacking := interceptor.NewClient(w.client.(client.WithWatch), tc.lacks)
+			w.deps.Client, w.deps.Live = lacking, lacking
+			if w.reconcile().RequeueAfter == 0 {
+				t.Error("rights are given without a word to us: somebody has to look again")
+			}
+			got := w.is(clusterv1.DeletingCondition)
+			for _, want := range []string{"True " + controlplanev1.ReasonForbidden, "spec.selfHosted", "ClusterRole capmcm-control-plane-self-hosted"} {
+				if !strings.Contains(got, want) {
+					t.Errorf("Deleting = %q, want %q in it: %s", got, want, tc.reason)
+				}
+			}
+			if e := w.event(); !strings.Contains(e, controlplanev1.ReasonForbidden) {
+				t.Errorf("Event %q", e)
+			}
+			w.deps = entitled
+			w.reconcile()
+			if w.exists(&controlplanev1.MCMExternalControlPlane{}, key) || len(w.accounts()) != 0 {
+				t.Error("with its rights back, the manager ends what it began")
+			}
+		})
+	}
+}

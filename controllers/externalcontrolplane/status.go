@@ -22,7 +22,7 @@ import (
 // report writes the status, if it has changed, and tells what somebody has to
 // correct, once for each change of it.
 func (c *Controller) report(ctx context.Context, f *facts) error {
-	if f.paused == "" && !f.connected && f.answered >= 0 && f.answered < silence {
+	if f.paused == "" && f.cp.DeletionTimestamp.IsZero() && !f.connected && f.answered >= 0 && f.answered < silence {
 		f.sooner(silence - f.answered)
 	}
 	changed := f.cp.DeepCopy()
@@ -34,6 +34,10 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
 	c.written.Wrote(changed)
+	if !f.cp.DeletionTimestamp.IsZero() {
+		c.tell(changed, f.cp.Status.Conditions, clusterv1.DeletingCondition)
+		return nil
+	}
 	c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeletVersionsMatchCondition)
 	if f.problem != nil && f.problem.bad {
 		c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeconfigReadyCondition)
@@ -41,10 +45,11 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// tell tells of a condition that is False now and was not, or not like that.
+// tell tells of a condition that is bad now and was not, or not like that: of one
+// that is False, or that a deletion waits.
 func (c *Controller) tell(cp *controlplanev1.MCMExternalControlPlane, before []metav1.Condition, kind string) {
 	was, is := meta.FindStatusCondition(before, kind), meta.FindStatusCondition(cp.Status.Conditions, kind)
-	if is != nil && is.Status == metav1.ConditionFalse && (was == nil || was.Message != is.Message) {
+	if is != nil && (is.Status == metav1.ConditionFalse || kind == clusterv1.DeletingCondition) && (was == nil || was.Message != is.Message) {
 		c.Events.Event(cp, corev1.EventTypeWarning, is.Reason, is.Message)
 	}
 }
@@ -62,7 +67,11 @@ func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
 		capi.SetCondition(&out.Conditions, condition, f.cp.Generation, f.now)
 	}
 	set(capi.PausedCondition(f.paused))
-	if f.paused != "" {
+	switch {
+	case f.paused != "":
+		return out
+	case !f.cp.DeletionTimestamp.IsZero():
+		set(deletingCondition(f))
 		return out
 	}
 	out.ExternalManagedControlPlane = new(true)
@@ -97,6 +106,12 @@ func kubeconfigCondition(f *facts) metav1.Condition {
 		return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionFalse, f.problem.reason, f.problem.message)
 	}
 	return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionTrue, controlplanev1.ReasonKubeconfigReady, "")
+}
+
+// deletingCondition says what keeps an object that is to go.
+func deletingCondition(f *facts) metav1.Condition {
+	return condition(clusterv1.DeletingCondition, metav1.ConditionTrue, f.problem.reason,
+		"the ServiceAccount that was made for spec.selfHosted, and its rights, are to be removed first: "+f.problem.message)
 }
 
 // availableCondition says whether the API server answers. A connection that is
