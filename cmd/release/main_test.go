@@ -177,6 +177,77 @@ func TestNothingElseLooksLikeAVariable(t *testing.T) {
 	}
 }
 
+// TestVariablesAreDocumented: docs/templates.md and the templates know the same
+// variables, with the same defaults.
+func TestVariablesAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "templates.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{} // to the column of its defaults
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(string(page), -1) {
+		documented[row[1]] = row[2]
+	}
+	files, err := filepath.Glob(filepath.Join("..", "..", "templates", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range regexp.MustCompile(`[^$]\$\{([A-Z_]+)(?::=([^}]*))?\}`).FindAllStringSubmatch(string(text), -1) {
+			used[v[1]] = true
+			column, told := documented[v[1]]
+			if !told || v[2] != "" && !strings.Contains(column, "`"+v[2]+"`") || v[2] == "" && strings.TrimSpace(column) != "" {
+				t.Errorf("%s uses %s with default %q, docs/templates.md says %q", filepath.Base(file), v[1], v[2], column)
+			}
+		}
+	}
+	for name := range documented {
+		if !used[name] {
+			t.Errorf("docs/templates.md has %s, which no template uses", name)
+		}
+	}
+}
+
+// TestNodesAreFound: Cluster API finds a Node by the providerID that the cloud's
+// controller manager writes, and that one finds the VM by the Node's name.
+func TestNodesAreFound(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(written(t), infrastructure, "v0.1.7")
+	const onAWS = "{{ ds.meta_data.local_hostname }}"
+	cases := map[string]struct {
+		reason string
+		name   string // that kubeadm registers the node with; empty is the host's
+		times  int    // nodes that kubeadm registers
+	}{
+		"cluster-template-aws.yaml":                    {"first and further control plane nodes, and workers", onAWS, 3},
+		"cluster-template-aws-workers-only.yaml":       {"user data of MCM", onAWS, 1},
+		"cluster-template-openstack.yaml":              {"the host has the server's name", "", 3},
+		"cluster-template-openstack-workers-only.yaml": {"user data of MCM", "<<MACHINE_NAME>>", 1},
+		"cluster-template-vsphere-autoscale.yaml":      {"user data of MCM", "<<MACHINE_NAME>>", 1},
+		"cluster-template.yaml":                        {"any cloud", "", 3},
+	}
+	for file, tc := range cases {
+		text, err := os.ReadFile(filepath.Join(out, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := ""
+		if tc.name != "" {
+			name = `\n +name: ` + regexp.QuoteMeta(`"`+tc.name+`"`)
+		}
+		register := regexp.MustCompile(`nodeRegistration:` + name + `\n +kubeletExtraArgs:\n +- name: cloud-provider\n +value: external\n`)
+		if found := register.FindAll(text, -1); len(found) != tc.times {
+			t.Errorf("%s has %d registrations of that kind, want %d: %s", file, len(found), tc.times, tc.reason)
+		}
+	}
+}
+
 // TestNativeIsOptIn: what replaces Machine Controller Manager is in files that
 // clusterctl does not read.
 func TestNativeIsOptIn(t *testing.T) {

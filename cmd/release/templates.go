@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +37,13 @@ func clouds() []string { return []string{"sim", "aws", "openstack", "vsphere"} }
 const (
 	classVariable  = "${MACHINE_CLASS_NAME}"
 	classOfCluster = "${CLUSTER_NAME}-md-0"
+)
+
+// On AWS the cloud's controller manager finds an instance by its private DNS name,
+// so that is what a node has to be called; cloud-init knows it.
+const (
+	machineName = `"<<MACHINE_NAME>>"`
+	nameOnAWS   = `"{{ ds.meta_data.local_hostname }}"`
 )
 
 // templates writes all cluster templates and ClusterClasses.
@@ -106,7 +115,19 @@ func (r release) join(parts []string) ([]byte, error) {
 	if own {
 		text = bytes.ReplaceAll(text, []byte(classVariable), []byte(classOfCluster))
 	}
+	if slices.Contains(parts, "cloud-aws") {
+		text = namedOnAWS(text)
+	}
 	return text, nil
+}
+
+// line of a registration with kubeadm, and that of its first field.
+var registered = regexp.MustCompile(`(?m)^( *)nodeRegistration:\n( *)kubeletExtraArgs:`)
+
+// namedOnAWS has nodes registered with the name that AWS knows them by.
+func namedOnAWS(text []byte) []byte {
+	text = bytes.ReplaceAll(text, []byte(machineName), []byte(nameOnAWS))
+	return registered.ReplaceAll(text, []byte("${1}nodeRegistration:\n${2}name: "+nameOnAWS+"\n${2}kubeletExtraArgs:"))
 }
 
 // configuration writes a configuration of clusterctl with which it takes the
