@@ -28,7 +28,7 @@ func ofMaking() []Bug {
 				"func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {\n\tm.writes = map[string]write{}\n"},
 		}},
 		{"names are drawn at random instead of reserved", []Edit{
-			{"controllers/machineset/reserve.go", "if err := c.writeRecord(ctx, p, record); err != nil {\n\t\treturn nil, err\n\t}\n", ""},
+			{"controllers/machineset/reserve.go", "if err := c.writeRecord(ctx, p, next); err != nil {\n\t\treturn nil, err\n\t}\n", ""},
 			{"controllers/machineset/create.go", "Name:            names.Name(ordinal),", "Name:            names.Name(ordinal) + fmt.Sprint(time.Now().UnixNano()),"},
 		}},
 		{"a VM is created before the intent is written", []Edit{
