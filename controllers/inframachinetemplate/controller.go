@@ -5,13 +5,9 @@ package inframachinetemplate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,32 +111,18 @@ func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 
 // compare notes the spec as it was seen first, and tells whether it still is.
 func (c *Controller) compare(ctx context.Context, f *facts) error {
-	hash, err := hashOf(f.object.Spec)
-	if err != nil {
+	edited, first, err := capi.Edited(f.object, f.object.Spec)
+	if f.edited = edited; err != nil || first == "" {
 		return err
 	}
-	uid, first, ok := strings.Cut(f.object.Annotations[infrav1.SpecHashAnnotation], "/")
-	if ok && uid == string(f.object.UID) {
-		f.edited = first != hash
-		return nil
-	}
 	changed := f.object.DeepCopy()
-	capi.SetAnnotation(changed, infrav1.SpecHashAnnotation, string(f.object.UID)+"/"+hash)
+	capi.SetAnnotation(changed, infrav1.SpecHashAnnotation, first)
 	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
 	f.object = changed
 	return nil
-}
-
-func hashOf(spec infrav1.MCMMachineTemplateSpec) (string, error) {
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return "", fmt.Errorf("encode spec: %w", err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8]), nil
 }
 
 // measure learns what a node will offer: from the class if that says it, else

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +24,8 @@ import (
 )
 
 // Templates has clusterctl move what MCMConfigTemplates name: a pool of no
-// machines has no MCMConfig that would, and yet needs it where it moves to.
+// machines has no MCMConfig that would, and yet needs it where it moves to. And it
+// tells of templates that were edited in place.
 type Templates struct{ Deps }
 
 // NewTemplates returns a Templates.
@@ -43,6 +45,9 @@ func (t *Templates) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	cluster, _, err := capi.ClusterOf(ctx, t.Client, object)
 	if err != nil || capi.Paused(cluster, object) != "" {
 		return outcome.Of(0, err)
+	}
+	if err := t.tellEdits(ctx, object); err != nil {
+		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
 	spec := object.Spec.Template.Spec
 	if err := t.markNamed(ctx, object.Namespace, nameOf(spec.MachineClassRef), &machinev1.MachineClass{}); err != nil {
@@ -90,6 +95,7 @@ func (t *Templates) setupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named(Name+"template").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&bootstrapv1.MCMConfigTemplate{}, builder.WithPredicates(configChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(t.ofCluster), builder.WithPredicates(clusterChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.naming(bySource)), builder.WithPredicates(unmarked())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(t.naming(byClass)), builder.WithPredicates(unmarked())).
 		Complete(t)
@@ -103,18 +109,28 @@ func unmarked() predicate.Predicate {
 	}), predicate.LabelChangedPredicate{})
 }
 
+// ofCluster are the templates of a Cluster that is paused or goes on. There are
+// few in a namespace.
+func (t *Templates) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
+	return t.found(ctx, client.InNamespace(o.GetNamespace()))
+}
+
 // naming returns the templates that name an object, by an index.
 func (t *Templates) naming(field string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		var list bootstrapv1.MCMConfigTemplateList
-		if err := t.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()}); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Look up MCMConfigTemplates", "index", field, "value", o.GetName())
-			return nil
-		}
-		var requests []reconcile.Request
-		for i := range list.Items {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-		return requests
+		return t.found(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()})
 	}
+}
+
+func (t *Templates) found(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+	var list bootstrapv1.MCMConfigTemplateList
+	if err := t.Client.List(ctx, &list, which...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMConfigTemplates")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
 }

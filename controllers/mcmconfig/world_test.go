@@ -62,7 +62,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.MCMConfig{}, &clusterv1.Machine{}, &clusterv1.Cluster{})
+	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigTemplate{}, &clusterv1.Machine{}, &clusterv1.Cluster{})
 	for _, x := range append(mcmconfig.Indexes(), index.Classes()...) {
 		b = b.WithIndex(x.Object, x.Field, x.Extract)
 	}

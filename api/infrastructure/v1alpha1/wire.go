@@ -13,7 +13,7 @@ const (
 	// RetainedVMsAnnotation on a MCMCluster lists the owner ids, separated by
 	// commas, of VMs that were left on purpose. Nobody takes them for orphans.
 	RetainedVMsAnnotation = "mcm.cluster.x-k8s.io/retained-vms"
-	// SpecHashAnnotation on a MCMMachineTemplate is "<uid>/<hash>" of the spec as it
+	// SpecHashAnnotation on a MCMMachineTemplate or MCMConfigTemplate is "<uid>/<hash>" of the spec as it
 	// was seen first. Copies of a template carry another object's UID, which does not count.
 	SpecHashAnnotation = "mcm.cluster.x-k8s.io/spec-hash"
 	// NodeAgentUpdatesAnnotation on a Machine, from the metadata of its

@@ -73,7 +73,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	wired := &recorder{scheme: scheme}
 	w.wire(wired)
 	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(
-		&infrav1.MCMCluster{}, &infrav1.MCMMachine{}, &infrav1.MCMMachineTemplate{}, &bootstrapv1.MCMConfig{},
+		&infrav1.MCMCluster{}, &infrav1.MCMMachine{}, &infrav1.MCMMachineTemplate{}, &bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigTemplate{},
 		&controlplanev1.MCMExternalControlPlane{}, &clusterv1.Cluster{}, &clusterv1.Machine{},
 	).WithInterceptorFuncs(w.noting())
 	for i, x := range wired.indexes {

@@ -49,7 +49,7 @@ func serveClusterAPI(s *model.Server) {
 	s.Serve(of(infra, "MCMMachine", "mcmmachines", true), &infrav1.MCMMachine{}, &infrav1.MCMMachineList{})
 	s.Serve(of(infra, "MCMMachineTemplate", "mcmmachinetemplates", true), &infrav1.MCMMachineTemplate{}, &infrav1.MCMMachineTemplateList{})
 	s.Serve(of(boot, "MCMConfig", "mcmconfigs", true), &bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigList{})
-	s.Serve(of(boot, "MCMConfigTemplate", "mcmconfigtemplates", false), &bootstrapv1.MCMConfigTemplate{}, &bootstrapv1.MCMConfigTemplateList{})
+	s.Serve(of(boot, "MCMConfigTemplate", "mcmconfigtemplates", true), &bootstrapv1.MCMConfigTemplate{}, &bootstrapv1.MCMConfigTemplateList{})
 	s.Serve(of(plane, "MCMExternalControlPlane", "mcmexternalcontrolplanes", true), &controlplanev1.MCMExternalControlPlane{}, &controlplanev1.MCMExternalControlPlaneList{})
 }
 
