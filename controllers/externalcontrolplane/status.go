@@ -34,15 +34,22 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
 	c.written.Wrote(changed)
-	if !f.cp.DeletionTimestamp.IsZero() {
-		c.tell(changed, f.cp.Status.Conditions, clusterv1.DeletingCondition)
-		return nil
-	}
-	c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeletVersionsMatchCondition)
-	if f.problem != nil && f.problem.bad {
-		c.tell(changed, f.cp.Status.Conditions, controlplanev1.KubeconfigReadyCondition)
-	}
+	c.announce(f, changed)
 	return nil
+}
+
+// announce tells of the conditions that are new in changed and want somebody's help.
+func (c *Controller) announce(f *facts, changed *controlplanev1.MCMExternalControlPlane) {
+	kinds := []string{controlplanev1.KubeletVersionsMatchCondition}
+	switch {
+	case !f.cp.DeletionTimestamp.IsZero():
+		kinds = []string{clusterv1.DeletingCondition}
+	case f.problem != nil && f.problem.bad:
+		kinds = append(kinds, controlplanev1.KubeconfigReadyCondition)
+	}
+	for _, kind := range kinds {
+		c.tell(changed, f.cp.Status.Conditions, kind)
+	}
 }
 
 // tell tells of a condition that is bad now and was not, or not like that: of one
