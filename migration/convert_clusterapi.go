@@ -22,6 +22,7 @@ const (
 	kindMCMMachineTemplate = "MCMMachineTemplate"
 	kindMCMConfigTemplate  = "MCMConfigTemplate"
 	kindCluster            = "Cluster"
+	kindHealthCheck        = "MachineHealthCheck"
 )
 
 // CopyToClusterAPI returns the objects of the Cluster API door that say what the
@@ -161,6 +162,13 @@ func (c *toClusterAPI) set(i int) {
 			Deletion:    clusterv1.MachineSetDeletionSpec{Order: clusterv1.OldestMachineSetDeletionOrder},
 		},
 	}
+	if c.Native.Deployment == nil {
+		c.judgeSet(s)
+		out.Spec.Replicas = new(s.Spec.Replicas)
+		if s.Spec.MinReadySeconds > 0 {
+			out.Spec.Template.Spec.MinReadySeconds = new(s.Spec.MinReadySeconds)
+		}
+	}
 	c.place(&out, s)
 	c.keepSet(&out, source, current)
 	c.out.Sets = append(c.out.Sets, out)
@@ -175,7 +183,7 @@ func (c *toClusterAPI) place(out *clusterv1.MachineSet, s *machinev1.MachineSet)
 	d := c.out.Deployment
 	if d == nil {
 		out.Labels = with(withoutFreeze(portable(s.Labels)), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
-		out.Annotations = with(portable(s.Annotations), out.Annotations)
+		out.Annotations = with(portable(s.Annotations), scalingToClusterAPI(s.Annotations), out.Annotations)
 		out.Spec.Selector = c.selector(s.Spec.Selector, "")
 		out.OwnerReferences = []metav1.OwnerReference{c.clusterOwner()}
 		if hash := s.Spec.Template.Labels[machinev1.TemplateHashLabel]; hash != "" {

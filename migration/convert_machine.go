@@ -70,6 +70,8 @@ func (c *toClusterAPI) looseMachine(i int) {
 	m := &c.Native.Machines[i]
 	c.judgeMachine(m)
 	c.judgeConfiguration(m, "spec.", m.Spec.MachineConfiguration, m.Annotations)
+	c.judgeClass(objectName(machinev1.MachineKind, m), "spec.class", m.Spec.Class, "becomes machineClassRef of the MCMMachine")
+	c.judgeNodeTemplate(objectName(machinev1.MachineKind, m), "spec.nodeTemplate", &m.Spec.NodeTemplateSpec)
 	out := c.bareMachine(m)
 	out.Labels = with(c.ownLabels(m), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
 	out.OwnerReferences = []metav1.OwnerReference{c.clusterOwner()}

@@ -149,6 +149,11 @@ func (c *toNative) set(i int) {
 	if hash != "" {
 		s.Spec.Template.Labels = with(template.Labels, map[string]string{machinev1.TemplateHashLabel: hash})
 	}
+	if c.out.Deployment == nil {
+		s.Spec.Replicas, s.Spec.MinReadySeconds = value(from.Spec.Replicas), value(from.Spec.Template.Spec.MinReadySeconds)
+		s.Annotations = with(s.Annotations, scalingToNative(from.Annotations))
+		c.judgeSet(from)
+	}
 	c.target[i] = at
 }
 
@@ -199,8 +204,12 @@ func (c *toNative) emptied() {
 	}
 }
 
-// count gives each set the number of machines that it has got.
+// count gives each set of a deployment the number of machines that it has got.
 func (c *toNative) count() {
+	d := c.out.Deployment
+	if d == nil {
+		return
+	}
 	members := map[string]int32{}
 	for i := range c.out.Machines {
 		if owner := ownerOf(&c.out.Machines[i], machinev1.MachineSetKind); owner != nil {
@@ -209,12 +218,9 @@ func (c *toNative) count() {
 	}
 	for i := range c.out.Sets {
 		s := &c.out.Sets[i]
-		s.Spec.Replicas = members[s.Name]
-		if d := c.out.Deployment; d != nil {
-			s.Spec.MinReadySeconds = d.Spec.MinReadySeconds
-			s.Annotations[machinev1.DesiredReplicasAnnotation] = strconv.Itoa(int(d.Spec.Replicas))
-			s.Annotations[machinev1.MaxReplicasAnnotation] = strconv.Itoa(int(d.Spec.Replicas + nativeSurge(d)))
-		}
+		s.Spec.Replicas, s.Spec.MinReadySeconds = members[s.Name], d.Spec.MinReadySeconds
+		s.Annotations[machinev1.DesiredReplicasAnnotation] = strconv.Itoa(int(d.Spec.Replicas))
+		s.Annotations[machinev1.MaxReplicasAnnotation] = strconv.Itoa(int(d.Spec.Replicas + nativeSurge(d)))
 	}
 }
 

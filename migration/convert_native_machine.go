@@ -28,6 +28,7 @@ func (c *toNative) machine(from *clusterv1.Machine) {
 	if set < 0 && c.Pool.Kind != KindMachine {
 		return // of another pool, or about to be adopted; the plan says so
 	}
+	c.judgeMachine(from, set >= 0)
 	m := c.have[infra.Name].DeepCopy()
 	if m == nil {
 		m = c.newMachine(from, infra, set)

@@ -77,7 +77,10 @@ func (e *Engine) Rollback(ctx context.Context, p Pool, o Options) error {
 		return fmt.Errorf("%s was never moved: there is nothing to roll back", p)
 	case s.Phase == PhaseFinished && s.To != s.Home:
 		return fmt.Errorf("the move of %s is finished: move it back with apply --to %s", p, s.Home)
+	case s.Phase == PhaseFinished:
+		return nil
 	}
+	o.Cluster = "" // that of the move counts
 	o.To, o.rollback = s.Home, true
 	m, err := e.begin(ctx, p, o)
 	if err != nil {

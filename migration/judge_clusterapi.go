@@ -2,8 +2,10 @@ package migration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
@@ -29,22 +31,75 @@ func (c *toNative) judgeDeployment(d *clusterv1.MachineDeployment) {
 	if d.Spec.MachineNaming.Template != "" {
 		tell(Lost, "spec.machineNaming.template", "the native door names machines itself")
 	}
-	if o := d.Spec.Deletion.Order; o == clusterv1.NewestMachineSetDeletionOrder {
-		tell(Lost, "spec.deletion.order", "the native door deletes the oldest of equal machines first")
+	if d.Spec.Deletion.Order == clusterv1.NewestMachineSetDeletionOrder {
+		tell(Lost, "spec.deletion.order", newestText)
 	}
 	if n := d.Spec.Remediation.MaxInFlight; n != nil && n.String() != "1" {
 		tell(Replaced, "spec.remediation.maxInFlight", "the native door replaces one machine after the other")
 	}
-	for _, key := range keysOf(d.Annotations) {
-		switch {
-		case strings.HasPrefix(key, clusterBounds):
-			tell(Kept, "metadata.annotations["+key+"]", "becomes "+nativeBounds+strings.TrimPrefix(key, clusterBounds)+"; the pool has neither while it is between doors")
-		case strings.HasPrefix(key, clusterScaling):
-			tell(Kept, "metadata.annotations["+key+"]", "becomes "+nativeScaling+strings.TrimPrefix(key, clusterScaling))
-		}
-	}
+	c.judgeAutoscaler(object, d.Annotations)
 	c.judgeTemplate(object, &d.Spec.Template)
 	c.judgeHealth(object)
+	c.judgeFinalizers(object, d)
+}
+
+const newestText = "the native door deletes the oldest of equal machines first"
+
+// judgeSet does so for a MachineSet that belongs to no MachineDeployment.
+func (c *toNative) judgeSet(s *clusterv1.MachineSet) {
+	object := objectName(machinev1.MachineSetKind, s)
+	tell := func(level Level, field, text string) {
+		c.find(Finding{Level: level, Object: object, Field: field, Text: text})
+	}
+	tell(Kept, "spec.replicas", fmt.Sprintf("stays %d", value(s.Spec.Replicas)))
+	if s.Spec.MachineNaming.Template != "" {
+		tell(Lost, "spec.machineNaming.template", "the native door names machines itself")
+	}
+	if s.Spec.Deletion.Order == clusterv1.NewestMachineSetDeletionOrder {
+		tell(Lost, "spec.deletion.order", newestText)
+	}
+	c.judgeAutoscaler(object, s.Annotations)
+	c.judgeTemplate(object, &s.Spec.Template)
+	c.judgeHealth(object)
+	c.judgeFinalizers(object, s)
+}
+
+// judgeAutoscaler is about what autoscalers read from a pool.
+func (c *toNative) judgeAutoscaler(object string, annotations map[string]string) {
+	for _, key := range keysOf(annotations) {
+		f := Finding{Level: Kept, Object: object, Field: "metadata.annotations[" + key + "]"}
+		switch {
+		case strings.HasPrefix(key, clusterBounds):
+			f.Text = "becomes " + nativeBounds + strings.TrimPrefix(key, clusterBounds) + "; the pool has neither while it is between doors"
+		case strings.HasPrefix(key, clusterScaling):
+			f.Text = "becomes " + nativeScaling + strings.TrimPrefix(key, clusterScaling)
+		default:
+			continue
+		}
+		c.find(f)
+	}
+}
+
+// judgeMachine is about what a Machine does not have from its set.
+func (c *toNative) judgeMachine(m *clusterv1.Machine, ofSet bool) {
+	object := objectName(machinev1.MachineKind, m)
+	c.judgeFinalizers(object, m)
+	if !ofSet {
+		c.judgeSpec(object, "spec.", &m.Spec)
+	}
+}
+
+// judgeFinalizers is about who else waits for an object's end: finish removes it.
+func (c *toNative) judgeFinalizers(object string, o metav1.Object) {
+	known := []string{
+		clusterv1.MachineFinalizer, clusterv1.MachineSetFinalizer, clusterv1.MachineDeploymentFinalizer, clusterv1.MachineSetTopologyFinalizer,
+		clusterv1.MachineDeploymentTopologyFinalizer, metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents,
+	}
+	for _, f := range o.GetFinalizers() {
+		if !slices.Contains(known, f) {
+			c.find(Finding{Level: Lost, Object: object, Field: "metadata.finalizers[" + f + "]", Text: "it is somebody else's, who is not asked when finish removes the object; the copy does not have it"})
+		}
+	}
 }
 
 // keepsStrategy says whether the native strategy is the one that became this one.
@@ -58,8 +113,9 @@ func (c *toNative) keepsStrategy(d *clusterv1.MachineDeployment) bool {
 
 // judgeTemplate is about the template of the Machines.
 func (c *toNative) judgeTemplate(object string, t *clusterv1.MachineTemplateSpec) {
+	const prefix = "spec.template.spec."
 	tell := func(level Level, field, text, remedy string) {
-		c.find(Finding{Level: level, Object: object, Field: "spec.template.spec." + field, Text: text, Remedy: remedy})
+		c.find(Finding{Level: level, Object: object, Field: prefix + field, Text: text, Remedy: remedy})
 	}
 	spec := &t.Spec
 	class := ""
@@ -72,8 +128,16 @@ func (c *toNative) judgeTemplate(object string, t *clusterv1.MachineTemplateSpec
 	if !c.bootsFromClass(spec.Bootstrap, class) {
 		tell(Lost, "bootstrap", "new native machines boot with the user data of their MachineClass, whatever boots them now", "")
 	}
+	c.judgeSpec(object, prefix, spec)
+}
+
+// judgeSpec is about what templates and Machines have in common.
+func (c *toNative) judgeSpec(object, prefix string, spec *clusterv1.MachineSpec) {
+	tell := func(level Level, field, text string) {
+		c.find(Finding{Level: level, Object: object, Field: prefix + field, Text: text})
+	}
 	if spec.Version != "" {
-		tell(Replaced, "version", "natively the image and the user data of a class say which version runs; that is a label on no object", "")
+		tell(Replaced, "version", "natively the image and the user data of a class say which version runs; that is a label on no object")
 	}
 	for _, field := range []struct {
 		name string
@@ -85,23 +149,23 @@ func (c *toNative) judgeTemplate(object string, t *clusterv1.MachineTemplateSpec
 		{"taints", len(spec.Taints) > 0, "only those of the MCMMachineTemplate's nodeTemplate are carried over; put them there first"},
 	} {
 		if field.set {
-			tell(Lost, field.name, field.text, "")
+			tell(Lost, field.name, field.text)
 		}
 	}
 	if value(spec.MinReadySeconds) > 0 {
-		tell(Replaced, "minReadySeconds", "becomes spec.minReadySeconds, which the native door ignores as MCM does", "")
+		tell(Replaced, "minReadySeconds", "becomes spec.minReadySeconds, which the native door ignores as MCM does")
 	}
-	c.judgeDeletion(object, spec.Deletion)
+	c.judgeDeletion(object, prefix, spec.Deletion)
 }
 
-func (c *toNative) judgeDeletion(object string, d clusterv1.MachineDeletionSpec) {
+func (c *toNative) judgeDeletion(object, prefix string, d clusterv1.MachineDeletionSpec) {
 	tell := func(field, text string) {
-		c.find(Finding{Level: Replaced, Object: object, Field: "spec.template.spec.deletion." + field, Text: text})
+		c.find(Finding{Level: Replaced, Object: object, Field: prefix + "deletion." + field, Text: text})
 	}
 	if drain := value(d.NodeDrainTimeoutSeconds); drain > 0 {
 		tell("nodeDrainTimeoutSeconds", fmt.Sprintf("%d becomes drainTimeout, after which pods are evicted by force", drain))
 	} else {
-		c.find(Finding{Level: Lost, Object: object, Field: "spec.template.spec.deletion.nodeDrainTimeoutSeconds", Text: fmt.Sprintf("it drains for as long as it takes; natively pods are evicted by force after %s", c.options.Defaults.filled().DrainTimeout)})
+		c.find(Finding{Level: Lost, Object: object, Field: prefix + "deletion.nodeDrainTimeoutSeconds", Text: fmt.Sprintf("it drains for as long as it takes; natively pods are evicted by force after %s", c.options.Defaults.filled().DrainTimeout)})
 	}
 	if d.NodeVolumeDetachTimeoutSeconds != nil {
 		tell("nodeVolumeDetachTimeoutSeconds", "the manager's --machine-pv-detach-timeout counts for all pools")
@@ -128,7 +192,7 @@ func (c *toNative) judgeHealth(object string) {
 		c.find(Finding{Level: Replaced, Object: object, Text: "it has no MachineHealthCheck; natively machines are replaced when the health or creation timeout has passed"})
 		return
 	}
-	object = objectName("MachineHealthCheck", check)
+	object = objectName(kindHealthCheck, check)
 	tell := func(level Level, field, text string) {
 		c.find(Finding{Level: level, Object: object, Field: field, Text: text})
 	}

@@ -7,6 +7,7 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -20,7 +21,7 @@ func (c *toClusterAPI) judgeDeployment(d *machinev1.MachineDeployment) {
 	tell(Kept, "spec.replicas", fmt.Sprintf("stays %d", d.Spec.Replicas))
 	c.findings = append(c.findings, judgeStrategy(object, d.Spec.Strategy)...)
 	if d.Spec.MinReadySeconds > 0 {
-		tell(Replaced, "spec.minReadySeconds", fmt.Sprintf("becomes spec.template.spec.minReadySeconds; MCM ignores it, Cluster API counts a machine as available only %d seconds after it is ready", d.Spec.MinReadySeconds))
+		tell(Replaced, "spec.minReadySeconds", minReadyText(d.Spec.MinReadySeconds))
 	}
 	if d.Spec.Paused {
 		tell(Kept, "spec.paused", "stays: no rollouts, but scaling")
@@ -35,6 +36,39 @@ func (c *toClusterAPI) judgeDeployment(d *machinev1.MachineDeployment) {
 	c.judgeAutoscaler(object, d.Annotations)
 	c.judgeConfiguration(d, "spec.template.spec.", d.Spec.Template.Spec.MachineConfiguration, d.Annotations)
 	c.judgeTemplate(object, &d.Spec.Template)
+	c.judgeOwners(object, d)
+}
+
+// judgeSet does so for a MachineSet that belongs to no MachineDeployment.
+func (c *toClusterAPI) judgeSet(s *machinev1.MachineSet) {
+	object := objectName(machinev1.MachineSetKind, s)
+	c.find(Finding{Level: Kept, Object: object, Field: "spec.replicas", Text: fmt.Sprintf("stays %d", s.Spec.Replicas)})
+	if s.Spec.MinReadySeconds > 0 {
+		c.find(Finding{Level: Replaced, Object: object, Field: "spec.minReadySeconds", Text: minReadyText(s.Spec.MinReadySeconds)})
+	}
+	c.judgePreservation(object, s.Spec.AutoPreserveFailedMachineMax)
+	c.judgeAutoscaler(object, s.Annotations)
+	c.judgeConfiguration(s, "spec.template.spec.", s.Spec.Template.Spec.MachineConfiguration, s.Annotations)
+	c.judgeTemplate(object, &s.Spec.Template)
+	c.judgeOwners(object, s)
+}
+
+func minReadyText(seconds int32) string {
+	return fmt.Sprintf("becomes spec.template.spec.minReadySeconds; MCM ignores it, Cluster API counts a machine as available only %d seconds after it is ready", seconds)
+}
+
+// judgeOwners is about who else counts on an object: finish removes it.
+func (c *toClusterAPI) judgeOwners(object string, o metav1.Object) {
+	for _, f := range o.GetFinalizers() {
+		if f != machinev1.Finalizer && f != metav1.FinalizerDeleteDependents && f != metav1.FinalizerOrphanDependents {
+			c.find(Finding{Level: Lost, Object: object, Field: "metadata.finalizers[" + f + "]", Text: "it is somebody else's, who is not asked when finish removes the object; the copy does not have it"})
+		}
+	}
+	for _, ref := range o.GetOwnerReferences() {
+		if !value(ref.Controller) {
+			c.find(Finding{Level: Lost, Object: object, Field: "metadata.ownerReferences", Text: fmt.Sprintf("the copy does not belong to %s %s, and is not deleted with it", ref.Kind, ref.Name)})
+		}
+	}
 }
 
 func (c *toClusterAPI) judgePreservation(object string, most int32) {
@@ -65,6 +99,12 @@ func (c *toClusterAPI) judgeAutoscaler(object string, annotations map[string]str
 	}
 }
 
+// What is lost in the same way by templates and by single Machines.
+const (
+	retriesText  = "Cluster API tries to evict until the drain timeout"
+	preserveText = "Cluster API preserves no machines"
+)
+
 // judgeConfiguration says what becomes of timeouts and limits.
 func (c *toClusterAPI) judgeConfiguration(o metav1.Object, prefix string, config *machinev1.MachineConfiguration, annotations map[string]string) {
 	kind := machinev1.MachineKind
@@ -88,10 +128,10 @@ func (c *toClusterAPI) judgeConfiguration(o metav1.Object, prefix string, config
 		tell(Kept, "disableHealthTimeout", "the MachineHealthCheck looks at node conditions only if it is not true")
 	}
 	if have.MaxEvictRetries != nil {
-		tell(Lost, "maxEvictRetries", "Cluster API tries to evict until the drain timeout")
+		tell(Lost, "maxEvictRetries", retriesText)
 	}
 	if have.MachinePreserveTimeout != nil {
-		tell(Lost, "machinePreserveTimeout", "Cluster API preserves no machines")
+		tell(Lost, "machinePreserveTimeout", preserveText)
 	}
 	if have.MachineInPlaceUpdateTimeout != nil {
 		c.judgeInPlaceTimeout(object, prefix)
@@ -116,10 +156,7 @@ func healthText(l limits) string {
 
 // judgeTemplate is about the rest of a machine template.
 func (c *toClusterAPI) judgeTemplate(object string, t *machinev1.MachineTemplateSpec) {
-	c.find(Finding{Level: Kept, Object: object, Field: "spec.template.spec.class", Text: "becomes machineClassRef of a MCMMachineTemplate, and of a MCMConfigTemplate for the user data of new machines"})
-	if t.Spec.Class.Kind != machinev1.MachineClassKind {
-		c.find(Finding{Level: Blocked, Object: object, Field: "spec.template.spec.class.kind", Text: fmt.Sprintf("%q is not MachineClass", t.Spec.Class.Kind), Remedy: "set it to MachineClass"})
-	}
+	c.judgeClass(object, "spec.template.spec.class", t.Spec.Class, "becomes machineClassRef of a MCMMachineTemplate, and of a MCMConfigTemplate for the user data of new machines")
 	if t.Spec.ProviderID != "" {
 		c.find(Finding{Level: Blocked, Object: object, Field: "spec.template.spec.providerID", Text: "every machine of this pool would be given the same VM", Remedy: "remove it; that rolls the pool"})
 	}
@@ -132,6 +169,13 @@ func (c *toClusterAPI) judgeTemplate(object string, t *machinev1.MachineTemplate
 		}
 	}
 	c.judgeNodeTemplate(object, "spec.template.spec.nodeTemplate", &t.Spec.NodeTemplateSpec)
+}
+
+func (c *toClusterAPI) judgeClass(object, field string, class machinev1.ClassSpec, text string) {
+	c.find(Finding{Level: Kept, Object: object, Field: field, Text: text})
+	if class.Kind != machinev1.MachineClassKind {
+		c.find(Finding{Level: Blocked, Object: object, Field: field + ".kind", Text: fmt.Sprintf("%q is not MachineClass", class.Kind), Remedy: "set it to MachineClass"})
+	}
 }
 
 // mostTaints is how many the CRD takes.
@@ -162,6 +206,10 @@ func (c *toClusterAPI) judgeMachine(m *machinev1.Machine) {
 	case there && priority != machinev1.DefaultPriority:
 		c.find(Finding{Level: Lost, Object: object, Field: field, Text: fmt.Sprintf("%q has no counterpart: Cluster API knows only machines to be deleted first, and the oldest first among the others", priority)})
 	}
+	if m.Labels[machinev1.ForceDrainLabel] == "True" {
+		c.find(Finding{Level: Lost, Object: object, Field: "metadata.labels[" + machinev1.ForceDrainLabel + "]", Text: "Cluster API evicts no pod by force: it drains until the drain timeout"})
+	}
+	c.judgeOwners(object, m)
 	if set := c.Native.setOf(m); set >= 0 {
 		c.judgeDifference(object, m, &c.Native.Sets[set])
 	}
@@ -183,6 +231,13 @@ func (c *toClusterAPI) judgeDifference(object string, m *machinev1.Machine, s *m
 		if field.different {
 			c.find(Finding{Level: Lost, Object: object, Field: field.name, Text: "differs from that of MachineSet " + s.Name + ", which counts for all its machines on Cluster API"})
 		}
+	}
+	mine, theirs := value(m.Spec.MachineConfiguration), value(s.Spec.Template.Spec.MachineConfiguration)
+	if !ptr.Equal(mine.MaxEvictRetries, theirs.MaxEvictRetries) {
+		c.find(Finding{Level: Lost, Object: object, Field: "spec.maxEvictRetries", Text: retriesText})
+	}
+	if !ptr.Equal(mine.MachinePreserveTimeout, theirs.MachinePreserveTimeout) {
+		c.find(Finding{Level: Lost, Object: object, Field: "spec.machinePreserveTimeout", Text: preserveText})
 	}
 }
 

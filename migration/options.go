@@ -13,6 +13,9 @@ type Options struct {
 	// Cluster API reaches the cluster with the nodes. Empty: that is the cluster
 	// with the objects, and the Cluster becomes self-hosted.
 	KubeconfigSecret string
+	// Apart says that the nodes are known to be in another cluster than the objects,
+	// see [Apart]: then Cluster API has to be told how to reach it.
+	Apart bool
 	// Accept names fields, as findings spell them, whose loss is accepted.
 	Accept []string
 	// Defaults hold where a Machine says nothing: the flags of its manager.

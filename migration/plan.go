@@ -77,6 +77,7 @@ type Finalizer struct {
 // changes nothing. A pool whose move has begun is looked at like any other, except
 // that what this move has made is in nobody's way.
 func (s *Scene) Plan(o Options) Plan {
+	o.Cluster = cmp.Or(o.Cluster, s.Cluster.Name)
 	p := &planner{Scene: s, options: o, Plan: Plan{
 		Pool: s.Pool, From: o.To.Other(), To: o.To, Cluster: o.Cluster, Accepted: slices.Sorted(slices.Values(o.Accept)),
 		Machines: []MachinePlan{}, Findings: []Finding{}, Creates: []Objects{}, Finalizers: []Finalizer{},

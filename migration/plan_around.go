@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -21,29 +20,8 @@ func (p *planner) surroundings() {
 	}
 	p.Findings = append(p.Findings, p.around.foreign(p.options.Now)...)
 	if p.options.To == DoorClusterAPI {
-		p.selectors()
+		p.selectors(&p.Native)
 		p.classes()
-	}
-}
-
-// selectors refuses pools that would take each other's machines.
-func (p *planner) selectors() {
-	d := p.Native.Deployment
-	if d == nil {
-		return
-	}
-	for i := range p.around.Deployments {
-		other := &p.around.Deployments[i]
-		if other.Name == d.Name {
-			continue
-		}
-		if other.Spec.Selector != nil && selects(other.Spec.Selector, d.Spec.Template.Labels) || d.Spec.Selector != nil && selects(d.Spec.Selector, other.Spec.Template.Labels) {
-			p.find(Finding{
-				Level: Blocked, Object: objectName(machinev1.MachineDeploymentKind, d), Field: "spec.selector",
-				Text:   "it and MachineDeployment " + other.Name + " select each other's machines; an autoscaler would count them twice, and a machine without an owner could be adopted by either",
-				Remedy: "give one of them a label of its own, in spec.selector and spec.template; that rolls it",
-			})
-		}
 	}
 }
 
@@ -70,7 +48,14 @@ func (p *planner) classes() {
 func (p *planner) secrets(object string, class *machinev1.MachineClass) {
 	for _, ref := range secretsOf(class) {
 		secret := p.around.Secrets[ref.key]
-		if ref.key.Namespace == class.Namespace || secret != nil && secret.Name != "" && allowed(secret, class.Namespace) {
+		there := secret != nil && secret.Name != ""
+		if ref.key.Namespace == class.Namespace {
+			if !there {
+				p.find(Finding{Level: Blocked, Object: object, Field: ref.field, Text: "Secret " + ref.key.String() + " does not exist, and without it no VM is found", Remedy: "restore it"})
+			}
+			continue
+		}
+		if there && allowed(secret, class.Namespace) {
 			continue
 		}
 		text := "Secret " + ref.key.String() + " is of another namespace and does not allow this one, as the Cluster API door asks for"
@@ -142,10 +127,4 @@ func byName[T any, P interface {
 		out[P(&list[i]).GetName()] = P(&list[i])
 	}
 	return out
-}
-
-// selects says whether a selector that can be read matches labels, of which there are some.
-func selects(s *metav1.LabelSelector, all map[string]string) bool {
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	return err == nil && len(all) > 0 && selector.Matches(labels.Set(all))
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -16,7 +17,7 @@ import (
 // toClusterAPI plans a move away from the native door.
 func (p *planner) toClusterAPI() {
 	if p.Native.Empty() {
-		p.find(Finding{Level: Blocked, Object: p.Plan.Pool.String(), Text: "there is no such pool on the native door", Remedy: "name one that kubectl get machinedeployments.machine.sapcloud.io shows"})
+		p.absent(DoorNative, "name one that kubectl get machinedeployments.machine.sapcloud.io shows")
 		return
 	}
 	want, findings := p.CopyToClusterAPI(p.options)
@@ -25,6 +26,7 @@ func (p *planner) toClusterAPI() {
 	versions := p.nativeMachines(&want)
 	p.versions(versions, &want)
 	p.names(&want)
+	p.healthChecks(&want)
 	p.clusterState()
 	p.createsOfClusterAPI(&want)
 	p.finalizersToClusterAPI()
@@ -38,8 +40,17 @@ func (p *planner) nativeHead() {
 			p.find(Finding{Level: Blocked, Object: objectName(machinev1.MachineSetKind, s), Text: "it is being deleted", Remedy: "wait until it is gone"})
 		}
 	}
-	if d == nil {
-		p.Replicas = int32(len(p.Native.Machines)) // #nosec G115 -- objects in memory
+	switch p.Plan.Pool.Kind {
+	case KindSet:
+		p.nativeSet(&p.Native.Sets[0])
+		return
+	case KindMachine:
+		p.Replicas = 1
+		p.partOf(machinev1.MachineKind, &p.Native.Machines[0])
+		return
+	case KindDeployment:
+	}
+	if p.Replicas = int32(len(p.Native.Machines)); d == nil { // #nosec G115 -- objects in memory
 		return
 	}
 	p.Replicas = d.Spec.Replicas
@@ -55,20 +66,16 @@ func (p *planner) nativeHead() {
 	case d.Status.ObservedGeneration < d.Generation && p.Phase == "":
 		block("", fmt.Sprintf("its last change, generation %d, has not been seen by its controller, which has seen %d", d.Generation, d.Status.ObservedGeneration), "wait, or start the native door")
 	}
-	if d.Spec.Selector == nil || len(d.Spec.Selector.MatchLabels)+len(d.Spec.Selector.MatchExpressions) == 0 {
-		block("spec.selector", "it selects everything; MCM does nothing for such a MachineDeployment", "give it a label of its own")
-	}
+	p.selectsAll(object, d.Spec.Selector)
 	if names := d.Annotations[machinev1.TriggerDeletionAnnotation]; names != "" {
 		block("metadata.annotations["+machinev1.TriggerDeletionAnnotation+"]", "an autoscaler has asked for the deletion of "+names, "wait until they are gone")
 	}
-	if d.Labels[machinev1.FreezeLabel] != "" {
-		block("metadata.labels["+machinev1.FreezeLabel+"]", "it is frozen: it has too many machines, or an API server is out of reach", "wait until the native door unfreezes it")
-	}
-	p.rollout(object, d)
+	p.frozen(object, d)
+	p.rollout(object)
 }
 
 // rollout refuses a pool that is between two templates.
-func (p *planner) rollout(object string, d *machinev1.MachineDeployment) {
+func (p *planner) rollout(object string) {
 	current := p.Native.currentSet()
 	if current < 0 {
 		p.find(Finding{Level: Blocked, Object: object, Field: "spec.template", Text: "no MachineSet has this template yet: a rollout begins", Remedy: "wait until it is over, or undo the change of the template"})
@@ -83,9 +90,7 @@ func (p *planner) rollout(object string, d *machinev1.MachineDeployment) {
 	for _, name := range keysOf(old) {
 		p.find(Finding{Level: Blocked, Object: object, Field: "spec.template", Text: fmt.Sprintf("it is in the middle of a rollout: MachineSet %s, of another template, still has machines (%d)", name, old[name]), Remedy: "wait until the rollout is over, or undo the change of the template"})
 	}
-	if n := int32(len(p.Native.Machines)); n != d.Spec.Replicas { // #nosec G115 -- objects in memory
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.replicas", Text: fmt.Sprintf("%d machines are wanted, and there are %d", d.Spec.Replicas, n), Remedy: "wait until it has scaled"})
-	}
+	p.scales(object, len(p.Native.Machines))
 }
 
 // nativeMachines judges each Machine, and counts kubelet versions.
@@ -188,7 +193,7 @@ func judgeNode(out *MachinePlan, m *machinev1.Machine, n *nodeFacts) {
 	if preserves(n.node.Annotations[machinev1.PreserveAnnotation]) {
 		out.block(fmt.Sprintf("annotation %s=%s of its Node asks to preserve it, which Cluster API cannot", machinev1.PreserveAnnotation, n.node.Annotations[machinev1.PreserveAnnotation]), "remove the annotation from the Node")
 	}
-	if _, err := version.ParseSemantic(n.version); err != nil || !strings.HasPrefix(n.version, "v") {
+	if !kubeletVersion(n.version) {
 		out.block(fmt.Sprintf("its kubelet reports version %q, which Cluster API refuses: it is no semantic version with a v before it", n.version), "use a kubelet that reports one")
 	}
 }
@@ -204,9 +209,23 @@ func (p *planner) versions(counts map[string]int, want *ClusterAPI) {
 		}
 		p.find(Finding{Level: Blocked, Object: object, Field: "status.nodeInfo.kubeletVersion", Text: "its nodes have different versions: " + strings.Join(texts, ", ") + "; spec.version of a MachineDeployment is one, and machines of another are never up to date", Remedy: "bring all to one version, e.g. by a rollout"})
 	}
-	if want.Deployment != nil && want.Deployment.Spec.Template.Spec.Version == "" {
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.template.spec.version", Text: "it has no node that would tell the kubelet's version, and machines of another than spec.version are never up to date", Remedy: "say it with --kubelet-version, or scale the pool to one first"})
+	templates := want.machineTemplates()
+	if len(templates) == 0 {
+		return
 	}
+	const field = "spec.template.spec.version"
+	switch v := templates[0].Spec.Version; {
+	case v == "":
+		p.find(Finding{Level: Blocked, Object: object, Field: field, Text: "it has no node that would tell the kubelet's version, and machines of another than spec.version are never up to date", Remedy: "say it with --kubelet-version, or scale the pool to one first"})
+	case len(counts) == 0 && !kubeletVersion(v):
+		p.find(Finding{Level: Blocked, Object: object, Field: field, Text: fmt.Sprintf("%q is no semantic version with a v before it, and Cluster API refuses it", v), Remedy: "say --kubelet-version as kubelets report it, such as v1.36.3"})
+	}
+}
+
+// kubeletVersion says whether Cluster API takes v for a version.
+func kubeletVersion(v string) bool {
+	_, err := version.ParseSemantic(v)
+	return err == nil && strings.HasPrefix(v, "v")
 }
 
 // names refuses names that Cluster API cannot have, or that somebody else has.
@@ -219,51 +238,32 @@ func (p *planner) names(want *ClusterAPI) {
 	if p.Phase != "" || p.around == nil {
 		return
 	}
-	taken := func(kind, name string, native string) {
-		p.find(Finding{Level: Blocked, Object: kind + " " + p.Plan.Pool.Namespace + "/" + name, Text: "it exists on the Cluster API door, and was not made from the native " + native + " of that name", Remedy: "delete or rename it"})
-	}
 	for i := range p.around.ClusterDeployments {
 		if o := &p.around.ClusterDeployments[i]; want.Deployment != nil && o.Name == want.Deployment.Name && !related(o, p.Native.Deployment, machinev1.MachineDeploymentKind) {
-			taken(machinev1.MachineDeploymentKind, o.Name, machinev1.MachineDeploymentKind)
+			p.taken(machinev1.MachineDeploymentKind, o)
 		}
 	}
 	sets, machines := byName(p.Native.Sets), byName(p.Native.Machines)
 	for i := range p.around.ClusterSets {
 		if o := &p.around.ClusterSets[i]; sets[o.Name] != nil && !related(o, sets[o.Name], machinev1.MachineSetKind) {
-			taken(machinev1.MachineSetKind, o.Name, machinev1.MachineSetKind)
+			p.taken(machinev1.MachineSetKind, o)
 		}
 	}
 	for i := range p.around.ClusterMachines {
 		if o := &p.around.ClusterMachines[i]; machines[o.Name] != nil && !related(o, machines[o.Name], machinev1.MachineKind) {
-			taken(machinev1.MachineKind, o.Name, machinev1.MachineKind)
+			p.taken(machinev1.MachineKind, o)
 		}
 	}
 	for i := range p.around.MCMMachines {
 		if o := &p.around.MCMMachines[i]; machines[o.Name] != nil && !related(o, machines[o.Name], machinev1.MachineKind) {
-			taken(kindMCMMachine, o.Name, machinev1.MachineKind)
+			p.taken(kindMCMMachine, o)
 		}
 	}
-}
-
-// clusterState is about the Cluster that the pool is to belong to.
-func (p *planner) clusterState() {
-	name := p.options.Cluster
-	object := kindCluster + " " + p.Plan.Pool.Namespace + "/" + name
-	if name == "" {
-		p.find(Finding{Level: Blocked, Object: p.Plan.Pool.String(), Field: "spec.clusterName", Text: "no Cluster is named", Remedy: "name it with --cluster; one that does not exist is made"})
-		return
-	}
-	c := p.Scene.Cluster.Cluster
-	switch {
-	case c == nil:
-		return
-	case !c.DeletionTimestamp.IsZero():
-		p.find(Finding{Level: Blocked, Object: object, Text: "it is being deleted", Remedy: "name another"})
-	case value(c.Spec.Paused):
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.paused", Text: "it is paused, so nobody would look after the machines", Remedy: "set it to false"})
-	}
-	if !c.Spec.ControlPlaneRef.IsDefined() {
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.controlPlaneRef", Text: "without a control plane Cluster API neither drains nor checks the machines", Remedy: "name a MCMExternalControlPlane"})
+	for i := range want.BootstrapSecrets {
+		o := &want.BootstrapSecrets[i]
+		if have := p.around.Secrets[client.ObjectKeyFromObject(o)]; have != nil && originOf(have, machinev1.MachineKind) == "" {
+			p.taken("Secret", have)
+		}
 	}
 }
 
@@ -285,7 +285,7 @@ func (p *planner) createsOfClusterAPI(want *ClusterAPI) {
 	creates(p, kindMCMMachine, want.MCMMachines, namesOf(have.MCMMachines))
 	creates[corev1.Secret](p, "Secret", want.BootstrapSecrets, namesOf(have.BootstrapSecrets))
 	if want.HealthCheck != nil && have.HealthCheck == nil {
-		creates(p, "MachineHealthCheck", []clusterv1.MachineHealthCheck{*want.HealthCheck}, nil)
+		creates(p, kindHealthCheck, []clusterv1.MachineHealthCheck{*want.HealthCheck}, nil)
 	}
 }
 

@@ -13,13 +13,15 @@ import (
 // toNative plans a move away from Cluster API.
 func (p *planner) toNative() {
 	if p.ClusterAPI.Empty() {
-		p.find(Finding{Level: Blocked, Object: p.Plan.Pool.String(), Text: "there is no such pool on the Cluster API door", Remedy: "name one that kubectl get machinedeployments.cluster.x-k8s.io shows"})
+		p.absent(DoorClusterAPI, "name one that kubectl get machinedeployments.cluster.x-k8s.io shows")
 		return
 	}
 	want, findings := p.CopyToNative(p.options)
 	p.Findings = append(p.Findings, findings...)
+	p.belonging()
 	p.clusterHead()
 	p.clusterMachines(&want)
+	p.selectors(&want)
 	p.nativeNames(&want)
 	p.createsOfNative(&want)
 	p.finalizersToNative()
@@ -28,7 +30,17 @@ func (p *planner) toNative() {
 // clusterHead is about the state of the pool as a whole.
 func (p *planner) clusterHead() {
 	d := p.ClusterAPI.Deployment
-	if p.Replicas = int32(len(p.ClusterAPI.Machines)); d == nil { // #nosec G115 -- objects in memory
+	p.Replicas = int32(len(p.ClusterAPI.Machines)) // #nosec G115 -- objects in memory
+	switch p.Plan.Pool.Kind {
+	case KindSet:
+		p.clusterSet(&p.ClusterAPI.Sets[0])
+		return
+	case KindMachine:
+		p.partOf(machinev1.MachineKind, &p.ClusterAPI.Machines[0])
+		return
+	case KindDeployment:
+	}
+	if d == nil {
 		return
 	}
 	p.Replicas = value(d.Spec.Replicas)
@@ -59,9 +71,18 @@ func (p *planner) clusterHead() {
 	for _, name := range keysOf(old) {
 		block("spec.template", fmt.Sprintf("it is in the middle of a rollout: MachineSet %s, of another template, still has machines (%d)", name, old[name]), "wait until the rollout is over, or undo the change of the template")
 	}
-	if n := int32(len(p.ClusterAPI.Machines)); n != p.Replicas { // #nosec G115 -- objects in memory
-		block("spec.replicas", fmt.Sprintf("%d machines are wanted, and there are %d", p.Replicas, n), "wait until it has scaled")
+	p.scales(object, len(p.ClusterAPI.Machines))
+}
+
+// clusterSet is about the state of a MachineSet of Cluster API that is a pool.
+func (p *planner) clusterSet(s *clusterv1.MachineSet) {
+	object := objectName(machinev1.MachineSetKind, s)
+	p.Replicas = value(s.Spec.Replicas)
+	p.partOf(machinev1.MachineSetKind, s)
+	if !s.DeletionTimestamp.IsZero() {
+		p.find(Finding{Level: Blocked, Object: object, Text: "it is being deleted", Remedy: "wait until it is gone"})
 	}
+	p.scales(object, len(p.ClusterAPI.Machines))
 }
 
 // clusterMachines judges each Machine.
@@ -116,11 +137,31 @@ func (p *planner) judgeCluster(out *MachinePlan, m *clusterv1.Machine, o *infrav
 	case p.ClusterAPI.setOf(m) < 0 && p.Plan.Pool.Kind != KindMachine:
 		out.block("it belongs to no MachineSet of the pool", "wait until it is adopted")
 	}
+	if _, asked := m.Annotations[clusterv1.RemediateMachineAnnotation]; asked {
+		out.block("annotation "+clusterv1.RemediateMachineAnnotation+" asks to replace it", "wait until it is replaced, or remove the annotation")
+	}
 	for _, key := range keysOf(m.Annotations) {
-		if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) || strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
-			p.find(Finding{Level: Lost, Object: objectName(machinev1.MachineKind, m), Field: "metadata.annotations[" + key + "]", Text: "the native door waits for no hooks when it deletes a machine"})
+		if text := unheard(key); text != "" {
+			p.find(Finding{Level: Lost, Object: objectName(machinev1.MachineKind, m), Field: "metadata.annotations[" + key + "]", Text: text})
 		}
 	}
+}
+
+// unheard says what an annotation of a Machine of Cluster API asks for that the
+// native door does not do; empty if nothing.
+func unheard(key string) string {
+	switch key {
+	case clusterv1.MachineSkipRemediationAnnotation:
+		return "the native door replaces an unhealthy machine although this asks it not to"
+	case clusterv1.ExcludeNodeDrainingAnnotation:
+		return "the native door drains each node that can be drained"
+	case clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation:
+		return "the native door waits until volumes are detached, for --machine-pv-detach-timeout"
+	}
+	if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) || strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
+		return "the native door waits for no hooks when it deletes a machine"
+	}
+	return ""
 }
 
 // nativeNames refuses names that somebody else has on the native door.

@@ -16,10 +16,12 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// around gives a scene surroundings with nothing in them but the pool itself.
+// around gives a scene surroundings with nothing in them but the pool itself and the
+// Secret of its class.
 func around(s *Scene) *Surroundings {
+	secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "cloud"}}
 	s.around = &Surroundings{
-		Namespace: testNamespace, Classes: s.Native.Classes, Secrets: map[client.ObjectKey]*metav1.PartialObjectMetadata{},
+		Namespace: testNamespace, Classes: s.Native.Classes, Secrets: map[client.ObjectKey]*metav1.PartialObjectMetadata{client.ObjectKeyFromObject(secret): secret},
 		Machines: s.Native.Machines, Sets: s.Native.Sets,
 	}
 	if s.Native.Deployment != nil {
@@ -213,6 +215,19 @@ func fieldCases() []fieldCase {
 		{"metadata.annotations[node.machine.sapcloud.io/effective-creation-timeout]", Replaced, "nodeStartupTimeoutSeconds", deployment(func(d *machinev1.MachineDeployment) {
 			d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "1h"
 		})},
+		{"spec.maxEvictRetries", Lost, "until the drain timeout", func(s *Scene) {
+			s.Native.Machines[0].Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: new(int32(3))}
+		}},
+		{"metadata.labels[force-drain]", Lost, "no pod by force", func(s *Scene) { s.Native.Machines[0].Labels[machinev1.ForceDrainLabel] = "True" }},
+		{"metadata.finalizers[example.org/audit]", Lost, "somebody else's", deployment(func(d *machinev1.MachineDeployment) {
+			d.Finalizers = append(d.Finalizers, "example.org/audit")
+		})},
+		{"metadata.ownerReferences", Lost, "does not belong to", deployment(func(d *machinev1.MachineDeployment) {
+			d.OwnerReferences = []metav1.OwnerReference{{Kind: "Worker", Name: "w"}}
+		})},
+		{"spec.selector", Lost, "this MachineHealthCheck", func(s *Scene) {
+			s.around.HealthChecks = []clusterv1.MachineHealthCheck{{Spec: clusterv1.MachineHealthCheckSpec{ClusterName: "shoot"}}}
+		}},
 		{"nodeTemplate.virtualCapacity", Lost, "virtual capacity", func(s *Scene) {
 			s.Native.Classes["pool-class"].NodeTemplate = &machinev1.NodeTemplate{VirtualCapacity: corev1.ResourceList{"a/b": {}}}
 		}},

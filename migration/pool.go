@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,25 +51,34 @@ type Pool struct {
 func (p Pool) String() string { return string(p.Kind) + "/" + p.Name }
 
 // ParsePool reads what String writes; a name alone is that of a MachineDeployment.
-func ParsePool(namespace, text string) Pool {
-	kind, name, ok := strings.Cut(text, "/")
+// The kind may be any word that kubectl takes for it, also with its group, as
+// kubectl get -o name prints it.
+func ParsePool(namespace, text string) (Pool, error) {
+	word, name, ok := strings.Cut(text, "/")
 	if !ok {
-		return Pool{KindDeployment, namespace, text}
+		word, name = string(KindDeployment), text
 	}
-	for _, known := range []struct {
-		kind  Kind
-		words []string
-	}{
-		{KindSet, []string{"machineset", "machinesets", "mcs", "ms"}},
-		{KindMachine, []string{"machine", "machines", "mc", "ma"}},
-	} {
-		for _, word := range known.words {
-			if strings.EqualFold(kind, word) {
-				return Pool{known.kind, namespace, name}
-			}
-		}
+	word, group, _ := strings.Cut(strings.ToLower(word), ".")
+	kind, known := kindWords()[word]
+	if !known || !ofADoor(group) || name == "" || strings.Contains(name, "/") {
+		return Pool{}, fmt.Errorf("%q names no pool: say NAME, machinedeployment/NAME, machineset/NAME or machine/NAME", text)
 	}
-	return Pool{KindDeployment, namespace, name}
+	return Pool{kind, namespace, name}, nil
+}
+
+// kindWords are the words for the kinds of pools, on both doors.
+func kindWords() map[string]Kind {
+	return map[string]Kind{
+		"machinedeployment": KindDeployment, "machinedeployments": KindDeployment, "mcd": KindDeployment, "md": KindDeployment,
+		"machineset": KindSet, "machinesets": KindSet, "mcs": KindSet, "ms": KindSet,
+		"machine": KindMachine, "machines": KindMachine, "mc": KindMachine, "ma": KindMachine,
+	}
+}
+
+// ofADoor says whether a group, maybe with a version before it, is one of the doors'.
+// None is both.
+func ofADoor(group string) bool {
+	return group == "" || strings.HasSuffix("."+group, "."+machinev1.GroupVersion.Group) || strings.HasSuffix("."+group, "."+clusterv1.GroupVersion.Group)
 }
 
 // Native is what there is of a pool on the native door. Lists are sorted by name.

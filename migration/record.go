@@ -36,6 +36,9 @@ type Record struct {
 	Generation int64 `json:"generation,omitempty"`
 	// BackedUp is the Hold of the move whose old side the ConfigMap has a backup of.
 	BackedUp string `json:"backedUp,omitempty"`
+	// Unchecked says that the pool had no MachineHealthCheck at home on Cluster API,
+	// so that it gets none when it comes back.
+	Unchecked bool `json:"unchecked,omitempty"`
 	// Options of the move that a successor needs.
 	KubeconfigSecret string   `json:"kubeconfigSecret,omitempty"`
 	Accept           []string `json:"accept,omitempty"`

@@ -15,8 +15,14 @@ func (e *Engine) begin(ctx context.Context, p Pool, o Options) (*move, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s == nil || (s.Phase == PhaseFinished && s.To != o.To) {
+	if over, err := e.over(ctx, s, o); over || err != nil {
+		if err != nil {
+			return nil, err
+		}
 		return e.create(ctx, s, p, o)
+	}
+	if err := s.sameCluster(o.Cluster); err != nil {
+		return nil, err
 	}
 	m, err := e.resume(ctx, s, o)
 	if err != nil {
@@ -28,6 +34,28 @@ func (e *Engine) begin(ctx context.Context, p Pool, o Options) (*move, error) {
 	return m, e.turn(ctx, m, o)
 }
 
+// sameCluster refuses another Cluster than the one that a move has begun with.
+func (s *stored) sameCluster(name string) error {
+	if s.Phase == PhaseFinished || name == "" || s.Cluster == "" || name == s.Cluster {
+		return nil
+	}
+	return fmt.Errorf("the move of %s has begun with Cluster %s, not %s: leave --cluster out to go on, or roll back first", s.Pool, s.Cluster, name)
+}
+
+// over says whether a pool has no move that could be gone on with: it was never
+// moved, it is to go elsewhere than its last move went, or that is history, and a pool
+// of its name was made anew on the other door since.
+func (e *Engine) over(ctx context.Context, s *stored, o Options) (bool, error) {
+	if s == nil || s.Phase != PhaseFinished || s.To != o.To {
+		return s == nil || s.Phase == PhaseFinished, nil
+	}
+	scene, err := ReadScene(ctx, e.Control, e.Target, s.Pool, s.Cluster)
+	if err != nil {
+		return false, err
+	}
+	return !scene.on(o.To), nil
+}
+
 // create starts a move that nothing has been done for yet.
 func (e *Engine) create(ctx context.Context, s *stored, p Pool, o Options) (*move, error) {
 	if s == nil {
@@ -37,11 +65,11 @@ func (e *Engine) create(ctx context.Context, s *stored, p Pool, o Options) (*mov
 		Pool: p, To: o.To, Home: o.To.Other(), Phase: PhaseHolding, Cluster: o.Cluster, KubeconfigSecret: o.KubeconfigSecret,
 		Accept: o.Accept, Defaults: o.Defaults, Hold: e.Name(),
 	}
-	if !o.rollback {
-		if err := e.check(ctx, &s.Record, o); err != nil {
-			return nil, err
-		}
+	scene, err := e.check(ctx, &s.Record, o)
+	if err != nil {
+		return nil, err
 	}
+	s.Unchecked = o.To == DoorNative && scene.ClusterAPI.HealthCheck == nil
 	s.Started, s.Changed = e.Clock.Now().UTC(), e.Clock.Now().UTC()
 	return e.resume(ctx, s, o)
 }
@@ -51,12 +79,13 @@ func (e *Engine) create(ctx context.Context, s *stored, p Pool, o Options) (*mov
 // it, it is a move in the other direction.
 func (e *Engine) turn(ctx context.Context, m *move, o Options) error {
 	if m.Truth() == o.To {
-		m.To, m.Phase = o.To, PhaseSwitching
+		// It has never ceased to be the truth, so there is nothing to catch up with.
+		m.To, m.Phase, m.Generation = o.To, PhaseSwitching, 0
 	} else {
 		if !o.rollback {
 			turned := m.Record
 			turned.To, turned.Phase = o.To, PhaseHolding
-			if err := e.check(ctx, &turned, o); err != nil {
+			if _, err := e.check(ctx, &turned, o); err != nil {
 				return err
 			}
 		}
@@ -70,16 +99,16 @@ func (e *Engine) turn(ctx context.Context, m *move, o Options) error {
 }
 
 // check refuses a move whose plan is blocked.
-func (e *Engine) check(ctx context.Context, r *Record, o Options) error {
+func (e *Engine) check(ctx context.Context, r *Record, o Options) (*Scene, error) {
 	s, err := e.readFor(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o.Now = e.Clock.Now()
 	if blocked := s.Plan(o).Blocked(); len(blocked) > 0 {
-		return &RefusedError{Pool: r.Pool, Findings: blocked}
+		return nil, &RefusedError{Pool: r.Pool, Findings: blocked}
 	}
-	return nil
+	return s, nil
 }
 
 // RefusedError says why a move is not begun. Nothing was written.
@@ -93,6 +122,9 @@ func (e *RefusedError) Error() string {
 	text := e.Pool.String() + " is not moved:"
 	for _, f := range e.Findings {
 		text += "\n  " + f.String()
+		if f.Level == Lost {
+			text += "; --accept=" + f.Field + " accepts it"
+		}
 	}
 	return text
 }
@@ -151,7 +183,7 @@ func (e *Engine) readFor(ctx context.Context, r *Record) (*Scene, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Record = r
+	r.Cluster, s.Record = s.Cluster.Name, r
 	return s, nil
 }
 

@@ -11,8 +11,9 @@ import (
 
 // ReadScene reads what there is of a pool on both doors, and its nodes. control is
 // the cluster with the objects, target that with the nodes; both are to read from
-// the API server. cluster names the Cluster that the pool is moved to, or belongs
-// to. What does not exist is left empty; an error is one of the API server's.
+// the API server. cluster names the Cluster that the pool is moved to; empty is the
+// one that its move goes to or that it belongs to, if there is one. What does not
+// exist is left empty; an error is one of the API server's.
 func ReadScene(ctx context.Context, control, target client.Reader, p Pool, cluster string) (*Scene, error) {
 	fleet, err := ReadFleet(ctx, control, target, p.Namespace, cluster, p)
 	if err != nil {
@@ -39,28 +40,39 @@ func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cl
 	if len(pools) == 0 {
 		pools = around.Pools()
 	}
+	records, err := Records(ctx, control, namespace)
+	if err != nil {
+		return nil, err
+	}
 	f := &Fleet{Namespace: namespace, Around: around}
 	nodes := newNodeReader(target)
 	index := newOwners(around)
 	for _, p := range pools {
-		s := index.scene(p, cluster)
+		record := recordOf(records, p)
+		s := index.scene(p, cmp.Or(cluster, record.cluster()))
+		s.Record = record
 		if s.Nodes, err = nodes.of(ctx, s); err != nil {
 			return nil, err
 		}
 		f.Scenes = append(f.Scenes, s)
 	}
-	records, err := Records(ctx, control, namespace)
-	if err != nil {
-		return nil, err
-	}
-	for i := range records {
-		for _, s := range f.Scenes {
-			if s.Pool == records[i].Pool {
-				s.Record = &records[i]
-			}
-		}
-	}
 	return f, nil
+}
+
+// recordOf is the record of a pool; nil if it was never moved.
+func recordOf(records []Record, p Pool) *Record {
+	if i := slices.IndexFunc(records, func(r Record) bool { return r.Pool == p }); i >= 0 {
+		return &records[i]
+	}
+	return nil
+}
+
+// cluster is the Cluster of a move that is not finished.
+func (r *Record) cluster() string {
+	if r == nil || r.Phase == PhaseFinished {
+		return ""
+	}
+	return r.Cluster
 }
 
 // Pools are the pools of both doors, each once, MachineDeployments first, by name.
@@ -116,10 +128,18 @@ func (f *Fleet) Plans(o Options) []Plan {
 func (f *Fleet) On(d Door) *Fleet {
 	out := *f
 	out.Scenes = slices.DeleteFunc(slices.Clone(f.Scenes), func(s *Scene) bool {
-		if s.Record != nil {
+		if s.Record != nil && s.Record.Phase != PhaseFinished {
 			return s.Record.Truth() != d
 		}
-		return s.Native.Empty() && d == DoorNative || s.ClusterAPI.Empty() && d == DoorClusterAPI
+		return !s.on(d)
 	})
 	return &out
+}
+
+// on says whether there is anything of the pool on a door.
+func (s *Scene) on(d Door) bool {
+	if d == DoorNative {
+		return !s.Native.Empty()
+	}
+	return !s.ClusterAPI.Empty()
 }

@@ -66,9 +66,9 @@ func ownedBy(in map[string][]int, uid types.UID, name string) []int {
 // scene picks a pool.
 func (x *owners) scene(p Pool, cluster string) *Scene {
 	s := &Scene{Pool: p, Nodes: map[string]*corev1.Node{}, around: x.Surroundings}
-	s.Cluster.Name = cluster
 	x.native(s)
 	x.clusterAPI(s)
+	s.Cluster.Name = cmp.Or(cluster, s.ClusterAPI.belongsTo())
 	x.templates(s)
 	x.cluster(s)
 	s.Native.Classes = x.Classes
@@ -182,36 +182,20 @@ func (x *owners) templates(s *Scene) {
 	}
 	slices.SortFunc(s.ClusterAPI.MachineTemplates, func(a, b infrav1.MCMMachineTemplate) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.ClusterAPI.ConfigTemplates, func(a, b bootstrapv1.MCMConfigTemplate) int { return cmp.Compare(a.Name, b.Name) })
-	s.ClusterAPI.HealthCheck = x.healthCheck(s)
+	s.ClusterAPI.HealthCheck = checkOf(x.HealthChecks, &s.ClusterAPI, s.Pool)
 }
 
-// healthCheck is the one of the pool's name, else the first that selects its machines.
-func (x *owners) healthCheck(s *Scene) *clusterv1.MachineHealthCheck {
-	var found *clusterv1.MachineHealthCheck
-	for i := range x.HealthChecks {
-		check := &x.HealthChecks[i]
-		if !selects(&check.Spec.Selector, s.machineLabels()) {
-			continue
-		}
-		if check.Name == s.Pool.Name {
-			return check
-		}
-		if found == nil || check.Name < found.Name {
-			found = check
-		}
+// belongsTo is the Cluster of the pool's objects; empty if there are none.
+func (c *ClusterAPI) belongsTo() string {
+	switch {
+	case c.Deployment != nil:
+		return c.Deployment.Spec.ClusterName
+	case len(c.Sets) > 0:
+		return c.Sets[0].Spec.ClusterName
+	case len(c.Machines) > 0:
+		return c.Machines[0].Spec.ClusterName
 	}
-	return found
-}
-
-// machineLabels are those of the pool's Machines on the Cluster API door.
-func (s *Scene) machineLabels() map[string]string {
-	for i := range s.ClusterAPI.Machines {
-		return s.ClusterAPI.Machines[i].Labels
-	}
-	if d := s.ClusterAPI.Deployment; d != nil {
-		return with(d.Spec.Template.Labels, map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name, clusterv1.ClusterNameLabel: d.Spec.ClusterName})
-	}
-	return nil
+	return ""
 }
 
 // machineTemplates are those of the head and of its sets.

@@ -73,8 +73,8 @@ func (s *Scene) uses(d Door, class string) bool {
 func (s *Scene) remains(d Door) []client.Object {
 	var out []client.Object
 	if d == DoorClusterAPI {
-		if s.ClusterAPI.HealthCheck != nil {
-			out = append(out, s.ClusterAPI.HealthCheck)
+		if check := s.ownCheck(); check != nil {
+			out = append(out, check)
 		}
 		out = append(out, pointers(s.ClusterAPI.MCMMachines)...)
 		out = append(out, pointers(s.ClusterAPI.BootstrapSecrets)...)

@@ -58,12 +58,8 @@ func (e *Engine) handOver(ctx context.Context, m *move, s *Scene) (waiting strin
 
 // startTier starts objects and waits until they work.
 func (e *Engine) startTier(ctx context.Context, m *move, s *Scene, tier []client.Object) (string, error) {
-	for _, o := range tier {
-		if head, ok := o.(*clusterv1.MachineDeployment); ok {
-			if wrote, err := e.catchUp(ctx, m, s, head); err != nil || wrote {
-				return "its last change on the native side is copied", err
-			}
-		}
+	if wrote, err := e.catchUp(ctx, m, s, tier); err != nil || wrote {
+		return "its last change on the old side is copied", err
 	}
 	missing, err := e.start(ctx, tier)
 	if err != nil || len(missing) > 0 {
@@ -77,22 +73,55 @@ func (e *Engine) startTier(ctx context.Context, m *move, s *Scene, tier []client
 	return "", nil
 }
 
-// catchUp copies the number of machines that a user has asked the native head for
-// between its last copy and the moment when that ceased to be the truth.
-func (e *Engine) catchUp(ctx context.Context, m *move, s *Scene, head *clusterv1.MachineDeployment) (wrote bool, err error) {
-	from := s.Native.Deployment
-	if _, rests := head.Annotations[clusterv1.PausedAnnotation]; !rests || from == nil || from.Generation == m.Generation {
+// catchUp copies the number of machines that a user has asked the old head for
+// between its last copy and the moment when that ceased to be the truth, before the
+// new head, which is of this tier, is started.
+func (e *Engine) catchUp(ctx context.Context, m *move, s *Scene, tier []client.Object) (wrote bool, err error) {
+	from, head := s.head(m.To.Other()), s.head(m.To)
+	if m.Generation == 0 || from == nil || head == nil || from.GetGeneration() == m.Generation || !slices.Contains(tier, head) || !asked(head) {
 		return false, nil
 	}
-	if ptr.Deref(head.Spec.Replicas, 0) != from.Spec.Replicas {
-		changed := head.DeepCopy()
-		changed.Spec.Replicas = ptr.To(from.Spec.Replicas)
+	wanted := replicasOf(from)
+	if wanted == nil {
+		return false, nil
+	}
+	if !ptr.Equal(wanted, replicasOf(head)) {
+		changed := head.DeepCopyObject().(client.Object)
+		setReplicas(changed, *wanted)
 		if err := e.patch(ctx, head, changed); err != nil {
 			return true, err
 		}
 	}
-	m.Generation = from.Generation
+	m.Generation = from.GetGeneration()
 	return true, e.keep(ctx, m)
+}
+
+// replicasOf is how many machines a head is asked for; nil for a Machine.
+func replicasOf(head client.Object) *int32 {
+	switch o := head.(type) {
+	case *machinev1.MachineDeployment:
+		return &o.Spec.Replicas
+	case *machinev1.MachineSet:
+		return &o.Spec.Replicas
+	case *clusterv1.MachineDeployment:
+		return o.Spec.Replicas
+	case *clusterv1.MachineSet:
+		return o.Spec.Replicas
+	}
+	return nil
+}
+
+func setReplicas(head client.Object, n int32) {
+	switch o := head.(type) {
+	case *machinev1.MachineDeployment:
+		o.Spec.Replicas = n
+	case *machinev1.MachineSet:
+		o.Spec.Replicas = n
+	case *clusterv1.MachineDeployment:
+		o.Spec.Replicas = &n
+	case *clusterv1.MachineSet:
+		o.Spec.Replicas = &n
+	}
 }
 
 // notYet says what a started object of the Cluster API door has not got yet; empty
@@ -176,10 +205,15 @@ func (e *Engine) mayDelete(ctx context.Context, objects []client.Object) error {
 	return nil
 }
 
+// writeHealthCheck makes the pool's MachineHealthCheck, unless it comes home to
+// Cluster API where it had none.
 func (e *Engine) writeHealthCheck(ctx context.Context, m *move, s *Scene) error {
 	want, _ := s.CopyToClusterAPI(m.options())
-	if want.HealthCheck == nil || s.ClusterAPI.HealthCheck != nil {
+	if want.HealthCheck == nil || s.ClusterAPI.HealthCheck != nil || m.Unchecked {
 		return nil
+	}
+	if s.Cluster.Cluster == nil {
+		return fmt.Errorf("Cluster %s does not exist any more: restore it, or roll back", m.Cluster)
 	}
 	return e.make(ctx, want.HealthCheck, refTo(s.Cluster.Cluster, false))
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,12 +42,30 @@ type Surroundings struct {
 	ConfigTemplates    []bootstrapv1.MCMConfigTemplate
 	HealthChecks       []clusterv1.MachineHealthCheck
 
-	// Secrets of the Cluster API door, and those that classes name, without content.
+	// Secrets of the namespace, and those that classes name, without content.
 	Secrets map[client.ObjectKey]*metav1.PartialObjectMetadata
 	// Leases are MCM's, as far as they exist.
 	Leases []coordinationv1.Lease
 	// Unserved are the kinds that the API server does not know.
 	Unserved []string
+}
+
+// Apart says whether two API servers are known to be those of two clusters: each has
+// a namespace kube-system of its own. One that does not show it is not known.
+func Apart(ctx context.Context, control, target client.Reader) (bool, error) {
+	var ids []types.UID
+	for _, c := range []client.Reader{control, target} {
+		var system corev1.Namespace
+		err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read namespace %s: %w", metav1.NamespaceSystem, err)
+		}
+		ids = append(ids, system.UID)
+	}
+	return ids[0] != ids[1], nil
 }
 
 // ReadSurroundings lists a namespace of the cluster with the objects. What kinds there are none of costs a call
@@ -131,8 +150,8 @@ func (s *Surroundings) foreign(now time.Time) []Finding {
 func (s *Surroundings) readSecrets(ctx context.Context, c client.Reader) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := c.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{clusterv1.ClusterNameLabel}); err != nil {
-		return fmt.Errorf("list the Secrets of Cluster API in namespace %s: %w", s.Namespace, err)
+	if err := c.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
+		return fmt.Errorf("list the names of the Secrets in namespace %s: %w", s.Namespace, err)
 	}
 	for i := range list.Items {
 		s.Secrets[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]

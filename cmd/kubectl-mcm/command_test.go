@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
 )
 
 // run runs the command on an API server with these objects.
@@ -63,6 +67,16 @@ func TestCommands(t *testing.T) {
 		{"nothing named", "migrate apply --cluster shoot", "", errNoPools.Error()},
 		{"nothing moved", "migrate status", "No pool has been moved.", ""},
 		{"nothing to roll back", "migrate rollback machine/solo", "", "was never moved"},
+		{"a mistyped command does nothing", "migrate rolback machine/solo", "", `unknown command "rolback"`},
+		{"nor does one of takeover", "takeover chekc", "", `unknown command "chekc"`},
+		{"no command helps", "migrate", "Available Commands", ""},
+		{"all, or some", "migrate finish --all machine/solo", "", errAllAnd.Error()},
+		{"a mistyped kind is no MachineDeployment", "migrate apply machin/solo --cluster shoot", "", `"machin/solo" names no pool`},
+		{"nor in status", "migrate status machin/solo", "", `"machin/solo" names no pool`},
+		{"a name as kubectl prints it, and twice", "migrate plan machine.machine.sapcloud.io/solo machine/solo --cluster shoot -o json", `"kept"`, ""},
+		{"a flag that would do nothing", "migrate rollback machine/solo --to native", "", "unknown flag: --to"},
+		{"a Cluster that cannot be", "migrate plan machine/solo --cluster My_Shoot", "no Cluster can be called so", errBlocked.Error()},
+		{"a kubeconfig that is not there", "migrate plan machine/solo --cluster shoot --kubeconfig-secret none", "Secret garden/none does not exist", errBlocked.Error()},
 		{"kinds are missing", "takeover check", "to the native door: not safe", errUnsafe.Error()},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
@@ -75,5 +89,54 @@ func TestCommands(t *testing.T) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}
 		})
+	}
+}
+
+// recorded is the state of a move of machine/solo.
+func recorded(to migration.Door, phase migration.Phase) client.Object {
+	text, _ := json.Marshal(migration.Record{
+		Pool: migration.Pool{Kind: migration.KindMachine, Namespace: "garden", Name: "solo"}, To: to, Home: migration.DoorNative, Phase: phase, Cluster: "shoot", Hold: "h",
+	})
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "mcm-migration-machine-solo", Labels: map[string]string{machinev1.MigrationLabel: "machine"}},
+		Data:       map[string]string{"record.json": string(text)},
+	}
+}
+
+// TestAllGoesOn: --all leaves out no pool whose move was interrupted.
+func TestAllGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason string
+		record client.Object
+		args   string
+		want   string // in what it says, and fails with after no time
+	}{
+		{"the new side is the truth already, and not started", recorded(migration.DoorClusterAPI, migration.PhaseSwitching), "migrate apply --all --cluster shoot", "machine/solo  to clusterapi  Switching"},
+		{"a rollback that clears", recorded(migration.DoorNative, migration.PhaseFinishing), "migrate rollback --all", "machine/solo  to native  Finish"},
+		{"a finish that clears", recorded(migration.DoorClusterAPI, migration.PhaseFinishing), "migrate finish --all", "machine/solo  to clusterapi  Finish"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			out, err := run(t, append(alone(), c.record), append(strings.Fields(c.args), "--timeout", "1ns")...)
+			if !strings.Contains(out, c.want) {
+				t.Errorf("it does not say %q: %v\n%s", c.want, err, out)
+			}
+		})
+	}
+}
+
+// TestStopped: somebody who has stopped a command is told what becomes of the pool.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := migration.Pool{Kind: migration.KindMachine, Namespace: "garden", Name: "solo"}
+	failure := errors.New("failure")
+	if err := interrupted(ctx, p, failure); !errors.Is(err, failure) || err.Error() != "failure" {
+		t.Errorf("without a stop: %v", err)
+	}
+	cancel()
+	if err := interrupted(ctx, p, ctx.Err()); err == nil || !strings.Contains(err.Error(), "machine/solo; nothing is lost: the same command goes on") {
+		t.Errorf("after a stop: %v", err)
 	}
 }

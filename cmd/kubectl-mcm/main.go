@@ -40,3 +40,15 @@ func newRoot(connector connector) *cobra.Command {
 	root.AddCommand(newMigrate(c), newTakeover(c))
 	return root
 }
+
+// onlyHelps makes a command whose work is done by those below it fail for a word that
+// is none of them; without one it helps.
+func onlyHelps(cmd *cobra.Command) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unknown command %q for %q: --help tells those that there are", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+	return cmd
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,23 +16,25 @@ import (
 // newMigrate is the command that moves pools.
 func newMigrate(c *common) *cobra.Command {
 	o := &migration.Options{}
-	cmd := &cobra.Command{
+	cmd := onlyHelps(&cobra.Command{
 		Use: "migrate", Short: "Move pools between the native door and Cluster API without touching a VM",
 		Long: "Move pools between the native door and Cluster API without touching a VM.\n\n" +
 			"A pool is named NAME or machinedeployment/NAME, machineset/NAME or machine/NAME; the latter two belong to nothing above them.",
-	}
-	addMoveFlags(cmd.PersistentFlags(), o)
-	cmd.AddCommand(newPlan(c, o), newApply(c, o), newStatus(c), newRollback(c, o), newFinish(c, o))
+	})
+	cmd.PersistentFlags().DurationVar(&o.Timeout, "timeout", 10*time.Minute, "how long one step of apply, rollback or finish may wait for controllers")
+	planning, applying := newPlan(c, o), newApply(c, o)
+	addMoveFlags(planning.Flags(), o)
+	addMoveFlags(applying.Flags(), o)
+	cmd.AddCommand(planning, applying, newStatus(c), newRollback(c, o), newFinish(c, o))
 	return cmd
 }
 
 // addMoveFlags adds what a person decides about a move.
 func addMoveFlags(flags *pflag.FlagSet, o *migration.Options) {
 	flags.StringVar((*string)(&o.To), "to", string(migration.DoorClusterAPI), "door to move to: clusterapi or native")
-	flags.StringVar(&o.Cluster, "cluster", "", "name of the Cluster, in the namespace of the pools, that the machines are to belong to, or belong to; one that does not exist is made")
+	flags.StringVar(&o.Cluster, "cluster", "", "name of the Cluster, in the namespace of the pools, that the machines are to belong to; one that does not exist is made. --to native finds it on the pools")
 	flags.StringVar(&o.KubeconfigSecret, "kubeconfig-secret", "", "Secret, in the namespace of the pools, with the kubeconfig of the cluster with the nodes; empty means the cluster with the objects")
 	flags.StringSliceVar(&o.Accept, "accept", nil, "fields whose loss is accepted, as a plan spells them")
-	flags.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "how long one step may wait for controllers")
 	d := &o.Defaults
 	flags.DurationVar(&d.DrainTimeout, "machine-drain-timeout", 2*time.Hour, "the manager's flag of this name")
 	flags.DurationVar(&d.HealthTimeout, "machine-health-timeout", 10*time.Minute, "the manager's flag of this name")
@@ -42,7 +45,7 @@ func addMoveFlags(flags *pflag.FlagSet, o *migration.Options) {
 }
 
 // prepare checks what no flag can check for itself, and reaches the clusters.
-func prepare(c *common, o *migration.Options) (*clusters, error) {
+func prepare(ctx context.Context, c *common, o *migration.Options) (*clusters, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
@@ -50,16 +53,27 @@ func prepare(c *common, o *migration.Options) (*clusters, error) {
 		return nil, fmt.Errorf("--to=%q is neither %s nor %s", o.To, migration.DoorClusterAPI, migration.DoorNative)
 	}
 	o.Now = time.Now()
-	return c.connect(c)
+	found, err := c.connect(c)
+	if err != nil {
+		return nil, err
+	}
+	o.Apart, err = migration.Apart(ctx, found.control, found.target)
+	return found, err
 }
 
-// parsePools reads the arguments; none are none.
-func parsePools(namespace string, args []string) []migration.Pool {
+// parsePools reads the arguments, each pool once; none are none.
+func parsePools(namespace string, args []string) ([]migration.Pool, error) {
 	var pools []migration.Pool
 	for _, arg := range args {
-		pools = append(pools, migration.ParsePool(namespace, arg))
+		p, err := migration.ParsePool(namespace, arg)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(pools, p) {
+			pools = append(pools, p)
+		}
 	}
-	return pools
+	return pools, nil
 }
 
 var errBlocked = errors.New("not everything can be moved yet: see what is blocked or lost above; --accept=<field> accepts a loss")
@@ -69,11 +83,15 @@ func newPlan(c *common, o *migration.Options) *cobra.Command {
 	return &cobra.Command{
 		Use: "plan [POOL...]", Short: "Say what a move would do, and change nothing; without a pool, for all of the namespace",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := prepare(c, o)
+			found, err := prepare(cmd.Context(), c, o)
 			if err != nil {
 				return err
 			}
-			plans, err := plan(cmd.Context(), found, *o, parsePools(found.namespace, args))
+			pools, err := parsePools(found.namespace, args)
+			if err != nil {
+				return err
+			}
+			plans, err := plan(cmd.Context(), found, *o, pools)
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,7 +43,10 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-var errNoPools = errors.New("name the pools, or say --all")
+var (
+	errNoPools = errors.New("name the pools, or say --all")
+	errAllAnd  = errors.New("name the pools or say --all, not both")
+)
 
 // act is one of the engine's verbs.
 type act func(*migration.Engine, context.Context, migration.Pool, migration.Options) error
@@ -55,28 +59,44 @@ func newAct(c *common, o *migration.Options, use, short string, do act, all func
 	cmd.Flags().BoolVar(&every, "all", false, "all pools of the namespace that it can be done to")
 	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "go on although another command seems to work on the pool; only if that is gone for certain")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		found, err := prepare(c, o)
+		found, err := prepare(cmd.Context(), c, o)
 		if err != nil {
 			return err
 		}
-		pools := parsePools(found.namespace, args)
-		if every {
-			pools, err = all(cmd.Context(), found, *o)
-		} else if len(pools) == 0 {
-			err = errNoPools
-		}
+		pools, err := choose(found.namespace, args, every, func() ([]migration.Pool, error) { return all(cmd.Context(), found, *o) })
 		if err != nil {
 			return err
 		}
 		engine := newEngine(found, cmd.ErrOrStderr())
 		for _, p := range pools {
 			if err := do(engine, cmd.Context(), p, *o); err != nil {
-				return err
+				return interrupted(cmd.Context(), p, err)
 			}
 		}
 		return printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, pools)
 	}
 	return cmd
+}
+
+// choose are the pools that are named, or all.
+func choose(namespace string, args []string, every bool, all func() ([]migration.Pool, error)) ([]migration.Pool, error) {
+	switch {
+	case every && len(args) > 0:
+		return nil, errAllAnd
+	case every:
+		return all()
+	case len(args) == 0:
+		return nil, errNoPools
+	}
+	return parsePools(namespace, args)
+}
+
+// interrupted says what becomes of a pool whose command was stopped.
+func interrupted(ctx context.Context, p migration.Pool, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("stopped while at %s; nothing is lost: the same command goes on, rollback goes back: %w", p, err)
 }
 
 func newApply(c *common, o *migration.Options) *cobra.Command {
@@ -86,17 +106,38 @@ func newApply(c *common, o *migration.Options) *cobra.Command {
 			if err != nil {
 				return nil, err
 			}
-			var pools []migration.Pool
+			pools, err := begun(ctx, found, o.To)
+			if err != nil {
+				return nil, err
+			}
 			for _, p := range plans {
-				pools = append(pools, p.Pool)
+				if !slices.Contains(pools, p.Pool) {
+					pools = append(pools, p.Pool)
+				}
 			}
 			return pools, nil
 		})
 }
 
+// begun are the pools on their way to a door: the new side may be the truth already,
+// so that a plan does not find them on the old one any more.
+func begun(ctx context.Context, found *clusters, to migration.Door) ([]migration.Pool, error) {
+	records, err := migration.Records(ctx, found.control, found.namespace)
+	if err != nil {
+		return nil, err
+	}
+	var pools []migration.Pool
+	for _, r := range records {
+		if r.To == to && slices.Contains([]migration.Phase{migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching}, r.Phase) {
+			pools = append(pools, r.Pool)
+		}
+	}
+	return pools, nil
+}
+
 func newRollback(c *common, o *migration.Options) *cobra.Command {
 	return newAct(c, o, "rollback", "Bring pools back to where their move began, from any phase that is not Finished", (*migration.Engine).Rollback,
-		inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved))
+		inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved, migration.PhaseFinishing))
 }
 
 func newFinish(c *common, o *migration.Options) *cobra.Command {

@@ -24,7 +24,11 @@ func newStatus(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, parsePools(found.namespace, args))
+			pools, err := parsePools(found.namespace, args)
+			if err != nil {
+				return err
+			}
+			return printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, pools)
 		},
 	}
 }
