@@ -78,6 +78,18 @@ func harms() map[string]harm {
 			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
 			func(w *world) { w.create(smallClass()) },
 		},
+		"NoClassToBootFrom": {
+			"Boot data that comes from a class never comes without it.",
+			func(w *world) {
+				harms()["NoBootstrapData"].harm(w)
+				harms()["NoClass"].harm(w)
+			},
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
+			func(w *world) {
+				harms()["NoClass"].mend(w)
+				harms()["NoBootstrapData"].mend(w)
+			},
+		},
 		"ForeignClass": {
 			"A class of another namespace is somebody else's.",
 			func(w *world) {
@@ -161,7 +173,7 @@ func TestGates(t *testing.T) {
 // its absence is told together with the way out.
 func TestBadInputHoldsNoDeletion(t *testing.T) {
 	t.Parallel()
-	needed := map[string]bool{"NoClass": true, "ForeignClass": true, "ForeignSecret": true}
+	needed := map[string]bool{"NoClass": true, "NoClassToBootFrom": true, "ForeignClass": true, "ForeignSecret": true}
 	for name, tc := range harms() {
 		t.Run("Before/"+name, func(t *testing.T) {
 			t.Parallel()

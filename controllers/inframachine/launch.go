@@ -56,7 +56,7 @@ func (c *Controller) resume(ctx context.Context, f *facts) error {
 func (c *Controller) begin(ctx context.Context, f *facts) error {
 	if waits := gates(f); waits != nil {
 		f.vmWord = waits
-		return nil // Cluster and Machine are watched
+		return c.foretell(ctx, f) // Cluster, Machine, class and Secrets are watched
 	}
 	other, err := c.rival(ctx, f)
 	if err != nil {
@@ -69,6 +69,19 @@ func (c *Controller) begin(ctx context.Context, f *facts) error {
 		return nil
 	}
 	return c.ensure(ctx, f)
+}
+
+// foretell says what of the class has to be corrected, while the VM waits for
+// something else that may never come as long as it is so.
+func (c *Controller) foretell(ctx context.Context, f *facts) error {
+	resolved, err := c.resolve(ctx, f)
+	if err != nil {
+		return err
+	}
+	if problem := resolved.Err(cloud.BlocksCreate); problem != nil {
+		f.vmWord = no(reasonOf(problem), message(problem))
+	}
+	return nil
 }
 
 // rival is another MCMMachine with the same durable id, which would get the same
