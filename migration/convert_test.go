@@ -125,7 +125,7 @@ func TestPropagationIsNoRollout(t *testing.T) {
 func onClusterAPI(n int) *Scene {
 	s := nativePool("pool", n)
 	s.ClusterAPI, _ = s.CopyToClusterAPI(toCluster())
-	s.ClusterAPI = made(s.ClusterAPI)
+	s.ClusterAPI = atWork(made(s.ClusterAPI))
 	s.Native = Native{Classes: s.Native.Classes}
 	s.Record = &Record{Hold: "hold-2"}
 	return s

@@ -128,6 +128,7 @@ func (m *move) options() Options {
 // run takes steps until the record has that phase, or one that follows it.
 func (e *Engine) run(ctx context.Context, m *move, goal Phase) error {
 	defer e.leave(context.WithoutCancel(ctx), m)
+	e = e.at(m)
 	e.tell(m)
 	for !m.reached(goal) {
 		if err := e.renew(ctx, m); err != nil {

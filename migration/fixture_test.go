@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -105,6 +106,18 @@ func addMachine(s *Scene, set *machinev1.MachineSet, name string) {
 
 // toCluster is how the tests move pools.
 func toCluster() Options { return Options{To: DoorClusterAPI, Cluster: "shoot"} }
+
+// atWork takes off objects of Cluster API what keeps them at rest.
+func atWork(c ClusterAPI) ClusterAPI {
+	s := &Scene{ClusterAPI: c}
+	for _, tier := range s.tiers(DoorClusterAPI) {
+		for _, o := range tier {
+			delete(o.GetAnnotations(), clusterv1.PausedAnnotation)
+			delete(o.GetAnnotations(), machinev1.RetainVMAnnotation)
+		}
+	}
+	return s.ClusterAPI
+}
 
 // made is c as the API server would have it: with UIDs, and owners with theirs.
 func made(c ClusterAPI) ClusterAPI {

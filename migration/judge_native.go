@@ -88,6 +88,8 @@ func (c *toClusterAPI) judgeAutoscaler(object string, annotations map[string]str
 			f.Level, f.Text = Kept, "becomes "+clusterScaling+strings.TrimPrefix(key, nativeScaling)
 		case gardenerOptions()[key] != "":
 			f.Level, f.Text = Replaced, "stays for Gardener's autoscaler; upstream's reads "+gardenerOptions()[key]+", which gets the same value"
+		case key == machinev1.ProviderIDFormAnnotation:
+			f.Level, f.Text = Replaced, "providerIDs have the Node's form on Cluster API anyway; after finish and a way back it has to be set again"
 		case key == machinev1.OfferedCapacityAnnotation:
 			f.Level, f.Text = Replaced, "status.capacity of the MCMMachineTemplate tells what a node will be like; labels and taints stay as annotations"
 		case key == machinev1.EffectiveCreationTimeoutAnnotation:

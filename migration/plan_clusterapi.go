@@ -23,6 +23,7 @@ func (p *planner) toClusterAPI() {
 	want, findings := p.CopyToClusterAPI(p.options)
 	p.Findings = append(p.Findings, findings...)
 	p.nativeHead()
+	p.atWork(DoorNative)
 	versions := p.nativeMachines(&want)
 	p.versions(versions, &want)
 	p.names(&want)
@@ -162,6 +163,9 @@ func (p *planner) judgeNative(out *MachinePlan, m *machinev1.Machine) {
 	}
 	if force, err := strconv.ParseBool(m.Labels[machinev1.ForceDeletionLabel]); err == nil && force {
 		out.block("label "+machinev1.ForceDeletionLabel+" asks to delete it by force", "remove the label, or delete the Machine")
+	}
+	if _, held := m.Annotations[machinev1.HoldAnnotation]; held {
+		out.block("annotation "+machinev1.HoldAnnotation+" says that it is being adopted or moved", "end what it was set for, and remove it")
 	}
 	if m.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM && p.Phase == "" {
 		out.block("its providerID is being turned into MCM's form", "wait until annotation "+machinev1.ProviderIDFormAnnotation+" is gone")

@@ -20,6 +20,7 @@ func (p *planner) toNative() {
 	p.Findings = append(p.Findings, findings...)
 	p.belonging()
 	p.clusterHead()
+	p.atWork(DoorClusterAPI)
 	p.clusterMachines(&want)
 	p.selectors(&want)
 	p.nativeNames(&want)
@@ -106,6 +107,9 @@ func (p *planner) clusterMachines(want *Native) {
 		}
 		o := infra[m.Spec.InfrastructureRef.Name]
 		p.judgeCluster(&out, m, o)
+		if o != nil {
+			p.retained(o)
+		}
 		if c := copies[m.Spec.InfrastructureRef.Name]; c != nil && o != nil {
 			out.ProviderID = c.Spec.ProviderID
 			if c.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM || out.ProviderID != o.Spec.ProviderID {

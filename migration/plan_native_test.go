@@ -38,6 +38,8 @@ func TestBadInputOfClusterAPI(t *testing.T) {
 		{"hooks", func(s *Scene) {
 			s.ClusterAPI.Machines[0].Annotations["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"] = ""
 		}, "waits for no hooks"},
+		{"nobody knows which door is the truth", func(s *Scene) { s.ClusterAPI.Machines[0].Annotations[clusterv1.PausedAnnotation] = "" }, "no move of the pool is on record"},
+		{"a VM that is to stay", func(s *Scene) { s.ClusterAPI.MCMMachines[0].Annotations[machinev1.RetainVMAnnotation] = "true" }, "goes with its Machine"},
 		{"readiness gates", deployment(func(d *clusterv1.MachineDeployment) {
 			d.Spec.Template.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "a"}}
 		}), "knows none"},

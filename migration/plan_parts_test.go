@@ -144,7 +144,7 @@ func TestOtherPoolsOfClusterAPI(t *testing.T) {
 			t.Parallel()
 			s := c.pool()
 			s.ClusterAPI, _ = s.CopyToClusterAPI(toCluster())
-			s.ClusterAPI = made(s.ClusterAPI)
+			s.ClusterAPI = atWork(made(s.ClusterAPI))
 			s.Native = Native{Classes: s.Native.Classes}
 			around(s)
 			if blocked := s.Plan(Options{To: DoorNative}).Blocked(); len(blocked) > 0 {

@@ -78,6 +78,8 @@ func TestBadInput(t *testing.T) {
 		{"nor has the wish for it", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.PreserveAnnotation] = "when-failed" }), "asks to preserve"},
 		{"also on the Node", node(func(n *corev1.Node) { n.Annotations = map[string]string{machinev1.PreserveAnnotation: "now"} }), "of its Node asks to preserve"},
 		{"forced deletion is not carried over", machine(func(m *machinev1.Machine) { m.Labels[machinev1.ForceDeletionLabel] = "true" }), "by force"},
+		{"somebody adopts it", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.HoldAnnotation] = "x" }), "being adopted or moved"},
+		{"nobody knows which door is the truth", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.MigrationHoldAnnotation] = "x" }), "no move of the pool is on record"},
 		{"the form is being changed", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.ProviderIDFormAnnotation] = "mcm" }), "MCM's form"},
 		{"Cluster API finds Nodes by providerID", node(func(n *corev1.Node) { n.Spec.ProviderID = "" }), "no spec.providerID"},
 		{"another VM would be adopted", node(func(n *corev1.Node) { n.Spec.ProviderID = "sim:///zone-a/i-other" }), "the Machine's VM is"},
@@ -212,6 +214,9 @@ func fieldCases() []fieldCase {
 			d.Annotations["autoscaler.gardener.cloud/max-node-provision-time"] = "1h"
 		})},
 		{"metadata.annotations[mcm.cluster.x-k8s.io/offered-capacity]", Replaced, "status.capacity", deployment(func(d *machinev1.MachineDeployment) { d.Annotations[machinev1.OfferedCapacityAnnotation] = "{}" })},
+		{"metadata.annotations[mcm.cluster.x-k8s.io/provider-id-form]", Replaced, "set again", deployment(func(d *machinev1.MachineDeployment) {
+			d.Annotations[machinev1.ProviderIDFormAnnotation] = machinev1.ProviderIDFormNode
+		})},
 		{"metadata.annotations[node.machine.sapcloud.io/effective-creation-timeout]", Replaced, "nodeStartupTimeoutSeconds", deployment(func(d *machinev1.MachineDeployment) {
 			d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "1h"
 		})},

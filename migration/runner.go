@@ -157,11 +157,14 @@ func (e *Engine) renew(ctx context.Context, m *move) error {
 
 // keep writes the record, and fails for good if somebody else did since.
 func (e *Engine) keep(ctx context.Context, m *move) error {
-	err := m.save(ctx, e.Control)
-	if apierrors.IsConflict(err) {
+	switch err := m.save(ctx, e.Control); {
+	case apierrors.IsConflict(err):
 		return fmt.Errorf("another command has taken over the move of %s, or its record was edited", m.Pool)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the record of %s, ConfigMap %s, is gone: restore it, nothing is done without it", m.Pool, recordName(m.Pool))
+	default:
+		return err
 	}
-	return err
 }
 
 // leave gives the pool free for the next command. It may fail: then that waits.

@@ -66,6 +66,8 @@ func TestCommands(t *testing.T) {
 		{"no such format", "migrate plan -o xml", "", `--output="xml"`},
 		{"nothing named", "migrate apply --cluster shoot", "", errNoPools.Error()},
 		{"nothing moved", "migrate status", "No pool has been moved.", ""},
+		{"this one was not moved", "migrate status machine/solo", "machine/solo was never moved.", ""},
+		{"why a pool is refused", "migrate apply machine/solo", "blocked: to be dealt with first\n    machine/solo  spec.clusterName\n", "machine/solo is not moved: see"},
 		{"nothing to roll back", "migrate rollback machine/solo", "", "was never moved"},
 		{"a mistyped command does nothing", "migrate rolback machine/solo", "", `unknown command "rolback"`},
 		{"nor does one of takeover", "takeover chekc", "", `unknown command "chekc"`},

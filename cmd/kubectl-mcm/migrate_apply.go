@@ -70,7 +70,7 @@ func newAct(c *common, o *migration.Options, use, short string, do act, all func
 		engine := newEngine(found, cmd.ErrOrStderr())
 		for _, p := range pools {
 			if err := do(engine, cmd.Context(), p, *o); err != nil {
-				return interrupted(cmd.Context(), p, err)
+				return explained(cmd.ErrOrStderr(), interrupted(cmd.Context(), p, err))
 			}
 		}
 		return printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, pools)
@@ -89,6 +89,17 @@ func choose(namespace string, args []string, every bool, all func() ([]migration
 		return nil, errNoPools
 	}
 	return parsePools(namespace, args)
+}
+
+// explained prints why a pool is refused, with what is said of many machines once.
+func explained(out io.Writer, err error) error {
+	refused, ok := errors.AsType[*migration.RefusedError](err)
+	if !ok {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s\n", refused.Pool)
+	printFindings(out, refused.Findings, nil)
+	return fmt.Errorf("%s is not moved: see what is blocked or lost above; --accept=<field> accepts a loss", refused.Pool)
 }
 
 // interrupted says what becomes of a pool whose command was stopped.

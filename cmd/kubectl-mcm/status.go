@@ -42,7 +42,18 @@ func printStatus(ctx context.Context, out io.Writer, format string, c *clusters,
 	if len(pools) > 0 {
 		records = slices.DeleteFunc(records, func(r migration.Record) bool { return !slices.Contains(pools, r.Pool) })
 	}
-	return printRecords(out, format, records)
+	people := format == formatTable || format == formatWide
+	if len(records) > 0 || len(pools) == 0 || !people {
+		if err := printRecords(out, format, records); err != nil || !people {
+			return err
+		}
+	}
+	for _, p := range pools {
+		if !slices.ContainsFunc(records, func(r migration.Record) bool { return r.Pool == p }) {
+			fmt.Fprintf(out, "%s was never moved.\n", p)
+		}
+	}
+	return nil
 }
 
 func printRecords(out io.Writer, format string, records []migration.Record) error {
