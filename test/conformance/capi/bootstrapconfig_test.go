@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -202,4 +203,29 @@ func TestBootstrapConfigWatchFilter(t *testing.T) {
 	w.restart()
 	w.run(configController, "m")
 	w.unchanged("an object of another instance is not touched")
+}
+
+// Nothing refuses a change of a template, so it is a condition.
+func TestBootstrapConfigTemplateEditedInPlaceIsShown(t *testing.T) {
+	t.Parallel()
+	template := &bootstrapv1.MCMConfigTemplate{ObjectMeta: objectMeta("t", "template-uid")}
+	template.Spec.Template.Spec.MachineClassRef = &bootstrapv1.NameReference{Name: "small"}
+	w := newWorld(t, template.DeepCopy())
+	pass := func() {
+		if _, err := w.reconcilers[configController][1].Reconcile(t.Context(), reconcile.Request{NamespacedName: key("t")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass()
+	if got := w.condition(template, bootstrapv1.SpecUnchangedCondition); got != "True "+bootstrapv1.ReasonUnchanged {
+		t.Errorf("SpecUnchanged is %q", got)
+	}
+	change(w, template.DeepCopy(), func(o *bootstrapv1.MCMConfigTemplate) { o.Spec.Template.Spec.Format = bootstrapv1.FormatIgnition })
+	pass()
+	if got := w.condition(template, bootstrapv1.SpecUnchangedCondition); got != "False "+bootstrapv1.ReasonEditedInPlace {
+		t.Errorf("SpecUnchanged is %q", got)
+	}
+	if told := w.told(); !strings.Contains(told, "name a new MCMConfigTemplate") {
+		t.Errorf("the Event says what to do: %s", told)
+	}
 }

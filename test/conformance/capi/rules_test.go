@@ -65,7 +65,7 @@ var pages = map[string][]rule{
 		{"BootstrapConfig: terminal failures", []string{"TestBootstrapConfigTerminalFailures"}, ""},
 		{"BootstrapConfig: support for in-place changes", []string{"TestBootstrapConfigSupportForInPlaceChanges"}, ""},
 		{"BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition", []string{"TestBootstrapConfigTemplateResourceDefinition"}, ""},
-		{"BootstrapConfigTemplate: support for SSA dry run", []string{"TestTemplatesSupportSSADryRun"}, ""},
+		{"BootstrapConfigTemplate: support for SSA dry run", []string{"TestTemplatesSupportSSADryRun", "TestBootstrapConfigTemplateEditedInPlaceIsShown"}, ""},
 		{"Sentinel file", nil, "user data is its author's, to the byte; the infrastructure does not look for the file"},
 		{"Taint Nodes at creation", nil, "optional; user data is its author's, and the infrastructure keeps the taints of spec.nodeTemplate on the Node"},
 		{"Support for running multiple instances", []string{"TestBootstrapConfigWatchFilter"}, ""},

@@ -154,9 +154,14 @@ func checkUserData(t *testing.T, flavor string, all rendered) {
 		if data == "" {
 			continue
 		}
-		want := []string{machinev1.BootstrapTokenPlaceholder, machinev1.MachineNamePlaceholder}
+		want := []string{machinev1.BootstrapTokenPlaceholder}
+		if strings.HasPrefix(flavor, "aws") {
+			want = append(want, `name: "{{ ds.meta_data.local_hostname }}"`)
+		} else {
+			want = append(want, machinev1.MachineNamePlaceholder)
+		}
 		if !strings.HasPrefix(flavor, "sim") {
-			want = append(want, "attempt ${attempt} to join", "--discovery-token-ca-cert-hash \"sha256:0123\"")
+			want = append(want, "attempt ${attempt} to join", `- "sha256:0123"`, `apiServerEndpoint: "192.0.2.1:6443"`, "- name: cloud-provider\n")
 		}
 		for _, w := range want {
 			if !strings.Contains(data, w) {
