@@ -57,7 +57,11 @@ func New(d Deps) *Engine { return &Engine{Deps: d} }
 // nobody has accepted, is refused before anything is written. The error says what
 // it waited for; calling it again goes on.
 func (e *Engine) Apply(ctx context.Context, p Pool, o Options) error {
-	m, err := e.begin(ctx, p, o)
+	s, err := e.open(ctx, p, o)
+	if err != nil {
+		return err
+	}
+	m, err := e.begin(ctx, s, p, o)
 	if err != nil {
 		return err
 	}
@@ -68,7 +72,7 @@ func (e *Engine) Apply(ctx context.Context, p Pool, o Options) error {
 // [PhaseFinished], and removes the copies on the other door. It needs no plan: the
 // machines are brought home as they are.
 func (e *Engine) Rollback(ctx context.Context, p Pool, o Options) error {
-	s, err := load(ctx, e.Control, p)
+	s, err := e.open(ctx, p, o)
 	if err != nil {
 		return err
 	}
@@ -82,7 +86,7 @@ func (e *Engine) Rollback(ctx context.Context, p Pool, o Options) error {
 	}
 	o.Cluster = "" // that of the move counts
 	o.To, o.rollback = s.Home, true
-	m, err := e.begin(ctx, p, o)
+	m, err := e.begin(ctx, s, p, o)
 	if err != nil {
 		return err
 	}
@@ -93,7 +97,7 @@ func (e *Engine) Rollback(ctx context.Context, p Pool, o Options) error {
 // the record. From then on only another move leads back. A pool that has not been
 // moved to its end is refused.
 func (e *Engine) Finish(ctx context.Context, p Pool, o Options) error {
-	s, err := load(ctx, e.Control, p)
+	s, err := e.open(ctx, p, o)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -243,17 +244,44 @@ func (w *world) scale(replicas int32) {
 	})
 }
 
-// TestOneCommandAtATime keeps two commands from working on one pool.
+// TestOneCommandAtATime keeps two commands from working on one pool, and lets the
+// next one go on once the one before is silent.
 func TestOneCommandAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.kill(there, 5)
 	e := w.engine(-1)
-	if err := e.Rollback(t.Context(), pool(), Options{}); err == nil {
-		t.Error("the one that was killed may still be there")
+	look := e.Wait
+	e.Wait = func(ctx context.Context, d time.Duration) error {
+		s, err := load(ctx, w.api, pool())
+		if err != nil {
+			return err
+		}
+		s.Renewed = w.clock.Now().Add(d) // it was not killed
+		w.must(s.save(ctx, w.api))
+		return look(ctx, d)
 	}
-	w.clock.Step(runnerExpiry)
+	if err := e.Rollback(t.Context(), pool(), Options{}); err == nil || !strings.Contains(err.Error(), "by another command") {
+		t.Errorf("the one before is still there, and the next ends with %v", err)
+	}
+	e.Wait = look
+	begun := w.clock.Now()
 	if err := e.Rollback(t.Context(), pool(), Options{}); err != nil {
+		t.Error(err)
+	}
+	if waited := w.clock.Since(begun); waited < runnerExpiry {
+		t.Errorf("the one before had %s to be heard of, want %s", waited, runnerExpiry)
+	}
+	w.home(1)
+}
+
+// TestAClockThatIsAhead: a command whose clock goes wrong is not waited for for long.
+func TestAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.kill(there, 5)
+	w.clock.SetTime(w.clock.Now().Add(-time.Hour))
+	if err := w.engine(-1).Rollback(t.Context(), pool(), Options{}); err != nil {
 		t.Error(err)
 	}
 	w.home(1)

@@ -17,7 +17,7 @@ import (
 // toClusterAPI plans a move away from the native door.
 func (p *planner) toClusterAPI() {
 	if p.Native.Empty() {
-		p.absent(DoorNative, "name one that kubectl get machinedeployments.machine.sapcloud.io shows")
+		p.absent(DoorNative, machinev1.GroupVersion.Group)
 		return
 	}
 	want, findings := p.CopyToClusterAPI(p.options)

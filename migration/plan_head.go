@@ -8,9 +8,10 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// absent says that the pool is not on the door to move from.
-func (p *planner) absent(from Door, remedy string) {
-	f := Finding{Level: Blocked, Object: p.Plan.Pool.String(), Text: fmt.Sprintf("there is no such pool on the %s door", from), Remedy: remedy}
+// absent says that the pool is not on the door to move from, whose group that is.
+func (p *planner) absent(from Door, group string) {
+	f := Finding{Level: Blocked, Object: p.Plan.Pool.String(), Text: fmt.Sprintf("there is no such pool on the %s door", from)}
+	f.Remedy = fmt.Sprintf("name one that kubectl get %ss.%s shows", p.Plan.Pool.Kind, group)
 	if p.on(from.Other()) {
 		f.Text, f.Remedy = fmt.Sprintf("it is on the %s door already", from.Other()), fmt.Sprintf("nothing is to be done; --to %s is the way back", from)
 	}

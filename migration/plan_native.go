@@ -13,7 +13,7 @@ import (
 // toNative plans a move away from Cluster API.
 func (p *planner) toNative() {
 	if p.ClusterAPI.Empty() {
-		p.absent(DoorClusterAPI, "name one that kubectl get machinedeployments.cluster.x-k8s.io shows")
+		p.absent(DoorClusterAPI, clusterv1.GroupVersion.Group)
 		return
 	}
 	want, findings := p.CopyToNative(p.options)

@@ -46,7 +46,7 @@ func (p *planner) selectors(n *Native) {
 	switch {
 	case n.Deployment != nil:
 		p.overlap(claimOfDeployment(n.Deployment))
-	case p.Plan.Pool.Kind == KindSet && len(n.Sets) > 0:
+	case p.Plan.Pool.Kind == KindSet && len(n.Sets) > 0 && metav1.GetControllerOf(&n.Sets[0]) == nil:
 		p.overlap(claimOfSet(&n.Sets[0]))
 	case p.Plan.Pool.Kind == KindMachine && len(n.Machines) > 0:
 		p.adopters(&n.Machines[0])

@@ -9,12 +9,38 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// begin finds the move of a pool to the door that o names, or starts one.
-func (e *Engine) begin(ctx context.Context, p Pool, o Options) (*move, error) {
-	s, err := load(ctx, e.Control, p)
-	if err != nil {
-		return nil, err
+// open reads the record of a pool, nil if it was never moved, once no other command
+// works on it. One that was killed says nothing from then on; one that is there is not
+// waited for.
+func (e *Engine) open(ctx context.Context, p Pool, o Options) (*stored, error) {
+	var first *stored
+	begun := e.Clock.Now()
+	for {
+		s, err := load(ctx, e.Control, p)
+		if err != nil || s == nil || s.Runner == "" || o.TakeOver {
+			return s, err
+		}
+		now := e.Clock.Now()
+		seen := max(now.Sub(s.Renewed).Round(time.Second), 0)
+		if first != nil && (s.Runner != first.Runner || !s.Renewed.Equal(first.Renewed)) {
+			return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take over with --take-over once it is gone for certain", p, s.Runner, seen)
+		}
+		if seen >= runnerExpiry || now.Sub(begun) >= runnerExpiry { // its clock may go wrong
+			s.Runner = ""
+			return s, nil
+		}
+		if first == nil && e.Progress != nil {
+			e.Progress(Progress{Pool: p, To: s.To, Phase: s.Phase, Waiting: fmt.Sprintf("another command was at it %s ago; if it is gone, this one goes on %s after that", seen, runnerExpiry)})
+		}
+		first = s
+		if err := e.Wait(ctx, lookAgain); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// begin finds the move of a pool to the door that o names, or starts one.
+func (e *Engine) begin(ctx context.Context, s *stored, p Pool, o Options) (*move, error) {
 	if over, err := e.over(ctx, s, o); over || err != nil {
 		if err != nil {
 			return nil, err
@@ -129,19 +155,14 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// resume takes the pool for this call, unless somebody else is at it.
+// resume takes the pool for this call, unless somebody else has since it was opened.
 func (e *Engine) resume(ctx context.Context, s *stored, o Options) (*move, error) {
-	now := e.Clock.Now().UTC()
-	if s.Runner != "" && now.Sub(s.Renewed) < runnerExpiry && !o.TakeOver {
-		return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take over with --take-over once it is gone for certain",
-			s.Pool, s.Runner, now.Sub(s.Renewed).Round(time.Second))
-	}
 	m := &move{stored: s, runner: e.Name(), timeout: o.Timeout}
 	if m.timeout <= 0 {
 		m.timeout = defaultTimeout
 	}
-	s.Runner, s.Renewed = m.runner, now
-	return m, s.save(ctx, e.Control)
+	s.Runner, s.Renewed = m.runner, e.Clock.Now().UTC()
+	return m, e.keep(ctx, m)
 }
 
 // renew says that this call is still at it, with what it waits for, and fails if

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -197,13 +198,16 @@ func unserved(err error) bool {
 	return err != nil && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err))
 }
 
-// listKind is the kind of a list's elements.
+// listKind is the kind of a list's elements, with the group where both doors have
+// that kind.
 func listKind(list client.ObjectList) string {
 	name := fmt.Sprintf("%T", list)
-	for i := len(name) - 1; i >= 0; i-- {
-		if name[i] == '.' {
-			return name[i+1 : len(name)-len("List")]
-		}
+	kind := strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "List")
+	switch list.(type) {
+	case *machinev1.MachineList, *machinev1.MachineSetList, *machinev1.MachineDeploymentList:
+		return kind + "." + machinev1.GroupVersion.Group
+	case *clusterv1.MachineList, *clusterv1.MachineSetList, *clusterv1.MachineDeploymentList:
+		return kind + "." + clusterv1.GroupVersion.Group
 	}
-	return name
+	return kind
 }

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -90,6 +91,7 @@ func CheckTakeover(s *Surroundings, m *Managers, now time.Time) Takeover {
 	t.There = append(t.There, takeoverManagers(m)...)
 	t.There = append(t.There, takeoverKinds(m)...)
 	t.There = append(t.There, takeoverObjects(s)...)
+	t.There = append(t.There, takeoverClouds(s)...)
 	t.Back = append(t.Back, backForms(s)...)
 	t.Back = append(t.Back, backMoves(s, m)...)
 	t.Back = append(t.Back, backMarks(s)...)
@@ -169,6 +171,21 @@ func keepsField(crd *apiextensionsv1.CustomResourceDefinition, path ...string) b
 		at = &next
 	}
 	return true
+}
+
+// takeoverClouds names the clouds, as nobody here knows which drivers the manager has.
+func takeoverClouds(s *Surroundings) []Finding {
+	clouds := map[string]bool{}
+	for _, name := range keysOf(s.Classes) {
+		clouds[cmp.Or(s.Classes[name].Provider, "no cloud")] = true
+	}
+	if len(clouds) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Level: Kept, Object: "MachineClasses", Field: "provider",
+		Text: "they are of " + strings.Join(keysOf(clouds), ", ") + "; the native door works for the clouds that its manager has a driver for, and does nothing for machines of others",
+	}}
 }
 
 // takeoverObjects is about objects in the middle of something.

@@ -128,6 +128,24 @@ func TestAllGoesOn(t *testing.T) {
 	}
 }
 
+// TestAllLeavesOutWhatIsRefused, tells why, and fails.
+func TestAllLeavesOutWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	first := alone()[0].DeepCopyObject().(client.Object)
+	first.SetName("first")
+	first.SetUID("uid-first")
+	first.SetLabels(map[string]string{machinev1.NodeLabel: "gone"})
+	out, err := run(t, append(alone(), first), "migrate", "apply", "--all", "--cluster", "shoot", "--timeout", "1ns")
+	for _, want := range []string{"machine/first\n  blocked: to be dealt with first", "machine/solo  to clusterapi  Holding"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q: %v\n%s", want, err, out)
+		}
+	}
+	if err == nil {
+		t.Error("it does not fail")
+	}
+}
+
 // TestStopped: somebody who has stopped a command is told what becomes of the pool.
 func TestStopped(t *testing.T) {
 	t.Parallel()

@@ -46,18 +46,20 @@ func wait(ctx context.Context, d time.Duration) error {
 var (
 	errNoPools = errors.New("name the pools, or say --all")
 	errAllAnd  = errors.New("name the pools or say --all, not both")
+	errRefused = errors.New("see what is blocked or lost above; --accept=<field> accepts a loss")
 )
 
 // act is one of the engine's verbs.
 type act func(*migration.Engine, context.Context, migration.Pool, migration.Options) error
 
 // newAct is the command that does it to each pool, one after the other. It stops at
-// the first that fails: what is wrong with one is often wrong with all.
+// the first that fails: what is wrong with one is often wrong with all. Of all pools it
+// leaves out those that are refused, and fails at the end.
 func newAct(c *common, o *migration.Options, use, short string, do act, all func(context.Context, *clusters, migration.Options) ([]migration.Pool, error)) *cobra.Command {
 	var every bool
 	cmd := &cobra.Command{Use: use + " POOL...", Short: short}
-	cmd.Flags().BoolVar(&every, "all", false, "all pools of the namespace that it can be done to")
-	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "go on although another command seems to work on the pool; only if that is gone for certain")
+	cmd.Flags().BoolVar(&every, "all", false, "all pools of the namespace; those that are refused are left out, with exit code 1")
+	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "go on at once although another command was at the pool a moment ago; only if that is gone for certain")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		found, err := prepare(cmd.Context(), c, o)
 		if err != nil {
@@ -68,12 +70,18 @@ func newAct(c *common, o *migration.Options, use, short string, do act, all func
 			return err
 		}
 		engine := newEngine(found, cmd.ErrOrStderr())
+		var refused error
 		for _, p := range pools {
-			if err := do(engine, cmd.Context(), p, *o); err != nil {
-				return explained(cmd.ErrOrStderr(), interrupted(cmd.Context(), p, err))
+			err := explained(cmd.ErrOrStderr(), interrupted(cmd.Context(), p, do(engine, cmd.Context(), p, *o)))
+			if every && errors.Is(err, errRefused) {
+				refused = err
+				continue
+			}
+			if err != nil {
+				return err
 			}
 		}
-		return printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, pools)
+		return errors.Join(printStatus(cmd.Context(), cmd.OutOrStdout(), c.output, found, pools), refused)
 	}
 	return cmd
 }
@@ -99,12 +107,12 @@ func explained(out io.Writer, err error) error {
 	}
 	fmt.Fprintf(out, "\n%s\n", refused.Pool)
 	printFindings(out, refused.Findings, nil)
-	return fmt.Errorf("%s is not moved: see what is blocked or lost above; --accept=<field> accepts a loss", refused.Pool)
+	return fmt.Errorf("%s is not moved: %w", refused.Pool, errRefused)
 }
 
 // interrupted says what becomes of a pool whose command was stopped.
 func interrupted(ctx context.Context, p migration.Pool, err error) error {
-	if ctx.Err() == nil {
+	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	return fmt.Errorf("stopped while at %s; nothing is lost: the same command goes on, rollback goes back: %w", p, err)
