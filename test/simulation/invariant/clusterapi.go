@@ -155,10 +155,16 @@ func eachDoorItsOwn(c *Checker, before *sim.Resource, now sim.Resource, w *Write
 	return nil
 }
 
-// onlyAtHome: what belongs to a Cluster is ended only from where that lives, and
-// not while it is paused there.
+// onlyAtHome: what belongs to a Cluster is made and ended only from where that
+// lives, and not while it is paused there.
 func onlyAtHome(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
-	if !c.ended(before, now) || w == nil || !tagged(now) {
+	what := "ended"
+	switch {
+	case w == nil, !tagged(now):
+		return nil
+	case made(before, now):
+		what = "made"
+	case !c.ended(before, now):
 		return nil
 	}
 	id := now.Tags[machinev1.ClusterIDTag]
@@ -169,7 +175,7 @@ func onlyAtHome(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) e
 	if c.Now().Sub(since.paused) < c.Lag {
 		return nil // its caches may not show that yet
 	}
-	return fmt.Errorf("VM %s is ended by a manager whose management cluster has not been its Cluster's since %s", now.ID, since.paused.Format(time.TimeOnly))
+	return fmt.Errorf("VM %s is %s by a manager whose management cluster has not been its Cluster's since %s", now.ID, what, since.paused.Format(time.TimeOnly))
 }
 
 // place is a Cluster, by its durable id, in a management cluster.
