@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
 // Takeover says whether a namespace of Machine Controller Manager's can be given to
@@ -173,19 +173,20 @@ func keepsField(crd *apiextensionsv1.CustomResourceDefinition, path ...string) b
 	return true
 }
 
-// takeoverClouds names the clouds, as nobody here knows which drivers the manager has.
+// takeoverClouds refuses classes of clouds that the manager cannot reach: their
+// machines would be left alone, not even deleted.
 func takeoverClouds(s *Surroundings) []Finding {
-	clouds := map[string]bool{}
+	var out []Finding
 	for _, name := range keysOf(s.Classes) {
-		clouds[cmp.Or(s.Classes[name].Provider, "no cloud")] = true
+		if provider := s.Classes[name].Provider; !cloud.HasDriver(provider) {
+			out = append(out, Finding{
+				Level: Blocked, Object: "MachineClass " + name, Field: "provider",
+				Text:   fmt.Sprintf("the native door has no driver for %q", provider),
+				Remedy: "leave the namespace to MCM, or move these pools to a namespace of their own first",
+			})
+		}
 	}
-	if len(clouds) == 0 {
-		return nil
-	}
-	return []Finding{{
-		Level: Kept, Object: "MachineClasses", Field: "provider",
-		Text: "they are of " + strings.Join(keysOf(clouds), ", ") + "; the native door works for the clouds that its manager has a driver for, and does nothing for machines of others",
-	}}
+	return out
 }
 
 // takeoverObjects is about objects in the middle of something.

@@ -14,7 +14,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
-// drivers is the one list of clouds. A new cloud is a folder and a line here.
+// drivers is the one list of clouds. A new cloud is a folder, a line here, and its
+// name in cloud/names.go.
 func drivers() []cloud.Driver {
 	return []cloud.Driver{
 		aws.NewDriver(aws.Options{Ambient: true}),

@@ -39,8 +39,9 @@ var parts = map[string]part{
 	"controllers/*":        {ours: []string{"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics"}, theirs: kubernetes},
 	"controllers":          {ours: []string{"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics", "controllers/*"}, theirs: kubernetes},
 
-	// The library below kubectl mcm: it knows the APIs, and no controller or driver.
-	"migration": {ours: []string{"api"}, theirs: kubernetes},
+	// The library below kubectl mcm: it knows the APIs and the names of the clouds, and
+	// no controller or driver.
+	"migration": {ours: []string{"api", "cloud"}, theirs: kubernetes},
 
 	"cmd": {ours: []string{"..."}, theirs: []string{"..."}},
 	// Programs that play a part, not the product: the product does not import them.
