@@ -13,6 +13,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
 // leave removes the VM with all that was made with it, and lets the MCMMachine
@@ -47,6 +48,15 @@ func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
 	if neverAsked(f.object) {
 		return true, nil
 	}
+	other, err := c.sharer(ctx, f)
+	if err != nil {
+		return false, err
+	}
+	if other != "" {
+		f.vmLeft = true
+		warn(f, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is not being deleted", f.object.Spec.ProviderID, other))
+		return true, nil
+	}
 	done, err := c.destroy(ctx, f)
 	switch {
 	case err == nil && !done:
@@ -65,6 +75,25 @@ func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
 	n := c.remember(f.object, func(n *note) { n.failures++ })
 	sooner(f, min(c.retryAfter(f, err, n), slowestRetry)) // class and Secrets are watched
 	return false, nil
+}
+
+// sharer is another MCMMachine of the same VM that stays: two that were made by
+// hand can adopt it both. The one that goes may not take it along. Empty if there
+// is none. Both come from one watch, in order: whoever goes last sees the first go.
+func (c *Controller) sharer(ctx context.Context, f *facts) (string, error) {
+	if f.object.Spec.ProviderID == "" {
+		return "", nil
+	}
+	var list infrav1.MCMMachineList
+	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByProviderID: f.object.Spec.ProviderID}); err != nil {
+		return "", fmt.Errorf("look up MCMMachines by providerID: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].UID != f.object.UID && list.Items[i].DeletionTimestamp.IsZero() {
+			return client.ObjectKeyFromObject(&list.Items[i]).String(), nil
+		}
+	}
+	return "", nil
 }
 
 // neverAsked says whether no VM was ever asked for: that is written down first.

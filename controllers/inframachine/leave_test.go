@@ -61,3 +61,21 @@ func TestRetainedVM(t *testing.T) {
 		t.Errorf("%v, annotations %v: the collector of orphans has to know", err, infra.Annotations)
 	}
 }
+
+// TestSharedVM: two MCMMachines that were made by hand name one VM.
+func TestSharedVM(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.running("m")
+	shared := w.get("m").Spec.ProviderID
+	w.create(w.newMachine("n")...)
+	change(w, w.get("n"), func(o *infrav1.MCMMachine) { o.Spec.ProviderID = shared })
+	w.delete(w.get("m"))
+	w.run("m")
+	if _, live := w.vms(); live != 1 || w.get("m") != nil {
+		t.Errorf("%d VMs, object %v: want the VM left to the other and the object gone", live, w.get("m"))
+	}
+	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, "of MCMMachine "+namespace+"/n names it too") {
+		t.Errorf("told %s", told)
+	}
+}
