@@ -78,15 +78,16 @@ func (d *database) query(s settings, statements string) ([]string, error) {
 		}
 		rows = append(rows, d.out.Text())
 	}
-	return nil, d.broken(errors.Join(d.out.Err(), errors.New(d.failed.String())))
+	return nil, d.broken(d.out.Err())
 }
 
-// broken makes the next query connect anew.
+// broken makes the next query connect anew. What the client has said of the
+// trouble is whole only when it has ended.
 func (d *database) broken(err error) error {
 	_ = d.in.Close() // it is broken already
 	_ = d.cmd.Wait()
 	d.in = nil
-	return fmt.Errorf("query the database: %w", err)
+	return fmt.Errorf("query the database: %w", errors.Join(err, errors.New(d.failed.String())))
 }
 
 func (d *database) connect(s settings) error {
