@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,7 +112,7 @@ func (c *Controller) destroy(ctx context.Context, f *facts) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	d, err := c.engine.Remove(ctx, account, resolved.Driver.Traits(), ref(f, resolved))
+	d, err := c.engine.Remove(ctx, account, c.doubts(f, resolved.Driver.Traits()), ref(f, resolved))
 	if err != nil {
 		return false, err
 	}
@@ -126,6 +127,20 @@ func (c *Controller) destroy(ctx context.Context, f *facts) (bool, error) {
 	f.leaving = no(machinev1.ReasonDeletingVM, message)
 	sooner(f, d.RetryAfter)
 	return false, nil
+}
+
+// staleLeader is for how long a manager that has lost its lease may still finish what
+// it was about to do: it renews every few seconds and gives up after ten.
+const staleLeader = 20 * time.Second
+
+// doubts are the cloud's traits, with a longer wait before nothing is believed to
+// be there where another process has asked for a VM that was never recorded: that
+// may be stalled, and ask for it late.
+func (c *Controller) doubts(f *facts, traits cloud.Traits) cloud.Traits {
+	if f.object.Spec.ProviderID == "" && !c.engine.Asked(machinev1.OwnerID(f.object)) {
+		traits.Settle += staleLeader
+	}
+	return traits
 }
 
 // hopeless says whether err lasts until somebody brings class or credentials back.

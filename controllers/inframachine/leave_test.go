@@ -79,3 +79,21 @@ func TestSharedVM(t *testing.T) {
 		t.Errorf("told %s", told)
 	}
 }
+
+// TestDeletionWaitsForAStalledLeader: what another process has asked for may
+// come about late, when the cloud has shown nothing for its settle time.
+func TestDeletionWaitsForAStalledLeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create(w.newMachine("m")...)
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) {
+		o.Finalizers = append(o.Finalizers, machinev1.MCMMachineFinalizer)
+		o.Annotations = map[string]string{machinev1.CreateAttemptAnnotation: "1", infrav1.MadeFromAnnotation: "small"}
+	})
+	began := w.clock.Now()
+	w.delete(w.get("m"))
+	w.settle("m", w.gone())
+	if took := w.clock.Now().Sub(began); took < staleLeader {
+		t.Errorf("gone after %s: the leader that asked for the VM may have been about to do so for %s", took, staleLeader)
+	}
+}

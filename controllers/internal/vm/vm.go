@@ -173,6 +173,14 @@ func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 	return d, nil
 }
 
+// Asked says whether this process has asked for the machine's VM itself. Where it
+// has not, another one did, which may be at it still.
+func (e *Engine) Asked(ownerID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.notes[ownerID].created.IsZero()
+}
+
 // Going says whether Remove has been accepted by the cloud before: then the VM
 // cannot be had back, and nothing on it is left to be saved.
 func (e *Engine) Going(ownerID string) bool {
