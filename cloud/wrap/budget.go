@@ -52,10 +52,9 @@ const (
 // halves when the cloud throttles, the whole account respects the cloud's
 // RetryAfter, and it recovers steadily. A call that does not fit is refused at
 // once with cloud.Throttled and a RetryAfter; nothing waits. Deleting goes
-// before creating, and creating before reading. Those who wait get their turns
-// one after the other, as fast as the account allows: there is no burst
-// afterwards, none comes in vain, and the machines of a pool, which came
-// together, come together again.
+// before creating, and creating before reading. The waits are spread at random
+// over the time that the account needs for those who wait, so that there is no
+// burst afterwards.
 func Budget(r Rate, clock Clock) cloud.Middleware {
 	r, clock = r.withDefaults(), clock.withDefaults()
 	return func(_ cloud.AccountInfo, next cloud.Account) cloud.Account {
@@ -74,12 +73,10 @@ type budget struct {
 	until   time.Time            // nothing before; zero when the account does not pause
 	queue   time.Time            // when all who were sent away will have had their turn
 	placed  map[string]time.Time // tokens of the creations that have their place, and since when
-	turns   map[string]time.Time // tokens of the creations that wait, and when their turn is
-	swept   time.Time            // when turns that nobody took were dropped last
 }
 
 func newBudget(r Rate, clock Clock) *budget {
-	return &budget{r: r, clock: clock, bucket: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), changed: clock.Now(), placed: map[string]time.Time{}, turns: map[string]time.Time{}}
+	return &budget{r: r, clock: clock, bucket: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), changed: clock.Now(), placed: map[string]time.Time{}}
 }
 
 // admit takes a token for a call, or says when to come back.
@@ -87,17 +84,8 @@ func (b *budget) admit(op string, i importance) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
-	if least := b.fit(now, i); least > 0 {
-		return throttled(op, b.later(now, least))
-	}
-	return nil
-}
-
-// fit takes a token for a call. Where there is none it returns how long it is at
-// least until there will be, else 0.
-func (b *budget) fit(now time.Time, i importance) time.Duration {
 	if now.Before(b.until) {
-		return b.until.Sub(now)
+		return b.later(op, now, b.until.Sub(now))
 	}
 	if !b.until.IsZero() {
 		b.until = time.Time{}
@@ -107,9 +95,9 @@ func (b *budget) fit(now time.Time, i importance) time.Duration {
 	need := 1 + float64(i)*float64(b.bucket.Burst()-1)
 	have := b.bucket.TokensAt(now)
 	if have >= need && b.bucket.AllowN(now, 1) {
-		return 0
+		return nil
 	}
-	return max(time.Duration((need-have)/float64(b.bucket.Limit())*float64(time.Second)), time.Millisecond)
+	return b.later(op, now, time.Duration((need-have)/float64(b.bucket.Limit())*float64(time.Second)))
 }
 
 // placeAge is how long a creation that was admitted keeps its place.
@@ -120,47 +108,13 @@ func (b *budget) place(token string) error {
 	if b.has(token) {
 		return nil
 	}
-	if err := b.inTurn(token); err != nil {
+	if err := b.admit(opCreate, making); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.placed[token] = b.clock.Now()
 	return nil
-}
-
-// inTurn admits a creation, or says when its turn is. Who asks before that has
-// not lost it: a machine is looked at for many reasons.
-func (b *budget) inTurn(token string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.clock.Now()
-	turn, waited := b.turns[token]
-	if now.Before(turn) {
-		return throttled(opCreate, turn.Sub(now))
-	}
-	b.sweep(now)
-	least := b.fit(now, making)
-	switch {
-	case least <= 0:
-		delete(b.turns, token)
-		return nil
-	case waited: // others were quicker; there is no need to queue again
-		b.turns[token] = now.Add(least + b.clock.upTo(least))
-		return throttled(opCreate, b.turns[token].Sub(now))
-	}
-	wait := b.later(now, least)
-	b.turns[token] = now.Add(wait)
-	return throttled(opCreate, wait)
-}
-
-// sweep drops the turns of creations that are not wanted any more.
-func (b *budget) sweep(now time.Time) {
-	if now.Sub(b.swept) < placeAge {
-		return
-	}
-	b.swept = now
-	maps.DeleteFunc(b.turns, func(_ string, turn time.Time) bool { return now.Sub(turn) > placeAge })
 }
 
 // has says whether a creation has its place.
@@ -176,7 +130,7 @@ func (b *budget) has(token string) bool {
 // take uses the place of a creation up, or admits it now.
 func (b *budget) take(token string) error {
 	if !b.has(token) {
-		return b.inTurn(token)
+		return b.admit(opCreate, making)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,20 +138,16 @@ func (b *budget) take(token string) error {
 	return nil
 }
 
-// later gives a call that has to wait at least that long the place at the end of
-// the queue, and a little more, since others may share the account.
-func (b *budget) later(now time.Time, least time.Duration) time.Duration {
+// later refuses a call that has to wait at least that long. Each refusal makes
+// the queue one call longer, and everyone gets a random place in it.
+func (b *budget) later(op string, now time.Time, least time.Duration) error {
 	if from := now.Add(least); b.queue.Before(from) {
 		b.queue = from
 	}
-	turn := time.Duration(float64(time.Second) / float64(b.bucket.Limit()))
-	b.queue = b.queue.Add(turn)
-	return b.queue.Sub(now) + b.clock.upTo(turn)
-}
-
-func throttled(op string, wait time.Duration) error {
+	b.queue = b.queue.Add(time.Duration(float64(time.Second) / float64(b.bucket.Limit())))
+	wait := least + b.clock.upTo(b.queue.Sub(now)-least)
 	return &cloud.Error{
-		Code: cloud.Throttled, Op: op, Reason: cloud.ReasonRateBudget, RetryAfter: wait,
+		Code: cloud.Throttled, Op: op, Reason: cloud.ReasonRateBudget, RetryAfter: max(wait, time.Millisecond),
 		Err: errors.New("the account's rate is used up"),
 	}
 }
