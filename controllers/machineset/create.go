@@ -26,13 +26,6 @@ func (c *Controller) create(ctx context.Context, p *pass) error {
 		return err
 	}
 	missing := int(p.set.Spec.Replicas) - len(active(live))
-	if missing > 0 {
-		kept, err := c.relabelled(ctx, p, live)
-		if err != nil {
-			return err
-		}
-		missing -= kept
-	}
 	if missing <= 0 {
 		return c.closeReservation(ctx, p)
 	}
@@ -56,31 +49,6 @@ func (c *Controller) create(ctx context.Context, p *pass) error {
 		return c.tellFailure(p, machinev1.EventFailedCreate, "Error creating", err)
 	}
 	return c.closeReservation(ctx, p)
-}
-
-// relabelled counts the machines that the set still controls although the API
-// server does not list them by its labels any more: the cache does not show that
-// they were changed. They are replaced when they have been let go, not before.
-func (c *Controller) relabelled(ctx context.Context, p *pass, live []*machinev1.Machine) (int, error) {
-	listed := map[string]bool{}
-	for _, m := range live {
-		listed[m.Name] = true
-	}
-	count := 0
-	for _, m := range active(p.machines) {
-		if listed[m.Name] {
-			continue
-		}
-		now := &machinev1.Machine{}
-		err := c.Live.Get(ctx, client.ObjectKeyFromObject(m), now)
-		if client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("read Machine %s: %w", m.Name, err)
-		}
-		if err == nil && metav1.IsControlledBy(now, p.set) {
-			count += len(active([]*machinev1.Machine{now}))
-		}
-	}
-	return count, nil
 }
 
 // createMachine makes sure that the Machine with that ordinal has been created

@@ -148,30 +148,6 @@ func TestCreateWithStaleMachines(t *testing.T) {
 	}
 }
 
-// TestCreateBesideRelabelled: the cache does not show yet that a machine has lost
-// its labels. It is the set's until it is let go.
-func TestCreateBesideRelabelled(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, newSet(3))
-	w.settle()
-	w.scale(4)
-	w.lag(nil)
-	lost := w.machines()[0]
-	lost.Labels = map[string]string{"mine": "now"}
-	if err := w.live.Update(t.Context(), lost); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = w.reconcile()
-	if owned := len(w.alive()); owned != 4 {
-		t.Errorf("the set controls %d machines, want the 4 that it asks for", owned)
-	}
-	w.catchUp()
-	w.settle()
-	if all := len(w.machines()); all != 5 {
-		t.Errorf("there are %d machines, want 4 and the one that was let go", all)
-	}
-}
-
 func TestFinishReservation(t *testing.T) {
 	t.Parallel()
 	names := rollout.NewNames(newSet(0))
