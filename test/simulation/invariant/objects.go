@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,9 +93,15 @@ func neverTooManyMachines(c *Checker, change apiserver.Change, w *Writer) error 
 	if !known {
 		return fmt.Errorf("Machine %s is created for a set that never was", after.Name)
 	}
+	members := labels.Everything()
+	if set := c.setOf(after); set != nil && set.Spec.Selector != nil {
+		members = labels.SelectorFromSet(set.Spec.Selector.MatchLabels)
+	}
 	count := 0
 	for _, m := range c.machines() {
-		if metav1.IsControlledBy(m, &metav1.ObjectMeta{UID: ref.UID}) && active(m) {
+		// One without the labels that the set gives was taken out of it by a user: it
+		// is to be let go, and replaced.
+		if metav1.IsControlledBy(m, &metav1.ObjectMeta{UID: ref.UID}) && active(m) && members.Matches(labels.Set(m.Labels)) {
 			count++
 		}
 	}
