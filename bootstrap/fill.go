@@ -11,7 +11,8 @@ import (
 )
 
 // ErrNoToken says that boot data asks for a bootstrap token and got none.
-var ErrNoToken = errors.New("boot data contains " + machinev1.BootstrapTokenPlaceholder + ", and there is no bootstrap token")
+var ErrNoToken = errors.New("boot data contains " + machinev1.BootstrapTokenPlaceholder +
+	", and there is no bootstrap token")
 
 // KeepToken as Values.Token leaves the placeholder of the token as it is, as MCM
 // does where there is no target cluster to make a token in.
@@ -36,7 +37,7 @@ func Fill(data []byte, v Values) ([]byte, error) {
 	return replace(filled, machinev1.MachineNamePlaceholder, v.MachineName), nil
 }
 
-// NeedsToken says whether data has a place for a bootstrap token.
+// NeedsToken reports whether data has a place for a bootstrap token.
 func NeedsToken(data []byte) bool {
 	return bytes.Contains(data, []byte(machinev1.BootstrapTokenPlaceholder)) ||
 		bytes.Contains(data, []byte(url.QueryEscape(machinev1.BootstrapTokenPlaceholder)))

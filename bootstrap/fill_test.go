@@ -37,16 +37,23 @@ func TestFill(t *testing.T) {
 			data:   "<<MACHINE_NAME>> %3C%3CBOOTSTRAP_TOKEN%3E%3E", values: values,
 			want: "m-1 abcdef.0123456789abcdef",
 		},
-		"None":    {reason: "Data without placeholders stays as it is.", data: "plain", values: values, want: "plain"},
-		"NoToken": {reason: "A VM that cannot join must not be made.", data: "<<BOOTSTRAP_TOKEN>>", values: bootstrap.Values{MachineName: "m"}, err: bootstrap.ErrNoToken},
+		"None": {reason: "Data without placeholders stays as it is.", data: "plain", values: values, want: "plain"},
+		"NoToken": {
+			reason: "A VM that cannot join must not be made.", data: "<<BOOTSTRAP_TOKEN>>",
+			values: bootstrap.Values{MachineName: "m"}, err: bootstrap.ErrNoToken,
+		},
 		"KeepToken": {
 			reason: "Without target cluster MCM leaves the placeholder.",
-			data:   "<<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>", values: bootstrap.Values{MachineName: "m", Token: bootstrap.KeepToken},
+			data:   "<<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>", values: bootstrap.Values{
+				MachineName: "m",
+				Token:       bootstrap.KeepToken,
+			},
 			want: "<<BOOTSTRAP_TOKEN>> m",
 		},
 		"KeepTokenEncoded": {
 			reason: "The same in the encoded form.",
-			data:   "%3C%3CBOOTSTRAP_TOKEN%3E%3E", values: bootstrap.Values{Token: bootstrap.KeepToken}, want: "%3C%3CBOOTSTRAP_TOKEN%3E%3E",
+			data:   "%3C%3CBOOTSTRAP_TOKEN%3E%3E", values: bootstrap.Values{Token: bootstrap.KeepToken},
+			want: "%3C%3CBOOTSTRAP_TOKEN%3E%3E",
 		},
 	}
 	for name, tc := range cases {

@@ -16,9 +16,11 @@ type TooLargeError struct {
 // Error names the sizes and the remedy, never the content.
 func (e *TooLargeError) Error() string {
 	if e.Packed > 0 {
-		return fmt.Sprintf("boot data is %d bytes, %d when compressed, and the cloud accepts %d: shorten it", e.Size, e.Packed, e.Limit)
+		return fmt.Sprintf("boot data is %d bytes, %d when compressed, and the cloud accepts %d: shorten it", e.Size,
+			e.Packed, e.Limit)
 	}
-	return fmt.Sprintf("boot data is %d bytes, and the cloud accepts %d: shorten it, or let it fetch the rest", e.Size, e.Limit)
+	return fmt.Sprintf("boot data is %d bytes, and the cloud accepts %d: shorten it, or let it fetch the rest", e.Size,
+		e.Limit)
 }
 
 // Pack returns data if it has at most limit bytes. Longer data is compressed
@@ -43,7 +45,7 @@ func Pack(data []byte, limit int) ([]byte, error) {
 	return packed, nil
 }
 
-// forCloudInit says whether nobody but cloud-init reads data in this format.
+// forCloudInit reports whether nobody but cloud-init reads data in this format.
 // Source: cloud-init docs, "User-data formats".
 func forCloudInit(data []byte) bool {
 	for _, start := range []string{"#cloud-config", "## template: jinja", "Content-Type: multipart/", "MIME-Version:"} {

@@ -34,8 +34,14 @@ func TestPack(t *testing.T) {
 			reason: "Ignition does not unpack, so its author has to shorten it.",
 			data:   `{"ignition":{}}`, limit: 10, err: &bootstrap.TooLargeError{Size: 15, Limit: 10},
 		},
-		"Script":  {reason: "Others than cloud-init run scripts.", data: "#!/bin/sh\nexit", limit: 5, err: &bootstrap.TooLargeError{Size: 14, Limit: 5}},
-		"TooLong": {reason: "Compression has limits too.", data: noise, limit: 1000, err: &bootstrap.TooLargeError{Size: len(noise), Limit: 1000}},
+		"Script": {
+			reason: "Others than cloud-init run scripts.", data: "#!/bin/sh\nexit", limit: 5,
+			err: &bootstrap.TooLargeError{Size: 14, Limit: 5},
+		},
+		"TooLong": {
+			reason: "Compression has limits too.", data: noise, limit: 1000,
+			err: &bootstrap.TooLargeError{Size: len(noise), Limit: 1000},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +52,8 @@ func TestPack(t *testing.T) {
 				if !ok || e.Size != tc.err.Size || e.Limit != tc.err.Limit {
 					t.Fatalf("Pack() = %v, want %v: %s", err, tc.err, tc.reason)
 				}
-				if text := err.Error(); !strings.Contains(text, fmt.Sprint(e.Size)) || !strings.Contains(text, fmt.Sprint(e.Limit)) {
+				if text := err.Error(); !strings.Contains(text, fmt.Sprint(e.Size)) ||
+					!strings.Contains(text, fmt.Sprint(e.Limit)) {
 					t.Errorf("%q has to name size and limit: %s", text, tc.reason)
 				}
 				return

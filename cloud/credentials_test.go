@@ -60,13 +60,27 @@ func TestFingerprint(t *testing.T) {
 		other  cloud.Credentials
 		equal  bool
 	}{
-		"Equal":         {"equal entries are equal credentials", cloud.Credentials{"b": []byte("2"), "a": []byte("1"), "userData": []byte("x")}, true},
-		"User data":     {"what does not count does not count", cloud.Credentials{"a": []byte("1"), "b": []byte("2"), "userData": []byte("y")}, true},
-		"No user data":  {"nor does its absence", cloud.Credentials{"a": []byte("1"), "b": []byte("2")}, true},
-		"Other value":   {"rotation changes it", cloud.Credentials{"a": []byte("1"), "b": []byte("3")}, false},
-		"Other key":     {"a value under another key is another credential", cloud.Credentials{"a": []byte("1"), "c": []byte("2")}, false},
-		"Shifted":       {"a border between key and value counts", cloud.Credentials{"a1": nil, "b": []byte("2")}, false},
-		"Empty entry":   {"an empty entry is an entry", cloud.Credentials{"a": []byte("1"), "b": []byte("2"), "c": nil}, false},
+		"Equal": {"equal entries are equal credentials", cloud.Credentials{
+			"b": []byte("2"), "a": []byte("1"),
+			"userData": []byte("x"),
+		}, true},
+		"User data": {"what does not count does not count", cloud.Credentials{
+			"a": []byte("1"), "b": []byte("2"),
+			"userData": []byte("y"),
+		}, true},
+		"No user data": {"nor does its absence", cloud.Credentials{"a": []byte("1"), "b": []byte("2")}, true},
+		"Other value":  {"rotation changes it", cloud.Credentials{"a": []byte("1"), "b": []byte("3")}, false},
+		"Other key": {
+			"a value under another key is another credential",
+			cloud.Credentials{"a": []byte("1"), "c": []byte("2")},
+			false,
+		},
+		"Shifted": {"a border between key and value counts", cloud.Credentials{"a1": nil, "b": []byte("2")}, false},
+		"Empty entry": {
+			"an empty entry is an entry",
+			cloud.Credentials{"a": []byte("1"), "b": []byte("2"), "c": nil},
+			false,
+		},
 		"No entries":    {"nothing is not something", nil, false},
 		"Forged length": {"a value cannot pretend to be two entries", cloud.Credentials{"a": []byte("11:b1:2")}, false},
 	}

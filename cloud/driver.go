@@ -55,7 +55,7 @@ type Account interface {
 	Get(ctx context.Context, r Ref) (VM, error)
 
 	// Delete asks for the VM, and the disks, interfaces, addresses and keys that
-	// were made with it, to go, and says whether they are gone. Done is true, and
+	// were made with it, to go, and reports whether they are gone. Done is true, and
 	// the error nil, when nothing is there. Without a VM it removes what is left
 	// of one.
 	// Codes: Denied, Throttled, Unavailable, Unknown.

@@ -3,6 +3,6 @@ package cloud
 // An Interrupter is a Driver of a cloud that may take VMs of some classes away
 // at any time, e.g. on a spot market.
 type Interrupter interface {
-	// Interruptible says whether VMs of c are of that kind.
+	// Interruptible reports whether VMs of c are of that kind.
 	Interruptible(c Class) bool
 }

@@ -9,6 +9,6 @@ import (
 // of cmd/manager holds them and the drivers together.
 var providers = []string{"aws", "openstack", "sim", "vsphere"}
 
-// HasDriver says whether the manager has a driver for MachineClass.provider,
+// HasDriver reports whether the manager has a driver for MachineClass.provider,
 // however that is spelled.
 func HasDriver(provider string) bool { return slices.Contains(providers, strings.ToLower(provider)) }

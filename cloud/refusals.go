@@ -17,7 +17,7 @@ type Refusals struct {
 	until map[string]time.Time
 }
 
-// Lately says whether the cloud has refused these credentials less than
+// Lately reports whether the cloud has refused these credentials less than
 // RefusalTime before now.
 func (r *Refusals) Lately(fingerprint string, now time.Time) bool {
 	r.mu.Lock()

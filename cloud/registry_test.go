@@ -118,8 +118,12 @@ func TestRegistrySharesAccounts(t *testing.T) {
 		endpoint string
 		same     bool
 	}{
-		"Equal":          {"equal credentials share one account, with its session, budget and caches", key("1"), "e", true},
-		"Other userData": {"user data is no credential", cloud.Credentials{"key": []byte("1"), "userData": []byte("other")}, "e", true},
+		"Equal": {"equal credentials share one account, with its session, budget and caches", key("1"), "e", true},
+		"Other userData": {
+			"user data is no credential",
+			cloud.Credentials{"key": []byte("1"), "userData": []byte("other")},
+			"e", true,
+		},
 		"Rotated":        {"rotation opens a new one", key("2"), "e", false},
 		"Other endpoint": {"an account is at one endpoint", key("1"), "f", false},
 	}
@@ -231,7 +235,8 @@ func TestRegistryClosesWhatNobodyUses(t *testing.T) {
 		use("kept")
 	}
 	if opened[0].closed != 1 || opened[1].closed != 0 || len(opened) != 2 {
-		t.Errorf("after three hours: old closed %d times, the one in use %d times, %d opened", opened[0].closed, opened[1].closed, len(opened))
+		t.Errorf("after three hours: old closed %d times, the one in use %d times, %d opened", opened[0].closed,
+			opened[1].closed, len(opened))
 	}
 	use("old")
 	if len(opened) != 3 {
@@ -256,7 +261,10 @@ func TestRegistryWraps(t *testing.T) {
 	}
 	d := opener()
 	r := registry(t, d, as("inner"), as("outer"))
-	creds := cloud.Credentials{"short": []byte("abc"), "key": []byte("a-key"), "password": []byte("a-longer-password"), "user": []byte("somebody")}
+	creds := cloud.Credentials{
+		"short": []byte("abc"), "key": []byte("a-key"), "password": []byte("a-longer-password"),
+		"user": []byte("somebody"),
+	}
 	a, err := r.Account(t.Context(), d, cloud.Class{Endpoint: "e"}, creds)
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +275,8 @@ func TestRegistryWraps(t *testing.T) {
 		t.Errorf("got %+v, want the first of the decorators innermost", a)
 	}
 	want := []string{"a-longer-password", "somebody"}
-	if len(infos) != 2 || infos[0].Driver.Name != "Fake" || infos[0].Endpoint != "e" || !slices.Equal(infos[0].Secrets, want) {
+	if len(infos) != 2 || infos[0].Driver.Name != "Fake" || infos[0].Endpoint != "e" ||
+		!slices.Equal(infos[0].Secrets, want) {
 		t.Errorf("info %+v, want the driver, the endpoint and the secrets, longest first, short ones left out", infos)
 	}
 	if _, err := r.Account(t.Context(), d, cloud.Class{Endpoint: "e"}, creds); err != nil || len(infos) != 2 {

@@ -18,13 +18,17 @@ func addMCMCluster(s *setup) error {
 func addMCMMachine(s *setup) error {
 	return inframachine.New(inframachine.Deps{
 		Client: s.Client, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachine-controller"),
-		Options: inframachine.Options{WatchFilter: s.WatchFilter, ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry},
+		Options: inframachine.Options{
+			WatchFilter:            s.WatchFilter,
+			ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry,
+		},
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachine"))
 }
 
 func addMCMMachineTemplate(s *setup) error {
 	return inframachinetemplate.New(inframachinetemplate.Deps{
-		Client: s.Client, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachinetemplate-controller"), WatchFilter: s.WatchFilter,
+		Client: s.Client, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachinetemplate-controller"),
+		WatchFilter: s.WatchFilter,
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachinetemplate"))
 }
 

@@ -57,10 +57,10 @@ type Deps struct {
 	Durations machine.Durations
 	// Metrics gets the metrics that controllers have of their own; nil for none.
 	Metrics prometheus.Registerer
-	// TellFrozen is called once with what says whether machines are left alone
+	// TellFrozen is called once with what reports whether machines are left alone
 	// because an API server cannot be reached; nil if nobody wants to know.
 	TellFrozen func(frozen func() bool)
-	// Served says whether the API server serves a kind. The collectors of orphans
+	// Served reports whether the API server serves a kind. The collectors of orphans
 	// look for owners behind a door that is served although its controllers run
 	// elsewhere. Nil: only the doors that run here.
 	Served func(Kind) bool
@@ -109,7 +109,10 @@ func All() []Controller {
 		{"mcmorphanvms", Infrastructure, "removes VMs of Clusters without a MCMMachine", addMCMOrphans},
 		{"mcmclass", Infrastructure, "holds classes and Secrets that machines of Cluster API need", addMCMClass},
 		{"mcmconfig", Bootstrap, "makes the boot data of Cluster API's machines", addMCMConfig},
-		{"mcmexternalcontrolplane", ControlPlane, "reaches a control plane that someone else runs", addMCMExternalControlPlane},
+		{
+			"mcmexternalcontrolplane", ControlPlane, "reaches a control plane that someone else runs",
+			addMCMExternalControlPlane,
+		},
 	}
 }
 
@@ -137,7 +140,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 			return fmt.Errorf("index the target cluster: %w", err)
 		}
 	}
-	s := &setup{Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool { return false }, visits: &hold.Visits{}}
+	s := &setup{Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool {
+		return false
+	}, visits: &hold.Visits{}}
 	for _, c := range All() {
 		if !slices.Contains(which, c.Name) {
 			continue
@@ -174,8 +179,9 @@ func addMachineClass(s *setup) error {
 func addMachine(s *setup) error {
 	c := machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
-		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations,
-		Visits: s.visits,
+		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, ThawedAt: s.thawedAt, Rand: s.Rand,
+		Durations: s.Durations,
+		Visits:    s.visits,
 	})
 	if s.Metrics != nil {
 		for _, m := range c.Collectors() {

@@ -34,14 +34,40 @@ func TestSelect(t *testing.T) {
 		want   []string
 		err    string
 	}{
-		"All":       {"the default is all controllers whose door is open", []string{"*"}, all, native, ""},
-		"Some":      {"named ones run in the list's order", []string{"machineset", "machine"}, all, []string{"machine", "machineset"}, ""},
-		"LeftOut":   {"one can be left out", []string{"*", "-node"}, all, without("node"), ""},
-		"Unknown":   {"a name that nobody has is an error with the names that there are", []string{"*", "nodes"}, all, nil, "machinesafetyorphanvms"},
-		"NotServed": {"a door whose kinds are not served stays closed, and then there is nothing to do", []string{"*"}, classOnly, nil, "machine.sapcloud.io lacks machinedeployments.machine.sapcloud.io, machines.machine.sapcloud.io, machinesets"},
-		"Named":     {"who asks for a controller learns what it lacks", []string{"machine"}, classOnly, nil, "needs machinedeployments"},
-		"Closed":    {"no door is open before CRDs are applied", []string{"*"}, nothing, nil, "infrastructure.cluster.x-k8s.io lacks mcmclusters"},
-		"Nothing":   {"a manager without controllers is a mistake", []string{"-machine"}, all, nil, "no controller is left"},
+		"All": {"the default is all controllers whose door is open", []string{"*"}, all, native, ""},
+		"Some": {
+			"named ones run in the list's order",
+			[]string{"machineset", "machine"},
+			all,
+			[]string{"machine", "machineset"},
+			"",
+		},
+		"LeftOut": {"one can be left out", []string{"*", "-node"}, all, without("node"), ""},
+		"Unknown": {
+			"a name that nobody has is an error with the names that there are",
+			[]string{"*", "nodes"},
+			all, nil,
+			"machinesafetyorphanvms",
+		},
+		"NotServed": {
+			"a door whose kinds are not served stays closed, and then there is nothing to do",
+			[]string{"*"},
+			classOnly, nil, "machine.sapcloud.io lacks machinedeployments.machine.sapcloud.io, machines.machine.sapcloud.io, " +
+				"machinesets",
+		},
+		"Named": {
+			"who asks for a controller learns what it lacks",
+			[]string{"machine"},
+			classOnly, nil,
+			"needs machinedeployments",
+		},
+		"Closed": {
+			"no door is open before CRDs are applied",
+			[]string{"*"},
+			nothing, nil,
+			"infrastructure.cluster.x-k8s.io lacks mcmclusters",
+		},
+		"Nothing": {"a manager without controllers is a mistake", []string{"-machine"}, all, nil, "no controller is left"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

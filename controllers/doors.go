@@ -49,9 +49,11 @@ func (d Door) Needs() []Kind {
 	case Native:
 		return of(machinev1.GroupVersion, "machineclasses", "machinedeployments", "machines", "machinesets")
 	case Infrastructure:
-		return slices.Concat(of(infrav1.GroupVersion, "mcmclusters", "mcmmachines", "mcmmachinetemplates"), of(machinev1.GroupVersion, "machineclasses"), core)
+		return slices.Concat(of(infrav1.GroupVersion, "mcmclusters", "mcmmachines", "mcmmachinetemplates"),
+			of(machinev1.GroupVersion, "machineclasses"), core)
 	case Bootstrap:
-		return slices.Concat(of(bootstrapv1.GroupVersion, "mcmconfigs", "mcmconfigtemplates"), of(machinev1.GroupVersion, "machineclasses"), core)
+		return slices.Concat(of(bootstrapv1.GroupVersion, "mcmconfigs", "mcmconfigtemplates"),
+			of(machinev1.GroupVersion, "machineclasses"), core)
 	case ControlPlane:
 		return slices.Concat(of(controlplanev1.GroupVersion, "mcmexternalcontrolplanes"), core)
 	}
@@ -113,7 +115,8 @@ func Select(asked []string, served func(Kind) bool) ([]string, error) {
 		case len(lacks) == 0:
 			selected = append(selected, c.Name)
 		case named:
-			return nil, fmt.Errorf("controller %s needs %s, which the API server does not serve", c.Name, strings.Join(lacks, ", "))
+			return nil, fmt.Errorf("controller %s needs %s, which the API server does not serve", c.Name,
+				strings.Join(lacks, ", "))
 		}
 	}
 	if len(selected) == 0 {
@@ -143,7 +146,8 @@ func closed(asked []string, missing map[Door][]string) error {
 			why = append(why, fmt.Sprintf("%s lacks %s", d, strings.Join(missing[d], ", ")))
 		}
 	}
-	return fmt.Errorf("no controller is left to run: asked for %s; not served: %s", strings.Join(asked, ", "), strings.Join(why, "; "))
+	return fmt.Errorf("no controller is left to run: asked for %s; not served: %s", strings.Join(asked, ", "),
+		strings.Join(why, "; "))
 }
 
 // known fails on a name that is no controller's.

@@ -11,7 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 )
 
-// served says whether a kind is served, as far as this process was told.
+// served reports whether a kind is served, as far as this process was told.
 func (d *Deps) served(k Kind) bool { return d.Served != nil && d.Served(k) }
 
 // witnesses says which door, besides those that run here, is asked for owners
@@ -53,7 +53,7 @@ func controlIndexes(doors []Door, served func(Kind) bool) []index.Index {
 	return found
 }
 
-// ownsVMs says whether an index is of a kind that the collector of the other
+// ownsVMs reports whether an index is of a kind that the collector of the other
 // door reads.
 func ownsVMs(x index.Index) bool {
 	switch x.Object.(type) {

@@ -36,20 +36,26 @@ type classWorld struct {
 func newClassWorld(t *testing.T) *classWorld {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s), clusterv1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
+		clusterv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	object := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}, Provider: "sim"}
 	object.SecretRef = &corev1.SecretReference{Namespace: "ns", Name: "c"}
-	object.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1",
+	object.ProviderSpec.Raw = []byte(
+		`{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1",
 		"tags":{"kubernetes.io/cluster/c":"1","kubernetes.io/role/node":"1"}}`)
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(object, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}})
+	b := fake.NewClientBuilder().WithScheme(s).WithObjects(object,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}})
 	for _, i := range append(index.Infrastructure(), index.Control()...) {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	w := &classWorld{T: t, client: b.Build()}
 	clk := clocktesting.NewFakePassiveClock(metav1.Unix(0, 0).Time)
-	clouds, err := cloud.NewRegistry([]cloud.Driver{sim.New(sim.Options{Clock: clk, Settings: sim.DefaultSettings()}).Driver()}, clk.Now)
+	clouds, err := cloud.NewRegistry([]cloud.Driver{sim.New(sim.Options{
+		Clock:    clk,
+		Settings: sim.DefaultSettings(),
+	}).Driver()}, clk.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +63,8 @@ func newClassWorld(t *testing.T) *classWorld {
 	native := machineclass.Deps{Client: w.client, Live: w.client, Classes: class.New(clouds), Events: events}
 	capi := inframachineclass.Deps{Client: w.client, Live: w.client, Events: events}
 	w.reconcilers = []reconcile.Reconciler{
-		machineclass.New(native), machineclass.NewSecrets(native), inframachineclass.New(capi), inframachineclass.NewSecrets(capi),
+		machineclass.New(native), machineclass.NewSecrets(native), inframachineclass.New(capi),
+		inframachineclass.NewSecrets(capi),
 	}
 	return w
 }
@@ -67,11 +74,18 @@ func newClassWorld(t *testing.T) *classWorld {
 func (w *classWorld) settle(mustHold bool) (class, secret []string) {
 	w.Helper()
 	for range 3 {
-		for _, r := range slices.Concat(w.reconcilers, []reconcile.Reconciler{w.reconcilers[3], w.reconcilers[2], w.reconcilers[1], w.reconcilers[0]}) {
-			if _, err := r.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}}); err != nil {
+		for _, r := range slices.Concat(w.reconcilers, []reconcile.Reconciler{
+			w.reconcilers[3], w.reconcilers[2],
+			w.reconcilers[1], w.reconcilers[0],
+		}) {
+			if _, err := r.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
+				Namespace: "ns",
+				Name:      "c",
+			}}); err != nil {
 				w.Fatal(err)
 			}
-			if class, secret = w.finalizers(&machinev1.MachineClass{}), w.finalizers(&corev1.Secret{}); mustHold && (len(class) == 0 || len(secret) == 0) {
+			if class, secret = w.finalizers(&machinev1.MachineClass{}), w.finalizers(&corev1.Secret{}); mustHold &&
+				(len(class) == 0 || len(secret) == 0) {
 				w.Errorf("a gap: class held by %v, Secret by %v", class, secret)
 			}
 		}
@@ -116,12 +130,16 @@ func TestClassOfBothDoors(t *testing.T) {
 		if slices.Sort(want); !slices.Equal(class, want) {
 			t.Errorf("%s: class held by %v, want %v", why, class, want)
 		}
-		if slices.Contains(secret, machinev1.InUseFinalizer) != clusterAPI || !slices.Contains(secret, machinev1.SecretFinalizer) {
+		if slices.Contains(secret, machinev1.InUseFinalizer) != clusterAPI ||
+			!slices.Contains(secret, machinev1.SecretFinalizer) {
 			t.Errorf("%s: Secret held by %v", why, secret)
 		}
 	}
 	native := func(name string) *machinev1.Machine {
-		m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Finalizers: []string{machinev1.Finalizer}}}
+		m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name,
+			Finalizers: []string{machinev1.Finalizer},
+		}}
 		m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "c"}
 		return m
 	}
@@ -141,7 +159,10 @@ func TestClassOfBothDoors(t *testing.T) {
 	w.do(w.client.Delete(t.Context(), gone))
 	expect("one is left, held and terminating", true, false)
 
-	copied := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", Annotations: map[string]string{clusterv1.PausedAnnotation: ""}}}
+	copied := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "b",
+		Annotations: map[string]string{clusterv1.PausedAnnotation: ""},
+	}}
 	copied.Spec.MachineClassRef.Name, copied.Spec.ProviderID = "c", "sim:///sim-1a/vm-1"
 	w.do(w.client.Create(t.Context(), copied))
 	expect("it has a copy, which is paused", true, true)

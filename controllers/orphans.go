@@ -29,7 +29,8 @@ func addMCMOrphans(s *setup) error {
 // collect adds a collector, whose metrics two of them share.
 func (s *setup) collect(name, component string, doors []orphan.Owners) error {
 	c := orphan.New(orphan.Deps{
-		Name: name, Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(component), Options: s.Options.Orphans, Fresh: cloud.NotBefore,
+		Name: name, Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(component),
+		Options: s.Options.Orphans, Fresh: cloud.NotBefore,
 		Doors: doors,
 	})
 	if s.Metrics != nil {

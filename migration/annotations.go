@@ -27,7 +27,8 @@ const (
 func foreign() []string {
 	return []string{
 		machinev1.MCMPrefix, machinev1.MCMNodePrefix, machinev1.MCMSafetyPrefix, machinev1.MCMDeploymentPrefix,
-		"deployment.kubernetes.io/", machinev1.PriorityAnnotation, machinev1.LastAppliedConfigurationAnnotation, machinev1.OurPrefix,
+		"deployment.kubernetes.io/", machinev1.PriorityAnnotation, machinev1.LastAppliedConfigurationAnnotation,
+		machinev1.OurPrefix,
 	}
 }
 
@@ -35,7 +36,8 @@ func foreign() []string {
 func portable(all map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range all {
-		if !hasPrefix(key, foreign()) && !strings.HasPrefix(key, clusterAPIPrefix) && !strings.HasPrefix(key, revisionPrefix) {
+		if !hasPrefix(key, foreign()) && !strings.HasPrefix(key, clusterAPIPrefix) &&
+			!strings.HasPrefix(key, revisionPrefix) {
 			out[key] = value
 		}
 	}

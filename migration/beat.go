@@ -64,7 +64,9 @@ type beatingStatus struct {
 }
 
 // Patch changes the status of o.
-func (b beatingStatus) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+func (b beatingStatus) Patch(ctx context.Context, o client.Object, p client.Patch,
+	opts ...client.SubResourcePatchOption,
+) error {
 	if err := b.of.before(ctx, o); err != nil {
 		return err
 	}

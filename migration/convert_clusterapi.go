@@ -94,7 +94,8 @@ func (c *toClusterAPI) deployment() {
 			Selector:    c.selector(d.Spec.Selector, ""),
 			Template:    template,
 			Rollout:     clusterv1.MachineDeploymentRolloutSpec{Strategy: strategyToClusterAPI(d.Spec.Strategy)},
-			Remediation: clusterv1.MachineDeploymentRemediationSpec{MaxInFlight: new(intstr.FromInt32(1))}, // as MCM, one after the other
+			// as MCM, one after the other
+			Remediation: clusterv1.MachineDeploymentRemediationSpec{MaxInFlight: new(intstr.FromInt32(1))},
 			Deletion:    clusterv1.MachineDeploymentDeletionSpec{Order: clusterv1.OldestMachineSetDeletionOrder},
 		},
 	}
@@ -142,7 +143,11 @@ func (c *toClusterAPI) set(i int) {
 	s := &c.Native.Sets[i]
 	current := c.Native.currentSet() == i
 	if len(c.members[i]) == 0 && !current && c.Native.Deployment != nil {
-		c.find(Finding{Level: Replaced, Object: objectName(machinev1.MachineSetKind, s), Text: "an earlier revision without machines is not copied: Cluster API keeps none; to go back to it, name its MachineClass again"})
+		c.find(Finding{
+			Level: Replaced, Object: objectName(machinev1.MachineSetKind, s),
+			Text: "an earlier revision without machines is not copied: Cluster API keeps none; to go back to it, name its " +
+				"MachineClass again",
+		})
 		return
 	}
 	source, annotations := &s.Spec.Template, s.Annotations
@@ -203,12 +208,15 @@ func (c *toClusterAPI) place(out *clusterv1.MachineSet, s *machinev1.MachineSet)
 		clusterv1.MaxReplicasAnnotation:     strconv.Itoa(int(replicas + surge(d))),
 	})
 	dropOffered(out.Annotations, c.Native.Deployment.Annotations)
-	out.OwnerReferences = []metav1.OwnerReference{controller(clusterv1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), d.Name)}
+	out.OwnerReferences = []metav1.OwnerReference{controller(
+		clusterv1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), d.Name)}
 }
 
 // template converts the template of a deployment or set, and makes the templates
 // that it names.
-func (c *toClusterAPI) template(t *machinev1.MachineTemplateSpec, annotations map[string]string, version string) clusterv1.MachineTemplateSpec {
+func (c *toClusterAPI) template(t *machinev1.MachineTemplateSpec, annotations map[string]string,
+	version string,
+) clusterv1.MachineTemplateSpec {
 	limits := limitsOf(t.Spec.MachineConfiguration, annotations, c.options.Defaults)
 	labels := with(t.Labels, map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
 	delete(labels, machinev1.TemplateHashLabel)
@@ -267,8 +275,12 @@ func (c *toClusterAPI) sort() {
 	slices.SortFunc(c.out.Sets, func(a, b clusterv1.MachineSet) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.out.Machines, func(a, b clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.out.MCMMachines, func(a, b infrav1.MCMMachine) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.out.MachineTemplates, func(a, b infrav1.MCMMachineTemplate) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(c.out.ConfigTemplates, func(a, b bootstrapv1.MCMConfigTemplate) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.out.MachineTemplates, func(a, b infrav1.MCMMachineTemplate) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	slices.SortFunc(c.out.ConfigTemplates, func(a, b bootstrapv1.MCMConfigTemplate) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 }
 
 // from is the value of the annotation migrated-from.

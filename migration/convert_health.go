@@ -51,7 +51,9 @@ func (c *toClusterAPI) healthCheck() {
 
 // configuration is that of the pool's template, with the annotations that count
 // for it, the labels of its Machines, and what it comes from.
-func (c *toClusterAPI) configuration() (_ *machinev1.MachineConfiguration, annotations, labels map[string]string, origin string) {
+func (c *toClusterAPI) configuration() (_ *machinev1.MachineConfiguration, annotations, labels map[string]string,
+	origin string,
+) {
 	if d := c.Native.Deployment; d != nil {
 		labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
 		return d.Spec.Template.Spec.MachineConfiguration, d.Annotations, labels, from(machinev1.MachineDeploymentKind, d)

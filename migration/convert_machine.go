@@ -53,13 +53,15 @@ func (s *Scene) nodesByMachine() map[string]*nodeFacts {
 // machine makes the Machine, MCMMachine and Secret of a native Machine of a set.
 func (c *toClusterAPI) machine(m *machinev1.Machine, set *clusterv1.MachineSet) {
 	c.judgeMachine(m)
-	labels := with(c.ownLabels(m), set.Spec.Template.Labels, map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(set.Name)})
+	labels := with(c.ownLabels(m), set.Spec.Template.Labels,
+		map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(set.Name)})
 	if name, ok := set.Labels[clusterv1.MachineDeploymentNameLabel]; ok {
 		labels[clusterv1.MachineDeploymentNameLabel] = name
 	}
 	out := c.bareMachine(m)
 	out.Labels, out.Annotations = labels, with(out.Annotations, set.Spec.Template.Annotations)
-	out.OwnerReferences = []metav1.OwnerReference{controller(clusterv1.GroupVersion.WithKind(machinev1.MachineSetKind), set.Name)}
+	out.OwnerReferences = []metav1.OwnerReference{controller(clusterv1.GroupVersion.WithKind(machinev1.MachineSetKind),
+		set.Name)}
 	out.Spec.Version = c.machineVersion(m, set.Spec.Template.Spec.Version)
 	out.Spec.Deletion, out.Spec.MinReadySeconds = set.Spec.Template.Spec.Deletion, set.Spec.Template.Spec.MinReadySeconds
 	c.add(m, out, set.Spec.Template.Spec.InfrastructureRef.Name)
@@ -70,7 +72,8 @@ func (c *toClusterAPI) looseMachine(i int) {
 	m := &c.Native.Machines[i]
 	c.judgeMachine(m)
 	c.judgeConfiguration(m, "spec.", m.Spec.MachineConfiguration, m.Annotations)
-	c.judgeClass(objectName(machinev1.MachineKind, m), "spec.class", m.Spec.Class, "becomes machineClassRef of the MCMMachine")
+	c.judgeClass(objectName(machinev1.MachineKind, m), "spec.class", m.Spec.Class,
+		"becomes machineClassRef of the MCMMachine")
 	c.judgeNodeTemplate(objectName(machinev1.MachineKind, m), "spec.nodeTemplate", &m.Spec.NodeTemplateSpec)
 	out := c.bareMachine(m)
 	out.Labels = with(c.ownLabels(m), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
@@ -101,7 +104,7 @@ func (c *toClusterAPI) bareMachine(m *machinev1.Machine) clusterv1.Machine {
 	}
 }
 
-// deletedFirst says whether a machine is the first to be deleted when its set shrinks.
+// deletedFirst reports whether a machine is the first to be deleted when its set shrinks.
 func deletedFirst(m *machinev1.Machine) bool {
 	_, chosen := m.Annotations[machinev1.DeleteMachineAnnotation]
 	return chosen || m.Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
@@ -181,7 +184,7 @@ func ownerIDOf(o metav1.Object) string {
 	return string(o.GetUID())
 }
 
-// sameVM says whether two providerIDs can name the same VM: all forms of all
+// sameVM reports whether two providerIDs can name the same VM: all forms of all
 // clouds end in the VM's own name.
 func sameVM(a, b string) bool { return strings.EqualFold(lastSegment(a), lastSegment(b)) }
 
@@ -191,6 +194,7 @@ func lastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:
 // known once it is made.
 func controller(kind schema.GroupVersionKind, name string) metav1.OwnerReference {
 	return metav1.OwnerReference{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: name, Controller: new(true), BlockOwnerDeletion: new(true),
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: name, Controller: new(true),
+		BlockOwnerDeletion: new(true),
 	}
 }

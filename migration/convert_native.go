@@ -97,7 +97,8 @@ func (c *toNative) deployment() {
 	if d == nil {
 		d = &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 			Namespace: from.Namespace, Name: from.Name, Finalizers: []string{machinev1.Finalizer},
-			Labels: portable(dropClusterAPILabels(from.Labels)), Annotations: c.newAnnotations(portable(from.Annotations), machinev1.MachineDeploymentKind, from),
+			Labels: portable(dropClusterAPILabels(from.Labels)), Annotations: c.newAnnotations(portable(from.Annotations),
+				machinev1.MachineDeploymentKind, from),
 		}}
 		if revision := from.Annotations[clusterv1.RevisionAnnotation]; revision != "" {
 			d.Annotations[machinev1.RevisionAnnotation] = revision
@@ -169,7 +170,8 @@ func (c *toNative) like(template *machinev1.MachineTemplateSpec) int {
 		if !s.DeletionTimestamp.IsZero() || !sameNative(template, &s.Spec.Template) {
 			continue
 		}
-		if found < 0 || !s.CreationTimestamp.IsZero() && s.CreationTimestamp.Time.Before(c.out.Sets[found].CreationTimestamp.Time) {
+		if found < 0 || !s.CreationTimestamp.IsZero() &&
+			s.CreationTimestamp.Time.Before(c.out.Sets[found].CreationTimestamp.Time) {
 			found = i
 		}
 	}
@@ -187,10 +189,12 @@ func (c *toNative) newSet(from *clusterv1.MachineSet, selector *metav1.LabelSele
 		s.Annotations[machinev1.RevisionAnnotation] = revision
 	}
 	if d := c.out.Deployment; d != nil {
-		hash := map[string]string{machinev1.TemplateHashLabel: cmp.Or(from.Labels[clusterv1.MachineDeploymentUniqueLabel], from.Name)}
+		hash := map[string]string{machinev1.TemplateHashLabel: cmp.Or(from.Labels[clusterv1.MachineDeploymentUniqueLabel],
+			from.Name)}
 		s.Labels = with(portable(dropClusterAPILabels(from.Spec.Template.Labels)), hash)
 		s.Spec.Selector.MatchLabels = with(s.Spec.Selector.MatchLabels, hash)
-		s.OwnerReferences = []metav1.OwnerReference{controller(machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), d.Name)}
+		s.OwnerReferences = []metav1.OwnerReference{controller(
+			machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), d.Name)}
 	} else {
 		s.Labels = portable(dropClusterAPILabels(from.Labels))
 	}
@@ -226,7 +230,9 @@ func (c *toNative) count() {
 
 // template brings a native template up to date with Cluster API's. What that does
 // not say stays.
-func (c *toNative) template(into *machinev1.MachineTemplateSpec, from *clusterv1.MachineTemplateSpec, selector *metav1.LabelSelector) {
+func (c *toNative) template(into *machinev1.MachineTemplateSpec, from *clusterv1.MachineTemplateSpec,
+	selector *metav1.LabelSelector,
+) {
 	labels := dropClusterAPILabels(from.Labels)
 	delete(labels, clusterv1.MachineDeploymentUniqueLabel)
 	if selector != nil && selector.MatchLabels[machinev1.NameLabel] == c.Pool.Name {
@@ -235,7 +241,8 @@ func (c *toNative) template(into *machinev1.MachineTemplateSpec, from *clusterv1
 	into.Labels, into.Annotations = labels, from.Annotations
 	into.Spec.Class.Kind = cmp.Or(into.Spec.Class.Kind, machinev1.MachineClassKind)
 	into.Spec.Class.APIGroup = cmp.Or(into.Spec.Class.APIGroup, c.apiGroup())
-	if t := c.templates[from.Spec.InfrastructureRef.Name]; t != nil && from.Spec.InfrastructureRef.Kind == kindMCMMachineTemplate {
+	if t := c.templates[from.Spec.InfrastructureRef.Name]; t != nil &&
+		from.Spec.InfrastructureRef.Kind == kindMCMMachineTemplate {
 		into.Spec.Class.Name = t.Spec.Template.Spec.MachineClassRef.Name
 		nodeTemplateToNative(&into.Spec.NodeTemplateSpec, t.Spec.Template.Spec.NodeTemplate)
 	}

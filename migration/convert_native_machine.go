@@ -20,7 +20,8 @@ func (c *toNative) machine(from *clusterv1.Machine) {
 	if infra == nil || from.Spec.InfrastructureRef.Kind != kindMCMMachine {
 		c.find(Finding{
 			Level: Blocked, Object: objectName(machinev1.MachineKind, from), Field: "spec.infrastructureRef",
-			Text: "it has no MCMMachine, so its VM is not one of this provider", Remedy: "delete the Machine, or move the others without its pool",
+			Text:   "it has no MCMMachine, so its VM is not one of this provider",
+			Remedy: "delete the Machine, or move the others without its pool",
 		})
 		return
 	}
@@ -104,16 +105,19 @@ func (c *toNative) name(m *machinev1.Machine, infra *infrav1.MCMMachine) {
 // join makes m a member of a native set.
 func (c *toNative) join(m *machinev1.Machine, s *machinev1.MachineSet) {
 	m.Labels = with(m.Labels, s.Spec.Template.Labels)
-	if owner := ownerOf(m, machinev1.MachineSetKind); owner != nil && owner.Name == s.Name && (s.UID == "" || owner.UID == s.UID) {
+	if owner := ownerOf(m, machinev1.MachineSetKind); owner != nil && owner.Name == s.Name &&
+		(s.UID == "" || owner.UID == s.UID) {
 		return
 	}
-	others := slices.DeleteFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == machinev1.MachineSetKind })
+	others := slices.DeleteFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == machinev1.MachineSetKind
+	})
 	ref := controller(machinev1.GroupVersion.WithKind(machinev1.MachineSetKind), s.Name)
 	ref.UID = s.UID
 	m.OwnerReferences = append([]metav1.OwnerReference{ref}, others...) // autoscalers look at the first
 }
 
-// rank says whether m is the first to be deleted.
+// rank reports whether m is the first to be deleted.
 func (c *toNative) rank(m *machinev1.Machine, from *clusterv1.Machine) {
 	_, chosen := from.Annotations[clusterv1.DeleteMachineAnnotation]
 	priority, there := m.Annotations[machinev1.PriorityAnnotation]
@@ -131,7 +135,10 @@ func (c *toNative) rank(m *machinev1.Machine, from *clusterv1.Machine) {
 // one: the native door goes on from there.
 func (c *toNative) status(infra *infrav1.MCMMachine) machinev1.MachineStatus {
 	out := machinev1.MachineStatus{
-		CurrentStatus: machinev1.CurrentStatus{Phase: machinev1.MachinePending, TimeoutActive: true, LastUpdateTime: infra.CreationTimestamp},
+		CurrentStatus: machinev1.CurrentStatus{
+			Phase: machinev1.MachinePending, TimeoutActive: true,
+			LastUpdateTime: infra.CreationTimestamp,
+		},
 		LastOperation: machinev1.LastOperation{
 			Description: "Creating machine on cloud provider", State: machinev1.MachineStateProcessing,
 			Type: machinev1.MachineOperationCreate, LastUpdateTime: infra.CreationTimestamp,
@@ -171,11 +178,14 @@ func classOf(infra *infrav1.MCMMachine) string {
 
 // configuration brings timeouts and limits up to date with what Cluster API says.
 // Those that mean the same there stay as they are written.
-func (c *toNative) configuration(have *machinev1.MachineConfiguration, deletion clusterv1.MachineDeletionSpec) *machinev1.MachineConfiguration {
+func (c *toNative) configuration(have *machinev1.MachineConfiguration,
+	deletion clusterv1.MachineDeletionSpec,
+) *machinev1.MachineConfiguration {
 	out := value(have.DeepCopy())
 	d := c.options.Defaults.filled()
 	was := limitsOf(have, nil, c.options.Defaults)
-	if drain := time.Duration(value(deletion.NodeDrainTimeoutSeconds)) * time.Second; drain > 0 && *seconds(was.drain) != *deletion.NodeDrainTimeoutSeconds {
+	if drain := time.Duration(value(deletion.NodeDrainTimeoutSeconds)) * time.Second; drain > 0 &&
+		*seconds(was.drain) != *deletion.NodeDrainTimeoutSeconds {
 		out.MachineDrainTimeout = unless(drain, d.DrainTimeout)
 	}
 	if check := c.ClusterAPI.HealthCheck; check != nil {

@@ -45,7 +45,9 @@ func zero(n intstr.IntOrString) bool { return n == intstr.FromInt32(0) || n == i
 
 // strategyToNative is the reverse. The strategy that a pool has natively stays if
 // Cluster API's is what it becomes there.
-func strategyToNative(s clusterv1.MachineDeploymentRolloutStrategy, have machinev1.MachineDeploymentStrategy) (_ machinev1.MachineDeploymentStrategy, paused bool) {
+func strategyToNative(s clusterv1.MachineDeploymentRolloutStrategy,
+	have machinev1.MachineDeploymentStrategy,
+) (_ machinev1.MachineDeploymentStrategy, paused bool) {
 	if have.Type != "" && apiequality.Semantic.DeepEqual(strategyToClusterAPI(have), s) {
 		return have, false
 	}
@@ -74,24 +76,34 @@ func judgeStrategy(object string, s machinev1.MachineDeploymentStrategy) []Findi
 		if s.InPlaceUpdate != nil {
 			bounds = &s.InPlaceUpdate.UpdateConfiguration
 		}
-		f.Level, f.Text = Lost, "InPlaceUpdate becomes OnDelete: Cluster API updates machines in place only through a runtime extension; a new template replaces nothing until a machine is deleted"
+		f.Level, f.Text = Lost, "InPlaceUpdate becomes OnDelete: Cluster API updates machines in place only through a "+
+			"runtime extension; a new template replaces nothing until a machine is deleted"
 	case machinev1.RecreateStrategyType:
-		f.Level, f.Text = Lost, "Recreate becomes RollingUpdate with maxSurge 0 and maxUnavailable 100%: all old machines go at once, but new ones do not wait for the last of them"
+		f.Level, f.Text = Lost, "Recreate becomes RollingUpdate with maxSurge 0 and maxUnavailable 100%: all old machines "+
+			"go at once, but new ones do not wait for the last of them"
 		return []Finding{f}
 	default:
-		f.Level, f.Text = Blocked, fmt.Sprintf("%q is no strategy of MCM, which does nothing for such a MachineDeployment", s.Type)
+		f.Level, f.Text = Blocked, fmt.Sprintf("%q is no strategy of MCM, which does nothing for such a MachineDeployment",
+			s.Type)
 		f.Remedy = "set it to RollingUpdate, with spec.strategy.rollingUpdate"
 		return []Finding{f}
 	}
 	if bounds == nil || bounds.MaxSurge == nil || bounds.MaxUnavailable == nil {
-		return []Finding{f, {Level: Blocked, Object: object, Field: field, Text: "maxSurge or maxUnavailable is missing; MCM does nothing for such a MachineDeployment", Remedy: "set both"}}
+		return []Finding{f, {
+			Level: Blocked, Object: object, Field: field,
+			Text: "maxSurge or maxUnavailable is missing; MCM does nothing for such a MachineDeployment", Remedy: "set both",
+		}}
 	}
-	found := []Finding{f, {Level: Kept, Object: object, Field: field, Text: "becomes spec.rollout.strategy.rollingUpdate, with the same numbers"}}
+	found := []Finding{f, {
+		Level: Kept, Object: object, Field: field,
+		Text: "becomes spec.rollout.strategy.rollingUpdate, with the same numbers",
+	}}
 	switch {
 	case s.Type == machinev1.InPlaceUpdateStrategyType:
 		found[1].Level, found[1].Text = Lost, "OnDelete has no bounds: who deletes the machines decides how many at a time"
 	case zero(*bounds.MaxSurge) && zero(*bounds.MaxUnavailable):
-		found[1].Level, found[1].Text = Replaced, "both are 0, which MCM takes for maxUnavailable 1; that is written out, as Cluster API refuses 0 and 0"
+		found[1].Level, found[1].Text = Replaced, "both are 0, which MCM takes for maxUnavailable 1; that is written out, "+
+			"as Cluster API refuses 0 and 0"
 	}
 	return found
 }

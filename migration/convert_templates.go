@@ -73,7 +73,10 @@ func contentHash(v any) string {
 
 // nodeTemplateToClusterAPI has what the native door applies of a node template.
 func nodeTemplateToClusterAPI(t *machinev1.NodeTemplateSpec) infrav1.NodeTemplate {
-	return infrav1.NodeTemplate{Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations), Taints: copyTaints(t.Spec.Taints)}
+	return infrav1.NodeTemplate{
+		Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations),
+		Taints: copyTaints(t.Spec.Taints),
+	}
 }
 
 // nodeTemplateToNative puts a node template into a native one; what else that says

@@ -21,28 +21,35 @@ func TestCopiesAreWhatClusterAPIAsksFor(t *testing.T) {
 	c, _ := s.CopyToClusterAPI(toCluster())
 	set, m, o := &c.Sets[0], &c.Machines[0], &c.MCMMachines[0]
 	for reason, ok := range map[string]bool{
-		"the template of the set is that of the deployment":   sameClusterAPI(&c.Deployment.Spec.Template.Spec, &set.Spec.Template.Spec),
-		"the set has as many as there are":                    *set.Spec.Replicas == 2 && *c.Deployment.Spec.Replicas == 2,
-		"the set has the hash in its labels":                  set.Labels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
-		"in its selector":                                     set.Spec.Selector.MatchLabels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
-		"in its template":                                     set.Spec.Template.Labels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
-		"and a revision":                                      set.Annotations[clusterv1.RevisionAnnotation] == "3",
-		"the deployment selects the set":                      selects(&c.Deployment.Spec.Selector, set.Labels),
-		"the set selects the Machine":                         selects(&set.Spec.Selector, m.Labels),
-		"the Machine is not taken for a stand-alone one":      m.Labels[clusterv1.MachineSetNameLabel] == set.Name && m.OwnerReferences[0].Name == set.Name,
-		"the Machine names its deployment":                    m.Labels[clusterv1.MachineDeploymentNameLabel] == "pool",
-		"it is up to date":                                    m.Spec.Version == testVersion && set.Spec.Template.Spec.Version == testVersion,
-		"it has booted":                                       *m.Spec.Bootstrap.DataSecretName == c.BootstrapSecrets[0].Name && !m.Spec.Bootstrap.ConfigRef.IsDefined(),
-		"its VM is the Node's, byte for byte":                 m.Spec.ProviderID == "sim:///zone-a/i-"+m.Name && o.Spec.ProviderID == m.Spec.ProviderID,
-		"the MCMMachine has no set for an owner":              len(o.OwnerReferences) == 1 && o.OwnerReferences[0].Kind == "Machine" && *o.OwnerReferences[0].Controller,
-		"it keeps its VM":                                     o.Annotations[machinev1.RetainVMAnnotation] == "true",
-		"and its tags":                                        o.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+o.Name,
-		"it was cloned from the set's template":               o.Annotations[clusterv1.TemplateClonedFromNameAnnotation] == set.Spec.Template.Spec.InfrastructureRef.Name,
-		"by its group":                                        o.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] == "MCMMachineTemplate.infrastructure.cluster.x-k8s.io",
-		"it keeps the Node's taints":                          len(o.Spec.NodeTemplate.Taints) == 1,
-		"the template exists":                                 c.MachineTemplates[0].Name == set.Spec.Template.Spec.InfrastructureRef.Name,
-		"for boot data too":                                   c.ConfigTemplates[0].Name == set.Spec.Template.Spec.Bootstrap.ConfigRef.Name,
-		"the Secret is one that Cluster API sees":             c.BootstrapSecrets[0].Type == clusterv1.ClusterSecretType && c.BootstrapSecrets[0].Labels[clusterv1.ClusterNameLabel] == "shoot" && len(c.BootstrapSecrets[0].Data["value"]) > 0,
+		"the template of the set is that of the deployment": sameClusterAPI(&c.Deployment.Spec.Template.Spec,
+			&set.Spec.Template.Spec),
+		"the set has as many as there are":   *set.Spec.Replicas == 2 && *c.Deployment.Spec.Replicas == 2,
+		"the set has the hash in its labels": set.Labels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
+		"in its selector":                    set.Spec.Selector.MatchLabels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
+		"in its template":                    set.Spec.Template.Labels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
+		"and a revision":                     set.Annotations[clusterv1.RevisionAnnotation] == "3",
+		"the deployment selects the set":     selects(&c.Deployment.Spec.Selector, set.Labels),
+		"the set selects the Machine":        selects(&set.Spec.Selector, m.Labels),
+		"the Machine is not taken for a stand-alone one": m.Labels[clusterv1.MachineSetNameLabel] == set.Name &&
+			m.OwnerReferences[0].Name == set.Name,
+		"the Machine names its deployment": m.Labels[clusterv1.MachineDeploymentNameLabel] == "pool",
+		"it is up to date": m.Spec.Version == testVersion &&
+			set.Spec.Template.Spec.Version == testVersion,
+		"it has booted": *m.Spec.Bootstrap.DataSecretName == c.BootstrapSecrets[0].Name &&
+			!m.Spec.Bootstrap.ConfigRef.IsDefined(),
+		"its VM is the Node's, byte for byte": m.Spec.ProviderID == "sim:///zone-a/i-"+m.Name &&
+			o.Spec.ProviderID == m.Spec.ProviderID,
+		"the MCMMachine has no set for an owner": len(o.OwnerReferences) == 1 &&
+			o.OwnerReferences[0].Kind == "Machine" && *o.OwnerReferences[0].Controller,
+		"it keeps its VM":                       o.Annotations[machinev1.RetainVMAnnotation] == "true",
+		"and its tags":                          o.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+o.Name,
+		"it was cloned from the set's template": o.Annotations[clusterv1.TemplateClonedFromNameAnnotation] == set.Spec.Template.Spec.InfrastructureRef.Name,
+		"by its group":                          o.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] == "MCMMachineTemplate.infrastructure.cluster.x-k8s.io",
+		"it keeps the Node's taints":            len(o.Spec.NodeTemplate.Taints) == 1,
+		"the template exists":                   c.MachineTemplates[0].Name == set.Spec.Template.Spec.InfrastructureRef.Name,
+		"for boot data too":                     c.ConfigTemplates[0].Name == set.Spec.Template.Spec.Bootstrap.ConfigRef.Name,
+		"the Secret is one that Cluster API sees": c.BootstrapSecrets[0].Type == clusterv1.ClusterSecretType &&
+			c.BootstrapSecrets[0].Labels[clusterv1.ClusterNameLabel] == "shoot" && len(c.BootstrapSecrets[0].Data["value"]) > 0,
 		"one is replaced at a time":                           c.Deployment.Spec.Remediation.MaxInFlight.String() == "1",
 		"of the same bounds":                                  c.Deployment.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.String() == "20%",
 		"drains end":                                          *m.Spec.Deletion.NodeDrainTimeoutSeconds == 7200,
@@ -56,7 +63,8 @@ func TestCopiesAreWhatClusterAPIAsksFor(t *testing.T) {
 		}
 	}
 	for name, annotations := range map[string]map[string]string{
-		"MachineDeployment": c.Deployment.Annotations, "MachineSet": set.Annotations, "Machine": m.Annotations, "MCMMachine": o.Annotations,
+		"MachineDeployment": c.Deployment.Annotations, "MachineSet": set.Annotations, "Machine": m.Annotations,
+		"MCMMachine": o.Annotations,
 	} {
 		if _, paused := annotations[clusterv1.PausedAnnotation]; !paused {
 			t.Errorf("the %s is not paused", name)
@@ -143,21 +151,29 @@ func TestBackFromNothing(t *testing.T) {
 	}
 	m := &n.Machines[0]
 	for reason, ok := range map[string]bool{
-		"the deployment is one that MCM accepts":   n.Deployment.Spec.Selector.MatchLabels["pool"] == "pool" && n.Deployment.Spec.Replicas == 2,
-		"its strategy is the same":                 n.Deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.String() == "20%",
-		"the native door goes on with the set":     n.currentSet() == 0,
-		"which has its machines":                   n.Sets[0].Spec.Replicas == 2 && n.setOf(m) == 0,
-		"and selects them":                         selects(n.Sets[0].Spec.Selector, m.Labels) && selects(n.Deployment.Spec.Selector, n.Sets[0].Labels),
-		"no scaling is pending":                    n.Sets[0].Annotations[machinev1.DesiredReplicasAnnotation] == "2",
-		"the machine keeps its tags":               m.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+m.Name,
-		"and its node":                             m.Labels[machinev1.NodeLabel] == "node-of-"+m.Name,
-		"its class":                                m.Spec.Class.Name == "pool-class" && m.Spec.Class.Kind == machinev1.MachineClassKind,
-		"its node template":                        m.Spec.NodeTemplateSpec.Labels["role"] == "worker" && len(m.Spec.NodeTemplateSpec.Spec.Taints) == 1,
-		"its VM, which gets MCM's form":            m.Spec.ProviderID == "sim:///zone-a/i-"+m.Name && m.Annotations[machinev1.ProviderIDFormAnnotation] == "mcm",
-		"it is held":                               m.Annotations[machinev1.MigrationHoldAnnotation] == "hold-2" && n.Deployment.Annotations[machinev1.MigrationHoldAnnotation] == "hold-2",
-		"it is not deleted with its object":        len(m.Finalizers) == 1 && m.Finalizers[0] == machinev1.Finalizer,
-		"its controller stands first":              m.OwnerReferences[0].Name == n.Sets[0].Name && *m.OwnerReferences[0].Controller,
-		"it has joined":                            m.Status.CurrentStatus.Phase == machinev1.MachineRunning && m.Status.NodeRef.Name == "node-of-"+m.Name,
+		"the deployment is one that MCM accepts": n.Deployment.Spec.Selector.MatchLabels["pool"] == "pool" &&
+			n.Deployment.Spec.Replicas == 2,
+		"its strategy is the same":             n.Deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.String() == "20%",
+		"the native door goes on with the set": n.currentSet() == 0,
+		"which has its machines":               n.Sets[0].Spec.Replicas == 2 && n.setOf(m) == 0,
+		"and selects them": selects(n.Sets[0].Spec.Selector, m.Labels) &&
+			selects(n.Deployment.Spec.Selector, n.Sets[0].Labels),
+		"no scaling is pending":      n.Sets[0].Annotations[machinev1.DesiredReplicasAnnotation] == "2",
+		"the machine keeps its tags": m.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+m.Name,
+		"and its node":               m.Labels[machinev1.NodeLabel] == "node-of-"+m.Name,
+		"its class": m.Spec.Class.Name == "pool-class" &&
+			m.Spec.Class.Kind == machinev1.MachineClassKind,
+		"its node template": m.Spec.NodeTemplateSpec.Labels["role"] == "worker" &&
+			len(m.Spec.NodeTemplateSpec.Spec.Taints) == 1,
+		"its VM, which gets MCM's form": m.Spec.ProviderID == "sim:///zone-a/i-"+m.Name &&
+			m.Annotations[machinev1.ProviderIDFormAnnotation] == "mcm",
+		"it is held": m.Annotations[machinev1.MigrationHoldAnnotation] == "hold-2" &&
+			n.Deployment.Annotations[machinev1.MigrationHoldAnnotation] == "hold-2",
+		"it is not deleted with its object": len(m.Finalizers) == 1 && m.Finalizers[0] == machinev1.Finalizer,
+		"its controller stands first": m.OwnerReferences[0].Name == n.Sets[0].Name &&
+			*m.OwnerReferences[0].Controller,
+		"it has joined": m.Status.CurrentStatus.Phase == machinev1.MachineRunning &&
+			m.Status.NodeRef.Name == "node-of-"+m.Name,
 		"what is nothing special stays so":         m.Annotations[machinev1.PriorityAnnotation] == "3",
 		"who is to go first natively does, too":    n.Machines[1].Annotations[machinev1.PriorityAnnotation] == "1",
 		"what only Cluster API says stays there":   m.Labels[clusterv1.ClusterNameLabel] == "",
@@ -183,7 +199,8 @@ func TestRolledOnClusterAPI(t *testing.T) {
 	rolled(s, "new")
 	n, _ := s.CopyToNative(Options{To: DoorNative})
 	current := n.currentSet()
-	if current < 0 || n.Sets[current].Name != "pool-zzzzz" || n.Sets[current].Spec.Replicas != 1 || n.Deployment.Spec.Template.Spec.Class.Name != "pool-class-2" {
+	if current < 0 || n.Sets[current].Name != "pool-zzzzz" || n.Sets[current].Spec.Replicas != 1 ||
+		n.Deployment.Spec.Template.Spec.Class.Name != "pool-class-2" {
 		t.Errorf("the native door would roll: current set %d of %v", current, n.Sets)
 	}
 	if len(n.Machines) != 1 || n.Machines[0].Name != "pool-zzzzz-1" {
@@ -206,7 +223,8 @@ func TestRolledToAnotherVersion(t *testing.T) {
 		}
 	}
 	current := n.currentSet()
-	if current < 0 || n.Sets[current].Spec.Replicas != 1 || n.setOf(&n.Machines[0]) != current || !selects(n.Sets[current].Spec.Selector, n.Machines[0].Labels) {
+	if current < 0 || n.Sets[current].Spec.Replicas != 1 || n.setOf(&n.Machines[0]) != current ||
+		!selects(n.Sets[current].Spec.Selector, n.Machines[0].Labels) {
 		t.Errorf("the native door would roll: current set %d of %v", current, n.Sets)
 	}
 }
@@ -228,7 +246,10 @@ func rolled(s *Scene, template string) {
 	m.OwnerReferences = []metav1.OwnerReference{controller(clusterv1.GroupVersion.WithKind("MachineSet"), set.Name)}
 	m.OwnerReferences[0].UID = set.UID
 	m.Spec.InfrastructureRef.Name, m.Spec.ProviderID = m.Name, "sim:///zone-a/i-z"
-	o := infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: m.Name, UID: "uid-o"}, Spec: c.MCMMachines[0].Spec}
+	o := infrav1.MCMMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: m.Name, UID: "uid-o"},
+		Spec:       c.MCMMachines[0].Spec,
+	}
 	o.Spec.ProviderID = m.Spec.ProviderID
 	c.Sets, c.Machines, c.MCMMachines = []clusterv1.MachineSet{set}, []clusterv1.Machine{m}, []infrav1.MCMMachine{o}
 }
@@ -249,14 +270,17 @@ func TestHomeOnClusterAPI(t *testing.T) {
 	s.Native = made2(n)
 	s.Native.Deployment.Spec.Replicas = 5
 	back, _ := s.CopyToClusterAPI(toCluster())
-	if !sameClusterAPI(&back.Deployment.Spec.Template.Spec, &c.Deployment.Spec.Template.Spec) || !sameClusterAPI(&back.Sets[0].Spec.Template.Spec, &c.Sets[0].Spec.Template.Spec) {
+	if !sameClusterAPI(&back.Deployment.Spec.Template.Spec, &c.Deployment.Spec.Template.Spec) ||
+		!sameClusterAPI(&back.Sets[0].Spec.Template.Spec, &c.Sets[0].Spec.Template.Spec) {
 		t.Errorf("Cluster API would roll: %+v", back.Deployment.Spec.Template.Spec)
 	}
-	if back.Deployment.Spec.Rollout.Strategy.Type != clusterv1.OnDeleteMachineDeploymentStrategyType || value(back.Deployment.Spec.Paused) {
+	if back.Deployment.Spec.Rollout.Strategy.Type != clusterv1.OnDeleteMachineDeploymentStrategyType ||
+		value(back.Deployment.Spec.Paused) {
 		t.Errorf("strategy %+v", back.Deployment.Spec.Rollout.Strategy)
 	}
 	if *back.Deployment.Spec.Replicas != 5 || len(back.MachineTemplates) != 0 || len(back.ConfigTemplates) != 0 {
-		t.Errorf("replicas %d, new templates %d, %d", *back.Deployment.Spec.Replicas, len(back.MachineTemplates), len(back.ConfigTemplates))
+		t.Errorf("replicas %d, new templates %d, %d", *back.Deployment.Spec.Replicas, len(back.MachineTemplates),
+			len(back.ConfigTemplates))
 	}
 }
 
@@ -271,11 +295,23 @@ func made2(n Native) Native {
 // TestEachStrategyComesBack as it was, although Cluster API has only two.
 func TestEachStrategyComesBack(t *testing.T) {
 	t.Parallel()
-	bounds := machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromString("10%")), MaxUnavailable: new(intstr.FromInt32(0))}
+	bounds := machinev1.UpdateConfiguration{
+		MaxSurge:       new(intstr.FromString("10%")),
+		MaxUnavailable: new(intstr.FromInt32(0)),
+	}
 	for _, s := range []machinev1.MachineDeploymentStrategy{
-		{Type: machinev1.RollingUpdateStrategyType, RollingUpdate: &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: bounds}},
+		{
+			Type:          machinev1.RollingUpdateStrategyType,
+			RollingUpdate: &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: bounds},
+		},
 		{Type: machinev1.RecreateStrategyType},
-		{Type: machinev1.InPlaceUpdateStrategyType, InPlaceUpdate: &machinev1.InPlaceUpdateMachineDeployment{UpdateConfiguration: bounds, OrchestrationType: machinev1.OrchestrationTypeManual}},
+		{
+			Type: machinev1.InPlaceUpdateStrategyType,
+			InPlaceUpdate: &machinev1.InPlaceUpdateMachineDeployment{
+				UpdateConfiguration: bounds,
+				OrchestrationType:   machinev1.OrchestrationTypeManual,
+			},
+		},
 	} {
 		back, paused := strategyToNative(strategyToClusterAPI(s), s)
 		if back != s || paused {

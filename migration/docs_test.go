@@ -30,7 +30,8 @@ func TestGuideTellsWhatBecomesOfEachField(t *testing.T) {
 	}
 	var have []string
 	for line := range strings.SplitSeq(string(text), "\n") {
-		if cells := strings.Split(line, " | "); len(cells) == 3 && slices.Contains([]Level{Kept, Replaced, Lost}, Level(cells[1])) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 &&
+			slices.Contains([]Level{Kept, Replaced, Lost}, Level(cells[1])) {
 			have = append(have, line)
 		}
 	}

@@ -126,7 +126,10 @@ type move struct {
 }
 
 func (m *move) options() Options {
-	return Options{To: m.To, Cluster: m.Cluster, KubeconfigSecret: m.KubeconfigSecret, Accept: m.Accept, Defaults: m.Defaults}
+	return Options{
+		To: m.To, Cluster: m.Cluster, KubeconfigSecret: m.KubeconfigSecret, Accept: m.Accept,
+		Defaults: m.Defaults,
+	}
 }
 
 // run takes steps until the record has that phase, or one that follows it.
@@ -152,7 +155,7 @@ func (e *Engine) run(ctx context.Context, m *move, goal Phase) error {
 	return nil
 }
 
-// reached says whether the phase is goal or a later one.
+// reached reports whether the phase is goal or a later one.
 func (r *Record) reached(goal Phase) bool { return r.Phase.rank() >= goal.rank() }
 
 func (p Phase) rank() int {
@@ -183,7 +186,8 @@ func (e *Engine) step(ctx context.Context, m *move) (waiting string, err error) 
 	case PhaseFinished:
 		return "", nil
 	}
-	return "", fmt.Errorf("its record has phase %q, which this version does not know: use the version that wrote it", m.Phase)
+	return "", fmt.Errorf("its record has phase %q, which this version does not know: use the version that wrote it",
+		m.Phase)
 }
 
 // await waits a while if there is something to wait for, but not for ever.

@@ -11,7 +11,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// sameNative says whether the native door takes machines of the one template for
+// sameNative reports whether the native door takes machines of the one template for
 // machines of the other: it compares labels without the hash, the rest of the
 // metadata, class.name, class.apiGroup and providerID, and changes the rest in
 // place. A test holds it to what the door's controller compares.

@@ -23,12 +23,22 @@ var testBirth = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // nativePool is a healthy pool of n machines, as the native door and MCM show it.
 func nativePool(name string, n int) *Scene {
-	class := machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: name + "-class"}
+	class := machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: name +
+		"-class"}
 	template := machinev1.MachineTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"name": name, "pool": name}, Annotations: map[string]string{"team": "a"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{"name": name, "pool": name},
+			Annotations: map[string]string{"team": "a"},
+		},
 		Spec: machinev1.MachineSpec{Class: class, NodeTemplateSpec: machinev1.NodeTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"role": "worker"}, Annotations: map[string]string{"note": "x"}},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "dedicated", Value: "a", Effect: corev1.TaintEffectNoSchedule}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Labels:      map[string]string{"role": "worker"},
+				Annotations: map[string]string{"note": "x"},
+			},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
+				Key: "dedicated", Value: "a",
+				Effect: corev1.TaintEffectNoSchedule,
+			}}},
 		}},
 	}
 	d := &machinev1.MachineDeployment{
@@ -37,7 +47,8 @@ func nativePool(name string, n int) *Scene {
 			Finalizers: []string{machinev1.Finalizer}, Annotations: map[string]string{machinev1.RevisionAnnotation: "3"},
 		},
 		Spec: machinev1.MachineDeploymentSpec{
-			Replicas: int32(n), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": name}}, Template: template,
+			Replicas: int32(n), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": name}},
+			Template: template,
 			Strategy: machinev1.MachineDeploymentStrategy{
 				Type: machinev1.RollingUpdateStrategyType,
 				RollingUpdate: &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{
@@ -50,8 +61,14 @@ func nativePool(name string, n int) *Scene {
 	s := &Scene{Pool: Pool{KindDeployment, testNamespace, name}, Nodes: map[string]*corev1.Node{}}
 	s.Native.Deployment = d
 	s.Native.Classes = map[string]*machinev1.MachineClass{class.Name: {
-		ObjectMeta:   metav1.ObjectMeta{Namespace: testNamespace, Name: class.Name, Finalizers: []string{machinev1.Finalizer}},
-		ProviderSpec: runtime.RawExtension{Raw: []byte("{}")}, SecretRef: &corev1.SecretReference{Namespace: testNamespace, Name: "cloud"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: testNamespace, Name: class.Name,
+			Finalizers: []string{machinev1.Finalizer},
+		},
+		ProviderSpec: runtime.RawExtension{Raw: []byte("{}")}, SecretRef: &corev1.SecretReference{
+			Namespace: testNamespace,
+			Name:      "cloud",
+		},
 	}}
 	addSet(s, name+"-abcde", "1234567890", template, n)
 	s.Cluster.Name = "shoot"
@@ -64,10 +81,12 @@ func addSet(s *Scene, name, hash string, template machinev1.MachineTemplateSpec,
 	template.Labels[machinev1.TemplateHashLabel] = hash
 	selector := s.Native.Deployment.Spec.Selector.DeepCopy()
 	selector.MatchLabels[machinev1.TemplateHashLabel] = hash
-	owner := *metav1.NewControllerRef(s.Native.Deployment, machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))
+	owner := *metav1.NewControllerRef(s.Native.Deployment,
+		machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))
 	set := machinev1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: testNamespace, Name: name, UID: types.UID("uid-" + name), Labels: with(template.Labels), OwnerReferences: []metav1.OwnerReference{owner},
+			Namespace: testNamespace, Name: name, UID: types.UID("uid-" + name), Labels: with(template.Labels),
+			OwnerReferences:   []metav1.OwnerReference{owner},
 			CreationTimestamp: metav1.NewTime(testBirth.Add(time.Duration(len(s.Native.Sets)) * time.Hour)),
 			Annotations:       map[string]string{machinev1.RevisionAnnotation: "3"}, Finalizers: []string{machinev1.Finalizer},
 		},
@@ -85,21 +104,34 @@ func addMachine(s *Scene, set *machinev1.MachineSet, name string) {
 	owner := *metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))
 	m := machinev1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: testNamespace, Name: name, UID: types.UID("uid-" + name), Labels: labels, OwnerReferences: []metav1.OwnerReference{owner},
-			Annotations: with(set.Spec.Template.Annotations, map[string]string{machinev1.PriorityAnnotation: "3", machinev1.OwnerIDAnnotation: "owner-" + name}),
-			Finalizers:  []string{machinev1.Finalizer}, CreationTimestamp: testBirth,
+			Namespace: testNamespace, Name: name, UID: types.UID("uid-" + name), Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{owner},
+			Annotations: with(set.Spec.Template.Annotations, map[string]string{
+				machinev1.PriorityAnnotation: "3",
+				machinev1.OwnerIDAnnotation:  "owner-" + name,
+			}),
+			Finalizers: []string{machinev1.Finalizer}, CreationTimestamp: testBirth,
 		},
-		Spec:   *set.Spec.Template.Spec.DeepCopy(),
-		Status: machinev1.MachineStatus{CurrentStatus: machinev1.CurrentStatus{Phase: machinev1.MachineRunning, LastUpdateTime: testBirth}},
+		Spec: *set.Spec.Template.Spec.DeepCopy(),
+		Status: machinev1.MachineStatus{CurrentStatus: machinev1.CurrentStatus{
+			Phase:          machinev1.MachineRunning,
+			LastUpdateTime: testBirth,
+		}},
 	}
 	m.Spec.ProviderID = "sim:///region/i-" + name
 	s.Native.Machines = append(s.Native.Machines, m)
 	s.Nodes[node] = &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{machinev1.MachineNameLabel: name}, Finalizers: []string{machinev1.NodeFinalizer}},
-		Spec:       corev1.NodeSpec{ProviderID: "sim:///zone-a/i-" + name},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node, Labels: map[string]string{machinev1.MachineNameLabel: name},
+			Finalizers: []string{machinev1.NodeFinalizer},
+		},
+		Spec: corev1.NodeSpec{ProviderID: "sim:///zone-a/i-" + name},
 		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: testVersion},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: testBirth}},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: testVersion},
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: testBirth,
+			}},
 		},
 	}
 }

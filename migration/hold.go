@@ -71,7 +71,10 @@ func (e *Engine) rest(ctx context.Context, hold string, objects []client.Object)
 func (e *Engine) start(ctx context.Context, objects []client.Object) (missing []client.Object, err error) {
 	for _, o := range objects {
 		drop := map[string]*string{}
-		for _, key := range []string{machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation, clusterv1.PausedAnnotation} {
+		for _, key := range []string{
+			machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation,
+			machinev1.MigrationHeldSinceAnnotation, clusterv1.PausedAnnotation,
+		} {
 			if _, there := o.GetAnnotations()[key]; there {
 				drop[key] = nil
 			}
@@ -88,7 +91,7 @@ func (e *Engine) start(ctx context.Context, objects []client.Object) (missing []
 	return missing, nil
 }
 
-// asked says whether o's controllers have been asked to leave it alone, by this
+// asked reports whether o's controllers have been asked to leave it alone, by this
 // move or an earlier one that never let it go.
 func asked(o client.Object) bool {
 	for key, value := range restAnnotations(o, "") {
@@ -100,7 +103,7 @@ func asked(o client.Object) bool {
 	return true
 }
 
-// atRest says whether o's controllers have been asked and have acknowledged it.
+// atRest reports whether o's controllers have been asked and have acknowledged it.
 func atRest(o client.Object) bool {
 	if !asked(o) {
 		return false
@@ -112,7 +115,7 @@ func atRest(o client.Object) bool {
 	return paused(o)
 }
 
-// starting says whether an object of the Cluster API door may run, but its
+// starting reports whether an object of the Cluster API door may run, but its
 // controller still says that it does not. To pause it now could be answered by
 // that old word.
 func starting(o client.Object) bool {
@@ -120,7 +123,7 @@ func starting(o client.Object) bool {
 	return !native(o) && !annotated && paused(o)
 }
 
-// paused says whether the controller of o says that it is paused.
+// paused reports whether the controller of o says that it is paused.
 func paused(o client.Object) bool {
 	switch o := o.(type) {
 	case conditions.Getter:
@@ -144,7 +147,7 @@ func restAnnotations(o client.Object, hold string) map[string]*string {
 	}
 }
 
-// native says whether o is of the native door.
+// native reports whether o is of the native door.
 func native(o client.Object) bool {
 	switch o.(type) {
 	case *machinev1.Machine, *machinev1.MachineSet, *machinev1.MachineDeployment:

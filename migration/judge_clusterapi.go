@@ -21,7 +21,9 @@ func (c *toNative) judgeDeployment(d *clusterv1.MachineDeployment) {
 	}
 	tell(Kept, "spec.replicas", fmt.Sprintf("stays %d", value(d.Spec.Replicas)))
 	if d.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType && !c.keepsStrategy(d) {
-		tell(Lost, "spec.rollout.strategy.type", "OnDelete becomes RollingUpdate with spec.paused: a new template replaces nothing, also not a machine that is deleted, until it is unpaused")
+		tell(Lost, "spec.rollout.strategy.type",
+			"OnDelete becomes RollingUpdate with spec.paused: a new template replaces nothing, also not a machine that is "+
+				"deleted, until it is unpaused")
 	} else {
 		tell(Kept, "spec.rollout.strategy", "becomes spec.strategy")
 	}
@@ -70,7 +72,8 @@ func (c *toNative) judgeAutoscaler(object string, annotations map[string]string)
 		f := Finding{Level: Kept, Object: object, Field: "metadata.annotations[" + key + "]"}
 		switch {
 		case strings.HasPrefix(key, clusterBounds):
-			f.Text = "becomes " + nativeBounds + strings.TrimPrefix(key, clusterBounds) + "; the pool has neither while it is between doors"
+			f.Text = "becomes " + nativeBounds + strings.TrimPrefix(key, clusterBounds) +
+				"; the pool has neither while it is between doors"
 		case strings.HasPrefix(key, clusterScaling):
 			f.Text = "becomes " + nativeScaling + strings.TrimPrefix(key, clusterScaling)
 		default:
@@ -92,17 +95,21 @@ func (c *toNative) judgeMachine(m *clusterv1.Machine, ofSet bool) {
 // judgeFinalizers is about who else waits for an object's end: finish removes it.
 func (c *toNative) judgeFinalizers(object string, o metav1.Object) {
 	known := []string{
-		clusterv1.MachineFinalizer, clusterv1.MachineSetFinalizer, clusterv1.MachineDeploymentFinalizer, clusterv1.MachineSetTopologyFinalizer,
+		clusterv1.MachineFinalizer, clusterv1.MachineSetFinalizer, clusterv1.MachineDeploymentFinalizer,
+		clusterv1.MachineSetTopologyFinalizer,
 		clusterv1.MachineDeploymentTopologyFinalizer, metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents,
 	}
 	for _, f := range o.GetFinalizers() {
 		if !slices.Contains(known, f) {
-			c.find(Finding{Level: Lost, Object: object, Field: "metadata.finalizers[" + f + "]", Text: "it is somebody else's, who is not asked when finish removes the object; the copy does not have it"})
+			c.find(Finding{
+				Level: Lost, Object: object, Field: "metadata.finalizers[" + f + "]",
+				Text: "it is somebody else's, who is not asked when finish removes the object; the copy does not have it",
+			})
 		}
 	}
 }
 
-// keepsStrategy says whether the native strategy is the one that became this one.
+// keepsStrategy reports whether the native strategy is the one that became this one.
 func (c *toNative) keepsStrategy(d *clusterv1.MachineDeployment) bool {
 	if c.Native.Deployment == nil {
 		return false
@@ -120,13 +127,16 @@ func (c *toNative) judgeTemplate(object string, t *clusterv1.MachineTemplateSpec
 	spec := &t.Spec
 	class := ""
 	if m := c.templates[spec.InfrastructureRef.Name]; m == nil || spec.InfrastructureRef.Kind != kindMCMMachineTemplate {
-		tell(Blocked, "infrastructureRef", fmt.Sprintf("%s %s does not exist, or is not this provider's", spec.InfrastructureRef.Kind, spec.InfrastructureRef.Name), "name a MCMMachineTemplate")
+		tell(Blocked, "infrastructureRef", fmt.Sprintf("%s %s does not exist, or is not this provider's",
+			spec.InfrastructureRef.Kind, spec.InfrastructureRef.Name), "name a MCMMachineTemplate")
 	} else {
 		class = m.Spec.Template.Spec.MachineClassRef.Name
-		tell(Kept, "infrastructureRef", "MachineClass "+class+" and the node template become spec.class and spec.nodeTemplate", "")
+		tell(Kept, "infrastructureRef", "MachineClass "+class+
+			" and the node template become spec.class and spec.nodeTemplate", "")
 	}
 	if !c.bootsFromClass(spec.Bootstrap, class) {
-		tell(Lost, "bootstrap", "new native machines boot with the user data of their MachineClass, whatever boots them now", "")
+		tell(Lost, "bootstrap", "new native machines boot with the user data of their MachineClass, whatever boots them now",
+			"")
 	}
 	c.judgeSpec(object, prefix, spec)
 }
@@ -137,7 +147,8 @@ func (c *toNative) judgeSpec(object, prefix string, spec *clusterv1.MachineSpec)
 		c.find(Finding{Level: level, Object: object, Field: prefix + field, Text: text})
 	}
 	if spec.Version != "" {
-		tell(Replaced, "version", "natively the image and the user data of a class say which version runs; that is a label on no object")
+		tell(Replaced, "version", "natively the image and the user data of a class say which version runs; that is a label "+
+			"on no object")
 	}
 	for _, field := range []struct {
 		name string
@@ -146,7 +157,8 @@ func (c *toNative) judgeSpec(object, prefix string, spec *clusterv1.MachineSpec)
 	}{
 		{"failureDomain", spec.FailureDomain != "", "natively the class says in which zone a VM is"},
 		{"readinessGates", len(spec.ReadinessGates) > 0, "the native door knows none"},
-		{"taints", len(spec.Taints) > 0, "only those of the MCMMachineTemplate's nodeTemplate are carried over; put them there first"},
+		{"taints", len(spec.Taints) > 0, "only those of the MCMMachineTemplate's nodeTemplate are carried over; put them " +
+			"there first"},
 	} {
 		if field.set {
 			tell(Lost, field.name, field.text)
@@ -165,14 +177,18 @@ func (c *toNative) judgeDeletion(object, prefix string, d clusterv1.MachineDelet
 	if drain := value(d.NodeDrainTimeoutSeconds); drain > 0 {
 		tell("nodeDrainTimeoutSeconds", fmt.Sprintf("%d becomes drainTimeout, after which pods are evicted by force", drain))
 	} else {
-		c.find(Finding{Level: Lost, Object: object, Field: prefix + "deletion.nodeDrainTimeoutSeconds", Text: fmt.Sprintf("it drains for as long as it takes; natively pods are evicted by force after %s", c.options.Defaults.filled().DrainTimeout)})
+		c.find(Finding{
+			Level: Lost, Object: object, Field: prefix + "deletion.nodeDrainTimeoutSeconds",
+			Text: fmt.Sprintf("it drains for as long as it takes; natively pods are evicted by force after %s",
+				c.options.Defaults.filled().DrainTimeout),
+		})
 	}
 	if d.NodeVolumeDetachTimeoutSeconds != nil {
 		tell("nodeVolumeDetachTimeoutSeconds", "the manager's --machine-pv-detach-timeout counts for all pools")
 	}
 }
 
-// bootsFromClass says whether new machines boot with the user data of their class.
+// bootsFromClass reports whether new machines boot with the user data of their class.
 func (c *toNative) bootsFromClass(b clusterv1.Bootstrap, class string) bool {
 	if b.ConfigRef.Kind != kindMCMConfigTemplate {
 		return false
@@ -189,14 +205,18 @@ func (c *toNative) bootsFromClass(b clusterv1.Bootstrap, class string) bool {
 func (c *toNative) judgeHealth(object string) {
 	check := c.ClusterAPI.HealthCheck
 	if check == nil {
-		c.find(Finding{Level: Replaced, Object: object, Text: "it has no MachineHealthCheck; natively machines are replaced when the health or creation timeout has passed"})
+		c.find(Finding{
+			Level: Replaced, Object: object,
+			Text: "it has no MachineHealthCheck; natively machines are replaced when the health or creation timeout has passed",
+		})
 		return
 	}
 	object = objectName(kindHealthCheck, check)
 	tell := func(level Level, field, text string) {
 		c.find(Finding{Level: level, Object: object, Field: field, Text: text})
 	}
-	tell(Replaced, "spec.checks", "becomes healthTimeout, creationTimeout and nodeConditions of the machines; the longest timeout counts for all conditions, and Unknown for unhealthy")
+	tell(Replaced, "spec.checks", "becomes healthTimeout, creationTimeout and nodeConditions of the machines; the "+
+		"longest timeout counts for all conditions, and Unknown for unhealthy")
 	if len(check.Spec.Checks.UnhealthyMachineConditions) > 0 {
 		tell(Lost, "spec.checks.unhealthyMachineConditions", "natively only conditions of the node count")
 	}

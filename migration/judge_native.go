@@ -27,10 +27,12 @@ func (c *toClusterAPI) judgeDeployment(d *machinev1.MachineDeployment) {
 		tell(Kept, "spec.paused", "stays: no rollouts, but scaling")
 	}
 	if d.Spec.ProgressDeadlineSeconds != nil {
-		tell(Lost, "spec.progressDeadlineSeconds", "Cluster API has no deadline for a rollout; condition RollingOut tells since when one lasts")
+		tell(Lost, "spec.progressDeadlineSeconds",
+			"Cluster API has no deadline for a rollout; condition RollingOut tells since when one lasts")
 	}
 	if d.Spec.RevisionHistoryLimit != nil {
-		tell(Lost, "spec.revisionHistoryLimit", "Cluster API deletes old MachineSets when a rollout is over; a template to go back to is one that you keep")
+		tell(Lost, "spec.revisionHistoryLimit",
+			"Cluster API deletes old MachineSets when a rollout is over; a template to go back to is one that you keep")
 	}
 	c.judgePreservation(object, d.Spec.AutoPreserveFailedMachineMax)
 	c.judgeAutoscaler(object, d.Annotations)
@@ -44,7 +46,10 @@ func (c *toClusterAPI) judgeSet(s *machinev1.MachineSet) {
 	object := objectName(machinev1.MachineSetKind, s)
 	c.find(Finding{Level: Kept, Object: object, Field: "spec.replicas", Text: fmt.Sprintf("stays %d", s.Spec.Replicas)})
 	if s.Spec.MinReadySeconds > 0 {
-		c.find(Finding{Level: Replaced, Object: object, Field: "spec.minReadySeconds", Text: minReadyText(s.Spec.MinReadySeconds)})
+		c.find(Finding{
+			Level: Replaced, Object: object, Field: "spec.minReadySeconds",
+			Text: minReadyText(s.Spec.MinReadySeconds),
+		})
 	}
 	c.judgePreservation(object, s.Spec.AutoPreserveFailedMachineMax)
 	c.judgeAutoscaler(object, s.Annotations)
@@ -54,26 +59,37 @@ func (c *toClusterAPI) judgeSet(s *machinev1.MachineSet) {
 }
 
 func minReadyText(seconds int32) string {
-	return fmt.Sprintf("becomes spec.template.spec.minReadySeconds; MCM ignores it, Cluster API counts a machine as available only %d seconds after it is ready", seconds)
+	return fmt.Sprintf("becomes spec.template.spec.minReadySeconds; MCM ignores it, Cluster API counts a machine as "+
+		"available only %d seconds after it is ready", seconds)
 }
 
 // judgeOwners is about who else counts on an object: finish removes it.
 func (c *toClusterAPI) judgeOwners(object string, o metav1.Object) {
 	for _, f := range o.GetFinalizers() {
 		if f != machinev1.Finalizer && f != metav1.FinalizerDeleteDependents && f != metav1.FinalizerOrphanDependents {
-			c.find(Finding{Level: Lost, Object: object, Field: "metadata.finalizers[" + f + "]", Text: "it is somebody else's, who is not asked when finish removes the object; the copy does not have it"})
+			c.find(Finding{
+				Level: Lost, Object: object, Field: "metadata.finalizers[" + f + "]",
+				Text: "it is somebody else's, who is not asked when finish removes the object; the copy does not have it",
+			})
 		}
 	}
 	for _, ref := range o.GetOwnerReferences() {
 		if !value(ref.Controller) {
-			c.find(Finding{Level: Lost, Object: object, Field: "metadata.ownerReferences", Text: fmt.Sprintf("the copy does not belong to %s %s, and is not deleted with it", ref.Kind, ref.Name)})
+			c.find(Finding{
+				Level: Lost, Object: object, Field: "metadata.ownerReferences",
+				Text: fmt.Sprintf("the copy does not belong to %s %s, and is not deleted with it", ref.Kind, ref.Name),
+			})
 		}
 	}
 }
 
 func (c *toClusterAPI) judgePreservation(object string, most int32) {
 	if most > 0 {
-		c.find(Finding{Level: Lost, Object: object, Field: "spec.autoPreserveFailedMachineMax", Text: "Cluster API keeps no failed machines for examination; annotation cluster.x-k8s.io/skip-remediation on a Machine keeps that one"})
+		c.find(Finding{
+			Level: Lost, Object: object, Field: "spec.autoPreserveFailedMachineMax",
+			Text: "Cluster API keeps no failed machines for examination; annotation cluster.x-k8s.io/skip-remediation on a " +
+				"Machine keeps that one",
+		})
 	}
 }
 
@@ -83,15 +99,19 @@ func (c *toClusterAPI) judgeAutoscaler(object string, annotations map[string]str
 		f := Finding{Object: object, Field: "metadata.annotations[" + key + "]"}
 		switch {
 		case strings.HasPrefix(key, nativeBounds):
-			f.Level, f.Text = Kept, "becomes "+clusterBounds+strings.TrimPrefix(key, nativeBounds)+"; the pool has neither while it is between doors"
+			f.Level, f.Text = Kept, "becomes "+clusterBounds+strings.TrimPrefix(key, nativeBounds)+
+				"; the pool has neither while it is between doors"
 		case strings.HasPrefix(key, nativeScaling):
 			f.Level, f.Text = Kept, "becomes "+clusterScaling+strings.TrimPrefix(key, nativeScaling)
 		case gardenerOptions()[key] != "":
-			f.Level, f.Text = Replaced, "stays for Gardener's autoscaler; upstream's reads "+gardenerOptions()[key]+", which gets the same value"
+			f.Level, f.Text = Replaced, "stays for Gardener's autoscaler; upstream's reads "+gardenerOptions()[key]+
+				", which gets the same value"
 		case key == machinev1.ProviderIDFormAnnotation:
-			f.Level, f.Text = Replaced, "providerIDs have the Node's form on Cluster API anyway; after finish and a way back it has to be set again"
+			f.Level, f.Text = Replaced, "providerIDs have the Node's form on Cluster API anyway; after finish and a way back "+
+				"it has to be set again"
 		case key == machinev1.OfferedCapacityAnnotation:
-			f.Level, f.Text = Replaced, "status.capacity of the MCMMachineTemplate tells what a node will be like; labels and taints stay as annotations"
+			f.Level, f.Text = Replaced, "status.capacity of the MCMMachineTemplate tells what a node will be like; labels and "+
+				"taints stay as annotations"
 		case key == machinev1.EffectiveCreationTimeoutAnnotation:
 			f.Level, f.Text = Replaced, "becomes spec.checks.nodeStartupTimeoutSeconds of the MachineHealthCheck"
 		default:
@@ -108,7 +128,9 @@ const (
 )
 
 // judgeConfiguration says what becomes of timeouts and limits.
-func (c *toClusterAPI) judgeConfiguration(o metav1.Object, prefix string, config *machinev1.MachineConfiguration, annotations map[string]string) {
+func (c *toClusterAPI) judgeConfiguration(o metav1.Object, prefix string, config *machinev1.MachineConfiguration,
+	annotations map[string]string,
+) {
 	kind := machinev1.MachineKind
 	if prefix != "spec." {
 		kind = strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.")
@@ -118,13 +140,17 @@ func (c *toClusterAPI) judgeConfiguration(o metav1.Object, prefix string, config
 		c.find(Finding{Level: level, Object: object, Field: prefix + field, Text: text})
 	}
 	l, have := limitsOf(config, annotations, c.options.Defaults), value(config)
-	tell(Replaced, "drainTimeout", fmt.Sprintf("%s becomes spec.deletion.nodeDrainTimeoutSeconds %d; after it Cluster API goes on to delete the VM, without evicting by force first", l.drain, *seconds(l.drain)))
+	tell(Replaced, "drainTimeout", fmt.Sprintf("%s becomes spec.deletion.nodeDrainTimeoutSeconds %d; after it Cluster "+
+		"API goes on to delete the VM, without evicting by force first", l.drain, *seconds(l.drain)))
 	if c.Pool.Kind == KindMachine {
-		tell(Replaced, "healthTimeout", "no MachineHealthCheck is made for a Machine without a set: nobody replaces it on either door; its conditions tell")
+		tell(Replaced, "healthTimeout", "no MachineHealthCheck is made for a Machine without a set: nobody replaces it on "+
+			"either door; its conditions tell")
 	} else {
 		tell(Replaced, "healthTimeout", healthText(l))
-		tell(Replaced, "creationTimeout", fmt.Sprintf("%s becomes spec.checks.nodeStartupTimeoutSeconds %d of the MachineHealthCheck", l.creation, *seconds(max(l.creation, leastStartup))))
-		tell(Replaced, "nodeConditions", "each becomes two of spec.checks.unhealthyNodeConditions of the MachineHealthCheck, True and Unknown: "+strings.Join(l.conditions, ", "))
+		tell(Replaced, "creationTimeout", fmt.Sprintf("%s becomes spec.checks.nodeStartupTimeoutSeconds %d of the "+
+			"MachineHealthCheck", l.creation, *seconds(max(l.creation, leastStartup))))
+		tell(Replaced, "nodeConditions", "each becomes two of spec.checks.unhealthyNodeConditions of the "+
+			"MachineHealthCheck, True and Unknown: "+strings.Join(l.conditions, ", "))
 	}
 	if have.DisableHealthTimeout != nil {
 		tell(Kept, "disableHealthTimeout", "the MachineHealthCheck looks at node conditions only if it is not true")
@@ -141,7 +167,10 @@ func (c *toClusterAPI) judgeConfiguration(o metav1.Object, prefix string, config
 }
 
 func (c *toClusterAPI) judgeInPlaceTimeout(object, prefix string) {
-	f := Finding{Level: Replaced, Object: object, Field: prefix + "inPlaceUpdateTimeout", Text: "has no effect without strategy InPlaceUpdate, and is left out"}
+	f := Finding{
+		Level: Replaced, Object: object, Field: prefix + "inPlaceUpdateTimeout",
+		Text: "has no effect without strategy InPlaceUpdate, and is left out",
+	}
 	if d := c.Native.Deployment; d != nil && d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType {
 		f.Level, f.Text = Lost, "updates in place are a runtime extension's on Cluster API"
 	}
@@ -152,22 +181,34 @@ func healthText(l limits) string {
 	if l.neverFails {
 		return "disableHealthTimeout is true: the MachineHealthCheck looks at no node conditions"
 	}
-	return fmt.Sprintf("%s becomes timeoutSeconds %d of each condition of a MachineHealthCheck, which replaces one machine after the other, and from %d machines on none while more than %s are unhealthy",
+	return fmt.Sprintf("%s becomes timeoutSeconds %d of each condition of a MachineHealthCheck, which replaces one "+
+		"machine after the other, and from %d machines on none while more than %s are unhealthy",
 		l.health, *seconds(l.health), fewest, tooMany)
 }
 
 // judgeTemplate is about the rest of a machine template.
 func (c *toClusterAPI) judgeTemplate(object string, t *machinev1.MachineTemplateSpec) {
-	c.judgeClass(object, "spec.template.spec.class", t.Spec.Class, "becomes machineClassRef of a MCMMachineTemplate, and of a MCMConfigTemplate for the user data of new machines")
+	c.judgeClass(object, "spec.template.spec.class", t.Spec.Class,
+		"becomes machineClassRef of a MCMMachineTemplate, and of a MCMConfigTemplate for the user data of new machines")
 	if t.Spec.ProviderID != "" {
-		c.find(Finding{Level: Blocked, Object: object, Field: "spec.template.spec.providerID", Text: "every machine of this pool would be given the same VM", Remedy: "remove it; that rolls the pool"})
+		c.find(Finding{
+			Level: Blocked, Object: object, Field: "spec.template.spec.providerID",
+			Text: "every machine of this pool would be given the same VM", Remedy: "remove it; that rolls the pool",
+		})
 	}
-	if meta := t.ObjectMeta; meta.Name != "" || meta.GenerateName != "" || len(meta.Finalizers) > 0 || len(meta.OwnerReferences) > 0 {
-		c.find(Finding{Level: Lost, Object: object, Field: "spec.template.metadata", Text: "only labels and annotations of a template mean something to Cluster API"})
+	if meta := t.ObjectMeta; meta.Name != "" || meta.GenerateName != "" || len(meta.Finalizers) > 0 ||
+		len(meta.OwnerReferences) > 0 {
+		c.find(Finding{
+			Level: Lost, Object: object, Field: "spec.template.metadata",
+			Text: "only labels and annotations of a template mean something to Cluster API",
+		})
 	}
 	for _, key := range keysOf(t.Annotations) {
 		if strings.HasPrefix(key, machinev1.OurPrefix) {
-			c.find(Finding{Level: Blocked, Object: object, Field: "spec.template.metadata.annotations[" + key + "]", Text: "every machine of this pool would get it", Remedy: "remove it; that rolls the pool"})
+			c.find(Finding{
+				Level: Blocked, Object: object, Field: "spec.template.metadata.annotations[" + key + "]",
+				Text: "every machine of this pool would get it", Remedy: "remove it; that rolls the pool",
+			})
 		}
 	}
 	c.judgeNodeTemplate(object, "spec.template.spec.nodeTemplate", &t.Spec.NodeTemplateSpec)
@@ -176,7 +217,10 @@ func (c *toClusterAPI) judgeTemplate(object string, t *machinev1.MachineTemplate
 func (c *toClusterAPI) judgeClass(object, field string, class machinev1.ClassSpec, text string) {
 	c.find(Finding{Level: Kept, Object: object, Field: field, Text: text})
 	if class.Kind != machinev1.MachineClassKind {
-		c.find(Finding{Level: Blocked, Object: object, Field: field + ".kind", Text: fmt.Sprintf("%q is not MachineClass", class.Kind), Remedy: "set it to MachineClass"})
+		c.find(Finding{
+			Level: Blocked, Object: object, Field: field + ".kind",
+			Text: fmt.Sprintf("%q is not MachineClass", class.Kind), Remedy: "set it to MachineClass",
+		})
 	}
 }
 
@@ -185,15 +229,25 @@ const mostTaints = 64
 
 func (c *toClusterAPI) judgeNodeTemplate(object, field string, t *machinev1.NodeTemplateSpec) {
 	if len(t.Spec.Taints) > mostTaints {
-		c.find(Finding{Level: Blocked, Object: object, Field: field + ".spec.taints", Text: fmt.Sprintf("a MCMMachine has %d taints at most, these are %d", mostTaints, len(t.Spec.Taints)), Remedy: "remove some"})
+		c.find(Finding{
+			Level: Blocked, Object: object, Field: field + ".spec.taints",
+			Text: fmt.Sprintf("a MCMMachine has %d taints at most, these are %d", mostTaints,
+				len(t.Spec.Taints)), Remedy: "remove some",
+		})
 	}
 	if len(t.Labels)+len(t.Annotations)+len(t.Spec.Taints) > 0 {
-		c.find(Finding{Level: Kept, Object: object, Field: field, Text: "labels, annotations and taints become nodeTemplate of MCMMachines and their template"})
+		c.find(Finding{
+			Level: Kept, Object: object, Field: field,
+			Text: "labels, annotations and taints become nodeTemplate of MCMMachines and their template",
+		})
 	}
 	rest := t.DeepCopy()
 	rest.Labels, rest.Annotations, rest.Spec.Taints = nil, nil, nil
 	if !apiequality.Semantic.DeepEqual(*rest, machinev1.NodeTemplateSpec{}) {
-		c.find(Finding{Level: Replaced, Object: object, Field: field, Text: "what is neither a label, an annotation nor a taint has no effect on either door, and is left out"})
+		c.find(Finding{
+			Level: Replaced, Object: object, Field: field,
+			Text: "what is neither a label, an annotation nor a taint has no effect on either door, and is left out",
+		})
 	}
 }
 
@@ -204,12 +258,22 @@ func (c *toClusterAPI) judgeMachine(m *machinev1.Machine) {
 	field := "metadata.annotations[" + machinev1.PriorityAnnotation + "]"
 	switch {
 	case deletedFirst(m):
-		c.find(Finding{Level: Replaced, Object: object, Field: field, Text: "to be deleted first; becomes the annotation cluster.x-k8s.io/delete-machine"})
+		c.find(Finding{
+			Level: Replaced, Object: object, Field: field,
+			Text: "to be deleted first; becomes the annotation cluster.x-k8s.io/delete-machine",
+		})
 	case there && priority != machinev1.DefaultPriority:
-		c.find(Finding{Level: Lost, Object: object, Field: field, Text: fmt.Sprintf("%q has no counterpart: Cluster API knows only machines to be deleted first, and the oldest first among the others", priority)})
+		c.find(Finding{
+			Level: Lost, Object: object, Field: field,
+			Text: fmt.Sprintf("%q has no counterpart: Cluster API knows only machines to be deleted first, and the oldest "+
+				"first among the others", priority),
+		})
 	}
 	if m.Labels[machinev1.ForceDrainLabel] == "True" {
-		c.find(Finding{Level: Lost, Object: object, Field: "metadata.labels[" + machinev1.ForceDrainLabel + "]", Text: "Cluster API evicts no pod by force: it drains until the drain timeout"})
+		c.find(Finding{
+			Level: Lost, Object: object, Field: "metadata.labels[" + machinev1.ForceDrainLabel + "]",
+			Text: "Cluster API evicts no pod by force: it drains until the drain timeout",
+		})
 	}
 	c.judgeOwners(object, m)
 	if set := c.Native.setOf(m); set >= 0 {
@@ -231,7 +295,8 @@ func (c *toClusterAPI) judgeDifference(object string, m *machinev1.Machine, s *m
 		{"spec.nodeConditions", !slices.Equal(own.conditions, sets.conditions)},
 	} {
 		if field.different {
-			c.find(Finding{Level: Lost, Object: object, Field: field.name, Text: "differs from that of MachineSet " + s.Name + ", which counts for all its machines on Cluster API"})
+			c.find(Finding{Level: Lost, Object: object, Field: field.name, Text: "differs from that of MachineSet " + s.Name +
+				", which counts for all its machines on Cluster API"})
 		}
 	}
 	mine, theirs := value(m.Spec.MachineConfiguration), value(s.Spec.Template.Spec.MachineConfiguration)
@@ -246,7 +311,8 @@ func (c *toClusterAPI) judgeDifference(object string, m *machinev1.Machine, s *m
 // copied are annotations that were written by the native door and are still true.
 func dropOffered(into, annotations map[string]string) {
 	for key, written := range offered(annotations) {
-		if key != machinev1.CapacityNodeLabelAnnotation && key != machinev1.CapacityNodeTaintAnnotation && into[key] == written {
+		if key != machinev1.CapacityNodeLabelAnnotation && key != machinev1.CapacityNodeTaintAnnotation &&
+			into[key] == written {
 			delete(into, key)
 		}
 	}

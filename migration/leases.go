@@ -37,7 +37,7 @@ func HolderOf(l *coordinationv1.Lease, now time.Time) Holder {
 	return HolderForeign
 }
 
-// ranOut says whether the holder has not renewed the Lease for so long that
+// ranOut reports whether the holder has not renewed the Lease for so long that
 // somebody else may have it.
 func ranOut(s *coordinationv1.LeaseSpec, now time.Time) bool {
 	if s.RenewTime == nil || s.LeaseDurationSeconds == nil {

@@ -41,11 +41,14 @@ func TestHolderOf(t *testing.T) {
 		"MCMAfterUs": {"MCM took the Lease over, and left our mark.", lease(mark, others, 3*time.Second), HolderForeign},
 		"RanOut":     {"The holder died.", lease(mark, ours, time.Minute), HolderNobody},
 		"MCMRanOut":  {"MCM died.", lease("", others, time.Minute), HolderNobody},
-		"Late":       {"Clocks differ, so a Lease that has just run out is held.", lease("", others, 40*time.Second), HolderForeign},
-		"Future":     {"They differ in the other direction, too.", lease(mark, ours, -time.Minute), HolderOurs},
-		"Eternal":    {"A holder that does not say when it renewed is there.", eternal, HolderForeign},
-		"Endless":    {"Or for how long.", endless, HolderOurs},
-		"Unnamed":    {"An identity without uuid fits no mark but its own.", lease(mark, "me", 0), HolderForeign},
+		"Late": {
+			"Clocks differ, so a Lease that has just run out is held.", lease("", others, 40*time.Second),
+			HolderForeign,
+		},
+		"Future":  {"They differ in the other direction, too.", lease(mark, ours, -time.Minute), HolderOurs},
+		"Eternal": {"A holder that does not say when it renewed is there.", eternal, HolderForeign},
+		"Endless": {"Or for how long.", endless, HolderOurs},
+		"Unnamed": {"An identity without uuid fits no mark but its own.", lease(mark, "me", 0), HolderForeign},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

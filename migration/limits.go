@@ -84,7 +84,7 @@ func seconds(d time.Duration) *int32 {
 	return new(int32(n)) // #nosec G115 -- bounded above
 }
 
-// whole says whether seconds(d) is d.
+// whole reports whether seconds(d) is d.
 func whole(d time.Duration) bool {
 	return time.Duration(*seconds(d))*time.Second == d
 }

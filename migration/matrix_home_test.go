@@ -71,7 +71,10 @@ func TestAHealthCheckOfOthersStays(t *testing.T) {
 	w := settled(t, 1)
 	check := &get(w, &clusterv1.MachineHealthCheckList{}).Items[0]
 	w.must(w.api.Delete(t.Context(), check))
-	shared := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "all"}, Spec: *check.Spec.DeepCopy()}
+	shared := &clusterv1.MachineHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "all"},
+		Spec:       *check.Spec.DeepCopy(),
+	}
 	shared.Spec.Selector.MatchLabels = map[string]string{clusterv1.ClusterNameLabel: "c1"}
 	w.must(w.api.Create(t.Context(), shared))
 	w.run(backUnnamed)
@@ -140,8 +143,11 @@ func TestALooseSetIsScaledInTheMiddle(t *testing.T) {
 		w.scaleSet(set, 2)
 		w.run(move)
 		w.play()
-		if sets, machines := get(w, &clusterv1.MachineSetList{}).Items, get(w, &infrav1.MCMMachineList{}).Items; ptr.Deref(sets[0].Spec.Replicas, 0) != 2 || len(machines) != 2 || len(w.vms()) != 2 {
-			t.Fatalf("scaled after write %d: the set wants %d, there are %d MCMMachines and %d VMs", write, *sets[0].Spec.Replicas, len(machines), len(w.vms()))
+		if sets, machines := get(w, &clusterv1.MachineSetList{}).Items, get(w,
+			&infrav1.MCMMachineList{}).Items; ptr.Deref(sets[0].Spec.Replicas, 0) != 2 || len(machines) != 2 ||
+			len(w.vms()) != 2 {
+			t.Fatalf("scaled after write %d: the set wants %d, there are %d MCMMachines and %d VMs", write,
+				*sets[0].Spec.Replicas, len(machines), len(w.vms()))
 		}
 		if !killed {
 			t.Logf("%d kills", write-1)
@@ -172,7 +178,10 @@ func (w *world) scaleSet(p Pool, replicas int32) {
 func TestAPoolThatWasMadeAnew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	history := &stored{Record: Record{Pool: pool(), To: DoorClusterAPI, Home: DoorNative, Phase: PhaseFinished, Cluster: "old"}}
+	history := &stored{Record: Record{
+		Pool: pool(), To: DoorClusterAPI, Home: DoorNative, Phase: PhaseFinished,
+		Cluster: "old",
+	}}
 	w.must(history.save(t.Context(), w.api))
 	f, err := ReadFleet(t.Context(), w.api, w.api, "ns", "")
 	if err != nil {

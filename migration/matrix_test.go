@@ -43,7 +43,7 @@ func (w *world) run(c command) {
 	}
 }
 
-// kill runs a command that dies after so many writes, and says whether it did.
+// kill runs a command that dies after so many writes, and reports whether it did.
 func (w *world) kill(c command, writes int) bool {
 	w.t.Helper()
 	err := c(w.t.Context(), w.engine(writes))
@@ -143,15 +143,33 @@ func TestKilledAfterEachWrite(t *testing.T) {
 		after   []command
 		verdict func(*world, int)
 	}{
-		"There":          {"The next command goes on.", nil, there, []command{there}, (*world).onClusterAPI},
-		"ThereAndHome":   {"A half-moved pool goes home.", nil, there, []command{rollback}, (*world).home},
-		"Rollback":       {"A rollback that is killed is repeated.", moved, rollback, []command{rollback}, (*world).home},
-		"RollbackThere":  {"A rollback that is killed may be turned around, too.", moved, rollback, []command{there}, nil},
-		"Finish":         {"What is left of a finish is done by the next.", moved, finish, []command{finish}, (*world).onClusterAPI},
-		"FinishAndHome":  {"A finish that is killed can still be rolled back.", moved, finish, []command{homeAgain}, (*world).home},
-		"Back":           {"The way back to the native door is a move like any other.", finished, back, []command{back}, (*world).onNative},
-		"BackAndHome":    {"Its rollback leads to Cluster API.", finished, back, []command{rollback}, (*world).onClusterAPI},
-		"BackThenFinish": {"Nothing of Cluster API stays.", []command{there, finish, back}, finish, []command{finish}, (*world).home},
+		"There":         {"The next command goes on.", nil, there, []command{there}, (*world).onClusterAPI},
+		"ThereAndHome":  {"A half-moved pool goes home.", nil, there, []command{rollback}, (*world).home},
+		"Rollback":      {"A rollback that is killed is repeated.", moved, rollback, []command{rollback}, (*world).home},
+		"RollbackThere": {"A rollback that is killed may be turned around, too.", moved, rollback, []command{there}, nil},
+		"Finish": {
+			"What is left of a finish is done by the next.", moved, finish,
+			[]command{finish},
+			(*world).onClusterAPI,
+		},
+		"FinishAndHome": {
+			"A finish that is killed can still be rolled back.", moved, finish,
+			[]command{homeAgain},
+			(*world).home,
+		},
+		"Back": {
+			"The way back to the native door is a move like any other.", finished, back,
+			[]command{back},
+			(*world).onNative,
+		},
+		"BackAndHome": {"Its rollback leads to Cluster API.", finished, back, []command{rollback}, (*world).onClusterAPI},
+		"BackThenFinish": {
+			"Nothing of Cluster API stays.",
+			[]command{there, finish, back},
+			finish,
+			[]command{finish},
+			(*world).home,
+		},
 	}
 	for name, tc := range cases {
 		for _, eager := range []bool{true, false} {
@@ -261,7 +279,8 @@ func TestOneCommandAtATime(t *testing.T) {
 		w.must(s.save(ctx, w.api))
 		return look(ctx, d)
 	}
-	if err := e.Rollback(t.Context(), pool(), Options{}); err == nil || !strings.Contains(err.Error(), "by another command") {
+	if err := e.Rollback(t.Context(), pool(), Options{}); err == nil ||
+		!strings.Contains(err.Error(), "by another command") {
 		t.Errorf("the one before is still there, and the next ends with %v", err)
 	}
 	e.Wait = look

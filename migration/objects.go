@@ -57,7 +57,8 @@ func (e *Engine) dropOne(ctx context.Context, o client.Object) error {
 	}
 	if o.GetDeletionTimestamp().IsZero() {
 		uid, version := o.GetUID(), o.GetResourceVersion()
-		err := e.Control.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		err := e.Control.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("remove %s: %w", title(o), err)
 		}
@@ -125,7 +126,7 @@ func contains[T any, P interface {
 // sortedNames are the keys of a map, sorted.
 func sortedNames[V any](all map[string]V) []string { return slices.Sorted(maps.Keys(all)) }
 
-// derived says whether have is want, with fields that want leaves to the API
+// derived reports whether have is want, with fields that want leaves to the API
 // server filled in.
 func derived(want, have any) bool { return equality.Semantic.DeepDerivative(want, have) }
 
@@ -134,12 +135,12 @@ func (s *Scene) mcmMachineOf(m *clusterv1.Machine) *infrav1.MCMMachine {
 	return find(s.ClusterAPI.MCMMachines, m.Spec.InfrastructureRef.Name)
 }
 
-// provisioned says whether a MCMMachine has found its VM.
+// provisioned reports whether a MCMMachine has found its VM.
 func provisioned(o *infrav1.MCMMachine) bool {
 	return ptr.Deref(o.Status.Initialization.Provisioned, false)
 }
 
-// lost says whether the VM of a MCMMachine is certain to be gone. It moves like
+// lost reports whether the VM of a MCMMachine is certain to be gone. It moves like
 // any other, and is replaced by the new door's health check.
 func lost(o *infrav1.MCMMachine) bool {
 	c := meta.FindStatusCondition(o.Status.Conditions, infrav1.VMProvisionedCondition)

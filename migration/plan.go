@@ -122,7 +122,8 @@ func (p *planner) machineFindings() {
 	for i := range p.Machines {
 		if m := &p.Machines[i]; m.Verdict == VerdictBlocked {
 			p.find(Finding{
-				Level: Blocked, Object: machinev1.MachineKind + " " + p.Plan.Pool.Namespace + "/" + m.Name, Text: m.Reason, Remedy: m.Remedy,
+				Level: Blocked, Object: machinev1.MachineKind + " " + p.Plan.Pool.Namespace + "/" + m.Name, Text: m.Reason,
+				Remedy: m.Remedy,
 			})
 		}
 	}

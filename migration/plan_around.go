@@ -16,7 +16,11 @@ func (p *planner) surroundings() {
 		return
 	}
 	for _, kind := range p.around.Unserved {
-		p.find(Finding{Level: Blocked, Object: "CustomResourceDefinition " + kind, Text: "the API server does not know this kind", Remedy: "install both doors, and Cluster API: clusterctl init --infrastructure mcm --bootstrap mcm --control-plane mcm"})
+		p.find(Finding{
+			Level: Blocked, Object: "CustomResourceDefinition " + kind,
+			Text: "the API server does not know this kind", Remedy: "install both doors, and Cluster API: clusterctl init " +
+				"--infrastructure mcm --bootstrap mcm --control-plane mcm",
+		})
 	}
 	p.Findings = append(p.Findings, p.around.foreign(p.options.Now)...)
 	if p.options.To == DoorClusterAPI {
@@ -36,10 +40,17 @@ func (p *planner) classes() {
 			continue
 		}
 		if others := p.usersBeside(name); len(others) > 0 {
-			p.find(Finding{Level: Kept, Object: object, Text: fmt.Sprintf("it is also used by %s; each door keeps a finalizer of its own on it, so it stays while either needs it", strings.Join(others, ", "))})
+			p.find(Finding{
+				Level: Kept, Object: object,
+				Text: fmt.Sprintf("it is also used by %s; each door keeps a finalizer of its own on it, so it stays while "+
+					"either needs it", strings.Join(others, ", ")),
+			})
 		}
 		if t := class.NodeTemplate; t != nil && len(t.VirtualCapacity) > 0 {
-			p.find(Finding{Level: Lost, Object: object, Field: "nodeTemplate.virtualCapacity", Text: "the Cluster API door writes no virtual capacity; what stands on the Nodes stays, new Nodes get none"})
+			p.find(Finding{
+				Level: Lost, Object: object, Field: "nodeTemplate.virtualCapacity",
+				Text: "the Cluster API door writes no virtual capacity; what stands on the Nodes stays, new Nodes get none",
+			})
 		}
 		p.secrets(object, class)
 	}
@@ -51,20 +62,23 @@ func (p *planner) secrets(object string, class *machinev1.MachineClass) {
 		there := secret != nil && secret.Name != ""
 		if ref.key.Namespace == class.Namespace {
 			if !there {
-				p.find(Finding{Level: Blocked, Object: object, Field: ref.field, Text: "Secret " + ref.key.String() + " does not exist, and without it no VM is found", Remedy: "restore it"})
+				p.find(Finding{Level: Blocked, Object: object, Field: ref.field, Text: "Secret " + ref.key.String() +
+					" does not exist, and without it no VM is found", Remedy: "restore it"})
 			}
 			continue
 		}
 		if there && allowed(secret, class.Namespace) {
 			continue
 		}
-		text := "Secret " + ref.key.String() + " is of another namespace and does not allow this one, as the Cluster API door asks for"
+		text := "Secret " + ref.key.String() +
+			" is of another namespace and does not allow this one, as the Cluster API door asks for"
 		if secret == nil || secret.Name == "" {
 			text = "Secret " + ref.key.String() + " is of another namespace and does not exist"
 		}
 		p.find(Finding{
 			Level: Blocked, Object: object, Field: ref.field, Text: text,
-			Remedy: fmt.Sprintf("set annotation %s=%s on that Secret, or copy it here and name the copy", machinev1.AllowedNamespacesAnnotation, class.Namespace),
+			Remedy: fmt.Sprintf("set annotation %s=%s on that Secret, or copy it here and name the copy",
+				machinev1.AllowedNamespacesAnnotation, class.Namespace),
 		})
 	}
 }
@@ -111,7 +125,7 @@ func (p *planner) usersBeside(class string) []string {
 	return slices.DeleteFunc(users, func(u string) bool { return u == p.Plan.Pool.String() })
 }
 
-// related says whether an object of Cluster API and a native one of that kind are
+// related reports whether an object of Cluster API and a native one of that kind are
 // copies of each other.
 func related(o, native metav1.Object, kind string) bool {
 	return originOf(o, kind) == native.GetName() || originOf(native, kind) == o.GetName()

@@ -12,7 +12,10 @@ import (
 func (p *planner) clusterState() {
 	name := p.options.Cluster
 	if name == "" {
-		p.find(Finding{Level: Blocked, Object: p.Plan.Pool.String(), Field: "spec.clusterName", Text: "no Cluster is named", Remedy: "name it with --cluster; one that does not exist is made"})
+		p.find(Finding{
+			Level: Blocked, Object: p.Plan.Pool.String(), Field: "spec.clusterName", Text: "no Cluster is named",
+			Remedy: "name it with --cluster; one that does not exist is made",
+		})
 		return
 	}
 	object := kindCluster + " " + p.Plan.Pool.Namespace + "/" + name
@@ -29,15 +32,22 @@ func (p *planner) newCluster(object, name string) {
 		p.find(Finding{Level: Blocked, Object: object, Field: field, Text: text, Remedy: remedy})
 	}
 	if problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(problems) > 0 {
-		block("metadata.name", "no Cluster can be called so: "+strings.Join(problems, "; "), "give another name with --cluster")
+		block("metadata.name", "no Cluster can be called so: "+strings.Join(problems, "; "),
+			"give another name with --cluster")
 	}
 	secret := p.options.KubeconfigSecret
 	const field = "spec.kubeconfigSecretRef"
 	switch {
 	case secret == "" && p.options.Apart:
-		block(field, "the nodes are in another cluster than the objects, and without a kubeconfig Cluster API would look for them in that of the objects", "name a Secret with the kubeconfig of the cluster with the nodes: --kubeconfig-secret")
-	case secret != "" && p.around != nil && p.around.Secrets[client.ObjectKey{Namespace: p.Plan.Pool.Namespace, Name: secret}] == nil:
-		block(field, "Secret "+p.Plan.Pool.Namespace+"/"+secret+" does not exist", "make it, with the kubeconfig of the cluster with the nodes in its entry value")
+		block(field, "the nodes are in another cluster than the objects, and without a kubeconfig Cluster API would look "+
+			"for them in that of the objects", "name a Secret with the kubeconfig of the cluster with the nodes: "+
+			"--kubeconfig-secret")
+	case secret != "" && p.around != nil && p.around.Secrets[client.ObjectKey{
+		Namespace: p.Plan.Pool.Namespace,
+		Name:      secret,
+	}] == nil:
+		block(field, "Secret "+p.Plan.Pool.Namespace+"/"+secret+" does not exist",
+			"make it, with the kubeconfig of the cluster with the nodes in its entry value")
 	}
 }
 
@@ -53,7 +63,8 @@ func (p *planner) oldCluster(object string, c *clusterv1.Cluster) {
 		block("spec.paused", "it is paused, so nobody would look after the machines", "set it to false")
 	}
 	if !c.Spec.ControlPlaneRef.IsDefined() {
-		block("spec.controlPlaneRef", "without a control plane Cluster API neither drains nor checks the machines", "name a MCMExternalControlPlane")
+		block("spec.controlPlaneRef", "without a control plane Cluster API neither drains nor checks the machines",
+			"name a MCMExternalControlPlane")
 	}
 	p.reached(object)
 }
@@ -65,11 +76,14 @@ func (p *planner) reached(object string) {
 	}
 	plane := p.Scene.Cluster.ControlPlane
 	if plane != nil && value(plane.Spec.SelfHosted) && p.options.Apart {
-		block("MCMExternalControlPlane "+plane.Name+" says selfHosted, and the nodes are in another cluster than the objects: Cluster API would not find them", "give it spec.kubeconfigSecretRef instead, or name another Cluster")
+		block("MCMExternalControlPlane "+plane.Name+
+			" says selfHosted, and the nodes are in another cluster than the objects: Cluster API would not find them", "give it spec.kubeconfigSecretRef instead, or name another Cluster")
 	}
 	secret := p.options.KubeconfigSecret
-	if named := plane != nil && value(plane.Spec.KubeconfigSecretRef).Name == secret; secret != "" && p.Phase == "" && !named {
-		block("the Cluster exists, and its control plane is not reached by Secret "+secret, "leave --kubeconfig-secret out, or name another Cluster")
+	if named := plane != nil && value(plane.Spec.KubeconfigSecretRef).Name == secret; secret != "" && p.Phase == "" &&
+		!named {
+		block("the Cluster exists, and its control plane is not reached by Secret "+secret,
+			"leave --kubeconfig-secret out, or name another Cluster")
 	}
 }
 
@@ -78,7 +92,8 @@ func (p *planner) belonging() {
 	belongs := p.ClusterAPI.belongsTo()
 	if p.options.Cluster != belongs {
 		p.find(Finding{
-			Level: Blocked, Object: p.Plan.Pool.String(), Field: "spec.clusterName", Text: "it belongs to Cluster " + belongs + ", not to " + p.options.Cluster,
+			Level: Blocked, Object: p.Plan.Pool.String(), Field: "spec.clusterName", Text: "it belongs to Cluster " + belongs +
+				", not to " + p.options.Cluster,
 			Remedy: "leave --cluster out",
 		})
 	}

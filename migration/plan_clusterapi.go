@@ -38,7 +38,10 @@ func (p *planner) nativeHead() {
 	d := p.Native.Deployment
 	for i := range p.Native.Sets {
 		if s := &p.Native.Sets[i]; !s.DeletionTimestamp.IsZero() {
-			p.find(Finding{Level: Blocked, Object: objectName(machinev1.MachineSetKind, s), Text: "it is being deleted", Remedy: "wait until it is gone"})
+			p.find(Finding{
+				Level: Blocked, Object: objectName(machinev1.MachineSetKind, s), Text: "it is being deleted",
+				Remedy: "wait until it is gone",
+			})
 		}
 	}
 	switch p.Plan.Pool.Kind {
@@ -65,11 +68,13 @@ func (p *planner) nativeHead() {
 	case d.Spec.RollbackTo != nil:
 		block("spec.rollbackTo", "a rollback to an earlier revision has been asked for", "wait until it is done")
 	case d.Status.ObservedGeneration < d.Generation && p.Phase == "":
-		block("", fmt.Sprintf("its last change, generation %d, has not been seen by its controller, which has seen %d", d.Generation, d.Status.ObservedGeneration), "wait, or start the native door")
+		block("", fmt.Sprintf("its last change, generation %d, has not been seen by its controller, which has seen %d",
+			d.Generation, d.Status.ObservedGeneration), "wait, or start the native door")
 	}
 	p.selectsAll(object, d.Spec.Selector)
 	if names := d.Annotations[machinev1.TriggerDeletionAnnotation]; names != "" {
-		block("metadata.annotations["+machinev1.TriggerDeletionAnnotation+"]", "an autoscaler has asked for the deletion of "+names, "wait until they are gone")
+		block("metadata.annotations["+machinev1.TriggerDeletionAnnotation+"]", "an autoscaler has asked for the deletion of "+
+			names, "wait until they are gone")
 	}
 	p.frozen(object, d)
 	p.rollout(object)
@@ -79,7 +84,11 @@ func (p *planner) nativeHead() {
 func (p *planner) rollout(object string) {
 	current := p.Native.currentSet()
 	if current < 0 {
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.template", Text: "no MachineSet has this template yet: a rollout begins", Remedy: "wait until it is over, or undo the change of the template"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: "spec.template",
+			Text: "no MachineSet has this template yet: a rollout begins", Remedy: "wait until it is over, or undo the change " +
+				"of the template",
+		})
 		return
 	}
 	old := map[string]int{}
@@ -89,7 +98,11 @@ func (p *planner) rollout(object string) {
 		}
 	}
 	for _, name := range keysOf(old) {
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.template", Text: fmt.Sprintf("it is in the middle of a rollout: MachineSet %s, of another template, still has machines (%d)", name, old[name]), Remedy: "wait until the rollout is over, or undo the change of the template"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: "spec.template",
+			Text: fmt.Sprintf("it is in the middle of a rollout: MachineSet %s, of another template, still has machines (%d)",
+				name, old[name]), Remedy: "wait until the rollout is over, or undo the change of the template",
+		})
 	}
 	p.scales(object, len(p.Native.Machines))
 }
@@ -123,7 +136,8 @@ func (p *planner) nativeMachines(want *ClusterAPI) map[string]int {
 		p.judgeNative(&out, m)
 		judgeNode(&out, m, nodes[m.Name])
 		if other := seen[out.ProviderID]; other != "" && out.ProviderID != "" {
-			out.block("Machine "+other+" has the same VM, "+out.ProviderID, "find out whose VM it is, and delete the Machine that has none")
+			out.block("Machine "+other+" has the same VM, "+out.ProviderID,
+				"find out whose VM it is, and delete the Machine that has none")
 		}
 		seen[out.ProviderID] = m.Name
 		if p.Native.Classes[m.Spec.Class.Name] == nil {
@@ -143,9 +157,11 @@ func (p *planner) judgeNative(out *MachinePlan, m *machinev1.Machine) {
 	case machinev1.MachineFailed:
 		out.block("it is Failed", "wait until its MachineSet has replaced it")
 	case machinev1.MachineUnknown:
-		out.block("it is Unknown: its node is not healthy, and its health timeout runs", "wait until the node is healthy, or the machine replaced")
+		out.block("it is Unknown: its node is not healthy, and its health timeout runs",
+			"wait until the node is healthy, or the machine replaced")
 	case machinev1.MachineAvailable:
-		out.block("it is Available: it has a VM and no node, as without a target cluster", "Cluster API needs nodes; such a pool stays native")
+		out.block("it is Available: it has a VM and no node, as without a target cluster",
+			"Cluster API needs nodes; such a pool stays native")
 	case "", machinev1.MachinePending, machinev1.MachineCrashLoopBackOff:
 		out.block(fmt.Sprintf("its node has not joined yet (phase %q)", phase), "wait until it is Running, or delete it")
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateFailed, machinev1.MachineInPlaceUpdateSuccessful:
@@ -156,19 +172,24 @@ func (p *planner) judgeNative(out *MachinePlan, m *machinev1.Machine) {
 		out.block("it is being deleted", "wait until it is gone")
 	}
 	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
-		out.block("it is preserved until "+expiry.UTC().Format("2006-01-02T15:04:05Z"), "wait, or set annotation "+machinev1.PreserveAnnotation+"=false on its node")
+		out.block("it is preserved until "+expiry.UTC().Format("2006-01-02T15:04:05Z"), "wait, or set annotation "+
+			machinev1.PreserveAnnotation+"=false on its node")
 	}
 	if value := m.Annotations[machinev1.PreserveAnnotation]; preserves(value) {
-		out.block(fmt.Sprintf("annotation %s=%s asks to preserve it, which Cluster API cannot", machinev1.PreserveAnnotation, value), "remove the annotation from the Machine")
+		out.block(fmt.Sprintf("annotation %s=%s asks to preserve it, which Cluster API cannot", machinev1.PreserveAnnotation,
+			value), "remove the annotation from the Machine")
 	}
 	if force, err := strconv.ParseBool(m.Labels[machinev1.ForceDeletionLabel]); err == nil && force {
-		out.block("label "+machinev1.ForceDeletionLabel+" asks to delete it by force", "remove the label, or delete the Machine")
+		out.block("label "+machinev1.ForceDeletionLabel+" asks to delete it by force",
+			"remove the label, or delete the Machine")
 	}
 	if _, held := m.Annotations[machinev1.HoldAnnotation]; held {
-		out.block("annotation "+machinev1.HoldAnnotation+" says that it is being adopted or moved", "end what it was set for, and remove it")
+		out.block("annotation "+machinev1.HoldAnnotation+" says that it is being adopted or moved",
+			"end what it was set for, and remove it")
 	}
 	if m.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM && p.Phase == "" {
-		out.block("its providerID is being turned into MCM's form", "wait until annotation "+machinev1.ProviderIDFormAnnotation+" is gone")
+		out.block("its providerID is being turned into MCM's form", "wait until annotation "+
+			machinev1.ProviderIDFormAnnotation+" is gone")
 	}
 	if p.Plan.Pool.Kind == KindDeployment && out.Set == "" {
 		out.block("it belongs to no MachineSet of the pool", "wait until it is adopted")
@@ -188,17 +209,22 @@ func judgeNode(out *MachinePlan, m *machinev1.Machine, n *nodeFacts) {
 	id := n.node.Spec.ProviderID
 	switch {
 	case id == "":
-		out.block("its Node "+n.node.Name+" has no spec.providerID, by which Cluster API finds it", "run the cloud's cloud-controller-manager, or set it on the Node")
+		out.block("its Node "+n.node.Name+" has no spec.providerID, by which Cluster API finds it",
+			"run the cloud's cloud-controller-manager, or set it on the Node")
 	case m.Spec.ProviderID != "" && !sameVM(id, m.Spec.ProviderID):
-		out.block(fmt.Sprintf("its Node %s runs on %s, and the Machine's VM is %s", n.node.Name, id, m.Spec.ProviderID), "find out which of them is right; delete the Node if it is a leftover")
+		out.block(fmt.Sprintf("its Node %s runs on %s, and the Machine's VM is %s", n.node.Name, id, m.Spec.ProviderID),
+			"find out which of them is right; delete the Node if it is a leftover")
 	case !n.node.DeletionTimestamp.IsZero():
 		out.block("its Node "+n.node.Name+" is being deleted", "wait until the Machine is gone")
 	}
 	if preserves(n.node.Annotations[machinev1.PreserveAnnotation]) {
-		out.block(fmt.Sprintf("annotation %s=%s of its Node asks to preserve it, which Cluster API cannot", machinev1.PreserveAnnotation, n.node.Annotations[machinev1.PreserveAnnotation]), "remove the annotation from the Node")
+		out.block(fmt.Sprintf("annotation %s=%s of its Node asks to preserve it, which Cluster API cannot",
+			machinev1.PreserveAnnotation, n.node.Annotations[machinev1.PreserveAnnotation]), "remove the annotation "+
+			"from the Node")
 	}
 	if !kubeletVersion(n.version) {
-		out.block(fmt.Sprintf("its kubelet reports version %q, which Cluster API refuses: it is no semantic version with a v before it", n.version), "use a kubelet that reports one")
+		out.block(fmt.Sprintf("its kubelet reports version %q, which Cluster API refuses: it is no semantic version with a "+
+			"v before it", n.version), "use a kubelet that reports one")
 	}
 }
 
@@ -211,7 +237,12 @@ func (p *planner) versions(counts map[string]int, want *ClusterAPI) {
 		for _, v := range keysOf(counts) {
 			texts = append(texts, fmt.Sprintf("%s (%d)", v, counts[v]))
 		}
-		p.find(Finding{Level: Blocked, Object: object, Field: "status.nodeInfo.kubeletVersion", Text: "its nodes have different versions: " + strings.Join(texts, ", ") + "; spec.version of a MachineDeployment is one, and machines of another are never up to date", Remedy: "bring all to one version, e.g. by a rollout"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: "status.nodeInfo.kubeletVersion",
+			Text: "its nodes have different versions: " + strings.Join(texts, ", ") +
+				"; spec.version of a MachineDeployment is one, and machines of another are never up to date",
+			Remedy: "bring all to one version, e.g. by a rollout",
+		})
 	}
 	templates := want.machineTemplates()
 	if len(templates) == 0 {
@@ -220,13 +251,21 @@ func (p *planner) versions(counts map[string]int, want *ClusterAPI) {
 	const field = "spec.template.spec.version"
 	switch v := templates[0].Spec.Version; {
 	case v == "":
-		p.find(Finding{Level: Blocked, Object: object, Field: field, Text: "it has no node that would tell the kubelet's version, and machines of another than spec.version are never up to date", Remedy: "say it with --kubelet-version, or scale the pool to one first"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: field,
+			Text: "it has no node that would tell the kubelet's version, and machines of another than spec.version are never " +
+				"up to date", Remedy: "say it with --kubelet-version, or scale the pool to one first",
+		})
 	case len(counts) == 0 && !kubeletVersion(v):
-		p.find(Finding{Level: Blocked, Object: object, Field: field, Text: fmt.Sprintf("%q is no semantic version with a v before it, and Cluster API refuses it", v), Remedy: "say --kubelet-version as kubelets report it, such as v1.36.3"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: field,
+			Text: fmt.Sprintf("%q is no semantic version with a v before it, and Cluster API refuses it",
+				v), Remedy: "say --kubelet-version as kubelets report it, such as v1.36.3",
+		})
 	}
 }
 
-// kubeletVersion says whether Cluster API takes v for a version.
+// kubeletVersion reports whether Cluster API takes v for a version.
 func kubeletVersion(v string) bool {
 	_, err := version.ParseSemantic(v)
 	return err == nil && strings.HasPrefix(v, "v")
@@ -236,14 +275,19 @@ func kubeletVersion(v string) bool {
 func (p *planner) names(want *ClusterAPI) {
 	if d := want.Deployment; d != nil {
 		if problems := validation.IsValidLabelValue(d.Name); len(problems) > 0 {
-			p.find(Finding{Level: Blocked, Object: objectName(machinev1.MachineDeploymentKind, d), Field: "metadata.name", Text: "Cluster API puts it into a label: " + strings.Join(problems, "; "), Remedy: "make a pool with a shorter name, and move the load there"})
+			p.find(Finding{
+				Level: Blocked, Object: objectName(machinev1.MachineDeploymentKind, d), Field: "metadata.name",
+				Text: "Cluster API puts it into a label: " +
+					strings.Join(problems, "; "), Remedy: "make a pool with a shorter name, and move the load there",
+			})
 		}
 	}
 	if p.Phase != "" || p.around == nil {
 		return
 	}
 	for i := range p.around.ClusterDeployments {
-		if o := &p.around.ClusterDeployments[i]; want.Deployment != nil && o.Name == want.Deployment.Name && !related(o, p.Native.Deployment, machinev1.MachineDeploymentKind) {
+		if o := &p.around.ClusterDeployments[i]; want.Deployment != nil && o.Name == want.Deployment.Name &&
+			!related(o, p.Native.Deployment, machinev1.MachineDeploymentKind) {
 			p.taken(machinev1.MachineDeploymentKind, o)
 		}
 	}
@@ -254,7 +298,8 @@ func (p *planner) names(want *ClusterAPI) {
 		}
 	}
 	for i := range p.around.ClusterMachines {
-		if o := &p.around.ClusterMachines[i]; machines[o.Name] != nil && !related(o, machines[o.Name], machinev1.MachineKind) {
+		if o := &p.around.ClusterMachines[i]; machines[o.Name] != nil &&
+			!related(o, machines[o.Name], machinev1.MachineKind) {
 			p.taken(machinev1.MachineKind, o)
 		}
 	}
@@ -265,7 +310,8 @@ func (p *planner) names(want *ClusterAPI) {
 	}
 	for i := range want.BootstrapSecrets {
 		o := &want.BootstrapSecrets[i]
-		if have := p.around.Secrets[client.ObjectKeyFromObject(o)]; have != nil && originOf(have, machinev1.MachineKind) == "" {
+		if have := p.around.Secrets[client.ObjectKeyFromObject(o)]; have != nil &&
+			originOf(have, machinev1.MachineKind) == "" {
 			p.taken("Secret", have)
 		}
 	}
@@ -300,6 +346,9 @@ func (p *planner) finalizersToClusterAPI() {
 		{machinev1.MCMMachineFinalizer, kindMCMMachine, "added before the native Machine may go"},
 		{machinev1.Finalizer, "Machine, MachineSet, MachineDeployment (native)", "stays until finish"},
 		{machinev1.NodeFinalizer, "Node", "removed once the new Machines have theirs: Cluster API deletes Nodes itself"},
-		{machinev1.InUseFinalizer, "MachineClass and its Secrets", "added; that of the native door stays while it has users there"},
+		{
+			machinev1.InUseFinalizer, "MachineClass and its Secrets",
+			"added; that of the native door stays while it has users there",
+		},
 	}
 }

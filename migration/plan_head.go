@@ -10,10 +10,12 @@ import (
 
 // absent says that the pool is not on the door to move from, whose group that is.
 func (p *planner) absent(from Door, group string) {
-	f := Finding{Level: Blocked, Object: p.Plan.Pool.String(), Text: fmt.Sprintf("there is no such pool on the %s door", from)}
+	f := Finding{Level: Blocked, Object: p.Plan.Pool.String(), Text: fmt.Sprintf("there is no such pool on the %s door",
+		from)}
 	f.Remedy = fmt.Sprintf("name one that kubectl get %ss.%s shows", p.Plan.Pool.Kind, group)
 	if p.on(from.Other()) {
-		f.Text, f.Remedy = fmt.Sprintf("it is on the %s door already", from.Other()), fmt.Sprintf("nothing is to be done; --to %s is the way back", from)
+		f.Text, f.Remedy = fmt.Sprintf("it is on the %s door already",
+			from.Other()), fmt.Sprintf("nothing is to be done; --to %s is the way back", from)
 	}
 	p.find(f)
 }
@@ -42,20 +44,30 @@ func (p *planner) nativeSet(s *machinev1.MachineSet) {
 // selectsAll refuses a native selector that is none.
 func (p *planner) selectsAll(object string, s *metav1.LabelSelector) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.selector", Text: "it selects everything; MCM does nothing for such an object", Remedy: "give it a label of its own"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: "spec.selector",
+			Text: "it selects everything; MCM does nothing for such an object", Remedy: "give it a label of its own",
+		})
 	}
 }
 
 // frozen refuses what the native door has stopped.
 func (p *planner) frozen(object string, o metav1.Object) {
 	if o.GetLabels()[machinev1.FreezeLabel] != "" {
-		p.find(Finding{Level: Blocked, Object: object, Field: "metadata.labels[" + machinev1.FreezeLabel + "]", Text: "it is frozen: it has too many machines, or an API server is out of reach", Remedy: "wait until the native door unfreezes it"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: "metadata.labels[" + machinev1.FreezeLabel + "]",
+			Text:   "it is frozen: it has too many machines, or an API server is out of reach",
+			Remedy: "wait until the native door unfreezes it",
+		})
 	}
 }
 
 // scales refuses a pool that has another number of machines than it is to have.
 func (p *planner) scales(object string, have int) {
 	if have != int(p.Replicas) {
-		p.find(Finding{Level: Blocked, Object: object, Field: "spec.replicas", Text: fmt.Sprintf("%d machines are wanted, and there are %d", p.Replicas, have), Remedy: "wait until it has scaled"})
+		p.find(Finding{
+			Level: Blocked, Object: object, Field: "spec.replicas",
+			Text: fmt.Sprintf("%d machines are wanted, and there are %d", p.Replicas, have), Remedy: "wait until it has scaled",
+		})
 	}
 }

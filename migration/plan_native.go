@@ -56,11 +56,13 @@ func (p *planner) clusterHead() {
 		block("", "its last change has not been seen by Cluster API", "wait, or start Cluster API's controllers")
 	}
 	if _, topology := d.Labels[clusterv1.ClusterTopologyOwnedLabel]; topology {
-		block("metadata.labels["+clusterv1.ClusterTopologyOwnedLabel+"]", "a ClusterClass manages it, and would make it again", "take it out of spec.topology of its Cluster first")
+		block("metadata.labels["+clusterv1.ClusterTopologyOwnedLabel+"]",
+			"a ClusterClass manages it, and would make it again", "take it out of spec.topology of its Cluster first")
 	}
 	current := p.ClusterAPI.currentSet()
 	if current < 0 {
-		block("spec.template", "no MachineSet has this template yet: a rollout begins", "wait until it is over, or undo the change of the template")
+		block("spec.template", "no MachineSet has this template yet: a rollout begins",
+			"wait until it is over, or undo the change of the template")
 		return
 	}
 	old := map[string]int{}
@@ -70,7 +72,8 @@ func (p *planner) clusterHead() {
 		}
 	}
 	for _, name := range keysOf(old) {
-		block("spec.template", fmt.Sprintf("it is in the middle of a rollout: MachineSet %s, of another template, still has machines (%d)", name, old[name]), "wait until the rollout is over, or undo the change of the template")
+		block("spec.template", fmt.Sprintf("it is in the middle of a rollout: MachineSet %s, of another template, still "+
+			"has machines (%d)", name, old[name]), "wait until the rollout is over, or undo the change of the template")
 	}
 	p.scales(object, len(p.ClusterAPI.Machines))
 }
@@ -98,7 +101,10 @@ func (p *planner) clusterMachines(want *Native) {
 	}
 	for i := range p.ClusterAPI.Machines {
 		m := &p.ClusterAPI.Machines[i]
-		out := MachinePlan{Name: m.Name, Phase: m.Status.Phase, Verdict: VerdictKept, Finalizers: m.Finalizers, Node: m.Status.NodeRef.Name, ProviderIDForm: FormSame}
+		out := MachinePlan{
+			Name: m.Name, Phase: m.Status.Phase, Verdict: VerdictKept, Finalizers: m.Finalizers,
+			Node: m.Status.NodeRef.Name, ProviderIDForm: FormSame,
+		}
 		if set := p.ClusterAPI.setOf(m); set >= 0 {
 			out.Set = p.ClusterAPI.Sets[set].Name
 		}
@@ -112,7 +118,8 @@ func (p *planner) clusterMachines(want *Native) {
 		}
 		if c := copies[m.Spec.InfrastructureRef.Name]; c != nil && o != nil {
 			out.ProviderID = c.Spec.ProviderID
-			if c.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM || out.ProviderID != o.Spec.ProviderID {
+			if c.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM ||
+				out.ProviderID != o.Spec.ProviderID {
 				out.ProviderIDForm = FormMCM
 			}
 			if p.Native.Classes[c.Spec.Class.Name] == nil {
@@ -129,7 +136,8 @@ func (p *planner) judgeCluster(out *MachinePlan, m *clusterv1.Machine, o *infrav
 	case !m.DeletionTimestamp.IsZero():
 		out.block("it is being deleted", "wait until it is gone")
 	case o == nil:
-		out.block("it has no MCMMachine, so its VM is not one of this provider", "delete the Machine, or leave its pool where it is")
+		out.block("it has no MCMMachine, so its VM is not one of this provider",
+			"delete the Machine, or leave its pool where it is")
 	case !o.DeletionTimestamp.IsZero():
 		out.block("its MCMMachine is being deleted", "wait until it is gone")
 	case o.Spec.ProviderID == "" || o.Annotations[machinev1.CreateAttemptAnnotation] != "":
@@ -142,11 +150,15 @@ func (p *planner) judgeCluster(out *MachinePlan, m *clusterv1.Machine, o *infrav
 		out.block("it belongs to no MachineSet of the pool", "wait until it is adopted")
 	}
 	if _, asked := m.Annotations[clusterv1.RemediateMachineAnnotation]; asked {
-		out.block("annotation "+clusterv1.RemediateMachineAnnotation+" asks to replace it", "wait until it is replaced, or remove the annotation")
+		out.block("annotation "+clusterv1.RemediateMachineAnnotation+" asks to replace it",
+			"wait until it is replaced, or remove the annotation")
 	}
 	for _, key := range keysOf(m.Annotations) {
 		if text := unheard(key); text != "" {
-			p.find(Finding{Level: Lost, Object: objectName(machinev1.MachineKind, m), Field: "metadata.annotations[" + key + "]", Text: text})
+			p.find(Finding{
+				Level: Lost, Object: objectName(machinev1.MachineKind, m), Field: "metadata.annotations[" + key + "]",
+				Text: text,
+			})
 		}
 	}
 }
@@ -162,7 +174,8 @@ func unheard(key string) string {
 	case clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation:
 		return "the native door waits until volumes are detached, for --machine-pv-detach-timeout"
 	}
-	if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) || strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
+	if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
+		strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
 		return "the native door waits for no hooks when it deletes a machine"
 	}
 	return ""
@@ -174,9 +187,14 @@ func (p *planner) nativeNames(want *Native) {
 		return
 	}
 	taken := func(kind, name string) {
-		p.find(Finding{Level: Blocked, Object: kind + " " + p.Plan.Pool.Namespace + "/" + name, Text: "it exists on the native door, and is no copy of that of Cluster API with this name", Remedy: "delete or rename it"})
+		p.find(Finding{
+			Level: Blocked, Object: kind + " " + p.Plan.Pool.Namespace + "/" + name,
+			Text:   "it exists on the native door, and is no copy of that of Cluster API with this name",
+			Remedy: "delete or rename it",
+		})
 	}
-	if o := lookup(p.around.Deployments, p.Plan.Pool.Name); o != nil && want.Deployment != nil && !related(p.ClusterAPI.Deployment, o, machinev1.MachineDeploymentKind) {
+	if o := lookup(p.around.Deployments, p.Plan.Pool.Name); o != nil && want.Deployment != nil &&
+		!related(p.ClusterAPI.Deployment, o, machinev1.MachineDeploymentKind) {
 		taken(machinev1.MachineDeploymentKind, o.Name)
 	}
 	sets, machines := byName(p.ClusterAPI.Sets), byName(p.ClusterAPI.Machines)
@@ -206,6 +224,9 @@ func (p *planner) finalizersToNative() {
 		{machinev1.NodeFinalizer, "Node", "added by the native door"},
 		{clusterv1.MachineFinalizer, "Machine (Cluster API)", "stays until finish"},
 		{machinev1.MCMMachineFinalizer, kindMCMMachine, "stays until finish, with " + machinev1.RetainVMAnnotation},
-		{machinev1.InUseFinalizer, "MachineClass and its Secrets", "goes once nothing of Cluster API uses them; the native door adds its own"},
+		{
+			machinev1.InUseFinalizer, "MachineClass and its Secrets",
+			"goes once nothing of Cluster API uses them; the native door adds its own",
+		},
 	}
 }

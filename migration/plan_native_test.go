@@ -21,33 +21,51 @@ func TestBadInputOfClusterAPI(t *testing.T) {
 		spoil  func(*Scene)
 		want   string
 	}{
-		{"a deletion has to end", func(s *Scene) { s.ClusterAPI.Machines[0].DeletionTimestamp = &testBirth }, "is being deleted"},
+		{"a deletion has to end", func(s *Scene) {
+			s.ClusterAPI.Machines[0].DeletionTimestamp = &testBirth
+		}, "is being deleted"},
 		{"its VM is not ours", func(s *Scene) { s.ClusterAPI.MCMMachines = s.ClusterAPI.MCMMachines[1:] }, "no MCMMachine"},
 		{"its VM is not complete", func(s *Scene) {
 			s.ClusterAPI.MCMMachines[0].Annotations[machinev1.CreateAttemptAnnotation] = "1"
 		}, "is being made"},
 		{"its node is gone", func(s *Scene) { clear(s.Nodes) }, "has not joined"},
 		{"the class is needed", func(s *Scene) { clear(s.Native.Classes) }, "does not exist"},
-		{"a ClusterClass would make it again", deployment(func(d *clusterv1.MachineDeployment) { d.Labels[clusterv1.ClusterTopologyOwnedLabel] = "" }), "ClusterClass manages it"},
-		{"a rollout begins", deployment(func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.Version = "v9" }), "a rollout begins"},
-		{"it scales", deployment(func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = new(int32(7)) }), "7 machines are wanted"},
-		{"its template is not ours", deployment(func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.InfrastructureRef.Name = "x" }), "not this provider's"},
+		{"a ClusterClass would make it again", deployment(func(d *clusterv1.MachineDeployment) {
+			d.Labels[clusterv1.ClusterTopologyOwnedLabel] = ""
+		}), "ClusterClass manages it"},
+		{"a rollout begins", deployment(func(d *clusterv1.MachineDeployment) {
+			d.Spec.Template.Spec.Version = "v9"
+		}), "a rollout begins"},
+		{"it scales", deployment(func(d *clusterv1.MachineDeployment) {
+			d.Spec.Replicas = new(int32(7))
+		}), "7 machines are wanted"},
+		{"its template is not ours", deployment(func(d *clusterv1.MachineDeployment) {
+			d.Spec.Template.Spec.InfrastructureRef.Name = "x"
+		}), "not this provider's"},
 		{"boot data of its own", deployment(func(d *clusterv1.MachineDeployment) {
 			d.Spec.Template.Spec.Bootstrap.ConfigRef.Kind = "KubeadmConfigTemplate"
 		}), "user data of their MachineClass"},
 		{"hooks", func(s *Scene) {
 			s.ClusterAPI.Machines[0].Annotations["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"] = ""
 		}, "waits for no hooks"},
-		{"nobody knows which door is the truth", func(s *Scene) { s.ClusterAPI.Machines[0].Annotations[clusterv1.PausedAnnotation] = "" }, "no move of the pool is on record"},
-		{"a VM that is to stay", func(s *Scene) { s.ClusterAPI.MCMMachines[0].Annotations[machinev1.RetainVMAnnotation] = "true" }, "goes with its Machine"},
+		{"nobody knows which door is the truth", func(s *Scene) {
+			s.ClusterAPI.Machines[0].Annotations[clusterv1.PausedAnnotation] = ""
+		}, "no move of the pool is on record"},
+		{"a VM that is to stay", func(s *Scene) {
+			s.ClusterAPI.MCMMachines[0].Annotations[machinev1.RetainVMAnnotation] = "true"
+		}, "goes with its Machine"},
 		{"readiness gates", deployment(func(d *clusterv1.MachineDeployment) {
 			d.Spec.Template.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "a"}}
 		}), "knows none"},
 		{"OnDelete", deployment(func(d *clusterv1.MachineDeployment) {
 			d.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 		}), "spec.paused"},
-		{"a drain without end", deployment(func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = nil }), "as long as it takes"},
-		{"remediation of its own", func(s *Scene) { s.ClusterAPI.HealthCheck.Spec.Remediation.TemplateRef.Kind = "X" }, "unhealthy machine is replaced"},
+		{"a drain without end", deployment(func(d *clusterv1.MachineDeployment) {
+			d.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = nil
+		}), "as long as it takes"},
+		{"remediation of its own", func(s *Scene) {
+			s.ClusterAPI.HealthCheck.Spec.Remediation.TemplateRef.Kind = "X"
+		}, "unhealthy machine is replaced"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +77,9 @@ func TestBadInputOfClusterAPI(t *testing.T) {
 				t.Fatalf("blocked before anything is wrong: %v", blocked)
 			}
 			c.spoil(s)
-			if blocked := s.Plan(o).Blocked(); !slices.ContainsFunc(blocked, func(f Finding) bool { return strings.Contains(f.Text, c.want) }) {
+			if blocked := s.Plan(o).Blocked(); !slices.ContainsFunc(blocked, func(f Finding) bool {
+				return strings.Contains(f.Text, c.want)
+			}) {
 				t.Errorf("want it blocked by %q, got %v", c.want, blocked)
 			}
 		})

@@ -30,7 +30,7 @@ func nativeMachinePool() *Scene {
 	return s
 }
 
-// finds says whether findings have one of that level with a text in it.
+// finds reports whether findings have one of that level with a text in it.
 func finds(all []Finding, level Level, text string) bool {
 	return slices.ContainsFunc(all, func(f Finding) bool {
 		return f.Level == level && strings.Contains(f.Field+" "+f.Text, text) && (level != Blocked || f.Remedy != "")
@@ -56,11 +56,21 @@ func TestOtherPools(t *testing.T) {
 		level  Level
 		want   string
 	}{
-		{"its MachineDeployment would make another set, with machines", nativeSetPool, set(func(s *machinev1.MachineSet) { s.OwnerReferences = controlled }), Blocked, "belongs to Boss b"},
-		{"its MachineSet would make another machine", nativeMachinePool, func(s *Scene) { s.Native.Machines[0].OwnerReferences = controlled }, Blocked, "belongs to Boss b"},
-		{"a set that scales", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Spec.Replicas = 5 }), Blocked, "5 machines are wanted, and there are 2"},
-		{"a set that is frozen", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Labels[machinev1.FreezeLabel] = "True" }), Blocked, "frozen"},
-		{"a set that selects everything", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Spec.Selector = &metav1.LabelSelector{} }), Blocked, "selects everything"},
+		{"its MachineDeployment would make another set, with machines", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.OwnerReferences = controlled
+		}), Blocked, "belongs to Boss b"},
+		{"its MachineSet would make another machine", nativeMachinePool, func(s *Scene) {
+			s.Native.Machines[0].OwnerReferences = controlled
+		}, Blocked, "belongs to Boss b"},
+		{"a set that scales", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Spec.Replicas = 5
+		}), Blocked, "5 machines are wanted, and there are 2"},
+		{"a set that is frozen", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Labels[machinev1.FreezeLabel] = "True"
+		}), Blocked, "frozen"},
+		{"a set that selects everything", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Spec.Selector = &metav1.LabelSelector{}
+		}), Blocked, "selects everything"},
 		{"sets that select each other's machines", nativeSetPool, func(s *Scene) {
 			other := s.Native.Sets[0].DeepCopy()
 			other.Name = "other"
@@ -69,20 +79,34 @@ func TestOtherPools(t *testing.T) {
 		{"a machine that a set would adopt", nativeMachinePool, func(s *Scene) {
 			s.around.Sets = []machinev1.MachineSet{nativePool("pool", 1).Native.Sets[0]}
 		}, Blocked, "MachineSet pool-abcde selects it"},
-		{"a set whose VMs are preserved", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Spec.AutoPreserveFailedMachineMax = 1 }), Lost, "spec.autoPreserveFailedMachineMax"},
-		{"a set with retries", nativeSetPool, set(func(s *machinev1.MachineSet) { config(s).MaxEvictRetries = new(int32(3)) }), Lost, "spec.template.spec.maxEvictRetries"},
+		{"a set whose VMs are preserved", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Spec.AutoPreserveFailedMachineMax = 1
+		}), Lost, "spec.autoPreserveFailedMachineMax"},
+		{"a set with retries", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			config(s).MaxEvictRetries = new(int32(3))
+		}), Lost, "spec.template.spec.maxEvictRetries"},
 		{"a set with a drain timeout", nativeSetPool, set(func(s *machinev1.MachineSet) {
 			config(s).MachineDrainTimeout = &metav1.Duration{Duration: time.Hour}
 		}), Replaced, "nodeDrainTimeoutSeconds 3600"},
 		{"a set with a health timeout", nativeSetPool, func(*Scene) {}, Replaced, "spec.template.spec.healthTimeout"},
-		{"a set with a finalizer in its template", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Spec.Template.Finalizers = []string{"a/b"} }), Lost, "spec.template.metadata"},
-		{"a set whose machines would have one VM", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Spec.Template.Spec.ProviderID = "sim:///x" }), Blocked, "spec.template.spec.providerID"},
-		{"a set that waits", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Spec.MinReadySeconds = 7 }), Replaced, "only 7 seconds"},
-		{"a set with bounds", nativeSetPool, set(func(s *machinev1.MachineSet) { s.Annotations[machinev1.NodeGroupMinSizeAnnotation] = "1" }), Kept, "between doors"},
+		{"a set with a finalizer in its template", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Spec.Template.Finalizers = []string{"a/b"}
+		}), Lost, "spec.template.metadata"},
+		{"a set whose machines would have one VM", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Spec.Template.Spec.ProviderID = "sim:///x"
+		}), Blocked, "spec.template.spec.providerID"},
+		{"a set that waits", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Spec.MinReadySeconds = 7
+		}), Replaced, "only 7 seconds"},
+		{"a set with bounds", nativeSetPool, set(func(s *machinev1.MachineSet) {
+			s.Annotations[machinev1.NodeGroupMinSizeAnnotation] = "1"
+		}), Kept, "between doors"},
 		{"a machine with too many taints", nativeMachinePool, func(s *Scene) {
 			s.Native.Machines[0].Spec.NodeTemplateSpec.Spec.Taints = make([]corev1.Taint, mostTaints+1)
 		}, Blocked, "65"},
-		{"a machine of another kind of class", nativeMachinePool, func(s *Scene) { s.Native.Machines[0].Spec.Class.Kind = "AWSMachineClass" }, Blocked, `"AWSMachineClass" is not MachineClass`},
+		{"a machine of another kind of class", nativeMachinePool, func(s *Scene) {
+			s.Native.Machines[0].Spec.Class.Kind = "AWSMachineClass"
+		}, Blocked, `"AWSMachineClass" is not MachineClass`},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -117,15 +141,27 @@ func TestOtherPoolsOfClusterAPI(t *testing.T) {
 		level  Level
 		want   string
 	}{
-		{"its MachineDeployment would make another set", sets, set(func(s *clusterv1.MachineSet) { s.OwnerReferences = controlled }), Blocked, "belongs to Boss b"},
-		{"its MachineSet would make another machine", nativeMachinePool, machine(func(m *clusterv1.Machine) { m.OwnerReferences = controlled }), Blocked, "belongs to Boss b"},
-		{"a set that scales", sets, set(func(s *clusterv1.MachineSet) { s.Spec.Replicas = new(int32(7)) }), Blocked, "7 machines are wanted, and there are 2"},
-		{"a set that goes", sets, set(func(s *clusterv1.MachineSet) { s.DeletionTimestamp = &testBirth }), Blocked, "is being deleted"},
+		{"its MachineDeployment would make another set", sets, set(func(s *clusterv1.MachineSet) {
+			s.OwnerReferences = controlled
+		}), Blocked, "belongs to Boss b"},
+		{"its MachineSet would make another machine", nativeMachinePool, machine(func(m *clusterv1.Machine) {
+			m.OwnerReferences = controlled
+		}), Blocked, "belongs to Boss b"},
+		{"a set that scales", sets, set(func(s *clusterv1.MachineSet) {
+			s.Spec.Replicas = new(int32(7))
+		}), Blocked, "7 machines are wanted, and there are 2"},
+		{"a set that goes", sets, set(func(s *clusterv1.MachineSet) {
+			s.DeletionTimestamp = &testBirth
+		}), Blocked, "is being deleted"},
 		{"a set that drains without end", sets, set(func(s *clusterv1.MachineSet) {
 			s.Spec.Template.Spec.Deletion.NodeDrainTimeoutSeconds = nil
 		}), Lost, "as long as it takes"},
-		{"a set that names its machines", sets, set(func(s *clusterv1.MachineSet) { s.Spec.MachineNaming.Template = "x" }), Lost, "names machines itself"},
-		{"a set that deletes the newest", sets, set(func(s *clusterv1.MachineSet) { s.Spec.Deletion.Order = clusterv1.NewestMachineSetDeletionOrder }), Lost, "oldest of equal machines"},
+		{"a set that names its machines", sets, set(func(s *clusterv1.MachineSet) {
+			s.Spec.MachineNaming.Template = "x"
+		}), Lost, "names machines itself"},
+		{"a set that deletes the newest", sets, set(func(s *clusterv1.MachineSet) {
+			s.Spec.Deletion.Order = clusterv1.NewestMachineSetDeletionOrder
+		}), Lost, "oldest of equal machines"},
 		{"a machine with a gate", nativeMachinePool, machine(func(m *clusterv1.Machine) {
 			m.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "a"}}
 		}), Lost, "spec.readinessGates"},
@@ -138,7 +174,9 @@ func TestOtherPoolsOfClusterAPI(t *testing.T) {
 		{"a machine that is to be replaced", sets, machine(func(m *clusterv1.Machine) {
 			m.Annotations[clusterv1.RemediateMachineAnnotation] = ""
 		}), Blocked, "asks to replace it"},
-		{"somebody else's finalizer", sets, machine(func(m *clusterv1.Machine) { m.Finalizers = []string{"a/b"} }), Lost, "metadata.finalizers[a/b]"},
+		{"somebody else's finalizer", sets, machine(func(m *clusterv1.Machine) {
+			m.Finalizers = []string{"a/b"}
+		}), Lost, "metadata.finalizers[a/b]"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +206,8 @@ func TestASetThereAndBack(t *testing.T) {
 	s.ClusterAPI, _ = s.CopyToClusterAPI(toCluster())
 	s.ClusterAPI = made(s.ClusterAPI)
 	set := &s.ClusterAPI.Sets[0]
-	if *set.Spec.Replicas != 3 || value(set.Spec.Template.Spec.MinReadySeconds) != 7 || set.Annotations[clusterScaling+"scaledownunneededtime"] != "5m" {
+	if *set.Spec.Replicas != 3 || value(set.Spec.Template.Spec.MinReadySeconds) != 7 ||
+		set.Annotations[clusterScaling+"scaledownunneededtime"] != "5m" {
 		t.Errorf("there it is %+v", set)
 	}
 	set.Spec.Replicas = new(int32(4))
@@ -194,16 +233,28 @@ func TestTheCluster(t *testing.T) {
 		want    string // empty: nothing is in the way
 	}{
 		{"a new Cluster", func(*Scene) {}, func(*Options) {}, ""},
-		{"no Cluster is called so", func(*Scene) {}, func(o *Options) { o.Cluster = "My_Shoot" }, "no Cluster can be called so"},
-		{"its name goes into labels", func(*Scene) {}, func(o *Options) { o.Cluster = strings.Repeat("x", 64) }, "no Cluster can be called so"},
-		{"Cluster API would look for the nodes among its own", func(*Scene) {}, func(o *Options) { o.Apart = true }, "nodes are in another cluster"},
-		{"with a kubeconfig it looks there", func(*Scene) {}, func(o *Options) { o.Apart, o.KubeconfigSecret = true, "cloud" }, ""},
-		{"a kubeconfig that is not there", func(*Scene) {}, func(o *Options) { o.KubeconfigSecret = "none" }, "garden/none does not exist"},
+		{"no Cluster is called so", func(*Scene) {}, func(o *Options) {
+			o.Cluster = "My_Shoot"
+		}, "no Cluster can be called so"},
+		{"its name goes into labels", func(*Scene) {}, func(o *Options) {
+			o.Cluster = strings.Repeat("x", 64)
+		}, "no Cluster can be called so"},
+		{"Cluster API would look for the nodes among its own", func(*Scene) {}, func(o *Options) {
+			o.Apart = true
+		}, "nodes are in another cluster"},
+		{"with a kubeconfig it looks there", func(*Scene) {}, func(o *Options) {
+			o.Apart, o.KubeconfigSecret = true, "cloud"
+		}, ""},
+		{"a kubeconfig that is not there", func(*Scene) {}, func(o *Options) {
+			o.KubeconfigSecret = "none"
+		}, "garden/none does not exist"},
 		{"a Cluster that looks among its own", func(s *Scene) {
 			exists(s)
 			s.Cluster.ControlPlane.Spec.SelfHosted = new(true)
 		}, func(o *Options) { o.Apart = true }, "says selfHosted"},
-		{"a Cluster with another kubeconfig", exists, func(o *Options) { o.KubeconfigSecret = "cloud" }, "not reached by Secret cloud"},
+		{"a Cluster with another kubeconfig", exists, func(o *Options) {
+			o.KubeconfigSecret = "cloud"
+		}, "not reached by Secret cloud"},
 		{"a Cluster with this kubeconfig", func(s *Scene) {
 			exists(s)
 			s.Cluster.ControlPlane.Spec.KubeconfigSecretRef = &controlplanev1.NameReference{Name: "cloud"}
@@ -237,7 +288,8 @@ func TestBackNeedsNoName(t *testing.T) {
 	if p := s.Plan(Options{To: DoorNative}); len(p.Blocked()) > 0 || p.Cluster != "shoot" {
 		t.Errorf("Cluster %q, blocked by %v", p.Cluster, p.Blocked())
 	}
-	if p := s.Plan(Options{To: DoorNative, Cluster: "other"}); !finds(p.Blocked(), Blocked, "belongs to Cluster shoot, not to other") {
+	if p := s.Plan(Options{To: DoorNative, Cluster: "other"}); !finds(p.Blocked(), Blocked,
+		"belongs to Cluster shoot, not to other") {
 		t.Errorf("another Cluster: blocked by %v", p.Blocked())
 	}
 }
@@ -249,7 +301,10 @@ func TestHealthChecksOfOthers(t *testing.T) {
 	check := func(name, cluster string, labels map[string]string) clusterv1.MachineHealthCheck {
 		return clusterv1.MachineHealthCheck{
 			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name},
-			Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: cluster, Selector: metav1.LabelSelector{MatchLabels: labels}},
+			Spec: clusterv1.MachineHealthCheckSpec{
+				ClusterName: cluster,
+				Selector:    metav1.LabelSelector{MatchLabels: labels},
+			},
 		}
 	}
 	for _, c := range []struct {
@@ -258,10 +313,19 @@ func TestHealthChecksOfOthers(t *testing.T) {
 		level  Level
 		want   string // empty: nothing is in the way
 	}{
-		{"one for the whole Cluster", check("all", "shoot", map[string]string{clusterv1.ClusterNameLabel: "shoot"}), Lost, "spec.selector this MachineHealthCheck selects"},
+		{
+			"one for the whole Cluster", check("all", "shoot", map[string]string{clusterv1.ClusterNameLabel: "shoot"}), Lost,
+			"spec.selector this MachineHealthCheck selects",
+		},
 		{"one of another Cluster", check("all", "other", nil), "", ""},
-		{"one of another pool", check("all", "shoot", map[string]string{clusterv1.MachineDeploymentNameLabel: "other"}), "", ""},
-		{"one that has the name", check("pool", "shoot", map[string]string{clusterv1.MachineDeploymentNameLabel: "other"}), Blocked, "was not made from"},
+		{
+			"one of another pool", check("all", "shoot", map[string]string{clusterv1.MachineDeploymentNameLabel: "other"}), "",
+			"",
+		},
+		{
+			"one that has the name", check("pool", "shoot", map[string]string{clusterv1.MachineDeploymentNameLabel: "other"}),
+			Blocked, "was not made from",
+		},
 	} {
 		s := nativePool("pool", 2)
 		around(s).HealthChecks = []clusterv1.MachineHealthCheck{c.check}
@@ -269,7 +333,9 @@ func TestHealthChecksOfOthers(t *testing.T) {
 		if c.want == "" && len(p.Blocked()) > 0 || c.want != "" && !finds(p.Blocked(), c.level, c.want) {
 			t.Errorf("%s: want it blocked by %q, got %v", c.reason, c.want, p.Blocked())
 		}
-		if made := slices.ContainsFunc(p.Creates, func(o Objects) bool { return o.Kind == kindHealthCheck }); made == (c.level == Lost) {
+		if made := slices.ContainsFunc(p.Creates, func(o Objects) bool {
+			return o.Kind == kindHealthCheck
+		}); made == (c.level == Lost) {
 			t.Errorf("%s: one is made: %v", c.reason, made)
 		}
 	}

@@ -15,10 +15,12 @@ func (p *planner) atWork(d Door) {
 	if p.Phase != "" {
 		return
 	}
-	key, remedy := clusterv1.PausedAnnotation, "remove the annotation: a move pauses it by itself, and unpauses it afterwards"
+	key, remedy := clusterv1.PausedAnnotation, "remove the annotation: a move pauses it by itself, and unpauses it "+
+		"afterwards"
 	if d == DoorNative {
 		key = machinev1.MigrationHoldAnnotation
-		remedy = "restore ConfigMap " + recordName(p.Plan.Pool) + ", which said how far its move was; remove the annotation only if nobody moves it"
+		remedy = "restore ConfigMap " + recordName(p.Plan.Pool) +
+			", which said how far its move was; remove the annotation only if nobody moves it"
 	}
 	for _, tier := range p.tiers(d) {
 		for _, o := range tier {
@@ -36,7 +38,8 @@ func (p *planner) atWork(d Door) {
 func (p *planner) retained(o client.Object) {
 	if o.GetAnnotations()[machinev1.RetainVMAnnotation] != "" && p.Phase == "" {
 		p.find(Finding{
-			Level: Lost, Object: objectName(kindMCMMachine, o), Field: "metadata.annotations[" + machinev1.RetainVMAnnotation + "]",
+			Level: Lost, Object: objectName(kindMCMMachine, o), Field: "metadata.annotations[" + machinev1.RetainVMAnnotation +
+				"]",
 			Text: "natively the VM goes with its Machine; a way back does not set it again",
 		})
 	}

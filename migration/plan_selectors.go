@@ -61,7 +61,9 @@ func (p *planner) overlap(mine claim) {
 		if selects(other.selector, mine.labels) || selects(mine.selector, other.labels) {
 			p.find(Finding{
 				Level: Blocked, Object: objectName(mine.kind, mine.object), Field: "spec.selector",
-				Text:   "it and " + other.kind + " " + other.object.GetName() + " select each other's machines; an autoscaler would count them twice, and a machine without an owner could be adopted by either",
+				Text: "it and " + other.kind + " " + other.object.GetName() +
+					" select each other's machines; an autoscaler would count them twice, and a machine without an owner could be " +
+					"adopted by either",
 				Remedy: "give one of them a label of its own, in spec.selector and spec.template; that rolls it",
 			})
 		}
@@ -76,14 +78,15 @@ func (p *planner) adopters(m *machinev1.Machine) {
 	for i := range p.around.Sets {
 		if s := &p.around.Sets[i]; selects(s.Spec.Selector, m.Labels) {
 			p.find(Finding{
-				Level: Blocked, Object: objectName(machinev1.MachineKind, m), Field: "metadata.labels", Text: "MachineSet " + s.Name + " selects it, and adopts it as soon as it may",
+				Level: Blocked, Object: objectName(machinev1.MachineKind, m), Field: "metadata.labels", Text: "MachineSet " +
+					s.Name + " selects it, and adopts it as soon as it may",
 				Remedy: "take the labels that it selects by off the Machine, or move the pool of that MachineSet",
 			})
 		}
 	}
 }
 
-// selects says whether a selector that can be read matches labels, of which there are some.
+// selects reports whether a selector that can be read matches labels, of which there are some.
 func selects(s *metav1.LabelSelector, all map[string]string) bool {
 	if s == nil {
 		return false

@@ -21,7 +21,8 @@ import (
 func around(s *Scene) *Surroundings {
 	secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "cloud"}}
 	s.around = &Surroundings{
-		Namespace: testNamespace, Classes: s.Native.Classes, Secrets: map[client.ObjectKey]*metav1.PartialObjectMetadata{client.ObjectKeyFromObject(secret): secret},
+		Namespace: testNamespace, Classes: s.Native.Classes,
+		Secrets:  map[client.ObjectKey]*metav1.PartialObjectMetadata{client.ObjectKeyFromObject(secret): secret},
 		Machines: s.Native.Machines, Sets: s.Native.Sets,
 	}
 	if s.Native.Deployment != nil {
@@ -39,7 +40,8 @@ func TestAHealthyPoolCanBeMoved(t *testing.T) {
 		t.Errorf("blocked by %v", blocked)
 	}
 	for _, m := range p.Machines {
-		if m.Verdict != VerdictKept || m.KubeletVersion != testVersion || m.ProviderID != "sim:///zone-a/i-"+m.Name || m.ProviderIDForm != FormNode {
+		if m.Verdict != VerdictKept || m.KubeletVersion != testVersion || m.ProviderID != "sim:///zone-a/i-"+m.Name ||
+			m.ProviderIDForm != FormNode {
 			t.Errorf("machine %+v", m)
 		}
 	}
@@ -73,41 +75,83 @@ func TestBadInput(t *testing.T) {
 		{"nothing is known of its VM", phase(""), "has not joined"},
 		{"an update in place has to end", phase(machinev1.MachineInPlaceUpdating), "updated in place"},
 		{"without nodes there is no Cluster API", phase(machinev1.MachineAvailable), "no node"},
-		{"a deletion has to end", machine(func(m *machinev1.Machine) { m.DeletionTimestamp = &testBirth }), "is being deleted"},
-		{"preservation has no counterpart", machine(func(m *machinev1.Machine) { m.Status.CurrentStatus.PreserveExpiryTime = &testBirth }), "preserved until 2026-01-01"},
-		{"nor has the wish for it", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.PreserveAnnotation] = "when-failed" }), "asks to preserve"},
-		{"also on the Node", node(func(n *corev1.Node) { n.Annotations = map[string]string{machinev1.PreserveAnnotation: "now"} }), "of its Node asks to preserve"},
-		{"forced deletion is not carried over", machine(func(m *machinev1.Machine) { m.Labels[machinev1.ForceDeletionLabel] = "true" }), "by force"},
-		{"somebody adopts it", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.HoldAnnotation] = "x" }), "being adopted or moved"},
-		{"nobody knows which door is the truth", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.MigrationHoldAnnotation] = "x" }), "no move of the pool is on record"},
-		{"the form is being changed", machine(func(m *machinev1.Machine) { m.Annotations[machinev1.ProviderIDFormAnnotation] = "mcm" }), "MCM's form"},
-		{"Cluster API finds Nodes by providerID", node(func(n *corev1.Node) { n.Spec.ProviderID = "" }), "no spec.providerID"},
-		{"another VM would be adopted", node(func(n *corev1.Node) { n.Spec.ProviderID = "sim:///zone-a/i-other" }), "the Machine's VM is"},
+		{"a deletion has to end", machine(func(m *machinev1.Machine) {
+			m.DeletionTimestamp = &testBirth
+		}), "is being deleted"},
+		{"preservation has no counterpart", machine(func(m *machinev1.Machine) {
+			m.Status.CurrentStatus.PreserveExpiryTime = &testBirth
+		}), "preserved until 2026-01-01"},
+		{"nor has the wish for it", machine(func(m *machinev1.Machine) {
+			m.Annotations[machinev1.PreserveAnnotation] = "when-failed"
+		}), "asks to preserve"},
+		{"also on the Node", node(func(n *corev1.Node) {
+			n.Annotations = map[string]string{machinev1.PreserveAnnotation: "now"}
+		}), "of its Node asks to preserve"},
+		{"forced deletion is not carried over", machine(func(m *machinev1.Machine) {
+			m.Labels[machinev1.ForceDeletionLabel] = "true"
+		}), "by force"},
+		{"somebody adopts it", machine(func(m *machinev1.Machine) {
+			m.Annotations[machinev1.HoldAnnotation] = "x"
+		}), "being adopted or moved"},
+		{"nobody knows which door is the truth", machine(func(m *machinev1.Machine) {
+			m.Annotations[machinev1.MigrationHoldAnnotation] = "x"
+		}), "no move of the pool is on record"},
+		{"the form is being changed", machine(func(m *machinev1.Machine) {
+			m.Annotations[machinev1.ProviderIDFormAnnotation] = "mcm"
+		}), "MCM's form"},
+		{"Cluster API finds Nodes by providerID", node(func(n *corev1.Node) {
+			n.Spec.ProviderID = ""
+		}), "no spec.providerID"},
+		{"another VM would be adopted", node(func(n *corev1.Node) {
+			n.Spec.ProviderID = "sim:///zone-a/i-other"
+		}), "the Machine's VM is"},
 		{"one VM cannot be two machines'", func(s *Scene) {
 			s.Native.Machines[1].Labels[machinev1.NodeLabel] = s.Native.Machines[0].Labels[machinev1.NodeLabel]
 			s.Native.Machines[1].Spec.ProviderID = s.Native.Machines[0].Spec.ProviderID
 		}, "has the same VM"},
-		{"the Node is gone", func(s *Scene) { delete(s.Nodes, s.Native.Machines[0].Labels[machinev1.NodeLabel]) }, "Node is not there"},
-		{"machines of another version are never up to date", node(func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.35.0" }), "different versions: v1.35.0 (1), v1.36.3 (2)"},
-		{"the webhook refuses such versions", node(func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "devel" }), "no semantic version"},
+		{"the Node is gone", func(s *Scene) {
+			delete(s.Nodes, s.Native.Machines[0].Labels[machinev1.NodeLabel])
+		}, "Node is not there"},
+		{"machines of another version are never up to date", node(func(n *corev1.Node) {
+			n.Status.NodeInfo.KubeletVersion = "v1.35.0"
+		}), "different versions: v1.35.0 (1), v1.36.3 (2)"},
+		{"the webhook refuses such versions", node(func(n *corev1.Node) {
+			n.Status.NodeInfo.KubeletVersion = "devel"
+		}), "no semantic version"},
 		{"the class is needed to delete the VM", func(s *Scene) { clear(s.Native.Classes) }, "does not exist"},
 		{"two templates", func(s *Scene) {
 			old := s.Native.Deployment.Spec.Template.DeepCopy()
 			old.Spec.Class.Name = "old"
 			addSet(s, "pool-old", "99", *old, 1)
 		}, "middle of a rollout"},
-		{"a rollout begins", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = "pool-class-2" }), "a rollout begins"},
-		{"it scales", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 5 }), "5 machines are wanted, and there are 3"},
+		{"a rollout begins", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.Template.Spec.Class.Name = "pool-class-2"
+		}), "a rollout begins"},
+		{"it scales", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.Replicas = 5
+		}), "5 machines are wanted, and there are 3"},
 		{"nobody looks after it", deployment(func(d *machinev1.MachineDeployment) { d.Generation = 9 }), "has not been seen"},
-		{"a rollback is asked for", deployment(func(d *machinev1.MachineDeployment) { d.Spec.RollbackTo = &machinev1.RollbackConfig{} }), "spec.rollbackTo"},
-		{"the autoscaler is at it", deployment(func(d *machinev1.MachineDeployment) { d.Annotations[machinev1.TriggerDeletionAnnotation] = "m~t" }), "asked for the deletion of m~t"},
+		{"a rollback is asked for", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.RollbackTo = &machinev1.RollbackConfig{}
+		}), "spec.rollbackTo"},
+		{"the autoscaler is at it", deployment(func(d *machinev1.MachineDeployment) {
+			d.Annotations[machinev1.TriggerDeletionAnnotation] = "m~t"
+		}), "asked for the deletion of m~t"},
 		{"it is frozen", deployment(func(d *machinev1.MachineDeployment) {
 			d.Labels = map[string]string{machinev1.FreezeLabel: "True"}
 		}), "frozen"},
-		{"it selects everything", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Selector = &metav1.LabelSelector{} }), "selects everything"},
-		{"it has no strategy", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Strategy.Type = "" }), "no strategy of MCM"},
-		{"its bounds are incomplete", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Strategy.RollingUpdate.MaxSurge = nil }), "maxSurge or maxUnavailable is missing"},
-		{"the name does not fit into a label", func(s *Scene) { s.Native.Deployment.Name = strings.Repeat("x", 64) }, "metadata.name"},
+		{"it selects everything", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.Selector = &metav1.LabelSelector{}
+		}), "selects everything"},
+		{"it has no strategy", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy.Type = ""
+		}), "no strategy of MCM"},
+		{"its bounds are incomplete", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy.RollingUpdate.MaxSurge = nil
+		}), "maxSurge or maxUnavailable is missing"},
+		{"the name does not fit into a label", func(s *Scene) {
+			s.Native.Deployment.Name = strings.Repeat("x", 64)
+		}, "metadata.name"},
 		{"two pools select the same machines", func(s *Scene) {
 			other := nativePool("other", 1).Native.Deployment
 			other.Spec.Selector.MatchLabels = map[string]string{"team": "x"}
@@ -118,16 +162,25 @@ func TestBadInput(t *testing.T) {
 		{"the other door asks the Secret's own namespace", func(s *Scene) {
 			s.Native.Classes["pool-class"].SecretRef.Namespace = "elsewhere"
 			key := client.ObjectKey{Namespace: "elsewhere", Name: "cloud"}
-			s.around.Secrets[key] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "cloud"}}
+			s.around.Secrets[key] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "elsewhere",
+				Name:      "cloud",
+			}}
 		}, "does not allow this one"},
 		{"two managers must not work on the same machines", func(s *Scene) {
 			s.around.Leases = []coordinationv1.Lease{{
 				ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: machinev1.LeaseMachineController},
-				Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("mcm_1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(time.Now()))},
+				Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: new("mcm_1"), LeaseDurationSeconds: new(int32(15)),
+					RenewTime: new(metav1.NewMicroTime(time.Now())),
+				},
 			}}
 		}, "no manager of this project"},
 		{"somebody else's object has the name", func(s *Scene) {
-			s.around.ClusterDeployments = []clusterv1.MachineDeployment{{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "pool"}}}
+			s.around.ClusterDeployments = []clusterv1.MachineDeployment{{ObjectMeta: metav1.ObjectMeta{
+				Namespace: testNamespace,
+				Name:      "pool",
+			}}}
 		}, "was not made from the native"},
 		{"Cluster API is not there", func(s *Scene) { s.around.Unserved = []string{"Cluster"} }, "does not know this kind"},
 		{"nobody would look after the machines", func(s *Scene) {
@@ -181,49 +234,110 @@ func fieldCases() []fieldCase {
 	hour := &metav1.Duration{Duration: time.Hour}
 	return []fieldCase{
 		{"spec.strategy.type", Lost, "InPlaceUpdate becomes OnDelete", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.InPlaceUpdateStrategyType, InPlaceUpdate: &machinev1.InPlaceUpdateMachineDeployment{UpdateConfiguration: d.Spec.Strategy.RollingUpdate.UpdateConfiguration}}
+			d.Spec.Strategy = machinev1.MachineDeploymentStrategy{
+				Type:          machinev1.InPlaceUpdateStrategyType,
+				InPlaceUpdate: &machinev1.InPlaceUpdateMachineDeployment{UpdateConfiguration: d.Spec.Strategy.RollingUpdate.UpdateConfiguration},
+			}
 		})},
-		{"spec.strategy.type", Lost, "Recreate becomes RollingUpdate", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Strategy.Type = machinev1.RecreateStrategyType })},
+		{"spec.strategy.type", Lost, "Recreate becomes RollingUpdate", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy.Type = machinev1.RecreateStrategyType
+		})},
 		{"spec.strategy.rollingUpdate", Replaced, "maxUnavailable 1", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt32(0))
+			d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(
+				intstr.FromInt32(0)), new(intstr.FromInt32(0))
 		})},
-		{"spec.minReadySeconds", Replaced, "MCM ignores it", deployment(func(d *machinev1.MachineDeployment) { d.Spec.MinReadySeconds = 5 })},
+		{"spec.minReadySeconds", Replaced, "MCM ignores it", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.MinReadySeconds = 5
+		})},
 		{"spec.paused", Kept, "no rollouts", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true })},
-		{"spec.progressDeadlineSeconds", Lost, "no deadline", deployment(func(d *machinev1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(9)) })},
-		{"spec.revisionHistoryLimit", Lost, "deletes old MachineSets", deployment(func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = new(int32(9)) })},
-		{"spec.autoPreserveFailedMachineMax", Lost, "keeps no failed machines", deployment(func(d *machinev1.MachineDeployment) { d.Spec.AutoPreserveFailedMachineMax = 1 })},
-		{"spec.template.spec.drainTimeout", Replaced, "nodeDrainTimeoutSeconds 3600", config(func(c *machinev1.MachineConfiguration) { c.MachineDrainTimeout = hour })},
-		{"spec.template.spec.healthTimeout", Replaced, "timeoutSeconds 3600", config(func(c *machinev1.MachineConfiguration) { c.MachineHealthTimeout = hour })},
-		{"spec.template.spec.creationTimeout", Replaced, "nodeStartupTimeoutSeconds 3600", config(func(c *machinev1.MachineConfiguration) { c.MachineCreationTimeout = hour })},
-		{"spec.template.spec.nodeConditions", Replaced, "Bad", config(func(c *machinev1.MachineConfiguration) { c.NodeConditions = new("Bad") })},
-		{"spec.template.spec.disableHealthTimeout", Kept, "MachineHealthCheck", config(func(c *machinev1.MachineConfiguration) { c.DisableHealthTimeout = new(true) })},
-		{"spec.template.spec.maxEvictRetries", Lost, "until the drain timeout", config(func(c *machinev1.MachineConfiguration) { c.MaxEvictRetries = new(int32(3)) })},
-		{"spec.template.spec.machinePreserveTimeout", Lost, "preserves no machines", config(func(c *machinev1.MachineConfiguration) { c.MachinePreserveTimeout = hour })},
-		{"spec.template.spec.inPlaceUpdateTimeout", Replaced, "no effect", config(func(c *machinev1.MachineConfiguration) { c.MachineInPlaceUpdateTimeout = hour })},
+		{"spec.progressDeadlineSeconds", Lost, "no deadline", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.ProgressDeadlineSeconds = new(int32(9))
+		})},
+		{"spec.revisionHistoryLimit", Lost, "deletes old MachineSets", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.RevisionHistoryLimit = new(int32(9))
+		})},
+		{
+			"spec.autoPreserveFailedMachineMax", Lost, "keeps no failed machines",
+			deployment(func(d *machinev1.MachineDeployment) { d.Spec.AutoPreserveFailedMachineMax = 1 }),
+		},
+		{
+			"spec.template.spec.drainTimeout", Replaced, "nodeDrainTimeoutSeconds 3600",
+			config(func(c *machinev1.MachineConfiguration) { c.MachineDrainTimeout = hour }),
+		},
+		{"spec.template.spec.healthTimeout", Replaced, "timeoutSeconds 3600", config(func(c *machinev1.MachineConfiguration) {
+			c.MachineHealthTimeout = hour
+		})},
+		{
+			"spec.template.spec.creationTimeout", Replaced, "nodeStartupTimeoutSeconds 3600",
+			config(func(c *machinev1.MachineConfiguration) { c.MachineCreationTimeout = hour }),
+		},
+		{"spec.template.spec.nodeConditions", Replaced, "Bad", config(func(c *machinev1.MachineConfiguration) {
+			c.NodeConditions = new("Bad")
+		})},
+		{
+			"spec.template.spec.disableHealthTimeout", Kept, "MachineHealthCheck",
+			config(func(c *machinev1.MachineConfiguration) { c.DisableHealthTimeout = new(true) }),
+		},
+		{
+			"spec.template.spec.maxEvictRetries", Lost, "until the drain timeout",
+			config(func(c *machinev1.MachineConfiguration) { c.MaxEvictRetries = new(int32(3)) }),
+		},
+		{
+			"spec.template.spec.machinePreserveTimeout", Lost, "preserves no machines",
+			config(func(c *machinev1.MachineConfiguration) { c.MachinePreserveTimeout = hour }),
+		},
+		{"spec.template.spec.inPlaceUpdateTimeout", Replaced, "no effect", config(func(c *machinev1.MachineConfiguration) {
+			c.MachineInPlaceUpdateTimeout = hour
+		})},
 		{"spec.template.spec.nodeTemplate", Replaced, "neither a label", deployment(func(d *machinev1.MachineDeployment) {
 			d.Spec.Template.Spec.NodeTemplateSpec.Spec.PodCIDR = "10.0.0.0/24"
 		})},
-		{"spec.template.metadata", Lost, "only labels and annotations", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Template.Finalizers = []string{"a/b"} })},
-		{"metadata.annotations[machinepriority.machine.sapcloud.io]", Replaced, "delete-machine", func(s *Scene) { s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "1" }},
-		{"metadata.annotations[machinepriority.machine.sapcloud.io]", Lost, `"2" has no counterpart`, func(s *Scene) { s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "2" }},
+		{"spec.template.metadata", Lost, "only labels and annotations", deployment(func(d *machinev1.MachineDeployment) {
+			d.Spec.Template.Finalizers = []string{"a/b"}
+		})},
+		{"metadata.annotations[machinepriority.machine.sapcloud.io]", Replaced, "delete-machine", func(s *Scene) {
+			s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "1"
+		}},
+		{"metadata.annotations[machinepriority.machine.sapcloud.io]", Lost, `"2" has no counterpart`, func(s *Scene) {
+			s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "2"
+		}},
 		{"spec.drainTimeout", Lost, "differs from that of MachineSet", func(s *Scene) {
 			s.Native.Machines[0].Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineDrainTimeout: hour}
 		}},
-		{"metadata.annotations[machine.sapcloud.io/cluster-api-autoscaler-node-group-min-size]", Kept, "becomes cluster.x-k8s.io/", deployment(func(d *machinev1.MachineDeployment) { d.Annotations[machinev1.NodeGroupMinSizeAnnotation] = "1" })},
-		{"metadata.annotations[autoscaler.gardener.cloud/max-node-provision-time]", Replaced, "upstream's reads", deployment(func(d *machinev1.MachineDeployment) {
-			d.Annotations["autoscaler.gardener.cloud/max-node-provision-time"] = "1h"
-		})},
-		{"metadata.annotations[mcm.cluster.x-k8s.io/offered-capacity]", Replaced, "status.capacity", deployment(func(d *machinev1.MachineDeployment) { d.Annotations[machinev1.OfferedCapacityAnnotation] = "{}" })},
-		{"metadata.annotations[mcm.cluster.x-k8s.io/provider-id-form]", Replaced, "set again", deployment(func(d *machinev1.MachineDeployment) {
-			d.Annotations[machinev1.ProviderIDFormAnnotation] = machinev1.ProviderIDFormNode
-		})},
-		{"metadata.annotations[node.machine.sapcloud.io/effective-creation-timeout]", Replaced, "nodeStartupTimeoutSeconds", deployment(func(d *machinev1.MachineDeployment) {
-			d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "1h"
-		})},
+		{
+			"metadata.annotations[machine.sapcloud.io/cluster-api-autoscaler-node-group-min-size]", Kept,
+			"becomes cluster.x-k8s.io/", deployment(func(d *machinev1.MachineDeployment) {
+				d.Annotations[machinev1.NodeGroupMinSizeAnnotation] = "1"
+			}),
+		},
+		{
+			"metadata.annotations[autoscaler.gardener.cloud/max-node-provision-time]", Replaced, "upstream's reads",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Annotations["autoscaler.gardener.cloud/max-node-provision-time"] = "1h"
+			}),
+		},
+		{
+			"metadata.annotations[mcm.cluster.x-k8s.io/offered-capacity]", Replaced, "status.capacity",
+			deployment(func(d *machinev1.MachineDeployment) { d.Annotations[machinev1.OfferedCapacityAnnotation] = "{}" }),
+		},
+		{
+			"metadata.annotations[mcm.cluster.x-k8s.io/provider-id-form]", Replaced, "set again",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Annotations[machinev1.ProviderIDFormAnnotation] = machinev1.ProviderIDFormNode
+			}),
+		},
+		{
+			"metadata.annotations[node.machine.sapcloud.io/effective-creation-timeout]", Replaced, "nodeStartupTimeoutSeconds",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "1h"
+			}),
+		},
 		{"spec.maxEvictRetries", Lost, "until the drain timeout", func(s *Scene) {
 			s.Native.Machines[0].Spec.MachineConfiguration = &machinev1.MachineConfiguration{MaxEvictRetries: new(int32(3))}
 		}},
-		{"metadata.labels[force-drain]", Lost, "no pod by force", func(s *Scene) { s.Native.Machines[0].Labels[machinev1.ForceDrainLabel] = "True" }},
+		{"metadata.labels[force-drain]", Lost, "no pod by force", func(s *Scene) {
+			s.Native.Machines[0].Labels[machinev1.ForceDrainLabel] = "True"
+		}},
 		{"metadata.finalizers[example.org/audit]", Lost, "somebody else's", deployment(func(d *machinev1.MachineDeployment) {
 			d.Finalizers = append(d.Finalizers, "example.org/audit")
 		})},

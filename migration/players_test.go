@@ -71,12 +71,16 @@ func (w *world) playNativeSet(s *machinev1.MachineSet) {
 		w.serial++
 		name := fmt.Sprintf("%s-n%d", s.Name, w.serial)
 		m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, Labels: with(s.Spec.Template.Labels, map[string]string{machinev1.NodeLabel: name}), Finalizers: []string{machinev1.Finalizer},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},
+			Namespace: "ns", Name: name, Labels: with(s.Spec.Template.Labels, map[string]string{machinev1.NodeLabel: name}),
+			Finalizers: []string{machinev1.Finalizer},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s,
+				machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},
 		}}
 		m.Spec.Class, m.Spec.ProviderID = s.Spec.Template.Spec.Class, "sim://"+name
 		w.must(w.api.Create(w.t.Context(), m))
-		w.patchStatus(m, func(o client.Object) { o.(*machinev1.Machine).Status.CurrentStatus.Phase = machinev1.MachineRunning })
+		w.patchStatus(m, func(o client.Object) {
+			o.(*machinev1.Machine).Status.CurrentStatus.Phase = machinev1.MachineRunning
+		})
 		w.makeVM(name)
 	}
 }
@@ -121,7 +125,8 @@ func (w *world) playDeployment(d *clusterv1.MachineDeployment) {
 	}
 	for i := range sets {
 		s := &sets[i]
-		if _, rests := s.Annotations[clusterv1.PausedAnnotation]; same(*s) && !rests && !ptr.Equal(s.Spec.Replicas, d.Spec.Replicas) {
+		if _, rests := s.Annotations[clusterv1.PausedAnnotation]; same(*s) && !rests &&
+			!ptr.Equal(s.Spec.Replicas, d.Spec.Replicas) {
 			w.patchObject(s, func(o client.Object) { o.(*clusterv1.MachineSet).Spec.Replicas = d.Spec.Replicas })
 		}
 	}
@@ -150,7 +155,8 @@ func (w *world) makeMachine(s *clusterv1.MachineSet) {
 	w.serial++
 	name := fmt.Sprintf("%s-c%d", s.Name, w.serial)
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, Labels: with(s.Spec.Template.Labels, map[string]string{clusterv1.MachineSetNameLabel: s.Name}),
+		Namespace: "ns", Name: name, Labels: with(s.Spec.Template.Labels,
+			map[string]string{clusterv1.MachineSetNameLabel: s.Name}),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, clusterv1.GroupVersion.WithKind("MachineSet"))},
 	}}
 	m.Spec = *s.Spec.Template.Spec.DeepCopy()

@@ -69,16 +69,18 @@ func ParsePool(namespace, text string) (Pool, error) {
 // kindWords are the words for the kinds of pools, on both doors.
 func kindWords() map[string]Kind {
 	return map[string]Kind{
-		"machinedeployment": KindDeployment, "machinedeployments": KindDeployment, "mcd": KindDeployment, "md": KindDeployment,
+		"machinedeployment": KindDeployment, "machinedeployments": KindDeployment, "mcd": KindDeployment,
+		"md":         KindDeployment,
 		"machineset": KindSet, "machinesets": KindSet, "mcs": KindSet, "ms": KindSet,
 		"machine": KindMachine, "machines": KindMachine, "mc": KindMachine, "ma": KindMachine,
 	}
 }
 
-// ofADoor says whether a group, maybe with a version before it, is one of the doors'.
+// ofADoor reports whether a group, maybe with a version before it, is one of the doors'.
 // None is both.
 func ofADoor(group string) bool {
-	return group == "" || strings.HasSuffix("."+group, "."+machinev1.GroupVersion.Group) || strings.HasSuffix("."+group, "."+clusterv1.GroupVersion.Group)
+	return group == "" || strings.HasSuffix("."+group, "."+machinev1.GroupVersion.Group) ||
+		strings.HasSuffix("."+group, "."+clusterv1.GroupVersion.Group)
 }
 
 // Native is what there is of a pool on the native door. Lists are sorted by name.
@@ -89,7 +91,7 @@ type Native struct {
 	Classes    map[string]*machinev1.MachineClass // by name: those that the templates and machines use and that exist
 }
 
-// Empty says whether there is nothing.
+// Empty reports whether there is nothing.
 func (n *Native) Empty() bool { return n.Deployment == nil && len(n.Sets) == 0 && len(n.Machines) == 0 }
 
 // ClusterAPI is what there is of a pool on the Cluster API door. Lists are sorted by name.
@@ -104,7 +106,7 @@ type ClusterAPI struct {
 	HealthCheck      *clusterv1.MachineHealthCheck // nil: none
 }
 
-// Empty says whether there is nothing but templates.
+// Empty reports whether there is nothing but templates.
 func (c *ClusterAPI) Empty() bool {
 	return c.Deployment == nil && len(c.Sets) == 0 && len(c.Machines) == 0 && len(c.MCMMachines) == 0
 }

@@ -45,7 +45,8 @@ func load(ctx context.Context, c client.Reader, p Pool) (*stored, error) {
 func decodeRecord(object *corev1.ConfigMap) (*stored, error) {
 	s := &stored{object: object}
 	if err := json.Unmarshal([]byte(object.Data[recordKey]), &s.Record); err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s data[%s]: %w; it says how far a migration is: restore it, nothing is done without it",
+		return nil, fmt.Errorf("ConfigMap %s/%s data[%s]: %w; it says how far a migration is: restore it, nothing is done "+
+			"without it",
 			object.Namespace, object.Name, recordKey, err)
 	}
 	return s, nil
@@ -78,7 +79,8 @@ func (s *stored) save(ctx context.Context, c client.Client) error {
 	if s.object == nil {
 		object := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: s.Pool.Namespace, Name: recordName(s.Pool), Labels: map[string]string{machinev1.MigrationLabel: string(s.Pool.Kind)},
+				Namespace: s.Pool.Namespace, Name: recordName(s.Pool),
+				Labels: map[string]string{machinev1.MigrationLabel: string(s.Pool.Kind)},
 			},
 			Data: map[string]string{recordKey: string(text)},
 		}
@@ -93,7 +95,8 @@ func (s *stored) save(ctx context.Context, c client.Client) error {
 	if s.backup != nil {
 		changed.BinaryData = map[string][]byte{backupKey: s.backup}
 	}
-	if err := c.Patch(ctx, changed, client.MergeFromWithOptions(s.object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Patch(ctx, changed, client.MergeFromWithOptions(s.object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write the record of %s: %w", s.Pool, err)
 	}
 	s.object, s.backup = changed, nil

@@ -23,14 +23,19 @@ func (e *Engine) open(ctx context.Context, p Pool, o Options) (*stored, error) {
 		now := e.Clock.Now()
 		seen := max(now.Sub(s.Renewed).Round(time.Second), 0)
 		if first != nil && (s.Runner != first.Runner || !s.Renewed.Equal(first.Renewed)) {
-			return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take over with --take-over once it is gone for certain", p, s.Runner, seen)
+			return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take "+
+				"over with --take-over once it is gone for certain", p, s.Runner, seen)
 		}
 		if seen >= runnerExpiry || now.Sub(begun) >= runnerExpiry { // its clock may go wrong
 			s.Runner = ""
 			return s, nil
 		}
 		if first == nil && e.Progress != nil {
-			e.Progress(Progress{Pool: p, To: s.To, Phase: s.Phase, Waiting: fmt.Sprintf("another command was at it %s ago; if it is gone, this one goes on %s after that", seen, runnerExpiry)})
+			e.Progress(Progress{
+				Pool: p, To: s.To, Phase: s.Phase,
+				Waiting: fmt.Sprintf("another command was at it %s ago; if it is gone, this one goes on %s after that", seen,
+					runnerExpiry),
+			})
 		}
 		first = s
 		if err := e.Wait(ctx, lookAgain); err != nil {
@@ -65,10 +70,11 @@ func (s *stored) sameCluster(name string) error {
 	if s.Phase == PhaseFinished || name == "" || s.Cluster == "" || name == s.Cluster {
 		return nil
 	}
-	return fmt.Errorf("the move of %s has begun with Cluster %s, not %s: leave --cluster out to go on, or roll back first", s.Pool, s.Cluster, name)
+	return fmt.Errorf("the move of %s has begun with Cluster %s, not %s: leave --cluster out to go on, or roll back first",
+		s.Pool, s.Cluster, name)
 }
 
-// over says whether a pool has no move that could be gone on with: it was never
+// over reports whether a pool has no move that could be gone on with: it was never
 // moved, it is to go elsewhere than its last move went, or that is history, and a pool
 // of its name was made anew on the other door since.
 func (e *Engine) over(ctx context.Context, s *stored, o Options) (bool, error) {
@@ -182,7 +188,8 @@ func (e *Engine) keep(ctx context.Context, m *move) error {
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("another command has taken over the move of %s, or its record was edited", m.Pool)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the record of %s, ConfigMap %s, is gone: restore it, nothing is done without it", m.Pool, recordName(m.Pool))
+		return fmt.Errorf("the record of %s, ConfigMap %s, is gone: restore it, nothing is done without it", m.Pool,
+			recordName(m.Pool))
 	default:
 		return err
 	}
@@ -219,7 +226,8 @@ func (e *Engine) announce(m *move, s *Scene) {
 	for _, d := range []Door{DoorNative, DoorClusterAPI} {
 		for _, tier := range s.tiers(d) {
 			if len(tier) > 0 {
-				e.Events.Eventf(tier[0], corev1.EventTypeNormal, "Migration"+string(m.Phase), "Migration to the %s door: %s", m.To, m.Phase)
+				e.Events.Eventf(tier[0], corev1.EventTypeNormal, "Migration"+string(m.Phase), "Migration to the %s door: %s", m.To,
+					m.Phase)
 				break
 			}
 		}

@@ -25,13 +25,15 @@ func served(t testing.TB, scenes ...*Scene) *fake.ClientBuilder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, clusterv1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme,
+		bootstrapv1.AddToScheme, controlplanev1.AddToScheme, clusterv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "cloud"}})
+	b := fake.NewClientBuilder().WithScheme(
+		scheme).WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "cloud"}})
 	for _, s := range scenes {
 		if s.Native.Deployment != nil {
 			b = b.WithObjects(s.Native.Deployment.DeepCopy())
@@ -62,7 +64,9 @@ func TestReadingAFleetTakesAFewCalls(t *testing.T) {
 			scenes = append(scenes, nativePool("pool-"+string(rune('a'+i)), 30))
 		}
 		c := served(t, scenes...).WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption,
+			) error {
 				calls[pools]++
 				return c.Get(ctx, key, o, opts...)
 			},

@@ -32,7 +32,9 @@ type Fleet struct {
 
 // ReadFleet reads pools as ReadScene does, with the same few calls for any number
 // of pools; no pools are all that are on either door.
-func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cluster string, pools ...Pool) (*Fleet, error) {
+func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cluster string, pools ...Pool) (*Fleet,
+	error,
+) {
 	around, err := ReadSurroundings(ctx, control, namespace)
 	if err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func (f *Fleet) On(d Door) *Fleet {
 	return &out
 }
 
-// on says whether there is anything of the pool on a door.
+// on reports whether there is anything of the pool on a door.
 func (s *Scene) on(d Door) bool {
 	if d == DoorNative {
 		return !s.Native.Empty()

@@ -33,11 +33,17 @@ func (c *ClusterAPI) machineLabels() map[string]string {
 		return c.Machines[i].Labels
 	}
 	if d := c.Deployment; d != nil {
-		return with(d.Spec.Template.Labels, map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name, clusterv1.ClusterNameLabel: d.Spec.ClusterName})
+		return with(d.Spec.Template.Labels, map[string]string{
+			clusterv1.MachineDeploymentNameLabel: d.Name,
+			clusterv1.ClusterNameLabel:           d.Spec.ClusterName,
+		})
 	}
 	if len(c.Sets) > 0 {
 		s := &c.Sets[0]
-		return with(s.Spec.Template.Labels, map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name), clusterv1.ClusterNameLabel: s.Spec.ClusterName})
+		return with(s.Spec.Template.Labels, map[string]string{
+			clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name),
+			clusterv1.ClusterNameLabel:    s.Spec.ClusterName,
+		})
 	}
 	return nil
 }
@@ -52,14 +58,16 @@ func (s *Scene) ownCheck() *clusterv1.MachineHealthCheck {
 	return check
 }
 
-// owns says whether a MachineHealthCheck was made for the pool, or asks for its name.
+// owns reports whether a MachineHealthCheck was made for the pool, or asks for its name.
 func (p Pool) owns(check *clusterv1.MachineHealthCheck) bool {
 	asked := check.Spec.Selector.MatchLabels
 	switch p.Kind {
 	case KindDeployment:
-		return originOf(check, machinev1.MachineDeploymentKind) == p.Name || asked[clusterv1.MachineDeploymentNameLabel] == p.Name
+		return originOf(check, machinev1.MachineDeploymentKind) == p.Name ||
+			asked[clusterv1.MachineDeploymentNameLabel] == p.Name
 	case KindSet:
-		return originOf(check, machinev1.MachineSetKind) == p.Name || asked[clusterv1.MachineSetNameLabel] == format.MustFormatValue(p.Name)
+		return originOf(check, machinev1.MachineSetKind) == p.Name ||
+			asked[clusterv1.MachineSetNameLabel] == format.MustFormatValue(p.Name)
 	case KindMachine:
 	}
 	return false
@@ -75,7 +83,8 @@ func (p *planner) healthChecks(want *ClusterAPI) {
 		want.HealthCheck = nil
 		p.find(Finding{
 			Level: Lost, Object: objectName(kindHealthCheck, check), Field: "spec.selector",
-			Text: "this MachineHealthCheck selects the machines of the pool, too: it goes on to decide about them, with its own timeouts, and the pool gets none of its own",
+			Text: "this MachineHealthCheck selects the machines of the pool, too: it goes on to decide about them, with its " +
+				"own timeouts, and the pool gets none of its own",
 		})
 		return
 	}
@@ -87,7 +96,8 @@ func (p *planner) healthChecks(want *ClusterAPI) {
 // taken says that somebody else has a name on the Cluster API door.
 func (p *planner) taken(kind string, o metav1.Object) {
 	p.find(Finding{
-		Level: Blocked, Object: objectName(kind, o), Text: "it exists on the Cluster API door, and was not made from the native object of this name",
+		Level: Blocked, Object: objectName(kind, o),
+		Text:   "it exists on the Cluster API door, and was not made from the native object of this name",
 		Remedy: "delete or rename it",
 	})
 }

@@ -180,8 +180,12 @@ func (x *owners) templates(s *Scene) {
 			s.ClusterAPI.ConfigTemplates = append(s.ClusterAPI.ConfigTemplates, *t)
 		}
 	}
-	slices.SortFunc(s.ClusterAPI.MachineTemplates, func(a, b infrav1.MCMMachineTemplate) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(s.ClusterAPI.ConfigTemplates, func(a, b bootstrapv1.MCMConfigTemplate) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.ClusterAPI.MachineTemplates, func(a, b infrav1.MCMMachineTemplate) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	slices.SortFunc(s.ClusterAPI.ConfigTemplates, func(a, b bootstrapv1.MCMConfigTemplate) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	s.ClusterAPI.HealthCheck = checkOf(x.HealthChecks, &s.ClusterAPI, s.Pool)
 }
 

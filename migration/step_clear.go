@@ -54,18 +54,21 @@ func (s *Scene) unprotected(to Door) string {
 	for _, name := range sortedNames(s.Native.Classes) {
 		class := s.Native.Classes[name]
 		if s.uses(to, name) && !slices.Contains(class.Finalizers, finalizer) {
-			return fmt.Sprintf("MachineClass %s has no finalizer %s yet, which the controllers of the %s door put there; do they run?", name, finalizer, to)
+			return fmt.Sprintf("MachineClass %s has no finalizer %s yet, which the controllers of the %s door put there; do "+
+				"they run?", name, finalizer, to)
 		}
 	}
 	return ""
 }
 
-// uses says whether a machine of that door is of a class.
+// uses reports whether a machine of that door is of a class.
 func (s *Scene) uses(d Door, class string) bool {
 	if d == DoorNative {
 		return slices.ContainsFunc(s.Native.Machines, func(m machinev1.Machine) bool { return m.Spec.Class.Name == class })
 	}
-	return slices.ContainsFunc(s.ClusterAPI.MCMMachines, func(m infrav1.MCMMachine) bool { return m.Spec.MachineClassRef.Name == class })
+	return slices.ContainsFunc(s.ClusterAPI.MCMMachines, func(m infrav1.MCMMachine) bool {
+		return m.Spec.MachineClassRef.Name == class
+	})
 }
 
 // remains are the objects of a door in the order in which they are removed: what

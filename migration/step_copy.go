@@ -32,7 +32,7 @@ func (e *Engine) copyToNewSide(ctx context.Context, m *move, s *Scene) (string, 
 	return "", e.enter(ctx, m, s, PhaseSwitching)
 }
 
-// deleting says whether a machine of that door is being deleted.
+// deleting reports whether a machine of that door is being deleted.
 func (s *Scene) deleting(d Door) bool {
 	for _, tier := range s.tiers(d)[2:] {
 		for _, o := range tier {
@@ -78,7 +78,10 @@ func clusterObjects(namespace string, o Options) []client.Object {
 		controlPlane.Spec.SelfHosted = ptr.To(true)
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: meta}
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMCluster", Name: o.Cluster}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group,
+		Kind:     "MCMCluster", Name: o.Cluster,
+	}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
 		APIGroup: controlplanev1.GroupVersion.Group, Kind: "MCMExternalControlPlane", Name: o.Cluster,
 	}
@@ -98,14 +101,17 @@ func (e *Engine) copyToClusterAPI(ctx context.Context, m *move, s *Scene) (done 
 	if done, waiting, err = e.clearStrays(ctx, s, &want); err != nil || !done {
 		return false, waiting, err
 	}
-	for _, step := range []func(context.Context, *Scene, *ClusterAPI) (bool, error){e.writeTemplates, e.writeDeployment, e.writeSets, e.writeMachines} {
+	for _, step := range []func(context.Context, *Scene, *ClusterAPI) (bool, error){
+		e.writeTemplates, e.writeDeployment, e.writeSets, e.writeMachines,
+	} {
 		if wrote, err := step(ctx, s, &want); err != nil || wrote {
 			return false, "", err
 		}
 	}
 	missing, err := e.start(ctx, pointers(s.ClusterAPI.MCMMachines))
 	if err != nil || len(missing) > 0 {
-		return false, fmt.Sprintf("this provider's controllers have not looked for the VMs of %s yet; do they run?", some(missing)), err
+		return false, fmt.Sprintf("this provider's controllers have not looked for the VMs of %s yet; do they run?",
+			some(missing)), err
 	}
 	for i := range s.ClusterAPI.MCMMachines {
 		if o := &s.ClusterAPI.MCMMachines[i]; !provisioned(o) && !lost(o) {

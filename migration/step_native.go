@@ -26,7 +26,9 @@ func (e *Engine) copyToNative(ctx context.Context, m *move, s *Scene) (done bool
 	if err := refuse(m.Pool, findings); err != nil {
 		return false, "", err
 	}
-	for _, step := range []func(context.Context, *Scene, *Native) (bool, error){e.writeNativeDeployment, e.writeNativeSets, e.writeNativeMachines, e.writeNativeStatus, e.deleteSurplus} {
+	for _, step := range []func(context.Context, *Scene, *Native) (bool, error){
+		e.writeNativeDeployment, e.writeNativeSets, e.writeNativeMachines, e.writeNativeStatus, e.deleteSurplus,
+	} {
 		if wrote, err := step(ctx, s, &want); err != nil || wrote {
 			return false, "", err
 		}
@@ -173,7 +175,10 @@ func (e *Engine) deleteSurplus(ctx context.Context, s *Scene, want *Native) (wro
 			continue
 		}
 		uid, version := o.UID, o.ResourceVersion
-		if err := e.Control.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
+		if err := e.Control.Delete(ctx, o, client.Preconditions{
+			UID:             &uid,
+			ResourceVersion: &version,
+		}); client.IgnoreNotFound(err) != nil {
 			return true, fmt.Errorf("delete %s: %w", title(o), err)
 		}
 		wrote = true

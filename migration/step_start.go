@@ -63,7 +63,8 @@ func (e *Engine) startTier(ctx context.Context, m *move, s *Scene, tier []client
 	}
 	missing, err := e.start(ctx, tier)
 	if err != nil || len(missing) > 0 {
-		return fmt.Sprintf("the controllers of the %s door have not begun with %s yet; do they run?", m.To, some(missing)), err
+		return fmt.Sprintf("the controllers of the %s door have not begun with %s yet; do they run?", m.To,
+			some(missing)), err
 	}
 	for _, o := range tier {
 		if why := s.notYet(o); why != "" {
@@ -78,7 +79,8 @@ func (e *Engine) startTier(ctx context.Context, m *move, s *Scene, tier []client
 // new head, which is of this tier, is started.
 func (e *Engine) catchUp(ctx context.Context, m *move, s *Scene, tier []client.Object) (wrote bool, err error) {
 	from, head := s.head(m.To.Other()), s.head(m.To)
-	if m.Generation == 0 || from == nil || head == nil || from.GetGeneration() == m.Generation || !slices.Contains(tier, head) || !asked(head) {
+	if m.Generation == 0 || from == nil || head == nil || from.GetGeneration() == m.Generation ||
+		!slices.Contains(tier, head) || !asked(head) {
 		return false, nil
 	}
 	wanted := replicasOf(from)
@@ -181,7 +183,9 @@ func (e *Engine) handToClusterAPI(ctx context.Context, s *Scene) (waiting string
 			continue
 		}
 		changed := node.DeepCopy()
-		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == machinev1.NodeFinalizer })
+		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool {
+			return f == machinev1.NodeFinalizer
+		})
 		if err := e.patchNode(ctx, node, changed); err != nil {
 			return "", err
 		}
@@ -243,12 +247,16 @@ func (e *Engine) handToNative(ctx context.Context, s *Scene) error {
 		node := s.Nodes[name]
 		changed := node.DeepCopy()
 		for _, key := range []string{
-			clusterv1.ClusterNameAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.MachineAnnotation, clusterv1.OwnerKindAnnotation,
-			clusterv1.OwnerNameAnnotation, clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation, clusterv1.TaintsFromMachineAnnotation,
+			clusterv1.ClusterNameAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.MachineAnnotation,
+			clusterv1.OwnerKindAnnotation,
+			clusterv1.OwnerNameAnnotation, clusterv1.LabelsFromMachineAnnotation, clusterv1.AnnotationsFromMachineAnnotation,
+			clusterv1.TaintsFromMachineAnnotation,
 		} {
 			delete(changed.Annotations, key)
 		}
-		changed.Spec.Taints = slices.DeleteFunc(changed.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&clusterv1.NodeOutdatedRevisionTaint) })
+		changed.Spec.Taints = slices.DeleteFunc(changed.Spec.Taints, func(t corev1.Taint) bool {
+			return t.MatchTaint(&clusterv1.NodeOutdatedRevisionTaint)
+		})
 		if len(changed.Annotations) == len(node.Annotations) && len(changed.Spec.Taints) == len(node.Spec.Taints) {
 			continue
 		}

@@ -51,7 +51,7 @@ type Surroundings struct {
 	Unserved []string
 }
 
-// Apart says whether two API servers are known to be those of two clusters: each has
+// Apart reports whether two API servers are known to be those of two clusters: each has
 // a namespace kube-system of its own. One that does not show it is not known.
 func Apart(ctx context.Context, control, target client.Reader) (bool, error) {
 	var ids []types.UID
@@ -72,7 +72,10 @@ func Apart(ctx context.Context, control, target client.Reader) (bool, error) {
 // ReadSurroundings lists a namespace of the cluster with the objects. What kinds there are none of costs a call
 // each; how many objects there are of a kind does not matter.
 func ReadSurroundings(ctx context.Context, c client.Reader, namespace string) (*Surroundings, error) {
-	s := &Surroundings{Namespace: namespace, Classes: map[string]*machinev1.MachineClass{}, Secrets: map[client.ObjectKey]*metav1.PartialObjectMetadata{}}
+	s := &Surroundings{
+		Namespace: namespace, Classes: map[string]*machinev1.MachineClass{},
+		Secrets: map[client.ObjectKey]*metav1.PartialObjectMetadata{},
+	}
 	var classes machinev1.MachineClassList
 	var deployments machinev1.MachineDeploymentList
 	var sets machinev1.MachineSetList
@@ -139,7 +142,8 @@ func (s *Surroundings) foreign(now time.Time) []Finding {
 		}
 		out = append(out, Finding{
 			Level: Blocked, Object: objectName("Lease", l), Field: "spec.holderIdentity",
-			Text:   fmt.Sprintf("%s holds it, which is no manager of this project: Machine Controller Manager most likely", value(l.Spec.HolderIdentity)),
+			Text: fmt.Sprintf("%s holds it, which is no manager of this project: Machine Controller Manager most likely",
+				value(l.Spec.HolderIdentity)),
 			Remedy: "take the fleet over by the native door first: kubectl mcm takeover check",
 		})
 	}
@@ -193,7 +197,7 @@ func secretsOf(class *machinev1.MachineClass) []secretRef {
 	return out
 }
 
-// unserved says whether err is that the API server does not know a kind.
+// unserved reports whether err is that the API server does not know a kind.
 func unserved(err error) bool {
 	return err != nil && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// Takeover says whether a namespace of Machine Controller Manager's can be given to
+// Takeover reports whether a namespace of Machine Controller Manager's can be given to
 // the native door, and whether it could be given back.
 type Takeover struct {
 	Namespace string    `json:"namespace"`
@@ -24,10 +24,10 @@ type Takeover struct {
 	Machines  int       `json:"machines"`
 }
 
-// Safe says whether nothing is in the way of the native door.
+// Safe reports whether nothing is in the way of the native door.
 func (t Takeover) Safe() bool { return !anyBlocked(t.There) }
 
-// BackSafe says whether nothing is in the way of MCM, now.
+// BackSafe reports whether nothing is in the way of MCM, now.
 func (t Takeover) BackSafe() bool { return !anyBlocked(t.Back) }
 
 func anyBlocked(all []Finding) bool {
@@ -121,7 +121,8 @@ func takeoverManagers(m *Managers) []Finding {
 	var out []Finding
 	for i := range m.Deployments {
 		d := &m.Deployments[i]
-		f := Finding{Level: Kept, Object: objectName("Deployment", d), Text: "it runs " + mcmImage(d) + ", and is scaled to 0"}
+		f := Finding{Level: Kept, Object: objectName("Deployment", d), Text: "it runs " + mcmImage(d) +
+			", and is scaled to 0"}
 		if d.Spec.Replicas == nil || *d.Spec.Replicas > 0 {
 			f.Level, f.Text = Blocked, "it runs "+mcmImage(d)
 			f.Remedy = "scale it to 0, and see that nobody scales it up again: a dependency watchdog, an operator, GitOps"
@@ -142,19 +143,22 @@ func takeoverKinds(m *Managers) []Finding {
 		if crd.Spec.Names.Plural == "machines" && !keepsField(crd, "status", "nodeRef") {
 			out = append(out, Finding{
 				Level: Replaced, Object: "CustomResourceDefinition " + crd.Name, Field: "status.nodeRef",
-				Text: "it is MCM's and drops fields that the native door adds: status.nodeRef, status.progress, status.phase. Nothing is decided from them, but upstream's autoscaler reads nodeRef; it needs this project's CustomResourceDefinitions",
+				Text: "it is MCM's and drops fields that the native door adds: status.nodeRef, status.progress, status.phase. " +
+					"Nothing is decided from them, but upstream's autoscaler reads nodeRef; it needs this project's " +
+					"CustomResourceDefinitions",
 			})
 		}
 	}
 	for _, kind := range nativePlurals {
 		if !have[kind] {
-			out = append(out, Finding{Level: Blocked, Object: "CustomResourceDefinition " + kind + "." + machinev1.GroupVersion.Group, Text: "it does not exist", Remedy: "apply config/native, or MCM's"})
+			out = append(out, Finding{Level: Blocked, Object: "CustomResourceDefinition " + kind + "." +
+				machinev1.GroupVersion.Group, Text: "it does not exist", Remedy: "apply config/native, or MCM's"})
 		}
 	}
 	return out
 }
 
-// keepsField says whether the API server keeps a field of the first version.
+// keepsField reports whether the API server keeps a field of the first version.
 func keepsField(crd *apiextensionsv1.CustomResourceDefinition, path ...string) bool {
 	if len(crd.Spec.Versions) == 0 || crd.Spec.Versions[0].Schema == nil {
 		return true // nothing is pruned
@@ -213,12 +217,18 @@ func takeoverObjects(s *Surroundings) []Finding {
 		{inPlace, "are being updated in place; the native door goes on"},
 	} {
 		if c.count > 0 {
-			out = append(out, Finding{Level: Kept, Object: fmt.Sprintf("%d of %d Machines", c.count, len(s.Machines)), Text: c.text})
+			out = append(out, Finding{
+				Level: Kept, Object: fmt.Sprintf("%d of %d Machines", c.count, len(s.Machines)),
+				Text: c.text,
+			})
 		}
 	}
 	for i := range s.Deployments {
 		if d := &s.Deployments[i]; d.Spec.Selector == nil {
-			out = append(out, Finding{Level: Kept, Object: objectName(machinev1.MachineDeploymentKind, d), Field: "spec.selector", Text: "it has none, which crashes MCM; the native door says so and does nothing for it"})
+			out = append(out, Finding{
+				Level: Kept, Object: objectName(machinev1.MachineDeploymentKind, d),
+				Field: "spec.selector", Text: "it has none, which crashes MCM; the native door says so and does nothing for it",
+			})
 		}
 	}
 	return out

@@ -13,7 +13,8 @@ func backForms(s *Surroundings) []Finding {
 	for i := range s.Deployments {
 		if d := &s.Deployments[i]; d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
 			out = append(out, Finding{
-				Level: Blocked, Object: objectName(machinev1.MachineDeploymentKind, d), Field: "metadata.annotations[" + machinev1.ProviderIDFormAnnotation + "]",
+				Level: Blocked, Object: objectName(machinev1.MachineDeploymentKind, d), Field: "metadata.annotations[" +
+					machinev1.ProviderIDFormAnnotation + "]",
 				Text: "its Machines have the Node's form of providerIDs", Remedy: "remove the annotation",
 			})
 		}
@@ -27,8 +28,9 @@ func backForms(s *Surroundings) []Finding {
 	if len(formed) > 0 {
 		out = append(out, Finding{
 			Level: Blocked, Object: few(machinev1.MachineKind, formed), Field: "spec.providerID",
-			Text:   "they have, or may have, another form than MCM's, which would take their VMs for orphans",
-			Remedy: "wait until the native door has restored it and taken annotation " + machinev1.ProviderIDFormAnnotation + " away",
+			Text: "they have, or may have, another form than MCM's, which would take their VMs for orphans",
+			Remedy: "wait until the native door has restored it and taken annotation " + machinev1.ProviderIDFormAnnotation +
+				" away",
 		})
 	}
 	return out
@@ -41,8 +43,11 @@ func backMoves(s *Surroundings, m *Managers) []Finding {
 	for _, r := range m.Records {
 		if r.Phase != PhaseFinished {
 			out = append(out, Finding{
-				Level: Blocked, Object: r.Pool.String(), Text: fmt.Sprintf("it is being moved to the %s door (%s); MCM would act on its Machines although they are held", r.To, r.Phase),
-				Remedy: "roll it back, or finish the move and let the pool stay on the Cluster API door with its own namespace and cluster tag",
+				Level: Blocked, Object: r.Pool.String(),
+				Text: fmt.Sprintf("it is being moved to the %s door (%s); MCM would act on its Machines although they are held",
+					r.To, r.Phase),
+				Remedy: "roll it back, or finish the move and let the pool stay on the Cluster API door with its own namespace " +
+					"and cluster tag",
 			})
 		}
 	}
@@ -53,7 +58,8 @@ func backMoves(s *Surroundings, m *Managers) []Finding {
 		}
 	}
 	if len(held) > 0 && len(out) == 0 {
-		out = append(out, Finding{Level: Blocked, Object: few(machinev1.MachineKind, held), Field: "metadata.annotations[" + machinev1.MigrationHoldAnnotation + "]", Text: "they are held, and MCM knows no holds", Remedy: "find out who holds them; remove the annotation if nobody does"})
+		out = append(out, Finding{Level: Blocked, Object: few(machinev1.MachineKind, held), Field: "metadata.annotations[" +
+			machinev1.MigrationHoldAnnotation + "]", Text: "they are held, and MCM knows no holds", Remedy: "find out who holds them; remove the annotation if nobody does"})
 	}
 	var foreign []string
 	for i := range s.MCMMachines {
@@ -64,7 +70,8 @@ func backMoves(s *Surroundings, m *Managers) []Finding {
 	if len(foreign) > 0 {
 		out = append(out, Finding{
 			Level: Blocked, Object: few(kindMCMMachine, foreign),
-			Text:   "MCM does not know them: VMs that carry the tags of one of its MachineClasses and have no Machine are orphans to it, and deleted",
+			Text: "MCM does not know them: VMs that carry the tags of one of its MachineClasses and have no Machine are " +
+				"orphans to it, and deleted",
 			Remedy: "move them to the native door first: kubectl mcm migrate apply --to native",
 		})
 	}
@@ -85,19 +92,32 @@ func backMarks(s *Surroundings) []Finding {
 		}
 	}
 	if len(making) > 0 {
-		out = append(out, Finding{Level: Blocked, Object: few(machinev1.MachineKind, making), Text: "a VM was asked for and is not on record yet; MCM may make a second one", Remedy: "wait until they have a providerID, or delete them"})
+		out = append(out, Finding{
+			Level: Blocked, Object: few(machinev1.MachineKind, making),
+			Text:   "a VM was asked for and is not on record yet; MCM may make a second one",
+			Remedy: "wait until they have a providerID, or delete them",
+		})
 	}
 	if len(kept) > 0 {
-		out = append(out, Finding{Level: Blocked, Object: few(machinev1.MachineKind, kept), Field: "metadata.annotations[" + machinev1.HoldAnnotation + "]", Text: "it keeps the orphan collector from their VMs, which MCM's does not know", Remedy: "end what it was set for, and remove it"})
+		out = append(out, Finding{Level: Blocked, Object: few(machinev1.MachineKind, kept), Field: "metadata.annotations[" +
+			machinev1.HoldAnnotation + "]", Text: "it keeps the orphan collector from their VMs, which MCM's does not know", Remedy: "end what it was set for, and remove it"})
 	}
 	for _, name := range keysOf(s.Classes) {
 		class := s.Classes[name]
 		if _, there := class.Annotations[machinev1.ReportOrphansAnnotation]; there {
-			out = append(out, Finding{Level: Lost, Object: objectName(machinev1.MachineClassKind, class), Field: "metadata.annotations[" + machinev1.ReportOrphansAnnotation + "]", Text: "orphans of this class are only told about; MCM deletes them"})
+			out = append(out, Finding{
+				Level: Lost, Object: objectName(machinev1.MachineClassKind, class),
+				Field: "metadata.annotations[" + machinev1.ReportOrphansAnnotation +
+					"]", Text: "orphans of this class are only told about; MCM deletes them",
+			})
 		}
 	}
 	if len(s.Machines) > 0 {
-		out = append(out, Finding{Level: Kept, Object: fmt.Sprintf("%d Machines", len(s.Machines)), Text: "annotations and status fields of this project mean nothing to MCM and do no harm; phases, steps and labels are MCM's own"})
+		out = append(out, Finding{
+			Level: Kept, Object: fmt.Sprintf("%d Machines", len(s.Machines)),
+			Text: "annotations and status fields of this project mean nothing to MCM and do no harm; phases, steps and labels " +
+				"are MCM's own",
+		})
 	}
 	return out
 }

@@ -36,13 +36,21 @@ func TestTakeover(t *testing.T) {
 		want      string // in a finding's object, field or text
 		safe, far bool   // there, and back
 	}{
-		{"the manager has to know the cloud", func(s *Surroundings, _ *Managers) { s.Classes["pool-class"].Provider = "GCP" }, `no driver for "GCP"`, false, true},
+		{"the manager has to know the cloud", func(s *Surroundings, _ *Managers) {
+			s.Classes["pool-class"].Provider = "GCP"
+		}, `no driver for "GCP"`, false, true},
 		{"a quiet namespace", func(*Surroundings, *Managers) {}, "do no harm", true, true},
 		{"MCM works", func(s *Surroundings, _ *Managers) {
-			s.Leases = []coordinationv1.Lease{{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("mcm_1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now))}}}
+			s.Leases = []coordinationv1.Lease{{Spec: coordinationv1.LeaseSpec{
+				HolderIdentity:       new("mcm_1"),
+				LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now)),
+			}}}
 		}, "scale its Deployment to 0", false, true},
 		{"MCM has gone", func(s *Surroundings, _ *Managers) {
-			s.Leases = []coordinationv1.Lease{{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("mcm_1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-time.Hour)))}}}
+			s.Leases = []coordinationv1.Lease{{Spec: coordinationv1.LeaseSpec{
+				HolderIdentity:       new("mcm_1"),
+				LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-time.Hour))),
+			}}}
 		}, "", true, true},
 		{"MCM would come back", func(_ *Surroundings, m *Managers) {
 			d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "machine-controller-manager"}}
@@ -55,7 +63,9 @@ func TestTakeover(t *testing.T) {
 				Properties: map[string]apiextensionsv1.JSONSchemaProps{"status": {Properties: map[string]apiextensionsv1.JSONSchemaProps{"phase": {}}}},
 			}}}}
 		}, "status.nodeRef", true, true},
-		{"a deletion goes on", func(s *Surroundings, _ *Managers) { s.Machines[0].DeletionTimestamp = &testBirth }, "goes on at the step", true, true},
+		{"a deletion goes on", func(s *Surroundings, _ *Managers) {
+			s.Machines[0].DeletionTimestamp = &testBirth
+		}, "goes on at the step", true, true},
 		{"the Node's form is asked for", func(s *Surroundings, _ *Managers) {
 			s.Deployments[0].Annotations[machinev1.ProviderIDFormAnnotation] = machinev1.ProviderIDFormNode
 		}, "remove the annotation", true, false},
@@ -71,7 +81,9 @@ func TestTakeover(t *testing.T) {
 		{"a VM was asked for", func(s *Surroundings, _ *Managers) {
 			s.Machines[0].Spec.ProviderID, s.Machines[0].Annotations[machinev1.CreateAttemptAnnotation] = "", "1"
 		}, "make a second one", true, false},
-		{"a hold keeps a VM", func(s *Surroundings, _ *Managers) { s.Machines[0].Annotations[machinev1.HoldAnnotation] = "x" }, "orphan collector", true, false},
+		{"a hold keeps a VM", func(s *Surroundings, _ *Managers) {
+			s.Machines[0].Annotations[machinev1.HoldAnnotation] = "x"
+		}, "orphan collector", true, false},
 		{"orphans are only told about", func(s *Surroundings, _ *Managers) {
 			s.Classes["pool-class"].Annotations = map[string]string{machinev1.ReportOrphansAnnotation: "x"}
 		}, "MCM deletes them", true, false},
@@ -85,7 +97,9 @@ func TestTakeover(t *testing.T) {
 			if got.Safe() != c.safe || got.BackSafe() != c.far {
 				t.Errorf("safe %v, back %v, want %v, %v: %v %v", got.Safe(), got.BackSafe(), c.safe, c.far, got.There, got.Back)
 			}
-			if !slices.ContainsFunc(append(got.There, got.Back...), func(f Finding) bool { return strings.Contains(f.String(), c.want) }) && c.want != "" {
+			if !slices.ContainsFunc(append(got.There, got.Back...), func(f Finding) bool {
+				return strings.Contains(f.String(), c.want)
+			}) && c.want != "" {
 				t.Errorf("nothing says %q: %v %v", c.want, got.There, got.Back)
 			}
 		})

@@ -68,7 +68,8 @@ func worldOf(t *testing.T, objects []client.Object) *world {
 	t.Helper()
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, clusterv1.AddToScheme,
+		clientgoscheme.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme,
+		controlplanev1.AddToScheme, clusterv1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
@@ -78,23 +79,30 @@ func worldOf(t *testing.T, objects []client.Object) *world {
 	// Without managed fields, which nobody here reads and which take most of the time.
 	tracker := clienttesting.NewObjectTracker(s, serializer.NewCodecFactory(s).UniversalDecoder())
 	w.api = fake.NewClientBuilder().WithScheme(s).WithObjectTracker(tracker).WithStatusSubresource(
-		&machinev1.Machine{}, &machinev1.MachineSet{}, &machinev1.MachineDeployment{}, &infrav1.MCMMachine{}, &infrav1.MCMCluster{},
+		&machinev1.Machine{}, &machinev1.MachineSet{}, &machinev1.MachineDeployment{}, &infrav1.MCMMachine{},
+		&infrav1.MCMCluster{},
 		&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}, &clusterv1.Cluster{},
 	).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{Create: named}).Build()
 	w.client = interceptor.NewClient(w.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption,
+		) error {
 			return errors.Join(w.alive(), c.Get(ctx, key, o, opts...))
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return w.write(func() error { return c.Create(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			return w.write(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return w.write(func() error { return c.Delete(ctx, o, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			return w.write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
@@ -106,10 +114,14 @@ func (w *world) copy() *world {
 	w.t.Helper()
 	var all []client.Object
 	for _, list := range []client.ObjectList{
-		&machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{}, &machinev1.MachineList{}, &machinev1.MachineClassList{},
-		&clusterv1.ClusterList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{},
-		&infrav1.MCMClusterList{}, &infrav1.MCMMachineList{}, &infrav1.MCMMachineTemplateList{}, &bootstrapv1.MCMConfigTemplateList{},
-		&controlplanev1.MCMExternalControlPlaneList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.NodeList{}, &corev1.NamespaceList{},
+		&machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{}, &machinev1.MachineList{},
+		&machinev1.MachineClassList{},
+		&clusterv1.ClusterList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{},
+		&clusterv1.MachineHealthCheckList{},
+		&infrav1.MCMClusterList{}, &infrav1.MCMMachineList{}, &infrav1.MCMMachineTemplateList{},
+		&bootstrapv1.MCMConfigTemplateList{},
+		&controlplanev1.MCMExternalControlPlaneList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.NodeList{},
+		&corev1.NamespaceList{},
 	} {
 		err := meta.EachListItem(get(w, list), func(o runtime.Object) error {
 			all = append(all, o.DeepCopyObject().(client.Object))
@@ -180,21 +192,28 @@ func (w *world) engine(writes int) *Engine {
 // fleet is a native pool of running machines.
 func fleet(machines int) []client.Object {
 	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Labels: labels, Generation: 1, Finalizers: []string{machinev1.Finalizer}}
+		return metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Labels: labels, Generation: 1,
+			Finalizers: []string{machinev1.Finalizer},
+		}
 	}
 	labels := map[string]string{machinev1.NameLabel: "pool"}
 	hashed := map[string]string{machinev1.NameLabel: "pool", machinev1.TemplateHashLabel: "1234"}
 	template := machinev1.MachineTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
 	template.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "class"}
 	deployment := &machinev1.MachineDeployment{ObjectMeta: meta("pool", nil)}
-	deployment.Annotations = map[string]string{machinev1.NodeGroupMinSizeAnnotation: "1", machinev1.NodeGroupMaxSizeAnnotation: "9"}
+	deployment.Annotations = map[string]string{
+		machinev1.NodeGroupMinSizeAnnotation: "1",
+		machinev1.NodeGroupMaxSizeAnnotation: "9",
+	}
 	deployment.Spec.Replicas, deployment.Spec.Template = int32(machines), template
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	deployment.Spec.Strategy.Type = machinev1.RollingUpdateStrategyType
 	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
 	deployment.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: &one, MaxUnavailable: &none}}
 	set := &machinev1.MachineSet{ObjectMeta: meta("pool-1234", hashed)}
-	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment,
+		machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))}
 	set.Spec.Replicas, set.Spec.Template = int32(machines), *template.DeepCopy()
 	set.Spec.Template.Labels = hashed
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: hashed}
@@ -206,7 +225,8 @@ func fleet(machines int) []client.Object {
 		m := &machinev1.Machine{ObjectMeta: meta(name, maps.Clone(hashed))}
 		m.Labels[machinev1.NodeLabel] = name
 		m.Annotations = map[string]string{machinev1.PriorityAnnotation: "3"}
-		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
+		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+			machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
 		m.Spec.Class, m.Spec.ProviderID = template.Spec.Class, "sim://"+name
 		m.Status.CurrentStatus.Phase = machinev1.MachineRunning
 		objects = append(objects, m, nodeFor(name))
@@ -215,7 +235,10 @@ func fleet(machines int) []client.Object {
 }
 
 func nodeFor(name string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-node-" + name), Finalizers: []string{machinev1.NodeFinalizer}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID("uid-node-" + name),
+		Finalizers: []string{machinev1.NodeFinalizer},
+	}}
 	node.Spec.ProviderID = "sim:///" + name
 	node.Status.NodeInfo.KubeletVersion = "v1.36.3"
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -251,7 +274,8 @@ func (w *world) check() {
 		switch {
 		case !rests && !isInfra:
 			capiActs = append(capiActs, title(o))
-		case isInfra && infra.Annotations[machinev1.RetainVMAnnotation] == "" && !held[o.GetName()] && w.nativeMachine(o.GetName()):
+		case isInfra && infra.Annotations[machinev1.RetainVMAnnotation] == "" && !held[o.GetName()] &&
+			w.nativeMachine(o.GetName()):
 			w.t.Errorf("%s may delete a VM that the native door works on", title(o))
 		}
 	}
@@ -381,7 +405,7 @@ func (w *world) patchStatus(o client.Object, change func(client.Object)) {
 	w.must(w.api.Status().Patch(w.t.Context(), changed, client.MergeFrom(o)))
 }
 
-// setPaused writes the condition Paused, and says whether o is paused.
+// setPaused writes the condition Paused, and reports whether o is paused.
 func (w *world) setPaused(o client.Object) bool {
 	_, rests := o.GetAnnotations()[clusterv1.PausedAnnotation]
 	status := metav1.ConditionFalse

@@ -22,8 +22,11 @@ func TestExtend(t *testing.T) {
 		owner  string
 		want   time.Time
 	}{
-		"Young":   {"A token that lives long enough is left as it is.", time.Minute, "a", began.Add(life)},
-		"Old":     {"A token that is about to expire gets a whole life.", 11 * time.Minute, "a", began.Add(11*time.Minute + life)},
+		"Young": {"A token that lives long enough is left as it is.", time.Minute, "a", began.Add(life)},
+		"Old": {
+			"A token that is about to expire gets a whole life.", 11 * time.Minute, "a",
+			began.Add(11*time.Minute + life),
+		},
 		"Expired": {"A token that has expired is not raised from the dead.", 21 * time.Minute, "a", time.Time{}},
 		"None":    {"Where there is no token, none is made.", time.Minute, "b", time.Time{}},
 	}
@@ -31,7 +34,10 @@ func TestExtend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := fake.NewClientBuilder().Build()
-			r := token.Request{MachineName: "m", OwnerID: "a", Now: began, Expiration: began.Add(life), Rand: bytes.NewReader(make([]byte, 64))}
+			r := token.Request{
+				MachineName: "m", OwnerID: "a", Now: began, Expiration: began.Add(life),
+				Rand: bytes.NewReader(make([]byte, 64)),
+			}
 			first, _, err := token.Ensure(t.Context(), token.Deps{Client: c, Live: c}, r)
 			if err != nil {
 				t.Fatal(err)

@@ -60,7 +60,9 @@ func (a *account) rootDevice(ctx context.Context, ami string) (string, error) {
 }
 
 // fact returns what never changes from known, and asks for it if it is not there.
-func (a *account) fact(ctx context.Context, ask *batcher[string, struct{}, string], known map[string]string, op, key string) (string, error) {
+func (a *account) fact(ctx context.Context, ask *batcher[string, struct{}, string], known map[string]string, op,
+	key string,
+) (string, error) {
 	a.mu.Lock()
 	value, ok := known[key]
 	a.mu.Unlock()

@@ -35,7 +35,10 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, now: newClock()}
 	w.cloud = ec2test.New(settings(), w.now.Now)
 	w.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(w.cloud), classify)
-	w.options = aws.Options{Transport: w.proxy, Endpoint: "http://ec2.invalid", Now: w.now.Now, Window: aws.Window{Idle: 20 * time.Millisecond, Longest: 200 * time.Millisecond}}
+	w.options = aws.Options{
+		Transport: w.proxy, Endpoint: "http://ec2.invalid", Now: w.now.Now,
+		Window: aws.Window{Idle: 20 * time.Millisecond, Longest: 200 * time.Millisecond},
+	}
 	return w
 }
 
@@ -218,11 +221,17 @@ func TestExhausted(t *testing.T) {
 		want   *cloud.Offering
 	}{
 		"Capacity": {
-			"capacity is that of a type in a zone", nil, func(s *ec2test.Settings) { s.Capacity = map[string]int{"eu-west-1a/m5.large": 0} },
+			"capacity is that of a type in a zone", nil, func(s *ec2test.Settings) {
+				s.Capacity = map[string]int{"eu-west-1a/m5.large": 0}
+			},
 			&cloud.Offering{Region: "eu-west-1", Zone: "eu-west-1a", InstanceType: "m5.large", CapacityType: "on-demand"},
 		},
 		"Spot": {
-			"each market has its own", spec{"spotPrice": ""}, func(s *ec2test.Settings) { s.Capacity = map[string]int{"eu-west-1a/m5.large": 0} },
+			"each market has its own",
+			spec{"spotPrice": ""},
+			func(s *ec2test.Settings) {
+				s.Capacity = map[string]int{"eu-west-1a/m5.large": 0}
+			},
 			&cloud.Offering{Region: "eu-west-1", Zone: "eu-west-1a", InstanceType: "m5.large", CapacityType: "spot"},
 		},
 		"Quota": {
@@ -270,7 +279,8 @@ func TestTerminatedSaysWhy(t *testing.T) {
 	byID.ProviderID = vm.ProviderID
 	_, err = a.Get(t.Context(), byID)
 	e, _ := errors.AsType[*cloud.Error](err)
-	if e == nil || e.Code != cloud.NotFound || e.Reason != "Client.InternalError" || !strings.Contains(e.Error(), "Client error on launch") {
+	if e == nil || e.Code != cloud.NotFound || e.Reason != "Client.InternalError" ||
+		!strings.Contains(e.Error(), "Client error on launch") {
 		t.Errorf("get: got %v, want NotFound with EC2's reason", err)
 	}
 	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.TokenUsed {
@@ -282,7 +292,10 @@ func TestTerminatedSaysWhy(t *testing.T) {
 // show.
 func TestPrefixesOnce(t *testing.T) {
 	t.Parallel()
-	for name, kind := range map[string]cloudtest.FaultKind{"LostRequest": cloudtest.DropRequest, "LostResponse": cloudtest.DropResponse} {
+	for name, kind := range map[string]cloudtest.FaultKind{
+		"LostRequest":  cloudtest.DropRequest,
+		"LostResponse": cloudtest.DropResponse,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -329,7 +342,8 @@ func TestPlacement(t *testing.T) {
 	var got []string
 	for _, call := range w.cloud.Calls() {
 		if call.Action == "RunInstances" {
-			got = append(got, call.Form.Get("Placement.GroupName")+" "+call.Form.Get("Placement.Tenancy")+" "+call.Form.Get("Placement.GroupId"))
+			got = append(got, call.Form.Get("Placement.GroupName")+" "+call.Form.Get("Placement.Tenancy")+" "+
+				call.Form.Get("Placement.GroupId"))
 		}
 	}
 	if diff := cmp.Diff([]string{"a-group dedicated ", "  pg-1"}, got); diff != "" {

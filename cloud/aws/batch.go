@@ -53,7 +53,9 @@ type batch[I comparable, O any] struct {
 	panic string // what the call panicked with, and where
 }
 
-func newBatcher[K, I comparable, O any](w Window, run func(ctx context.Context, key K, items []I) (map[I]O, error)) *batcher[K, I, O] {
+func newBatcher[K, I comparable, O any](w Window, run func(ctx context.Context, key K, items []I) (map[I]O,
+	error),
+) *batcher[K, I, O] {
 	return &batcher[K, I, O]{window: w, run: run, open: map[K]*batch[I, O]{}}
 }
 

@@ -15,9 +15,10 @@ import (
 
 func TestBatchPanicsWhereItIsCalled(t *testing.T) {
 	t.Parallel()
-	b := newBatcher(Window{Idle: time.Millisecond, Longest: time.Millisecond}, func(context.Context, string, []int) (map[int]int, error) {
-		panic("a defect")
-	})
+	b := newBatcher(Window{Idle: time.Millisecond, Longest: time.Millisecond},
+		func(context.Context, string, []int) (map[int]int, error) {
+			panic("a defect")
+		})
 	defer func() {
 		if p := fmt.Sprint(recover()); !strings.Contains(p, "a defect") {
 			t.Errorf("got %s, want the panic in the caller, where it is caught", p)
@@ -30,16 +31,17 @@ func TestBatchSharesByKeyAndSplitsBySize(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var sizes []int
-	b := newBatcher(Window{Idle: 50 * time.Millisecond, Longest: time.Second}, func(_ context.Context, key string, items []int) (map[int]string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		sizes = append(sizes, len(items))
-		out := map[int]string{}
-		for _, i := range items {
-			out[i] = fmt.Sprint(key, i)
-		}
-		return out, nil
-	})
+	b := newBatcher(Window{Idle: 50 * time.Millisecond, Longest: time.Second},
+		func(_ context.Context, key string, items []int) (map[int]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			sizes = append(sizes, len(items))
+			out := map[int]string{}
+			for _, i := range items {
+				out[i] = fmt.Sprint(key, i)
+			}
+			return out, nil
+		})
 	const more = 10
 	var wg sync.WaitGroup
 	for i := range batchMax + more {
@@ -64,9 +66,10 @@ func TestBatchSharesByKeyAndSplitsBySize(t *testing.T) {
 
 func TestBatchErrorIsEachCallersOwn(t *testing.T) {
 	t.Parallel()
-	b := newBatcher(Window{Idle: 20 * time.Millisecond, Longest: time.Second}, func(context.Context, string, []int) (map[int]int, error) {
-		return nil, cloud.Errorf(cloud.Throttled, "inner", "RequestLimitExceeded", "no")
-	})
+	b := newBatcher(Window{Idle: 20 * time.Millisecond, Longest: time.Second},
+		func(context.Context, string, []int) (map[int]int, error) {
+			return nil, cloud.Errorf(cloud.Throttled, "inner", "RequestLimitExceeded", "no")
+		})
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
 	for i := range errs {

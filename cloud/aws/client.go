@@ -20,7 +20,9 @@ import (
 
 // connect returns a client of EC2 in a region, and what makes it log in again;
 // refresh is nil where there is no session.
-func (o Options) connect(ctx context.Context, region string, who login) (client *ec2.Client, refresh func(), err error) {
+func (o Options) connect(ctx context.Context, region string, who login) (client *ec2.Client, refresh func(),
+	err error,
+) {
 	load := []func(*config.LoadOptions) error{
 		config.WithRegion(region),
 		config.WithRetryer(func() awssdk.Retryer { return awssdk.NopRetryer{} }), // who calls decides when to call again
@@ -64,7 +66,9 @@ func (o Options) httpClient() awssdk.HTTPClient {
 }
 
 // ask makes a call of the SDK. A session that has expired is opened again, once.
-func ask[In, Out any](ctx context.Context, a *account, op string, call func(context.Context, *In, ...func(*ec2.Options)) (*Out, error), in *In) (*Out, *cloud.Error) {
+func ask[In, Out any](ctx context.Context, a *account, op string,
+	call func(context.Context, *In, ...func(*ec2.Options)) (*Out, error), in *In,
+) (*Out, *cloud.Error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cloud.Errorf(cloud.Unavailable, op, "NotSent", "nothing was asked of the cloud: %w", err)
 	}
@@ -73,7 +77,8 @@ func ask[In, Out any](ctx context.Context, a *account, op string, call func(cont
 		return out, nil
 	}
 	e := refusal(ctx, op, err)
-	if a.refresh == nil || e.Reason != codeExpiredToken && e.Reason != "RequestExpired" && e.Reason != "ExpiredTokenException" {
+	if a.refresh == nil || e.Reason != codeExpiredToken && e.Reason != "RequestExpired" &&
+		e.Reason != "ExpiredTokenException" {
 		return nil, e
 	}
 	a.refresh()

@@ -63,7 +63,8 @@ func addressesOf(i *types.Instance) []cloud.Address {
 	slices.SortStableFunc(nics, func(x, y types.InstanceNetworkInterface) int {
 		xc, xd := place(x)
 		yc, yd := place(y)
-		return cmp.Or(cmp.Compare(xc, yc), cmp.Compare(xd, yd), cmp.Compare(awssdk.ToString(x.NetworkInterfaceId), awssdk.ToString(y.NetworkInterfaceId)))
+		return cmp.Or(cmp.Compare(xc, yc), cmp.Compare(xd, yd), cmp.Compare(awssdk.ToString(x.NetworkInterfaceId),
+			awssdk.ToString(y.NetworkInterfaceId)))
 	})
 	for _, n := range nics {
 		add("InternalIP", n.PrivateIpAddress)

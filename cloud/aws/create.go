@@ -64,13 +64,15 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (t
 		return thing{}, a.refused(ctx, s, r, failed)
 	}
 	if len(out.Instances) != 1 {
-		return thing{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one", len(out.Instances))
+		return thing{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one",
+			len(out.Instances))
 	}
 	a.learn(out.Instances[0])
 	t := thingOf(out.Instances[0])
 	if t.gone() || t.going() {
 		vm := a.vmOf(t)
-		return thing{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id, t.state, vm.Message)
+		return thing{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id,
+			t.state, vm.Message)
 	}
 	return t, nil
 }
@@ -83,7 +85,8 @@ func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (th
 	}
 	found = slices.DeleteFunc(found, thing.gone)
 	if len(found) == 0 {
-		return thing{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound, "EC2 does not show the instance of %s", r.ProviderID)
+		return thing{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound, "EC2 does not show the instance of %s",
+			r.ProviderID)
 	}
 	return found[0], nil
 }
@@ -181,8 +184,10 @@ func (a *account) devices(ctx context.Context, s *spec) ([]types.BlockDeviceMapp
 			name = root
 		}
 		e := &types.EbsBlockDevice{
-			VolumeType: types.VolumeType(d.EBS.VolumeType), VolumeSize: awssdk.Int32(d.EBS.VolumeSize), Throughput: d.EBS.Throughput,
-			DeleteOnTermination: d.EBS.DeleteOnTermination, SnapshotId: optional(d.EBS.SnapshotID), Encrypted: awssdk.Bool(d.EBS.Encrypted),
+			VolumeType: types.VolumeType(d.EBS.VolumeType), VolumeSize: awssdk.Int32(d.EBS.VolumeSize),
+			Throughput:          d.EBS.Throughput,
+			DeleteOnTermination: d.EBS.DeleteOnTermination, SnapshotId: optional(d.EBS.SnapshotID),
+			Encrypted: awssdk.Bool(d.EBS.Encrypted),
 		}
 		if d.EBS.IOPS > 0 {
 			e.Iops = awssdk.Int32(d.EBS.IOPS)
@@ -199,7 +204,8 @@ func (s *spec) interfaces() []types.InstanceNetworkInterfaceSpecification {
 	var all []types.InstanceNetworkInterfaceSpecification
 	for _, n := range s.NetworkInterfaces {
 		i := types.InstanceNetworkInterfaceSpecification{
-			SubnetId: awssdk.String(n.SubnetID), Groups: n.SecurityGroupIDs, DeviceIndex: n.DeviceIndex, NetworkCardIndex: n.NetworkCardIndex,
+			SubnetId: awssdk.String(n.SubnetID), Groups: n.SecurityGroupIDs, DeviceIndex: n.DeviceIndex,
+			NetworkCardIndex:         n.NetworkCardIndex,
 			AssociatePublicIpAddress: n.PublicIP, DeleteOnTermination: n.DeleteOnTermination, Description: n.Description,
 			InterfaceType: set(n.InterfaceType),
 		}
@@ -229,7 +235,10 @@ func (s *spec) tagSpecs(r cloud.CreateRequest) []types.TagSpecification {
 		tags = append(tags, types.Tag{Key: awssdk.String(key), Value: awssdk.String(all[key])})
 	}
 	var specs []types.TagSpecification
-	for _, of := range []types.ResourceType{types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface} {
+	for _, of := range []types.ResourceType{
+		types.ResourceTypeInstance, types.ResourceTypeVolume,
+		types.ResourceTypeNetworkInterface,
+	} {
 		specs = append(specs, types.TagSpecification{ResourceType: of, Tags: tags})
 	}
 	return specs
@@ -253,7 +262,8 @@ func (s *spec) reservation() *types.CapacityReservationSpecification {
 		return nil
 	}
 	if c.Preference != "" {
-		return &types.CapacityReservationSpecification{CapacityReservationPreference: types.CapacityReservationPreference(c.Preference)}
+		return &types.CapacityReservationSpecification{CapacityReservationPreference: types.CapacityReservationPreference(
+			c.Preference)}
 	}
 	return &types.CapacityReservationSpecification{CapacityReservationTarget: &types.CapacityReservationTarget{
 		CapacityReservationId: set(c.ID), CapacityReservationResourceGroupArn: set(c.GroupARN),
@@ -267,7 +277,8 @@ func (s *spec) place(r cloud.CreateRequest) *types.Placement {
 	m, _ := s.placementOf(r.Annotations)
 	switch {
 	case s.Placement != nil:
-		p.GroupId, p.HostId, p.Affinity = optional(s.Placement.GroupID), optional(s.Placement.HostID), optional(s.Placement.Affinity)
+		p.GroupId, p.HostId, p.Affinity = optional(
+			s.Placement.GroupID), optional(s.Placement.HostID), optional(s.Placement.Affinity)
 		p.PartitionNumber, p.Tenancy = s.Placement.PartitionNumber, types.Tenancy(s.Placement.Tenancy)
 	case m != nil:
 		p.Affinity, p.AvailabilityZone, p.GroupId, p.GroupName = m.Affinity, m.AvailabilityZone, m.GroupID, m.GroupName

@@ -47,7 +47,10 @@ func (l login) problems(ambient bool) []cloud.Problem {
 	var problems []cloud.Problem
 	missing := func(entry, value, what string) {
 		if value == "" {
-			problems = append(problems, cloud.Problem{Severity: cloud.BlocksAll, Field: "secret." + entry, Message: "is missing; put " + what + " there"})
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksAll, Field: "secret." + entry,
+				Message: "is missing; put " + what + " there",
+			})
 		}
 	}
 	if identity {

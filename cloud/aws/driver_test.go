@@ -84,7 +84,10 @@ func owned(cluster, role string) spec {
 }
 
 func credentials() cloud.Credentials {
-	return cloud.Credentials{"providerAccessKeyId": []byte(ec2test.KeyID), "providerSecretAccessKey": []byte(ec2test.SecretKey), "userData": []byte("#cloud-config")}
+	return cloud.Credentials{
+		"providerAccessKeyId":     []byte(ec2test.KeyID),
+		"providerSecretAccessKey": []byte(ec2test.SecretKey), "userData": []byte("#cloud-config"),
+	}
 }
 
 // full is a class with every field set.
@@ -93,23 +96,36 @@ func full() spec {
 		"keyName": "a-key", "ebsOptimized": true, "monitoring": true,
 		"blockDevices": []any{
 			spec{"deviceName": "/root", "ebs": spec{
-				"volumeType": "gp3", "volumeSize": 50, "iops": 4000, "throughput": 250, "encrypted": true, "kmsKeyID": "key-1", "deleteOnTermination": true,
+				"volumeType": "gp3", "volumeSize": 50, "iops": 4000, "throughput": 250, "encrypted": true, "kmsKeyID": "key-1",
+				"deleteOnTermination": true,
 			}},
-			spec{"deviceName": "/dev/sdf", "ebs": spec{"volumeType": "io2", "volumeSize": 100, "iops": 1000, "snapshotID": "snap-1"}},
+			spec{"deviceName": "/dev/sdf", "ebs": spec{
+				"volumeType": "io2", "volumeSize": 100, "iops": 1000,
+				"snapshotID": "snap-1",
+			}},
 		},
 		"networkInterfaces": []any{
 			nic(spec{
 				"associatePublicIPAddress": true, "description": "first", "interfaceType": "interface", "networkCardIndex": 0,
 				"ipv6AddressCount": 1, "ipv6PrefixCount": 2, "deleteOnTermination": true,
 			}),
-			nic(spec{"securityGroupIDs": []string{"sg-1", "sg-2"}, "deviceIndex": 3, "interfaceType": "efa", "networkCardIndex": 1}),
+			nic(spec{
+				"securityGroupIDs": []string{"sg-1", "sg-2"}, "deviceIndex": 3, "interfaceType": "efa",
+				"networkCardIndex": 1,
+			}),
 		},
 		"spotPrice": "0.5", "instanceMarketOptions": spec{"marketType": "spot"},
-		"capacityReservation":     spec{"capacityReservationId": "cr-1"},
-		"placement":               spec{"groupId": "pg-1", "tenancy": "host", "hostId": "h-1", "partitionNumber": 2, "affinity": "host"},
-		"instanceMetadataOptions": spec{"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2, "httpProtocolIpv6": "disabled"},
-		"cpuOptions":              spec{"coreCount": 2, "threadsPerCore": 1, "amdSevSnp": "enabled"},
-		"srcAndDstChecksEnabled":  false,
+		"capacityReservation": spec{"capacityReservationId": "cr-1"},
+		"placement": spec{
+			"groupId": "pg-1", "tenancy": "host", "hostId": "h-1", "partitionNumber": 2,
+			"affinity": "host",
+		},
+		"instanceMetadataOptions": spec{
+			"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 2,
+			"httpProtocolIpv6": "disabled",
+		},
+		"cpuOptions":             spec{"coreCount": 2, "threadsPerCore": 1, "amdSevSnp": "enabled"},
+		"srcAndDstChecksEnabled": false,
 	}
 }
 
@@ -171,7 +187,8 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 		ManyAddresses: class("many", spec{"networkInterfaces": []any{nic(spec{"ipv6AddressCount": 2}), nic(nil)}}),
 		UnknownType:   class("unknown", spec{"machineType": "m5.nano"}),
 		Broken: class("broken", spec{
-			"ami": nil, "machineType": 7, "iam": spec{}, "networkInterfaces": []any{spec{}}, "cpuOptions": spec{"coreCount": 1}, "keyName": []any{},
+			"ami": nil, "machineType": 7, "iam": spec{}, "networkInterfaces": []any{spec{}}, "cpuOptions": spec{"coreCount": 1},
+			"keyName": []any{},
 		}),
 		Credentials: credentials(),
 		Public:      []string{"providerAccessKeyId"},
@@ -185,7 +202,9 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 			States: []cloudtest.VMState{
 				{Name: "stopped", Set: set(func(r *ec2test.Resource) { r.Stopped = true }), Want: cloud.StateStopped},
 				{Name: "pending", Set: set(func(r *ec2test.Resource) { r.Made = now.Now() }), Want: cloud.StatePending},
-				{Name: "shutting-down", Set: set(func(r *ec2test.Resource) { r.Terminated = now.Now() }), Want: cloud.StateDeleting},
+				{Name: "shutting-down", Set: set(func(r *ec2test.Resource) {
+					r.Terminated = now.Now()
+				}), Want: cloud.StateDeleting},
 				{Name: "terminated", Set: func(_ testing.TB, id string) {
 					c.End(id, "Server.SpotInstanceTermination", "EC2 took it back")
 				}, Want: cloud.StateUnknown},
@@ -211,7 +230,10 @@ var kinds = map[string]cloud.Kind{
 func (b backend) ledger(testing.TB) []cloud.Resource {
 	var all []cloud.Resource
 	for _, r := range b.Ledger() {
-		all = append(all, cloud.Resource{Kind: kinds[r.Kind], ID: r.ID, MachineName: r.Tags["Name"], OwnerID: r.Tags[ownerTag], Tags: r.Tags})
+		all = append(all, cloud.Resource{
+			Kind: kinds[r.Kind], ID: r.ID, MachineName: r.Tags["Name"],
+			OwnerID: r.Tags[ownerTag], Tags: r.Tags,
+		})
 	}
 	return all
 }
@@ -230,7 +252,10 @@ func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
 			tags[key] = "1"
 		}
 	}
-	r := ec2test.Resource{Tags: tags, Made: b.now.Now().Add(-s.Age), Instance: s.AttachTo, Subnet: "subnet-a1", Type: s.Class.InstanceType, Zone: "eu-west-1a"}
+	r := ec2test.Resource{
+		Tags: tags, Made: b.now.Now().Add(-s.Age), Instance: s.AttachTo, Subnet: "subnet-a1",
+		Type: s.Class.InstanceType, Zone: "eu-west-1a",
+	}
 	for kind, of := range kinds {
 		if of == s.Kind {
 			r.Kind = kind
@@ -251,9 +276,12 @@ func harness(edits spec, where at) cloudtest.Harness {
 			"C10/Failed":  "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
 			"C19/Expired": sessions, "C19/MidFlow": sessions,
 		},
-		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(), Volumes: volumes(),
+		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
+		Volumes: volumes(),
 		Golden: &cloudtest.Golden{
-			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput { return class("full", full()) }, Normalize: normalize,
+			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput {
+				return class("full", full())
+			}, Normalize: normalize,
 		},
 		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
 			return "aws:///eu-west-1/" + vm.ID, "aws:///eu-west-1a/" + vm.ID
@@ -291,7 +319,10 @@ func wrapped() cloudtest.Harness {
 	h.New = func(t testing.TB) *cloudtest.Fixture {
 		now := newClock()
 		f := fixture(t, nil, inProcess, now)
-		f.Wrap = []cloud.Middleware{wrap.Redact(nil), wrap.Timeout(wrap.Timeouts{}), wrap.Budget(wrap.Rate{}, wrap.Clock{Now: now.Now})}
+		f.Wrap = []cloud.Middleware{
+			wrap.Redact(nil), wrap.Timeout(wrap.Timeouts{}),
+			wrap.Budget(wrap.Rate{}, wrap.Clock{Now: now.Now}),
+		}
 		return f
 	}
 	return h

@@ -163,7 +163,8 @@ func refusal(ctx context.Context, op string, err error) *cloud.Error {
 		return e
 	}
 	if status := statusOf(err); status >= http.StatusMultipleChoices {
-		e := cloud.Errorf(byStatus(status), op, fmt.Sprintf("HTTP%d", status), "the cloud answered %d without saying why", status)
+		e := cloud.Errorf(byStatus(status), op, fmt.Sprintf("HTTP%d", status), "the cloud answered %d without saying why",
+			status)
 		e.RetryAfter = retryAfter(err)
 		return e
 	}
@@ -171,12 +172,13 @@ func refusal(ctx context.Context, op string, err error) *cloud.Error {
 		return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "no answer from the cloud: %w", ended)
 	}
 	if isLogin(err) {
-		return cloud.Errorf(cloud.Denied, op, "NoCredentials", "no credentials could be had; put an access key into the Secret or see to the identity of the manager")
+		return cloud.Errorf(cloud.Denied, op, "NoCredentials",
+			"no credentials could be had; put an access key into the Secret or see to the identity of the manager")
 	}
 	return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "no answer from the cloud, or a broken one: %w", plain(err))
 }
 
-// isLogin says whether err is about getting credentials, for which the SDK has
+// isLogin reports whether err is about getting credentials, for which the SDK has
 // no type.
 func isLogin(err error) bool { return strings.Contains(err.Error(), "get identity: ") }
 

@@ -24,7 +24,9 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t 
 	if t.going() || t.gone() {
 		return 0, nil // whoever looks at its state decides
 	}
-	for _, step := range []func(context.Context, *spec, cloud.CreateRequest, thing) (time.Duration, error){a.forward, a.delegate} {
+	for _, step := range []func(context.Context, *spec, cloud.CreateRequest, thing) (time.Duration, error){
+		a.forward, a.delegate,
+	} {
 		if wait, err := step(ctx, s, r, t); err != nil || wait > 0 {
 			return wait, err
 		}
@@ -122,7 +124,9 @@ func (s *spec) prefixes() map[slot]int32 {
 // delegateTo gives one interface what it lacks. It looks at the interface itself
 // first, and after a call whose answer it does not know it gives EC2 time to
 // show the effect.
-func (a *account) delegateTo(ctx context.Context, r cloud.CreateRequest, id string, wanted int32, asked map[string]time.Time) (time.Duration, error) {
+func (a *account) delegateTo(ctx context.Context, r cloud.CreateRequest, id string, wanted int32,
+	asked map[string]time.Time,
+) (time.Duration, error) {
 	out, failed := ask(ctx, a, opFinish, a.client.DescribeNetworkInterfaces, &ec2.DescribeNetworkInterfacesInput{
 		Filters: []types.Filter{filter("network-interface-id", id)},
 	})
@@ -146,7 +150,8 @@ func (a *account) delegateTo(ctx context.Context, r cloud.CreateRequest, id stri
 		return 0, cloud.Errorf(cloud.Unknown, opFinish, "NoCheckpoint", "encode checkpoint: %w", err)
 	}
 	if err := r.Checkpoint(ctx, string(note)); err != nil {
-		return 0, cloud.Errorf(cloud.Unavailable, opFinish, "NoCheckpoint", "what is about to happen could not be written down: %w", err)
+		return 0, cloud.Errorf(cloud.Unavailable, opFinish, "NoCheckpoint",
+			"what is about to happen could not be written down: %w", err)
 	}
 	_, failed = ask(ctx, a, opFinish, a.client.AssignIpv6Addresses, &ec2.AssignIpv6AddressesInput{
 		NetworkInterfaceId: &id, Ipv6PrefixCount: awssdk.Int32(lacks),

@@ -53,7 +53,8 @@ func TestAmbient(t *testing.T) {
 	if _, err := a.Get(t.Context(), w.request(c, 1).Ref); cloud.CodeOf(err) != cloud.NotFound {
 		t.Errorf("keys in the environment: got %v, want NotFound", err)
 	}
-	if p := aws.NewDriver(w.options).CheckSecret(cloud.Class{}, cloud.Credentials{"accessKeyID": []byte("x")}); len(p) != 1 {
+	if p := aws.NewDriver(w.options).CheckSecret(cloud.Class{},
+		cloud.Credentials{"accessKeyID": []byte("x")}); len(p) != 1 {
 		t.Errorf("half of the credentials: got %v, want the other entry missing", p)
 	}
 }
@@ -98,7 +99,10 @@ func TestWebIdentity(t *testing.T) {
 	if n := logins.Load(); n != 1 {
 		t.Errorf("%d logins for two calls, want 1", n)
 	}
-	w.cloud.Inject(ec2test.Fault{Code: "ExpiredToken", Message: "The security token included in the request is expired", Times: 1})
+	w.cloud.Inject(ec2test.Fault{
+		Code: "ExpiredToken", Message: "The security token included in the request is expired",
+		Times: 1,
+	})
 	look("after the session ended")
 	if n := logins.Load(); n != 2 {
 		t.Errorf("%d logins after the session ended, want one more", n)

@@ -64,7 +64,8 @@ func (a *account) one(r cloud.Ref, found []thing) (cloud.VM, error) {
 		vm := a.vmOf(found[len(found)-1])
 		return cloud.VM{}, cloud.Errorf(cloud.NotFound, opGet, vm.Reason, "instance %s is terminated: %s", vm.ID, vm.Message)
 	}
-	return cloud.VM{}, cloud.Errorf(cloud.NotFound, opGet, codeInstanceNotFound, "EC2 shows no instance of machine %q", r.Name)
+	return cloud.VM{}, cloud.Errorf(cloud.NotFound, opGet, codeInstanceNotFound, "EC2 shows no instance of machine %q",
+		r.Name)
 }
 
 // List yields everything that carries the ownership tags of c: instances,

@@ -119,7 +119,7 @@ func (a *account) clean(ctx context.Context, s *spec, r cloud.Ref) (cloud.Deleti
 	return cloud.Deletion{RetryAfter: waitForParts, Remaining: left}, nil
 }
 
-// mayGo says whether a part is one of the VM of r. A part of a VM that is there
+// mayGo reports whether a part is one of the VM of r. A part of a VM that is there
 // and is not that of r is not.
 func mayGo(p thing, r cloud.Ref) bool {
 	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
@@ -136,7 +136,8 @@ func (a *account) removePart(ctx context.Context, p thing) error {
 	if p.kind == cloud.KindDisk {
 		_, err = ask(ctx, a, "delete volume", a.client.DeleteVolume, &ec2.DeleteVolumeInput{VolumeId: &p.id})
 	} else {
-		_, err = ask(ctx, a, "delete interface", a.client.DeleteNetworkInterface, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &p.id})
+		_, err = ask(ctx, a, "delete interface", a.client.DeleteNetworkInterface,
+			&ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &p.id})
 	}
 	if err == nil || err.Reason == "InvalidVolume.NotFound" || err.Reason == "InvalidNetworkInterfaceID.NotFound" {
 		return nil

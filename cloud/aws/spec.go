@@ -185,7 +185,7 @@ func (s *spec) setDefaults() {
 	s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || s.wrong("networkInterfaces")
 }
 
-// wrong says whether something in that field could not be read.
+// wrong reports whether something in that field could not be read.
 func (s *spec) wrong(field string) bool {
 	return slices.ContainsFunc(s.unread, func(path string) bool {
 		return len(path) >= len(field) && strings.EqualFold(path[:len(field)], field)

@@ -19,14 +19,23 @@ func samples() []cloudtest.Sample {
 	}
 	return []cloudtest.Sample{
 		{Name: "smallest", Class: class("small", nil), Defaulted: defaulted(spec{
-			"srcAndDstChecksEnabled": true, "blockDevices": []any{disk(spec{"deleteOnTermination": true})}, "networkInterfaces": []any{written(nic(nil), 0)},
+			"srcAndDstChecksEnabled": true, "blockDevices": []any{disk(spec{"deleteOnTermination": true})},
+			"networkInterfaces": []any{written(nic(nil), 0)},
 		})},
-		{Name: "several interfaces", Class: class("nics", spec{"networkInterfaces": []any{nic(spec{"ipv6AddressCount": 1}), nic(nil)}}),
+		{
+			Name: "several interfaces", Class: class("nics", spec{"networkInterfaces": []any{
+				nic(spec{"ipv6AddressCount": 1}),
+				nic(nil),
+			}}),
 			Defaulted: defaulted(spec{"networkInterfaces": []any{
 				written(nic(spec{"ipv6AddressCount": 1, "primaryIpv6": true}), 0), written(nic(nil), 1),
-			}})},
+			}}),
+		},
 		{Name: "full", Class: class("full", full())},
-		{Name: "with a version", Class: class("v", spec{"apiVersion": "mcm.gardener.cloud/v1alpha1"}), Defaulted: defaulted(nil)},
+		{
+			Name: "with a version", Class: class("v", spec{"apiVersion": "mcm.gardener.cloud/v1alpha1"}),
+			Defaulted: defaulted(nil),
+		},
 	}
 }
 
@@ -37,7 +46,10 @@ func rules() []cloudtest.Rule {
 		if field != "" {
 			field = "providerSpec." + field
 		}
-		return cloudtest.Rule{Name: fmt.Sprintf("%s %s", field, text), Reason: reason, Class: class("rule", edits), Field: field, Severity: severity}
+		return cloudtest.Rule{
+			Name: fmt.Sprintf("%s %s", field, text), Reason: reason, Class: class("rule", edits),
+			Field: field, Severity: severity,
+		}
 	}
 	disks := func(all ...any) spec { return spec{"blockDevices": all} }
 	named := func(name string) spec { return edit(disk(nil), spec{"deviceName": name}) }
@@ -64,7 +76,8 @@ func rules() []cloudtest.Rule {
 		rule("every call needs it", spec{"region": 1}, "region", all),
 		rule("nothing is owned without", tags("kubernetes.io/role/node"), "tags", all),
 		rule("nothing is owned without", tags("kubernetes.io/cluster/c1"), "tags", all),
-		rule("a tag is a string", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}}, "tags[x]", create),
+		rule("a tag is a string", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}},
+			"tags[x]", create),
 		rule("MCM overwrites it", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node", "Name"), "tags[Name]", warning),
 		rule("required", spec{"ami": nil}, "ami", create),
 		rule("required", spec{"machineType": " "}, "machineType", create),
@@ -73,7 +86,8 @@ func rules() []cloudtest.Rule {
 		rule("an object", spec{"iam": "nodes"}, "iam", create),
 		rule("several devices need one root", disks(named("/dev/sdf"), named("/dev/sdg")), "blockDevices", create),
 		rule("only one is the root", disks(named("/root"), named("/root")), "blockDevices", create),
-		rule("names are unique", disks(named("/root"), named("/dev/sdf"), named("/dev/sdf")), "blockDevices[2].deviceName", create),
+		rule("names are unique", disks(named("/root"), named("/dev/sdf"), named("/dev/sdf")), "blockDevices[2].deviceName",
+			create),
 		rule("names are EC2's", disks(named("/root"), named("/dev/nvme1")), "blockDevices[1].deviceName", create),
 		rule("names are EC2's", disks(named("/root"), named("/dev/xvdba")), "", 0),
 		rule("required", disks(disk(spec{"volumeType": nil})), "blockDevices[0].ebs.volumeType", create),
@@ -82,7 +96,8 @@ func rules() []cloudtest.Rule {
 		rule("a whole number", disks(disk(spec{"volumeSize": "20"})), "blockDevices[0].ebs.volumeSize", create),
 		rule("io1 needs it", disks(disk(spec{"volumeType": "io1"})), "blockDevices[0].ebs.iops", create),
 		rule("positive", disks(disk(spec{"throughput": 0})), "blockDevices[0].ebs.throughput", create),
-		rule("MCM does not send it", disks(disk(spec{"kmsKeyID": "k", "encrypted": true})), "blockDevices[0].ebs.kmsKeyID", warning),
+		rule("MCM does not send it", disks(disk(spec{"kmsKeyID": "k", "encrypted": true})), "blockDevices[0].ebs.kmsKeyID",
+			warning),
 		rule("MCM does not send it", disks(edit(disk(nil), spec{"noDevice": "x"})), "blockDevices[0].noDevice", warning),
 		rule("a misspelt field is found", disks(disk(spec{"size": 1})), "blockDevices[0].ebs.size", warning),
 		rule("at least one", spec{"networkInterfaces": []any{}}, "networkInterfaces", create),
@@ -90,24 +105,35 @@ func rules() []cloudtest.Rule {
 		rule("an interface is an object", spec{"networkInterfaces": []any{"subnet-a1"}}, "networkInterfaces[0]", create),
 		rule("required", nics(spec{"subnetID": nil}), "networkInterfaces[0].subnetID", create),
 		rule("at least one", nics(spec{"securityGroupIDs": nil}), "networkInterfaces[0].securityGroupIDs", create),
-		rule("not blank", nics(spec{"securityGroupIDs": []string{"sg-1", " "}}), "networkInterfaces[0].securityGroupIDs[1]", create),
+		rule("not blank", nics(spec{"securityGroupIDs": []string{"sg-1", " "}}), "networkInterfaces[0].securityGroupIDs[1]",
+			create),
 		rule("one of EC2's", nics(spec{"interfaceType": "trunk"}), "networkInterfaces[0].interfaceType", create),
 		rule("not negative", nics(spec{"networkCardIndex": -1}), "networkInterfaces[0].networkCardIndex", create),
 		rule("not negative", nics(spec{"deviceIndex": -1}), "networkInterfaces[0].deviceIndex", create),
 		rule("it is only used with a count", nics(spec{"primaryIpv6": true}), "networkInterfaces[0].primaryIpv6", warning),
-		rule("one of EC2's", part("instanceMarketOptions", spec{"marketType": "auction"}), "instanceMarketOptions.marketType", create),
-		rule("a preference excludes a target", part("capacityReservation", spec{"capacityReservationPreference": "open", "capacityReservationId": "cr-1"}),
+		rule("one of EC2's", part("instanceMarketOptions", spec{"marketType": "auction"}), "instanceMarketOptions.marketType",
+			create),
+		rule("a preference excludes a target", part("capacityReservation", spec{
+			"capacityReservationPreference": "open",
+			"capacityReservationId":         "cr-1",
+		}),
 			"capacityReservation.capacityReservationPreference", create),
-		rule("one target", part("capacityReservation", spec{"capacityReservationId": "cr-1", "capacityReservationResourceGroupArn": "arn"}),
+		rule("one target", part("capacityReservation", spec{
+			"capacityReservationId":               "cr-1",
+			"capacityReservationResourceGroupArn": "arn",
+		}),
 			"capacityReservation.capacityReservationId", create),
 		rule("a preference alone", part("capacityReservation", spec{"capacityReservationPreference": "none"}), "", 0),
 		rule("one of EC2's", part("placement", spec{"tenancy": "shared"}), "placement.tenancy", create),
 		rule("a host needs its tenancy", part("placement", spec{"hostId": "h-1"}), "placement.hostId", create),
 		rule("they count from one", part("placement", spec{"partitionNumber": 0}), "placement.partitionNumber", create),
 		rule("one of EC2's", part("placement", spec{"affinity": "near"}), "placement.affinity", create),
-		rule("one of EC2's", part("instanceMetadataOptions", spec{"httpEndpoint": "on"}), "instanceMetadataOptions.httpEndpoint", create),
-		rule("one of EC2's", part("instanceMetadataOptions", spec{"httpTokens": "v2"}), "instanceMetadataOptions.httpTokens", create),
-		rule("0 to 64", part("instanceMetadataOptions", spec{"httpPutResponseHopLimit": 65}), "instanceMetadataOptions.httpPutResponseHopLimit", create),
+		rule("one of EC2's", part("instanceMetadataOptions", spec{"httpEndpoint": "on"}),
+			"instanceMetadataOptions.httpEndpoint", create),
+		rule("one of EC2's", part("instanceMetadataOptions", spec{"httpTokens": "v2"}), "instanceMetadataOptions.httpTokens",
+			create),
+		rule("0 to 64", part("instanceMetadataOptions", spec{"httpPutResponseHopLimit": 65}),
+			"instanceMetadataOptions.httpPutResponseHopLimit", create),
 		rule("0 to 64", part("instanceMetadataOptions", spec{"httpPutResponseHopLimit": 0}), "", 0),
 		rule("both or none", part("cpuOptions", spec{"coreCount": 2}), "cpuOptions", create),
 		rule("1 or 2", part("cpuOptions", spec{"coreCount": 2, "threadsPerCore": 3}), "cpuOptions.threadsPerCore", create),
@@ -132,18 +158,35 @@ func secrets() []cloudtest.Secret {
 	return []cloudtest.Secret{
 		{Name: "as documented", Reason: "it is", Credentials: func(c cloud.Credentials) cloud.Credentials { return c }},
 		{Name: "other name of the id", Reason: "MCM takes it", Credentials: move("providerAccessKeyId", "accessKeyID")},
-		{Name: "other name of the key", Reason: "MCM takes it", Credentials: move("providerSecretAccessKey", "secretAccessKey")},
-		{Name: "both names", Reason: "the first that is there counts", Credentials: with("secretAccessKey", "something else")},
-		{Name: "white space", Reason: "editors leave it", Credentials: with("providerSecretAccessKey", " "+ec2test.SecretKey+"\n")},
-		{Name: "no id", Reason: "nobody calls", Credentials: move("providerAccessKeyId", ""), Missing: "secret.providerAccessKeyId"},
-		{Name: "blank key", Reason: "no key", Credentials: with("providerSecretAccessKey", " "), Missing: "secret.providerSecretAccessKey"},
-		{Name: "blank first name", Reason: "the first that is there counts", Missing: "secret.providerSecretAccessKey", Credentials: func(c cloud.Credentials) cloud.Credentials {
-			c["secretAccessKey"], c["providerSecretAccessKey"] = c["providerSecretAccessKey"], nil
-			return c
-		}},
-		{Name: "a token without a role", Reason: "both are needed", Missing: "secret.roleARN", Credentials: func(cloud.Credentials) cloud.Credentials {
-			return cloud.Credentials{"workloadIdentityTokenFile": []byte("/var/run/token")}
-		}},
+		{Name: "other name of the key", Reason: "MCM takes it", Credentials: move("providerSecretAccessKey",
+			"secretAccessKey")},
+		{
+			Name: "both names", Reason: "the first that is there counts",
+			Credentials: with("secretAccessKey", "something else"),
+		},
+		{Name: "white space", Reason: "editors leave it", Credentials: with("providerSecretAccessKey", " "+ec2test.SecretKey+
+			"\n")},
+		{
+			Name: "no id", Reason: "nobody calls", Credentials: move("providerAccessKeyId", ""),
+			Missing: "secret.providerAccessKeyId",
+		},
+		{
+			Name: "blank key", Reason: "no key", Credentials: with("providerSecretAccessKey", " "),
+			Missing: "secret.providerSecretAccessKey",
+		},
+		{
+			Name: "blank first name", Reason: "the first that is there counts", Missing: "secret.providerSecretAccessKey",
+			Credentials: func(c cloud.Credentials) cloud.Credentials {
+				c["secretAccessKey"], c["providerSecretAccessKey"] = c["providerSecretAccessKey"], nil
+				return c
+			},
+		},
+		{
+			Name: "a token without a role", Reason: "both are needed", Missing: "secret.roleARN",
+			Credentials: func(cloud.Credentials) cloud.Credentials {
+				return cloud.Credentials{"workloadIdentityTokenFile": []byte("/var/run/token")}
+			},
+		},
 	}
 }
 
@@ -166,7 +209,10 @@ func volumes() []cloudtest.Volume {
 	return []cloudtest.Volume{
 		{Name: "csi", Volume: cloud.Volume{Driver: "ebs.csi.aws.com", Handle: "vol-1"}, ID: "vol-1"},
 		{Name: "in-tree", Volume: cloud.Volume{Driver: "kubernetes.io/aws-ebs", Handle: "vol-1"}, ID: "vol-1"},
-		{Name: "in-tree with zone", Volume: cloud.Volume{Driver: "kubernetes.io/aws-ebs", Handle: "aws://eu-west-1a/vol-1"}, ID: "vol-1"},
+		{
+			Name: "in-tree with zone", Volume: cloud.Volume{Driver: "kubernetes.io/aws-ebs", Handle: "aws://eu-west-1a/vol-1"},
+			ID: "vol-1",
+		},
 		{Name: "csi without handle", Volume: cloud.Volume{Driver: "ebs.csi.aws.com"}},
 	}
 }
@@ -182,22 +228,32 @@ func errorRows() []cloudtest.ErrorRow {
 	var rows []cloudtest.ErrorRow
 	add := func(op string, code cloud.Code, of *cloud.Offering, names string) {
 		for name := range strings.FieldsSeq(names) {
-			rows = append(rows, cloudtest.ErrorRow{Name: op + " " + name, Op: op, Reply: fails(400, name, "no"), Code: code, Reason: name, Of: of})
+			rows = append(rows, cloudtest.ErrorRow{
+				Name: op + " " + name, Op: op, Reply: fails(400, name, "no"), Code: code,
+				Reason: name, Of: of,
+			})
 		}
 	}
 	zone := &cloud.Offering{Region: "eu-west-1", Zone: "eu-west-1a", InstanceType: "m5.large", CapacityType: "on-demand"}
 	region := &cloud.Offering{Region: "eu-west-1", InstanceType: "m5.large", CapacityType: "on-demand"}
 	add("create", cloud.Exhausted, zone, "InsufficientCapacity InsufficientInstanceCapacity InsufficientHostCapacity "+
-		"InsufficientReservedInstanceCapacity SpotMaxPriceTooLow UnfulfillableCapacity ReservationCapacityExceeded Unsupported")
-	add("create", cloud.Exhausted, region, "InstanceLimitExceeded VcpuLimitExceeded MaxSpotInstanceCountExceeded MaxFleetCountExceeded PendingVerification")
-	add("create", cloud.Exhausted, nil, "InsufficientAddressCapacity InsufficientVolumeCapacity InsufficientFreeAddressesInSubnet "+
+		"InsufficientReservedInstanceCapacity SpotMaxPriceTooLow UnfulfillableCapacity ReservationCapacityExceeded "+
+		"Unsupported")
+	add("create", cloud.Exhausted, region, "InstanceLimitExceeded VcpuLimitExceeded MaxSpotInstanceCountExceeded "+
+		"MaxFleetCountExceeded PendingVerification")
+	add("create", cloud.Exhausted, nil, "InsufficientAddressCapacity InsufficientVolumeCapacity "+
+		"InsufficientFreeAddressesInSubnet "+
 		"VolumeLimitExceeded MaxIOPSLimitExceeded RouteLimitExceeded NetworkInterfaceLimitExceeded")
-	add("create", cloud.Throttled, nil, "RequestLimitExceeded Throttling ThrottlingException EC2ThrottledException RequestThrottled RequestThrottledException")
-	add("create", cloud.Unavailable, nil, "InternalError InternalFailure ServiceUnavailable Unavailable InvalidInstanceID.NotFound")
+	add("create", cloud.Throttled, nil, "RequestLimitExceeded Throttling ThrottlingException EC2ThrottledException "+
+		"RequestThrottled RequestThrottledException")
+	add("create", cloud.Unavailable, nil, "InternalError InternalFailure ServiceUnavailable Unavailable "+
+		"InvalidInstanceID.NotFound")
 	add("create", cloud.Denied, nil, "UnauthorizedOperation AccessDenied OptInRequired Blocked")
 	add("list", cloud.Denied, nil, "AuthFailure InvalidClientTokenId SignatureDoesNotMatch ExpiredToken RequestExpired")
-	add("create", cloud.Invalid, nil, "InvalidAMIID.NotFound InvalidAMIID.Unavailable InvalidAMIID.Malformed InvalidSubnetID.NotFound InvalidGroup.NotFound "+
-		"InvalidKeyPair.NotFound InvalidParameter InvalidParameterValue InvalidParameterCombination InvalidBlockDeviceMapping MissingParameter InvalidSnapshot.NotFound InvalidInstanceType")
+	add("create", cloud.Invalid, nil, "InvalidAMIID.NotFound InvalidAMIID.Unavailable InvalidAMIID.Malformed "+
+		"InvalidSubnetID.NotFound InvalidGroup.NotFound "+
+		"InvalidKeyPair.NotFound InvalidParameter InvalidParameterValue InvalidParameterCombination "+
+		"InvalidBlockDeviceMapping MissingParameter InvalidSnapshot.NotFound InvalidInstanceType")
 	add("create", cloud.TokenUsed, nil, "IdempotentParameterMismatch IdempotentInstanceTerminated")
 	add("capacity", cloud.Invalid, nil, "InvalidInstanceType InvalidParameterValue")
 	add("get", cloud.NotFound, nil, "InvalidInstanceID.NotFound InvalidInstanceID.Malformed")
@@ -206,16 +262,23 @@ func errorRows() []cloudtest.ErrorRow {
 	add("delete", cloud.Throttled, nil, "RequestLimitExceeded")
 	add("list", cloud.Unavailable, nil, "InternalError")
 	add("list", cloud.Unknown, nil, "InvalidInstanceID.NotFound")
-	hinted := cloudtest.ErrorRow{Name: "get with a hint", Op: "get", Reply: fails(503, "RequestLimitExceeded", "Request limit exceeded."), Code: cloud.Throttled, After: 7 * time.Second}
+	hinted := cloudtest.ErrorRow{
+		Name: "get with a hint", Op: "get",
+		Reply: fails(503, "RequestLimitExceeded", "Request limit exceeded."), Code: cloud.Throttled, After: 7 * time.Second,
+	}
 	hinted.Reply.Header = map[string]string{"Retry-After": "7"}
 	rows = append(rows, hinted)
-	for status, code := range map[int]cloud.Code{401: cloud.Denied, 403: cloud.Denied, 404: cloud.Unknown, 429: cloud.Throttled, 502: cloud.Unavailable} {
+	for status, code := range map[int]cloud.Code{
+		401: cloud.Denied, 403: cloud.Denied, 404: cloud.Unknown,
+		429: cloud.Throttled, 502: cloud.Unavailable,
+	} {
 		rows = append(rows, cloudtest.ErrorRow{
 			Name: fmt.Sprintf("proxy answers %d", status), Op: "get", Code: code, Reason: fmt.Sprintf("HTTP%d", status),
 			Reply: cloudtest.Reply{Status: status, Body: "<html>no</html>"},
 		})
 	}
 	return append(rows, cloudtest.ErrorRow{
-		Name: "not XML", Op: "get", Code: cloud.Unavailable, Reason: "NoAnswer", Reply: cloudtest.Reply{Status: 200, Body: "xxxxxxxxxx"},
+		Name: "not XML", Op: "get", Code: cloud.Unavailable, Reason: "NoAnswer",
+		Reply: cloudtest.Reply{Status: 200, Body: "xxxxxxxxxx"},
 	})
 }

@@ -40,12 +40,15 @@ func (t thing) going() bool {
 		t.kind == cloud.KindDisk && t.state == string(types.VolumeStateDeleting)
 }
 
-// owns says whether a thing is provably of r: it carries the ownership tags of
+// owns reports whether a thing is provably of r: it carries the ownership tags of
 // the class, the machine's owner id or none, and the machine's name. One with
 // the machine's owner id may have any name, because machines that are restored
 // elsewhere keep only the id.
 func (s *spec) owns(t thing, r cloud.Ref) bool {
-	if len(s.ownership) == 0 || slices.ContainsFunc(s.ownership, func(key string) bool { _, has := t.tags[key]; return !has }) {
+	if len(s.ownership) == 0 || slices.ContainsFunc(s.ownership, func(key string) bool {
+		_, has := t.tags[key]
+		return !has
+	}) {
 		return false
 	}
 	owner, name := t.tags[ownerTag], t.tags[nameTag]
@@ -81,7 +84,8 @@ func notTerminated() types.Filter {
 }
 
 // pages yields things of a kind, page by page. It stops after the first error.
-func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters []types.Filter) iter.Seq2[thing, error] {
+func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters []types.Filter) iter.Seq2[thing,
+	error] {
 	page := map[cloud.Kind]func(context.Context, string, []types.Filter, *string) ([]thing, *string, *cloud.Error){
 		cloud.KindVM: a.instances, cloud.KindDisk: a.volumes, cloud.KindInterface: a.interfaces,
 	}[kind]
@@ -106,7 +110,9 @@ func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters
 	}
 }
 
-func (a *account) instances(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string, *cloud.Error) {
+func (a *account) instances(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string,
+	*cloud.Error,
+) {
 	out, err := ask(ctx, a, op, a.client.DescribeInstances, &ec2.DescribeInstancesInput{
 		Filters: filters, MaxResults: awssdk.Int32(pageMax), NextToken: next,
 	})
@@ -125,14 +131,19 @@ func (a *account) instances(ctx context.Context, op string, filters []types.Filt
 
 // thingOf returns an instance as a thing.
 func thingOf(i types.Instance) thing {
-	t := thing{kind: cloud.KindVM, id: awssdk.ToString(i.InstanceId), tags: tagMap(i.Tags), made: awssdk.ToTime(i.LaunchTime), instance: &i}
+	t := thing{
+		kind: cloud.KindVM, id: awssdk.ToString(i.InstanceId), tags: tagMap(i.Tags),
+		made: awssdk.ToTime(i.LaunchTime), instance: &i,
+	}
 	if i.State != nil {
 		t.state = string(i.State.Name)
 	}
 	return t
 }
 
-func (a *account) volumes(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string, *cloud.Error) {
+func (a *account) volumes(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string,
+	*cloud.Error,
+) {
 	const most = 500 // a page of volumes is smaller
 	out, err := ask(ctx, a, op, a.client.DescribeVolumes, &ec2.DescribeVolumesInput{
 		Filters: filters, MaxResults: awssdk.Int32(most), NextToken: next,
@@ -142,7 +153,10 @@ func (a *account) volumes(ctx context.Context, op string, filters []types.Filter
 	}
 	var all []thing
 	for _, v := range out.Volumes {
-		t := thing{kind: cloud.KindDisk, id: awssdk.ToString(v.VolumeId), tags: tagMap(v.Tags), state: string(v.State), made: awssdk.ToTime(v.CreateTime)}
+		t := thing{
+			kind: cloud.KindDisk, id: awssdk.ToString(v.VolumeId), tags: tagMap(v.Tags), state: string(v.State),
+			made: awssdk.ToTime(v.CreateTime),
+		}
 		for _, at := range v.Attachments {
 			t.attachedTo = awssdk.ToString(at.InstanceId)
 		}
@@ -151,7 +165,9 @@ func (a *account) volumes(ctx context.Context, op string, filters []types.Filter
 	return all, out.NextToken, nil
 }
 
-func (a *account) interfaces(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string, *cloud.Error) {
+func (a *account) interfaces(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string,
+	*cloud.Error,
+) {
 	out, err := ask(ctx, a, op, a.client.DescribeNetworkInterfaces, &ec2.DescribeNetworkInterfacesInput{
 		Filters: filters, MaxResults: awssdk.Int32(pageMax), NextToken: next,
 	})
@@ -160,7 +176,10 @@ func (a *account) interfaces(ctx context.Context, op string, filters []types.Fil
 	}
 	var all []thing
 	for _, n := range out.NetworkInterfaces {
-		t := thing{kind: cloud.KindInterface, id: awssdk.ToString(n.NetworkInterfaceId), tags: tagMap(n.TagSet), state: string(n.Status)}
+		t := thing{
+			kind: cloud.KindInterface, id: awssdk.ToString(n.NetworkInterfaceId), tags: tagMap(n.TagSet),
+			state: string(n.Status),
+		}
 		if n.Attachment != nil {
 			t.attachedTo, t.made = awssdk.ToString(n.Attachment.InstanceId), awssdk.ToTime(n.Attachment.AttachTime)
 		}

@@ -24,17 +24,20 @@ func (s *spec) validate() {
 	s.require(cloud.BlocksAll, "region", s.Region, "name the region, e.g. eu-west-1")
 	s.ownership = s.findOwnership()
 	if s.ownership == nil {
-		s.problems.Add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
+		s.problems.Add(cloud.BlocksAll, "tags",
+			fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
 	}
 	for _, key := range []string{nameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
-			s.problems.Add(cloud.Warning, "tags["+key+"]", "is given to every resource by the manager and has no effect here; remove it")
+			s.problems.Add(cloud.Warning, "tags["+key+"]",
+				"is given to every resource by the manager and has no effect here; remove it")
 		}
 	}
 	s.require(cloud.BlocksCreate, "ami", s.AMI, "name the image, e.g. ami-0123456789abcdef0")
 	s.require(cloud.BlocksCreate, "machineType", s.MachineType, "name the instance type, e.g. m5.large")
 	if (s.IAM.Name == "") == (s.IAM.ARN == "") && !s.wrong("iam") {
-		s.problems.Add(cloud.BlocksCreate, "iam", "has to have exactly one of name and arn; name the instance profile by one of them")
+		s.problems.Add(cloud.BlocksCreate, "iam",
+			"has to have exactly one of name and arn; name the instance profile by one of them")
 	}
 	s.validateDevices()
 	s.validateInterfaces()
@@ -61,7 +64,8 @@ func (s *spec) require(severity cloud.Severity, path, value, remedy string) {
 // allowed.
 func (s *spec) oneOf(path, value string, allowed ...string) {
 	if value != "" && !slices.Contains(allowed, value) {
-		s.problems.Add(cloud.BlocksCreate, path, fmt.Sprintf("is %q and has to be one of %s", value, strings.Join(allowed, ", ")))
+		s.problems.Add(cloud.BlocksCreate, path, fmt.Sprintf("is %q and has to be one of %s", value,
+			strings.Join(allowed, ", ")))
 	}
 }
 
@@ -81,10 +85,12 @@ func (s *spec) validateDevices() {
 			case d.DeviceName == rootDevice:
 				roots++
 			case !deviceName.MatchString(d.DeviceName):
-				s.problems.Add(cloud.BlocksCreate, at+"deviceName", fmt.Sprintf("is %q and has to be /root, /dev/sdX or /dev/xvdX", d.DeviceName))
+				s.problems.Add(cloud.BlocksCreate, at+"deviceName", fmt.Sprintf("is %q and has to be /root, /dev/sdX or /dev/xvdX",
+					d.DeviceName))
 			}
 			if names[d.DeviceName] {
-				s.problems.Add(cloud.BlocksCreate, at+"deviceName", fmt.Sprintf("is %q, as that of another device; give each a name of its own", d.DeviceName))
+				s.problems.Add(cloud.BlocksCreate, at+"deviceName",
+					fmt.Sprintf("is %q, as that of another device; give each a name of its own", d.DeviceName))
 			}
 			names[d.DeviceName] = true
 		}
@@ -97,7 +103,8 @@ func (s *spec) validateDevices() {
 		}
 	}
 	if len(s.BlockDevices) > 1 && roots != 1 {
-		s.problems.Add(cloud.BlocksCreate, "blockDevices", fmt.Sprintf("has %d devices named /root and has to have exactly one", roots))
+		s.problems.Add(cloud.BlocksCreate, "blockDevices",
+			fmt.Sprintf("has %d devices named /root and has to have exactly one", roots))
 	}
 }
 
@@ -115,7 +122,8 @@ func (s *spec) validateDisk(at string, e ebsSpec) {
 		return
 	}
 	if e.Encrypted {
-		s.problems.Add(cloud.Warning, at+"kmsKeyID", "is asked of EC2 here; MCM's driver ignored it and used the account's default key")
+		s.problems.Add(cloud.Warning, at+"kmsKeyID",
+			"is asked of EC2 here; MCM's driver ignored it and used the account's default key")
 	} else {
 		s.problems.Add(cloud.Warning, at+"kmsKeyID", "has no effect without encrypted: true; add that, or remove it")
 	}
@@ -123,7 +131,8 @@ func (s *spec) validateDisk(at string, e ebsSpec) {
 
 func (s *spec) validateInterfaces() {
 	if len(s.NetworkInterfaces) == 0 && !s.wrong("networkInterfaces") {
-		s.problems.Add(cloud.BlocksCreate, "networkInterfaces", "is missing; add at least one with subnetID and securityGroupIDs")
+		s.problems.Add(cloud.BlocksCreate, "networkInterfaces",
+			"is missing; add at least one with subnetID and securityGroupIDs")
 	}
 	for i, n := range s.NetworkInterfaces {
 		at := fmt.Sprintf("networkInterfaces[%d].", i)
@@ -154,7 +163,8 @@ func (s *spec) validateGroups(field string, ids []string) {
 
 func (s *spec) validateMarket() {
 	if s.MarketOptions != nil {
-		s.require(cloud.BlocksCreate, "instanceMarketOptions.marketType", s.MarketOptions.MarketType, "use one of "+strings.Join(marketTypes, ", "))
+		s.require(cloud.BlocksCreate, "instanceMarketOptions.marketType", s.MarketOptions.MarketType, "use one of "+
+			strings.Join(marketTypes, ", "))
 		s.oneOf("instanceMarketOptions.marketType", s.MarketOptions.MarketType, marketTypes...)
 	}
 	if s.SpotPrice == nil {
@@ -177,7 +187,8 @@ func (s *spec) validateReservation() {
 			"cannot be set together with capacityReservationId or capacityReservationResourceGroupArn; remove one of them")
 	}
 	if r.ID != "" && r.GroupARN != "" {
-		s.problems.Add(cloud.BlocksCreate, "capacityReservation.capacityReservationId", "cannot be set together with capacityReservationResourceGroupArn; remove one of them")
+		s.problems.Add(cloud.BlocksCreate, "capacityReservation.capacityReservationId",
+			"cannot be set together with capacityReservationResourceGroupArn; remove one of them")
 	}
 }
 
@@ -203,7 +214,8 @@ func (s *spec) validateOptions() {
 		s.oneOf("instanceMetadataOptions.httpProtocolIpv6", m.HTTPIPv6, "enabled", "disabled")
 		const most = 64
 		if m.HopLimit != nil && (*m.HopLimit < 0 || *m.HopLimit > most) {
-			s.problems.Add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit", fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
+			s.problems.Add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit",
+				fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
 		}
 	}
 	c := s.CPUOptions
@@ -211,7 +223,8 @@ func (s *spec) validateOptions() {
 		return
 	}
 	if (c.CoreCount == nil) != (c.ThreadsPerCore == nil) {
-		s.problems.Add(cloud.BlocksCreate, "cpuOptions", "has to have both of coreCount and threadsPerCore, or none; add the other")
+		s.problems.Add(cloud.BlocksCreate, "cpuOptions",
+			"has to have both of coreCount and threadsPerCore, or none; add the other")
 	}
 	s.atLeast("cpuOptions.coreCount", c.CoreCount, 1)
 	if t := c.ThreadsPerCore; t != nil && *t != 1 && *t != 2 {

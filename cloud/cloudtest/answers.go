@@ -21,7 +21,9 @@ func errorTable(k *kit) {
 	k.needs(len(k.h.Errors) > 0, "Harness.Errors")
 	for _, code := range []cloud.Code{cloud.Denied, cloud.Exhausted, cloud.Throttled, cloud.Unavailable, cloud.Invalid} {
 		k.part("Has"+code.String(), func(k *kit) {
-			k.needs(slices.ContainsFunc(k.h.Errors, func(r ErrorRow) bool { return r.Code == code }), "a row of Harness.Errors of code "+code.String())
+			k.needs(slices.ContainsFunc(k.h.Errors, func(r ErrorRow) bool {
+				return r.Code == code
+			}), "a row of Harness.Errors of code "+code.String())
 		})
 	}
 	for _, row := range k.h.Errors {

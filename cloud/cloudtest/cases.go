@@ -8,32 +8,59 @@ func cases() []testCase {
 // static are the first ten: what is asked for, and that it happens once.
 func static() []testCase {
 	return []testCase{
-		{"C01", "ClassesParse", "MachineClasses that exist must work unchanged: unknown fields are warnings, defaults are MCM's, and nothing makes Parse panic.", samples},
-		{"C02", "Validation", "What MCM accepts is accepted, what it rejects is rejected; stricter rules are warnings.", rules},
-		{"C03", "Secrets", "Every spelling of credentials that MCM takes works, and a missing boot Secret does not block get, delete and list.", secrets},
-		{"C04", "Lifecycle", "A VM comes, is found by name and by providerID, is listed, and goes without a trace; no call waits for it.", lifecycle},
+		{"C01", "ClassesParse", "MachineClasses that exist must work unchanged: unknown fields are warnings, defaults are " +
+			"MCM's, and nothing makes Parse panic.", samples},
+		{
+			"C02", "Validation", "What MCM accepts is accepted, what it rejects is rejected; stricter rules are warnings.",
+			rules,
+		},
+		{"C03", "Secrets", "Every spelling of credentials that MCM takes works, and a missing boot Secret does not block " +
+			"get, delete and list.", secrets},
+		{"C04", "Lifecycle", "A VM comes, is found by name and by providerID, is listed, and goes without a trace; no call " +
+			"waits for it.", lifecycle},
 		{"C05", "GoldenRequest", "Fields that a simulator ignores still have to be asked for, exactly.", golden},
 		{"C06", "CreateTwiceOneVM", "Reconciles repeat and overlap; one name and token is one VM.", twice},
-		{"C07", "CrashInCreate", "The process may die, or an answer get lost, at any call of create: there is at most one VM, and nothing is left when it goes.", crashCreate},
+		{"C07", "CrashInCreate", "The process may die, or an answer get lost, at any call of create: there is at most one " +
+			"VM, and nothing is left when it goes.", crashCreate},
 		{"C08", "CrashInDelete", "The same at any call of delete.", crashDelete},
 		{"C09", "Delete", "Deletion gets to done whatever is there, and needs neither user data nor a valid spec.", deletes},
-		{"C10", "PartialFailure", "A create that fails half-way converges when it is repeated, or is cleaned up by delete.", partial},
+		{
+			"C10", "PartialFailure", "A create that fails half-way converges when it is repeated, or is cleaned up by delete.",
+			partial,
+		},
 	}
 }
 
 // identity are the next ten: whose is what, and how it is named.
 func identity() []testCase {
 	return []testCase{
-		{"C11", "ForeignResources", "What belongs to another cluster, role, machine or nobody is never shown, taken, changed or deleted.", foreign},
-		{"C12", "Adoption", "VMs that MCM made carry no owner id, and have to be found, listed and deleted all the same.", adoption},
-		{"C13", "ProviderIDs", "Every known form decodes; what is written is MCM's form and the Node's, byte for byte.", providerIDs},
+		{"C11", "ForeignResources", "What belongs to another cluster, role, machine or nobody is never shown, taken, " +
+			"changed or deleted.", foreign},
+		{
+			"C12", "Adoption", "VMs that MCM made carry no owner id, and have to be found, listed and deleted all the same.",
+			adoption,
+		},
+		{
+			"C13", "ProviderIDs", "Every known form decodes; what is written is MCM's form and the Node's, byte for byte.",
+			providerIDs,
+		},
 		{"C14", "NodeName", "The node is found by name; a name that is not there yet is a wait and no error.", nodeName},
 		{"C15", "Pages", "A listing that misses a VM, or costs a call a VM, breaks orphan collection and quotas.", pages},
 		{"C16", "Settling", "A fresh VM that the cloud does not show yet is neither missing nor made twice.", settling},
-		{"C17", "ErrorTable", "Controllers react to codes; an answer with the wrong one waits too long or not at all.", errorTable},
-		{"C18", "Throttling", "An account that is throttled backs off, keeps the cloud's hint, and gets on afterwards.", storm},
-		{"C19", "Sessions", "A session that ends is opened again, once; refused credentials are no reason for a loop that locks the account.", sessions},
-		{"C20", "Cancel", "A caller that gives up gets its thread back within a second, and what was begun still converges.", canceled},
+		{
+			"C17", "ErrorTable", "Controllers react to codes; an answer with the wrong one waits too long or not at all.",
+			errorTable,
+		},
+		{
+			"C18", "Throttling", "An account that is throttled backs off, keeps the cloud's hint, and gets on afterwards.",
+			storm,
+		},
+		{"C19", "Sessions", "A session that ends is opened again, once; refused credentials are no reason for a loop that " +
+			"locks the account.", sessions},
+		{
+			"C20", "Cancel", "A caller that gives up gets its thread back within a second, and what was begun still converges.",
+			canceled,
+		},
 	}
 }
 
@@ -47,7 +74,10 @@ func behaviour() []testCase {
 		{"C25", "Volumes", "Drain waits for the volumes of this cloud only.", volumes},
 		{"C26", "DataSafety", "Disks of persistent volumes survive the VM that they are attached to.", dataSafety},
 		{"C27", "Capacity", "The autoscaler scales from zero by what a node will offer.", capacity},
-		{"C28", "Orphans", "Interfaces, disks and addresses without a VM cost money; they are listed and can go alone.", orphans},
+		{
+			"C28", "Orphans", "Interfaces, disks and addresses without a VM cost money; they are listed and can go alone.",
+			orphans,
+		},
 		{"C29", "NoSecrets", "Texts end up in status, events and logs; secrets and user data do not.", noSecrets},
 		{"C30", "Load", "Many at once neither race nor cost more calls, and a closed account leaves nothing running.", load},
 	}

@@ -168,7 +168,7 @@ func partial(k *kit) {
 }
 
 // createUntil calls Create until it fails, is finished or met the fault, and
-// says whether it is finished.
+// reports whether it is finished.
 func (m *machine) createUntil(a cloud.Account, fault *Injected) bool {
 	m.k.Helper()
 	for range 200 {

@@ -98,7 +98,7 @@ func (i *Injected) Fired() int {
 	return i.fired
 }
 
-// hits says whether c is hit. The proxy is locked.
+// hits reports whether c is hit. The proxy is locked.
 func (i *Injected) hits(c Call) bool {
 	if i.fault.Match != nil && !i.fault.Match(c) {
 		return false

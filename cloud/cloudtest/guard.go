@@ -199,8 +199,10 @@ func (g *guard) checkError(op string, err error, also ...string) {
 	if !slices.Contains(codes(op), e.Code) {
 		g.k.Errorf("%s returns %v, which is none of its codes: %v", op, e.Code, err)
 	}
-	if e.RetryAfter < 0 || (e.Offering != nil && e.Code != cloud.Exhausted) || (len(e.Problems) > 0 && e.Code != cloud.Invalid) {
-		g.k.Errorf("%s: RetryAfter %v, Offering %v and Problems %v do not go with %v", op, e.RetryAfter, e.Offering, e.Problems, e.Code)
+	if e.RetryAfter < 0 || (e.Offering != nil && e.Code != cloud.Exhausted) ||
+		(len(e.Problems) > 0 && e.Code != cloud.Invalid) {
+		g.k.Errorf("%s: RetryAfter %v, Offering %v and Problems %v do not go with %v", op, e.RetryAfter, e.Offering,
+			e.Problems, e.Code)
 	}
 	g.checkText(op, fmt.Sprintf("%v %s %+v", err, e.Reason, e.Problems), also...)
 }

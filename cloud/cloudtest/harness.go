@@ -101,7 +101,7 @@ type Backend struct {
 	Advance func(t testing.TB, d time.Duration)
 
 	// Rest waits, where time is real, until nothing in the cloud is on its way to
-	// another state, and says whether anything was. It spares a cloud on the
+	// another state, and reports whether anything was. It spares a cloud on the
 	// test's own machine most questions. Nil, or false: a moment passes instead.
 	Rest func(t testing.TB) bool
 

@@ -34,7 +34,8 @@ func lifecycle(k *kit) {
 		k.Errorf("get by name: got %q, %v, want %q", got.ID, err, vm.ID)
 	}
 	r := k.listed(a, k.class)[key(cloud.Resource{Kind: cloud.KindVM, ID: vm.ID})]
-	if r.VM == nil || r.MachineName != m.ref.Name || r.OwnerID != m.ref.OwnerID || r.VM.ProviderID != vm.ProviderID || r.Created.IsZero() {
+	if r.VM == nil || r.MachineName != m.ref.Name || r.OwnerID != m.ref.OwnerID || r.VM.ProviderID != vm.ProviderID ||
+		r.Created.IsZero() {
 		k.Errorf("list yields for the VM: %+v", r)
 	}
 	if r.VM != nil {
@@ -52,7 +53,7 @@ func lifecycle(k *kit) {
 	k.same(before)
 }
 
-// tagged says whether all of want is in tags.
+// tagged reports whether all of want is in tags.
 func tagged(tags, want map[string]string) bool {
 	for k, v := range want {
 		if tags[k] != v {
@@ -277,7 +278,8 @@ func states(k *kit) {
 				return
 			}
 			if err != nil || got.State != s.Want || got.Reason == "" || strings.ContainsAny(got.Reason, " \t\n") {
-				k.Errorf("get a VM that is %s: got %v, reason %q, %v, want %v and a reason of one word", s.Name, got.State, got.Reason, err, s.Want)
+				k.Errorf("get a VM that is %s: got %v, reason %q, %v, want %v and a reason of one word", s.Name, got.State,
+					got.Reason, err, s.Want)
 			}
 			r := k.listed(a, k.class)[key(cloud.Resource{Kind: cloud.KindVM, ID: vm.ID})]
 			if r.VM == nil || r.VM.State != s.Want {

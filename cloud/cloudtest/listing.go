@@ -24,7 +24,10 @@ func (k *kit) fill(n int) (*guard, map[string]bool) {
 	k.renew()
 	ids := map[string]bool{}
 	for i := range n {
-		id := k.seed(Seed{Kind: cloud.KindVM, Class: k.class, Name: fmt.Sprintf("c15-%d", i), OwnerID: randomID(), Age: time.Hour})
+		id := k.seed(Seed{
+			Kind: cloud.KindVM, Class: k.class, Name: fmt.Sprintf("c15-%d", i), OwnerID: randomID(),
+			Age: time.Hour,
+		})
 		ids[vmKey(id)] = true
 	}
 	a := k.account()
@@ -73,7 +76,10 @@ func churn(k *kit) {
 			if r.VM == nil {
 				continue
 			}
-			m := &machine{k: k, ref: cloud.Ref{Name: r.MachineName, OwnerID: r.OwnerID, ProviderID: r.VM.ProviderID, Class: k.class}}
+			m := &machine{k: k, ref: cloud.Ref{
+				Name: r.MachineName, OwnerID: r.OwnerID, ProviderID: r.VM.ProviderID,
+				Class: k.class,
+			}}
 			m.delete(k.account())
 		}
 	}
@@ -122,7 +128,8 @@ func stopEarly(k *kit) {
 		break
 	}
 	if calls := count(k.proxy.Calls(), notLogin); calls > whole-pages+1 {
-		k.Errorf("a listing that is left at once takes %d calls, a whole one %d of which %d are pages of VMs", calls, whole, pages)
+		k.Errorf("a listing that is left at once takes %d calls, a whole one %d of which %d are pages of VMs", calls, whole,
+			pages)
 	}
 }
 

@@ -206,7 +206,7 @@ func (k *kit) until(what string, f func() (bool, error)) {
 	}
 }
 
-// passes says whether a controller would simply try again.
+// passes reports whether a controller would simply try again.
 func passes(err error) bool {
 	switch cloud.CodeOf(err) {
 	case cloud.Throttled, cloud.Unavailable, cloud.Unknown:

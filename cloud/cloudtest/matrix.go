@@ -94,7 +94,7 @@ func Merge(ways map[string]Row) Row {
 	return *all
 }
 
-// everywhere says whether key is a hole in all ways.
+// everywhere reports whether key is a hole in all ways.
 func everywhere(ways map[string]Row, id, key string) bool {
 	for _, row := range ways {
 		if row.Cells[id].Holes[key] == "" {

@@ -40,7 +40,10 @@ func TestMatrixKeepsOtherClouds(t *testing.T) {
 	two.Cells["C05"] = cloudtest.Cell{Ran: true, Holes: map[string]string{"C05": "nothing to compare"}}
 	two.Cells["C07"] = cloudtest.Cell{Ran: true, Failed: true}
 	text := record(two)
-	for _, want := range []string{"| `one` | ok |", "| `two` | ok |", "- `one` C19/Expired: no sessions\n", "- `two` C05: nothing to compare\n", "| FAIL |", "| part |", "| – |"} {
+	for _, want := range []string{
+		"| `one` | ok |", "| `two` | ok |", "- `one` C19/Expired: no sessions\n",
+		"- `two` C05: nothing to compare\n", "| FAIL |", "| part |", "| – |",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the matrix lacks %q:\n%s", want, text)
 		}

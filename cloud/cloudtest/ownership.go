@@ -70,7 +70,10 @@ func (k *kit) decoys(m *machine) (ours, strange map[string]string) {
 	other := vm
 	other.OwnerID = randomID()
 	ours["another owner id"] = k.seed(other)
-	for what, name := range map[string]string{"a longer name": "c11.ab", "a prefix": "xc11.a", "a regular expression": "c11xa"} {
+	for what, name := range map[string]string{
+		"a longer name": "c11.ab", "a prefix": "xc11.a",
+		"a regular expression": "c11xa",
+	} {
 		s := vm
 		s.Name, s.OwnerID = name, ""
 		ours[what] = k.seed(s)
@@ -119,7 +122,8 @@ func adoption(k *kit) {
 	id := k.seed(Seed{Kind: cloud.KindVM, Class: k.class, Name: m.ref.Name, Age: time.Hour})
 	vm, err := a.Get(k.Context(), m.now())
 	if err != nil || vm.ID != id || vm.Name != m.ref.Name || vm.OwnerID != "" {
-		k.Errorf("get a VM of MCM's by name: got %q, name %q, owner %q, %v, want %q, %q and none", vm.ID, vm.Name, vm.OwnerID, err, id, m.ref.Name)
+		k.Errorf("get a VM of MCM's by name: got %q, name %q, owner %q, %v, want %q, %q and none", vm.ID, vm.Name, vm.OwnerID,
+			err, id, m.ref.Name)
 	}
 	for _, form := range []string{vm.ProviderID, vm.NodeProviderID} {
 		ref := m.now()

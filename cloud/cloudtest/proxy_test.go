@@ -33,17 +33,33 @@ func TestProxyFaults(t *testing.T) {
 		status int   // 0: the caller gets an error
 		body   string
 	}{
-		"None":          {"without a match nothing happens", cloudtest.Fault{Match: cloudtest.Op("x")}, 1, 200, "hello"},
-		"Drop request":  {"the cloud does not see it", cloudtest.Fault{Kind: cloudtest.DropRequest}, 0, 0, ""},
-		"Drop response": {"the cloud sees it, the caller does not know", cloudtest.Fault{Kind: cloudtest.DropResponse}, 1, 0, ""},
-		"Reset":         {"the connection is reset", cloudtest.Fault{Kind: cloudtest.Reset}, 0, 0, ""},
-		"Truncate":      {"half of the answer comes", cloudtest.Fault{Kind: cloudtest.Truncate}, 1, 0, "he"},
-		"Answer":        {"the answer is ours", cloudtest.Fault{Kind: cloudtest.Answer, Reply: cloudtest.Reply{Status: 429, Body: "slow"}}, 0, 429, "slow"},
-		"Delay":         {"it takes longer", cloudtest.Fault{Kind: cloudtest.Delay, Delay: time.Millisecond}, 1, 200, "hello"},
-		"Hang":          {"the caller gives up", cloudtest.Fault{Kind: cloudtest.Hang}, 0, 0, ""},
-		"Rewrite": {"the answer is changed", cloudtest.Fault{Kind: cloudtest.Rewrite, Rewrite: func(_ cloudtest.Call, status int, body []byte) (int, []byte) {
-			return status + 1, append(body, '!')
-		}}, 1, 201, "hello!"},
+		"None":         {"without a match nothing happens", cloudtest.Fault{Match: cloudtest.Op("x")}, 1, 200, "hello"},
+		"Drop request": {"the cloud does not see it", cloudtest.Fault{Kind: cloudtest.DropRequest}, 0, 0, ""},
+		"Drop response": {
+			"the cloud sees it, the caller does not know",
+			cloudtest.Fault{Kind: cloudtest.DropResponse},
+			1, 0,
+			"",
+		},
+		"Reset":    {"the connection is reset", cloudtest.Fault{Kind: cloudtest.Reset}, 0, 0, ""},
+		"Truncate": {"half of the answer comes", cloudtest.Fault{Kind: cloudtest.Truncate}, 1, 0, "he"},
+		"Answer": {"the answer is ours", cloudtest.Fault{
+			Kind:  cloudtest.Answer,
+			Reply: cloudtest.Reply{Status: 429, Body: "slow"},
+		}, 0, 429, "slow"},
+		"Delay": {
+			"it takes longer",
+			cloudtest.Fault{Kind: cloudtest.Delay, Delay: time.Millisecond},
+			1, 200,
+			"hello",
+		},
+		"Hang": {"the caller gives up", cloudtest.Fault{Kind: cloudtest.Hang}, 0, 0, ""},
+		"Rewrite": {"the answer is changed", cloudtest.Fault{
+			Kind: cloudtest.Rewrite,
+			Rewrite: func(_ cloudtest.Call, status int, body []byte) (int, []byte) {
+				return status + 1, append(body, '!')
+			},
+		}, 1, 201, "hello!"},
 	}
 	for name, c := range cases {
 		for _, listen := range []bool{false, true} {
@@ -87,7 +103,10 @@ func TestProxyNth(t *testing.T) {
 	server := &echo{}
 	p := cloudtest.NewProxy(cloudtest.HandlerTransport(server), nil)
 	client := &http.Client{Transport: p}
-	fault := p.Inject(cloudtest.Fault{Kind: cloudtest.Answer, Match: cloudtest.Mutating, Nth: 2, Times: 2, Reply: cloudtest.Reply{Status: 500}})
+	fault := p.Inject(cloudtest.Fault{
+		Kind: cloudtest.Answer, Match: cloudtest.Mutating, Nth: 2, Times: 2,
+		Reply: cloudtest.Reply{Status: 500},
+	})
 	var got []int
 	for _, method := range []string{"POST", "GET", "DELETE", "PUT", "POST"} {
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://cloud.example/x", nil)

@@ -67,17 +67,24 @@ func harness(bug string, listen bool) cloudtest.Harness {
 		},
 		Samples: []cloudtest.Sample{{Name: "plain", Class: class(nil), Defaulted: class(map[string]any{"nics": 1}).Spec}},
 		Rules: []cloudtest.Rule{
-			{Name: "image", Reason: "A VM needs one.", Class: class(map[string]any{"image": ""}), Field: "providerSpec.image", Severity: cloud.BlocksCreate},
+			{
+				Name: "image", Reason: "A VM needs one.", Class: class(map[string]any{"image": ""}), Field: "providerSpec.image",
+				Severity: cloud.BlocksCreate,
+			},
 			{Name: "nics", Reason: "Any number.", Class: class(map[string]any{"nics": 4})},
 		},
 		Secrets: []cloudtest.Secret{
 			{Name: "alias", Reason: "Both spellings exist.", Credentials: func(v cloud.Credentials) cloud.Credentials {
 				return cloud.Credentials{"apiKey": append(v["key"], '\n')}
 			}},
-			{Name: "none", Reason: "Without a key nothing works.", Credentials: func(cloud.Credentials) cloud.Credentials { return nil }, Missing: "key"},
+			{Name: "none", Reason: "Without a key nothing works.", Credentials: func(cloud.Credentials) cloud.Credentials {
+				return nil
+			}, Missing: "key"},
 		},
 		Golden: &cloudtest.Golden{
-			File: "testdata/reference.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput { return class(map[string]any{"nics": 2}) },
+			File: "testdata/reference.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput {
+				return class(map[string]any{"nics": 2})
+			},
 			Normalize: func(c cloudtest.Call) string {
 				if c.Op != "POST /vm" {
 					return ""
@@ -106,13 +113,23 @@ func harness(bug string, listen bool) cloudtest.Harness {
 // errorRows are the answers of the reference cloud.
 func errorRows() []cloudtest.ErrorRow {
 	return []cloudtest.ErrorRow{
-		{Name: "throttled", Op: "create", Reply: cloudtest.Reply{Status: 429, Header: map[string]string{"Retry-After": "7"}}, Code: cloud.Throttled, After: 7 * time.Second},
-		{Name: "failing", Op: "list", Reply: cloudtest.Reply{Status: 503}, Code: cloud.Unavailable},
-		{Name: "refused", Op: "get", Reply: cloudtest.Reply{Status: 401, Body: `{"code":"BadKey"}`}, Code: cloud.Denied, Reason: "BadKey"},
-		{Name: "bad", Op: "create", Reply: cloudtest.Reply{Status: 400, Body: `{"code":"BadImage"}`}, Code: cloud.Invalid, Reason: "BadImage"},
 		{
-			Name: "full", Op: "create", Reply: cloudtest.Reply{Status: 409, Body: `{"code":"NoCapacity"}`}, Code: cloud.Exhausted,
-			Of: &cloud.Offering{Region: "r1", Zone: "z1", InstanceType: "small"},
+			Name: "throttled", Op: "create", Reply: cloudtest.Reply{Status: 429, Header: map[string]string{"Retry-After": "7"}},
+			Code: cloud.Throttled, After: 7 * time.Second,
+		},
+		{Name: "failing", Op: "list", Reply: cloudtest.Reply{Status: 503}, Code: cloud.Unavailable},
+		{
+			Name: "refused", Op: "get", Reply: cloudtest.Reply{Status: 401, Body: `{"code":"BadKey"}`}, Code: cloud.Denied,
+			Reason: "BadKey",
+		},
+		{
+			Name: "bad", Op: "create", Reply: cloudtest.Reply{Status: 400, Body: `{"code":"BadImage"}`}, Code: cloud.Invalid,
+			Reason: "BadImage",
+		},
+		{
+			Name: "full", Op: "create", Reply: cloudtest.Reply{Status: 409, Body: `{"code":"NoCapacity"}`},
+			Code: cloud.Exhausted,
+			Of:   &cloud.Offering{Region: "r1", Zone: "z1", InstanceType: "small"},
 		},
 	}
 }
@@ -203,7 +220,8 @@ func TestTeeth(t *testing.T) {
 		}
 		t.Run(x.caught+"_"+x.bug, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestReference$/^"+x.caught+"_", "-test.timeout=60s", "-test.failfast")
+			cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestReference$/^"+x.caught+"_", "-test.timeout=60s",
+				"-test.failfast")
 			cmd.Env = append(os.Environ(), "CLOUDTEST_BUG="+x.bug, "CLOUDTEST_MATRIX=", "CLOUDTEST_UPDATE=")
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestReference/"+x.caught+"_") {

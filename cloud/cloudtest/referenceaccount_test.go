@@ -71,7 +71,7 @@ func (a *account) mine(ctx context.Context, r cloud.Ref, kind string) ([]thing, 
 	return mine, nil
 }
 
-// owns says whether t was made for r.
+// owns reports whether t was made for r.
 func (a *account) owns(r cloud.Ref, t thing) bool {
 	sp := r.Class.Spec.(spec)
 	if a.bug("ownsEverything") {
@@ -225,7 +225,8 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	case len(found) == 0:
 		return cloud.VM{}, cloud.Errorf(cloud.NotFound, "find VM", "NotFound", "no VM of %s", r.Name)
 	case len(found) > 1 && !a.bug("takesTheFirst"):
-		return cloud.VM{}, cloud.Errorf(cloud.Unknown, "find VM", "SeveralVMs", "%s and %s are of %s", found[0].ID, found[1].ID, r.Name)
+		return cloud.VM{}, cloud.Errorf(cloud.Unknown, "find VM", "SeveralVMs", "%s and %s are of %s", found[0].ID,
+			found[1].ID, r.Name)
 	case found[0].Host == "" && a.bug("failsWithoutNodeName"):
 		return cloud.VM{}, cloud.Errorf(cloud.Unknown, "find VM", "NoHost", "no host name")
 	}
@@ -254,7 +255,9 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 		if err != nil {
 			return cloud.Deletion{}, err
 		}
-		rest = slices.DeleteFunc(rest, func(t thing) bool { return t.VM != "" || kind == "interface" && a.bug("leavesInterfaces") })
+		rest = slices.DeleteFunc(rest, func(t thing) bool {
+			return t.VM != "" || kind == "interface" && a.bug("leavesInterfaces")
+		})
 		found = append(found, rest...)
 	}
 	d := cloud.Deletion{Done: true}

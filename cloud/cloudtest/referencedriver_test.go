@@ -238,7 +238,8 @@ func (a *account) send(ctx context.Context, op, method, target, session string, 
 func (a *account) classify(op string, resp *http.Response, answer []byte) error {
 	var said struct{ Code string }
 	_ = json.Unmarshal(answer, &said)
-	e := cloud.Errorf(cloud.Unknown, op, cmp.Or(said.Code, "Status"+fmt.Sprint(resp.StatusCode)), "the cloud answers %d %s", resp.StatusCode, said.Code)
+	e := cloud.Errorf(cloud.Unknown, op, cmp.Or(said.Code, "Status"+fmt.Sprint(resp.StatusCode)),
+		"the cloud answers %d %s", resp.StatusCode, said.Code)
 	if a.bug("echoesAnswers") {
 		e.Err = fmt.Errorf("%s", answer)
 	}

@@ -258,14 +258,20 @@ func (s *server) set(word string) func(t testing.TB, id string) {
 func (s *server) ledger(testing.TB) (all []cloud.Resource) {
 	s.locked(func() {
 		for _, t := range s.things {
-			all = append(all, cloud.Resource{Kind: cloud.Kind(t.Kind), ID: t.ID, MachineName: t.Tags["name"], OwnerID: t.Tags["owner"]})
+			all = append(all, cloud.Resource{
+				Kind: cloud.Kind(t.Kind), ID: t.ID, MachineName: t.Tags["name"],
+				OwnerID: t.Tags["owner"],
+			})
 		}
 	})
 	return all
 }
 
 func (s *server) seed(_ testing.TB, d cloudtest.Seed) (id string) {
-	t := &thing{Kind: string(d.Kind), VM: d.AttachTo, Keep: d.AttachTo != "", Type: "small", Tags: map[string]string{}, Ready: true}
+	t := &thing{
+		Kind: string(d.Kind), VM: d.AttachTo, Keep: d.AttachTo != "", Type: "small", Tags: map[string]string{},
+		Ready: true,
+	}
 	if !d.Untagged {
 		sp := d.Class.Spec.(spec)
 		t.Tags["cluster"], t.Tags["role"] = sp.Tags["cluster"], sp.Tags["role"]

@@ -142,7 +142,8 @@ func rules(k *kit) {
 			return p.Field == r.Field && p.Severity >= r.Severity && (r.Severity > cloud.Warning || p.Severity == cloud.Warning)
 		})
 		if r.Field != "" && !found {
-			k.Errorf("rule %s: want a problem with %s of severity %d, got %+v\nbecause: %s", r.Name, r.Field, r.Severity, problems, r.Reason)
+			k.Errorf("rule %s: want a problem with %s of severity %d, got %+v\nbecause: %s", r.Name, r.Field, r.Severity,
+				problems, r.Reason)
 		}
 		if bad := worst(problems, cloud.BlocksCreate); len(bad) > 0 && (r.Field == "" || r.Severity == cloud.Warning) {
 			k.Errorf("rule %s: must be accepted, got %+v\nbecause: %s", r.Name, bad, r.Reason)
@@ -207,7 +208,8 @@ func providerIDs(k *kit) {
 	d := k.f.Driver()
 	k.needs(len(k.h.ProviderIDs) > 0, "Harness.ProviderIDs")
 	k.needs(k.h.ProviderID != nil, "Harness.ProviderID")
-	for _, p := range append(k.h.ProviderIDs, ProviderID{Form: "none"}, ProviderID{Form: "other cloud", Value: "no-such-cloud:///a/b/c"}) {
+	for _, p := range append(k.h.ProviderIDs, ProviderID{Form: "none"},
+		ProviderID{Form: "other cloud", Value: "no-such-cloud:///a/b/c"}) {
 		if id, ok := d.DecodeProviderID(p.Value); id != p.ID || ok != (p.ID != "") {
 			k.Errorf("decode %q (%s): got %q, %v, want %q\nbecause: %s", p.Value, p.Form, id, ok, p.ID, p.Reason)
 		}
@@ -241,7 +243,10 @@ func volumes(k *kit) {
 	k.needs(ok, "the method VolumeID of the driver")
 	k.needs(len(k.h.Volumes) > 0, "Harness.Volumes")
 	rows := append(slices.Clone(k.h.Volumes),
-		Volume{Name: "nothing"}, Volume{Name: "foreign", Volume: cloud.Volume{Driver: "csi.no-such-cloud.example", Handle: "vol-1"}})
+		Volume{Name: "nothing"}, Volume{Name: "foreign", Volume: cloud.Volume{
+			Driver: "csi.no-such-cloud.example",
+			Handle: "vol-1",
+		}})
 	for _, v := range rows {
 		if id, ok := n.VolumeID(v.Volume); id != v.ID || ok != (v.ID != "") {
 			k.Errorf("volume %s: got %q, %v, want %q", v.Name, id, ok, v.ID)

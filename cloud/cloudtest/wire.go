@@ -55,7 +55,8 @@ func (k *kit) compare(file, got string) {
 		k.Fatalf("%v; CLOUDTEST_UPDATE=1 writes it", err)
 	}
 	if got != string(want) {
-		k.Errorf("the cloud is asked for something else than %s says; if that is right, CLOUDTEST_UPDATE=1 writes it.\ngot:\n%s\nwant:\n%s", file, got, want)
+		k.Errorf("the cloud is asked for something else than %s says; if that is right, CLOUDTEST_UPDATE=1 writes "+
+			"it.\ngot:\n%s\nwant:\n%s", file, got, want)
 	}
 }
 

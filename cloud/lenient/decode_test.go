@@ -44,7 +44,15 @@ func TestDecode(t *testing.T) {
 			name: "everything", reason: "it is what it is",
 			in: `{"text":"a","yes":true,"count":1,"ratio":0.5,"maybe":5,"part":{"name":"b"},"pointer":{"name":"c"},` +
 				`"list":[{"name":"d"}],"words":["e"],"tags":{"f":"g"},"any":[1]}`,
-			want: shape{"a", true, 1, 0.5, &five, part{"b"}, &part{"c"}, []part{{"d"}}, []string{"e"}, map[string]string{"f": "g"}, json.RawMessage("[1]"), ""},
+			want: shape{
+				"a", true, 1, 0.5, &five,
+				part{"b"},
+				&part{"c"},
+				[]part{{"d"}},
+				[]string{"e"},
+				map[string]string{"f": "g"},
+				json.RawMessage("[1]"), "",
+			},
 		},
 		{
 			name: "null", reason: "encoding/json leaves the field as it is",
@@ -57,26 +65,35 @@ func TestDecode(t *testing.T) {
 			want: shape{Text: "a"}, fields: []string{"?providerSpec.Text", "?providerSpec.tExt"},
 		},
 		{
-			name: "sensitive", reason: "some of MCM's drivers decode as the API server does", in: `{"Text":"a","count":1}`, sensitive: true,
-			want: shape{Count: 1}, fields: []string{"?providerSpec.Text"},
+			name: "sensitive", reason: "some of MCM's drivers decode as the API server does", in: `{"Text":"a","count":1}`,
+			sensitive: true,
+			want:      shape{Count: 1}, fields: []string{"?providerSpec.Text"},
 		},
 		{
 			name: "not known", reason: "MCM ignores it; the user should know", in: `{"txt":"a","list":[{"nam":"b"}],"Ours":"x"}`,
-			want: shape{List: []part{{}}}, fields: []string{"?providerSpec.Ours", "?providerSpec.list[0].nam", "?providerSpec.txt"},
+			want: shape{List: []part{{}}}, fields: []string{
+				"?providerSpec.Ours", "?providerSpec.list[0].nam",
+				"?providerSpec.txt",
+			},
 		},
 		{
 			name: "wrong types", reason: "all are told at once, and what is right is there",
 			in: `{"text":1,"yes":"no","count":1.5,"maybe":"x","part":[],"pointer":7,"list":[3,{"name":"d"},{"name":4}],"words":{},"tags":{"a":1,"b":"c"},"any":1}`,
 			want: shape{
-				List: []part{{}, {"d"}, {}}, Pointer: &part{}, Tags: map[string]string{"a": "", "b": "c"}, Any: json.RawMessage("1"),
+				List: []part{{}, {"d"}, {}}, Pointer: &part{}, Tags: map[string]string{"a": "", "b": "c"},
+				Any: json.RawMessage("1"),
 			},
 			fields: []string{
-				"providerSpec.count", "providerSpec.list[0]", "providerSpec.list[2].name", "providerSpec.maybe", "providerSpec.part",
+				"providerSpec.count", "providerSpec.list[0]", "providerSpec.list[2].name", "providerSpec.maybe",
+				"providerSpec.part",
 				"providerSpec.pointer", "providerSpec.tags[a]", "providerSpec.text", "providerSpec.words", "providerSpec.yes",
 			},
 			unread: []string{"count", "list[0]", "list[2].name", "maybe", "part", "pointer", "tags[a]", "text", "words", "yes"},
 		},
-		{name: "a map of another type", reason: "it is told once", in: `{"tags":[]}`, fields: []string{"providerSpec.tags"}, unread: []string{"tags"}},
+		{
+			name: "a map of another type", reason: "it is told once", in: `{"tags":[]}`, fields: []string{"providerSpec.tags"},
+			unread: []string{"tags"},
+		},
 	} {
 		var got shape
 		found := Decode(json.RawMessage(c.in), &got, Options{CaseSensitive: c.sensitive})
@@ -112,7 +129,8 @@ func TestNoObject(t *testing.T) {
 		var got shape
 		found := Decode(json.RawMessage(in), &got, Options{Hint: "text and tags"})
 		if len(found.Problems) != 1 || !found.Bad || found.Problems[0].Severity != cloud.BlocksAll ||
-			found.Problems[0].Field != "providerSpec" || !strings.HasSuffix(found.Problems[0].Message, "write one with text and tags") {
+			found.Problems[0].Field != "providerSpec" || !strings.HasSuffix(found.Problems[0].Message,
+			"write one with text and tags") {
 			t.Errorf("%q: got %+v, want one problem with the whole", in, found)
 		}
 	}
@@ -121,12 +139,13 @@ func TestNoObject(t *testing.T) {
 func TestSeverity(t *testing.T) {
 	t.Parallel()
 	var got shape
-	found := Decode(json.RawMessage(`{"text":1,"Part":{"name":2}}`), &got, Options{Severity: func(path string) cloud.Severity {
-		if path == "Part.name" {
-			return cloud.BlocksAll
-		}
-		return cloud.BlocksCreate
-	}})
+	found := Decode(json.RawMessage(`{"text":1,"Part":{"name":2}}`), &got,
+		Options{Severity: func(path string) cloud.Severity {
+			if path == "Part.name" {
+				return cloud.BlocksAll
+			}
+			return cloud.BlocksCreate
+		}})
 	want := []cloud.Problem{
 		{Severity: cloud.BlocksAll, Field: "providerSpec.Part.name", Message: "is the number 2 and has to be a string"},
 		{Severity: cloud.BlocksCreate, Field: "providerSpec.text", Message: "is the number 1 and has to be a string"},
@@ -139,7 +158,10 @@ func TestSeverity(t *testing.T) {
 // FuzzDecode takes anything without a panic, and takes what encoding/json takes
 // as that does.
 func FuzzDecode(f *testing.F) {
-	for _, in := range []string{`{}`, `{"text":"a","TEXT":"b"}`, `{"list":[{"name":"a"},null]}`, `{"tags":{"a":null}}`, `{"any":{}}`, `null`, `{"maybe":1e3}`} {
+	for _, in := range []string{
+		`{}`, `{"text":"a","TEXT":"b"}`, `{"list":[{"name":"a"},null]}`, `{"tags":{"a":null}}`,
+		`{"any":{}}`, `null`, `{"maybe":1e3}`,
+	} {
 		f.Add([]byte(in))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -151,12 +173,13 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		var want shape
-		if err := json.Unmarshal(in, &want); (err == nil) != (len(found.Unread) == 0 && !found.Bad) && string(in) != "null" && !hasOurs(in) {
+		if err := json.Unmarshal(in, &want); (err == nil) != (len(found.Unread) == 0 && !found.Bad) && string(in) != "null" &&
+			!hasOurs(in) {
 			t.Errorf("encoding/json says %v, we have not read %q", err, found.Unread)
 		}
 	})
 }
 
-// hasOurs says whether the field without a tag may be among the keys, which
+// hasOurs reports whether the field without a tag may be among the keys, which
 // encoding/json decodes by its name.
 func hasOurs(in []byte) bool { return strings.Contains(strings.ToLower(string(in)), "ours") }

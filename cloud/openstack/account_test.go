@@ -28,7 +28,10 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = string(text)
 	}
 	status, text := a(r, body)
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
+	return &http.Response{
+		StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text)),
+		Request: r,
+	}, nil
 }
 
 // open returns an account that is logged in at these services.
@@ -39,7 +42,10 @@ func open(t *testing.T, a answers) *account {
 		t.Fatal(err)
 	}
 	s.token = "t"
-	s.urls = map[service]string{nova: "http://nova/", glance: "http://glance/", neutron: "http://neutron/", cinder: "http://cinder/"}
+	s.urls = map[service]string{
+		nova: "http://nova/", glance: "http://glance/", neutron: "http://neutron/",
+		cinder: "http://cinder/",
+	}
 	return newAccount(time.Now, "r", s)
 }
 
@@ -78,7 +84,10 @@ func TestPagesGoOnWithoutTheirMarker(t *testing.T) {
 func TestOneOfSeveralStays(t *testing.T) {
 	t.Parallel()
 	made := func(id, status string, second int, token string) server {
-		return server{ID: id, Status: status, Created: time.Unix(int64(second), 0), Metadata: map[string]string{ownerKey: "o", attemptKey: token}}
+		return server{
+			ID: id, Status: status, Created: time.Unix(int64(second), 0),
+			Metadata: map[string]string{ownerKey: "o", attemptKey: token},
+		}
 	}
 	r := cloud.CreateRequest{Ref: cloud.Ref{Name: "m", OwnerID: "o"}, Token: "t"}
 	cases := map[string]struct {
@@ -88,12 +97,33 @@ func TestOneOfSeveralStays(t *testing.T) {
 		stays  string
 		ended  []string
 	}{
-		"oldest":        {"it may be written down already", []server{made("b", "ACTIVE", 2, "t"), made("a", "ACTIVE", 1, "t")}, "", "a", []string{"b"}},
-		"same second":   {"everybody has to choose the same", []server{made("b", "BUILD", 1, "t"), made("a", "BUILD", 1, "t")}, "", "a", []string{"b"}},
-		"failed":        {"it is no use", []server{made("a", "ERROR", 1, "t"), made("b", "ACTIVE", 2, "t")}, "", "b", []string{"a"}},
-		"mine goes":     {"I came later", []server{made("a", "ACTIVE", 1, "t"), made("b", "BUILD", 2, "t"), made("c", "BUILD", 3, "t")}, "b", "a", []string{"b"}},
-		"mine stays":    {"who came later takes back his own", []server{made("a", "BUILD", 1, "t"), made("b", "BUILD", 2, "t")}, "a", "a", nil},
-		"other attempt": {"nobody knows which is meant", []server{made("a", "ACTIVE", 1, "t"), made("b", "ACTIVE", 2, "u")}, "", "", nil},
+		"oldest": {"it may be written down already", []server{
+			made("b", "ACTIVE", 2, "t"),
+			made("a", "ACTIVE", 1, "t"),
+		}, "", "a", []string{"b"}},
+		"same second": {"everybody has to choose the same", []server{
+			made("b", "BUILD", 1, "t"),
+			made("a", "BUILD", 1, "t"),
+		}, "", "a", []string{"b"}},
+		"failed": {
+			"it is no use",
+			[]server{made("a", "ERROR", 1, "t"), made("b", "ACTIVE", 2, "t")},
+			"", "b",
+			[]string{"a"},
+		},
+		"mine goes": {"I came later", []server{
+			made("a", "ACTIVE", 1, "t"), made("b", "BUILD", 2, "t"),
+			made("c", "BUILD", 3, "t"),
+		}, "b", "a", []string{"b"}},
+		"mine stays": {"who came later takes back his own", []server{
+			made("a", "BUILD", 1, "t"),
+			made("b", "BUILD", 2, "t"),
+		}, "a", "a", nil},
+		"other attempt": {
+			"nobody knows which is meant",
+			[]server{made("a", "ACTIVE", 1, "t"), made("b", "ACTIVE", 2, "u")},
+			"", "", nil,
+		},
 	}
 	for name, c := range cases {
 		var ended []string
@@ -103,7 +133,8 @@ func TestOneOfSeveralStays(t *testing.T) {
 		})
 		got, err := a.settle(t.Context(), r, c.all, c.mine)
 		if (err == nil) != (c.stays != "") || got.ID != c.stays || !slices.Equal(ended, c.ended) {
-			t.Errorf("%s: got %q, %v, ended %v, want %q and %v\nbecause: %s", name, got.ID, err, ended, c.stays, c.ended, c.reason)
+			t.Errorf("%s: got %q, %v, ended %v, want %q and %v\nbecause: %s", name, got.ID, err, ended, c.stays, c.ended,
+				c.reason)
 		}
 	}
 }
@@ -119,11 +150,17 @@ func TestPairsAreMerged(t *testing.T) {
 		want   string // body of the change; empty is none
 	}{
 		"fresh": {
-			"a port of Nova's is marked, too", port{ID: "p"},
-			`{"port":{"allowed_address_pairs":[{"ip_address":"10.0.0.0/8"},{"ip_address":"fd00::/48"}],"description":"` + c.birthmark("o") + `","name":"m"}}`,
+			"a port of Nova's is marked, too",
+			port{ID: "p"},
+			`{"port":{"allowed_address_pairs":[{"ip_address":"10.0.0.0/8"},{"ip_address":"fd00::/48"}],"description":"` +
+				c.birthmark("o") + `","name":"m"}}`,
 		},
 		"foreign pair": {
-			"others may have allowed something", port{ID: "p", Name: "x", Pairs: []pair{{IP: "1.2.3.4", MAC: "m"}, {IP: "fd00::/48", MAC: "m"}}},
+			"others may have allowed something",
+			port{
+				ID: "p", Name: "x",
+				Pairs: []pair{{IP: "1.2.3.4", MAC: "m"}, {IP: "fd00::/48", MAC: "m"}},
+			},
 			`{"port":{"allowed_address_pairs":[{"ip_address":"1.2.3.4","mac_address":"m"},{"ip_address":"fd00::/48","mac_address":"m"},{"ip_address":"10.0.0.0/8"}]}}`,
 		},
 		"done": {"nothing changes", port{ID: "p", Pairs: []pair{{IP: "fd00::/48"}, {IP: "10.0.0.0/8"}}}, ""},
@@ -163,7 +200,8 @@ func TestSoftDeletedGoesForGood(t *testing.T) {
 		asked = r.Method + " " + r.URL.Path + " " + body
 		return 202, ""
 	})
-	if err := a.end(t.Context(), opDelete, server{ID: "s", Status: statusSoftDeleted}); err != nil || asked != `POST /servers/s/action {"forceDelete":null}` {
+	if err := a.end(t.Context(), opDelete, server{ID: "s", Status: statusSoftDeleted}); err != nil ||
+		asked != `POST /servers/s/action {"forceDelete":null}` {
 		t.Errorf("got %v, asked %q", err, asked)
 	}
 }
@@ -196,11 +234,12 @@ func TestTurns(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]cloud.Code{
-		"No valid host was found. There are not enough hosts available.":                                                             cloud.Exhausted,
-		"Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance":                 cloud.Exhausted,
-		"Build of instance x aborted: VolumeSizeExceedsAvailableQuota: Requested volume exceeds available volume or gigabytes quota": cloud.Exhausted,
-		"Failed to allocate the network(s): No more IP addresses available on network x.":                                            cloud.Exhausted,
-		"Build of instance x aborted: Failed to allocate the network(s), not rescheduling.":                                          cloud.Unknown,
+		"No valid host was found. There are not enough hosts available.":                                             cloud.Exhausted,
+		"Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance": cloud.Exhausted,
+		"Build of instance x aborted: VolumeSizeExceedsAvailableQuota: Requested volume exceeds available volume or " +
+			"gigabytes quota": cloud.Exhausted,
+		"Failed to allocate the network(s): No more IP addresses available on network x.":   cloud.Exhausted,
+		"Build of instance x aborted: Failed to allocate the network(s), not rescheduling.": cloud.Unknown,
 		"": cloud.Unknown,
 	} {
 		if got := react(0, "", text).code; got != want {
@@ -212,7 +251,8 @@ func TestFaults(t *testing.T) {
 func TestGPUs(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
-		`{}`: 0, `{"resources:VGPU": "2"}`: 2, `{"pci_passthrough:alias": "a100-gpu:4,nic:1"}`: 4, `{"pci_passthrough:alias": "x"}`: 0,
+		`{}`: 0, `{"resources:VGPU": "2"}`: 2, `{"pci_passthrough:alias": "a100-gpu:4,nic:1"}`: 4,
+		`{"pci_passthrough:alias": "x"}`: 0,
 	} {
 		var specs map[string]string
 		if err := json.Unmarshal([]byte(text), &specs); err != nil {
@@ -244,12 +284,22 @@ func TestServersThatCouldNotBeBuilt(t *testing.T) {
 		of         *cloud.Offering
 		ended      int
 	}{
-		"no host": {"it never was a VM", failed(noHost, "", "t"), "", cloud.Exhausted, "NoValidHost", &cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 1},
-		"aborted": {"it never was a VM", failed("Build of instance s aborted: x", "", "t"), "", cloud.Unknown, "BuildFailed", nil, 1},
-		"written down": {
-			"its machine has its id", failed(noHost, "", "t"), providerID("r", "s"), cloud.Exhausted, "NoValidHost", &cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 0,
+		"no host": {
+			"it never was a VM", failed(noHost, "", "t"), "", cloud.Exhausted, "NoValidHost",
+			&cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 1,
 		},
-		"ran":             {"somebody may want to look at it", failed(noHost, "2026-01-02T03:04:05.000000", "t"), "", 0, "", nil, 0},
+		"aborted": {
+			"it never was a VM", failed("Build of instance s aborted: x", "", "t"), "", cloud.Unknown, "BuildFailed",
+			nil, 1,
+		},
+		"written down": {
+			"its machine has its id", failed(noHost, "", "t"), providerID("r", "s"), cloud.Exhausted, "NoValidHost",
+			&cloud.Offering{Region: "r", Zone: "z", InstanceType: "f"}, 0,
+		},
+		"ran": {
+			"somebody may want to look at it", failed(noHost, "2026-01-02T03:04:05.000000", "t"), "", 0, "",
+			nil, 0,
+		},
 		"another attempt": {"it is not this one's", failed(noHost, "", "u"), "", 0, "", nil, 0},
 	}
 	for name, x := range cases {

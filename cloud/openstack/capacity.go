@@ -50,7 +50,10 @@ func (a *account) gpusOf(ctx context.Context, f flavor) (int, *cloud.Error) {
 	var out struct {
 		Specs map[string]string `json:"extra_specs"`
 	}
-	err := a.ask(ctx, opCapacity, call{method: http.MethodGet, of: nova, path: "flavors/" + f.ID + "/os-extra_specs", out: &out})
+	err := a.ask(ctx, opCapacity, call{
+		method: http.MethodGet, of: nova, path: "flavors/" + f.ID + "/os-extra_specs",
+		out: &out,
+	})
 	if err != nil && err.Code != cloud.NotFound && err.Code != cloud.Denied {
 		return 0, err
 	}

@@ -205,7 +205,8 @@ func (s *session) noRegion(catalog *tokens3.ServiceCatalog) *cloud.Error {
 		}
 	}
 	slices.Sort(regions)
-	e := cloud.Errorf(cloud.Invalid, opLogin, "NoSuchRegion", "Nova has no %s endpoint in region %q, only in: %s", s.who.endpoints, s.region, strings.Join(regions, ", "))
+	e := cloud.Errorf(cloud.Invalid, opLogin, "NoSuchRegion", "Nova has no %s endpoint in region %q, only in: %s",
+		s.who.endpoints, s.region, strings.Join(regions, ", "))
 	return blame(e, "spec.region", "name a region of the catalog")
 }
 
@@ -216,7 +217,7 @@ func (s *session) current(of service) (token, url string) {
 	return s.token, s.urls[of]
 }
 
-// has says whether the catalog has a service.
+// has reports whether the catalog has a service.
 func (s *session) has(of service) bool {
 	_, url := s.current(of)
 	return url != ""
@@ -264,7 +265,8 @@ func (s *session) ask(ctx context.Context, op string, c call) *cloud.Error {
 func (s *session) try(ctx context.Context, op string, c call) (string, *cloud.Error) {
 	token, url := s.current(c.of)
 	if url == "" {
-		return token, cloud.Errorf(cloud.Unavailable, op, "NoEndpoint", "the catalog has no %s service in region %q", c.of, s.region)
+		return token, cloud.Errorf(cloud.Unavailable, op, "NoEndpoint", "the catalog has no %s service in region %q", c.of,
+			s.region)
 	}
 	header := map[string]string{"X-Auth-Token": token}
 	maps.Copy(header, c.header)

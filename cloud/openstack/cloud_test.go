@@ -67,8 +67,14 @@ func TestExhausted(t *testing.T) {
 		reason string
 		want   cloud.Offering
 	}{
-		"1 no host": {edits: spec{"flavorName": rig.FlavorHuge}, reason: "NoValidHost", want: cloud.Offering{Region: rig.Region, Zone: rig.Zone, InstanceType: rig.FlavorHuge}},
-		"2 flavor":  {edits: spec{"flavorName": "m1.none"}, reason: "FlavorNotFound", want: cloud.Offering{Region: rig.Region, Zone: rig.Zone, InstanceType: "m1.none"}},
+		"1 no host": {
+			edits: spec{"flavorName": rig.FlavorHuge}, reason: "NoValidHost",
+			want: cloud.Offering{Region: rig.Region, Zone: rig.Zone, InstanceType: rig.FlavorHuge},
+		},
+		"2 flavor": {
+			edits: spec{"flavorName": "m1.none"}, reason: "FlavorNotFound",
+			want: cloud.Offering{Region: rig.Region, Zone: rig.Zone, InstanceType: "m1.none"},
+		},
 		"3 quota": {
 			before: func() { p.Limit(t, "nova", map[string]int{"cores": 0}) }, reason: "OverQuota",
 			want: cloud.Offering{Region: rig.Region, InstanceType: rig.FlavorSmall},
@@ -128,10 +134,14 @@ func TestUnknownReferences(t *testing.T) {
 		edits spec
 		field string
 	}{
-		"image by name":       {novaPort, spec{"imageName": "none"}, "imageName"},
-		"image by id":         {novaPort, spec{"imageID": id}, "imageID"},
-		"network":             {novaPort, spec{"networkID": id}, "networkID"},
-		"network by name":     {novaPort, spec{"networkID": nil, "networks": []any{spec{"name": "none"}}}, "networks[0].name"},
+		"image by name": {novaPort, spec{"imageName": "none"}, "imageName"},
+		"image by id":   {novaPort, spec{"imageID": id}, "imageID"},
+		"network":       {novaPort, spec{"networkID": id}, "networkID"},
+		"network by name": {
+			novaPort,
+			spec{"networkID": nil, "networks": []any{spec{"name": "none"}}},
+			"networks[0].name",
+		},
 		"network of port":     {ownPort, spec{"networkID": id}, "networkID"},
 		"subnet":              {ownPort, spec{"subnetIDs": []string{id}}, "subnetIDs"},
 		"group":               {novaPort, spec{"securityGroups": []string{"none"}}, "securityGroups"},
@@ -164,7 +174,8 @@ func TestUnknownReferences(t *testing.T) {
 		t.Errorf("left behind: %+v", left)
 	}
 	_, _, err := open(t, credentials(p), edit(novaPort.of(p), spec{"region": "none"}))
-	if e, ok := errors.AsType[*cloud.Error](err); !ok || e.Code != cloud.Invalid || e.Problems[0].Field != "providerSpec.spec.region" {
+	if e, ok := errors.AsType[*cloud.Error](err); !ok || e.Code != cloud.Invalid ||
+		e.Problems[0].Field != "providerSpec.spec.region" {
 		t.Errorf("unknown region: got %v", err)
 	}
 }
@@ -176,10 +187,14 @@ func TestApplicationCredential(t *testing.T) {
 	p := rig.ForTest(t).NewProject(t)
 	id, name, secret := p.ApplicationCredential(t)
 	for how, creds := range map[string]cloud.Credentials{
-		"by id": {"authURL": []byte(p.AuthURL()), "applicationCredentialID": []byte(id), "applicationCredentialSecret": []byte(secret)},
+		"by id": {
+			"authURL": []byte(p.AuthURL()), "applicationCredentialID": []byte(id),
+			"applicationCredentialSecret": []byte(secret),
+		},
 		"by name": {
-			"authURL": []byte(p.AuthURL()), "applicationCredentialName": []byte(name), "applicationCredentialSecret": []byte(secret),
-			"username": []byte(p.User), "domainName": []byte("Default"), "tenantName": []byte(p.Name),
+			"authURL": []byte(p.AuthURL()), "applicationCredentialName": []byte(name),
+			"applicationCredentialSecret": []byte(secret),
+			"username":                    []byte(p.User), "domainName": []byte("Default"), "tenantName": []byte(p.Name),
 		},
 		"clouds.yaml": {"clouds.yaml": []byte(strings.Join([]string{
 			"clouds:", "  a:", "    auth_type: v3applicationcredential", "    auth:", "      auth_url: " + p.AuthURL(),
@@ -199,7 +214,10 @@ func TestApplicationCredential(t *testing.T) {
 	proxy := cloudtest.NewProxy(nil, classify)
 	d := openstack.NewDriver(openstack.Options{Transport: proxy})
 	c, _ := d.Parse(class("c", novaPort.of(p)))
-	creds := cloud.Credentials{"authURL": []byte(p.AuthURL()), "applicationCredentialID": []byte(id), "applicationCredentialSecret": []byte(secret)}
+	creds := cloud.Credentials{
+		"authURL": []byte(p.AuthURL()), "applicationCredentialID": []byte(id),
+		"applicationCredentialSecret": []byte(secret),
+	}
 	for range 5 {
 		if _, err := d.Open(t.Context(), c, creds); cloud.CodeOf(err) != cloud.Denied {
 			t.Errorf("a deleted application credential: got %v, want Denied", err)

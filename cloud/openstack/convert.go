@@ -24,8 +24,9 @@ func (a *account) vmOf(ctx context.Context, op string, s server) (cloud.VM, *clo
 		return cloud.VM{}, err
 	}
 	vm := cloud.VM{
-		ID: s.ID, ProviderID: providerID(a.region, s.ID), NodeProviderID: nodeProviderID(s.ID), Name: s.Name, NodeName: s.Name,
-		OwnerID: s.Metadata[ownerKey], State: stateOf(s), Reason: s.Status, Message: briefly(s.Fault.Message),
+		ID: s.ID, ProviderID: providerID(a.region, s.ID), NodeProviderID: nodeProviderID(s.ID), Name: s.Name,
+		NodeName: s.Name,
+		OwnerID:  s.Metadata[ownerKey], State: stateOf(s), Reason: s.Status, Message: briefly(s.Fault.Message),
 		Region: a.region, Zone: s.Zone, InstanceType: instanceType, Addresses: addressesOf(s), Created: s.Created,
 	}
 	if vm.State == cloud.StateDeleting {
@@ -77,13 +78,15 @@ func (a *account) resourceOf(ctx context.Context, s server) (cloud.Resource, *cl
 		return cloud.Resource{}, err
 	}
 	return cloud.Resource{
-		Kind: cloud.KindVM, ID: s.ID, MachineName: s.Name, OwnerID: vm.OwnerID, Created: s.Created, Tags: maps.Clone(s.Metadata), VM: &vm,
+		Kind: cloud.KindVM, ID: s.ID, MachineName: s.Name, OwnerID: vm.OwnerID, Created: s.Created,
+		Tags: maps.Clone(s.Metadata), VM: &vm,
 	}, nil
 }
 
 // resource returns a port or a volume as the controllers see what is listed.
 func (p part) resource() cloud.Resource {
 	return cloud.Resource{
-		Kind: p.kind, ID: p.id, MachineName: p.name, OwnerID: p.owner, Created: p.created, Attached: p.attachedTo != "", Tags: maps.Clone(p.tags),
+		Kind: p.kind, ID: p.id, MachineName: p.name, OwnerID: p.owner, Created: p.created, Attached: p.attachedTo != "",
+		Tags: maps.Clone(p.tags),
 	}
 }

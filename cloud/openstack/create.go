@@ -57,14 +57,17 @@ func checkRequest(c *config, r cloud.CreateRequest) error {
 
 // ensure returns the server of r, and whether it is the only one. It makes one
 // only where there is none, and no providerID says that there was.
-func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool, failed *cloud.Error) {
+func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool,
+	failed *cloud.Error,
+) {
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
 		return server{}, false, err
 	}
 	if r.ProviderID != "" {
 		if len(found) == 0 {
-			return server{}, false, cloud.Errorf(cloud.NotFound, opCreate, reasonServerMissing, "Nova does not show the server of %s", r.ProviderID)
+			return server{}, false, cloud.Errorf(cloud.NotFound, opCreate, reasonServerMissing,
+				"Nova does not show the server of %s", r.ProviderID)
 		}
 		return found[0], true, nil
 	}
@@ -112,7 +115,9 @@ func (a *account) settle(ctx context.Context, r cloud.CreateRequest, all []serve
 }
 
 // make asks for a server, and for the port and the volume that it needs before.
-func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool, failed *cloud.Error) {
+func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool,
+	failed *cloud.Error,
+) {
 	body, err := a.body(ctx, c, r)
 	if err != nil {
 		return server{}, false, err
@@ -122,12 +127,16 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 			ID string `json:"id"`
 		} `json:"server"`
 	}
-	if err := a.ask(ctx, opCreate, call{method: http.MethodPost, of: nova, path: "servers", body: body, out: &out}); err != nil {
+	if err := a.ask(ctx, opCreate, call{
+		method: http.MethodPost, of: nova, path: "servers", body: body,
+		out: &out,
+	}); err != nil {
 		return server{}, false, a.refusedServer(c, r, err)
 	}
 	id := out.Server.ID
 	if id == "" {
-		return server{}, false, cloud.Errorf(cloud.Unavailable, opCreate, "BrokenAnswer", "the answer of the cloud names no server")
+		return server{}, false, cloud.Errorf(cloud.Unavailable, opCreate, "BrokenAnswer",
+			"the answer of the cloud names no server")
 	}
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
@@ -165,7 +174,8 @@ func (n note) server(c *config, r cloud.CreateRequest) server {
 // unseen returns the server of this attempt that Nova may not show yet.
 func (a *account) unseen(c *config, r cloud.CreateRequest) (server, bool) {
 	var n note
-	if json.Unmarshal([]byte(r.State), &n) != nil || n.Server == "" || n.Token != r.Token || a.now().Sub(n.At) > settleTime {
+	if json.Unmarshal([]byte(r.State), &n) != nil || n.Server == "" || n.Token != r.Token ||
+		a.now().Sub(n.At) > settleTime {
 		return server{}, false
 	}
 	return n.server(c, r), true
@@ -187,7 +197,8 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 		return nil, err
 	}
 	in := map[string]any{
-		"name": r.Name, "flavorRef": f.ID, "availability_zone": cmp.Or(r.Zone, s.AvailabilityZone), "key_name": s.KeyName, "metadata": c.metadata(r),
+		"name": r.Name, "flavorRef": f.ID, "availability_zone": cmp.Or(r.Zone, s.AvailabilityZone), "key_name": s.KeyName,
+		"metadata": c.metadata(r),
 	}
 	if len(r.UserData) > 0 {
 		in["user_data"] = base64.StdEncoding.EncodeToString(r.UserData)
@@ -210,7 +221,9 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 
 // attach says what the server is attached to: networks, or the port that is made
 // here.
-func (a *account) attach(ctx context.Context, c *config, r cloud.CreateRequest, networks []map[string]string, in map[string]any) *cloud.Error {
+func (a *account) attach(ctx context.Context, c *config, r cloud.CreateRequest, networks []map[string]string,
+	in map[string]any,
+) *cloud.Error {
 	in["networks"] = networks
 	if c.Spec.ownPort() {
 		id, err := a.ensurePort(ctx, c, r)
@@ -233,7 +246,9 @@ func nameEach(names []string) []map[string]string {
 
 // disk says what the server boots from: the image, a volume that Nova makes of
 // it, or one that is made here.
-func (a *account) disk(ctx context.Context, c *config, r cloud.CreateRequest, imageID string, in map[string]any) *cloud.Error {
+func (a *account) disk(ctx context.Context, c *config, r cloud.CreateRequest, imageID string,
+	in map[string]any,
+) *cloud.Error {
 	s := &c.Spec
 	if s.RootDiskSize <= 0 {
 		in["imageRef"] = imageID
@@ -344,7 +359,10 @@ func (a *account) refusedFlavor(c *config, r cloud.CreateRequest, e *cloud.Error
 func (c *config) offering(r cloud.CreateRequest, of scope) *cloud.Offering {
 	switch of {
 	case scopeZone:
-		return &cloud.Offering{Region: c.Spec.Region, Zone: cmp.Or(r.Zone, c.Spec.AvailabilityZone), InstanceType: c.Spec.FlavorName}
+		return &cloud.Offering{
+			Region: c.Spec.Region, Zone: cmp.Or(r.Zone, c.Spec.AvailabilityZone),
+			InstanceType: c.Spec.FlavorName,
+		}
 	case scopeRegion:
 		return &cloud.Offering{Region: c.Spec.Region, InstanceType: c.Spec.FlavorName}
 	case scopeNone:

@@ -98,7 +98,8 @@ func (l *login) readSecret(get entries, password, appSecret string) {
 	trim := func(v string) string { return strings.TrimRight(v, "\r\n") }
 	l.authURL, l.user, l.password = get(keyAuthURL), get(keyUsername), trim(password)
 	l.userDomain, l.userDomID = get(keyUserDomain), get(keyUserDomainID)
-	l.project, l.projectID, l.domain, l.domainID = get(keyTenantName), get(keyTenantID), get(keyDomainName), get(keyDomainID)
+	l.project, l.projectID, l.domain, l.domainID = get(
+		keyTenantName), get(keyTenantID), get(keyDomainName), get(keyDomainID)
 	l.appID, l.appName, l.secret = get(keyAppID), get(keyAppName), trim(appSecret)
 	l.ca, l.cert, l.key = []byte(get(keyCA)), []byte(get(keyClientCert)), []byte(get(keyClientKey))
 	switch v := get(keyInsecure); strings.ToLower(v) {

@@ -42,7 +42,8 @@ func TestLogin(t *testing.T) {
 	t.Parallel()
 	scope := func(s gophercloud.AuthScope) *gophercloud.AuthScope { return &s }
 	user := gophercloud.AuthOptions{
-		IdentityEndpoint: testURL + "/", Username: "u", Password: "p", DomainName: "d", Scope: scope(gophercloud.AuthScope{ProjectName: "t", DomainName: "d"}),
+		IdentityEndpoint: testURL + "/", Username: "u", Password: "p", DomainName: "d",
+		Scope: scope(gophercloud.AuthScope{ProjectName: "t", DomainName: "d"}),
 	}
 	changed := func(f func(o *gophercloud.AuthOptions)) gophercloud.AuthOptions { o := user; f(&o); return o }
 	base := map[string]string{"authURL": testURL, "username": "u", "password": "p", "domainName": "d", "tenantName": "t"}
@@ -63,36 +64,68 @@ func TestLogin(t *testing.T) {
 		want    gophercloud.AuthOptions
 	}{
 		"password": {"as MCM documents it", base, nil, user},
-		"domain by id": {"MCM drops it", with(map[string]string{"domainName": "", "domainID": "i"}), nil, changed(func(o *gophercloud.AuthOptions) {
-			o.DomainName, o.DomainID, o.Scope = "", "i", scope(gophercloud.AuthScope{ProjectName: "t", DomainID: "i"})
-		})},
-		"domain of the user": {"MCM drops it", with(map[string]string{"userDomainName": "v"}), nil, changed(func(o *gophercloud.AuthOptions) { o.DomainName = "v" })},
-		"project by id": {"MCM drops it", with(map[string]string{"tenantID": "i"}), nil, changed(func(o *gophercloud.AuthOptions) {
-			o.Scope = scope(gophercloud.AuthScope{ProjectID: "i"})
-		})},
+		"domain by id": {
+			"MCM drops it", with(map[string]string{"domainName": "", "domainID": "i"}), nil,
+			changed(func(o *gophercloud.AuthOptions) {
+				o.DomainName, o.DomainID, o.Scope = "", "i", scope(gophercloud.AuthScope{ProjectName: "t", DomainID: "i"})
+			}),
+		},
+		"domain of the user": {
+			"MCM drops it", with(map[string]string{"userDomainName": "v"}), nil,
+			changed(func(o *gophercloud.AuthOptions) { o.DomainName = "v" }),
+		},
+		"project by id": {
+			"MCM drops it", with(map[string]string{"tenantID": "i"}), nil,
+			changed(func(o *gophercloud.AuthOptions) {
+				o.Scope = scope(gophercloud.AuthScope{ProjectID: "i"})
+			}),
+		},
 		"application credential": {
-			"nothing else is needed", map[string]string{"authURL": testURL + "/", "applicationCredentialID": "a", "applicationCredentialSecret": "s\n"}, nil,
-			gophercloud.AuthOptions{IdentityEndpoint: testURL + "/", ApplicationCredentialID: "a", ApplicationCredentialSecret: "s"},
+			"nothing else is needed",
+			map[string]string{
+				"authURL": testURL + "/", "applicationCredentialID": "a",
+				"applicationCredentialSecret": "s\n",
+			},
+			nil,
+			gophercloud.AuthOptions{
+				IdentityEndpoint: testURL + "/", ApplicationCredentialID: "a",
+				ApplicationCredentialSecret: "s",
+			},
 		},
 		"named application credential": {
 			"MCM tries a password then",
-			map[string]string{"authURL": testURL, "username": "u", "domainName": "d", "tenantName": "t", "applicationCredentialName": "a", "applicationCredentialSecret": "s"}, nil,
-			gophercloud.AuthOptions{IdentityEndpoint: testURL + "/", Username: "u", DomainName: "d", ApplicationCredentialName: "a", ApplicationCredentialSecret: "s"},
+			map[string]string{
+				"authURL": testURL, "username": "u", "domainName": "d", "tenantName": "t",
+				"applicationCredentialName": "a", "applicationCredentialSecret": "s",
+			},
+			nil,
+			gophercloud.AuthOptions{
+				IdentityEndpoint: testURL + "/", Username: "u", DomainName: "d",
+				ApplicationCredentialName: "a", ApplicationCredentialSecret: "s",
+			},
 		},
 		"only cloud of a clouds.yaml": {
-			"one needs no name", map[string]string{"clouds.yaml": "clouds: {a: {auth: {" + testUser + ", domain_name: d, project_name: t}}}"}, nil, user,
+			"one needs no name", map[string]string{"clouds.yaml": "clouds: {a: {auth: {" + testUser +
+				", domain_name: d, project_name: t}}}"}, nil, user,
 		},
 		"named cloud of a clouds.yaml": {
 			"several need one",
-			map[string]string{"cloud": "b", "clouds.yaml": "clouds: {a: {}, b: {auth: {" + testUser + ", user_domain_name: d, project_domain_name: d, tenant_name: t}}}"}, nil, user,
+			map[string]string{"cloud": "b", "clouds.yaml": "clouds: {a: {}, b: {auth: {" + testUser +
+				", user_domain_name: d, project_domain_name: d, tenant_name: t}}}"},
+			nil, user,
 		},
 		"environment": {"the Secret says nothing", nil, process(variables, nil), user},
-		"environment with a Secret": {"the Secret counts", with(map[string]string{"username": "w"}), process(variables, nil), changed(func(o *gophercloud.AuthOptions) {
-			o.Username = "w"
-		})},
+		"environment with a Secret": {
+			"the Secret counts", with(map[string]string{"username": "w"}), process(variables, nil),
+			changed(func(o *gophercloud.AuthOptions) {
+				o.Username = "w"
+			}),
+		},
 		"OS_CLOUD": {
 			"a file of the process", nil,
-			process(map[string]string{"OS_CLOUD": "a", "HOME": "/h"}, map[string]string{"/h/.config/openstack/clouds.yaml": "clouds: {a: {auth: {" + testUser + ", domain_name: d, project_name: t}}}"}),
+			process(map[string]string{"OS_CLOUD": "a", "HOME": "/h"},
+				map[string]string{"/h/.config/openstack/clouds.yaml": "clouds: {a: {auth: {" + testUser +
+					", domain_name: d, project_name: t}}}"}),
 			user,
 		},
 	}
@@ -115,12 +148,26 @@ func TestLoginProblems(t *testing.T) {
 		process *environment
 		field   string
 	}{
-		"nothing":            {"the environment does not count", nil, nil, "secret.authURL"},
-		"empty environment":  {"it says nothing either", nil, process(nil, nil), "secret.authURL"},
-		"OS_CLOUD, no file":  {"there is no clouds.yaml", nil, process(map[string]string{"OS_CLOUD": "a"}, nil), "environment.OS_CLOUD"},
-		"OS_CACERT, no file": {"it names one", nil, process(map[string]string{"OS_AUTH_URL": testURL, "OS_CACERT": "/x"}, nil), "environment.OS_CACERT"},
-		"several clouds":     {"nobody says which", map[string]string{"clouds.yaml": "clouds: {a: {}, b: {}}"}, nil, "secret.clouds.yaml"},
-		"user in the URL":    {"it would be shown", map[string]string{"authURL": "https://u:p@keystone/v3"}, nil, "secret.authURL"},
+		"nothing":           {"the environment does not count", nil, nil, "secret.authURL"},
+		"empty environment": {"it says nothing either", nil, process(nil, nil), "secret.authURL"},
+		"OS_CLOUD, no file": {
+			"there is no clouds.yaml", nil, process(map[string]string{"OS_CLOUD": "a"}, nil),
+			"environment.OS_CLOUD",
+		},
+		"OS_CACERT, no file": {"it names one", nil, process(map[string]string{"OS_AUTH_URL": testURL, "OS_CACERT": "/x"},
+			nil), "environment.OS_CACERT"},
+		"several clouds": {
+			"nobody says which",
+			map[string]string{"clouds.yaml": "clouds: {a: {}, b: {}}"},
+			nil,
+			"secret.clouds.yaml",
+		},
+		"user in the URL": {
+			"it would be shown",
+			map[string]string{"authURL": "https://u:p@keystone/v3"},
+			nil,
+			"secret.authURL",
+		},
 	}
 	for name, c := range cases {
 		l := loginOf(secret(c.secret), c.process)
@@ -136,7 +183,8 @@ func TestLoginProblems(t *testing.T) {
 
 func TestCloudsYAMLOfASecretReadsNoFiles(t *testing.T) {
 	t.Parallel()
-	l := loginOf(secret(map[string]string{"clouds.yaml": "clouds: {a: {cacert: /etc/hostname, verify: false, interface: internal, auth: {" + testUser + ", domain_name: d, project_name: t}}}"}), nil)
+	l := loginOf(secret(map[string]string{"clouds.yaml": "clouds: {a: {cacert: /etc/hostname, verify: false, interface: " +
+		"internal, auth: {" + testUser + ", domain_name: d, project_name: t}}}"}), nil)
 	if len(l.ca) > 0 || len(l.problems) > 0 {
 		t.Errorf("got CA %q and problems %v, want none: files are the manager's", l.ca, l.problems)
 	}

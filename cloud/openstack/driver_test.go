@@ -46,11 +46,15 @@ func edit(s, edits spec) spec {
 
 func newSpec(edits spec) []byte {
 	s := edit(spec{
-		"imageName": rig.Image, "region": rig.Region, "availabilityZone": rig.Zone, "flavorName": rig.FlavorSmall, "keyName": rig.KeyName,
+		"imageName": rig.Image, "region": rig.Region, "availabilityZone": rig.Zone, "flavorName": rig.FlavorSmall,
+		"keyName":   rig.KeyName,
 		"networkID": "00000000-0000-4000-8000-000000000001", "podNetworkCIDRs": []string{"100.64.0.0/11"},
 		"tags": spec{clusterKey: "1", roleKey: "1", "team": "a"},
 	}, edits)
-	text, err := json.Marshal(spec{"apiVersion": "openstack.machine.gardener.cloud/v1alpha1", "kind": "MachineProviderConfig", "spec": s})
+	text, err := json.Marshal(spec{
+		"apiVersion": "openstack.machine.gardener.cloud/v1alpha1",
+		"kind":       "MachineProviderConfig", "spec": s,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -76,7 +80,10 @@ const (
 // of are the edits of a way in a project.
 func (w way) of(p *rig.Project) spec {
 	if w == ownPort {
-		return spec{"networkID": p.Network, "subnetIDs": []string{p.Subnet}, "rootDiskSize": 20, "rootDiskType": "fast", "imageName": nil, "imageID": p.Rig.ImageID(rig.Image)}
+		return spec{
+			"networkID": p.Network, "subnetIDs": []string{p.Subnet}, "rootDiskSize": 20, "rootDiskType": "fast",
+			"imageName": nil, "imageID": p.Rig.ImageID(rig.Image),
+		}
 	}
 	return spec{"networkID": p.Network}
 }
@@ -104,7 +111,8 @@ type fast struct{ p *rig.Project }
 // RoundTrip sends a request on, and waits for the server that it asks for.
 func (f fast) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil || r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/servers") || resp.StatusCode != http.StatusAccepted {
+	if err != nil || r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/servers") ||
+		resp.StatusCode != http.StatusAccepted {
 		return resp, err
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -135,7 +143,10 @@ func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 		return http.DefaultTransport.RoundTrip(r)
 	}
 	body := `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`
-	return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return &http.Response{
+		StatusCode: http.StatusUnauthorized, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}, nil
 }
 
 func fixture(t testing.TB, w way) *cloudtest.Fixture {
@@ -160,12 +171,14 @@ func fixture(t testing.TB, w way) *cloudtest.Fixture {
 		Driver: func() cloud.Driver { return openstack.NewDriver(openstack.Options{Transport: proxy}) },
 		Class:  with(nil),
 		Others: map[string]cloud.ClassInput{
-			"another cluster": with(owned("c2", "node")), "another role": with(owned("c1", "other")), "a longer cluster": with(owned("c11", "node")),
+			"another cluster": with(owned("c2", "node")), "another role": with(owned("c1", "other")),
+			"a longer cluster": with(owned("c11", "node")),
 		},
 		ManyAddresses: w.special(t, p),
 		UnknownType:   with(spec{"flavorName": "m1.none"}),
 		Broken: with(spec{
-			"imageName": nil, "imageID": nil, "flavorName": 7, "networkID": nil, "keyName": []any{}, "podNetworkCIDRs": nil, "rootDiskSize": -1,
+			"imageName": nil, "imageID": nil, "flavorName": 7, "networkID": nil, "keyName": []any{}, "podNetworkCIDRs": nil,
+			"rootDiskSize": -1,
 		}),
 		Credentials: credentials(p),
 		Public:      []string{"authURL", "username", "domainName", "tenantName"},
@@ -189,11 +202,15 @@ func (w way) special(t testing.TB, p *rig.Project) cloud.ClassInput {
 	switch {
 	case strings.Contains(t.Name(), "/C24_"):
 		p.More(t)
-		return class("many", spec{"networkID": nil, "networks": []any{spec{"id": p.Network, "podNetwork": true}, spec{"name": rig.Network2Name}}})
+		return class("many", spec{"networkID": nil, "networks": []any{
+			spec{"id": p.Network, "podNetwork": true},
+			spec{"name": rig.Network2Name},
+		}})
 	case strings.Contains(t.Name(), "/C05_"):
 		p.More(t)
 		all := spec{
-			"networkID": nil, "securityGroups": []string{rig.GroupName}, "podNetworkCIDRs": []string{"100.64.0.0/11", "fd00::/48"}, "rootDiskSize": 30,
+			"networkID": nil, "securityGroups": []string{rig.GroupName},
+			"podNetworkCIDRs": []string{"100.64.0.0/11", "fd00::/48"}, "rootDiskSize": 30,
 			"useConfigDrive": true, "serverGroupID": p.ServerGroup,
 		}
 		if w == ownPort {
@@ -234,7 +251,9 @@ var hider = cloudtest.Hider{
 		if c.Op != "GET servers/detail" || json.Unmarshal(body, &list) != nil {
 			return status, body
 		}
-		list.Servers = slices.DeleteFunc(list.Servers, func(s map[string]any) bool { return slices.Contains(ids, fmt.Sprint(s["id"])) })
+		list.Servers = slices.DeleteFunc(list.Servers, func(s map[string]any) bool {
+			return slices.Contains(ids, fmt.Sprint(s["id"]))
+		})
 		text, _ := json.Marshal(list)
 		return status, text
 	},
@@ -284,7 +303,10 @@ func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
 	case cloud.KindVM:
 		return b.AddServer(t, strings.ReplaceAll(s.Name, "'", "-"), metadata, time.Now().Add(-s.Age))
 	case cloud.KindDisk:
-		id := b.Rig.Cinder.Add(rig.Volume{Project: b.ID, Name: s.Name, Status: "available", Size: 1, Metadata: metadata, Created: time.Now().Add(-s.Age)})
+		id := b.Rig.Cinder.Add(rig.Volume{
+			Project: b.ID, Name: s.Name, Status: "available", Size: 1, Metadata: metadata,
+			Created: time.Now().Add(-s.Age),
+		})
 		if s.AttachTo != "" {
 			b.AttachVolume(t, s.AttachTo, id)
 		}
@@ -317,7 +339,8 @@ func (b backend) states() []cloudtest.VMState {
 		}}
 	}
 	return []cloudtest.VMState{
-		state("SHUTOFF", "os-stop", cloud.StateStopped), state("PAUSED", "pause", cloud.StateStopped), state("SUSPENDED", "suspend", cloud.StateStopped),
+		state("SHUTOFF", "os-stop", cloud.StateStopped), state("PAUSED", "pause", cloud.StateStopped),
+		state("SUSPENDED", "suspend", cloud.StateStopped),
 		{Name: "ERROR", Want: cloud.StateFailed, Set: func(t testing.TB, id string) {
 			b.Act(t, id, map[string]any{"os-resetState": map[string]any{"state": "error"}}, "ERROR")
 		}},
@@ -332,7 +355,8 @@ func harness(w way) cloudtest.Harness {
 		Parallel:      8,           // a machine has few processors for all of OpenStack
 		Prompt:        time.Minute, // the services share the machine with all other tests
 		Patience:      5 * time.Minute,
-		Samples:       samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(w), ProviderIDs: providerIDs(), Volumes: volumes(),
+		Samples:       samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(w), ProviderIDs: providerIDs(),
+		Volumes: volumes(),
 		Golden: &cloudtest.Golden{
 			File: "testdata/" + string(w) + ".golden", Normalize: normalize,
 			Class: func(f *cloudtest.Fixture) cloud.ClassInput { return f.ManyAddresses },
@@ -382,7 +406,8 @@ func TestConformanceOwnPort(t *testing.T) {
 	h := harness(ownPort)
 	h.Lacks = map[string]string{}
 	for _, id := range []string{
-		"C01", "C02", "C03", "C06", "C09", "C11", "C12", "C13", "C14", "C15", "C16", "C18", "C19", "C20", "C21", "C22", "C23", "C24", "C25", "C27", "C29", "C30",
+		"C01", "C02", "C03", "C06", "C09", "C11", "C12", "C13", "C14", "C15", "C16", "C18", "C19", "C20", "C21", "C22", "C23",
+		"C24", "C25", "C27", "C29", "C30",
 	} {
 		h.Lacks[id] = why
 	}

@@ -15,7 +15,9 @@ type environment struct {
 }
 
 func ownEnvironment() *environment {
-	return &environment{get: os.Getenv, open: func(path string) ([]byte, error) { return os.ReadFile(filepath.Clean(path)) }}
+	return &environment{get: os.Getenv, open: func(path string) ([]byte, error) {
+		return os.ReadFile(filepath.Clean(path))
+	}}
 }
 
 // readEnvironment takes the variables of OpenStack's own clients: OS_CLOUD with
@@ -35,8 +37,10 @@ func (l *login) readEnvironment(e environment) {
 	}
 	c := cloudEntry{Interface: e.get("OS_INTERFACE"), EndpointType: e.get("OS_ENDPOINT_TYPE")}
 	a := &c.Auth
-	a.AuthURL, a.Username, a.UserID, a.Password = e.get("OS_AUTH_URL"), e.get("OS_USERNAME"), e.get("OS_USER_ID"), e.get("OS_PASSWORD")
-	a.ProjectName, a.ProjectID = cmp.Or(e.get("OS_PROJECT_NAME"), e.get("OS_TENANT_NAME")), cmp.Or(e.get("OS_PROJECT_ID"), e.get("OS_TENANT_ID"))
+	a.AuthURL, a.Username, a.UserID, a.Password = e.get(
+		"OS_AUTH_URL"), e.get("OS_USERNAME"), e.get("OS_USER_ID"), e.get("OS_PASSWORD")
+	a.ProjectName, a.ProjectID = cmp.Or(e.get("OS_PROJECT_NAME"), e.get("OS_TENANT_NAME")), cmp.Or(e.get("OS_PROJECT_ID"),
+		e.get("OS_TENANT_ID"))
 	a.UserDomainName, a.UserDomainID = e.get("OS_USER_DOMAIN_NAME"), e.get("OS_USER_DOMAIN_ID")
 	a.ProjectDomainName, a.ProjectDomainID = e.get("OS_PROJECT_DOMAIN_NAME"), e.get("OS_PROJECT_DOMAIN_ID")
 	a.DomainName, a.DomainID, a.DefaultDomain = e.get("OS_DOMAIN_NAME"), e.get("OS_DOMAIN_ID"), e.get("OS_DEFAULT_DOMAIN")
@@ -51,7 +55,10 @@ func (l *login) readEnvironment(e environment) {
 		}
 		var err error
 		if *into, err = e.open(path); err != nil {
-			l.problems = append(l.problems, cloud.Problem{Severity: cloud.BlocksAll, Field: "environment." + name, Message: "names a file that cannot be read"})
+			l.problems = append(l.problems, cloud.Problem{
+				Severity: cloud.BlocksAll, Field: "environment." + name,
+				Message: "names a file that cannot be read",
+			})
 		}
 	}
 }
@@ -59,7 +66,8 @@ func (l *login) readEnvironment(e environment) {
 // cloudsYAML returns the first clouds.yaml where OpenStack's clients look for it.
 func (e environment) cloudsYAML() ([]byte, bool) {
 	const name = "clouds.yaml"
-	places := []string{name, filepath.Join(cmp.Or(e.get("XDG_CONFIG_HOME"), filepath.Join(e.get("HOME"), ".config")), "openstack", name), filepath.Join("/etc/openstack", name)}
+	places := []string{name, filepath.Join(cmp.Or(e.get("XDG_CONFIG_HOME"), filepath.Join(e.get("HOME"), ".config")),
+		"openstack", name), filepath.Join("/etc/openstack", name)}
 	if own := e.get("OS_CLIENT_CONFIG_FILE"); own != "" {
 		places = []string{own}
 	}

@@ -65,7 +65,10 @@ var reactions = []reaction{
 	{text: "available volume or gigabytes quota", code: cloud.Exhausted, reason: "OverQuota"},
 	{status: http.StatusForbidden, text: "quota exceeded", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
 	{status: http.StatusForbidden, text: "exceeds quota", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
-	{status: http.StatusForbidden, text: "exceeds allowed", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
+	{
+		status: http.StatusForbidden, text: "exceeds allowed", code: cloud.Exhausted, reason: "OverQuota",
+		scope: scopeRegion,
+	},
 	{status: http.StatusForbidden, kind: "overLimit", code: cloud.Exhausted, reason: "OverQuota", scope: scopeRegion},
 	{status: http.StatusRequestEntityTooLarge, text: "quota", code: cloud.Exhausted, reason: "OverQuota"},
 	{status: http.StatusRequestEntityTooLarge, text: "maximum number", code: cloud.Exhausted, reason: "OverQuota"},

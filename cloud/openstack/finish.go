@@ -14,7 +14,9 @@ const opFinish = "configure port"
 
 // finish does what cannot be asked for when a server is made. A positive wait
 // says that it is not finished.
-func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, s server) (time.Duration, *cloud.Error) {
+func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, s server) (time.Duration,
+	*cloud.Error,
+) {
 	switch {
 	case s.going():
 		return 0, nil // whoever looks at its state decides
@@ -41,13 +43,15 @@ func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest
 	}
 	why := react(0, "", s.Fault.Message)
 	if why.code != cloud.Exhausted {
-		return cloud.Errorf(cloud.Unknown, opCreate, "BuildFailed", "server %s could not be built: %s", s.ID, briefly(s.Fault.Message))
+		return cloud.Errorf(cloud.Unknown, opCreate, "BuildFailed", "server %s could not be built: %s", s.ID,
+			briefly(s.Fault.Message))
 	}
 	reason := why.reason
 	if reason == "" {
 		reason = "OverQuota"
 	}
-	e := cloud.Errorf(cloud.Exhausted, opCreate, reason, "server %s could not be built: %s", s.ID, briefly(s.Fault.Message))
+	e := cloud.Errorf(cloud.Exhausted, opCreate, reason, "server %s could not be built: %s", s.ID,
+		briefly(s.Fault.Message))
 	e.Offering = c.offering(r, why.scope)
 	return e
 }
@@ -119,7 +123,10 @@ func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest
 	if p.Name == "" && p.Description == "" {
 		in["name"], in["description"] = r.Name, c.birthmark(r.OwnerID)
 	}
-	err := a.ask(ctx, opFinish, call{method: http.MethodPut, of: neutron, path: "ports/" + p.ID, body: map[string]any{"port": in}})
+	err := a.ask(ctx, opFinish, call{
+		method: http.MethodPut, of: neutron, path: "ports/" + p.ID,
+		body: map[string]any{"port": in},
+	})
 	if err == nil || err.Code == cloud.NotFound {
 		return nil // a port that has gone needs nothing
 	}

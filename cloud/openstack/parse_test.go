@@ -16,7 +16,9 @@ func TestParse(t *testing.T) {
 	d := openstack.NewDriver(openstack.Options{})
 	for _, r := range rules() {
 		_, problems := d.Parse(r.Class)
-		found := r.Field == "" || slices.ContainsFunc(problems, func(p cloud.Problem) bool { return p.Field == r.Field && p.Severity >= r.Severity })
+		found := r.Field == "" || slices.ContainsFunc(problems, func(p cloud.Problem) bool {
+			return p.Field == r.Field && p.Severity >= r.Severity
+		})
 		blocked := slices.ContainsFunc(problems, func(p cloud.Problem) bool { return p.Severity > cloud.Warning })
 		if accepted := r.Field == "" || r.Severity == cloud.Warning; !found || accepted && blocked {
 			t.Errorf("%s: got %+v\nbecause: %s", r.Name, problems, r.Reason)

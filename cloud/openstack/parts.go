@@ -45,7 +45,8 @@ func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateReque
 // to be allowed.
 func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest) (port, *cloud.Error) {
 	in := map[string]any{
-		"name": r.Name, "description": c.birthmark(r.OwnerID), "network_id": c.Spec.NetworkID, "allowed_address_pairs": c.pairs(),
+		"name": r.Name, "description": c.birthmark(r.OwnerID), "network_id": c.Spec.NetworkID,
+		"allowed_address_pairs": c.pairs(),
 	}
 	var addresses []map[string]string
 	for _, id := range c.Spec.SubnetIDs {
@@ -89,7 +90,9 @@ func (c *config) pairs() []pair {
 // ensureVolume returns the id of the volume that is made for the machine, once
 // it can be booted from. One that is quick is waited for, a moment; of another the
 // error says when to come back.
-func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (string, *cloud.Error) {
+func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (string,
+	*cloud.Error,
+) {
 	if !a.has(cinder) {
 		e := cloud.Errorf(cloud.Invalid, opVolume, "NoCinder", "the catalog has no block storage in region %q", a.region)
 		return "", blame(e, "spec.rootDiskType", "leave it out")
@@ -160,7 +163,9 @@ func pause(ctx context.Context, op string, d time.Duration) *cloud.Error {
 	}
 }
 
-func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (part, *cloud.Error) {
+func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (part,
+	*cloud.Error,
+) {
 	s := &c.Spec
 	in := map[string]any{
 		"name": r.Name, "size": s.RootDiskSize, "volume_type": *s.RootDiskType, "imageRef": imageID,
@@ -169,7 +174,10 @@ func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateReque
 	var out struct {
 		Volume volume `json:"volume"`
 	}
-	err := a.ask(ctx, opVolume, call{method: http.MethodPost, of: cinder, path: "volumes", body: map[string]any{"volume": in}, out: &out})
+	err := a.ask(ctx, opVolume, call{
+		method: http.MethodPost, of: cinder, path: "volumes",
+		body: map[string]any{"volume": in}, out: &out,
+	})
 	if err != nil {
 		return part{}, c.invalid(err)
 	}
@@ -207,7 +215,7 @@ func (a *account) removePart(ctx context.Context, p part) *cloud.Error {
 	return about(err)
 }
 
-// loose says whether nothing uses a part: it is attached to no server, or to one
+// loose reports whether nothing uses a part: it is attached to no server, or to one
 // that does not exist any more.
 func (a *account) loose(ctx context.Context, p part) (bool, *cloud.Error) {
 	if p.attachedTo == "" {

@@ -31,7 +31,10 @@ const (
 
 // Traits are the constants of OpenStack.
 func (d *Driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, NodeNamed: true}
+	return cloud.Traits{
+		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime,
+		NodeNamed: true,
+	}
 }
 
 var serverID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)

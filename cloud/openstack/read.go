@@ -28,7 +28,8 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	staying := slices.DeleteFunc(slices.Clone(found), server.going)
 	switch {
 	case len(found) == 0:
-		return cloud.VM{}, cloud.Errorf(cloud.NotFound, opGet, reasonServerMissing, "Nova shows no server of machine %q", r.Name)
+		return cloud.VM{}, cloud.Errorf(cloud.NotFound, opGet, reasonServerMissing, "Nova shows no server of machine %q",
+			r.Name)
 	case len(staying) > 1:
 		return cloud.VM{}, several(opGet, r, staying)
 	case len(staying) == 1:
@@ -49,7 +50,8 @@ func several(op string, r cloud.Ref, all []server) *cloud.Error {
 		ids = append(ids, s.ID)
 	}
 	slices.Sort(ids)
-	return cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d servers: %s; delete all but one", r.Name, len(ids), strings.Join(ids, ", "))
+	return cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d servers: %s; delete all but one", r.Name,
+		len(ids), strings.Join(ids, ", "))
 }
 
 // List yields everything that carries the ownership keys of the class: servers,
@@ -62,7 +64,8 @@ func (a *account) List(ctx context.Context, class cloud.Class) iter.Seq2[cloud.R
 			return
 		}
 		for _, all := range []iter.Seq2[cloud.Resource, *cloud.Error]{
-			a.listServers(ctx, c), listParts(c, a.volumes(ctx, opList, url.Values{})), listParts(c, a.ports(ctx, opList, url.Values{})),
+			a.listServers(ctx, c), listParts(c, a.volumes(ctx, opList, url.Values{})),
+			listParts(c, a.ports(ctx, opList, url.Values{})),
 		} {
 			for r, failed := range all {
 				if failed != nil {

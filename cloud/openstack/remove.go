@@ -61,7 +61,10 @@ func (a *account) endAll(ctx context.Context, servers []server) (left []string, 
 func (a *account) end(ctx context.Context, op string, s server) *cloud.Error {
 	request := call{method: http.MethodDelete, of: nova, path: "servers/" + s.ID}
 	if s.Status == statusSoftDeleted {
-		request = call{method: http.MethodPost, of: nova, path: "servers/" + s.ID + "/action", body: map[string]any{"forceDelete": nil}}
+		request = call{
+			method: http.MethodPost, of: nova, path: "servers/" + s.ID + "/action",
+			body: map[string]any{"forceDelete": nil},
+		}
 	}
 	err := a.ask(ctx, op, request)
 	if err == nil || err.Code == cloud.NotFound {
@@ -103,7 +106,7 @@ func (a *account) clean(ctx context.Context, c *config, r cloud.Ref) ([]string, 
 	return left, nil
 }
 
-// mayGo says whether a part is one of the server of r. A part of a server that is
+// mayGo reports whether a part is one of the server of r. A part of a server that is
 // there and is not that of r is not.
 func mayGo(p part, r cloud.Ref) bool {
 	if r.ProviderID == "" {

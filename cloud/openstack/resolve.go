@@ -65,7 +65,9 @@ func (a *account) flavorName(ctx context.Context, op, id string) (string, *cloud
 }
 
 func (a *account) learnFlavors(ctx context.Context, op string) *cloud.Error {
-	all := pages(ctx, a, op, listing[flavor]{nova, "flavors/detail", "flavors", nil, func(f flavor) string { return f.ID }})
+	all := pages(ctx, a, op, listing[flavor]{nova, "flavors/detail", "flavors", nil, func(f flavor) string {
+		return f.ID
+	}})
 	for f, err := range all {
 		if err != nil {
 			return err
@@ -83,7 +85,11 @@ func (a *account) only(ctx context.Context, op string, of service, path, name, f
 		return id, nil
 	}
 	var found []string
-	all := pages(ctx, a, op, listing[thing]{of, path, strings.ReplaceAll(path, "-", "_"), url.Values{"name": {name}}, func(t thing) string { return t.ID }})
+	all := pages(ctx, a, op, listing[thing]{
+		of, path, strings.ReplaceAll(path, "-", "_"),
+		url.Values{"name": {name}},
+		func(t thing) string { return t.ID },
+	})
 	for t, err := range all {
 		if err != nil {
 			return "", about(err)
@@ -93,7 +99,8 @@ func (a *account) only(ctx context.Context, op string, of service, path, name, f
 		}
 	}
 	if len(found) != 1 {
-		e := cloud.Errorf(cloud.Invalid, op, "NotOne", "there are %d %s named %q", len(found), strings.ReplaceAll(path, "-", " "), name)
+		e := cloud.Errorf(cloud.Invalid, op, "NotOne", "there are %d %s named %q", len(found),
+			strings.ReplaceAll(path, "-", " "), name)
 		return "", blame(e, field, "name exactly one, or give its id")
 	}
 	a.ids.put(key, found[0], a.now())

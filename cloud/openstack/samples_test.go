@@ -79,20 +79,30 @@ func TestSamplesDecode(t *testing.T) {
 		warnings []string
 	}{
 		"machineclass.yaml": {want: spec{
-			ImageID: zero, Region: "RegionOne", AvailabilityZone: "nova", FlavorName: "m1.medium", KeyName: "a-key", SecurityGroups: []string{"nodes"},
-			NetworkID: zero, PodNetworkCIDRs: []string{"100.64.0.0/11"}, Tags: tags,
+			ImageID: zero, Region: "RegionOne", AvailabilityZone: "nova", FlavorName: "m1.medium", KeyName: "a-key",
+			SecurityGroups: []string{"nodes"},
+			NetworkID:      zero, PodNetworkCIDRs: []string{"100.64.0.0/11"}, Tags: tags,
 		}},
 		"machineclass-volume.yaml": {port: true, volume: true, want: spec{
-			ImageName: "ubuntu-24.04", Region: "RegionOne", AvailabilityZone: "nova", FlavorName: "m1.medium", KeyName: "a-key", SecurityGroups: []string{"nodes"},
-			NetworkID: zero, SubnetIDs: []string{zero}, PodNetworkCIDRs: []string{"100.64.0.0/11"}, Tags: tags, RootDiskSize: 50, RootDiskType: &fast,
+			ImageName: "ubuntu-24.04", Region: "RegionOne", AvailabilityZone: "nova", FlavorName: "m1.medium", KeyName: "a-key",
+			SecurityGroups: []string{"nodes"},
+			NetworkID:      zero, SubnetIDs: []string{zero}, PodNetworkCIDRs: []string{"100.64.0.0/11"}, Tags: tags,
+			RootDiskSize:   50,
+			RootDiskType:   &fast,
 			UseConfigDrive: &yes, ServerGroupID: &group,
 		}},
-		"MCM's": {raw: provided(t, []byte(mcmClass), false), port: true, warnings: []string{"providerSpec.spec.podNetworkCidr", "providerSpec.spec.subnetID"}, want: spec{
-			ImageID: "1f0c5a4e-2d4c-4a1c-9f33-1f2f6d8e3c11", ImageName: "coreos-1911.5.1", Region: "eu-de-1", AvailabilityZone: "az-1", FlavorName: "medium_2_4",
-			KeyName: "shoot-ssh-publickey", SecurityGroups: []string{"shoot-nodes"}, NetworkID: "426428e5-ec63-4ee2-b882-2b217cb16d2b",
-			SubnetIDs: []string{"7d4ffdfc-3b21-4b10-9a41-2e1e3c3f7b33"}, PodNetworkCIDRs: []string{"100.96.0.0/11"}, RootDiskSize: 100,
-			Tags: map[string]string{"kubernetes.io-cluster-shoot--foobar": "1", "kubernetes.io-role-node": "1"},
-		}},
+		"MCM's": {
+			raw: provided(t, []byte(mcmClass), false), port: true,
+			warnings: []string{"providerSpec.spec.podNetworkCidr", "providerSpec.spec.subnetID"}, want: spec{
+				ImageID: "1f0c5a4e-2d4c-4a1c-9f33-1f2f6d8e3c11", ImageName: "coreos-1911.5.1", Region: "eu-de-1",
+				AvailabilityZone: "az-1", FlavorName: "medium_2_4",
+				KeyName: "shoot-ssh-publickey", SecurityGroups: []string{"shoot-nodes"},
+				NetworkID: "426428e5-ec63-4ee2-b882-2b217cb16d2b",
+				SubnetIDs: []string{"7d4ffdfc-3b21-4b10-9a41-2e1e3c3f7b33"}, PodNetworkCIDRs: []string{"100.96.0.0/11"},
+				RootDiskSize: 100,
+				Tags:         map[string]string{"kubernetes.io-cluster-shoot--foobar": "1", "kubernetes.io-role-node": "1"},
+			},
+		},
 	}
 	for name, c := range cases {
 		if c.raw == nil {
@@ -108,7 +118,8 @@ func TestSamplesDecode(t *testing.T) {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 		if got.Spec.ownPort() != c.port || got.Spec.ownVolume() != c.volume {
-			t.Errorf("%s: a port of its own %v, a volume %v, want %v, %v", name, got.Spec.ownPort(), got.Spec.ownVolume(), c.port, c.volume)
+			t.Errorf("%s: a port of its own %v, a volume %v, want %v, %v", name, got.Spec.ownPort(), got.Spec.ownVolume(),
+				c.port, c.volume)
 		}
 		var fields []string
 		for _, p := range problems {

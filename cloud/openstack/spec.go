@@ -91,7 +91,7 @@ func (s *spec) ownPort() bool { return s.NetworkID != "" && len(s.SubnetIDs) > 0
 // ownVolume says that the server gets a volume that is made for it beforehand.
 func (s *spec) ownVolume() bool { return s.RootDiskSize > 0 && s.RootDiskType != nil }
 
-// wrong says whether something in that field could not be read.
+// wrong reports whether something in that field could not be read.
 func (c *config) wrong(path string) bool {
 	return slices.ContainsFunc(c.unread, func(p string) bool {
 		return p == path || strings.HasPrefix(p, path+".") || strings.HasPrefix(p, path+"[")

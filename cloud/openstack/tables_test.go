@@ -16,15 +16,30 @@ import (
 func samples() []cloudtest.Sample {
 	return []cloudtest.Sample{
 		{Name: "smallest", Class: class("small", nil), Defaulted: newSpec(spec{
-			"rootDiskSize": 0, "securityGroups": []string{}, "networks": []any{}, "subnetIDs": []string{}, "imageID": "", "podNetworkCidr": "",
+			"rootDiskSize": 0, "securityGroups": []string{}, "networks": []any{}, "subnetIDs": []string{}, "imageID": "",
+			"podNetworkCidr": "",
 		})},
-		{Name: "with deprecated fields", Class: class("old", spec{"podNetworkCIDRs": nil, "podNetworkCidr": "100.64.0.0/11", "subnetID": "s-1"}),
-			Defaulted: newSpec(spec{"subnetIDs": []string{"s-1"}})},
-		{Name: "several networks", Class: class("networks", spec{"networkID": nil, "networks": []any{spec{"id": "n-1", "podNetwork": true}, spec{"name": "b"}}}),
-			Defaulted: newSpec(spec{"networkID": nil, "networks": []any{spec{"id": "n-1", "name": "", "podNetwork": true}, spec{"id": "", "name": "b", "podNetwork": false}}})},
+		{
+			Name: "with deprecated fields", Class: class("old", spec{
+				"podNetworkCIDRs": nil, "podNetworkCidr": "100.64.0.0/11",
+				"subnetID": "s-1",
+			}),
+			Defaulted: newSpec(spec{"subnetIDs": []string{"s-1"}}),
+		},
+		{
+			Name: "several networks", Class: class("networks", spec{"networkID": nil, "networks": []any{spec{
+				"id":         "n-1",
+				"podNetwork": true,
+			}, spec{"name": "b"}}}),
+			Defaulted: newSpec(spec{"networkID": nil, "networks": []any{
+				spec{"id": "n-1", "name": "", "podNetwork": true},
+				spec{"id": "", "name": "b", "podNetwork": false},
+			}}),
+		},
 		{Name: "full", Class: class("full", spec{
-			"imageID": "i-1", "securityGroups": []string{"a", "b"}, "subnetIDs": []string{"s-1", "s-2"}, "podNetworkCIDRs": []string{"100.64.0.0/11", "fd00::/48"},
-			"rootDiskSize": 50, "rootDiskType": "fast", "useConfigDrive": true, "serverGroupID": "g-1",
+			"imageID": "i-1", "securityGroups": []string{"a", "b"}, "subnetIDs": []string{"s-1", "s-2"},
+			"podNetworkCIDRs": []string{"100.64.0.0/11", "fd00::/48"},
+			"rootDiskSize":    50, "rootDiskType": "fast", "useConfigDrive": true, "serverGroupID": "g-1",
 		})},
 	}
 }
@@ -32,7 +47,10 @@ func samples() []cloudtest.Sample {
 // rules is the validation table.
 func rules() []cloudtest.Rule {
 	row := func(reason string, raw []byte, field string, severity cloud.Severity) cloudtest.Rule {
-		return cloudtest.Rule{Name: fmt.Sprintf("%s %s", field, raw), Reason: reason, Class: cloud.ClassInput{Name: "rule", Namespace: "default", Spec: raw}, Field: field, Severity: severity}
+		return cloudtest.Rule{
+			Name: fmt.Sprintf("%s %s", field, raw), Reason: reason,
+			Class: cloud.ClassInput{Name: "rule", Namespace: "default", Spec: raw}, Field: field, Severity: severity,
+		}
 	}
 	rule := func(reason string, edits spec, field string, severity cloud.Severity) cloudtest.Rule {
 		if field != "" {
@@ -67,8 +85,12 @@ func rules() []cloudtest.Rule {
 		rule("an image by both: the id wins", spec{"imageID": "i-1"}, "", 0),
 		rule("networks in a list", networks(spec{"id": "n-1"}, spec{"name": "b", "podNetwork": true}), "", 0),
 		rule("no disk of its own", spec{"rootDiskSize": 0}, "", 0),
-		rule("the mark may stand anywhere in a key", tags(nil, "x-kubernetes.io-cluster-c1", "x-kubernetes.io-role-node"), "", 0),
-		rule("null is as good as nothing", spec{"useConfigDrive": json.RawMessage("null"), "securityGroups": json.RawMessage("null")}, "", 0),
+		rule("the mark may stand anywhere in a key", tags(nil, "x-kubernetes.io-cluster-c1", "x-kubernetes.io-role-node"), "",
+			0),
+		rule("null is as good as nothing", spec{
+			"useConfigDrive": json.RawMessage("null"),
+			"securityGroups": json.RawMessage("null"),
+		}, "", 0),
 		top("MCM's decoder asks for it", spec{"apiVersion": nil}, "apiVersion", create),
 		top("MCM's decoder knows one", spec{"apiVersion": "openstack.machine.gardener.cloud/v1"}, "apiVersion", create),
 		top("MCM's decoder asks for it", spec{"kind": nil}, "kind", create),
@@ -97,8 +119,10 @@ func rules() []cloudtest.Rule {
 		rule("one of the two", networks(spec{"id": "a", "name": "b"}), "networks[0]", create),
 		rule("a network is an object", networks("a"), "networks[0]", create),
 		rule("a boolean is no string", networks(spec{"id": "a", "podNetwork": "true"}), "networks[0].podNetwork", create),
-		rule("MCM knows no such field, and keys have their case", networks(spec{"ID": "a", "id": "a"}), "networks[0].ID", warning),
-		rule("subnets belong to networkID", edit(networks(spec{"id": "a"}), spec{"subnetIDs": []string{"s"}}), "subnetIDs", warning),
+		rule("MCM knows no such field, and keys have their case", networks(spec{"ID": "a", "id": "a"}), "networks[0].ID",
+			warning),
+		rule("subnets belong to networkID", edit(networks(spec{"id": "a"}), spec{"subnetIDs": []string{"s"}}), "subnetIDs",
+			warning),
 		rule("it was replaced", spec{"subnetID": "s"}, "subnetID", warning),
 		rule("the newer one wins", spec{"subnetID": "s", "subnetIDs": []string{"t"}}, "subnetID", warning),
 		rule("one of the two", spec{"podNetworkCIDRs": nil}, "podNetworkCIDRs", create),
@@ -135,37 +159,75 @@ func secrets() []cloudtest.Secret {
 	spaced := func(v string) string { return " " + v + "\n" }
 	return []cloudtest.Secret{
 		{Name: "as documented", Reason: "it is", Credentials: set()},
-		{Name: "ids of the domain", Reason: "MCM validates domainID and then drops it", Credentials: set("domainName", "", "domainID", "default")},
+		{
+			Name: "ids of the domain", Reason: "MCM validates domainID and then drops it",
+			Credentials: set("domainName", "", "domainID", "default"),
+		},
 		{Name: "domain of the user by name", Reason: "MCM drops it", Credentials: set("userDomainName", "Default")},
 		{Name: "domain of the user by id", Reason: "MCM drops it", Credentials: set("userDomainID", "default")},
 		{Name: "explicitly secure", Reason: "MCM knows it", Credentials: set("insecure", "false")},
 		{Name: "insecure", Reason: "MCM knows it", Credentials: set("insecure", "true")},
-		{Name: "URL without version", Reason: "Keystone has only one left", Credentials: change("authURL", func(u string) string { return strings.TrimSuffix(u, "/v3") })},
+		{
+			Name: "URL without version", Reason: "Keystone has only one left",
+			Credentials: change("authURL", func(u string) string { return strings.TrimSuffix(u, "/v3") }),
+		},
 		{Name: "URL with white space", Reason: "base64 of echo leaves it", Credentials: change("authURL", spaced)},
 		{Name: "user with white space", Reason: "base64 of echo leaves it", Credentials: change("username", spaced)},
-		{Name: "password with a newline", Reason: "base64 of echo leaves it", Credentials: change("password", func(p string) string { return p + "\n" })},
-		{Name: "clouds.yaml", Reason: "that is how OpenStack's own clients have it", Credentials: func(c cloud.Credentials) cloud.Credentials {
-			text, _ := json.Marshal(map[string]any{"clouds": map[string]any{"a": map[string]any{"auth": map[string]string{
-				"auth_url": string(c["authURL"]), "username": string(c["username"]), "password": string(c["password"]),
-				"project_name": string(c["tenantName"]), "user_domain_name": "Default", "project_domain_id": "default",
-			}, "interface": "public"}}})
-			return cloud.Credentials{"clouds.yaml": text, "cloud": []byte("a")}
-		}},
+		{
+			Name: "password with a newline", Reason: "base64 of echo leaves it",
+			Credentials: change("password", func(p string) string { return p + "\n" }),
+		},
+		{
+			Name: "clouds.yaml", Reason: "that is how OpenStack's own clients have it",
+			Credentials: func(c cloud.Credentials) cloud.Credentials {
+				text, _ := json.Marshal(map[string]any{"clouds": map[string]any{"a": map[string]any{"auth": map[string]string{
+					"auth_url": string(c["authURL"]), "username": string(c["username"]), "password": string(c["password"]),
+					"project_name": string(c["tenantName"]), "user_domain_name": "Default", "project_domain_id": "default",
+				}, "interface": "public"}}})
+				return cloud.Credentials{"clouds.yaml": text, "cloud": []byte("a")}
+			},
+		},
 		{Name: "no URL", Reason: "nobody to call", Credentials: set("authURL", ""), Missing: "secret.authURL"},
 		{Name: "no scheme", Reason: "no URL", Credentials: set("authURL", "keystone:5000/v3"), Missing: "secret.authURL"},
 		{Name: "no user", Reason: "nobody calls", Credentials: set("username", " "), Missing: "secret.username"},
 		{Name: "no password", Reason: "nobody calls", Credentials: set("password", ""), Missing: "secret.password"},
 		{Name: "no project", Reason: "nothing to call for", Credentials: set("tenantName", ""), Missing: "secret.tenantName"},
-		{Name: "no domain", Reason: "a name is one in a domain", Credentials: set("domainName", ""), Missing: "secret.domainName"},
-		{Name: "two secrets", Reason: "MCM allows one", Credentials: set("applicationCredentialSecret", "x", "applicationCredentialID", "y"), Missing: "secret.password"},
-		{Name: "an application credential without secret", Reason: "nobody calls", Credentials: set("password", "", "applicationCredentialID", "y"), Missing: "secret.applicationCredentialSecret"},
-		{Name: "an application credential without name", Reason: "MCM asks for id or name", Credentials: set("password", "", "applicationCredentialSecret", "y"), Missing: "secret.applicationCredentialID"},
-		{Name: "a named application credential without user", Reason: "names are the user's", Credentials: set("password", "", "username", "", "applicationCredentialSecret", "y", "applicationCredentialName", "z"), Missing: "secret.username"},
-		{Name: "insecure is a boolean", Reason: "MCM rejects it", Credentials: set("insecure", "yes"), Missing: "secret.insecure"},
+		{
+			Name: "no domain", Reason: "a name is one in a domain", Credentials: set("domainName", ""),
+			Missing: "secret.domainName",
+		},
+		{Name: "two secrets", Reason: "MCM allows one", Credentials: set("applicationCredentialSecret", "x",
+			"applicationCredentialID", "y"), Missing: "secret.password"},
+		{
+			Name: "an application credential without secret", Reason: "nobody calls",
+			Credentials: set("password", "", "applicationCredentialID", "y"), Missing: "secret.applicationCredentialSecret",
+		},
+		{
+			Name: "an application credential without name", Reason: "MCM asks for id or name",
+			Credentials: set("password", "", "applicationCredentialSecret", "y"), Missing: "secret.applicationCredentialID",
+		},
+		{
+			Name: "a named application credential without user", Reason: "names are the user's",
+			Credentials: set("password", "", "username", "", "applicationCredentialSecret", "y", "applicationCredentialName",
+				"z"), Missing: "secret.username",
+		},
+		{
+			Name: "insecure is a boolean", Reason: "MCM rejects it", Credentials: set("insecure", "yes"),
+			Missing: "secret.insecure",
+		},
 		{Name: "no certificate", Reason: "nobody is trusted", Credentials: set("caCert", "x"), Missing: "secret.caCert"},
-		{Name: "half a client certificate", Reason: "it is no use", Credentials: set("clientCert", "x"), Missing: "secret.clientCert"},
-		{Name: "no clouds.yaml", Reason: "it has to be one", Credentials: set("clouds.yaml", "- x"), Missing: "secret.clouds.yaml"},
-		{Name: "another cloud", Reason: "it is not there", Credentials: set("clouds.yaml", "clouds: {a: {}}", "cloud", "b"), Missing: "secret.clouds.yaml"},
+		{
+			Name: "half a client certificate", Reason: "it is no use", Credentials: set("clientCert", "x"),
+			Missing: "secret.clientCert",
+		},
+		{
+			Name: "no clouds.yaml", Reason: "it has to be one", Credentials: set("clouds.yaml", "- x"),
+			Missing: "secret.clouds.yaml",
+		},
+		{
+			Name: "another cloud", Reason: "it is not there", Credentials: set("clouds.yaml", "clouds: {a: {}}", "cloud", "b"),
+			Missing: "secret.clouds.yaml",
+		},
 	}
 }
 
@@ -204,7 +266,10 @@ func said(status int, kind, message string) cloudtest.Reply {
 
 // neutron is an answer of Neutron.
 func neutron(status int, kind, message string) cloudtest.Reply {
-	text, err := json.Marshal(map[string]any{"NeutronError": map[string]any{"type": kind, "message": message, "detail": ""}})
+	text, err := json.Marshal(map[string]any{"NeutronError": map[string]any{
+		"type": kind, "message": message,
+		"detail": "",
+	}})
 	if err != nil {
 		panic(err)
 	}
@@ -215,10 +280,17 @@ func neutron(status int, kind, message string) cloudtest.Reply {
 func errorRows(w way) []cloudtest.ErrorRow {
 	region := &cloud.Offering{Region: rig.Region, InstanceType: rig.FlavorSmall}
 	zone := &cloud.Offering{Region: rig.Region, Zone: rig.Zone, InstanceType: rig.FlavorSmall}
-	create := func(name string, reply cloudtest.Reply, code cloud.Code, reason string, of *cloud.Offering) cloudtest.ErrorRow {
-		return cloudtest.ErrorRow{Name: "create " + name, Op: "create", Match: cloudtest.Op("POST servers"), Reply: reply, Code: code, Reason: reason, Of: of}
+	create := func(name string, reply cloudtest.Reply, code cloud.Code, reason string,
+		of *cloud.Offering,
+	) cloudtest.ErrorRow {
+		return cloudtest.ErrorRow{
+			Name: "create " + name, Op: "create", Match: cloudtest.Op("POST servers"), Reply: reply,
+			Code: code, Reason: reason, Of: of,
+		}
 	}
-	list := func(name string, reply cloudtest.Reply, code cloud.Code, reason string, after time.Duration) cloudtest.ErrorRow {
+	list := func(name string, reply cloudtest.Reply, code cloud.Code, reason string,
+		after time.Duration,
+	) cloudtest.ErrorRow {
 		if after > 0 {
 			reply.Header = map[string]string{"Retry-After": fmt.Sprint(int(after.Seconds()))}
 		}
@@ -233,17 +305,29 @@ func errorRows(w way) []cloudtest.ErrorRow {
 		return r
 	}
 	rows := []cloudtest.ErrorRow{
-		create("quota", said(http.StatusForbidden, "forbidden", "Quota exceeded for cores: Requested 1, but already used 15 of 15 cores"), cloud.Exhausted, "OverQuota", region),
-		create("no host at once", said(http.StatusInternalServerError, "computeFault", "No valid host was found."), cloud.Exhausted, "NoValidHost", zone),
-		create("over limit", said(http.StatusForbidden, "overLimit", "Maximum number of ports exceeded"), cloud.Exhausted, "OverQuota", nil),
-		create("address", said(http.StatusBadRequest, "badRequest", "No fixed IP addresses available for network: x"), cloud.Exhausted, "IpAddressGenerationFailure", nil),
-		create("volumes", said(http.StatusRequestEntityTooLarge, "overLimit", "VolumeLimitExceeded: Maximum number of volumes allowed (10) exceeded for quota 'volumes'."), cloud.Exhausted, "OverQuota", nil),
-		create("old rate limit", said(http.StatusRequestEntityTooLarge, "overLimit", "This request was rate-limited."), cloud.Throttled, "OverLimit", nil),
-		create("not allowed", said(http.StatusForbidden, "forbidden", "Policy doesn't allow os_compute_api:servers:create to be performed."), cloud.Denied, "Forbidden", nil),
-		create("bad request", said(http.StatusBadRequest, "badRequest", "Invalid key_name provided."), cloud.Invalid, "BadRequest", nil),
-		create("not there", said(http.StatusNotFound, "itemNotFound", "Security group x could not be found."), cloud.Invalid, "ItemNotFound", nil),
-		create("conflict", said(http.StatusConflict, "conflictingRequest", "Port x is still in use."), cloud.Unavailable, "ConflictingRequest", nil),
-		create("fault", said(http.StatusInternalServerError, "computeFault", "Unexpected API Error."), cloud.Unavailable, "ComputeFault", nil),
+		create("quota", said(http.StatusForbidden, "forbidden",
+			"Quota exceeded for cores: Requested 1, but already used 15 of 15 cores"), cloud.Exhausted, "OverQuota", region),
+		create("no host at once", said(http.StatusInternalServerError, "computeFault", "No valid host was found."),
+			cloud.Exhausted, "NoValidHost", zone),
+		create("over limit", said(http.StatusForbidden, "overLimit", "Maximum number of ports exceeded"), cloud.Exhausted,
+			"OverQuota", nil),
+		create("address", said(http.StatusBadRequest, "badRequest", "No fixed IP addresses available for network: x"),
+			cloud.Exhausted, "IpAddressGenerationFailure", nil),
+		create("volumes", said(http.StatusRequestEntityTooLarge, "overLimit",
+			"VolumeLimitExceeded: Maximum number of volumes allowed (10) exceeded for quota 'volumes'."), cloud.Exhausted,
+			"OverQuota", nil),
+		create("old rate limit", said(http.StatusRequestEntityTooLarge, "overLimit", "This request was rate-limited."),
+			cloud.Throttled, "OverLimit", nil),
+		create("not allowed", said(http.StatusForbidden, "forbidden",
+			"Policy doesn't allow os_compute_api:servers:create to be performed."), cloud.Denied, "Forbidden", nil),
+		create("bad request", said(http.StatusBadRequest, "badRequest", "Invalid key_name provided."), cloud.Invalid,
+			"BadRequest", nil),
+		create("not there", said(http.StatusNotFound, "itemNotFound", "Security group x could not be found."), cloud.Invalid,
+			"ItemNotFound", nil),
+		create("conflict", said(http.StatusConflict, "conflictingRequest", "Port x is still in use."), cloud.Unavailable,
+			"ConflictingRequest", nil),
+		create("fault", said(http.StatusInternalServerError, "computeFault", "Unexpected API Error."), cloud.Unavailable,
+			"ComputeFault", nil),
 		create("no JSON", cloudtest.Reply{Status: http.StatusAccepted, Body: "xxxxxxxx"}, cloud.Unavailable, "", nil),
 		list("throttled", plain(http.StatusTooManyRequests), cloud.Throttled, "TooManyRequests", 7*time.Second),
 		list("forbidden", said(http.StatusForbidden, "forbidden", "no"), cloud.Denied, "Forbidden", 0),
@@ -251,14 +335,26 @@ func errorRows(w way) []cloudtest.ErrorRow {
 		list("maintenance", plain(http.StatusServiceUnavailable), cloud.Unavailable, "HTTP503", 30*time.Second),
 		list("gone", plain(http.StatusNotFound), cloud.Unknown, "HTTP404", 0),
 		list("bad request", said(http.StatusBadRequest, "badRequest", "no"), cloud.Unknown, "BadRequest", 0),
-		list("unauthorized", cloudtest.Reply{Status: http.StatusUnauthorized, Body: `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`}, cloud.Denied, "Unauthorized", 0),
+		list("unauthorized", cloudtest.Reply{
+			Status: http.StatusUnauthorized,
+			Body:   `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`,
+		}, cloud.Denied, "Unauthorized", 0),
 		at(list("ports", neutron(http.StatusConflict, "x", "y"), cloud.Unavailable, "X", 0), "list", "GET ports"),
 		at(list("fault", plain(http.StatusInternalServerError), cloud.Unavailable, "HTTP500", 0), "get"),
-		at(list("forbidden", said(http.StatusForbidden, "forbidden", "no"), cloud.Denied, "Forbidden", 0), "delete", "DELETE servers/…"),
-		at(list("conflict", said(http.StatusConflict, "conflictingRequest", "busy"), cloud.Unavailable, "ConflictingRequest", 0), "delete", "DELETE servers/…"),
+		at(list("forbidden", said(http.StatusForbidden, "forbidden", "no"), cloud.Denied, "Forbidden", 0), "delete",
+			"DELETE servers/…"),
+		at(list("conflict", said(http.StatusConflict, "conflictingRequest", "busy"), cloud.Unavailable, "ConflictingRequest",
+			0), "delete", "DELETE servers/…"),
 		at(list("fault", plain(http.StatusInternalServerError), cloud.Unavailable, "HTTP500", 0), "capacity"),
-		{Name: "create without flavor", Op: "create", Match: cloudtest.Op("GET flavors/detail"), Reply: cloudtest.Reply{Status: 200, Body: `{"flavors": []}`}, Code: cloud.Exhausted, Reason: "FlavorNotFound", Of: zone},
-		{Name: "create without image", Op: "create", Match: cloudtest.Op("GET images"), Reply: cloudtest.Reply{Status: 200, Body: `{"images": []}`}, Code: cloud.Invalid, Reason: "NotOne"},
+		{
+			Name: "create without flavor", Op: "create", Match: cloudtest.Op("GET flavors/detail"),
+			Reply: cloudtest.Reply{Status: 200, Body: `{"flavors": []}`}, Code: cloud.Exhausted, Reason: "FlavorNotFound",
+			Of: zone,
+		},
+		{
+			Name: "create without image", Op: "create", Match: cloudtest.Op("GET images"),
+			Reply: cloudtest.Reply{Status: 200, Body: `{"images": []}`}, Code: cloud.Invalid, Reason: "NotOne",
+		},
 	}
 	if w == novaPort {
 		return rows
@@ -270,13 +366,20 @@ func errorRows(w way) []cloudtest.ErrorRow {
 		return r
 	}
 	return append(rows[listed-1:len(rows)-1],
-		port("port quota", neutron(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['port']."), cloud.Exhausted, "OverQuota"),
-		port("port address", neutron(http.StatusConflict, "IpAddressGenerationFailure", "No more IP addresses available on network x."), cloud.Exhausted, "IpAddressGenerationFailure"),
-		port("port network", neutron(http.StatusNotFound, "NetworkNotFound", "Network x could not be found."), cloud.Invalid, "NetworkNotFound"),
-		port("port subnet", neutron(http.StatusBadRequest, "InvalidInput", "Invalid input for operation: Failed to create port on network x, because fixed_ips included invalid subnet y."), cloud.Invalid, "InvalidInput"),
+		port("port quota", neutron(http.StatusConflict, "OverQuota", "Quota exceeded for resources: ['port']."),
+			cloud.Exhausted, "OverQuota"),
+		port("port address", neutron(http.StatusConflict, "IpAddressGenerationFailure",
+			"No more IP addresses available on network x."), cloud.Exhausted, "IpAddressGenerationFailure"),
+		port("port network", neutron(http.StatusNotFound, "NetworkNotFound", "Network x could not be found."), cloud.Invalid,
+			"NetworkNotFound"),
+		port("port subnet", neutron(http.StatusBadRequest, "InvalidInput",
+			"Invalid input for operation: Failed to create port on network x, because fixed_ips included invalid subnet y."),
+			cloud.Invalid, "InvalidInput"),
 		cloudtest.ErrorRow{
-			Name: "create volume quota", Op: "create", Match: cloudtest.Op("POST volumes"), Code: cloud.Exhausted, Reason: "OverQuota",
-			Reply: said(http.StatusRequestEntityTooLarge, "overLimit", "VolumeSizeExceedsAvailableQuota: Requested volume or snapshot exceeds allowed gigabytes quota."),
+			Name: "create volume quota", Op: "create", Match: cloudtest.Op("POST volumes"), Code: cloud.Exhausted,
+			Reason: "OverQuota",
+			Reply: said(http.StatusRequestEntityTooLarge, "overLimit",
+				"VolumeSizeExceedsAvailableQuota: Requested volume or snapshot exceeds allowed gigabytes quota."),
 		},
 	)
 }

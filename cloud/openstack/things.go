@@ -43,7 +43,7 @@ func (s server) going() bool {
 	return strings.EqualFold(s.Task, "deleting") || s.Status == statusDeleted || s.Status == statusSoftDeleted
 }
 
-// owns says whether a server is provably of r: it carries the ownership keys of
+// owns reports whether a server is provably of r: it carries the ownership keys of
 // the class, the machine's owner id or none, and the machine's name. One with
 // the machine's owner id may have any name, because machines that are restored
 // elsewhere keep only the id.
@@ -51,9 +51,12 @@ func (c *config) owns(s server, r cloud.Ref) bool {
 	return c.marks(s.Metadata) && isOf(r, s.Metadata[ownerKey], s.Name)
 }
 
-// marks says whether metadata has all ownership keys of the class.
+// marks reports whether metadata has all ownership keys of the class.
 func (c *config) marks(metadata map[string]string) bool {
-	return len(c.ownership) > 0 && !slices.ContainsFunc(c.ownership, func(key string) bool { _, has := metadata[key]; return !has })
+	return len(c.ownership) > 0 && !slices.ContainsFunc(c.ownership, func(key string) bool {
+		_, has := metadata[key]
+		return !has
+	})
 }
 
 func isOf(r cloud.Ref, owner, name string) bool {
@@ -76,12 +79,12 @@ type part struct {
 	port       *port
 }
 
-// ownsPart says whether a part is provably of r.
+// ownsPart reports whether a part is provably of r.
 func (c *config) ownsPart(p part, r cloud.Ref) bool {
 	return c.listsPart(p) && isOf(r, p.owner, p.name)
 }
 
-// listsPart says whether a part carries the marks of the class.
+// listsPart reports whether a part carries the marks of the class.
 func (c *config) listsPart(p part) bool {
 	return c.marks(p.tags) || len(c.ownership) > 0 && p.class == digest(c.ownership)
 }
@@ -130,7 +133,10 @@ type volume struct {
 }
 
 func (v volume) part() part {
-	out := part{kind: cloud.KindDisk, id: v.ID, name: v.Name, tags: v.Metadata, owner: v.Metadata[ownerKey], state: v.Status}
+	out := part{
+		kind: cloud.KindDisk, id: v.ID, name: v.Name, tags: v.Metadata, owner: v.Metadata[ownerKey],
+		state: v.Status,
+	}
 	for _, at := range v.Attachments {
 		out.attachedTo = at.ServerID
 	}
@@ -146,13 +152,17 @@ const pageMax = "500"
 
 // servers yields servers page by page, each once. It stops after the first error.
 func (a *account) servers(ctx context.Context, op string, query url.Values) iter.Seq2[server, *cloud.Error] {
-	return pages(ctx, a, op, listing[server]{nova, "servers/detail", "servers", query, func(s server) string { return s.ID }})
+	return pages(ctx, a, op, listing[server]{nova, "servers/detail", "servers", query, func(s server) string {
+		return s.ID
+	}})
 }
 
 // ports yields ports.
 func (a *account) ports(ctx context.Context, op string, query url.Values) iter.Seq2[part, *cloud.Error] {
 	query.Set("limit", pageMax)
-	return partsOf(pages(ctx, a, op, listing[port]{neutron, "ports", "ports", query, func(p port) string { return p.ID }}), port.part)
+	return partsOf(pages(ctx, a, op, listing[port]{neutron, "ports", "ports", query, func(p port) string {
+		return p.ID
+	}}), port.part)
 }
 
 // volumes yields volumes; none where there is no Cinder.
@@ -161,7 +171,9 @@ func (a *account) volumes(ctx context.Context, op string, query url.Values) iter
 		return func(func(part, *cloud.Error) bool) {}
 	}
 	query.Set("limit", pageMax)
-	return partsOf(pages(ctx, a, op, listing[volume]{cinder, "volumes/detail", "volumes", query, func(v volume) string { return v.ID }}), volume.part)
+	return partsOf(pages(ctx, a, op, listing[volume]{cinder, "volumes/detail", "volumes", query, func(v volume) string {
+		return v.ID
+	}}), volume.part)
 }
 
 func partsOf[T any](all iter.Seq2[T, *cloud.Error], convert func(T) part) iter.Seq2[part, *cloud.Error] {

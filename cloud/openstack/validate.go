@@ -55,7 +55,8 @@ func (c *config) validateTags() {
 	s := &c.Spec
 	c.ownership = s.findOwnership()
 	if c.ownership == nil && !c.wrong("spec.tags") {
-		c.problems.Add(cloud.BlocksAll, "spec.tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
+		c.problems.Add(cloud.BlocksAll, "spec.tags",
+			fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
 	}
 	for key, value := range s.Tags {
 		at := "spec.tags[" + key + "]"
@@ -63,9 +64,11 @@ func (c *config) validateTags() {
 		case key == ownerKey || key == attemptKey:
 			c.problems.Add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
 		case !metadataKey.MatchString(key):
-			c.problems.Add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - only, at most 255")
+			c.problems.Add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - "+
+				"only, at most 255")
 		case len(value) > metadataMax:
-			c.problems.Add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value), metadataMax))
+			c.problems.Add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value),
+				metadataMax))
 		}
 	}
 }
@@ -120,8 +123,10 @@ func (c *config) validatePods() {
 			c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
 		}
 	}
-	if s.PodNetworkCIDR == "" && len(s.PodNetworkCIDRs) == 0 && !c.wrong("spec.podNetworkCidr") && !c.wrong("spec.podNetworkCIDRs") {
-		c.problems.Add(cloud.BlocksCreate, "spec.podNetworkCIDRs", "is missing; list the addresses of pods, e.g. 100.64.0.0/11")
+	if s.PodNetworkCIDR == "" && len(s.PodNetworkCIDRs) == 0 && !c.wrong("spec.podNetworkCidr") &&
+		!c.wrong("spec.podNetworkCIDRs") {
+		c.problems.Add(cloud.BlocksCreate, "spec.podNetworkCIDRs",
+			"is missing; list the addresses of pods, e.g. 100.64.0.0/11")
 	}
 	for i, cidr := range s.PodNetworkCIDRs {
 		c.cidr(fmt.Sprintf("spec.podNetworkCIDRs[%d]", i), cidr)
@@ -134,7 +139,8 @@ func (c *config) cidr(path, text string) {
 		return
 	}
 	if _, err := netip.ParseAddr(text); err != nil {
-		c.problems.Add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; write one such as 100.64.0.0/11", text))
+		c.problems.Add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; "+
+			"write one such as 100.64.0.0/11", text))
 	}
 }
 
@@ -150,5 +156,7 @@ func (c *config) validateDisk() {
 
 // groups are the names of the security groups that say something.
 func (s *spec) groups() []string {
-	return slices.DeleteFunc(slices.Clone(s.SecurityGroups), func(name string) bool { return strings.TrimSpace(name) == "" })
+	return slices.DeleteFunc(slices.Clone(s.SecurityGroups), func(name string) bool {
+		return strings.TrimSpace(name) == ""
+	})
 }

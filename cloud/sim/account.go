@@ -120,7 +120,7 @@ func (a *account) byID(ctx context.Context, op string, s *spec, r cloud.Ref, id 
 	return []Resource{vm}, nil
 }
 
-// owns says whether a resource is provably of r: it carries the ownership tags
+// owns reports whether a resource is provably of r: it carries the ownership tags
 // of the class, the machine's owner id or none, and the machine's name. A
 // resource with the machine's owner id may have any name, because machines that
 // are restored elsewhere keep only the id.
@@ -192,12 +192,16 @@ func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, 
 	var t InstanceType
 	r := request{op: op, method: http.MethodGet, path: []string{"instance-types", c.InstanceType}}
 	if c.InstanceType == "" {
-		return cloud.Capacity{}, cloud.Errorf(cloud.Invalid, op, CodeInvalidInstanceType, "providerSpec.instanceType is missing")
+		return cloud.Capacity{}, cloud.Errorf(cloud.Invalid, op, CodeInvalidInstanceType,
+			"providerSpec.instanceType is missing")
 	}
 	if err := a.client.call(ctx, s.Region, r, &t); err != nil {
 		return cloud.Capacity{}, err
 	}
-	offered := map[string]string{"cpu": t.CPU, "memory": t.Memory, "gpu": t.GPU, "pods": t.Pods, "ephemeral-storage": t.EphemeralStorage}
+	offered := map[string]string{
+		"cpu": t.CPU, "memory": t.Memory, "gpu": t.GPU, "pods": t.Pods,
+		"ephemeral-storage": t.EphemeralStorage,
+	}
 	maps.DeleteFunc(offered, func(_, quantity string) bool { return quantity == "" })
 	return cloud.Capacity{Resources: offered, Architecture: t.Architecture}, nil
 }

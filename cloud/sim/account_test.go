@@ -44,7 +44,8 @@ func TestCreateKnownVM(t *testing.T) {
 	s.clock.Advance(4 * time.Second)
 	r.ProviderID, r.Token = vm.ProviderID, "another"
 	if again, err := a.Create(t.Context(), r); err != nil || again.ID != vm.ID || again.RetryAfter != 0 {
-		t.Errorf("finish: got %s, %v, come back in %v, want %s and nothing left to do", again.ID, err, again.RetryAfter, vm.ID)
+		t.Errorf("finish: got %s, %v, come back in %v, want %s and nothing left to do", again.ID, err, again.RetryAfter,
+			vm.ID)
 	}
 	if got := s.VMs(); len(got) != 1 || !got[0].VM.Forwarding || len(got[0].VM.NICs) != 2 || len(got[0].VM.Disks) != 3 {
 		t.Errorf("VMs: %+v, want one with forwarding, 2 interfaces and 3 disks", got)
@@ -72,7 +73,10 @@ func TestDeleteOneOfSeveral(t *testing.T) {
 			a, c := s.open(nil)
 			var made []cloud.VM
 			for _, token := range []string{"1", "2"} {
-				vm, err := a.Create(t.Context(), cloud.CreateRequest{Ref: cloud.Ref{Name: "a", OwnerID: owner, Class: c}, Token: token})
+				vm, err := a.Create(t.Context(), cloud.CreateRequest{
+					Ref:   cloud.Ref{Name: "a", OwnerID: owner, Class: c},
+					Token: token,
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -124,7 +128,10 @@ func TestCreateIsOneCall(t *testing.T) {
 	s := newScene(t, nil)
 	a, c := s.open(nil)
 	for _, name := range []string{"a", "b", "c"} {
-		if _, err := a.Create(t.Context(), cloud.CreateRequest{Ref: cloud.Ref{Name: name, Class: c}, Token: name}); err != nil {
+		if _, err := a.Create(t.Context(), cloud.CreateRequest{
+			Ref:   cloud.Ref{Name: name, Class: c},
+			Token: name,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,12 +149,18 @@ func TestOwner(t *testing.T) {
 		return c.Owner
 	}
 	same := owner(nil)
-	for name, edits := range map[string]spec{"type": {"instanceType": "large"}, "zone": {"zone": "sim-1b"}, "slash": {"endpoint": endpoint + "/"}} {
+	for name, edits := range map[string]spec{
+		"type": {"instanceType": "large"}, "zone": {"zone": "sim-1b"},
+		"slash": {"endpoint": endpoint + "/"},
+	} {
 		if owner(edits) != same {
 			t.Errorf("another %s changes whose resources a class lists", name)
 		}
 	}
-	for name, edits := range map[string]spec{"region": {"region": "sim-2"}, "cluster": owned("c2", "node"), "endpoint": {"endpoint": "http://other"}} {
+	for name, edits := range map[string]spec{
+		"region": {"region": "sim-2"}, "cluster": owned("c2", "node"),
+		"endpoint": {"endpoint": "http://other"},
+	} {
 		if owner(edits) == same {
 			t.Errorf("another %s does not change whose resources a class lists", name)
 		}

@@ -119,7 +119,8 @@ func (s *server) addFault(r *http.Request) (any, error) {
 	switch f.Mode {
 	case "", FaultBefore, FaultAfter, FaultDrop, FaultLost, FaultThrottle, FaultHang, FaultBoot:
 	default:
-		return nil, refuse(CodeInvalidParameter, "mode is %q and has to be before, after, drop, lost, throttle, hang or boot", f.Mode)
+		return nil, refuse(CodeInvalidParameter, "mode is %q and has to be before, after, drop, lost, throttle, hang or boot",
+			f.Mode)
 	}
 	if f.Op == "" {
 		return nil, refuse(CodeInvalidParameter, "op is missing; * is any operation")

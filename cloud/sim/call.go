@@ -33,7 +33,9 @@ const callLog = 10000
 
 // call runs one operation of an account: it counts it, checks who calls and how
 // often, and lets faults strike.
-func call[T any](c *Cloud, who Login, op string, about subject, effect func(a Tenant, now time.Time) (T, *APIError)) (T, error) {
+func call[T any](c *Cloud, who Login, op string, about subject, effect func(a Tenant, now time.Time) (T, *APIError)) (T,
+	error,
+) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -47,7 +49,9 @@ func call[T any](c *Cloud, who Login, op string, about subject, effect func(a Te
 }
 
 //nolint:revive // one argument too many, for the sake of a time that is read once
-func attempt[T any](c *Cloud, who Login, op string, about subject, now time.Time, effect func(Tenant, time.Time) (T, *APIError)) (T, *APIError) {
+func attempt[T any](c *Cloud, who Login, op string, about subject, now time.Time,
+	effect func(Tenant, time.Time) (T, *APIError),
+) (T, *APIError) {
 	var none T
 	tenant, err := c.admit(who, now)
 	if err != nil {

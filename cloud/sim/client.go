@@ -106,8 +106,9 @@ func refusal(op string, resp *http.Response, text []byte) error {
 	}
 	if err := json.Unmarshal(text, &wrapped); err != nil || wrapped.Error.Code == "" {
 		return &cloud.Error{
-			Code: byStatus(resp.StatusCode), Op: op, Reason: fmt.Sprintf("HTTP%d", resp.StatusCode), RetryAfter: retryAfter(resp, 0),
-			Err: fmt.Errorf("the cloud answered %d without saying why", resp.StatusCode),
+			Code: byStatus(resp.StatusCode), Op: op, Reason: fmt.Sprintf("HTTP%d", resp.StatusCode),
+			RetryAfter: retryAfter(resp, 0),
+			Err:        fmt.Errorf("the cloud answered %d without saying why", resp.StatusCode),
 		}
 	}
 	e := wrapped.Error

@@ -167,7 +167,9 @@ func (c *Cloud) index(r *Resource) {
 func (c *Cloud) sweep(now time.Time) {
 	for len(c.going) > 0 && c.going[0].goneAt(now) {
 		r := c.going.pop()
-		i, found := slices.BinarySearchFunc(c.live, r.Seq, func(l *Resource, seq uint64) int { return cmp.Compare(l.Seq, seq) })
+		i, found := slices.BinarySearchFunc(c.live, r.Seq, func(l *Resource, seq uint64) int {
+			return cmp.Compare(l.Seq, seq)
+		})
 		if !found {
 			continue
 		}
@@ -259,7 +261,7 @@ func (c *Cloud) lookup(a Tenant, kind, region, id string) (*Resource, *APIError)
 	return r, nil
 }
 
-// settled says whether reads show r already.
+// settled reports whether reads show r already.
 func (c *Cloud) settled(r *Resource, now time.Time) bool {
 	return !now.Before(r.Made.Add(time.Duration(c.settings.Settle)))
 }

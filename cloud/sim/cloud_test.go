@@ -80,8 +80,12 @@ func TestVMStateFollowsFromTime(t *testing.T) {
 		{"a started VM boots again", func() { s.Start(id) }, 0, sim.StatePending},
 		{"and runs after its boot time", nil, 10 * time.Second, sim.StateRunning},
 		{"a failed VM stays failed", func() { s.Fail(id, "HardwareFailure", "") }, time.Hour, sim.StateFailed},
-		{"a deleted VM is there for its delete time", func() { _, _ = s.DeleteVM(s.who, "sim-1", id) }, 4 * time.Second, sim.StateDeleting},
-		{"a second deletion does not begin anew", func() { _, _ = s.DeleteVM(s.who, "sim-1", id) }, time.Second, sim.CodeNotFound},
+		{"a deleted VM is there for its delete time", func() {
+			_, _ = s.DeleteVM(s.who, "sim-1", id)
+		}, 4 * time.Second, sim.StateDeleting},
+		{"a second deletion does not begin anew", func() {
+			_, _ = s.DeleteVM(s.who, "sim-1", id)
+		}, time.Second, sim.CodeNotFound},
 	}
 	for _, step := range steps {
 		if step.do != nil {
@@ -116,7 +120,10 @@ func TestLimits(t *testing.T) {
 			reason: "a zone that is full names what is exhausted",
 			edit:   func(o *sim.Settings) { o.Zones[0].Capacity = map[string]int{"small": 2} },
 			in:     input("x"), made: 2, freed: true,
-			want: sim.APIError{Code: sim.CodeInsufficientCapacity, Region: "sim-1", Zone: "sim-1a", InstanceType: "small", CapacityType: "on-demand"},
+			want: sim.APIError{
+				Code: sim.CodeInsufficientCapacity, Region: "sim-1", Zone: "sim-1a", InstanceType: "small",
+				CapacityType: "on-demand",
+			},
 		},
 		"AnyZone": {
 			reason: "without a zone the next one with room is taken",
@@ -139,9 +146,18 @@ func TestLimits(t *testing.T) {
 			in:     input("x"), made: 1, freed: true,
 			want: sim.APIError{Code: sim.CodeAddressesExhausted, Region: "sim-1"},
 		},
-		"Zone":  {reason: "zones are known", in: sim.VMInput{InstanceType: "small", Image: "linux-1", Zone: "z"}, want: sim.APIError{Code: sim.CodeInvalidZone}},
-		"Image": {reason: "images are known", in: sim.VMInput{InstanceType: "small"}, want: sim.APIError{Code: sim.CodeInvalidImage}},
-		"Type":  {reason: "types are known", in: sim.VMInput{Image: "linux-1"}, want: sim.APIError{Code: sim.CodeInvalidInstanceType}},
+		"Zone": {
+			reason: "zones are known", in: sim.VMInput{InstanceType: "small", Image: "linux-1", Zone: "z"},
+			want: sim.APIError{Code: sim.CodeInvalidZone},
+		},
+		"Image": {
+			reason: "images are known", in: sim.VMInput{InstanceType: "small"},
+			want: sim.APIError{Code: sim.CodeInvalidImage},
+		},
+		"Type": {
+			reason: "types are known", in: sim.VMInput{Image: "linux-1"},
+			want: sim.APIError{Code: sim.CodeInvalidInstanceType},
+		},
 		"Root": {
 			reason: "a root disk holds its image", want: sim.APIError{Code: sim.CodeInvalidParameter},
 			in: sim.VMInput{InstanceType: "small", Image: "linux-1", RootDisk: &sim.DiskInput{SizeGiB: 1}},
@@ -165,7 +181,10 @@ func TestLimits(t *testing.T) {
 			if e == nil {
 				t.Fatalf("%s: got %v, want %+v", c.reason, err, c.want)
 			}
-			got := sim.APIError{Code: e.Code, Region: e.Region, Zone: e.Zone, InstanceType: e.InstanceType, CapacityType: e.CapacityType}
+			got := sim.APIError{
+				Code: e.Code, Region: e.Region, Zone: e.Zone, InstanceType: e.InstanceType,
+				CapacityType: e.CapacityType,
+			}
 			if got != c.want {
 				t.Errorf("%s: got %+v, want %+v", c.reason, got, c.want)
 			}
@@ -270,12 +289,42 @@ func TestFaults(t *testing.T) {
 		want   []string // codes of three creations; empty is success
 		vms    int
 	}{
-		"Before":     {"nothing happens", sim.Fault{Op: sim.OpCreateVM, Count: 1}, []string{sim.CodeInternalError, "", ""}, 2},
-		"After":      {"it happens all the same", sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultAfter, Count: 2}, []string{sim.CodeInternalError, sim.CodeInternalError, ""}, 3},
-		"Lost":       {"it happens and nobody hears of it", sim.Fault{Op: "*", Mode: sim.FaultLost, Count: 1}, []string{"NoAnswer", "", ""}, 3},
-		"Drop":       {"the call is lost", sim.Fault{Op: "*", Mode: sim.FaultDrop, Count: 1}, []string{"NoAnswer", "", ""}, 2},
-		"Throttle":   {"too many calls", sim.Fault{Op: "*", Mode: sim.FaultThrottle, Skip: 1, Count: 1}, []string{"", sim.CodeRequestLimitExceeded, ""}, 2},
-		"Code":       {"any error", sim.Fault{Op: "*", Code: sim.CodeAccessDenied}, []string{sim.CodeAccessDenied, sim.CodeAccessDenied, sim.CodeAccessDenied}, 0},
+		"Before": {
+			"nothing happens",
+			sim.Fault{Op: sim.OpCreateVM, Count: 1},
+			[]string{sim.CodeInternalError, "", ""},
+			2,
+		},
+		"After": {
+			"it happens all the same",
+			sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultAfter, Count: 2},
+			[]string{sim.CodeInternalError, sim.CodeInternalError, ""},
+			3,
+		},
+		"Lost": {
+			"it happens and nobody hears of it",
+			sim.Fault{Op: "*", Mode: sim.FaultLost, Count: 1},
+			[]string{"NoAnswer", "", ""},
+			3,
+		},
+		"Drop": {
+			"the call is lost",
+			sim.Fault{Op: "*", Mode: sim.FaultDrop, Count: 1},
+			[]string{"NoAnswer", "", ""},
+			2,
+		},
+		"Throttle": {
+			"too many calls",
+			sim.Fault{Op: "*", Mode: sim.FaultThrottle, Skip: 1, Count: 1},
+			[]string{"", sim.CodeRequestLimitExceeded, ""},
+			2,
+		},
+		"Code": {
+			"any error",
+			sim.Fault{Op: "*", Code: sim.CodeAccessDenied},
+			[]string{sim.CodeAccessDenied, sim.CodeAccessDenied, sim.CodeAccessDenied},
+			0,
+		},
 		"OtherOp":    {"only that operation", sim.Fault{Op: sim.OpDeleteVM}, []string{"", "", ""}, 3},
 		"OtherName":  {"only that machine", sim.Fault{Op: "*", Name: "vm-1"}, []string{"", sim.CodeInternalError, ""}, 2},
 		"OtherZone":  {"only that zone", sim.Fault{Op: "*", Zone: "sim-1b"}, []string{"", "", ""}, 3},
@@ -347,7 +396,8 @@ func TestCountsAndLog(t *testing.T) {
 	if s.Calls("*") != 3 || s.Calls(sim.OpGetVM) != 2 {
 		t.Errorf("%d calls, %d of GetVM, want 3 and 2", s.Calls("*"), s.Calls(sim.OpGetVM))
 	}
-	if log := s.Log(); len(log) != 3 || log[0].Subject != "a" || log[1].Code != sim.CodeNotFound || log[2].Code != sim.CodeInvalidCredentials {
+	if log := s.Log(); len(log) != 3 || log[0].Subject != "a" || log[1].Code != sim.CodeNotFound ||
+		log[2].Code != sim.CodeInvalidCredentials {
 		t.Errorf("log: %+v", log)
 	}
 }

@@ -13,7 +13,10 @@ import (
 // rules is the validation table.
 func rules() []cloudtest.Rule {
 	rule := func(reason string, edits spec, field string, severity cloud.Severity) cloudtest.Rule {
-		return cloudtest.Rule{Name: fmt.Sprintf("%s %v", field, edits), Reason: reason, Class: class("rule", edits), Field: field, Severity: severity}
+		return cloudtest.Rule{
+			Name: fmt.Sprintf("%s %v", field, edits), Reason: reason, Class: class("rule", edits),
+			Field: field, Severity: severity,
+		}
 	}
 	disk := func(d spec) spec { return spec{"disks": []any{spec{"sizeGiB": 20}, d}} }
 	tags := func(keys ...string) spec {
@@ -30,14 +33,18 @@ func rules() []cloudtest.Rule {
 		rule("a cloud that chooses the zone itself", spec{"zone": nil}, "", 0),
 		rule("nothing can be called without it", spec{"endpoint": nil}, "providerSpec.endpoint", all),
 		rule("a URL is needed", spec{"endpoint": "sim.invalid:80"}, "providerSpec.endpoint", all),
-		rule("credentials in a URL would show up in texts", spec{"endpoint": "http://a:b@sim.invalid"}, "providerSpec.endpoint", all),
+		rule("credentials in a URL would show up in texts", spec{"endpoint": "http://a:b@sim.invalid"},
+			"providerSpec.endpoint", all),
 		rule("nothing can be called without it", spec{"region": ""}, "providerSpec.region", all),
 		rule("a wrong type does not hide other problems", spec{"region": 1, "image": true}, "providerSpec.image", create),
 		rule("without a cluster tag nothing is owned", tags("kubernetes.io/role/node"), "providerSpec.tags", all),
 		rule("without a role tag nothing is owned", tags("kubernetes.io/cluster/c1"), "providerSpec.tags", all),
-		rule("an ownership tag has to name something", tags("kubernetes.io/cluster/", "kubernetes.io/role/"), "providerSpec.tags", all),
-		rule("tags are strings", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}}, "providerSpec.tags[x]", create),
-		rule("the manager sets it", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node", "Name"), "providerSpec.tags[Name]", warning),
+		rule("an ownership tag has to name something", tags("kubernetes.io/cluster/", "kubernetes.io/role/"),
+			"providerSpec.tags", all),
+		rule("tags are strings", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}},
+			"providerSpec.tags[x]", create),
+		rule("the manager sets it", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node", "Name"),
+			"providerSpec.tags[Name]", warning),
 		rule("it does not keep a VM from being deleted", spec{"instanceType": nil}, "providerSpec.instanceType", create),
 		rule("it does not keep a VM from being deleted", spec{"image": " "}, "providerSpec.image", create),
 		rule("a disk has a size", disk(spec{}), "providerSpec.disks[1].sizeGiB", create),
@@ -65,8 +72,12 @@ func secrets() []cloudtest.Secret {
 		{Name: "as documented", Reason: "it is", Credentials: func(c cloud.Credentials) cloud.Credentials { return c }},
 		{Name: "account with white space", Reason: "editors leave it", Credentials: edit("accountID", spaced)},
 		{Name: "key with white space", Reason: "base64 of echo leaves it", Credentials: edit("secretKey", spaced)},
-		{Name: "no account", Reason: "nobody calls", Credentials: edit("accountID", func([]byte) []byte { return nil }), Missing: "secret.accountID"},
-		{Name: "blank key", Reason: "no key", Credentials: edit("secretKey", func([]byte) []byte { return []byte(" ") }), Missing: "secret.secretKey"},
+		{Name: "no account", Reason: "nobody calls", Credentials: edit("accountID", func([]byte) []byte {
+			return nil
+		}), Missing: "secret.accountID"},
+		{Name: "blank key", Reason: "no key", Credentials: edit("secretKey", func([]byte) []byte {
+			return []byte(" ")
+		}), Missing: "secret.secretKey"},
 	}
 }
 
@@ -106,16 +117,18 @@ func errorRows() []cloudtest.ErrorRow {
 		row("create", 409, sim.CodeTokenMismatch, "", cloud.TokenUsed),
 		row("create", 409, sim.CodeTokenExpired, "", cloud.TokenUsed),
 		row("create", 409, sim.CodeIncorrectState, "", cloud.Unavailable),
-		with(row("create", 409, sim.CodeInsufficientCapacity, `,"region":"r","zone":"z","instanceType":"t","capacityType":"spot"`, cloud.Exhausted),
+		with(row("create", 409, sim.CodeInsufficientCapacity,
+			`,"region":"r","zone":"z","instanceType":"t","capacityType":"spot"`, cloud.Exhausted),
 			func(r *cloudtest.ErrorRow) {
 				r.Of = &cloud.Offering{Region: "r", Zone: "z", InstanceType: "t", CapacityType: "spot"}
 			}),
 		row("create", 409, sim.CodeQuotaExceeded, "", cloud.Exhausted),
 		row("create", 409, sim.CodeAddressesExhausted, "", cloud.Exhausted),
-		with(row("create", 429, sim.CodeRequestLimitExceeded, `,"retryAfter":"1.5s"`, cloud.Throttled), func(r *cloudtest.ErrorRow) {
-			r.Reply.Header = map[string]string{"Retry-After": "2"}
-			r.After = 1500 * time.Millisecond
-		}),
+		with(row("create", 429, sim.CodeRequestLimitExceeded, `,"retryAfter":"1.5s"`, cloud.Throttled),
+			func(r *cloudtest.ErrorRow) {
+				r.Reply.Header = map[string]string{"Retry-After": "2"}
+				r.After = 1500 * time.Millisecond
+			}),
 		with(row("get", 429, sim.CodeRequestLimitExceeded, "", cloud.Throttled), func(r *cloudtest.ErrorRow) {
 			r.Reply.Header = map[string]string{"Retry-After": "7"}
 			r.After = 7 * time.Second

@@ -47,29 +47,30 @@ type NICInput struct {
 // VM, pending. For an equal token and equal input it returns the VM that it has
 // made, also while reads miss it.
 func (c *Cloud) CreateVM(who Login, region string, in VMInput) (Resource, error) {
-	return call(c, who, OpCreateVM, subject{in.Tags[NameTag], in.Zone}, func(a Tenant, now time.Time) (Resource, *APIError) {
-		token := in.ClientToken
-		in.ClientToken = ""
-		hash := hashOf(region, in)
-		if made, err := c.made(tokenKey{a.ID, KindVM, token}, hash, now); made != nil || err != nil {
-			return c.answer(made, err, now)
-		}
-		zone, network, err := c.check(a, region, in)
-		if err != nil {
-			return Resource{}, err
-		}
-		r := c.add(&Resource{
-			Kind: KindVM, Account: a.ID, Region: region, Zone: zone, Tags: maps.Clone(in.Tags),
-			VM: &VM{
-				InstanceType: in.InstanceType, Image: in.Image, Spot: in.Spot,
-				Running: now.Add(time.Duration(c.settings.BootTime)), Disks: slices.Clone(in.DataDisks),
-			},
-			token: token, tokenHash: hash, userData: slices.Clone(in.UserData),
-		}, now)
-		c.equip(r, in, network, now)
-		c.changed(r, now)
-		return c.view(r, now), nil
-	})
+	return call(c, who, OpCreateVM, subject{in.Tags[NameTag], in.Zone},
+		func(a Tenant, now time.Time) (Resource, *APIError) {
+			token := in.ClientToken
+			in.ClientToken = ""
+			hash := hashOf(region, in)
+			if made, err := c.made(tokenKey{a.ID, KindVM, token}, hash, now); made != nil || err != nil {
+				return c.answer(made, err, now)
+			}
+			zone, network, err := c.check(a, region, in)
+			if err != nil {
+				return Resource{}, err
+			}
+			r := c.add(&Resource{
+				Kind: KindVM, Account: a.ID, Region: region, Zone: zone, Tags: maps.Clone(in.Tags),
+				VM: &VM{
+					InstanceType: in.InstanceType, Image: in.Image, Spot: in.Spot,
+					Running: now.Add(time.Duration(c.settings.BootTime)), Disks: slices.Clone(in.DataDisks),
+				},
+				token: token, tokenHash: hash, userData: slices.Clone(in.UserData),
+			}, now)
+			c.equip(r, in, network, now)
+			c.changed(r, now)
+			return c.view(r, now), nil
+		})
 }
 
 // equip gives a new VM its disks and its interface.
@@ -84,7 +85,10 @@ func (c *Cloud) equip(r *Resource, in VMInput, network Network, now time.Time) {
 		disk.Disk.VM, disk.Disk.DeleteWithVM = r.ID, true
 		c.changed(disk, now)
 	}
-	disk := c.add(&Resource{Kind: KindDisk, Account: r.Account, Region: r.Region, Zone: r.Zone, Tags: maps.Clone(in.Tags), Disk: &root}, now)
+	disk := c.add(&Resource{
+		Kind: KindDisk, Account: r.Account, Region: r.Region, Zone: r.Zone, Tags: maps.Clone(in.Tags),
+		Disk: &root,
+	}, now)
 	c.changed(disk, now)
 	r.VM.Disks = slices.Insert(r.VM.Disks, 0, disk.ID)
 	c.plug(r, network, &Resource{Tags: maps.Clone(in.Tags)}, now)
@@ -224,7 +228,8 @@ func (c *Cloud) checkInput(a Tenant, region string, in VMInput) *APIError {
 		return refuse(CodeInvalidImage, "there is no image %q", in.Image)
 	}
 	if in.RootDisk != nil && in.RootDisk.SizeGiB < image.RootDiskGiB {
-		return refuse(CodeInvalidParameter, "rootDisk.sizeGiB is %d and image %s needs %d", in.RootDisk.SizeGiB, image.ID, image.RootDiskGiB)
+		return refuse(CodeInvalidParameter, "rootDisk.sizeGiB is %d and image %s needs %d", in.RootDisk.SizeGiB, image.ID,
+			image.RootDiskGiB)
 	}
 	if len(in.UserData) > UserDataMax {
 		return refuse(CodeUserDataTooLarge, "userData has %d bytes and may have %d", len(in.UserData), UserDataMax)

@@ -47,7 +47,10 @@ func NewDriver(transport http.RoundTripper) *Driver {
 
 // Traits are the constants of simulated clouds.
 func (d *Driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime, NodeNamed: true}
+	return cloud.Traits{
+		Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime,
+		NodeNamed: true,
+	}
 }
 
 // Parse decodes and checks a provider spec.

@@ -68,7 +68,10 @@ func owned(cluster, role string) spec {
 }
 
 func credentials() cloud.Credentials {
-	return cloud.Credentials{"accountID": []byte("demo"), "secretKey": []byte("demo-secret"), "userData": []byte("#cloud-config")}
+	return cloud.Credentials{
+		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"),
+		"userData": []byte("#cloud-config"),
+	}
 }
 
 // full is a class with every field set.
@@ -118,8 +121,13 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 			States: []cloudtest.VMState{
 				{Name: "stopped", Set: func(_ testing.TB, id string) { c.Stop(id) }, Want: cloud.StateStopped},
 				{Name: "failed", Set: func(_ testing.TB, id string) { c.Fail(id, "HardwareFailure", "") }, Want: cloud.StateFailed},
-				{Name: "terminating", Set: func(_ testing.TB, id string) { c.Terminate(id, "Terminated") }, Want: cloud.StateDeleting},
-				{Name: "reclaimed", Set: func(_ testing.TB, id string) { c.Reclaim(id); now.Advance(time.Minute) }, Want: cloud.StateUnknown},
+				{Name: "terminating", Set: func(_ testing.TB, id string) {
+					c.Terminate(id, "Terminated")
+				}, Want: cloud.StateDeleting},
+				{Name: "reclaimed", Set: func(_ testing.TB, id string) {
+					c.Reclaim(id)
+					now.Advance(time.Minute)
+				}, Want: cloud.StateUnknown},
 			},
 			Fail: func(_ testing.TB, id string) { c.Fail(id, "BootFailed", "no disk to boot from") },
 			Revoke: func(testing.TB) {
@@ -133,11 +141,15 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 type backend struct{ *sim.Cloud }
 
 func (b backend) ledger(testing.TB) []cloud.Resource {
-	kinds := map[string]cloud.Kind{sim.KindVM: cloud.KindVM, sim.KindDisk: cloud.KindDisk, sim.KindNIC: cloud.KindInterface}
+	kinds := map[string]cloud.Kind{
+		sim.KindVM: cloud.KindVM, sim.KindDisk: cloud.KindDisk,
+		sim.KindNIC: cloud.KindInterface,
+	}
 	var all []cloud.Resource
 	for _, r := range b.Live() {
 		all = append(all, cloud.Resource{
-			Kind: kinds[r.Kind], ID: r.ID, MachineName: r.Tags["Name"], OwnerID: r.Tags["mcm.cluster.x-k8s.io/owner-id"], Tags: r.Tags,
+			Kind: kinds[r.Kind], ID: r.ID, MachineName: r.Tags["Name"], OwnerID: r.Tags["mcm.cluster.x-k8s.io/owner-id"],
+			Tags: r.Tags,
 		})
 	}
 	return all
@@ -161,9 +173,13 @@ func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
 	var err error
 	switch s.Kind {
 	case cloud.KindVM:
-		made, err = b.CreateVM(who, s.Class.Region, sim.VMInput{InstanceType: s.Class.InstanceType, Image: "linux-1", Zone: s.Class.Zone, Tags: tags})
+		made, err = b.CreateVM(who, s.Class.Region, sim.VMInput{
+			InstanceType: s.Class.InstanceType, Image: "linux-1",
+			Zone: s.Class.Zone, Tags: tags,
+		})
 	case cloud.KindDisk:
-		if made, err = b.CreateDisk(who, s.Class.Region, sim.DiskInput{SizeGiB: 1, Tags: tags}); err == nil && s.AttachTo != "" {
+		if made, err = b.CreateDisk(who, s.Class.Region, sim.DiskInput{SizeGiB: 1, Tags: tags}); err == nil &&
+			s.AttachTo != "" {
 			_, err = b.AttachDisk(who, s.Class.Region, made.ID, s.AttachTo)
 		}
 	case cloud.KindInterface:
@@ -199,7 +215,9 @@ func harness(edits spec, serve func(testing.TB, http.Handler) http.RoundTripper)
 		Rules:   rules(),
 		Secrets: secrets(),
 		Golden: &cloudtest.Golden{
-			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput { return class("full", full()) }, Normalize: normalize,
+			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput {
+				return class("full", full())
+			}, Normalize: normalize,
 		},
 		ProviderIDs: []cloudtest.ProviderID{
 			{Form: "MCM", Value: "sim:///sim-1/vm-1", ID: "vm-1"},

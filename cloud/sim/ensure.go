@@ -83,7 +83,8 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (R
 func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (Resource, error) {
 	id, ok := (*Driver)(nil).DecodeProviderID(r.ProviderID)
 	if !ok {
-		return Resource{}, cloud.Errorf(cloud.NotFound, opCreate, "ForeignProviderID", "%s is no providerID of a simulated cloud", r.ProviderID)
+		return Resource{}, cloud.Errorf(cloud.NotFound, opCreate, "ForeignProviderID",
+			"%s is no providerID of a simulated cloud", r.ProviderID)
 	}
 	found, err := a.byID(ctx, opCreate, s, r.Ref, id)
 	if err != nil {
@@ -120,7 +121,8 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm
 		return within(vm.VM.Running.Sub(vm.Made)), nil
 	case StateRunning:
 		return 0, a.client.call(ctx, s.Region, request{
-			op: opCreate, method: http.MethodPut, path: []string{"vms", vm.ID, "forwarding"}, in: map[string]bool{"enabled": true},
+			op: opCreate, method: http.MethodPut, path: []string{"vms", vm.ID, "forwarding"},
+			in: map[string]bool{"enabled": true},
 		}, vm)
 	}
 	return 0, nil // it will not run: whoever looks at its state decides
@@ -129,7 +131,8 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm
 // create makes one resource. The cloud's "not found" is then about something
 // that the VM needs, which is not this VM.
 func (a *account) create(ctx context.Context, s *spec, collection string, in, out any) error {
-	err := a.client.call(ctx, s.Region, request{op: opCreate, method: http.MethodPost, path: []string{collection}, in: in}, out)
+	err := a.client.call(ctx, s.Region, request{op: opCreate, method: http.MethodPost, path: []string{collection}, in: in},
+		out)
 	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.NotFound { //nolint:errorlint // call returns nothing else
 		e.Code, e.Reason = cloud.Unavailable, "DependencyNotFound"
 	}

@@ -97,7 +97,8 @@ func (c *Cloud) takeFault(op, account string, about subject) *Fault {
 
 func (f *Fault) matches(op, account string, about subject) bool {
 	return (f.Op == "*" || f.Op == op) && (f.Mode != FaultBoot || op == OpCreateVM) &&
-		(f.Account == "" || f.Account == account) && (f.Name == "" || f.Name == about.name) && (f.Zone == "" || f.Zone == about.zone)
+		(f.Account == "" || f.Account == account) && (f.Name == "" || f.Name == about.name) &&
+		(f.Zone == "" || f.Zone == about.zone)
 }
 
 // err is what the caller sees of the fault; nil while it does not show.
@@ -125,7 +126,7 @@ func (f *Fault) err() *APIError {
 	return e
 }
 
-// afterEffect says whether the call has its effect all the same.
+// afterEffect reports whether the call has its effect all the same.
 func (f *Fault) afterEffect() bool {
 	return f.Mode == FaultAfter || f.Mode == FaultLost || f.Mode == FaultBoot
 }

@@ -32,25 +32,55 @@ func TestHandler(t *testing.T) {
 		status             int
 		code               string
 	}{
-		"Create":        {"the ordinary way", http.MethodPost, vms, vm, 200, ""},
-		"NoJSON":        {"a body is JSON", http.MethodPost, vms, "{", 400, sim.CodeInvalidParameter},
-		"UnknownField":  {"a field without effect is refused", http.MethodPost, vms, `{"zones":"x"}`, 400, sim.CodeInvalidParameter},
-		"NoRegion":      {"regions are known", http.MethodPost, "/v1/regions/x/vms", vm, 400, sim.CodeInvalidRegion},
-		"NoVM":          {"there is none", http.MethodGet, vms + "/vm-1", "", 404, sim.CodeNotFound},
-		"NoDisk":        {"there is none", http.MethodDelete, "/v1/regions/sim-1/disks/disk-1", "", 404, sim.CodeNotFound},
-		"BadLimit":      {"a limit is a number", http.MethodGet, "/v1/regions/sim-1/resources?limit=x", "", 400, sim.CodeInvalidParameter},
-		"BadNext":       {"next comes from the page before", http.MethodGet, "/v1/regions/sim-1/resources?next=x", "", 400, sim.CodeInvalidParameter},
-		"List":          {"the ordinary way", http.MethodGet, "/v1/regions/sim-1/resources?tag=Name%3Da", "", 200, ""},
-		"Type":          {"the ordinary way", http.MethodGet, "/v1/regions/sim-1/instance-types/small", "", 200, ""},
-		"NoType":        {"types are known", http.MethodGet, "/v1/regions/sim-1/instance-types/x", "", 400, sim.CodeInvalidInstanceType},
-		"Capacity":      {"the owner's way", http.MethodPut, "/admin/capacity", `{"zone":"sim-1a","instanceType":"small","vms":1}`, 200, ""},
-		"CapacityZone":  {"zones are known", http.MethodPut, "/admin/capacity", `{"zone":"x","vms":1}`, 400, sim.CodeInvalidZone},
-		"Fault":         {"the owner's way", http.MethodPost, "/admin/faults", `{"op":"GetVM","mode":"lost","count":1}`, 200, ""},
-		"FaultMode":     {"modes are known", http.MethodPost, "/admin/faults", `{"op":"GetVM","mode":"x"}`, 400, sim.CodeInvalidParameter},
-		"FaultOp":       {"a fault has an operation", http.MethodPost, "/admin/faults", `{"mode":"lost"}`, 400, sim.CodeInvalidParameter},
-		"FaultID":       {"ids are numbers", http.MethodDelete, "/admin/faults/x", "", 400, sim.CodeInvalidParameter},
-		"Settings":      {"the owner's way", http.MethodPatch, "/admin/settings", `{"bootTime":"3s"}`, 200, ""},
-		"SettingsType":  {"durations have a unit", http.MethodPatch, "/admin/settings", `{"bootTime":"3"}`, 400, sim.CodeInvalidParameter},
+		"Create": {"the ordinary way", http.MethodPost, vms, vm, 200, ""},
+		"NoJSON": {"a body is JSON", http.MethodPost, vms, "{", 400, sim.CodeInvalidParameter},
+		"UnknownField": {
+			"a field without effect is refused", http.MethodPost, vms, `{"zones":"x"}`, 400,
+			sim.CodeInvalidParameter,
+		},
+		"NoRegion": {"regions are known", http.MethodPost, "/v1/regions/x/vms", vm, 400, sim.CodeInvalidRegion},
+		"NoVM":     {"there is none", http.MethodGet, vms + "/vm-1", "", 404, sim.CodeNotFound},
+		"NoDisk":   {"there is none", http.MethodDelete, "/v1/regions/sim-1/disks/disk-1", "", 404, sim.CodeNotFound},
+		"BadLimit": {
+			"a limit is a number", http.MethodGet, "/v1/regions/sim-1/resources?limit=x", "", 400,
+			sim.CodeInvalidParameter,
+		},
+		"BadNext": {
+			"next comes from the page before", http.MethodGet, "/v1/regions/sim-1/resources?next=x", "", 400,
+			sim.CodeInvalidParameter,
+		},
+		"List": {"the ordinary way", http.MethodGet, "/v1/regions/sim-1/resources?tag=Name%3Da", "", 200, ""},
+		"Type": {"the ordinary way", http.MethodGet, "/v1/regions/sim-1/instance-types/small", "", 200, ""},
+		"NoType": {
+			"types are known", http.MethodGet, "/v1/regions/sim-1/instance-types/x", "", 400,
+			sim.CodeInvalidInstanceType,
+		},
+		"Capacity": {
+			"the owner's way", http.MethodPut, "/admin/capacity",
+			`{"zone":"sim-1a","instanceType":"small","vms":1}`, 200, "",
+		},
+		"CapacityZone": {
+			"zones are known", http.MethodPut, "/admin/capacity", `{"zone":"x","vms":1}`, 400,
+			sim.CodeInvalidZone,
+		},
+		"Fault": {
+			"the owner's way", http.MethodPost, "/admin/faults", `{"op":"GetVM","mode":"lost","count":1}`, 200,
+			"",
+		},
+		"FaultMode": {
+			"modes are known", http.MethodPost, "/admin/faults", `{"op":"GetVM","mode":"x"}`, 400,
+			sim.CodeInvalidParameter,
+		},
+		"FaultOp": {
+			"a fault has an operation", http.MethodPost, "/admin/faults", `{"mode":"lost"}`, 400,
+			sim.CodeInvalidParameter,
+		},
+		"FaultID":  {"ids are numbers", http.MethodDelete, "/admin/faults/x", "", 400, sim.CodeInvalidParameter},
+		"Settings": {"the owner's way", http.MethodPatch, "/admin/settings", `{"bootTime":"3s"}`, 200, ""},
+		"SettingsType": {
+			"durations have a unit", http.MethodPatch, "/admin/settings", `{"bootTime":"3"}`, 400,
+			sim.CodeInvalidParameter,
+		},
 		"Action":        {"actions are known", http.MethodPost, "/admin/vms/vm-1/x", "", 400, sim.CodeInvalidParameter},
 		"ActionNoVM":    {"there is none", http.MethodPost, "/admin/vms/vm-1/stop", "", 404, sim.CodeNotFound},
 		"Ledger":        {"the owner's way", http.MethodGet, "/admin/ledger?kind=vm", "", 200, ""},
@@ -86,7 +116,8 @@ func TestSettingsMerge(t *testing.T) {
 	if time.Duration(got.Settle) != 2*time.Second || len(got.Zones) != 1 || got.Zones[0].Name != "z" {
 		t.Errorf("settings are %+v", got)
 	}
-	if _, still := got.Latency[sim.OpList]; still || len(got.Latency) != 2 || time.Duration(got.Latency[sim.OpGetVM]) != 3*time.Second {
+	if _, still := got.Latency[sim.OpList]; still || len(got.Latency) != 2 ||
+		time.Duration(got.Latency[sim.OpGetVM]) != 3*time.Second {
 		t.Errorf("latencies are %v", got.Latency)
 	}
 	if len(got.InstanceTypes) == 0 || len(got.Accounts) == 0 {

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/capmcm/cluster-api-provider-mcm/cloud"
 
-// Interruptible says whether VMs of c are spot VMs, which the cloud may reclaim.
+// Interruptible reports whether VMs of c are spot VMs, which the cloud may reclaim.
 func (d *Driver) Interruptible(c cloud.Class) bool {
 	s, ok := c.Spec.(*spec)
 	return ok && s.Spot

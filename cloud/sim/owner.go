@@ -164,7 +164,8 @@ func (s *Settings) clone() Settings {
 	for i := range out.Zones {
 		out.Zones[i].Capacity = maps.Clone(out.Zones[i].Capacity)
 	}
-	out.InstanceTypes, out.Images, out.Networks = slices.Clone(s.InstanceTypes), slices.Clone(s.Images), slices.Clone(s.Networks)
+	out.InstanceTypes, out.Images, out.Networks = slices.Clone(
+		s.InstanceTypes), slices.Clone(s.Images), slices.Clone(s.Networks)
 	out.Accounts = slices.Clone(s.Accounts)
 	for i := range out.Accounts {
 		out.Accounts[i].SecretKeys = slices.Clone(out.Accounts[i].SecretKeys)

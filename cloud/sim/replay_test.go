@@ -25,7 +25,9 @@ func TestReplay(t *testing.T) {
 	settings := sim.DefaultSettings()
 	settings.BootTime, settings.DeleteTime = sim.Duration(time.Minute), sim.Duration(time.Minute)
 	first := &scene{T: t, clock: now, who: sim.Login{Account: "demo", Secret: "demo-secret"}}
-	first.Cloud = sim.New(sim.Options{Clock: now, Seed: 7, Settings: settings, OnRecord: func(line []byte) { lines.Write(line) }})
+	first.Cloud = sim.New(sim.Options{Clock: now, Seed: 7, Settings: settings, OnRecord: func(line []byte) {
+		lines.Write(line)
+	}})
 	first.SetCapacity("sim-1a", "small", 3)
 	in := input("a")
 	in.ClientToken, in.UserData = "t", []byte("boot")
@@ -85,7 +87,8 @@ func TestServerGone(t *testing.T) {
 	s.AddFault(sim.Fault{Op: sim.OpList, Mode: sim.FaultHang, Count: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := account.Delete(ctx, r.Ref); cloud.CodeOf(err) != cloud.Unavailable || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := account.Delete(ctx, r.Ref); cloud.CodeOf(err) != cloud.Unavailable ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an answer that does not arrive in time: got %v, want Unavailable and the context's error", err)
 	}
 	server.Close()
@@ -114,7 +117,10 @@ func TestLatency(t *testing.T) {
 	})
 	var slept []time.Duration
 	h := sim.Handler(s.Cloud, func(_ context.Context, d time.Duration) { slept = append(slept, d) })
-	for _, path := range []string{"/v1/regions/sim-1/vms/vm-1", "/v1/regions/sim-1/resources", "/admin/settings", "/healthz"} {
+	for _, path := range []string{
+		"/v1/regions/sim-1/vms/vm-1", "/v1/regions/sim-1/resources", "/admin/settings",
+		"/healthz",
+	} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 	}
 	want := []time.Duration{time.Second, time.Second, 4 * time.Second, 4 * time.Second}

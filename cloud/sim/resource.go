@@ -104,7 +104,7 @@ func (r *Resource) attachedTo() string {
 	return ""
 }
 
-// goneAt says whether r does not exist any more.
+// goneAt reports whether r does not exist any more.
 func (r *Resource) goneAt(now time.Time) bool { return !r.Gone.IsZero() && !now.Before(r.Gone) }
 
 // stateAt is the state of a VM, which follows from the time.

@@ -50,7 +50,10 @@ type networkSpec struct {
 // decode decodes a provider spec.
 func decode(raw json.RawMessage) *spec {
 	s := &spec{}
-	s.problems = lenient.Decode(raw, s, lenient.Options{Severity: severityOf, Hint: "endpoint, region, instanceType, image and tags"}).Problems
+	s.problems = lenient.Decode(raw, s, lenient.Options{
+		Severity: severityOf,
+		Hint:     "endpoint, region, instanceType, image and tags",
+	}).Problems
 	s.APIVersion, s.Kind = nil, nil // classes that mean the same are equal
 	return s
 }
@@ -95,28 +98,34 @@ func (s *spec) validate() {
 	s.validateEndpoint()
 	s.require(cloud.BlocksAll, "region", s.Region, "name the cloud's region, e.g. sim-1")
 	if s.ownership() == nil {
-		s.problems.Add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterTagPrefix, roleTagPrefix))
+		s.problems.Add(cloud.BlocksAll, "tags",
+			fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterTagPrefix, roleTagPrefix))
 	}
 	for _, key := range []string{NameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
-			s.problems.Add(cloud.Warning, "tags["+key+"]", "is given to every resource by the manager and has no effect here; remove it")
+			s.problems.Add(cloud.Warning, "tags["+key+"]",
+				"is given to every resource by the manager and has no effect here; remove it")
 		}
 	}
 	s.require(cloud.BlocksCreate, "instanceType", s.InstanceType, "name one of the cloud's instance types, e.g. small")
 	s.require(cloud.BlocksCreate, "image", s.Image, "name one of the cloud's images, e.g. linux-1")
 	for i, d := range s.Disks {
 		if d.SizeGiB < 1 {
-			s.problems.Add(cloud.BlocksCreate, fmt.Sprintf("disks[%d].sizeGiB", i), fmt.Sprintf("is %d and has to be at least 1", d.SizeGiB))
+			s.problems.Add(cloud.BlocksCreate, fmt.Sprintf("disks[%d].sizeGiB", i),
+				fmt.Sprintf("is %d and has to be at least 1", d.SizeGiB))
 		}
 	}
 	for i, n := range s.Networks {
-		s.require(cloud.BlocksCreate, fmt.Sprintf("networks[%d].id", i), n.ID, "name one of the region's networks, or leave networks out for its first")
+		s.require(cloud.BlocksCreate, fmt.Sprintf("networks[%d].id", i), n.ID,
+			"name one of the region's networks, or leave networks out for its first")
 	}
 }
 
 // require adds a problem when a field is empty, unless there is one with it.
 func (s *spec) require(severity cloud.Severity, path, value, remedy string) {
-	known := slices.ContainsFunc(s.problems, func(p cloud.Problem) bool { return strings.EqualFold(p.Field, "providerSpec."+path) })
+	known := slices.ContainsFunc(s.problems, func(p cloud.Problem) bool {
+		return strings.EqualFold(p.Field, "providerSpec."+path)
+	})
 	if strings.TrimSpace(value) == "" && !known {
 		s.problems.Add(severity, path, "is missing; "+remedy)
 	}
@@ -131,7 +140,8 @@ func (s *spec) validateEndpoint() {
 	}
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		s.problems.Add(cloud.BlocksAll, "endpoint", "is no URL that begins with http:// or https://; write one, e.g. http://127.0.0.1:8484")
+		s.problems.Add(cloud.BlocksAll, "endpoint",
+			"is no URL that begins with http:// or https://; write one, e.g. http://127.0.0.1:8484")
 		return
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -142,7 +152,10 @@ func (s *spec) validateEndpoint() {
 // login returns the credentials, without the white space that editors and
 // encoders leave around them.
 func login(creds cloud.Credentials) Login {
-	return Login{Account: strings.TrimSpace(string(creds[accountKey])), Secret: strings.TrimSpace(string(creds[secretKey]))}
+	return Login{
+		Account: strings.TrimSpace(string(creds[accountKey])),
+		Secret:  strings.TrimSpace(string(creds[secretKey])),
+	}
 }
 
 // checkSecret names the entries that are missing, by field.

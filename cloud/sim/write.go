@@ -20,7 +20,7 @@ func (c *Cloud) DeleteVM(who Login, region, id string) (Resource, error) {
 	})
 }
 
-// SetForwarding says whether a VM may forward what is not addressed to it. The
+// SetForwarding reports whether a VM may forward what is not addressed to it. The
 // VM has to run.
 func (c *Cloud) SetForwarding(who Login, region, id string, on bool) (Resource, error) { //nolint:revive // what is set
 	return call(c, who, OpSetForwarding, c.subject(id), func(a Tenant, now time.Time) (Resource, *APIError) {

@@ -109,7 +109,8 @@ func several(op string, r cloud.Ref, vms []*seen) error {
 		ids = append(ids, vm.bios)
 	}
 	slices.Sort(ids)
-	return cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d VMs: %s; delete all but one", r.Name, len(ids), strings.Join(ids, ", "))
+	return cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d VMs: %s; delete all but one", r.Name, len(ids),
+		strings.Join(ids, ", "))
 }
 
 // find returns the VMs that are provably of r: that of its providerID, or those
@@ -143,7 +144,7 @@ func (a *account) byName(ctx context.Context, s *spec, r cloud.Ref) (vms []*seen
 	return vms, stranger, err
 }
 
-// provably says whether a VM is provably of r: it carries the ownership tags of
+// provably reports whether a VM is provably of r: it carries the ownership tags of
 // the class, and the machine's owner id or none and the machine's name. A VM
 // with the machine's owner id may have any name, because machines that are
 // restored elsewhere keep only the id. A template is nobody's.
@@ -246,7 +247,8 @@ type configured struct {
 func (a *account) template(ctx context.Context, s *spec) (configured, error) {
 	if s.TemplateVM == "" {
 		return configured{}, cloud.Worst("find templateVM", []cloud.Problem{{
-			Severity: cloud.BlocksCreate, Field: "providerSpec.templateVM", Message: "is missing; name the VM or template to clone",
+			Severity: cloud.BlocksCreate, Field: "providerSpec.templateVM",
+			Message: "is missing; name the VM or template to clone",
 		}}, cloud.Warning)
 	}
 	ref, err := a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
@@ -270,7 +272,8 @@ func (a *account) configuration(ctx context.Context, ref types.ManagedObjectRefe
 		return configured{}, err
 	}
 	if vm.Config == nil {
-		return configured{}, cloud.Errorf(cloud.Unavailable, "read VM", "NoConfiguration", "vCenter does not show the configuration of %s now", ref.Value)
+		return configured{}, cloud.Errorf(cloud.Unavailable, "read VM", "NoConfiguration",
+			"vCenter does not show the configuration of %s now", ref.Value)
 	}
 	return configured{ref, vm.Config}, nil
 }

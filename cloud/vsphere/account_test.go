@@ -99,7 +99,8 @@ func TestProviderIDComesWithTheConfiguration(t *testing.T) {
 		vm, err := a.Create(t.Context(), *r)
 		must(t, err)
 		if i == 0 && vm.ProviderID != "" {
-			t.Errorf("while the VM is being cloned: got providerID %q, want none, so that a clone that fails is repeated", vm.ProviderID)
+			t.Errorf("while the VM is being cloned: got providerID %q, want none, so that a clone that fails is repeated",
+				vm.ProviderID)
 		}
 		if vm.ProviderID != "" {
 			r.ProviderID, r.UserData = vm.ProviderID, nil
@@ -128,7 +129,8 @@ func TestCloneThatFails(t *testing.T) {
 	s.FailTask("VirtualMachine.cloneVm", &types.NoDiskSpace{Datastore: "LocalDS_0"})
 	_, err := s.finish(t, a, r)
 	e, _ := errors.AsType[*cloud.Error](err)
-	if e == nil || e.Code != cloud.Exhausted || e.Reason != "NoDiskSpace" || e.Offering == nil || e.Offering.InstanceType == "" {
+	if e == nil || e.Code != cloud.Exhausted || e.Reason != "NoDiskSpace" || e.Offering == nil ||
+		e.Offering.InstanceType == "" {
 		t.Errorf("a clone that finds no space: got %+v, want Exhausted with the offering", err)
 	}
 	if vm, err := s.finish(t, a, r); err != nil || vm.State != cloud.StateRunning {
@@ -144,7 +146,10 @@ func TestNeverConfigured(t *testing.T) {
 	s := start(t)
 	a, c := s.open(t, class("small", nil))
 	r := ask("m", c)
-	fault := s.proxy.Inject(cloudtest.Fault{Kind: cloudtest.DropRequest, Match: cloudtest.Op("ReconfigVM_Task"), Times: cloudtest.Forever})
+	fault := s.proxy.Inject(cloudtest.Fault{
+		Kind: cloudtest.DropRequest, Match: cloudtest.Op("ReconfigVM_Task"),
+		Times: cloudtest.Forever,
+	})
 	_, _ = s.finish(t, a, r)
 	fault.Undo()
 	half, err := a.Get(t.Context(), r.Ref)
@@ -166,7 +171,10 @@ func TestSpecialNames(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	a, c := s.open(t, class("small", nil))
-	for name, stored := range map[string]string{"a%b": "a%25b", "a/b": "a%2fb", `a\b`: "a%5cb", "a%2fb": "a%252fb", "a.b": "a.b", "[a]": "[a]"} {
+	for name, stored := range map[string]string{
+		"a%b": "a%25b", "a/b": "a%2fb", `a\b`: "a%5cb", "a%2fb": "a%252fb",
+		"a.b": "a.b", "[a]": "[a]",
+	} {
 		s.proxy.Forget()
 		fault := s.proxy.Inject(cloudtest.Fault{Kind: cloudtest.DropRequest, Match: cloudtest.Op("CloneVM_Task")})
 		_, _ = s.finish(t, a, ask(name, c))
@@ -179,7 +187,8 @@ func TestSpecialNames(t *testing.T) {
 		task, err := s.handle(t, id).Rename(t.Context(), stored)
 		must(t, err)
 		must(t, task.Wait(t.Context()))
-		if got, err := a.Get(t.Context(), ask(name, c).Ref); err != nil || got.ID != id || got.Name != name || got.NodeName != name {
+		if got, err := a.Get(t.Context(), ask(name, c).Ref); err != nil || got.ID != id || got.Name != name ||
+			got.NodeName != name {
 			t.Errorf("%q by name: got %q of %q, %v, want %q", name, got.ID, got.Name, err, id)
 		}
 		s.gone(t, a, ask(name, c).Ref)
@@ -298,13 +307,15 @@ func TestTrust(t *testing.T) {
 		d := vsphere.NewDriver(time.Now, nil)
 		class, _ := d.Parse(class("small", nil))
 		creds := s.credentials()
-		creds["vsphereInsecureSSL"], creds["vsphereCABundle"], creds["vsphereThumbprint"] = []byte(c.insecure), []byte(c.ca), []byte(c.thumbprint)
+		creds["vsphereInsecureSSL"], creds["vsphereCABundle"], creds["vsphereThumbprint"] = []byte(
+			c.insecure), []byte(c.ca), []byte(c.thumbprint)
 		a, err := d.Open(t.Context(), class, creds)
 		if (err == nil) != c.works {
 			t.Errorf("%s: got %v, want it to work: %v", c.name, err, c.works)
 		}
 		if err != nil {
-			if e, _ := errors.AsType[*cloud.Error](err); e == nil || e.Code != cloud.Unavailable || e.Reason != "CertificateUntrusted" {
+			if e, _ := errors.AsType[*cloud.Error](err); e == nil || e.Code != cloud.Unavailable ||
+				e.Reason != "CertificateUntrusted" {
 				t.Errorf("%s: got %+v, want CertificateUntrusted", c.name, e)
 			}
 			continue

@@ -49,7 +49,8 @@ type vcenter struct {
 }
 
 // errRefused is the answer while refused credentials are not tried again.
-var errRefused = errors.New("vCenter refused these credentials a moment ago; they are tried again in ten minutes, or when they change")
+var errRefused = errors.New("vCenter refused these credentials a moment ago; they are tried again in ten minutes, or " +
+	"when they change")
 
 // errClosed is the answer of an account that was closed.
 var errClosed = errors.New("the account is closed")
@@ -87,15 +88,19 @@ func (v *vcenter) transport(given http.RoundTripper) http.RoundTripper {
 	if given != nil {
 		return given
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: v.who.authorities, InsecureSkipVerify: v.who.insecure} //nolint:gosec // the user asks for it
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: v.who.authorities,
+		InsecureSkipVerify: v.who.insecure,
+	} //nolint:gosec // the user asks for it
 	if want := v.who.thumbprint; want != nil {
 		config.InsecureSkipVerify = true // the thumbprint says more than any authority
 		config.VerifyConnection = func(state tls.ConnectionState) error { return checkThumbprint(state, want) }
 	}
 	const connections = 32
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
-		IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, MaxIdleConns: connections,
+		MaxIdleConnsPerHost: connections,
+		IdleConnTimeout:     time.Minute, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute,
 	}
 }
 
@@ -193,7 +198,11 @@ func (v *vcenter) end(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastCall)
 	defer cancel()
-	_ = session.NewManager(&vim25.Client{Client: v.http, ServiceContent: v.ServiceContent, RoundTripper: v.http}).Logout(ctx) // it would end by itself
+	// it would end by itself
+	_ = session.NewManager(&vim25.Client{
+		Client: v.http, ServiceContent: v.ServiceContent,
+		RoundTripper: v.http,
+	}).Logout(ctx)
 	v.http.Client.CloseIdleConnections()
 }
 

@@ -44,10 +44,17 @@ func (s *spec) fits(r cloud.CreateRequest, t configured) error {
 	disk := firstDisk(t.config)
 	if s.SystemDisk != nil && s.SystemDisk.SizeGB > 0 {
 		if disk == nil {
-			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size", Message: "is set and the template has no disk; remove it"})
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size",
+				Message: "is set and the template has no disk; remove it",
+			})
 		} else if s.diskKiB(t.config) < disk.CapacityInKB {
-			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size", Message: fmt.Sprintf(
-				"is %d GiB and the template's disk has %d KiB, which cannot shrink; make it larger", s.SystemDisk.SizeGB, disk.CapacityInKB)})
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size",
+				Message: fmt.Sprintf(
+					"is %d GiB and the template's disk has %d KiB, which cannot shrink; make it larger", s.SystemDisk.SizeGB,
+					disk.CapacityInKB),
+			})
 		}
 	}
 	if _, err := s.boot(r, t.config); err != nil {
@@ -57,7 +64,9 @@ func (s *spec) fits(r cloud.CreateRequest, t configured) error {
 }
 
 // change is what makes a clone the VM that is asked for.
-func (s *spec) change(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo, nic types.BaseVirtualDeviceBackingInfo) (types.VirtualMachineConfigSpec, error) {
+func (s *spec) change(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo,
+	nic types.BaseVirtualDeviceBackingInfo,
+) (types.VirtualMachineConfigSpec, error) {
 	b, err := s.boot(r, c)
 	if err != nil {
 		return types.VirtualMachineConfigSpec{}, err
@@ -94,23 +103,31 @@ func upgrade(version string) *types.ScheduledHardwareUpgradeInfo {
 		return nil
 	}
 	return &types.ScheduledHardwareUpgradeInfo{
-		UpgradePolicy: string(types.ScheduledHardwareUpgradeInfoHardwareUpgradePolicyAlways), VersionKey: fmt.Sprintf("vmx-%d", minHardware),
+		UpgradePolicy: string(types.ScheduledHardwareUpgradeInfoHardwareUpgradePolicyAlways),
+		VersionKey:    fmt.Sprintf("vmx-%d", minHardware),
 	}
 }
 
 // devices puts the first interface onto the network, or adds one, and makes the
 // first disk as large as is asked for.
-func (s *spec) devices(c *types.VirtualMachineConfigInfo, backing types.BaseVirtualDeviceBackingInfo) []types.BaseVirtualDeviceConfigSpec {
+func (s *spec) devices(c *types.VirtualMachineConfigInfo,
+	backing types.BaseVirtualDeviceBackingInfo,
+) []types.BaseVirtualDeviceConfigSpec {
 	changes := []types.BaseVirtualDeviceConfigSpec{interfaceChange(c, backing)}
 	if disk := firstDisk(c); disk != nil && s.diskKiB(c) > disk.CapacityInKB {
 		grown := *disk
 		grown.CapacityInKB, grown.CapacityInBytes = s.diskKiB(c), 0
-		changes = append(changes, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &grown})
+		changes = append(changes, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationEdit,
+			Device:    &grown,
+		})
 	}
 	return changes
 }
 
-func interfaceChange(c *types.VirtualMachineConfigInfo, backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceConfigSpec {
+func interfaceChange(c *types.VirtualMachineConfigInfo,
+	backing types.BaseVirtualDeviceBackingInfo,
+) types.BaseVirtualDeviceConfigSpec {
 	for _, d := range c.Hardware.Device {
 		card, ok := d.(types.BaseVirtualEthernetCard)
 		if !ok {
@@ -120,14 +137,17 @@ func interfaceChange(c *types.VirtualMachineConfigInfo, backing types.BaseVirtua
 		return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: d}
 	}
 	const temporary = -1
-	return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: &types.VirtualVmxnet3{
-		VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: types.VirtualEthernetCard{
-			VirtualDevice: types.VirtualDevice{Key: temporary, Backing: backing, Connectable: &types.VirtualDeviceConnectInfo{
-				StartConnected: true, AllowGuestControl: true, Connected: true,
+	return &types.VirtualDeviceConfigSpec{
+		Operation: types.VirtualDeviceConfigSpecOperationAdd,
+		Device: &types.VirtualVmxnet3{
+			VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: types.VirtualEthernetCard{
+				VirtualDevice: types.VirtualDevice{Key: temporary, Backing: backing, Connectable: &types.VirtualDeviceConnectInfo{
+					StartConnected: true, AllowGuestControl: true, Connected: true,
+				}},
+				AddressType: string(types.VirtualEthernetCardMacTypeGenerated),
 			}},
-			AddressType: string(types.VirtualEthernetCardMacTypeGenerated),
-		}},
-	}}
+		},
+	}
 }
 
 // ownDisks are the UUIDs of the disks in the directory of the VM, which came
@@ -144,7 +164,7 @@ func ownDisks(c *types.VirtualMachineConfigInfo) []string {
 	return own
 }
 
-// inDirectory says whether a disk is a file in the VM's own directory and no
+// inDirectory reports whether a disk is a file in the VM's own directory and no
 // disk of its own right.
 func inDirectory(c *types.VirtualMachineConfigInfo, disk *types.VirtualDisk) bool {
 	file, _ := backingOf(disk)

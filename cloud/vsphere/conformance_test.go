@@ -18,7 +18,10 @@ import (
 // rules is the validation table.
 func rules() []cloudtest.Rule {
 	rule := func(reason string, edits spec, field string, severity cloud.Severity) cloudtest.Rule {
-		return cloudtest.Rule{Name: fmt.Sprintf("%s %v", field, edits), Reason: reason, Class: class("rule", edits), Field: field, Severity: severity}
+		return cloudtest.Rule{
+			Name: fmt.Sprintf("%s %v", field, edits), Reason: reason, Class: class("rule", edits),
+			Field: field, Severity: severity,
+		}
 	}
 	only := func(keys ...string) spec {
 		all := map[string]string{}
@@ -43,8 +46,10 @@ func rules() []cloudtest.Rule {
 		rule("no network", spec{"network": " "}, "providerSpec.network", create),
 		rule("without a cluster tag nothing is owned", only("kubernetes.io/role/node"), "providerSpec.tags", all),
 		rule("without a role tag nothing is owned", only("kubernetes.io/cluster/c1"), "providerSpec.tags", all),
-		rule("an ownership tag has to name something", only("kubernetes.io/cluster/", "kubernetes.io/role/"), "providerSpec.tags", all),
-		rule("tags are strings", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}}, "providerSpec.tags[x]", create),
+		rule("an ownership tag has to name something", only("kubernetes.io/cluster/", "kubernetes.io/role/"),
+			"providerSpec.tags", all),
+		rule("tags are strings", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}},
+			"providerSpec.tags[x]", create),
 		rule("tags are a map", spec{"tags": "x"}, "providerSpec.tags", all),
 		rule("the folder decides what is listed", spec{"folder": 1}, "providerSpec.folder", all),
 		rule("a count is a number", spec{"numCpus": "2"}, "providerSpec.numCpus", create),
@@ -56,11 +61,14 @@ func rules() []cloudtest.Rule {
 		rule("a misspelt field is found", spec{"systemDisk": spec{"sizeGB": 1}}, "providerSpec.systemDisk.sizeGB", warning),
 		rule("a misspelt field is found", spec{"template": "x"}, "providerSpec.template", warning),
 		rule("keys are strings", spec{"sshKeys": []any{1}}, "providerSpec.sshKeys[0]", create),
-		rule("properties are strings", spec{"vapp": spec{"properties": spec{"a": 1}}}, "providerSpec.vapp.properties[a]", create),
+		rule("properties are strings", spec{"vapp": spec{"properties": spec{"a": 1}}}, "providerSpec.vapp.properties[a]",
+			create),
 		rule("MCM ignores it", spec{"computeCluster": "c"}, "providerSpec.datastore", warning),
-		rule("MCM injects no keys then", spec{"vapp": spec{"properties": spec{"a": "b"}}, "sshKeys": []any{"k"}}, "providerSpec.sshKeys", warning),
+		rule("MCM injects no keys then", spec{"vapp": spec{"properties": spec{"a": "b"}}, "sshKeys": []any{"k"}},
+			"providerSpec.sshKeys", warning),
 		rule("it protects from nothing", spec{"force": true}, "providerSpec.force", warning),
-		rule("the manager sets it", spec{"extraConfig": spec{markKey: "x"}}, "providerSpec.extraConfig["+markKey+"]", warning),
+		rule("the manager sets it", spec{"extraConfig": spec{markKey: "x"}}, "providerSpec.extraConfig["+markKey+"]",
+			warning),
 		rule("a boolean is no string", spec{"waitForIP": "true"}, "providerSpec.waitForIP", create),
 	}
 }
@@ -69,7 +77,8 @@ func rules() []cloudtest.Rule {
 func samples() []cloudtest.Sample {
 	return []cloudtest.Sample{
 		{Name: "smallest", Class: class("small", nil), Defaulted: newSpec(spec{
-			"apiVersion": "mcm.gardener.cloud/v1alpha1", "force": false, "waitForIP": false, "guestId": "", "customization": "", "switchUuid": "",
+			"apiVersion": "mcm.gardener.cloud/v1alpha1", "force": false, "waitForIP": false, "guestId": "", "customization": "",
+			"switchUuid":       "",
 			"datastoreCluster": "", "computeCluster": "", "hostSystem": "",
 		})},
 		{Name: "full", Class: class("full", full())},
@@ -92,17 +101,40 @@ func secrets() []cloudtest.Secret {
 	return []cloudtest.Secret{
 		{Name: "as documented", Reason: "it is", Credentials: func(c cloud.Credentials) cloud.Credentials { return c }},
 		{Name: "insecure as a number", Reason: "MCM takes 1 for true", Credentials: set("vsphereInsecureSSL", "1")},
-		{Name: "without insecure", Reason: "checking certificates is the default", Credentials: set("vsphereInsecureSSL", "")},
+		{
+			Name: "without insecure", Reason: "checking certificates is the default",
+			Credentials: set("vsphereInsecureSSL", ""),
+		},
 		{Name: "host with white space", Reason: "base64 of echo leaves it", Credentials: edit("vsphereHost", spaced)},
-		{Name: "host as URL", Reason: "users paste it", Credentials: edit("vsphereHost", func(h string) string { return "https://" + h + "/sdk" })},
+		{Name: "host as URL", Reason: "users paste it", Credentials: edit("vsphereHost", func(h string) string {
+			return "https://" + h + "/sdk"
+		})},
 		{Name: "user with white space", Reason: "base64 of echo leaves it", Credentials: edit("vsphereUsername", spaced)},
-		{Name: "password with a newline", Reason: "base64 of echo leaves it", Credentials: edit("vspherePassword", func(p string) string { return p + "\n" })},
+		{
+			Name: "password with a newline", Reason: "base64 of echo leaves it",
+			Credentials: edit("vspherePassword", func(p string) string { return p + "\n" }),
+		},
 		{Name: "no host", Reason: "nobody to call", Credentials: set("vsphereHost", ""), Missing: "secret.vsphereHost"},
-		{Name: "plain HTTP", Reason: "it shows the password to the network", Credentials: set("vsphereHost", "http://vcenter"), Missing: "secret.vsphereHost"},
-		{Name: "no user", Reason: "nobody calls", Credentials: set("vsphereUsername", " "), Missing: "secret.vsphereUsername"},
-		{Name: "no password", Reason: "nobody calls", Credentials: set("vspherePassword", ""), Missing: "secret.vspherePassword"},
-		{Name: "no certificate", Reason: "nobody is trusted", Credentials: set("vsphereCABundle", "x"), Missing: "secret.vsphereCABundle"},
-		{Name: "short thumbprint", Reason: "anybody has it", Credentials: set("vsphereThumbprint", "AB:CD"), Missing: "secret.vsphereThumbprint"},
+		{
+			Name: "plain HTTP", Reason: "it shows the password to the network",
+			Credentials: set("vsphereHost", "http://vcenter"), Missing: "secret.vsphereHost",
+		},
+		{
+			Name: "no user", Reason: "nobody calls", Credentials: set("vsphereUsername", " "),
+			Missing: "secret.vsphereUsername",
+		},
+		{
+			Name: "no password", Reason: "nobody calls", Credentials: set("vspherePassword", ""),
+			Missing: "secret.vspherePassword",
+		},
+		{
+			Name: "no certificate", Reason: "nobody is trusted", Credentials: set("vsphereCABundle", "x"),
+			Missing: "secret.vsphereCABundle",
+		},
+		{
+			Name: "short thumbprint", Reason: "anybody has it", Credentials: set("vsphereThumbprint", "AB:CD"),
+			Missing: "secret.vsphereThumbprint",
+		},
 	}
 }
 
@@ -123,7 +155,10 @@ func providerIDs() []cloudtest.ProviderID {
 func volumes() []cloudtest.Volume {
 	return []cloudtest.Volume{
 		{Name: "CSI", Volume: cloud.Volume{Driver: "csi.vsphere.vmware.com", Handle: "0e4b-1"}, ID: "0e4b-1"},
-		{Name: "in tree", Volume: cloud.Volume{Driver: "kubernetes.io/vsphere-volume", Handle: "[ds] kubevols/a.vmdk"}, ID: "[ds] kubevols/a.vmdk"},
+		{
+			Name: "in tree", Volume: cloud.Volume{Driver: "kubernetes.io/vsphere-volume", Handle: "[ds] kubevols/a.vmdk"},
+			ID: "[ds] kubevols/a.vmdk",
+		},
 		{Name: "without handle", Volume: cloud.Volume{Driver: "csi.vsphere.vmware.com"}},
 	}
 }
@@ -132,7 +167,8 @@ func volumes() []cloudtest.Volume {
 func soapFault(name string) cloudtest.Reply {
 	return cloudtest.Reply{Status: 500, Body: `<?xml version="1.0" encoding="UTF-8"?>
 <soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>` +
-		`<soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>no</faultstring><detail><` + name + `Fault xmlns="urn:vim25" xsi:type="` + name +
+		`<soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>no</faultstring><detail><` + name +
+		`Fault xmlns="urn:vim25" xsi:type="` + name +
 		`"></` + name + `Fault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`}
 }
 
@@ -150,12 +186,17 @@ func errorRows() []cloudtest.ErrorRow {
 	}
 	plain := func(status int, after time.Duration, want cloud.Code) cloudtest.ErrorRow {
 		return cloudtest.ErrorRow{
-			Name: fmt.Sprintf("proxy answers %d", status), Op: "get", Code: want, Reason: fmt.Sprintf("HTTP%d", status), After: after,
-			Reply: cloudtest.Reply{Status: status, Body: "<html>no</html>", Header: map[string]string{"Retry-After": fmt.Sprint(int(after.Seconds()))}},
+			Name: fmt.Sprintf("proxy answers %d", status), Op: "get", Code: want, Reason: fmt.Sprintf("HTTP%d", status),
+			After: after,
+			Reply: cloudtest.Reply{
+				Status: status, Body: "<html>no</html>",
+				Header: map[string]string{"Retry-After": fmt.Sprint(int(after.Seconds()))},
+			},
 		}
 	}
 	rows := []cloudtest.ErrorRow{
-		row("create", "InsufficientResourcesFault", cloud.Exhausted), row("create", "InsufficientMemoryResourcesFault", cloud.Exhausted),
+		row("create", "InsufficientResourcesFault", cloud.Exhausted),
+		row("create", "InsufficientMemoryResourcesFault", cloud.Exhausted),
 		row("create", "InsufficientHostCapacityFault", cloud.Exhausted), row("create", "NoDiskSpace", cloud.Exhausted),
 		row("create", "NoCompatibleHost", cloud.Exhausted), row("create", "InsufficientStorageSpace", cloud.Exhausted),
 		row("create", "InvalidArgument", cloud.Invalid), row("create", "InvalidVmConfig", cloud.Invalid),
@@ -167,11 +208,13 @@ func errorRows() []cloudtest.ErrorRow {
 		row("delete", "NoPermission", cloud.Denied), row("capacity", "InvalidProperty", cloud.Invalid),
 		row("get", "NotEnoughLicenses2", cloud.Unknown),
 		plain(404, 0, cloud.Unknown), plain(401, 0, cloud.Denied), plain(403, 0, cloud.Denied),
-		plain(429, 7*time.Second, cloud.Throttled), plain(500, 0, cloud.Unavailable), plain(503, 0, cloud.Unavailable), plain(400, 0, cloud.Unknown),
+		plain(429, 7*time.Second, cloud.Throttled), plain(500, 0, cloud.Unavailable), plain(503, 0, cloud.Unavailable),
+		plain(400, 0, cloud.Unknown),
 	}
 	rows[len(rows)-8].Reason = ""
 	return append(rows, cloudtest.ErrorRow{
-		Name: "no XML", Op: "get", Code: cloud.Unavailable, Reason: "NoAnswer", Reply: cloudtest.Reply{Status: 200, Body: "xxxxxxxxxx"},
+		Name: "no XML", Op: "get", Code: cloud.Unavailable, Reason: "NoAnswer",
+		Reply: cloudtest.Reply{Status: 200, Body: "xxxxxxxxxx"},
 	})
 }
 

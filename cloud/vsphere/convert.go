@@ -57,7 +57,9 @@ func addresses(v *seen) []cloud.Address {
 		out = append(out, cloud.Address{Kind: "Hostname", Value: name})
 	}
 	nics := slices.Clone(v.net)
-	slices.SortStableFunc(nics, func(a, b types.GuestNicInfo) int { return cmp.Compare(a.DeviceConfigId, b.DeviceConfigId) })
+	slices.SortStableFunc(nics, func(a, b types.GuestNicInfo) int {
+		return cmp.Compare(a.DeviceConfigId, b.DeviceConfigId)
+	})
 	known := map[netip.Addr]bool{}
 	for _, texts := range append(ipsOf(nics), []string{v.ip}) {
 		var ips []netip.Addr

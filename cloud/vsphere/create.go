@@ -48,11 +48,13 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what cannot work, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
-	if err := cloud.Worst(opCreate, slices.Concat(r.Problems(nameMax, userDataMax), s.problems), cloud.BlocksCreate); err != nil {
+	if err := cloud.Worst(opCreate, slices.Concat(r.Problems(nameMax, userDataMax), s.problems),
+		cloud.BlocksCreate); err != nil {
 		return err
 	}
 	if r.Zone != "" && r.Zone != r.Class.Zone {
-		return cloud.Errorf(cloud.Invalid, opCreate, "NoZones", "zone %q cannot be chosen; a class names the one place where its VMs run", r.Zone)
+		return cloud.Errorf(cloud.Invalid, opCreate, "NoZones",
+			"zone %q cannot be chosen; a class names the one place where its VMs run", r.Zone)
 	}
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
@@ -62,8 +64,12 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 
 // offered says what is exhausted when something is.
 func (s *spec) offered(err error) error {
-	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Exhausted && e.Offering == nil { //nolint:errorlint // fail returns nothing else
-		e.Offering = &cloud.Offering{Region: s.Region, Zone: cmp.Or(s.HostSystem, s.ResourcePool, s.ComputeCluster), InstanceType: s.TemplateVM}
+	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Exhausted &&
+		e.Offering == nil { //nolint:errorlint // fail returns nothing else
+		e.Offering = &cloud.Offering{
+			Region: s.Region, Zone: cmp.Or(s.HostSystem, s.ResourcePool, s.ComputeCluster),
+			InstanceType: s.TemplateVM,
+		}
 	}
 	return err
 }
@@ -114,8 +120,12 @@ func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequ
 	case len(vms) == 1:
 		return a.read(ctx, vms[0].ref)
 	case stranger != nil:
-		return nil, cloud.Worst(opCreate, []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "metadata.name", Message: fmt.Sprintf(
-			"is the name of a VM in folder %q that is not this machine's (%s); rename that VM or choose another folder", s.Folder, stranger.ref.Value)}}, cloud.Warning)
+		return nil, cloud.Worst(opCreate, []cloud.Problem{{
+			Severity: cloud.BlocksCreate, Field: "metadata.name",
+			Message: fmt.Sprintf(
+				"is the name of a VM in folder %q that is not this machine's (%s); rename that VM or choose another folder",
+				s.Folder, stranger.ref.Value),
+		}}, cloud.Warning)
 	}
 	return nil, a.clone(ctx, s, r)
 }
@@ -225,7 +235,8 @@ func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateReque
 		return nil, err
 	}
 	config := types.VirtualMachineConfigSpec{
-		Uuid: biosUUID(r), InstanceUuid: instanceUUID(r), ExtraConfig: []types.BaseOptionValue{s.markFor(r, phaseCloned).entry()},
+		Uuid: biosUUID(r), InstanceUuid: instanceUUID(r), ExtraConfig: []types.BaseOptionValue{s.markFor(r,
+			phaseCloned).entry()},
 	}
 	spec := types.VirtualMachineCloneSpec{Config: &config}
 	if spec.Customization, err = a.customization(ctx, s); err != nil {
@@ -264,7 +275,8 @@ func (a *account) proceed(ctx context.Context, s *spec, r cloud.CreateRequest, v
 	case vm.mark != nil && vm.mark.Phase != phaseStarted:
 		m := *vm.mark
 		m.Phase = phaseStarted
-		return configureWait, a.reconfigure(ctx, vm.ref, types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{m.entry()}})
+		return configureWait, a.reconfigure(ctx, vm.ref,
+			types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{m.entry()}})
 	}
 	if s.WaitForIP && !hasAddress(vm) {
 		return addressWait, nil
@@ -276,7 +288,8 @@ func (a *account) proceed(ctx context.Context, s *spec, r cloud.CreateRequest, v
 // before.
 func (a *account) complete(ctx context.Context, s *spec, r cloud.CreateRequest, vm *seen) error {
 	if r.ProviderID != "" {
-		return cloud.Errorf(cloud.Unknown, opCreate, "NeverConfigured", "VM %s was never configured, and what it should boot with is not known any more; delete the machine", vm.bios)
+		return cloud.Errorf(cloud.Unknown, opCreate, "NeverConfigured",
+			"VM %s was never configured, and what it should boot with is not known any more; delete the machine", vm.bios)
 	}
 	if err := a.reports.failure(vm, "reconfigure"); err != nil {
 		return err
@@ -310,7 +323,9 @@ func hasAddress(vm *seen) bool {
 }
 
 // reconfigure asks for a change and does not wait for it.
-func (a *account) reconfigure(ctx context.Context, ref types.ManagedObjectReference, spec types.VirtualMachineConfigSpec) error {
+func (a *account) reconfigure(ctx context.Context, ref types.ManagedObjectReference,
+	spec types.VirtualMachineConfigSpec,
+) error {
 	_, err := methods.ReconfigVM_Task(ctx, a.v, &types.ReconfigVM_Task{This: ref, Spec: spec})
 	return err
 }

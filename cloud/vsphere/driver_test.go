@@ -15,7 +15,8 @@ type spec map[string]any
 
 func newSpec(edits spec) json.RawMessage {
 	s := spec{
-		"region": "region-1", "datacenter": "DC0", "datastore": "LocalDS_0", "resourcePool": "DC0_C0/Resources", "folder": "mcm",
+		"region": "region-1", "datacenter": "DC0", "datastore": "LocalDS_0", "resourcePool": "DC0_C0/Resources",
+		"folder":     "mcm",
 		"templateVM": "DC0_C0_RP0_VM0", "network": "VM Network", "numCpus": 2, "memory": 2048,
 		"extraConfig": map[string]any{"SET.guest.ipAddress": "10.0.0.7"}, // the simulator's way to give it one
 		"tags":        map[string]any{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1"},
@@ -68,7 +69,8 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 		},
 		UnknownType: class("unknown", spec{"templateVM": "no-such-template", "numCpus": nil}),
 		Broken: class("broken", spec{
-			"templateVM": nil, "network": 7, "datastore": []any{}, "numCpus": "two", "sshKeys": "none", "extraConfig": 1, "systemDisk": "x",
+			"templateVM": nil, "network": 7, "datastore": []any{}, "numCpus": "two", "sshKeys": "none", "extraConfig": 1,
+			"systemDisk": "x",
 		}),
 		Credentials: s.credentials(),
 		Public:      []string{"vsphereHost", "vsphereUsername", "vsphereInsecureSSL"},
@@ -96,10 +98,12 @@ func harness() cloudtest.Harness {
 			"C24/Many": "a class has one network, and the simulator gives an address to one interface; TestAddresses tries many",
 			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
 		},
-		Samples:     samples(),
-		Rules:       rules(),
-		Secrets:     secrets(),
-		Golden:      &cloudtest.Golden{File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput { return class("full", full()) }, Normalize: normalize},
+		Samples: samples(),
+		Rules:   rules(),
+		Secrets: secrets(),
+		Golden: &cloudtest.Golden{File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput {
+			return class("full", full())
+		}, Normalize: normalize},
 		ProviderIDs: providerIDs(),
 		Errors:      errorRows(),
 		Volumes:     volumes(),

@@ -24,34 +24,47 @@ func faultCodes() map[string]cloud.Code {
 		"InsufficientFailoverResourcesFault": cloud.Exhausted, "InsufficientAgentVmsDeployed": cloud.Exhausted,
 		"InsufficientPerCpuCapacity": cloud.Exhausted, "InsufficientStandbyResource": cloud.Exhausted,
 		"InsufficientStandbyCpuResource": cloud.Exhausted, "InsufficientStandbyMemoryResource": cloud.Exhausted,
-		"InsufficientStorageSpace": cloud.Exhausted, "InsufficientStorageIops": cloud.Exhausted, "InsufficientDisks": cloud.Exhausted,
+		"InsufficientStorageSpace": cloud.Exhausted, "InsufficientStorageIops": cloud.Exhausted,
+		"InsufficientDisks":                  cloud.Exhausted,
 		"InsufficientGraphicsResourcesFault": cloud.Exhausted, "InsufficientNetworkCapacity": cloud.Exhausted,
 		"InsufficientNetworkResourcePoolCapacity": cloud.Exhausted, "InsufficientVFlashResourcesFault": cloud.Exhausted,
 		"NumVirtualCpusExceedsLimit": cloud.Exhausted, "NoDiskSpace": cloud.Exhausted, "NoCompatibleHost": cloud.Exhausted,
-		"NoCompatibleDatastore": cloud.Exhausted, "NoHost": cloud.Exhausted, "NotEnoughCpus": cloud.Exhausted, "NotEnoughLicenses": cloud.Exhausted,
+		"NoCompatibleDatastore": cloud.Exhausted, "NoHost": cloud.Exhausted, "NotEnoughCpus": cloud.Exhausted,
+		"NotEnoughLicenses":            cloud.Exhausted,
 		"NoHostSuitableForFtSecondary": cloud.Exhausted, "StorageDrsCannotMoveVmInUserFolder": cloud.Exhausted,
-		"InUseFeatureManipulationDisallowed": cloud.Exhausted, "VmLimitLicense": cloud.Exhausted, "LicenseExpired": cloud.Exhausted,
+		"InUseFeatureManipulationDisallowed": cloud.Exhausted, "VmLimitLicense": cloud.Exhausted,
+		"LicenseExpired": cloud.Exhausted,
 		// Who calls.
-		"InvalidLogin": cloud.Denied, "NotAuthenticated": cloud.Denied, "NoPermission": cloud.Denied, "NoClientCertificate": cloud.Denied,
-		"PasswordExpired": cloud.Denied, "InvalidLocale": cloud.Denied, "RestrictedVersion": cloud.Denied, "SecurityError": cloud.Denied,
+		"InvalidLogin": cloud.Denied, "NotAuthenticated": cloud.Denied, "NoPermission": cloud.Denied,
+		"NoClientCertificate": cloud.Denied,
+		"PasswordExpired":     cloud.Denied, "InvalidLocale": cloud.Denied, "RestrictedVersion": cloud.Denied,
+		"SecurityError": cloud.Denied,
 		// Something else is going on, or a host is away.
 		"TaskInProgress": cloud.Unavailable, "ConcurrentAccess": cloud.Unavailable, "InvalidState": cloud.Unavailable,
-		"InvalidPowerState": cloud.Unavailable, "InvalidHostState": cloud.Unavailable, "InvalidDatastoreState": cloud.Unavailable,
-		"ResourceInUse": cloud.Unavailable, "FileLocked": cloud.Unavailable, "HostCommunication": cloud.Unavailable,
+		"InvalidPowerState": cloud.Unavailable, "InvalidHostState": cloud.Unavailable,
+		"InvalidDatastoreState": cloud.Unavailable,
+		"ResourceInUse":         cloud.Unavailable, "FileLocked": cloud.Unavailable, "HostCommunication": cloud.Unavailable,
 		"HostNotConnected": cloud.Unavailable, "HostNotReachable": cloud.Unavailable, "HostConnectFault": cloud.Unavailable,
-		"HostConfigFault": cloud.Unavailable, "CannotAccessVmComponent": cloud.Unavailable, "CannotAccessFile": cloud.Unavailable,
-		"Timedout": cloud.Unavailable, "SystemError": cloud.Unavailable, "RequestCanceled": cloud.Unavailable,
-		"InaccessibleDatastore": cloud.Unavailable, "DatastoreNotWritableOnHost": cloud.Unavailable, "NetworkDisruptedAndConfigRolledBack": cloud.Unavailable,
-		"ManagedObjectNotFound": cloud.Unavailable, "DuplicateName": cloud.Unavailable, "FileAlreadyExists": cloud.Unavailable,
-		"AlreadyExists": cloud.Unavailable,
+		"HostConfigFault": cloud.Unavailable, "CannotAccessVmComponent": cloud.Unavailable,
+		"CannotAccessFile": cloud.Unavailable,
+		"Timedout":         cloud.Unavailable, "SystemError": cloud.Unavailable, "RequestCanceled": cloud.Unavailable,
+		"InaccessibleDatastore": cloud.Unavailable, "DatastoreNotWritableOnHost": cloud.Unavailable,
+		"NetworkDisruptedAndConfigRolledBack": cloud.Unavailable,
+		"ManagedObjectNotFound":               cloud.Unavailable, "DuplicateName": cloud.Unavailable,
+		"FileAlreadyExists": cloud.Unavailable,
+		"AlreadyExists":     cloud.Unavailable,
 		// What the class says is wrong.
 		"InvalidArgument": cloud.Invalid, "InvalidVmConfig": cloud.Invalid, "InvalidDeviceSpec": cloud.Invalid,
 		"InvalidDeviceBacking": cloud.Invalid, "InvalidDeviceOperation": cloud.Invalid, "InvalidController": cloud.Invalid,
-		"InvalidName": cloud.Invalid, "InvalidFolder": cloud.Invalid, "InvalidDatastore": cloud.Invalid, "InvalidDatastorePath": cloud.Invalid,
-		"InvalidProperty": cloud.Invalid, "InvalidRequest": cloud.Invalid, "InvalidType": cloud.Invalid, "NotFound": cloud.Invalid,
-		"NotSupported": cloud.Invalid, "DeviceNotSupported": cloud.Invalid, "UnsupportedGuest": cloud.Invalid, "NetworkCopyFault": cloud.Invalid,
+		"InvalidName": cloud.Invalid, "InvalidFolder": cloud.Invalid, "InvalidDatastore": cloud.Invalid,
+		"InvalidDatastorePath": cloud.Invalid,
+		"InvalidProperty":      cloud.Invalid, "InvalidRequest": cloud.Invalid, "InvalidType": cloud.Invalid,
+		"NotFound":     cloud.Invalid,
+		"NotSupported": cloud.Invalid, "DeviceNotSupported": cloud.Invalid, "UnsupportedGuest": cloud.Invalid,
+		"NetworkCopyFault":       cloud.Invalid,
 		"MissingNetworkIpConfig": cloud.Invalid, "CustomizationFault": cloud.Invalid, "UncustomizableGuest": cloud.Invalid,
-		"NicSettingMismatch": cloud.Invalid, "VAppConfigFault": cloud.Invalid, "VAppPropertyFault": cloud.Invalid, "VmConfigFault": cloud.Invalid,
+		"NicSettingMismatch": cloud.Invalid, "VAppConfigFault": cloud.Invalid, "VAppPropertyFault": cloud.Invalid,
+		"VmConfigFault":  cloud.Invalid,
 		"TooManyDevices": cloud.Invalid, "MemorySizeNotSupported": cloud.Invalid,
 		"NotEnoughLogicalCpus": cloud.Invalid, "CpuIncompatible": cloud.Invalid,
 	}
@@ -73,7 +86,7 @@ func fault(err error) types.AnyType {
 	return nil
 }
 
-// isFault says whether err is a fault of type T.
+// isFault reports whether err is a fault of type T.
 func isFault[T any](err error) bool {
 	switch fault(err).(type) {
 	case T, *T:
@@ -118,7 +131,8 @@ func fail(op string, err error) error {
 	case soap.IsSoapFault(err):
 		return cloud.Errorf(cloud.Unknown, op, "Fault", "vCenter answers with a fault that it does not name")
 	case soap.IsCertificateUntrusted(err), errors.Is(err, errThumbprint):
-		return cloud.Errorf(cloud.Unavailable, op, "CertificateUntrusted", "%w; put its authority into secret.%s or its thumbprint into secret.%s", err, caKey, thumbprintKey)
+		return cloud.Errorf(cloud.Unavailable, op, "CertificateUntrusted",
+			"%w; put its authority into secret.%s or its thumbprint into secret.%s", err, caKey, thumbprintKey)
 	}
 	return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "%w", err)
 }

@@ -25,7 +25,8 @@ type fields struct {
 // load asks vCenter for all definitions.
 func (f *fields) load(ctx context.Context) error {
 	var manager mo.CustomFieldsManager
-	err := property.DefaultCollector(f.v.Client).RetrieveOne(ctx, *f.v.ServiceContent.CustomFieldsManager, []string{"field"}, &manager)
+	err := property.DefaultCollector(f.v.Client).RetrieveOne(ctx, *f.v.ServiceContent.CustomFieldsManager,
+		[]string{"field"}, &manager)
 	if err != nil {
 		return err
 	}

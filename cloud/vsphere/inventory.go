@@ -108,7 +108,8 @@ func roots() map[string]root {
 	return map[string]root{
 		"folder": {"vm", "Folder"}, "templateVM": {"vm", "VirtualMachine"},
 		"datastore": {"datastore", "Datastore"}, "datastoreCluster": {"datastore", "StoragePod"},
-		"computeCluster": {"host", "ClusterComputeResource"}, "resourcePool": {"host", "ResourcePool"}, "hostSystem": {"host", "HostSystem"},
+		"computeCluster": {"host", "ClusterComputeResource"}, "resourcePool": {"host", "ResourcePool"},
+		"hostSystem": {"host", "HostSystem"},
 	}
 }
 
@@ -168,7 +169,10 @@ func missing(field, path string, severity cloud.Severity, err error) error {
 	default:
 		return err
 	}
-	return cloud.Worst("find "+field, []cloud.Problem{{Severity: severity, Field: "providerSpec." + field, Message: message}}, cloud.Warning)
+	return cloud.Worst("find "+field, []cloud.Problem{{
+		Severity: severity, Field: "providerSpec." + field,
+		Message: message,
+	}}, cloud.Warning)
 }
 
 // escape returns a name as vCenter stores it.

@@ -35,7 +35,10 @@ func TestClassesOfMCM(t *testing.T) {
 		}
 		must(t, json.Unmarshal(text, &in))
 		golden := strings.TrimSuffix(file, ".json") + ".golden"
-		got := meaning(t, cloud.ClassInput{Name: in.Class.Metadata.Name, Namespace: in.Class.Metadata.Namespace, Spec: in.Class.ProviderSpec}, in.Secret.Data)
+		got := meaning(t, cloud.ClassInput{
+			Name: in.Class.Metadata.Name, Namespace: in.Class.Metadata.Namespace,
+			Spec: in.Class.ProviderSpec,
+		}, in.Secret.Data)
 		if in.Class.Provider != ProviderName {
 			t.Errorf("%s: provider %q, want %q", file, in.Class.Provider, ProviderName)
 		}
@@ -60,9 +63,11 @@ func meaning(t *testing.T, in cloud.ClassInput, creds cloud.Credentials) string 
 	who, missing := readLogin(creds)
 	cluster, role := s.ownership()
 	text, err := json.MarshalIndent(map[string]any{
-		"spec": s, "problems": problems, "cluster": cluster, "role": role, "owner": c.Owner, "region": c.Region, "ignition": s.isIgnition(),
+		"spec": s, "problems": problems, "cluster": cluster, "role": role, "owner": c.Owner, "region": c.Region,
+		"ignition":          s.isIgnition(),
 		"injects user data": !s.vAppGiven(), "login": map[string]any{
-			"endpoint": who.endpoint.String(), "user": who.user, "password is set": who.password == "not-a-real-one", "insecure": who.insecure, "problems": missing,
+			"endpoint": who.endpoint.String(), "user": who.user, "password is set": who.password == "not-a-real-one",
+			"insecure": who.insecure, "problems": missing,
 		},
 	}, "", "  ")
 	must(t, err)

@@ -21,7 +21,9 @@ type placing struct{ template, folder types.ManagedObjectReference }
 // does: a host goes before a resource pool and that before a cluster; a
 // datastore cluster goes before the cluster's recommendation and that before a
 // datastore.
-func (a *account) place(ctx context.Context, s *spec, r cloud.CreateRequest, p placing, spec *types.VirtualMachineCloneSpec) error {
+func (a *account) place(ctx context.Context, s *spec, r cloud.CreateRequest, p placing,
+	spec *types.VirtualMachineCloneSpec,
+) error {
 	pool, host, err := a.pool(ctx, s)
 	if err != nil {
 		return err
@@ -39,7 +41,9 @@ func (a *account) place(ctx context.Context, s *spec, r cloud.CreateRequest, p p
 }
 
 // pool returns the resource pool of the class, and its host if it names one.
-func (a *account) pool(ctx context.Context, s *spec) (pool types.ManagedObjectReference, host *types.ManagedObjectReference, err error) {
+func (a *account) pool(ctx context.Context, s *spec) (pool types.ManagedObjectReference,
+	host *types.ManagedObjectReference, err error,
+) {
 	switch {
 	case s.HostSystem != "":
 		ref, err := a.inventory.find(ctx, s, "hostSystem", s.HostSystem)
@@ -70,20 +74,24 @@ func errNowhere(what string) error {
 }
 
 // placeInCluster takes the first recommendation of the cluster.
-func (a *account) placeInCluster(ctx context.Context, s *spec, r cloud.CreateRequest, p placing, spec *types.VirtualMachineCloneSpec) error {
+func (a *account) placeInCluster(ctx context.Context, s *spec, r cloud.CreateRequest, p placing,
+	spec *types.VirtualMachineCloneSpec,
+) error {
 	ref, err := a.inventory.find(ctx, s, "computeCluster", s.ComputeCluster)
 	if err != nil {
 		return err
 	}
 	res, err := methods.PlaceVm(ctx, a.v, &types.PlaceVm{This: ref, PlacementSpec: types.PlacementSpec{
-		PlacementType: string(types.PlacementSpecPlacementTypeClone), Vm: &p.template, CloneSpec: spec, CloneName: escape(r.Name),
+		PlacementType: string(types.PlacementSpecPlacementTypeClone), Vm: &p.template, CloneSpec: spec,
+		CloneName: escape(r.Name),
 	}})
 	if err != nil {
 		return err
 	}
 	for _, recommended := range res.Returnval.Recommendations {
 		for _, action := range recommended.Action {
-			if place, ok := action.(*types.PlacementAction); ok && place.RelocateSpec != nil && place.RelocateSpec.Datastore != nil {
+			if place, ok := action.(*types.PlacementAction); ok && place.RelocateSpec != nil &&
+				place.RelocateSpec.Datastore != nil {
 				spec.Location.Datastore = place.RelocateSpec.Datastore
 				if spec.Location.Host == nil {
 					spec.Location.Host = place.RelocateSpec.Host
@@ -98,7 +106,9 @@ func (a *account) placeInCluster(ctx context.Context, s *spec, r cloud.CreateReq
 // placeInPod takes the first recommendation for the datastore cluster. One that
 // does not recommend, because its storage DRS is off, gets the VM onto the
 // datastore with the most space.
-func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest, p placing, spec *types.VirtualMachineCloneSpec) error {
+func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest, p placing,
+	spec *types.VirtualMachineCloneSpec,
+) error {
 	pod, err := a.inventory.find(ctx, s, "datastoreCluster", s.DatastoreCluster)
 	if err != nil {
 		return err
@@ -106,8 +116,9 @@ func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest
 	res, err := methods.RecommendDatastores(ctx, a.v, &types.RecommendDatastores{
 		This: *a.v.ServiceContent.StorageResourceManager,
 		StorageSpec: types.StoragePlacementSpec{
-			Type: string(types.StoragePlacementSpecPlacementTypeClone), Vm: &p.template, CloneName: escape(r.Name), CloneSpec: spec,
-			Folder: &p.folder, ResourcePool: spec.Location.Pool, Host: spec.Location.Host,
+			Type: string(types.StoragePlacementSpecPlacementTypeClone), Vm: &p.template, CloneName: escape(r.Name),
+			CloneSpec: spec,
+			Folder:    &p.folder, ResourcePool: spec.Location.Pool, Host: spec.Location.Host,
 			PodSelectionSpec: types.StorageDrsPodSelectionSpec{
 				StoragePod: &pod, InitialVmConfig: []types.VmPodConfigForPlacement{{StoragePod: pod}},
 			},
@@ -129,7 +140,7 @@ func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest
 	return a.freest(ctx, pod, spec)
 }
 
-// recommendsNothing says whether a datastore cluster does not recommend at all.
+// recommendsNothing reports whether a datastore cluster does not recommend at all.
 func recommendsNothing(err error) bool {
 	switch f := fault(err).(type) {
 	case types.NotSupported, *types.NotSupported:
@@ -143,7 +154,9 @@ func recommendsNothing(err error) bool {
 }
 
 // freest takes the datastore of a pod that has the most space.
-func (a *account) freest(ctx context.Context, pod types.ManagedObjectReference, spec *types.VirtualMachineCloneSpec) error {
+func (a *account) freest(ctx context.Context, pod types.ManagedObjectReference,
+	spec *types.VirtualMachineCloneSpec,
+) error {
 	var p mo.StoragePod
 	collector := property.DefaultCollector(a.v.Client)
 	if err := collector.RetrieveOne(ctx, pod, []string{"childEntity"}, &p); err != nil {
@@ -158,7 +171,8 @@ func (a *account) freest(ctx context.Context, pod types.ManagedObjectReference, 
 	}
 	most := int64(0)
 	for _, d := range stores {
-		if mode := d.Summary.MaintenanceMode; !d.Summary.Accessible || mode != "" && mode != string(types.DatastoreSummaryMaintenanceModeStateNormal) {
+		if mode := d.Summary.MaintenanceMode; !d.Summary.Accessible || mode != "" &&
+			mode != string(types.DatastoreSummaryMaintenanceModeStateNormal) {
 			continue
 		}
 		if d.Summary.FreeSpace > most {
@@ -199,11 +213,12 @@ func (a *account) network(ctx context.Context, s *spec) (types.BaseVirtualDevice
 		}
 	}
 	return nil, cloud.Worst("find network", []cloud.Problem{{
-		Severity: cloud.BlocksCreate, Field: "providerSpec.switchUuid", Message: "names a switch that no network of that name is on; correct it or leave it out",
+		Severity: cloud.BlocksCreate, Field: "providerSpec.switchUuid",
+		Message: "names a switch that no network of that name is on; correct it or leave it out",
 	}}, cloud.Warning)
 }
 
-// onSwitch says whether a backing is on that distributed switch, or of that
+// onSwitch reports whether a backing is on that distributed switch, or of that
 // opaque network.
 func onSwitch(backing types.BaseVirtualDeviceBackingInfo, id string) bool {
 	switch b := backing.(type) {

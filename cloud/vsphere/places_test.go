@@ -62,11 +62,13 @@ func TestSample(t *testing.T) {
 	}
 	must(t, yaml.Unmarshal(text, &sample))
 	in := cloud.ClassInput{Name: "sample", Spec: newSpec(sample.ProviderSpec)}
-	if c, problems := s.driver().Parse(in); len(problems) > 0 || sample.Provider != s.driver().Traits().Name || c.Region != "region-1" {
+	if c, problems := s.driver().Parse(in); len(problems) > 0 || sample.Provider != s.driver().Traits().Name ||
+		c.Region != "region-1" {
 		t.Errorf("provider %s, problems %v", sample.Provider, problems)
 	}
 	for field, here := range map[string]string{
-		"datacenter": vcentertest.Datacenter, "resourcePool": vcentertest.Pool, "datastore": vcentertest.Datastore, "folder": vcentertest.Folder,
+		"datacenter": vcentertest.Datacenter, "resourcePool": vcentertest.Pool, "datastore": vcentertest.Datastore,
+		"folder":     vcentertest.Folder,
 		"templateVM": vcentertest.Template, "network": vcentertest.Network,
 	} {
 		sample.ProviderSpec[field] = here
@@ -86,7 +88,10 @@ func TestCapacityOfTemplate(t *testing.T) {
 	a, c := s.open(t, class("as it is", spec{"numCpus": nil, "memory": nil, "guestId": "vmwarePhoton64Guest"}))
 	got, err := a.Capacity(t.Context(), c)
 	must(t, err)
-	want := cloud.Capacity{Resources: map[string]string{"cpu": "1", "memory": "32Mi", "ephemeral-storage": "10485760Ki"}, Architecture: "amd64"}
+	want := cloud.Capacity{
+		Resources:    map[string]string{"cpu": "1", "memory": "32Mi", "ephemeral-storage": "10485760Ki"},
+		Architecture: "amd64",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -85,7 +85,7 @@ func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Dele
 	return cloud.Deletion{RetryAfter: cloneWait, Remaining: []string{"vm " + r.Name}}, nil
 }
 
-// beingCloned says whether the class's template is. One that is not there is not.
+// beingCloned reports whether the class's template is. One that is not there is not.
 func (a *account) beingCloned(ctx context.Context, s *spec) (bool, error) {
 	template, err := a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
 	if cloud.CodeOf(err) == cloud.Invalid {
@@ -127,7 +127,8 @@ func (a *account) remove(ctx context.Context, vm *seen) (time.Duration, error) {
 // The next look finds out.
 func passing(err error) error {
 	switch {
-	case isFault[types.ManagedObjectNotFound](err), isFault[types.TaskInProgress](err), isFault[types.ConcurrentAccess](err),
+	case isFault[types.ManagedObjectNotFound](
+		err), isFault[types.TaskInProgress](err), isFault[types.ConcurrentAccess](err),
 		isFault[types.InvalidPowerState](err), isFault[types.InvalidState](err):
 		return nil
 	}
@@ -138,20 +139,24 @@ func passing(err error) error {
 // the VM, and leave their files.
 func (a *account) foreignDisks(ctx context.Context, vm *seen) ([]types.BaseVirtualDeviceConfigSpec, error) {
 	var full mo.VirtualMachine
-	err := property.DefaultCollector(a.v.Client).RetrieveOne(ctx, vm.ref, []string{"config.hardware", "config.files"}, &full)
+	err := property.DefaultCollector(a.v.Client).RetrieveOne(ctx, vm.ref, []string{"config.hardware", "config.files"},
+		&full)
 	if err != nil || full.Config == nil {
 		return nil, err
 	}
 	var changes []types.BaseVirtualDeviceConfigSpec
 	for _, d := range full.Config.Hardware.Device {
 		if disk, ok := d.(*types.VirtualDisk); ok && !vm.cameWith(full.Config, disk) {
-			changes = append(changes, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: d})
+			changes = append(changes, &types.VirtualDeviceConfigSpec{
+				Operation: types.VirtualDeviceConfigSpecOperationRemove,
+				Device:    d,
+			})
 		}
 	}
 	return changes, nil
 }
 
-// cameWith says whether a disk came with the VM. A volume may have been moved
+// cameWith reports whether a disk came with the VM. A volume may have been moved
 // into the VM's directory since, so the list that was made at the beginning is
 // trusted more than the place.
 func (v *seen) cameWith(c *types.VirtualMachineConfigInfo, disk *types.VirtualDisk) bool {

@@ -38,7 +38,10 @@ func readLogin(creds cloud.Credentials) (login, []cloud.Problem) {
 		problems = append(problems, cloud.Problem{Severity: cloud.BlocksAll, Field: "secret." + key, Message: message})
 	}
 	value := func(key string) string { return strings.TrimSpace(string(creds[key])) }
-	l := login{user: value(userKey), password: strings.TrimRight(string(creds[passwordKey]), "\r\n"), fingerprint: creds.Fingerprint("userData")}
+	l := login{
+		user: value(userKey), password: strings.TrimRight(string(creds[passwordKey]), "\r\n"),
+		fingerprint: creds.Fingerprint("userData"),
+	}
 	if pem := value(caKey); pem != "" {
 		l.authorities = x509.NewCertPool()
 		if !l.authorities.AppendCertsFromPEM([]byte(pem)) {
@@ -58,7 +61,8 @@ func readLogin(creds cloud.Credentials) (login, []cloud.Problem) {
 	}
 	if text := value(thumbprintKey); text != "" {
 		if l.thumbprint, ok = parseThumbprint(text); !ok {
-			bad(thumbprintKey, "is no thumbprint; put the SHA-1 or SHA-256 of the server's certificate there, in hexadecimal digits")
+			bad(thumbprintKey, "is no thumbprint; put the SHA-1 or SHA-256 of the server's certificate there, in "+
+				"hexadecimal digits")
 		}
 	}
 	if l.user == "" {

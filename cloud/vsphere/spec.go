@@ -50,7 +50,10 @@ type vApp struct {
 // decode decodes a provider spec as MCM's driver does.
 func decode(raw json.RawMessage) *spec {
 	s := &spec{}
-	s.problems = lenient.Decode(raw, s, lenient.Options{Severity: severityOf, Hint: "templateVM, network, a place to run, a datastore and tags"}).Problems
+	s.problems = lenient.Decode(raw, s, lenient.Options{
+		Severity: severityOf,
+		Hint:     "templateVM, network, a place to run, a datastore and tags",
+	}).Problems
 	s.APIVersion, s.Kind = nil, nil // classes that mean the same are equal
 	return s
 }

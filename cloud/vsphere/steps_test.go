@@ -113,18 +113,39 @@ func TestBoot(t *testing.T) {
 		want         map[string]string
 		problem      string
 	}{
-		{name: "vApp template", reason: "MCM's way for cloud-init", data: "#cloud-config\n", properties: []string{"hostname", "user-data"},
-			want: map[string]string{"vapp hostname": "m", "vapp user-data": b64("#cloud-config\n")}},
-		{name: "own properties", reason: "then MCM injects nothing", spec: spec{VApp: &vApp{map[string]string{"a": "b"}}, SSHKeys: []string{"k"}},
-			data: "x", properties: []string{"a", "user-data"}, want: map[string]string{"vapp a": "b"}},
-		{name: "unknown property", reason: "vCenter would refuse it after the clone", spec: spec{VApp: &vApp{map[string]string{"a": "b"}}},
-			properties: []string{"user-data"}, problem: "providerSpec.vapp.properties[a]"},
-		{name: "long property", reason: "vCenter would refuse it after the clone", data: strings.Repeat("a", 60000), properties: []string{"user-data"},
-			problem: "secret.userData"},
-		{name: "keys twice", reason: "MCM refuses it", spec: spec{SSHKeys: []string{"k"}}, data: "#cloud-config\nssh_authorized_keys: []\n", problem: "providerSpec.sshKeys"},
-		{name: "keys with MIME", reason: "there is no place for them", spec: spec{SSHKeys: []string{"k"}}, data: "MIME-Version: 1.0\n", problem: "providerSpec.sshKeys"},
-		{name: "keys", reason: "they are appended", spec: spec{SSHKeys: []string{"k"}}, data: "#cloud-config\na: b", properties: []string{"user-data"},
-			want: map[string]string{"vapp user-data": b64("#cloud-config\na: b\nssh_authorized_keys: [\"k\"]\n")}},
+		{
+			name: "vApp template", reason: "MCM's way for cloud-init", data: "#cloud-config\n",
+			properties: []string{"hostname", "user-data"},
+			want:       map[string]string{"vapp hostname": "m", "vapp user-data": b64("#cloud-config\n")},
+		},
+		{
+			name: "own properties", reason: "then MCM injects nothing",
+			spec: spec{VApp: &vApp{map[string]string{"a": "b"}}, SSHKeys: []string{"k"}},
+			data: "x", properties: []string{"a", "user-data"}, want: map[string]string{"vapp a": "b"},
+		},
+		{
+			name: "unknown property", reason: "vCenter would refuse it after the clone",
+			spec:       spec{VApp: &vApp{map[string]string{"a": "b"}}},
+			properties: []string{"user-data"}, problem: "providerSpec.vapp.properties[a]",
+		},
+		{
+			name: "long property", reason: "vCenter would refuse it after the clone", data: strings.Repeat("a", 60000),
+			properties: []string{"user-data"},
+			problem:    "secret.userData",
+		},
+		{
+			name: "keys twice", reason: "MCM refuses it", spec: spec{SSHKeys: []string{"k"}},
+			data: "#cloud-config\nssh_authorized_keys: []\n", problem: "providerSpec.sshKeys",
+		},
+		{
+			name: "keys with MIME", reason: "there is no place for them", spec: spec{SSHKeys: []string{"k"}},
+			data: "MIME-Version: 1.0\n", problem: "providerSpec.sshKeys",
+		},
+		{
+			name: "keys", reason: "they are appended", spec: spec{SSHKeys: []string{"k"}}, data: "#cloud-config\na: b",
+			properties: []string{"user-data"},
+			want:       map[string]string{"vapp user-data": b64("#cloud-config\na: b\nssh_authorized_keys: [\"k\"]\n")},
+		},
 	} {
 		b, err := c.spec.boot(request(c.data), config(c.properties...))
 		if c.problem != "" {
@@ -170,7 +191,8 @@ func TestIgnition(t *testing.T) {
 			Storage  struct{ Files []struct{ Path string } }
 		}
 		must(t, json.Unmarshal([]byte(text), &document))
-		if document.Ignition.Version != "2.1.0" || document.Storage.Files[1].Path != "/var/lib/"+directory+"-install/user_data" {
+		if document.Ignition.Version != "2.1.0" || document.Storage.Files[1].Path != "/var/lib/"+directory+
+			"-install/user_data" {
 			t.Errorf("%s: got %+v", guest, document)
 		}
 	}
@@ -185,7 +207,10 @@ func must(t *testing.T, err error) {
 
 func TestChange(t *testing.T) {
 	t.Parallel()
-	s := spec{NumCPUs: 4, MemoryMB: 4096, SystemDisk: &systemDisk{20}, ExtraConfig: map[string]string{"a": "b", markKey: "forged"}}
+	s := spec{
+		NumCPUs: 4, MemoryMB: 4096, SystemDisk: &systemDisk{20},
+		ExtraConfig: map[string]string{"a": "b", markKey: "forged"},
+	}
 	network := &types.VirtualEthernetCardNetworkBackingInfo{}
 	change, err := s.change(request(""), config(), network)
 	must(t, err)
@@ -227,7 +252,10 @@ func TestCameWith(t *testing.T) {
 	}{
 		{"it is on the list", ours, diskOf("[ds] m/m.vmdk", "u1", 1), true},
 		{"it was moved with the VM and is on the list", ours, diskOf("[ds2] m/m.vmdk", "u1", 1), true},
-		{"a volume that was moved into the VM's directory is not on the list", ours, diskOf("[ds] m/volume.vmdk", "u2", 1), false},
+		{
+			"a volume that was moved into the VM's directory is not on the list", ours, diskOf("[ds] m/volume.vmdk", "u2", 1),
+			false,
+		},
 		{"a first class disk is somebody's own", ours, volume, false},
 		{"MCM keeps no list; it is in the VM's directory", byMCM, diskOf("[ds] m/m.vmdk", "u1", 1), true},
 		{"MCM keeps no list; it is elsewhere", byMCM, diskOf("[ds] kubevols/v.vmdk", "u2", 1), false},
@@ -242,7 +270,10 @@ func TestCameWith(t *testing.T) {
 func TestFailureIsToldOnce(t *testing.T) {
 	t.Parallel()
 	failed := func(key, kind string) types.TaskInfo {
-		return types.TaskInfo{Key: key, DescriptionId: kind, State: types.TaskInfoStateError, Error: &types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}}}
+		return types.TaskInfo{
+			Key: key, DescriptionId: kind, State: types.TaskInfoStateError,
+			Error: &types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}},
+		}
 	}
 	vm := &seen{tasks: []types.TaskInfo{failed("1", "VirtualMachine.powerOn"), failed("2", "Drm.ExecuteVmPowerOnLRO")}}
 	r := reports{told: map[string]bool{}}
@@ -275,9 +306,16 @@ func TestStates(t *testing.T) {
 		{"MCM made it, somebody switched it off", seen{power: off}, cloud.StateStopped},
 		{"it is on, whatever was written down", seen{power: on, mark: &mark{Phase: phaseConfigured}}, cloud.StateRunning},
 		{"its files are gone", seen{power: on, connection: types.VirtualMachineConnectionStateInvalid}, cloud.StateFailed},
-		{"its host is away", seen{power: on, connection: types.VirtualMachineConnectionStateDisconnected}, cloud.StateUnknown},
+		{
+			"its host is away",
+			seen{power: on, connection: types.VirtualMachineConnectionStateDisconnected},
+			cloud.StateUnknown,
+		},
 		{"vCenter shows nothing yet", seen{}, cloud.StatePending},
-		{"it is going", seen{power: off, tasks: []types.TaskInfo{{DescriptionId: "VirtualMachine.destroy", State: types.TaskInfoStateRunning}}}, cloud.StateDeleting},
+		{"it is going", seen{power: off, tasks: []types.TaskInfo{{
+			DescriptionId: "VirtualMachine.destroy",
+			State:         types.TaskInfoStateRunning,
+		}}}, cloud.StateDeleting},
 	} {
 		if got, reason := stateOf(&c.vm); got != c.want || reason == "" {
 			t.Errorf("got %v (%s), want %v, because %s", got, reason, c.want, c.reason)
@@ -292,8 +330,10 @@ func TestAddresses(t *testing.T) {
 		{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.5", "junk", "169.254.1.1"}},
 	}}
 	want := []cloud.Address{
-		{Kind: "Hostname", Value: "m"}, {Kind: "InternalIP", Value: "10.0.0.5"},
-		{Kind: "InternalIP", Value: "192.168.0.1"}, {Kind: "InternalIP", Value: "2001:db8::1"},
+		{Kind: "Hostname", Value: "m"},
+		{Kind: "InternalIP", Value: "10.0.0.5"},
+		{Kind: "InternalIP", Value: "192.168.0.1"},
+		{Kind: "InternalIP", Value: "2001:db8::1"},
 	}
 	if diff := cmp.Diff(want, addresses(vm)); diff != "" {
 		t.Error(diff)

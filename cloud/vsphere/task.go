@@ -54,15 +54,15 @@ func (a *account) task(ctx context.Context, id string) (*types.TaskInfo, error) 
 	return &t.Info, nil
 }
 
-// unfinished says whether a task is still to come to an end.
+// unfinished reports whether a task is still to come to an end.
 func unfinished(t types.TaskInfo) bool {
 	return t.State == types.TaskInfoStateQueued || t.State == types.TaskInfoStateRunning
 }
 
-// busy says whether a task of the VM is unfinished.
+// busy reports whether a task of the VM is unfinished.
 func (v *seen) busy() bool { return slices.ContainsFunc(v.tasks, unfinished) }
 
-// doing says whether the VM has an unfinished task of that kind.
+// doing reports whether the VM has an unfinished task of that kind.
 func (v *seen) doing(kind string) bool {
 	for _, t := range v.tasks {
 		if unfinished(t) && isKind(t, kind) {
@@ -83,7 +83,7 @@ func kinds() map[string][]string {
 	}
 }
 
-// isKind says whether a task is e.g. a powerOn. Descriptions are
+// isKind reports whether a task is e.g. a powerOn. Descriptions are
 // "VirtualMachine.powerOn".
 func isKind(t types.TaskInfo, kind string) bool {
 	name := strings.ToLower(t.DescriptionId[strings.LastIndex(t.DescriptionId, ".")+1:])

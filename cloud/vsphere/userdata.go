@@ -62,14 +62,15 @@ func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (b
 		}
 		return setProperties(properties, "templateVM", values)
 	}
-	meta, _ := json.Marshal(map[string]string{"instance-id": instanceUUID(r), "local-hostname": r.Name}) // strings only, so it never fails
+	// strings only, so it never fails
+	meta, _ := json.Marshal(map[string]string{"instance-id": instanceUUID(r), "local-hostname": r.Name})
 	return boot{extra: map[string]string{
 		"guestinfo.userdata": encoded, "guestinfo.userdata.encoding": "base64",
 		"guestinfo.metadata": base64.StdEncoding.EncodeToString(meta), "guestinfo.metadata.encoding": "base64",
 	}}, nil
 }
 
-// isIgnition says whether MCM's driver gives these guests an Ignition document.
+// isIgnition reports whether MCM's driver gives these guests an Ignition document.
 func (s *spec) isIgnition() bool {
 	return s.GuestID == string(types.VirtualMachineGuestOsIdentifierCoreos64Guest) ||
 		s.GuestID == string(types.VirtualMachineGuestOsIdentifierOther4xLinux64Guest)
@@ -96,11 +97,17 @@ func setProperties(there map[string]types.VAppPropertyInfo, field string, values
 		p, ok := there[id]
 		switch {
 		case !ok:
-			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: fmt.Sprintf("providerSpec.%s[%s]", field, id),
-				Message: "is no vApp property of the template; correct its spelling or add it to the template"})
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksCreate,
+				Field:    fmt.Sprintf("providerSpec.%s[%s]", field, id),
+				Message:  "is no vApp property of the template; correct its spelling or add it to the template",
+			})
 		case len(values[id]) > propertyMax:
-			problems = append(problems, cloud.Problem{Severity: cloud.BlocksCreate, Field: "secret.userData",
-				Message: fmt.Sprintf("has %d bytes as vApp property %s and may have %d; make it shorter or compress it", len(values[id]), id, propertyMax)})
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksCreate, Field: "secret.userData",
+				Message: fmt.Sprintf("has %d bytes as vApp property %s and may have %d; make it shorter or compress it",
+					len(values[id]), id, propertyMax),
+			})
 		}
 		p.Value = values[id]
 		b.edits = append(b.edits, types.VAppPropertySpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit}, Info: &p})
@@ -127,17 +134,22 @@ func (s *spec) withKeys(data []byte) ([]byte, error) {
 	case bytes.HasPrefix(data, []byte("#!")):
 		return wrapScript(data, section), nil
 	}
-	return nil, keysProblem("can be added to a cloud-config or a script only, and secret.userData is neither; leave them out or convert it")
+	return nil, keysProblem("can be added to a cloud-config or a script only, and secret.userData is neither; leave " +
+		"them out or convert it")
 }
 
 func keysProblem(message string) error {
-	return cloud.Worst(opCreate, []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "providerSpec.sshKeys", Message: message}}, cloud.BlocksCreate)
+	return cloud.Worst(opCreate, []cloud.Problem{{
+		Severity: cloud.BlocksCreate, Field: "providerSpec.sshKeys",
+		Message: message,
+	}}, cloud.BlocksCreate)
 }
 
 // wrapScript returns a cloud-config that runs a script.
 func wrapScript(script []byte, section string) []byte {
 	const file = "/var/lib/cluster-api-provider-mcm/boot"
-	return fmt.Appendf(nil, "#cloud-config%swrite_files:\n- path: %s\n  permissions: '0700'\n  encoding: b64\n  content: %s\nruncmd:\n- %s\n",
+	return fmt.Appendf(nil, "#cloud-config%swrite_files:\n- path: %s\n  permissions: '0700'\n  encoding: b64\n  "+
+		"content: %s\nruncmd:\n- %s\n",
 		section, file, base64.StdEncoding.EncodeToString(script), file)
 }
 
@@ -156,7 +168,10 @@ func (s *spec) ignition(r cloud.CreateRequest, properties map[string]types.VAppP
 	}
 	document := object{
 		"ignition": object{"version": "2.1.0"},
-		"storage":  object{"files": []object{file("/etc/hostname", []byte(r.Name)), file(directory+"/user_data", r.UserData)}},
+		"storage": object{"files": []object{
+			file("/etc/hostname", []byte(r.Name)),
+			file(directory+"/user_data", r.UserData),
+		}},
 	}
 	if len(s.SSHKeys) > 0 {
 		document["passwd"] = object{"users": []object{{"name": "core", "sshAuthorizedKeys": s.SSHKeys}}}

@@ -29,7 +29,7 @@ func named(tags map[string]string, prefix, key string) string {
 	return tags[key]
 }
 
-// has says whether tags say in either spelling that a thing is of name.
+// has reports whether tags say in either spelling that a thing is of name.
 func has(tags map[string]string, prefix, key, name string) bool {
 	_, there := tags[prefix+name]
 	return there || tags[key] == name
@@ -40,7 +40,7 @@ func (s *spec) ownership() (cluster, role string) {
 	return named(s.Tags, clusterTagPrefix, clusterTag), named(s.Tags, roleTagPrefix, roleTag)
 }
 
-// owns says whether these tags make a VM one of the class's.
+// owns reports whether these tags make a VM one of the class's.
 func (s *spec) owns(tags map[string]string) bool {
 	cluster, role := s.ownership()
 	return cluster != "" && role != "" &&
@@ -50,13 +50,15 @@ func (s *spec) owns(tags map[string]string) bool {
 // validate adds what is wrong with the values of a spec that decoded.
 func (s *spec) validate() {
 	if cluster, role := s.ownership(); cluster == "" || role == "" {
-		s.problems.Add(cloud.BlocksAll, "tags", fmt.Sprintf("lacks the ownership tags; add the keys %s<cluster> and %s<role>, or %s and %s",
-			clusterTagPrefix, roleTagPrefix, clusterTag, roleTag))
+		s.problems.Add(cloud.BlocksAll, "tags",
+			fmt.Sprintf("lacks the ownership tags; add the keys %s<cluster> and %s<role>, or %s and %s",
+				clusterTagPrefix, roleTagPrefix, clusterTag, roleTag))
 	}
 	s.require("templateVM", s.TemplateVM, "name the VM or template to clone, as an inventory path")
 	s.require("network", s.Network, "name the network of the first interface, as an inventory path")
 	s.requireOne("datastore", []string{"datastore", "datastoreCluster"}, s.Datastore, s.DatastoreCluster)
-	s.requireOne("computeCluster", []string{"computeCluster", "resourcePool", "hostSystem"}, s.ComputeCluster, s.ResourcePool, s.HostSystem)
+	s.requireOne("computeCluster", []string{"computeCluster", "resourcePool", "hostSystem"}, s.ComputeCluster,
+		s.ResourcePool, s.HostSystem)
 	s.validateSizes()
 	s.warn()
 }
@@ -64,10 +66,13 @@ func (s *spec) validate() {
 // warn adds what has no effect.
 func (s *spec) warn() {
 	if s.ComputeCluster != "" && s.Datastore != "" && s.DatastoreCluster == "" {
-		s.problems.Add(cloud.Warning, "datastore", "has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of computeCluster to choose it")
+		s.problems.Add(cloud.Warning, "datastore",
+			"has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of "+
+				"computeCluster to choose it")
 	}
 	if s.Force {
-		s.problems.Add(cloud.Warning, "force", "has no effect because left-over files of an unregistered VM are never in the way; remove it")
+		s.problems.Add(cloud.Warning, "force",
+			"has no effect because left-over files of an unregistered VM are never in the way; remove it")
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.ExtraConfig)) {
 		if key == markKey {
@@ -75,7 +80,8 @@ func (s *spec) warn() {
 		}
 	}
 	if s.vAppGiven() && len(s.SSHKeys) > 0 {
-		s.problems.Add(cloud.Warning, "sshKeys", "has no effect because vapp.properties is there; put the keys into the properties")
+		s.problems.Add(cloud.Warning, "sshKeys",
+			"has no effect because vapp.properties is there; put the keys into the properties")
 	}
 }
 
@@ -85,22 +91,27 @@ func (s *spec) vAppGiven() bool { return s.VApp != nil && len(s.VApp.Properties)
 
 func (s *spec) validateSizes() {
 	if s.NumCPUs < 0 {
-		s.problems.Add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more", s.NumCPUs))
+		s.problems.Add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more",
+			s.NumCPUs))
 	}
 	if s.MemoryMB < 0 {
-		s.problems.Add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be 0, which is the template's, or more MiB", s.MemoryMB))
+		s.problems.Add(cloud.BlocksCreate, "memory",
+			fmt.Sprintf("is %d and has to be 0, which is the template's, or more MiB", s.MemoryMB))
 	}
 	if s.MemoryMB%4 != 0 {
 		s.problems.Add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be a multiple of 4 MiB", s.MemoryMB))
 	}
 	if s.SystemDisk != nil && s.SystemDisk.SizeGB < 0 {
-		s.problems.Add(cloud.BlocksCreate, "systemDisk.size", fmt.Sprintf("is %d and has to be 0, which is the template's, or more GiB", s.SystemDisk.SizeGB))
+		s.problems.Add(cloud.BlocksCreate, "systemDisk.size",
+			fmt.Sprintf("is %d and has to be 0, which is the template's, or more GiB", s.SystemDisk.SizeGB))
 	}
 }
 
-// known says whether there is a problem with the field already.
+// known reports whether there is a problem with the field already.
 func (s *spec) known(path string) bool {
-	return slices.ContainsFunc(s.problems, func(p cloud.Problem) bool { return strings.EqualFold(p.Field, "providerSpec."+path) })
+	return slices.ContainsFunc(s.problems, func(p cloud.Problem) bool {
+		return strings.EqualFold(p.Field, "providerSpec."+path)
+	})
 }
 
 // require adds a problem when a field is empty, unless there is one with it.

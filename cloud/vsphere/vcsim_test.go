@@ -50,7 +50,10 @@ func start(t testing.TB) *vcsim {
 	t.Cleanup(v.Close)
 	const connections = 250 // as many as calls at once, so that none needs a handshake of its own
 	s := &vcsim{VCenter: v, disks: map[string]string{}, tasks: map[string]bool{}}
-	s.base = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConns: connections, MaxIdleConnsPerHost: connections}
+	s.base = &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConns: connections,
+		MaxIdleConnsPerHost: connections,
+	}
 	t.Cleanup(s.base.CloseIdleConnections)
 	s.proxy = cloudtest.NewProxy(watcher{s}, classify)
 	must(t, v.Define(t.Context(), "kubernetes.io/cluster/c1", "kubernetes.io/role/node"))
@@ -259,9 +262,10 @@ func (s *vcsim) seedDisk(t testing.TB, seed cloudtest.Seed) string {
 	must(t, err)
 	ref := ds.Reference()
 	disk := devices.CreateDisk(controller, ref, ds.Path(file))
-	task, err = vm.Reconfigure(t.Context(), types.VirtualMachineConfigSpec{DeviceChange: []types.BaseVirtualDeviceConfigSpec{
-		&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: disk},
-	}})
+	task, err = vm.Reconfigure(t.Context(),
+		types.VirtualMachineConfigSpec{DeviceChange: []types.BaseVirtualDeviceConfigSpec{
+			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: disk},
+		}})
 	must(t, err)
 	must(t, task.Wait(t.Context()))
 	return id
@@ -287,7 +291,8 @@ func (s *vcsim) userData(t testing.TB, id string) []byte {
 }
 
 // power brings a VM into a state.
-func (s *vcsim) power(act func(*object.VirtualMachine, context.Context) (*object.Task, error)) func(testing.TB, string) {
+func (s *vcsim) power(act func(*object.VirtualMachine, context.Context) (*object.Task, error)) func(testing.TB,
+	string) {
 	return func(t testing.TB, id string) {
 		t.Helper()
 		task, err := act(s.handle(t, id), t.Context())
@@ -306,7 +311,8 @@ func (s *vcsim) driver() *vsphere.Driver { return vsphere.NewDriver(time.Now, tr
 
 func (s *vcsim) credentials() cloud.Credentials {
 	return cloud.Credentials{
-		"vsphereHost": []byte(s.Host()), "vsphereUsername": []byte(vcentertest.User), "vspherePassword": []byte(vcentertest.Password),
+		"vsphereHost": []byte(s.Host()), "vsphereUsername": []byte(vcentertest.User),
+		"vspherePassword":    []byte(vcentertest.Password),
 		"vsphereInsecureSSL": []byte("true"), "userData": []byte("#cloud-config"),
 	}
 }

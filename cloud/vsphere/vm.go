@@ -148,7 +148,8 @@ func (a *account) objects(ctx context.Context, filter types.PropertyFilterSpec) 
 			if page.Token == "" {
 				return
 			}
-			next, err := methods.ContinueRetrievePropertiesEx(ctx, a.v, &types.ContinueRetrievePropertiesEx{This: collector, Token: page.Token})
+			next, err := methods.ContinueRetrievePropertiesEx(ctx, a.v,
+				&types.ContinueRetrievePropertiesEx{This: collector, Token: page.Token})
 			if err != nil {
 				yield(types.ObjectContent{}, err)
 				return

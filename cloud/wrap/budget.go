@@ -76,7 +76,10 @@ type budget struct {
 }
 
 func newBudget(r Rate, clock Clock) *budget {
-	return &budget{r: r, clock: clock, bucket: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), changed: clock.Now(), placed: map[string]time.Time{}}
+	return &budget{
+		r: r, clock: clock, bucket: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), changed: clock.Now(),
+		placed: map[string]time.Time{},
+	}
 }
 
 // admit takes a token for a call, or says when to come back.
@@ -117,7 +120,7 @@ func (b *budget) place(token string) error {
 	return nil
 }
 
-// has says whether a creation has its place.
+// has reports whether a creation has its place.
 func (b *budget) has(token string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -48,7 +48,10 @@ func newMetered(r wrap.Rate, chance func() float64) *metered {
 func (m *metered) throttle(after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.says = &cloud.Error{Code: cloud.Throttled, Op: "run", Reason: "SlowDown", RetryAfter: after, Err: errors.New("slow down")}
+	m.says = &cloud.Error{
+		Code: cloud.Throttled, Op: "run", Reason: "SlowDown", RetryAfter: after,
+		Err: errors.New("slow down"),
+	}
 }
 
 func (m *metered) relent() {
@@ -91,7 +94,8 @@ func TestBudgetPriority(t *testing.T) {
 	creates, _ := passed(m.create(t))
 	deletes, _ := passed(m.remove(t))
 	if reads == 0 || creates == 0 || deletes == 0 || reads+creates+deletes != 100 {
-		t.Errorf("%d reads, then %d creates, then %d deletes, want some of each and 100 together: the less important leave room", reads, creates, deletes)
+		t.Errorf("%d reads, then %d creates, then %d deletes, want some of each and 100 together: the less important "+
+			"leave room", reads, creates, deletes)
 	}
 	if refusal.Code != cloud.Throttled || refusal.RetryAfter <= 0 || refusal.Reason == "" {
 		t.Errorf("refused with %+v, want Throttled and a RetryAfter", refusal)
@@ -179,14 +183,18 @@ func TestBudgetHearsOneMessage(t *testing.T) {
 	var under sync.WaitGroup
 	under.Add(callers)
 	throttled := true
-	a := wrap.Budget(wrap.Rate{PerSecond: 16, Burst: 64, Recover: time.Hour}, wrap.Clock{Now: clk.Now, Rand: never})(info(), &account{
+	a := wrap.Budget(wrap.Rate{PerSecond: 16, Burst: 64, Recover: time.Hour},
+		wrap.Clock{Now: clk.Now, Rand: never})(info(), &account{
 		delete: func(context.Context, cloud.Ref) (cloud.Deletion, error) {
 			if !throttled {
 				return cloud.Deletion{Done: true}, nil
 			}
 			under.Done()
 			under.Wait()
-			return cloud.Deletion{}, &cloud.Error{Code: cloud.Throttled, Op: "x", RetryAfter: time.Second, Err: errors.New("slow down")}
+			return cloud.Deletion{}, &cloud.Error{
+				Code: cloud.Throttled, Op: "x", RetryAfter: time.Second,
+				Err: errors.New("slow down"),
+			}
 		},
 	})
 	var wg sync.WaitGroup
@@ -326,7 +334,8 @@ func TestAdmissionHoldsAPlace(t *testing.T) {
 	i := -1
 	places, refusal := passed(func() error { i++; return admit(i) })
 	if places != 90 || refusal.Reason != cloud.ReasonRateBudget || refusal.RetryAfter <= 0 {
-		t.Fatalf("%d creations were admitted, then %+v; want 90, as many as are made without asking, and a time to come back", places, refusal)
+		t.Fatalf("%d creations were admitted, then %+v; want 90, as many as are made without asking, and a time to come back",
+			places, refusal)
 	}
 	if err := admit(0); err != nil {
 		t.Errorf("asked again: %v; who has a place keeps it", err)

@@ -106,7 +106,7 @@ func (a *sharing) claim(key listingKey, after time.Time) (l *listing, mine bool)
 	return l, true
 }
 
-// read says whether the reading is over.
+// read reports whether the reading is over.
 func (l *listing) read() bool {
 	select {
 	case <-l.done:

@@ -15,7 +15,10 @@ import (
 // three yields three VMs.
 func three(yield func(cloud.Resource, error) bool) {
 	for i := range 3 {
-		r := cloud.Resource{Kind: cloud.KindVM, ID: fmt.Sprint(i), VM: &cloud.VM{ID: fmt.Sprint(i)}, Tags: map[string]string{"a": "b"}}
+		r := cloud.Resource{
+			Kind: cloud.KindVM, ID: fmt.Sprint(i), VM: &cloud.VM{ID: fmt.Sprint(i)},
+			Tags: map[string]string{"a": "b"},
+		}
 		if !yield(r, nil) {
 			return
 		}
@@ -31,7 +34,8 @@ func TestListingIsShared(t *testing.T) {
 		t.Helper()
 		all, err := listAll(ctx, a, c)
 		if err != nil || len(all) != 3 || bare.made("list") != want {
-			t.Errorf("got %d resources, %v, after %d listings, want 3 after %d; reason: %s", len(all), err, bare.made("list"), want, reason)
+			t.Errorf("got %d resources, %v, after %d listings, want 3 after %d; reason: %s", len(all), err, bare.made("list"),
+				want, reason)
 		}
 	}
 	list(t.Context(), one, 1, "the first reads")
@@ -45,7 +49,8 @@ func TestListingIsShared(t *testing.T) {
 	clk.pass(time.Second)
 	list(cloud.NotBefore(t.Context(), clk.Now().Add(-time.Second/2)), one, 6, "nothing from before that time")
 	clk.pass(time.Second)
-	list(cloud.NotBefore(t.Context(), clk.Now().Add(-1500*time.Millisecond)), one, 6, "what was read after that time will do")
+	list(cloud.NotBefore(t.Context(), clk.Now().Add(-1500*time.Millisecond)), one, 6,
+		"what was read after that time will do")
 }
 
 func TestListingIsCopied(t *testing.T) {
@@ -65,7 +70,8 @@ func TestFailedListingIsNotKept(t *testing.T) {
 	fails := true
 	bare := &account{list: func(yield func(cloud.Resource, error) bool) {
 		if fails {
-			_ = yield(cloud.Resource{ID: "half"}, nil) && yield(cloud.Resource{}, cloud.Errorf(cloud.Unavailable, "list", "Broken", "page 2"))
+			_ = yield(cloud.Resource{ID: "half"}, nil) && yield(cloud.Resource{}, cloud.Errorf(cloud.Unavailable, "list",
+				"Broken", "page 2"))
 			return
 		}
 		three(yield)
@@ -110,7 +116,8 @@ func TestListingSingleFlight(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		synctest.Wait()
-		if _, err := listAll(ctx, a, cloud.Class{}); !errors.Is(err, context.DeadlineExceeded) || cloud.CodeOf(err) != cloud.Unavailable {
+		if _, err := listAll(ctx, a, cloud.Class{}); !errors.Is(err, context.DeadlineExceeded) ||
+			cloud.CodeOf(err) != cloud.Unavailable {
 			t.Errorf("a caller that gives up: got %v, want its context's error", err)
 		}
 		time.Sleep(2 * time.Second)

@@ -30,18 +30,27 @@ type Recorder struct {
 // when they are there already.
 func NewRecorder(r prometheus.Registerer) *Recorder {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "mcm", Subsystem: "cloud_api", Name: name, Help: help}, labels)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "mcm", Subsystem: "cloud_api", Name: name,
+			Help: help,
+		}, labels)
 	}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "mcm", Subsystem: "cloud_api", Name: name, Help: help}, labels)
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "mcm", Subsystem: "cloud_api", Name: name,
+			Help: help,
+		}, labels)
 	}
 	m := &Recorder{
-		requests:        counter("requests_total", "Requests made to the cloud.", "provider", "service"),
-		failed:          counter("requests_failed_total", "Requests to the cloud that failed.", "provider", "service"),
-		requestDuration: histogram("api_request_duration_seconds", "Time that a request to the cloud took that succeeded.", "provider", "service"),
-		durations:       histogram("driver_request_duration_seconds", "Time that a call of a driver took that succeeded.", "provider", "operation"),
-		failures:        counter("driver_requests_failed_total", "Calls of a driver that failed.", "provider", "operation", "error_code"),
-		wires:           map[string]bool{},
+		requests: counter("requests_total", "Requests made to the cloud.", "provider", "service"),
+		failed:   counter("requests_failed_total", "Requests to the cloud that failed.", "provider", "service"),
+		requestDuration: histogram("api_request_duration_seconds", "Time that a request to the cloud took that succeeded.",
+			"provider", "service"),
+		durations: histogram("driver_request_duration_seconds", "Time that a call of a driver took that succeeded.",
+			"provider", "operation"),
+		failures: counter("driver_requests_failed_total", "Calls of a driver that failed.", "provider", "operation",
+			"error_code"),
+		wires: map[string]bool{},
 	}
 	r.MustRegister(m.requests, m.failed, m.requestDuration, m.durations, m.failures)
 	return m

@@ -105,7 +105,8 @@ func TestTransportCountsInsteadOfCalls(t *testing.T) {
 		}
 	}
 	_, _ = a.Get(t.Context(), cloud.Ref{})
-	if all, wire := metric(t, reg, "mcm_cloud_api_requests_total"), metric(t, reg, "mcm_cloud_api_requests_total", "service=ec2"); all != 3 || wire != 3 {
+	if all, wire := metric(t, reg, "mcm_cloud_api_requests_total"), metric(t, reg, "mcm_cloud_api_requests_total",
+		"service=ec2"); all != 3 || wire != 3 {
 		t.Errorf("requests: %v, of them to ec2 %v, want 3 and 3: a call is not counted beside its requests", all, wire)
 	}
 	if failed := metric(t, reg, "mcm_cloud_api_requests_failed_total", "service=ec2"); failed != 2 {

@@ -34,7 +34,7 @@ func full(capacityType string) error {
 	}
 }
 
-// asks creates and says whether the cloud was asked.
+// asks creates and reports whether the cloud was asked.
 func (m *market) asks(t *testing.T, r cloud.CreateRequest) (asked bool, err error) {
 	t.Helper()
 	before := m.bare.made("create")
@@ -51,18 +51,29 @@ func TestOfferings(t *testing.T) {
 		pass   time.Duration
 		asked  bool
 	}{
-		"Same":         {"what is sold out is not asked for again", full(""), nil, 0, false},
-		"Other zone":   {"another zone has its own stock", full(""), func(r *cloud.CreateRequest) { r.Zone = "y" }, 0, true},
-		"Other type":   {"so has another type", full(""), func(r *cloud.CreateRequest) { r.Class.InstanceType = "u" }, 0, true},
+		"Same":       {"what is sold out is not asked for again", full(""), nil, 0, false},
+		"Other zone": {"another zone has its own stock", full(""), func(r *cloud.CreateRequest) { r.Zone = "y" }, 0, true},
+		"Other type": {"so has another type", full(""), func(r *cloud.CreateRequest) {
+			r.Class.InstanceType = "u"
+		}, 0, true},
 		"Other region": {"and another region", full(""), func(r *cloud.CreateRequest) { r.Class.Region = "s" }, 0, true},
-		"Other class":  {"another class asks for the same thing", full(""), func(r *cloud.CreateRequest) { r.Class.Name = "d" }, 0, false},
-		"Spot": {"no spot capacity says nothing about a class that may want another kind", full("spot"),
-			func(r *cloud.CreateRequest) { r.Class.Name = "d" }, 0, true},
+		"Other class": {"another class asks for the same thing", full(""), func(r *cloud.CreateRequest) {
+			r.Class.Name = "d"
+		}, 0, false},
+		"Spot": {
+			"no spot capacity says nothing about a class that may want another kind", full("spot"),
+			func(r *cloud.CreateRequest) { r.Class.Name = "d" }, 0, true,
+		},
 		"Spot again": {"the class that asked for spot would be refused again", full("spot"), nil, 0, false},
 		"Later":      {"stock changes", full(""), nil, 3 * time.Minute, true},
-		"Quota":      {"without an offering nobody knows what is exhausted", cloud.Errorf(cloud.Exhausted, "run", "Quota", "over"), nil, 0, true},
-		"Throttled":  {"other errors are not remembered", cloud.Errorf(cloud.Throttled, "run", "Slow", "slow"), nil, 0, true},
-		"Known VM":   {"a VM that is there is always asked for", full(""), func(r *cloud.CreateRequest) { r.ProviderID = "fake:///1" }, 0, true},
+		"Quota": {
+			"without an offering nobody knows what is exhausted",
+			cloud.Errorf(cloud.Exhausted, "run", "Quota", "over"), nil, 0, true,
+		},
+		"Throttled": {"other errors are not remembered", cloud.Errorf(cloud.Throttled, "run", "Slow", "slow"), nil, 0, true},
+		"Known VM": {"a VM that is there is always asked for", full(""), func(r *cloud.CreateRequest) {
+			r.ProviderID = "fake:///1"
+		}, 0, true},
 		"Checkpoint": {"so is one that was begun", full(""), func(r *cloud.CreateRequest) { r.State = "nic-1" }, 0, true},
 	}
 	for name, c := range cases {
@@ -83,7 +94,8 @@ func TestOfferings(t *testing.T) {
 			}
 			if !asked {
 				e, _ := errors.AsType[*cloud.Error](err)
-				if e == nil || e.Code != cloud.Exhausted || e.Reason != "InsufficientCapacity" || e.RetryAfter <= 0 || e.Offering == nil {
+				if e == nil || e.Code != cloud.Exhausted || e.Reason != "InsufficientCapacity" || e.RetryAfter <= 0 ||
+					e.Offering == nil {
 					t.Errorf("got %+v, want the cloud's reason, the offering and a RetryAfter", e)
 				}
 			}

@@ -88,7 +88,9 @@ func withLines(secrets []string) []string {
 func wordsOf(userData []byte) []string {
 	text := string(userData)
 	words := []string{text}
-	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`<>,;()[]{}", r) }) {
+	for _, w := range strings.FieldsFunc(text, func(r rune) bool {
+		return strings.ContainsRune(" \t\r\n\"'`<>,;()[]{}", r)
+	}) {
 		if len(w) >= shortestWord {
 			words = append(words, w)
 		}

@@ -80,7 +80,8 @@ func problems(err error) []cloud.Problem {
 func TestRedactKeepsWhatIsClean(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no such image")
-	_, err := failing(&cloud.Error{Code: cloud.Invalid, Op: "run", Reason: "NoImage", Err: cause}, secret).Create(t.Context(), request("1"))
+	_, err := failing(&cloud.Error{Code: cloud.Invalid, Op: "run", Reason: "NoImage", Err: cause},
+		secret).Create(t.Context(), request("1"))
 	if e, ok := errors.AsType[*cloud.Error](err); !ok || e.Err != cause { //nolint:errorlint // the very same
 		t.Errorf("got %#v, want the cause itself", err)
 	}
@@ -88,18 +89,30 @@ func TestRedactKeepsWhatIsClean(t *testing.T) {
 
 func TestRedactForms(t *testing.T) {
 	t.Parallel()
-	inner := &cloud.Error{Code: cloud.Exhausted, Op: "run", Reason: "Quota", Offering: &cloud.Offering{Zone: "z"}, Err: errors.New("full")}
+	inner := &cloud.Error{
+		Code: cloud.Exhausted, Op: "run", Reason: "Quota", Offering: &cloud.Offering{Zone: "z"},
+		Err: errors.New("full"),
+	}
 	cases := map[string]struct {
 		reason string
 		err    error
 		code   cloud.Code
 		word   string
 	}{
-		"Plain":    {"anything else is Unknown", errors.New("boom"), cloud.Unknown, "Unclassified"},
-		"Context":  {"also a context's error, which stays in the chain", fmt.Errorf("ask: %w", context.DeadlineExceeded), cloud.Unknown, "Unclassified"},
-		"Wrapped":  {"the code of a wrapped error counts", fmt.Errorf("outer: %w", inner), cloud.Exhausted, "Quota"},
-		"No cause": {"an error without cause can be printed", &cloud.Error{Code: cloud.Denied, Op: "log in", Reason: "Denied"}, cloud.Denied, "Denied"},
-		"No op":    {"an error without operation gets one", &cloud.Error{Code: cloud.Denied, Reason: "Denied", Err: errors.New("no")}, cloud.Denied, "Denied"},
+		"Plain": {"anything else is Unknown", errors.New("boom"), cloud.Unknown, "Unclassified"},
+		"Context": {
+			"also a context's error, which stays in the chain", fmt.Errorf("ask: %w", context.DeadlineExceeded),
+			cloud.Unknown, "Unclassified",
+		},
+		"Wrapped": {"the code of a wrapped error counts", fmt.Errorf("outer: %w", inner), cloud.Exhausted, "Quota"},
+		"No cause": {"an error without cause can be printed", &cloud.Error{
+			Code: cloud.Denied, Op: "log in",
+			Reason: "Denied",
+		}, cloud.Denied, "Denied"},
+		"No op": {"an error without operation gets one", &cloud.Error{
+			Code: cloud.Denied, Reason: "Denied",
+			Err: errors.New("no"),
+		}, cloud.Denied, "Denied"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +154,8 @@ func TestRedactPanics(t *testing.T) {
 		},
 	})
 	_, err := a.Create(t.Context(), request("1"))
-	if cloud.CodeOf(err) != cloud.Unknown || !strings.Contains(err.Error(), "panicked") || strings.Contains(err.Error(), secret) {
+	if cloud.CodeOf(err) != cloud.Unknown || !strings.Contains(err.Error(), "panicked") ||
+		strings.Contains(err.Error(), secret) {
 		t.Errorf("create: got %v, want Unknown, a panic, no secret", err)
 	}
 	all, err := listAll(t.Context(), a, cloud.Class{})
@@ -161,7 +175,9 @@ func TestRedactPanics(t *testing.T) {
 
 func TestRedactLetsTheCallersPanicPass(t *testing.T) {
 	t.Parallel()
-	a := wrap.Redact(nil)(info(), &account{list: func(yield func(cloud.Resource, error) bool) { yield(cloud.Resource{}, nil) }})
+	a := wrap.Redact(nil)(info(), &account{list: func(yield func(cloud.Resource, error) bool) {
+		yield(cloud.Resource{}, nil)
+	}})
 	defer func() {
 		if p := recover(); p != "mine" {
 			t.Errorf("recovered %v, want the caller's own panic", p)

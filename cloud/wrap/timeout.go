@@ -56,7 +56,10 @@ func limit(ctx context.Context, op string, d time.Duration) (context.Context, co
 		if !errors.Is(err, context.DeadlineExceeded) {
 			err = errors.Join(err, context.DeadlineExceeded)
 		}
-		return &cloud.Error{Code: cloud.Unavailable, Op: op, Reason: "Timeout", Err: fmt.Errorf("no answer within %v: %w", d, err)}
+		return &cloud.Error{
+			Code: cloud.Unavailable, Op: op, Reason: "Timeout",
+			Err: fmt.Errorf("no answer within %v: %w", d, err),
+		}
 	}
 }
 

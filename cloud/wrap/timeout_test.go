@@ -26,10 +26,21 @@ func TestTimeout(t *testing.T) {
 		is       error
 		took     time.Duration
 	}{
-		"Answer":    {"an answer in time is the answer", func(context.Context) error { return nil }, 0, cloud.Unknown, "", nil, 0},
-		"Timeout":   {"a hanging call ends after its time", hang, 0, cloud.Unavailable, "Timeout", context.DeadlineExceeded, 3 * time.Second},
-		"Canceled":  {"a caller that gives up first gets the driver's error", hang, time.Second, cloud.Unavailable, "NoAnswer", context.DeadlineExceeded, time.Second},
-		"Forgetful": {"the chain says why, even if the driver does not", func(ctx context.Context) error { <-ctx.Done(); return errors.New("broken") }, 0, cloud.Unavailable, "Timeout", context.DeadlineExceeded, 3 * time.Second},
+		"Answer": {"an answer in time is the answer", func(context.Context) error {
+			return nil
+		}, 0, cloud.Unknown, "", nil, 0},
+		"Timeout": {
+			"a hanging call ends after its time", hang, 0, cloud.Unavailable, "Timeout", context.DeadlineExceeded,
+			3 * time.Second,
+		},
+		"Canceled": {
+			"a caller that gives up first gets the driver's error", hang, time.Second, cloud.Unavailable,
+			"NoAnswer", context.DeadlineExceeded, time.Second,
+		},
+		"Forgetful": {"the chain says why, even if the driver does not", func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.New("broken")
+		}, 0, cloud.Unavailable, "Timeout", context.DeadlineExceeded, 3 * time.Second},
 		"Definite": {"an answer that comes late is still one", func(ctx context.Context) error {
 			<-ctx.Done()
 			return cloud.Errorf(cloud.NotFound, "ask", "Gone", "no such VM")

@@ -32,7 +32,10 @@ func TestStandardOrder(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	bare := &account{}
 	var a cloud.Account = bare
-	for _, w := range wrap.StandardWith(reg, wrap.Options{Now: clk.Now, Rand: never, Rate: wrap.Rate{PerSecond: 1, Burst: 1}}) {
+	for _, w := range wrap.StandardWith(reg, wrap.Options{
+		Now: clk.Now, Rand: never,
+		Rate: wrap.Rate{PerSecond: 1, Burst: 1},
+	}) {
 		a = w(info(), a)
 	}
 	if _, err := a.Create(t.Context(), request("1")); err != nil {

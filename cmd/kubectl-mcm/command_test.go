@@ -38,14 +38,20 @@ func run(t *testing.T, objects []client.Object, args ...string) (string, error) 
 
 // alone is a native Machine of no set, with its node and class.
 func alone() []client.Object {
-	meta := metav1.ObjectMeta{Namespace: "garden", Name: "solo", UID: "uid-solo", Labels: map[string]string{machinev1.NodeLabel: "solo"}}
+	meta := metav1.ObjectMeta{
+		Namespace: "garden", Name: "solo", UID: "uid-solo",
+		Labels: map[string]string{machinev1.NodeLabel: "solo"},
+	}
 	m := &machinev1.Machine{ObjectMeta: meta, Spec: machinev1.MachineSpec{
 		ProviderID: "sim:///region/i-1", Class: machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "class"},
 	}}
 	m.Status.CurrentStatus.Phase = machinev1.MachineRunning
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "solo"}, Spec: corev1.NodeSpec{ProviderID: "sim:///zone/i-1"}}
 	node.Status.NodeInfo.KubeletVersion = "v1.36.3"
-	return []client.Object{m, node, &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "class"}}}
+	return []client.Object{m, node, &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "garden",
+		Name:      "class",
+	}}}
 }
 
 func TestCommands(t *testing.T) {
@@ -67,18 +73,33 @@ func TestCommands(t *testing.T) {
 		{"nothing named", "migrate apply --cluster shoot", "", errNoPools.Error()},
 		{"nothing moved", "migrate status", "No pool has been moved.", ""},
 		{"this one was not moved", "migrate status machine/solo", "machine/solo was never moved.", ""},
-		{"why a pool is refused", "migrate apply machine/solo", "blocked: to be dealt with first\n    machine/solo  spec.clusterName\n", "machine/solo is not moved: see"},
+		{
+			"why a pool is refused", "migrate apply machine/solo",
+			"blocked: to be dealt with first\n    machine/solo  spec.clusterName\n", "machine/solo is not moved: see",
+		},
 		{"nothing to roll back", "migrate rollback machine/solo", "", "was never moved"},
 		{"a mistyped command does nothing", "migrate rolback machine/solo", "", `unknown command "rolback"`},
 		{"nor does one of takeover", "takeover chekc", "", `unknown command "chekc"`},
 		{"no command helps", "migrate", "Available Commands", ""},
 		{"all, or some", "migrate finish --all machine/solo", "", errAllAnd.Error()},
-		{"a mistyped kind is no MachineDeployment", "migrate apply machin/solo --cluster shoot", "", `"machin/solo" names no pool`},
+		{
+			"a mistyped kind is no MachineDeployment", "migrate apply machin/solo --cluster shoot", "",
+			`"machin/solo" names no pool`,
+		},
 		{"nor in status", "migrate status machin/solo", "", `"machin/solo" names no pool`},
-		{"a name as kubectl prints it, and twice", "migrate plan machine.machine.sapcloud.io/solo machine/solo --cluster shoot -o json", `"kept"`, ""},
+		{
+			"a name as kubectl prints it, and twice",
+			"migrate plan machine.machine.sapcloud.io/solo machine/solo --cluster shoot -o json", `"kept"`, "",
+		},
 		{"a flag that would do nothing", "migrate rollback machine/solo --to native", "", "unknown flag: --to"},
-		{"a Cluster that cannot be", "migrate plan machine/solo --cluster My_Shoot", "no Cluster can be called so", errBlocked.Error()},
-		{"a kubeconfig that is not there", "migrate plan machine/solo --cluster shoot --kubeconfig-secret none", "Secret garden/none does not exist", errBlocked.Error()},
+		{
+			"a Cluster that cannot be", "migrate plan machine/solo --cluster My_Shoot", "no Cluster can be called so",
+			errBlocked.Error(),
+		},
+		{
+			"a kubeconfig that is not there", "migrate plan machine/solo --cluster shoot --kubeconfig-secret none",
+			"Secret garden/none does not exist", errBlocked.Error(),
+		},
 		{"kinds are missing", "takeover check", "to the native door: not safe", errUnsafe.Error()},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
@@ -97,11 +118,15 @@ func TestCommands(t *testing.T) {
 // recorded is the state of a move of machine/solo.
 func recorded(to migration.Door, phase migration.Phase) client.Object {
 	text, _ := json.Marshal(migration.Record{
-		Pool: migration.Pool{Kind: migration.KindMachine, Namespace: "garden", Name: "solo"}, To: to, Home: migration.DoorNative, Phase: phase, Cluster: "shoot", Hold: "h",
+		Pool: migration.Pool{Kind: migration.KindMachine, Namespace: "garden", Name: "solo"}, To: to,
+		Home: migration.DoorNative, Phase: phase, Cluster: "shoot", Hold: "h",
 	})
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "mcm-migration-machine-solo", Labels: map[string]string{machinev1.MigrationLabel: "machine"}},
-		Data:       map[string]string{"record.json": string(text)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "garden", Name: "mcm-migration-machine-solo",
+			Labels: map[string]string{machinev1.MigrationLabel: "machine"},
+		},
+		Data: map[string]string{"record.json": string(text)},
 	}
 }
 
@@ -114,9 +139,18 @@ func TestAllGoesOn(t *testing.T) {
 		args   string
 		want   string // in what it says, and fails with after no time
 	}{
-		{"the new side is the truth already, and not started", recorded(migration.DoorClusterAPI, migration.PhaseSwitching), "migrate apply --all --cluster shoot", "machine/solo  to clusterapi  Switching"},
-		{"a rollback that clears", recorded(migration.DoorNative, migration.PhaseFinishing), "migrate rollback --all", "machine/solo  to native  Finish"},
-		{"a finish that clears", recorded(migration.DoorClusterAPI, migration.PhaseFinishing), "migrate finish --all", "machine/solo  to clusterapi  Finish"},
+		{
+			"the new side is the truth already, and not started", recorded(migration.DoorClusterAPI, migration.PhaseSwitching),
+			"migrate apply --all --cluster shoot", "machine/solo  to clusterapi  Switching",
+		},
+		{
+			"a rollback that clears", recorded(migration.DoorNative, migration.PhaseFinishing), "migrate rollback --all",
+			"machine/solo  to native  Finish",
+		},
+		{
+			"a finish that clears", recorded(migration.DoorClusterAPI, migration.PhaseFinishing), "migrate finish --all",
+			"machine/solo  to clusterapi  Finish",
+		},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +170,10 @@ func TestAllLeavesOutWhatIsRefused(t *testing.T) {
 	first.SetUID("uid-first")
 	first.SetLabels(map[string]string{machinev1.NodeLabel: "gone"})
 	out, err := run(t, append(alone(), first), "migrate", "apply", "--all", "--cluster", "shoot", "--timeout", "1ns")
-	for _, want := range []string{"machine/first\n  blocked: to be dealt with first", "machine/solo  to clusterapi  Holding"} {
+	for _, want := range []string{
+		"machine/first\n  blocked: to be dealt with first",
+		"machine/solo  to clusterapi  Holding",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q: %v\n%s", want, err, out)
 		}
@@ -156,7 +193,8 @@ func TestStopped(t *testing.T) {
 		t.Errorf("without a stop: %v", err)
 	}
 	cancel()
-	if err := interrupted(ctx, p, ctx.Err()); err == nil || !strings.Contains(err.Error(), "machine/solo; nothing is lost: the same command goes on") {
+	if err := interrupted(ctx, p, ctx.Err()); err == nil || !strings.Contains(err.Error(),
+		"machine/solo; nothing is lost: the same command goes on") {
 		t.Errorf("after a stop: %v", err)
 	}
 }

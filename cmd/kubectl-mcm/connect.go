@@ -44,7 +44,8 @@ func (c *common) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.control.ExplicitPath, "kubeconfig", "", "kubeconfig of the cluster with the objects")
 	flags.StringVar(&c.context, "context", "", "context of that kubeconfig")
 	flags.StringVarP(&c.namespace, "namespace", "n", "", "namespace of the pools; empty means that of the context")
-	flags.StringVar(&c.target, "target-kubeconfig", "", "kubeconfig of the cluster with the nodes; empty means the cluster with the objects")
+	flags.StringVar(&c.target, "target-kubeconfig", "",
+		"kubeconfig of the cluster with the nodes; empty means the cluster with the objects")
 	flags.StringVarP(&c.output, "output", "o", formatTable, "output: "+strings.Join(formats, ", "))
 }
 
@@ -58,7 +59,8 @@ func (c *common) validate() error {
 
 // connect reads the kubeconfigs and returns clients without caches.
 func connect(c *common) (*clusters, error) {
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&c.control, &clientcmd.ConfigOverrides{CurrentContext: c.context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&c.control,
+		&clientcmd.ConfigOverrides{CurrentContext: c.context})
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
@@ -97,7 +99,8 @@ func newClient(config *rest.Config) (client.Client, error) {
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme,
+		bootstrapv1.AddToScheme,
 		controlplanev1.AddToScheme, clusterv1.AddToScheme,
 	} {
 		if err := add(s); err != nil {

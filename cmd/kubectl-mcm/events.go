@@ -39,7 +39,9 @@ func (r *recorder) Eventf(o runtime.Object, kind, reason, format string, args ..
 }
 
 // AnnotatedEventf does so with annotations of the Event.
-func (r *recorder) AnnotatedEventf(o runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+func (r *recorder) AnnotatedEventf(o runtime.Object, annotations map[string]string, kind, reason, format string,
+	args ...any,
+) {
 	about, ok := o.(client.Object)
 	if !ok {
 		return
@@ -51,10 +53,12 @@ func (r *recorder) AnnotatedEventf(o runtime.Object, annotations map[string]stri
 	now := metav1.NewTime(r.clock.Now())
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: about.GetNamespace(), Name: fmt.Sprintf("%s.%x", about.GetName(), now.UnixNano()), Annotations: annotations,
+			Namespace: about.GetNamespace(), Name: fmt.Sprintf("%s.%x", about.GetName(), now.UnixNano()),
+			Annotations: annotations,
 		},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: about.GetNamespace(), Name: about.GetName(), UID: about.GetUID(),
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: about.GetNamespace(), Name: about.GetName(),
+			UID: about.GetUID(),
 		},
 		Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Source: corev1.EventSource{Component: component},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,

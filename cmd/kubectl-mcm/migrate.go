@@ -19,9 +19,11 @@ func newMigrate(c *common) *cobra.Command {
 	cmd := onlyHelps(&cobra.Command{
 		Use: "migrate", Short: "Move pools between the native door and Cluster API without touching a VM",
 		Long: "Move pools between the native door and Cluster API without touching a VM.\n\n" +
-			"A pool is named NAME or machinedeployment/NAME, machineset/NAME or machine/NAME; the latter two belong to nothing above them.",
+			"A pool is named NAME or machinedeployment/NAME, machineset/NAME or machine/NAME; the latter two belong to " +
+			"nothing above them.",
 	})
-	cmd.PersistentFlags().DurationVar(&o.Timeout, "timeout", 10*time.Minute, "how long one step of apply, rollback or finish may wait for controllers")
+	cmd.PersistentFlags().DurationVar(&o.Timeout, "timeout", 10*time.Minute,
+		"how long one step of apply, rollback or finish may wait for controllers")
 	planning, applying := newPlan(c, o), newApply(c, o)
 	addMoveFlags(planning.Flags(), o)
 	addMoveFlags(applying.Flags(), o)
@@ -32,8 +34,12 @@ func newMigrate(c *common) *cobra.Command {
 // addMoveFlags adds what a person decides about a move.
 func addMoveFlags(flags *pflag.FlagSet, o *migration.Options) {
 	flags.StringVar((*string)(&o.To), "to", string(migration.DoorClusterAPI), "door to move to: clusterapi or native")
-	flags.StringVar(&o.Cluster, "cluster", "", "name of the Cluster, in the namespace of the pools, that the machines are to belong to; one that does not exist is made. --to native finds it on the pools")
-	flags.StringVar(&o.KubeconfigSecret, "kubeconfig-secret", "", "Secret, in the namespace of the pools, with the kubeconfig of the cluster with the nodes; empty means the cluster with the objects")
+	flags.StringVar(&o.Cluster, "cluster", "",
+		"name of the Cluster, in the namespace of the pools, that the machines are to belong to; one that does not exist "+
+			"is made. --to native finds it on the pools")
+	flags.StringVar(&o.KubeconfigSecret, "kubeconfig-secret", "",
+		"Secret, in the namespace of the pools, with the kubeconfig of the cluster with the nodes; empty means the cluster "+
+			"with the objects")
 	flags.StringSliceVar(&o.Accept, "accept", nil, "fields whose loss is accepted, as a plan spells them")
 	d := &o.Defaults
 	flags.DurationVar(&d.DrainTimeout, "machine-drain-timeout", 2*time.Hour, "the manager's flag of this name")
@@ -41,7 +47,8 @@ func addMoveFlags(flags *pflag.FlagSet, o *migration.Options) {
 	flags.DurationVar(&d.CreationTimeout, "machine-creation-timeout", 20*time.Minute, "the manager's flag of this name")
 	flags.DurationVar(&d.PvDetachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "the manager's flag of this name")
 	flags.StringVar(&d.NodeConditions, "node-conditions", "", "the manager's flag of this name; empty means MCM's default")
-	flags.StringVar(&d.KubeletVersion, "kubelet-version", "", "version that the kubelets of pools without nodes will report, e.g. v1.36.3")
+	flags.StringVar(&d.KubeletVersion, "kubelet-version", "",
+		"version that the kubelets of pools without nodes will report, e.g. v1.36.3")
 }
 
 // prepare checks what no flag can check for itself, and reaches the clusters.
@@ -76,7 +83,8 @@ func parsePools(namespace string, args []string) ([]migration.Pool, error) {
 	return pools, nil
 }
 
-var errBlocked = errors.New("not everything can be moved yet: see what is blocked or lost above; --accept=<field> accepts a loss")
+var errBlocked = errors.New("not everything can be moved yet: see what is blocked or lost above; --accept=<field> " +
+	"accepts a loss")
 
 // newPlan is the command that says what a move would do.
 func newPlan(c *common, o *migration.Options) *cobra.Command {

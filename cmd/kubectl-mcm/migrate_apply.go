@@ -55,17 +55,23 @@ type act func(*migration.Engine, context.Context, migration.Pool, migration.Opti
 // newAct is the command that does it to each pool, one after the other. It stops at
 // the first that fails: what is wrong with one is often wrong with all. Of all pools it
 // leaves out those that are refused, and fails at the end.
-func newAct(c *common, o *migration.Options, use, short string, do act, all func(context.Context, *clusters, migration.Options) ([]migration.Pool, error)) *cobra.Command {
+func newAct(c *common, o *migration.Options, use, short string, do act,
+	all func(context.Context, *clusters, migration.Options) ([]migration.Pool, error),
+) *cobra.Command {
 	var every bool
 	cmd := &cobra.Command{Use: use + " POOL...", Short: short}
-	cmd.Flags().BoolVar(&every, "all", false, "all pools of the namespace; those that are refused are left out, with exit code 1")
-	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "go on at once although another command was at the pool a moment ago; only if that is gone for certain")
+	cmd.Flags().BoolVar(&every, "all", false,
+		"all pools of the namespace; those that are refused are left out, with exit code 1")
+	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false,
+		"go on at once although another command was at the pool a moment ago; only if that is gone for certain")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		found, err := prepare(cmd.Context(), c, o)
 		if err != nil {
 			return err
 		}
-		pools, err := choose(found.namespace, args, every, func() ([]migration.Pool, error) { return all(cmd.Context(), found, *o) })
+		pools, err := choose(found.namespace, args, every, func() ([]migration.Pool, error) {
+			return all(cmd.Context(), found, *o)
+		})
 		if err != nil {
 			return err
 		}
@@ -87,7 +93,9 @@ func newAct(c *common, o *migration.Options, use, short string, do act, all func
 }
 
 // choose are the pools that are named, or all.
-func choose(namespace string, args []string, every bool, all func() ([]migration.Pool, error)) ([]migration.Pool, error) {
+func choose(namespace string, args []string, every bool, all func() ([]migration.Pool, error)) ([]migration.Pool,
+	error,
+) {
 	switch {
 	case every && len(args) > 0:
 		return nil, errAllAnd
@@ -147,7 +155,10 @@ func begun(ctx context.Context, found *clusters, to migration.Door) ([]migration
 	}
 	var pools []migration.Pool
 	for _, r := range records {
-		if r.To == to && slices.Contains([]migration.Phase{migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching}, r.Phase) {
+		if r.To == to && slices.Contains([]migration.Phase{
+			migration.PhaseHolding, migration.PhaseCopying,
+			migration.PhaseSwitching,
+		}, r.Phase) {
 			pools = append(pools, r.Pool)
 		}
 	}
@@ -155,12 +166,15 @@ func begun(ctx context.Context, found *clusters, to migration.Door) ([]migration
 }
 
 func newRollback(c *common, o *migration.Options) *cobra.Command {
-	return newAct(c, o, "rollback", "Bring pools back to where their move began, from any phase that is not Finished", (*migration.Engine).Rollback,
-		inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved, migration.PhaseFinishing))
+	return newAct(c, o, "rollback", "Bring pools back to where their move began, from any phase that is not Finished",
+		(*migration.Engine).Rollback,
+		inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved,
+			migration.PhaseFinishing))
 }
 
 func newFinish(c *common, o *migration.Options) *cobra.Command {
-	return newAct(c, o, "finish", "Remove what moves have left on the old door, after a backup", (*migration.Engine).Finish,
+	return newAct(c, o, "finish", "Remove what moves have left on the old door, after a backup",
+		(*migration.Engine).Finish,
 		inPhases(migration.PhaseMoved, migration.PhaseFinishing))
 }
 

@@ -84,7 +84,8 @@ func poolRow(p migration.Plan) []string {
 		verdict = string(p.Phase) + ", " + verdict
 	}
 	return []string{
-		p.Pool.String(), string(p.To), fmt.Sprint(len(p.Machines)), fmt.Sprint(len(p.Machines) - blocked), fmt.Sprint(blocked),
+		p.Pool.String(), string(p.To), fmt.Sprint(len(p.Machines)), fmt.Sprint(len(p.Machines) - blocked),
+		fmt.Sprint(blocked),
 		counts(versions), counts(forms), verdict,
 	}
 }
@@ -120,7 +121,10 @@ func printPlan(out io.Writer, format string, p migration.Plan) error {
 	if format == formatWide {
 		rows := [][]string{{"MACHINE", "SET", "NODE", "PHASE", "VERDICT", "KUBELET", "PROVIDERID"}}
 		for _, m := range p.Machines {
-			rows = append(rows, []string{m.Name, dash(m.Set), dash(m.Node), dash(m.Phase), string(m.Verdict), dash(m.KubeletVersion), dash(m.ProviderID)})
+			rows = append(rows, []string{
+				m.Name, dash(m.Set), dash(m.Node), dash(m.Phase), string(m.Verdict),
+				dash(m.KubeletVersion), dash(m.ProviderID),
+			})
 		}
 		if err := table(out, "  ", rows); err != nil {
 			return err

@@ -19,25 +19,40 @@ var update = flag.Bool("update", false, "write the golden files")
 // examplePlans are one pool that can be moved, and one with many machines in its way.
 func examplePlans() []migration.Plan {
 	good := migration.Plan{
-		Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "garden", Name: "pool-a"}, From: migration.DoorNative, To: migration.DoorClusterAPI,
+		Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "garden", Name: "pool-a"}, From: migration.DoorNative,
+		To:      migration.DoorClusterAPI,
 		Cluster: "shoot", Replicas: 1, Accepted: []string{"spec.revisionHistoryLimit"},
 		Machines: []migration.MachinePlan{{
-			Name: "pool-a-1", Set: "pool-a-abcde", Node: "node-1", Phase: "Running", Verdict: migration.VerdictKept, KubeletVersion: "v1.36.3",
-			ProviderID: "sim:///zone/i-1", ProviderIDForm: migration.FormNode, Finalizers: []string{"machine.sapcloud.io/machine-controller-manager"},
+			Name: "pool-a-1", Set: "pool-a-abcde", Node: "node-1", Phase: "Running", Verdict: migration.VerdictKept,
+			KubeletVersion: "v1.36.3",
+			ProviderID:     "sim:///zone/i-1", ProviderIDForm: migration.FormNode,
+			Finalizers: []string{"machine.sapcloud.io/machine-controller-manager"},
 		}},
 		Findings: []migration.Finding{
-			{Level: migration.Lost, Object: "MachineDeployment garden/pool-a", Field: "spec.revisionHistoryLimit", Text: "Cluster API deletes old MachineSets when a rollout is over"},
+			{
+				Level: migration.Lost, Object: "MachineDeployment garden/pool-a", Field: "spec.revisionHistoryLimit",
+				Text: "Cluster API deletes old MachineSets when a rollout is over",
+			},
 			{Level: migration.Kept, Object: "MachineDeployment garden/pool-a", Field: "spec.replicas", Text: "stays 1"},
 		},
-		Creates:    []migration.Objects{{Kind: "Machine", Names: []string{"pool-a-1"}}},
-		Finalizers: []migration.Finalizer{{Name: "machine.cluster.x-k8s.io", On: "Machine (Cluster API)", Text: "added by Cluster API"}},
+		Creates: []migration.Objects{{Kind: "Machine", Names: []string{"pool-a-1"}}},
+		Finalizers: []migration.Finalizer{{
+			Name: "machine.cluster.x-k8s.io", On: "Machine (Cluster API)",
+			Text: "added by Cluster API",
+		}},
 	}
 	bad := good
 	bad.Pool.Name, bad.Phase, bad.Machines, bad.Findings, bad.Creates, bad.Finalizers, bad.Accepted = "pool-b", migration.PhaseHolding, nil, nil, nil, nil, nil
 	for i := range 6 {
 		name := fmt.Sprintf("pool-b-%d", i)
-		bad.Machines = append(bad.Machines, migration.MachinePlan{Name: name, Verdict: migration.VerdictBlocked, Reason: "it is Failed", Remedy: "wait", ProviderIDForm: migration.FormSame})
-		bad.Findings = append(bad.Findings, migration.Finding{Level: migration.Blocked, Object: "Machine garden/" + name, Text: "it is Failed", Remedy: "wait"})
+		bad.Machines = append(bad.Machines, migration.MachinePlan{
+			Name: name, Verdict: migration.VerdictBlocked,
+			Reason: "it is Failed", Remedy: "wait", ProviderIDForm: migration.FormSame,
+		})
+		bad.Findings = append(bad.Findings, migration.Finding{
+			Level: migration.Blocked, Object: "Machine garden/" + name,
+			Text: "it is Failed", Remedy: "wait",
+		})
 	}
 	return []migration.Plan{good, bad}
 }
@@ -46,12 +61,20 @@ func TestOutput(t *testing.T) {
 	t.Parallel()
 	takeover := migration.Takeover{
 		Namespace: "garden", Machines: 2,
-		There: []migration.Finding{{Level: migration.Kept, Object: "Lease", Text: "a manager of this project holds MCM's leases already"}},
-		Back:  []migration.Finding{{Level: migration.Blocked, Object: "Machine a, b", Field: "spec.providerID", Text: "they have another form", Remedy: "wait"}},
+		There: []migration.Finding{{
+			Level: migration.Kept, Object: "Lease",
+			Text: "a manager of this project holds MCM's leases already",
+		}},
+		Back: []migration.Finding{{
+			Level: migration.Blocked, Object: "Machine a, b", Field: "spec.providerID",
+			Text: "they have another form", Remedy: "wait",
+		}},
 	}
 	records := []migration.Record{{
-		Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "garden", Name: "pool-a"}, To: migration.DoorClusterAPI, Home: migration.DoorNative,
-		Phase: migration.PhaseCopying, Cluster: "shoot", Changed: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Waiting: "Cluster shoot is being made",
+		Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "garden", Name: "pool-a"},
+		To:   migration.DoorClusterAPI, Home: migration.DoorNative,
+		Phase: migration.PhaseCopying, Cluster: "shoot", Changed: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Waiting: "Cluster shoot is being made",
 	}}
 	for name, show := range map[string]func(*bytes.Buffer, string) error{
 		"plan":     func(out *bytes.Buffer, format string) error { return printPlans(out, format, examplePlans()) },

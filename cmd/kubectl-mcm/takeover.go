@@ -13,9 +13,13 @@ var errUnsafe = errors.New("taking over is not safe yet: see what is blocked abo
 
 // newTakeover is the command about fleets of Machine Controller Manager's.
 func newTakeover(c *common) *cobra.Command {
-	cmd := onlyHelps(&cobra.Command{Use: "takeover", Short: "Give a fleet of Machine Controller Manager's to the native door, and back"})
+	cmd := onlyHelps(&cobra.Command{
+		Use:   "takeover",
+		Short: "Give a fleet of Machine Controller Manager's to the native door, and back",
+	})
 	cmd.AddCommand(&cobra.Command{
-		Use: "check", Short: "Say whether the native door can take the namespace over, and whether MCM could have it back; changes nothing", Args: cobra.NoArgs,
+		Use: "check", Short: "Say whether the native door can take the namespace over, and whether MCM could have it back; " +
+			"changes nothing", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.validate(); err != nil {
 				return err

@@ -59,10 +59,14 @@ func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, er
 }
 
 // assemble makes the parts and connects them.
-func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface, which []string,
+func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface,
+	which []string,
 	served func(controllers.Kind) bool,
 ) (*process, error) {
-	requests, h := metrics.NewRequests(clock.RealClock{}), &health{clock: clock.RealClock{}, lease: o.election.leaseDuration}
+	requests, h := metrics.NewRequests(clock.RealClock{}), &health{
+		clock: clock.RealClock{},
+		lease: o.election.leaseDuration,
+	}
 	c = c.measured(requests, h)
 	scheme, err := newScheme()
 	if err != nil {
@@ -170,7 +174,8 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 		return err
 	}
 	return controllers.Setup(ctx, w.manager, controllers.Deps{
-		Client: finishingClient{scopedClient{w.manager.GetClient(), w.clusters.namespace}}, Live: w.manager.GetAPIReader(), Target: target,
+		Client: finishingClient{scopedClient{w.manager.GetClient(), w.clusters.namespace}}, Live: w.manager.GetAPIReader(),
+		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },

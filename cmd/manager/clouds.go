@@ -39,8 +39,11 @@ func around(r prometheus.Registerer, exhausted time.Duration) []cloud.Middleware
 	if exhausted <= 0 || exhausted > usual {
 		exhausted = usual
 	}
-	wraps := wrap.StandardWith(r, wrap.Options{SoldOut: wrap.SoldOut(exhausted), OnPanic: func(driver, op string, stack []byte) {
-		klog.Background().Error(nil, "A driver panicked", "driver", driver, "operation", op, "stack", string(stack))
-	}})
+	wraps := wrap.StandardWith(r, wrap.Options{
+		SoldOut: wrap.SoldOut(exhausted),
+		OnPanic: func(driver, op string, stack []byte) {
+			klog.Background().Error(nil, "A driver panicked", "driver", driver, "operation", op, "stack", string(stack))
+		},
+	})
 	return append([]cloud.Middleware{finishing}, wraps...)
 }

@@ -128,7 +128,9 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	native, err := controllers.Select([]string{"*"}, func(k controllers.Kind) bool { return k.Version == machinev1.GroupVersion })
+	native, err := controllers.Select([]string{"*"}, func(k controllers.Kind) bool {
+		return k.Version == machinev1.GroupVersion
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,8 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 		ports[p.ContainerPort] = true
 	}
 	if !ports[int32(o.server.port)] || !ports[int32(o.server.machineControllerPort)] {
-		t.Errorf("the Deployment has the ports %v, the manager listens on %d and %d", ports, o.server.port, o.server.machineControllerPort)
+		t.Errorf("the Deployment has the ports %v, the manager listens on %d and %d", ports, o.server.port,
+			o.server.machineControllerPort)
 	}
 	if grace := *pod.TerminationGracePeriodSeconds; float64(grace) <= o.gracefulShutdown.Seconds() {
 		t.Errorf("the pod is killed after %ds, while reconciles may take %s to finish", grace, o.gracefulShutdown)
@@ -159,15 +162,20 @@ func TestRights(t *testing.T) {
 	// allowed are the verbs on a resource, at most.
 	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	allowed := map[string][]string{
-		"machine.sapcloud.io/machines": all, "machine.sapcloud.io/machinesets": all, "machine.sapcloud.io/machinedeployments": all,
-		"machine.sapcloud.io/machineclasses": all, "machine.sapcloud.io/machines/status": all, "machine.sapcloud.io/machinesets/status": all,
-		"machine.sapcloud.io/machinedeployments/status": all, "machine.sapcloud.io/machinesets/finalizers": all, "machine.sapcloud.io/machinedeployments/finalizers": all,
+		"machine.sapcloud.io/machines": all, "machine.sapcloud.io/machinesets": all,
+		"machine.sapcloud.io/machinedeployments": all,
+		"machine.sapcloud.io/machineclasses":     all, "machine.sapcloud.io/machines/status": all,
+		"machine.sapcloud.io/machinesets/status":        all,
+		"machine.sapcloud.io/machinedeployments/status": all, "machine.sapcloud.io/machinesets/finalizers": all,
+		"machine.sapcloud.io/machinedeployments/finalizers": all,
 		"/secrets": all, "/events": all, "/nodes": all, "/nodes/status": all, "/pods": all, "/pods/eviction": {"create"},
 		"/persistentvolumes": all, "/persistentvolumeclaims": all, "policy/poddisruptionbudgets": {"list", "watch"},
-		"storage.k8s.io/volumeattachments": {"get", "list", "watch", "delete"}, "coordination.k8s.io/leases": {"create", "get", "watch", "update"},
+		"storage.k8s.io/volumeattachments":            {"get", "list", "watch", "delete"},
+		"coordination.k8s.io/leases":                  {"create", "get", "watch", "update"},
 		"kube-system:/secrets":                        {"create", "delete", "get", "list"},
-		"infrastructure.cluster.x-k8s.io/mcmmachines": {"get", "list", "watch"}, "infrastructure.cluster.x-k8s.io/mcmclusters": {"get", "list", "watch"},
-		"cluster.x-k8s.io/clusters": {"get", "list", "watch"},
+		"infrastructure.cluster.x-k8s.io/mcmmachines": {"get", "list", "watch"},
+		"infrastructure.cluster.x-k8s.io/mcmclusters": {"get", "list", "watch"},
+		"cluster.x-k8s.io/clusters":                   {"get", "list", "watch"},
 	}
 	check := func(name, scope string, rules []rbacv1.PolicyRule) {
 		for _, r := range rules {
@@ -180,7 +188,8 @@ func TestRights(t *testing.T) {
 					}
 				}
 			}
-			if slices.Contains(r.Resources, "leases") && len(r.ResourceNames) != 2 && !slices.Equal(r.Verbs, []string{"create"}) {
+			if slices.Contains(r.Resources, "leases") && len(r.ResourceNames) != 2 &&
+				!slices.Equal(r.Verbs, []string{"create"}) {
 				t.Errorf("role %s grants %v on every lease, want only the two of MCM", name, r.Verbs)
 			}
 		}

@@ -45,7 +45,9 @@ type evictions struct {
 }
 
 // Create evicts the pod.
-func (e evictions) Create(ctx context.Context, pod, eviction client.Object, options ...client.SubResourceCreateOption) error {
+func (e evictions) Create(ctx context.Context, pod, eviction client.Object,
+	options ...client.SubResourceCreateOption,
+) error {
 	o := (&client.SubResourceCreateOptions{}).ApplyOptions(options).AsCreateOptions()
 	return e.pods.Post().Namespace(pod.GetNamespace()).Resource("pods").Name(pod.GetName()).SubResource("eviction").
 		VersionedParams(o, scheme.ParameterCodec).

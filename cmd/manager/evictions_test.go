@@ -53,7 +53,8 @@ func TestEvictionsAreAnsweredAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			meta := metav1.ObjectMeta{Namespace: "ns", Name: "p"}
-			err = c.SubResource("eviction").Create(t.Context(), &corev1.Pod{ObjectMeta: meta}, &policyv1.Eviction{ObjectMeta: meta})
+			err = c.SubResource("eviction").Create(t.Context(), &corev1.Pod{ObjectMeta: meta},
+				&policyv1.Eviction{ObjectMeta: meta})
 			if !apierrors.IsTooManyRequests(err) || asked.Load() != 1 {
 				t.Errorf("asked %d times and got %v, want the first answer: %s", asked.Load(), err, tc.reason)
 			}

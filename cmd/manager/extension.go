@@ -25,8 +25,11 @@ type extensionOptions struct {
 
 func (o *options) addExtensionFlags(fs *pflag.FlagSet) {
 	x := &o.extension
-	fs.IntVar(&x.port, "runtime-extension-port", x.port, "port on which Cluster API's hooks for updates in place are answered, over TLS; then no controller runs and no lease is held. 0 answers none")
-	fs.StringVar(&x.certDir, "runtime-extension-cert-dir", x.certDir, "folder with the certificate tls.crt and the key tls.key of that port")
+	fs.IntVar(&x.port, "runtime-extension-port", x.port,
+		"port on which Cluster API's hooks for updates in place are answered, over TLS; then no controller runs and no "+
+			"lease is held. 0 answers none")
+	fs.StringVar(&x.certDir, "runtime-extension-cert-dir", x.certDir,
+		"folder with the certificate tls.crt and the key tls.key of that port")
 }
 
 func (x *extensionOptions) validate(p *problems, o *options) {
@@ -40,7 +43,8 @@ func (x *extensionOptions) validate(p *problems, o *options) {
 		p.add("runtime-extension-cert-dir", "must be given with --runtime-extension-port")
 	}
 	if len(o.controllers) != 1 || o.controllers[0] != "*" {
-		p.add("controllers", "must not be given with --runtime-extension-port: a runtime extension runs in a process of its own")
+		p.add("controllers", "must not be given with --runtime-extension-port: a runtime extension runs in a process "+
+			"of its own")
 	}
 }
 
@@ -53,7 +57,8 @@ func needed(served func(controllers.Kind) bool) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("--runtime-extension-port: the API server does not serve %s: install the infrastructure provider first", strings.Join(missing, ", "))
+		return fmt.Errorf("--runtime-extension-port: the API server does not serve %s: install the infrastructure "+
+			"provider first", strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -72,7 +77,10 @@ func (w *wiring) extend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(server.Options{Catalog: catalog, Host: w.server.address, Port: w.extension.port, CertDir: w.extension.certDir})
+	s, err := server.New(server.Options{
+		Catalog: catalog, Host: w.server.address, Port: w.extension.port,
+		CertDir: w.extension.certDir,
+	})
 	if err != nil {
 		return fmt.Errorf("--runtime-extension-port: %w", err)
 	}

@@ -14,10 +14,19 @@ func TestExtensionFlags(t *testing.T) {
 		args    []string
 		problem string
 	}{
-		"off unless asked for":                 {nil, ""},
-		"it serves over TLS":                   {[]string{"--runtime-extension-port=9443"}, "--runtime-extension-cert-dir: must be given"},
-		"with what it is given":                {[]string{"--runtime-extension-port=9443", "--runtime-extension-cert-dir=x"}, ""},
-		"no controllers beside it":             {[]string{"--runtime-extension-port=9443", "--runtime-extension-cert-dir=x", "--controllers=mcmmachine"}, "process of its own"},
+		"off unless asked for": {nil, ""},
+		"it serves over TLS": {
+			[]string{"--runtime-extension-port=9443"},
+			"--runtime-extension-cert-dir: must be given",
+		},
+		"with what it is given": {
+			[]string{"--runtime-extension-port=9443", "--runtime-extension-cert-dir=x"},
+			"",
+		},
+		"no controllers beside it": {[]string{
+			"--runtime-extension-port=9443", "--runtime-extension-cert-dir=x",
+			"--controllers=mcmmachine",
+		}, "process of its own"},
 		"a port is a port":                     {[]string{"--runtime-extension-port=65536"}, "between 0 and 65535"},
 		"a certificate alone turns nothing on": {[]string{"--runtime-extension-cert-dir=x"}, ""},
 	}

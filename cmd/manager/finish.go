@@ -66,7 +66,9 @@ func (c finishingClient) Update(ctx context.Context, obj client.Object, opts ...
 }
 
 // Patch is the client's.
-func (c finishingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c finishingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.PatchOption,
+) error {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	return c.Client.Patch(ctx, obj, patch, opts...)
@@ -92,28 +94,36 @@ func (c finishingClient) SubResource(name string) client.SubResourceClient {
 type finishingSubResource struct{ client.SubResourceClient }
 
 // Create is the client's.
-func (c finishingSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
+func (c finishingSubResource) Create(ctx context.Context, obj, sub client.Object,
+	opts ...client.SubResourceCreateOption,
+) error {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	return c.SubResourceClient.Create(ctx, obj, sub, opts...)
 }
 
 // Update is the client's.
-func (c finishingSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+func (c finishingSubResource) Update(ctx context.Context, obj client.Object,
+	opts ...client.SubResourceUpdateOption,
+) error {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	return c.SubResourceClient.Update(ctx, obj, opts...)
 }
 
 // Patch is the client's.
-func (c finishingSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (c finishingSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption,
+) error {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	return c.SubResourceClient.Patch(ctx, obj, patch, opts...)
 }
 
 // Apply is the client's.
-func (c finishingSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+func (c finishingSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration,
+	opts ...client.SubResourceApplyOption,
+) error {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	return c.SubResourceClient.Apply(ctx, obj, opts...)

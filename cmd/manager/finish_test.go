@@ -26,7 +26,9 @@ func TestUntilDone(t *testing.T) {
 		ended  bool
 	}{
 		"Running": {"a call may take as long as it takes", context.WithCancel, time.Hour, false},
-		"Stopping": {"a request to stop does not end a call", func(ctx context.Context) (context.Context, context.CancelFunc) {
+		"Stopping": {"a request to stop does not end a call", func(ctx context.Context) (context.Context,
+			context.CancelFunc,
+		) {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
 			return ctx, cancel
@@ -65,7 +67,8 @@ func stubborn(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(node).WithStatusSubresource(node).WithInterceptorFuncs(interceptor.Funcs{
+	return fake.NewClientBuilder().WithScheme(
+		scheme).WithObjects(node).WithStatusSubresource(node).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return errors.Join(ctx.Err(), c.Create(ctx, o, opts...))
 		},
@@ -75,10 +78,14 @@ func stubborn(t *testing.T) client.Client {
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			return errors.Join(ctx.Err(), c.Update(ctx, o, opts...))
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			return errors.Join(ctx.Err(), c.Patch(ctx, o, p, opts...))
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			return errors.Join(ctx.Err(), c.SubResource(name).Patch(ctx, o, p, opts...))
 		},
 	}).Build()

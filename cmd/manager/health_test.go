@@ -21,12 +21,18 @@ func TestHealth(t *testing.T) {
 		path   string
 		want   int
 	}{
-		"Starting":   {"before the caches are filled nothing could be taken over", func(*health, *clocktesting.FakeClock) {}, "/readyz", 500},
+		"Starting": {
+			"before the caches are filled nothing could be taken over", func(*health, *clocktesting.FakeClock) {},
+			"/readyz", 500,
+		},
 		"StartsLive": {"but a restart would not help", func(*health, *clocktesting.FakeClock) {}, "/healthz", 200},
-		"Answered": {"with caches and a recent answer it is ready, without asking", func(h *health, _ *clocktesting.FakeClock) {
-			h.synced.Store(true)
-			answered(h)
-		}, "/readyz", 200},
+		"Answered": {
+			"with caches and a recent answer it is ready, without asking",
+			func(h *health, _ *clocktesting.FakeClock) {
+				h.synced.Store(true)
+				answered(h)
+			}, "/readyz", 200,
+		},
 		"Silent": {"after a silence the API server is asked", func(h *health, clock *clocktesting.FakeClock) {
 			h.synced.Store(true)
 			answered(h)
@@ -46,10 +52,13 @@ func TestHealth(t *testing.T) {
 			lead(t, h, clock)
 			clock.Step(10 * time.Second)
 		}, "/healthz", 200},
-		"Stuck": {"a leader that neither renews its leases nor gives up is restarted", func(h *health, clock *clocktesting.FakeClock) {
-			lead(t, h, clock)
-			clock.Step(time.Minute)
-		}, "/healthz", 500},
+		"Stuck": {
+			"a leader that neither renews its leases nor gives up is restarted",
+			func(h *health, clock *clocktesting.FakeClock) {
+				lead(t, h, clock)
+				clock.Step(time.Minute)
+			}, "/healthz", 500,
+		},
 		"StuckLivez": {"under both names", func(h *health, clock *clocktesting.FakeClock) {
 			lead(t, h, clock)
 			clock.Step(time.Minute)
@@ -58,7 +67,9 @@ func TestHealth(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Unix(1700000000, 0))
-			h := &health{clock: clock, lease: 15 * time.Second, ask: func(context.Context) error { return errors.New("no route") }}
+			h := &health{clock: clock, lease: 15 * time.Second, ask: func(context.Context) error {
+				return errors.New("no route")
+			}}
 			tc.given(h, clock)
 			w := httptest.NewRecorder()
 			mux := newMux(h, prometheus.NewRegistry(), newOptions().flagSet("test"), serverOptions{})

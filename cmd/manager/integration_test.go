@@ -30,7 +30,10 @@ import (
 func TestRun(t *testing.T) {
 	t.Parallel()
 	ctrl.SetLogger(klog.Background())
-	c := cluster.ForTest(t, cluster.Options{Manifests: []string{"../../config/crd", "../../config/manager/namespace.yaml", "../../config/rbac"}})
+	c := cluster.ForTest(t, cluster.Options{Manifests: []string{
+		"../../config/crd", "../../config/manager/namespace.yaml",
+		"../../config/rbac",
+	}})
 	admin := adminClient(t, c)
 	kubeconfig, err := c.KubeconfigFor(account)
 	if err != nil {
@@ -38,8 +41,10 @@ func TestRun(t *testing.T) {
 	}
 	const leases = "machine-controller-manager"
 	args := []string{
-		"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig, "--namespace=", "--leader-elect-resource-namespace=" + leases,
-		"--machine-safety-orphan-vms-period=1s", "--machine-safety-apiserver-statuscheck-period=1s", "--machine-safety-apiserver-statuscheck-timeout=1s",
+		"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig, "--namespace=",
+		"--leader-elect-resource-namespace=" + leases,
+		"--machine-safety-orphan-vms-period=1s", "--machine-safety-apiserver-statuscheck-period=1s",
+		"--machine-safety-apiserver-statuscheck-timeout=1s",
 		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
 	}
 	leader := start(t, args...)
@@ -64,7 +69,8 @@ func TestRun(t *testing.T) {
 	awaitPhase(t, admin, machinev1.MachineRunning)
 	eventually(t, time.Minute, func(ctx context.Context) string {
 		events := &corev1.EventList{}
-		if err := admin.List(ctx, events, client.InNamespace("work"), client.MatchingFields{"reason": machinev1.EventSuccessfulCreate}); err != nil {
+		if err := admin.List(ctx, events, client.InNamespace("work"),
+			client.MatchingFields{"reason": machinev1.EventSuccessfulCreate}); err != nil {
 			return err.Error()
 		}
 		if len(events.Items) == 0 {
@@ -116,13 +122,24 @@ func checkMetrics(t *testing.T, leader, standby *running) {
 		has    []string
 		lacks  []string
 	}{
-		"Manager": {"sets and deployments are on the first port", leader.port,
-			[]string{`mcm_machine_set_info_spec_replicas{name="`, `mcm_workqueue_adds_total{name="machineset"}`, "mcm_reflector_watches_total", "rest_client_requests_total"},
-			[]string{"mcm_machine_info{"}},
-		"MachineController": {"machines are on the second", leader.second,
+		"Manager": {
+			"sets and deployments are on the first port", leader.port,
+			[]string{
+				`mcm_machine_set_info_spec_replicas{name="`, `mcm_workqueue_adds_total{name="machineset"}`,
+				"mcm_reflector_watches_total", "rest_client_requests_total",
+			},
+			[]string{"mcm_machine_info{"},
+		},
+		"MachineController": {
+			"machines are on the second", leader.second,
 			[]string{"mcm_machine_info{", "mcm_machine_controller_frozen 0", `mcm_workqueue_adds_total{name="machine"}`},
-			[]string{"mcm_machine_set_info{"}},
-		"Standby": {"a standby does not count the same machines again", standby.second, []string{"mcm_workqueue_adds_total"}, []string{"mcm_machine_info{"}},
+			[]string{"mcm_machine_set_info{"},
+		},
+		"Standby": {
+			"a standby does not count the same machines again", standby.second,
+			[]string{"mcm_workqueue_adds_total"},
+			[]string{"mcm_machine_info{"},
+		},
 	}
 	for name, tc := range cases {
 		_, body := get(t.Context(), tc.port, "/metrics")
@@ -178,9 +195,13 @@ func workload(endpoint string) []client.Object {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "work", Name: name} }
 	s := sim.DefaultSettings()
 	secret := &corev1.Secret{ObjectMeta: meta("secret"), Data: map[string][]byte{
-		"userData": []byte("token: <<BOOTSTRAP_TOKEN>>\n"), "accountID": []byte(s.Accounts[0].ID), "secretKey": []byte(s.Accounts[0].SecretKeys[0]),
+		"userData": []byte("token: <<BOOTSTRAP_TOKEN>>\n"), "accountID": []byte(s.Accounts[0].ID),
+		"secretKey": []byte(s.Accounts[0].SecretKeys[0]),
 	}}
-	class := &machinev1.MachineClass{ObjectMeta: meta("class"), Provider: "sim", SecretRef: &corev1.SecretReference{Namespace: "work", Name: "secret"}}
+	class := &machinev1.MachineClass{
+		ObjectMeta: meta("class"), Provider: "sim",
+		SecretRef: &corev1.SecretReference{Namespace: "work", Name: "secret"},
+	}
 	class.ProviderSpec.Raw = fmt.Appendf(nil, `{"endpoint":%q,"region":%q,"zone":%q,"instanceType":%q,"image":%q,
 		"tags":{"kubernetes.io/cluster/sim":"1","kubernetes.io/role/node":"1"}}`,
 		endpoint, s.Zones[0].Region, s.Zones[0].Name, s.InstanceTypes[0].Name, s.Images[0].ID)
@@ -231,7 +252,10 @@ func joinNodes(t *testing.T, admin client.Client) {
 	}
 	for i := range all {
 		name := all[i].Labels[machinev1.NodeLabel]
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: all[i].Spec.ProviderID}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.NodeSpec{ProviderID: all[i].Spec.ProviderID},
+		}
 		if err := admin.Create(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
@@ -241,8 +265,11 @@ func joinNodes(t *testing.T, admin client.Client) {
 			t.Fatal(err)
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "on-" + name}}
-		pod.Spec = corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "i"}}, ServiceAccountName: "default",
-			AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0))}
+		pod.Spec = corev1.PodSpec{
+			NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			ServiceAccountName:           "default",
+			AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
+		}
 		if err := admin.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}

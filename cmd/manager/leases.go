@@ -57,7 +57,9 @@ var _ resourcelock.Interface = &leaseLock{}
 // newLeaseLock returns the lock on the leases of these names, at least one, in
 // that namespace. Nothing is written until it is used. Each lease is marked as
 // held by us, since MCM's identities look like ours.
-func newLeaseLock(leases coordinationv1client.LeasesGetter, namespace, identity string, c clock.PassiveClock, names ...string) *leaseLock {
+func newLeaseLock(leases coordinationv1client.LeasesGetter, namespace, identity string, c clock.PassiveClock,
+	names ...string,
+) *leaseLock {
 	l := &leaseLock{identity: identity, clock: c}
 	for _, name := range names {
 		l.parts = append(l.parts, part{lock: &resourcelock.LeaseLock{
@@ -221,7 +223,7 @@ func (l *leaseLock) expiredFor(duration time.Duration) time.Duration {
 	return max(0, l.clock.Since(time.Unix(0, at))-duration)
 }
 
-// allOurs says whether we hold every lease.
+// allOurs reports whether we hold every lease.
 func (l *leaseLock) allOurs() bool {
 	for i := range l.parts {
 		if !l.ours(i) {

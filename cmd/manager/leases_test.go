@@ -61,7 +61,9 @@ func (s *stage) leads(name string) bool {
 }
 
 // contend runs an elector until ctx ends or the lock is lost.
-func (s *stage) contend(ctx context.Context, name string, lock resourcelock.Interface, release bool, excludes ...string) {
+func (s *stage) contend(ctx context.Context, name string, lock resourcelock.Interface, release bool,
+	excludes ...string,
+) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		ReleaseOnCancel: release,
@@ -259,7 +261,8 @@ func TestContentionSettles(t *testing.T) {
 			s.contend(ctx, "mc", single(c.CoordinationV1(), second, "host-mc"), false, ours...)
 			time.Sleep(time.Minute)
 			if !s.leads("mcm") && !s.leads("mc") && len(s.leading) != 1 {
-				t.Fatalf("round %d: %v lead after a minute, want exactly one of us, or MCM; leases %q", round, s.leading, holders(t, c))
+				t.Fatalf("round %d: %v lead after a minute, want exactly one of us, or MCM; leases %q", round, s.leading,
+					holders(t, c))
 			}
 			stopMCM()
 			time.Sleep(time.Minute)
@@ -275,7 +278,8 @@ func TestContentionSettles(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			if len(s.leading) != 1 {
-				t.Errorf("round %d: %v lead after the leader stopped, want exactly one of us; leases %q", round, s.leading, holders(t, c))
+				t.Errorf("round %d: %v lead after the leader stopped, want exactly one of us; leases %q", round, s.leading,
+					holders(t, c))
 			}
 		})
 	}

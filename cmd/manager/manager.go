@@ -138,7 +138,7 @@ func (o *options) newLock(control *rest.Config, names []string) (*leaseLock, err
 	return newLeaseLock(clients.CoordinationV1(), o.leaseNamespace(), identity, clock.RealClock{}, names...), nil
 }
 
-// leading says whether mgr works now.
+// leading reports whether mgr works now.
 func leading(mgr ctrl.Manager) func() bool {
 	return func() bool {
 		select {

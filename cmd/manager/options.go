@@ -156,10 +156,15 @@ func (o *options) flagSet(name string) *pflag.FlagSet {
 	o.addExtensionFlags(fs)
 	o.addIgnoredFlags(fs)
 	logsapi.AddFlags(o.logs, fs)
-	fs.StringSliceVar(&o.controllers, "controllers", o.controllers, "controllers to run: names, -name to leave one out, * for all whose kinds the API server serves")
-	fs.IntVar(&o.workers, "concurrent-syncs", o.workers, "reconciles of one kind at a time, for every kind (alias --worker-count); 0 means 50 for machines and 10 for the others")
-	fs.DurationVar(&o.gracefulShutdown, "graceful-shutdown-timeout", o.gracefulShutdown, "how long reconciles that have begun may take to finish after a request to stop; the leases are released after that")
-	fs.BoolVar(&o.annotateDuringRollout, "autoscaler-scaledown-annotation-during-rollout", o.annotateDuringRollout, "keep cluster-autoscaler from scaling down the nodes of a machine deployment while it is rolled out")
+	fs.StringSliceVar(&o.controllers, "controllers", o.controllers,
+		"controllers to run: names, -name to leave one out, * for all whose kinds the API server serves")
+	fs.IntVar(&o.workers, "concurrent-syncs", o.workers,
+		"reconciles of one kind at a time, for every kind (alias --worker-count); 0 means 50 for machines and 10 for "+
+			"the others")
+	fs.DurationVar(&o.gracefulShutdown, "graceful-shutdown-timeout", o.gracefulShutdown,
+		"how long reconciles that have begun may take to finish after a request to stop; the leases are released after that")
+	fs.BoolVar(&o.annotateDuringRollout, "autoscaler-scaledown-annotation-during-rollout", o.annotateDuringRollout,
+		"keep cluster-autoscaler from scaling down the nodes of a machine deployment while it is rolled out")
 	return fs
 }
 
@@ -167,63 +172,94 @@ func (o *options) addServerFlags(fs *pflag.FlagSet) {
 	s := &o.server
 	fs.StringVar(&s.address, "address", s.address, "IP address to serve on, of both ports")
 	fs.IntVar(&s.port, "port", s.port, "port of health, metrics and profiles; the one of MCM's machine-controller-manager")
-	fs.IntVar(&s.machineControllerPort, "machine-controller-port", s.machineControllerPort, "second port, the one of MCM's machine-controller; 0 serves everything on --port")
+	fs.IntVar(&s.machineControllerPort, "machine-controller-port", s.machineControllerPort,
+		"second port, the one of MCM's machine-controller; 0 serves everything on --port")
 	fs.BoolVar(&s.profiling, "profiling", s.profiling, "serve profiles at /debug/pprof/")
-	fs.BoolVar(&s.contentionProfiling, "contention-profiling", s.contentionProfiling, "also profile lock contention; needs --profiling")
+	fs.BoolVar(&s.contentionProfiling, "contention-profiling", s.contentionProfiling,
+		"also profile lock contention; needs --profiling")
 }
 
 func (o *options) addClusterFlags(fs *pflag.FlagSet) {
 	c := &o.clusters
-	fs.StringVar(&c.target, "target-kubeconfig", c.target, "kubeconfig of the cluster that nodes join; empty means the cluster this runs in, "+noTarget+" that there is none")
-	fs.StringVar(&c.control, "control-kubeconfig", c.control, "kubeconfig of the cluster with the machine objects; empty means the target cluster, "+inCluster+" the cluster this runs in")
-	fs.StringVar(&c.namespace, "namespace", c.namespace, "namespace of the machine objects, their Secrets and the leases; empty means all namespaces")
-	fs.StringVar(&c.watchFilter, "watch-filter", c.watchFilter, "value of the label cluster.x-k8s.io/watch-filter of the Cluster API objects to work on; empty means all objects")
-	fs.Float32Var(&c.qps, "kube-api-qps", c.qps, "requests per second to each API server; 0 or less means no limit but the API server's own")
+	fs.StringVar(&c.target, "target-kubeconfig", c.target,
+		"kubeconfig of the cluster that nodes join; empty means the cluster this runs in, "+noTarget+" that there is none")
+	fs.StringVar(&c.control, "control-kubeconfig", c.control,
+		"kubeconfig of the cluster with the machine objects; empty means the target cluster, "+inCluster+
+			" the cluster this runs in")
+	fs.StringVar(&c.namespace, "namespace", c.namespace,
+		"namespace of the machine objects, their Secrets and the leases; empty means all namespaces")
+	fs.StringVar(&c.watchFilter, "watch-filter", c.watchFilter,
+		"value of the label cluster.x-k8s.io/watch-filter of the Cluster API objects to work on; empty means all objects")
+	fs.Float32Var(&c.qps, "kube-api-qps", c.qps,
+		"requests per second to each API server; 0 or less means no limit but the API server's own")
 	fs.IntVar(&c.burst, "kube-api-burst", c.burst, "requests at once to each API server; only with --kube-api-qps")
-	fs.DurationVar(&c.resync, "min-resync-period", c.resync, "how often every object is looked at although nothing changed")
+	fs.DurationVar(&c.resync, "min-resync-period", c.resync,
+		"how often every object is looked at although nothing changed")
 }
 
 func (o *options) addElectionFlags(fs *pflag.FlagSet) {
 	e := &o.election
-	fs.BoolVar(&e.elect, "leader-elect", e.elect, "work only while holding the leases of the doors that run, for MCM's kinds both of MCM's; without it nothing keeps MCM or another of us from working at the same time")
-	fs.DurationVar(&e.leaseDuration, "leader-elect-lease-duration", e.leaseDuration, "how long a lease that is not renewed is respected")
-	fs.DurationVar(&e.renewDeadline, "leader-elect-renew-deadline", e.renewDeadline, "how long renewing may fail before this process stops; less than the lease duration")
-	fs.DurationVar(&e.retryPeriod, "leader-elect-retry-period", e.retryPeriod, "time between attempts to take or renew the leases")
+	fs.BoolVar(&e.elect, "leader-elect", e.elect,
+		"work only while holding the leases of the doors that run, for MCM's kinds both of MCM's; without it nothing keeps "+
+			"MCM or another of us from working at the same time")
+	fs.DurationVar(&e.leaseDuration, "leader-elect-lease-duration", e.leaseDuration,
+		"how long a lease that is not renewed is respected")
+	fs.DurationVar(&e.renewDeadline, "leader-elect-renew-deadline", e.renewDeadline,
+		"how long renewing may fail before this process stops; less than the lease duration")
+	fs.DurationVar(&e.retryPeriod, "leader-elect-retry-period", e.retryPeriod,
+		"time between attempts to take or renew the leases")
 	fs.StringVar(&e.lock, "leader-elect-resource-lock", e.lock, "kind of lock; only leases")
-	fs.StringVar(&e.namespace, "leader-elect-resource-namespace", e.namespace, "namespace of the leases; empty means --namespace, and where that is empty too the one this runs in, else default")
+	fs.StringVar(&e.namespace, "leader-elect-resource-namespace", e.namespace,
+		"namespace of the leases; empty means --namespace, and where that is empty too the one this runs in, else default")
 }
 
 func (o *options) addSafetyFlags(fs *pflag.FlagSet) {
 	s := &o.safety
 	fs.IntVar(&s.up, "safety-up", s.up, "machines beyond replicas and surge at which a machine set is frozen")
 	fs.IntVar(&s.down, "safety-down", s.down, "machines below that at which it is unfrozen")
-	fs.DurationVar(&s.overshooting, "machine-safety-overshooting-period", s.overshooting, "time between looks for machine sets with too many machines")
-	fs.DurationVar(&s.orphanVMs, "machine-safety-orphan-vms-period", s.orphanVMs, "time between looks for VMs without a machine")
-	fs.BoolVar(&s.reportOnly, "machine-safety-orphan-vms-report-only", s.reportOnly, "tell about VMs without a machine and leave them")
-	fs.DurationVar(&s.apiServerTimeout, "machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout, "how long an API server may be unreachable before machines are frozen")
-	fs.DurationVar(&s.apiServerPeriod, "machine-safety-apiserver-statuscheck-period", s.apiServerPeriod, "time between looks at the API servers; at least the timeout")
-	fs.BoolVar(&s.outages, "machine-safety-outage-protection", s.outages, "replace no machine whose node was lost together with others of its zone or pool, unless its VM is gone")
-	fs.DurationVar(&s.outageLimit, "machine-safety-outage-limit", s.outageLimit, "how long an outage may keep a machine from being replaced")
+	fs.DurationVar(&s.overshooting, "machine-safety-overshooting-period", s.overshooting,
+		"time between looks for machine sets with too many machines")
+	fs.DurationVar(&s.orphanVMs, "machine-safety-orphan-vms-period", s.orphanVMs,
+		"time between looks for VMs without a machine")
+	fs.BoolVar(&s.reportOnly, "machine-safety-orphan-vms-report-only", s.reportOnly,
+		"tell about VMs without a machine and leave them")
+	fs.DurationVar(&s.apiServerTimeout, "machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout,
+		"how long an API server may be unreachable before machines are frozen")
+	fs.DurationVar(&s.apiServerPeriod, "machine-safety-apiserver-statuscheck-period", s.apiServerPeriod,
+		"time between looks at the API servers; at least the timeout")
+	fs.BoolVar(&s.outages, "machine-safety-outage-protection", s.outages,
+		"replace no machine whose node was lost together with others of its zone or pool, unless its VM is gone")
+	fs.DurationVar(&s.outageLimit, "machine-safety-outage-limit", s.outageLimit,
+		"how long an outage may keep a machine from being replaced")
 }
 
 func (o *options) addMachineFlags(fs *pflag.FlagSet) {
 	m := &o.machines
 	fs.DurationVar(&m.creation, "machine-creation-timeout", m.creation, "how long a machine may take to become Running")
 	fs.DurationVar(&m.health, "machine-health-timeout", m.health, "how long a machine may be Unknown before it is Failed")
-	fs.DurationVar(&m.drain, "machine-drain-timeout", m.drain, "how long a node may be drained before its pods are removed by force")
-	fs.DurationVar(&m.inPlaceUpdate, "machine-inplace-update-timeout", m.inPlaceUpdate, "how long an update in place may take")
-	fs.IntVar(&m.maxEvictRetries, "machine-max-evict-retries", m.maxEvictRetries, "how often the eviction of a pod is tried before it is deleted")
+	fs.DurationVar(&m.drain, "machine-drain-timeout", m.drain,
+		"how long a node may be drained before its pods are removed by force")
+	fs.DurationVar(&m.inPlaceUpdate, "machine-inplace-update-timeout", m.inPlaceUpdate,
+		"how long an update in place may take")
+	fs.IntVar(&m.maxEvictRetries, "machine-max-evict-retries", m.maxEvictRetries,
+		"how often the eviction of a pod is tried before it is deleted")
 	fs.DurationVar(&m.pvDetach, "machine-pv-detach-timeout", m.pvDetach, "how long to wait for a volume to detach")
-	fs.DurationVar(&m.pvReattach, "machine-pv-reattach-timeout", m.pvReattach, "how long to wait for a volume to attach to another node")
+	fs.DurationVar(&m.pvReattach, "machine-pv-reattach-timeout", m.pvReattach,
+		"how long to wait for a volume to attach to another node")
 	fs.DurationVar(&m.preserve, "machine-preserve-timeout", m.preserve, "how long a preserved machine is kept")
-	fs.StringVar(&m.nodeConditions, "node-conditions", m.nodeConditions, "node conditions that make a machine unhealthy unless they are False, separated by commas")
-	fs.StringVar(&m.bootstrapTokenExtraGroups, "bootstrap-token-auth-extra-groups", m.bootstrapTokenExtraGroups, "extra groups of bootstrap tokens, separated by commas")
-	fs.DurationVar(&m.resourceExhaustedRetry, "resource-exhausted-retry", m.resourceExhaustedRetry, "wait after a cloud had no capacity; 0 means 10m")
+	fs.StringVar(&m.nodeConditions, "node-conditions", m.nodeConditions,
+		"node conditions that make a machine unhealthy unless they are False, separated by commas")
+	fs.StringVar(&m.bootstrapTokenExtraGroups, "bootstrap-token-auth-extra-groups", m.bootstrapTokenExtraGroups,
+		"extra groups of bootstrap tokens, separated by commas")
+	fs.DurationVar(&m.resourceExhaustedRetry, "resource-exhausted-retry", m.resourceExhaustedRetry,
+		"wait after a cloud had no capacity; 0 means 10m")
 }
 
 func (o *options) addIgnoredFlags(fs *pflag.FlagSet) {
 	i := &o.ignored
 	fs.StringVar(&i.cloudProvider, "cloud-provider", i.cloudProvider, "unused: a MachineClass names its cloud")
-	fs.StringVar(&i.contentType, "kube-api-content-type", i.contentType, "unused: each kind is spoken in the best encoding that it has")
-	fs.DurationVar(&i.controllerStartInterval, "controller-start-interval", i.controllerStartInterval, "unused: controllers start together")
+	fs.StringVar(&i.contentType, "kube-api-content-type", i.contentType,
+		"unused: each kind is spoken in the best encoding that it has")
+	fs.DurationVar(&i.controllerStartInterval, "controller-start-interval", i.controllerStartInterval,
+		"unused: controllers start together")
 }

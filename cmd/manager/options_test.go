@@ -13,10 +13,13 @@ import (
 // mcmFlags are all flags of both of MCM's binaries and what they are without
 // being given; where we differ on purpose, why says so.
 var mcmFlags = map[string]struct{ value, why string }{
-	"port":                               {"10258", ""},
-	"address":                            {"0.0.0.0", ""},
-	"cloud-provider":                     {"", ""},
-	"concurrent-syncs":                   {"0", "MCM's binaries have 10 and 50; 0 is 50 for machines and 10 for the others"},
+	"port":           {"10258", ""},
+	"address":        {"0.0.0.0", ""},
+	"cloud-provider": {"", ""},
+	"concurrent-syncs": {
+		"0",
+		"MCM's binaries have 10 and 50; 0 is 50 for machines and 10 for the others",
+	},
 	"min-resync-period":                  {"12h0m0s", ""},
 	"profiling":                          {"false", ""},
 	"contention-profiling":               {"false", ""},
@@ -48,9 +51,12 @@ var mcmFlags = map[string]struct{ value, why string }{
 	"machine-safety-orphan-vms-period":               {"30m0s", "MCM has 15m; its documents and Gardener say 30m"},
 	"machine-safety-apiserver-statuscheck-timeout":   {"30s", ""},
 	"machine-safety-apiserver-statuscheck-period":    {"1m0s", ""},
-	"node-conditions":                                {"KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable", ""},
-	"bootstrap-token-auth-extra-groups":              {"", ""},
-	"resource-exhausted-retry":                       {"10m0s", ""},
+	"node-conditions": {
+		"KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
+		"",
+	},
+	"bootstrap-token-auth-extra-groups": {"", ""},
+	"resource-exhausted-retry":          {"10m0s", ""},
 }
 
 func TestDefaults(t *testing.T) {
@@ -77,13 +83,16 @@ func TestGardenersCommandLines(t *testing.T) {
 	t.Parallel()
 	cases := map[string][]string{
 		"machine-controller-manager": {
-			"--control-kubeconfig=inClusterConfig", "--machine-safety-overshooting-period=1m", "--namespace=shoot--a--b", "--port=10258",
+			"--control-kubeconfig=inClusterConfig", "--machine-safety-overshooting-period=1m", "--namespace=shoot--a--b",
+			"--port=10258",
 			"--safety-up=2", "--safety-down=1", "--target-kubeconfig=/var/run/kubeconfig", "--v=3",
 		},
 		"machine-controller-manager-provider": {
-			"--control-kubeconfig=inClusterConfig", "--machine-creation-timeout=20m", "--machine-drain-timeout=2h", "--machine-health-timeout=10m",
+			"--control-kubeconfig=inClusterConfig", "--machine-creation-timeout=20m", "--machine-drain-timeout=2h",
+			"--machine-health-timeout=10m",
 			"--machine-safety-apiserver-statuscheck-timeout=30s", "--machine-safety-apiserver-statuscheck-period=1m",
-			"--machine-safety-orphan-vms-period=30m", "--namespace=shoot--a--b", "--port=10259", "--target-kubeconfig=/var/run/kubeconfig", "--v=3",
+			"--machine-safety-orphan-vms-period=30m", "--namespace=shoot--a--b", "--port=10259",
+			"--target-kubeconfig=/var/run/kubeconfig", "--v=3",
 			"--kube-api-qps=100", "--kube-api-burst=200", "--machine-pv-reattach-timeout=150s",
 		},
 	}
@@ -103,19 +112,62 @@ func TestValues(t *testing.T) {
 	}{
 		"MachineWorkers": {"machines have 50 workers", nil, func(o *options) any { return o.workersFor("machine") }, 50},
 		"OtherWorkers":   {"others have 10", nil, func(o *options) any { return o.workersFor("machineset") }, 10},
-		"AllWorkers":     {"a given number is for all", []string{"--concurrent-syncs=3"}, func(o *options) any { return []int{o.workersFor("machine"), o.workersFor("machineset")} }, []int{3, 3}},
-		"WorkerCount":    {"the alias sets the same", []string{"--worker-count", "7"}, func(o *options) any { return o.workersFor("machineset") }, 7},
-		"Underscore":     {"underscores are hyphens", []string{"--machine_drain_timeout=1h"}, func(o *options) any { return o.machines.drain.String() }, "1h0m0s"},
-		"AllNamespaces":  {"an empty namespace means all", []string{"--namespace="}, func(o *options) any { return o.clusters.namespace }, ""},
-		"Leases":         {"the leases are where MCM has them", []string{"--namespace=a"}, func(o *options) any { return o.leaseNamespace() }, "a"},
-		"OwnLeases":      {"unless asked otherwise", []string{"--namespace=a", "--leader-elect-resource-namespace=b"}, func(o *options) any { return o.leaseNamespace() }, "b"},
-		"AllLeases":      {"outside of a pod the leases of all namespaces are in default", []string{"--namespace="}, func(o *options) any { return o.leaseNamespace() }, "default"},
-		"Controllers":    {"controllers are a list", []string{"--controllers=machine,machineset"}, func(o *options) any { return o.controllers }, []string{"machine", "machineset"}},
-		"NoTarget":       {"none is no target cluster", []string{"--target-kubeconfig=none", "--control-kubeconfig=/a"}, func(o *options) any { return o.clusters.target == noTarget }, true},
-		"ZeroRetry":      {"no retry time means MCM's 10m, which the controller knows", []string{"--resource-exhausted-retry=0"}, func(o *options) any { return o.machines.resourceExhaustedRetry.String() }, "0s"},
-		"Conditions":     {"blanks in a list do not count", []string{"--node-conditions= A, B,,"}, func(o *options) any { return list(o.machines.nodeConditions) }, []string{"A", "B"}},
-		"Groups":         {"groups that authenticate are accepted", []string{"--bootstrap-token-auth-extra-groups=system:bootstrappers:kubeadm:default-node-token, system:bootstrappers:x"}, func(o *options) any { return len(list(o.machines.bootstrapTokenExtraGroups)) }, 2},
-		"NoElection":     {"without election its times do not matter", []string{"--leader-elect=false", "--leader-elect-renew-deadline=1h"}, func(o *options) any { return o.election.elect }, false},
+		"AllWorkers": {"a given number is for all", []string{"--concurrent-syncs=3"}, func(o *options) any {
+			return []int{o.workersFor("machine"), o.workersFor("machineset")}
+		}, []int{3, 3}},
+		"WorkerCount": {"the alias sets the same", []string{"--worker-count", "7"}, func(o *options) any {
+			return o.workersFor("machineset")
+		}, 7},
+		"Underscore": {"underscores are hyphens", []string{"--machine_drain_timeout=1h"}, func(o *options) any {
+			return o.machines.drain.String()
+		}, "1h0m0s"},
+		"AllNamespaces": {"an empty namespace means all", []string{"--namespace="}, func(o *options) any {
+			return o.clusters.namespace
+		}, ""},
+		"Leases": {"the leases are where MCM has them", []string{"--namespace=a"}, func(o *options) any {
+			return o.leaseNamespace()
+		}, "a"},
+		"OwnLeases": {
+			"unless asked otherwise",
+			[]string{"--namespace=a", "--leader-elect-resource-namespace=b"},
+			func(o *options) any { return o.leaseNamespace() }, "b",
+		},
+		"AllLeases": {
+			"outside of a pod the leases of all namespaces are in default",
+			[]string{"--namespace="},
+			func(o *options) any { return o.leaseNamespace() }, "default",
+		},
+		"Controllers": {"controllers are a list", []string{"--controllers=machine,machineset"}, func(o *options) any {
+			return o.controllers
+		}, []string{"machine", "machineset"}},
+		"NoTarget": {
+			"none is no target cluster",
+			[]string{"--target-kubeconfig=none", "--control-kubeconfig=/a"},
+			func(o *options) any { return o.clusters.target == noTarget }, true,
+		},
+		"ZeroRetry": {
+			"no retry time means MCM's 10m, which the controller knows",
+			[]string{"--resource-exhausted-retry=0"},
+			func(o *options) any {
+				return o.machines.resourceExhaustedRetry.String()
+			}, "0s",
+		},
+		"Conditions": {"blanks in a list do not count", []string{"--node-conditions= A, B,,"}, func(o *options) any {
+			return list(o.machines.nodeConditions)
+		}, []string{"A", "B"}},
+		"Groups": {
+			"groups that authenticate are accepted",
+			[]string{"--bootstrap-token-auth-extra-groups=system:bootstrappers:kubeadm:default-node-token, " +
+				"system:bootstrappers:x"},
+			func(o *options) any { return len(list(o.machines.bootstrapTokenExtraGroups)) }, 2,
+		},
+		"NoElection": {
+			"without election its times do not matter",
+			[]string{"--leader-elect=false", "--leader-elect-renew-deadline=1h"},
+			func(o *options) any {
+				return o.election.elect
+			}, false,
+		},
 	}
 	t.Setenv("POD_NAMESPACE", "")
 	for name, tc := range cases {
@@ -138,42 +190,122 @@ func TestInvalidValues(t *testing.T) {
 		args   []string
 		flag   string
 	}{
-		"Unknown":        {"a flag that nobody knows", []string{"--nope"}, "--nope"},
-		"Argument":       {"something that is no flag", []string{"start"}, `"start"`},
-		"Port":           {"a port has 16 bits", []string{"--port=70000"}, "--port"},
-		"NoPort":         {"the first port is always there", []string{"--port=0"}, "--port"},
-		"SecondPort":     {"the second port too", []string{"--machine-controller-port=-1"}, "--machine-controller-port"},
-		"Address":        {"an address is an IP address", []string{"--address=localhost"}, "--address"},
-		"Contention":     {"contention profiles need profiles", []string{"--contention-profiling"}, "--contention-profiling"},
-		"NoTarget":       {"without target cluster the control cluster must be named", []string{"--target-kubeconfig=none"}, "--control-kubeconfig"},
-		"NoControl":      {"there has to be a control cluster", []string{"--control-kubeconfig=none"}, "--control-kubeconfig"},
-		"Namespace":      {"a namespace has a name", []string{"--namespace=a/b"}, "--namespace"},
-		"Burst":          {"a rate needs a burst", []string{"--kube-api-qps=5", "--kube-api-burst=0"}, "--kube-api-burst"},
-		"Resync":         {"a period is positive", []string{"--min-resync-period=0"}, "--min-resync-period"},
-		"Workers":        {"workers are not negative", []string{"--concurrent-syncs=-1"}, "--concurrent-syncs"},
-		"Lock":           {"only leases can be shared with MCM", []string{"--leader-elect-resource-lock=configmaps"}, "--leader-elect-resource-lock"},
-		"Lease":          {"renewing ends before the lease does", []string{"--leader-elect-renew-deadline=15s"}, "--leader-elect-renew-deadline"},
-		"ShortLease":     {"leases count whole seconds", []string{"--leader-elect-lease-duration=500ms"}, "--leader-elect-lease-duration"},
-		"Retry":          {"there is time for a second attempt", []string{"--leader-elect-retry-period=9s"}, "--leader-elect-retry-period"},
-		"LeaseNamespace": {"the leases' namespace has a name", []string{"--leader-elect-resource-namespace=A"}, "--leader-elect-resource-namespace"},
-		"SafetyUp":       {"a bound is not negative", []string{"--safety-up=-1"}, "--safety-up"},
-		"SafetyDown":     {"a bound is not negative", []string{"--safety-down=-1"}, "--safety-down"},
-		"NoUnit":         {"MCM's sample has a period without unit, which MCM refuses too", []string{"--machine-safety-overshooting-period=1"}, "--machine-safety-overshooting-period"},
-		"Orphans":        {"a period is positive", []string{"--machine-safety-orphan-vms-period=0"}, "--machine-safety-orphan-vms-period"},
-		"Check":          {"a check ends before the next begins", []string{"--machine-safety-apiserver-statuscheck-period=10s"}, "--machine-safety-apiserver-statuscheck-period"},
-		"CheckTimeout":   {"a timeout is positive", []string{"--machine-safety-apiserver-statuscheck-timeout=0"}, "--machine-safety-apiserver-statuscheck-timeout"},
-		"Creation":       {"a timeout is positive", []string{"--machine-creation-timeout=-1m"}, "--machine-creation-timeout"},
-		"Health":         {"a timeout is positive", []string{"--machine-health-timeout=0"}, "--machine-health-timeout"},
-		"Drain":          {"a timeout is not negative", []string{"--machine-drain-timeout=-1m"}, "--machine-drain-timeout"},
-		"InPlace":        {"a timeout is positive", []string{"--machine-inplace-update-timeout=0"}, "--machine-inplace-update-timeout"},
-		"Detach":         {"a timeout is not negative", []string{"--machine-pv-detach-timeout=-1m"}, "--machine-pv-detach-timeout"},
-		"Reattach":       {"a timeout is not negative", []string{"--machine-pv-reattach-timeout=-1m"}, "--machine-pv-reattach-timeout"},
-		"Preserve":       {"a timeout is not negative", []string{"--machine-preserve-timeout=-1m"}, "--machine-preserve-timeout"},
-		"Exhausted":      {"a wait is not negative", []string{"--resource-exhausted-retry=-1m"}, "--resource-exhausted-retry"},
-		"Evict":          {"a count is not negative", []string{"--machine-max-evict-retries=-1"}, "--machine-max-evict-retries"},
-		"HugeEvict":      {"a count has 31 bits", []string{"--machine-max-evict-retries=3000000000"}, "--machine-max-evict-retries"},
-		"Groups":         {"a group that no token may have would keep every node out", []string{"--bootstrap-token-auth-extra-groups=system:masters"}, "--bootstrap-token-auth-extra-groups"},
-		"Shutdown":       {"a timeout is not negative", []string{"--graceful-shutdown-timeout=-1s"}, "--graceful-shutdown-timeout"},
+		"Unknown":    {"a flag that nobody knows", []string{"--nope"}, "--nope"},
+		"Argument":   {"something that is no flag", []string{"start"}, `"start"`},
+		"Port":       {"a port has 16 bits", []string{"--port=70000"}, "--port"},
+		"NoPort":     {"the first port is always there", []string{"--port=0"}, "--port"},
+		"SecondPort": {"the second port too", []string{"--machine-controller-port=-1"}, "--machine-controller-port"},
+		"Address":    {"an address is an IP address", []string{"--address=localhost"}, "--address"},
+		"Contention": {"contention profiles need profiles", []string{"--contention-profiling"}, "--contention-profiling"},
+		"NoTarget": {
+			"without target cluster the control cluster must be named",
+			[]string{"--target-kubeconfig=none"},
+			"--control-kubeconfig",
+		},
+		"NoControl": {
+			"there has to be a control cluster",
+			[]string{"--control-kubeconfig=none"},
+			"--control-kubeconfig",
+		},
+		"Namespace": {"a namespace has a name", []string{"--namespace=a/b"}, "--namespace"},
+		"Burst":     {"a rate needs a burst", []string{"--kube-api-qps=5", "--kube-api-burst=0"}, "--kube-api-burst"},
+		"Resync":    {"a period is positive", []string{"--min-resync-period=0"}, "--min-resync-period"},
+		"Workers":   {"workers are not negative", []string{"--concurrent-syncs=-1"}, "--concurrent-syncs"},
+		"Lock": {
+			"only leases can be shared with MCM",
+			[]string{"--leader-elect-resource-lock=configmaps"},
+			"--leader-elect-resource-lock",
+		},
+		"Lease": {
+			"renewing ends before the lease does",
+			[]string{"--leader-elect-renew-deadline=15s"},
+			"--leader-elect-renew-deadline",
+		},
+		"ShortLease": {
+			"leases count whole seconds",
+			[]string{"--leader-elect-lease-duration=500ms"},
+			"--leader-elect-lease-duration",
+		},
+		"Retry": {
+			"there is time for a second attempt",
+			[]string{"--leader-elect-retry-period=9s"},
+			"--leader-elect-retry-period",
+		},
+		"LeaseNamespace": {
+			"the leases' namespace has a name",
+			[]string{"--leader-elect-resource-namespace=A"},
+			"--leader-elect-resource-namespace",
+		},
+		"SafetyUp":   {"a bound is not negative", []string{"--safety-up=-1"}, "--safety-up"},
+		"SafetyDown": {"a bound is not negative", []string{"--safety-down=-1"}, "--safety-down"},
+		"NoUnit": {
+			"MCM's sample has a period without unit, which MCM refuses too",
+			[]string{"--machine-safety-overshooting-period=1"},
+			"--machine-safety-overshooting-period",
+		},
+		"Orphans": {
+			"a period is positive",
+			[]string{"--machine-safety-orphan-vms-period=0"},
+			"--machine-safety-orphan-vms-period",
+		},
+		"Check": {
+			"a check ends before the next begins",
+			[]string{"--machine-safety-apiserver-statuscheck-period=10s"},
+			"--machine-safety-apiserver-statuscheck-period",
+		},
+		"CheckTimeout": {
+			"a timeout is positive",
+			[]string{"--machine-safety-apiserver-statuscheck-timeout=0"},
+			"--machine-safety-apiserver-statuscheck-timeout",
+		},
+		"Creation": {"a timeout is positive", []string{"--machine-creation-timeout=-1m"}, "--machine-creation-timeout"},
+		"Health":   {"a timeout is positive", []string{"--machine-health-timeout=0"}, "--machine-health-timeout"},
+		"Drain":    {"a timeout is not negative", []string{"--machine-drain-timeout=-1m"}, "--machine-drain-timeout"},
+		"InPlace": {
+			"a timeout is positive",
+			[]string{"--machine-inplace-update-timeout=0"},
+			"--machine-inplace-update-timeout",
+		},
+		"Detach": {
+			"a timeout is not negative",
+			[]string{"--machine-pv-detach-timeout=-1m"},
+			"--machine-pv-detach-timeout",
+		},
+		"Reattach": {
+			"a timeout is not negative",
+			[]string{"--machine-pv-reattach-timeout=-1m"},
+			"--machine-pv-reattach-timeout",
+		},
+		"Preserve": {
+			"a timeout is not negative",
+			[]string{"--machine-preserve-timeout=-1m"},
+			"--machine-preserve-timeout",
+		},
+		"Exhausted": {
+			"a wait is not negative",
+			[]string{"--resource-exhausted-retry=-1m"},
+			"--resource-exhausted-retry",
+		},
+		"Evict": {
+			"a count is not negative",
+			[]string{"--machine-max-evict-retries=-1"},
+			"--machine-max-evict-retries",
+		},
+		"HugeEvict": {
+			"a count has 31 bits",
+			[]string{"--machine-max-evict-retries=3000000000"},
+			"--machine-max-evict-retries",
+		},
+		"Groups": {
+			"a group that no token may have would keep every node out",
+			[]string{"--bootstrap-token-auth-extra-groups=system:masters"},
+			"--bootstrap-token-auth-extra-groups",
+		},
+		"Shutdown": {
+			"a timeout is not negative",
+			[]string{"--graceful-shutdown-timeout=-1s"},
+			"--graceful-shutdown-timeout",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +333,8 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"cloud-provider", "kube-api-content-type", "controller-start-interval"} {
-		if _, usage, _ := strings.Cut(out.String(), "--"+name); !strings.Contains(strings.SplitN(usage, "\n", 2)[0], "unused") {
+		if _, usage, _ := strings.Cut(out.String(), "--"+name); !strings.Contains(strings.SplitN(usage, "\n", 2)[0],
+			"unused") {
 			t.Errorf("--help does not say that --%s is unused", name)
 		}
 	}

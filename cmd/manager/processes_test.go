@@ -43,7 +43,8 @@ func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{port: freePort(t), second: freePort(t), stop: stop, ended: make(chan error, 1)}
-	args = append(args, "--address=127.0.0.1", fmt.Sprintf("--port=%d", r.port), fmt.Sprintf("--machine-controller-port=%d", r.second))
+	args = append(args, "--address=127.0.0.1", fmt.Sprintf("--port=%d", r.port),
+		fmt.Sprintf("--machine-controller-port=%d", r.second))
 	o, flags, err := parse(binary, args, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,8 @@ func start(t *testing.T, args ...string) *running {
 
 // get returns what a port serves, or an error text.
 func get(ctx context.Context, port int, path string) (status int, body string) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path),
+		http.NoBody)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -75,13 +77,14 @@ func get(ctx context.Context, port int, path string) (status int, body string) {
 func eventually(t *testing.T, within time.Duration, check func(ctx context.Context) string) {
 	t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
-		said := check(ctx)
-		if ctx.Err() == nil { // else it could only say that time is up
-			last = said
-		}
-		return said == "", nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, within, true,
+		func(ctx context.Context) (bool, error) {
+			said := check(ctx)
+			if ctx.Err() == nil { // else it could only say that time is up
+				last = said
+			}
+			return said == "", nil
+		})
 	if err != nil {
 		t.Fatalf("after %s: %s", within, last)
 	}
@@ -140,7 +143,8 @@ func adminClient(t *testing.T, c *cluster.Cluster) client.Client {
 func steal(t *testing.T, admin client.Client, namespace, name string) {
 	t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	other := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":"thief","leaseDurationSeconds":3600}}`))
+	other := client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"holderIdentity":"thief","leaseDurationSeconds":3600}}`))
 	if err := admin.Patch(t.Context(), lease, other); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,9 @@ type scopedClient struct {
 }
 
 // Get is the client's.
-func (c scopedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c scopedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
+	opts ...client.GetOption,
+) error {
 	if _, secret := obj.(*corev1.Secret); secret && c.namespace != "" && key.Namespace != c.namespace {
 		return apierrors.NewNotFound(corev1.Resource("secrets"), key.String())
 	}

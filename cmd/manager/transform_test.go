@@ -14,12 +14,14 @@ func TestStripPod(t *testing.T) {
 	owner := []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r"}}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "p", UID: "u", Labels: map[string]string{"a": "b"}, OwnerReferences: owner, ManagedFields: []metav1.ManagedFieldsEntry{{}},
-			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "m", "big": "x"},
+			Name: "p", UID: "u", Labels: map[string]string{"a": "b"}, OwnerReferences: owner,
+			ManagedFields: []metav1.ManagedFieldsEntry{{}},
+			Annotations:   map[string]string{corev1.MirrorPodAnnotationKey: "m", "big": "x"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "n", Priority: new(int32(5)), TerminationGracePeriodSeconds: new(int64(30)), Containers: []corev1.Container{{Name: "c"}},
-			Volumes: []corev1.Volume{{Name: "e"}, claim},
+			NodeName: "n", Priority: new(int32(5)), TerminationGracePeriodSeconds: new(int64(30)),
+			Containers: []corev1.Container{{Name: "c"}},
+			Volumes:    []corev1.Volume{{Name: "e"}, claim},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "1.2.3.4", ContainerStatuses: []corev1.ContainerStatus{{}}},
 	}
@@ -29,7 +31,8 @@ func TestStripPod(t *testing.T) {
 			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "m"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "n", Priority: new(int32(5)), TerminationGracePeriodSeconds: new(int64(30)), Volumes: []corev1.Volume{claim},
+			NodeName: "n", Priority: new(int32(5)), TerminationGracePeriodSeconds: new(int64(30)),
+			Volumes: []corev1.Volume{claim},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
@@ -46,7 +49,10 @@ func TestStripPod(t *testing.T) {
 
 func TestStripNode(t *testing.T) {
 	t.Parallel()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Finalizers: []string{"f"}}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k"}}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Finalizers: []string{"f"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k"}}},
+	}
 	want := n.DeepCopy()
 	n.Status.Images = []corev1.ContainerImage{{}}
 	n.ManagedFields = []metav1.ManagedFieldsEntry{{}}

@@ -101,11 +101,13 @@ func (e *electionOptions) validate(p *problems) {
 		p.add("leader-elect-lease-duration", "must be at least 1s, is %s", e.leaseDuration)
 	}
 	if e.renewDeadline >= e.leaseDuration {
-		p.add("leader-elect-renew-deadline", "must be less than --leader-elect-lease-duration (%s), is %s", e.leaseDuration, e.renewDeadline)
+		p.add("leader-elect-renew-deadline", "must be less than --leader-elect-lease-duration (%s), is %s", e.leaseDuration,
+			e.renewDeadline)
 	}
 	p.positive("leader-elect-retry-period", e.retryPeriod)
 	if float64(e.renewDeadline) <= jitter*float64(e.retryPeriod) {
-		p.add("leader-elect-retry-period", "1.2 times it must be less than --leader-elect-renew-deadline (%s), is %s", e.renewDeadline, e.retryPeriod)
+		p.add("leader-elect-retry-period", "1.2 times it must be less than --leader-elect-renew-deadline (%s), is %s",
+			e.renewDeadline, e.retryPeriod)
 	}
 	if errs := validation.IsDNS1123Label(e.namespace); e.namespace != "" && len(errs) > 0 {
 		p.add("leader-elect-resource-namespace", "%q is not the name of a namespace: %s", e.namespace, errs[0])
@@ -120,7 +122,8 @@ func (s *safetyOptions) validate(p *problems) {
 	p.positive("machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout)
 	p.positive("machine-safety-outage-limit", s.outageLimit)
 	if s.apiServerPeriod < s.apiServerTimeout {
-		p.add("machine-safety-apiserver-statuscheck-period", "must be at least --machine-safety-apiserver-statuscheck-timeout (%s), is %s", s.apiServerTimeout, s.apiServerPeriod)
+		p.add("machine-safety-apiserver-statuscheck-period",
+			"must be at least --machine-safety-apiserver-statuscheck-timeout (%s), is %s", s.apiServerTimeout, s.apiServerPeriod)
 	}
 }
 
@@ -136,7 +139,8 @@ func (m *machineOptions) validate(p *problems) {
 	p.count("machine-max-evict-retries", m.maxEvictRetries)
 	for _, group := range list(m.bootstrapTokenExtraGroups) {
 		if !extraGroup.MatchString(group) {
-			p.add("bootstrap-token-auth-extra-groups", "%q must start with system:bootstrappers: and go on with lower case letters, digits, colons and hyphens", group)
+			p.add("bootstrap-token-auth-extra-groups",
+				"%q must start with system:bootstrappers: and go on with lower case letters, digits, colons and hyphens", group)
 		}
 	}
 }

@@ -18,7 +18,9 @@ import (
 // newWorkloads returns the connections to the workload clusters of Cluster API,
 // which start and stop with mgr; nil if no controller needs them. Secrets of a
 // workload cluster are never cached: nobody may watch them there.
-func (o *options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []string) (clustercache.ClusterCache, error) {
+func (o *options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []string) (clustercache.ClusterCache,
+	error,
+) {
 	if !slices.ContainsFunc(controllers.DoorsOf(which), func(d controllers.Door) bool { return d != controllers.Native }) {
 		return nil, nil //nolint:nilnil // no workload clusters is a setting
 	}
@@ -30,7 +32,9 @@ func (o *options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []st
 }
 
 // connectWorkloads returns those connections; kubeconfigs are read through secrets.
-func (o *options) connectWorkloads(ctx context.Context, mgr ctrl.Manager, secrets client.Reader, indexes []clustercache.CacheOptionsIndex) (clustercache.ClusterCache, error) {
+func (o *options) connectWorkloads(ctx context.Context, mgr ctrl.Manager, secrets client.Reader,
+	indexes []clustercache.CacheOptionsIndex,
+) (clustercache.ClusterCache, error) {
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: o.clusters.watchFilter,

@@ -73,7 +73,8 @@ func (r release) named(text []byte) ([]byte, error) {
 
 // kustomize builds a folder of the repository at root.
 func kustomize(ctx context.Context, root, folder string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=go.tools.mod", "kustomize", "build", "--load-restrictor=LoadRestrictionsNone", folder)
+	cmd := exec.CommandContext(ctx, "go", "tool", "-modfile=go.tools.mod", "kustomize", "build",
+		"--load-restrictor=LoadRestrictionsNone", folder)
 	var out, problems bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &out, &problems
 	if err := cmd.Run(); err != nil {

@@ -14,7 +14,8 @@ import (
 
 func main() {
 	out := flag.String("out", "out/release", "folder to write to")
-	version := flag.String("version", "", "version of the release, v<major>.<minor>.<patch>; empty means the first of the newest series in metadata.yaml")
+	version := flag.String("version", "", "version of the release, v<major>.<minor>.<patch>; empty means the first of "+
+		"the newest series in metadata.yaml")
 	image := flag.String("image", "", "image of the manager; empty means "+imageName+" with the version as its tag")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -121,7 +121,8 @@ func checkDeployment(t *testing.T, all []*unstructured.Unstructured, door contro
 		}
 	}
 	got, _ := strings.CutPrefix(c.Args[len(c.Args)-1], "--controllers=")
-	if names := strings.Split(got, ","); !cmp.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
+	if names := strings.Split(got, ","); !cmp.Equal(slices.Sorted(slices.Values(names)),
+		slices.Sorted(slices.Values(want))) {
 		t.Errorf("the bundle runs %v; the door has %v: see patches/controllers.yaml in its folder of config", names, want)
 	}
 }
@@ -186,7 +187,8 @@ func TestVariablesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]string{} // to the column of its defaults
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(string(page),
+		-1) {
 		documented[row[1]] = row[2]
 	}
 	files, err := filepath.Glob(filepath.Join("..", "..", "templates", "*.yaml"))
@@ -241,7 +243,8 @@ func TestNodesAreFound(t *testing.T) {
 		if tc.name != "" {
 			name = `\n +name: ` + regexp.QuoteMeta(`"`+tc.name+`"`)
 		}
-		register := regexp.MustCompile(`nodeRegistration:` + name + `\n +kubeletExtraArgs:\n +- name: cloud-provider\n +value: external\n`)
+		register := regexp.MustCompile(`nodeRegistration:` + name +
+			`\n +kubeletExtraArgs:\n +- name: cloud-provider\n +value: external\n`)
 		if found := register.FindAll(text, -1); len(found) != tc.times {
 			t.Errorf("%s has %d registrations of that kind, want %d: %s", file, len(found), tc.times, tc.reason)
 		}
@@ -254,7 +257,8 @@ func TestNativeIsOptIn(t *testing.T) {
 	t.Parallel()
 	out := written(t)
 	for file, want := range map[string]int{"native-components.yaml": 3, "native-standalone-components.yaml": 4} {
-		crds := of[apiextensionsv1.CustomResourceDefinition](t, objects(t, filepath.Join(out, "native", "v0.1.7", file)), "CustomResourceDefinition")
+		crds := of[apiextensionsv1.CustomResourceDefinition](t, objects(t, filepath.Join(out, "native", "v0.1.7", file)),
+			"CustomResourceDefinition")
 		if len(crds) != want {
 			t.Errorf("%s has %d CRDs, want %d", file, len(crds), want)
 		}
@@ -291,7 +295,9 @@ func TestRuntimeExtensionIsOptIn(t *testing.T) {
 		if secret := pod.Volumes[0].Secret.SecretName; !names["Certificate "+d.Namespace+"/"+secret] {
 			t.Errorf("the Deployment serves with Secret %s, which no Certificate makes", secret)
 		}
-		if pod.Containers[0].Name != "manager" || slices.ContainsFunc(pod.Containers[0].Args, func(a string) bool { return strings.HasPrefix(a, "--controllers") }) {
+		if pod.Containers[0].Name != "manager" || slices.ContainsFunc(pod.Containers[0].Args, func(a string) bool {
+			return strings.HasPrefix(a, "--controllers")
+		}) {
 			t.Errorf("the container %s runs %v", pod.Containers[0].Name, pod.Containers[0].Args)
 		}
 	}
@@ -299,7 +305,8 @@ func TestRuntimeExtensionIsOptIn(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	const metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 0, minor: 1, contract: v1beta2}\n- {major: 0, minor: 2, contract: v1beta2}\n"
+	const metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 0, " +
+		"minor: 1, contract: v1beta2}\n- {major: 0, minor: 2, contract: v1beta2}\n"
 	cases := map[string]struct {
 		metadata, asked, want, problem string
 	}{

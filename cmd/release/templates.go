@@ -137,8 +137,10 @@ func (r release) configuration() error {
 	text.WriteString("# clusterctl takes the providers from this folder with --config and this file.\nproviders:\n")
 	for _, b := range bundles() {
 		if b.provider != "" {
-			fmt.Fprintf(&text, "- name: mcm\n  type: %s\n  url: file://%s\n", b.provider, filepath.Join(r.out, b.label, r.version, b.file))
+			fmt.Fprintf(&text, "- name: mcm\n  type: %s\n  url: file://%s\n", b.provider,
+				filepath.Join(r.out, b.label, r.version, b.file))
 		}
 	}
-	return os.WriteFile(filepath.Join(r.out, "clusterctl.yaml"), []byte(text.String()), 0o644) //nolint:gosec // a release is for everybody to read
+	return os.WriteFile(filepath.Join(r.out, "clusterctl.yaml"), []byte(text.String()),
+		0o644) //nolint:gosec // a release is for everybody to read
 }

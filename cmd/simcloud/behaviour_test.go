@@ -35,7 +35,10 @@ func testBehaviour(s *suite) {
 	c := s.start()
 	token := s.token("bbbbbb")
 	vm := c.create("node-b", s.userData("node-b", token, "join: never"))
-	for _, bad := range [][]byte{nil, []byte("\x1f\x8bno gzip"), []byte("- a list"), s.userData("bad", "<<BOOTSTRAP_TOKEN>>")} {
+	for _, bad := range [][]byte{
+		nil, []byte("\x1f\x8bno gzip"), []byte("- a list"),
+		s.userData("bad", "<<BOOTSTRAP_TOKEN>>"),
+	} {
 		name := fmt.Sprintf("bad-%d", len(bad))
 		id := c.create(name, bad).ID
 		s.until("the console says what is wrong", func() error {
@@ -62,7 +65,8 @@ func testBehaviour(s *suite) {
 
 	// What kube-controller-manager does to a node whose Leases came late.
 	unknown := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown"}]}}`
-	_, err := s.client.CoreV1().Nodes().Patch(s.Context(), "node-b", types.StrategicMergePatchType, []byte(unknown), metav1.PatchOptions{}, "status")
+	_, err := s.client.CoreV1().Nodes().Patch(s.Context(), "node-b", types.StrategicMergePatchType, []byte(unknown),
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -72,13 +76,15 @@ func testBehaviour(s *suite) {
 func testRestart(s *suite) {
 	state := "--state=" + filepath.Join(s.TempDir(), "state")
 	c := s.start(state, "--delete-time=1s")
-	stays, goes := c.create("node-r", s.userData("node-r", s.token("rrrrrr"))), c.create("node-s", s.userData("node-s", s.token("ssssss")))
+	stays, goes := c.create("node-r", s.userData("node-r", s.token("rrrrrr"))), c.create("node-s",
+		s.userData("node-s", s.token("ssssss")))
 	s.condition("node-r", corev1.NodeReady, corev1.ConditionTrue)
 	s.condition("node-s", corev1.NodeReady, corev1.ConditionTrue)
 	c.remove(goes)
 	c.stop()
 	for _, id := range []string{"rrrrrr", "ssssss"} {
-		if err := s.client.CoreV1().Secrets("kube-system").Delete(s.Context(), "bootstrap-token-"+id, metav1.DeleteOptions{}); err != nil {
+		if err := s.client.CoreV1().Secrets("kube-system").Delete(s.Context(), "bootstrap-token-"+id,
+			metav1.DeleteOptions{}); err != nil {
 			s.Fatal(err)
 		}
 	}

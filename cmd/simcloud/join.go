@@ -87,7 +87,8 @@ func (f *fleet) register(ctx context.Context, k *kubelet, node *corev1.Node) (*c
 		return nil, errors.Join(err, getErr)
 	}
 	if there.Spec.ProviderID != k.providerID {
-		return nil, fmt.Errorf("there is a node of that name with providerID %q, which is not this VM: %w", there.Spec.ProviderID, err)
+		return nil, fmt.Errorf("there is a node of that name with providerID %q, which is not this VM: %w",
+			there.Spec.ProviderID, err)
 	}
 	return there, nil
 }

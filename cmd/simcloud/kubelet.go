@@ -24,7 +24,8 @@ func (f *fleet) shown(id string) (shownKubelet, bool) {
 		return shownKubelet{}, false
 	}
 	return shownKubelet{
-		VM: id, NodeName: k.nodeName, Running: k.running, Joined: k.joined, Attempts: k.attempts, Behaviour: k.boot.merged(k.over),
+		VM: id, NodeName: k.nodeName, Running: k.running, Joined: k.joined, Attempts: k.attempts,
+		Behaviour: k.boot.merged(k.over),
 	}, true
 }
 

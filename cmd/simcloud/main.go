@@ -75,7 +75,10 @@ func run(ctx context.Context, args []string) error {
 // the file that remembers it from now on.
 func openCloud(o options, changed func(sim.Resource)) (*sim.Cloud, *journal, error) {
 	j := &journal{path: o.stateFile}
-	c := sim.New(sim.Options{Clock: clock.RealClock{}, Seed: o.seed, Settings: o.settings, OnChange: changed, OnRecord: j.record()})
+	c := sim.New(sim.Options{
+		Clock: clock.RealClock{}, Seed: o.seed, Settings: o.settings, OnChange: changed,
+		OnRecord: j.record(),
+	})
 	if err := j.open(c, o); err != nil {
 		return nil, nil, err
 	}
@@ -104,7 +107,10 @@ func sleep(ctx context.Context, d time.Duration) {
 // serve answers requests until ctx ends, and then those that have arrived.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	const headers, goodbye = 10 * time.Second, 2 * time.Second
-	server := &http.Server{Handler: h, ReadHeaderTimeout: headers, ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug)}
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: headers,
+		ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

@@ -26,7 +26,8 @@ const kubeletVersion = "v1.36.3"
 func newNode(k *kubelet, r sim.Resource, t sim.InstanceType, conditions []corev1.NodeCondition) *corev1.Node {
 	labels := map[string]string{
 		corev1.LabelHostname: k.nodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: t.Architecture,
-		corev1.LabelInstanceTypeStable: r.VM.InstanceType, corev1.LabelTopologyRegion: r.Region, corev1.LabelTopologyZone: r.Zone,
+		corev1.LabelInstanceTypeStable: r.VM.InstanceType, corev1.LabelTopologyRegion: r.Region,
+		corev1.LabelTopologyZone: r.Zone,
 	}
 	maps.Copy(labels, k.boot.Labels)
 	version := k.boot.KubeletVersion
@@ -76,7 +77,8 @@ func (f *fleet) conditions(how behaviour, joined, now time.Time) []corev1.NodeCo
 	at := metav1.NewTime(now)
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
 		return corev1.NodeCondition{
-			Type: kind, Status: status, Reason: reason, Message: "as the simulated kubelet was told", LastHeartbeatTime: at, LastTransitionTime: at,
+			Type: kind, Status: status, Reason: reason, Message: "as the simulated kubelet was told", LastHeartbeatTime: at,
+			LastTransitionTime: at,
 		}
 	}
 	wanted := map[corev1.NodeConditionType]corev1.NodeCondition{
@@ -89,9 +91,12 @@ func (f *fleet) conditions(how behaviour, joined, now time.Time) []corev1.NodeCo
 		wanted[corev1.NodeReady] = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady")
 	}
 	for kind, status := range how.Conditions {
-		wanted[corev1.NodeConditionType(kind)] = condition(corev1.NodeConditionType(kind), corev1.ConditionStatus(status), "Simulated")
+		wanted[corev1.NodeConditionType(kind)] = condition(corev1.NodeConditionType(kind), corev1.ConditionStatus(status),
+			"Simulated")
 	}
-	return slices.SortedFunc(maps.Values(wanted), func(a, b corev1.NodeCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	return slices.SortedFunc(maps.Values(wanted), func(a, b corev1.NodeCondition) int {
+		return strings.Compare(string(a.Type), string(b.Type))
+	})
 }
 
 // show writes the conditions that have changed since they were shown, and
@@ -115,7 +120,8 @@ func (f *fleet) show(ctx context.Context, k *kubelet, how behaviour) (time.Durat
 	if err != nil {
 		return 0, fmt.Errorf("encode conditions: %w", err)
 	}
-	_, err = f.client.CoreV1().Nodes().Patch(ctx, k.nodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = f.client.CoreV1().Nodes().Patch(ctx, k.nodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+		"status")
 	if apierrors.IsNotFound(err) {
 		return wait, nil // somebody deleted the node; it does not come back while the VM runs
 	}
@@ -144,7 +150,8 @@ func (f *fleet) renew(ctx context.Context, k *kubelet, how behaviour) (time.Dura
 		}
 	}
 	if !k.leased {
-		_, err := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, f.lease(k, stamp), metav1.CreateOptions{})
+		_, err := f.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, f.lease(k, stamp),
+			metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // of an earlier life: renewed at once
 			k.leased = true
 			return time.Millisecond, nil
@@ -200,7 +207,8 @@ func (f *fleet) stampLease(ctx context.Context, k *kubelet, now metav1.MicroTime
 func (f *fleet) lease(k *kubelet, now metav1.MicroTime) *coordinationv1.Lease {
 	// A lease holds for as many periods, as a kubelet\'s does.
 	const renewalsMissed = 4
-	seconds := int32(max(f.options.leasePeriod*renewalsMissed, time.Second) / time.Second) //nolint:gosec // not for centuries
+	seconds := int32(max(f.options.leasePeriod*renewalsMissed,
+		time.Second) / time.Second) //nolint:gosec // not for centuries
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: k.nodeName, Namespace: corev1.NamespaceNodeLease,

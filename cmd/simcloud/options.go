@@ -52,17 +52,20 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.StringVar(&o.listen, "listen", "127.0.0.1:0", "`address` to listen on; port 0 is any that is free")
 	set.StringVar(&o.addressFile, "address-file", "", "`file` that the address is written to")
 	set.StringVar(&o.stateFile, "state", "", "`file` that remembers the cloud, so that it can be started again")
-	set.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the credentials with which VMs keep their Nodes alive; none means that they only join")
+	set.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"`file` with the credentials with which VMs keep their Nodes alive; none means that they only join")
 	set.Uint64Var(&o.seed, "seed", 0, "of ids and random faults; 0 is a random one")
 	set.StringVar(&raw.config, "config", "", "`file` with settings, in YAML, merged over the defaults")
 	set.StringVar(&raw.region, "region", "sim-1", "`region` of --zones")
 	set.StringVar(&raw.zones, "zones", "", "`zones` in place of the configured ones, separated by commas")
-	set.StringVar(&raw.capacity, "capacity", "", "how many VMs fit in, as `zone/type=n`, separated by commas; what is not listed has no limit")
+	set.StringVar(&raw.capacity, "capacity", "",
+		"how many VMs fit in, as `zone/type=n`, separated by commas; what is not listed has no limit")
 	set.DurationVar(&raw.latency, "latency", 0, "of every call of an account")
 	set.DurationVar(&raw.boot, "boot-time", 0, "from a VM's creation until it runs")
 	set.DurationVar(&raw.remove, "delete-time", 0, "from a VM's deletion until it is gone")
 	set.DurationVar(&raw.settle, "settle", 0, "how long reads miss a new resource")
-	set.DurationVar(&o.kubelets.leasePeriod, "lease-period", 10*time.Second, "between two renewals of a node's Lease; 0 is never")
+	set.DurationVar(&o.kubelets.leasePeriod, "lease-period", 10*time.Second,
+		"between two renewals of a node's Lease; 0 is never")
 	set.DurationVar(&o.kubelets.readyDelay, "node-ready-delay", 0, "from a node's registration until it is Ready")
 	set.DurationVar(&o.kubelets.podGrace, "pod-grace", time.Second, "longest time that a pod takes to end")
 	set.BoolVar(&o.kubelets.deleteNodes, "delete-nodes", true, "delete the Nodes of VMs that are gone")
@@ -107,7 +110,10 @@ func (o *options) settle(raw rawFlags, given map[string]bool) error {
 		"boot-time": &o.settings.BootTime, "delete-time": &o.settings.DeleteTime, "settle": &o.settings.Settle,
 	} {
 		if given[name] {
-			*into = sim.Duration(map[string]time.Duration{"boot-time": raw.boot, "delete-time": raw.remove, "settle": raw.settle}[name])
+			*into = sim.Duration(map[string]time.Duration{
+				"boot-time": raw.boot, "delete-time": raw.remove,
+				"settle": raw.settle,
+			}[name])
 		}
 	}
 	for _, name := range []string{"config", "latency", "boot-time", "delete-time", "settle", "zones", "capacity"} {

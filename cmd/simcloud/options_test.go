@@ -26,24 +26,29 @@ func TestParse(t *testing.T) {
 	}{
 		"Defaults": {"without flags the state file decides", nil, func(*sim.Settings) {}, false},
 		"Times": {
-			"flags set times", []string{"--latency=1s", "--boot-time=2s", "--delete-time=3s", "--settle=4s"},
+			"flags set times",
+			[]string{"--latency=1s", "--boot-time=2s", "--delete-time=3s", "--settle=4s"},
 			func(s *sim.Settings) {
 				s.Latency = map[string]sim.Duration{"*": sim.Duration(time.Second)}
-				s.BootTime, s.DeleteTime, s.Settle = sim.Duration(2*time.Second), sim.Duration(3*time.Second), sim.Duration(4*time.Second)
+				s.BootTime, s.DeleteTime, s.Settle = sim.Duration(
+					2*time.Second), sim.Duration(3*time.Second), sim.Duration(4*time.Second)
 			}, true,
 		},
 		"Config": {
-			"a file is merged over the defaults, a flag over the file", []string{"--config=" + config, "--boot-time=0s"},
+			"a file is merged over the defaults, a flag over the file",
+			[]string{"--config=" + config, "--boot-time=0s"},
 			func(s *sim.Settings) {
 				s.Latency = map[string]sim.Duration{"GetVM": sim.Duration(time.Second)}
 				s.Images = []sim.Image{{ID: "x"}}
 			}, true,
 		},
 		"Zones": {
-			"zones and their capacity", []string{"--region=r", "--zones=a,b", "--capacity=a/small=2,b/large=0"},
+			"zones and their capacity",
+			[]string{"--region=r", "--zones=a,b", "--capacity=a/small=2,b/large=0"},
 			func(s *sim.Settings) {
 				s.Zones = []sim.Zone{
-					{Name: "a", Region: "r", Capacity: map[string]int{"small": 2}}, {Name: "b", Region: "r", Capacity: map[string]int{"large": 0}},
+					{Name: "a", Region: "r", Capacity: map[string]int{"small": 2}},
+					{Name: "b", Region: "r", Capacity: map[string]int{"large": 0}},
 				}
 				for i := range s.Networks {
 					s.Networks[i].Region = "r"
@@ -73,8 +78,14 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--nonsense"}, {"extra"}, {"--workers=0"}, {"--capacity=a"}, {"--capacity=sim-1a/small=-1"}, {"--capacity=nowhere/small=1"},
-		{"--config=/nonexistent"}, {"--latency=5"},
+		{"--nonsense"},
+		{"extra"},
+		{"--workers=0"},
+		{"--capacity=a"},
+		{"--capacity=sim-1a/small=-1"},
+		{"--capacity=nowhere/small=1"},
+		{"--config=/nonexistent"},
+		{"--latency=5"},
 	} {
 		if o, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v is accepted: %+v", args, o)

@@ -38,7 +38,8 @@ func newPods(f *fleet, client kubernetes.Interface, grace time.Duration) *pods {
 	const first, longest = 50 * time.Millisecond, 5 * time.Second
 	p := &pods{
 		fleet: f, client: client, grace: grace, informer: factory.Core().V1().Pods().Informer(),
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](first, longest)),
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](first,
+			longest)),
 	}
 	_ = p.informer.AddIndexers(cache.Indexers{byNode: nodeOf}) // fails only once it runs
 	_, _ = p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -131,7 +132,7 @@ func (p *pods) sync(ctx context.Context, key string) (time.Duration, error) {
 	return 0, p.start(ctx, pod)
 }
 
-// runsPods says whether a kubelet that looks after pods runs on a node.
+// runsPods reports whether a kubelet that looks after pods runs on a node.
 func (f *fleet) runsPods(node string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,12 +173,19 @@ func ready(pod *corev1.Pod) bool {
 func (p *pods) start(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
 	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now}
-	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady,
+		corev1.PodReady,
+	} {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{
+			Type: kind, Status: corev1.ConditionTrue,
+			LastTransitionTime: now,
+		})
 	}
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, Ready: true, Started: new(true), ImageID: "sim://" + c.Image, ContainerID: "sim://" + string(pod.UID),
+			Name: c.Name, Image: c.Image, Ready: true, Started: new(true), ImageID: "sim://" + c.Image, ContainerID: "sim://" +
+				string(pod.UID),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
@@ -185,7 +193,8 @@ func (p *pods) start(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("encode status: %w", err)
 	}
-	_, err = p.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = p.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it went, or it is another one now
 	}

@@ -57,7 +57,8 @@ func sampleClass(t *testing.T, o *unstructured.Unstructured) {
 	told, _, _ := unstructured.NestedStringMap(o.Object, "nodeTemplate", "capacity")
 	for _, name := range []string{"cpu", "memory", "gpu"} {
 		if told[name] != offered.Resources[name] {
-			t.Errorf("%s: nodeTemplate says %s is %s, the cloud offers %s", o.GetName(), name, told[name], offered.Resources[name])
+			t.Errorf("%s: nodeTemplate says %s is %s, the cloud offers %s", o.GetName(), name, told[name],
+				offered.Resources[name])
 		}
 	}
 	if _, err := a.Create(t.Context(), cloud.CreateRequest{Ref: cloud.Ref{Name: "x", Class: c}, Token: "t"}); err != nil {

@@ -38,7 +38,8 @@ type suite struct {
 
 func TestSimcloud(t *testing.T) {
 	t.Parallel()
-	c := cluster.ForTest(t, cluster.Options{Manifests: []string{samples + "bootstrap-rbac.yaml", samples + "simcloud-rbac.yaml"}})
+	c := cluster.ForTest(t, cluster.Options{Manifests: []string{samples + "bootstrap-rbac.yaml", samples +
+		"simcloud-rbac.yaml"}})
 	kubeconfig, err := c.KubeconfigFor("simcloud", "simcloud")
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +73,8 @@ func (s *suite) start(args ...string) *simcloud {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"--address-file=" + file, "--kubeconfig=" + s.kubeconfig, "--lease-period=1s"}, args...))
+		ended <- run(ctx, append([]string{"--address-file=" + file, "--kubeconfig=" + s.kubeconfig, "--lease-period=1s"},
+			args...))
 	}()
 	out := &simcloud{s: s}
 	stopped := false
@@ -150,7 +152,10 @@ func (c *simcloud) create(name string, userData []byte) cloud.VM {
 func (c *simcloud) remove(vm cloud.VM) {
 	c.s.Helper()
 	account, class := c.account()
-	if _, err := account.Delete(c.s.Context(), cloud.Ref{Name: vm.Name, ProviderID: vm.ProviderID, Class: class}); err != nil {
+	if _, err := account.Delete(c.s.Context(), cloud.Ref{
+		Name: vm.Name, ProviderID: vm.ProviderID,
+		Class: class,
+	}); err != nil {
 		c.s.Fatal(err)
 	}
 }
@@ -163,7 +168,10 @@ func (c *simcloud) account() (cloud.Account, cloud.Class) {
 	if len(problems) > 0 {
 		c.s.Fatal(problems)
 	}
-	account, err := d.Open(c.s.Context(), class, cloud.Credentials{"accountID": []byte("demo"), "secretKey": []byte("demo-secret")})
+	account, err := d.Open(c.s.Context(), class, cloud.Credentials{
+		"accountID": []byte("demo"),
+		"secretKey": []byte("demo-secret"),
+	})
 	if err != nil {
 		c.s.Fatal(err)
 	}
@@ -250,7 +258,8 @@ func (s *suite) nodeGone(name string) {
 
 func testNode(s *suite) {
 	c := s.start("--boot-time=200ms", "--delete-time=100ms", "--node-ready-delay=300ms")
-	vm := c.create("node-a", s.userData("node-a", s.token("aaaaaa"), "labels: {team: a}", "taints: [{key: k, value: v, effect: NoSchedule}]"))
+	vm := c.create("node-a", s.userData("node-a", s.token("aaaaaa"), "labels: {team: a}",
+		"taints: [{key: k, value: v, effect: NoSchedule}]"))
 	if vm.State != cloud.StatePending {
 		s.Errorf("a new VM is %v, want pending", vm.State)
 	}
@@ -264,8 +273,9 @@ func testNode(s *suite) {
 		s.Errorf("providerID %q, want the node's form of %s", node.Spec.ProviderID, vm.ID)
 	}
 	for key, want := range map[string]string{
-		"team": "a", "kubernetes.io/hostname": "node-a", "kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "gpu",
-		"topology.kubernetes.io/zone": "sim-1b", "topology.kubernetes.io/region": "sim-1",
+		"team": "a", "kubernetes.io/hostname": "node-a", "kubernetes.io/arch": "amd64",
+		"node.kubernetes.io/instance-type": "gpu",
+		"topology.kubernetes.io/zone":      "sim-1b", "topology.kubernetes.io/region": "sim-1",
 	} {
 		if node.Labels[key] != want {
 			s.Errorf("label %s is %q, want %q", key, node.Labels[key], want)
@@ -320,7 +330,8 @@ func testPods(s *suite) {
 		}
 	}
 	// The service account controller does not run here.
-	_, err := s.client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	_, err := s.client.CoreV1().ServiceAccounts("default").Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		s.Fatal(err)
 	}

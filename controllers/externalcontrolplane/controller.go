@@ -1,5 +1,5 @@
 // Package externalcontrolplane stands for a control plane that someone else
-// runs: it provides the kubeconfig of the Cluster, and says whether the API
+// runs: it provides the kubeconfig of the Cluster, and reports whether the API
 // server answers. With that, Cluster API drains, watches and moves machines of a
 // Cluster whose control plane it does not know.
 //
@@ -114,7 +114,8 @@ func (f *facts) settle(err error) error {
 	}
 	if apierrors.IsForbidden(err) {
 		f.problem = &problem{controlplanev1.ReasonForbidden, fmt.Sprintf(
-			"this manager lacks rights; bind ClusterRole capmcm-control-plane-self-hosted to it for spec.selfHosted, and capmcm-control-plane-manager for all else: %s", err), true}
+			"this manager lacks rights; bind ClusterRole capmcm-control-plane-self-hosted to it for spec.selfHosted, and "+
+				"capmcm-control-plane-manager for all else: %s", err), true}
 		f.wait = forbiddenRetry
 		return nil
 	}
@@ -128,7 +129,8 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 		return err
 	}
 	if f.cluster == nil {
-		return wait(controlplanev1.ReasonWaitingForCluster, "no Cluster owns this object yet; name it in spec.controlPlaneRef of one")
+		return wait(controlplanev1.ReasonWaitingForCluster,
+			"no Cluster owns this object yet; name it in spec.controlPlaneRef of one")
 	}
 	made, err := c.kubeconfig(ctx, f)
 	if err != nil {
@@ -169,12 +171,14 @@ func (c *Controller) kubeconfig(ctx context.Context, f *facts) (kubeconfig, erro
 	}
 	if f.secret != nil && !f.mine() {
 		return kubeconfig{}, wrong(controlplanev1.ReasonSecretNameTaken,
-			"Secret %q has the name of the Cluster's kubeconfig and is somebody else's; remove it, or rename it and set spec.kubeconfigSecretRef.name", f.secret.Name)
+			"Secret %q has the name of the Cluster's kubeconfig and is somebody else's; remove it, or rename it and set "+
+				"spec.kubeconfigSecretRef.name", f.secret.Name)
 	}
 	selfHosted := isTrue(f.cp.Spec.SelfHosted)
 	switch ref := f.cp.Spec.KubeconfigSecretRef; {
 	case selfHosted == (ref != nil):
-		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec, "spec.kubeconfigSecretRef, spec.selfHosted: set exactly one of them")
+		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec,
+			"spec.kubeconfigSecretRef, spec.selfHosted: set exactly one of them")
 	case selfHosted:
 		return c.ownKubeconfig(ctx, f)
 	default:

@@ -33,12 +33,14 @@ type kubeconfig struct {
 func (c *Controller) givenKubeconfig(ctx context.Context, f *facts, name string) (kubeconfig, error) {
 	const field = "spec.kubeconfigSecretRef.name"
 	if name == f.secretKey().Name {
-		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec, "%s: %q is the name of the Secret that is made from it; give the kubeconfig in a Secret of another name", field, name)
+		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec,
+			"%s: %q is the name of the Secret that is made from it; give the kubeconfig in a Secret of another name", field, name)
 	}
 	secret := &corev1.Secret{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: f.cp.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return kubeconfig{}, wrong(machinev1.ReasonSecretNotFound, "%s: there is no Secret %q in namespace %q; create it or name another one", field, name, f.cp.Namespace)
+		return kubeconfig{}, wrong(machinev1.ReasonSecretNotFound,
+			"%s: there is no Secret %q in namespace %q; create it or name another one", field, name, f.cp.Namespace)
 	}
 	if err != nil {
 		return kubeconfig{}, fmt.Errorf("read Secret %s: %w", name, err)
@@ -48,7 +50,8 @@ func (c *Controller) givenKubeconfig(ctx context.Context, f *facts, name string)
 		data = secret.Data[keyKubeconfig]
 	}
 	if len(data) == 0 {
-		return kubeconfig{}, wrong(machinev1.ReasonInvalidSecret, "%s: Secret %q has no entry %q or %q; add one with the kubeconfig", field, name, keyValue, keyKubeconfig)
+		return kubeconfig{}, wrong(machinev1.ReasonInvalidSecret,
+			"%s: Secret %q has no entry %q or %q; add one with the kubeconfig", field, name, keyValue, keyKubeconfig)
 	}
 	out, why := parse(data)
 	if why != "" {
@@ -84,7 +87,8 @@ func parse(data []byte) (out kubeconfig, why string) {
 	}
 	cluster, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
 	if cluster == nil {
-		return out, fmt.Sprintf("contexts[%s].context.cluster: there is no cluster %q", config.CurrentContext, current.Cluster)
+		return out, fmt.Sprintf("contexts[%s].context.cluster: there is no cluster %q", config.CurrentContext,
+			current.Cluster)
 	}
 	if user == nil {
 		return out, fmt.Sprintf("contexts[%s].context.user: there is no user %q", config.CurrentContext, current.AuthInfo)

@@ -43,7 +43,10 @@ func madeFor(cp *controlplanev1.MCMExternalControlPlane) string { return cp.Name
 func (c *Controller) identity(cp *controlplanev1.MCMExternalControlPlane) []client.Object {
 	account, binding := accountName(cp), bindingName(cp)
 	at := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{controlplanev1.MadeForAnnotation: madeFor(cp)}}
+		return metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Annotations: map[string]string{controlplanev1.MadeForAnnotation: madeFor(cp)},
+		}
 	}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: cp.Namespace, Name: account}}
 	to := func(kind, name string) rbacv1.RoleRef {
@@ -53,11 +56,18 @@ func (c *Controller) identity(cp *controlplanev1.MCMExternalControlPlane) []clie
 		&corev1.ServiceAccount{ObjectMeta: at(cp.Namespace, account), AutomountServiceAccountToken: new(false)},
 		// It may renew its own token, so that another management cluster can, after a move.
 		&rbacv1.Role{ObjectMeta: at(cp.Namespace, account), Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{account}, Verbs: []string{"create"},
+			APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{account},
+			Verbs: []string{"create"},
 		}}},
 		&rbacv1.RoleBinding{ObjectMeta: at(cp.Namespace, account), RoleRef: to("Role", account), Subjects: subjects},
-		&rbacv1.RoleBinding{ObjectMeta: at(metav1.NamespaceSystem, binding), RoleRef: to("ClusterRole", c.Roles.Tokens), Subjects: subjects},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: at("", binding), RoleRef: to("ClusterRole", c.Roles.Workload), Subjects: subjects},
+		&rbacv1.RoleBinding{
+			ObjectMeta: at(metav1.NamespaceSystem, binding), RoleRef: to("ClusterRole", c.Roles.Tokens),
+			Subjects: subjects,
+		},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: at("", binding), RoleRef: to("ClusterRole", c.Roles.Workload),
+			Subjects: subjects,
+		},
 	}
 }
 
@@ -75,7 +85,9 @@ func (c *Controller) ensureIdentity(ctx context.Context, f *facts) (*corev1.Serv
 }
 
 // ensure makes want, or puts it right, and returns it as it is then.
-func (c *Controller) ensure(ctx context.Context, cp *controlplanev1.MCMExternalControlPlane, want client.Object) (client.Object, error) {
+func (c *Controller) ensure(ctx context.Context, cp *controlplanev1.MCMExternalControlPlane,
+	want client.Object,
+) (client.Object, error) {
 	existing := want.DeepCopyObject().(client.Object)
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(want), existing)
 	switch {
@@ -84,7 +96,8 @@ func (c *Controller) ensure(ctx context.Context, cp *controlplanev1.MCMExternalC
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", nameOf(want), err)
 	case existing.GetAnnotations()[controlplanev1.MadeForAnnotation] != madeFor(cp):
-		return nil, wrong(controlplanev1.ReasonIdentityTaken, "spec.selfHosted: %s exists and is somebody else's; remove it, or name this object differently", nameOf(want))
+		return nil, wrong(controlplanev1.ReasonIdentityTaken,
+			"spec.selfHosted: %s exists and is somebody else's; remove it, or name this object differently", nameOf(want))
 	}
 	switch changed, again := putRight(existing, want); {
 	case again:
@@ -93,7 +106,8 @@ func (c *Controller) ensure(ctx context.Context, cp *controlplanev1.MCMExternalC
 		}
 		return want, c.make(ctx, want)
 	case changed != nil:
-		if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := c.Client.Patch(ctx, changed,
+			client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})); err != nil {
 			return nil, fmt.Errorf("write %s: %w", nameOf(want), err)
 		}
 		return changed, nil

@@ -78,7 +78,8 @@ func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts,
 		return nil, fmt.Errorf("read Secret %s: %w", f.secretKey(), err)
 	}
 	var machines clusterv1.MachineList
-	if err := c.Client.List(ctx, &machines, client.InNamespace(cp.Namespace), client.MatchingFields{machinesByCluster: cluster.Name}); err != nil {
+	if err := c.Client.List(ctx, &machines, client.InNamespace(cp.Namespace),
+		client.MatchingFields{machinesByCluster: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list Machines of Cluster: %w", err)
 	}
 	f.machines = machines.Items
@@ -91,7 +92,8 @@ func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts,
 func (c *Controller) observeConnection(ctx context.Context, f *facts) {
 	_, err := c.Clusters.GetReader(ctx, client.ObjectKeyFromObject(f.cluster))
 	f.connected, f.answered = err == nil, -1
-	if at := c.Clusters.GetHealthCheckingState(ctx, client.ObjectKeyFromObject(f.cluster)).LastProbeSuccessTime; !at.IsZero() {
+	if at := c.Clusters.GetHealthCheckingState(ctx,
+		client.ObjectKeyFromObject(f.cluster)).LastProbeSuccessTime; !at.IsZero() {
 		f.answered = max(f.now.Sub(at), 0)
 	}
 }
@@ -102,7 +104,7 @@ func (f *facts) secretKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: f.cluster.Namespace, Name: f.cluster.Name + "-kubeconfig"}
 }
 
-// mine says whether the kubeconfig Secret is this object's. The owner reference
+// mine reports whether the kubeconfig Secret is this object's. The owner reference
 // alone does not say it, since it may have been lost in a restore.
 func (f *facts) mine() bool {
 	owner := metav1.GetControllerOf(f.secret)

@@ -56,23 +56,28 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile()
-	if _, err := identity.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+	if _, err := identity.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) &&
+		!apierrors.IsUnauthorized(err) {
 		t.Errorf("after its deletion the identity may do nothing any more: %v", err)
 	}
 }
 
 // identityCalls are what core and the providers do in a workload cluster, and
 // what nobody should do with that identity.
-func identityCalls(ctx context.Context, c kubernetes.Interface, account string) (allowed, denied map[string]func() error) {
+func identityCalls(ctx context.Context, c kubernetes.Interface, account string) (allowed,
+	denied map[string]func() error,
+) {
 	token := func(name string) func() error {
 		return func() error {
-			_, err := c.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			_, err := c.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{},
+				metav1.CreateOptions{})
 			return err
 		}
 	}
 	secrets := func(namespace string) func() error {
 		return func() error {
-			_, err := c.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"}}, metav1.CreateOptions{})
+			_, err := c.CoreV1().Secrets(namespace).Create(ctx,
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"}}, metav1.CreateOptions{})
 			return err
 		}
 	}
@@ -102,12 +107,14 @@ func accountOf(t *testing.T, asManager client.Client, config *rest.Config) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := strings.TrimPrefix(review.Status.UserInfo.Username, "system:serviceaccount:default:")
-	if err := asManager.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &corev1.ServiceAccount{}); err != nil {
+	if err := asManager.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name},
+		&corev1.ServiceAccount{}); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -117,7 +124,8 @@ func accountOf(t *testing.T, asManager client.Client, config *rest.Config) strin
 func managerOf(t *testing.T, c *cluster.Cluster, roleFile string) client.Client {
 	t.Helper()
 	binding := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "manager"},
+		"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": "ClusterRoleBinding",
+		"metadata": map[string]any{"name": "manager"},
 		"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": "self-hosted"},
 		"subjects": []any{map[string]any{"apiGroup": rbacv1.GroupName, "kind": "User", "name": "manager"}},
 	}}
@@ -152,13 +160,17 @@ func split(pretend, actual client.Client) client.Client {
 		Create: func(ctx context.Context, _ client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return to(o).Create(ctx, o, opts...)
 		},
-		Patch: func(ctx context.Context, _ client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, _ client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			return to(o).Patch(ctx, o, p, opts...)
 		},
 		Delete: func(ctx context.Context, _ client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return to(o).Delete(ctx, o, opts...)
 		},
-		SubResourceCreate: func(ctx context.Context, _ client.Client, name string, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, _ client.Client, name string, o, sub client.Object,
+			opts ...client.SubResourceCreateOption,
+		) error {
 			return to(o).SubResource(name).Create(ctx, o, sub, opts...)
 		},
 	})

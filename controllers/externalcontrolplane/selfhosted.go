@@ -72,12 +72,14 @@ func (c *Controller) ownKubeconfig(ctx context.Context, f *facts) (kubeconfig, e
 func (c *Controller) awayKubeconfig(ctx context.Context, f *facts, old kubeconfig) (kubeconfig, error) {
 	if old.user == nil || old.user.Token == "" {
 		return kubeconfig{}, wrong(controlplanev1.ReasonMovedAway,
-			"spec.selfHosted: means another cluster than this one, from which the object was moved, and there is no kubeconfig of it; put one into a Secret and set spec.kubeconfigSecretRef.name instead")
+			"spec.selfHosted: means another cluster than this one, from which the object was moved, and there is no "+
+				"kubeconfig of it; put one into a Secret and set spec.kubeconfigSecretRef.name instead")
 	}
 	if !c.due(f, old) {
 		return old, nil
 	}
-	failed := wait(controlplanev1.ReasonTokenNotRenewed, "the token of the kubeconfig is to be renewed, and the API server that it is for does not do it")
+	failed := wait(controlplanev1.ReasonTokenNotRenewed,
+		"the token of the kubeconfig is to be renewed, and the API server that it is for does not do it")
 	there, err := c.Clusters.GetUncachedClient(ctx, client.ObjectKeyFromObject(f.cluster))
 	if err != nil {
 		f.wait = renewRetry
@@ -105,7 +107,7 @@ func parseSecret(secret *corev1.Secret) (out kubeconfig, why string) {
 	return out, why
 }
 
-// due says whether k needs another token, and when it will.
+// due reports whether k needs another token, and when it will.
 func (c *Controller) due(f *facts, k kubeconfig) bool {
 	at, err := time.Parse(time.RFC3339, k.notes[controlplanev1.RenewTokenAnnotation])
 	if err != nil || k.user == nil || k.user.Token == "" || !f.now.Before(at) {
@@ -117,7 +119,9 @@ func (c *Controller) due(f *facts, k kubeconfig) bool {
 
 // renew asks for another token of account, with the rights of w. It is renewed
 // after four fifths of its life, however long the API server makes that.
-func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, account *corev1.ServiceAccount, k *kubeconfig) error {
+func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, account *corev1.ServiceAccount,
+	k *kubeconfig,
+) error {
 	request := &authenticationv1.TokenRequest{}
 	request.Spec.ExpirationSeconds = new(int64(c.TokenLifetime / time.Second))
 	uid := string(account.UID)
@@ -143,7 +147,10 @@ func (c *Controller) renew(ctx context.Context, f *facts, w client.Client, accou
 // ownCluster is the way to the API server of this cluster: the one that pods
 // use, or, if this process runs elsewhere, its own.
 func (c *Controller) ownCluster(ctx context.Context, namespace string) (*clientcmdapi.Cluster, error) {
-	out := &clientcmdapi.Cluster{Server: inClusterServer, CertificateAuthorityData: c.Config.CAData, TLSServerName: c.Config.ServerName}
+	out := &clientcmdapi.Cluster{
+		Server: inClusterServer, CertificateAuthorityData: c.Config.CAData,
+		TLSServerName: c.Config.ServerName,
+	}
 	if !strings.HasPrefix(c.Config.BearerTokenFile, inClusterFiles) {
 		server, _, err := rest.DefaultServerUrlFor(c.Config)
 		if err != nil {

@@ -75,7 +75,8 @@ func TestSelfHosted(t *testing.T) {
 	}
 	name := accounts[0].Name
 	want := map[string]string{
-		"default": "Role " + name + " " + name, "kube-system": "ClusterRole capmcm-workload-tokens " + name, "": "ClusterRole capmcm-workload " + name,
+		"default": "Role " + name + " " + name, "kube-system": "ClusterRole capmcm-workload-tokens " + name,
+		"": "ClusterRole capmcm-workload " + name,
 	}
 	if diff := cmp.Diff(want, w.rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
@@ -89,7 +90,10 @@ func TestSelfHosted(t *testing.T) {
 
 func TestServerInCluster(t *testing.T) {
 	t.Parallel()
-	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "root CA"}}
+	ca := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kube-root-ca.crt"},
+		Data:       map[string]string{"ca.crt": "root CA"},
+	}
 	cases := map[string]struct {
 		reason   string
 		config   rest.Config
@@ -98,25 +102,35 @@ func TestServerInCluster(t *testing.T) {
 	}{
 		"Pod": {
 			reason: "Pods reach the API server by its Service.",
-			config: rest.Config{Host: "https://172.16.0.1:443", BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token", TLSClientConfig: rest.TLSClientConfig{CAFile: "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"}},
-			host:   "https://kubernetes.default.svc", ca: "root CA",
+			config: rest.Config{
+				Host:            "https://172.16.0.1:443",
+				BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
+				TLSClientConfig: rest.TLSClientConfig{CAFile: "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"},
+			},
+			host: "https://kubernetes.default.svc", ca: "root CA",
 		},
 		"PodOverride": {
 			reason: "Tools elsewhere need an address of their own.",
-			config: rest.Config{Host: "https://172.16.0.1:443", BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}, override: clusterv1.APIEndpoint{Host: "api.example.com", Port: 443},
-			host: "https://api.example.com:443", ca: "root CA",
+			config: rest.Config{
+				Host:            "https://172.16.0.1:443",
+				BearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
+			},
+			override: clusterv1.APIEndpoint{Host: "api.example.com", Port: 443},
+			host:     "https://api.example.com:443", ca: "root CA",
 		},
 		"Outside": {
-			reason: "A process outside has an address that works outside.", config: rest.Config{Host: "127.0.0.1:36443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("own CA")}},
-			host: "https://127.0.0.1:36443", ca: "own CA",
+			reason: "A process outside has an address that works outside.",
+			config: rest.Config{Host: "127.0.0.1:36443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("own CA")}},
+			host:   "https://127.0.0.1:36443", ca: "own CA",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, theCluster(), ca.DeepCopy(), kubeSystem("here"), controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
-				cp.Spec.ControlPlaneEndpoint = tc.override
-			}))
+			w := newWorld(t, theCluster(), ca.DeepCopy(), kubeSystem("here"),
+				controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
+					cp.Spec.ControlPlaneEndpoint = tc.override
+				}))
 			w.deps.Config = &tc.config
 			w.reconcile()
 			if c := w.config(); c.Host != tc.host || string(c.CAData) != tc.ca {
@@ -153,7 +167,8 @@ func TestLostAccount(t *testing.T) {
 	}
 	w.reconcile() // the API server has refused the token, the connection is down
 	if len(w.accounts()) != 1 || w.config().BearerToken != "token-2" {
-		t.Errorf("a token of a ServiceAccount that is gone is worth nothing, however long it would live: %s", w.config().BearerToken)
+		t.Errorf("a token of a ServiceAccount that is gone is worth nothing, however long it would live: %s",
+			w.config().BearerToken)
 	}
 }
 
@@ -203,7 +218,8 @@ func TestNameOfIdentityIsTaken(t *testing.T) {
 	account := &corev1.ServiceAccount{}
 	w.change(account, client.ObjectKeyFromObject(&w.accounts()[0]), func() { account.Annotations = nil })
 	w.reconcile()
-	if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "False "+controlplanev1.ReasonIdentityTaken+": spec.selfHosted: ServiceAccount") {
+	if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "False "+
+		controlplanev1.ReasonIdentityTaken+": spec.selfHosted: ServiceAccount") {
 		t.Errorf("another's ServiceAccount gets no rights: %q", got)
 	}
 }
@@ -246,7 +262,8 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	source.reconcile()
-	if len(source.accounts()) != 1 || len(source.rights()) != 3 || !source.exists(&controlplanev1.MCMExternalControlPlane{}, key) {
+	if len(source.accounts()) != 1 || len(source.rights()) != 3 ||
+		!source.exists(&controlplanev1.MCMExternalControlPlane{}, key) {
 		t.Fatalf("the source of a move removes nothing: %v", source.writes)
 	}
 
@@ -257,13 +274,15 @@ func TestMove(t *testing.T) {
 	there := newWorld(t, theCluster(), kubeSystem("elsewhere"), cp, s)
 	there.deps.Config = &rest.Config{Host: "https://elsewhere:6443"}
 	there.reconcile()
-	if config := there.config(); config.Host != "https://10.0.0.1:6443" || config.BearerToken != "token-1" || len(there.accounts()) != 0 {
+	if config := there.config(); config.Host != "https://10.0.0.1:6443" || config.BearerToken != "token-1" ||
+		len(there.accounts()) != 0 {
 		t.Fatalf("self-hosted still means the cluster that the nodes are in: %v", config)
 	}
 	there.clusters.Connect(clusterKey, source.client)
 	there.pass(20 * time.Hour)
 	there.reconcile()
-	if config := there.config(); config.BearerToken != "token-2" || config.Host != "https://10.0.0.1:6443" || there.tokens != 0 {
+	if config := there.config(); config.BearerToken != "token-2" || config.Host != "https://10.0.0.1:6443" ||
+		there.tokens != 0 {
 		t.Errorf("the token is renewed by the cluster that it is for: %v", config)
 	}
 	if got := there.is(clusterv1.AvailableCondition); !strings.HasPrefix(got, "True") {
@@ -273,11 +292,13 @@ func TestMove(t *testing.T) {
 
 func TestMovedWithoutKubeconfig(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), kubeSystem("elsewhere"), controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
-		cp.Annotations = map[string]string{controlplanev1.HomeAnnotation: "here"}
-	}))
+	w := newWorld(t, theCluster(), kubeSystem("elsewhere"), controlPlane(selfHosted,
+		func(cp *controlplanev1.MCMExternalControlPlane) {
+			cp.Annotations = map[string]string{controlplanev1.HomeAnnotation: "here"}
+		}))
 	w.reconcile()
-	if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "False "+controlplanev1.ReasonMovedAway+": spec.selfHosted") || len(w.accounts()) != 0 {
+	if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "False "+
+		controlplanev1.ReasonMovedAway+": spec.selfHosted") || len(w.accounts()) != 0 {
 		t.Errorf("the machines are never looked for in the wrong cluster: %q", got)
 	}
 }
@@ -290,8 +311,12 @@ func TestErrors(t *testing.T) {
 		failed bool
 		want   string
 	}{
-		"Forbidden": {"A manager without rights says which it lacks.", apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "x", nil), false, "False " + controlplanev1.ReasonForbidden},
-		"Broken":    {"An error that passes says nothing about the kubeconfig.", errors.New("boom"), true, ""},
+		"Forbidden": {
+			"A manager without rights says which it lacks.",
+			apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "x", nil), false, "False " +
+				controlplanev1.ReasonForbidden,
+		},
+		"Broken": {"An error that passes says nothing about the kubeconfig.", errors.New("boom"), true, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +326,8 @@ func TestErrors(t *testing.T) {
 				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return tc.err },
 			})
 			_, err := externalcontrolplane.New(w.deps).Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
-			if got := w.is(controlplanev1.KubeconfigReadyCondition); (err != nil) != tc.failed || !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+			if got := w.is(controlplanev1.KubeconfigReadyCondition); (err != nil) != tc.failed ||
+				!strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 				t.Errorf("KubeconfigReady = %q, err = %v: %s", got, err, tc.reason)
 			}
 		})
@@ -316,7 +342,9 @@ func TestDeletionThatLacksRightsSaysSo(t *testing.T) {
 		lacks  interceptor.Funcs
 	}{
 		"Read": {"The binding of the role was removed.", interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object,
+				opts ...client.GetOption,
+			) error {
 				if _, ok := o.(*rbacv1.ClusterRoleBinding); ok {
 					return forbidden
 				}
@@ -342,7 +370,10 @@ func TestDeletionThatLacksRightsSaysSo(t *testing.T) {
 				t.Error("rights are given without a word to us: somebody has to look again")
 			}
 			got := w.is(clusterv1.DeletingCondition)
-			for _, want := range []string{"True " + controlplanev1.ReasonForbidden, "spec.selfHosted", "ClusterRole capmcm-control-plane-self-hosted"} {
+			for _, want := range []string{
+				"True " + controlplanev1.ReasonForbidden, "spec.selfHosted",
+				"ClusterRole capmcm-control-plane-self-hosted",
+			} {
 				if !strings.Contains(got, want) {
 					t.Errorf("Deleting = %q, want %q in it: %s", got, want, tc.reason)
 				}

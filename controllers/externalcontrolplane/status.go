@@ -30,7 +30,8 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(f.cp.Status, changed.Status) {
 		return nil
 	}
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.cp, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.cp,
+		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
 	c.written.Wrote(changed)
@@ -56,7 +57,8 @@ func (c *Controller) announce(f *facts, changed *controlplanev1.MCMExternalContr
 // that is False, or that a deletion waits.
 func (c *Controller) tell(cp *controlplanev1.MCMExternalControlPlane, before []metav1.Condition, kind string) {
 	was, is := meta.FindStatusCondition(before, kind), meta.FindStatusCondition(cp.Status.Conditions, kind)
-	if is != nil && (is.Status == metav1.ConditionFalse || kind == clusterv1.DeletingCondition) && (was == nil || was.Message != is.Message) {
+	if is != nil && (is.Status == metav1.ConditionFalse || kind == clusterv1.DeletingCondition) &&
+		(was == nil || was.Message != is.Message) {
 		c.Events.Event(cp, corev1.EventTypeWarning, is.Reason, is.Message)
 	}
 }
@@ -112,7 +114,8 @@ func kubeconfigCondition(f *facts) metav1.Condition {
 	if f.problem != nil {
 		return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionFalse, f.problem.reason, f.problem.message)
 	}
-	return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionTrue, controlplanev1.ReasonKubeconfigReady, "")
+	return condition(controlplanev1.KubeconfigReadyCondition, metav1.ConditionTrue, controlplanev1.ReasonKubeconfigReady,
+		"")
 }
 
 // deletingCondition says what keeps an object that is to go.
@@ -121,7 +124,7 @@ func deletingCondition(f *facts) metav1.Condition {
 		"the ServiceAccount that was made for spec.selfHosted, and its rights, are to be removed first: "+f.problem.message)
 }
 
-// availableCondition says whether the API server answers. A connection that is
+// availableCondition reports whether the API server answers. A connection that is
 // made anew is not a control plane that is gone.
 func availableCondition(f *facts) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -133,12 +136,15 @@ func availableCondition(f *facts) metav1.Condition {
 	case f.cluster == nil:
 		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForCluster, "no Cluster owns this object yet")
 	case !isTrue(f.cluster.Status.Initialization.InfrastructureProvisioned):
-		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForInfra, "the infrastructure of the Cluster is not provisioned yet; the API server is not connected to before")
+		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForInfra,
+			"the infrastructure of the Cluster is not provisioned yet; the API server is not connected to before")
 	case f.problem != nil:
-		return is(metav1.ConditionFalse, controlplanev1.ReasonNotConnected, "the kubeconfig is not ready, and there is no connection to the API server")
+		return is(metav1.ConditionFalse, controlplanev1.ReasonNotConnected,
+			"the kubeconfig is not ready, and there is no connection to the API server")
 	default:
 		return is(metav1.ConditionFalse, controlplanev1.ReasonNotConnected,
-			"there is no connection to the API server; check that the kubeconfig's server is reachable from here, that its CA is right, and that its user may GET / and what else docs/api/mcmexternalcontrolplane.md lists")
+			"there is no connection to the API server; check that the kubeconfig's server is reachable from here, that its CA "+
+				"is right, and that its user may GET / and what else docs/api/mcmexternalcontrolplane.md lists")
 	}
 }
 
@@ -158,23 +164,27 @@ func versionsCondition(machines []clusterv1.Machine) metav1.Condition {
 	const told = 3
 	var differ []clusterv1.Machine
 	for _, m := range machines {
-		if m.DeletionTimestamp.IsZero() && m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" && m.Status.NodeInfo.KubeletVersion != m.Spec.Version {
+		if m.DeletionTimestamp.IsZero() && m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" &&
+			m.Status.NodeInfo.KubeletVersion != m.Spec.Version {
 			differ = append(differ, m)
 		}
 	}
 	if len(differ) == 0 {
-		return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionTrue, controlplanev1.ReasonVersionsMatch, "")
+		return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionTrue,
+			controlplanev1.ReasonVersionsMatch, "")
 	}
 	slices.SortFunc(differ, func(a, b clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	var text []string
 	for _, m := range differ[:min(told, len(differ))] {
-		text = append(text, fmt.Sprintf("Machine %q has spec.version %q, and its kubelet is %q", m.Name, m.Spec.Version, m.Status.NodeInfo.KubeletVersion))
+		text = append(text, fmt.Sprintf("Machine %q has spec.version %q, and its kubelet is %q", m.Name, m.Spec.Version,
+			m.Status.NodeInfo.KubeletVersion))
 	}
 	if more := len(differ) - told; more > 0 {
 		text = append(text, fmt.Sprintf("so it is with %d more", more))
 	}
 	text = append(text, "set spec.template.spec.version of their MachineDeployment to the kubelet's, or boot that version")
-	return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionFalse, controlplanev1.ReasonVersionsDiffer, strings.Join(text, "; "))
+	return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionFalse,
+		controlplanev1.ReasonVersionsDiffer, strings.Join(text, "; "))
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {

@@ -21,7 +21,8 @@ func TestAvailability(t *testing.T) {
 	w := newWorld(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	status := w.cp().Status
-	if status.Initialization.ControlPlaneInitialized != nil || status.ExternalManagedControlPlane == nil || !*status.ExternalManagedControlPlane {
+	if status.Initialization.ControlPlaneInitialized != nil || status.ExternalManagedControlPlane == nil ||
+		!*status.ExternalManagedControlPlane {
 		t.Errorf("before the API server has answered: %+v", status)
 	}
 	if got := w.is(clusterv1.AvailableCondition); !strings.HasPrefix(got, "False "+controlplanev1.ReasonNotConnected) {
@@ -29,7 +30,9 @@ func TestAvailability(t *testing.T) {
 	}
 	w.connect()
 	w.reconcile()
-	if w.cp().Status.Initialization.ControlPlaneInitialized == nil || !strings.HasPrefix(w.is(clusterv1.AvailableCondition), "True") || !strings.HasPrefix(w.is(clusterv1.ReadyCondition), "True") {
+	if w.cp().Status.Initialization.ControlPlaneInitialized == nil ||
+		!strings.HasPrefix(w.is(clusterv1.AvailableCondition), "True") ||
+		!strings.HasPrefix(w.is(clusterv1.ReadyCondition), "True") {
 		t.Errorf("once it has answered: %+v", w.cp().Status)
 	}
 
@@ -42,7 +45,8 @@ func TestAvailability(t *testing.T) {
 	w.pass(40 * time.Second)
 	w.clusters.Probed(clusterKey, w.clock.Now(), errors.New("away"))
 	w.reconcile()
-	if !strings.HasPrefix(w.is(clusterv1.AvailableCondition), "False "+controlplanev1.ReasonNotConnected) || w.cp().Status.Initialization.ControlPlaneInitialized == nil {
+	if !strings.HasPrefix(w.is(clusterv1.AvailableCondition), "False "+controlplanev1.ReasonNotConnected) ||
+		w.cp().Status.Initialization.ControlPlaneInitialized == nil {
 		t.Errorf("an outage shows, and what was initialized stays so: %+v", w.cp().Status)
 	}
 }
@@ -52,7 +56,9 @@ func TestAvailability(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	for reason, asked := range map[string]string{"a ClusterClass asks": "v1.36.3+k3s1", "nobody asks": ""} {
-		w := newWorld(t, theCluster(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) { cp.Spec.Version = asked }), given())
+		w := newWorld(t, theCluster(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
+			cp.Spec.Version = asked
+		}), given())
 		w.reconcile()
 		if got := w.cp().Status.Versions; len(got) != 0 {
 			t.Errorf("%s: versions %v before the API server has answered", reason, got)
@@ -85,12 +91,16 @@ func TestWaiting(t *testing.T) {
 	}{
 		"Cluster": {
 			"Core makes itself the owner a moment after the Cluster is there.",
-			[]client.Object{controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) { cp.OwnerReferences, cp.Labels = nil, nil }), given()},
+			[]client.Object{controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
+				cp.OwnerReferences, cp.Labels = nil, nil
+			}), given()},
 			controlplanev1.KubeconfigReadyCondition, controlplanev1.ReasonWaitingForCluster,
 		},
 		"Infrastructure": {
 			"The connection begins when the infrastructure is provisioned; the kubeconfig is there before.",
-			[]client.Object{theCluster(func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil }), controlPlane(), given()},
+			[]client.Object{theCluster(func(c *clusterv1.Cluster) {
+				c.Status.Initialization.InfrastructureProvisioned = nil
+			}), controlPlane(), given()},
 			clusterv1.AvailableCondition, controlplanev1.ReasonWaitingForInfra,
 		},
 	}
@@ -108,7 +118,9 @@ func TestWaiting(t *testing.T) {
 
 func TestPausedFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }), controlPlane(selfHosted), kubeSystem("here"))
+	w := newWorld(t, theCluster(func(c *clusterv1.Cluster) {
+		c.Spec.Paused = new(true)
+	}), controlPlane(selfHosted), kubeSystem("here"))
 	w.reconcile()
 	if len(w.writes) != 1 || !strings.HasPrefix(w.is(clusterv1.PausedCondition), "True") {
 		t.Errorf("a paused object gets its condition Paused and nothing else: %v", w.writes)
@@ -143,8 +155,11 @@ func TestKubeletVersions(t *testing.T) {
 	t.Parallel()
 	machine := func(name, spec, kubelet string) *clusterv1.Machine {
 		m := &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
-			Spec:       clusterv1.MachineSpec{ClusterName: "c1", Version: spec},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: name,
+				Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+			},
+			Spec: clusterv1.MachineSpec{ClusterName: "c1", Version: spec},
 		}
 		if kubelet != "" {
 			m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: kubelet}
@@ -156,11 +171,28 @@ func TestKubeletVersions(t *testing.T) {
 		machines []client.Object
 		want     string
 	}{
-		"Same":    {"Equal texts are what core wants.", []client.Object{machine("a", "v1.36.3+k3s1", "v1.36.3+k3s1"), machine("b", "v1.36.3", "")}, "True " + controlplanev1.ReasonVersionsMatch},
-		"Suffix":  {"A suffix is enough to make a rollout endless.", []client.Object{machine("a", "v1.36.3", "v1.36.3+k3s1")}, `False VersionsDiffer: Machine "a" has spec.version "v1.36.3", and its kubelet is "v1.36.3+k3s1"; set spec.template.spec.version`},
-		"Nothing": {"So is no version at all.", []client.Object{machine("a", "", "v1.36.3")}, `False VersionsDiffer: Machine "a" has spec.version "", and`},
-		"Many": {"A crowd is summed up.", []client.Object{machine("e", "v1", "v2"), machine("d", "v1", "v2"), machine("c", "v1", "v2"), machine("b", "v1", "v2"), machine("a", "v1", "v2")},
-			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; so it is with 2 more; set`},
+		"Same": {"Equal texts are what core wants.", []client.Object{
+			machine("a", "v1.36.3+k3s1", "v1.36.3+k3s1"),
+			machine("b", "v1.36.3", ""),
+		}, "True " + controlplanev1.ReasonVersionsMatch},
+		"Suffix": {
+			"A suffix is enough to make a rollout endless.",
+			[]client.Object{machine("a", "v1.36.3", "v1.36.3+k3s1")},
+			`False VersionsDiffer: Machine "a" has spec.version "v1.36.3", and its kubelet is "v1.36.3+k3s1"; set spec.template.spec.version`,
+		},
+		"Nothing": {
+			"So is no version at all.",
+			[]client.Object{machine("a", "", "v1.36.3")},
+			`False VersionsDiffer: Machine "a" has spec.version "", and`,
+		},
+		"Many": {
+			"A crowd is summed up.",
+			[]client.Object{
+				machine("e", "v1", "v2"), machine("d", "v1", "v2"),
+				machine("c", "v1", "v2"), machine("b", "v1", "v2"), machine("a", "v1", "v2"),
+			},
+			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; so it is with 2 more; set`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

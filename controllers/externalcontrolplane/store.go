@@ -49,7 +49,8 @@ func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
 	if sameSecret(before, changed) {
 		return nil
 	}
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(before,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write Secret %s: %w", changed.Name, err)
 	}
 	return nil

@@ -50,12 +50,15 @@ func Indexes() []index.Index {
 
 // SetupWithManager starts the controller with mgr.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &controlplanev1.MCMExternalControlPlane{}, handler.OnlyControllerOwner())
+	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(),
+		&controlplanev1.MCMExternalControlPlane{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&controlplanev1.MCMExternalControlPlane{}, builder.WithPredicates(predicate.Or(changed(), c.written.Foreign()))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(clusterChanged())).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(machineChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
+			builder.WithPredicates(clusterChanged())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
+			builder.WithPredicates(machineChanged())).
 		Watches(&corev1.Secret{}, owned, builder.WithPredicates(secretChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged())).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
@@ -68,7 +71,8 @@ func changed() predicate.Predicate {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
 			!equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
 	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, kept)
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		predicate.AnnotationChangedPredicate{}, kept)
 }
 
 // clusterChanged lets a Cluster through when it is paused or goes on, when it
@@ -135,7 +139,8 @@ func (c *Controller) ofMachine(ctx context.Context, o client.Object) []reconcile
 // ofSecret returns the control planes whose kubeconfig is in a Secret.
 func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	var list controlplanev1.MCMExternalControlPlaneList
-	if err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySource: o.GetName()}); err != nil {
+	if err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{bySource: o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMExternalControlPlanes of Secret", "Secret", o.GetName())
 		return nil
 	}

@@ -54,11 +54,14 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), clusterv1.AddToScheme(s), controlplanev1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), clusterv1.AddToScheme(s),
+		controlplanev1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&controlplanev1.MCMExternalControlPlane{}, &clusterv1.Cluster{}, &clusterv1.Machine{})
+	b := fake.NewClientBuilder().WithScheme(
+		s).WithObjects(objects...).WithStatusSubresource(
+		&controlplanev1.MCMExternalControlPlane{}, &clusterv1.Cluster{}, &clusterv1.Machine{})
 	for _, x := range externalcontrolplane.Indexes() {
 		b = b.WithIndex(x.Object, x.Field, x.Extract)
 	}
@@ -83,7 +86,9 @@ func (w *world) intercept() interceptor.Funcs {
 			o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.objects)))
 			return c.Create(ctx, o, opts...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			note("patch", o)
 			return c.Patch(ctx, o, p, opts...)
 		},
@@ -91,11 +96,15 @@ func (w *world) intercept() interceptor.Funcs {
 			note("delete", o)
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			note("patch "+sub, o)
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
-		SubResourceCreate: func(ctx context.Context, c client.Client, _ string, o, sub client.Object, _ ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, _ string, o, sub client.Object,
+			_ ...client.SubResourceCreateOption,
+		) error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ServiceAccount{}); err != nil {
 				return err
 			}
@@ -195,7 +204,10 @@ func (w *world) event() string {
 
 func theCluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1", UID: "cluster-uid"}}
-	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "MCMExternalControlPlane", Name: "cp"}
+	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: controlplanev1.GroupVersion.Group,
+		Kind:     "MCMExternalControlPlane", Name: "cp",
+	}
 	c.Status.Initialization.InfrastructureProvisioned = new(true)
 	for _, f := range change {
 		f(c)
@@ -206,8 +218,12 @@ func theCluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 func controlPlane(change ...func(*controlplanev1.MCMExternalControlPlane)) *controlplanev1.MCMExternalControlPlane {
 	cp := &controlplanev1.MCMExternalControlPlane{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "cp", UID: "cp-uid", Generation: 1, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c1", UID: "cluster-uid"}},
+			Namespace: "default", Name: "cp", UID: "cp-uid", Generation: 1,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c1",
+				UID: "cluster-uid",
+			}},
 		},
 		Spec: controlplanev1.MCMExternalControlPlaneSpec{KubeconfigSecretRef: &controlplanev1.NameReference{Name: "given"}},
 	}

@@ -113,7 +113,8 @@ func (c *Controller) claim(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(changed.ObjectMeta, f.object.ObjectMeta) {
 		return nil
 	}
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
@@ -173,7 +174,8 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	}
 	changed := f.object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)

@@ -44,16 +44,22 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s), clusterv1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
+		clusterv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{T: t, events: record.NewFakeRecorder(100)}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&infrav1.MCMCluster{}).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	b := fake.NewClientBuilder().WithScheme(
+		s).WithObjects(objects...).WithStatusSubresource(&infrav1.MCMCluster{}).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			w.writes++
 			return c.Patch(ctx, o, p, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			w.writes++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -62,7 +68,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
 	w.client = b.Build()
-	w.Controller = New(Deps{Client: w.client, Live: w.client, Clock: testingclock.NewFakePassiveClock(metav1.Now().Time), Events: w.events})
+	w.Controller = New(Deps{
+		Client: w.client, Live: w.client, Clock: testingclock.NewFakePassiveClock(metav1.Now().Time),
+		Events: w.events,
+	})
 	return w
 }
 
@@ -98,7 +107,8 @@ func (w *world) condition(kind string) string {
 
 func object(change ...func(*infrav1.MCMCluster)) *infrav1.MCMCluster {
 	o := &infrav1.MCMCluster{ObjectMeta: metav1.ObjectMeta{
-		Name: "c1", Namespace: namespace, UID: "uid", Generation: 3, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+		Name: "c1", Namespace: namespace, UID: "uid", Generation: 3,
+		Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
 	}}
 	o.Spec.FailureDomains = []clusterv1.FailureDomain{{Name: "a", Attributes: map[string]string{"x": "y"}}, {Name: "b"}}
 	for _, f := range change {
@@ -109,7 +119,10 @@ func object(change ...func(*infrav1.MCMCluster)) *infrav1.MCMCluster {
 
 func cluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: namespace}}
-	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMCluster", Name: "c1"}
+	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group,
+		Kind:     "MCMCluster", Name: "c1",
+	}
 	for _, f := range change {
 		f(c)
 	}
@@ -117,7 +130,10 @@ func cluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 }
 
 func machine(name, clusterName string) *infrav1.MCMMachine {
-	return &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName}}}
+	return &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: namespace,
+		Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+	}}
 }
 
 func TestProvisioned(t *testing.T) {
@@ -128,7 +144,8 @@ func TestProvisioned(t *testing.T) {
 	w := newWorld(t, object(endpoint), cluster())
 	w.run()
 	o := w.get()
-	if !ptr.Deref(o.Status.Initialization.Provisioned, false) || o.Annotations[machinev1.OwnerIDAnnotation] != "uid" || len(o.Finalizers) != 1 {
+	if !ptr.Deref(o.Status.Initialization.Provisioned, false) || o.Annotations[machinev1.OwnerIDAnnotation] != "uid" ||
+		len(o.Finalizers) != 1 {
 		t.Errorf("%+v", o)
 	}
 	if diff := cmp.Diff(object(endpoint).Spec, o.Spec); diff != "" {
@@ -142,7 +159,8 @@ func TestProvisioned(t *testing.T) {
 			t.Errorf("condition %s is of generation %d", c.Type, c.ObservedGeneration)
 		}
 	}
-	if got := w.condition(clusterv1.ReadyCondition) + w.condition(clusterv1.PausedCondition); got != "True Ready: False NotPaused: " {
+	if got := w.condition(clusterv1.ReadyCondition) + w.condition(
+		clusterv1.PausedCondition); got != "True Ready: False NotPaused: " {
 		t.Errorf("conditions %q", got)
 	}
 	w.writes = 0
@@ -163,13 +181,22 @@ func TestLeftAlone(t *testing.T) {
 		"External": {"Another controller writes even the status.", []client.Object{object(func(o *infrav1.MCMCluster) {
 			o.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "other"}
 		}), cluster()}, "", 0, ""},
-		"Filter":        {"Another manager looks after it.", []client.Object{object(), cluster()}, "mine", 0, ""},
-		"PausedCluster": {"Only the pause is told.", []client.Object{object(), cluster(func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })}, "", 1, ""},
+		"Filter": {"Another manager looks after it.", []client.Object{object(), cluster()}, "mine", 0, ""},
+		"PausedCluster": {"Only the pause is told.", []client.Object{object(), cluster(func(c *clusterv1.Cluster) {
+			c.Spec.Paused = new(true)
+		})}, "", 1, ""},
 		"PausedObject": {"Only the pause is told.", []client.Object{object(func(o *infrav1.MCMCluster) {
 			o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		}), cluster()}, "", 1, ""},
-		"NoCluster": {"It may come later.", []client.Object{object()}, "", 1, "False WaitingForCluster: Cluster c1 does not exist"},
-		"NoOwner":   {"Nobody uses it.", []client.Object{object(func(o *infrav1.MCMCluster) { o.Labels = nil })}, "", 1, "False WaitingForCluster: No Cluster owns this object"},
+		"NoCluster": {
+			"It may come later.",
+			[]client.Object{object()},
+			"", 1,
+			"False WaitingForCluster: Cluster c1 does not exist",
+		},
+		"NoOwner": {"Nobody uses it.", []client.Object{object(func(o *infrav1.MCMCluster) {
+			o.Labels = nil
+		})}, "", 1, "False WaitingForCluster: No Cluster owns this object"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +222,8 @@ func TestDeletionWaitsForMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run()
-	if got := w.condition(clusterv1.DeletingCondition); got != "True WaitingForMachines: 2 MCMMachines of the Cluster are still there: m1, m2" {
+	if got := w.condition(clusterv1.DeletingCondition); got != "True WaitingForMachines: 2 MCMMachines of the Cluster "+
+		"are still there: m1, m2" {
 		t.Errorf("Deleting is %q", got)
 	}
 	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False Deleting: 2 MCMMachines") {
@@ -245,7 +273,9 @@ func TestMovedObjectIsNotReleased(t *testing.T) {
 
 func TestDurableIDStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, object(func(o *infrav1.MCMCluster) { o.Annotations = map[string]string{machinev1.OwnerIDAnnotation: "old"} }), cluster())
+	w := newWorld(t, object(func(o *infrav1.MCMCluster) {
+		o.Annotations = map[string]string{machinev1.OwnerIDAnnotation: "old"}
+	}), cluster())
 	w.run()
 	if got := w.get().Annotations[machinev1.OwnerIDAnnotation]; got != "old" {
 		t.Errorf("id %q after a move, want the old one", got)

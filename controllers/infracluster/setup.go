@@ -26,7 +26,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmcluster").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&infrav1.MCMCluster{}, builder.WithPredicates(predicate.Or(changed(), c.marks.Foreign()))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(clusterChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
+			builder.WithPredicates(clusterChanged())).
 		Watches(&infrav1.MCMMachine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(gone())).
 		Complete(c)
 }
@@ -35,16 +36,20 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 func changed() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*infrav1.MCMCluster), e.ObjectNew.(*infrav1.MCMCluster)
-		return was.UID != is.UID || was.Generation != is.Generation || !maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
-			!slices.Equal(was.Finalizers, is.Finalizers) || !equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) ||
-			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) || was.Status.Initialization.Provisioned != nil && is.Status.Initialization.Provisioned == nil
+		return was.UID != is.UID || was.Generation != is.Generation || !maps.Equal(was.Labels, is.Labels) ||
+			!maps.Equal(was.Annotations, is.Annotations) ||
+			!slices.Equal(was.Finalizers, is.Finalizers) || !equality.Semantic.DeepEqual(was.OwnerReferences,
+			is.OwnerReferences) ||
+			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) || was.Status.Initialization.Provisioned != nil &&
+			is.Status.Initialization.Provisioned == nil
 	}}
 }
 
 // clusterChanged passes what a MCMCluster depends on.
 func clusterChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || !e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			!e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
 	}}
 }
 
@@ -63,7 +68,10 @@ func ofCluster(_ context.Context, o client.Object) []reconcile.Request {
 	if !ok || !capi.NamesInfraCluster(cluster) {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}}}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{
+		Namespace: cluster.Namespace,
+		Name:      cluster.Spec.InfrastructureRef.Name,
+	}}}
 }
 
 // ofMachine is the MCMCluster of a machine's Cluster.

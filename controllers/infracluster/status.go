@@ -26,7 +26,8 @@ func report(f *facts) infrav1.MCMClusterStatus {
 		set(deleting)
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, infrav1.ReasonDeleting, deleting.Message
 	case f.cluster == nil:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, infrav1.ReasonWaitingForCluster, waitsForCluster(f.named)
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, infrav1.ReasonWaitingForCluster, waitsForCluster(
+			f.named)
 	default:
 		yes := true
 		status.Initialization.Provisioned = &yes

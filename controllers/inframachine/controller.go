@@ -74,7 +74,8 @@ func New(d Deps) *Controller {
 		d.Options.LookPeriod = 10 * time.Minute
 	}
 	return &Controller{
-		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), survey: newSurvey(d.Clock), notes: map[types.NamespacedName]note{},
+		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), survey: newSurvey(d.Clock),
+		notes: map[types.NamespacedName]note{},
 	}
 }
 
@@ -157,10 +158,12 @@ func (c *Controller) claim(ctx context.Context, f *facts) error {
 func (c *Controller) patch(ctx context.Context, f *facts, change func(*infrav1.MCMMachine)) error {
 	changed := f.object.DeepCopy()
 	change(changed)
-	if equality.Semantic.DeepEqual(f.object.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(f.object.Spec, changed.Spec) {
+	if equality.Semantic.DeepEqual(f.object.ObjectMeta, changed.ObjectMeta) &&
+		equality.Semantic.DeepEqual(f.object.Spec, changed.Spec) {
 		return nil
 	}
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
@@ -181,7 +184,8 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	}
 	changed := f.object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)

@@ -28,7 +28,8 @@ func TestMachineJoinsAndLeaves(t *testing.T) {
 	if !strings.HasPrefix(m.Spec.ProviderID, "sim:///sim-1b/") {
 		t.Errorf("providerID %q is not in the form that the Node carries", m.Spec.ProviderID)
 	}
-	if m.Annotations[machinev1.OwnerIDAnnotation] != "uid-m" || len(m.Finalizers) != 1 || m.Status.FailureDomain != "sim-1b" || len(m.Status.Addresses) == 0 {
+	if m.Annotations[machinev1.OwnerIDAnnotation] != "uid-m" || len(m.Finalizers) != 1 ||
+		m.Status.FailureDomain != "sim-1b" || len(m.Status.Addresses) == 0 {
 		t.Errorf("a provisioned machine has to be complete: %+v", m)
 	}
 	if _, blocked := m.Annotations[capi.BlockMoveAnnotation]; blocked || begun(m) {
@@ -52,7 +53,8 @@ func TestMachineJoinsAndLeaves(t *testing.T) {
 		}
 	}
 	for tag, want := range map[string]string{
-		machinev1.ClusterIDTag: "durable", machinev1.ClusterNameTag: "c1", machinev1.ClusterNamespaceTag: namespace, machinev1.OwnerIDAnnotation: "uid-m",
+		machinev1.ClusterIDTag: "durable", machinev1.ClusterNameTag: "c1", machinev1.ClusterNamespaceTag: namespace,
+		machinev1.OwnerIDAnnotation: "uid-m",
 	} {
 		if made.Tags[tag] != want {
 			t.Errorf("tag %s is %q, want %q", tag, made.Tags[tag], want)
@@ -99,7 +101,9 @@ func TestPausedComesBeforeAll(t *testing.T) {
 	paused := map[string]func(w *world){
 		"Cluster": func(w *world) { change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }) },
 		"Object": func(w *world) {
-			change(w, w.object("m"), func(o *infrav1.MCMMachine) { o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+			change(w, w.object("m"), func(o *infrav1.MCMMachine) {
+				o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+			})
 		},
 	}
 	for name, pause := range paused {
@@ -172,7 +176,8 @@ func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
 		_, _ = w.reconcile("m")
 		w.restart()
 	}
-	if m := w.get("m"); !begun(m) || m.Annotations[capi.BlockMoveAnnotation] == "" || m.Annotations[infrav1.MadeFromAnnotation] != "small" {
+	if m := w.get("m"); !begun(m) || m.Annotations[capi.BlockMoveAnnotation] == "" ||
+		m.Annotations[infrav1.MadeFromAnnotation] != "small" {
 		t.Errorf("the intent has to stand before the call: %v", m.Annotations)
 	}
 	w.fail = nil
@@ -208,7 +213,8 @@ func TestExhaustedCapacityIsSaidAtOnce(t *testing.T) {
 	w.cloud.SetCapacity("sim-1a", "small", 0)
 	w.create(w.newMachine("m")...)
 	w.run("m")
-	if got := w.condition("m", clusterv1.ReadyCondition); !strings.HasPrefix(got, "False CapacityExhausted: small in sim-1a is exhausted") {
+	if got := w.condition("m", clusterv1.ReadyCondition); !strings.HasPrefix(got,
+		"False CapacityExhausted: small in sim-1a is exhausted") {
 		t.Errorf("Ready is %q, want reason, type and zone", got)
 	}
 }
@@ -316,7 +322,8 @@ func TestUnownedAndFilteredObjects(t *testing.T) {
 	o.OwnerReferences[0].Kind = "MachineSet"
 	w.create(o)
 	w.run("m")
-	if got := w.condition("m", clusterv1.ReadyCondition); !strings.HasPrefix(got, "False WaitingForMachine") || len(w.get("m").Finalizers) != 0 {
+	if got := w.condition("m", clusterv1.ReadyCondition); !strings.HasPrefix(got, "False WaitingForMachine") ||
+		len(w.get("m").Finalizers) != 0 {
 		t.Errorf("Ready is %q", got)
 	}
 	w.controller.Options.WatchFilter = "mine"

@@ -43,14 +43,15 @@ func (c *Controller) announce(f *facts) {
 	}
 }
 
-// ordinary says whether a condition tells of the normal course of things.
+// ordinary reports whether a condition tells of the normal course of things.
 func ordinary(c metav1.Condition) bool {
 	if c.Status == metav1.ConditionTrue && c.Type != clusterv1.DeletingCondition {
 		return true
 	}
 	switch c.Reason {
 	case infrav1.ReasonWaitingForMachine, infrav1.ReasonWaitingForCluster, infrav1.ReasonWaitingForInfra, infrav1.ReasonWaitingForBootstrap,
-		infrav1.ReasonWaitingForAddresses, infrav1.ReasonDeleting, infrav1.ReasonClassChanged, machinev1.ReasonVMPending, machinev1.ReasonVMNotFound,
+		infrav1.ReasonWaitingForAddresses, infrav1.ReasonDeleting, infrav1.ReasonClassChanged, machinev1.ReasonVMPending,
+		machinev1.ReasonVMNotFound,
 		machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode, machinev1.ReasonTokenUsed:
 		return true
 	}

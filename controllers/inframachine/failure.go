@@ -77,7 +77,7 @@ func (c *Controller) succeeded(f *facts) {
 	f.credentialsWord = yes(infrav1.ReasonAccepted)
 }
 
-// isCloud says whether err tells about the machine rather than about the API server.
+// isCloud reports whether err tells about the machine rather than about the API server.
 func isCloud(err error) bool {
 	_, ok := errors.AsType[*cloud.Error](err)
 	return ok

@@ -62,7 +62,9 @@ func harms() map[string]harm {
 		"TooLarge": {
 			"What the cloud refuses is refused before anything is made.",
 			func(w *world) {
-				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data["value"] = []byte(strings.Repeat("x", sim.UserDataMax+1)) })
+				change(w, bootstrapSecret("m"), func(s *corev1.Secret) {
+					s.Data["value"] = []byte(strings.Repeat("x", sim.UserDataMax+1))
+				})
 			},
 			"False InvalidBootstrapData: prepare boot data: Secret boot-m[value]",
 			func(w *world) {
@@ -106,7 +108,8 @@ func harms() map[string]harm {
 			"The field is named as its author wrote it.",
 			func(w *world) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) {
-					c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`, `"instanceType":7`))
+					c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`,
+						`"instanceType":7`))
 				})
 			},
 			"instanceType",
@@ -201,7 +204,8 @@ func TestBadInputHoldsNoDeletion(t *testing.T) {
 				return
 			}
 			w.run("m")
-			if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True"+strings.TrimPrefix(tc.want, "False")) || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
+			if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True"+
+				strings.TrimPrefix(tc.want, "False")) || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
 				t.Errorf("Deleting is %q, want what is missing and how to let go", got)
 			}
 			tc.mend(w)

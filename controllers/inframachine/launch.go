@@ -63,8 +63,10 @@ func (c *Controller) begin(ctx context.Context, f *facts) error {
 		return err
 	}
 	if other != "" {
-		f.vmWord = no(infrav1.ReasonOwnerIDTaken, fmt.Sprintf("MCMMachine %s has the same %s; remove that annotation from the template that sets it, and delete one of the Machines",
-			other, machinev1.OwnerIDAnnotation))
+		f.vmWord = no(infrav1.ReasonOwnerIDTaken,
+			fmt.Sprintf("MCMMachine %s has the same %s; remove that annotation from the template that sets it, and delete one "+
+				"of the Machines",
+				other, machinev1.OwnerIDAnnotation))
 		sooner(f, slowestRetry)
 		return nil
 	}
@@ -88,7 +90,8 @@ func (c *Controller) foretell(ctx context.Context, f *facts) error {
 // VM: an annotation that a template hands on to all. Empty if there is none.
 func (c *Controller) rival(ctx context.Context, f *facts) (string, error) {
 	var list infrav1.MCMMachineList
-	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByOwnerID: machinev1.OwnerID(f.object)}); err != nil {
+	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByOwnerID: machinev1.OwnerID(
+		f.object)}); err != nil {
 		return "", fmt.Errorf("look up MCMMachines by owner id: %w", err)
 	}
 	for i := range list.Items {
@@ -99,7 +102,7 @@ func (c *Controller) rival(ctx context.Context, f *facts) (string, error) {
 	return "", nil
 }
 
-// begun says whether a VM was asked for that is not known to be complete. The
+// begun reports whether a VM was asked for that is not known to be complete. The
 // intent is written before the first call, and goes with the write that records
 // a complete VM.
 func begun(o *infrav1.MCMMachine) bool {
@@ -112,7 +115,8 @@ func gates(f *facts) *word {
 		return no(infrav1.ReasonWaitingForInfra, "The infrastructure of Cluster "+f.cluster.Name+" is not provisioned yet")
 	}
 	if ptr.Deref(f.machine.Spec.Bootstrap.DataSecretName, "") == "" {
-		return no(infrav1.ReasonWaitingForBootstrap, "Machine "+f.machine.Name+" has no bootstrap data yet: spec.bootstrap.dataSecretName is empty")
+		return no(infrav1.ReasonWaitingForBootstrap, "Machine "+f.machine.Name+
+			" has no bootstrap data yet: spec.bootstrap.dataSecretName is empty")
 	}
 	if f.infra != nil && !capi.Externally(f.infra) && f.infra.Annotations[machinev1.OwnerIDAnnotation] == "" {
 		return no(infrav1.ReasonWaitingForInfra, "MCMCluster "+f.infra.Name+" has no durable id yet")
@@ -251,7 +255,8 @@ func (c *Controller) reconsider(ctx context.Context, f *facts) error {
 		return c.failed(f, err)
 	}
 	if !done {
-		f.vmWord = no(infrav1.ReasonClassChanged, "What was asked for with MachineClass "+className(f.object)+" is being removed")
+		f.vmWord = no(infrav1.ReasonClassChanged, "What was asked for with MachineClass "+className(f.object)+
+			" is being removed")
 		return nil
 	}
 	return c.patch(ctx, f, func(o *infrav1.MCMMachine) {
@@ -304,11 +309,12 @@ func tags(f *facts) map[string]string {
 		id = machinev1.OwnerID(f.infra)
 	}
 	return map[string]string{
-		machinev1.ClusterNamespaceTag: f.cluster.Namespace, machinev1.ClusterNameTag: f.cluster.Name, machinev1.ClusterIDTag: id,
+		machinev1.ClusterNamespaceTag: f.cluster.Namespace, machinev1.ClusterNameTag: f.cluster.Name,
+		machinev1.ClusterIDTag: id,
 	}
 }
 
-// interruptible says whether the cloud may take such a VM away; nil if not.
+// interruptible reports whether the cloud may take such a VM away; nil if not.
 func interruptible(r class.Resolved) *bool {
 	if d, ok := r.Driver.(cloud.Interrupter); ok && d.Interruptible(r.Class) {
 		return new(true)
@@ -320,6 +326,7 @@ func interruptible(r class.Resolved) *bool {
 func unprotected(name string) error {
 	return &cloud.Error{
 		Code: cloud.Unavailable, Op: "create VM", Reason: infrav1.ReasonWaitingForClass, RetryAfter: failedRetry,
-		Err: fmt.Errorf("MachineClass %q has no finalizer %s yet, which the class's controller puts there", name, machinev1.InUseFinalizer),
+		Err: fmt.Errorf("MachineClass %q has no finalizer %s yet, which the class's controller puts there", name,
+			machinev1.InUseFinalizer),
 	}
 }

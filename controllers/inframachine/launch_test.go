@@ -70,7 +70,8 @@ func TestNothingIsMadeForWhatIsBeingDeleted(t *testing.T) {
 				w.delete(machine("m"))
 			}
 			w.run("m")
-			if made, _ := w.vms(); made != 0 || !strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition), "False Deleting") {
+			if made, _ := w.vms(); made != 0 || !strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition),
+				"False Deleting") {
 				t.Errorf("%d VMs made, Ready is %q", made, w.condition("m", clusterv1.ReadyCondition))
 			}
 			w.delete(w.get("m"))
@@ -100,7 +101,8 @@ func TestClusterDeletedWhileAVMIsBeingMade(t *testing.T) {
 				w.run("m")
 				w.pass(time.Minute)
 			}
-			if now, _ := w.vms(); now != made || !strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition), "False Deleting: Cluster or Machine is being deleted") {
+			if now, _ := w.vms(); now != made || !strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition),
+				"False Deleting: Cluster or Machine is being deleted") {
 				t.Errorf("%d VMs made, %d before; Ready is %q", now, made, w.condition("m", clusterv1.ReadyCondition))
 			}
 			w.delete(w.get("m"))

@@ -36,12 +36,13 @@ func (c *Controller) leave(ctx context.Context, f *facts) error {
 	}
 	f.released = true
 	if !f.vmLeft && f.object.Spec.ProviderID != "" {
-		f.events = append(f.events, notice{corev1.EventTypeNormal, eventDeleted, "VM " + f.object.Spec.ProviderID + " is gone"})
+		f.events = append(f.events, notice{corev1.EventTypeNormal, eventDeleted, "VM " + f.object.Spec.ProviderID +
+			" is gone"})
 	}
 	return nil
 }
 
-// removeVM says whether nothing is left to be removed, or is to be left.
+// removeVM reports whether nothing is left to be removed, or is to be left.
 func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
 	if f.object.Annotations[machinev1.RetainVMAnnotation] == "true" {
 		return true, c.retain(ctx, f)
@@ -55,7 +56,8 @@ func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
 	}
 	if other != "" {
 		f.vmLeft = true
-		warn(f, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is not being deleted", f.object.Spec.ProviderID, other))
+		warn(f, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is "+
+			"not being deleted", f.object.Spec.ProviderID, other))
 		return true, nil
 	}
 	done, err := c.destroy(ctx, f)
@@ -69,7 +71,8 @@ func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
 	}
 	if f.object.Annotations[machinev1.ReleaseAnnotation] == "true" && hopeless(err) {
 		f.vmLeft = true
-		warn(f, eventReleased, fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation, f.object.Spec.ProviderID))
+		warn(f, eventReleased, fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation,
+			f.object.Spec.ProviderID))
 		return true, nil
 	}
 	f.leaving = no(reasonOf(err), leavingText(err))
@@ -97,7 +100,7 @@ func (c *Controller) sharer(ctx context.Context, f *facts) (string, error) {
 	return "", nil
 }
 
-// neverAsked says whether no VM was ever asked for: that is written down first.
+// neverAsked reports whether no VM was ever asked for: that is written down first.
 func neverAsked(o *infrav1.MCMMachine) bool {
 	return o.Spec.ProviderID == "" && !begun(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" && !provisioned(o)
 }
@@ -143,7 +146,7 @@ func (c *Controller) doubts(f *facts, traits cloud.Traits) cloud.Traits {
 	return traits
 }
 
-// hopeless says whether err lasts until somebody brings class or credentials back.
+// hopeless reports whether err lasts until somebody brings class or credentials back.
 func hopeless(err error) bool {
 	code := cloud.CodeOf(err)
 	return code == cloud.Invalid || code == cloud.Denied
@@ -153,7 +156,8 @@ func leavingText(err error) string {
 	if !hopeless(err) {
 		return "The VM could not be deleted: " + err.Error()
 	}
-	return fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the annotation %s=true to let the MCMMachine go without its VM",
+	return fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the annotation %s=true to let the "+
+		"MCMMachine go without its VM",
 		err.Error(), machinev1.ReleaseAnnotation)
 }
 
@@ -165,7 +169,8 @@ func (c *Controller) retain(ctx context.Context, f *facts) error {
 			return err
 		}
 	}
-	warn(f, eventRetained, fmt.Sprintf("VM %q stays, as the annotation %s asks", f.object.Spec.ProviderID, machinev1.RetainVMAnnotation))
+	warn(f, eventRetained, fmt.Sprintf("VM %q stays, as the annotation %s asks", f.object.Spec.ProviderID,
+		machinev1.RetainVMAnnotation))
 	return nil
 }
 
@@ -179,7 +184,8 @@ func (c *Controller) noteRetained(ctx context.Context, infra *infrav1.MCMCluster
 	}
 	changed := infra.DeepCopy()
 	capi.SetAnnotation(changed, infrav1.RetainedVMsAnnotation, strings.Join(append(ids, id), ","))
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(infra,
+		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("note the retained VM on MCMCluster %s: %w", infra.Name, err)
 	}
 	return nil

@@ -33,7 +33,8 @@ func TestDeletionWithoutCredentials(t *testing.T) {
 	w.delete(smallSecret())
 	w.delete(w.get("m"))
 	w.run("m")
-	if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True SecretNotFound") || !strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
+	if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True SecretNotFound") ||
+		!strings.Contains(got, machinev1.ReleaseAnnotation+"=true") {
 		t.Fatalf("Deleting is %q, want it to say what is missing and how to let go", got)
 	}
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.ReleaseAnnotation] = "true" })
@@ -57,7 +58,8 @@ func TestRetainedVM(t *testing.T) {
 		t.Errorf("%d VMs, object %v: want the VM left and the object gone", live, w.get("m"))
 	}
 	infra := infraCluster()
-	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(infra), infra); err != nil || infra.Annotations[infrav1.RetainedVMsAnnotation] != "uid-m" {
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(infra), infra); err != nil ||
+		infra.Annotations[infrav1.RetainedVMsAnnotation] != "uid-m" {
 		t.Errorf("%v, annotations %v: the collector of orphans has to know", err, infra.Annotations)
 	}
 }

@@ -66,7 +66,8 @@ func (c *Controller) find(ctx context.Context, f *facts, r class.Resolved) (clou
 	if !ok && f.object.Spec.ProviderID != "" {
 		return cloud.VM{}, 0, cloud.Worst("find VM", []cloud.Problem{{
 			Severity: cloud.BlocksAll, Field: "spec.providerID",
-			Message: fmt.Sprintf("%q is no providerID of cloud %s; make a MCMMachine with the right one, or none", f.object.Spec.ProviderID, r.Driver.Traits().Name),
+			Message: fmt.Sprintf("%q is no providerID of cloud %s; make a MCMMachine with the right one, or none",
+				f.object.Spec.ProviderID, r.Driver.Traits().Name),
 		}}, cloud.BlocksAll)
 	}
 	born := c.remember(f.object, func(*note) {}).born
@@ -99,7 +100,7 @@ func (c *Controller) period(f *facts) time.Duration {
 	return c.Options.LookPeriod
 }
 
-// worried says whether the Node has not joined, or is not known to be healthy.
+// worried reports whether the Node has not joined, or is not known to be healthy.
 func worried(m *clusterv1.Machine) bool {
 	if !m.Status.NodeRef.IsDefined() {
 		return true
@@ -113,7 +114,9 @@ func worried(m *clusterv1.Machine) bool {
 // was written in a form that its Node does not carry, while nobody else knows it.
 func (c *Controller) identify(ctx context.Context, f *facts, found cloud.VM) error {
 	if f.object.Annotations[infrav1.MadeFromAnnotation] == "" {
-		err := c.patch(ctx, f, func(o *infrav1.MCMMachine) { capi.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o)) })
+		err := c.patch(ctx, f, func(o *infrav1.MCMMachine) {
+			capi.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o))
+		})
 		if err != nil {
 			return fmt.Errorf("record class: %w", err)
 		}
@@ -131,7 +134,7 @@ func (c *Controller) identify(ctx context.Context, f *facts, found cloud.VM) err
 	return nil
 }
 
-// rewritable says whether nobody relies on what spec.providerID says, if anything.
+// rewritable reports whether nobody relies on what spec.providerID says, if anything.
 func rewritable(f *facts, is string) bool {
 	if provisioned(f.object) && f.object.Spec.ProviderID != "" {
 		return false
@@ -162,7 +165,7 @@ func (c *Controller) missed(f *facts, settle time.Duration, cause error) error {
 	return nil
 }
 
-// saidGone says whether the VM was found to be gone before.
+// saidGone reports whether the VM was found to be gone before.
 func saidGone(o *infrav1.MCMMachine) bool {
 	c := meta.FindStatusCondition(o.Status.Conditions, infrav1.VMProvisionedCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonInstanceNotFound
@@ -188,7 +191,7 @@ func (c *Controller) judge(f *facts, found cloud.VM) {
 	sooner(f, c.period(f))
 }
 
-// addressed says whether the VM can be told to core: its addresses are known, or
+// addressed reports whether the VM can be told to core: its addresses are known, or
 // it has been running for so long that it will not get any.
 func addressed(f *facts) bool {
 	if len(f.vm.Addresses) > 0 {

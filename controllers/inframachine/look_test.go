@@ -43,7 +43,8 @@ func TestPresetProviderIDAdopts(t *testing.T) {
 			creates := w.cloud.Calls(sim.OpCreateVM)
 			w.settle("m", w.isProvisioned("m"))
 			m := w.get("m")
-			if m.Spec.ProviderID != sim.ProviderID("sim-1c", vm.ID) || len(m.Status.Addresses) == 0 || m.Status.FailureDomain != "sim-1c" {
+			if m.Spec.ProviderID != sim.ProviderID("sim-1c", vm.ID) || len(m.Status.Addresses) == 0 ||
+				m.Status.FailureDomain != "sim-1c" {
 				t.Errorf("adopted as %+v", m)
 			}
 			if w.cloud.Calls(sim.OpCreateVM) != creates {
@@ -161,7 +162,8 @@ func TestStatusIsRebuiltAfterAMove(t *testing.T) {
 	w.restart()
 	w.run("m")
 	after := w.get("m")
-	if !provisioned(after) || after.Spec.ProviderID != before.Spec.ProviderID || len(after.Status.Addresses) != len(before.Status.Addresses) {
+	if !provisioned(after) || after.Spec.ProviderID != before.Spec.ProviderID ||
+		len(after.Status.Addresses) != len(before.Status.Addresses) {
 		t.Errorf("status is %+v after a move", after.Status)
 	}
 	if after.Annotations[machinev1.OwnerIDAnnotation] != "uid-m" {

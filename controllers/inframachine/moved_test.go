@@ -20,12 +20,18 @@ func (w *world) moved(ownerID, form string, change func(*infrav1.MCMMachine)) si
 	if ownerID != "" {
 		tags[machinev1.OwnerIDAnnotation] = ownerID
 	}
-	vm, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{ClientToken: "vm", Zone: "sim-1c", InstanceType: "small", Image: "linux-1", Tags: tags})
+	vm, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{
+		ClientToken: "vm", Zone: "sim-1c", InstanceType: "small",
+		Image: "linux-1", Tags: tags,
+	})
 	if err != nil {
 		w.Fatal(err)
 	}
 	if ownerID != "" {
-		if _, err := w.cloud.CreateDisk(demo, "sim-1", sim.DiskInput{ClientToken: "disk", SizeGiB: 1, Tags: tags}); err != nil {
+		if _, err := w.cloud.CreateDisk(demo, "sim-1", sim.DiskInput{
+			ClientToken: "disk", SizeGiB: 1,
+			Tags: tags,
+		}); err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -78,10 +84,14 @@ func TestPausedCopy(t *testing.T) {
 		reason string
 		do     func(*world)
 	}{
-		"Nothing":    {"It is left as it is.", func(*world) {}},
-		"Deleted":    {"Its deletion waits.", func(w *world) { w.delete(w.get("m")) }},
-		"VMGone":     {"A VM that is gone is not made again.", func(w *world) { w.cloud.Terminate(w.cloud.VMs()[0].ID, "Test") }},
-		"NoID":       {"One without providerID gets no VM.", func(w *world) { change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "" }) }},
+		"Nothing": {"It is left as it is.", func(*world) {}},
+		"Deleted": {"Its deletion waits.", func(w *world) { w.delete(w.get("m")) }},
+		"VMGone": {"A VM that is gone is not made again.", func(w *world) {
+			w.cloud.Terminate(w.cloud.VMs()[0].ID, "Test")
+		}},
+		"NoID": {"One without providerID gets no VM.", func(w *world) {
+			change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "" })
+		}},
 		"NoFinalize": {"Not even a finalizer is put on it.", func(*world) {}},
 	}
 	for name, pause := range paused {
@@ -113,7 +123,8 @@ func TestPausedCopy(t *testing.T) {
 					t.Fatalf("%s got %+v, want that it says Paused and nothing else", tc.reason, m)
 				}
 				if len(m.Finalizers) > 0 == (event == "NoFinalize") || len(w.cloud.Ledger()) != calls || w.writes != writes {
-					t.Errorf("%s finalizers %v, %d resources more, %d writes", tc.reason, m.Finalizers, len(w.cloud.Ledger())-calls, w.writes-writes)
+					t.Errorf("%s finalizers %v, %d resources more, %d writes", tc.reason, m.Finalizers, len(w.cloud.Ledger())-calls,
+						w.writes-writes)
 				}
 			})
 		}
@@ -147,7 +158,8 @@ func TestRetainedCopy(t *testing.T) {
 				w.delete(w.get("m"))
 				w.settle("m", w.gone())
 				if w.cloud.Calls(sim.OpCreateVM) != creates || len(w.cloud.Live()) != live {
-					t.Errorf("%d creations, left %+v; want none, and %d resources", w.cloud.Calls(sim.OpCreateVM)-creates, w.cloud.Live(), live)
+					t.Errorf("%d creations, left %+v; want none, and %d resources", w.cloud.Calls(sim.OpCreateVM)-creates,
+						w.cloud.Live(), live)
 				}
 			})
 		}

@@ -59,7 +59,9 @@ func (c *Controller) applyTemplate(ctx context.Context, f *facts, workload clien
 	invalid := tell(f, problems)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		f.nodeWord = no(infrav1.ReasonNodeRefused, fmt.Sprintf("The API server refuses what spec.nodeTemplate asks for: %v; correct the field that is named there", err))
+		f.nodeWord = no(infrav1.ReasonNodeRefused,
+			fmt.Sprintf("The API server refuses what spec.nodeTemplate asks for: %v; correct the field that is named there",
+				err))
 		sooner(f, slowestRetry)
 		return nil
 	case err != nil:
@@ -111,7 +113,8 @@ func write(ctx context.Context, workload client.Writer, node, want *corev1.Node)
 // removeNode deletes the Node of a machine whose Cluster is being deleted: core
 // leaves it behind then. Where the workload cluster does not answer, it stays.
 func (c *Controller) removeNode(ctx context.Context, f *facts) error {
-	if c.Clusters == nil || f.vmLeft || f.cluster == nil || f.cluster.DeletionTimestamp.IsZero() || f.object.Spec.ProviderID == "" {
+	if c.Clusters == nil || f.vmLeft || f.cluster == nil || f.cluster.DeletionTimestamp.IsZero() ||
+		f.object.Spec.ProviderID == "" {
 		return nil
 	}
 	err := c.deleteNode(ctx, f)
@@ -121,7 +124,8 @@ func (c *Controller) removeNode(ctx context.Context, f *facts) error {
 	if f.now.Sub(f.object.DeletionTimestamp.Time) < nodePatience {
 		return err
 	}
-	warn(f, eventNodeLeft, "The Node of VM "+f.object.Spec.ProviderID+" could not be deleted and is left: "+capi.Clip(err.Error()))
+	warn(f, eventNodeLeft, "The Node of VM "+f.object.Spec.ProviderID+" could not be deleted and is left: "+
+		capi.Clip(err.Error()))
 	return nil
 }
 

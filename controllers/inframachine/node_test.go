@@ -36,7 +36,10 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 	w := newWorld(t)
 	w.running("m")
 	n := w.node()
-	n.Labels, n.Spec.Taints = map[string]string{"theirs": "1"}, []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	n.Labels, n.Spec.Taints = map[string]string{"theirs": "1"}, []corev1.Taint{{
+		Key:    "theirs",
+		Effect: corev1.TaintEffectNoSchedule,
+	}}
 	if err := w.workload.Update(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +53,8 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 	w.run("m")
 	w.run("m")
 	n = w.node()
-	if diff := cmp.Diff(map[string]string{"theirs": "1", "a": "1", "b": "2"}, n.Labels); diff != "" || n.Annotations["c"] != "3" || len(n.Spec.Taints) != 2 {
+	if diff := cmp.Diff(map[string]string{"theirs": "1", "a": "1", "b": "2"}, n.Labels); diff != "" ||
+		n.Annotations["c"] != "3" || len(n.Spec.Taints) != 2 {
 		t.Errorf("node %+v %+v (-want +got):\n%s", n.ObjectMeta, n.Spec, diff)
 	}
 	if w.nodeWrites != 1 {
@@ -65,7 +69,8 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 	})
 	w.run("m")
 	n = w.node()
-	if diff := cmp.Diff(map[string]string{"theirs": "1", "b": "4"}, n.Labels); diff != "" || n.Annotations["c"] != "" || len(n.Spec.Taints) != 1 {
+	if diff := cmp.Diff(map[string]string{"theirs": "1", "b": "4"}, n.Labels); diff != "" || n.Annotations["c"] != "" ||
+		len(n.Spec.Taints) != 1 {
 		t.Errorf("what is removed here is removed there: %+v %+v (-want +got):\n%s", n.ObjectMeta, n.Spec, diff)
 	}
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.NodeTemplate = infrav1.NodeTemplate{} })
@@ -98,7 +103,8 @@ func TestInvalidNodeTemplate(t *testing.T) {
 		o.Spec.NodeTemplate.Labels = map[string]string{"a": "1", "b": "not valid!"}
 	})
 	w.run("m")
-	if got := w.condition("m", infrav1.NodeSyncedCondition); !strings.HasPrefix(got, `False NodeTemplateInvalid: spec.nodeTemplate.labels: "b"`) || w.node().Labels["a"] != "1" {
+	if got := w.condition("m", infrav1.NodeSyncedCondition); !strings.HasPrefix(got,
+		`False NodeTemplateInvalid: spec.nodeTemplate.labels: "b"`) || w.node().Labels["a"] != "1" {
 		t.Errorf("NodeSynced is %q, labels %v; one wrong entry does not keep the others", got, w.node().Labels)
 	}
 	w.fail = func(o client.Object) error {

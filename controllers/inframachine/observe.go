@@ -81,12 +81,13 @@ func unowned(f *facts) *word {
 		return no(infrav1.ReasonWaitingForMachine, "No Machine of Cluster API owns this object yet; it makes no VM by itself")
 	}
 	if f.named == "" {
-		return no(infrav1.ReasonWaitingForCluster, "Neither this object nor its Machine names a Cluster in the label "+clusterv1.ClusterNameLabel)
+		return no(infrav1.ReasonWaitingForCluster, "Neither this object nor its Machine names a Cluster in the label "+
+			clusterv1.ClusterNameLabel)
 	}
 	return no(infrav1.ReasonWaitingForCluster, "Cluster "+f.named+" does not exist")
 }
 
-// provisioned says whether core has been told that the VM is there.
+// provisioned reports whether core has been told that the VM is there.
 func provisioned(o *infrav1.MCMMachine) bool {
 	return o.Status.Initialization.Provisioned != nil && *o.Status.Initialization.Provisioned
 }

@@ -51,8 +51,10 @@ func nodeHealth(m *clusterv1.Machine) metav1.ConditionStatus {
 // clusterChanged passes pauses, infrastructure that became ready, and deletion.
 func clusterChanged() predicate.Predicate {
 	return onUpdate(func(was, is *clusterv1.Cluster) bool {
-		return !equality.Semantic.DeepEqual(was.Spec.Paused, is.Spec.Paused) || !was.DeletionTimestamp.Equal(is.DeletionTimestamp) ||
-			!equality.Semantic.DeepEqual(was.Status.Initialization.InfrastructureProvisioned, is.Status.Initialization.InfrastructureProvisioned)
+		return !equality.Semantic.DeepEqual(was.Spec.Paused, is.Spec.Paused) ||
+			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) ||
+			!equality.Semantic.DeepEqual(was.Status.Initialization.InfrastructureProvisioned,
+				is.Status.Initialization.InfrastructureProvisioned)
 	})
 }
 
@@ -87,6 +89,7 @@ func secretChanged() predicate.Predicate {
 // nodeChanged leaves out what a kubelet reports every few seconds.
 func nodeChanged() predicate.Predicate {
 	return onUpdate(func(was, is *corev1.Node) bool {
-		return metaChanged(was, is) || was.Spec.ProviderID != is.Spec.ProviderID || !equality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints)
+		return metaChanged(was, is) || was.Spec.ProviderID != is.Spec.ProviderID ||
+			!equality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints)
 	})
 }

@@ -33,12 +33,19 @@ const controllerName = "mcmmachine"
 // clusters need index.NodeByProviderID. No reconcile waits for a cloud to change.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true), RateLimiter: retries()}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, SkipNameValidation: new(true),
+			RateLimiter: retries(),
+		}).
 		For(&infrav1.MCMMachine{}, builder.WithPredicates(predicate.Or(objectChanged(), c.marks.Foreign()))).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine), builder.WithPredicates(machineChanged())).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(clusterChanged())).
-		Watches(&infrav1.MCMCluster{}, handler.EnqueueRequestsFromMapFunc(c.ofInfraCluster), builder.WithPredicates(infraClusterChanged())).
-		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClass), builder.WithPredicates(classChanged())).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine),
+			builder.WithPredicates(machineChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),
+			builder.WithPredicates(clusterChanged())).
+		Watches(&infrav1.MCMCluster{}, handler.EnqueueRequestsFromMapFunc(c.ofInfraCluster),
+			builder.WithPredicates(infraClusterChanged())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClass),
+			builder.WithPredicates(classChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged()))
 	if c.Clusters != nil {
 		b = b.WatchesRawSource(c.Clusters.GetClusterSource(controllerName, c.ofCluster))
@@ -61,10 +68,12 @@ func (c *Controller) watchNodes(ctx context.Context, f *facts) error {
 	if c.watcher == nil {
 		return nil
 	}
-	err := c.Clusters.Watch(ctx, client.ObjectKeyFromObject(f.cluster), clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, ctrl.Request]{
-		Name: controllerName + "-nodes", Watcher: c.watcher, Kind: &corev1.Node{},
-		EventHandler: handler.EnqueueRequestsFromMapFunc(c.ofNode), Predicates: []predicate.TypedPredicate[client.Object]{nodeChanged()},
-	}))
+	err := c.Clusters.Watch(ctx, client.ObjectKeyFromObject(f.cluster),
+		clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, ctrl.Request]{
+			Name: controllerName + "-nodes", Watcher: c.watcher, Kind: &corev1.Node{},
+			EventHandler: handler.EnqueueRequestsFromMapFunc(c.ofNode),
+			Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged()},
+		}))
 	if err != nil {
 		return fmt.Errorf("watch the Nodes of Cluster %s: %w", f.cluster.Name, err)
 	}
@@ -74,15 +83,20 @@ func (c *Controller) watchNodes(ctx context.Context, f *facts) error {
 // ofMachine is the MCMMachine of a Machine.
 func ofMachine(_ context.Context, o client.Object) []reconcile.Request {
 	m, ok := o.(*clusterv1.Machine)
-	if !ok || m.Spec.InfrastructureRef.Kind != "MCMMachine" || m.Spec.InfrastructureRef.APIGroup != infrav1.GroupVersion.Group {
+	if !ok || m.Spec.InfrastructureRef.Kind != "MCMMachine" ||
+		m.Spec.InfrastructureRef.APIGroup != infrav1.GroupVersion.Group {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}}}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{
+		Namespace: m.Namespace,
+		Name:      m.Spec.InfrastructureRef.Name,
+	}}}
 }
 
 // ofCluster are the MCMMachines of a Cluster.
 func (c *Controller) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
-	return c.found(ctx, o, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MCMMachineByCluster: o.GetName()})
+	return c.found(ctx, o, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.MCMMachineByCluster: o.GetName()})
 }
 
 // ofInfraCluster are the MCMMachines of a MCMCluster's Cluster.
@@ -97,7 +111,8 @@ func (c *Controller) ofInfraCluster(ctx context.Context, o client.Object) []reco
 // ofClass are the MCMMachines of a class that still need something of it, or that
 // could not be looked at for its sake.
 func (c *Controller) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
-	return c.found(ctx, o, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MCMMachineByClass: o.GetName()})
+	return c.found(ctx, o, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.MCMMachineByClass: o.GetName()})
 }
 
 // ofSecret are the MCMMachines whose class names the Secret, and those whose
@@ -105,7 +120,8 @@ func (c *Controller) ofClass(ctx context.Context, o client.Object) []reconcile.R
 func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	var out []reconcile.Request
 	var classes machinev1.MachineClassList
-	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: o.GetNamespace() + "/" + o.GetName()}); err != nil {
+	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: o.GetNamespace() + "/" +
+		o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Look up classes of a Secret", "Secret", client.ObjectKeyFromObject(o))
 		return nil
 	}
@@ -113,7 +129,8 @@ func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.
 		out = append(out, c.ofClass(ctx, &classes.Items[i])...)
 	}
 	var machines clusterv1.MachineList
-	if err := c.Client.List(ctx, &machines, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MachineByBootstrapData: o.GetName()}); err != nil {
+	if err := c.Client.List(ctx, &machines, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.MachineByBootstrapData: o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Look up Machines of a bootstrap Secret", "Secret", client.ObjectKeyFromObject(o))
 		return out
 	}
@@ -147,10 +164,11 @@ func (c *Controller) found(ctx context.Context, because client.Object, which ...
 	return out
 }
 
-// metaChanged says whether metadata changed in what machines depend on.
+// metaChanged reports whether metadata changed in what machines depend on.
 func metaChanged(was, is client.Object) bool {
 	return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration() ||
-		!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) || !maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
+		!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) ||
+		!maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
 		!maps.Equal(was.GetLabels(), is.GetLabels()) || !slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
 		!equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences())
 }

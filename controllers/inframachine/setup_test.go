@@ -36,8 +36,11 @@ func TestWhoIsWoken(t *testing.T) {
 		"Class":           {c.ofClass(ctx, smallClass()), both},
 		"Secret":          {c.ofSecret(ctx, smallSecret()), both},
 		"BootstrapSecret": {c.ofSecret(ctx, bootstrapSecret("b")), []string{"b"}},
-		"Node":            {c.ofNode(ctx, &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "sim:///sim-1a/vm-1"}}), []string{"a"}},
-		"OtherNode":       {c.ofNode(ctx, &corev1.Node{}), nil},
+		"Node": {
+			c.ofNode(ctx, &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "sim:///sim-1a/vm-1"}}),
+			[]string{"a"},
+		},
+		"OtherNode": {c.ofNode(ctx, &corev1.Node{}), nil},
 	}
 	for name, tc := range cases {
 		var names []string
@@ -73,16 +76,22 @@ func TestPredicates(t *testing.T) {
 		was, is client.Object
 		want    bool
 	}{
-		"OwnStatus":     {"Our own writes cause nothing.", objectChanged(), lost, told, false},
-		"LostStatus":    {"A status that was lost is written again.", objectChanged(), told, lost, true},
-		"Health":        {"A Node that fails is a reason to look.", machineChanged(), healthy("True"), healthy("False"), true},
+		"OwnStatus":  {"Our own writes cause nothing.", objectChanged(), lost, told, false},
+		"LostStatus": {"A status that was lost is written again.", objectChanged(), told, lost, true},
+		"Health": {
+			"A Node that fails is a reason to look.", machineChanged(), healthy("True"), healthy("False"),
+			true,
+		},
 		"MachineStatus": {"Core writes a Machine's status often.", machineChanged(), healthy("True"), healthy("True"), false},
 		"Pause":         {"A pause begins and ends.", clusterChanged(), cluster(), paused, true},
 		"ClusterStatus": {"Core writes a Cluster's status often.", clusterChanged(), cluster(), cluster(), false},
 		"Allowed":       {"A Secret may allow its use.", secretChanged(), smallSecret(), allowing, true},
 		"Protected":     {"A class that is held can be used.", classChanged(), held, smallClass(), true},
 		"Heartbeat":     {"Kubelets report every few seconds.", nodeChanged(), &corev1.Node{}, beat, false},
-		"DurableID":     {"Machines wait for the id of their cluster.", infraClusterChanged(), &infrav1.MCMCluster{}, infraCluster(), true},
+		"DurableID": {
+			"Machines wait for the id of their cluster.", infraClusterChanged(), &infrav1.MCMCluster{},
+			infraCluster(), true,
+		},
 	}
 	for name, tc := range cases {
 		if got := tc.p.Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {

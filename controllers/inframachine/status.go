@@ -32,7 +32,8 @@ func report(f *facts) infrav1.MCMMachineStatus {
 	}
 	say(infrav1.VMProvisionedCondition, f.vmWord)
 	say(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition, f.cloudWord))
-	say(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition, f.credentialsWord))
+	say(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition,
+		f.credentialsWord))
 	say(infrav1.NodeSyncedCondition, f.nodeWord)
 	if f.noNodeWord {
 		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
@@ -119,7 +120,8 @@ func keepUp(status *infrav1.MCMMachineStatus, f *facts) {
 }
 
 var addressTypes = []clusterv1.MachineAddressType{
-	clusterv1.MachineHostName, clusterv1.MachineInternalIP, clusterv1.MachineExternalIP, clusterv1.MachineInternalDNS, clusterv1.MachineExternalDNS,
+	clusterv1.MachineHostName, clusterv1.MachineInternalIP, clusterv1.MachineExternalIP, clusterv1.MachineInternalDNS,
+	clusterv1.MachineExternalDNS,
 }
 
 // addresses are those of the VM as Cluster API knows them, each once, sorted.

@@ -23,11 +23,17 @@ func TestStatusLeavesWhatOthersWroteMeanwhile(t *testing.T) {
 	}{
 		"Extension": {
 			"The runtime extension tells there, and only there, why an update in place has failed.",
-			metav1.Condition{Type: infrav1.UpdatedInPlaceCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonNodeAgentFailed, Message: "disk full"},
+			metav1.Condition{
+				Type: infrav1.UpdatedInPlaceCondition, Status: metav1.ConditionFalse,
+				Reason: infrav1.ReasonNodeAgentFailed, Message: "disk full",
+			},
 		},
 		"Successor": {
 			"Another leader knows better by now.",
-			metav1.Condition{Type: infrav1.CredentialsAvailableCondition, Status: metav1.ConditionFalse, Reason: machinev1.ReasonCredentialsRefused, Message: "expired"},
+			metav1.Condition{
+				Type: infrav1.CredentialsAvailableCondition, Status: metav1.ConditionFalse,
+				Reason: machinev1.ReasonCredentialsRefused, Message: "expired",
+			},
 		},
 	}
 	for name, tc := range cases {

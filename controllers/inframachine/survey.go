@@ -104,6 +104,7 @@ func (s *survey) put(key string, l listing) {
 // surveyKey is equal for classes whose account and listing are the same.
 func surveyKey(r class.Resolved) string {
 	return strings.Join([]string{
-		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Class.Region, r.Credentials.Fingerprint(machinev1.UserDataKey),
+		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Class.Region,
+		r.Credentials.Fingerprint(machinev1.UserDataKey),
 	}, "\x00")
 }

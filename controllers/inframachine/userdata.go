@@ -24,7 +24,8 @@ const dataKey = "value"
 // the data itself.
 func (c *Controller) userData(ctx context.Context, f *facts, r class.Resolved) ([]byte, error) {
 	if f.machine.Spec.Bootstrap.DataSecretName == nil || *f.machine.Spec.Bootstrap.DataSecretName == "" {
-		return nil, badData(infrav1.ReasonWaitingForBootstrap, "spec.bootstrap.dataSecretName", "is empty; the bootstrap provider fills it in")
+		return nil, badData(infrav1.ReasonWaitingForBootstrap, "spec.bootstrap.dataSecretName",
+			"is empty; the bootstrap provider fills it in")
 	}
 	name := *f.machine.Spec.Bootstrap.DataSecretName
 	secret := &corev1.Secret{}

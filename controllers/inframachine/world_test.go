@@ -63,7 +63,8 @@ func (c clusters) GetClient(context.Context, client.ObjectKey) (client.Client, e
 func schemeOf(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s), clusterv1.AddToScheme(s))
+	err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
+		clusterv1.AddToScheme(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +75,12 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 // there besides, or instead of those of their kind and name.
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := &world{T: t, connected: true, clock: testingclock.NewFakePassiveClock(metav1.Now().Truncate(time.Second)), events: record.NewFakeRecorder(1000)}
-	b := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(&infrav1.MCMMachine{}, &infrav1.MCMCluster{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).
+	w := &world{
+		T: t, connected: true, clock: testingclock.NewFakePassiveClock(metav1.Now().Truncate(time.Second)),
+		events: record.NewFakeRecorder(1000),
+	}
+	b := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(&infrav1.MCMMachine{},
+		&infrav1.MCMCluster{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).
 		WithInterceptorFuncs(w.counting(&w.writes))
 	for _, o := range append([]client.Object{cluster(), infraCluster(), smallClass(), smallSecret()}, objects...) {
 		if !replaced(o, objects) {
@@ -96,12 +101,13 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// replaced says whether another one of the objects stands for o.
+// replaced reports whether another one of the objects stands for o.
 func replaced(o client.Object, by []client.Object) bool {
 	for _, other := range by {
 		_, same := any(other).(*clusterv1.Cluster)
 		_, is := any(o).(*clusterv1.Cluster)
-		if other != o && client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(o) && (same && is || sameType(other, o)) {
+		if other != o && client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(o) &&
+			(same && is || sameType(other, o)) {
 			return true
 		}
 	}
@@ -132,7 +138,9 @@ func (w *world) counting(count *int) interceptor.Funcs {
 		return nil
 	}
 	return interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			if err := before(o); err != nil {
 				return err
 			}
@@ -144,7 +152,9 @@ func (w *world) counting(count *int) interceptor.Funcs {
 			}
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			if err := before(o); err != nil {
 				return err
 			}
@@ -160,7 +170,10 @@ func (w *world) restart() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.controller = New(Deps{Client: w.client, Clusters: clusters{w: w}, Clouds: registry, Clock: w.clock, Events: w.events})
+	w.controller = New(Deps{
+		Client: w.client, Clusters: clusters{w: w}, Clouds: registry, Clock: w.clock,
+		Events: w.events,
+	})
 }
 
 func (w *world) reconcile(name string) (reconcile.Result, error) {
@@ -212,7 +225,7 @@ func (w *world) get(name string) *infrav1.MCMMachine {
 	return m
 }
 
-// gone says whether machine m is.
+// gone reports whether machine m is.
 func (w *world) gone() func() bool { return func() bool { return w.get("m") == nil } }
 
 func (w *world) isProvisioned(name string) func() bool {
@@ -294,7 +307,10 @@ func (w *world) running(name string) *infrav1.MCMMachine {
 	w.create(w.newMachine(name)...)
 	w.settle(name, w.isProvisioned(name))
 	id := w.get(name).Spec.ProviderID
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name)}, Spec: corev1.NodeSpec{ProviderID: id}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name)},
+		Spec:       corev1.NodeSpec{ProviderID: id},
+	}
 	if err := w.workload.Create(w.Context(), node); err != nil {
 		w.Fatal(err)
 	}
@@ -308,7 +324,10 @@ func (w *world) nodeHealthy(name string, status metav1.ConditionStatus) {
 	w.Helper()
 	change(w, machine(name), func(m *clusterv1.Machine) {
 		m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
-		m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineNodeHealthyCondition, Status: status, Reason: "X", LastTransitionTime: metav1.NewTime(w.clock.Now())}}
+		m.Status.Conditions = []metav1.Condition{{
+			Type: clusterv1.MachineNodeHealthyCondition, Status: status, Reason: "X",
+			LastTransitionTime: metav1.NewTime(w.clock.Now()),
+		}}
 	})
 }
 
@@ -321,28 +340,43 @@ func (w *world) object(name string) *infrav1.MCMMachine {
 	return &infrav1.MCMMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(w.clock.Now()),
-			Labels:          map[string]string{clusterv1.ClusterNameLabel: "c1"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID("m-" + name), Controller: new(true)}},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name,
+				UID: types.UID("m-" + name), Controller: new(true),
+			}},
 		},
 		Spec: infrav1.MCMMachineSpec{MachineClassRef: infrav1.MachineClassReference{Name: "small"}},
 	}
 }
 
 func machine(name string) *clusterv1.Machine {
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID("m-" + name), Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}}
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: namespace, UID: types.UID("m-" + name),
+		Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+	}}
 	m.Spec.ClusterName = "c1"
 	m.Spec.Bootstrap.DataSecretName = new("boot-" + name)
-	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: name}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group,
+		Kind:     "MCMMachine", Name: name,
+	}
 	return m
 }
 
 func bootstrapSecret(name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "boot-" + name, Namespace: namespace}, Data: map[string][]byte{"value": []byte("#cloud-config\nname: " + name)}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "boot-" + name, Namespace: namespace},
+		Data:       map[string][]byte{"value": []byte("#cloud-config\nname: " + name)},
+	}
 }
 
 func cluster() *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: namespace, UID: "cluster-uid"}}
-	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMCluster", Name: "c1"}
+	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group,
+		Kind:     "MCMCluster", Name: "c1",
+	}
 	c.Status.Initialization.InfrastructureProvisioned = new(true)
 	return c
 }
@@ -358,7 +392,10 @@ func smallClass() *machinev1.MachineClass { return classNamed("small", "") }
 
 // classNamed is a class of the demo account; more are further fields of its spec.
 func classNamed(name, more string) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Finalizers: []string{machinev1.InUseFinalizer}}, Provider: "sim"}
+	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: namespace,
+		Finalizers: []string{machinev1.InUseFinalizer},
+	}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Name: "small", Namespace: namespace}
 	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a","instanceType":"small","image":"linux-1",` + more + `
 		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)

@@ -88,10 +88,11 @@ func (c *Controller) mark(ctx context.Context, object *machinev1.MachineClass, u
 	return patch(ctx, c.Client, object, changed)
 }
 
-// templated says whether a template names the class.
+// templated reports whether a template names the class.
 func (c *Controller) templated(ctx context.Context, object *machinev1.MachineClass) (bool, error) {
 	var list infrav1.MCMMachineTemplateList
-	err := c.Client.List(ctx, &list, client.InNamespace(object.Namespace), client.MatchingFields{index.TemplateByClass: object.Name}, client.Limit(1))
+	err := c.Client.List(ctx, &list, client.InNamespace(object.Namespace),
+		client.MatchingFields{index.TemplateByClass: object.Name}, client.Limit(1))
 	if err != nil {
 		return false, fmt.Errorf("look up MCMMachineTemplates of MachineClass %s: %w", object.Name, err)
 	}
@@ -114,7 +115,8 @@ func label(o client.Object) string { return o.GetLabels()[capi.MoveLabel] }
 // patch writes what differs in metadata. It fails on a stale object, since a list
 // is replaced as a whole.
 func patch(ctx context.Context, w client.Writer, object, changed client.Object) error {
-	if slices.Equal(object.GetFinalizers(), changed.GetFinalizers()) && equality.Semantic.DeepEqual(object.GetLabels(), changed.GetLabels()) &&
+	if slices.Equal(object.GetFinalizers(), changed.GetFinalizers()) &&
+		equality.Semantic.DeepEqual(object.GetLabels(), changed.GetLabels()) &&
 		equality.Semantic.DeepEqual(object.GetAnnotations(), changed.GetAnnotations()) {
 		return nil
 	}

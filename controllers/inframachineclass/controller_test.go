@@ -33,7 +33,8 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s), clusterv1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
+		clusterv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...)
@@ -54,7 +55,8 @@ func (w *world) run() {
 			w.Fatal(err)
 		}
 		for _, ns := range []string{namespace, "other"} {
-			if _, err := NewSecrets(w.deps).Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: ns, Name: "s"}}); err != nil {
+			if _, err := NewSecrets(w.deps).Reconcile(w.Context(),
+				reconcile.Request{NamespacedName: client.ObjectKey{Namespace: ns, Name: "s"}}); err != nil {
 				w.Fatal(err)
 			}
 		}
@@ -85,7 +87,10 @@ func (w *world) marks(o client.Object) string {
 func classObject(finalizers ...string) *machinev1.MachineClass {
 	return &machinev1.MachineClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace, Finalizers: finalizers}, Provider: "sim",
-		SecretRef: &corev1.SecretReference{Name: "s"}, CredentialsSecretRef: &corev1.SecretReference{Name: "s", Namespace: "other"},
+		SecretRef: &corev1.SecretReference{Name: "s"}, CredentialsSecretRef: &corev1.SecretReference{
+			Name:      "s",
+			Namespace: "other",
+		},
 	}
 }
 
@@ -125,12 +130,26 @@ func TestMarksFollowUse(t *testing.T) {
 	}{
 		"Unused":   {"Nobody needs it.", []client.Object{classObject()}, "", "", ""},
 		"Released": {"The last machine has gone.", []client.Object{classObject(held)}, "", "", ""},
-		"Native":   {"The native door holds it, and it stays where it is by itself.", []client.Object{classObject(native)}, native, "", ""},
-		"Used":     {"A VM that exists needs it.", []client.Object{classObject(), machine("c", "")}, held + " move", held + " move", held},
-		"MadeFrom": {"The VM was made from it, whatever the spec says now.", []client.Object{classObject(), machine("other", "c")}, held + " move", held + " move", held},
+		"Native": {
+			"The native door holds it, and it stays where it is by itself.",
+			[]client.Object{classObject(native)},
+			native, "", "",
+		},
+		"Used": {"A VM that exists needs it.", []client.Object{classObject(), machine("c", "")}, held + " move", held +
+			" move", held},
+		"MadeFrom": {
+			"The VM was made from it, whatever the spec says now.",
+			[]client.Object{classObject(), machine("other", "c")},
+			held + " move", held + " move", held,
+		},
 		"Template": {"A pool of no machines moves too.", []client.Object{classObject(), template()}, "move", "move", ""},
-		"Marked":   {"Whoever marked it moves it, away from native machines.", []client.Object{marked(classObject(native))}, native + " move blocked", "move", ""},
-		"Both":     {"Native machines do not move along.", []client.Object{classObject(native), machine("c", "")}, native + " " + held + " move blocked", held + " move", held},
+		"Marked": {
+			"Whoever marked it moves it, away from native machines.",
+			[]client.Object{marked(classObject(native))},
+			native + " move blocked", "move", "",
+		},
+		"Both": {"Native machines do not move along.", []client.Object{classObject(native), machine("c", "")}, native +
+			" " + held + " move blocked", held + " move", held},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,8 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	hold(changed, user != "")
 	if user != "" && !object.DeletionTimestamp.IsZero() {
-		s.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits, "Deletion waits for MachineClass %s, which names this Secret and is in use", user)
+		s.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits,
+			"Deletion waits for MachineClass %s, which names this Secret and is in use", user)
 	}
 	return outcome.Of(0, patch(ctx, s.Client, object, changed))
 }
@@ -71,7 +72,7 @@ func (s *Secrets) users(ctx context.Context, object *corev1.Secret) (user string
 	return user, moves, nil
 }
 
-// held says whether MCMMachines need the class.
+// held reports whether MCMMachines need the class.
 func held(class *machinev1.MachineClass) bool {
 	return slices.Contains(class.Finalizers, machinev1.InUseFinalizer)
 }

@@ -30,7 +30,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}
 	err := ctrl.NewControllerManagedBy(mgr).Named("mcmclass").WithOptions(options).
 		For(&machinev1.MachineClass{}, builder.WithPredicates(marksChanged())).
-		Watches(&infrav1.MCMMachine{}, classesOf(func(o client.Object) []string { return index.ClassesOf(o.(*infrav1.MCMMachine)) })).
+		Watches(&infrav1.MCMMachine{}, classesOf(func(o client.Object) []string {
+			return index.ClassesOf(o.(*infrav1.MCMMachine))
+		})).
 		Watches(&infrav1.MCMMachineTemplate{}, classesOf(func(o client.Object) []string {
 			return []string{o.(*infrav1.MCMMachineTemplate).Spec.Template.Spec.MachineClassRef.Name}
 		})).

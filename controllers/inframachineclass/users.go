@@ -62,7 +62,8 @@ func (c *Controller) living(ctx context.Context, object *machinev1.MachineClass)
 	token := ""
 	for {
 		var list infrav1.MCMMachineList
-		if err := c.Live.List(ctx, &list, client.InNamespace(object.Namespace), client.Limit(livePage), client.Continue(token)); err != nil {
+		if err := c.Live.List(ctx, &list, client.InNamespace(object.Namespace), client.Limit(livePage),
+			client.Continue(token)); err != nil {
 			return found, fmt.Errorf("list MCMMachines of MachineClass %s: %w", object.Name, err)
 		}
 		found.add(&list, object.Name)

@@ -88,11 +88,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return outcome.Of(wait, c.write(ctx, f))
 }
 
-// ofClusterClass says whether object is what a ClusterClass makes templates from:
+// ofClusterClass reports whether object is what a ClusterClass makes templates from:
 // its class may be a placeholder, and no machine is ever made from it. What was
 // said of it before the ClusterClass owned it is taken back.
 func ofClusterClass(object *infrav1.MCMMachineTemplate) bool {
-	return slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "ClusterClass" })
+	return slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == "ClusterClass"
+	})
 }
 
 func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
@@ -117,7 +119,8 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 	}
 	changed := f.object.DeepCopy()
 	capi.SetAnnotation(changed, infrav1.SpecHashAnnotation, first)
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
@@ -128,7 +131,8 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 // measure learns what a node will offer: from the class if that says it, else
 // from the cloud.
 func (c *Controller) measure(ctx context.Context, f *facts) (time.Duration, error) {
-	resolved, err := c.classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace, f.object.Spec.Template.Spec.MachineClassRef.Name)
+	resolved, err := c.classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace,
+		f.object.Spec.Template.Spec.MachineClassRef.Name)
 	if err != nil {
 		return 0, err
 	}
@@ -184,13 +188,16 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 
 // save writes a status, if it differs, and returns the object as it is then; nil
 // if nothing was written.
-func (c *Controller) save(ctx context.Context, object *infrav1.MCMMachineTemplate, status infrav1.MCMMachineTemplateStatus) (*infrav1.MCMMachineTemplate, error) {
+func (c *Controller) save(ctx context.Context, object *infrav1.MCMMachineTemplate,
+	status infrav1.MCMMachineTemplateStatus,
+) (*infrav1.MCMMachineTemplate, error) {
 	if equality.Semantic.DeepEqual(status, object.Status) {
 		return nil, nil //nolint:nilnil // nothing written is no failure
 	}
 	changed := object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(object,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)

@@ -43,16 +43,23 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s), clusterv1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
+		clusterv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{T: t, events: record.NewFakeRecorder(100)}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&infrav1.MCMMachineTemplate{}).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	b := fake.NewClientBuilder().WithScheme(
+		s).WithObjects(objects...).WithStatusSubresource(
+		&infrav1.MCMMachineTemplate{}).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			w.writes++
 			return c.Patch(ctx, o, p, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			w.writes++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -73,7 +80,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 
 func (w *world) run() time.Duration {
 	w.Helper()
-	r, err := w.controller.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(template())})
+	r, err := w.controller.Reconcile(w.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKeyFromObject(template())})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -104,7 +112,10 @@ func template() *infrav1.MCMMachineTemplate {
 }
 
 func classObject(change ...func(*machinev1.MachineClass)) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}, Provider: "sim", SecretRef: &corev1.SecretReference{Name: "s"}}
+	c := &machinev1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}, Provider: "sim",
+		SecretRef: &corev1.SecretReference{Name: "s"},
+	}
 	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a","instanceType":"gpu","image":"linux-1",
 		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
 	for _, f := range change {
@@ -121,7 +132,10 @@ func keys() *corev1.Secret {
 
 func withNodeTemplate(c *machinev1.MachineClass) {
 	c.NodeTemplate = &machinev1.NodeTemplate{
-		Capacity:     corev1.ResourceList{"cpu": resource.MustParse("2"), "gpu": resource.MustParse("0"), "memory": resource.MustParse("4Gi"), "x.com/y": resource.MustParse("1")},
+		Capacity: corev1.ResourceList{
+			"cpu": resource.MustParse("2"), "gpu": resource.MustParse("0"),
+			"memory": resource.MustParse("4Gi"), "x.com/y": resource.MustParse("1"),
+		},
 		InstanceType: "small", Region: "r", Zone: "z", Architecture: new("arm64"),
 	}
 }
@@ -134,8 +148,16 @@ func TestCapacity(t *testing.T) {
 		arch     string
 		reason   string
 	}{
-		"Class": {classObject(withNodeTemplate), map[string]string{"cpu": "2", "memory": "4Gi", "x.com/y": "1"}, "arm64", "True CapacityOfClass: "},
-		"Cloud": {classObject(), map[string]string{"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "1", "pods": "250", "ephemeral-storage": "200Gi"}, "amd64", "True CapacityOfCloud: "},
+		"Class": {
+			classObject(withNodeTemplate),
+			map[string]string{"cpu": "2", "memory": "4Gi", "x.com/y": "1"},
+			"arm64",
+			"True CapacityOfClass: ",
+		},
+		"Cloud": {classObject(), map[string]string{
+			"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "1", "pods": "250",
+			"ephemeral-storage": "200Gi",
+		}, "amd64", "True CapacityOfCloud: "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +191,8 @@ func TestUnknownCapacityIsSaidAndComesLater(t *testing.T) {
 	if wait := w.run(); wait == 0 {
 		t.Error("nobody tries again")
 	}
-	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False SecretNotFound") || len(w.events.Events) != 1 {
+	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False SecretNotFound") ||
+		len(w.events.Events) != 1 {
 		t.Errorf("Ready is %q, %d Events", got, len(w.events.Events))
 	}
 	if err := w.client.Create(t.Context(), keys()); err != nil {
@@ -206,7 +229,8 @@ func TestEditedInPlace(t *testing.T) {
 		w.run()
 	}
 	set(map[string]string{"a": "b"})
-	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False EditedInPlace: spec.template was edited") || len(w.events.Events) != 1 {
+	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got,
+		"False EditedInPlace: spec.template was edited") || len(w.events.Events) != 1 {
 		t.Errorf("Ready is %q, %d Events", got, len(w.events.Events))
 	}
 	set(nil)
@@ -241,7 +265,10 @@ func TestPausedTemplate(t *testing.T) {
 func TestTemplateOfAClusterClassIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	o := template()
-	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass", Name: "a", UID: "a"}}
+	o.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass",
+		Name: "a", UID: "a",
+	}}
 	w := newWorld(t, o)
 	if wait := w.run(); wait != 0 || w.writes != 0 || len(w.events.Events) != 0 {
 		t.Errorf("wait %s, %d writes, %d Events about a class that is a placeholder", wait, w.writes, len(w.events.Events))
@@ -257,7 +284,10 @@ func TestWhatWasSaidOfAPlaceholderIsTakenBack(t *testing.T) {
 		t.Fatalf("Ready is %q", got)
 	}
 	o := w.get()
-	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass", Name: "a", UID: "a"}}
+	o.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass",
+		Name: "a", UID: "a",
+	}}
 	if err := w.client.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -290,10 +320,14 @@ func TestMessageKeepsUpWithWhatIsMissing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, `False SecretNotFound: use MachineClass "c": secretRef: there is no Secret "ns/other"`},
-		"Cloud": {"What a cloud says about an outage differs from call to call, and is no news.", []client.Object{keys()}, func(_ *testing.T, w *world) {
-			w.cloud.RemoveFault(0)
-			w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBefore, Code: "InternalError", Message: "second"})
-		}, "first"},
+		"Cloud": {
+			"What a cloud says about an outage differs from call to call, and is no news.",
+			[]client.Object{keys()},
+			func(_ *testing.T, w *world) {
+				w.cloud.RemoveFault(0)
+				w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBefore, Code: "InternalError", Message: "second"})
+			}, "first",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

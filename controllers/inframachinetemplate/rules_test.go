@@ -36,15 +36,19 @@ func TestRules(t *testing.T) {
 		reason, id, class string
 		refused           string
 	}{
-		"class":    {reason: "A template names a class.", class: "a"},
-		"none":     {reason: "Without a class nothing can be made.", refused: "spec.template.spec.machineClassRef.name"},
-		"provider": {reason: "All its machines would be one VM, and the first to go would take it along.", class: "a", id: "sim:///z/i", refused: "spec.providerID names one VM"},
+		"class": {reason: "A template names a class.", class: "a"},
+		"none":  {reason: "Without a class nothing can be made.", refused: "spec.template.spec.machineClassRef.name"},
+		"provider": {
+			reason: "All its machines would be one VM, and the first to go would take it along.", class: "a",
+			id: "sim:///z/i", refused: "spec.providerID names one VM",
+		},
 	}
 	for name, tc := range cases {
 		o := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
 		o.Spec.Template.Spec.ProviderID, o.Spec.Template.Spec.MachineClassRef.Name = tc.id, tc.class
 		err := c.Create(t.Context(), o)
-		if refused := apierrors.IsInvalid(err); refused != (tc.refused != "") || refused && !strings.Contains(err.Error(), tc.refused) {
+		if refused := apierrors.IsInvalid(err); refused != (tc.refused != "") || refused &&
+			!strings.Contains(err.Error(), tc.refused) {
 			t.Errorf("%s: %v, want it refused for %q: %s", name, err, tc.refused, tc.reason)
 		}
 	}

@@ -27,9 +27,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmmachinetemplate").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&infrav1.MCMMachineTemplate{}, builder.WithPredicates(predicate.Or(changed(), c.marks.Foreign()))).
-		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClassNamed), builder.WithPredicates(classChanged())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClassNamed),
+			builder.WithPredicates(classChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged())).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster), builder.WithPredicates(pauseChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),
+			builder.WithPredicates(pauseChanged())).
 		Complete(c)
 }
 
@@ -37,13 +39,15 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 func changed() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-			!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+			!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 	}}
 }
 
 func classChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || !e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			!e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
 	}}
 }
 
@@ -74,7 +78,8 @@ func (c *Controller) ofClassNamed(ctx context.Context, o client.Object) []reconc
 // capacity could not be asked for with.
 func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	var classes machinev1.MachineClassList
-	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: o.GetNamespace() + "/" + o.GetName()}); err != nil {
+	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: o.GetNamespace() + "/" +
+		o.GetName()}); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Look up classes of a Secret", "Secret", client.ObjectKeyFromObject(o))
 		return nil
 	}

@@ -36,15 +36,21 @@ func report(f *facts) infrav1.MCMMachineTemplateStatus {
 		status.Capacity, status.NodeInfo = f.capacity, f.info
 	}
 	word := f.word
-	if was := meta.FindStatusCondition(status.Conditions, word.Type); f.worded && was != nil && was.Reason == word.Reason && was.Status == word.Status {
+	if was := meta.FindStatusCondition(status.Conditions, word.Type); f.worded && was != nil &&
+		was.Reason == word.Reason && was.Status == word.Status {
 		word.Message = was.Message
 	}
 	set(word)
-	unchanged := metav1.Condition{Type: infrav1.SpecUnchangedCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonUnchanged}
+	unchanged := metav1.Condition{
+		Type: infrav1.SpecUnchangedCondition, Status: metav1.ConditionTrue,
+		Reason: infrav1.ReasonUnchanged,
+	}
 	if f.edited {
 		unchanged.Status, unchanged.Reason = metav1.ConditionFalse, infrav1.ReasonEditedInPlace
-		unchanged.Message = "spec.template was edited in place: machines that exist do not follow, and new ones differ from them; " +
-			"undo the change, and name a new MCMMachineTemplate in spec.template.spec.infrastructureRef of the MachineDeployment to roll it out"
+		unchanged.Message = "spec.template was edited in place: machines that exist do not follow, and new ones differ " +
+			"from them; " +
+			"undo the change, and name a new MCMMachineTemplate in spec.template.spec.infrastructureRef of the " +
+			"MachineDeployment to roll it out"
 	}
 	set(unchanged)
 	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonReady}

@@ -21,7 +21,7 @@ type abilities struct {
 	class              [][]string // paths in a class's providerSpec
 }
 
-// none says whether there is no agent.
+// none reports whether there is no agent.
 func (a abilities) none() bool { return !a.version && !a.bootstrap && len(a.class) == 0 }
 
 // abilitiesOf reads the annotation of a Machine, or of the metadata that it is
@@ -38,7 +38,8 @@ func abilitiesOf(annotations map[string]string) (abilities, error) {
 		case strings.HasPrefix(entry, itemClassPrefix) && !slices.Contains(strings.Split(entry, "."), ""):
 			a.class = append(a.class, strings.Split(entry, ".")[1:])
 		default:
-			return abilities{}, fmt.Errorf("annotation %s: %q is unknown; use %s, %s or %s<field>", infrav1.NodeAgentUpdatesAnnotation, entry,
+			return abilities{}, fmt.Errorf("annotation %s: %q is unknown; use %s, %s or %s<field>",
+				infrav1.NodeAgentUpdatesAnnotation, entry,
 				itemVersion, itemBootstrap, itemClassPrefix)
 		}
 	}

@@ -14,7 +14,9 @@ import (
 //
 // The answer is zero once the node is back in service.
 func (e *Extension) agent(ctx context.Context, u *update) (answer, error) {
-	for _, step := range []func(context.Context, *update) (answer, error){e.begin, e.empty, e.handOver, e.await, e.finish} {
+	for _, step := range []func(context.Context, *update) (answer, error){
+		e.begin, e.empty, e.handOver, e.await, e.finish,
+	} {
 		if a, err := step(ctx, u); err != nil || a != (answer{}) {
 			return a, err
 		}
@@ -30,13 +32,14 @@ func (e *Extension) begin(ctx context.Context, u *update) (answer, error) {
 	if ours && (u.result() != "" || running(u)) {
 		return answer{}, nil
 	}
-	if err := e.show(ctx, u, machinev1.ReasonSelectedForUpdate, "The node was selected for an update in place"); err != nil || ours {
+	if err := e.show(ctx, u, machinev1.ReasonSelectedForUpdate,
+		"The node was selected for an update in place"); err != nil || ours {
 		return answer{}, err
 	}
 	return answer{}, e.selectNode(ctx, u)
 }
 
-// running says whether the condition is one of an update between its selection
+// running reports whether the condition is one of an update between its selection
 // and its result.
 func running(u *update) bool {
 	c := shown(u.node)
@@ -84,12 +87,17 @@ func (e *Extension) await(ctx context.Context, u *update) (answer, error) {
 	case result == machinev1.UpdateSuccessful && (wants == "" || wants == has):
 		return answer{}, nil
 	case e.overdue(u):
-		return failed(infrav1.ReasonNodeAgentTimedOut, "%s within %s of %s; look at the agent on Node %s, whose label %s=%s ends the update, or delete the Machine, so that a new one replaces it",
-			u.missing(), e.NodeAgentTimeout, u.handedOver().UTC().Format(time.RFC3339), u.node.Name, machinev1.UpdateResultLabel, machinev1.UpdateSuccessful), nil
+		return failed(infrav1.ReasonNodeAgentTimedOut,
+			"%s within %s of %s; look at the agent on Node %s, whose label %s=%s ends the update, or delete the Machine, so "+
+				"that a new one replaces it",
+			u.missing(), e.NodeAgentTimeout, u.handedOver().UTC().Format(
+				time.RFC3339), u.node.Name, machinev1.UpdateResultLabel, machinev1.UpdateSuccessful), nil
 	case result == machinev1.UpdateSuccessful:
-		return waiting(later, "Waiting for the kubelet of Node %s, which was updated, to report version %s instead of %s", u.node.Name, wants, has), nil
+		return waiting(later, "Waiting for the kubelet of Node %s, which was updated, to report version %s instead of %s",
+			u.node.Name, wants, has), nil
 	}
-	return waiting(later, "Waiting for the agent on Node %s, which was drained for it, to label it with %s", u.node.Name, machinev1.UpdateResultLabel), nil
+	return waiting(later, "Waiting for the agent on Node %s, which was drained for it, to label it with %s", u.node.Name,
+		machinev1.UpdateResultLabel), nil
 }
 
 // missing says what has not come in time.
@@ -109,7 +117,9 @@ func (e *Extension) agentFailed(ctx context.Context, u *update) (answer, error) 
 	if why == "" {
 		why = "it does not say why in the annotation " + machinev1.UpdateFailedReasonAnnotation
 	}
-	return failed(infrav1.ReasonNodeAgentFailed, "The agent on Node %s has failed: %s; remove its label %s to have it try again, or delete the Machine, so that a new one replaces it",
+	return failed(infrav1.ReasonNodeAgentFailed,
+		"The agent on Node %s has failed: %s; remove its label %s to have it try again, or delete the Machine, so that a "+
+			"new one replaces it",
 		u.node.Name, why, machinev1.UpdateResultLabel), nil
 }
 

@@ -34,19 +34,24 @@ type state struct {
 // on the VMs that are there: patches that turn one into the other. If one
 // difference cannot, there are no patches, and core replaces the Machines. It
 // fails, so that core asks again, if a MachineClass or the annotation could not be read.
-func (e *Extension) CanUpdateMachineSet(ctx context.Context, req *runtimehooksv1.CanUpdateMachineSetRequest, resp *runtimehooksv1.CanUpdateMachineSetResponse) {
+func (e *Extension) CanUpdateMachineSet(ctx context.Context, req *runtimehooksv1.CanUpdateMachineSetRequest,
+	resp *runtimehooksv1.CanUpdateMachineSetResponse,
+) {
 	was, is := req.Current, req.Desired
 	q := question{namespace: is.MachineSet.Namespace, path: []string{"spec", "template", "spec"}}
 	q.current.machine, q.desired.machine = was.MachineSet.Spec.Template.Spec, is.MachineSet.Spec.Template.Spec
 	a := e.answer(ctx, q, is.MachineSet.Spec.Template.Annotations, []runtime.RawExtension{
-		was.InfrastructureMachineTemplate, is.InfrastructureMachineTemplate, was.BootstrapConfigTemplate, is.BootstrapConfigTemplate,
+		was.InfrastructureMachineTemplate, is.InfrastructureMachineTemplate, was.BootstrapConfigTemplate,
+		is.BootstrapConfigTemplate,
 	})
 	resp.MachineSetPatch, resp.InfrastructureMachineTemplatePatch, resp.BootstrapConfigTemplatePatch = a.machine, a.infra, a.bootstrap
 	a.tell(ctx, resp, "MachineSet", is.MachineSet.Name)
 }
 
 // CanUpdateMachine is CanUpdateMachineSet for one Machine.
-func (e *Extension) CanUpdateMachine(ctx context.Context, req *runtimehooksv1.CanUpdateMachineRequest, resp *runtimehooksv1.CanUpdateMachineResponse) {
+func (e *Extension) CanUpdateMachine(ctx context.Context, req *runtimehooksv1.CanUpdateMachineRequest,
+	resp *runtimehooksv1.CanUpdateMachineResponse,
+) {
 	was, is := req.Current, req.Desired
 	q := question{namespace: is.Machine.Namespace, path: []string{"spec"}}
 	q.current.machine, q.desired.machine = was.Machine.Spec, is.Machine.Spec
@@ -80,7 +85,9 @@ func (v verdict) tell(ctx context.Context, resp runtimehooksv1.ResponseObject, k
 
 // answer reads the objects, which are infrastructure and bootstrap objects, each
 // current and then desired, and compares them.
-func (e *Extension) answer(ctx context.Context, q question, annotations map[string]string, objects []runtime.RawExtension) verdict {
+func (e *Extension) answer(ctx context.Context, q question, annotations map[string]string,
+	objects []runtime.RawExtension,
+) verdict {
 	var err error
 	for i, into := range []*object{&q.current.infra, &q.desired.infra, &q.current.bootstrap, &q.desired.bootstrap} {
 		if *into, err = decode(objects[i], q.path); err != nil {
@@ -88,7 +95,9 @@ func (e *Extension) answer(ctx context.Context, q question, annotations map[stri
 		}
 	}
 	q.agent, q.unreadable = abilitiesOf(annotations)
-	for _, compare := range []func(context.Context, question) (string, error){e.compareMachine, e.compareInfra, e.compareBootstrap} {
+	for _, compare := range []func(context.Context, question) (string, error){
+		e.compareMachine, e.compareInfra, e.compareBootstrap,
+	} {
 		refusal, err := compare(ctx, q)
 		switch {
 		case err != nil:
@@ -102,7 +111,8 @@ func (e *Extension) answer(ctx context.Context, q question, annotations map[stri
 	v := verdict{}
 	v.infra, v.err = patch(q.path, q.current.infra.spec, q.desired.infra.spec, "nodeTemplate", "machineClassRef")
 	if v.err == nil {
-		v.bootstrap, v.err = patch(q.path, q.current.bootstrap.spec, q.desired.bootstrap.spec, "machineClassRef", "userDataSecretRef", "format")
+		v.bootstrap, v.err = patch(q.path, q.current.bootstrap.spec, q.desired.bootstrap.spec, "machineClassRef",
+			"userDataSecretRef", "format")
 	}
 	if v.err == nil {
 		v.machine, v.err = patch(q.path, versionOf(q.current), versionOf(q.desired), "version")
@@ -123,12 +133,14 @@ func versionOf(s state) map[string]any {
 // agreement if nothing else differs: then a patch makes a difference.
 func (q question) refused(why string) verdict {
 	v := verdict{refusal: why}
-	if q.current.machine.Version != q.desired.machine.Version || q.current.machine.FailureDomain != q.desired.machine.FailureDomain ||
+	if q.current.machine.Version != q.desired.machine.Version ||
+		q.current.machine.FailureDomain != q.desired.machine.FailureDomain ||
 		!equality.Semantic.DeepEqual(q.current.infra.spec, q.desired.infra.spec) ||
 		!equality.Semantic.DeepEqual(q.current.bootstrap.spec, q.desired.bootstrap.spec) {
 		return v
 	}
-	v.machine, v.err = patch(q.path, nil, map[string]any{"failureDomain": "not to be updated in place: " + why}, "failureDomain")
+	v.machine, v.err = patch(q.path, nil, map[string]any{"failureDomain": "not to be updated in place: " + why},
+		"failureDomain")
 	return v
 }
 

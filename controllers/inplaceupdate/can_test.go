@@ -68,14 +68,16 @@ func template(kind, spec, metadata string) runtime.RawExtension {
 	if metadata != "" {
 		inside = `"metadata":` + metadata + `,` + inside
 	}
-	return runtime.RawExtension{Raw: []byte(`{"apiVersion":"` + version + `","kind":"` + kind + `","metadata":{"name":"t"},"spec":{"template":{` + inside + `}}}`)}
+	return runtime.RawExtension{Raw: []byte(`{"apiVersion":"` + version + `","kind":"` + kind +
+		`","metadata":{"name":"t"},"spec":{"template":{` + inside + `}}}`)}
 }
 
 // classes: c2 has another image than c1, c3 another type too.
 func classes() []client.Object {
 	class := func(name, spec string) client.Object {
 		return &machinev1.MachineClass{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Provider: "sim", ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Provider: "sim",
+			ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
 		}
 	}
 	credentials := class("other-credentials", `{"image":"1","disk":{"size":1,"kind":"a"}}`).(*machinev1.MachineClass)
@@ -110,55 +112,211 @@ func TestCanUpdateMachineSet(t *testing.T) {
 		message  string
 		problems bool
 	}{
-		{"labels of the Node are surely in place", side{infra: plain}, side{infra: labelled},
-			[3]string{"", `[{"op":"add","path":"` + at + `nodeTemplate","value":{"labels":{"a":"b"}}}]`, ""}, "", false},
-		{"so are other taints instead", side{infra: labelled}, side{infra: tainted},
-			[3]string{"", `[{"op":"add","path":"` + at + `nodeTemplate","value":{"taints":[{"effect":"NoSchedule","key":"k"}]}}]`, ""}, "", false},
-		{"and nothing any more", side{infra: labelled}, side{infra: plain},
-			[3]string{"", `[{"op":"remove","path":"` + at + `nodeTemplate"}]`, ""}, "", false},
-		{"a copy of a template asks for nothing", side{infra: plain, config: data1}, side{infra: plain, config: data1}, [3]string{}, "", false},
-		{"a template that could never reach the Node would be stuck there", side{infra: plain}, side{infra: mistaken}, [3]string{}, "spec.nodeTemplate.labels", false},
-		{"a field of a later version is not ours to promise", side{infra: plain}, side{infra: unknown}, [3]string{}, "spec.later", false},
+		{
+			"labels of the Node are surely in place",
+			side{infra: plain},
+			side{infra: labelled},
+			[3]string{"", `[{"op":"add","path":"` + at + `nodeTemplate","value":{"labels":{"a":"b"}}}]`, ""},
+			"", false,
+		},
+		{
+			"so are other taints instead",
+			side{infra: labelled},
+			side{infra: tainted},
+			[3]string{"", `[{"op":"add","path":"` + at +
+				`nodeTemplate","value":{"taints":[{"effect":"NoSchedule","key":"k"}]}}]`, ""},
+			"", false,
+		},
+		{
+			"and nothing any more",
+			side{infra: labelled},
+			side{infra: plain},
+			[3]string{"", `[{"op":"remove","path":"` + at + `nodeTemplate"}]`, ""},
+			"", false,
+		},
+		{
+			"a copy of a template asks for nothing",
+			side{infra: plain, config: data1},
+			side{infra: plain, config: data1},
+			[3]string{},
+			"", false,
+		},
+		{
+			"a template that could never reach the Node would be stuck there",
+			side{infra: plain},
+			side{infra: mistaken},
+			[3]string{},
+			"spec.nodeTemplate.labels", false,
+		},
+		{
+			"a field of a later version is not ours to promise",
+			side{infra: plain},
+			side{infra: unknown},
+			[3]string{},
+			"spec.later", false,
+		},
 		{"another class is another VM", side{infra: plain}, side{infra: ofClass2}, [3]string{}, "no annotation", false},
-		{"unless the agent makes all the difference", side{infra: plain}, side{infra: ofClass2, agent: "providerSpec.image"},
-			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"c2"}}]`, ""}, "", false},
-		{"and not only a part of it", side{infra: plain}, side{infra: ofClass3, agent: "providerSpec.image"}, [3]string{}, "providerSpec.disk.size", false},
-		{"which can be a nested field", side{infra: plain}, side{infra: ofClass3, agent: "providerSpec.image, providerSpec.disk.size"},
-			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"c3"}}]`, ""}, "", false},
-		{"credentials stay", side{infra: plain}, side{infra: `{"machineClassRef":{"name":"other-credentials"}}`, agent: "version,bootstrap"}, [3]string{}, "credentialsSecretRef", false},
-		{"a class with another Secret boots from other data", side{infra: plain}, side{infra: `{"machineClassRef":{"name":"other-data"}}`, agent: "version"}, [3]string{}, "secretRef", false},
-		{"that the agent can take over", side{infra: plain}, side{infra: `{"machineClassRef":{"name":"other-data"}}`, agent: "bootstrap"},
-			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"other-data"}}]`, ""}, "", false},
-		{"a class that is not there cannot be compared", side{infra: plain}, side{infra: ofNoClass, agent: "version"}, [3]string{}, "does not exist", false},
-		{"a misspelt word replaces nothing", side{infra: plain}, side{infra: ofClass2, agent: "providerSpec.image,verson"}, [3]string{}, `"verson" is unknown`, true},
-		{"and is of no account where no agent is needed", side{infra: plain}, side{infra: labelled, agent: "verson"},
-			[3]string{"", `[{"op":"add","path":"` + at + `nodeTemplate","value":{"labels":{"a":"b"}}}]`, ""}, "", false},
-		{"another version needs an agent", side{infra: plain, spec: version("v1.1.0")}, side{infra: plain, spec: version("v1.2.0")}, [3]string{}, "spec.version", false},
-		{"that says so", side{infra: plain, spec: version("v1.1.0")}, side{infra: plain, spec: version("v1.2.0"), agent: "version"},
-			[3]string{`[{"op":"add","path":"` + at + `version","value":"v1.2.0"}]`, "", ""}, "", false},
-		{"no agent moves a VM", side{infra: plain, spec: zone("a")}, side{infra: plain, spec: zone("b"), agent: "version,bootstrap"}, [3]string{}, "spec.failureDomain", false},
-		{"boot data is used once", side{infra: plain, config: data1}, side{infra: plain, config: data2}, [3]string{}, "does not list bootstrap", false},
-		{"unless the agent takes it over", side{infra: plain, config: data1}, side{infra: plain, config: data2, agent: "bootstrap"},
-			[3]string{"", "", `[{"op":"add","path":"` + at + `userDataSecretRef","value":{"name":"d2"}}]`}, "", false},
-		{"that of others is theirs", side{infra: plain, config: data1, configKind: "bootstrap.cluster.x-k8s.io/v1beta2 KubeadmConfigTemplate"},
-			side{infra: plain, config: data2, configKind: "bootstrap.cluster.x-k8s.io/v1beta2 KubeadmConfigTemplate", agent: "bootstrap"}, [3]string{}, "not a MCMConfig", false},
-		{"one difference too many refuses all", side{infra: plain, config: data1}, side{infra: labelled, config: data2}, [3]string{}, "does not list bootstrap", false},
-		{"machines of others are theirs", side{infra: plain, infraKind: "infrastructure.cluster.x-k8s.io/v1beta2 DevMachineTemplate"},
-			side{infra: labelled, infraKind: "infrastructure.cluster.x-k8s.io/v1beta2 DevMachineTemplate"}, [3]string{}, "DevMachineTemplate", false},
-		{"core does not compare the Secret, so silence would be agreement", side{infra: plain, spec: data("d1")}, side{infra: plain, spec: data("d2"), agent: "bootstrap"},
-			[3]string{`[{"op":"add","path":"` + at + `failureDomain","value":"not to be updated in place: spec.bootstrap.dataSecretName was \"d1\" and is to be \"d2\""}]`, "", ""}, "dataSecretName", false},
-		{"nor metadata of what is made from a template", side{infra: plain}, side{infra: plain, within: `{"annotations":{"x":"y"}}`},
-			[3]string{`[{"op":"add","path":"` + at + `failureDomain","value":"not to be updated in place: the MCMMachineTemplate's spec.template.metadata.annotations differs, which Machines that exist do not follow"}]`, "", ""}, "metadata", false},
+		{
+			"unless the agent makes all the difference",
+			side{infra: plain},
+			side{infra: ofClass2, agent: "providerSpec.image"},
+			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"c2"}}]`, ""},
+			"", false,
+		},
+		{
+			"and not only a part of it",
+			side{infra: plain},
+			side{infra: ofClass3, agent: "providerSpec.image"},
+			[3]string{},
+			"providerSpec.disk.size", false,
+		},
+		{
+			"which can be a nested field",
+			side{infra: plain},
+			side{infra: ofClass3, agent: "providerSpec.image, providerSpec.disk.size"},
+			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"c3"}}]`, ""},
+			"", false,
+		},
+		{"credentials stay", side{infra: plain}, side{
+			infra: `{"machineClassRef":{"name":"other-credentials"}}`,
+			agent: "version,bootstrap",
+		}, [3]string{}, "credentialsSecretRef", false},
+		{
+			"a class with another Secret boots from other data",
+			side{infra: plain},
+			side{infra: `{"machineClassRef":{"name":"other-data"}}`, agent: "version"},
+			[3]string{},
+			"secretRef", false,
+		},
+		{
+			"that the agent can take over",
+			side{infra: plain},
+			side{
+				infra: `{"machineClassRef":{"name":"other-data"}}`,
+				agent: "bootstrap",
+			},
+			[3]string{"", `[{"op":"add","path":"` + at + `machineClassRef","value":{"name":"other-data"}}]`, ""},
+			"", false,
+		},
+		{
+			"a class that is not there cannot be compared",
+			side{infra: plain},
+			side{infra: ofNoClass, agent: "version"},
+			[3]string{},
+			"does not exist", false,
+		},
+		{
+			"a misspelt word replaces nothing",
+			side{infra: plain},
+			side{infra: ofClass2, agent: "providerSpec.image,verson"},
+			[3]string{},
+			`"verson" is unknown`, true,
+		},
+		{
+			"and is of no account where no agent is needed",
+			side{infra: plain},
+			side{infra: labelled, agent: "verson"},
+			[3]string{"", `[{"op":"add","path":"` + at + `nodeTemplate","value":{"labels":{"a":"b"}}}]`, ""},
+			"", false,
+		},
+		{
+			"another version needs an agent",
+			side{infra: plain, spec: version("v1.1.0")},
+			side{infra: plain, spec: version("v1.2.0")},
+			[3]string{},
+			"spec.version", false,
+		},
+		{
+			"that says so",
+			side{infra: plain, spec: version("v1.1.0")},
+			side{infra: plain, spec: version("v1.2.0"), agent: "version"},
+			[3]string{`[{"op":"add","path":"` + at + `version","value":"v1.2.0"}]`, "", ""},
+			"", false,
+		},
+		{
+			"no agent moves a VM",
+			side{infra: plain, spec: zone("a")},
+			side{infra: plain, spec: zone("b"), agent: "version,bootstrap"},
+			[3]string{},
+			"spec.failureDomain", false,
+		},
+		{
+			"boot data is used once",
+			side{infra: plain, config: data1},
+			side{infra: plain, config: data2},
+			[3]string{},
+			"does not list bootstrap", false,
+		},
+		{
+			"unless the agent takes it over",
+			side{infra: plain, config: data1},
+			side{infra: plain, config: data2, agent: "bootstrap"},
+			[3]string{"", "", `[{"op":"add","path":"` + at + `userDataSecretRef","value":{"name":"d2"}}]`},
+			"", false,
+		},
+		{
+			"that of others is theirs",
+			side{
+				infra: plain, config: data1,
+				configKind: "bootstrap.cluster.x-k8s.io/v1beta2 KubeadmConfigTemplate",
+			},
+			side{
+				infra: plain, config: data2, configKind: "bootstrap.cluster.x-k8s.io/v1beta2 KubeadmConfigTemplate",
+				agent: "bootstrap",
+			},
+			[3]string{},
+			"not a MCMConfig", false,
+		},
+		{
+			"one difference too many refuses all",
+			side{infra: plain, config: data1},
+			side{infra: labelled, config: data2},
+			[3]string{},
+			"does not list bootstrap", false,
+		},
+		{
+			"machines of others are theirs",
+			side{
+				infra:     plain,
+				infraKind: "infrastructure.cluster.x-k8s.io/v1beta2 DevMachineTemplate",
+			},
+			side{infra: labelled, infraKind: "infrastructure.cluster.x-k8s.io/v1beta2 DevMachineTemplate"},
+			[3]string{},
+			"DevMachineTemplate", false,
+		},
+		{
+			"core does not compare the Secret, so silence would be agreement",
+			side{infra: plain, spec: data("d1")},
+			side{infra: plain, spec: data("d2"), agent: "bootstrap"},
+			[3]string{`[{"op":"add","path":"` + at +
+				`failureDomain","value":"not to be updated in place: spec.bootstrap.dataSecretName was \"d1\" and is to be \"d2\""}]`, "", ""},
+			"dataSecretName", false,
+		},
+		{
+			"nor metadata of what is made from a template",
+			side{infra: plain},
+			side{infra: plain, within: `{"annotations":{"x":"y"}}`},
+			[3]string{`[{"op":"add","path":"` + at +
+				`failureDomain","value":"not to be updated in place: the MCMMachineTemplate's spec.template.metadata.annotations differs, which Machines that exist do not follow"}]`, "", ""},
+			"metadata", false,
+		},
 	}
 	e := extension(t, classes(), interceptor.Funcs{})
 	for _, c := range cases {
 		var resp runtimehooksv1.CanUpdateMachineSetResponse
-		e.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{Current: c.was.objects(), Desired: c.is.objects()}, &resp)
-		got := [3]string{string(resp.MachineSetPatch.Patch), string(resp.InfrastructureMachineTemplatePatch.Patch), string(resp.BootstrapConfigTemplatePatch.Patch)}
+		e.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{
+			Current: c.was.objects(),
+			Desired: c.is.objects(),
+		}, &resp)
+		got := [3]string{
+			string(resp.MachineSetPatch.Patch), string(resp.InfrastructureMachineTemplatePatch.Patch),
+			string(resp.BootstrapConfigTemplatePatch.Patch),
+		}
 		if got != c.patches {
 			t.Errorf("%s: patches %q, want %q", c.reason, got, c.patches)
 		}
-		if failure := resp.Status == runtimehooksv1.ResponseStatusFailure; failure != c.problems || !strings.Contains(resp.Message, c.message) || (resp.Message == "") != (c.message == "") {
+		if failure := resp.Status == runtimehooksv1.ResponseStatusFailure; failure != c.problems ||
+			!strings.Contains(resp.Message, c.message) || (resp.Message == "") != (c.message == "") {
 			t.Errorf("%s: %s %q, want %q", c.reason, resp.Status, resp.Message, c.message)
 		}
 	}
@@ -168,13 +326,15 @@ func TestCanUpdateMachineSet(t *testing.T) {
 func TestCanUpdateMachine(t *testing.T) {
 	t.Parallel()
 	infra := func(spec string) runtime.RawExtension {
-		return runtime.RawExtension{Raw: []byte(`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha1","kind":"MCMMachine","metadata":{"name":"m","labels":{"any":"thing"}},"spec":` + spec + `}`)}
+		return runtime.RawExtension{Raw: []byte(
+			`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha1","kind":"MCMMachine","metadata":{"name":"m","labels":{"any":"thing"}},"spec":` + spec + `}`)}
 	}
 	var req runtimehooksv1.CanUpdateMachineRequest
 	req.Current.InfrastructureMachine, req.Desired.InfrastructureMachine = infra(plain), infra(labelled)
 	var resp runtimehooksv1.CanUpdateMachineResponse
 	extension(t, nil, interceptor.Funcs{}).CanUpdateMachine(t.Context(), &req, &resp)
-	if want := `[{"op":"add","path":"/spec/nodeTemplate","value":{"labels":{"a":"b"}}}]`; string(resp.InfrastructureMachinePatch.Patch) != want {
+	if want := `[{"op":"add","path":"/spec/nodeTemplate","value":{"labels":{"a":"b"}}}]`; string(
+		resp.InfrastructureMachinePatch.Patch) != want {
 		t.Errorf("patch %s, want %s; %s", resp.InfrastructureMachinePatch.Patch, want, resp.Message)
 	}
 }
@@ -182,14 +342,20 @@ func TestCanUpdateMachine(t *testing.T) {
 // TestNothingIsReplacedForAnError: no answer is not the answer no.
 func TestNothingIsReplacedForAnError(t *testing.T) {
 	t.Parallel()
-	e := extension(t, classes(), interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+	e := extension(t, classes(), interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey,
+		client.Object, ...client.GetOption,
+	) error {
 		return errors.New("the API server is away")
 	}})
 	var resp runtimehooksv1.CanUpdateMachineSetResponse
 	is := side{infra: ofClass2, agent: "providerSpec.image"}
-	e.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{Current: side{infra: plain}.objects(), Desired: is.objects()}, &resp)
+	e.CanUpdateMachineSet(t.Context(), &runtimehooksv1.CanUpdateMachineSetRequest{
+		Current: side{infra: plain}.objects(),
+		Desired: is.objects(),
+	}, &resp)
 	if resp.Status != runtimehooksv1.ResponseStatusFailure || !strings.Contains(resp.Message, "away") {
-		t.Errorf("%s %q, want a failure: without an error and without patches core replaces the Machines", resp.Status, resp.Message)
+		t.Errorf("%s %q, want a failure: without an error and without patches core replaces the Machines", resp.Status,
+			resp.Message)
 	}
 }
 
@@ -200,7 +366,8 @@ func TestAnswersSurviveJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `[{"op":"add","path":"/spec/a","value":{}},{"op":"add","path":"/spec/b","value":""}]`; string(p.Patch) != want {
+	if want := `[{"op":"add","path":"/spec/a","value":{}},{"op":"add","path":"/spec/b","value":""}]`; string(
+		p.Patch) != want {
 		t.Errorf("%s, want %s: an empty value is a value", p.Patch, want)
 	}
 	if _, err := json.Marshal(runtimehooksv1.CanUpdateMachineSetResponse{MachineSetPatch: p}); err != nil {

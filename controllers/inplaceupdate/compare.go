@@ -23,12 +23,14 @@ import (
 func (e *Extension) compareInfra(ctx context.Context, q question) (refusal string, err error) {
 	was, is := q.current.infra, q.desired.infra
 	for _, o := range []object{was, is} {
-		if o.kind.Group != infrav1.GroupVersion.Group || !slices.Contains([]string{"MCMMachine", "MCMMachineTemplate"}, o.kind.Kind) {
+		if o.kind.Group != infrav1.GroupVersion.Group || !slices.Contains([]string{"MCMMachine", "MCMMachineTemplate"},
+			o.kind.Kind) {
 			return fmt.Sprintf("the infrastructure is a %s, not a MCMMachine", o.kind.Kind), nil
 		}
 	}
 	if field := besides(was.metadata, is.metadata); field != "" {
-		return "the MCMMachineTemplate's spec.template.metadata." + field + " differs, which Machines that exist do not follow", nil
+		return "the MCMMachineTemplate's spec.template.metadata." + field +
+			" differs, which Machines that exist do not follow", nil
 	}
 	if field := besides(was.spec, is.spec, "nodeTemplate", "machineClassRef", "providerID"); field != "" {
 		return "the MCMMachine's spec." + field + " differs", nil
@@ -54,7 +56,8 @@ func (e *Extension) compareInfra(ctx context.Context, q question) (refusal strin
 func (e *Extension) compareBootstrap(_ context.Context, q question) (refusal string, err error) {
 	was, is := q.current.bootstrap, q.desired.bootstrap
 	if field := besides(was.metadata, is.metadata); field != "" {
-		return "the " + is.kind.Kind + "'s spec.template.metadata." + field + " differs, which Machines that exist do not follow", nil
+		return "the " + is.kind.Kind + "'s spec.template.metadata." + field +
+			" differs, which Machines that exist do not follow", nil
 	}
 	field := besides(was.spec, is.spec)
 	switch {
@@ -62,10 +65,12 @@ func (e *Extension) compareBootstrap(_ context.Context, q question) (refusal str
 		return fmt.Sprintf("the bootstrap configuration was a %s and is to be a %s", was.kind.Kind, is.kind.Kind), nil
 	case field == "":
 		return "", nil
-	case is.kind.Group != bootstrapv1.GroupVersion.Group || !slices.Contains([]string{"MCMConfig", "MCMConfigTemplate"}, is.kind.Kind):
+	case is.kind.Group != bootstrapv1.GroupVersion.Group || !slices.Contains([]string{"MCMConfig", "MCMConfigTemplate"},
+		is.kind.Kind):
 		return fmt.Sprintf("the %s's spec.%s differs, and it is not a MCMConfig", is.kind.Kind, field), nil
 	case !q.agent.bootstrap:
-		return fmt.Sprintf("the MCMConfig's spec.%s differs, and annotation %s does not list %s", field, infrav1.NodeAgentUpdatesAnnotation, itemBootstrap), nil
+		return fmt.Sprintf("the MCMConfig's spec.%s differs, and annotation %s does not list %s", field,
+			infrav1.NodeAgentUpdatesAnnotation, itemBootstrap), nil
 	}
 	if field := besides(was.spec, is.spec, "machineClassRef", "userDataSecretRef", "format"); field != "" {
 		return "the MCMConfig's spec." + field + " differs", nil
@@ -78,7 +83,8 @@ func (e *Extension) compareBootstrap(_ context.Context, q question) (refusal str
 // nothing but what the agent changes inside of the VM.
 func (e *Extension) compareClasses(ctx context.Context, q question, was, is string) (refusal string, err error) {
 	if q.agent.none() {
-		return fmt.Sprintf("spec.machineClassRef.name was %q and is to be %q, and there is no annotation %s", was, is, infrav1.NodeAgentUpdatesAnnotation), nil
+		return fmt.Sprintf("spec.machineClassRef.name was %q and is to be %q, and there is no annotation %s", was, is,
+			infrav1.NodeAgentUpdatesAnnotation), nil
 	}
 	var classes [2]machinev1.MachineClass
 	for i, name := range []string{was, is} {
@@ -94,7 +100,8 @@ func (e *Extension) compareClasses(ctx context.Context, q question, was, is stri
 	if err != nil || field == "" {
 		return "", err
 	}
-	return fmt.Sprintf("MachineClasses %q and %q differ in %s, which annotation %s does not cover", was, is, field, infrav1.NodeAgentUpdatesAnnotation), nil
+	return fmt.Sprintf("MachineClasses %q and %q differ in %s, which annotation %s does not cover", was, is, field,
+		infrav1.NodeAgentUpdatesAnnotation), nil
 }
 
 // outside names the first field in which two classes differ and that the agent
@@ -145,7 +152,9 @@ func deepest(was, is map[string]any) string {
 }
 
 // sameSecret compares references of classes; one without namespace means the class's.
-func sameSecret(a *machinev1.MachineClass, x *corev1.SecretReference, b *machinev1.MachineClass, y *corev1.SecretReference) bool {
+func sameSecret(a *machinev1.MachineClass, x *corev1.SecretReference, b *machinev1.MachineClass,
+	y *corev1.SecretReference,
+) bool {
 	full := func(c *machinev1.MachineClass, r *corev1.SecretReference) corev1.SecretReference {
 		switch {
 		case r == nil:

@@ -32,12 +32,14 @@ func (e *Extension) drain(ctx context.Context, u *update, since time.Time) (answ
 	if err != nil || len(pods) == 0 {
 		return answer{}, err
 	}
-	if limit := u.machine.Spec.Deletion.NodeDrainTimeoutSeconds; limit != nil && *limit > 0 && u.now.Sub(since) > time.Duration(*limit)*time.Second {
+	if limit := u.machine.Spec.Deletion.NodeDrainTimeoutSeconds; limit != nil && *limit > 0 &&
+		u.now.Sub(since) > time.Duration(*limit)*time.Second {
 		return answer{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
-	return waiting(later, "Draining Node %s since %s: %s", u.node.Name, since.UTC().Format(time.RFC3339), evict(ctx, u.cluster, pods)), nil
+	return waiting(later, "Draining Node %s since %s: %s", u.node.Name, since.UTC().Format(time.RFC3339),
+		evict(ctx, u.cluster, pods)), nil
 }
 
 // leaving are the pods that have to leave the node, with the rule for each, by
@@ -69,7 +71,7 @@ func (e *Extension) leaving(ctx context.Context, u *update) ([]departure, error)
 	return all, nil
 }
 
-// stays says whether a pod would be back at once: one of a DaemonSet, and the
+// stays reports whether a pod would be back at once: one of a DaemonSet, and the
 // mirror of one that the kubelet runs by itself.
 func stays(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
@@ -86,7 +88,7 @@ type departure struct {
 	order    int32
 }
 
-// free says whether nothing waits for the pod.
+// free reports whether nothing waits for the pod.
 func (d departure) free() bool {
 	completed := d.pod.Status.Phase == corev1.PodSucceeded || d.pod.Status.Phase == corev1.PodFailed
 	return d.behavior == clusterv1.MachineDrainRuleDrainBehaviorSkip ||

@@ -36,7 +36,8 @@ func (e *Extension) show(ctx context.Context, u *update, reason, message string)
 	}
 	now := metav1.NewTime(u.now)
 	want := corev1.NodeCondition{
-		Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
+		Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		LastHeartbeatTime: now, LastTransitionTime: now,
 	}
 	changed := u.node.DeepCopy()
 	if c = shown(changed); c != nil {
@@ -78,13 +79,19 @@ func (e *Extension) cordon(ctx context.Context, u *update) error {
 // release takes away all marks of the update.
 func (e *Extension) release(ctx context.Context, u *update) error {
 	return e.change(ctx, u, func(n *corev1.Node) {
-		for _, label := range []string{machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel, machinev1.UpdateResultLabel} {
+		for _, label := range []string{
+			machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel,
+			machinev1.UpdateResultLabel,
+		} {
 			delete(n.Labels, label)
 		}
 		if _, cordoned := n.Annotations[infrav1.CordonedForUpdateAnnotation]; cordoned {
 			n.Spec.Unschedulable = false
 		}
-		for _, a := range []string{machinev1.UpdateFailedReasonAnnotation, infrav1.CordonedForUpdateAnnotation, infrav1.UpdateTargetAnnotation} {
+		for _, a := range []string{
+			machinev1.UpdateFailedReasonAnnotation, infrav1.CordonedForUpdateAnnotation,
+			infrav1.UpdateTargetAnnotation,
+		} {
 			delete(n.Annotations, a)
 		}
 	})
@@ -95,7 +102,8 @@ func (e *Extension) release(ctx context.Context, u *update) error {
 func (e *Extension) change(ctx context.Context, u *update, how func(*corev1.Node)) error {
 	changed := u.node.DeepCopy()
 	how(changed)
-	if err := u.cluster.Patch(ctx, changed, client.MergeFromWithOptions(u.node, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := u.cluster.Patch(ctx, changed,
+		client.MergeFromWithOptions(u.node, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write Node %s: %w", u.node.Name, err)
 	}
 	u.node = changed

@@ -20,7 +20,7 @@ func invalid(t *infrav1.NodeTemplate) string {
 	return problems
 }
 
-// synced says whether the Node is as the template wants it. The MCMMachine's
+// synced reports whether the Node is as the template wants it. The MCMMachine's
 // controller makes it so.
 func synced(node *corev1.Node, t *infrav1.NodeTemplate) bool {
 	want, _ := applied(node, t)

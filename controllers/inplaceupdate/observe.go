@@ -65,7 +65,8 @@ func (e *Extension) readInfra(ctx context.Context, u *update) (answer, error) {
 	ref := u.machine.Spec.InfrastructureRef
 	if ref.APIGroup != infrav1.GroupVersion.Group || ref.Kind != "MCMMachine" {
 		return failed(infrav1.ReasonUpdateImpossible,
-			"The infrastructure of Machine %s is a %s: this extension updates MCMMachines only; limit it with spec.namespaceSelector of its ExtensionConfig", u.machine.Name, ref.Kind), nil
+			"The infrastructure of Machine %s is a %s: this extension updates MCMMachines only; limit it with "+
+				"spec.namespaceSelector of its ExtensionConfig", u.machine.Name, ref.Kind), nil
 	}
 	u.infra = &infrav1.MCMMachine{}
 	key := client.ObjectKey{Namespace: u.machine.Namespace, Name: ref.Name}
@@ -109,7 +110,10 @@ func (e *Extension) readBootstrap(ctx context.Context, u *update) error {
 // readNode reads the Node that core has found for the Machine.
 func (e *Extension) readNode(ctx context.Context, u *update) (answer, error) {
 	var err error
-	if u.cluster, err = e.Clusters.GetUncachedClient(ctx, client.ObjectKey{Namespace: u.machine.Namespace, Name: u.machine.Spec.ClusterName}); err != nil {
+	if u.cluster, err = e.Clusters.GetUncachedClient(ctx, client.ObjectKey{
+		Namespace: u.machine.Namespace,
+		Name:      u.machine.Spec.ClusterName,
+	}); err != nil {
 		return answer{}, fmt.Errorf("connect to Cluster %s: %w", u.machine.Spec.ClusterName, err)
 	}
 	name := u.machine.Status.NodeRef.Name
@@ -120,11 +124,13 @@ func (e *Extension) readNode(ctx context.Context, u *update) (answer, error) {
 	err = u.cluster.Get(ctx, client.ObjectKey{Name: name}, u.node)
 	switch {
 	case apierrors.IsNotFound(err):
-		return waiting(last, "Node %s does not exist; a MachineHealthCheck replaces a Machine that has lost its Node", name), nil
+		return waiting(last, "Node %s does not exist; a MachineHealthCheck replaces a Machine that has lost its Node",
+			name), nil
 	case err != nil:
 		return answer{}, fmt.Errorf("read Node %s: %w", name, err)
 	case u.node.Spec.ProviderID != u.machine.Spec.ProviderID:
-		return waiting(last, "Node %s belongs to VM %q, the Machine to VM %q", name, u.node.Spec.ProviderID, u.machine.Spec.ProviderID), nil
+		return waiting(last, "Node %s belongs to VM %q, the Machine to VM %q", name, u.node.Spec.ProviderID,
+			u.machine.Spec.ProviderID), nil
 	}
 	return answer{}, nil
 }

@@ -15,7 +15,10 @@ import (
 // report shows on the MCMMachine that an update has failed and why, or that a
 // later one, or the same one after all, has not.
 func (e *Extension) report(ctx context.Context, u *update, a answer) error {
-	want := metav1.Condition{Type: infrav1.UpdatedInPlaceCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonUpdatedInPlace}
+	want := metav1.Condition{
+		Type: infrav1.UpdatedInPlaceCondition, Status: metav1.ConditionTrue,
+		Reason: infrav1.ReasonUpdatedInPlace,
+	}
 	if a.failed != "" {
 		want.Status, want.Reason, want.Message = metav1.ConditionFalse, a.failed, capi.Clip(a.message)
 	}
@@ -28,7 +31,8 @@ func (e *Extension) report(ctx context.Context, u *update, a answer) error {
 	}
 	changed := u.infra.DeepCopy()
 	capi.SetCondition(&changed.Status.Conditions, want, u.infra.Generation, u.now)
-	if err := e.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(u.infra, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := e.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(u.infra,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of MCMMachine %s: %w", u.infra.Name, err)
 	}
 	if a.failed != "" {

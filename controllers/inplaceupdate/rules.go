@@ -29,7 +29,8 @@ func (e *Extension) rules(ctx context.Context, u *update) (ruleBook, error) {
 		return ruleBook{}, nil
 	}
 	var cluster clusterv1.Cluster
-	if err := e.Live.Get(ctx, client.ObjectKey{Namespace: u.machine.Namespace, Name: u.machine.Spec.ClusterName}, &cluster); err != nil {
+	if err := e.Live.Get(ctx, client.ObjectKey{Namespace: u.machine.Namespace, Name: u.machine.Spec.ClusterName},
+		&cluster); err != nil {
 		return ruleBook{}, fmt.Errorf("read Cluster %s: %w", u.machine.Spec.ClusterName, err)
 	}
 	var book ruleBook
@@ -49,7 +50,9 @@ func (e *Extension) rules(ctx context.Context, u *update) (ruleBook, error) {
 // readNamespaces reads the labels of namespaces if a rule selects by them.
 func (b *ruleBook) readNamespaces(ctx context.Context, workload client.Reader) error {
 	if !slices.ContainsFunc(b.rules, func(r clusterv1.MachineDrainRule) bool {
-		return slices.ContainsFunc(r.Spec.Pods, func(s clusterv1.MachineDrainRulePodSelector) bool { return s.NamespaceSelector != nil })
+		return slices.ContainsFunc(r.Spec.Pods, func(s clusterv1.MachineDrainRulePodSelector) bool {
+			return s.NamespaceSelector != nil
+		})
 	}) {
 		return nil
 	}
@@ -93,9 +96,11 @@ func (b ruleBook) of(pod *corev1.Pod) (departure, error) {
 	return d, nil
 }
 
-// ofMachine says whether a rule applies to a Machine; one that selects none
+// ofMachine reports whether a rule applies to a Machine; one that selects none
 // applies to all.
-func ofMachine(selectors []clusterv1.MachineDrainRuleMachineSelector, machine, cluster map[string]string) (bool, error) {
+func ofMachine(selectors []clusterv1.MachineDrainRuleMachineSelector, machine, cluster map[string]string) (bool,
+	error,
+) {
 	for _, s := range selectors {
 		if both, err := selects(s.Selector, machine, s.ClusterSelector, cluster); both || err != nil {
 			return both, err
@@ -114,8 +119,10 @@ func ofPod(selectors []clusterv1.MachineDrainRulePodSelector, pod, namespace map
 	return len(selectors) == 0, nil
 }
 
-// selects says whether both selectors match; a nil one matches everything.
-func selects(one *metav1.LabelSelector, a map[string]string, other *metav1.LabelSelector, b map[string]string) (bool, error) {
+// selects reports whether both selectors match; a nil one matches everything.
+func selects(one *metav1.LabelSelector, a map[string]string, other *metav1.LabelSelector, b map[string]string) (bool,
+	error,
+) {
 	for _, x := range []struct {
 		selector *metav1.LabelSelector
 		labels   map[string]string

@@ -12,7 +12,10 @@ import (
 // targetOf names what an agent has to make of a node: all that a new VM would be
 // made from, but what is on the Node alone. Equal ones have equal names.
 func targetOf(u *update) (string, error) {
-	what := struct{ Version, Class, Bootstrap string }{Version: u.machine.Spec.Version, Class: u.infra.Spec.MachineClassRef.Name}
+	what := struct{ Version, Class, Bootstrap string }{
+		Version: u.machine.Spec.Version,
+		Class:   u.infra.Spec.MachineClassRef.Name,
+	}
 	var err error
 	if u.config != nil {
 		if what.Bootstrap, err = encode(u.config.Spec); err != nil {
@@ -28,7 +31,7 @@ func targetOf(u *update) (string, error) {
 	return hex.EncodeToString(sum[:])[:length], nil
 }
 
-// asksAgent says whether the agent on the node has something to do, from what is
+// asksAgent reports whether the agent on the node has something to do, from what is
 // known of the node: what it was last updated to, and before that what its VM was
 // made from. What has begun is ended.
 func (u *update) asksAgent() (bool, answer) {
@@ -48,7 +51,7 @@ func (u *update) asksAgent() (bool, answer) {
 	return false, answer{}
 }
 
-// asMade says whether the node certainly is what is asked for since its VM was made.
+// asMade reports whether the node certainly is what is asked for since its VM was made.
 func (u *update) asMade() bool {
 	if u.infra.Annotations[infrav1.MadeFromAnnotation] != u.infra.Spec.MachineClassRef.Name {
 		return false
@@ -63,7 +66,7 @@ func (u *update) asMade() bool {
 	return err == nil && u.made == spec
 }
 
-// otherClass says whether the VM certainly is of another class than what is asked for.
+// otherClass reports whether the VM certainly is of another class than what is asked for.
 func (u *update) otherClass() bool {
 	made := u.infra.Annotations[infrav1.MadeFromAnnotation]
 	return made != "" && made != u.infra.Spec.MachineClassRef.Name
@@ -76,7 +79,8 @@ func (u *update) agentless() answer {
 		why = "has a wrong one: " + u.unread.Error()
 	}
 	return failed(infrav1.ReasonUpdateImpossible,
-		"Node %s has to be changed by an agent, but the Machine %s; put the annotation (back) into the metadata of the MachineDeployment's template, or delete the Machine, so that a new one replaces it",
+		"Node %s has to be changed by an agent, but the Machine %s; put the annotation (back) into the metadata of the "+
+			"MachineDeployment's template, or delete the Machine, so that a new one replaces it",
 		u.node.Name, why)
 }
 

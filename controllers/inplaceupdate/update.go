@@ -41,7 +41,9 @@ func failed(reason, format string, args ...any) answer {
 // update is. It may be called any number of times, also after it is done. Core
 // shows the message of an update in progress in the Machine's condition Updating,
 // but not that of one that has failed: that is on the MCMMachine and in an Event.
-func (e *Extension) UpdateMachine(ctx context.Context, req *runtimehooksv1.UpdateMachineRequest, resp *runtimehooksv1.UpdateMachineResponse) {
+func (e *Extension) UpdateMachine(ctx context.Context, req *runtimehooksv1.UpdateMachineRequest,
+	resp *runtimehooksv1.UpdateMachineResponse,
+) {
 	a, u, err := e.advance(ctx, client.ObjectKeyFromObject(&req.Desired.Machine))
 	if err == nil && u != nil {
 		err = e.report(ctx, u, a)
@@ -82,9 +84,11 @@ func (e *Extension) advance(ctx context.Context, key client.ObjectKey) (answer, 
 // unsynced says what the Node waits for.
 func (u *update) unsynced() answer {
 	if c := u.condition(infrav1.NodeSyncedCondition); c != nil && c.Status != "True" && c.Message != "" {
-		return waiting(last, "Node %s is not as spec.nodeTemplate of MCMMachine %s asks: %s", u.node.Name, u.infra.Name, c.Message)
+		return waiting(last, "Node %s is not as spec.nodeTemplate of MCMMachine %s asks: %s", u.node.Name, u.infra.Name,
+			c.Message)
 	}
-	return waiting(soon, "Waiting for the controller of MCMMachine %s to write its spec.nodeTemplate onto Node %s", u.infra.Name, u.node.Name)
+	return waiting(soon, "Waiting for the controller of MCMMachine %s to write its spec.nodeTemplate onto Node %s",
+		u.infra.Name, u.node.Name)
 }
 
 // passing is the answer to an error that may not be there the next time: nothing

@@ -52,12 +52,18 @@ func (w *world) expect(step string, want progress, message string) {
 func (w *world) untouched(step string) {
 	w.t.Helper()
 	n := w.node()
-	for _, key := range []string{machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel, machinev1.UpdateResultLabel} {
+	for _, key := range []string{
+		machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel,
+		machinev1.UpdateResultLabel,
+	} {
 		if _, ok := n.Labels[key]; ok {
 			w.t.Errorf("%s: the Node has label %s", step, key)
 		}
 	}
-	for _, key := range []string{infrav1.UpdateTargetAnnotation, infrav1.CordonedForUpdateAnnotation, machinev1.UpdateFailedReasonAnnotation} {
+	for _, key := range []string{
+		infrav1.UpdateTargetAnnotation, infrav1.CordonedForUpdateAnnotation,
+		machinev1.UpdateFailedReasonAnnotation,
+	} {
 		if _, ok := n.Annotations[key]; ok {
 			w.t.Errorf("%s: the Node has annotation %s", step, key)
 		}
@@ -107,7 +113,10 @@ func TestNodeTemplateRefused(t *testing.T) {
 		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
 	})
 	live := w.live()
-	live.Status.Conditions = []metav1.Condition{{Type: infrav1.NodeSyncedCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonNodeRefused, Message: "the API server refuses label a"}}
+	live.Status.Conditions = []metav1.Condition{{
+		Type: infrav1.NodeSyncedCondition, Status: metav1.ConditionFalse,
+		Reason: infrav1.ReasonNodeRefused, Message: "the API server refuses label a",
+	}}
 	if err := w.m.Status().Update(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
@@ -131,11 +140,13 @@ func agentWorld(t *testing.T) *world {
 func TestAgent(t *testing.T) {
 	t.Parallel()
 	w := agentWorld(t)
-	if r := w.call(); progressOf(r) != inProgress || !strings.Contains(r.Message, "waiting for default/p, which is ending") {
+	if r := w.call(); progressOf(r) != inProgress ||
+		!strings.Contains(r.Message, "waiting for default/p, which is ending") {
 		t.Fatalf("%+v, want a drain", r)
 	}
 	n := w.node()
-	if w.reason() != machinev1.ReasonSelectedForUpdate || n.Labels[machinev1.SelectedForUpdateLabel] != yes || !n.Spec.Unschedulable {
+	if w.reason() != machinev1.ReasonSelectedForUpdate || n.Labels[machinev1.SelectedForUpdateLabel] != yes ||
+		!n.Spec.Unschedulable {
 		t.Fatalf("%s, %v, cordoned %v; want a Node that is selected and cordoned", w.reason(), n.Labels, n.Spec.Unschedulable)
 	}
 	w.expect("drained", inProgress, "Waiting for the agent on Node n")
@@ -176,7 +187,8 @@ func TestAgentFails(t *testing.T) {
 	})
 	w.expect("failed", broken, "The agent on Node n has failed: the disk is full; remove its label")
 	c := (&update{infra: w.live()}).condition(infrav1.UpdatedInPlaceCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != infrav1.ReasonNodeAgentFailed || !strings.Contains(c.Message, "the disk is full") {
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != infrav1.ReasonNodeAgentFailed ||
+		!strings.Contains(c.Message, "the disk is full") {
 		t.Errorf("condition %+v: core does not show the message of a failure, so the MCMMachine has to", c)
 	}
 	if n := len(w.events.Events); n != 1 {
@@ -193,7 +205,8 @@ func TestAgentFails(t *testing.T) {
 	})
 	w.expect("and succeeded", done, "")
 	w.untouched("at the end")
-	if c := (&update{infra: w.live()}).condition(infrav1.UpdatedInPlaceCondition); c == nil || c.Status != metav1.ConditionTrue {
+	if c := (&update{infra: w.live()}).condition(infrav1.UpdatedInPlaceCondition); c == nil ||
+		c.Status != metav1.ConditionTrue {
 		t.Errorf("condition %+v, want the failure to be over", c)
 	}
 }
@@ -240,7 +253,10 @@ func TestWhatAnEarlierUpdateLeft(t *testing.T) {
 	w.edit(func(n *corev1.Node) {
 		n.Labels = map[string]string{machinev1.UpdateResultLabel: machinev1.UpdateSuccessful}
 		n.Annotations = map[string]string{infrav1.UpdateTargetAnnotation: "another"}
-		n.Status.Conditions = []corev1.NodeCondition{{Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: machinev1.ReasonReadyForUpdate}}
+		n.Status.Conditions = []corev1.NodeCondition{{
+			Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue,
+			Reason: machinev1.ReasonReadyForUpdate,
+		}}
 	})
 	if r := w.call(); !strings.Contains(r.Message, "Draining") || w.reason() != machinev1.ReasonSelectedForUpdate {
 		t.Fatalf("%q, %s: an agent would update a node with pods", r.Message, w.reason())
@@ -257,7 +273,9 @@ func TestWhoIsAsked(t *testing.T) {
 		want    progress
 		message string
 	}{
-		{"nothing differs", func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) { annotate(m, "version") }, done, ""},
+		{"nothing differs", func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+			annotate(m, "version")
+		}, done, ""},
 		{"another class", func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 			annotate(m, "providerSpec.image")
 			i.Spec.MachineClassRef.Name = "c2"
@@ -266,23 +284,34 @@ func TestWhoIsAsked(t *testing.T) {
 			annotate(m, "bootstrap")
 			c.Spec.UserDataSecretRef.Name = "d2"
 		}, inProgress, "agent"},
-		{"another class without an agent was promised by nobody", func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+		{"another class without an agent was promised by nobody", func(_ *clusterv1.Machine, i *infrav1.MCMMachine,
+			_ *bootstrapv1.MCMConfig,
+		) {
 			i.Spec.MachineClassRef.Name = "c2"
 		}, broken, "put the annotation (back)"},
-		{"a version that was never right is none of our business", func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
-			m.Spec.Version = "v1.0.0"
-		}, done, ""},
-		{"an adopted VM, of which nobody knows the class, is asked for nothing without an agent", func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
-			i.Annotations = nil
-		}, done, ""},
+		{
+			"a version that was never right is none of our business",
+			func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+				m.Spec.Version = "v1.0.0"
+			}, done, "",
+		},
+		{
+			"an adopted VM, of which nobody knows the class, is asked for nothing without an agent",
+			func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+				i.Annotations = nil
+			}, done, "",
+		},
 		{"and by the agent, if there is one", func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 			annotate(m, "version")
 			i.Annotations = nil
 		}, inProgress, "agent"},
-		{"what an agent has made counts more than what the VM was made from", func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
-			annotate(m, "version")
-			i.Annotations[infrav1.UpdatedInPlaceToAnnotation] = "another"
-		}, inProgress, "agent"},
+		{
+			"what an agent has made counts more than what the VM was made from",
+			func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
+				annotate(m, "version")
+				i.Annotations[infrav1.UpdatedInPlaceToAnnotation] = "another"
+			}, inProgress, "agent",
+		},
 	}
 	for _, c := range cases {
 		w := newWorld(t)
@@ -330,13 +359,17 @@ func TestWaits(t *testing.T) {
 		change  func(*world)
 		message string
 	}{
-		{"no connection", func(w *world) { w.clusters.Disconnect(client.ObjectKey{Namespace: "ns", Name: "c"}) }, "no connection to the workload cluster"},
+		{"no connection", func(w *world) {
+			w.clusters.Disconnect(client.ObjectKey{Namespace: "ns", Name: "c"})
+		}, "no connection to the workload cluster"},
 		{"the Node is gone", func(w *world) {
 			if err := w.w.Delete(t.Context(), w.node()); err != nil {
 				t.Fatal(err)
 			}
 		}, "Node n does not exist"},
-		{"the name is another VM's", func(w *world) { w.edit(func(n *corev1.Node) { n.Spec.ProviderID = "sim:///2" }) }, `belongs to VM "sim:///2"`},
+		{"the name is another VM's", func(w *world) {
+			w.edit(func(n *corev1.Node) { n.Spec.ProviderID = "sim:///2" })
+		}, `belongs to VM "sim:///2"`},
 	}
 	for _, c := range cases {
 		w := agentWorld(t)
@@ -348,10 +381,16 @@ func TestWaits(t *testing.T) {
 // TestDrain: who leaves, who stays, and for how long that is waited for.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	rule := &clusterv1.MachineDrainRule{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"}, Spec: clusterv1.MachineDrainRuleSpec{
-		Drain: clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain, Order: new(int32(5))},
-		Pods:  []clusterv1.MachineDrainRulePodSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "last"}}}},
-	}}
+	rule := &clusterv1.MachineDrainRule{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"},
+		Spec: clusterv1.MachineDrainRuleSpec{
+			Drain: clusterv1.MachineDrainRuleDrainConfig{
+				Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain,
+				Order:    new(int32(5)),
+			},
+			Pods: []clusterv1.MachineDrainRulePodSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "last"}}}},
+		},
+	}
 	w := newWorld(t, rule)
 	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		annotate(m, "version")
@@ -360,7 +399,10 @@ func TestDrain(t *testing.T) {
 	})
 	labels := func(all map[string]string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Labels = all } }
 	w.pod("daemon", func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d",
+			Controller: new(true),
+		}}
 	})
 	w.pod("mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} })
 	w.pod("skipped", labels(map[string]string{clusterv1.PodDrainLabel: "skip"}))
@@ -368,7 +410,9 @@ func TestDrain(t *testing.T) {
 	w.pod("last", labels(map[string]string{"app": "last"}))
 	w.pod("held", nil)
 	w.refuse = func(*corev1.Pod) error { return apierrors.NewTooManyRequests("budget", 0) }
-	w.expect("held by a budget", inProgress, "waiting for default/held, which a PodDisruptionBudget does not let go; waiting for default/completes, which is to complete by itself; waiting for default/last, whose turn comes later")
+	w.expect("held by a budget", inProgress,
+		"waiting for default/held, which a PodDisruptionBudget does not let go; waiting for default/completes, which is to "+
+			"complete by itself; waiting for default/last, whose turn comes later")
 	w.refuse = nil
 	w.call()
 	if w.pods() != 5 {

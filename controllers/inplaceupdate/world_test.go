@@ -27,7 +27,8 @@ func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme,
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme,
+		bootstrapv1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
@@ -61,15 +62,24 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	at := metav1.ObjectMeta{Namespace: "ns", Name: "m"}
 	w.machine = &clusterv1.Machine{ObjectMeta: at, Spec: clusterv1.MachineSpec{
 		ClusterName: "c", ProviderID: "sim:///1", Version: "v1.1.0",
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: "m"},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group,
+			Kind:     "MCMMachine", Name: "m",
+		},
 		Bootstrap: clusterv1.Bootstrap{DataSecretName: new("m"), ConfigRef: clusterv1.ContractVersionedObjectReference{
 			APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: "m",
 		}},
 	}, Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "n"}}}
 	w.machine.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
-	w.infra = &infrav1.MCMMachine{ObjectMeta: *at.DeepCopy(), Spec: infrav1.MCMMachineSpec{ProviderID: "sim:///1", MachineClassRef: infrav1.MachineClassReference{Name: "c1"}}}
+	w.infra = &infrav1.MCMMachine{ObjectMeta: *at.DeepCopy(), Spec: infrav1.MCMMachineSpec{
+		ProviderID:      "sim:///1",
+		MachineClassRef: infrav1.MachineClassReference{Name: "c1"},
+	}}
 	w.infra.Annotations = map[string]string{infrav1.MadeFromAnnotation: "c1"}
-	w.config = &bootstrapv1.MCMConfig{ObjectMeta: at, Spec: bootstrapv1.MCMConfigSpec{UserDataSecretRef: &bootstrapv1.NameReference{Name: "d1"}}}
+	w.config = &bootstrapv1.MCMConfig{
+		ObjectMeta: at,
+		Spec:       bootstrapv1.MCMConfigSpec{UserDataSecretRef: &bootstrapv1.NameReference{Name: "d1"}},
+	}
 	data := &corev1.Secret{ObjectMeta: *at.DeepCopy()}
 	data.Annotations = map[string]string{bootstrapv1.MadeFromAnnotation: `{"userDataSecretRef":{"name":"d1"}}`}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
@@ -78,14 +88,21 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{ProviderID: "sim:///1"}}
 	node.Status.NodeInfo.KubeletVersion = "v1.1.0"
 	w.w = fake.NewClientBuilder().WithScheme(scheme(t)).WithStatusSubresource(&corev1.Node{}).WithObjects(node).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+			return []string{o.(*corev1.Pod).Spec.NodeName}
+		}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.evict}).Build()
 	w.clusters = workloadtest.New(client.ObjectKeyFromObject(cluster), w.w)
-	w.e = New(Deps{Client: w.m, Live: w.m, Clusters: w.clusters, Clock: w.clock, Events: w.events, NodeAgentTimeout: time.Hour})
+	w.e = New(Deps{
+		Client: w.m, Live: w.m, Clusters: w.clusters, Clock: w.clock, Events: w.events,
+		NodeAgentTimeout: time.Hour,
+	})
 	return w
 }
 
-func (w *world) evict(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Object, _ ...client.SubResourceCreateOption) error {
+func (w *world) evict(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Object,
+	_ ...client.SubResourceCreateOption,
+) error {
 	pod := o.(*corev1.Pod)
 	if w.refuse != nil {
 		if err := w.refuse(pod); err != nil {
@@ -147,7 +164,10 @@ func (w *world) edit(how func(*corev1.Node)) {
 
 func (w *world) pod(name string, how func(*corev1.Pod)) {
 	w.t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "u"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "u"},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+	}
 	if how != nil {
 		how(p)
 	}

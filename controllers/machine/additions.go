@@ -33,7 +33,7 @@ func (c *Controller) stored(m *machinev1.Machine, sent machinev1.MachineStatus) 
 	c.restore(m)
 }
 
-// onlyAdds says whether status differs from what m has in nothing but what the
+// onlyAdds reports whether status differs from what m has in nothing but what the
 // API server drops. Then there is nothing to write, and status is remembered.
 func (c *Controller) onlyAdds(m *machinev1.Machine, status machinev1.MachineStatus) bool {
 	if _, drops := c.dropped.Get(m.UID); !drops {
@@ -50,7 +50,10 @@ func (c *Controller) onlyAdds(m *machinev1.Machine, status machinev1.MachineStat
 }
 
 func additionOf(s machinev1.MachineStatus) addition {
-	return addition{nodeRef: s.NodeRef.DeepCopy(), progress: s.Progress.DeepCopy(), phase: s.Phase, failureMessage: s.FailureMessage}
+	return addition{
+		nodeRef: s.NodeRef.DeepCopy(), progress: s.Progress.DeepCopy(), phase: s.Phase,
+		failureMessage: s.FailureMessage,
+	}
 }
 
 // put makes a the additions of s.

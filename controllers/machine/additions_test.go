@@ -14,7 +14,9 @@ import (
 // pruning is an API server with MCM's own CRDs, which counts status writes.
 func pruning(writes *int) interceptor.Funcs {
 	return interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			m, ok := o.(*machinev1.Machine)
 			if !ok {
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
@@ -51,7 +53,8 @@ func TestMCMsOwnCRDsCostNoWritesAndNoEvents(t *testing.T) {
 		}
 	}
 	if writes != 0 || len(w.events.Events) != told {
-		t.Errorf("%d status writes and %d more Events although nothing has changed: fields that the API server drops decide nothing", writes, len(w.events.Events)-told)
+		t.Errorf("%d status writes and %d more Events although nothing has changed: fields that the API server drops "+
+			"decide nothing", writes, len(w.events.Events)-told)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // token of ours: nothing is made before the cloud has been looked at.
 const attemptOfMCM = "0"
 
-// begunByMCM says whether MCM may have made a VM for m whose id it did not live
+// begunByMCM reports whether MCM may have made a VM for m whose id it did not live
 // to record: it puts its finalizer first, and knows no owner ids.
 func begunByMCM(m *machinev1.Machine) bool {
 	return m.Annotations[machinev1.OwnerIDAnnotation] == "" && m.Spec.ProviderID == "" &&
@@ -22,7 +22,7 @@ func begunByMCM(m *machinev1.Machine) bool {
 }
 
 // relearn looks up the VM of a Machine that has lost its providerID, as when it
-// was replaced by a manifest of its author. It makes none: its node says whether
+// was replaced by a manifest of its author. It makes none: its node reports whether
 // the VM is there, and a Machine without one is replaced like any other.
 func (c *Controller) relearn(ctx context.Context, f *facts) error {
 	if f.machine.Spec.ProviderID != "" || phaseOf(f) == machinev1.MachineFailed {
@@ -38,7 +38,8 @@ func (c *Controller) relearn(ctx context.Context, f *facts) error {
 	}
 	found, err := account.Get(ctx, c.ref(f.machine, resolved))
 	if err != nil && cloud.CodeOf(err) == cloud.NotFound {
-		f.waiting = &waiting{machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " + err.Error()}
+		f.waiting = &waiting{machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " +
+			err.Error()}
 		sooner(f, lookAt)
 		return nil
 	}

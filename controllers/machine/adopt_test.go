@@ -65,8 +65,10 @@ func TestLostProviderIDIsLearntAgain(t *testing.T) {
 	if _, err := w.reconcile("m"); err != nil {
 		t.Fatal(err)
 	}
-	if m = w.machine("m"); m.Spec.ProviderID != id || m.Labels[machinev1.NodeLabel] != "m" || w.phase("m") != machinev1.MachineRunning {
-		t.Errorf("providerID %q, labels %v, phase %q; want %q, the node, Running", m.Spec.ProviderID, m.Labels, w.phase("m"), id)
+	if m = w.machine("m"); m.Spec.ProviderID != id || m.Labels[machinev1.NodeLabel] != "m" ||
+		w.phase("m") != machinev1.MachineRunning {
+		t.Errorf("providerID %q, labels %v, phase %q; want %q, the node, Running", m.Spec.ProviderID, m.Labels, w.phase("m"),
+			id)
 	}
 	if made, _ := w.vms(); made != 1 {
 		t.Errorf("%d VMs made, want 1", made)

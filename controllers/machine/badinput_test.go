@@ -98,7 +98,8 @@ func TestBadSpecDoesNotBlockDeletion(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{})
 	w.running("m")
 	w.editClass(func(c *machinev1.MachineClass) {
-		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`, `"instanceType":7`))
+		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`,
+			`"instanceType":7`))
 		c.NodeTemplate = &machinev1.NodeTemplate{}
 	})
 	w.editSecret(func(s *corev1.Secret) { delete(s.Data, "userData") })
@@ -119,7 +120,8 @@ func TestDeletionWithoutClassWaitsVisiblyUntilReleased(t *testing.T) {
 		_, _ = w.reconcile("m")
 		w.pass(time.Minute)
 	}
-	if said := w.condition("m", machinev1.ConditionDeleted); !strings.Contains(said, "ClassNotFound") || !strings.Contains(said, machinev1.ReleaseAnnotation) {
+	if said := w.condition("m", machinev1.ConditionDeleted); !strings.Contains(said, "ClassNotFound") ||
+		!strings.Contains(said, machinev1.ReleaseAnnotation) {
 		t.Fatalf("condition %q has to name what is missing and the way out", said)
 	}
 	m := w.machine("m")

@@ -32,7 +32,8 @@ func dropFinalizer(ctx context.Context, c client.Client, o client.Object, finali
 	if uid := o.GetUID(); uid != "" {
 		test = fmt.Sprintf(`{"op":"test","path":"/metadata/uid","value":%q},`, uid)
 	}
-	patch := fmt.Appendf(nil, `[%s{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, test, path, finalizer, path)
+	patch := fmt.Appendf(nil, `[%s{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, test, path, finalizer,
+		path)
 	return client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch)))
 }
 
@@ -65,7 +66,8 @@ func setLabel(o metav1.Object, key, value string) {
 func (c *Controller) patchNode(ctx context.Context, f *facts, change func(*corev1.Node)) error {
 	changed := f.node.DeepCopy()
 	change(changed)
-	if equality.Semantic.DeepEqual(f.node.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(f.node.Spec, changed.Spec) {
+	if equality.Semantic.DeepEqual(f.node.ObjectMeta, changed.ObjectMeta) &&
+		equality.Semantic.DeepEqual(f.node.Spec, changed.Spec) {
 		return nil
 	}
 	if err := target.PatchNode(ctx, c.Target.Client, f.node, changed); err != nil {

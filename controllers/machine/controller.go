@@ -34,7 +34,7 @@ type Deps struct {
 	Clock   clock.PassiveClock
 	Events  record.EventRecorder
 	Options Options
-	// Frozen says whether an API server was unreachable for too long; nil is never.
+	// Frozen reports whether an API server was unreachable for too long; nil is never.
 	Frozen func() bool
 	// ThawedAt says when an API server was reachable again after that; zero and nil
 	// are never. Health timeouts do not begin before it.
@@ -143,7 +143,9 @@ func (c *Controller) join(ctx context.Context, f *facts) error {
 	if len(f.problems) > 0 && f.machine.Spec.ProviderID == "" {
 		return nil
 	}
-	for _, step := range []func(context.Context, *facts) error{c.claim, c.launch, c.reform, c.judge, c.updateInPlace, c.keep} {
+	for _, step := range []func(context.Context, *facts) error{
+		c.claim, c.launch, c.reform, c.judge, c.updateInPlace, c.keep,
+	} {
 		if err := step(ctx, f); err != nil {
 			return err
 		}
@@ -192,7 +194,8 @@ func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
 func (c *Controller) patchMachine(ctx context.Context, f *facts, change func(*machinev1.Machine)) error {
 	changed := f.machine.DeepCopy()
 	change(changed)
-	if equality.Semantic.DeepEqual(f.machine.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(f.machine.Spec, changed.Spec) {
+	if equality.Semantic.DeepEqual(f.machine.ObjectMeta, changed.ObjectMeta) &&
+		equality.Semantic.DeepEqual(f.machine.Spec, changed.Spec) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(f.machine, client.MergeFromWithOptimisticLock{})

@@ -24,7 +24,8 @@ func TestMachineJoinsAndLeaves(t *testing.T) {
 	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
 
 	m := w.machine("m")
-	if m.Spec.ProviderID == "" || m.Labels[machinev1.NodeLabel] != "m" || m.Annotations[machinev1.PriorityAnnotation] != "3" ||
+	if m.Spec.ProviderID == "" || m.Labels[machinev1.NodeLabel] != "m" ||
+		m.Annotations[machinev1.PriorityAnnotation] != "3" ||
 		m.Annotations[machinev1.OwnerIDAnnotation] != "uid-m" || !m.Status.CurrentStatus.TimeoutActive {
 		t.Fatalf("a Pending machine has to be complete: %+v", m)
 	}
@@ -54,11 +55,15 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	t.Parallel()
 	writes := 0
 	count := interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			writes++
 			return c.Patch(ctx, o, p, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			writes++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -97,7 +102,9 @@ func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
 	t.Parallel()
 	broken := true
 	w := newWorld(t, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			if m, ok := o.(*machinev1.Machine); ok && broken && m.Spec.ProviderID != "" {
 				return errors.New("the API server is gone")
 			}
@@ -120,7 +127,9 @@ func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
 	t.Parallel()
 	broken := true
 	w := newWorld(t, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			if m, ok := o.(*machinev1.Machine); ok && broken && m.Spec.ProviderID != "" {
 				return errors.New("the API server is gone")
 			}
@@ -151,8 +160,10 @@ func TestExhaustedCapacityReachesTheAutoscaler(t *testing.T) {
 	w.create(newMachine("m", w.clock.Now()))
 	_, _ = w.reconcile("m")
 	op := w.machine("m").Status.LastOperation
-	if w.phase("m") != machinev1.MachineCrashLoopBackOff || op.ErrorCode != "ResourceExhausted" || op.Type != machinev1.MachineOperationCreate || op.State != machinev1.MachineStateFailed {
-		t.Errorf("phase %q, operation %+v: autoscalers back off on CrashLoopBackOff with Create, Failed, ResourceExhausted", w.phase("m"), op)
+	if w.phase("m") != machinev1.MachineCrashLoopBackOff || op.ErrorCode != "ResourceExhausted" ||
+		op.Type != machinev1.MachineOperationCreate || op.State != machinev1.MachineStateFailed {
+		t.Errorf("phase %q, operation %+v: autoscalers back off on CrashLoopBackOff with Create, Failed, ResourceExhausted",
+			w.phase("m"), op)
 	}
 	w.pass(21 * time.Minute)
 	_, _ = w.reconcile("m")

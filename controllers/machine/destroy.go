@@ -64,13 +64,14 @@ func (c *Controller) withoutCloud(ctx context.Context, f *facts, r class.Resolve
 			return never, err
 		}
 	}
-	f.leaving = &waiting{reasonOf(cause), fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the annotation %s=true to let the Machine go without its VM",
+	f.leaving = &waiting{reasonOf(cause), fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the "+
+		"annotation %s=true to let the Machine go without its VM",
 		cause.Error(), machinev1.ReleaseAnnotation)}
 	sooner(f, slowestRetry) // class and Secret are watched
 	return false, nil
 }
 
-// mayGo says whether the user lets m go without its VM if that cannot be removed.
+// mayGo reports whether the user lets m go without its VM if that cannot be removed.
 func mayGo(m *machinev1.Machine) bool {
 	return m.Annotations[machinev1.ReleaseAnnotation] == "true"
 }
@@ -81,8 +82,11 @@ func letGo(f *facts) bool {
 		return false
 	}
 	f.vmLeft = true
-	f.events = append(f.events, notice{corev1.EventTypeWarning, "ReleasedWithoutVM",
-		fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation, f.machine.Spec.ProviderID)})
+	f.events = append(f.events, notice{
+		corev1.EventTypeWarning, "ReleasedWithoutVM",
+		fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation,
+			f.machine.Spec.ProviderID),
+	})
 	return true
 }
 
@@ -106,7 +110,8 @@ func (c *Controller) release(ctx context.Context, f *facts) (bool, error) {
 			return false, err
 		}
 	}
-	if c.Target != nil && f.machine.Status.NodeRef == nil && f.machine.Status.CurrentStatus.Phase != machinev1.MachineRunning {
+	if c.Target != nil && f.machine.Status.NodeRef == nil &&
+		f.machine.Status.CurrentStatus.Phase != machinev1.MachineRunning {
 		if err := token.DeleteOwned(ctx, c.tokens(), c.tokenRequest(f)); err != nil && !apierrors.IsForbidden(err) {
 			return false, err // one that we may not remove is left to its expiry
 		}

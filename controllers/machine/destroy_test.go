@@ -23,7 +23,8 @@ func TestDeniedDeletionIsReleasedByTheUser(t *testing.T) {
 		w.editSecret(func(s *corev1.Secret) { s.Data["secretKey"] = []byte("revoked-secret") })
 		w.delete(w.machine("m"))
 		_, _ = w.reconcile("m")
-		if said := w.condition("m", machinev1.ConditionDeleted); !strings.HasPrefix(said, machinev1.ReasonCredentialsRefused) {
+		if said := w.condition("m", machinev1.ConditionDeleted); !strings.HasPrefix(said,
+			machinev1.ReasonCredentialsRefused) {
 			t.Fatalf("condition %q has to say that the credentials are refused", said)
 		}
 		m := w.machine("m")

@@ -50,7 +50,8 @@ func (c *Controller) announce(f *facts) {
 			c.Events.Event(f.machine, corev1.EventTypeWarning, kind.reason, changed.Message)
 		}
 	}
-	if is := find(f.machine.Status.Progress, machinev1.ConditionSpecValid); is != nil && is.Reason == machinev1.ReasonIgnoredValue {
+	if is := find(f.machine.Status.Progress, machinev1.ConditionSpecValid); is != nil &&
+		is.Reason == machinev1.ReasonIgnoredValue {
 		was := find(f.before.Status.Progress, machinev1.ConditionSpecValid)
 		if was == nil || was.Message != is.Message {
 			c.Events.Event(f.machine, corev1.EventTypeWarning, eventIgnoredValue, is.Message)
@@ -68,7 +69,8 @@ func phaseEvent(f *facts) (notice, bool) {
 	switch is {
 	case machinev1.MachineRunning:
 		if was == machinev1.MachinePending {
-			return notice{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", f.machine.Spec.ProviderID, f.nodeName)}, true
+			return notice{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", f.machine.Spec.ProviderID,
+				f.nodeName)}, true
 		}
 		return notice{corev1.EventTypeNormal, eventRecovered, text}, true
 	case machinev1.MachineAvailable:
@@ -101,7 +103,7 @@ func worsened(f *facts, kind string) (metav1.Condition, bool) {
 	return *is, true
 }
 
-// ordinary says whether waiting for that reason is the normal course of things.
+// ordinary reports whether waiting for that reason is the normal course of things.
 func ordinary(reason string) bool {
 	switch reason {
 	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes, machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,

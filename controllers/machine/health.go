@@ -60,10 +60,12 @@ func judge(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) v
 // its creation had not ended well yet, else it is back.
 func joined(m *machinev1.Machine) verdict {
 	v := verdict{next: &transition{
-		phase: machinev1.MachineRunning, operation: machinev1.MachineOperationHealthCheck, state: machinev1.MachineStateSuccessful,
+		phase: machinev1.MachineRunning, operation: machinev1.MachineOperationHealthCheck,
+		state:       machinev1.MachineStateSuccessful,
 		description: fmt.Sprintf("Machine %s successfully re-joined the cluster", m.Name),
 	}}
-	if op := m.Status.LastOperation; op.Type == machinev1.MachineOperationCreate && op.State != machinev1.MachineStateSuccessful {
+	if op := m.Status.LastOperation; op.Type == machinev1.MachineOperationCreate &&
+		op.State != machinev1.MachineStateSuccessful {
 		v.next.operation = machinev1.MachineOperationCreate
 		v.next.description = fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
 	}
@@ -74,7 +76,8 @@ func joined(m *machinev1.Machine) verdict {
 func judgePending(m *machinev1.Machine, node *corev1.Node, unhealthy string, s settings, now time.Time) verdict {
 	if unhealthy == "" && !criticalComponentsMissing(node) {
 		return verdict{next: &transition{
-			phase: machinev1.MachineRunning, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateSuccessful,
+			phase: machinev1.MachineRunning, operation: machinev1.MachineOperationCreate,
+			state:       machinev1.MachineStateSuccessful,
 			description: fmt.Sprintf("Machine %s successfully joined the cluster", m.Name),
 		}}
 	}
@@ -98,7 +101,8 @@ func judgeRunning(m *machinev1.Machine, node *corev1.Node, unhealthy string) ver
 		return verdict{}
 	}
 	return verdict{next: &transition{
-		phase: machinev1.MachineUnknown, operation: machinev1.MachineOperationHealthCheck, state: machinev1.MachineStateProcessing,
+		phase: machinev1.MachineUnknown, operation: machinev1.MachineOperationHealthCheck,
+		state:       machinev1.MachineStateProcessing,
 		description: fmt.Sprintf("Machine %s is unhealthy - changing MachineState to Unknown: %s", m.Name, unhealthy),
 	}}
 }
@@ -146,7 +150,10 @@ func judgeInPlace(m *machinev1.Machine, node *corev1.Node, s settings, now time.
 	}
 	updating := m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating
 	inPlace := func(phase machinev1.MachinePhase, state machinev1.MachineState, description string) verdict {
-		return verdict{next: &transition{phase: phase, operation: machinev1.MachineOperationInPlaceUpdate, state: state, description: description}}
+		return verdict{next: &transition{
+			phase: phase, operation: machinev1.MachineOperationInPlaceUpdate, state: state,
+			description: description,
+		}}
 	}
 	switch {
 	case result == machinev1.UpdateSuccessful:
@@ -154,7 +161,8 @@ func judgeInPlace(m *machinev1.Machine, node *corev1.Node, s settings, now time.
 			fmt.Sprintf("Machine %s successfully updated in place", m.Name))
 	case result == machinev1.UpdateFailed && updating:
 		return inPlace(machinev1.MachineInPlaceUpdateFailed, machinev1.MachineStateFailed,
-			fmt.Sprintf("Machine %s could not be updated in place: %s", m.Name, node.Annotations[machinev1.UpdateFailedReasonAnnotation]))
+			fmt.Sprintf("Machine %s could not be updated in place: %s", m.Name,
+				node.Annotations[machinev1.UpdateFailedReasonAnnotation]))
 	case !updating:
 		return judgeHealthTimeout(m, s, now)
 	}
@@ -189,7 +197,7 @@ func unhealthyReason(conditions []corev1.NodeCondition, types []string) string {
 	return strings.Join(bad, ", ")
 }
 
-// criticalComponentsMissing says whether node waits for its critical components.
+// criticalComponentsMissing reports whether node waits for its critical components.
 func criticalComponentsMissing(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == machinev1.CriticalComponentsNotReadyTaint && t.Effect == corev1.TaintEffectNoSchedule

@@ -15,7 +15,7 @@ import (
 // keeps from being answered. Such a pass ends by itself within moments.
 const visitRetry = 200 * time.Millisecond
 
-// held says whether m is left alone in this pass because somebody moves it to
+// held reports whether m is left alone in this pass because somebody moves it to
 // another door, and when to look again. What is remembered of its VM is dropped,
 // as if this process had just started: others may change the VM meanwhile.
 func (c *Controller) held(ctx context.Context, m *machinev1.Machine) (bool, reconcile.Result, error) {

@@ -75,7 +75,10 @@ func TestHeld(t *testing.T) {
 			"A drain that has begun stops, and goes on afterwards.",
 			func(w *world) {
 				w.running("m")
-				w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p", Finalizers: []string{"stays/here"}}, Spec: corev1.PodSpec{NodeName: "m"}})
+				w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Namespace: namespace, Name: "p",
+					Finalizers: []string{"stays/here"},
+				}, Spec: corev1.PodSpec{NodeName: "m"}})
 				w.delete(w.machine("m"))
 				w.settle("m", func() bool { return node("m", w).Spec.Unschedulable })
 			},
@@ -137,7 +140,8 @@ func TestHeld(t *testing.T) {
 			}
 			nodeAfter := &corev1.Node{}
 			_ = w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, nodeAfter)
-			if after := w.machine("m"); !equality.Semantic.DeepEqual(before, after) || !equality.Semantic.DeepEqual(nodeBefore, nodeAfter) {
+			if after := w.machine("m"); !equality.Semantic.DeepEqual(before, after) ||
+				!equality.Semantic.DeepEqual(nodeBefore, nodeAfter) {
 				t.Errorf("%s the machine is %+v, was %+v; its node %+v, was %+v", tc.reason, after, before, nodeAfter, nodeBefore)
 			}
 			if now, _ := w.vms(); now != made || len(w.cloud.Ledger()) != calls {
@@ -198,7 +202,10 @@ func TestHoldOfAnotherLeader(t *testing.T) {
 				w.delete(w.machine("m"))
 			} else {
 				m := newMachine("m", w.clock.Now())
-				m.Finalizers, m.Annotations = []string{machinev1.Finalizer}, map[string]string{machinev1.OwnerIDAnnotation: "o", machinev1.PriorityAnnotation: "3"}
+				m.Finalizers, m.Annotations = []string{machinev1.Finalizer}, map[string]string{
+					machinev1.OwnerIDAnnotation:  "o",
+					machinev1.PriorityAnnotation: "3",
+				}
 				w.create(m)
 			}
 			was := w.machine("m")

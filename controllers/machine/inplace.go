@@ -36,7 +36,8 @@ func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
 			f.next = inPlaceStarted()
 			return nil
 		}
-		return c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonReadyForUpdate, "The node has been drained and can be updated"))
+		return c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonReadyForUpdate,
+			"The node has been drained and can be updated"))
 	}
 	return nil
 }
@@ -45,7 +46,8 @@ func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
 // agent. It is persisted before the agent may begin.
 func inPlaceStarted() *transition {
 	return &transition{
-		phase: machinev1.MachineInPlaceUpdating, operation: machinev1.MachineOperationInPlaceUpdate, state: machinev1.MachineStateProcessing,
+		phase: machinev1.MachineInPlaceUpdating, operation: machinev1.MachineOperationInPlaceUpdate,
+		state:       machinev1.MachineStateProcessing,
 		description: "The node has been drained and can be updated in place",
 	}
 }
@@ -82,7 +84,10 @@ func inPlaceResult(node *corev1.Node, shown string) (want corev1.NodeCondition, 
 }
 
 func inPlace(reason, message string) corev1.NodeCondition {
-	return corev1.NodeCondition{Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: reason, Message: message}
+	return corev1.NodeCondition{
+		Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: reason,
+		Message: message,
+	}
 }
 
 // drainInPlace moves the pods off a node that was selected, and then hands it to
@@ -104,12 +109,14 @@ func (c *Controller) drainInPlace(ctx context.Context, f *facts, selected time.T
 			sooner(f, selected.Add(f.settings.drain).Sub(f.now)+time.Second)
 		}
 		f.next = &transition{
-			phase: f.machine.Status.CurrentStatus.Phase, operation: machinev1.MachineOperationDrainNode, state: machinev1.MachineStateProcessing,
+			phase: f.machine.Status.CurrentStatus.Phase, operation: machinev1.MachineOperationDrainNode,
+			state:       machinev1.MachineStateProcessing,
 			description: result.Message + ". " + machinev1.StepDrain,
 		}
 		return nil
 	}
-	if err := c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonDrainSuccessful, "The node has been drained")); err != nil {
+	if err := c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonDrainSuccessful,
+		"The node has been drained")); err != nil {
 		return err
 	}
 	f.next = inPlaceStarted()

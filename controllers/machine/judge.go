@@ -63,7 +63,8 @@ func (c *Controller) become(ctx context.Context, f *facts, v verdict) error {
 func (c *Controller) launched() *transition {
 	if c.Target == nil {
 		return &transition{
-			phase: machinev1.MachineAvailable, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateSuccessful,
+			phase: machinev1.MachineAvailable, operation: machinev1.MachineOperationCreate,
+			state:       machinev1.MachineStateSuccessful,
 			description: "Created machine on cloud provider",
 		}
 	}
@@ -83,7 +84,8 @@ func (c *Controller) replace(ctx context.Context, f *facts, next *transition) er
 		f.next = next
 		return nil
 	}
-	f.waiting = &waiting{machinev1.ReasonWaitingForTurn, fmt.Sprintf("Machine %s of the same pool is being replaced", busy)}
+	f.waiting = &waiting{machinev1.ReasonWaitingForTurn, fmt.Sprintf("Machine %s of the same pool is being replaced",
+		busy)}
 	sooner(f, failedRetry)
 	return nil
 }
@@ -132,7 +134,7 @@ func (c *Controller) lookIfSlow(ctx context.Context, f *facts) error {
 // each word about it would be a write.
 const nodeGrace = 30 * time.Second
 
-// justRegistered says whether node is so young that being unhealthy is normal.
+// justRegistered reports whether node is so young that being unhealthy is normal.
 func justRegistered(node *corev1.Node, now time.Time) bool {
 	return node != nil && now.Sub(node.CreationTimestamp.Time) < nodeGrace
 }

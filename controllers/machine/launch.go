@@ -26,7 +26,8 @@ const (
 	failedRetry   = 5 * time.Second // MCM's short retry, after errors that pass
 	slowestRetry  = 3 * time.Minute // MCM's medium retry
 
-	quietGrace = 10 * time.Second // most waits that nobody is to blame for are over by then; before, a word would be a write
+	// most waits that nobody is to blame for are over by then; before, a word would be a write
+	quietGrace = 10 * time.Second
 )
 
 // reasonUnprotected is why no VM is made from a class yet.
@@ -77,7 +78,7 @@ func unfinished(f *facts, wait time.Duration) {
 	sooner(f, left)
 }
 
-// wantsVM says whether m has no VM, or one that is not known to be complete. A
+// wantsVM reports whether m has no VM, or one that is not known to be complete. A
 // Failed machine of a MachineSet gets none any more: the set replaces it.
 func wantsVM(m *machinev1.Machine) bool {
 	switch m.Status.CurrentStatus.Phase {
@@ -111,7 +112,8 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 	}
 	want := vm.Want{Attempt: attemptOf(f.machine), Next: c.nextAttempt(f)}
 	want.Request = cloud.CreateRequest{
-		Ref: c.ref(f.machine, resolved), Annotations: f.machine.Spec.NodeTemplateSpec.Annotations, Checkpoint: c.checkpoint(f),
+		Ref: c.ref(f.machine, resolved), Annotations: f.machine.Spec.NodeTemplateSpec.Annotations,
+		Checkpoint: c.checkpoint(f),
 	}
 	switch {
 	case f.machine.Spec.ProviderID != "":
@@ -220,7 +222,7 @@ func (c *Controller) failLaunch(f *facts, err error) error {
 	return nil
 }
 
-// awaitsTurn says whether a machine has to wait although nothing is wrong: for its
+// awaitsTurn reports whether a machine has to wait although nothing is wrong: for its
 // class's finalizer, or for its turn at the cloud's rate, of which a thousand
 // machines that are made at once use up more than there is. To call each of them
 // failed would be a write and two Events a machine, and wrong.
@@ -243,7 +245,7 @@ func backoff(age time.Duration) time.Duration {
 	return min(max(age/4, failedRetry), slowestRetry)
 }
 
-// staleNode says whether the name of the VM's node belongs to an older node that
+// staleNode reports whether the name of the VM's node belongs to an older node that
 // is still registered. Such a VM could never join.
 func (c *Controller) staleNode(ctx context.Context, f *facts, made cloud.VM) (bool, error) {
 	if c.Target == nil || made.NodeName == "" || made.NodeName == f.machine.Name || f.machine.Spec.ProviderID != "" {

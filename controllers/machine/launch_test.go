@@ -28,7 +28,10 @@ func TestVMThatIsNeverCompleteFailsItsMachine(t *testing.T) {
 	w.neverComplete()
 	m := newMachine("m", w.clock.Now())
 	yes := true
-	m.OwnerReferences = []metav1.OwnerReference{{Kind: machinev1.MachineSetKind, Name: "s", UID: "uid-s", Controller: &yes}}
+	m.OwnerReferences = []metav1.OwnerReference{{
+		Kind: machinev1.MachineSetKind, Name: "s", UID: "uid-s",
+		Controller: &yes,
+	}}
 	w.create(m)
 	for range 3 {
 		if result, err := w.reconcile("m"); err != nil || result.RequeueAfter == 0 {
@@ -55,7 +58,8 @@ func TestHealthyNodeCountsMoreThanAFailingCloud(t *testing.T) {
 		_, _ = w.reconcile("m")
 	}
 	m := w.machine("m")
-	if op := m.Status.LastOperation; w.phase("m") != machinev1.MachineRunning || op.Type != machinev1.MachineOperationCreate || op.State != machinev1.MachineStateSuccessful {
+	if op := m.Status.LastOperation; w.phase("m") != machinev1.MachineRunning ||
+		op.Type != machinev1.MachineOperationCreate || op.State != machinev1.MachineStateSuccessful {
 		t.Errorf("phase %q, operation %+v; want Running by a creation that ended well", w.phase("m"), op)
 	}
 	if said := w.condition("m", machinev1.ConditionVMReady); !strings.HasPrefix(said, machinev1.ReasonVMRunning) {

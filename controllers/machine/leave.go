@@ -129,7 +129,7 @@ func (c *Controller) terminatingReason(f *facts) string {
 	return machinev1.ReasonScaleDown
 }
 
-// ownsNode says whether the node of that name is this Machine's. A node of
+// ownsNode reports whether the node of that name is this Machine's. A node of
 // another VM, one that registered under the name of another machine, or whose
 // other claimant lives, is not ours to drain or delete.
 func ownsNode(f *facts) bool {
@@ -140,7 +140,7 @@ func ownsNode(f *facts) bool {
 	return f.rival == "" && (name == "" || name == f.machine.Name)
 }
 
-// mustForce says whether pods are deleted without asking: the user wants it, or
+// mustForce reports whether pods are deleted without asking: the user wants it, or
 // the kubelet has been silent for so long that it will not confirm an eviction.
 func (c *Controller) mustForce(f *facts) bool {
 	return forced(f.machine) || longUnhealthy(f.node, f.now)
@@ -150,7 +150,7 @@ func (c *Controller) mustForce(f *facts) bool {
 // not waited for any more.
 const silence = 5 * time.Minute
 
-// longUnhealthy says whether node has not been Ready, or its file system not
+// longUnhealthy reports whether node has not been Ready, or its file system not
 // been writable, for so long that draining it in good order is hopeless.
 func longUnhealthy(node *corev1.Node, now time.Time) bool {
 	for _, n := range node.Status.Conditions {
@@ -215,7 +215,8 @@ func (c *Controller) detach(ctx context.Context, f *facts) (bool, error) {
 	if len(remaining) == 0 {
 		return true, nil
 	}
-	f.leaving = &waiting{machinev1.ReasonDetachingVolumes, fmt.Sprintf("%d volumes of Node %s are still attached", len(remaining), f.node.Name)}
+	f.leaving = &waiting{machinev1.ReasonDetachingVolumes, fmt.Sprintf("%d volumes of Node %s are still attached",
+		len(remaining), f.node.Name)}
 	sooner(f, failedRetry)
 	return false, nil
 }

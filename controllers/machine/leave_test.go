@@ -22,7 +22,9 @@ import (
 // refusing is an API server whose budgets refuse every eviction.
 func refusing() interceptor.Funcs {
 	return interceptor.Funcs{
-		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, what client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, what client.Object,
+			opts ...client.SubResourceCreateOption,
+		) error {
 			if sub == "eviction" {
 				err := apierrors.NewTooManyRequests("the budget is used up", 10)
 				err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause}}
@@ -63,7 +65,8 @@ func TestDeletionWaitsForPodsAndSaysSo(t *testing.T) {
 		t.Errorf("description %q has to hold MCM's name of the step, for an MCM that takes over", text)
 	}
 	n := &corev1.Node{}
-	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || !n.Spec.Unschedulable || nodeConditionOf(n, machinev1.NodeTerminating) == nil {
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || !n.Spec.Unschedulable ||
+		nodeConditionOf(n, machinev1.NodeTerminating) == nil {
 		t.Errorf("a node that is drained is cordoned and says that it terminates: %v, %+v", err, n.Status.Conditions)
 	}
 
@@ -84,7 +87,8 @@ func TestForceDeletionDoesNotWaitForPods(t *testing.T) {
 	w.update(m)
 	w.delete(m)
 	w.settle("m", func() bool { return w.machine("m") == nil })
-	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "app"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
+	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "app"},
+		&corev1.Pod{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod was not deleted: %v", err)
 	}
 }
@@ -107,18 +111,21 @@ func TestFailedMachineIsPreserved(t *testing.T) {
 	}
 	m = w.machine("m")
 	if m.Status.CurrentStatus.Phase != machinev1.MachineFailed || m.Status.CurrentStatus.PreserveExpiryTime == nil {
-		t.Fatalf("phase %q, expiry %v: a failed machine with a wish to be kept is kept", m.Status.CurrentStatus.Phase, m.Status.CurrentStatus.PreserveExpiryTime)
+		t.Fatalf("phase %q, expiry %v: a failed machine with a wish to be kept is kept", m.Status.CurrentStatus.Phase,
+			m.Status.CurrentStatus.PreserveExpiryTime)
 	}
 	n := &corev1.Node{}
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil {
 		t.Fatal(err)
 	}
 	shown := nodeConditionOf(n, machinev1.NodePreserved)
-	if shown == nil || shown.Status != corev1.ConditionTrue || !strings.HasPrefix(shown.Message, machinev1.MessagePreservedDrained) {
+	if shown == nil || shown.Status != corev1.ConditionTrue || !strings.HasPrefix(shown.Message,
+		machinev1.MessagePreservedDrained) {
 		t.Errorf("condition %+v: the node has been drained and is kept", shown)
 	}
 	if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" || len(n.Spec.Taints) != 1 || n.Spec.Unschedulable {
-		t.Errorf("annotations %v, taints %v, unschedulable %v: the autoscaler stays away, pods stay away by taint, a user's cordon is not ours", n.Annotations, n.Spec.Taints, n.Spec.Unschedulable)
+		t.Errorf("annotations %v, taints %v, unschedulable %v: the autoscaler stays away, pods stay away by taint, a "+
+			"user's cordon is not ours", n.Annotations, n.Spec.Taints, n.Spec.Unschedulable)
 	}
 
 	w.pass(97 * time.Hour) // past the expiry
@@ -130,9 +137,11 @@ func TestFailedMachineIsPreserved(t *testing.T) {
 	}
 	m = w.machine("m")
 	if m.Status.CurrentStatus.PreserveExpiryTime != nil || m.Annotations[machinev1.PreserveAnnotation] != "" {
-		t.Errorf("expiry %v, annotations %v: its time is over, and the wish was fulfilled", m.Status.CurrentStatus.PreserveExpiryTime, m.Annotations)
+		t.Errorf("expiry %v, annotations %v: its time is over, and the wish was fulfilled",
+			m.Status.CurrentStatus.PreserveExpiryTime, m.Annotations)
 	}
-	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || len(n.Spec.Taints) != 0 || n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "" {
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || len(n.Spec.Taints) != 0 ||
+		n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "" {
 		t.Errorf("the node is not given back: %v, taints %v, annotations %v", err, n.Spec.Taints, n.Annotations)
 	}
 }
@@ -148,9 +157,18 @@ func TestUpdateInPlace(t *testing.T) {
 		phase  machinev1.MachinePhase
 		shows  string
 	}{
-		{"A candidate is only marked.", machinev1.CandidateForUpdateLabel, "true", machinev1.MachineRunning, machinev1.ReasonCandidateForUpdate},
-		{"A selected node is drained and handed to the agent.", machinev1.SelectedForUpdateLabel, "true", machinev1.MachineInPlaceUpdating, machinev1.ReasonReadyForUpdate},
-		{"The agent's result ends it, and a healthy node runs.", machinev1.UpdateResultLabel, machinev1.UpdateSuccessful, machinev1.MachineRunning, machinev1.ReasonUpdateSuccessful},
+		{
+			"A candidate is only marked.", machinev1.CandidateForUpdateLabel, "true", machinev1.MachineRunning,
+			machinev1.ReasonCandidateForUpdate,
+		},
+		{
+			"A selected node is drained and handed to the agent.", machinev1.SelectedForUpdateLabel, "true",
+			machinev1.MachineInPlaceUpdating, machinev1.ReasonReadyForUpdate,
+		},
+		{
+			"The agent's result ends it, and a healthy node runs.", machinev1.UpdateResultLabel, machinev1.UpdateSuccessful,
+			machinev1.MachineRunning, machinev1.ReasonUpdateSuccessful,
+		},
 	}
 	for _, step := range steps {
 		n := &corev1.Node{}
@@ -172,14 +190,18 @@ func TestUpdateInPlace(t *testing.T) {
 		}
 		shown := nodeConditionOf(n, machinev1.NodeInPlaceUpdate)
 		if shown == nil || shown.Reason != step.shows || w.phase("m") != step.phase {
-			t.Fatalf("after %s=%s: phase %q, condition %+v; want %q, %s: %s", step.label, step.value, w.phase("m"), shown, step.phase, step.shows, step.reason)
+			t.Fatalf("after %s=%s: phase %q, condition %+v; want %q, %s: %s", step.label, step.value, w.phase("m"), shown,
+				step.phase, step.shows, step.reason)
 		}
 	}
 }
 
 func TestDescriptionNamesTheStepThatIsNotDone(t *testing.T) {
 	t.Parallel()
-	steps := []string{machinev1.StepGetVMStatus, machinev1.StepDrain, machinev1.StepDeleteAttachments, machinev1.StepDeleteVM, machinev1.StepDeleteNode, machinev1.StepRemoveFinalizer}
+	steps := []string{
+		machinev1.StepGetVMStatus, machinev1.StepDrain, machinev1.StepDeleteAttachments,
+		machinev1.StepDeleteVM, machinev1.StepDeleteNode, machinev1.StepRemoveFinalizer,
+	}
 	w := newWorld(t, refusing())
 	w.running("m")
 	pod := podOn("m")
@@ -188,7 +210,10 @@ func TestDescriptionNamesTheStepThatIsNotDone(t *testing.T) {
 	// A budget that allows nothing although all its pods are healthy is misconfigured, a reason of the drain's own.
 	one := intstr.FromInt32(1)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: pod.Namespace}}
-	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}
+	budget.Spec = policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: &one,
+		Selector:     &metav1.LabelSelector{MatchLabels: pod.Labels},
+	}
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}
 	w.create(budget)
 	w.delete(w.machine("m"))
@@ -198,7 +223,8 @@ func TestDescriptionNamesTheStepThatIsNotDone(t *testing.T) {
 	text := w.machine("m").Status.LastOperation.Description
 	for _, step := range steps {
 		if got, want := strings.Contains(text, step), step == machinev1.StepDrain; got != want {
-			t.Errorf("description %q contains %q: %v, want %v: an MCM that takes over would skip the drain", text, step, got, want)
+			t.Errorf("description %q contains %q: %v, want %v: an MCM that takes over would skip the drain", text, step, got,
+				want)
 		}
 	}
 }
@@ -206,7 +232,9 @@ func TestDescriptionNamesTheStepThatIsNotDone(t *testing.T) {
 func TestDescriptionKeepsItsStepWhateverTheCloudSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, interceptor.Funcs{
-		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object,
+			...client.SubResourceCreateOption,
+		) error {
 			return errors.New(strings.Repeat("word ", 1000))
 		},
 	})
@@ -239,9 +267,15 @@ func TestOnlyTheOwnNodeIsTouched(t *testing.T) {
 		want   bool               // the node goes with its machine
 	}{
 		"OtherNamespace": {"The nodes of all namespaces join one cluster.", claimed("m", "other", "m"), "", false},
-		"OtherVM":        {"A node of another VM that got the name is not the machine's.", nil, "sim:///sim-1/vm-aaaaaaaaaaaaaaaa", false},
-		"WrongRival":     {"A node on the machine's own VM is its own, whoever else says so.", claimed("b", namespace, "m"), "own", true},
-		"Alone":          {"A node that nobody else claims goes.", nil, "", true},
+		"OtherVM": {
+			"A node of another VM that got the name is not the machine's.", nil,
+			"sim:///sim-1/vm-aaaaaaaaaaaaaaaa", false,
+		},
+		"WrongRival": {
+			"A node on the machine's own VM is its own, whoever else says so.", claimed("b", namespace, "m"),
+			"own", true,
+		},
+		"Alone": {"A node that nobody else claims goes.", nil, "", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +321,8 @@ func TestPreservationLeavesTheNodeOfAnotherMachineAlone(t *testing.T) {
 		w.pass(time.Second)
 	}
 	n := &corev1.Node{}
-	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil || len(n.Spec.Taints) > 0 || len(n.Annotations) > 0 {
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "a"}, n); err != nil || len(n.Spec.Taints) > 0 ||
+		len(n.Annotations) > 0 {
 		t.Errorf("taints %v, annotations %v, %v: the node runs another machine's pods", n.Spec.Taints, n.Annotations, err)
 	}
 	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "app"}, &corev1.Pod{}); err != nil {

@@ -44,7 +44,7 @@ func newLosses(c *Controller) *losses {
 	return &losses{Controller: c, known: map[spot]time.Time{}, gone: map[types.UID]time.Time{}}
 }
 
-// around says whether there is an outage where the machine is.
+// around reports whether there is an outage where the machine is.
 func (l *losses) around(ctx context.Context, f *facts) (outage.Scope, error) {
 	p := l.place(ctx, f.machine, f.node)
 	if scope := l.remembered(f, p); scope != outage.None {
@@ -62,7 +62,8 @@ func (l *losses) around(ctx context.Context, f *facts) (outage.Scope, error) {
 // all are the losses of the machine's namespace.
 func (l *losses) all(ctx context.Context, f *facts) ([]outage.Loss, error) {
 	var nodes corev1.NodeList
-	if err := l.Target.Client.List(ctx, &nodes, client.MatchingFields{index.NodeUnwell: index.Unwell}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := l.Target.Client.List(ctx, &nodes, client.MatchingFields{index.NodeUnwell: index.Unwell},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list unwell nodes: %w", err)
 	}
 	var found []outage.Loss
@@ -103,7 +104,7 @@ func (l *losses) lossOf(ctx context.Context, f *facts, node *corev1.Node) (outag
 	return outage.Loss{Zone: p.Zone, Pool: p.Pool, Signs: signs}, true, nil
 }
 
-// counts says whether an unhealthy node of m is a loss. New nodes are unhealthy
+// counts reports whether an unhealthy node of m is a loss. New nodes are unhealthy
 // for a while, nodes that are updated are too, and the VMs of machines that go
 // have been shut down. One that has Failed was lost alone.
 func counts(m *machinev1.Machine) bool {
@@ -223,7 +224,7 @@ func (l *losses) forget(uid types.UID) {
 	delete(l.gone, uid)
 }
 
-// isGone says whether the cloud said after that time that the VM is gone.
+// isGone reports whether the cloud said after that time that the VM is gone.
 func (l *losses) isGone(uid types.UID, after time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,22 +21,32 @@ func TestVMOfClusterAPIIsRemovedWhole(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, interceptor.Funcs{})
 			tags := map[string]string{
-				"kubernetes.io/cluster/test": "1", "kubernetes.io/role/node": "1", sim.NameTag: "m", machinev1.OwnerIDAnnotation: "o-1",
-				machinev1.ClusterIDTag: "c-1", machinev1.ClusterNameTag: "c", machinev1.ClusterNamespaceTag: "ns",
+				"kubernetes.io/cluster/test": "1", "kubernetes.io/role/node": "1", sim.NameTag: "m",
+				machinev1.OwnerIDAnnotation: "o-1",
+				machinev1.ClusterIDTag:      "c-1", machinev1.ClusterNameTag: "c", machinev1.ClusterNamespaceTag: "ns",
 			}
 			login := sim.Login{Account: "demo", Secret: "demo-secret"}
-			vm, err := w.cloud.CreateVM(login, "sim-1", sim.VMInput{ClientToken: "vm", Zone: "sim-1a", InstanceType: "small", Image: "linux-1", Tags: tags})
+			vm, err := w.cloud.CreateVM(login, "sim-1", sim.VMInput{
+				ClientToken: "vm", Zone: "sim-1a", InstanceType: "small",
+				Image: "linux-1", Tags: tags,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.cloud.CreateDisk(login, "sim-1", sim.DiskInput{ClientToken: "disk", SizeGiB: 1, Tags: tags}); err != nil {
+			if _, err := w.cloud.CreateDisk(login, "sim-1", sim.DiskInput{
+				ClientToken: "disk", SizeGiB: 1,
+				Tags: tags,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			m := newMachine("m", w.clock.Now())
 			m.Annotations = map[string]string{machinev1.OwnerIDAnnotation: "o-1"}
 			m.Labels, m.Finalizers = map[string]string{machinev1.NodeLabel: "m"}, []string{machinev1.Finalizer}
 			m.Spec.ProviderID = sim.ProviderID(place, vm.ID)
-			m.Status.CurrentStatus = machinev1.CurrentStatus{Phase: machinev1.MachineRunning, LastUpdateTime: metav1.NewTime(w.clock.Now())}
+			m.Status.CurrentStatus = machinev1.CurrentStatus{
+				Phase:          machinev1.MachineRunning,
+				LastUpdateTime: metav1.NewTime(w.clock.Now()),
+			}
 			w.create(m)
 			w.join("m", corev1.ConditionTrue)
 			creates := w.cloud.Calls(sim.OpCreateVM)

@@ -32,7 +32,8 @@ func (c *Controller) nameIsFree(ctx context.Context, f *facts) (bool, error) {
 		return true, nil
 	}
 	f.leaving = &waiting{machinev1.ReasonNameInUse, fmt.Sprintf(
-		"VM and Node are gone; the name is kept until %s, because a manager that was replaced may still create a Machine of it",
+		"VM and Node are gone; the name is kept until %s, because a manager that was replaced may still create a "+
+			"Machine of it",
 		f.now.Add(left).UTC().Format(time.RFC3339))}
 	sooner(f, left)
 	return false, nil

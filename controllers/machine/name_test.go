@@ -53,7 +53,8 @@ func TestNameIsKept(t *testing.T) {
 			m := newMachine(rollout.NewNames(set).Name(4), w.clock.Now())
 			set.Annotations = map[string]string{machinev1.OrdinalsAnnotation: tc.record(w.clock.Now().Unix()).String()}
 			m.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineSetKind, Name: set.Name, UID: set.UID, Controller: new(true),
+				APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineSetKind, Name: set.Name, UID: set.UID,
+				Controller: new(true),
 			}}
 			if tc.change != nil {
 				tc.change(set, m)

@@ -66,7 +66,7 @@ func (c *Controller) withstand(ctx context.Context, f *facts, v verdict) (verdic
 	return verdict{}, nil
 }
 
-// atRisk says whether the machine may be replaced because of its node, now or soon.
+// atRisk reports whether the machine may be replaced because of its node, now or soon.
 func atRisk(f *facts, v verdict) bool {
 	switch f.machine.Status.CurrentStatus.Phase {
 	case machinev1.MachineUnknown:
@@ -97,7 +97,7 @@ func suffers(f *facts) time.Time {
 	return since
 }
 
-// endured says whether outages have kept the machine for as long as they may.
+// endured reports whether outages have kept the machine for as long as they may.
 func (c *Controller) endured(f *facts) bool {
 	return f.now.Sub(suffers(f)) > c.outageLimit()
 }
@@ -109,7 +109,7 @@ func (c *Controller) outageLimit() time.Duration {
 	return outageLimit
 }
 
-// due says whether MCM would replace the machine by now.
+// due reports whether MCM would replace the machine by now.
 func due(f *facts, v verdict) bool {
 	return v.next != nil || !later(suffers(f), f.settings.thawed).Add(f.settings.health).After(f.now)
 }
@@ -194,12 +194,14 @@ func outageText(f *facts, scope outage.Scope, p outage.Place) string {
 	}
 	what := fmt.Sprintf("Node %s is not there", f.nodeName)
 	if f.node != nil {
-		what = fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name, unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions))
+		what = fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name,
+			unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions))
 	}
-	return fmt.Sprintf("%s. Nodes of %s were lost together, so the machine is not replaced unless its VM is gone", what, where)
+	return fmt.Sprintf("%s. Nodes of %s were lost together, so the machine is not replaced unless its VM is gone", what,
+		where)
 }
 
-// partitioned says whether the node is not to be drained: it is silent together
+// partitioned reports whether the node is not to be drained: it is silent together
 // with others, so nobody would hear of the evictions, and its pods may be alive.
 // The user can force it, and the drain timeout ends it.
 func (c *Controller) partitioned(ctx context.Context, f *facts, late bool) (bool, error) {
@@ -213,7 +215,8 @@ func (c *Controller) partitioned(ctx context.Context, f *facts, late bool) (bool
 	if certain, err := c.certain(ctx, f); err != nil || certain {
 		return false, err
 	}
-	shield(f, fmt.Sprintf("Node %s was lost together with others of its zone or pool, so it is not drained until that is over", f.node.Name))
+	shield(f, fmt.Sprintf("Node %s was lost together with others of its zone or pool, so it is not drained until "+
+		"that is over", f.node.Name))
 	sooner(f, f.settings.outageLook())
 	return true, nil
 }
@@ -224,7 +227,7 @@ func shield(f *facts, why string) {
 	f.waiting = &waiting{machinev1.ReasonOutage, why}
 }
 
-// silent says whether nothing was heard of the node for a while.
+// silent reports whether nothing was heard of the node for a while.
 func silent(node *corev1.Node) bool {
 	ready := nodeConditionOf(node, corev1.NodeReady)
 	return ready != nil && ready.Status == corev1.ConditionUnknown

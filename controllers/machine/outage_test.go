@@ -45,7 +45,10 @@ func (w *world) shows(name string, kind corev1.NodeConditionType, status corev1.
 	at := metav1.NewTime(w.clock.Now())
 	n.Status.Conditions = []corev1.NodeCondition{{Type: kind, Status: status, LastTransitionTime: at}}
 	if kind != corev1.NodeReady {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: at})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type:   corev1.NodeReady,
+			Status: corev1.ConditionTrue, LastTransitionTime: at,
+		})
 	}
 	if err := w.client.Status().Update(w.Context(), n); err != nil {
 		w.Fatal(err)
@@ -94,16 +97,52 @@ func TestOutageIsWithstood(t *testing.T) {
 		wait   time.Duration
 		want   string
 	}{
-		"Zone":         {reason: "Two of a zone are an outage, whatever their pools.", pools: [2]string{"p", "q"}, zones: [2]string{"z", "z"}, lose: lose, wait: 90 * time.Minute, want: "Unknown Unknown"},
-		"Pool":         {reason: "Two of a pool are one, whatever their zones.", pools: [2]string{"p", "p"}, zones: [2]string{"y", "z"}, lose: lose, wait: 90 * time.Minute, want: "Unknown Unknown"},
-		"ZoneOfClass":  {reason: "Without a label on the node the class says the zone.", pools: [2]string{"p", "q"}, lose: lose, wait: 90 * time.Minute, want: "Unknown Unknown"},
-		"NotReady":     {reason: "Nodes that say themselves that they are not well are lost too.", pools: [2]string{"p", "p"}, zones: [2]string{"y", "z"}, lose: func(w *world) { w.setUnready("a"); w.setUnready("b") }, wait: 90 * time.Minute, want: "Unknown Unknown"},
-		"Off":          {reason: "It can be turned off.", pools: [2]string{"p", "q"}, zones: [2]string{"z", "z"}, lose: lose, ignore: true, wait: 11 * time.Minute, want: "Failed Failed"},
-		"Apart":        {reason: "Elsewhere is no outage here: two lone losses.", pools: [2]string{"p", "q"}, zones: [2]string{"y", "z"}, lose: lose, wait: 11 * time.Minute, want: "Failed Failed"},
-		"OtherSign":    {reason: "Different faults have different causes; one at a time.", pools: [2]string{"p", "p"}, zones: [2]string{"z", "z"}, lose: func(w *world) { w.silence("a"); w.shows("b", "KernelDeadlock", corev1.ConditionTrue) }, wait: 11 * time.Minute, want: "Failed Unknown"},
-		"Lone":         {reason: "One alone is replaced as MCM does.", pools: [2]string{"p", "p"}, zones: [2]string{"z", "z"}, lose: func(w *world) { w.silence("a") }, wait: 11 * time.Minute, want: "Failed Running"},
-		"LimitReached": {reason: "No outage lasts for ever: one at a time then.", pools: [2]string{"p", "p"}, zones: [2]string{"z", "z"}, lose: lose, limit: 30 * time.Minute, wait: 42 * time.Minute, want: "Failed Unknown"},
-		"LimitAhead":   {reason: "Not before.", pools: [2]string{"p", "p"}, zones: [2]string{"z", "z"}, lose: lose, limit: 30 * time.Minute, wait: 29 * time.Minute, want: "Unknown Unknown"},
+		"Zone": {
+			reason: "Two of a zone are an outage, whatever their pools.", pools: [2]string{"p", "q"},
+			zones: [2]string{"z", "z"}, lose: lose, wait: 90 * time.Minute, want: "Unknown Unknown",
+		},
+		"Pool": {
+			reason: "Two of a pool are one, whatever their zones.", pools: [2]string{"p", "p"},
+			zones: [2]string{"y", "z"}, lose: lose, wait: 90 * time.Minute, want: "Unknown Unknown",
+		},
+		"ZoneOfClass": {
+			reason: "Without a label on the node the class says the zone.", pools: [2]string{"p", "q"},
+			lose: lose, wait: 90 * time.Minute, want: "Unknown Unknown",
+		},
+		"NotReady": {
+			reason: "Nodes that say themselves that they are not well are lost too.", pools: [2]string{"p", "p"},
+			zones: [2]string{"y", "z"}, lose: func(w *world) {
+				w.setUnready("a")
+				w.setUnready("b")
+			}, wait: 90 * time.Minute, want: "Unknown Unknown",
+		},
+		"Off": {
+			reason: "It can be turned off.", pools: [2]string{"p", "q"}, zones: [2]string{"z", "z"}, lose: lose,
+			ignore: true, wait: 11 * time.Minute, want: "Failed Failed",
+		},
+		"Apart": {
+			reason: "Elsewhere is no outage here: two lone losses.", pools: [2]string{"p", "q"},
+			zones: [2]string{"y", "z"}, lose: lose, wait: 11 * time.Minute, want: "Failed Failed",
+		},
+		"OtherSign": {
+			reason: "Different faults have different causes; one at a time.", pools: [2]string{"p", "p"},
+			zones: [2]string{"z", "z"}, lose: func(w *world) {
+				w.silence("a")
+				w.shows("b", "KernelDeadlock", corev1.ConditionTrue)
+			}, wait: 11 * time.Minute, want: "Failed Unknown",
+		},
+		"Lone": {
+			reason: "One alone is replaced as MCM does.", pools: [2]string{"p", "p"}, zones: [2]string{"z", "z"},
+			lose: func(w *world) { w.silence("a") }, wait: 11 * time.Minute, want: "Failed Running",
+		},
+		"LimitReached": {
+			reason: "No outage lasts for ever: one at a time then.", pools: [2]string{"p", "p"},
+			zones: [2]string{"z", "z"}, lose: lose, limit: 30 * time.Minute, wait: 42 * time.Minute, want: "Failed Unknown",
+		},
+		"LimitAhead": {
+			reason: "Not before.", pools: [2]string{"p", "p"}, zones: [2]string{"z", "z"}, lose: lose,
+			limit: 30 * time.Minute, wait: 29 * time.Minute, want: "Unknown Unknown",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +173,8 @@ func TestOutageIsTold(t *testing.T) {
 	w.drainEvents()
 	w.silence("a", "b", "c")
 	w.wait(15*time.Minute, "a", "b", "c")
-	if said := w.condition("b", machinev1.ConditionNodeReady); !strings.HasPrefix(said, machinev1.ReasonOutage) || !strings.Contains(said, "zone z") {
+	if said := w.condition("b", machinev1.ConditionNodeReady); !strings.HasPrefix(said, machinev1.ReasonOutage) ||
+		!strings.Contains(said, "zone z") {
 		t.Errorf("condition %q has to tell of the outage", said)
 	}
 	if got := w.count(eventOutage + " "); got != 1 {
@@ -244,8 +284,10 @@ func TestSilentNodesAreNotDrainedInAnOutage(t *testing.T) {
 		wait   time.Duration
 		gone   bool
 	}{
-		"Waits":    {"Nobody hears of evictions.", func(*machinev1.Machine) {}, time.Hour, false},
-		"Forced":   {"The user can force it.", func(m *machinev1.Machine) { m.Labels[machinev1.ForceDeletionLabel] = "True" }, 5 * time.Minute, true},
+		"Waits": {"Nobody hears of evictions.", func(*machinev1.Machine) {}, time.Hour, false},
+		"Forced": {"The user can force it.", func(m *machinev1.Machine) {
+			m.Labels[machinev1.ForceDeletionLabel] = "True"
+		}, 5 * time.Minute, true},
 		"TimedOut": {"The drain timeout ends the wait.", func(*machinev1.Machine) {}, 2*time.Hour + 5*time.Minute, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,7 +332,8 @@ func TestSilentNodesAreNotDrainedInAnOutage(t *testing.T) {
 func (w *world) endVM(name string) {
 	w.Helper()
 	id := w.machine(name).Spec.ProviderID
-	if _, err := w.cloud.DeleteVM(sim.Login{Account: "demo", Secret: "demo-secret"}, "sim-1", id[strings.LastIndexByte(id, '/')+1:]); err != nil {
+	if _, err := w.cloud.DeleteVM(sim.Login{Account: "demo", Secret: "demo-secret"}, "sim-1",
+		id[strings.LastIndexByte(id, '/')+1:]); err != nil {
 		w.Fatal(err)
 	}
 	w.pass(time.Minute)
@@ -338,7 +381,8 @@ func TestFlappingNeighboursDoNotKeepADeadNodeForEver(t *testing.T) {
 		w.shows("b", corev1.NodeReady, corev1.ConditionTrue)
 		w.shows("c", corev1.NodeReady, corev1.ConditionTrue)
 		w.wait(time.Minute, "a", "b", "c")
-		if w.clock.Since(w.machine("a").Status.LastOperation.LastUpdateTime.Time) < time.Hour && w.phase("a") != machinev1.MachineUnknown {
+		if w.clock.Since(w.machine("a").Status.LastOperation.LastUpdateTime.Time) < time.Hour &&
+			w.phase("a") != machinev1.MachineUnknown {
 			t.Fatalf("phase %q before the limit", w.phase("a"))
 		}
 	}

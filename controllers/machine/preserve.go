@@ -43,7 +43,10 @@ func wishOf(m *machinev1.Machine, node *corev1.Node) (w wish, warning string, ok
 	return wish{value, false}, "", true
 }
 
-var preserveValues = []string{"", machinev1.PreserveFalse, machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto}
+var preserveValues = []string{
+	"", machinev1.PreserveFalse, machinev1.PreserveNow, machinev1.PreserveWhenFailed,
+	machinev1.PreserveAuto,
+}
 
 // act is what a wish asks for.
 type act uint8
@@ -89,7 +92,8 @@ func (c *Controller) keep(ctx context.Context, f *facts) error {
 	if warning != "" {
 		f.warnings = append(f.warnings, warning)
 	}
-	if !ok || (expiry == nil && w.value == "" && f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == "") {
+	if !ok || (expiry == nil && w.value == "" &&
+		f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == "") {
 		return nil
 	}
 	return c.carryOut(ctx, f, w)
@@ -161,14 +165,22 @@ func markPreserved(n *corev1.Node, failed bool) {
 	}
 	n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
 	if failed {
-		n.Spec.Taints = withTaint(n.Spec.Taints, corev1.Taint{Key: machinev1.PreservedTaint, Effect: corev1.TaintEffectNoSchedule})
+		n.Spec.Taints = withTaint(n.Spec.Taints, corev1.Taint{
+			Key:    machinev1.PreservedTaint,
+			Effect: corev1.TaintEffectNoSchedule,
+		})
 	}
 }
 
 // preservedCondition is what the node says about its preservation, after one
 // more step of the drain of a failed machine; ok is false while that goes on.
-func (c *Controller) preservedCondition(ctx context.Context, f *facts, w wish, failed bool) (want corev1.NodeCondition, ok bool) {
-	want = corev1.NodeCondition{Type: machinev1.NodePreserved, Status: corev1.ConditionTrue, Reason: machinev1.ReasonPreservedByUser}
+func (c *Controller) preservedCondition(ctx context.Context, f *facts, w wish, failed bool) (want corev1.NodeCondition,
+	ok bool,
+) {
+	want = corev1.NodeCondition{
+		Type: machinev1.NodePreserved, Status: corev1.ConditionTrue,
+		Reason: machinev1.ReasonPreservedByUser,
+	}
 	if w.value == machinev1.PreserveAuto {
 		want.Reason = machinev1.ReasonPreservedByMCM
 	}
@@ -224,7 +236,10 @@ func (c *Controller) stopPreserving(ctx context.Context, f *facts, fulfilled boo
 		return nil
 	}
 	if f.node != nil {
-		stopped := corev1.NodeCondition{Type: machinev1.NodePreserved, Status: corev1.ConditionFalse, Reason: machinev1.ReasonPreservationStopped}
+		stopped := corev1.NodeCondition{
+			Type: machinev1.NodePreserved, Status: corev1.ConditionFalse,
+			Reason: machinev1.ReasonPreservationStopped,
+		}
 		if err := c.setNodeCondition(ctx, f, stopped); err != nil {
 			return err
 		}

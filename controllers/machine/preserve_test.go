@@ -36,7 +36,8 @@ func TestActOf(t *testing.T) {
 	}
 	for _, tc := range cases {
 		if got := actOf(tc.value, tc.failed, tc.expired); got != tc.want {
-			t.Errorf("actOf(%q, failed %v, expired %v) = %d, want %d: %s", tc.value, tc.failed, tc.expired, got, tc.want, tc.reason)
+			t.Errorf("actOf(%q, failed %v, expired %v) = %d, want %d: %s", tc.value, tc.failed, tc.expired, got, tc.want,
+				tc.reason)
 		}
 	}
 }
@@ -54,12 +55,30 @@ func TestWishOf(t *testing.T) {
 		warns    bool
 		disabled bool
 	}{
-		"MachineOnly":     {reason: "Without a word on the node the Machine's counts.", machine: notes{key: "now"}, want: wish{"now", false}},
-		"NodeWins":        {reason: "The node's word wins.", machine: notes{key: "now"}, node: notes{key: "false"}, want: wish{"false", true}},
-		"NodeTakenBack":   {reason: "A word on the node that was taken back ends it.", machine: notes{key: "now", last: "now"}, want: wish{"", true}},
-		"NoNode":          {reason: "Without a node the Machine's counts.", machine: notes{key: "when-failed", last: "now"}, noNode: true, want: wish{"when-failed", false}},
-		"BadOnMachine":    {reason: "A bad value on the Machine counts as none, and is told.", machine: notes{key: "yes"}, want: wish{}, warns: true},
-		"BadOnNode":       {reason: "A bad value on the node changes nothing, and is told.", machine: notes{key: "now"}, node: notes{key: "yes"}, warns: true, disabled: true},
+		"MachineOnly": {
+			reason: "Without a word on the node the Machine's counts.", machine: notes{key: "now"},
+			want: wish{"now", false},
+		},
+		"NodeWins": {
+			reason: "The node's word wins.", machine: notes{key: "now"}, node: notes{key: "false"},
+			want: wish{"false", true},
+		},
+		"NodeTakenBack": {
+			reason:  "A word on the node that was taken back ends it.",
+			machine: notes{key: "now", last: "now"}, want: wish{"", true},
+		},
+		"NoNode": {
+			reason: "Without a node the Machine's counts.", machine: notes{key: "when-failed", last: "now"},
+			noNode: true, want: wish{"when-failed", false},
+		},
+		"BadOnMachine": {
+			reason: "A bad value on the Machine counts as none, and is told.", machine: notes{key: "yes"},
+			want: wish{}, warns: true,
+		},
+		"BadOnNode": {
+			reason: "A bad value on the node changes nothing, and is told.", machine: notes{key: "now"},
+			node: notes{key: "yes"}, warns: true, disabled: true,
+		},
 		"NothingAnywhere": {reason: "Nobody asks for anything.", want: wish{}},
 	}
 	for name, tc := range cases {
@@ -82,7 +101,9 @@ func TestPreservationIsRecordedBeforeTheNodeIsTouched(t *testing.T) {
 	t.Parallel()
 	broken := false
 	w := newWorld(t, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			if _, ok := o.(*machinev1.Machine); ok && broken {
 				return errors.New("the process ends here")
 			}
@@ -102,7 +123,8 @@ func TestPreservationIsRecordedBeforeTheNodeIsTouched(t *testing.T) {
 	w.update(m)
 	_, _ = w.reconcile("m")
 	n := &corev1.Node{}
-	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil || n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "" {
+	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil ||
+		n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "" {
 		t.Errorf("annotations %v, %v: nobody knows any more that they are ours to remove", n.Annotations, err)
 	}
 }
@@ -111,7 +133,9 @@ func TestFailedDrainOfAPreservedMachineIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	broken := true
 	w := newWorld(t, interceptor.Funcs{
-		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, what client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, what client.Object,
+			opts ...client.SubResourceCreateOption,
+		) error {
 			if broken {
 				return apierrors.NewServiceUnavailable("the API server does not answer")
 			}

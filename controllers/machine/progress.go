@@ -22,10 +22,12 @@ func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.
 	}
 	var found []metav1.Condition
 	if len(f.problems) > 0 {
-		found = append(found, condition(machinev1.ConditionSpecValid, false, machinev1.ReasonInvalidSpec, strings.Join(f.problems, "; ")))
+		found = append(found, condition(machinev1.ConditionSpecValid, false, machinev1.ReasonInvalidSpec,
+			strings.Join(f.problems, "; ")))
 	}
 	if len(f.problems) == 0 && len(f.warnings) > 0 {
-		found = append(found, condition(machinev1.ConditionSpecValid, true, machinev1.ReasonIgnoredValue, strings.Join(f.warnings, "; ")))
+		found = append(found, condition(machinev1.ConditionSpecValid, true, machinev1.ReasonIgnoredValue,
+			strings.Join(f.warnings, "; ")))
 	}
 	if f.drained != nil {
 		found = append(found, condition(machinev1.ConditionDrained, f.drained.done, f.drained.reason, f.drained.message))
@@ -67,7 +69,7 @@ func refusal(f *facts, failure error) (metav1.Condition, bool) {
 	return condition(kind, false, reason, failure.Error()), true
 }
 
-// vmCondition says whether the Machine has its VM.
+// vmCondition reports whether the Machine has its VM.
 func vmCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
 	const kind = machinev1.ConditionVMReady
 	switch {
@@ -111,7 +113,7 @@ func vmText(text string, vm *cloud.VM) string {
 	return text
 }
 
-// nodeCondition says whether the Machine's node has joined and is healthy.
+// nodeCondition reports whether the Machine's node has joined and is healthy.
 func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
 	phase := status.CurrentStatus.Phase
 	if expectsNoNode(f, phase) {
@@ -136,7 +138,7 @@ func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, 
 	return seenNode(f, phase), true
 }
 
-// expectsNoNode says whether a Machine in that phase has no node to tell of.
+// expectsNoNode reports whether a Machine in that phase has no node to tell of.
 func expectsNoNode(f *facts, phase machinev1.MachinePhase) bool {
 	switch phase {
 	case "", machinev1.MachineCrashLoopBackOff, machinev1.MachineAvailable:
@@ -151,10 +153,12 @@ func seenNode(f *facts, phase machinev1.MachinePhase) metav1.Condition {
 	unhealthy := unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions)
 	switch {
 	case unhealthy != "":
-		return condition(kind, false, machinev1.ReasonNodeUnhealthy, fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name, unhealthy))
+		return condition(kind, false, machinev1.ReasonNodeUnhealthy,
+			fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name, unhealthy))
 	case phase == machinev1.MachinePending:
 		return condition(kind, false, machinev1.ReasonWaitingForComponents,
-			fmt.Sprintf("Node %s waits for its critical components, see its taint %s", f.node.Name, machinev1.CriticalComponentsNotReadyTaint))
+			fmt.Sprintf("Node %s waits for its critical components, see its taint %s", f.node.Name,
+				machinev1.CriticalComponentsNotReadyTaint))
 	}
 	return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy")
 }
@@ -189,7 +193,7 @@ func settled(f *facts, status machinev1.MachineStatus) []string {
 	return done
 }
 
-// thawed says whether the word about a freeze that is over stands there still,
+// thawed reports whether the word about a freeze that is over stands there still,
 // because nothing else is to be said about the node.
 func thawed(f *facts, status machinev1.MachineStatus) bool {
 	was := find(f.machine.Status.Progress, machinev1.ConditionNodeReady)

@@ -48,7 +48,8 @@ func TestARefusalOfTheAPIServerIsSaid(t *testing.T) {
 	if _, err := w.reconcile("m"); err == nil {
 		t.Error("a refused request is an error of the controller, which repeats it")
 	}
-	if said := w.condition("m", machinev1.ConditionVMReady); !strings.Contains(said, "bootstrap token") || !strings.Contains(said, "forbidden") {
+	if said := w.condition("m", machinev1.ConditionVMReady); !strings.Contains(said, "bootstrap token") ||
+		!strings.Contains(said, "forbidden") {
 		t.Errorf("condition %q has to say which request is refused", said)
 	}
 }

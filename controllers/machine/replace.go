@@ -38,7 +38,7 @@ func newPermits(c client.Reader, clock clock.PassiveClock) *permits {
 	return &permits{client: c, clock: clock, granted: map[string]permit{}}
 }
 
-// take says whether m may be marked as Failed now. If not, busy names the
+// take reports whether m may be marked as Failed now. If not, busy names the
 // machine that is being replaced.
 func (p *permits) take(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
 	key, machines, err := p.pool(ctx, m)
@@ -57,13 +57,13 @@ func (p *permits) take(ctx context.Context, m *machinev1.Machine) (ok bool, busy
 	return true, "", nil
 }
 
-// leftBehind says whether other has left its set and stays as it is: nobody will
+// leftBehind reports whether other has left its set and stays as it is: nobody will
 // replace it, so a machine whose set replaces it does not wait for it.
 func leftBehind(m, other *machinev1.Machine) bool {
 	return other.DeletionTimestamp.IsZero() && metav1.GetControllerOf(other) == nil && metav1.GetControllerOf(m) != nil
 }
 
-// holds says whether other has the pool's permit and the cache does not show it yet.
+// holds reports whether other has the pool's permit and the cache does not show it yet.
 func (p *permits) holds(key string, other *machinev1.Machine) bool {
 	held := p.granted[key]
 	if held.machine != other.UID || p.clock.Since(held.at) > permitAge {
@@ -86,11 +86,12 @@ func (p *permits) pool(ctx context.Context, m *machinev1.Machine) (string, []mac
 		field, value = index.MachineByOwner, string(owner.UID)
 	}
 	var list machinev1.MachineList
-	err := p.client.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)
+	err := p.client.List(ctx, &list, client.InNamespace(m.Namespace), client.MatchingFields{field: value},
+		client.UnsafeDisableDeepCopy)
 	return m.Namespace + "/" + field + "/" + value, list.Items, err
 }
 
-// replacing says whether m is a machine in between: going, or coming to take
+// replacing reports whether m is a machine in between: going, or coming to take
 // the place of one that went. A machine that only waits for capacity is not:
 // else a pool without quota could never replace a broken machine. Neither is one
 // that waits for its turn: else two of them would wait for each other.

@@ -36,14 +36,18 @@ func TestMachinesThatWaitForTheirTurnDoNotWaitForEachOther(t *testing.T) {
 func TestAMachineThatNobodyReplacesHoldsNoneUp(t *testing.T) {
 	t.Parallel()
 	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "set", UID: "set-uid"}}
-	owners := []metav1.OwnerReference{*metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
+	owners := []metav1.OwnerReference{*metav1.NewControllerRef(set,
+		machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
 	cases := map[string]struct {
 		reason string
 		owners []metav1.OwnerReference // of the machine that has failed
 		want   machinev1.MachinePhase  // of the one that was lost
 	}{
 		"OfASet": {"The set is about to replace the failed machine: one at a time.", owners, machinev1.MachineUnknown},
-		"Nobody": {"A failed machine that left its set stays failed, and must not keep its pool from being repaired.", nil, machinev1.MachineFailed},
+		"Nobody": {
+			"A failed machine that left its set stays failed, and must not keep its pool from being repaired.", nil,
+			machinev1.MachineFailed,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

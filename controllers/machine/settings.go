@@ -72,7 +72,8 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 		if d, err := time.ParseDuration(v); err == nil && d > 0 {
 			s.creation = d
 		} else {
-			warnings = append(warnings, annotationWarning(machinev1.EffectiveCreationTimeoutAnnotation, v, "a duration such as 20m"))
+			warnings = append(warnings, annotationWarning(machinev1.EffectiveCreationTimeoutAnnotation, v,
+				"a duration such as 20m"))
 		}
 	}
 	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 && v != attemptOfMCM {
@@ -80,7 +81,8 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 	}
 	if v, ok := m.Labels[machinev1.ForceDeletionLabel]; ok {
 		if _, err := strconv.ParseBool(v); err != nil {
-			warnings = append(warnings, fmt.Sprintf("metadata.labels[%s]: %q is not read as a bool, set it to true or remove it", machinev1.ForceDeletionLabel, v))
+			warnings = append(warnings, fmt.Sprintf("metadata.labels[%s]: %q is not read as a bool, set it to true or remove it",
+				machinev1.ForceDeletionLabel, v))
 		}
 	}
 	return s, warnings
@@ -96,7 +98,8 @@ func rankWarnings(m *machinev1.Machine) []string {
 	}
 	if v, ok := m.Annotations[machinev1.MarkedForDeletionAnnotation]; ok {
 		if _, err := time.Parse(time.RFC3339, v); err != nil {
-			warnings = append(warnings, annotationWarning(machinev1.MarkedForDeletionAnnotation, v, "a time such as 2006-01-02T15:04:05Z"))
+			warnings = append(warnings, annotationWarning(machinev1.MarkedForDeletionAnnotation, v,
+				"a time such as 2006-01-02T15:04:05Z"))
 		}
 	}
 	return warnings
@@ -114,7 +117,7 @@ func attemptOf(m *machinev1.Machine) int {
 	return 1
 }
 
-// forced says whether the user wants m deleted by force.
+// forced reports whether the user wants m deleted by force.
 func forced(m *machinev1.Machine) bool {
 	force, err := strconv.ParseBool(m.Labels[machinev1.ForceDeletionLabel])
 	return err == nil && force

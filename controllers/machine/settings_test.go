@@ -11,7 +11,10 @@ import (
 
 func TestSettingsOf(t *testing.T) {
 	t.Parallel()
-	flags := Options{CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, MaxEvictRetries: 360, NodeConditions: []string{"A"}}
+	flags := Options{
+		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, MaxEvictRetries: 360,
+		NodeConditions: []string{"A"},
+	}
 	cases := map[string]struct {
 		reason   string
 		change   func(*machinev1.Machine)
@@ -26,11 +29,13 @@ func TestSettingsOf(t *testing.T) {
 			reason: "The spec wins over the flags.",
 			change: func(m *machinev1.Machine) {
 				m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
-					MachineCreationTimeout: &metav1.Duration{Duration: time.Minute}, MaxEvictRetries: new(int32(0)), NodeConditions: new(" X , ,Y"),
+					MachineCreationTimeout: &metav1.Duration{Duration: time.Minute}, MaxEvictRetries: new(int32(0)),
+					NodeConditions: new(" X , ,Y"),
 				}
 			},
 			check: func(s settings) bool {
-				return s.creation == time.Minute && s.maxEvictRetries == 0 && len(s.nodeConditions) == 2 && s.nodeConditions[0] == "X"
+				return s.creation == time.Minute && s.maxEvictRetries == 0 && len(s.nodeConditions) == 2 &&
+					s.nodeConditions[0] == "X"
 			},
 		},
 		"Annotation": {
@@ -44,7 +49,10 @@ func TestSettingsOf(t *testing.T) {
 		"Unreadable": {
 			reason: "What cannot be read does not count, and is told.",
 			change: func(m *machinev1.Machine) {
-				m.Annotations = map[string]string{machinev1.EffectiveCreationTimeoutAnnotation: "soon", machinev1.CreateAttemptAnnotation: "x"}
+				m.Annotations = map[string]string{
+					machinev1.EffectiveCreationTimeoutAnnotation: "soon",
+					machinev1.CreateAttemptAnnotation:            "x",
+				}
 				m.Labels = map[string]string{machinev1.ForceDeletionLabel: "maybe"}
 			},
 			check: func(s settings) bool { return s.creation == 20*time.Minute }, warnings: 3,

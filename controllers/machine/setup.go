@@ -32,8 +32,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Named("machine").
 		For(&machinev1.Machine{}).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfClass)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret), builder.WithPredicates(secretChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true), RateLimiter: retries()})
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret),
+			builder.WithPredicates(secretChanged())).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, SkipNameValidation: new(true),
+			RateLimiter: retries(),
+		})
 	if c.Target != nil && c.Target.Cache != nil {
 		b = b.WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Node{},
 			handler.TypedEnqueueRequestsFromMapFunc(c.machinesOfNode), nodeChanged())).
@@ -54,7 +58,8 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 // machinesOfClass are the Machines of a class that still need something of it.
 func (c *Controller) machinesOfClass(ctx context.Context, o client.Object) []reconcile.Request {
 	var list machinev1.MachineList
-	err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MachineByClass: o.GetName()})
+	err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.MachineByClass: o.GetName()})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Look up machines of a class", "MachineClass", client.ObjectKeyFromObject(o))
 		return nil
@@ -92,14 +97,16 @@ func (c *Controller) drainingOn(ctx context.Context, nodeName string) []reconcil
 	return c.machinesOn(ctx, nodeName, draining)
 }
 
-// draining says whether m may be waiting for pods or volumes of its node.
+// draining reports whether m may be waiting for pods or volumes of its node.
 func draining(m *machinev1.Machine) bool {
 	return !m.DeletionTimestamp.IsZero() || m.Status.CurrentStatus.PreserveExpiryTime != nil ||
 		m.Status.LastOperation.Type == machinev1.MachineOperationDrainNode
 }
 
 // machinesOn are the Machines of a node that want is true for.
-func (c *Controller) machinesOn(ctx context.Context, nodeName string, want func(*machinev1.Machine) bool) []reconcile.Request {
+func (c *Controller) machinesOn(ctx context.Context, nodeName string,
+	want func(*machinev1.Machine) bool,
+) []reconcile.Request {
 	if nodeName == "" {
 		return nil
 	}

@@ -14,6 +14,7 @@ func TestRetriesStayFrequentThroughALongOutage(t *testing.T) {
 		wait = r.When(reconcile.Request{})
 	}
 	if wait != slowestRetry {
-		t.Errorf("the hundredth retry comes after %s, want %s: a machine must not sleep long after the cloud is back", wait, slowestRetry)
+		t.Errorf("the hundredth retry comes after %s, want %s: a machine must not sleep long after the cloud is back", wait,
+			slowestRetry)
 	}
 }

@@ -85,7 +85,8 @@ func (s *shelter) Collect(ch chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pool, p := range s.pools {
-		ch <- prometheus.MustNewConstMetric(s.kept, prometheus.GaugeValue, float64(len(p.machines)), pool.namespace, pool.name)
+		ch <- prometheus.MustNewConstMetric(s.kept, prometheus.GaugeValue, float64(len(p.machines)), pool.namespace,
+			pool.name)
 	}
 }
 
@@ -105,7 +106,8 @@ func (c *Controller) tellOutage(ctx context.Context, f *facts) {
 		about, first := c.shelter.enter(key, pool, func() client.Object { return c.poolObject(ctx, f.machine) })
 		if first {
 			c.Events.Event(about, corev1.EventTypeWarning, eventOutage,
-				"Nodes of a zone or of this pool were lost together: machines whose VMs are not gone are neither replaced nor drained until that is over")
+				"Nodes of a zone or of this pool were lost together: machines whose VMs are not gone are neither replaced nor "+
+					"drained until that is over")
 		}
 	}
 }
@@ -113,7 +115,8 @@ func (c *Controller) tellOutage(ctx context.Context, f *facts) {
 // leaveShelter notes that no outage keeps the machine of that name.
 func (c *Controller) leaveShelter(key types.NamespacedName) {
 	if about, last := c.shelter.exit(key); last {
-		c.Events.Event(about, corev1.EventTypeNormal, eventOutageOver, "No machine of this pool is kept by an outage any more")
+		c.Events.Event(about, corev1.EventTypeNormal, eventOutageOver,
+			"No machine of this pool is kept by an outage any more")
 	}
 }
 

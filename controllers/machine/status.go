@@ -108,7 +108,7 @@ func reportFailure(status *machinev1.MachineStatus) {
 	}
 }
 
-// missing says whether err only says that something does not exist yet.
+// missing reports whether err only says that something does not exist yet.
 func missing(err error) bool {
 	switch reasonOf(err) {
 	case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound:
@@ -160,7 +160,7 @@ func reportNode(f *facts, prev machinev1.MachineStatus, status *machinev1.Machin
 	}
 }
 
-// conditionsChanged says whether a type came or went or a status changed; of
+// conditionsChanged reports whether a type came or went or a status changed; of
 // the in-place condition also the reason counts. Heartbeats do not.
 func conditionsChanged(old, current []corev1.NodeCondition) bool {
 	if len(old) != len(current) {

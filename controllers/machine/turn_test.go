@@ -37,7 +37,9 @@ func TestWaitingForItsTurnAtTheCloudCostsNothing(t *testing.T) {
 			}
 			return c.Create(ctx, o, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			statuses++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -55,7 +57,8 @@ func TestWaitingForItsTurnAtTheCloudCostsNothing(t *testing.T) {
 	}
 	w.pass(20 * time.Second)
 	_, _ = w.reconcile("m")
-	if said := w.condition("m", machinev1.ConditionVMReady); !strings.HasPrefix(said, machinev1.ReasonCloudThrottled) || w.phase("m") != "" {
+	if said := w.condition("m", machinev1.ConditionVMReady); !strings.HasPrefix(said, machinev1.ReasonCloudThrottled) ||
+		w.phase("m") != "" {
 		t.Errorf("condition %q, phase %q; want what it has waited for so long", said, w.phase("m"))
 	}
 	w.pass(5 * time.Minute)

@@ -72,12 +72,15 @@ func (c *Controller) dropToken(ctx context.Context, f *facts) error {
 func invalidUserData(err error) error {
 	return &cloud.Error{
 		Code: cloud.Invalid, Op: "prepare boot data", Reason: machinev1.ReasonInvalidUserData,
-		Problems: []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "secretRef." + machinev1.UserDataKey, Message: err.Error()}},
-		Err:      err,
+		Problems: []cloud.Problem{{
+			Severity: cloud.BlocksCreate, Field: "secretRef." + machinev1.UserDataKey,
+			Message: err.Error(),
+		}},
+		Err: err,
 	}
 }
 
-// isCloud says whether err tells about the machine rather than about the API server.
+// isCloud reports whether err tells about the machine rather than about the API server.
 func isCloud(err error) bool {
 	_, ok := errors.AsType[*cloud.Error](err)
 	return ok

@@ -15,7 +15,8 @@ import (
 func problems(m *machinev1.Machine, joins bool) []string {
 	var found []string
 	if joins && !isLabelValue(m.Name) {
-		found = append(found, fmt.Sprintf("metadata.name: %d characters, and label %s holds %d; delete the Machine and make one with a shorter name",
+		found = append(found, fmt.Sprintf("metadata.name: %d characters, and label %s holds %d; delete the Machine and "+
+			"make one with a shorter name",
 			len(m.Name), machinev1.NodeLabel, validation.LabelValueMaxLength))
 	}
 	switch m.Spec.Class.Kind {

@@ -56,20 +56,30 @@ func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 		}
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(faults).
-		WithStatusSubresource(&machinev1.Machine{}, &corev1.Node{}, &corev1.Pod{}, &policyv1.PodDisruptionBudget{}, &storagev1.VolumeAttachment{}).
+		WithStatusSubresource(&machinev1.Machine{}, &corev1.Node{}, &corev1.Pod{}, &policyv1.PodDisruptionBudget{},
+			&storagev1.VolumeAttachment{}).
 		WithObjects(smallClass(), smallSecret())
 	for _, i := range append(append(index.Control(), index.Target()...), drain.Indexes()...) {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	b = b.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }) // the API server has it by itself
-	begin := time.Now().Truncate(time.Second)                                                                                          //nolint:forbidigo // the fake API server stamps deletions with the real time
-	w := &world{T: t, client: b.Build(), clock: testingclock.NewFakePassiveClock(begin), events: record.NewFakeRecorder(1000)}
+	// the API server has it by itself
+	b = b.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+		return []string{o.(*corev1.Pod).Spec.NodeName}
+	})
+	begin := time.Now().Truncate(
+		time.Second) //nolint:forbidigo // the fake API server stamps deletions with the real time
+	w := &world{
+		T: t, client: b.Build(), clock: testingclock.NewFakePassiveClock(begin),
+		events: record.NewFakeRecorder(1000),
+	}
 	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
 	w.target = &target.Cluster{Client: w.client, Live: w.client}
 	w.options = Options{
-		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, DrainTimeout: 2 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute,
-		PreserveTimeout: 96 * time.Hour, PVDetachTimeout: 2 * time.Minute, PVReattachTimeout: 90 * time.Second, MaxEvictRetries: 360,
-		NodeConditions: []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"},
+		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, DrainTimeout: 2 * time.Hour,
+		InPlaceUpdateTimeout: 20 * time.Minute,
+		PreserveTimeout:      96 * time.Hour, PVDetachTimeout: 2 * time.Minute, PVReattachTimeout: 90 * time.Second,
+		MaxEvictRetries: 360,
+		NodeConditions:  []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"},
 	}
 	w.restart()
 	return w
@@ -83,14 +93,18 @@ func (w *world) restart() {
 		w.Fatal(err)
 	}
 	w.controller = New(Deps{
-		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Events: w.events, Options: w.options, Rand: rand.Reader,
+		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Events: w.events,
+		Options: w.options, Rand: rand.Reader,
 	})
 }
 
 // reconcile runs one pass over the machine.
 func (w *world) reconcile(name string) (reconcile.Result, error) {
 	w.Helper()
-	return w.controller.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}})
+	return w.controller.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
+		Namespace: namespace,
+		Name:      name,
+	}})
 }
 
 // settle runs passes, letting time pass as they ask for, until the check holds.
@@ -183,7 +197,10 @@ func (w *world) vms() (made, live int) {
 func (w *world) join(name string, ready corev1.ConditionStatus) {
 	w.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(w.clock.Now())}}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
+	n.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: ready,
+		LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	}}
 	w.create(n)
 }
 
@@ -193,7 +210,10 @@ func (w *world) setUnready(name string) {
 	if err := w.client.Get(w.Context(), client.ObjectKey{Name: name}, n); err != nil {
 		w.Fatal(err)
 	}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.clock.Now())}}
+	n.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+		LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	}}
 	if err := w.client.Status().Update(w.Context(), n); err != nil {
 		w.Fatal(err)
 	}
@@ -209,13 +229,19 @@ func (w *world) running(name string) {
 }
 
 func newMachine(name string, at time.Time) *machinev1.Machine {
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(at)}}
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: namespace, UID: types.UID("uid-" + name),
+		CreationTimestamp: metav1.NewTime(at),
+	}}
 	m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "small"}
 	return m
 }
 
 func smallClass() *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace, Finalizers: []string{machinev1.Finalizer}}, Provider: "sim"}
+	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{
+		Name: "small", Namespace: namespace,
+		Finalizers: []string{machinev1.Finalizer},
+	}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Name: "small", Namespace: namespace}
 	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a","instanceType":"small","image":"linux-1",
 		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
@@ -225,6 +251,7 @@ func smallClass() *machinev1.MachineClass {
 func smallSecret() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace}, Data: map[string][]byte{
 		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"),
-		machinev1.UserDataKey: fmt.Appendf(nil, "token: <<BOOTSTRAP_TOKEN>>\nnodeName: <<MACHINE_NAME>>\nca: %s\n", base64.StdEncoding.EncodeToString([]byte("x"))),
+		machinev1.UserDataKey: fmt.Appendf(nil, "token: <<BOOTSTRAP_TOKEN>>\nnodeName: <<MACHINE_NAME>>\nca: %s\n",
+			base64.StdEncoding.EncodeToString([]byte("x"))),
 	}}
 }

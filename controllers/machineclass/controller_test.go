@@ -55,7 +55,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	inner := b.Build()
 	w.live = inner
 	w.client = interceptor.NewClient(inner, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			data, err := p.Data(o)
 			if err != nil {
 				return err
@@ -65,7 +67,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		},
 	})
 	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	clouds, err := cloud.NewRegistry([]cloud.Driver{sim.New(sim.Options{Clock: clk, Settings: sim.DefaultSettings()}).Driver()}, clk.Now)
+	clouds, err := cloud.NewRegistry([]cloud.Driver{sim.New(sim.Options{
+		Clock:    clk,
+		Settings: sim.DefaultSettings(),
+	}).Driver()}, clk.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,13 +188,45 @@ func TestClassFinalizer(t *testing.T) {
 		want     []string
 		writes   int
 	}{
-		"Used":        {"A class is held while a Machine needs it.", machineClass(), []client.Object{machine("m", "MachineClass", "a")}, []string{machinev1.Finalizer}, 1},
-		"Terminating": {"A Machine needs its class until its VM is gone.", machineClass(), []client.Object{terminating}, []string{machinev1.Finalizer}, 1},
-		"Held":        {"What is as it should be is not written.", machineClass(held), []client.Object{machine("m", "MachineClass", "a")}, []string{"other/one", machinev1.Finalizer}, 0},
-		"Unused":      {"A class is free when its last Machine is gone; others' finalizers stay.", machineClass(held), nil, []string{"other/one"}, 1},
-		"BesideOther": {"A reference that does not count hides none that does.", machineClass(), []client.Object{machine("a", "AWSMachineClass", "a"), machine("m", "MachineClass", "a")}, []string{machinev1.Finalizer}, 1},
-		"OtherKind":   {"Only references of kind MachineClass count, as with MCM.", machineClass(), []client.Object{machine("m", "AWSMachineClass", "a")}, nil, 0},
-		"OtherClass":  {"Another class's Machine does not hold this one.", machineClass(), []client.Object{machine("m", "MachineClass", "b")}, nil, 0},
+		"Used": {
+			"A class is held while a Machine needs it.", machineClass(),
+			[]client.Object{machine("m", "MachineClass", "a")},
+			[]string{machinev1.Finalizer},
+			1,
+		},
+		"Terminating": {
+			"A Machine needs its class until its VM is gone.", machineClass(),
+			[]client.Object{terminating},
+			[]string{machinev1.Finalizer},
+			1,
+		},
+		"Held": {
+			"What is as it should be is not written.", machineClass(held),
+			[]client.Object{machine("m", "MachineClass", "a")},
+			[]string{"other/one", machinev1.Finalizer},
+			0,
+		},
+		"Unused": {
+			"A class is free when its last Machine is gone; others' finalizers stay.", machineClass(held), nil,
+			[]string{"other/one"},
+			1,
+		},
+		"BesideOther": {
+			"A reference that does not count hides none that does.", machineClass(),
+			[]client.Object{machine("a", "AWSMachineClass", "a"), machine("m", "MachineClass", "a")},
+			[]string{machinev1.Finalizer},
+			1,
+		},
+		"OtherKind": {
+			"Only references of kind MachineClass count, as with MCM.", machineClass(),
+			[]client.Object{machine("m", "AWSMachineClass", "a")},
+			nil, 0,
+		},
+		"OtherClass": {
+			"Another class's Machine does not hold this one.", machineClass(),
+			[]client.Object{machine("m", "MachineClass", "b")},
+			nil, 0,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +251,8 @@ func TestClassDeletionWaits(t *testing.T) {
 	deleting(c, machinev1.Finalizer)
 	w := newWorld(t, append(secrets(), c, machine("m-2", "MachineClass", "a"), machine("m-1", "MachineClass", "a"))...)
 	w.reconcile(t)
-	want := []string{"Warning DeletionWaits Deletion waits for 2 Machines, which need this class to remove their VMs, e.g. m-1"}
+	want := []string{"Warning DeletionWaits Deletion waits for 2 Machines, which need this class to remove their " +
+		"VMs, e.g. m-1"}
 	if diff := cmp.Diff(want, w.told()); diff != "" {
 		t.Errorf("the wait is visible, once (-want +got):\n%s", diff)
 	}
@@ -224,7 +262,8 @@ func TestClassDeletionWaits(t *testing.T) {
 		}
 	}
 	w.run(t, w.classes, c)
-	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); client.IgnoreNotFound(err) != nil ||
+		err == nil {
 		t.Errorf("the class goes with its last Machine: %v", err)
 	}
 }
@@ -255,11 +294,15 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			[]string{`Warning InvalidSpec Machines of this class cannot be created: provider: no driver is named "x", use one of sim`},
 		},
 		"Spec": {
-			"The field is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = []byte(`"x"`) })),
+			"The field is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {
+				c.ProviderSpec.Raw = []byte(`"x"`)
+			})),
 			[]string{"Warning InvalidSpec Machines of this class cannot be created: providerSpec"},
 		},
 		"NullSpec": {
-			"Whatever the CRD admits must not crash.", append(secrets(), machineClass(func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = nil })),
+			"Whatever the CRD admits must not crash.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {
+				c.ProviderSpec.Raw = nil
+			})),
 			[]string{"Warning InvalidSpec"},
 		},
 		"UnknownField": {
@@ -269,15 +312,22 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			[]string{"Warning SpecWarning providerSpec.colour: "},
 		},
 		"NoSecret": {
-			"The Secret is named.", []client.Object{machineClass(), secret("other", "keys", "accountID", "secretKey")},
+			"The Secret is named.",
+			[]client.Object{machineClass(), secret("other", "keys", "accountID", "secretKey")},
 			[]string{`Warning SecretNotFound Machines of this class cannot be created: secretRef: there is no Secret "default/boot"`},
 		},
 		"NoUserData": {
-			"The entry is named.", []client.Object{machineClass(), secret("default", "boot"), secret("other", "keys", "accountID", "secretKey")},
+			"The entry is named.",
+			[]client.Object{
+				machineClass(), secret("default", "boot"),
+				secret("other", "keys", "accountID", "secretKey"),
+			},
 			[]string{`Warning InvalidUserData Machines of this class cannot be created: secretRef: no Secret of the class has an entry "userData"`},
 		},
 		"NodeTemplate": {
-			"Every missing key is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) { c.NodeTemplate = &machinev1.NodeTemplate{} })),
+			"Every missing key is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {
+				c.NodeTemplate = &machinev1.NodeTemplate{}
+			})),
 			[]string{"Warning InvalidSpec Machines of this class cannot be created: nodeTemplate.capacity: has no entry \"cpu\""},
 		},
 	}

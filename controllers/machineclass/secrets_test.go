@@ -26,12 +26,43 @@ func TestSecretFinalizer(t *testing.T) {
 		want    []string
 		writes  int
 	}{
-		"SecretRef":     {"Both references hold.", []client.Object{machineClass()}, secret("default", "boot"), []string{machinev1.SecretFinalizer}, 1},
-		"Credentials":   {"A class may name credentials alone.", []client.Object{onlyCredentials}, secret("other", "keys"), []string{machinev1.SecretFinalizer}, 1},
-		"Namespace":     {"A Secret of the same name elsewhere is not touched.", []client.Object{machineClass()}, secret("default", "keys"), nil, 0},
-		"Unnamed":       {"Secrets that no class names are not touched.", []client.Object{machineClass()}, secret("default", "other"), nil, 0},
-		"NoLongerNamed": {"A Secret is free when no class names it; others' finalizers stay.", nil, held(secret("default", "boot")), []string{"other/one"}, 1},
-		"LeavingClass":  {"A class that is held still needs its Secrets.", []client.Object{leaving}, held(secret("default", "boot")), []string{"other/one", machinev1.SecretFinalizer}, 0},
+		"SecretRef": {
+			"Both references hold.",
+			[]client.Object{machineClass()},
+			secret("default", "boot"),
+			[]string{machinev1.SecretFinalizer},
+			1,
+		},
+		"Credentials": {
+			"A class may name credentials alone.",
+			[]client.Object{onlyCredentials},
+			secret("other", "keys"),
+			[]string{machinev1.SecretFinalizer},
+			1,
+		},
+		"Namespace": {
+			"A Secret of the same name elsewhere is not touched.",
+			[]client.Object{machineClass()},
+			secret("default", "keys"), nil, 0,
+		},
+		"Unnamed": {
+			"Secrets that no class names are not touched.",
+			[]client.Object{machineClass()},
+			secret("default", "other"), nil, 0,
+		},
+		"NoLongerNamed": {
+			"A Secret is free when no class names it; others' finalizers stay.", nil,
+			held(secret("default", "boot")),
+			[]string{"other/one"},
+			1,
+		},
+		"LeavingClass": {
+			"A class that is held still needs its Secrets.",
+			[]client.Object{leaving},
+			held(secret("default", "boot")),
+			[]string{"other/one", machinev1.SecretFinalizer},
+			0,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +95,8 @@ func TestSecretDeletionWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run(t, w.secrets, s)
-	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); client.IgnoreNotFound(err) != nil ||
+		err == nil {
 		t.Errorf("the Secret goes when the class names another: %v", err)
 	}
 }

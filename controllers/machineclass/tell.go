@@ -67,7 +67,8 @@ func (t *teller) problems(object *machinev1.MachineClass, resolved class.Resolve
 func (t *teller) deletionWaits(object client.Object, u users) {
 	text := fmt.Sprintf("Deletion waits for Machine %s, which needs this class to remove its VM", u.first)
 	if u.count > 1 {
-		text = fmt.Sprintf("Deletion waits for %d Machines, which need this class to remove their VMs, e.g. %s", u.count, u.first)
+		text = fmt.Sprintf("Deletion waits for %d Machines, which need this class to remove their VMs, e.g. %s", u.count,
+			u.first)
 	}
 	t.onceFor(object, "deletion", []string{EventDeletionWaits}, []string{text})
 }
@@ -89,7 +90,7 @@ func (t *teller) onceFor(object client.Object, subject string, reasons, texts []
 	}
 }
 
-// fresh notes the subject and says whether it is another than the last one.
+// fresh notes the subject and reports whether it is another than the last one.
 func (t *teller) fresh(object client.Object, subject string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

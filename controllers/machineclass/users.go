@@ -50,7 +50,9 @@ func (c *Controller) users(ctx context.Context, object *machinev1.MachineClass) 
 }
 
 // cached counts without copying, since a class may have thousands of Machines.
-func (c *Controller) cached(ctx context.Context, object *machinev1.MachineClass, more ...client.ListOption) (users, error) {
+func (c *Controller) cached(ctx context.Context, object *machinev1.MachineClass, more ...client.ListOption) (users,
+	error,
+) {
 	var found users
 	var list machinev1.MachineList
 	err := c.Client.List(ctx, &list, append(more, client.InNamespace(object.Namespace),

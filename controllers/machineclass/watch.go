@@ -57,7 +57,8 @@ func classChanged() predicate.Predicate {
 // the finalizer.
 func holdChanged(finalizer string) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		lost := controllerutil.ContainsFinalizer(e.ObjectOld, finalizer) && !controllerutil.ContainsFinalizer(e.ObjectNew, finalizer)
+		lost := controllerutil.ContainsFinalizer(e.ObjectOld, finalizer) &&
+			!controllerutil.ContainsFinalizer(e.ObjectNew, finalizer)
 		return lost || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
 }
@@ -96,7 +97,7 @@ func (c *Controller) machineEvents() handler.EventHandler {
 	}
 }
 
-// isHeld says whether the class of a Machine stays and has its finalizer.
+// isHeld reports whether the class of a Machine stays and has its finalizer.
 func (c *Controller) isHeld(ctx context.Context, m *machinev1.Machine) bool {
 	object := &machinev1.MachineClass{}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}

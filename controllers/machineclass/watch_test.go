@@ -35,7 +35,10 @@ func TestMachineEvents(t *testing.T) {
 		return m
 	}
 	named := func(name string, change func(*machinev1.MachineClass)) *machinev1.MachineClass {
-		o := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Finalizers: []string{machinev1.Finalizer}}}
+		o := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name,
+			Finalizers: []string{machinev1.Finalizer},
+		}}
 		change(o)
 		return o
 	}
@@ -58,7 +61,8 @@ func TestMachineEvents(t *testing.T) {
 	events.Update(t.Context(), event.UpdateEvent{ObjectOld: of("same"), ObjectNew: of("same")}, &q)
 	events.Update(t.Context(), event.UpdateEvent{ObjectOld: of("before"), ObjectNew: of("after")}, &q)
 	events.Create(t.Context(), event.CreateEvent{Object: of("")}, &q)
-	if diff := cmp.Diff([]string{"ns/bare", "ns/going", "ns/held", "ns/new", "ns/gone", "ns/before", "ns/after"}, q.added); diff != "" {
+	if diff := cmp.Diff([]string{"ns/bare", "ns/going", "ns/held", "ns/new", "ns/gone", "ns/before", "ns/after"},
+		q.added); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -98,10 +102,16 @@ func TestPredicates(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"OwnWrite":     {"Our own finalizer causes no pass.", holdChanged(machinev1.SecretFinalizer), plain, held, false},
-		"Lost":         {"A finalizer that somebody took is put back.", holdChanged(machinev1.SecretFinalizer), held, plain, true},
-		"Leaving":      {"Deletion may have to be told.", holdChanged(machinev1.SecretFinalizer), plain, leaving, true},
-		"Content":      {"The Secret's own queue does not care for its entries.", holdChanged(machinev1.SecretFinalizer), plain, changed, false},
+		"OwnWrite": {"Our own finalizer causes no pass.", holdChanged(machinev1.SecretFinalizer), plain, held, false},
+		"Lost": {
+			"A finalizer that somebody took is put back.", holdChanged(machinev1.SecretFinalizer), held, plain,
+			true,
+		},
+		"Leaving": {"Deletion may have to be told.", holdChanged(machinev1.SecretFinalizer), plain, leaving, true},
+		"Content": {
+			"The Secret's own queue does not care for its entries.", holdChanged(machinev1.SecretFinalizer),
+			plain, changed, false,
+		},
 		"ClassContent": {"But its class does.", contentChanged(), plain, changed, true},
 		"ClassHold":    {"And not for its finalizers.", contentChanged(), plain, held, false},
 		"ClassOwnWrite": {

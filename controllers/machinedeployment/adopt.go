@@ -66,7 +66,8 @@ func (p *pass) confirm(ctx context.Context) error {
 func (p *pass) take(ctx context.Context, orphan *machinev1.MachineSet) error {
 	adopted := orphan.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, p.reference())
-	if err := p.Client.Patch(ctx, adopted, client.MergeFromWithOptions(orphan, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.Client.Patch(ctx, adopted, client.MergeFromWithOptions(orphan,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("adopt machine set %s: %w", orphan.Name, err)
 	}
 	return p.enlist(ctx, adopted)
@@ -113,7 +114,7 @@ func (p *pass) introduce(set *machinev1.MachineSet) {
 	}
 }
 
-// giveHash says whether the set selects by its hash; where not, it takes the
+// giveHash reports whether the set selects by its hash; where not, it takes the
 // next step: first the template gets it, so that no machine is made without it,
 // then the machines, then the selector, once the set has seen all of them.
 func (p *pass) giveHash(ctx context.Context, o *pool) (bool, error) {

@@ -35,7 +35,8 @@ func TestAdoption(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !metav1.IsControlledBy(mine, w.deployment()) || len(mine.OwnerReferences) != 2 || metav1.GetControllerOf(theirs) != nil {
+	if !metav1.IsControlledBy(mine, w.deployment()) || len(mine.OwnerReferences) != 2 ||
+		metav1.GetControllerOf(theirs) != nil {
 		t.Errorf("owners %v and %v", mine.OwnerReferences, theirs.OwnerReferences)
 	}
 	hash := mine.Labels[machinev1.TemplateHashLabel]

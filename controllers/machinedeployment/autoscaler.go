@@ -41,15 +41,17 @@ func (p *pass) offer(ctx context.Context) (bool, error) {
 	p.describe(offered(class.NodeTemplate, &p.d.Spec.Template.Spec.NodeTemplateSpec))
 	if p.bounds.Replicas == 0 && !p.describes() {
 		p.problems = append(p.problems, problem{text: fmt.Sprintf(
-			"annotations %s and %s are missing: the autoscaler cannot begin at zero; give MachineClass %s a nodeTemplate, or set them",
+			"annotations %s and %s are missing: the autoscaler cannot begin at zero; give MachineClass %s a nodeTemplate, "+
+				"or set them",
 			machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation, class.Name)})
 	}
 	return true, nil
 }
 
-// describes says whether the autoscaler can know what a node will be like.
+// describes reports whether the autoscaler can know what a node will be like.
 func (p *pass) describes() bool {
-	return p.want.Annotations[machinev1.CapacityCPUAnnotation] != "" && p.want.Annotations[machinev1.CapacityMemoryAnnotation] != ""
+	return p.want.Annotations[machinev1.CapacityCPUAnnotation] != "" &&
+		p.want.Annotations[machinev1.CapacityMemoryAnnotation] != ""
 }
 
 // describe brings the capacity annotations to what is offered, except those that
@@ -101,7 +103,8 @@ func offered(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) ma
 	offer := map[string]string{}
 	for resource, key := range map[corev1.ResourceName]string{
 		corev1.ResourceCPU: machinev1.CapacityCPUAnnotation, corev1.ResourceMemory: machinev1.CapacityMemoryAnnotation,
-		corev1.ResourceEphemeralStorage: machinev1.CapacityDiskAnnotation, corev1.ResourcePods: machinev1.CapacityMaxPodsAnnotation,
+		corev1.ResourceEphemeralStorage: machinev1.CapacityDiskAnnotation,
+		corev1.ResourcePods:             machinev1.CapacityMaxPodsAnnotation,
 	} {
 		if q, ok := class.Capacity[resource]; ok && !q.IsZero() {
 			offer[key] = q.String()
@@ -123,7 +126,8 @@ func offered(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) ma
 // nodeLabels are the labels that a node will have.
 func nodeLabels(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) map[string]string {
 	labels := map[string]string{
-		corev1.LabelInstanceTypeStable: class.InstanceType, corev1.LabelTopologyRegion: class.Region, corev1.LabelTopologyZone: class.Zone,
+		corev1.LabelInstanceTypeStable: class.InstanceType, corev1.LabelTopologyRegion: class.Region,
+		corev1.LabelTopologyZone: class.Zone,
 	}
 	if class.Architecture != nil {
 		labels[corev1.LabelArchStable] = *class.Architecture
@@ -157,7 +161,8 @@ func (c *Controller) deploymentsOfClass(ctx context.Context, o client.Object) []
 	err := c.Client.List(ctx, list, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{index.DeploymentByClass: o.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up machine deployments of a class", "MachineClass", client.ObjectKeyFromObject(o))
+		ctrl.LoggerFrom(ctx).Error(err, "Look up machine deployments of a class", "MachineClass",
+			client.ObjectKeyFromObject(o))
 		return nil
 	}
 	var keys []types.NamespacedName
@@ -198,9 +203,11 @@ func (p *pass) tellForm(conditions *[]metav1.Condition) {
 	case other > 0:
 		p.tell(conditions, metav1.Condition{
 			Type: machinev1.ConditionProviderIDForm, Status: metav1.ConditionFalse, Reason: machinev1.ReasonRestoringForm,
-			Message: fmt.Sprintf("%d machines do not yet carry MCM's form of their providerID again; MCM must not take over before", other),
+			Message: fmt.Sprintf("%d machines do not yet carry MCM's form of their providerID again; MCM must not take "+
+				"over before", other),
 		})
 	case meta.RemoveStatusCondition(conditions, machinev1.ConditionProviderIDForm):
-		p.normal(machinev1.EventProviderIDsRestored, "Every machine carries MCM's form of its providerID: MCM could take over")
+		p.normal(machinev1.EventProviderIDsRestored,
+			"Every machine carries MCM's form of its providerID: MCM could take over")
 	}
 }

@@ -28,7 +28,10 @@ func nodeGroup(d *machinev1.MachineDeployment) {
 	annotate(d, machinev1.NodeGroupMinSizeAnnotation, "0")
 	annotate(d, machinev1.NodeGroupMaxSizeAnnotation, "5")
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
-	d.Spec.Template.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
+	d.Spec.Template.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{
+		Key: "k", Value: "v",
+		Effect: corev1.TaintEffectNoSchedule,
+	}}
 }
 
 // capacities are the autoscaler's annotations about a node.
@@ -110,7 +113,9 @@ func TestProviderIDFormTravelsAndComesBack(t *testing.T) {
 	change(w, &m, func(m *machinev1.Machine) {
 		annotate(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	})
-	change(w, w.deployment(), func(d *machinev1.MachineDeployment) { delete(d.Annotations, machinev1.ProviderIDFormAnnotation) })
+	change(w, w.deployment(), func(d *machinev1.MachineDeployment) {
+		delete(d.Annotations, machinev1.ProviderIDFormAnnotation)
+	})
 	w.run()
 	if got := w.sets()[0].Annotations[machinev1.ProviderIDFormAnnotation]; got != "" {
 		t.Errorf("the set still carries %q", got)

@@ -20,10 +20,14 @@ func TestParseChoices(t *testing.T) {
 		want      []choice
 		malformed []string
 	}{
-		"None":     {"Nothing chosen.", "", nil, nil},
-		"Timed":    {"The format of today.", "m1~2026-01-02T03:04:05Z", []choice{{"m1", "2026-01-02T03:04:05Z"}}, nil},
-		"Legacy":   {"Names alone get the time of the last scaling.", "m1,m2", []choice{{"m1", stamp}, {"m2", stamp}}, nil},
-		"Mixed":    {"Both in one list, spaces and empty entries do no harm.", " m1 ,,m2~2026-01-02T03:04:05Z,", []choice{{"m1", stamp}, {"m2", "2026-01-02T03:04:05Z"}}, nil},
+		"None":   {"Nothing chosen.", "", nil, nil},
+		"Timed":  {"The format of today.", "m1~2026-01-02T03:04:05Z", []choice{{"m1", "2026-01-02T03:04:05Z"}}, nil},
+		"Legacy": {"Names alone get the time of the last scaling.", "m1,m2", []choice{{"m1", stamp}, {"m2", stamp}}, nil},
+		"Mixed": {
+			"Both in one list, spaces and empty entries do no harm.", " m1 ,,m2~2026-01-02T03:04:05Z,",
+			[]choice{{"m1", stamp}, {"m2", "2026-01-02T03:04:05Z"}},
+			nil,
+		},
 		"NoTime":   {"Not a time.", "m1~soon,m2", []choice{{"m2", stamp}}, []string{"m1~soon"}},
 		"TwoTimes": {"More than one sign.", "m1~2026-01-02T03:04:05Z~x", nil, []string{"m1~2026-01-02T03:04:05Z~x"}},
 		"NoName":   {"A time without a name.", "~2026-01-02T03:04:05Z", nil, []string{"~2026-01-02T03:04:05Z"}},
@@ -74,7 +78,10 @@ func TestChosenGoesFirst(t *testing.T) {
 	if n := w.sets()[0].Spec.Replicas; n != 4 {
 		t.Fatalf("the set shrinks before its controller can know the marks")
 	}
-	want := map[string]string{machinev1.PriorityAnnotation: "1", machinev1.MarkedForDeletionAnnotation: noon.Format(time.RFC3339)}
+	want := map[string]string{
+		machinev1.PriorityAnnotation:          "1",
+		machinev1.MarkedForDeletionAnnotation: noon.Format(time.RFC3339),
+	}
 	if diff := cmp.Diff(want, w.live()[2].Annotations); diff != "" {
 		t.Fatalf("marks\n%s", diff)
 	}
@@ -117,7 +124,8 @@ func TestChosenInSmallerSet(t *testing.T) {
 	chosen := w.members(w.set(smaller))[0].Name
 	w.choose(before["v1"]+before["v2"]-2-1, chosen) // one less than the surge covers
 	w.until("one goes", func() bool { return len(w.machines()) < int(before["v1"]+before["v2"]) })
-	if w.set(larger).Spec.Replicas != before[larger] || w.set(smaller).Spec.Replicas != before[smaller]-1 || slices.Contains(names(w.machines()), chosen) {
+	if w.set(larger).Spec.Replicas != before[larger] || w.set(smaller).Spec.Replicas != before[smaller]-1 ||
+		slices.Contains(names(w.machines()), chosen) {
 		t.Errorf("machine %s was chosen, others went; before %v\n%s", chosen, before, w.describe())
 	}
 }
@@ -156,7 +164,8 @@ func TestChoicesOfOthers(t *testing.T) {
 			t.Errorf("a machine of nobody was marked: %v", m.Annotations)
 		}
 	})
-	if got, want := w.deployment().Annotations[machinev1.TriggerDeletionAnnotation], ours+"~"+noon.Format(time.RFC3339); got != want {
+	if got, want := w.deployment().Annotations[machinev1.TriggerDeletionAnnotation], ours+"~"+
+		noon.Format(time.RFC3339); got != want {
 		t.Errorf("the list is %q, want %q", got, want)
 	}
 	if events := w.eventsOf(machinev1.TriggerDeletionAnnotation); len(events) != 2 {

@@ -11,14 +11,19 @@ import (
 // MCM's own tests read them.
 
 func (p *pass) set(s *machinev1.MachineDeploymentStatus, kind machinev1.MachineDeploymentConditionType,
-	status machinev1.ConditionStatus, t turn) {
-	rollout.SetCondition(s, machinev1.MachineDeploymentCondition{Type: kind, Status: status, Reason: t.reason, Message: t.message}, p.now)
+	status machinev1.ConditionStatus, t turn,
+) {
+	rollout.SetCondition(s, machinev1.MachineDeploymentCondition{
+		Type: kind, Status: status, Reason: t.reason,
+		Message: t.message,
+	}, p.now)
 }
 
-// judgeAvailable says whether enough machines are available. Those that are kept
+// judgeAvailable reports whether enough machines are available. Those that are kept
 // for examination are not missed.
 func (p *pass) judgeAvailable(s *machinev1.MachineDeploymentStatus) {
-	enough := max(p.d.Spec.Replicas-int32(p.bounds.Unavailable)-s.PreservedFailedReplicas, 0) // #nosec G115 -- at most spec.replicas
+	// #nosec G115 -- at most spec.replicas
+	enough := max(p.d.Spec.Replicas-int32(p.bounds.Unavailable)-s.PreservedFailedReplicas, 0)
 	if s.AvailableReplicas >= enough {
 		p.set(s, machinev1.MachineDeploymentAvailable, machinev1.ConditionTrue,
 			turn{machinev1.ReasonMinimumReplicasAvailable, "The minimum of machines is available"})
@@ -39,7 +44,7 @@ func (p *pass) judgeFrozen(s *machinev1.MachineDeploymentStatus) {
 		turn{machinev1.ReasonMachineDeploymentStateSync, fmt.Sprintf("Machine set %s is frozen", names[0])})
 }
 
-// judgeProgress says whether the rollout proceeds. A paused one says so, unless
+// judgeProgress reports whether the rollout proceeds. A paused one says so, unless
 // it had run out of time before.
 func (p *pass) judgeProgress(s *machinev1.MachineDeploymentStatus) {
 	former := rollout.Condition(s, machinev1.MachineDeploymentProgressing)

@@ -10,7 +10,9 @@ import (
 
 func TestProgressDeadline(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2, func(d *machinev1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(600)) }))
+	w := newWorld(t, deployment(2, func(d *machinev1.MachineDeployment) {
+		d.Spec.ProgressDeadlineSeconds = new(int32(600))
+	}))
 	w.pass()
 	if got := w.pass().RequeueAfter; got != 601*time.Second {
 		t.Errorf("the deadline is looked at after %s", got)
@@ -25,7 +27,8 @@ func TestProgressDeadline(t *testing.T) {
 		t.Errorf("nothing is left to wait for, but it waits %s", got)
 	}
 	w.run()
-	if c := rollout.Condition(&w.deployment().Status, machinev1.MachineDeploymentProgressing); c.Reason != machinev1.ReasonNewMachineSetAvailable {
+	if c := rollout.Condition(&w.deployment().Status,
+		machinev1.MachineDeploymentProgressing); c.Reason != machinev1.ReasonNewMachineSetAvailable {
 		t.Errorf("a late success is a success: %+v", c)
 	}
 }

@@ -53,7 +53,10 @@ type Controller struct {
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, gate: hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events})}
+	return &Controller{Deps: d, gate: hold.New(hold.Deps{
+		Client: d.Client, Live: d.Live, Clock: d.Clock,
+		Events: d.Events,
+	})}
 }
 
 // Reconcile brings one MachineDeployment closer to what it asks for. It may be

@@ -25,7 +25,10 @@ func TestFlow(t *testing.T) {
 	for _, c := range w.deployment().Status.Conditions {
 		got = append(got, condition{string(c.Type), string(c.Status), c.Reason})
 	}
-	want := []condition{{"Available", "True", "MinimumReplicasAvailable"}, {"Progressing", "True", "NewMachineSetAvailable"}}
+	want := []condition{
+		{"Available", "True", "MinimumReplicasAvailable"},
+		{"Progressing", "True", "NewMachineSetAvailable"},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("MCM's suite wants exactly two conditions\n%s", diff)
 	}

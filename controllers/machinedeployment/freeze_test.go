@@ -22,7 +22,8 @@ func TestFreezeIsMirrored(t *testing.T) {
 	change(w, d, func(d *machinev1.MachineDeployment) { annotate(d, machinev1.UnfreezeAnnotation, "true") })
 	w.pass()
 	set = w.sets()[0]
-	if _, asked := w.deployment().Annotations[machinev1.UnfreezeAnnotation]; asked || set.Annotations[machinev1.UnfreezeAnnotation] != "true" {
+	if _, asked := w.deployment().Annotations[machinev1.UnfreezeAnnotation]; asked ||
+		set.Annotations[machinev1.UnfreezeAnnotation] != "true" {
 		t.Errorf("the wish must be on the set and nowhere else: %v %v", w.deployment().Annotations, set.Annotations)
 	}
 	change(w, &set, func(s *machinev1.MachineSet) {

@@ -19,7 +19,7 @@ type waiting struct {
 	told map[types.NamespacedName]bool
 }
 
-// begins notes that a deployment waits, and says whether that is new.
+// begins notes that a deployment waits, and reports whether that is new.
 func (w *waiting) begins(key types.NamespacedName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *waiting) ends(key types.NamespacedName) {
 	delete(w.told, key)
 }
 
-// waits says whether a set or a machine of the deployment is being moved to
+// waits reports whether a set or a machine of the deployment is being moved to
 // another door, or a set that it would adopt. Then nothing is rolled, scaled or
 // changed, so that it does not matter in which order a pool is held and released.
 func (p *pass) waits() bool {
@@ -75,7 +75,8 @@ func (p *pass) firstHeld() string {
 }
 
 func (p *pass) heldText() string {
-	return fmt.Sprintf("%s is held for a migration, and nothing is created, scaled or changed until annotation %s is off it", p.held, machinev1.MigrationHoldAnnotation)
+	return fmt.Sprintf("%s is held for a migration, and nothing is created, scaled or changed until annotation %s "+
+		"is off it", p.held, machinev1.MigrationHoldAnnotation)
 }
 
 // released makes sure, before a set, a machine or a node is written, that the

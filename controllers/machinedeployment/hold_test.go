@@ -84,7 +84,9 @@ func TestHeldDeployment(t *testing.T) {
 			w := newWorld(t, deployment(2))
 			w.run()
 			tc.tempt(w)
-			change(w, w.deployment(), func(d *machinev1.MachineDeployment) { annotate(d, machinev1.MigrationHoldAnnotation, "x") })
+			change(w, w.deployment(), func(d *machinev1.MachineDeployment) {
+				annotate(d, machinev1.MigrationHoldAnnotation, "x")
+			})
 			sets, machines, writes := w.sets(), w.machines(), w.counted()
 			w.eventsOf("")
 			for range 3 {
@@ -93,7 +95,8 @@ func TestHeldDeployment(t *testing.T) {
 				}
 			}
 			if !machinev1.HoldAnswered(w.deployment()) || w.counted() != writes+1 {
-				t.Errorf("%s %d writes, annotations %v; want the answer alone", tc.reason, w.counted()-writes, w.deployment().Annotations)
+				t.Errorf("%s %d writes, annotations %v; want the answer alone", tc.reason, w.counted()-writes,
+					w.deployment().Annotations)
 			}
 			if told := w.eventsOf(""); len(told) != 1 || !strings.Contains(told[0], machinev1.EventHeld) {
 				t.Errorf("%s events %q, want one", tc.reason, told)
@@ -167,7 +170,8 @@ func TestHeldSetIsNotAdopted(t *testing.T) {
 		Annotations: map[string]string{machinev1.MigrationHoldAnnotation: "x"},
 	}}
 	set.Spec = machinev1.MachineSetSpec{
-		Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Template: deployment(0).Spec.Template,
+		Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+		Template: deployment(0).Spec.Template,
 	}
 	w := newWorld(t, deployment(2), set)
 	for range 3 {
@@ -183,7 +187,10 @@ func TestHeldSetIsNotAdopted(t *testing.T) {
 // TestHoldStaysWhereItIs: a hold on the deployment is none on its sets.
 func TestHoldStaysWhereItIs(t *testing.T) {
 	t.Parallel()
-	for _, key := range []string{machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation} {
+	for _, key := range []string{
+		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation,
+		machinev1.MigrationHeldSinceAnnotation,
+	} {
 		if travels(key) {
 			t.Errorf("%s is copied to the sets", key)
 		}
@@ -215,7 +222,9 @@ func TestHoldOfAnotherLeader(t *testing.T) {
 			w.run()
 			tc.tempt(w)
 			was := w.deployment()
-			change(w, w.deployment(), func(d *machinev1.MachineDeployment) { annotate(d, machinev1.MigrationHoldAnnotation, "x") })
+			change(w, w.deployment(), func(d *machinev1.MachineDeployment) {
+				annotate(d, machinev1.MigrationHoldAnnotation, "x")
+			})
 			w.pass()
 			sets, machines := w.sets(), w.machines()
 			w.c = New(w.c.Deps)

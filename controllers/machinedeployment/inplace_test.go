@@ -34,7 +34,8 @@ func names(machines []machinev1.Machine) []string {
 // TestInPlaceKeepsMachines updates all machines where they are.
 func TestInPlaceKeepsMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w := newWorld(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+		machineClass("v2", "eu"))
 	w.run()
 	before := names(w.live())
 	w.changeSpec(class("v2"))
@@ -64,15 +65,22 @@ func TestInPlaceKeepsMachines(t *testing.T) {
 		if !metav1.IsControlledBy(&m, set) || m.Spec.Class.Name != "v2" {
 			t.Errorf("machine %s belongs to %v and class %s", m.Name, m.OwnerReferences, m.Spec.Class.Name)
 		}
-		want := map[string]string{"pool": "a", "node": "node-" + m.Name, machinev1.TemplateHashLabel: set.Labels[machinev1.TemplateHashLabel]}
+		want := map[string]string{
+			"pool": "a", "node": "node-" + m.Name,
+			machinev1.TemplateHashLabel: set.Labels[machinev1.TemplateHashLabel],
+		}
 		if diff := cmp.Diff(want, m.Labels); diff != "" {
 			t.Errorf("labels of machine %s\n%s", m.Name, diff)
 		}
 		node := w.node(m.Name)
 		if len(node.Labels) != 0 || node.Spec.Unschedulable || len(node.Annotations) != 1 {
-			t.Errorf("node %s: labels %v, annotations %v, unschedulable %t", node.Name, node.Labels, node.Annotations, node.Spec.Unschedulable)
+			t.Errorf("node %s: labels %v, annotations %v, unschedulable %t", node.Name, node.Labels, node.Annotations,
+				node.Spec.Unschedulable)
 		}
-		if diff := cmp.Diff([]corev1.Taint{{Key: machinev1.CriticalComponentsNotReadyTaint, Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints); diff != "" {
+		if diff := cmp.Diff([]corev1.Taint{{
+			Key:    machinev1.CriticalComponentsNotReadyTaint,
+			Effect: corev1.TaintEffectNoSchedule,
+		}}, node.Spec.Taints); diff != "" {
 			t.Errorf("an updated node waits for its components\n%s", diff)
 		}
 	}
@@ -80,7 +88,8 @@ func TestInPlaceKeepsMachines(t *testing.T) {
 
 func TestInPlaceSurge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 1, 0)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w := newWorld(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 1, 0)), machineClass("v1", "eu"),
+		machineClass("v2", "eu"))
 	w.run()
 	w.changeSpec(class("v2"))
 	w.until("all are updated", func() bool {
@@ -113,7 +122,8 @@ func TestInPlaceNotWedged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+			w := newWorld(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+				machineClass("v2", "eu"))
 			w.run()
 			w.changeSpec(class("v2"))
 			w.until("one has moved", func() bool { return w.set("v2").Status.Replicas >= 1 })
@@ -137,7 +147,8 @@ func TestInPlaceNotWedged(t *testing.T) {
 
 func TestInPlaceManual(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 1, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w := newWorld(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 1, 1)), machineClass("v1", "eu"),
+		machineClass("v2", "eu"))
 	w.run()
 	w.changeSpec(class("v2"))
 	for range 5 {
@@ -153,7 +164,9 @@ func TestInPlaceManual(t *testing.T) {
 		}
 	}
 	change(w, w.node(first), func(n *corev1.Node) { n.Labels[machinev1.SelectedForUpdateLabel] = "true" })
-	w.until("the chosen one has moved", func() bool { return w.set("v2").Status.AvailableReplicas == 1 && w.set("v1").Spec.Replicas == 1 })
+	w.until("the chosen one has moved", func() bool {
+		return w.set("v2").Status.AvailableReplicas == 1 && w.set("v1").Spec.Replicas == 1
+	})
 	if got := names(w.members(w.set("v2"))); !cmp.Equal(got, []string{first}) {
 		t.Errorf("%v moved, want %s", got, first)
 	}
@@ -166,7 +179,8 @@ func TestInPlaceManual(t *testing.T) {
 // looked for where it is not.
 func TestTransferKeepsClassOfAnotherRegion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "us"))
+	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+		machineClass("v2", "us"))
 	w.run()
 	w.changeSpec(class("v2"))
 	w.run()
@@ -180,7 +194,8 @@ func TestTransferKeepsClassOfAnotherRegion(t *testing.T) {
 // size.
 func TestTransferGoesStepByStep(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w := newWorld(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+		machineClass("v2", "eu"))
 	w.run()
 	before := names(w.live())
 	w.changeSpec(class("v2"))
@@ -226,7 +241,8 @@ func TestTransferGoesStepByStep(t *testing.T) {
 // be able to make machines again, and nothing is left on its nodes.
 func TestInPlaceBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w := newWorld(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 0, 1)), machineClass("v1", "eu"),
+		machineClass("v2", "eu"))
 	w.run()
 	w.changeSpec(class("v2"))
 	w.pass()
@@ -258,7 +274,8 @@ func TestInPlaceNeedsTarget(t *testing.T) {
 // TestStaleMachineDoesNotMove: it may have moved already, or be somebody else's.
 func TestStaleMachineDoesNotMove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"), machineClass("v2", "eu"))
+	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+		machineClass("v2", "eu"))
 	w.run()
 	w.changeSpec(class("v2"))
 	for range 2 {

@@ -84,7 +84,8 @@ func TestNodeThatIsNotMadeYet(t *testing.T) {
 	}
 	change(w, w.node(late), func(n *corev1.Node) {
 		n.Annotations = map[string]string{
-			machinev1.NodeMachineAnnotation: late, machinev1.ScaleDownDisabledAnnotation: "true", machinev1.ScaleDownDisabledByMCMAnnotation: "true",
+			machinev1.NodeMachineAnnotation: late, machinev1.ScaleDownDisabledAnnotation: "true",
+			machinev1.ScaleDownDisabledByMCMAnnotation: "true",
 		}
 	})
 	w.pass()
@@ -116,10 +117,14 @@ func TestBack(t *testing.T) {
 	w.changeSpec(class("v1"))
 	w.run()
 	node := w.node(users)
-	if diff := cmp.Diff([]corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints); diff != "" {
+	if diff := cmp.Diff([]corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}},
+		node.Spec.Taints); diff != "" {
 		t.Errorf("the user's taint stays, ours goes\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{machinev1.ScaleDownDisabledAnnotation: "true", machinev1.NodeMachineAnnotation: users}, node.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		machinev1.ScaleDownDisabledAnnotation: "true",
+		machinev1.NodeMachineAnnotation:       users,
+	}, node.Annotations); diff != "" {
 		t.Errorf("the user's annotation stays\n%s", diff)
 	}
 	set := w.set("v1")

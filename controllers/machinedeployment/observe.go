@@ -92,7 +92,8 @@ func (c *Controller) observe(ctx context.Context, d *machinev1.MachineDeployment
 // once more in a new set.
 func (c *Controller) sets(ctx context.Context, namespace, owner string) ([]*machinev1.MachineSet, error) {
 	list := &machinev1.MachineSetList{}
-	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index.SetByOwner: owner}); err != nil {
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace),
+		client.MatchingFields{index.SetByOwner: owner}); err != nil {
 		return nil, fmt.Errorf("list machine sets: %w", err)
 	}
 	sets := pointers(list.Items)
@@ -179,7 +180,9 @@ func (o *pool) gone() bool { return !o.seen.DeletionTimestamp.IsZero() }
 
 // live returns the machines that are not terminating.
 func (o *pool) live() []*machinev1.Machine {
-	return slices.DeleteFunc(slices.Clone(o.machines), func(m *machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+	return slices.DeleteFunc(slices.Clone(o.machines), func(m *machinev1.Machine) bool {
+		return !m.DeletionTimestamp.IsZero()
+	})
 }
 
 // serves says that a machine counts as available.

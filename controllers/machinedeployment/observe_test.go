@@ -32,32 +32,39 @@ func TestView(t *testing.T) {
 		want     rollout.Set
 	}{
 		"Settled": {
-			"All is there.", 2, machinev1.MachineSetStatus{Replicas: 2, AvailableReplicas: 2},
+			"All is there.", 2,
+			machinev1.MachineSetStatus{Replicas: 2, AvailableReplicas: 2},
 			[]*machinev1.Machine{machine(running), machine(machinev1.MachineAvailable)},
-			nil, rollout.Set{Spec: 2, Replicas: 2, Live: 2, Available: 2},
+			nil,
+			rollout.Set{Spec: 2, Replicas: 2, Live: 2, Available: 2},
 		},
 		"LateReport": {
 			"A machine that goes counts as there and as not available, whatever the set still reports.", 1,
 			machinev1.MachineSetStatus{Replicas: 2, AvailableReplicas: 2},
 			[]*machinev1.Machine{machine(running, going), machine(running)},
-			nil, rollout.Set{Spec: 1, Replicas: 2, Live: 1, Available: 1},
+			nil,
+			rollout.Set{Spec: 1, Replicas: 2, Live: 1, Available: 1},
 		},
 		"NotReported": {
 			"A machine is available when its set says so, too.", 1,
 			machinev1.MachineSetStatus{Replicas: 1},
 			[]*machinev1.Machine{machine(running)},
-			nil, rollout.Set{Spec: 1, Replicas: 1, Live: 1},
+			nil,
+			rollout.Set{Spec: 1, Replicas: 1, Live: 1},
 		},
 		"NotMadeYet": {
 			"What was asked for takes up room before it is there, beside what goes.", 3,
 			machinev1.MachineSetStatus{Replicas: 1},
 			[]*machinev1.Machine{machine(running, going)},
-			nil, rollout.Set{Spec: 3, Replicas: 4},
+			nil,
+			rollout.Set{Spec: 3, Replicas: 4},
 		},
 		"CacheBehind": {
 			"What the set reports is there although the cache does not have it.", 0,
-			machinev1.MachineSetStatus{Replicas: 3}, nil,
-			nil, rollout.Set{Replicas: 3},
+			machinev1.MachineSetStatus{Replicas: 3},
+			nil,
+			nil,
+			rollout.Set{Replicas: 3},
 		},
 		"Deleting": {
 			"A set that goes asks for nothing.", 3,
@@ -73,10 +80,13 @@ func TestView(t *testing.T) {
 				machine("", chosen), machine("", chosen, going),
 				machine("", func(m *machinev1.Machine) { annotate(m, machinev1.PriorityAnnotation, "1") }),
 			},
-			nil, rollout.Set{Spec: 3, Replicas: 4, Live: 2, Marked: 2},
+			nil,
+			rollout.Set{Spec: 3, Replicas: 4, Live: 2, Marked: 2},
 		},
 		"Annotations": {
-			"What cannot be parsed is unknown.", 0, machinev1.MachineSetStatus{PreservedFailedReplicas: 1}, nil,
+			"What cannot be parsed is unknown.", 0,
+			machinev1.MachineSetStatus{PreservedFailedReplicas: 1},
+			nil,
 			func(s *machinev1.MachineSet) {
 				annotate(s, machinev1.DesiredReplicasAnnotation, "7")
 				annotate(s, machinev1.MaxReplicasAnnotation, "x")

@@ -51,7 +51,10 @@ func (w *world) scaleSet(s *machinev1.MachineSet) {
 			w.create(s)
 		}
 	}
-	surplus := slices.DeleteFunc(live, func(m machinev1.Machine) bool { _, moved := m.Labels[machinev1.UpdateResultLabel]; return moved })
+	surplus := slices.DeleteFunc(live, func(m machinev1.Machine) bool {
+		_, moved := m.Labels[machinev1.UpdateResultLabel]
+		return moved
+	})
 	slices.SortFunc(surplus, func(a, b machinev1.Machine) int {
 		return cmp.Or(rankOf(&a)-rankOf(&b), strings.Compare(a.Name, b.Name))
 	})
@@ -106,9 +109,10 @@ func (w *world) create(s *machinev1.MachineSet) {
 	m := &machinev1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: fmt.Sprintf("%s-%03d", s.Name, w.made), Labels: maps.Clone(s.Spec.Template.Labels),
-			Finalizers:      []string{machinev1.Finalizer},
-			Annotations:     map[string]string{machinev1.PriorityAnnotation: machinev1.DefaultPriority},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},
+			Finalizers:  []string{machinev1.Finalizer},
+			Annotations: map[string]string{machinev1.PriorityAnnotation: machinev1.DefaultPriority},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s,
+				machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},
 		},
 		Spec: s.Spec.Template.Spec,
 	}
@@ -174,7 +178,7 @@ func (w *world) join(m *machinev1.Machine) {
 	})
 }
 
-// rolls says whether more than one set has machines.
+// rolls reports whether more than one set has machines.
 func (w *world) rolls() bool {
 	return len(slices.DeleteFunc(w.sets(), func(s machinev1.MachineSet) bool { return s.Spec.Replicas == 0 })) > 1
 }

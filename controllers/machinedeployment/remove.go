@@ -43,7 +43,7 @@ func (p *pass) remove(ctx context.Context) error {
 	return client.IgnoreNotFound(p.saveDeployment(ctx))
 }
 
-// leftBehind says whether there is a set that our cache does not have yet: it
+// leftBehind reports whether there is a set that our cache does not have yet: it
 // would lose its owner.
 func (p *pass) leftBehind(ctx context.Context) (bool, error) {
 	owned, err := p.ownedLive(ctx)

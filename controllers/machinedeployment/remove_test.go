@@ -14,9 +14,12 @@ func TestRemove(t *testing.T) {
 		reason string
 		change func(*machinev1.MachineDeployment)
 	}{
-		"Valid":   {"The sets go, with their machines.", func(*machinev1.MachineDeployment) {}},
-		"Invalid": {"A broken spec keeps nothing alive.", func(d *machinev1.MachineDeployment) { d.Spec.Selector = nil; d.Spec.Strategy.Type = "" }},
-		"Paused":  {"Nor does a pause.", func(d *machinev1.MachineDeployment) { d.Spec.Paused = true }},
+		"Valid": {"The sets go, with their machines.", func(*machinev1.MachineDeployment) {}},
+		"Invalid": {"A broken spec keeps nothing alive.", func(d *machinev1.MachineDeployment) {
+			d.Spec.Selector = nil
+			d.Spec.Strategy.Type = ""
+		}},
+		"Paused": {"Nor does a pause.", func(d *machinev1.MachineDeployment) { d.Spec.Paused = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

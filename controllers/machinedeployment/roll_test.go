@@ -46,7 +46,8 @@ func TestRollKeepsBounds(t *testing.T) {
 					t.Fatalf("%s\n%d machines, terminating ones included\n%s", tc.reason, total, w.describe())
 				}
 				d := w.deployment()
-				return d.Status.UpdatedReplicas == tc.replicas && d.Status.Replicas == tc.replicas && d.Status.AvailableReplicas == tc.replicas
+				return d.Status.UpdatedReplicas == tc.replicas && d.Status.Replicas == tc.replicas &&
+					d.Status.AvailableReplicas == tc.replicas
 			})
 			if !w.set("v1").DeletionTimestamp.IsZero() {
 				t.Errorf("without a limit old sets are kept")
@@ -107,7 +108,9 @@ func TestRollAtRandom(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			const replicas, unavailable = 5, 1
-			w := newWorld(t, deployment(replicas, func(d *machinev1.MachineDeployment) { d.Spec.Strategy = rollingUpdate(2, unavailable) }))
+			w := newWorld(t, deployment(replicas, func(d *machinev1.MachineDeployment) {
+				d.Spec.Strategy = rollingUpdate(2, unavailable)
+			}))
 			w.run()
 			w.changeSpec(class("v2"))
 			for step := range 300 {

@@ -24,7 +24,8 @@ func (p *pass) rollBack(ctx context.Context) error {
 	case set == nil:
 		p.warn(machinev1.EventRollbackRevisionNotFound, "There is no revision %d to roll back to", revision)
 	case rollout.SameTemplate(&p.d.Spec.Template, &set.Spec.Template):
-		p.warn(machinev1.EventRollbackTemplateUnchanged, "The template is that of revision %d already; nothing is rolled back", revision)
+		p.warn(machinev1.EventRollbackTemplateUnchanged,
+			"The template is that of revision %d already; nothing is rolled back", revision)
 	default:
 		p.restore(set)
 		if err := p.saveDeployment(ctx); err != nil {
@@ -47,7 +48,7 @@ func (p *pass) restore(set *machinev1.MachineSet) {
 	}
 }
 
-// keeps says whether an annotation of the deployment survives a rollback: when a
+// keeps reports whether an annotation of the deployment survives a rollback: when a
 // scaler last changed the replicas is no part of any revision.
 func (*pass) keeps(key string) bool { return key == machinev1.LastReplicaChangeByScalerAnnotation }
 

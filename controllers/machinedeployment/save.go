@@ -81,11 +81,13 @@ func same(a, b *machinev1.MachineSet) bool {
 // saveDeployment writes the deployment if it differs from what is wanted, its
 // status excepted. Users and scalers write it too, so it must not have changed.
 func (p *pass) saveDeployment(ctx context.Context) error {
-	if apiequality.Semantic.DeepEqual(p.d.ObjectMeta, p.want.ObjectMeta) && apiequality.Semantic.DeepEqual(p.d.Spec, p.want.Spec) {
+	if apiequality.Semantic.DeepEqual(p.d.ObjectMeta, p.want.ObjectMeta) &&
+		apiequality.Semantic.DeepEqual(p.d.Spec, p.want.Spec) {
 		return nil
 	}
 	saved := p.want.DeepCopy()
-	if err := p.Client.Patch(ctx, saved, client.MergeFromWithOptions(p.d, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.Client.Patch(ctx, saved, client.MergeFromWithOptions(p.d,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch machine deployment: %w", err)
 	}
 	p.d, p.want = saved, saved.DeepCopy()

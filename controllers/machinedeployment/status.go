@@ -53,7 +53,7 @@ func (p *pass) writeStatus(ctx context.Context, status machinev1.MachineDeployme
 	return nil
 }
 
-// onlyTells says whether status differs from the stored one in nothing but
+// onlyTells reports whether status differs from the stored one in nothing but
 // progress, which this API server drops. Then it is remembered, not written.
 func (p *pass) onlyTells(status machinev1.MachineDeploymentStatus) bool {
 	if _, drops := p.dropped.Get(p.d.UID); !drops {

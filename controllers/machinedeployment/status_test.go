@@ -24,7 +24,10 @@ func TestStatus(t *testing.T) {
 	change(w, w.set("v1"), func(s *machinev1.MachineSet) {
 		s.Status.Replicas, s.Status.ReadyReplicas, s.Status.AvailableReplicas, s.Status.PreservedFailedReplicas = 4, 1, 1, 1
 		s.Status.FailedMachines = &failed
-		s.Status.Conditions = []machinev1.MachineSetCondition{{Type: machinev1.MachineSetReplicaFailure, Status: "True", Reason: machinev1.ReasonFailedCreate, Message: "no quota"}}
+		s.Status.Conditions = []machinev1.MachineSetCondition{{
+			Type: machinev1.MachineSetReplicaFailure, Status: "True",
+			Reason: machinev1.ReasonFailedCreate, Message: "no quota",
+		}}
 	})
 	w.pass()
 	d := w.deployment()
@@ -32,23 +35,28 @@ func TestStatus(t *testing.T) {
 		ObservedGeneration: 6, Replicas: 4, ReadyReplicas: 1, AvailableReplicas: 1, PreservedFailedReplicas: 1,
 		UnavailableReplicas: 4, FailedMachines: []*machinev1.MachineSummary{&failed[0]},
 	}
-	if diff := cmp.Diff(want, d.Status, cmpopts.IgnoreFields(machinev1.MachineDeploymentStatus{}, "Conditions", "Progress")); diff != "" {
+	if diff := cmp.Diff(want, d.Status, cmpopts.IgnoreFields(machinev1.MachineDeploymentStatus{}, "Conditions",
+		"Progress")); diff != "" {
 		t.Errorf("counts\n%s", diff)
 	}
-	if c := rollout.Condition(&d.Status, machinev1.MachineDeploymentAvailable); c.Status != "False" || c.Reason != machinev1.ReasonMinimumReplicasUnavailable {
+	if c := rollout.Condition(&d.Status, machinev1.MachineDeploymentAvailable); c.Status != "False" ||
+		c.Reason != machinev1.ReasonMinimumReplicasUnavailable {
 		t.Errorf("1 of at least 4 - 1 - 1 preserved is available: %+v", c)
 	}
-	if c := rollout.Condition(&d.Status, machinev1.MachineDeploymentReplicaFailure); c == nil || c.Reason != machinev1.ReasonFailedCreate || c.Message != "no quota" {
+	if c := rollout.Condition(&d.Status, machinev1.MachineDeploymentReplicaFailure); c == nil ||
+		c.Reason != machinev1.ReasonFailedCreate || c.Message != "no quota" {
 		t.Errorf("the set's failure is not shown: %+v", c)
 	}
 	c := meta.FindStatusCondition(d.Status.Progress.Conditions, machinev1.ConditionReplicasReady)
-	if c == nil || c.Reason != machinev1.ReasonScalingUp || c.Message != "0 of 4 machines are updated, 1 available, 4 old ones are left" {
+	if c == nil || c.Reason != machinev1.ReasonScalingUp ||
+		c.Message != "0 of 4 machines are updated, 1 available, 4 old ones are left" {
 		t.Errorf("it must say what is missing: %+v", c)
 	}
 	change(w, w.set("v1"), func(s *machinev1.MachineSet) { label(s, machinev1.FreezeLabel, "True") })
 	w.pass()
 	d = w.deployment()
-	if c := meta.FindStatusCondition(d.Status.Progress.Conditions, machinev1.ConditionReplicasReady); c.Reason != machinev1.ReasonFrozen {
+	if c := meta.FindStatusCondition(d.Status.Progress.Conditions,
+		machinev1.ConditionReplicasReady); c.Reason != machinev1.ReasonFrozen {
 		t.Errorf("it must say that it is frozen: %+v", c)
 	}
 	w.writes = map[string]int{}
@@ -72,7 +80,9 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	w.pass()
 	stale := true
 	w.c.Client = interceptor.NewClient(w.client, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption,
+		) error {
 			if d, ok := o.(*machinev1.MachineDeployment); ok && stale {
 				before.DeepCopyInto(d)
 				return nil

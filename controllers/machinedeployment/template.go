@@ -25,7 +25,7 @@ const (
 	behindRetry = 5 * time.Second
 )
 
-// travels says whether an annotation of a deployment is copied to its set, and
+// travels reports whether an annotation of a deployment is copied to its set, and
 // back in a rollback. Those that describe the object they stand on are not.
 func travels(key string) bool {
 	switch key {
@@ -122,7 +122,7 @@ func (p *pass) create(ctx context.Context, size int) (bool, error) {
 	return true, nil
 }
 
-// behind says whether the API server has sets, or asks for machines in them, that
+// behind reports whether the API server has sets, or asks for machines in them, that
 // the cache does not show yet. A further set would come on top of those.
 func (p *pass) behind(ctx context.Context) (bool, error) {
 	owned, err := p.ownedLive(ctx)

@@ -45,7 +45,8 @@ func TestPropagation(t *testing.T) {
 		t.Errorf("changes in place replaced machines")
 	}
 	want := map[string]string{
-		machinev1.EffectiveCreationTimeoutAnnotation: "30m", machinev1.RevisionAnnotation: "2", machinev1.CAPIRevisionAnnotation: "2",
+		machinev1.EffectiveCreationTimeoutAnnotation: "30m", machinev1.RevisionAnnotation: "2",
+		machinev1.CAPIRevisionAnnotation:    "2",
 		machinev1.DesiredReplicasAnnotation: "2", machinev1.MaxReplicasAnnotation: "4",
 	}
 	if diff := cmp.Diff(want, current.Annotations); diff != "" {
@@ -131,7 +132,8 @@ func TestNoSetOnTopOfOnesThatTheCacheDoesNotShow(t *testing.T) {
 	w.run()
 	w.changeSpec(class("v2"))
 	w.c.Client = blind{w.client}
-	result, err := w.c.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.deployment())})
+	result, err := w.c.Reconcile(t.Context(),
+		reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.deployment())})
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("Reconcile() = %+v, %v, want to look again soon", result, err)
 	}

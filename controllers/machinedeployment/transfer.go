@@ -44,7 +44,8 @@ func (p *pass) transfer(ctx context.Context) error {
 // transferable says that a machine's node was updated, and that both the
 // machine and the node say so.
 func (p *pass) transferable(ctx context.Context, m *machinev1.Machine) (bool, error) {
-	if m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating || !slices.ContainsFunc(m.Status.Conditions, updateSuccessful) {
+	if m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating ||
+		!slices.ContainsFunc(m.Status.Conditions, updateSuccessful) {
 		return false, nil
 	}
 	node, err := p.node(ctx, m)
@@ -68,7 +69,9 @@ func (p *pass) hand(ctx context.Context, m *machinev1.Machine, from *pool, class
 	moved := m.DeepCopy()
 	to := p.current.seen
 	owner := *metav1.NewControllerRef(to, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))
-	moved.OwnerReferences = slices.DeleteFunc(moved.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == from.seen.UID })
+	moved.OwnerReferences = slices.DeleteFunc(moved.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.UID == from.seen.UID
+	})
 	moved.OwnerReferences = append([]metav1.OwnerReference{owner}, moved.OwnerReferences...)
 	if s := from.seen.Spec.Selector; s != nil {
 		for key := range s.MatchLabels {
@@ -84,7 +87,8 @@ func (p *pass) hand(ctx context.Context, m *machinev1.Machine, from *pool, class
 	if p.succeeds(ctx, class, m) {
 		moved.Spec.Class = to.Spec.Template.Spec.Class
 	}
-	if err := p.Client.Patch(ctx, moved, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.Client.Patch(ctx, moved, client.MergeFromWithOptions(m,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("move machine %s to %s: %w", m.Name, to.Name, err)
 	}
 	return nil

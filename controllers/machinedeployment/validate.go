@@ -62,7 +62,8 @@ func problemsOf(d *machinev1.MachineDeployment, target bool) []problem {
 func selectorProblems(d *machinev1.MachineDeployment) []string {
 	var found []string
 	if len(d.Name) > nameMax {
-		found = append(found, fmt.Sprintf("metadata.name has %d characters: use at most %d, names of machines are longer", len(d.Name), nameMax))
+		found = append(found, fmt.Sprintf("metadata.name has %d characters: use at most %d, names of machines are longer",
+			len(d.Name), nameMax))
 	}
 	if d.Spec.Replicas < 0 {
 		found = append(found, fmt.Sprintf("spec.replicas is %d: set it to 0 or more", d.Spec.Replicas))
@@ -71,14 +72,16 @@ func selectorProblems(d *machinev1.MachineDeployment) []string {
 		return append(found, "spec.selector is missing: select labels that spec.template.metadata.labels has")
 	}
 	if selectsAll(d) {
-		return append(found, "spec.selector is empty and would select all machines: select labels that spec.template.metadata.labels has")
+		return append(found, "spec.selector is empty and would select all machines: select labels that "+
+			"spec.template.metadata.labels has")
 	}
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
 		return append(found, fmt.Sprintf("spec.selector is invalid, correct it: %v", err))
 	}
 	if !selector.Matches(labels.Set(d.Spec.Template.Labels)) {
-		found = append(found, fmt.Sprintf("spec.selector %q does not match spec.template.metadata.labels: add the labels there", selector))
+		found = append(found, fmt.Sprintf("spec.selector %q does not match spec.template.metadata.labels: add the "+
+			"labels there", selector))
 	}
 	return found
 }
@@ -108,7 +111,8 @@ func strategyProblems(d *machinev1.MachineDeployment, target bool) []string {
 	case machinev1.InPlaceUpdateStrategyType:
 		return inPlaceProblems(strategy.InPlaceUpdate, target)
 	}
-	return []string{fmt.Sprintf("spec.strategy.type is %q: set it to RollingUpdate, Recreate or InPlaceUpdate", strategy.Type)}
+	return []string{fmt.Sprintf("spec.strategy.type is %q: set it to RollingUpdate, Recreate or InPlaceUpdate",
+		strategy.Type)}
 }
 
 func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bool) []string {
@@ -120,7 +124,8 @@ func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bo
 		found = append(found, fmt.Sprintf("spec.strategy.inPlaceUpdate.orchestrationType is %q: set it to Auto or Manual", o))
 	}
 	if !target {
-		found = append(found, "spec.strategy.type InPlaceUpdate needs a target cluster: use RollingUpdate, or start the manager with --target-kubeconfig")
+		found = append(found, "spec.strategy.type InPlaceUpdate needs a target cluster: use RollingUpdate, or start the "+
+			"manager with --target-kubeconfig")
 	}
 	return found
 }
@@ -147,9 +152,12 @@ func annotationProblems(d *machinev1.MachineDeployment) []string {
 		}
 	}
 	own, template := "annotation", "annotation of spec.template"
-	wrong(own, d.Annotations, machinev1.LastReplicaChangeByScalerAnnotation, "set it to a time such as 2006-01-02T15:04:05Z", isTime)
+	wrong(own, d.Annotations, machinev1.LastReplicaChangeByScalerAnnotation,
+		"set it to a time such as 2006-01-02T15:04:05Z", isTime)
 	wrong(own, d.Annotations, machinev1.EffectiveCreationTimeoutAnnotation, "set it to a duration such as 20m", isDuration)
-	wrong(own, d.Annotations, machinev1.ProviderIDFormAnnotation, `set it to "node" or remove it`, func(v string) bool { return v == machinev1.ProviderIDFormNode })
+	wrong(own, d.Annotations, machinev1.ProviderIDFormAnnotation, `set it to "node" or remove it`, func(v string) bool {
+		return v == machinev1.ProviderIDFormNode
+	})
 	wrong(template, d.Spec.Template.Annotations, machinev1.PriorityAnnotation, "set it to a number", isNumber)
 	return found
 }

@@ -20,16 +20,24 @@ func TestBadInput(t *testing.T) {
 		field string
 		event string
 	}{
-		"NilSelector":   {func(d *machinev1.MachineDeployment) { d.Spec.Selector = nil }, "spec.selector is missing", ""},
-		"EmptySelector": {func(d *machinev1.MachineDeployment) { d.Spec.Selector = &metav1.LabelSelector{} }, "spec.selector is empty", machinev1.EventSelectingAll},
+		"NilSelector": {func(d *machinev1.MachineDeployment) { d.Spec.Selector = nil }, "spec.selector is missing", ""},
+		"EmptySelector": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Selector = &metav1.LabelSelector{}
+		}, "spec.selector is empty", machinev1.EventSelectingAll},
 		"BadSelector": {func(d *machinev1.MachineDeployment) {
 			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
 		}, "spec.selector is invalid", ""},
-		"SelectorOfOthers": {func(d *machinev1.MachineDeployment) { d.Spec.Selector.MatchLabels["pool"] = "b" }, "spec.template.metadata.labels", ""},
-		"Replicas":         {func(d *machinev1.MachineDeployment) { d.Spec.Replicas = -1 }, "spec.replicas is -1", ""},
-		"NoStrategy":       {func(d *machinev1.MachineDeployment) { d.Spec.Strategy.Type = "" }, "spec.strategy.type", ""},
-		"UnknownStrategy":  {func(d *machinev1.MachineDeployment) { d.Spec.Strategy.Type = "Slowly" }, `spec.strategy.type is "Slowly"`, ""},
-		"NoRolling":        {func(d *machinev1.MachineDeployment) { d.Spec.Strategy.RollingUpdate = nil }, "spec.strategy.rollingUpdate is missing", ""},
+		"SelectorOfOthers": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Selector.MatchLabels["pool"] = "b"
+		}, "spec.template.metadata.labels", ""},
+		"Replicas":   {func(d *machinev1.MachineDeployment) { d.Spec.Replicas = -1 }, "spec.replicas is -1", ""},
+		"NoStrategy": {func(d *machinev1.MachineDeployment) { d.Spec.Strategy.Type = "" }, "spec.strategy.type", ""},
+		"UnknownStrategy": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy.Type = "Slowly"
+		}, `spec.strategy.type is "Slowly"`, ""},
+		"NoRolling": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy.RollingUpdate = nil
+		}, "spec.strategy.rollingUpdate is missing", ""},
 		"NoBounds": {func(d *machinev1.MachineDeployment) {
 			d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{}
 		}, "spec.strategy.rollingUpdate.maxUnavailable is missing", ""},
@@ -39,9 +47,15 @@ func TestBadInput(t *testing.T) {
 		"NoInPlace": {func(d *machinev1.MachineDeployment) {
 			d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: "InPlaceUpdate"}
 		}, "spec.strategy.inPlaceUpdate is missing", ""},
-		"UnknownOrchestrate": {func(d *machinev1.MachineDeployment) { d.Spec.Strategy = inPlaceUpdate("Sometimes", 1, 1) }, `orchestrationType is "Sometimes"`, ""},
-		"NoClass":            {func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.Class = machinev1.ClassSpec{} }, "spec.template.spec.class.name is missing", ""},
-		"NoKind":             {func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.Class.Kind = "" }, "spec.template.spec.class.kind is missing", ""},
+		"UnknownOrchestrate": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Strategy = inPlaceUpdate("Sometimes", 1, 1)
+		}, `orchestrationType is "Sometimes"`, ""},
+		"NoClass": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Template.Spec.Class = machinev1.ClassSpec{}
+		}, "spec.template.spec.class.name is missing", ""},
+		"NoKind": {func(d *machinev1.MachineDeployment) {
+			d.Spec.Template.Spec.Class.Kind = ""
+		}, "spec.template.spec.class.kind is missing", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +71,8 @@ func TestBadInput(t *testing.T) {
 			if event == "" {
 				event = machinev1.ReasonInvalidSpec
 			}
-			if events := w.eventsOf("Warning " + event + " "); len(events) == 0 || !strings.Contains(strings.Join(events, "; "), tc.field) {
+			if events := w.eventsOf("Warning " + event + " "); len(events) == 0 ||
+				!strings.Contains(strings.Join(events, "; "), tc.field) {
 				t.Errorf("events %v do not name %s", events, tc.field)
 			}
 			if len(w.sets()) != 0 || len(w.deployment().Status.Conditions) != 0 {
@@ -76,7 +91,8 @@ func TestBadInput(t *testing.T) {
 func TestBadAnnotations(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{
-		machinev1.LastReplicaChangeByScalerAnnotation, machinev1.EffectiveCreationTimeoutAnnotation, machinev1.ProviderIDFormAnnotation,
+		machinev1.LastReplicaChangeByScalerAnnotation, machinev1.EffectiveCreationTimeoutAnnotation,
+		machinev1.ProviderIDFormAnnotation,
 	} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,8 @@ const gathering = 100 * time.Millisecond
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
-		For(&machinev1.MachineDeployment{}, builder.WithPredicates(predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.written.Foreign()))).
+		For(&machinev1.MachineDeployment{}, builder.WithPredicates(
+			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.written.Foreign()))).
 		Watches(&machinev1.MachineSet{}, gather(c.deploymentsOfSet)).
 		Watches(&machinev1.MachineClass{}, gather(c.deploymentsOfClass), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: offerChanged,
@@ -129,7 +130,8 @@ func (c *Controller) deploymentsOfMachine(ctx context.Context, o client.Object) 
 		return nil
 	}
 	set := &machinev1.MachineSet{}
-	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: ref.Name}, set, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: ref.Name}, set,
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the set is gone, and its own event has come
 	}
 	if metav1.GetControllerOf(set) == nil {
@@ -152,16 +154,24 @@ func gather(of func(context.Context, client.Object) []types.NamespacedName) hand
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request],
+		) {
 			add(ctx, q, e.Object)
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request],
+		) {
 			add(ctx, q, e.ObjectOld, e.ObjectNew)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request],
+		) {
 			add(ctx, q, e.Object)
 		},
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		GenericFunc: func(ctx context.Context, e event.GenericEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request],
+		) {
 			add(ctx, q, e.Object)
 		},
 	}

@@ -19,11 +19,20 @@ func TestDeploymentChanged(t *testing.T) {
 		change func(*machinev1.MachineDeployment)
 		want   bool
 	}{
-		"Status":     {"Our own status is no news.", func(d *machinev1.MachineDeployment) { d.Status.Replicas = 1; d.ResourceVersion = "2" }, false},
-		"Spec":       {"The spec is.", func(d *machinev1.MachineDeployment) { d.Generation++ }, true},
-		"Annotation": {"Scalers speak through annotations.", func(d *machinev1.MachineDeployment) { annotate(d, "a", "b") }, true},
-		"Deletion":   {"It must go.", func(d *machinev1.MachineDeployment) { d.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
-		"Finalizer":  {"The garbage collector speaks through finalizers.", func(d *machinev1.MachineDeployment) { d.Finalizers = []string{"orphan"} }, true},
+		"Status": {"Our own status is no news.", func(d *machinev1.MachineDeployment) {
+			d.Status.Replicas = 1
+			d.ResourceVersion = "2"
+		}, false},
+		"Spec": {"The spec is.", func(d *machinev1.MachineDeployment) { d.Generation++ }, true},
+		"Annotation": {"Scalers speak through annotations.", func(d *machinev1.MachineDeployment) {
+			annotate(d, "a", "b")
+		}, true},
+		"Deletion": {"It must go.", func(d *machinev1.MachineDeployment) {
+			d.DeletionTimestamp = &metav1.Time{Time: noon}
+		}, true},
+		"Finalizer": {"The garbage collector speaks through finalizers.", func(d *machinev1.MachineDeployment) {
+			d.Finalizers = []string{"orphan"}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,15 +59,26 @@ func TestMachineChanged(t *testing.T) {
 			m.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
 			m.Status.LastOperation.Description = "x"
 		}, false},
-		"Pending":    {"A VM that boots changes nothing yet.", phase(machinev1.MachinePending), false},
-		"Running":    {"An available machine is what a rollout waits for.", phase(machinev1.MachineRunning), true},
-		"Terminates": {"A machine that goes is not available.", func(m *machinev1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
-		"Marked":     {"Marks must be seen before a set shrinks.", func(m *machinev1.Machine) { annotate(m, machinev1.PriorityAnnotation, "1") }, true},
-		"Moved":      {"A machine has another owner.", func(m *machinev1.Machine) { m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }, true},
-		"Updated": {"An update in place has gone on.", func(m *machinev1.Machine) {
-			m.Status.Conditions = []corev1.NodeCondition{{Type: machinev1.NodeInPlaceUpdate, Reason: machinev1.ReasonUpdateSuccessful}}
+		"Pending": {"A VM that boots changes nothing yet.", phase(machinev1.MachinePending), false},
+		"Running": {"An available machine is what a rollout waits for.", phase(machinev1.MachineRunning), true},
+		"Terminates": {"A machine that goes is not available.", func(m *machinev1.Machine) {
+			m.DeletionTimestamp = &metav1.Time{Time: noon}
 		}, true},
-		"Preserved": {"What is preserved keeps its annotations.", func(m *machinev1.Machine) { m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: noon} }, true},
+		"Marked": {"Marks must be seen before a set shrinks.", func(m *machinev1.Machine) {
+			annotate(m, machinev1.PriorityAnnotation, "1")
+		}, true},
+		"Moved": {"A machine has another owner.", func(m *machinev1.Machine) {
+			m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}}
+		}, true},
+		"Updated": {"An update in place has gone on.", func(m *machinev1.Machine) {
+			m.Status.Conditions = []corev1.NodeCondition{{
+				Type:   machinev1.NodeInPlaceUpdate,
+				Reason: machinev1.ReasonUpdateSuccessful,
+			}}
+		}, true},
+		"Preserved": {"What is preserved keeps its annotations.", func(m *machinev1.Machine) {
+			m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: noon}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +102,10 @@ func TestWhoseEvent(t *testing.T) {
 	if diff := cmp.Diff(pool, w.c.deploymentsOfMachine(t.Context(), &machine)); diff != "" {
 		t.Errorf("of a machine\n%s", diff)
 	}
-	orphan := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{"pool": "a"}}}
+	orphan := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace,
+		Labels:    map[string]string{"pool": "a"},
+	}}
 	if diff := cmp.Diff(pool, w.c.deploymentsOfSet(t.Context(), orphan)); diff != "" {
 		t.Errorf("of an orphan that could be adopted\n%s", diff)
 	}

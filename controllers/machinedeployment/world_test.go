@@ -95,7 +95,9 @@ func (w *world) intercept() interceptor.Funcs {
 			}
 			return c.Create(ctx, o, opts...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			if err := before("patch", o); err != nil {
 				return err
 			}
@@ -112,7 +114,9 @@ func (w *world) intercept() interceptor.Funcs {
 			}
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			if err := before("status", o); err != nil {
 				return err
 			}
@@ -153,7 +157,10 @@ func deployment(replicas int32, changes ...func(*machinev1.MachineDeployment)) *
 }
 
 func bounds(surge, unavailable int32) machinev1.UpdateConfiguration {
-	return machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromInt32(surge)), MaxUnavailable: new(intstr.FromInt32(unavailable))}
+	return machinev1.UpdateConfiguration{
+		MaxSurge:       new(intstr.FromInt32(surge)),
+		MaxUnavailable: new(intstr.FromInt32(unavailable)),
+	}
 }
 
 func rollingUpdate(surge, unavailable int32) machinev1.MachineDeploymentStrategy {
@@ -183,7 +190,10 @@ func (w *world) pass() reconcile.Result {
 }
 
 func (w *world) try() (reconcile.Result, error) {
-	return w.c.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "pool"}})
+	return w.c.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{
+		Namespace: namespace,
+		Name:      "pool",
+	}})
 }
 
 // run lets everybody work until the deployment is complete.
@@ -191,7 +201,8 @@ func (w *world) run() {
 	w.t.Helper()
 	w.until("the deployment is complete", func() bool {
 		d := w.deployment()
-		return d.Status.Replicas == d.Spec.Replicas && d.Status.UpdatedReplicas == d.Spec.Replicas && d.Status.AvailableReplicas == d.Spec.Replicas
+		return d.Status.Replicas == d.Spec.Replicas && d.Status.UpdatedReplicas == d.Spec.Replicas &&
+			d.Status.AvailableReplicas == d.Spec.Replicas
 	})
 }
 
@@ -329,10 +340,12 @@ func (w *world) describe() string {
 		fmt.Fprintf(&b, "status %+v\n", d.Status)
 	}
 	for _, s := range w.sets() {
-		fmt.Fprintf(&b, "set %s class %s: %d asked, status %+v\n", s.Name, s.Spec.Template.Spec.Class.Name, s.Spec.Replicas, s.Status)
+		fmt.Fprintf(&b, "set %s class %s: %d asked, status %+v\n", s.Name, s.Spec.Template.Spec.Class.Name, s.Spec.Replicas,
+			s.Status)
 	}
 	for _, m := range w.machines() {
-		fmt.Fprintf(&b, "machine %s of %s: %s deleting %t labels %v\n", m.Name, m.OwnerReferences[0].Name, m.Status.CurrentStatus.Phase, !m.DeletionTimestamp.IsZero(), m.Labels)
+		fmt.Fprintf(&b, "machine %s of %s: %s deleting %t labels %v\n", m.Name, m.OwnerReferences[0].Name,
+			m.Status.CurrentStatus.Phase, !m.DeletionTimestamp.IsZero(), m.Labels)
 	}
 	return b.String()
 }

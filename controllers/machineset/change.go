@@ -32,7 +32,9 @@ func (c *Controller) patchSet(ctx context.Context, p *pass, change func(*machine
 
 // patchMachine changes a Machine, writes that if it differs, and returns the
 // newest version. locked makes it fail on a stale Machine.
-func (c *Controller) patchMachine(ctx context.Context, p *pass, m *machinev1.Machine, change func(*machinev1.Machine), locks ...client.MergeFromOption) (*machinev1.Machine, error) {
+func (c *Controller) patchMachine(ctx context.Context, p *pass, m *machinev1.Machine, change func(*machinev1.Machine),
+	locks ...client.MergeFromOption,
+) (*machinev1.Machine, error) {
 	changed := m.DeepCopy()
 	change(changed)
 	if equality.Semantic.DeepEqual(m.ObjectMeta, changed.ObjectMeta) && equality.Semantic.DeepEqual(m.Spec, changed.Spec) {

@@ -40,7 +40,9 @@ func (c *Controller) release(ctx context.Context, p *pass) error {
 }
 
 func (c *Controller) adopt(ctx context.Context, p *pass) error {
-	orphans := slices.DeleteFunc(slices.Clone(p.orphans), func(m *machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+	orphans := slices.DeleteFunc(slices.Clone(p.orphans), func(m *machinev1.Machine) bool {
+		return !m.DeletionTimestamp.IsZero()
+	})
 	if len(orphans) == 0 {
 		return nil
 	}
@@ -79,7 +81,9 @@ func (c *Controller) mayAdopt(ctx context.Context, p *pass) error {
 
 // others returns the owners of a Machine except for the set.
 func others(m *machinev1.Machine, set *machinev1.MachineSet) []metav1.OwnerReference {
-	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == set.UID })
+	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(ref metav1.OwnerReference) bool {
+		return ref.UID == set.UID
+	})
 }
 
 func controllerRef(set *machinev1.MachineSet) metav1.OwnerReference {

@@ -30,7 +30,10 @@ func ownersOf(m *machinev1.Machine) []string {
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	foreign := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "note", UID: "note-uid"}
-	other := metav1.OwnerReference{APIVersion: "machine.sapcloud.io/v1alpha1", Kind: "MachineSet", Name: "other", UID: "other-uid", Controller: new(true)}
+	other := metav1.OwnerReference{
+		APIVersion: "machine.sapcloud.io/v1alpha1", Kind: "MachineSet", Name: "other",
+		UID: "other-uid", Controller: new(true),
+	}
 	owners := func(refs ...metav1.OwnerReference) func(*machinev1.Machine) {
 		return func(m *machinev1.Machine) { m.OwnerReferences = refs }
 	}
@@ -44,13 +47,34 @@ func TestClaim(t *testing.T) {
 		machine *machinev1.Machine
 		want    []string
 	}{
-		"Orphan":     {reason: "A machine without owner that matches is adopted.", set: newSet(1), machine: newMember("a", owners()), want: []string{"set"}},
-		"Owned":      {reason: "Other owners stay, and the controller comes first, where autoscalers look.", set: newSet(1), machine: newMember("a", owners(foreign)), want: []string{"set", "note"}},
-		"Half":       {reason: "An owner that does not control is made the controller.", set: newSet(1), machine: newMember("a", owners(halfOurs)), want: []string{"set"}},
-		"Controlled": {reason: "A machine of another set stays there.", set: newSet(0), machine: newMember("a", owners(other)), want: []string{"other"}},
-		"NoMatch":    {reason: "A machine that does not match is left alone.", set: newSet(0), machine: newMember("a", owners(), labelled("pool", "b"))},
-		"Deleted":    {reason: "A machine that is being deleted is not adopted.", set: newSet(0), machine: newMember("a", owners(), deleted)},
-		"Release":    {reason: "A machine that does not match any more is let go, with its other owners.", set: newSet(0), machine: newMember("a", owners(ours, foreign), labelled("pool", "b")), want: []string{"note"}},
+		"Orphan": {
+			reason: "A machine without owner that matches is adopted.", set: newSet(1),
+			machine: newMember("a", owners()), want: []string{"set"},
+		},
+		"Owned": {
+			reason: "Other owners stay, and the controller comes first, where autoscalers look.", set: newSet(1),
+			machine: newMember("a", owners(foreign)), want: []string{"set", "note"},
+		},
+		"Half": {
+			reason: "An owner that does not control is made the controller.", set: newSet(1),
+			machine: newMember("a", owners(halfOurs)), want: []string{"set"},
+		},
+		"Controlled": {
+			reason: "A machine of another set stays there.", set: newSet(0),
+			machine: newMember("a", owners(other)), want: []string{"other"},
+		},
+		"NoMatch": {
+			reason: "A machine that does not match is left alone.", set: newSet(0),
+			machine: newMember("a", owners(), labelled("pool", "b")),
+		},
+		"Deleted": {
+			reason: "A machine that is being deleted is not adopted.", set: newSet(0),
+			machine: newMember("a", owners(), deleted),
+		},
+		"Release": {
+			reason: "A machine that does not match any more is let go, with its other owners.", set: newSet(0),
+			machine: newMember("a", owners(ours, foreign), labelled("pool", "b")), want: []string{"note"},
+		},
 		"Going": {reason: "A set that is being deleted adopts nothing.", set: newSet(1, func(s *machinev1.MachineSet) {
 			s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), append(s.Finalizers, "someone/else")
 		}), machine: newMember("a", owners())},

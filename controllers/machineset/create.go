@@ -78,7 +78,7 @@ func (c *Controller) createMachine(ctx context.Context, p *pass, ordinal int64) 
 	return "", nil
 }
 
-// refused says whether the API server is sure to have done nothing.
+// refused reports whether the API server is sure to have done nothing.
 func refused(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

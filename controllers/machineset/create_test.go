@@ -45,10 +45,12 @@ func TestCreate(t *testing.T) {
 		if m.Annotations[machinev1.OwnerIDAnnotation] != names.OwnerID(i) {
 			t.Errorf("owner id of %s does not follow from its ordinal", m.Name)
 		}
-		if m.Annotations[machinev1.PriorityAnnotation] != "3" || m.Annotations["note"] != "kept" || m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] != "7m" {
+		if m.Annotations[machinev1.PriorityAnnotation] != "3" || m.Annotations["note"] != "kept" ||
+			m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] != "7m" {
 			t.Errorf("annotations of %s: %v", m.Name, m.Annotations)
 		}
-		if !slices.Equal(m.Finalizers, []string{machinev1.Finalizer}) || !metav1.IsControlledBy(m, w.set()) || m.Spec.ProviderID != "" {
+		if !slices.Equal(m.Finalizers, []string{machinev1.Finalizer}) || !metav1.IsControlledBy(m, w.set()) ||
+			m.Spec.ProviderID != "" {
 			t.Errorf("machine %s is not born as it should be: %+v", m.Name, m)
 		}
 	}
@@ -165,11 +167,13 @@ func TestFinishReservation(t *testing.T) {
 	}{
 		"Young": {
 			reason: "What a process that died just now left undone is done under the same names.",
-			age:    time.Second, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 6, 7}, record: "next=8,open=4,at=1767323044",
+			age:    time.Second, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 6, 7},
+			record: "next=8,open=4,at=1767323044",
 		},
 		"Gap": {
 			reason: "A machine that is missing below one that exists was created and is gone: another one is made.",
-			age:    time.Second, exist: []int64{4, 6, 7}, replicas: 4, want: []int64{4, 6, 7, 8}, record: "next=9,open=4,at=1767323045",
+			age:    time.Second, exist: []int64{4, 6, 7}, replicas: 4, want: []int64{4, 6, 7, 8},
+			record: "next=9,open=4,at=1767323045",
 		},
 		"Old": {
 			reason: "After a while nobody can tell whether the missing ones have existed, so they are given up.",
@@ -262,7 +266,8 @@ func TestCreateRefused(t *testing.T) {
 		t.Errorf("trying again costs no further write to the set, got %v", w.requests)
 	}
 	set := w.set()
-	if len(set.Status.Conditions) != 1 || set.Status.Conditions[0].Type != machinev1.MachineSetReplicaFailure || set.Status.Conditions[0].Reason != machinev1.ReasonFailedCreate {
+	if len(set.Status.Conditions) != 1 || set.Status.Conditions[0].Type != machinev1.MachineSetReplicaFailure ||
+		set.Status.Conditions[0].Reason != machinev1.ReasonFailedCreate {
 		t.Errorf("conditions: %+v", set.Status.Conditions)
 	}
 	if _, count := w.told(machinev1.EventFailedCreate); count != 3 {
@@ -289,9 +294,15 @@ func TestCreateNotTwice(t *testing.T) {
 		lost, fault error
 		wait        time.Duration
 	}{
-		"Known":    {reason: "This process knows what it created.", fault: errors.New("third")},
-		"Unknown":  {reason: "Without an answer nobody knows, so after a while the name is given up.", lost: errBoom, wait: rollout.Settle},
-		"Rejected": {reason: "What was refused was not created.", fault: apierrors.NewBadRequest("third"), wait: rollout.Settle},
+		"Known": {reason: "This process knows what it created.", fault: errors.New("third")},
+		"Unknown": {
+			reason: "Without an answer nobody knows, so after a while the name is given up.", lost: errBoom,
+			wait: rollout.Settle,
+		},
+		"Rejected": {
+			reason: "What was refused was not created.", fault: apierrors.NewBadRequest("third"),
+			wait: rollout.Settle,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

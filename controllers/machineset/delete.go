@@ -45,7 +45,8 @@ func (c *Controller) deleteMachine(ctx context.Context, p *pass, m *machinev1.Ma
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Machine %s: %w", m.Name, err)
 	}
-	if m.Status.CurrentStatus.Phase == machinev1.MachineFailed && m.Status.LastOperation.Type == machinev1.MachineOperationHealthCheck {
+	if m.Status.CurrentStatus.Phase == machinev1.MachineFailed &&
+		m.Status.LastOperation.Type == machinev1.MachineOperationHealthCheck {
 		StaleMachines.Inc()
 	}
 	p.replace(p.memory.deleted(m, p.now))

@@ -28,9 +28,14 @@ func TestRemove(t *testing.T) {
 		reason string
 		set    *machinev1.MachineSet
 	}{
-		"Valid":   {reason: "A set takes its machines with it.", set: deletedSet(2)},
-		"Invalid": {reason: "A set that is wrong can be deleted all the same.", set: deletedSet(2, func(s *machinev1.MachineSet) { s.Spec = machinev1.MachineSetSpec{Replicas: -1} })},
-		"Other":   {reason: "Machines go whatever their labels are.", set: deletedSet(2, func(s *machinev1.MachineSet) { s.Spec.Selector.MatchLabels["pool"] = "b" })},
+		"Valid": {reason: "A set takes its machines with it.", set: deletedSet(2)},
+		"Invalid": {
+			reason: "A set that is wrong can be deleted all the same.",
+			set:    deletedSet(2, func(s *machinev1.MachineSet) { s.Spec = machinev1.MachineSetSpec{Replicas: -1} }),
+		},
+		"Other": {reason: "Machines go whatever their labels are.", set: deletedSet(2, func(s *machinev1.MachineSet) {
+			s.Spec.Selector.MatchLabels["pool"] = "b"
+		})},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +130,8 @@ func TestStaleMachinesAreCounted(t *testing.T) {
 	unhealthy := func(m *machinev1.Machine) {
 		m.Status.LastOperation.Type = machinev1.MachineOperationHealthCheck
 	}
-	w := newWorld(t, newSet(3), newMember("a", phase(machinev1.MachineFailed), unhealthy), newMember("b", phase(machinev1.MachineFailed)), newMember("c", unhealthy))
+	w := newWorld(t, newSet(3), newMember("a", phase(machinev1.MachineFailed), unhealthy),
+		newMember("b", phase(machinev1.MachineFailed)), newMember("c", unhealthy))
 	w.settle()
 	if got := testutil.ToFloat64(StaleMachines) - before; got != 1 {
 		t.Errorf("counted %v machines, want 1: those that failed their health check", got)

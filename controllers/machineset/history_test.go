@@ -107,7 +107,7 @@ func (h *history) happen() {
 	}
 }
 
-// closed says whether no reservation is open.
+// closed reports whether no reservation is open.
 func (h *history) closed() bool {
 	return !(&pass{set: h.set()}).record(nil).IsOpen()
 }

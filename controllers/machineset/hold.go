@@ -10,7 +10,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 )
 
-// waits says whether one of the set's Machines is being moved to another door, or
+// waits reports whether one of the set's Machines is being moved to another door, or
 // one that the set would adopt: then nothing is created, deleted, adopted or
 // changed, so that it does not matter in which order a pool is held and released.
 // The set is told once; the Machine's release wakes it.
@@ -37,7 +37,8 @@ func firstHeld(machines []*machinev1.Machine) string {
 }
 
 func heldText(p *pass) string {
-	return fmt.Sprintf("Machine %s is held for a migration, and nothing is created, deleted or changed until annotation %s is off it", p.held, machinev1.MigrationHoldAnnotation)
+	return fmt.Sprintf("Machine %s is held for a migration, and nothing is created, deleted or changed until annotation "+
+		"%s is off it", p.held, machinev1.MigrationHoldAnnotation)
 }
 
 // released fails with a conflict if the API server has a hold on the set or on

@@ -25,7 +25,9 @@ func temptations() map[string]struct {
 	objects func(changes ...func(*machinev1.MachineSet)) []client.Object
 	after   func(*world) bool
 } {
-	with := func(set *machinev1.MachineSet, changes []func(*machinev1.MachineSet), machines ...*machinev1.Machine) []client.Object {
+	with := func(set *machinev1.MachineSet, changes []func(*machinev1.MachineSet),
+		machines ...*machinev1.Machine,
+	) []client.Object {
 		for _, change := range changes {
 			change(set)
 		}
@@ -86,7 +88,9 @@ func temptations() map[string]struct {
 		"Release": {
 			"A machine with other labels stays the set's.",
 			func(c ...func(*machinev1.MachineSet)) []client.Object {
-				return with(newSet(1), c, newMember("a"), newMember("b", func(m *machinev1.Machine) { m.Labels = map[string]string{"pool": "b"} }))
+				return with(newSet(1), c, newMember("a"), newMember("b", func(m *machinev1.Machine) {
+					m.Labels = map[string]string{"pool": "b"}
+				}))
 			},
 			func(w *world) bool { return metav1.GetControllerOf(w.machines()[1]) == nil },
 		},
@@ -156,10 +160,12 @@ func TestSetWithHeldMachine(t *testing.T) {
 			if w.writes() != w.requests["status"] || w.requests["status"] != 1 {
 				t.Errorf("%s writes %v, want one of the status", tc.reason, w.requests)
 			}
-			if events, told := w.told(machinev1.EventHeld); told != 1 || len(events) != 1 || !strings.Contains(events[0], "Machine z") {
+			if events, told := w.told(machinev1.EventHeld); told != 1 || len(events) != 1 ||
+				!strings.Contains(events[0], "Machine z") {
 				t.Errorf("%s events %q, want one that names the machine", tc.reason, events)
 			}
-			if c := w.set().Status.Progress; c == nil || c.Conditions[0].Reason != machinev1.ReasonHeld || !strings.Contains(c.Conditions[0].Message, "Machine z") {
+			if c := w.set().Status.Progress; c == nil || c.Conditions[0].Reason != machinev1.ReasonHeld ||
+				!strings.Contains(c.Conditions[0].Message, "Machine z") {
 				t.Errorf("%s progress %+v, want that it waits for machine z", tc.reason, c)
 			}
 			if !equality.Semantic.DeepEqual(before, w.machines()) {
@@ -190,7 +196,9 @@ func (w *world) writesAfter(t *testing.T, reason string) {
 // other one in its stead.
 func TestHeldOrphan(t *testing.T) {
 	t.Parallel()
-	orphan := newMember("b", annotated(machinev1.MigrationHoldAnnotation, "x"), func(m *machinev1.Machine) { m.OwnerReferences = nil })
+	orphan := newMember("b", annotated(machinev1.MigrationHoldAnnotation, "x"), func(m *machinev1.Machine) {
+		m.OwnerReferences = nil
+	})
 	w := newWorld(t, newSet(1), orphan)
 	w.settle()
 	if m := w.machines(); len(m) != 1 || metav1.GetControllerOf(m[0]) != nil {

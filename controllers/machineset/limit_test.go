@@ -23,8 +23,10 @@ func TestOvershoot(t *testing.T) {
 		// seen is run between the scaling of the deployment and that of the set.
 		seen func(w *world)
 	}{
-		"Both":         {reason: "One pass sees deployment and set scaled.", seen: func(*world) {}},
-		"OnlyTheFirst": {reason: "A pass sees the deployment scaled and the set not yet.", seen: func(w *world) { w.settle() }},
+		"Both": {reason: "One pass sees deployment and set scaled.", seen: func(*world) {}},
+		"OnlyTheFirst": {reason: "A pass sees the deployment scaled and the set not yet.", seen: func(w *world) {
+			w.settle()
+		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,11 +51,15 @@ func TestOvershoot(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !freeze.IsFrozen(w.set()) || len(w.alive()) != 2 {
-				t.Fatalf("%s after it the set is frozen, %v, and %d machines are alive, want 2", tc.reason, freeze.IsFrozen(w.set()), len(w.alive()))
+				t.Fatalf("%s after it the set is frozen, %v, and %d machines are alive, want 2", tc.reason,
+					freeze.IsFrozen(w.set()), len(w.alive()))
 			}
 			set := w.set()
-			at := slices.IndexFunc(set.Status.Conditions, func(c machinev1.MachineSetCondition) bool { return c.Type == machinev1.MachineSetFrozen })
-			if at < 0 || set.Status.Conditions[at].Reason != machinev1.ReasonOverShooting || set.Status.Conditions[at].Status != machinev1.ConditionTrue {
+			at := slices.IndexFunc(set.Status.Conditions, func(c machinev1.MachineSetCondition) bool {
+				return c.Type == machinev1.MachineSetFrozen
+			})
+			if at < 0 || set.Status.Conditions[at].Reason != machinev1.ReasonOverShooting ||
+				set.Status.Conditions[at].Status != machinev1.ConditionTrue {
 				t.Errorf("conditions: %+v", set.Status.Conditions)
 			}
 			for _, m := range w.machines() {
@@ -69,7 +75,8 @@ func TestOvershoot(t *testing.T) {
 			}
 			set = w.set()
 			if freeze.IsFrozen(set) || len(set.Status.Conditions) != 0 || len(w.alive()) != 2 {
-				t.Errorf("%s in the end: label %v, conditions %v, machines %v", tc.reason, set.Labels, set.Status.Conditions, w.alive())
+				t.Errorf("%s in the end: label %v, conditions %v, machines %v", tc.reason, set.Labels, set.Status.Conditions,
+					w.alive())
 			}
 		})
 	}

@@ -71,7 +71,10 @@ func (c *Controller) forget(key client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m := c.memories[key]; m != nil {
-		c.marks.Ended(&machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: m.uid}})
+		c.marks.Ended(&machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name,
+			UID: m.uid,
+		}})
 		delete(c.memories, key)
 	}
 	c.marks.Absent(key)

@@ -28,17 +28,40 @@ func TestOverlay(t *testing.T) {
 		want []string
 		left int
 	}{
-		"Nothing":    {reason: "Without writes the cache is right.", write: func(*memory) {}, cached: []*machinev1.Machine{newMember("b"), newMember("a")}, want: []string{"a Running", "b Running"}},
-		"Created":    {reason: "A created machine is there before the cache shows it.", write: func(m *memory) { m.created(written, now) }, want: []string{"a Failed"}, left: 1},
-		"Seen":       {reason: "Once the cache shows it, the cache is right.", write: func(m *memory) { m.created(written, now) }, cached: []*machinev1.Machine{newMember("a", at("6"))}, want: []string{"a Running"}},
-		"TooLong":    {reason: "A machine that never shows up is given up.", write: func(m *memory) { m.created(written, now) }, later: expectation},
-		"Patched":    {reason: "A written machine is newer than an older cached one.", write: func(m *memory) { m.wrote(written, now) }, cached: []*machinev1.Machine{newMember("a", at("4"))}, want: []string{"a Failed"}, left: 1},
-		"CaughtUp":   {reason: "An equal version is the cache's.", write: func(m *memory) { m.wrote(written, now) }, cached: []*machinev1.Machine{newMember("a", at("5"))}, want: []string{"a Running"}},
-		"Gone":       {reason: "A written machine that the cache has no more is gone.", write: func(m *memory) { m.wrote(written, now) }},
-		"Deleted":    {reason: "A deleted machine is terminating before the cache shows it.", write: func(m *memory) { m.deleted(written, now) }, cached: []*machinev1.Machine{newMember("a", at("6"))}, want: []string{"a Terminating"}, left: 1},
-		"DeletedToo": {reason: "Once the cache shows it, the cache is right.", write: func(m *memory) { m.deleted(written, now) }, cached: []*machinev1.Machine{terminatingMember("a")}, want: []string{"a Terminating"}},
-		"Forgotten":  {reason: "A deletion that never shows up is tried again.", write: func(m *memory) { m.deleted(written, now) }, cached: []*machinev1.Machine{newMember("a", at("5"))}, later: expectation, want: []string{"a Running"}},
-		"Successor":  {reason: "Another machine of the same name is another machine.", write: func(m *memory) { m.deleted(written, now) }, cached: []*machinev1.Machine{other}, want: []string{"a Running"}},
+		"Nothing": {
+			reason: "Without writes the cache is right.", write: func(*memory) {},
+			cached: []*machinev1.Machine{newMember("b"), newMember("a")}, want: []string{"a Running", "b Running"},
+		},
+		"Created": {reason: "A created machine is there before the cache shows it.", write: func(m *memory) {
+			m.created(written, now)
+		}, want: []string{"a Failed"}, left: 1},
+		"Seen": {reason: "Once the cache shows it, the cache is right.", write: func(m *memory) {
+			m.created(written, now)
+		}, cached: []*machinev1.Machine{newMember("a", at("6"))}, want: []string{"a Running"}},
+		"TooLong": {reason: "A machine that never shows up is given up.", write: func(m *memory) {
+			m.created(written, now)
+		}, later: expectation},
+		"Patched": {reason: "A written machine is newer than an older cached one.", write: func(m *memory) {
+			m.wrote(written, now)
+		}, cached: []*machinev1.Machine{newMember("a", at("4"))}, want: []string{"a Failed"}, left: 1},
+		"CaughtUp": {reason: "An equal version is the cache's.", write: func(m *memory) {
+			m.wrote(written, now)
+		}, cached: []*machinev1.Machine{newMember("a", at("5"))}, want: []string{"a Running"}},
+		"Gone": {reason: "A written machine that the cache has no more is gone.", write: func(m *memory) {
+			m.wrote(written, now)
+		}},
+		"Deleted": {reason: "A deleted machine is terminating before the cache shows it.", write: func(m *memory) {
+			m.deleted(written, now)
+		}, cached: []*machinev1.Machine{newMember("a", at("6"))}, want: []string{"a Terminating"}, left: 1},
+		"DeletedToo": {reason: "Once the cache shows it, the cache is right.", write: func(m *memory) {
+			m.deleted(written, now)
+		}, cached: []*machinev1.Machine{terminatingMember("a")}, want: []string{"a Terminating"}},
+		"Forgotten": {reason: "A deletion that never shows up is tried again.", write: func(m *memory) {
+			m.deleted(written, now)
+		}, cached: []*machinev1.Machine{newMember("a", at("5"))}, later: expectation, want: []string{"a Running"}},
+		"Successor": {reason: "Another machine of the same name is another machine.", write: func(m *memory) {
+			m.deleted(written, now)
+		}, cached: []*machinev1.Machine{other}, want: []string{"a Running"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ type pass struct {
 	held string
 
 	limits freeze.Limits
-	// counted says whether the number of machines was compared with the spec,
+	// counted reports whether the number of machines was compared with the spec,
 	// and whether acting upon it went wrong.
 	counted bool
 	failure error
@@ -111,7 +111,8 @@ func (c *Controller) observeMachines(ctx context.Context, p *pass) error {
 	var cached []*machinev1.Machine
 	for _, owner := range []string{string(p.set.UID), ""} {
 		list := &machinev1.MachineList{}
-		err := c.Client.List(ctx, list, client.InNamespace(p.set.Namespace), client.MatchingFields{index.MachineByOwner: owner})
+		err := c.Client.List(ctx, list, client.InNamespace(p.set.Namespace),
+			client.MatchingFields{index.MachineByOwner: owner})
 		if err != nil {
 			return fmt.Errorf("list Machines: %w", err)
 		}

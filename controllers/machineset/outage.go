@@ -8,7 +8,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// kept says whether a Machine says of itself that an outage keeps it. The set
+// kept reports whether a Machine says of itself that an outage keeps it. The set
 // passes it on and decides nothing from it.
 func kept(m *machinev1.Machine) bool {
 	if m.Status.Progress == nil || !m.DeletionTimestamp.IsZero() {

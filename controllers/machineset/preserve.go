@@ -59,7 +59,7 @@ func autoPreservation(machines []*machinev1.Machine, allowed int) (mark, unmark 
 	return failed[:min(free, len(failed))], nil
 }
 
-// decided says whether the annotation of a Machine says what shall become of it.
+// decided reports whether the annotation of a Machine says what shall become of it.
 func decided(m *machinev1.Machine) bool {
 	switch m.Annotations[machinev1.PreserveAnnotation] {
 	case machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto, machinev1.PreserveFalse:
@@ -68,7 +68,7 @@ func decided(m *machinev1.Machine) bool {
 	return false
 }
 
-// doomed says whether a failed machine is to be deleted: unless it is preserved,
+// doomed reports whether a failed machine is to be deleted: unless it is preserved,
 // or will be as soon as the machine controller gets to it.
 func doomed(m *machinev1.Machine, view nodeView, now time.Time) bool {
 	if rollout.PhaseOf(m) != machinev1.MachineFailed {

@@ -25,15 +25,53 @@ func TestAutoPreservation(t *testing.T) {
 		machines     []*machinev1.Machine
 		mark, unmark []string
 	}{
-		"None":      {reason: "Nothing is kept unless the set says so.", machines: []*machinev1.Machine{newMember("a", failed)}},
-		"Newest":    {reason: "The newest failed machines are kept.", allowed: 2, machines: []*machinev1.Machine{newMember("a", failed, born(1)), newMember("b", failed, born(3)), newMember("c", failed, born(2)), newMember("d")}, mark: []string{"b", "c"}},
-		"Full":      {reason: "Those kept already count, in whatever phase.", allowed: 1, machines: []*machinev1.Machine{newMember("a", auto), newMember("b", failed)}},
-		"Decided":   {reason: "What a person has decided stays.", allowed: 2, machines: []*machinev1.Machine{newMember("a", failed, annotated(machinev1.PreserveAnnotation, "false")), newMember("b", failed, annotated(machinev1.PreserveAnnotation, "now")), newMember("c", failed, annotated(machinev1.PreserveAnnotation, "when-failed"))}},
-		"Nonsense":  {reason: "A value that means nothing decides nothing.", allowed: 1, machines: []*machinev1.Machine{newMember("a", failed, annotated(machinev1.PreserveAnnotation, "yes"))}, mark: []string{"a"}},
-		"TooMany":   {reason: "The oldest ones beyond the number are let go.", allowed: 1, machines: []*machinev1.Machine{newMember("a", failed, auto, born(3)), newMember("b", auto, born(1)), newMember("c", failed, auto, born(2))}, unmark: []string{"b", "c"}},
-		"Negative":  {reason: "A negative number is none.", allowed: -3, machines: []*machinev1.Machine{newMember("a", failed), newMember("b", failed, auto)}, unmark: []string{"b"}},
-		"Deleted":   {reason: "A machine that is being deleted cannot be kept.", allowed: 1, machines: []*machinev1.Machine{terminatingMember("a"), newMember("b", phase(machinev1.MachineTerminating))}},
-		"NotFailed": {reason: "Only failed machines are kept.", allowed: 1, machines: []*machinev1.Machine{newMember("a", phase(machinev1.MachineUnknown))}},
+		"None": {
+			reason:   "Nothing is kept unless the set says so.",
+			machines: []*machinev1.Machine{newMember("a", failed)},
+		},
+		"Newest": {
+			reason: "The newest failed machines are kept.", allowed: 2,
+			machines: []*machinev1.Machine{
+				newMember("a", failed, born(1)), newMember("b", failed, born(3)),
+				newMember("c", failed, born(2)), newMember("d"),
+			}, mark: []string{"b", "c"},
+		},
+		"Full": {
+			reason: "Those kept already count, in whatever phase.", allowed: 1,
+			machines: []*machinev1.Machine{newMember("a", auto), newMember("b", failed)},
+		},
+		"Decided": {
+			reason: "What a person has decided stays.", allowed: 2,
+			machines: []*machinev1.Machine{
+				newMember("a", failed, annotated(machinev1.PreserveAnnotation, "false")),
+				newMember("b", failed, annotated(machinev1.PreserveAnnotation, "now")),
+				newMember("c", failed, annotated(machinev1.PreserveAnnotation, "when-failed")),
+			},
+		},
+		"Nonsense": {
+			reason: "A value that means nothing decides nothing.", allowed: 1,
+			machines: []*machinev1.Machine{newMember("a", failed, annotated(machinev1.PreserveAnnotation, "yes"))},
+			mark:     []string{"a"},
+		},
+		"TooMany": {
+			reason: "The oldest ones beyond the number are let go.", allowed: 1,
+			machines: []*machinev1.Machine{
+				newMember("a", failed, auto, born(3)), newMember("b", auto, born(1)),
+				newMember("c", failed, auto, born(2)),
+			}, unmark: []string{"b", "c"},
+		},
+		"Negative": {
+			reason: "A negative number is none.", allowed: -3,
+			machines: []*machinev1.Machine{newMember("a", failed), newMember("b", failed, auto)}, unmark: []string{"b"},
+		},
+		"Deleted": {
+			reason: "A machine that is being deleted cannot be kept.", allowed: 1,
+			machines: []*machinev1.Machine{terminatingMember("a"), newMember("b", phase(machinev1.MachineTerminating))},
+		},
+		"NotFailed": {
+			reason: "Only failed machines are kept.", allowed: 1,
+			machines: []*machinev1.Machine{newMember("a", phase(machinev1.MachineUnknown))},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

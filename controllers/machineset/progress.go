@@ -76,9 +76,11 @@ func lacks(p *pass) (reason, text string) {
 // heldBack is why a set that lacks machines makes none.
 func heldBack(p *pass, alive, wanted int) (reason, text string) {
 	if freeze.IsFrozen(p.set) {
-		return machinev1.ReasonFrozen, fmt.Sprintf("%d of %d machines exist, and none is created until the surplus is gone; annotation %s lifts that", alive, wanted, machinev1.UnfreezeAnnotation)
+		return machinev1.ReasonFrozen, fmt.Sprintf("%d of %d machines exist, and none is created until the surplus is "+
+			"gone; annotation %s lifts that", alive, wanted, machinev1.UnfreezeAnnotation)
 	}
-	return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines exist, and label %s keeps more from being created", alive, wanted, machinev1.ScaleUpDisabledLabel)
+	return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines exist, and label %s keeps more from being created",
+		alive, wanted, machinev1.ScaleUpDisabledLabel)
 }
 
 func available(machines []*machinev1.Machine) int {

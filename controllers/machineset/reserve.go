@@ -71,7 +71,7 @@ func (p *pass) unfinished(record rollout.Ordinals, live []*machinev1.Machine) []
 	})
 }
 
-// certain says whether this process made a reservation, and had an answer to
+// certain reports whether this process made a reservation, and had an answer to
 // each request to create a Machine of it.
 func (p *pass) certain(record rollout.Ordinals) bool {
 	return p.memory.batch.record == record && !p.memory.batch.doubt

@@ -33,7 +33,7 @@ func (c *Controller) scale(ctx context.Context, p *pass) error {
 	return c.closeReservation(ctx, p)
 }
 
-// blocked says whether no machine may be created now.
+// blocked reports whether no machine may be created now.
 func (p *pass) blocked() bool {
 	_, disabled := p.set.Labels[machinev1.ScaleUpDisabledLabel]
 	return disabled || freeze.IsFrozen(p.set)
@@ -117,7 +117,7 @@ func (c *Controller) survey(ctx context.Context, p *pass) ([]*machinev1.Machine,
 	return machines, released(p.set, machines)
 }
 
-// due says whether a scaler wants this very machine deleted, even if there is
+// due reports whether a scaler wants this very machine deleted, even if there is
 // none too many. The mark must not be newer than the scaler's last change of the
 // replicas, and that change must have reached the set: otherwise the machine
 // would be replaced first and the set shrunk afterwards.
@@ -130,7 +130,7 @@ func (p *pass) due(m *machinev1.Machine) bool {
 	return isMarked && err == nil && !marked.After(changed) && !p.awaitsScaling()
 }
 
-// awaitsScaling says whether the MachineDeployment has been scaled, and the set
+// awaitsScaling reports whether the MachineDeployment has been scaled, and the set
 // not yet.
 func (p *pass) awaitsScaling() bool {
 	desired, found := p.set.Annotations[machinev1.DesiredReplicasAnnotation]

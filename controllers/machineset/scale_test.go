@@ -21,7 +21,8 @@ func labelled(key, value string) func(*machinev1.Machine) {
 
 func owned(s *machinev1.MachineSet) {
 	s.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineDeploymentKind, Name: "pool", UID: "pool-uid", Controller: new(true),
+		APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineDeploymentKind, Name: "pool", UID: "pool-uid",
+		Controller: new(true),
 	}}
 }
 
@@ -57,27 +58,40 @@ func TestScale(t *testing.T) {
 		},
 		"Surplus": {
 			reason: "What is too much goes by rank.",
-			set:    newSet(1), machines: []*machinev1.Machine{newMember("a"), newMember("b", phase(machinev1.MachinePending)), newMember("c", phase(machinev1.MachineUnknown))}, want: []string{"a"},
+			set:    newSet(1), machines: []*machinev1.Machine{
+				newMember("a"), newMember("b", phase(machinev1.MachinePending)),
+				newMember("c", phase(machinev1.MachineUnknown)),
+			}, want: []string{"a"},
 		},
 		"Autoscaler": {
 			reason: "The upstream autoscaler's annotation decides which one goes.",
-			set:    newSet(1), machines: []*machinev1.Machine{newMember("a"), newMember("b", annotated(machinev1.DeleteMachineAnnotation, "now"))}, want: []string{"a"},
+			set:    newSet(1), machines: []*machinev1.Machine{
+				newMember("a"),
+				newMember("b", annotated(machinev1.DeleteMachineAnnotation, "now")),
+			}, want: []string{"a"},
 		},
 		"Updated": {
 			reason: "A machine that has just been updated in place is no surplus.",
-			set:    newSet(1), machines: []*machinev1.Machine{newMember("a"), newMember("b", labelled(machinev1.UpdateResultLabel, machinev1.UpdateSuccessful))}, want: []string{"a", "b"},
+			set:    newSet(1), machines: []*machinev1.Machine{
+				newMember("a"),
+				newMember("b", labelled(machinev1.UpdateResultLabel, machinev1.UpdateSuccessful)),
+			}, want: []string{"a", "b"},
 		},
 		"UpdateFailed": {
 			reason: "Only a successful update keeps a machine out of the count.",
-			set:    newSet(1), machines: []*machinev1.Machine{newMember("a", labelled(machinev1.UpdateResultLabel, machinev1.UpdateFailed)), newMember("b", phase(machinev1.MachinePending))}, want: []string{"a"},
+			set:    newSet(1), machines: []*machinev1.Machine{newMember("a",
+				labelled(machinev1.UpdateResultLabel, machinev1.UpdateFailed)), newMember("b", phase(machinev1.MachinePending))},
+			want: []string{"a"},
 		},
 		"Failed": {
 			reason: "A failed machine is deleted, to be replaced afterwards.",
-			set:    newSet(2), machines: []*machinev1.Machine{newMember("a"), newMember("b", phase(machinev1.MachineFailed))}, want: []string{"a"},
+			set:    newSet(2), machines: []*machinev1.Machine{newMember("a"), newMember("b", phase(machinev1.MachineFailed))},
+			want: []string{"a"},
 		},
 		"FailedLater": {
 			reason: "While machines are missing, those are created first.",
-			set:    newSet(3), machines: []*machinev1.Machine{newMember("a"), newMember("b", phase(machinev1.MachineFailed))}, want: []string{"a", "b"},
+			set:    newSet(3), machines: []*machinev1.Machine{newMember("a"), newMember("b", phase(machinev1.MachineFailed))},
+			want: []string{"a", "b"},
 		},
 		"FailedButFrozen": {
 			reason: "A set that may not create still deletes what has failed.",
@@ -88,19 +102,25 @@ func TestScale(t *testing.T) {
 		},
 		"Due": {
 			reason: "A machine that a scaler marked before its last change goes even if none is too many.",
-			set:    newSet(2, byScaler(scalerTime)), machines: []*machinev1.Machine{newMember("a", marked), newMember("b")}, want: []string{"b"},
+			set:    newSet(2, byScaler(scalerTime)), machines: []*machinev1.Machine{newMember("a", marked), newMember("b")},
+			want: []string{"b"},
 		},
 		"MarkedLater": {
 			reason: "A mark that is newer than the scaler's last change waits for the next one.",
-			set:    newSet(2, byScaler("2026-01-02T02:59:59Z")), machines: []*machinev1.Machine{newMember("a", marked), newMember("b")}, want: []string{"a", "b"},
+			set:    newSet(2, byScaler("2026-01-02T02:59:59Z")), machines: []*machinev1.Machine{
+				newMember("a", marked),
+				newMember("b"),
+			}, want: []string{"a", "b"},
 		},
 		"NoChange": {
 			reason: "Without a readable time of the last change nothing is due.",
-			set:    newSet(2, byScaler("yesterday")), machines: []*machinev1.Machine{newMember("a", marked), newMember("b")}, want: []string{"a", "b"},
+			set:    newSet(2, byScaler("yesterday")), machines: []*machinev1.Machine{newMember("a", marked), newMember("b")},
+			want: []string{"a", "b"},
 		},
 		"NotFirst": {
 			reason: "A mark alone, without the priority, is a rank and no order.",
-			set:    newSet(2, byScaler(scalerTime)), machines: []*machinev1.Machine{newMember("a", annotated(machinev1.MarkedForDeletionAnnotation, scalerTime)), newMember("b")}, want: []string{"a", "b"},
+			set:    newSet(2, byScaler(scalerTime)), machines: []*machinev1.Machine{newMember("a",
+				annotated(machinev1.MarkedForDeletionAnnotation, scalerTime)), newMember("b")}, want: []string{"a", "b"},
 		},
 	}
 	for name, tc := range cases {
@@ -194,7 +214,8 @@ func TestFailedMachineRecovers(t *testing.T) {
 // lead to more.
 func TestDeletionsAreRemembered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(2), newMember("a"), newMember("b"), newMember("c"), newMember("d", phase(machinev1.MachineFailed)))
+	w := newWorld(t, newSet(2), newMember("a"), newMember("b"), newMember("c"),
+		newMember("d", phase(machinev1.MachineFailed)))
 	w.lag(nil)
 	for range 3 {
 		_, _ = w.reconcile()
@@ -208,9 +229,13 @@ func TestDeletionsAreRemembered(t *testing.T) {
 // scaled yet. Deleting now would replace the machine first.
 func TestMarkedMachineWaitsForTheSet(t *testing.T) {
 	t.Parallel()
-	marked := newMember("a", annotated(machinev1.PriorityAnnotation, "1"), annotated(machinev1.MarkedForDeletionAnnotation, scalerTime))
+	marked := newMember("a", annotated(machinev1.PriorityAnnotation, "1"),
+		annotated(machinev1.MarkedForDeletionAnnotation, scalerTime))
 	w := newWorld(t, newDeployment(1), marked, newMember("b"), newSet(2, owned, func(s *machinev1.MachineSet) {
-		s.Annotations = map[string]string{machinev1.LastReplicaChangeByScalerAnnotation: scalerTime, machinev1.DesiredReplicasAnnotation: "2"}
+		s.Annotations = map[string]string{
+			machinev1.LastReplicaChangeByScalerAnnotation: scalerTime,
+			machinev1.DesiredReplicasAnnotation:           "2",
+		}
 	}))
 	w.settle()
 	if n := len(w.alive()); n != 2 {
@@ -262,19 +287,49 @@ func TestFailedMachines(t *testing.T) {
 		node    *corev1.Node
 		kept    bool
 	}{
-		"False":         {reason: "A failed machine that shall not be preserved is deleted.", machine: []func(*machinev1.Machine){preserve("false")}},
-		"Preserved":     {reason: "One that is preserved is kept.", machine: []func(*machinev1.Machine){expiry(time.Minute), onNode}, kept: true},
-		"Expired":       {reason: "Once that is over it is deleted, whatever it is annotated with.", machine: []func(*machinev1.Machine){expiry(-time.Minute), preserve("now")}},
-		"Now":           {reason: "One that shall be preserved is kept until it is.", machine: []func(*machinev1.Machine){preserve("now")}, kept: true},
-		"WhenFailed":    {reason: "So is one that shall be preserved when it fails.", machine: []func(*machinev1.Machine){preserve("when-failed")}, kept: true},
-		"Auto":          {reason: "And one that this controller has chosen.", machine: []func(*machinev1.Machine){preserve("auto-preserved")}, kept: true},
-		"NodeSays":      {reason: "The Node's annotation is enough.", machine: []func(*machinev1.Machine){onNode, preserve("false")}, node: node(map[string]string{machinev1.PreserveAnnotation: "now"}), kept: true},
-		"NodeWins":      {reason: "The Node's annotation wins over the Machine's.", machine: []func(*machinev1.Machine){onNode, preserve("now")}, node: node(map[string]string{machinev1.PreserveAnnotation: "false"})},
-		"NodeWithdrew":  {reason: "A Node that once had the annotation still decides.", machine: []func(*machinev1.Machine){onNode, preserve("now"), annotated(machinev1.LastAppliedNodePreserveAnnotation, "now")}, node: node(nil)},
-		"NodeSilent":    {reason: "A Node without annotation leaves it to the Machine.", machine: []func(*machinev1.Machine){onNode, preserve("now")}, node: node(nil), kept: true},
-		"NodeMissing":   {reason: "There is nothing to examine on a machine whose Node is gone.", machine: []func(*machinev1.Machine){onNode, preserve("now")}},
-		"NotFailed":     {reason: "An expiry in the past is no reason to delete a machine that works.", machine: []func(*machinev1.Machine){expiry(-time.Minute), phase(machinev1.MachineRunning)}, kept: true},
-		"NodelessValue": {reason: "Without node name the Machine decides.", machine: []func(*machinev1.Machine){preserve("when-failed")}, kept: true},
+		"False": {
+			reason:  "A failed machine that shall not be preserved is deleted.",
+			machine: []func(*machinev1.Machine){preserve("false")},
+		},
+		"Preserved": {reason: "One that is preserved is kept.", machine: []func(*machinev1.Machine){
+			expiry(time.Minute), onNode,
+		}, kept: true},
+		"Expired": {
+			reason:  "Once that is over it is deleted, whatever it is annotated with.",
+			machine: []func(*machinev1.Machine){expiry(-time.Minute), preserve("now")},
+		},
+		"Now": {reason: "One that shall be preserved is kept until it is.", machine: []func(*machinev1.Machine){
+			preserve("now"),
+		}, kept: true},
+		"WhenFailed": {reason: "So is one that shall be preserved when it fails.", machine: []func(*machinev1.Machine){
+			preserve("when-failed"),
+		}, kept: true},
+		"Auto": {reason: "And one that this controller has chosen.", machine: []func(*machinev1.Machine){
+			preserve("auto-preserved"),
+		}, kept: true},
+		"NodeSays": {reason: "The Node's annotation is enough.", machine: []func(*machinev1.Machine){
+			onNode, preserve("false"),
+		}, node: node(map[string]string{machinev1.PreserveAnnotation: "now"}), kept: true},
+		"NodeWins": {reason: "The Node's annotation wins over the Machine's.", machine: []func(*machinev1.Machine){
+			onNode, preserve("now"),
+		}, node: node(map[string]string{machinev1.PreserveAnnotation: "false"})},
+		"NodeWithdrew": {reason: "A Node that once had the annotation still decides.", machine: []func(*machinev1.Machine){
+			onNode, preserve("now"), annotated(machinev1.LastAppliedNodePreserveAnnotation, "now"),
+		}, node: node(nil)},
+		"NodeSilent": {reason: "A Node without annotation leaves it to the Machine.", machine: []func(*machinev1.Machine){
+			onNode, preserve("now"),
+		}, node: node(nil), kept: true},
+		"NodeMissing": {
+			reason:  "There is nothing to examine on a machine whose Node is gone.",
+			machine: []func(*machinev1.Machine){onNode, preserve("now")},
+		},
+		"NotFailed": {
+			reason:  "An expiry in the past is no reason to delete a machine that works.",
+			machine: []func(*machinev1.Machine){expiry(-time.Minute), phase(machinev1.MachineRunning)}, kept: true,
+		},
+		"NodelessValue": {reason: "Without node name the Machine decides.", machine: []func(*machinev1.Machine){
+			preserve("when-failed"),
+		}, kept: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,9 @@ func (c *Controller) setsOfDeployment(ctx context.Context, o client.Object) []re
 		client.MatchingFields{index.SetByOwner: string(o.GetUID())})
 }
 
-func (c *Controller) setsThat(ctx context.Context, namespace string, match func(*machinev1.MachineSet) bool, opts ...client.ListOption) []reconcile.Request {
+func (c *Controller) setsThat(ctx context.Context, namespace string, match func(*machinev1.MachineSet) bool,
+	opts ...client.ListOption,
+) []reconcile.Request {
 	list := &machinev1.MachineSetList{}
 	if err := c.Client.List(ctx, list, append(opts, client.InNamespace(namespace))...); err != nil {
 		log.FromContext(ctx).Error(err, "MachineSets cannot be listed")

@@ -35,10 +35,19 @@ func TestSetsOfMachine(t *testing.T) {
 		machine *machinev1.Machine
 		want    []string
 	}{
-		"Owned":    {reason: "A machine concerns its set.", machine: newMember("a"), want: []string{"set"}},
-		"Orphan":   {reason: "An orphan concerns all sets that match.", machine: newMember("a", orphan), want: []string{"set", "twin"}},
-		"Bare":     {reason: "A machine without labels concerns nobody.", machine: newMember("a", orphan, func(m *machinev1.Machine) { m.Labels = nil })},
-		"Stranger": {reason: "A machine of another kind of owner concerns nobody.", machine: newMember("a", func(m *machinev1.Machine) { m.OwnerReferences[0].Kind = "Other" })},
+		"Owned": {reason: "A machine concerns its set.", machine: newMember("a"), want: []string{"set"}},
+		"Orphan": {
+			reason: "An orphan concerns all sets that match.", machine: newMember("a", orphan),
+			want: []string{"set", "twin"},
+		},
+		"Bare": {
+			reason:  "A machine without labels concerns nobody.",
+			machine: newMember("a", orphan, func(m *machinev1.Machine) { m.Labels = nil }),
+		},
+		"Stranger": {
+			reason:  "A machine of another kind of owner concerns nobody.",
+			machine: newMember("a", func(m *machinev1.Machine) { m.OwnerReferences[0].Kind = "Other" }),
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +63,8 @@ func TestSetsOfDeployment(t *testing.T) {
 	other := newSet(1)
 	other.Name, other.UID = "other", "other-uid"
 	w := newWorld(t, newSet(1, owned), other)
-	if diff := cmp.Diff([]string{"set"}, namesOfRequests(w.c.setsOfDeployment(t.Context(), newDeployment(1)))); diff != "" {
+	if diff := cmp.Diff([]string{"set"}, namesOfRequests(w.c.setsOfDeployment(t.Context(),
+		newDeployment(1)))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -66,19 +76,34 @@ func TestMachineChanged(t *testing.T) {
 		change func(*machinev1.Machine)
 		want   bool
 	}{
-		"Nothing":    {reason: "A resync is nothing.", change: func(*machinev1.Machine) {}},
-		"Conditions": {reason: "What the node reports changes often.", change: func(m *machinev1.Machine) { m.Status.Conditions = []corev1.NodeCondition{{Type: "Ready"}} }},
+		"Nothing": {reason: "A resync is nothing.", change: func(*machinev1.Machine) {}},
+		"Conditions": {reason: "What the node reports changes often.", change: func(m *machinev1.Machine) {
+			m.Status.Conditions = []corev1.NodeCondition{{Type: "Ready"}}
+		}},
 		"Progress": {reason: "What a machine waits for is not the set's business.", change: func(m *machinev1.Machine) {
 			m.Status.Progress = &machinev1.Progress{Conditions: []metav1.Condition{{Type: "X"}}}
 		}},
-		"Operation":  {reason: "A step that did not fail is not in the set's status.", change: func(m *machinev1.Machine) { m.Status.LastOperation.Description = "step" }},
-		"Failure":    {reason: "A failure is.", change: func(m *machinev1.Machine) { m.Status.LastOperation.State = machinev1.MachineStateFailed }, want: true},
-		"Phase":      {reason: "The phase is counted.", change: phase(machinev1.MachineFailed), want: true},
-		"Labels":     {reason: "Labels decide who owns the machine.", change: labelled("pool", "b"), want: true},
-		"Annotation": {reason: "Annotations decide which machine goes.", change: annotated(machinev1.PriorityAnnotation, "1"), want: true},
-		"Owner":      {reason: "Owners may change.", change: func(m *machinev1.Machine) { m.OwnerReferences = nil }, want: true},
-		"Deleted":    {reason: "A terminating machine is replaced.", change: func(m *machinev1.Machine) { m.DeletionTimestamp = new(metav1.Now()) }, want: true},
-		"Spec":       {reason: "The spec is kept in sync.", change: func(m *machinev1.Machine) { m.Generation++ }, want: true},
+		"Operation": {reason: "A step that did not fail is not in the set's status.", change: func(m *machinev1.Machine) {
+			m.Status.LastOperation.Description = "step"
+		}},
+		"Failure": {reason: "A failure is.", change: func(m *machinev1.Machine) {
+			m.Status.LastOperation.State = machinev1.MachineStateFailed
+		}, want: true},
+		"Phase":  {reason: "The phase is counted.", change: phase(machinev1.MachineFailed), want: true},
+		"Labels": {reason: "Labels decide who owns the machine.", change: labelled("pool", "b"), want: true},
+		"Annotation": {
+			reason: "Annotations decide which machine goes.", change: annotated(machinev1.PriorityAnnotation, "1"),
+			want: true,
+		},
+		"Owner": {reason: "Owners may change.", change: func(m *machinev1.Machine) {
+			m.OwnerReferences = nil
+		}, want: true},
+		"Deleted": {reason: "A terminating machine is replaced.", change: func(m *machinev1.Machine) {
+			m.DeletionTimestamp = new(metav1.Now())
+		}, want: true},
+		"Spec": {reason: "The spec is kept in sync.", change: func(m *machinev1.Machine) {
+			m.Generation++
+		}, want: true},
 		"Preserved": {reason: "A preserved machine is kept.", change: func(m *machinev1.Machine) {
 			m.Status.CurrentStatus.PreserveExpiryTime = new(metav1.Now())
 		}, want: true},

@@ -84,7 +84,10 @@ func failedMachines(machines []*machinev1.Machine) *[]machinev1.MachineSummary {
 		if m.Status.LastOperation.State != machinev1.MachineStateFailed || preservedFailed(m) {
 			continue
 		}
-		summary := machinev1.MachineSummary{Name: m.Name, ProviderID: m.Spec.ProviderID, LastOperation: m.Status.LastOperation}
+		summary := machinev1.MachineSummary{
+			Name: m.Name, ProviderID: m.Spec.ProviderID,
+			LastOperation: m.Status.LastOperation,
+		}
 		if ref := metav1.GetControllerOf(m); ref != nil {
 			summary.OwnerRef = ref.Name
 		}
@@ -100,10 +103,11 @@ func failedMachines(machines []*machinev1.Machine) *[]machinev1.MachineSummary {
 func conditionsOf(p *pass) []machinev1.MachineSetCondition {
 	conditions := slices.Clone(p.set.Status.Conditions)
 	if p.counted || p.failure != nil {
-		conditions = setCondition(conditions, machinev1.MachineSetReplicaFailure, p.failure != nil, machinev1.MachineSetCondition{
-			Reason:  failureReason(p),
-			Message: message(p.failure),
-		}, p)
+		conditions = setCondition(conditions, machinev1.MachineSetReplicaFailure, p.failure != nil,
+			machinev1.MachineSetCondition{
+				Reason:  failureReason(p),
+				Message: message(p.failure),
+			}, p)
 	}
 	return setCondition(conditions, machinev1.MachineSetFrozen, freeze.IsFrozen(p.set), machinev1.MachineSetCondition{
 		Reason:  machinev1.ReasonOverShooting,
@@ -113,7 +117,9 @@ func conditionsOf(p *pass) []machinev1.MachineSetCondition {
 
 // setCondition returns the conditions with one set or removed. One that is there
 // keeps its message: what it said when it came about is what matters.
-func setCondition(all []machinev1.MachineSetCondition, kind machinev1.MachineSetConditionType, holds bool, c machinev1.MachineSetCondition, p *pass) []machinev1.MachineSetCondition {
+func setCondition(all []machinev1.MachineSetCondition, kind machinev1.MachineSetConditionType, holds bool,
+	c machinev1.MachineSetCondition, p *pass,
+) []machinev1.MachineSetCondition {
 	has := func(c machinev1.MachineSetCondition) bool { return c.Type == kind }
 	if !holds {
 		return slices.DeleteFunc(all, has)

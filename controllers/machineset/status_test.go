@@ -19,7 +19,10 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	failing := func(m *machinev1.Machine) {
 		m.Spec.ProviderID = "sim:///" + m.Name
-		m.Status.LastOperation = machinev1.LastOperation{State: machinev1.MachineStateFailed, Type: machinev1.MachineOperationCreate, Description: "no room"}
+		m.Status.LastOperation = machinev1.LastOperation{
+			State: machinev1.MachineStateFailed,
+			Type:  machinev1.MachineOperationCreate, Description: "no room",
+		}
 	}
 	preserved := func(m *machinev1.Machine) {
 		m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -30,7 +33,9 @@ func TestStatus(t *testing.T) {
 		s.Spec.AutoPreserveFailedMachineMax = 1
 	}),
 		newMember("a", labelled("zone", "b")), newMember("b", phase(machinev1.MachineAvailable)), terminatingMember("c"),
-		newMember("d", phase(machinev1.MachineCrashLoopBackOff), failing), newMember("e", phase(machinev1.MachineFailed), failing, preserved, annotated(machinev1.PreserveAnnotation, machinev1.PreserveAuto)),
+		newMember("d", phase(machinev1.MachineCrashLoopBackOff), failing),
+		newMember("e", phase(machinev1.MachineFailed), failing, preserved,
+			annotated(machinev1.PreserveAnnotation, machinev1.PreserveAuto)),
 		newMember("f", phase(machinev1.MachinePending)), newMember("g", phase(machinev1.MachineUnknown)),
 	)
 	w.settle()
@@ -40,7 +45,10 @@ func TestStatus(t *testing.T) {
 		LastOperation: machinev1.LastOperation{LastUpdateTime: metav1.NewTime(w.clock.Now())},
 		FailedMachines: &[]machinev1.MachineSummary{{
 			Name: "d", ProviderID: "sim:///d", OwnerRef: "set",
-			LastOperation: machinev1.LastOperation{State: machinev1.MachineStateFailed, Type: machinev1.MachineOperationCreate, Description: "no room"},
+			LastOperation: machinev1.LastOperation{
+				State: machinev1.MachineStateFailed, Type: machinev1.MachineOperationCreate,
+				Description: "no room",
+			},
 		}},
 	}
 	got := w.set().Status
@@ -126,18 +134,44 @@ func TestReplicasReady(t *testing.T) {
 		want   string
 		text   string
 	}{
-		"Ready":    {reason: "All machines are there.", set: newSet(1), more: []client.Object{newMember("a")}, want: machinev1.ReasonReplicasOK, text: "1 machines"},
-		"Empty":    {reason: "No machine is wanted.", set: newSet(0), want: machinev1.ReasonReplicasOK},
-		"Coming":   {reason: "Machines are not available yet.", set: newSet(1), want: machinev1.ReasonScalingUp, text: "0 of 1 machines are available"},
-		"Going":    {reason: "Machines are still going.", set: newSet(0), more: []client.Object{newMember("a")}, want: machinev1.ReasonScalingDown, text: "1 machines exist, 0 are wanted"},
-		"Refused":  {reason: "A machine cannot be created.", set: newSet(1), fault: true, want: machinev1.ReasonFailedCreate, text: "boom"},
-		"Deleted":  {reason: "The set is going.", set: deletedSet(1), more: []client.Object{newMember("a")}, want: machinev1.ReasonScalingDown, text: "1 machines are left"},
-		"Invalid":  {reason: "The set is wrong.", set: newSet(-1), want: machinev1.ReasonInvalidSpec},
-		"Disabled": {reason: "A label keeps the set from growing.", set: newSet(1, func(s *machinev1.MachineSet) { s.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: ""} }), want: machinev1.ReasonScalingUp, text: machinev1.ScaleUpDisabledLabel},
-		"Frozen":   {reason: "The set is frozen.", set: newSet(1), more: []client.Object{terminatingMember("a"), terminatingMember("b"), terminatingMember("c"), terminatingMember("d")}, want: machinev1.ReasonFrozen, text: machinev1.UnfreezeAnnotation},
-		"Exhausted": {reason: "One failure is named as an example.", set: newSet(1), more: []client.Object{newMember("a", phase(machinev1.MachineCrashLoopBackOff), func(m *machinev1.Machine) {
-			m.Status.LastOperation = machinev1.LastOperation{State: machinev1.MachineStateFailed, Description: "no room"}
-		})}, want: machinev1.ReasonScalingUp, text: "a: no room"},
+		"Ready": {
+			reason: "All machines are there.", set: newSet(1), more: []client.Object{newMember("a")},
+			want: machinev1.ReasonReplicasOK, text: "1 machines",
+		},
+		"Empty": {reason: "No machine is wanted.", set: newSet(0), want: machinev1.ReasonReplicasOK},
+		"Coming": {
+			reason: "Machines are not available yet.", set: newSet(1), want: machinev1.ReasonScalingUp,
+			text: "0 of 1 machines are available",
+		},
+		"Going": {
+			reason: "Machines are still going.", set: newSet(0), more: []client.Object{newMember("a")},
+			want: machinev1.ReasonScalingDown, text: "1 machines exist, 0 are wanted",
+		},
+		"Refused": {
+			reason: "A machine cannot be created.", set: newSet(1), fault: true, want: machinev1.ReasonFailedCreate,
+			text: "boom",
+		},
+		"Deleted": {
+			reason: "The set is going.", set: deletedSet(1), more: []client.Object{newMember("a")},
+			want: machinev1.ReasonScalingDown, text: "1 machines are left",
+		},
+		"Invalid": {reason: "The set is wrong.", set: newSet(-1), want: machinev1.ReasonInvalidSpec},
+		"Disabled": {reason: "A label keeps the set from growing.", set: newSet(1, func(s *machinev1.MachineSet) {
+			s.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: ""}
+		}), want: machinev1.ReasonScalingUp, text: machinev1.ScaleUpDisabledLabel},
+		"Frozen": {
+			reason: "The set is frozen.", set: newSet(1),
+			more: []client.Object{
+				terminatingMember("a"), terminatingMember("b"), terminatingMember("c"),
+				terminatingMember("d"),
+			}, want: machinev1.ReasonFrozen, text: machinev1.UnfreezeAnnotation,
+		},
+		"Exhausted": {
+			reason: "One failure is named as an example.", set: newSet(1),
+			more: []client.Object{newMember("a", phase(machinev1.MachineCrashLoopBackOff), func(m *machinev1.Machine) {
+				m.Status.LastOperation = machinev1.LastOperation{State: machinev1.MachineStateFailed, Description: "no room"}
+			})}, want: machinev1.ReasonScalingUp, text: "a: no room",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

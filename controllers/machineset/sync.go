@@ -39,7 +39,8 @@ func (c *Controller) syncSpecs(ctx context.Context, p *pass) error {
 
 func inSync(m *machinev1.Machine, set *machinev1.MachineSet) bool {
 	template := &set.Spec.Template.Spec
-	if m.Spec.Class.Kind != template.Class.Kind || livesOn(m) && form(m, set) != m.Annotations[machinev1.ProviderIDFormAnnotation] {
+	if m.Spec.Class.Kind != template.Class.Kind || livesOn(m) &&
+		form(m, set) != m.Annotations[machinev1.ProviderIDFormAnnotation] {
 		return false
 	}
 	return !livesOn(m) || (equality.Semantic.DeepEqual(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
@@ -76,7 +77,7 @@ func setForm(m *machinev1.Machine, value string) {
 	}
 }
 
-// livesOn says whether a machine's settings still matter.
+// livesOn reports whether a machine's settings still matter.
 func livesOn(m *machinev1.Machine) bool {
 	phase := rollout.PhaseOf(m)
 	return phase != machinev1.MachineFailed && phase != machinev1.MachineTerminating

@@ -36,8 +36,11 @@ func TestSyncSpecs(t *testing.T) {
 		phase  machinev1.MachinePhase
 		want   bool
 	}{
-		"New":         {reason: "Every machine that lives on gets the settings.", want: true},
-		"Running":     {reason: "Every machine that lives on gets the settings.", phase: machinev1.MachineRunning, want: true},
+		"New": {reason: "Every machine that lives on gets the settings.", want: true},
+		"Running": {
+			reason: "Every machine that lives on gets the settings.", phase: machinev1.MachineRunning,
+			want: true,
+		},
 		"Failed":      {reason: "A failed machine keeps what it failed with.", phase: machinev1.MachineFailed},
 		"Terminating": {reason: "A terminating machine keeps what it had.", phase: machinev1.MachineTerminating},
 	}
@@ -97,7 +100,9 @@ func TestSyncManyInBursts(t *testing.T) {
 	t.Parallel()
 	objects := []client.Object{newSet(burst + 20)}
 	for i := range burst + 20 {
-		objects = append(objects, newMember("m"+time.Duration(i).String(), func(m *machinev1.Machine) { m.Spec.Class.Kind = "Old" }))
+		objects = append(objects, newMember("m"+time.Duration(i).String(), func(m *machinev1.Machine) {
+			m.Spec.Class.Kind = "Old"
+		}))
 	}
 	w := newWorld(t, objects...)
 	result, err := w.reconcile()

@@ -36,7 +36,8 @@ func validate(set *machinev1.MachineSet) (labels.Selector, []problem) {
 	}
 	class := set.Spec.Template.Spec.Class
 	if class.Kind == "" {
-		problems = append(problems, problem{field: "spec.template.spec.class.kind", remedy: "must be set, to " + machinev1.MachineClassKind})
+		problems = append(problems, problem{field: "spec.template.spec.class.kind", remedy: "must be set, to " +
+			machinev1.MachineClassKind})
 	}
 	if class.Name == "" {
 		problems = append(problems, problem{field: "spec.template.spec.class.name", remedy: "must name a MachineClass"})
@@ -60,10 +61,16 @@ func validateSelector(set *machinev1.MachineSet) (labels.Selector, []problem) {
 		return wrong("must not be empty, because that selects every Machine; name labels that the template has")
 	}
 	if len(set.Spec.Template.Labels) == 0 {
-		return nil, []problem{{field: "spec.template.metadata.labels", remedy: "must not be empty; add what spec.selector asks for"}}
+		return nil, []problem{{
+			field:  "spec.template.metadata.labels",
+			remedy: "must not be empty; add what spec.selector asks for",
+		}}
 	}
 	if !selector.Matches(labels.Set(set.Spec.Template.Labels)) {
-		return nil, []problem{{field: "spec.template.metadata.labels", remedy: "must match spec.selector; add what it asks for, or correct it"}}
+		return nil, []problem{{
+			field:  "spec.template.metadata.labels",
+			remedy: "must match spec.selector; add what it asks for, or correct it",
+		}}
 	}
 	return selector, nil
 }
@@ -97,7 +104,8 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 			_, err := time.Parse(time.RFC3339, s)
 			return err
 		}},
-		{machinev1.OrdinalsAnnotation, "is this controller's own record and was damaged; it is made anew with the next Machine", func(s string) error {
+		{machinev1.OrdinalsAnnotation, "is this controller's own record and was damaged; it is made anew with the " +
+			"next Machine", func(s string) error {
 			_, err := rollout.ParseOrdinals(s)
 			return err
 		}},
@@ -117,7 +125,7 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 	return problems
 }
 
-// invalid says whether the set is left alone until a person corrects it.
+// invalid reports whether the set is left alone until a person corrects it.
 func (p *pass) invalid() bool {
 	for _, found := range p.problems {
 		if !found.ignored {

@@ -21,27 +21,59 @@ func TestBadInput(t *testing.T) {
 		field   string
 		ignored bool
 	}{
-		"NoSelector":    {reason: "MCM crashes on it.", spoil: func(s *machinev1.MachineSet) { s.Spec.Selector = nil }, field: "spec.selector"},
-		"EmptySelector": {reason: "It would take every Machine.", spoil: func(s *machinev1.MachineSet) { s.Spec.Selector = &metav1.LabelSelector{} }, field: "spec.selector"},
+		"NoSelector": {reason: "MCM crashes on it.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Selector = nil
+		}, field: "spec.selector"},
+		"EmptySelector": {reason: "It would take every Machine.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Selector = &metav1.LabelSelector{}
+		}, field: "spec.selector"},
 		"BadSelector": {reason: "It cannot be evaluated.", spoil: func(s *machinev1.MachineSet) {
 			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like"}}
 		}, field: "spec.selector"},
-		"OtherLabels": {reason: "Machines would be made without end.", spoil: func(s *machinev1.MachineSet) { s.Spec.Template.Labels = map[string]string{"pool": "b"} }, field: "spec.template.metadata.labels"},
+		"OtherLabels": {reason: "Machines would be made without end.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Template.Labels = map[string]string{"pool": "b"}
+		}, field: "spec.template.metadata.labels"},
 		"Expression": {reason: "Expressions count as well.", spoil: func(s *machinev1.MachineSet) {
-			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpExists}}
+			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{
+				Key:      "zone",
+				Operator: metav1.LabelSelectorOpExists,
+			}}
 		}, field: "spec.template.metadata.labels"},
 		"NoLabels": {reason: "A machine without labels belongs to nobody.", spoil: func(s *machinev1.MachineSet) {
 			s.Spec.Template.Labels = nil
-			s.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+			s.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key:      "zone",
+				Operator: metav1.LabelSelectorOpDoesNotExist,
+			}}}
 		}, field: "spec.template.metadata.labels"},
-		"BadLabel":        {reason: "The API server would refuse every machine.", spoil: func(s *machinev1.MachineSet) { s.Spec.Template.Labels["x"] = "not a label!" }, field: "spec.template.metadata.labels"},
-		"BadAnnotation":   {reason: "The API server would refuse every machine.", spoil: func(s *machinev1.MachineSet) { s.Spec.Template.Annotations = map[string]string{"a b": ""} }, field: "spec.template.metadata.annotations"},
-		"BadFinalizer":    {reason: "The API server would refuse every machine.", spoil: func(s *machinev1.MachineSet) { s.Spec.Template.Finalizers = []string{"a b"} }, field: "spec.template.metadata.finalizers"},
-		"Negative":        {reason: "There is no negative number of machines.", spoil: func(s *machinev1.MachineSet) { s.Spec.Replicas = -1 }, field: "spec.replicas"},
-		"NoKind":          {reason: "MCM rejects it.", spoil: func(s *machinev1.MachineSet) { s.Spec.Template.Spec.Class.Kind = "" }, field: "spec.template.spec.class.kind"},
-		"NoName":          {reason: "MCM rejects it.", spoil: func(s *machinev1.MachineSet) { s.Spec.Template.Spec.Class.Name = "" }, field: "spec.template.spec.class.name"},
-		"CreationTimeout": {reason: "The template's timeout applies instead.", spoil: annotate(machinev1.EffectiveCreationTimeoutAnnotation, "soon"), field: machinev1.EffectiveCreationTimeoutAnnotation, ignored: true},
-		"ScalerTime":      {reason: "No marked machine is due.", spoil: annotate(machinev1.LastReplicaChangeByScalerAnnotation, "soon"), field: machinev1.LastReplicaChangeByScalerAnnotation, ignored: true},
+		"BadLabel": {reason: "The API server would refuse every machine.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Template.Labels["x"] = "not a label!"
+		}, field: "spec.template.metadata.labels"},
+		"BadAnnotation": {reason: "The API server would refuse every machine.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Template.Annotations = map[string]string{"a b": ""}
+		}, field: "spec.template.metadata.annotations"},
+		"BadFinalizer": {reason: "The API server would refuse every machine.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Template.Finalizers = []string{"a b"}
+		}, field: "spec.template.metadata.finalizers"},
+		"Negative": {reason: "There is no negative number of machines.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Replicas = -1
+		}, field: "spec.replicas"},
+		"NoKind": {reason: "MCM rejects it.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Template.Spec.Class.Kind = ""
+		}, field: "spec.template.spec.class.kind"},
+		"NoName": {reason: "MCM rejects it.", spoil: func(s *machinev1.MachineSet) {
+			s.Spec.Template.Spec.Class.Name = ""
+		}, field: "spec.template.spec.class.name"},
+		"CreationTimeout": {
+			reason: "The template's timeout applies instead.",
+			spoil:  annotate(machinev1.EffectiveCreationTimeoutAnnotation, "soon"),
+			field:  machinev1.EffectiveCreationTimeoutAnnotation, ignored: true,
+		},
+		"ScalerTime": {
+			reason: "No marked machine is due.",
+			spoil:  annotate(machinev1.LastReplicaChangeByScalerAnnotation, "soon"),
+			field:  machinev1.LastReplicaChangeByScalerAnnotation, ignored: true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

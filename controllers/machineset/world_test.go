@@ -111,10 +111,14 @@ func (w *world) funcs() interceptor.Funcs {
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			return write("patch", o, func() error { return c.Patch(ctx, o, patch, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			return write(sub, o, func() error { return c.SubResource(sub).Patch(ctx, o, patch, opts...) })
 		},
 	}
@@ -153,7 +157,10 @@ func (c counted) List(ctx context.Context, l client.ObjectList, opts ...client.L
 // lag stops the cache at what the API server has now, or at what keep lets pass.
 func (w *world) lag(keep func(client.Object) bool) {
 	var all []client.Object
-	for _, list := range []client.ObjectList{&machinev1.MachineList{}, &machinev1.MachineSetList{}, &machinev1.MachineDeploymentList{}} {
+	for _, list := range []client.ObjectList{
+		&machinev1.MachineList{}, &machinev1.MachineSetList{},
+		&machinev1.MachineDeploymentList{},
+	} {
 		if err := w.live.List(w.t.Context(), list); err != nil {
 			w.t.Fatal(err)
 		}
@@ -183,7 +190,10 @@ func (w *world) catchUp() { w.cache = w.live }
 
 // reconcile runs one pass over the set.
 func (w *world) reconcile() (reconcile.Result, error) {
-	return w.c.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "set"}})
+	return w.c.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
+		Namespace: namespace,
+		Name:      "set",
+	}})
 }
 
 // settle runs passes until one changes nothing, and returns its result.
@@ -307,7 +317,10 @@ func (w *world) told(reason string) (all []string, count int) {
 // newSet is a valid set that has its finalizer.
 func newSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machinev1.MachineSet {
 	set := &machinev1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "set", Namespace: namespace, UID: "set-uid", Generation: 1, Finalizers: []string{machinev1.Finalizer}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "set", Namespace: namespace, UID: "set-uid", Generation: 1,
+			Finalizers: []string{machinev1.Finalizer},
+		},
 		Spec: machinev1.MachineSetSpec{
 			Replicas: replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},

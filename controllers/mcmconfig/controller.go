@@ -89,7 +89,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (c *Controller) act(ctx context.Context, f *facts) error {
 	switch {
 	case f.secret != nil && !f.mine():
-		f.refuse(bootstrapv1.ReasonDataSecretNameTaken, "metadata.name: Secret %q exists and is not this object's; remove it, or name this object differently", f.config.Name)
+		f.refuse(bootstrapv1.ReasonDataSecretNameTaken,
+			"metadata.name: Secret %q exists and is not this object's; remove it, or name this object differently", f.config.Name)
 		return nil
 	case f.secret != nil:
 		return c.keep(ctx, f)

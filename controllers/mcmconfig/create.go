@@ -84,7 +84,8 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 	if bootstrap.NeedsToken(from.data) {
 		values.Token, made.attempt, err = c.mint(ctx, f, attempt)
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
-			f.waitFor(bootstrapv1.ReasonWaitingForConnection, "there is no connection to the workload cluster, where a bootstrap token has to be made")
+			f.waitFor(bootstrapv1.ReasonWaitingForConnection,
+				"there is no connection to the workload cluster, where a bootstrap token has to be made")
 			return payload{}, false, nil // the connection wakes this object
 		}
 		if apierrors.IsForbidden(err) {
@@ -105,7 +106,9 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 // forbidden notes that the workload cluster does not let us look after tokens.
 func (f *facts) forbidden() {
 	f.refuse(bootstrapv1.ReasonTokenForbidden,
-		"the user of the kubeconfig of Cluster %q may not get, create, patch or delete Secrets in the namespace kube-system of the workload cluster, as the bootstrap token needs; give it the rights of config/rbac/workload_role.yaml", f.machine.Spec.ClusterName)
+		"the user of the kubeconfig of Cluster %q may not get, create, patch or delete Secrets in the namespace "+
+			"kube-system of the workload cluster, as the bootstrap token needs; give it the rights of "+
+			"config/rbac/workload_role.yaml", f.machine.Spec.ClusterName)
 	f.wait = forbiddenRetry
 }
 

@@ -36,18 +36,21 @@ func TestDataSecret(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "bootstrap.cluster.x-k8s.io/v1alpha1", Kind: "MCMConfig", Name: "m1", UID: "config-uid", Controller: new(true), BlockOwnerDeletion: new(true),
+				APIVersion: "bootstrap.cluster.x-k8s.io/v1alpha1", Kind: "MCMConfig", Name: "m1", UID: "config-uid",
+				Controller: new(true), BlockOwnerDeletion: new(true),
 			}},
 		},
 	}
-	if diff := cmp.Diff([]any{want.Type, want.Labels, want.OwnerReferences}, []any{got.Type, got.Labels, got.OwnerReferences}); diff != "" {
+	if diff := cmp.Diff([]any{want.Type, want.Labels, want.OwnerReferences},
+		[]any{got.Type, got.Labels, got.OwnerReferences}); diff != "" {
 		t.Errorf("the Secret is as the contract wants it (-want +got):\n%s", diff)
 	}
 	if string(got.Data["format"]) != "cloud-config" {
 		t.Errorf("format = %q", got.Data["format"])
 	}
 	status := w.config().Status
-	if status.DataSecretName != "m1" || status.Initialization.DataSecretCreated == nil || !*status.Initialization.DataSecretCreated || w.ready() != "True" {
+	if status.DataSecretName != "m1" || status.Initialization.DataSecretCreated == nil ||
+		!*status.Initialization.DataSecretCreated || w.ready() != "True" {
 		t.Errorf("status = %+v", status)
 	}
 	if wait != life/2 {
@@ -58,7 +61,8 @@ func TestDataSecret(t *testing.T) {
 			t.Errorf("condition %s lacks its generation, or has a time of its own: %+v", c.Type, c)
 		}
 	}
-	if diff := cmp.Diff([]string{"patch *v1.Secret", "create *v1.Secret", "patch *v1alpha1.MCMConfig/status"}, w.writes); diff != "" {
+	if diff := cmp.Diff([]string{"patch *v1.Secret", "create *v1.Secret", "patch *v1alpha1.MCMConfig/status"},
+		w.writes); diff != "" {
 		t.Errorf("one config costs two writes, and the Secret of its user data is marked once (-want +got):\n%s", diff)
 	}
 	source := &corev1.Secret{}
@@ -91,7 +95,8 @@ func TestURLEncodedPlaceholders(t *testing.T) {
 	w.reconcile()
 	hasToken(t, w.value(), w.tokens())
 	if strings.Contains(w.value(), "%3C") || string(w.data().Data["format"]) != "ignition" {
-		t.Errorf("an ignition document embeds files URL-encoded, and says itself what it is: %s, format %s", w.value(), w.data().Data["format"])
+		t.Errorf("an ignition document embeds files URL-encoded, and says itself what it is: %s, format %s", w.value(),
+			w.data().Data["format"])
 	}
 }
 
@@ -108,20 +113,25 @@ func TestGates(t *testing.T) {
 		want    string // the reason of Ready; "True" if the data exists
 	}{
 		"NoMachine": {
-			reason:  "A template's copy may be there before its Machine.",
-			objects: []client.Object{cluster(), config(func(c *bootstrapv1.MCMConfig) { c.OwnerReferences = nil })}, want: bootstrapv1.ReasonWaitingForMachine,
+			reason: "A template's copy may be there before its Machine.",
+			objects: []client.Object{cluster(), config(func(c *bootstrapv1.MCMConfig) {
+				c.OwnerReferences = nil
+			})}, want: bootstrapv1.ReasonWaitingForMachine,
 		},
 		"NoCluster": {
 			reason:  "A restore brings objects back in any order.",
 			objects: []client.Object{machine(), config()}, want: bootstrapv1.ReasonWaitingForCluster,
 		},
 		"NoInfrastructure": {
-			reason:  "The data may depend on the infrastructure of the Cluster.",
-			objects: []client.Object{noGate(func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil }), machine(), config()},
-			want:    bootstrapv1.ReasonWaitingForInfra,
+			reason: "The data may depend on the infrastructure of the Cluster.",
+			objects: []client.Object{noGate(func(c *clusterv1.Cluster) {
+				c.Status.Initialization.InfrastructureProvisioned = nil
+			}), machine(), config()},
+			want: bootstrapv1.ReasonWaitingForInfra,
 		},
 		"NoControlPlane": {
-			reason: "There is nothing to join yet.", objects: []client.Object{uninitialized, machine(), config()}, want: bootstrapv1.ReasonWaitingForControlPlane,
+			reason: "There is nothing to join yet.", objects: []client.Object{uninitialized, machine(), config()},
+			want: bootstrapv1.ReasonWaitingForControlPlane,
 		},
 		"ControlPlaneMachine": {
 			reason: "The control plane's own machines cannot wait for it.",
@@ -158,7 +168,8 @@ func TestGates(t *testing.T) {
 func TestLongDataIsPacked(t *testing.T) {
 	t.Parallel()
 	long := "#cloud-config\n" + strings.Repeat("# padding\n", 10000)
-	w := newWorld(t, cluster(), machine(), secret("boot", long), machineClass(corev1.SecretReference{Name: "boot"}), config(fromClass))
+	w := newWorld(t, cluster(), machine(), secret("boot", long), machineClass(corev1.SecretReference{Name: "boot"}),
+		config(fromClass))
 	w.reconcile()
 	r, err := gzip.NewReader(strings.NewReader(w.value()))
 	if err != nil {
@@ -180,30 +191,69 @@ func TestBadInput(t *testing.T) {
 		objects []client.Object
 		want    string // part of "reason: message"
 	}{
-		"NoSource": {"Nothing says what the VM boots with.", []client.Object{config(func(c *bootstrapv1.MCMConfig) { c.Spec = bootstrapv1.MCMConfigSpec{} })},
-			machinev1.ReasonInvalidSpec + ": spec.machineClassRef, spec.userDataSecretRef: set exactly one"},
+		"NoSource": {
+			"Nothing says what the VM boots with.",
+			[]client.Object{config(func(c *bootstrapv1.MCMConfig) {
+				c.Spec = bootstrapv1.MCMConfigSpec{}
+			})},
+			machinev1.ReasonInvalidSpec + ": spec.machineClassRef, spec.userDataSecretRef: set exactly one",
+		},
 		"TwoSources": {"Two sources contradict each other.", []client.Object{config(func(c *bootstrapv1.MCMConfig) {
 			c.Spec.MachineClassRef = &bootstrapv1.NameReference{Name: "small"}
 		})}, machinev1.ReasonInvalidSpec + ": spec.machineClassRef, spec.userDataSecretRef: set exactly one"},
-		"NoSecret": {"The Secret is missing.", []client.Object{config()},
-			machinev1.ReasonSecretNotFound + `: spec.userDataSecretRef.name: there is no Secret "boot"`},
-		"NoKey": {"The Secret lacks its entry.", []client.Object{config(), secret("boot", "")},
-			machinev1.ReasonInvalidUserData + `: spec.userDataSecretRef.name: Secret "boot" has no entry "userData"; add one`},
-		"NoClass": {"The class is missing.", []client.Object{config(fromClass)},
-			machinev1.ReasonClassNotFound + ": spec.machineClassRef.name:"},
-		"NoSecretOfClass": {"The class's Secret is missing.", []client.Object{config(fromClass), class},
-			machinev1.ReasonSecretNotFound + ": spec.machineClassRef.name:"},
-		"NoKeyOfClass": {"The class's Secret lacks its entry.", []client.Object{config(fromClass), class, secret("boot", "")},
-			machinev1.ReasonInvalidUserData + ": spec.machineClassRef.name:"},
-		"OtherNamespace": {"A class may not lend out other namespaces' Secrets.",
-			[]client.Object{config(fromClass), machineClass(corev1.SecretReference{Name: "boot", Namespace: "other"}), elsewhere},
-			bootstrapv1.ReasonSecretNotAllowed + ": spec.machineClassRef.name:"},
-		"TooLong": {"Nothing but cloud-init unpacks.", []client.Object{config(fromClass), class, secret("boot", script)},
-			machinev1.ReasonInvalidUserData + ": spec.machineClassRef.name: boot data is"},
-		"WrongFormat": {"The format is checked where it is set.", []client.Object{config(func(c *bootstrapv1.MCMConfig) { c.Spec.Format = "ignition" }), secret("boot", userData)},
-			machinev1.ReasonInvalidUserData + ": spec.format: is ignition, but"},
-		"NameTaken": {"Another's Secret is not overwritten.", []client.Object{config(), secret("m1", "precious"), secret("boot", userData)},
-			bootstrapv1.ReasonDataSecretNameTaken + `: metadata.name: Secret "m1" exists`},
+		"NoSecret": {
+			"The Secret is missing.",
+			[]client.Object{config()},
+			machinev1.ReasonSecretNotFound + `: spec.userDataSecretRef.name: there is no Secret "boot"`,
+		},
+		"NoKey": {
+			"The Secret lacks its entry.",
+			[]client.Object{config(), secret("boot", "")},
+			machinev1.ReasonInvalidUserData + `: spec.userDataSecretRef.name: Secret "boot" has no entry "userData"; add one`,
+		},
+		"NoClass": {
+			"The class is missing.",
+			[]client.Object{config(fromClass)},
+			machinev1.ReasonClassNotFound + ": spec.machineClassRef.name:",
+		},
+		"NoSecretOfClass": {
+			"The class's Secret is missing.",
+			[]client.Object{config(fromClass), class},
+			machinev1.ReasonSecretNotFound + ": spec.machineClassRef.name:",
+		},
+		"NoKeyOfClass": {
+			"The class's Secret lacks its entry.",
+			[]client.Object{config(fromClass), class, secret("boot", "")},
+			machinev1.ReasonInvalidUserData + ": spec.machineClassRef.name:",
+		},
+		"OtherNamespace": {
+			"A class may not lend out other namespaces' Secrets.",
+			[]client.Object{
+				config(fromClass), machineClass(corev1.SecretReference{Name: "boot", Namespace: "other"}),
+				elsewhere,
+			},
+			bootstrapv1.ReasonSecretNotAllowed + ": spec.machineClassRef.name:",
+		},
+		"TooLong": {
+			"Nothing but cloud-init unpacks.",
+			[]client.Object{config(fromClass), class, secret("boot", script)},
+			machinev1.ReasonInvalidUserData + ": spec.machineClassRef.name: boot data is",
+		},
+		"WrongFormat": {
+			"The format is checked where it is set.",
+			[]client.Object{config(func(c *bootstrapv1.MCMConfig) {
+				c.Spec.Format = "ignition"
+			}), secret("boot", userData)},
+			machinev1.ReasonInvalidUserData + ": spec.format: is ignition, but",
+		},
+		"NameTaken": {
+			"Another's Secret is not overwritten.",
+			[]client.Object{
+				config(), secret("m1", "precious"),
+				secret("boot", userData),
+			},
+			bootstrapv1.ReasonDataSecretNameTaken + `: metadata.name: Secret "m1" exists`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +263,8 @@ func TestBadInput(t *testing.T) {
 			if !strings.HasPrefix(w.ready(), tc.want) {
 				t.Errorf("Ready = %q, want %q…: %s", w.ready(), tc.want, tc.reason)
 			}
-			if e := w.event(); !strings.HasPrefix(e, corev1.EventTypeWarning) || strings.Contains(e, "padding") || strings.Contains(e, "precious") {
+			if e := w.event(); !strings.HasPrefix(e, corev1.EventTypeWarning) || strings.Contains(e, "padding") ||
+				strings.Contains(e, "precious") {
 				t.Errorf("a mistake is told once, without the content: %q", e)
 			}
 			if w.config().Status.DataSecretName != "" || len(w.tokens()) > 0 && name != "TooLong" {
@@ -233,7 +284,10 @@ func TestAllowedNamespace(t *testing.T) {
 	elsewhere := secret("boot", userData)
 	elsewhere.Namespace = "other"
 	elsewhere.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "x, default"}
-	w := newWorld(t, cluster(), machine(), elsewhere, machineClass(corev1.SecretReference{Name: "boot", Namespace: "other"}), config(fromClass))
+	w := newWorld(t, cluster(), machine(), elsewhere, machineClass(corev1.SecretReference{
+		Name:      "boot",
+		Namespace: "other",
+	}), config(fromClass))
 	w.reconcile()
 	hasToken(t, w.value(), w.tokens())
 }

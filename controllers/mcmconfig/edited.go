@@ -24,7 +24,8 @@ func (t *Templates) tellEdits(ctx context.Context, o *bootstrapv1.MCMConfigTempl
 	if first != "" {
 		noted := o.DeepCopy()
 		capi.SetAnnotation(noted, infrav1.SpecHashAnnotation, first)
-		if err := t.Client.Patch(ctx, noted, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := t.Client.Patch(ctx, noted, client.MergeFromWithOptions(o,
+			client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("note the spec of MCMConfigTemplate %s: %w", o.Name, err)
 		}
 		o = noted
@@ -35,7 +36,8 @@ func (t *Templates) tellEdits(ctx context.Context, o *bootstrapv1.MCMConfigTempl
 	if equality.Semantic.DeepEqual(o.Status, changed.Status) {
 		return nil
 	}
-	if err := t.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := t.Client.Status().Patch(ctx, changed,
+		client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("write status of MCMConfigTemplate %s: %w", o.Name, err)
 	}
 	if edited {
@@ -46,11 +48,15 @@ func (t *Templates) tellEdits(ctx context.Context, o *bootstrapv1.MCMConfigTempl
 
 func unchanged(edited bool) metav1.Condition {
 	if !edited {
-		return metav1.Condition{Type: bootstrapv1.SpecUnchangedCondition, Status: metav1.ConditionTrue, Reason: bootstrapv1.ReasonUnchanged}
+		return metav1.Condition{
+			Type: bootstrapv1.SpecUnchangedCondition, Status: metav1.ConditionTrue,
+			Reason: bootstrapv1.ReasonUnchanged,
+		}
 	}
 	return metav1.Condition{
 		Type: bootstrapv1.SpecUnchangedCondition, Status: metav1.ConditionFalse, Reason: bootstrapv1.ReasonEditedInPlace,
 		Message: "spec.template was edited in place: machines that exist do not follow, and new ones differ from them; " +
-			"undo the change, and name a new MCMConfigTemplate in spec.template.spec.bootstrap.configRef of the MachineDeployment to roll it out",
+			"undo the change, and name a new MCMConfigTemplate in spec.template.spec.bootstrap.configRef of the " +
+			"MachineDeployment to roll it out",
 	}
 }

@@ -60,7 +60,9 @@ func (c *Controller) tend(ctx context.Context, f *facts) error {
 		f.wait = max(expires.Sub(f.now)-c.TokenLifetime/2, staleRetry)
 		return nil
 	case f.begun():
-		f.refuse(bootstrapv1.ReasonBootstrapTokenExpired, "the bootstrap token in the boot data of the VM has expired before the node joined; delete Machine %q, or let a MachineHealthCheck replace it", f.machine.Name)
+		f.refuse(bootstrapv1.ReasonBootstrapTokenExpired,
+			"the bootstrap token in the boot data of the VM has expired before the node joined; delete Machine %q, or let a "+
+				"MachineHealthCheck replace it", f.machine.Name)
 		return nil
 	}
 	return c.renew(ctx, f)

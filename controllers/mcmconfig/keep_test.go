@@ -44,7 +44,10 @@ func TestTokenOfNobody(t *testing.T) {
 		same   bool
 	}{
 		"BeforeTheVM": {"Without a VM, new data is made with a new token.", false, "True", false},
-		"AfterTheVM":  {"A VM has its data already; other data would not reach it.", true, bootstrapv1.ReasonBootstrapTokenExpired, true},
+		"AfterTheVM": {
+			"A VM has its data already; other data would not reach it.", true,
+			bootstrapv1.ReasonBootstrapTokenExpired, true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +143,9 @@ func TestAfterMove(t *testing.T) {
 
 func TestVMWithoutSecret(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), machine(func(m *clusterv1.Machine) { m.Spec.ProviderID = "sim:///sim-1/vm-1" }), secret("boot", userData), config())
+	w := newWorld(t, cluster(), machine(func(m *clusterv1.Machine) {
+		m.Spec.ProviderID = "sim:///sim-1/vm-1"
+	}), secret("boot", userData), config())
 	w.reconcile()
 	if w.data() != nil || w.calls != 0 || w.config().Status.DataSecretName != "m1" || w.ready() != "True" {
 		t.Errorf("a machine that has its VM needs no boot data any more: %s", w.ready())
@@ -153,7 +158,9 @@ func TestPausedFirst(t *testing.T) {
 	paused.Spec.Paused = new(true)
 	for name, objects := range map[string][]client.Object{
 		"by its Cluster": {paused, machine(), secret("boot", userData), config()},
-		"by itself":      objects(config(func(c *bootstrapv1.MCMConfig) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })),
+		"by itself": objects(config(func(c *bootstrapv1.MCMConfig) {
+			c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		})),
 	} {
 		w := newWorld(t, objects...)
 		w.reconcile()
@@ -178,7 +185,9 @@ func TestWatchFilter(t *testing.T) {
 func TestDeletingIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	now := metav1.NewTime(start)
-	w := newWorld(t, objects(config(func(c *bootstrapv1.MCMConfig) { c.DeletionTimestamp, c.Finalizers = &now, []string{"x/y"} }))...)
+	w := newWorld(t, objects(config(func(c *bootstrapv1.MCMConfig) {
+		c.DeletionTimestamp, c.Finalizers = &now, []string{"x/y"}
+	}))...)
 	if w.reconcile(); len(w.writes) != 0 {
 		t.Errorf("a config that goes makes nothing: %v", w.writes)
 	}
@@ -196,7 +205,8 @@ func TestForbidden(t *testing.T) {
 			return c.Create(ctx, o, opts...)
 		},
 	}))
-	if wait := w.reconcile().RequeueAfter; wait != time.Minute || !strings.HasPrefix(w.ready(), bootstrapv1.ReasonTokenForbidden) || !strings.Contains(w.event(), "kube-system") {
+	if wait := w.reconcile().RequeueAfter; wait != time.Minute ||
+		!strings.HasPrefix(w.ready(), bootstrapv1.ReasonTokenForbidden) || !strings.Contains(w.event(), "kube-system") {
 		t.Errorf("who lacks rights in the workload cluster learns which: %s, wait %s", w.ready(), wait)
 	}
 	forbid = false

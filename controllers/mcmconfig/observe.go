@@ -74,24 +74,25 @@ func (c *Controller) secretAt(ctx context.Context, key client.ObjectKey) (*corev
 	return secret, nil
 }
 
-// mine says whether the data Secret is the config's: it is of Cluster API's
+// mine reports whether the data Secret is the config's: it is of Cluster API's
 // type, and nobody else controls it. The owner reference alone does not say it,
 // since it may have been lost in a restore.
 func (f *facts) mine() bool {
 	owner := metav1.GetControllerOf(f.secret)
-	return f.secret.Type == clusterv1.ClusterSecretType && (owner == nil || owner.Kind == kind && owner.Name == f.config.Name)
+	return f.secret.Type == clusterv1.ClusterSecretType && (owner == nil || owner.Kind == kind &&
+		owner.Name == f.config.Name)
 }
 
-// begun says whether the Machine has its VM, as far as Cluster API knows. It
+// begun reports whether the Machine has its VM, as far as Cluster API knows. It
 // will not get another.
 func (f *facts) begun() bool {
 	return f.machine != nil && (f.machine.Spec.ProviderID != "" || f.joined())
 }
 
-// joined says whether the Machine has its Node.
+// joined reports whether the Machine has its Node.
 func (f *facts) joined() bool { return f.machine != nil && f.machine.Status.NodeRef.IsDefined() }
 
-// open says whether data may be made now, and notes what that waits for.
+// open reports whether data may be made now, and notes what that waits for.
 // Source: Cluster API contract v1beta2, bootstrap config.
 func (f *facts) open() bool {
 	switch {
@@ -99,10 +100,15 @@ func (f *facts) open() bool {
 		f.waitFor(bootstrapv1.ReasonWaitingForMachine, "Machine %q is being deleted", f.machine.Name)
 	case f.cluster == nil:
 		f.waitFor(bootstrapv1.ReasonWaitingForCluster, "there is no Cluster %q yet", f.machine.Spec.ClusterName)
-	case f.cluster.Status.Initialization.InfrastructureProvisioned == nil || !*f.cluster.Status.Initialization.InfrastructureProvisioned:
-		f.waitFor(bootstrapv1.ReasonWaitingForInfra, "the infrastructure of Cluster %q is not provisioned yet", f.cluster.Name)
-	case !util.IsControlPlaneMachine(f.machine) && !conditions.IsTrue(f.cluster, clusterv1.ClusterControlPlaneInitializedCondition):
-		f.waitFor(bootstrapv1.ReasonWaitingForControlPlane, "the control plane of Cluster %q is not initialized yet; one that runs elsewhere needs a MCMExternalControlPlane as spec.controlPlaneRef", f.cluster.Name)
+	case f.cluster.Status.Initialization.InfrastructureProvisioned == nil ||
+		!*f.cluster.Status.Initialization.InfrastructureProvisioned:
+		f.waitFor(bootstrapv1.ReasonWaitingForInfra, "the infrastructure of Cluster %q is not provisioned yet",
+			f.cluster.Name)
+	case !util.IsControlPlaneMachine(f.machine) &&
+		!conditions.IsTrue(f.cluster, clusterv1.ClusterControlPlaneInitializedCondition):
+		f.waitFor(bootstrapv1.ReasonWaitingForControlPlane,
+			"the control plane of Cluster %q is not initialized yet; one that runs elsewhere needs a MCMExternalControlPlane "+
+				"as spec.controlPlaneRef", f.cluster.Name)
 	default:
 		return true
 	}

@@ -39,7 +39,8 @@ func (c *Controller) source(ctx context.Context, config *bootstrapv1.MCMConfig) 
 	classRef, secretRef := config.Spec.MachineClassRef, config.Spec.UserDataSecretRef
 	switch {
 	case (classRef == nil) == (secretRef == nil):
-		return out, wrong(machinev1.ReasonInvalidSpec, "spec.machineClassRef, spec.userDataSecretRef: set exactly one of them")
+		return out, wrong(machinev1.ReasonInvalidSpec,
+			"spec.machineClassRef, spec.userDataSecretRef: set exactly one of them")
 	case classRef != nil:
 		out, err = c.fromClass(ctx, config.Namespace, classRef.Name)
 	default:
@@ -59,9 +60,11 @@ func (c *Controller) fromSecret(ctx context.Context, namespace, name string) (so
 	case err != nil:
 		return source{}, err
 	case secret == nil:
-		return source{}, wrong(machinev1.ReasonSecretNotFound, "spec.userDataSecretRef.name: there is no Secret %q in namespace %q; create it or name another one", name, namespace)
+		return source{}, wrong(machinev1.ReasonSecretNotFound,
+			"spec.userDataSecretRef.name: there is no Secret %q in namespace %q; create it or name another one", name, namespace)
 	case len(secret.Data[machinev1.UserDataKey]) == 0:
-		return source{}, wrong(machinev1.ReasonInvalidUserData, "spec.userDataSecretRef.name: Secret %q has no entry %q; add one with the boot data of the VMs", name, machinev1.UserDataKey)
+		return source{}, wrong(machinev1.ReasonInvalidUserData,
+			"spec.userDataSecretRef.name: Secret %q has no entry %q; add one with the boot data of the VMs", name, machinev1.UserDataKey)
 	}
 	return source{data: secret.Data[machinev1.UserDataKey]}, mark(ctx, c.Client, secret)
 }
@@ -106,13 +109,15 @@ func formatOf(data []byte, said bootstrapv1.Format) (bootstrapv1.Format, error) 
 	case "", is:
 		return is, nil
 	case bootstrapv1.FormatIgnition:
-		return "", wrong(machinev1.ReasonInvalidUserData, "spec.format: is %s, but the user data is no JSON object with ignition.version; correct one of them", said)
+		return "", wrong(machinev1.ReasonInvalidUserData,
+			"spec.format: is %s, but the user data is no JSON object with ignition.version; correct one of them", said)
 	default:
-		return "", wrong(machinev1.ReasonInvalidUserData, "spec.format: is %s, but the user data is an ignition config; correct one of them", said)
+		return "", wrong(machinev1.ReasonInvalidUserData,
+			"spec.format: is %s, but the user data is an ignition config; correct one of them", said)
 	}
 }
 
-// isIgnition says whether data is an ignition config.
+// isIgnition reports whether data is an ignition config.
 // Source: the ignition specifications: ignition.version is required in all.
 func isIgnition(data []byte) bool {
 	var config struct {

@@ -20,13 +20,18 @@ import (
 // for never said, while the cache shows the object from before it was said.
 func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	t.Parallel()
-	config := &bootstrapv1.MCMConfig{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: types.UID("config")}}
+	config := &bootstrapv1.MCMConfig{ObjectMeta: metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name,
+		UID: types.UID("config"),
+	}}
 	w := newWorld(t, config)
 	w.reconcile()
 	old := w.config()
 	stale := false
 	w.deps.Client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object,
+			opts ...client.GetOption,
+		) error {
 			if config, ok := o.(*bootstrapv1.MCMConfig); ok && stale {
 				old.DeepCopyInto(config)
 				return nil

@@ -23,7 +23,8 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(f.config.Status, changed.Status) {
 		return nil
 	}
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.config, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.config,
+		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMConfig: %w", err)
 	}
 	c.written.Wrote(changed)
@@ -51,7 +52,10 @@ func statusOf(f *facts) bootstrapv1.MCMConfigStatus {
 	if f.reason == "" && !f.created {
 		return out // an error ended this pass, the next one will know
 	}
-	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: f.reason, Message: f.message}
+	ready := metav1.Condition{
+		Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: f.reason,
+		Message: f.message,
+	}
 	if f.reason == "" {
 		ready.Status, ready.Reason = metav1.ConditionTrue, bootstrapv1.ReasonDataSecretAvailable
 	}

@@ -39,7 +39,8 @@ func (t *Templates) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := t.Client.Get(ctx, req.NamespacedName, object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !object.DeletionTimestamp.IsZero() || !capi.Watched(object, t.WatchFilter) || capi.Moving(object) || ofClusterClass(object) {
+	if !object.DeletionTimestamp.IsZero() || !capi.Watched(object, t.WatchFilter) || capi.Moving(object) ||
+		ofClusterClass(object) {
 		return reconcile.Result{}, nil
 	}
 	cluster, _, err := capi.ClusterOf(ctx, t.Client, object)
@@ -56,9 +57,11 @@ func (t *Templates) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	return outcome.Of(0, t.markNamed(ctx, object.Namespace, nameOf(spec.UserDataSecretRef), &corev1.Secret{}))
 }
 
-// ofClusterClass says whether object is what a ClusterClass makes templates from.
+// ofClusterClass reports whether object is what a ClusterClass makes templates from.
 func ofClusterClass(object *bootstrapv1.MCMConfigTemplate) bool {
-	return slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "ClusterClass" })
+	return slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == "ClusterClass"
+	})
 }
 
 // markNamed marks the object of that name, if there is one; it is read into o.
@@ -95,9 +98,11 @@ func (t *Templates) setupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named(Name+"template").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&bootstrapv1.MCMConfigTemplate{}, builder.WithPredicates(configChanged())).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(t.ofCluster), builder.WithPredicates(clusterChanged())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(t.ofCluster),
+			builder.WithPredicates(clusterChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.naming(bySource)), builder.WithPredicates(unmarked())).
-		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(t.naming(byClass)), builder.WithPredicates(unmarked())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(t.naming(byClass)),
+			builder.WithPredicates(unmarked())).
 		Complete(t)
 }
 

@@ -44,20 +44,27 @@ func TestTemplateMoves(t *testing.T) {
 	}{
 		"Secret": {"No MCMConfig may ever have read it.", template(), true, false},
 		"Class":  {"The MCMMachineTemplate may name another one, or be of another provider.", template(byClass), false, true},
-		"Absent": {"What does not exist is said by who needs it.", template(func(t *bootstrapv1.MCMConfigTemplate) { t.Spec.Template.Spec.UserDataSecretRef.Name = "none" }), false, false},
+		"Absent": {"What does not exist is said by who needs it.", template(func(t *bootstrapv1.MCMConfigTemplate) {
+			t.Spec.Template.Spec.UserDataSecretRef.Name = "none"
+		}), false, false},
 		"Paused": {"A paused object is left alone.", template(func(t *bootstrapv1.MCMConfigTemplate) {
 			t.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		}), false, false},
 		"Moving": {"It lives on elsewhere.", template(func(t *bootstrapv1.MCMConfigTemplate) {
 			t.Annotations = map[string]string{capi.DeleteForMoveAnnotation: ""}
 		}), false, false},
-		"ClusterClass": {"Its names are placeholders.", template(func(t *bootstrapv1.MCMConfigTemplate) { t.OwnerReferences[0].Kind = "ClusterClass" }), false, false},
-		"Nothing":      {"The spec may be incomplete.", template(func(t *bootstrapv1.MCMConfigTemplate) { t.Spec.Template.Spec = bootstrapv1.MCMConfigSpec{} }), false, false},
+		"ClusterClass": {"Its names are placeholders.", template(func(t *bootstrapv1.MCMConfigTemplate) {
+			t.OwnerReferences[0].Kind = "ClusterClass"
+		}), false, false},
+		"Nothing": {"The spec may be incomplete.", template(func(t *bootstrapv1.MCMConfigTemplate) {
+			t.Spec.Template.Spec = bootstrapv1.MCMConfigSpec{}
+		}), false, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, cluster(), secret("boot", userData), machineClass(corev1.SecretReference{Name: "boot"}), tc.template)
+			w := newWorld(t, cluster(), secret("boot", userData), machineClass(corev1.SecretReference{Name: "boot"}),
+				tc.template)
 			w.reconcileTemplate()
 			w.writes = nil
 			w.reconcileTemplate()
@@ -89,9 +96,12 @@ func TestTemplateEditedInPlace(t *testing.T) {
 		"Never":  {"The spec is as it was made.", template(), nil, "True Unchanged", 0},
 		"Once":   {"Machines that exist do not follow.", template(), []string{"other"}, edited, 1},
 		"Undone": {"New machines are like the others again.", template(), []string{"other", "boot"}, "True Unchanged", 1},
-		"Copy": {"A ClusterClass copies annotations and changes the copy.", template(name("other"), func(t *bootstrapv1.MCMConfigTemplate) {
-			t.Annotations = map[string]string{infrav1.SpecHashAnnotation: "another-uid/0123"}
-		}), nil, "True Unchanged", 0},
+		"Copy": {
+			"A ClusterClass copies annotations and changes the copy.",
+			template(name("other"), func(t *bootstrapv1.MCMConfigTemplate) {
+				t.Annotations = map[string]string{infrav1.SpecHashAnnotation: "another-uid/0123"}
+			}), nil, "True Unchanged", 0,
+		},
 	}
 	for what, tc := range cases {
 		t.Run(what, func(t *testing.T) {
@@ -109,7 +119,8 @@ func TestTemplateEditedInPlace(t *testing.T) {
 				got = string(c.Status) + " " + c.Reason + ": " + c.Message
 			}
 			if !strings.HasPrefix(got, tc.want) || len(w.events.Events) != tc.events {
-				t.Errorf("SpecUnchanged is %q with %d Events, want %q with %d: %s", got, len(w.events.Events), tc.want, tc.events, tc.reason)
+				t.Errorf("SpecUnchanged is %q with %d Events, want %q with %d: %s", got, len(w.events.Events), tc.want, tc.events,
+					tc.reason)
 			}
 		})
 	}
@@ -126,14 +137,17 @@ func (w *world) reconcileTemplate() {
 // TestConfigMovesItsClass: no template need be there.
 func TestConfigMovesItsClass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config(fromClass), machineClass(corev1.SecretReference{Name: "boot", Namespace: "default"}))...)
+	w := newWorld(t, objects(config(fromClass), machineClass(corev1.SecretReference{
+		Name:      "boot",
+		Namespace: "default",
+	}))...)
 	w.reconcile()
 	if !w.moves(&machinev1.MachineClass{}, "small") {
 		t.Error("the class stays behind")
 	}
 }
 
-// moves says whether clusterctl takes an object along.
+// moves reports whether clusterctl takes an object along.
 func (w *world) moves(o client.Object, name string) bool {
 	w.t.Helper()
 	w.get(o, client.ObjectKey{Namespace: "default", Name: name})

@@ -70,10 +70,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(configChanged(), c.written.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster), builder.WithPredicates(clusterChanged())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(secretChanged())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.configsOfSecret), builder.WithPredicates(secretChanged())).
-		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster),
+			builder.WithPredicates(clusterChanged())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(),
+			&bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(secretChanged())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.configsOfSecret),
+			builder.WithPredicates(secretChanged())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, c.configsOfCluster)).
 		Complete(c)
 	if err != nil {
@@ -87,7 +91,8 @@ func configChanged() predicate.Predicate {
 	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())
 	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		predicate.AnnotationChangedPredicate{}, owners)
 }
 
 // machineChanged lets a Machine through that has got its VM or its Node, or goes.
@@ -126,7 +131,8 @@ func secretChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Secret), e.ObjectNew.(*corev1.Secret)
 		return !maps.EqualFunc(before.Data, after.Data, bytes.Equal) || !maps.Equal(before.Labels, after.Labels) ||
-			!maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+			!maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(before.OwnerReferences,
+			after.OwnerReferences)
 	}}
 }
 

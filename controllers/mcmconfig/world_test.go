@@ -58,11 +58,13 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), clusterv1.AddToScheme(s), bootstrapv1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), clusterv1.AddToScheme(s),
+		bootstrapv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigTemplate{}, &clusterv1.Machine{}, &clusterv1.Cluster{})
+	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.MCMConfig{},
+		&bootstrapv1.MCMConfigTemplate{}, &clusterv1.Machine{}, &clusterv1.Cluster{})
 	for _, x := range append(mcmconfig.Indexes(), index.Classes()...) {
 		b = b.WithIndex(x.Object, x.Field, x.Extract)
 	}
@@ -195,7 +197,10 @@ func objects(more ...client.Object) []client.Object {
 func cluster() *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
 	c.Status.Initialization.InfrastructureProvisioned = new(true)
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Initialized"})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
+		Type:   clusterv1.ClusterControlPlaneInitializedCondition,
+		Status: metav1.ConditionTrue, Reason: "Initialized",
+	})
 	return c
 }
 
@@ -217,8 +222,12 @@ func machine(change ...func(*clusterv1.Machine)) *clusterv1.Machine {
 func config(change ...func(*bootstrapv1.MCMConfig)) *bootstrapv1.MCMConfig {
 	c := &bootstrapv1.MCMConfig{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "m1", UID: "config-uid", Generation: 1, Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m1", UID: "machine-uid", Controller: new(true)}},
+			Namespace: "default", Name: "m1", UID: "config-uid", Generation: 1,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m1",
+				UID: "machine-uid", Controller: new(true),
+			}},
 		},
 		Spec: bootstrapv1.MCMConfigSpec{UserDataSecretRef: &bootstrapv1.NameReference{Name: "boot"}},
 	}
@@ -233,13 +242,17 @@ func fromClass(c *bootstrapv1.MCMConfig) {
 }
 
 func secret(name, data string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"userData": []byte(data)}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data:       map[string][]byte{"userData": []byte(data)},
+	}
 }
 
 func machineClass(ref corev1.SecretReference) *machinev1.MachineClass {
 	return &machinev1.MachineClass{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "small"}, Provider: "sim", SecretRef: &ref,
-		ProviderSpec: runtime.RawExtension{Raw: []byte(`{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1"}`)},
+		ProviderSpec: runtime.RawExtension{Raw: []byte(
+			`{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1"}`)},
 	}
 }
 

@@ -44,7 +44,8 @@ var failedJoinDesc = prometheus.NewDesc("mcm_machine_num_failed_join", "Machines
 	[]string{"namespace", "machine_deployment", "instance_type", "zone"}, nil)
 
 func durationDesc(step string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("mcm_machine_"+step+"_duration_seconds", "How long the step "+step+" of the last machine of the pool took.",
+	return prometheus.NewDesc("mcm_machine_"+step+"_duration_seconds", "How long the step "+step+
+		" of the last machine of the pool took.",
 		append([]string{"namespace", "machine_deployment"}, labels...), nil)
 }
 
@@ -117,7 +118,8 @@ func (d *Durations) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for p, n := range d.failed {
-		ch <- prometheus.MustNewConstMetric(failedJoinDesc, prometheus.CounterValue, n, p.namespace, p.pool, p.instanceType, p.zone)
+		ch <- prometheus.MustNewConstMetric(failedJoinDesc, prometheus.CounterValue, n, p.namespace, p.pool, p.instanceType,
+			p.zone)
 	}
 	d.steps.Collect(ch)
 }
@@ -154,14 +156,15 @@ func (d *Durations) forget() {
 	}
 }
 
-// poolGone says whether there is neither a machine deployment of that name nor
+// poolGone reports whether there is neither a machine deployment of that name nor
 // a machine of that pool.
 func (d *Durations) poolGone(ctx context.Context, key client.ObjectKey) bool {
 	if err := d.reader.Get(ctx, key, &machinev1.MachineDeployment{}); client.IgnoreNotFound(err) != nil || err == nil {
 		return false
 	}
 	machines := &machinev1.MachineList{}
-	err := d.reader.List(ctx, machines, client.InNamespace(key.Namespace), client.MatchingFields{index.MachineByPool: key.Name},
+	err := d.reader.List(ctx, machines, client.InNamespace(key.Namespace),
+		client.MatchingFields{index.MachineByPool: key.Name},
 		client.Limit(1), client.UnsafeDisableDeepCopy)
 	return err == nil && len(machines.Items) == 0
 }

@@ -19,7 +19,10 @@ func TestHolds(t *testing.T) {
 		return o
 	}
 	leftOver := machine("left", machinev1.MachineRunning)
-	leftOver.Annotations = map[string]string{machinev1.MigrationHeldAnnotation: "x", machinev1.MigrationHeldSinceAnnotation: "1970-01-01T00:00:01Z"}
+	leftOver.Annotations = map[string]string{
+		machinev1.MigrationHeldAnnotation:      "x",
+		machinev1.MigrationHeldSinceAnnotation: "1970-01-01T00:00:01Z",
+	}
 	elsewhere := machine("e", machinev1.MachineRunning)
 	elsewhere.Namespace = "other"
 	o := NewObjects(builder(

@@ -12,8 +12,9 @@ var (
 	machineItems = prometheus.NewDesc("mcm_machine_items_total", "Number of machines.", nil, nil)
 	machineInfo  = desc("mcm_machine_info", "What a machine is; always 1.",
 		"createdAt", "spec_provider_id", "spec_class_api_group", "spec_class_kind", "spec_class_name", "node_name")
-	machineCondition = desc("mcm_machine_status_condition", "Status of a condition of the machine's node: 1 True, 0 False, 2 Unknown.", "condition")
-	machinePhase     = desc("mcm_machine_current_status_phase",
+	machineCondition = desc("mcm_machine_status_condition",
+		"Status of a condition of the machine's node: 1 True, 0 False, 2 Unknown.", "condition")
+	machinePhase = desc("mcm_machine_current_status_phase",
 		"Phase of a machine: -4 Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 0 Pending and all others, 1 Running.")
 )
 
@@ -27,7 +28,8 @@ func collectMachines(ch chan<- prometheus.Metric, machines []machinev1.Machine) 
 		m := &machines[i]
 		class := m.Spec.Class
 		ch <- gauge(machineInfo, 1, m.Namespace, m.Name,
-			strconv.FormatInt(m.CreationTimestamp.Unix(), 10), m.Spec.ProviderID, class.APIGroup, class.Kind, class.Name, m.Labels[machinev1.NodeLabel])
+			strconv.FormatInt(m.CreationTimestamp.Unix(),
+				10), m.Spec.ProviderID, class.APIGroup, class.Kind, class.Name, m.Labels[machinev1.NodeLabel])
 		ch <- gauge(machinePhase, phaseValue(m.Status.CurrentStatus.Phase), m.Namespace, m.Name)
 		seen := map[string]bool{}
 		for _, c := range m.Status.Conditions {

@@ -10,35 +10,60 @@ import (
 )
 
 var (
-	deploymentItems     = prometheus.NewDesc("mcm_machine_deployment_items_total", "Number of machine deployments.", nil, nil)
-	deploymentInfo      = desc("mcm_machine_deployment_info", "What a machine deployment is; always 1.", "createdAt", "spec_strategy_type")
-	deploymentCondition = desc("mcm_machine_deployment_status_condition", "Status of a condition of the machine deployment: 1 True, 0 False, 2 Unknown.", "condition")
-	deploymentFailed    = desc("mcm_machine_deployment_failed_machines", "A machine of the deployment whose last operation failed; always 1.", failedLabels...)
+	deploymentItems = prometheus.NewDesc("mcm_machine_deployment_items_total", "Number of machine deployments.", nil,
+		nil)
+	deploymentInfo = desc("mcm_machine_deployment_info", "What a machine deployment is; always 1.", "createdAt",
+		"spec_strategy_type")
+	deploymentCondition = desc("mcm_machine_deployment_status_condition",
+		"Status of a condition of the machine deployment: 1 True, 0 False, 2 Unknown.", "condition")
+	deploymentFailed = desc("mcm_machine_deployment_failed_machines",
+		"A machine of the deployment whose last operation failed; always 1.", failedLabels...)
 
 	deploymentNumbers = []number[machinev1.MachineDeployment]{
-		always("mcm_machine_deployment_info_spec_paused", "1 while rollouts are paused.", func(d *machinev1.MachineDeployment) float64 { return boolean(d.Spec.Paused) }),
-		always("mcm_machine_deployment_info_spec_replicas", "Machines wanted.", func(d *machinev1.MachineDeployment) float64 { return float64(d.Spec.Replicas) }),
-		always("mcm_machine_deployment_info_spec_min_ready_seconds", "spec.minReadySeconds, which has no effect.", func(d *machinev1.MachineDeployment) float64 { return float64(d.Spec.MinReadySeconds) }),
-		{desc("mcm_machine_deployment_info_spec_rolling_update_max_surge", "Machines that a rolling update may add; a percentage is resolved."), func(d *machinev1.MachineDeployment) (float64, bool) {
+		always("mcm_machine_deployment_info_spec_paused", "1 while rollouts are paused.",
+			func(d *machinev1.MachineDeployment) float64 { return boolean(d.Spec.Paused) }),
+		always("mcm_machine_deployment_info_spec_replicas", "Machines wanted.", func(d *machinev1.MachineDeployment) float64 {
+			return float64(d.Spec.Replicas)
+		}),
+		always("mcm_machine_deployment_info_spec_min_ready_seconds", "spec.minReadySeconds, which has no effect.",
+			func(d *machinev1.MachineDeployment) float64 { return float64(d.Spec.MinReadySeconds) }),
+		{desc("mcm_machine_deployment_info_spec_rolling_update_max_surge",
+			"Machines that a rolling update may add; a percentage is resolved."), func(
+			d *machinev1.MachineDeployment,
+		) (float64, bool) {
 			return bound(d, true)
 		}},
-		{desc("mcm_machine_deployment_info_spec_rolling_update_max_unavailable", "Machines that may be missing in a rolling update; a percentage is resolved."), func(d *machinev1.MachineDeployment) (float64, bool) {
+		{desc("mcm_machine_deployment_info_spec_rolling_update_max_unavailable",
+			"Machines that may be missing in a rolling update; a percentage is resolved."), func(
+			d *machinev1.MachineDeployment,
+		) (float64, bool) {
 			return bound(d, false)
 		}},
-		maybe("mcm_machine_deployment_info_spec_revision_history_limit", "Old machine sets that are kept.", func(d *machinev1.MachineDeployment) *int32 { return d.Spec.RevisionHistoryLimit }),
-		maybe("mcm_machine_deployment_info_spec_progress_deadline_seconds", "How long a rollout may make no progress.", func(d *machinev1.MachineDeployment) *int32 { return d.Spec.ProgressDeadlineSeconds }),
-		{desc("mcm_machine_deployment_info_spec_rollback_to_revision", "Revision to go back to, while that is asked for."), func(d *machinev1.MachineDeployment) (float64, bool) {
-			if d.Spec.RollbackTo == nil {
-				return 0, false
-			}
-			return float64(d.Spec.RollbackTo.Revision), true
-		}},
-		always("mcm_machine_deployment_status_replicas", "Machines that there are.", func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.Replicas) }),
-		always("mcm_machine_deployment_status_updated_replicas", "Machines with the current template.", func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.UpdatedReplicas) }),
-		always("mcm_machine_deployment_status_ready_replicas", "Machines that are ready.", func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.ReadyReplicas) }),
-		always("mcm_machine_deployment_status_available_replicas", "Machines that are available.", func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.AvailableReplicas) }),
-		always("mcm_machine_deployment_status_unavailable_replicas", "Machines that are wanted and not available.", func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.UnavailableReplicas) }),
-		maybe("mcm_machine_deployment_status_collision_count", "Names of new machine sets that were taken.", func(d *machinev1.MachineDeployment) *int32 { return d.Status.CollisionCount }),
+		maybe("mcm_machine_deployment_info_spec_revision_history_limit", "Old machine sets that are kept.",
+			func(d *machinev1.MachineDeployment) *int32 { return d.Spec.RevisionHistoryLimit }),
+		maybe("mcm_machine_deployment_info_spec_progress_deadline_seconds", "How long a rollout may make no progress.",
+			func(d *machinev1.MachineDeployment) *int32 { return d.Spec.ProgressDeadlineSeconds }),
+		{
+			desc("mcm_machine_deployment_info_spec_rollback_to_revision", "Revision to go back to, while that is asked for."),
+			func(d *machinev1.MachineDeployment) (float64, bool) {
+				if d.Spec.RollbackTo == nil {
+					return 0, false
+				}
+				return float64(d.Spec.RollbackTo.Revision), true
+			},
+		},
+		always("mcm_machine_deployment_status_replicas", "Machines that there are.",
+			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.Replicas) }),
+		always("mcm_machine_deployment_status_updated_replicas", "Machines with the current template.",
+			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.UpdatedReplicas) }),
+		always("mcm_machine_deployment_status_ready_replicas", "Machines that are ready.",
+			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.ReadyReplicas) }),
+		always("mcm_machine_deployment_status_available_replicas", "Machines that are available.",
+			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.AvailableReplicas) }),
+		always("mcm_machine_deployment_status_unavailable_replicas", "Machines that are wanted and not available.",
+			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.UnavailableReplicas) }),
+		maybe("mcm_machine_deployment_status_collision_count", "Names of new machine sets that were taken.",
+			func(d *machinev1.MachineDeployment) *int32 { return d.Status.CollisionCount }),
 	}
 )
 
@@ -68,7 +93,8 @@ func collectDeployments(ch chan<- prometheus.Metric, deployments []machinev1.Mac
 	ch <- gauge(deploymentItems, float64(len(deployments)))
 	for i := range deployments {
 		d := &deployments[i]
-		ch <- gauge(deploymentInfo, 1, d.Namespace, d.Name, strconv.FormatInt(d.CreationTimestamp.Unix(), 10), string(d.Spec.Strategy.Type))
+		ch <- gauge(deploymentInfo, 1, d.Namespace, d.Name, strconv.FormatInt(d.CreationTimestamp.Unix(), 10),
+			string(d.Spec.Strategy.Type))
 		sendNumbers(ch, deploymentNumbers, d, d.Namespace, d.Name)
 		seen := map[machinev1.MachineDeploymentConditionType]bool{}
 		for _, c := range d.Status.Conditions {

@@ -12,16 +12,27 @@ var (
 	setItems = prometheus.NewDesc("mcm_machine_set_items_total", "Number of machine sets.", nil, nil)
 	setInfo  = desc("mcm_machine_set_info", "What a machine set is; always 1.",
 		"createdAt", "spec_machine_class_api_group", "spec_machine_class_kind", "spec_machine_class_name")
-	setCondition = desc("mcm_machine_set_status_condition", "Status of a condition of the machine set: 1 True, 0 False, 2 Unknown.", "condition")
-	setFailed    = desc("mcm_machine_set_failed_machines", "A machine of the set whose last operation failed; always 1.", failedLabels...)
+	setCondition = desc("mcm_machine_set_status_condition",
+		"Status of a condition of the machine set: 1 True, 0 False, 2 Unknown.", "condition")
+	setFailed = desc("mcm_machine_set_failed_machines", "A machine of the set whose last operation failed; always 1.",
+		failedLabels...)
 
 	setNumbers = []number[machinev1.MachineSet]{
-		always("mcm_machine_set_info_spec_replicas", "Machines wanted.", func(s *machinev1.MachineSet) float64 { return float64(s.Spec.Replicas) }),
-		always("mcm_machine_set_info_spec_min_ready_seconds", "spec.minReadySeconds, which has no effect.", func(s *machinev1.MachineSet) float64 { return float64(s.Spec.MinReadySeconds) }),
-		always("mcm_machine_set_status_replicas", "Machines that there are.", func(s *machinev1.MachineSet) float64 { return float64(s.Status.Replicas) }),
-		always("mcm_machine_set_status_ready_replicas", "Machines that are ready.", func(s *machinev1.MachineSet) float64 { return float64(s.Status.ReadyReplicas) }),
-		always("mcm_machine_set_status_available_replicas", "Machines that are available.", func(s *machinev1.MachineSet) float64 { return float64(s.Status.AvailableReplicas) }),
-		always("mcm_machine_set_status_fully_labelled_replicas", "Machines that carry all labels of the template.", func(s *machinev1.MachineSet) float64 { return float64(s.Status.FullyLabeledReplicas) }),
+		always("mcm_machine_set_info_spec_replicas", "Machines wanted.", func(s *machinev1.MachineSet) float64 {
+			return float64(s.Spec.Replicas)
+		}),
+		always("mcm_machine_set_info_spec_min_ready_seconds", "spec.minReadySeconds, which has no effect.",
+			func(s *machinev1.MachineSet) float64 { return float64(s.Spec.MinReadySeconds) }),
+		always("mcm_machine_set_status_replicas", "Machines that there are.", func(s *machinev1.MachineSet) float64 {
+			return float64(s.Status.Replicas)
+		}),
+		always("mcm_machine_set_status_ready_replicas", "Machines that are ready.", func(s *machinev1.MachineSet) float64 {
+			return float64(s.Status.ReadyReplicas)
+		}),
+		always("mcm_machine_set_status_available_replicas", "Machines that are available.",
+			func(s *machinev1.MachineSet) float64 { return float64(s.Status.AvailableReplicas) }),
+		always("mcm_machine_set_status_fully_labelled_replicas", "Machines that carry all labels of the template.",
+			func(s *machinev1.MachineSet) float64 { return float64(s.Status.FullyLabeledReplicas) }),
 	}
 )
 
@@ -34,7 +45,8 @@ func collectSets(ch chan<- prometheus.Metric, sets []machinev1.MachineSet) {
 	for i := range sets {
 		s := &sets[i]
 		class := s.Spec.MachineClass
-		ch <- gauge(setInfo, 1, s.Namespace, s.Name, strconv.FormatInt(s.CreationTimestamp.Unix(), 10), class.APIGroup, class.Kind, class.Name)
+		ch <- gauge(setInfo, 1, s.Namespace, s.Name, strconv.FormatInt(s.CreationTimestamp.Unix(), 10), class.APIGroup,
+			class.Kind, class.Name)
 		sendNumbers(ch, setNumbers, s, s.Namespace, s.Name)
 		seen := map[machinev1.MachineSetConditionType]bool{}
 		for _, c := range s.Status.Conditions {

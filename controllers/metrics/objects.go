@@ -32,7 +32,7 @@ type Objects struct {
 var _ prometheus.Collector = &Objects{}
 
 // NewObjects returns a collector of the objects that reader has in its cache.
-// Nothing is collected while active returns false; frozen says whether machines
+// Nothing is collected while active returns false; frozen reports whether machines
 // are frozen because an API server cannot be reached. Both may be nil: always,
 // never.
 func NewObjects(reader client.Reader, scrape Scrape, active, frozen func() bool) *Objects {
@@ -110,7 +110,8 @@ func (o *Objects) list(ctx context.Context, into client.ObjectList, failures *pr
 	return true
 }
 
-var frozenDesc = prometheus.NewDesc("mcm_machine_controller_frozen", "1 while machines are left alone because an API server cannot be reached.", nil, nil)
+var frozenDesc = prometheus.NewDesc("mcm_machine_controller_frozen",
+	"1 while machines are left alone because an API server cannot be reached.", nil, nil)
 
 // objectLabels name an object.
 var objectLabels = []string{"namespace", "name"}
@@ -181,13 +182,16 @@ var failedLabels = []string{
 	"failed_machine_last_operation_state", "failed_machine_last_operation_machine_operation_type",
 }
 
-func sendFailed(ch chan<- prometheus.Metric, d *prometheus.Desc, namespace, name string, failed []machinev1.MachineSummary) {
+func sendFailed(ch chan<- prometheus.Metric, d *prometheus.Desc, namespace, name string,
+	failed []machinev1.MachineSummary,
+) {
 	seen := map[string]bool{}
 	for _, m := range failed {
 		if seen[m.Name] { // a second one would make the whole scrape fail
 			continue
 		}
 		seen[m.Name] = true
-		ch <- gauge(d, 1, namespace, name, m.Name, m.ProviderID, m.OwnerRef, string(m.LastOperation.State), string(m.LastOperation.Type))
+		ch <- gauge(d, 1, namespace, name, m.Name, m.ProviderID, m.OwnerRef, string(m.LastOperation.State),
+			string(m.LastOperation.Type))
 	}
 }

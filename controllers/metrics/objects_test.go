@@ -63,7 +63,8 @@ func TestMachines(t *testing.T) {
 	t.Parallel()
 	m := machine("m1", machinev1.MachineRunning)
 	m.Status.Conditions = []corev1.NodeCondition{
-		{Type: "Ready", Status: corev1.ConditionTrue}, {Type: "DiskPressure", Status: corev1.ConditionUnknown},
+		{Type: "Ready", Status: corev1.ConditionTrue},
+		{Type: "DiskPressure", Status: corev1.ConditionUnknown},
 		{Type: "Ready", Status: corev1.ConditionFalse},
 	}
 	o := NewObjects(builder(t, m).Build(), scrape(t), nil, func() bool { return true })
@@ -105,12 +106,16 @@ func TestMachineSets(t *testing.T) {
 	s.Status = machinev1.MachineSetStatus{
 		Replicas: 3, ReadyReplicas: 1, AvailableReplicas: 2,
 		FailedMachines: &[]machinev1.MachineSummary{
-			{Name: "m1", ProviderID: "p", OwnerRef: "s1", LastOperation: machinev1.LastOperation{State: "Failed", Type: "Create"}},
+			{Name: "m1", ProviderID: "p", OwnerRef: "s1", LastOperation: machinev1.LastOperation{
+				State: "Failed",
+				Type:  "Create",
+			}},
 			{Name: "m1"},
 		},
 	}
 	o := NewObjects(builder(t, s).Build(), scrape(t), nil, nil)
-	compare(t, "status.replicas is its own number, which MCM confuses with the ready ones; a machine listed twice counts once", o, `
+	compare(t, "status.replicas is its own number, which MCM confuses with the ready ones; a machine listed twice "+
+		"counts once", o, `
 # HELP mcm_machine_set_failed_machines A machine of the set whose last operation failed; always 1.
 # TYPE mcm_machine_set_failed_machines gauge
 mcm_machine_set_failed_machines{failed_machine_last_operation_machine_operation_type="Create",failed_machine_last_operation_state="Failed",failed_machine_name="m1",failed_machine_owner_ref="s1",failed_machine_provider_id="p",name="s1",namespace="ns"} 1
@@ -238,7 +243,10 @@ func TestDurations(t *testing.T) {
 	d.Observe(m, "large", "z1", "something", 1)
 	d.Observe(machine("m2", ""), "large", "z1", "create", 9)
 	d.FailedJoin(m, "large", "z1")
-	names := []string{"mcm_machine_create_duration_seconds", "mcm_machine_drain_duration_seconds", "mcm_machine_num_failed_join"}
+	names := []string{
+		"mcm_machine_create_duration_seconds", "mcm_machine_drain_duration_seconds",
+		"mcm_machine_num_failed_join",
+	}
 	compare(t, "MCM's gauges hold the last machine's duration; machines without pool do not count", d, `
 # HELP mcm_machine_create_duration_seconds How long the step create of the last machine of the pool took.
 # TYPE mcm_machine_create_duration_seconds gauge

@@ -11,13 +11,18 @@ import (
 // queues is what controller-runtime exposes of its queues.
 func queues() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	depth := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_depth", Help: "h"}, []string{"name", "controller", "priority"})
+	depth := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_depth", Help: "h"},
+		[]string{"name", "controller", "priority"})
 	depth.WithLabelValues("machine", "machine", "0").Set(3)
 	depth.WithLabelValues("machine", "machine", "-100").Set(4)
 	depth.WithLabelValues("machineset", "machineset", "").Set(1)
-	adds := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "h"}, []string{"name", "controller"})
+	adds := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "h"},
+		[]string{"name", "controller"})
 	adds.WithLabelValues("machine", "machine").Add(7)
-	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "workqueue_work_duration_seconds", Help: "h", Buckets: []float64{1}}, []string{"name", "controller"})
+	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "workqueue_work_duration_seconds", Help: "h",
+		Buckets: []float64{1},
+	}, []string{"name", "controller"})
 	took.WithLabelValues("machine", "machine").Observe(2)
 	r.MustRegister(depth, adds, took)
 	return r
@@ -32,7 +37,8 @@ func gathered(t *testing.T, reason string, g prometheus.Gatherer, want string, n
 
 func TestQueuesUnderMCMNames(t *testing.T) {
 	t.Parallel()
-	gathered(t, "the queues have MCM's names and its one label; priorities are added up; the original stays", underMCMNames(queues()), `
+	gathered(t, "the queues have MCM's names and its one label; priorities are added up; the original stays",
+		underMCMNames(queues()), `
 # HELP mcm_workqueue_adds_total h
 # TYPE mcm_workqueue_adds_total counter
 mcm_workqueue_adds_total{name="machine"} 7
@@ -67,13 +73,19 @@ func TestPorts(t *testing.T) {
 		"Both": {
 			reason: "one port serves everything",
 			port:   Both,
-			has:    []string{"mcm_machine_items_total", "mcm_machine_set_items_total", "mcm_workqueue_depth", "mcm_machine_stale_machines_total"},
+			has: []string{
+				"mcm_machine_items_total", "mcm_machine_set_items_total", "mcm_workqueue_depth",
+				"mcm_machine_stale_machines_total",
+			},
 		},
 		"Manager": {
 			reason: "the port of machine-controller-manager serves what MCM serves there",
 			port:   ManagerPort,
-			has:    []string{"mcm_machine_set_items_total", "mcm_machine_deployment_items_total", "mcm_machine_stale_machines_total", "workqueue_depth"},
-			lack:   []string{"mcm_machine_items_total", "mcm_workqueue_adds_total"},
+			has: []string{
+				"mcm_machine_set_items_total", "mcm_machine_deployment_items_total",
+				"mcm_machine_stale_machines_total", "workqueue_depth",
+			},
+			lack: []string{"mcm_machine_items_total", "mcm_workqueue_adds_total"},
 		},
 		"MachineController": {
 			reason: "the port of machine-controller serves what MCM serves there, and nothing twice",

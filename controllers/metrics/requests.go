@@ -42,7 +42,8 @@ func NewRequests(c clock.PassiveClock) *Requests {
 	return &Requests{
 		clock: c,
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "rest_client_request_latency_seconds", Help: "How long the API server took to answer; names are left out of the URL.",
+			Name:    "rest_client_request_latency_seconds",
+			Help:    "How long the API server took to answer; names are left out of the URL.",
 			Buckets: prometheus.ExponentialBuckets(.001, 2, 12),
 		}, []string{"verb", "url"}),
 		lists:        counter("lists_total", "Lists of a resource."),
@@ -91,7 +92,10 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func (r *Requests) observe(req *http.Request, resp *http.Response, start time.Time) {
 	took := r.clock.Since(start)
 	path, resource, collection := template(req.URL.Path)
-	r.latency.WithLabelValues(req.Method, (&url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host}).String()+path).Observe(took.Seconds())
+	r.latency.WithLabelValues(req.Method, (&url.URL{
+		Scheme: req.URL.Scheme,
+		Host:   req.URL.Host,
+	}).String()+path).Observe(took.Seconds())
 	if req.Method != http.MethodGet || !collection {
 		return
 	}
@@ -131,7 +135,7 @@ func (b *watchBody) Close() error {
 }
 
 // template leaves the names out of an API path. resource is "<plural>.<group>",
-// and collection says whether the path is that of a list.
+// and collection reports whether the path is that of a list.
 func template(path string) (templated, resource string, collection bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var rest []string

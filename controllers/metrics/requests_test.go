@@ -16,21 +16,34 @@ func TestTemplate(t *testing.T) {
 		reason, path, want, resource string
 		collection                   bool
 	}{
-		"CoreList":    {"a list across namespaces", "/api/v1/pods", "/api/v1/pods", "pods", true},
-		"Namespace":   {"a namespace is an object like others", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/{name}", "namespaces", false},
-		"Namespaces":  {"so is their list", "/api/v1/namespaces", "/api/v1/namespaces", "namespaces", true},
-		"Namespaced":  {"a list in a namespace", "/api/v1/namespaces/a/secrets", "/api/v1/namespaces/{namespace}/secrets", "secrets", true},
-		"Object":      {"an object", "/apis/machine.sapcloud.io/v1alpha1/namespaces/a/machines/m", "/apis/machine.sapcloud.io/v1alpha1/namespaces/{namespace}/machines/{name}", "machines.machine.sapcloud.io", false},
-		"Subresource": {"a subresource", "/api/v1/namespaces/a/pods/p/eviction", "/api/v1/namespaces/{namespace}/pods/{name}/eviction", "pods", false},
-		"Group":       {"discovery of a group", "/apis/coordination.k8s.io/v1", "/apis/coordination.k8s.io/v1", "", false},
-		"Health":      {"anything else", "/healthz", "/healthz", "", false},
-		"Root":        {"the root", "/", "/", "", false},
+		"CoreList": {"a list across namespaces", "/api/v1/pods", "/api/v1/pods", "pods", true},
+		"Namespace": {
+			"a namespace is an object like others", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/{name}",
+			"namespaces", false,
+		},
+		"Namespaces": {"so is their list", "/api/v1/namespaces", "/api/v1/namespaces", "namespaces", true},
+		"Namespaced": {
+			"a list in a namespace", "/api/v1/namespaces/a/secrets", "/api/v1/namespaces/{namespace}/secrets",
+			"secrets", true,
+		},
+		"Object": {
+			"an object", "/apis/machine.sapcloud.io/v1alpha1/namespaces/a/machines/m",
+			"/apis/machine.sapcloud.io/v1alpha1/namespaces/{namespace}/machines/{name}", "machines.machine.sapcloud.io", false,
+		},
+		"Subresource": {
+			"a subresource", "/api/v1/namespaces/a/pods/p/eviction",
+			"/api/v1/namespaces/{namespace}/pods/{name}/eviction", "pods", false,
+		},
+		"Group":  {"discovery of a group", "/apis/coordination.k8s.io/v1", "/apis/coordination.k8s.io/v1", "", false},
+		"Health": {"anything else", "/healthz", "/healthz", "", false},
+		"Root":   {"the root", "/", "/", "", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, resource, collection := template(tc.path)
 			if got != tc.want || resource != tc.resource || collection != tc.collection {
-				t.Errorf("%s: template(%q) = %q, %q, %v; want %q, %q, %v", tc.reason, tc.path, got, resource, collection, tc.want, tc.resource, tc.collection)
+				t.Errorf("%s: template(%q) = %q, %q, %v; want %q, %q, %v", tc.reason, tc.path, got, resource, collection, tc.want,
+					tc.resource, tc.collection)
 			}
 		})
 	}
@@ -43,7 +56,8 @@ func TestRequests(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 	}))
 	for _, url := range []string{
-		"https://api/api/v1/nodes?limit=500", "https://api/api/v1/nodes?watch=true&resourceVersion=42", "https://api/api/v1/nodes/n1",
+		"https://api/api/v1/nodes?limit=500", "https://api/api/v1/nodes?watch=true&resourceVersion=42",
+		"https://api/api/v1/nodes/n1",
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 		if err != nil {

@@ -92,7 +92,8 @@ func lastCapacity(node *corev1.Node) (last corev1.ResourceList, known bool, brok
 		return nil, false, nil
 	}
 	if err := json.Unmarshal([]byte(text), &last); err != nil {
-		return nil, false, []problem{{eventInvalidAnnotation, nodetemplate.Unreadable(node, machinev1.LastAppliedVirtualCapacityAnnotation,
+		return nil, false, []problem{{eventInvalidAnnotation, nodetemplate.Unreadable(node,
+			machinev1.LastAppliedVirtualCapacityAnnotation,
 			"capacity that is not in the virtualCapacity of the MachineClass any more", err)}}
 	}
 	return last, true, nil

@@ -120,7 +120,8 @@ func (c *Controller) tellShared(o *observation) {
 	for i := range o.machines {
 		m := &o.machines[i]
 		c.Events.Eventf(m, corev1.EventTypeWarning, machinev1.ReasonNodeShared,
-			"label %s: %d Machines name node %s (%s); the node is left alone until only one does: delete the others, or correct the label",
+			"label %s: %d Machines name node %s (%s); the node is left alone until only one does: delete the others, or "+
+				"correct the label",
 			machinev1.NodeLabel, len(o.machines), o.name, o.claimants())
 	}
 }
@@ -132,7 +133,7 @@ func (c *Controller) remember(o *observation) {
 	c.seen[o.name] = sight{node: o.node.UID, machine: o.machine().UID}
 }
 
-// hasSeen says whether this process has seen the Node of that name as the
+// hasSeen reports whether this process has seen the Node of that name as the
 // Machine's.
 func (c *Controller) hasSeen(name string, m *machinev1.Machine) bool {
 	c.mu.Lock()

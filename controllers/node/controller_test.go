@@ -25,7 +25,8 @@ func TestJoinCostsOneWrite(t *testing.T) {
 	if want := []string{"node"}; !slices.Equal(w.writes, want) {
 		t.Errorf("writes %q, want %q", w.writes, want)
 	}
-	if n := w.node(); n.Labels["a"] != "x" || n.Labels[machinev1.MachineNameLabel] != "m" || !slices.Contains(n.Finalizers, machinev1.NodeFinalizer) {
+	if n := w.node(); n.Labels["a"] != "x" || n.Labels[machinev1.MachineNameLabel] != "m" ||
+		!slices.Contains(n.Finalizers, machinev1.NodeFinalizer) {
 		t.Errorf("node %+v", n.ObjectMeta)
 	}
 	w.reconcile()
@@ -36,7 +37,8 @@ func TestJoinCostsOneWrite(t *testing.T) {
 
 func TestTaintsAreWrittenUnderLock(t *testing.T) {
 	t.Parallel()
-	m := machine(template(machinev1.NodeTemplateSpec{Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("a", "", corev1.TaintEffectNoSchedule)}}}))
+	m := machine(template(machinev1.NodeTemplateSpec{Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("a", "",
+		corev1.TaintEffectNoSchedule)}}}))
 	w := newWorld(t, node(), m, virtual())
 	w.fail = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("changed"))
 	if r := w.reconcile(); r.RequeueAfter == 0 || !slices.Equal(w.writes, []string{"node locked"}) {
@@ -77,15 +79,18 @@ func TestOthersFinalizersSurviveAStaleCache(t *testing.T) {
 func TestCapacityAndTaintsOfOnePass(t *testing.T) {
 	t.Parallel()
 	gone := taint("gone", "", corev1.TaintEffectNoSchedule)
-	w := newWorld(t, node(owned, tainted(gone), note(templateNote, `{"spec":{"taints":[{"key":"gone","effect":"NoSchedule"}]}}`)),
+	w := newWorld(t, node(owned, tainted(gone),
+		note(templateNote, `{"spec":{"taints":[{"key":"gone","effect":"NoSchedule"}]}}`)),
 		machine(), virtual("x.com/dongle", "4"))
 	w.reconcile()
 	if want := []string{"status", "node locked"}; !slices.Equal(w.writes, want) {
 		t.Errorf("writes %q, want %q", w.writes, want)
 	}
 	n := w.node()
-	if q := n.Status.Capacity["x.com/dongle"]; q.Value() != 4 || len(n.Spec.Taints) != 0 || n.Annotations[capacityNote] == "" {
-		t.Errorf("capacity %v, taints %v, annotations %v; neither may be lost for the other", n.Status.Capacity, n.Spec.Taints, n.Annotations)
+	if q := n.Status.Capacity["x.com/dongle"]; q.Value() != 4 || len(n.Spec.Taints) != 0 ||
+		n.Annotations[capacityNote] == "" {
+		t.Errorf("capacity %v, taints %v, annotations %v; neither may be lost for the other", n.Status.Capacity,
+			n.Spec.Taints, n.Annotations)
 	}
 	var class machinev1.MachineClass
 	if err := w.control.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, &class); err != nil {
@@ -97,7 +102,8 @@ func TestCapacityAndTaintsOfOnePass(t *testing.T) {
 	}
 	w.reconcile()
 	n = w.node()
-	if _, still := n.Status.Capacity["x.com/dongle"]; still || n.Annotations[capacityNote] != "" || len(n.Status.Capacity) != 1 {
+	if _, still := n.Status.Capacity["x.com/dongle"]; still || n.Annotations[capacityNote] != "" ||
+		len(n.Status.Capacity) != 1 {
 		t.Errorf("capacity %v, annotations %v; want what the class took away to be gone", n.Status.Capacity, n.Annotations)
 	}
 	if w.reconcile(); len(w.writes) > 0 {
@@ -107,7 +113,8 @@ func TestCapacityAndTaintsOfOnePass(t *testing.T) {
 
 func TestCrashBetweenCapacityAndNote(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(owned, holding("x.com/old", "1"), note(capacityNote, `{"x.com/old":"1"}`)), machine(), virtual("x.com/new", "1"))
+	w := newWorld(t, node(owned, holding("x.com/old", "1"), note(capacityNote, `{"x.com/old":"1"}`)), machine(),
+		virtual("x.com/new", "1"))
 	o, err := w.controller.observe(t.Context(), "n")
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +125,10 @@ func TestCrashBetweenCapacityAndNote(t *testing.T) {
 	}
 	w.reconcile()
 	n := w.node()
-	if _, still := n.Status.Capacity["x.com/old"]; still || n.Annotations[capacityNote] != `{"x.com/new":"1"}` || !slices.Equal(w.writes, []string{"node"}) {
-		t.Errorf("capacity %v, note %q, writes %q; want the interrupted work finished", n.Status.Capacity, n.Annotations[capacityNote], w.writes)
+	if _, still := n.Status.Capacity["x.com/old"]; still || n.Annotations[capacityNote] != `{"x.com/new":"1"}` ||
+		!slices.Equal(w.writes, []string{"node"}) {
+		t.Errorf("capacity %v, note %q, writes %q; want the interrupted work finished", n.Status.Capacity,
+			n.Annotations[capacityNote], w.writes)
 	}
 }
 
@@ -155,17 +164,64 @@ func TestNodeDeletion(t *testing.T) {
 		want    bool // the machine is deleted
 		writes  int
 	}{
-		"Deleting":      {"Who deletes the Node means the machine.", []client.Object{node(owned, deletedAt(epoch.Add(time.Hour))), machine()}, false, false, false, true, 0},
-		"NotManaged":    {"A node that is marked as somebody else's takes nobody along.", []client.Object{node(owned, note(machinev1.NotManagedAnnotation, "1"), deletedAt(epoch.Add(time.Hour))), machine()}, false, false, false, false, 0},
-		"OldNode":       {"A Node that was deleted before the machine was made is that of another one.", []client.Object{node(owned, deletedAt(epoch.Add(-time.Hour))), machine()}, false, false, false, false, 0},
-		"OtherVM":       {"A Node of another VM, by the same name, takes nobody along.", []client.Object{node(owned, onVM("sim:///zone/b"), deletedAt(epoch.Add(time.Hour))), machine(ofVM("sim:///region/a"))}, false, false, false, false, 0},
-		"OtherForm":     {"The cloud's controller manager writes the same VM in another form.", []client.Object{node(owned, onVM("sim:///zone/a"), deletedAt(epoch.Add(time.Hour))), machine(ofVM("sim:///region/a"))}, false, false, false, true, 0},
-		"Seen":          {"A Node that we saw and that is gone was deleted.", []client.Object{node(), machine()}, true, true, true, true, 0},
-		"Stale":         {"The cache alone proves nothing.", append(neighbour(), node(), machine(joined)), true, true, false, false, 0},
-		"Joined":        {"After a restart the conditions prove that the Node was there.", append(neighbour(), node(), machine(joined)), false, true, true, true, 0},
-		"NotJoined":     {"A machine that boots has no Node yet.", append(neighbour(), node(), machine()), false, true, true, false, 0},
-		"WrongCluster":  {"No node of ours is there: this is not our target cluster.", []client.Object{node(), machine(joined)}, false, true, true, false, 0},
-		"SeenByAnother": {"A new machine of an old node name has not joined.", append(neighbour(), node(), machine(), machine(named("old"), dying)), true, true, true, false, 0},
+		"Deleting": {
+			"Who deletes the Node means the machine.",
+			[]client.Object{node(owned, deletedAt(epoch.Add(time.Hour))), machine()},
+			false, false, false, true, 0,
+		},
+		"NotManaged": {
+			"A node that is marked as somebody else's takes nobody along.",
+			[]client.Object{node(owned, note(machinev1.NotManagedAnnotation, "1"), deletedAt(epoch.Add(time.Hour))), machine()},
+			false, false, false, false, 0,
+		},
+		"OldNode": {
+			"A Node that was deleted before the machine was made is that of another one.",
+			[]client.Object{node(owned, deletedAt(epoch.Add(-time.Hour))), machine()},
+			false, false, false, false, 0,
+		},
+		"OtherVM": {
+			"A Node of another VM, by the same name, takes nobody along.",
+			[]client.Object{
+				node(owned, onVM("sim:///zone/b"), deletedAt(epoch.Add(time.Hour))),
+				machine(ofVM("sim:///region/a")),
+			},
+			false, false, false, false, 0,
+		},
+		"OtherForm": {
+			"The cloud's controller manager writes the same VM in another form.",
+			[]client.Object{
+				node(owned, onVM("sim:///zone/a"), deletedAt(epoch.Add(time.Hour))),
+				machine(ofVM("sim:///region/a")),
+			},
+			false, false, false, true, 0,
+		},
+		"Seen": {
+			"A Node that we saw and that is gone was deleted.",
+			[]client.Object{node(), machine()},
+			true, true,
+			true, true, 0,
+		},
+		"Stale": {
+			"The cache alone proves nothing.", append(neighbour(), node(), machine(joined)), true, true, false,
+			false, 0,
+		},
+		"Joined": {
+			"After a restart the conditions prove that the Node was there.",
+			append(neighbour(), node(), machine(joined)), false, true, true, true, 0,
+		},
+		"NotJoined": {
+			"A machine that boots has no Node yet.", append(neighbour(), node(), machine()), false, true, true,
+			false, 0,
+		},
+		"WrongCluster": {
+			"No node of ours is there: this is not our target cluster.",
+			[]client.Object{node(), machine(joined)},
+			false, true, true, false, 0,
+		},
+		"SeenByAnother": {
+			"A new machine of an old node name has not joined.",
+			append(neighbour(), node(), machine(), machine(named("old"), dying)), true, true, true, false, 0,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +264,10 @@ func TestUnreachableTargetDeletesNothing(t *testing.T) {
 
 func TestSharedNodeIsNobodys(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]*corev1.Node{"There": node(), "Deleting": node(owned, deletedAt(epoch.Add(time.Hour)))} {
+	for name, n := range map[string]*corev1.Node{
+		"There":    node(),
+		"Deleting": node(owned, deletedAt(epoch.Add(time.Hour))),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, n, machine(joined), machine(named("other"), joined), virtual())
@@ -216,7 +275,8 @@ func TestSharedNodeIsNobodys(t *testing.T) {
 			if len(w.writes) > 0 || w.deleted("m") || w.deleted("other") {
 				t.Errorf("writes %q, deleted %v %v; want the node left alone", w.writes, w.deleted("m"), w.deleted("other"))
 			}
-			if all := w.heard(); len(all) != 2 || !strings.Contains(all[0], "NodeShared label node: 2 Machines name node n (ns/m, ns/other)") {
+			if all := w.heard(); len(all) != 2 ||
+				!strings.Contains(all[0], "NodeShared label node: 2 Machines name node n (ns/m, ns/other)") {
 				t.Errorf("events %q, want one on each Machine", all)
 			}
 		})

@@ -16,7 +16,8 @@ type problem struct{ reason, text string }
 
 // templateFields is where a Machine has its template.
 var templateFields = nodetemplate.Fields{
-	Labels: "spec.nodeTemplate.metadata.labels", Annotations: "spec.nodeTemplate.metadata.annotations", Taints: "spec.nodeTemplate.spec.taints",
+	Labels: "spec.nodeTemplate.metadata.labels", Annotations: "spec.nodeTemplate.metadata.annotations",
+	Taints: "spec.nodeTemplate.spec.taints",
 }
 
 // desired returns the Node as its Machine and class want it, and what of that

@@ -85,7 +85,10 @@ func labels(kv ...string) machinev1.NodeTemplateSpec {
 }
 
 func virtual(kv ...string) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}, NodeTemplate: &machinev1.NodeTemplate{}}
+	c := &machinev1.MachineClass{
+		ObjectMeta:   metav1.ObjectMeta{Namespace: "ns", Name: "c"},
+		NodeTemplate: &machinev1.NodeTemplate{},
+	}
 	for i := 0; i < len(kv); i += 2 {
 		if c.NodeTemplate.VirtualCapacity == nil {
 			c.NodeTemplate.VirtualCapacity = corev1.ResourceList{}
@@ -137,7 +140,8 @@ func TestDesired(t *testing.T) {
 		"Labels": {
 			"The template wins over what stands there, and is noted in MCM's form.",
 			node(label("a", "old"), label("b", "user's")), machine(template(labels("a", "new"))), nil,
-			node(label("a", "new"), label("b", "user's"), owned, note(templateNote, `{"metadata":{"labels":{"a":"new"}},"spec":{}}`)),
+			node(label("a", "new"), label("b", "user's"), owned,
+				note(templateNote, `{"metadata":{"labels":{"a":"new"}},"spec":{}}`)),
 		},
 		"LabelsAlreadyThere": {
 			"Labels that the kubelet set are noted too, so that they can be taken away later.",
@@ -146,9 +150,11 @@ func TestDesired(t *testing.T) {
 		},
 		"NoteOfMCM": {
 			"A note that MCM wrote is understood, and not rewritten for its form.",
-			node(owned, label("a", "x"), note(templateNote, `{"metadata":{"creationTimestamp":null,"labels":{"a":"x"}},"spec":{}}`)),
+			node(owned, label("a", "x"), note(templateNote,
+				`{"metadata":{"creationTimestamp":null,"labels":{"a":"x"}},"spec":{}}`)),
 			machine(template(labels("a", "x"))), nil,
-			node(owned, label("a", "x"), note(templateNote, `{"metadata":{"creationTimestamp":null,"labels":{"a":"x"}},"spec":{}}`)),
+			node(owned, label("a", "x"), note(templateNote,
+				`{"metadata":{"creationTimestamp":null,"labels":{"a":"x"}},"spec":{}}`)),
 		},
 		"Removed": {
 			"Only what the last template had is taken away.",
@@ -159,7 +165,8 @@ func TestDesired(t *testing.T) {
 		},
 		"Repaired": {
 			"What somebody took away comes back.",
-			node(owned, note(templateNote, `{"metadata":{"labels":{"a":"x"}},"spec":{}}`)), machine(template(labels("a", "x"))), nil,
+			node(owned, note(templateNote, `{"metadata":{"labels":{"a":"x"}},"spec":{}}`)), machine(template(labels("a", "x"))),
+			nil,
 			node(owned, label("a", "x"), note(templateNote, `{"metadata":{"labels":{"a":"x"}},"spec":{}}`)),
 		},
 		"Broken": {
@@ -169,16 +176,19 @@ func TestDesired(t *testing.T) {
 		},
 		"Taints": {
 			"A new taint comes last, one of the same key and effect gets the new value.",
-			node(owned, tainted(taint("spare", "b", corev1.TaintEffectNoSchedule), taint("spare", "", corev1.TaintEffectNoExecute))),
+			node(owned, tainted(taint("spare", "b", corev1.TaintEffectNoSchedule),
+				taint("spare", "", corev1.TaintEffectNoExecute))),
 			machine(template(withTaints(gpu, spare))), nil,
 			node(owned, tainted(spare, taint("spare", "", corev1.TaintEffectNoExecute), gpu), note(templateNote,
 				`{"metadata":{},"spec":{"taints":[{"key":"gpu","effect":"NoExecute"},{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
 		},
 		"TimeAdded": {
 			"When a taint was added makes no difference, so that it is not written again and again.",
-			node(owned, tainted(spare), note(templateNote, `{"metadata":{},"spec":{"taints":[{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
+			node(owned, tainted(spare), note(templateNote,
+				`{"metadata":{},"spec":{"taints":[{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
 			machine(template(withTaints(later(spare)))), nil,
-			node(owned, tainted(spare), note(templateNote, `{"metadata":{},"spec":{"taints":[{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
+			node(owned, tainted(spare), note(templateNote,
+				`{"metadata":{},"spec":{"taints":[{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
 		},
 		"TwiceTheSameTaint": {
 			"The API server refuses a list that has a taint twice; the last one counts.",
@@ -198,12 +208,14 @@ func TestDesired(t *testing.T) {
 		},
 		"CapacityInStep": {
 			"Equal quantities are equal however they are spelled.",
-			node(owned, holding("x.com/dongle", "2k"), note(capacityNote, `{"x.com/dongle":"2000"}`)), machine(), virtual("x.com/dongle", "2000"),
+			node(owned, holding("x.com/dongle", "2k"), note(capacityNote, `{"x.com/dongle":"2000"}`)), machine(),
+			virtual("x.com/dongle", "2000"),
 			node(owned, holding("x.com/dongle", "2k"), note(capacityNote, `{"x.com/dongle":"2000"}`)),
 		},
 		"CapacityRemoved": {
 			"What the class has no more is taken away, and nothing else.",
-			node(owned, holding("x.com/dongle", "4"), holding("y.com/gpu", "1"), note(capacityNote, `{"x.com/dongle":"4"}`)), machine(), virtual(),
+			node(owned, holding("x.com/dongle", "4"), holding("y.com/gpu", "1"), note(capacityNote, `{"x.com/dongle":"4"}`)),
+			machine(), virtual(),
 			node(owned, holding("y.com/gpu", "1")),
 		},
 		"CapacityNoTemplate": {
@@ -257,16 +269,39 @@ func TestProblems(t *testing.T) {
 		class   *machinev1.MachineClass
 		want    []string
 	}{
-		"Template":   {"Each wrong entry is named.", node(), machine(template(wrong)), nil, []string{`spec.nodeTemplate.metadata.annotations: "a b"`, `spec.nodeTemplate.spec.taints: "t:Never"`}},
-		"Label":      {"A label value of 64 characters is refused.", node(), machine(template(labels("a", strings.Repeat("x", 64)))), nil, []string{`spec.nodeTemplate.metadata.labels: "a"`}},
-		"Forged":     {"What is noted on the node is nobody's to write.", node(), machine(template(forged)), nil, []string{templateNote, capacityNote}},
-		"LongName":   {"A name may be longer than a label value.", node(), machine(func(m *machinev1.Machine) { m.Name = strings.Repeat("x", 253) }), nil, []string{"metadata.name"}},
-		"Note":       {"The annotation and what to do are named.", node(note(templateNote, "{{")), machine(), nil, []string{templateNote}},
-		"CPU":        {"The kubelet's own resources cannot be had.", node(), machine(), virtual("cpu", "4"), []string{`nodeTemplate.virtualCapacity: "cpu"`}},
-		"Quantities": {"Half a dongle is none, and neither is a negative one.", node(), machine(), virtual("x.com/half", "500m", "x.com/minus", "-1"), []string{"x.com/half", "x.com/minus"}},
-		"Resource":   {"A resource must have a name.", node(), machine(), virtual("a/b/c", "1"), []string{"a/b/c"}},
+		"Template": {
+			"Each wrong entry is named.", node(), machine(template(wrong)), nil,
+			[]string{`spec.nodeTemplate.metadata.annotations: "a b"`, `spec.nodeTemplate.spec.taints: "t:Never"`},
+		},
+		"Label": {
+			"A label value of 64 characters is refused.", node(),
+			machine(template(labels("a", strings.Repeat("x", 64)))), nil,
+			[]string{`spec.nodeTemplate.metadata.labels: "a"`},
+		},
+		"Forged": {
+			"What is noted on the node is nobody's to write.", node(), machine(template(forged)), nil,
+			[]string{templateNote, capacityNote},
+		},
+		"LongName": {"A name may be longer than a label value.", node(), machine(func(m *machinev1.Machine) {
+			m.Name = strings.Repeat("x", 253)
+		}), nil, []string{"metadata.name"}},
+		"Note": {
+			"The annotation and what to do are named.", node(note(templateNote, "{{")), machine(), nil,
+			[]string{templateNote},
+		},
+		"CPU": {
+			"The kubelet's own resources cannot be had.", node(), machine(), virtual("cpu", "4"),
+			[]string{`nodeTemplate.virtualCapacity: "cpu"`},
+		},
+		"Quantities": {
+			"Half a dongle is none, and neither is a negative one.", node(), machine(),
+			virtual("x.com/half", "500m", "x.com/minus", "-1"),
+			[]string{"x.com/half", "x.com/minus"},
+		},
+		"Resource": {"A resource must have a name.", node(), machine(), virtual("a/b/c", "1"), []string{"a/b/c"}},
 		"VirtualNote": {
-			"The note of the capacity is named, too.", node(note(capacityNote, `{"x.com/a":"many"}`)), machine(), virtual(), []string{capacityNote},
+			"The note of the capacity is named, too.", node(note(capacityNote, `{"x.com/a":"many"}`)), machine(), virtual(),
+			[]string{capacityNote},
 		},
 	}
 	for name, tc := range cases {

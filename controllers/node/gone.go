@@ -23,7 +23,8 @@ func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
 	if o.node.DeletionTimestamp.Before(&m.CreationTimestamp) {
 		c.forget(o.name)
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s was deleted before this Machine was created, so the Machine is kept; remove the finalizers of the node if it is left over from another machine", o.name)
+			"node %s was deleted before this Machine was created, so the Machine is kept; remove the finalizers of the node "+
+				"if it is left over from another machine", o.name)
 		return nil
 	}
 	if !sameVM(m.Spec.ProviderID, o.node.Spec.ProviderID) {
@@ -34,7 +35,7 @@ func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
 	return c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))
 }
 
-// sameVM says whether two providerIDs may mean the same VM. Clouds write the
+// sameVM reports whether two providerIDs may mean the same VM. Clouds write the
 // place before the id in more than one form, so only the id behind the last
 // slash is compared; where one of them is not known, nothing speaks against it.
 func sameVM(a, b string) bool {
@@ -61,14 +62,15 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 	case !apierrors.IsNotFound(err):
 		return 0, fmt.Errorf("reading node %s: %w", o.name, err)
 	}
-	if err := c.deleteMachine(ctx, m, fmt.Sprintf("node %s is gone: deleting the Machine and its VM", o.name)); err != nil {
+	if err := c.deleteMachine(ctx, m, fmt.Sprintf("node %s is gone: deleting the Machine and its VM",
+		o.name)); err != nil {
 		return 0, err
 	}
 	c.forget(o.name)
 	return 0, nil
 }
 
-// hasJoined says whether the missing Node of m has been in this target cluster:
+// hasJoined reports whether the missing Node of m has been in this target cluster:
 // this process has seen it, or m says that it joined and the cluster is the one
 // that the Machines belong to.
 func (c *Controller) hasJoined(ctx context.Context, name string, m *machinev1.Machine) (bool, error) {
@@ -86,7 +88,7 @@ func (c *Controller) hasJoined(ctx context.Context, name string, m *machinev1.Ma
 	return true, nil
 }
 
-// targetIsOurs says whether any Node of the target cluster belongs to a Machine
+// targetIsOurs reports whether any Node of the target cluster belongs to a Machine
 // of the control cluster. Only a Node that is missing asks.
 func (c *Controller) targetIsOurs(ctx context.Context) (bool, error) {
 	var nodes corev1.NodeList
@@ -105,6 +107,7 @@ func (c *Controller) targetIsOurs(ctx context.Context) (bool, error) {
 func (c *Controller) tellMissing(m *machinev1.Machine, node string, err error) {
 	if err == nil {
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s is missing, and so is every other node of a Machine; nothing is deleted for that. Is --target-kubeconfig the right cluster?", node)
+			"node %s is missing, and so is every other node of a Machine; nothing is deleted for that. Is --target-kubeconfig "+
+				"the right cluster?", node)
 	}
 }

@@ -20,7 +20,8 @@ func TestUnmanagedNode(t *testing.T) {
 	w.clock.SetTime(epoch.Add(20*time.Minute + time.Second))
 	w.reconcile()
 	n := w.node()
-	if n.Annotations[machinev1.NotManagedAnnotation] != "1" || !slices.Equal(n.Finalizers, []string{"x/y"}) || len(w.writes) != 1 {
+	if n.Annotations[machinev1.NotManagedAnnotation] != "1" || !slices.Equal(n.Finalizers, []string{"x/y"}) ||
+		len(w.writes) != 1 {
 		t.Errorf("node %+v after %q; want it marked and let go", n.ObjectMeta, w.writes)
 	}
 	if r := w.reconcile(); len(w.writes) > 0 || r.RequeueAfter != 0 {

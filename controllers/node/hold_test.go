@@ -49,12 +49,14 @@ func TestHeldMachinesNode(t *testing.T) {
 		},
 		"Disowned": {
 			"What somebody else's manager took away comes back: the finalizer, the notes; and the mark of strangers goes.",
-			node(label("a", "old"), note(machinev1.NotManagedAnnotation, "1"), note(machinev1.NodeMachineAnnotation, "other")), nil,
+			node(label("a", "old"), note(machinev1.NotManagedAnnotation, "1"), note(machinev1.NodeMachineAnnotation, "other")),
+			nil,
 			func(w *world) bool {
 				n := w.node()
 				_, foreign := n.Annotations[machinev1.NotManagedAnnotation]
 				return !foreign && n.Labels["a"] == "x" && slices.Contains(n.Finalizers, machinev1.NodeFinalizer) &&
-					n.Annotations[machinev1.NodeMachineAnnotation] == "m" && n.Annotations[machinev1.NodeNamespaceAnnotation] == "ns" &&
+					n.Annotations[machinev1.NodeMachineAnnotation] == "m" &&
+					n.Annotations[machinev1.NodeNamespaceAnnotation] == "ns" &&
 					n.Labels[machinev1.MachineNameLabel] == "m" && n.Annotations[templateNote] != ""
 			},
 		},
@@ -72,7 +74,9 @@ func TestHeldMachinesNode(t *testing.T) {
 			func(w *world) bool { return len(w.heard()) == 2 },
 		},
 		"Old": {
-			"However old it is, it is not disowned.", node(owned, func(n *corev1.Node) { n.CreationTimestamp.Time = epoch.Add(-24 * time.Hour) }), nil,
+			"However old it is, it is not disowned.", node(owned, func(n *corev1.Node) {
+				n.CreationTimestamp.Time = epoch.Add(-24 * time.Hour)
+			}), nil,
 			func(w *world) bool { return w.node().Labels["a"] == "x" },
 		},
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// spare says whether autoscalers are to keep off a Node that is about to be made
+// spare reports whether autoscalers are to keep off a Node that is about to be made
 // the Machine's: its MachineDeployment is being rolled, so the Node is needed
 // although nothing runs there yet. It is asked with the first write to a Node,
 // and costs none; the MachineDeployment's controller keeps the Nodes that are
@@ -38,13 +38,16 @@ func (c *Controller) spare(ctx context.Context, o *observation) (bool, error) {
 	return c.rolling(ctx, set, deployment)
 }
 
-// rolling says whether another set of the deployment has machines still.
-func (c *Controller) rolling(ctx context.Context, set *machinev1.MachineSet, deployment *metav1.OwnerReference) (bool, error) {
+// rolling reports whether another set of the deployment has machines still.
+func (c *Controller) rolling(ctx context.Context, set *machinev1.MachineSet, deployment *metav1.OwnerReference) (bool,
+	error,
+) {
 	var sets machinev1.MachineSetList
 	err := c.Client.List(ctx, &sets, client.InNamespace(set.Namespace),
 		client.MatchingFields{index.SetByOwner: string(deployment.UID)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return false, fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", set.Namespace, deployment.Name, err)
+		return false, fmt.Errorf("listing the MachineSets of MachineDeployment %s/%s: %w", set.Namespace, deployment.Name,
+			err)
 	}
 	for i := range sets.Items {
 		if s := &sets.Items[i]; s.UID != set.UID && s.Spec.Replicas > 0 && s.DeletionTimestamp.IsZero() {

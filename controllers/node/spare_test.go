@@ -12,7 +12,10 @@ import (
 )
 
 func controlledBy(o metav1.Object, kind, name string) {
-	o.SetOwnerReferences([]metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name + "-uid"), Controller: new(true)}})
+	o.SetOwnerReferences([]metav1.OwnerReference{{
+		Kind: kind, Name: name, UID: types.UID(name + "-uid"),
+		Controller: new(true),
+	}})
 }
 
 // setOf is a MachineSet of a deployment.
@@ -45,15 +48,52 @@ func TestAutoscalersKeepOffNodesOfARollout(t *testing.T) {
 		want    string // scale-down-disabled
 		byUs    bool
 	}{
-		"Rollout":   {"Old machines are still to be replaced.", node(), machine(ofSet("new")), []client.Object{setOf("d", "new", 1), setOf("d", "old", 2)}, false, "true", true},
-		"Over":      {"There is nothing left to replace.", node(), machine(ofSet("new")), []client.Object{setOf("d", "new", 3), setOf("d", "old", 0)}, false, "", false},
-		"Growing":   {"A pool that grows is no rollout.", node(), machine(ofSet("new")), []client.Object{setOf("d", "new", 3), setOf("other", "set", 2)}, false, "", false},
-		"SetGoes":   {"A set that is being deleted is not rolled.", node(), machine(ofSet("new")), []client.Object{setOf("d", "new", 3), setOf("d", "old", 2, going)}, false, "", false},
-		"Made":      {"A node that was there before is for the deployment's controller.", node(owned), machine(ofSet("new")), []client.Object{setOf("d", "new", 1), setOf("d", "old", 2)}, false, "", false},
-		"User's":    {"What the user has said stays.", node(said), machine(ofSet("new")), []client.Object{setOf("d", "new", 1), setOf("d", "old", 2)}, false, "false", false},
-		"SetIsGone": {"A machine may outlive its set.", node(), machine(ofSet("new")), []client.Object{setOf("d", "old", 2)}, false, "", false},
-		"Single":    {"A machine may have no set.", node(), machine(), []client.Object{setOf("d", "old", 2)}, false, "", false},
-		"Off":       {"It can be switched off.", node(), machine(ofSet("new")), []client.Object{setOf("d", "new", 1), setOf("d", "old", 2)}, true, "", false},
+		"Rollout": {
+			"Old machines are still to be replaced.", node(), machine(ofSet("new")),
+			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
+			false, "true", true,
+		},
+		"Over": {
+			"There is nothing left to replace.", node(), machine(ofSet("new")),
+			[]client.Object{setOf("d", "new", 3), setOf("d", "old", 0)},
+			false, "", false,
+		},
+		"Growing": {
+			"A pool that grows is no rollout.", node(), machine(ofSet("new")),
+			[]client.Object{setOf("d", "new", 3), setOf("other", "set", 2)},
+			false, "", false,
+		},
+		"SetGoes": {
+			"A set that is being deleted is not rolled.", node(), machine(ofSet("new")),
+			[]client.Object{setOf("d", "new", 3), setOf("d", "old", 2, going)},
+			false, "", false,
+		},
+		"Made": {
+			"A node that was there before is for the deployment's controller.", node(owned), machine(ofSet("new")),
+			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
+			false, "", false,
+		},
+		"User's": {
+			"What the user has said stays.", node(said), machine(ofSet("new")),
+			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
+			false, "false", false,
+		},
+		"SetIsGone": {
+			"A machine may outlive its set.", node(), machine(ofSet("new")),
+			[]client.Object{setOf("d", "old", 2)},
+			false, "", false,
+		},
+		"Single": {
+			"A machine may have no set.", node(), machine(),
+			[]client.Object{setOf("d", "old", 2)},
+			false, "",
+			false,
+		},
+		"Off": {
+			"It can be switched off.", node(), machine(ofSet("new")),
+			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
+			true, "", false,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

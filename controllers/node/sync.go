@@ -77,7 +77,8 @@ func (c *Controller) write(ctx context.Context, node, want *corev1.Node) error {
 func (c *Controller) refused(m *machinev1.Machine, err error) error {
 	if apierrors.IsInvalid(err) {
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeRefused,
-			"the node does not get what spec.nodeTemplate and the virtualCapacity of the class ask for: %v; correct the field that is named there", err)
+			"the node does not get what spec.nodeTemplate and the virtualCapacity of the class ask for: %v; correct the field "+
+				"that is named there", err)
 	}
 	return client.IgnoreNotFound(err)
 }

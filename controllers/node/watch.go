@@ -35,7 +35,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Node{},
 			&handler.TypedEnqueueRequestForObject[*corev1.Node]{}, nodeChanges())).
 		Watches(&machinev1.Machine{}, machineHandler()).
-		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.nodesOfClass), builder.WithPredicates(classChanges())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.nodesOfClass),
+			builder.WithPredicates(classChanges())).
 		Complete(c)
 }
 
@@ -78,7 +79,7 @@ func machineHandler() handler.EventHandler {
 	}
 }
 
-// matters says whether a Machine changed in what its node depends on.
+// matters reports whether a Machine changed in what its node depends on.
 func matters(a, b *machinev1.Machine) bool {
 	return a.UID != b.UID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
@@ -109,7 +110,8 @@ func virtualOf(class *machinev1.MachineClass) corev1.ResourceList {
 // nodesOfClass returns requests for the nodes of a class's Machines.
 func (c *Controller) nodesOfClass(ctx context.Context, class client.Object) []reconcile.Request {
 	var list machinev1.MachineList
-	err := c.Client.List(ctx, &list, client.InNamespace(class.GetNamespace()), client.MatchingFields{index.MachineByClass: class.GetName()})
+	err := c.Client.List(ctx, &list, client.InNamespace(class.GetNamespace()),
+		client.MatchingFields{index.MachineByClass: class.GetName()})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "listing the Machines of a MachineClass", "class", client.ObjectKeyFromObject(class))
 		return nil

@@ -63,7 +63,9 @@ func TestMachineHandler(t *testing.T) {
 	}{
 		"Status":   {"The node does not depend on it.", joined, nil},
 		"Provider": {"The node does not depend on it.", func(m *machinev1.Machine) { m.Spec.ProviderID = "x" }, nil},
-		"Moved":    {"Both nodes change hands.", func(m *machinev1.Machine) { m.Labels[machinev1.NodeLabel] = "n2" }, []string{"n", "n2"}},
+		"Moved": {"Both nodes change hands.", func(m *machinev1.Machine) {
+			m.Labels[machinev1.NodeLabel] = "n2"
+		}, []string{"n", "n2"}},
 		"Left":     {"The former node is nobody's.", func(m *machinev1.Machine) { m.Labels = nil }, []string{"n"}},
 		"Template": {"The node gets what is new.", template(labels("a", "b")), []string{"n"}},
 		"Class":    {"The capacity may differ.", func(m *machinev1.Machine) { m.Spec.Class.Name = "d" }, []string{"n"}},
@@ -84,7 +86,9 @@ func TestMachineHandler(t *testing.T) {
 	q := &recorder{}
 	machineHandler().Create(t.Context(), event.CreateEvent{Object: machine()}, q)
 	machineHandler().Delete(t.Context(), event.DeleteEvent{Object: machine()}, q)
-	machineHandler().Create(t.Context(), event.CreateEvent{Object: machine(func(m *machinev1.Machine) { m.Labels = nil })}, q)
+	machineHandler().Create(t.Context(), event.CreateEvent{Object: machine(func(m *machinev1.Machine) {
+		m.Labels = nil
+	})}, q)
 	if !slices.Equal(q.added, []string{"n", "n"}) {
 		t.Errorf("reconciled %v, want the node of a Machine that comes or goes", q.added)
 	}
@@ -96,7 +100,8 @@ func TestClassChanges(t *testing.T) {
 	same, other := virtual("x.com/a", "1"), virtual("x.com/a", "2")
 	relabelled := virtual("x.com/a", "1")
 	relabelled.Labels, relabelled.NodeTemplate.Region = map[string]string{"a": "b"}, "r"
-	if p.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: relabelled}) || !p.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: other}) {
+	if p.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: relabelled}) ||
+		!p.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: other}) {
 		t.Error("only a change of the virtual capacity counts")
 	}
 	if p.Delete(event.DeleteEvent{Object: same}) {

@@ -63,10 +63,14 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.control = build(index.Control(), func(o client.Object) bool { return !isNode(o) })
 	w.rest, w.live = build(index.Target(), isNode), build(index.Target(), isNode)
 	counted := interceptor.NewClient(w.rest, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			return w.write("node", o, p, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			return w.write(sub, o, p, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
@@ -117,7 +121,7 @@ func (w *world) node() *corev1.Node {
 	return &n
 }
 
-// deleted says whether a Machine is being deleted or gone.
+// deleted reports whether a Machine is being deleted or gone.
 func (w *world) deleted(name string) bool {
 	w.t.Helper()
 	var m machinev1.Machine

@@ -22,9 +22,23 @@ func TestQuantiles(t *testing.T) {
 		buckets  map[float64]float64
 		p50, p99 float64
 	}{
-		"Even":   {"half of a bucket's values lie in its lower half", map[float64]float64{1: 0, 2: 100, math.Inf(1): 100}, 1.5, 1.99},
-		"Skewed": {"the bucket that holds the rank decides", map[float64]float64{1: 98, 2: 100, math.Inf(1): 100}, 50. / 98, 1.5},
-		"Beyond": {"of what lies beyond the last bound only that is known", map[float64]float64{1: 10, math.Inf(1): 100}, 1, 1},
+		"Even": {
+			"half of a bucket's values lie in its lower half",
+			map[float64]float64{1: 0, 2: 100, math.Inf(1): 100},
+			1.5, 1.99,
+		},
+		"Skewed": {
+			"the bucket that holds the rank decides",
+			map[float64]float64{1: 98, 2: 100, math.Inf(1): 100},
+			50. / 98,
+			1.5,
+		},
+		"Beyond": {
+			"of what lies beyond the last bound only that is known",
+			map[float64]float64{1: 10, math.Inf(1): 100},
+			1,
+			1,
+		},
 	}
 	for name, c := range cases {
 		p50, p99 := quantile(.5, c.buckets), quantile(.99, c.buckets)
@@ -67,7 +81,10 @@ func TestFigures(t *testing.T) {
 		"Missing":   {"what was not measured is no nought", figure(math.NaN()), "–"},
 		"Growth":    {"how many times as much", growth(8.04, 8.1), "×1"},
 		"FromZero":  {"nothing grows from nought", growth(0, 3), ""},
-		"JSON":      {"fractions are shortened, whole numbers kept", string(rounded([]byte(`{"a":1.23456789,"b":1000001,"c":6.1e-05}`))), `{"a":1.235,"b":1000001,"c":0.000061}`},
+		"JSON": {
+			"fractions are shortened, whole numbers kept",
+			string(rounded([]byte(`{"a":1.23456789,"b":1000001,"c":6.1e-05}`))), `{"a":1.235,"b":1000001,"c":0.000061}`,
+		},
 	}
 	for name, c := range cases {
 		if c.got != c.want {
@@ -89,13 +106,21 @@ func TestViolations(t *testing.T) {
 		spoil  func(*record)
 		want   string
 	}{
-		"None":     {"all is within its bounds", func(*record) {}, ""},
-		"Requests": {"a machine costs too many requests", func(r *record) { r.Create.RequestsPerMachine = 20 }, "20.00 requests for a machine"},
-		"Growth":   {"requests a machine must not grow with the number of machines", func(r *record) { r.Roll.RequestsPerMachine = 17 }, "grow from 15.00"},
-		"Unrest":   {"at rest nothing is asked for", func(r *record) { r.Steady.Requests = 1 }, "although nothing changed"},
-		"Slow":     {"a start takes too long", func(r *record) { r.Startup.Seconds = 31 }, "31.0 s until"},
-		"Large":    {"memory grows faster than 60 MiB for 1 000 machines", func(r *record) { r.Memory.FullMiB = 700 }, "64 MiB more"},
-		"Peak":     {"at its most it may not have more either", func(r *record) { r.Memory.PerThousandMiB = 61 }, "61 MiB for"},
+		"None": {"all is within its bounds", func(*record) {}, ""},
+		"Requests": {"a machine costs too many requests", func(r *record) {
+			r.Create.RequestsPerMachine = 20
+		}, "20.00 requests for a machine"},
+		"Growth": {"requests a machine must not grow with the number of machines", func(r *record) {
+			r.Roll.RequestsPerMachine = 17
+		}, "grow from 15.00"},
+		"Unrest": {"at rest nothing is asked for", func(r *record) { r.Steady.Requests = 1 }, "although nothing changed"},
+		"Slow":   {"a start takes too long", func(r *record) { r.Startup.Seconds = 31 }, "31.0 s until"},
+		"Large": {"memory grows faster than 60 MiB for 1 000 machines", func(r *record) {
+			r.Memory.FullMiB = 700
+		}, "64 MiB more"},
+		"Peak": {"at its most it may not have more either", func(r *record) {
+			r.Memory.PerThousandMiB = 61
+		}, "61 MiB for"},
 	}
 	for name, c := range cases {
 		r := good(10000)

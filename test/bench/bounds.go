@@ -25,13 +25,15 @@ func violations(r, fewer *record) []string {
 	if r.Pool >= 100 {
 		most = requestsInHundred
 	}
-	check(r.Create.RequestsPerMachine <= most, "%.2f requests for a machine, more than %g", r.Create.RequestsPerMachine, most)
+	check(r.Create.RequestsPerMachine <= most, "%.2f requests for a machine, more than %g", r.Create.RequestsPerMachine,
+		most)
 	check(r.Steady.Requests == 0, "%d requests although nothing changed", r.Steady.Requests)
 	for _, s := range []struct {
 		what    string
 		seconds float64
 	}{{"starts", r.Startup.Seconds}, {"starts after a crash", r.Startup.AfterCrashSeconds}} {
-		check(s.seconds <= startupMost, "%.1f s until a manager that %s is of use, more than %d", s.seconds, s.what, startupMost)
+		check(s.seconds <= startupMost, "%.1f s until a manager that %s is of use, more than %d", s.seconds, s.what,
+			startupMost)
 	}
 	if fewer != nil {
 		for _, p := range []struct {
@@ -41,7 +43,8 @@ func violations(r, fewer *record) []string {
 			{"a machine", r.Create.RequestsPerMachine, fewer.Create.RequestsPerMachine},
 			{"a machine's roll", r.Roll.RequestsPerMachine, fewer.Roll.RequestsPerMachine},
 		} {
-			check(p.now <= growthMost*p.was, "requests for %s grow from %.2f with %d machines to %.2f with %d", p.what, p.was, fewer.N, p.now, r.N)
+			check(p.now <= growthMost*p.was, "requests for %s grow from %.2f with %d machines to %.2f with %d", p.what, p.was,
+				fewer.N, p.now, r.N)
 		}
 	}
 	if r.N >= many {

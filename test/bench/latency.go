@@ -136,7 +136,8 @@ func labelOf(labels, name string) string {
 
 // ask gets a page of the manager.
 func (b *bench) ask(ctx context.Context, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", b.manager.Port, path), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", b.manager.Port, path),
+		nil)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,9 @@ import (
 
 // measure says what a change of so many machines cost, everything included that
 // follows from it.
-func (b *bench) measure(ctx context.Context, name string, machines int, change func(context.Context) error) (phase, error) {
+func (b *bench) measure(ctx context.Context, name string, machines int, change func(context.Context) error) (phase,
+	error,
+) {
 	before, err := b.look(ctx)
 	if err != nil {
 		return phase{}, err
@@ -105,7 +107,8 @@ func (b *bench) requests(from, to audit.Mark, keep ...audit.Filter) (tally, erro
 func (b *bench) quiet(ctx context.Context, what string) error {
 	const silence = 5 * time.Second
 	defer progress(what, func() string { return "waiting until the manager asks for nothing any more" })()
-	ctx, cancel := context.WithTimeoutCause(ctx, b.within, errors.New("the manager goes on asking although nothing changes"))
+	ctx, cancel := context.WithTimeoutCause(ctx, b.within,
+		errors.New("the manager goes on asking although nothing changes"))
 	defer cancel()
 	for {
 		from, err := b.Cluster.Mark(ctx)
@@ -160,7 +163,8 @@ func avoidable(e audit.Entry) bool {
 
 func (b *bench) show(name string, t tally) {
 	if b.verbose {
-		fmt.Printf("── %s: %d requests\n%s\n── of these were refused\n%s\n", name, t.total(), audit.Table(t.asked), audit.Table(t.refused))
+		fmt.Printf("── %s: %d requests\n%s\n── of these were refused\n%s\n", name, t.total(), audit.Table(t.asked),
+			audit.Table(t.refused))
 	}
 }
 

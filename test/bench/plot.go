@@ -67,7 +67,8 @@ func draw(all []record) string {
 	fmt.Fprintf(&out, `<rect width="%d" height="%d" fill="white"/>`+"\n", columns*panelWidth, rows*panelHeight)
 	for i, p := range ps {
 		if len(all) > 0 {
-			fmt.Fprintf(&out, `<g transform="translate(%d,%d)">`+"\n%s</g>\n", i%columns*panelWidth, i/columns*panelHeight, p.draw(all))
+			fmt.Fprintf(&out, `<g transform="translate(%d,%d)">`+"\n%s</g>\n", i%columns*panelWidth, i/columns*panelHeight,
+				p.draw(all))
 		}
 	}
 	out.WriteString("</svg>\n")
@@ -82,13 +83,16 @@ func (p panel) draw(all []record) string {
 	fmt.Fprintf(&out, `<text x="%d" y="18" font-size="13" font-weight="bold">%s</text>`+"\n", left, p.title)
 	for _, at := range x.decades() {
 		fmt.Fprintf(&out, `<line x1="%[1]s" y1="%[2]d" x2="%[1]s" y2="%[3]d" stroke="#ddd"/>`+
-			`<text x="%[1]s" y="%[4]d" text-anchor="middle">%[5]s</text>`+"\n", x.place(at), top, panelHeight-bottom, panelHeight-bottom+16, figure(at))
+			`<text x="%[1]s" y="%[4]d" text-anchor="middle">%[5]s</text>`+
+			"\n", x.place(at), top, panelHeight-bottom, panelHeight-bottom+16, figure(at))
 	}
 	for _, at := range y.decades() {
 		fmt.Fprintf(&out, `<line x1="%[1]d" y1="%[2]s" x2="%[3]d" y2="%[2]s" stroke="#ddd"/>`+
-			`<text x="%[4]d" y="%[2]s" text-anchor="end" dominant-baseline="middle">%[5]s</text>`+"\n", left, y.place(at), panelWidth-right, left-6, figure(at))
+			`<text x="%[4]d" y="%[2]s" text-anchor="end" dominant-baseline="middle">%[5]s</text>`+
+			"\n", left, y.place(at), panelWidth-right, left-6, figure(at))
 	}
-	fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="middle">machines</text>`+"\n", (left+panelWidth-right)/2, panelHeight-6)
+	fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="middle">machines</text>`+"\n", (left+panelWidth-right)/2,
+		panelHeight-6)
 	names := newLabels()
 	for _, l := range p.lines {
 		out.WriteString(l.draw(all, x, y, names))
@@ -133,7 +137,8 @@ func (l line) draw(all []record, x, y axis, names *labels) string {
 		return ""
 	}
 	return fmt.Sprintf(`<polyline points="%s" fill="none" stroke="%s" stroke-width="1.6"/>%s<text x="%d" y="%.1f" fill="%s" dominant-baseline="middle">%s</text>`+"\n",
-		strings.TrimSpace(points.String()), l.colour, dots.String(), panelWidth-right+8, names.room(y.at(last)), l.colour, l.name)
+		strings.TrimSpace(points.String()), l.colour, dots.String(), panelWidth-right+8, names.room(
+			y.at(last)), l.colour, l.name)
 }
 
 // axis maps figures to places, logarithmically, over whole decades.

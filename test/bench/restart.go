@@ -78,7 +78,9 @@ func (b *bench) startBeside(ctx context.Context, name string, pool int, end func
 
 // awaitOneMore returns after how many seconds there was one Machine more, and one
 // more VM was asked for.
-func (b *bench) awaitOneMore(ctx context.Context, name string, began time.Time, machines, vms int) (machine, vm float64, err error) {
+func (b *bench) awaitOneMore(ctx context.Context, name string, began time.Time, machines, vms int) (machine, vm float64,
+	err error,
+) {
 	defer progress(name, func() string { return "waiting for the machine that was asked for meanwhile" })()
 	err = stack.Until(ctx, b.within, func(ctx context.Context) error {
 		if b.manager.Ended() {

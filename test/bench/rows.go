@@ -27,8 +27,10 @@ func phaseRows(of func(*record) *phase) []row {
 		{"the same, p99", func(r *record) float64 { return of(r).ToRunning.P99 }},
 	}
 	for _, c := range []struct{ controller, what string }{
-		{"machine", "reconcile of a Machine"}, {"machineset", "reconcile of a MachineSet"},
-		{"machinedeployment", "reconcile of a MachineDeployment"}, {"node", "reconcile of a Node"},
+		{"machine", "reconcile of a Machine"},
+		{"machineset", "reconcile of a MachineSet"},
+		{"machinedeployment", "reconcile of a MachineDeployment"},
+		{"node", "reconcile of a Node"},
 	} {
 		rows = append(rows,
 			row{c.what + ", ms, p50", func(r *record) float64 { return milliseconds(of(r), c.controller).P50 }},
@@ -65,7 +67,9 @@ func restRows() []row {
 		{"seconds looked on", func(r *record) float64 { return r.Steady.Seconds }},
 		{"requests", func(r *record) float64 { return float64(r.Steady.Requests) }},
 		{"cloud calls", func(r *record) float64 { return float64(r.Steady.CloudCalls) }},
-		{"CPU of the manager, % of a core", func(r *record) float64 { return 100 * r.Steady.CPUSeconds[managerProgram] / r.Steady.Seconds }},
+		{"CPU of the manager, % of a core", func(r *record) float64 {
+			return 100 * r.Steady.CPUSeconds[managerProgram] / r.Steady.Seconds
+		}},
 		{"**a manager starts**", nil},
 		{"seconds until it is of use", func(r *record) float64 { return r.Startup.Seconds }},
 		{"the same after a crash", func(r *record) float64 { return r.Startup.AfterCrashSeconds }},
@@ -74,13 +78,17 @@ func restRows() []row {
 		{"**memory of the manager, MiB**", nil},
 		{"resident, without machines", func(r *record) float64 { return r.Memory.EmptyMiB }},
 		{"resident, with all, nothing changes", func(r *record) float64 { return r.Memory.FullMiB }},
-		{"more than without, for 1 000 machines", func(r *record) float64 { return fromMany(r, r.Memory.restPerThousand(r.N)) }},
+		{"more than without, for 1 000 machines", func(r *record) float64 {
+			return fromMany(r, r.Memory.restPerThousand(r.N))
+		}},
 		{"live objects, with all", func(r *record) float64 { return r.Memory.FullHeapMiB }},
 		{"live objects that 1 000 machines add", func(r *record) float64 {
 			return fromMany(r, (r.Memory.FullHeapMiB-r.Memory.EmptyHeapMiB)/float64(r.N)*1000)
 		}},
 		{"most resident, making and rolling", func(r *record) float64 { return r.Memory.PeakMiB }},
-		{"most resident, everything included, for 1 000 machines", func(r *record) float64 { return fromMany(r, r.Memory.PerThousandMiB) }},
+		{"most resident, everything included, for 1 000 machines", func(r *record) float64 {
+			return fromMany(r, r.Memory.PerThousandMiB)
+		}},
 		{"most resident, starting", func(r *record) float64 { return r.Startup.PeakMiB }},
 	}
 }

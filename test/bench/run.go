@@ -122,7 +122,10 @@ func (b *bench) start(ctx context.Context) error {
 // patient are flags of the manager whose work is measured: a machine that has other
 // things to do as well must not make it lose its leases.
 func patient() []string {
-	return []string{"--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m", "--leader-elect-retry-period=5s"}
+	return []string{
+		"--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m",
+		"--leader-elect-retry-period=5s",
+	}
 }
 
 // settled is for how long a manager asks the API server about each Machine before

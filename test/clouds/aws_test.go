@@ -37,7 +37,10 @@ func (awsCloud) Class(generation int) class {
 }
 
 func (awsCloud) Credentials() map[string][]byte {
-	return map[string][]byte{"providerAccessKeyId": []byte(ec2test.KeyID), "providerSecretAccessKey": []byte(ec2test.SecretKey)}
+	return map[string][]byte{
+		"providerAccessKeyId":     []byte(ec2test.KeyID),
+		"providerSecretAccessKey": []byte(ec2test.SecretKey),
+	}
 }
 
 func (awsCloud) VMs(context.Context) ([]vm, error) {

@@ -33,7 +33,10 @@ const (
 func TestClouds(t *testing.T) {
 	t.Parallel()
 	cluster.Require(t)
-	s, err := stack.Start(t.Context(), stack.Options{Binaries: binaries, Controllers: cluster.Controllers(), Cloud: []string{"--delete-nodes=false"}})
+	s, err := stack.Start(t.Context(), stack.Options{
+		Binaries: binaries, Controllers: cluster.Controllers(),
+		Cloud: []string{"--delete-nodes=false"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +117,8 @@ func (j *journey) describe() string {
 	text := fmt.Sprint(err)
 	for i := range machines {
 		m := &machines[i]
-		text += fmt.Sprintf("\n%s: %s, %s; %s", m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.State, m.Status.LastOperation.Description)
+		text += fmt.Sprintf("\n%s: %s, %s; %s", m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.State,
+			m.Status.LastOperation.Description)
 	}
 	return text
 }
@@ -132,17 +136,23 @@ func (j *journey) makeClass(generation int) {
 	meta := metav1.ObjectMeta{Name: j.className(generation), Namespace: stack.Namespace}
 	secret := &corev1.Secret{ObjectMeta: meta, Data: j.cloud.Credentials()}
 	secret.Data[machinev1.UserDataKey] = j.UserData()
-	c := &machinev1.MachineClass{ObjectMeta: meta, Provider: j.provider, SecretRef: &corev1.SecretReference{Name: meta.Name, Namespace: meta.Namespace}}
+	c := &machinev1.MachineClass{
+		ObjectMeta: meta, Provider: j.provider,
+		SecretRef: &corev1.SecretReference{Name: meta.Name, Namespace: meta.Namespace},
+	}
 	c.ProviderSpec.Raw = spec
 	c.NodeTemplate = &machinev1.NodeTemplate{
 		InstanceType: described.InstanceType, Region: described.Region, Zone: described.Zone,
-		Capacity: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("2Gi"), "gpu": resource.MustParse("0")},
+		Capacity: corev1.ResourceList{
+			"cpu": resource.MustParse("2"), "memory": resource.MustParse("2Gi"),
+			"gpu": resource.MustParse("0"),
+		},
 	}
 	j.must(j.Client.Create(j.Context(), secret))
 	j.must(j.Client.Create(j.Context(), c))
 }
 
-// settled says whether there are five Running machines of a generation, each
+// settled reports whether there are five Running machines of a generation, each
 // with its own VM and its own ready node, and nothing besides; but not the VM
 // that was killed.
 func (j *journey) settled(generation int, killed string) func(context.Context) error {
@@ -178,7 +188,7 @@ func (j *journey) settled(generation int, killed string) func(context.Context) e
 	}
 }
 
-// joined says whether a machine is Running, its providerID is in MCM's form that
+// joined reports whether a machine is Running, its providerID is in MCM's form that
 // of a VM, and the node that it names is that of this VM and ready.
 func joined(m *machinev1.Machine, vms map[string]vm, nodes map[string]corev1.Node, class string) error {
 	v, there := vms[m.Spec.ProviderID]
@@ -211,7 +221,7 @@ func (j *journey) nodes(ctx context.Context) (map[string]corev1.Node, error) {
 	return nodes, nil
 }
 
-// nothing says whether machines, nodes and all that was in the cloud are gone.
+// nothing reports whether machines, nodes and all that was in the cloud are gone.
 func (j *journey) nothing(ctx context.Context) error {
 	machines, err := j.Machines(ctx, j.name)
 	if err != nil {
@@ -237,7 +247,7 @@ func (j *journey) nothing(ctx context.Context) error {
 	return nil
 }
 
-// withoutClasses deletes classes and Secrets, and says whether they are gone: no
+// withoutClasses deletes classes and Secrets, and reports whether they are gone: no
 // finalizer of ours holds them.
 func (j *journey) withoutClasses(ctx context.Context) error {
 	for generation := range 2 {

@@ -99,7 +99,10 @@ func join(ctx context.Context, v vm) error {
 	if err != nil || boot.Token == "" || strings.Contains(boot.Token, "<") {
 		return errors.New("its user data has no token or no authority")
 	}
-	api, err := kubernetes.NewForConfig(&rest.Config{Host: boot.Server, BearerToken: boot.Token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	api, err := kubernetes.NewForConfig(&rest.Config{
+		Host: boot.Server, BearerToken: boot.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+	})
 	if err != nil {
 		return err
 	}
@@ -116,13 +119,20 @@ func join(ctx context.Context, v vm) error {
 
 // nodeOf is the Node of a VM as kubelet and cloud controller manager make it.
 func nodeOf(v vm) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v.NodeName, Labels: map[string]string{corev1.LabelHostname: v.NodeName}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   v.NodeName,
+		Labels: map[string]string{corev1.LabelHostname: v.NodeName},
+	}}
 	n.Spec.ProviderID = v.ProviderID
-	n.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("2Gi"), "pods": resource.MustParse("110")}
+	n.Status.Capacity = corev1.ResourceList{
+		"cpu": resource.MustParse("2"), "memory": resource.MustParse("2Gi"),
+		"pods": resource.MustParse("110"),
+	}
 	n.Status.Allocatable = n.Status.Capacity
 	now := metav1.Now()
 	n.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now,
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now,
+		LastTransitionTime: now,
 	}}
 	if v.Address != "" {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: v.Address}}

@@ -25,9 +25,13 @@ func (o *openStackCloud) Class(generation int) class {
 	c.Spec = map[string]any{
 		"apiVersion": "openstack.machine.gardener.cloud/v1alpha1", "kind": "MachineProviderConfig",
 		"spec": map[string]any{
-			"imageName": openstack.Image, "region": c.Region, "availabilityZone": c.Zone, "flavorName": c.InstanceType, "keyName": openstack.KeyName,
+			"imageName": openstack.Image, "region": c.Region, "availabilityZone": c.Zone, "flavorName": c.InstanceType,
+			"keyName":   openstack.KeyName,
 			"networkID": o.Network, "podNetworkCIDRs": []string{"100.64.0.0/11"},
-			"tags": map[string]string{"kubernetes.io-cluster-clouds": "1", "kubernetes.io-role-node": "1", generationKey: strconv.Itoa(generation)},
+			"tags": map[string]string{
+				"kubernetes.io-cluster-clouds": "1", "kubernetes.io-role-node": "1",
+				generationKey: strconv.Itoa(generation),
+			},
 		},
 	}
 	return c

@@ -34,8 +34,9 @@ func startVSphere(t *testing.T) backend {
 func (s *vsphereCloud) Class(generation int) class {
 	c := class{InstanceType: "vm", Region: "region-1", Zone: "zone-1"}
 	c.Spec = map[string]any{
-		"region": c.Region, "datacenter": vcentertest.Datacenter, "datastore": vcentertest.Datastore, "resourcePool": vcentertest.Pool,
-		"folder": vcentertest.Folder, "templateVM": vcentertest.Template, "network": vcentertest.Network,
+		"region": c.Region, "datacenter": vcentertest.Datacenter, "datastore": vcentertest.Datastore,
+		"resourcePool": vcentertest.Pool,
+		"folder":       vcentertest.Folder, "templateVM": vcentertest.Template, "network": vcentertest.Network,
 		"numCpus": 2 + generation, "memory": 2048,
 		"tags": map[string]string{"mcm.gardener.cloud/cluster": "clouds", "mcm.gardener.cloud/role": "node"},
 	}
@@ -44,7 +45,8 @@ func (s *vsphereCloud) Class(generation int) class {
 
 func (s *vsphereCloud) Credentials() map[string][]byte {
 	return map[string][]byte{
-		"vsphereHost": []byte(s.Host()), "vsphereUsername": []byte(vcentertest.User), "vspherePassword": []byte(vcentertest.Password),
+		"vsphereHost": []byte(s.Host()), "vsphereUsername": []byte(vcentertest.User),
+		"vspherePassword":   []byte(vcentertest.Password),
 		"vsphereThumbprint": []byte(s.Thumbprint()),
 	}
 }

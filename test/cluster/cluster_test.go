@@ -65,7 +65,8 @@ func TestObjectsSurviveAnAPIServerRestart(t *testing.T) {
 	if err := c.KillAPIServer(); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "m1"}, &machinev1.Machine{}); err == nil {
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "m1"},
+		&machinev1.Machine{}); err == nil {
 		t.Error("a killed API server answered")
 	}
 	if err := c.StartAPIServer(t.Context()); err != nil {
@@ -186,19 +187,23 @@ func TestControllersCollectGarbage(t *testing.T) {
 	if err := admin.Create(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
-	owned := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "owned", Namespace: "default", OwnerReferences: []metav1.OwnerReference{
-		*metav1.NewControllerRef(owner, machinev1.GroupVersion.WithKind(machinev1.MachineKind)),
-	}}}
+	owned := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Name: "owned", Namespace: "default",
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, machinev1.GroupVersion.WithKind(machinev1.MachineKind)),
+		},
+	}}
 	if err := admin.Create(t.Context(), owned); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.Delete(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		err := admin.Get(ctx, client.ObjectKeyFromObject(owned), &corev1.Secret{})
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			err := admin.Get(ctx, client.ObjectKeyFromObject(owned), &corev1.Secret{})
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
 	if err != nil {
 		t.Errorf("the Secret of a deleted Machine is still there: %v", err)
 	}

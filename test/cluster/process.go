@@ -55,7 +55,7 @@ func (p *process) run(started chan<- error) {
 	close(p.done)
 }
 
-// ended says whether the program has ended.
+// ended reports whether the program has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:

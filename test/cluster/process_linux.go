@@ -12,7 +12,7 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// stands says whether every thread of the program is stopped: a signal reaches
+// stands reports whether every thread of the program is stopped: a signal reaches
 // the threads that are running one after the other.
 func (p *process) stands() bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))

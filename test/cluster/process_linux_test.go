@@ -52,9 +52,10 @@ func TestProcessesDieWithTheirParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // it was killed
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return len(withArgument(t, dir)) == 0, nil
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) {
+			return len(withArgument(t, dir)) == 0, nil
+		})
 	if err != nil {
 		t.Errorf("these survive their parent: %v", withArgument(t, dir))
 	}

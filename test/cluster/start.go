@@ -21,7 +21,9 @@ var errPortTaken = errors.New("address already in use")
 
 // startReady launches a program and waits until ready returns nil. It gives up
 // when the context ends or the program does.
-func (c *Cluster) startReady(ctx context.Context, name, program string, args []string, ready func(context.Context) error) (*process, error) {
+func (c *Cluster) startReady(ctx context.Context, name, program string, args []string,
+	ready func(context.Context) error,
+) (*process, error) {
 	offset := size(c.logFile(name))
 	p, err := launch(name, program, c.logFile(name), args)
 	if err != nil {
@@ -57,7 +59,7 @@ func retryPorts(start func() error) error {
 	return err
 }
 
-// portTaken says whether a log, from an offset on, tells of a port clash.
+// portTaken reports whether a log, from an offset on, tells of a port clash.
 func portTaken(log string, offset int64) bool {
 	text, err := os.ReadFile(log)
 	return err == nil && strings.Contains(string(text[min(offset, int64(len(text))):]), errPortTaken.Error())

@@ -110,7 +110,8 @@ func (d *demo) kill(ctx context.Context) error {
 	d.say("   %s, the VM of %s, was terminated in the cloud", vms[name].ID, name)
 	err = stack.Until(ctx, 2*time.Minute, func(ctx context.Context) error {
 		m := &machinev1.Machine{}
-		if err := d.Client.Get(ctx, client.ObjectKey{Namespace: stack.Namespace, Name: name}, m); client.IgnoreNotFound(err) != nil || err == nil {
+		if err := d.Client.Get(ctx, client.ObjectKey{Namespace: stack.Namespace, Name: name},
+			m); client.IgnoreNotFound(err) != nil || err == nil {
 			return errors.Join(err, fmt.Errorf("machine %s is still there, phase %s", name, m.Status.CurrentStatus.Phase))
 		}
 		return nil
@@ -202,7 +203,8 @@ func (d *demo) picture(ctx context.Context) (string, error) {
 	if len(parts) == 0 {
 		parts = []string{"none"}
 	}
-	return fmt.Sprintf("machines: %-60s nodes: %d/%d ready   VMs: %d", strings.Join(parts, ", "), ready, len(nodes), len(vms)), nil
+	return fmt.Sprintf("machines: %-60s nodes: %d/%d ready   VMs: %d", strings.Join(parts, ", "), ready, len(nodes),
+		len(vms)), nil
 }
 
 func (d *demo) deployment() *machinev1.MachineDeployment {

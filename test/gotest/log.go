@@ -128,7 +128,8 @@ func last(said []string, n int) []string {
 	for line := range strings.Lines(strings.Join(said, "")) {
 		line = strings.TrimSpace(line)
 		switch {
-		case line == "", line == "FAIL", strings.HasPrefix(line, "=== "), strings.HasPrefix(line, "--- FAIL"), strings.HasPrefix(line, "FAIL\t"):
+		case line == "", line == "FAIL", strings.HasPrefix(line, "=== "), strings.HasPrefix(line,
+			"--- FAIL"), strings.HasPrefix(line, "FAIL\t"):
 		default:
 			lines = append(lines, line)
 		}

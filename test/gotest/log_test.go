@@ -18,21 +18,31 @@ func TestTheEndSaysWhatFailed(t *testing.T) {
 	cases := map[string]struct{ reason, events, want string }{
 		"Nothing": {"A log that is fine ends as go test ends it.", `{"Action":"output","Package":"p","Output":"ok p\n"}
 {"Action":"pass","Package":"p"}`, "ok p\n"},
-		"Part": {"Only the part that failed is told of, with its last words.", `{"Action":"output","Package":"p","Test":"T/a","Output":"=== RUN T/a\n"}
+		"Part": {
+			"Only the part that failed is told of, with its last words.",
+			`{"Action":"output","Package":"p","Test":"T/a","Output":"=== RUN T/a\n"}
 {"Action":"output","Package":"p","Test":"T/a","Output":"  a_test.go:1: bad\n"}
 {"Action":"fail","Package":"p","Test":"T/a"}
 {"Action":"fail","Package":"p","Test":"T"}
 {"Action":"output","Package":"p","Output":"FAIL\n"}
-{"Action":"fail","Package":"p"}`, "=== RUN T/a\n  a_test.go:1: bad\nFAIL\n\n=== 1 failed\n--- FAIL: p T/a\n    a_test.go:1: bad\n"},
-		"Build": {"What does not compile says why.", `{"Action":"build-output","ImportPath":"p [p.test]","Output":"p.go:1:1: no\n"}
+{"Action":"fail","Package":"p"}`, "=== RUN T/a\n  a_test.go:1: bad\nFAIL\n\n=== 1 failed\n--- FAIL: p T/a\n    a_test.go:1: bad\n",
+		},
+		"Build": {
+			"What does not compile says why.",
+			`{"Action":"build-output","ImportPath":"p [p.test]","Output":"p.go:1:1: no\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp [build failed]\n"}
-{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}`, "p.go:1:1: no\nFAIL\tp [build failed]\n\n=== 1 failed\n--- FAIL: p\n    p.go:1:1: no\n"},
-		"Apart": {"Packages that run at the same time are printed one after the other.", `{"Action":"output","Package":"p","Output":"p1\n"}
+{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}`, "p.go:1:1: no\nFAIL\tp [build failed]\n\n=== 1 failed\n--- FAIL: p\n    p.go:1:1: no\n",
+		},
+		"Apart": {
+			"Packages that run at the same time are printed one after the other.",
+			`{"Action":"output","Package":"p","Output":"p1\n"}
 {"Action":"output","Package":"q","Output":"q1\n"}
 {"Action":"output","Package":"p","Output":"p2\n"}
 {"Action":"pass","Package":"q"}
-{"Action":"pass","Package":"p"}`, "q1\np1\np2\n"},
-		"Many": {"The names of many failures fit into the end of a log.", many.String(), "\n=== 100 failed\n" + manyNames.String() + "and 81 more\n"},
+{"Action":"pass","Package":"p"}`, "q1\np1\np2\n",
+		},
+		"Many": {"The names of many failures fit into the end of a log.", many.String(), "\n=== 100 failed\n" +
+			manyNames.String() + "and 81 more\n"},
 		"Text": {"What is no event is passed on.", "go: no such module\n", "go: no such module\n"},
 	}
 	for name, tc := range cases {

@@ -68,7 +68,8 @@ func drivers(t *testing.T) []string {
 	for _, name := range files(t, under("cloud", isSource)) {
 		rest := strings.TrimPrefix(path.Dir(name), "cloud")
 		driver, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
-		if driver != "" && strings.Contains(list, "/cloud/"+driver+`"`) && !slices.Contains(notDrivers, driver) && !slices.Contains(found, driver) {
+		if driver != "" && strings.Contains(list, "/cloud/"+driver+`"`) && !slices.Contains(notDrivers, driver) &&
+			!slices.Contains(found, driver) {
 			found = append(found, driver)
 		}
 	}

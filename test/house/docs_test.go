@@ -98,7 +98,9 @@ func constants(s source) map[string]string {
 
 func TestEveryKindIsDocumented(t *testing.T) {
 	t.Parallel()
-	for _, name := range files(t, under("config/crd", func(name string) bool { return strings.HasSuffix(name, ".yaml") })) {
+	for _, name := range files(t, under("config/crd", func(name string) bool {
+		return strings.HasSuffix(name, ".yaml")
+	})) {
 		kind := crdKind.FindStringSubmatch(read(t, name))
 		if kind == nil {
 			continue

@@ -20,14 +20,21 @@ type part struct {
 // under x without a line of its own, each a part by itself.
 var parts = map[string]part{
 	"api": {theirs: []string{
-		"k8s.io/api/core/v1", "k8s.io/apimachinery/", "sigs.k8s.io/cluster-api/api/", "sigs.k8s.io/controller-runtime/pkg/scheme",
+		"k8s.io/api/core/v1", "k8s.io/apimachinery/", "sigs.k8s.io/cluster-api/api/",
+		"sigs.k8s.io/controller-runtime/pkg/scheme",
 	}},
 	"cloud":           {},
 	"cloud/cloudtest": {ours: []string{"cloud"}},
 	"cloud/lenient":   {ours: []string{"cloud"}},
 	"cloud/sim":       {ours: []string{"cloud", "cloud/lenient"}},
-	"cloud/wrap":      {ours: []string{"cloud"}, theirs: []string{"github.com/prometheus/client_golang/", "golang.org/x/time/rate"}},
-	"cloud/*":         {ours: []string{"cloud", "cloud/lenient", "cloud/wrap"}, theirs: []string{"..."}, not: []string{"k8s.io/", "sigs.k8s.io/"}},
+	"cloud/wrap": {ours: []string{"cloud"}, theirs: []string{
+		"github.com/prometheus/client_golang/",
+		"golang.org/x/time/rate",
+	}},
+	"cloud/*": {
+		ours: []string{"cloud", "cloud/lenient", "cloud/wrap"}, theirs: []string{"..."},
+		not: []string{"k8s.io/", "sigs.k8s.io/"},
+	},
 
 	"bootstrap": {ours: []string{"api"}, theirs: []string{"sigs.k8s.io/yaml"}}, // the placeholders are spelled in the API
 	"bootstrap/*": {
@@ -35,9 +42,18 @@ var parts = map[string]part{
 	},
 
 	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud"}, theirs: kubernetes},
-	"controllers/metrics":  {ours: []string{"api", "controllers/internal"}, theirs: append([]string{"github.com/prometheus/"}, kubernetes...)},
-	"controllers/*":        {ours: []string{"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics"}, theirs: kubernetes},
-	"controllers":          {ours: []string{"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics", "controllers/*"}, theirs: kubernetes},
+	"controllers/metrics": {
+		ours:   []string{"api", "controllers/internal"},
+		theirs: append([]string{"github.com/prometheus/"}, kubernetes...),
+	},
+	"controllers/*": {ours: []string{
+		"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal",
+		"controllers/metrics",
+	}, theirs: kubernetes},
+	"controllers": {ours: []string{
+		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
+		"controllers/*",
+	}, theirs: kubernetes},
 
 	// The library below kubectl mcm: it knows the APIs and the names of the clouds, and
 	// no controller or driver.
@@ -50,12 +66,14 @@ var parts = map[string]part{
 
 var kubernetes = []string{
 	"k8s.io/", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/cluster-api/", "sigs.k8s.io/yaml",
-	"github.com/prometheus/client_golang/", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/davecgh/go-spew",
+	"github.com/prometheus/client_golang/", "github.com/go-logr/logr", "github.com/google/uuid",
+	"github.com/davecgh/go-spew",
 }
 
 // sdks live in cloud/<driver> and nowhere else.
 var sdks = []string{
-	"github.com/aws/", "github.com/Azure/", "cloud.google.com/go", "github.com/gophercloud/", "github.com/vmware/", "github.com/hetznercloud/",
+	"github.com/aws/", "github.com/Azure/", "cloud.google.com/go", "github.com/gophercloud/", "github.com/vmware/",
+	"github.com/hetznercloud/",
 }
 
 func TestImports(t *testing.T) {

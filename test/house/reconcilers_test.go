@@ -88,7 +88,8 @@ func TestNodesArePatchedAsRead(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Patch" && mentions(method.X, "target", "Target", "workload") {
+			if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Patch" &&
+				mentions(method.X, "target", "Target", "workload") {
 				t.Errorf("%s:%d: patches a node past target.PatchNode and target.PatchNodeStatus", s.name, s.line(call.Pos()))
 			}
 			return true
@@ -96,7 +97,7 @@ func TestNodesArePatchedAsRead(t *testing.T) {
 	}
 }
 
-// mentions says whether one of the names occurs in an expression.
+// mentions reports whether one of the names occurs in an expression.
 func mentions(e ast.Expr, names ...string) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {

@@ -32,7 +32,10 @@ func (t *trial) triggerDeletionList() {
 	d := t.deployment(class, 2, "1", "0")
 	machines := t.settled(d)
 	now := time.Now().UTC().Format(time.RFC3339)
-	list := []string{"a~b~c", machines[0].Name + "~never", foreign.Name + "~" + now, "", "~" + now, youngest(machines).Name + "~" + now}
+	list := []string{
+		"a~b~c", machines[0].Name + "~never", foreign.Name + "~" + now, "", "~" + now,
+		youngest(machines).Name + "~" + now,
+	}
 	t.edit(d, func() {
 		d.Spec.Replicas = 1
 		d.Annotations = with(d.Annotations, machinev1.TriggerDeletionAnnotation, strings.Join(list, ","))

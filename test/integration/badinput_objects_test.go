@@ -35,11 +35,14 @@ func setFlaws() []flaw {
 		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: set.Spec.Template.Labels}
 	}
 	return []flaw{
-		wrong("SetNilSelector", []string{"spec.selector", "must be set"}, func(set *machinev1.MachineSet) { set.Spec.Selector = nil }, selector),
+		wrong("SetNilSelector", []string{"spec.selector", "must be set"}, func(set *machinev1.MachineSet) {
+			set.Spec.Selector = nil
+		}, selector),
 		wrong("SetEmptySelector", []string{"spec.selector", "must not be empty"},
 			func(set *machinev1.MachineSet) { set.Spec.Selector = &metav1.LabelSelector{} }, selector),
 		wrong("SetAnnotations", []string{
-			machinev1.EffectiveCreationTimeoutAnnotation, machinev1.LastReplicaChangeByScalerAnnotation, machinev1.OrdinalsAnnotation, "correct or remove it",
+			machinev1.EffectiveCreationTimeoutAnnotation, machinev1.LastReplicaChangeByScalerAnnotation,
+			machinev1.OrdinalsAnnotation, "correct or remove it",
 		},
 			func(set *machinev1.MachineSet) {
 				set.Annotations = map[string]string{
@@ -54,9 +57,12 @@ func setFlaws() []flaw {
 }
 
 // unmade is a flaw of a class, for which its Machines have no VM.
-func unmade(name, reason string, texts []string, change func(*machinev1.MachineClass, *corev1.Secret), mend func(*trial, *machinev1.MachineClass, *corev1.Secret)) flaw {
+func unmade(name, reason string, texts []string, change func(*machinev1.MachineClass, *corev1.Secret),
+	mend func(*trial, *machinev1.MachineClass, *corev1.Secret),
+) flaw {
 	return flaw{
-		name: name, condition: machinev1.ConditionVMReady, status: metav1.ConditionFalse, reason: reason, event: "CreateFailed", texts: texts,
+		name: name, condition: machinev1.ConditionVMReady, status: metav1.ConditionFalse, reason: reason,
+		event: "CreateFailed", texts: texts,
 		make: func(t *trial) client.Object {
 			m := t.newMachine(t.class("v1", change), "m")
 			t.Expect(t.Client.Create(t.Context(), m)).To(Succeed())
@@ -106,8 +112,9 @@ func machineFlaws() []flaw {
 				t.Expect(t.Client.Create(t.Context(), good)).To(Succeed())
 			}),
 		{
-			name: "ClassMissing", condition: machinev1.ConditionVMReady, status: metav1.ConditionFalse, reason: machinev1.ReasonClassNotFound,
-			event: "CreateFailed", texts: []string{"spec.class.name", "create it or name another one"},
+			name: "ClassMissing", condition: machinev1.ConditionVMReady, status: metav1.ConditionFalse,
+			reason: machinev1.ReasonClassNotFound,
+			event:  "CreateFailed", texts: []string{"spec.class.name", "create it or name another one"},
 			make: func(t *trial) client.Object {
 				m := t.newMachine(t.name+"-v1", "m")
 				t.Expect(t.Client.Create(t.Context(), m)).To(Succeed())
@@ -124,8 +131,9 @@ func machineFlaws() []flaw {
 // needs it.
 func classDeleting() flaw {
 	return flaw{
-		name: "ClassDeleting", condition: machinev1.ConditionVMReady, status: metav1.ConditionFalse, reason: machinev1.ReasonClassDeleting,
-		event: "CreateFailed", texts: []string{"spec.class.name", "is being deleted", "name another one"},
+		name: "ClassDeleting", condition: machinev1.ConditionVMReady, status: metav1.ConditionFalse,
+		reason: machinev1.ReasonClassDeleting,
+		event:  "CreateFailed", texts: []string{"spec.class.name", "is being deleted", "name another one"},
 		make: func(t *trial) client.Object {
 			class := t.class("v1")
 			t.machine(class, "user")
@@ -147,16 +155,19 @@ func classDeleting() flaw {
 // machineAnnotations are what cannot be read on a Machine, and does not count.
 func machineAnnotations() flaw {
 	return flaw{
-		name: "MachineAnnotations", condition: machinev1.ConditionSpecValid, status: metav1.ConditionTrue, reason: machinev1.ReasonIgnoredValue,
-		event: "IgnoredValue", texts: []string{
-			machinev1.EffectiveCreationTimeoutAnnotation, machinev1.CreateAttemptAnnotation, machinev1.ForceDeletionLabel, machinev1.PreserveAnnotation,
+		name: "MachineAnnotations", condition: machinev1.ConditionSpecValid, status: metav1.ConditionTrue,
+		reason: machinev1.ReasonIgnoredValue,
+		event:  "IgnoredValue", texts: []string{
+			machinev1.EffectiveCreationTimeoutAnnotation, machinev1.CreateAttemptAnnotation, machinev1.ForceDeletionLabel,
+			machinev1.PreserveAnnotation,
 			machinev1.PriorityAnnotation, machinev1.MarkedForDeletionAnnotation, "remove it",
 		},
 		make: func(t *trial) client.Object {
 			m := t.newMachine(t.class("v1"), "m")
 			m.Annotations = map[string]string{
 				machinev1.EffectiveCreationTimeoutAnnotation: "soon", machinev1.CreateAttemptAnnotation: "first",
-				machinev1.PreserveAnnotation: "maybe", machinev1.PriorityAnnotation: "high", machinev1.MarkedForDeletionAnnotation: "yesterday",
+				machinev1.PreserveAnnotation: "maybe", machinev1.PriorityAnnotation: "high",
+				machinev1.MarkedForDeletionAnnotation: "yesterday",
 			}
 			m.Labels[machinev1.ForceDeletionLabel] = "perhaps"
 			t.Expect(t.Client.Create(t.Context(), m)).To(Succeed())
@@ -198,7 +209,8 @@ func (t *trial) nodeAnnotations() {
 	t.heard(m, "InvalidAnnotation", machinev1.LastAppliedVirtualCapacityAnnotation)
 
 	t.edit(node, func() { node.Annotations[machinev1.PreserveAnnotation] = "maybe" })
-	t.says(m, machinev1.ConditionSpecValid, metav1.ConditionTrue, machinev1.ReasonIgnoredValue, "Node "+node.Name, machinev1.PreserveAnnotation, "remove it")
+	t.says(m, machinev1.ConditionSpecValid, metav1.ConditionTrue, machinev1.ReasonIgnoredValue, "Node "+node.Name,
+		machinev1.PreserveAnnotation, "remove it")
 	t.heard(m, "IgnoredValue", "Node "+node.Name, machinev1.PreserveAnnotation)
 	t.edit(node, func() { delete(node.Annotations, machinev1.PreserveAnnotation) })
 	t.until(m, "nothing is wrong any more", func() error {
@@ -217,7 +229,8 @@ func (t *trial) rolloutAnnotations() {
 	set := t.sets(d)[0]
 	t.edit(&set, func() {
 		for _, key := range []string{
-			machinev1.RevisionAnnotation, machinev1.RevisionHistoryAnnotation, machinev1.DesiredReplicasAnnotation, machinev1.MaxReplicasAnnotation,
+			machinev1.RevisionAnnotation, machinev1.RevisionHistoryAnnotation, machinev1.DesiredReplicasAnnotation,
+			machinev1.MaxReplicasAnnotation,
 		} {
 			set.Annotations[key] = "many"
 		}

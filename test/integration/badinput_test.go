@@ -136,7 +136,9 @@ func (t *trial) leaves(o client.Object) {
 		if c == nil || !strings.Contains(c.Message, machinev1.ReleaseAnnotation) {
 			return fmt.Errorf("%w: %s", err, conditionsText(m))
 		}
-		return errors.Join(err, client.IgnoreNotFound(t.Edit(ctx, m, func() { m.Annotations = with(m.Annotations, machinev1.ReleaseAnnotation, "true") })))
+		return errors.Join(err, client.IgnoreNotFound(t.Edit(ctx, m, func() {
+			m.Annotations = with(m.Annotations, machinev1.ReleaseAnnotation, "true")
+		})))
 	})
 }
 
@@ -166,8 +168,13 @@ func unbent(change func(good, d *machinev1.MachineDeployment)) func(*trial, clie
 }
 
 func deploymentFlaws() []flaw {
-	wrong := func(name, event string, texts []string, change func(*machinev1.MachineDeployment), mend func(good, d *machinev1.MachineDeployment)) flaw {
-		return flaw{name, bent(change), machinev1.ConditionSpecValid, metav1.ConditionFalse, machinev1.ReasonInvalidSpec, event, texts, unbent(mend)}
+	wrong := func(name, event string, texts []string, change func(*machinev1.MachineDeployment),
+		mend func(good, d *machinev1.MachineDeployment),
+	) flaw {
+		return flaw{
+			name, bent(change), machinev1.ConditionSpecValid, metav1.ConditionFalse, machinev1.ReasonInvalidSpec,
+			event, texts, unbent(mend),
+		}
 	}
 	selector := func(good, d *machinev1.MachineDeployment) { d.Spec.Selector = good.Spec.Selector }
 	strategy := func(good, d *machinev1.MachineDeployment) { d.Spec.Strategy = good.Spec.Strategy }

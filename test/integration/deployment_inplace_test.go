@@ -24,7 +24,10 @@ func inPlace(o machinev1.OrchestrationType) func(*machinev1.MachineDeployment) {
 	return func(d *machinev1.MachineDeployment) {
 		update := &machinev1.InPlaceUpdateMachineDeployment{OrchestrationType: o}
 		update.MaxSurge, update.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
-		d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.InPlaceUpdateStrategyType, InPlaceUpdate: update}
+		d.Spec.Strategy = machinev1.MachineDeploymentStrategy{
+			Type:          machinev1.InPlaceUpdateStrategyType,
+			InPlaceUpdate: update,
+		}
 	}
 }
 
@@ -70,14 +73,18 @@ func (t *trial) backToWork(machines []machinev1.Machine) {
 	for i := range machines {
 		node := t.node(&machines[i])
 		t.until(node, node.Name+" is back to work", func() error {
-			for _, label := range []string{machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel, machinev1.UpdateResultLabel} {
+			for _, label := range []string{
+				machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel,
+				machinev1.UpdateResultLabel,
+			} {
 				if _, ok := node.Labels[label]; ok {
 					return fmt.Errorf("it has label %s", label)
 				}
 			}
 			if node.Spec.Unschedulable || tainted(node, machinev1.PreferNoScheduleKey) ||
 				node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] != "" {
-				return fmt.Errorf("unschedulable %t, taints %v, annotations %v", node.Spec.Unschedulable, node.Spec.Taints, node.Annotations)
+				return fmt.Errorf("unschedulable %t, taints %v, annotations %v", node.Spec.Unschedulable, node.Spec.Taints,
+					node.Annotations)
 			}
 			return nil
 		})
@@ -164,7 +171,8 @@ func (t *trial) inPlaceManual() {
 	})
 	t.until(&before[1], "the other one is left alone", func() error {
 		if before[1].Status.CurrentStatus.Phase != machinev1.MachineRunning || before[1].Spec.Class.Name != v1 {
-			return stack.Fatal(fmt.Errorf("it is %s, of class %s", before[1].Status.CurrentStatus.Phase, before[1].Spec.Class.Name))
+			return stack.Fatal(fmt.Errorf("it is %s, of class %s", before[1].Status.CurrentStatus.Phase,
+				before[1].Spec.Class.Name))
 		}
 		return nil
 	})

@@ -135,7 +135,9 @@ func (t *trial) rollback() {
 // revisionHistory: old sets beyond the limit go, the oldest first.
 func (t *trial) revisionHistory() {
 	class := t.class("v1")
-	d := t.deployment(class, 1, "1", "0", func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) })
+	d := t.deployment(class, 1, "1", "0", func(d *machinev1.MachineDeployment) {
+		d.Spec.RevisionHistoryLimit = ptr.To[int32](1)
+	})
 	t.settled(d)
 	oldest := t.sets(d)[0]
 	for _, revision := range []string{"2", "3"} {
@@ -156,7 +158,9 @@ func (t *trial) progressDeadline() {
 	const zone, kind = "sim-1b", "gpu"
 	v1, v2, v3 := t.class("v1"), t.class("v2", placed(zone, kind)), t.class("v3")
 	t.capacity(zone, kind, 0)
-	d := t.deployment(v1, 1, "1", "0", func(d *machinev1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](3) })
+	d := t.deployment(v1, 1, "1", "0", func(d *machinev1.MachineDeployment) {
+		d.Spec.ProgressDeadlineSeconds = ptr.To[int32](3)
+	})
 	old := t.settled(d)
 	t.edit(d, func() { d.Spec.Template.Spec.Class.Name = v2 })
 	t.reaches(d, machinev1.ConditionFalse, machinev1.ReasonProgressDeadlineExceeded)
@@ -211,12 +215,16 @@ func (t *trial) settingsInPlace() {
 		spec := &d.Spec.Template.Spec
 		spec.NodeTemplateSpec.Labels["colour"] = "blue"
 		spec.NodeTemplateSpec.Annotations = map[string]string{"note": "kept"}
-		spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "tests", Effect: corev1.TaintEffectNoSchedule}}
+		spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{
+			Key: "dedicated", Value: "tests",
+			Effect: corev1.TaintEffectNoSchedule,
+		}}
 		spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineDrainTimeout: lasting(77)}
 	})
 	for _, m := range t.settled(d) {
 		t.until(&m, "the machine follows", func() error {
-			if c := m.Spec.MachineConfiguration; c == nil || c.MachineDrainTimeout == nil || *c.MachineDrainTimeout != *lasting(77) {
+			if c := m.Spec.MachineConfiguration; c == nil || c.MachineDrainTimeout == nil ||
+				*c.MachineDrainTimeout != *lasting(77) {
 				return errors.New("drainTimeout is not 77s")
 			}
 			return nil

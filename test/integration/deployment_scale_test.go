@@ -41,7 +41,8 @@ func (t *trial) scaleDuringRollout() {
 	})
 	t.until(d, "one machine is updated, another waits", func() error {
 		if d.Status.UpdatedReplicas != 2 || d.Status.AvailableReplicas != 3 || d.Status.Replicas != 4 {
-			return fmt.Errorf("%d updated, %d available of %d", d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas)
+			return fmt.Errorf("%d updated, %d available of %d", d.Status.UpdatedReplicas, d.Status.AvailableReplicas,
+				d.Status.Replicas)
 		}
 		return nil
 	})
@@ -169,7 +170,8 @@ func (t *trial) freeze() (*machinev1.MachineDeployment, *machinev1.MachineSet) {
 	set := t.sets(d)[0]
 	t.until(&set, "the set is frozen", func() error {
 		if set.Labels[machinev1.FreezeLabel] != "True" || len(set.Status.Conditions) != 1 ||
-			set.Status.Conditions[0].Type != machinev1.MachineSetFrozen || set.Status.Conditions[0].Reason != machinev1.ReasonOverShooting {
+			set.Status.Conditions[0].Type != machinev1.MachineSetFrozen ||
+			set.Status.Conditions[0].Reason != machinev1.ReasonOverShooting {
 			return fmt.Errorf("labels %v, conditions %v", set.Labels, set.Status.Conditions)
 		}
 		return nil
@@ -217,7 +219,8 @@ func (t *trial) free(d *machinev1.MachineDeployment, all bool) {
 func (t *trial) freezeItself() {
 	d, set := t.freeze()
 	t.edit(d, func() { d.Spec.Replicas = 2 })
-	t.says(set, machinev1.ConditionReplicasReady, metav1.ConditionFalse, machinev1.ReasonFrozen, machinev1.UnfreezeAnnotation)
+	t.says(set, machinev1.ConditionReplicasReady, metav1.ConditionFalse, machinev1.ReasonFrozen,
+		machinev1.UnfreezeAnnotation)
 	t.says(d, machinev1.ConditionReplicasReady, metav1.ConditionFalse, machinev1.ReasonFrozen, set.Name)
 	machines, err := t.Machines(t.Context(), d.Name)
 	t.Expect(err).NotTo(HaveOccurred())
@@ -262,9 +265,11 @@ func (t *trial) autoPreserve() {
 	first, second := &machines[0], &machines[1]
 	t.kubelet(first, map[string]any{"ready": false})
 	t.until(first, "the failed machine is kept", func() error {
-		if first.Status.CurrentStatus.Phase != machinev1.MachineFailed || first.Status.CurrentStatus.PreserveExpiryTime == nil ||
+		if first.Status.CurrentStatus.Phase != machinev1.MachineFailed ||
+			first.Status.CurrentStatus.PreserveExpiryTime == nil ||
 			first.Annotations[machinev1.PreserveAnnotation] != machinev1.PreserveAuto {
-			return fmt.Errorf("phase %s, annotations %v, expiry %v", first.Status.CurrentStatus.Phase, first.Annotations, first.Status.CurrentStatus.PreserveExpiryTime)
+			return fmt.Errorf("phase %s, annotations %v, expiry %v", first.Status.CurrentStatus.Phase, first.Annotations,
+				first.Status.CurrentStatus.PreserveExpiryTime)
 		}
 		return nil
 	})

@@ -155,7 +155,9 @@ func (t *trial) orphanDependents() {
 		}
 		return nil
 	})
-	again := t.deployment(class, 1, "1", "0", func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](3) })
+	again := t.deployment(class, 1, "1", "0", func(d *machinev1.MachineDeployment) {
+		d.Spec.RevisionHistoryLimit = ptr.To[int32](3)
+	})
 	t.Expect(uids(t.settled(again))).To(Equal(uids(machines)), "a deployment of the same template takes them over")
 	t.Expect(t.sets(again)[0].UID).To(Equal(set.UID))
 }

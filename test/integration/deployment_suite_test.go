@@ -129,7 +129,8 @@ func (t *trial) join(class string, most int) int {
 	t.Expect(err).NotTo(HaveOccurred())
 	found := 0
 	for i := range machines {
-		if m := &machines[i]; m.Spec.Class.Name == class && m.Spec.ProviderID != "" && m.DeletionTimestamp.IsZero() && found != most {
+		if m := &machines[i]; m.Spec.Class.Name == class && m.Spec.ProviderID != "" && m.DeletionTimestamp.IsZero() &&
+			found != most {
 			t.kubelet(m, map[string]any{"join": "always"})
 			found++
 		}
@@ -165,7 +166,9 @@ func (t *trial) owner(method, path string, body any) {
 }
 
 // deployment creates the trial's MachineDeployment.
-func (t *trial) deployment(class string, replicas int32, surge, unavailable string, change ...func(*machinev1.MachineDeployment)) *machinev1.MachineDeployment {
+func (t *trial) deployment(class string, replicas int32, surge, unavailable string,
+	change ...func(*machinev1.MachineDeployment),
+) *machinev1.MachineDeployment {
 	t.Helper()
 	d := stack.Deployment(t.name, class, replicas, surge, unavailable)
 	for _, f := range change {
@@ -185,7 +188,10 @@ func (t *trial) machine(class, suffix string, change ...func(*machinev1.Machine)
 }
 
 func (t *trial) newMachine(class, suffix string, change ...func(*machinev1.Machine)) *machinev1.Machine {
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-" + suffix, Namespace: stack.Namespace, Labels: map[string]string{"trial": t.name}}}
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: t.name + "-" + suffix, Namespace: stack.Namespace,
+		Labels: map[string]string{"trial": t.name},
+	}}
 	m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: class}
 	for _, f := range change {
 		f(m)
@@ -251,15 +257,19 @@ func whole(d *machinev1.MachineDeployment, machines []machinev1.Machine) error {
 	running := 0
 	for i := range machines {
 		m := &machines[i]
-		if m.Status.CurrentStatus.Phase == machinev1.MachineRunning && m.DeletionTimestamp.IsZero() && m.Spec.Class.Name == d.Spec.Template.Spec.Class.Name {
+		if m.Status.CurrentStatus.Phase == machinev1.MachineRunning && m.DeletionTimestamp.IsZero() &&
+			m.Spec.Class.Name == d.Spec.Template.Spec.Class.Name {
 			running++
 		}
 	}
 	s, want := &d.Status, d.Spec.Replicas
-	if s.ObservedGeneration < d.Generation || s.Replicas != want || s.UpdatedReplicas != want || s.AvailableReplicas != want ||
+	if s.ObservedGeneration < d.Generation || s.Replicas != want || s.UpdatedReplicas != want ||
+		s.AvailableReplicas != want ||
 		len(machines) != int(want) || running != int(want) {
-		return fmt.Errorf("observed %d of %d; replicas %d, updated %d, available %d; %d Machines, %d Running of class %s; want %d; %s", s.ObservedGeneration, d.Generation,
-			s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, len(machines), running, d.Spec.Template.Spec.Class.Name, want, conditionsText(d))
+		return fmt.Errorf("observed %d of %d; replicas %d, updated %d, available %d; %d Machines, %d Running of class %s; "+
+			"want %d; %s", s.ObservedGeneration, d.Generation,
+			s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, len(
+				machines), running, d.Spec.Template.Spec.Class.Name, want, conditionsText(d))
 	}
 	return nil
 }

@@ -77,7 +77,8 @@ func (t *trial) vms(machines []machinev1.Machine, want int) {
 		}
 		for i := range machines {
 			if vm, ok := live[machines[i].Name]; !ok || !strings.HasSuffix(machines[i].Spec.ProviderID, "/"+vm.ID) {
-				return stack.Fatal(fmt.Errorf("machine %s has VM %q, its providerID is %s", machines[i].Name, vm.ID, machines[i].Spec.ProviderID))
+				return stack.Fatal(fmt.Errorf("machine %s has VM %q, its providerID is %s", machines[i].Name, vm.ID,
+					machines[i].Spec.ProviderID))
 			}
 		}
 		return nil
@@ -92,8 +93,12 @@ func (t *trial) leftByMCM(class string) (*machinev1.MachineDeployment, *machinev
 		d.Finalizers = []string{machinev1.Finalizer}
 		d.Annotations = map[string]string{machinev1.RevisionAnnotation: "7"}
 	})
-	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-59b4f", Namespace: stack.Namespace, Finalizers: []string{machinev1.Finalizer}}}
-	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))}
+	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Name: t.name + "-59b4f", Namespace: stack.Namespace,
+		Finalizers: []string{machinev1.Finalizer},
+	}}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+		machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))}
 	set.Annotations = map[string]string{
 		machinev1.RevisionAnnotation: "7", machinev1.RevisionHistoryAnnotation: "1,7,7,7",
 		machinev1.DesiredReplicasAnnotation: "3", machinev1.MaxReplicasAnnotation: "4",
@@ -110,10 +115,13 @@ func (t *trial) leftByMCM(class string) (*machinev1.MachineDeployment, *machinev
 func (t *trial) machineOfMCM(set *machinev1.MachineSet, suffix string) *machinev1.Machine {
 	t.Helper()
 	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: set.Name + "-", Name: set.Name + "-" + suffix, Namespace: stack.Namespace, Finalizers: []string{machinev1.Finalizer},
-		Labels: maps.Clone(set.Spec.Template.Labels), Annotations: map[string]string{machinev1.PriorityAnnotation: machinev1.DefaultPriority},
+		GenerateName: set.Name + "-", Name: set.Name + "-" + suffix, Namespace: stack.Namespace,
+		Finalizers:  []string{machinev1.Finalizer},
+		Labels:      maps.Clone(set.Spec.Template.Labels),
+		Annotations: map[string]string{machinev1.PriorityAnnotation: machinev1.DefaultPriority},
 	}}
-	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+		machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
 	m.Spec = *set.Spec.Template.Spec.DeepCopy()
 	m.Spec.ProviderID = "sim:///" + stack.Region + "/" + t.vmOfMCM(m.Name)
 	m.Labels[machinev1.NodeLabel] = m.Name
@@ -144,19 +152,27 @@ func (t *trial) machineOfMCM(set *machinev1.MachineSet, suffix string) *machinev
 func (t *trial) vmOfMCM(name string) string {
 	t.Helper()
 	id, secret := name[len(name)-5:]+"0", "0123456789abcdef"
-	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id, Namespace: metav1.NamespaceSystem}, Type: "bootstrap.kubernetes.io/token"}
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Name:      "bootstrap-token-" + id,
+		Namespace: metav1.NamespaceSystem,
+	}, Type: "bootstrap.kubernetes.io/token"}
 	token.StringData = map[string]string{
 		"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
 		"auth-extra-groups": "", "expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
 	}
 	t.Expect(t.Client.Create(t.Context(), token)).To(Succeed())
-	data := strings.NewReplacer(machinev1.BootstrapTokenPlaceholder, id+"."+secret, machinev1.MachineNamePlaceholder, name).Replace(string(t.UserData()))
-	in := sim.VMInput{Zone: stack.Zone, InstanceType: "small", Image: "linux-1", UserData: []byte(data), Tags: map[string]string{
-		sim.NameTag: name, "kubernetes.io/cluster/sim": "1", "kubernetes.io/role/node": "1",
-	}}
+	data := strings.NewReplacer(machinev1.BootstrapTokenPlaceholder, id+"."+secret, machinev1.MachineNamePlaceholder,
+		name).Replace(string(t.UserData()))
+	in := sim.VMInput{
+		Zone: stack.Zone, InstanceType: "small", Image: "linux-1", UserData: []byte(data),
+		Tags: map[string]string{
+			sim.NameTag: name, "kubernetes.io/cluster/sim": "1", "kubernetes.io/role/node": "1",
+		},
+	}
 	text, err := json.Marshal(in)
 	t.Expect(err).NotTo(HaveOccurred())
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, t.Cloud.Endpoint+"/v1/regions/"+stack.Region+"/vms", bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, t.Cloud.Endpoint+"/v1/regions/"+stack.Region+
+		"/vms", bytes.NewReader(text))
 	t.Expect(err).NotTo(HaveOccurred())
 	req.SetBasicAuth(stack.AccountID, stack.SecretKey)
 	resp, err := http.DefaultClient.Do(req)

@@ -36,13 +36,16 @@ func (t *trial) stuckDrains() {
 
 	beside := t.timed(class, "beside")
 	t.Logf("from creation to Running: %s alone, %s beside %d stuck drains", alone, beside, crowd)
-	t.Expect(beside).To(BeNumerically("<", alone+10*time.Second), "an eviction is tried again after 20 s, so a creation that waits for one takes longer")
+	t.Expect(beside).To(BeNumerically("<", alone+10*time.Second),
+		"an eviction is tried again after 20 s, so a creation that waits for one takes longer")
 	t.stuck(b)
 
 	// A restart would not end them either; a person does.
 	for i := range machines {
 		m := &machines[i]
-		t.Expect(client.IgnoreNotFound(t.Edit(t.Context(), m, func() { m.Labels[machinev1.ForceDeletionLabel] = "true" }))).To(Succeed())
+		t.Expect(client.IgnoreNotFound(t.Edit(t.Context(), m, func() {
+			m.Labels[machinev1.ForceDeletionLabel] = "true"
+		}))).To(Succeed())
 	}
 	t.settled(d)
 	t.edit(b, func() { b.Spec.MinAvailable = new(intstr.FromInt32(0)) })

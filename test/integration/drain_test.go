@@ -32,7 +32,10 @@ var drainTrials = []trialCase{
 // pod creates a pod of the trial on a node.
 func (t *trial) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-" + name, Namespace: stack.Namespace, Labels: map[string]string{"app": t.name}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: t.name + "-" + name, Namespace: stack.Namespace,
+		Labels: map[string]string{"app": t.name},
+	}}
 	p.Spec.NodeName = node
 	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "main"}}
 	p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
@@ -64,7 +67,8 @@ func (t *trial) budget(needed, pods int) *policyv1.PodDisruptionBudget {
 	t.Expect(t.Client.Create(t.Context(), b)).To(Succeed())
 	t.until(b, "the budget counts", func() error {
 		s := b.Status
-		if s.ObservedGeneration < b.Generation || int(s.ExpectedPods) != pods || int(s.CurrentHealthy) != needed || s.DisruptionsAllowed != 0 {
+		if s.ObservedGeneration < b.Generation || int(s.ExpectedPods) != pods || int(s.CurrentHealthy) != needed ||
+			s.DisruptionsAllowed != 0 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -74,7 +78,9 @@ func (t *trial) budget(needed, pods int) *policyv1.PodDisruptionBudget {
 
 // blocked returns a Machine with a pod on it whose eviction a budget denies: of
 // two pods one must be healthy, and the other is nowhere.
-func (t *trial) blocked(change ...func(*machinev1.Machine)) (*machinev1.Machine, *corev1.Pod, *policyv1.PodDisruptionBudget) {
+func (t *trial) blocked(change ...func(*machinev1.Machine)) (*machinev1.Machine, *corev1.Pod,
+	*policyv1.PodDisruptionBudget,
+) {
 	t.Helper()
 	m := t.machine(t.class("v1"), "m", change...)
 	p := t.pod("p", m.Labels[machinev1.NodeLabel])
@@ -96,12 +102,14 @@ func (t *trial) budgetBlocks() {
 	t.says(m, machinev1.ConditionDrained, metav1.ConditionFalse, machinev1.ReasonEvictionDenied, b.Name, p.Name)
 	t.says(m, machinev1.ConditionDeleted, metav1.ConditionFalse, machinev1.ReasonEvictionDenied, b.Name)
 	t.heard(m, "DrainBlocked", b.Name)
-	t.Expect(m.Status.LastOperation.Description).To(ContainSubstring(machinev1.StepDrain), "MCM's tools read the step there")
+	t.Expect(m.Status.LastOperation.Description).To(ContainSubstring(machinev1.StepDrain),
+		"MCM's tools read the step there")
 	node := t.node(m)
 	t.Expect(node.Spec.Unschedulable).To(BeTrue())
 	t.until(node, "the node says that it goes", func() error {
 		if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == machinev1.NodeTerminating && c.Status == corev1.ConditionTrue && c.Reason == machinev1.ReasonScaleDown
+			return c.Type == machinev1.NodeTerminating && c.Status == corev1.ConditionTrue &&
+				c.Reason == machinev1.ReasonScaleDown
 		}) {
 			return errors.New("it does not")
 		}
@@ -122,7 +130,8 @@ func (t *trial) budgetMisconfigured() {
 	t.runs(p)
 	b := t.budget(1, 1)
 	t.deleting(m)
-	t.says(m, machinev1.ConditionDrained, metav1.ConditionFalse, "PodDisruptionBudgetMisconfigured", b.Name, p.Name, "lower minAvailable")
+	t.says(m, machinev1.ConditionDrained, metav1.ConditionFalse, "PodDisruptionBudgetMisconfigured", b.Name, p.Name,
+		"lower minAvailable")
 	t.heard(m, "DrainBlocked", b.Name, "misconfigured")
 	t.edit(b, func() { b.Spec.MinAvailable = new(intstr.FromInt32(0)) })
 	t.goes(m)
@@ -168,7 +177,10 @@ func (t *trial) podsThatStay() {
 	m := t.machine(t.class("v1"), "m")
 	node := m.Labels[machinev1.NodeLabel]
 	daemon := t.pod("daemon", node, func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "5a5a5a5a-0000-4000-8000-000000000000", Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent",
+			UID: "5a5a5a5a-0000-4000-8000-000000000000", Controller: new(true),
+		}}
 		p.Finalizers = []string{held}
 	})
 	plain := t.pod("plain", node)

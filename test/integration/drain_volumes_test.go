@@ -24,12 +24,21 @@ func (t *trial) disk(name string) func(*corev1.Pod) {
 	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: stack.Namespace}}
-	claim.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: modes, VolumeName: name, Resources: corev1.VolumeResourceRequirements{Requests: storage}}
+	claim.Spec = corev1.PersistentVolumeClaimSpec{
+		AccessModes: modes, VolumeName: name,
+		Resources: corev1.VolumeResourceRequirements{Requests: storage},
+	}
 	t.Expect(t.Client.Create(t.Context(), claim)).To(Succeed())
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	pv.Spec = corev1.PersistentVolumeSpec{Capacity: storage, AccessModes: modes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain}
+	pv.Spec = corev1.PersistentVolumeSpec{
+		Capacity: storage, AccessModes: modes,
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+	}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: handle(name)}
-	pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: stack.Namespace, Name: name, UID: claim.UID}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{
+		Kind: "PersistentVolumeClaim", Namespace: stack.Namespace, Name: name,
+		UID: claim.UID,
+	}
 	t.Expect(t.Client.Create(t.Context(), pv)).To(Succeed())
 	return func(p *corev1.Pod) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
@@ -45,7 +54,10 @@ func (t *trial) attach(name, node string) *storagev1.VolumeAttachment {
 	t.Helper()
 	disk := t.name + "-" + name
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: disk + "-" + node}}
-	va.Spec = storagev1.VolumeAttachmentSpec{Attacher: csiDriver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &disk}}
+	va.Spec = storagev1.VolumeAttachmentSpec{
+		Attacher: csiDriver, NodeName: node,
+		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &disk},
+	}
 	t.Expect(t.Client.Create(t.Context(), va)).To(Succeed())
 	before := va.DeepCopy()
 	va.Status.Attached = true

@@ -81,7 +81,9 @@ func missingClassWaitsVisibly(s *scene) {
 		s.Expect(text).To(And(ContainSubstring(s.name), ContainSubstring(machinev1.ReleaseAnnotation)))
 		s.Expect(m.Status.CurrentStatus.Phase).To(Equal(machinev1.MachineTerminating))
 	}
-	s.Expect(s.Edit(s.Context(), released, func() { released.Annotations[machinev1.ReleaseAnnotation] = "true" })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), released, func() {
+		released.Annotations[machinev1.ReleaseAnnotation] = "true"
+	})).To(Succeed())
 	s.gone(released)
 	s.told("ReleasedWithoutVM", released.Name)
 	s.Expect(s.alive(s.Context(), released.Name)).To(Succeed())

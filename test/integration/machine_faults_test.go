@@ -26,10 +26,14 @@ func throttledMachineSaysSo(s *scene) {
 }
 
 func unavailableCloudIsNamed(s *scene) {
-	s.fault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeServiceUnavailable, Message: "come back later"})
+	s.fault(sim.Fault{
+		Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeServiceUnavailable,
+		Message: "come back later",
+	})
 	s.class()
 	before := s.single("unavailable")
-	s.Expect(s.says(before, machinev1.ConditionVMReady, machinev1.ReasonCloudUnavailable)).To(ContainSubstring("come back later"))
+	s.Expect(s.says(before, machinev1.ConditionVMReady,
+		machinev1.ReasonCloudUnavailable)).To(ContainSubstring("come back later"))
 	s.Expect(before.Status.LastOperation.ErrorCode).To(Equal("Unavailable"))
 	s.Expect(s.told("CreateFailed", before.Name)).To(ContainSubstring("come back later"))
 	s.mend()
@@ -53,7 +57,8 @@ func exhaustedCapacityIsToldAtOnce(s *scene) {
 	m := s.single("no-room")
 	s.sees(m, "autoscalers are told that there is no capacity", func() bool {
 		op := m.Status.LastOperation
-		return op.ErrorCode == "ResourceExhausted" && op.Type == machinev1.MachineOperationCreate && op.State == machinev1.MachineStateFailed
+		return op.ErrorCode == "ResourceExhausted" && op.Type == machinev1.MachineOperationCreate &&
+			op.State == machinev1.MachineStateFailed
 	})
 	s.Expect(time.Since(began)).To(BeNumerically("<", 15*time.Second))
 	s.Expect(m.Status.CurrentStatus.Phase).To(Equal(machinev1.MachineCrashLoopBackOff))

@@ -40,15 +40,18 @@ func TestAPIServerFreeze(t *testing.T) {
 	})
 	su := startWithout(t, stack.Options{
 		Controllers: []string{},
-		Cloud:       []string{"--latency=20ms", "--boot-time=500ms", "--delete-time=200ms", "--kubeconfig=" + target.Kubeconfig()},
+		Cloud: []string{"--latency=20ms", "--boot-time=500ms", "--delete-time=200ms", "--kubeconfig=" +
+			target.Kubeconfig()},
 	})
 	su.Expect(su.Cloud.SetAccounts(t.Context(), account("frozen"))).To(Succeed())
 	s := su.scene(t, "frozen", nil)
 	nodes, err := client.New(target.Config(), client.Options{})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.class(func(_ *machinev1.MachineClass, secret *corev1.Secret) {
-		secret.Data[machinev1.UserDataKey] = fmt.Appendf(nil, "server: %s\ncaData: %s\ntoken: %s\nnodeName: %s\n", target.URL(),
-			base64.StdEncoding.EncodeToString(target.CA()), machinev1.BootstrapTokenPlaceholder, machinev1.MachineNamePlaceholder)
+		secret.Data[machinev1.UserDataKey] = fmt.Appendf(nil, "server: %s\ncaData: %s\ntoken: %s\nnodeName: %s\n",
+			target.URL(),
+			base64.StdEncoding.EncodeToString(
+				target.CA()), machinev1.BootstrapTokenPlaceholder, machinev1.MachineNamePlaceholder)
 	})
 	manager, err := s.StartManager("--target-kubeconfig="+target.Kubeconfig(),
 		"--machine-safety-apiserver-statuscheck-timeout=1s", "--machine-safety-apiserver-statuscheck-period=1s",
@@ -97,24 +100,26 @@ func TestAPIServerFreeze(t *testing.T) {
 	s.Expect(s.Edit(t.Context(), d, func() { d.Spec.Replicas = 4 })).To(Succeed()) // nor is anything made
 	made, err := s.vms(t.Context())
 	s.Expect(err).NotTo(HaveOccurred())
-	s.holds((health+2)*time.Second, "nothing is decided while the target cluster is away", func(ctx context.Context) error {
-		now, err := s.list(ctx)
-		if err != nil {
-			return err
-		}
-		vms, err := s.vms(ctx)
-		if err == nil && (len(vms) != len(made) || len(now) > 4) {
-			return fmt.Errorf("%d VMs and %d machines", len(vms), len(now))
-		}
-		for i := range machines {
-			for j := range now {
-				if now[j].UID == machines[i].UID && (now[j].Status.CurrentStatus.Phase == machinev1.MachineFailed || !now[j].DeletionTimestamp.IsZero()) {
-					return fmt.Errorf("machine %s is %s", now[j].Name, describe(&now[j]))
+	s.holds((health+2)*time.Second, "nothing is decided while the target cluster is away",
+		func(ctx context.Context) error {
+			now, err := s.list(ctx)
+			if err != nil {
+				return err
+			}
+			vms, err := s.vms(ctx)
+			if err == nil && (len(vms) != len(made) || len(now) > 4) {
+				return fmt.Errorf("%d VMs and %d machines", len(vms), len(now))
+			}
+			for i := range machines {
+				for j := range now {
+					if now[j].UID == machines[i].UID && (now[j].Status.CurrentStatus.Phase == machinev1.MachineFailed ||
+						!now[j].DeletionTimestamp.IsZero()) {
+						return fmt.Errorf("machine %s is %s", now[j].Name, describe(&now[j]))
+					}
 				}
 			}
-		}
-		return err
-	})
+			return err
+		})
 	s.Expect(target.ResumeAPIServer()).To(Succeed())
 	for i := range machines {
 		s.told("HealthTimeoutReset", machines[i].Name)

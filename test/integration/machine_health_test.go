@@ -80,7 +80,8 @@ func unhealthyMachineRecovers(s *scene) {
 	s.phase(m, machinev1.MachineRunning)
 	s.kubelet(m, map[string]any{"conditions": map[string]string{"Corrupt": "Unknown"}})
 	s.phase(m, machinev1.MachineUnknown)
-	s.Expect(s.says(m, machinev1.ConditionNodeReady, machinev1.ReasonNodeUnhealthy)).To(ContainSubstring("Corrupt is Unknown"))
+	s.Expect(s.says(m, machinev1.ConditionNodeReady,
+		machinev1.ReasonNodeUnhealthy)).To(ContainSubstring("Corrupt is Unknown"))
 	s.Expect(m.Status.LastOperation.Type).To(Equal(machinev1.MachineOperationHealthCheck))
 	s.Expect(m.Status.LastOperation.State).To(Equal(machinev1.MachineStateProcessing))
 
@@ -132,7 +133,9 @@ func machineThatNeverJoinsIsReplaced(s *scene) {
 	// From now on VMs join.
 	_, joins := s.Class(s.name, "small")
 	secret := &corev1.Secret{ObjectMeta: s.meta(s.name)}
-	s.Expect(s.Edit(s.Context(), secret, func() { secret.Data[machinev1.UserDataKey] = joins.Data[machinev1.UserDataKey] })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), secret, func() {
+		secret.Data[machinev1.UserDataKey] = joins.Data[machinev1.UserDataKey]
+	})).To(Succeed())
 
 	s.Expect(s.told("Failed", first.Name)).To(ContainSubstring("failed to join the cluster in"))
 	s.gone(&first)
@@ -149,11 +152,15 @@ func machineThatNeverJoinsIsReplaced(s *scene) {
 // A Machine whose VM cannot be made fails with its creation timeout. Without a
 // set it goes on trying, as nobody else would.
 func machineWithoutVMFails(s *scene) {
-	s.fault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeServiceUnavailable, Message: "the roof is on fire"})
+	s.fault(sim.Fault{
+		Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeServiceUnavailable,
+		Message: "the roof is on fire",
+	})
 	s.class()
 	m := s.single("never-made", func(m *machinev1.Machine) { m.Spec.MachineCreationTimeout = seconds(3) })
 	s.phase(m, machinev1.MachineCrashLoopBackOff)
-	s.Expect(s.says(m, machinev1.ConditionVMReady, machinev1.ReasonCloudUnavailable)).To(ContainSubstring("the roof is on fire"))
+	s.Expect(s.says(m, machinev1.ConditionVMReady,
+		machinev1.ReasonCloudUnavailable)).To(ContainSubstring("the roof is on fire"))
 	s.phase(m, machinev1.MachineFailed)
 	s.Expect(m.Status.LastOperation.Type).To(Equal(machinev1.MachineOperationCreate))
 	s.told("Failed", m.Name)

@@ -23,7 +23,10 @@ func heldPoolIsLeftAlone(s *scene) {
 	s.class()
 	s.classNamed(s.name + "-2")
 	const health = 2
-	flags := []string{"--machine-safety-outage-protection=false", "--machine-safety-orphan-vms-period=3s", "--machine-health-timeout=2s"}
+	flags := []string{
+		"--machine-safety-outage-protection=false", "--machine-safety-orphan-vms-period=3s",
+		"--machine-health-timeout=2s",
+	}
 	manager := s.manage(flags...)
 	d := s.pool(4, func(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.MachineHealthTimeout = seconds(health) })
 	all := s.running(4)
@@ -51,7 +54,9 @@ func heldPoolIsLeftAlone(s *scene) {
 		}
 		return err
 	})
-	s.holds(4*health*time.Second, "nothing happens after a restart either", func(context.Context) error { return s.same(before, vmID(&all[1])) })
+	s.holds(4*health*time.Second, "nothing happens after a restart either", func(context.Context) error {
+		return s.same(before, vmID(&all[1]))
+	})
 
 	s.release(d, all)
 	s.eventually("all that was asked for happens", func(ctx context.Context) error {
@@ -158,10 +163,12 @@ func (s *scene) picture() picture {
 	for i := range machines {
 		m := &machines[i]
 		// Deleting one is what the test does; its metadata must not change otherwise.
-		p.objects["Machine "+m.Name] = s.text(m.UID, m.Generation-deletions(m), m.Finalizers, m.Labels, m.Annotations, m.Spec, m.Status)
+		p.objects["Machine "+m.Name] = s.text(m.UID, m.Generation-deletions(m), m.Finalizers, m.Labels, m.Annotations, m.Spec,
+			m.Status)
 		node := &corev1.Node{}
 		if err := s.Client.Get(s.Context(), client.ObjectKey{Name: m.Labels[machinev1.NodeLabel]}, node); err == nil {
-			p.nodes[node.Name] = s.text(node.UID, node.Finalizers, node.Labels, node.Annotations, givenTaints(node), node.Spec.Unschedulable)
+			p.nodes[node.Name] = s.text(node.UID, node.Finalizers, node.Labels, node.Annotations, givenTaints(node),
+				node.Spec.Unschedulable)
 		}
 	}
 	all, err := s.vms(s.Context())
@@ -212,7 +219,8 @@ func (s *scene) same(before picture, ended string) error {
 		}
 	}
 	if len(now.objects) != len(before.objects) || len(now.vms) != len(before.vms) {
-		return fmt.Errorf("%d objects and %d VMs, there were %d and %d", len(now.objects), len(now.vms), len(before.objects), len(before.vms))
+		return fmt.Errorf("%d objects and %d VMs, there were %d and %d", len(now.objects), len(now.vms), len(before.objects),
+			len(before.vms))
 	}
 	return nil
 }

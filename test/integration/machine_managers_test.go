@@ -32,7 +32,8 @@ func machineWithoutTargetCluster(s *scene) {
 	for _, a := range m.Status.Addresses {
 		kinds[a.Type] = a.Address
 	}
-	s.Expect(kinds).To(And(HaveKeyWithValue(corev1.NodeHostName, m.Name), HaveKeyWithValue(corev1.NodeInternalIP, HavePrefix("10."))))
+	s.Expect(kinds).To(And(HaveKeyWithValue(corev1.NodeHostName, m.Name),
+		HaveKeyWithValue(corev1.NodeInternalIP, HavePrefix("10."))))
 	token, err := s.tokenOf(s.Context(), m.Name)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(token).To(BeNil(), "there is nothing to join")
@@ -118,9 +119,15 @@ func onlyOneManagerWorks(s *scene) {
 	s.class()
 	lease := &coordinationv1.Lease{ObjectMeta: s.meta(machinev1.LeaseMachineController)}
 	now := metav1.NowMicro()
-	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("mcm"), LeaseDurationSeconds: new(int32(600)), AcquireTime: &now, RenewTime: &now}
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: new("mcm"), LeaseDurationSeconds: new(int32(600)),
+		AcquireTime: &now, RenewTime: &now,
+	}
 	s.Expect(s.Client.Create(s.Context(), lease)).To(Succeed())
-	flags := []string{"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms"}
+	flags := []string{
+		"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s",
+		"--leader-elect-retry-period=500ms",
+	}
 	managers := []*stack.Manager{s.manage(flags...), s.manage(flags...)}
 	d := s.pool(2)
 	for _, m := range managers {
@@ -134,7 +141,9 @@ func onlyOneManagerWorks(s *scene) {
 		return err
 	})
 	// MCM ends, and one of the two takes both leases.
-	s.Expect(s.Edit(s.Context(), lease, func() { lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new(""), new(int32(1)) })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), lease, func() {
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new(""), new(int32(1))
+	})).To(Succeed())
 	s.running(2)
 	holder := s.holder()
 	s.Expect(holder).NotTo(BeEmpty())
@@ -157,7 +166,7 @@ func onlyOneManagerWorks(s *scene) {
 	s.Expect(s.holder()).To(BeEmpty())
 }
 
-// works says whether a manager has reconciled anything. A standby fills its queues.
+// works reports whether a manager has reconciled anything. A standby fills its queues.
 func (s *scene) works(m *stack.Manager) bool {
 	s.Helper()
 	n, err := m.Metric(s.Context(), "mcm_workqueue_work_duration_seconds_count")
@@ -187,8 +196,12 @@ func machinesOfMCMAreAdopted(s *scene) {
 		c.Finalizers, secret.Finalizers = []string{machinev1.Finalizer}, []string{machinev1.SecretFinalizer}
 	})
 	s.Expect(s.Client.Create(s.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-adopt0"}, Type: corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{"token-id": "adopt0", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-adopt0"},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": "adopt0", "token-secret": "0123456789abcdef",
+			"usage-bootstrap-authentication": "true",
+		},
 	})).To(Succeed())
 	stays, stayingVM := s.madeByMCM("mcm-stays", token)
 	goes, goingVM := s.madeByMCM("mcm-goes", token)
@@ -255,7 +268,10 @@ func (s *scene) madeByMCM(name, token string) (*machinev1.Machine, sim.Resource)
 		m.Spec.ProviderID = sim.ProviderID(stack.Region, vm.ID)
 	})
 	m.Status.Conditions = node.Status.Conditions
-	m.Status.CurrentStatus = machinev1.CurrentStatus{Phase: machinev1.MachineRunning, LastUpdateTime: metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))}
+	m.Status.CurrentStatus = machinev1.CurrentStatus{
+		Phase:          machinev1.MachineRunning,
+		LastUpdateTime: metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second)),
+	}
 	m.Status.LastOperation = machinev1.LastOperation{
 		Description: "Machine " + name + " successfully joined the cluster", State: machinev1.MachineStateSuccessful,
 		Type: machinev1.MachineOperationCreate, LastUpdateTime: m.Status.CurrentStatus.LastUpdateTime,

@@ -53,7 +53,9 @@ func (s *scene) node(m *machinev1.Machine) *corev1.Node {
 
 // givenTaints are a node's taints without those that Kubernetes itself gives.
 func givenTaints(n *corev1.Node) []corev1.Taint {
-	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
+	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
+		return strings.HasPrefix(t.Key, "node.kubernetes.io/")
+	})
 }
 
 // nodeSees waits until a node, which is kept current, is as ok says.
@@ -152,8 +154,10 @@ func nodeFollowsItsTemplate(s *scene) {
 	m := &s.running(1)[0]
 	n := s.node(m)
 	s.nodeSees(n, "what the template says arrives", func() bool {
-		return n.Labels["keep"] == "1" && n.Labels["drop"] == "1" && n.Annotations["keep"] == "1" && n.Annotations["drop"] == "1" &&
-			slices.Contains(n.Spec.Taints, keep) && slices.Contains(n.Spec.Taints, drop) && n.Labels[machinev1.MachineNameLabel] == m.Name
+		return n.Labels["keep"] == "1" && n.Labels["drop"] == "1" && n.Annotations["keep"] == "1" &&
+			n.Annotations["drop"] == "1" &&
+			slices.Contains(n.Spec.Taints, keep) && slices.Contains(n.Spec.Taints, drop) &&
+			n.Labels[machinev1.MachineNameLabel] == m.Name
 	})
 	s.Expect(s.Edit(s.Context(), n, func() {
 		n.Labels["user"], n.Annotations["user"] = "own", "own"
@@ -173,14 +177,16 @@ func nodeFollowsItsTemplate(s *scene) {
 	s.nodeSees(n, "what changes in the template arrives", func() bool {
 		_, label := n.Labels["drop"]
 		_, annotation := n.Annotations["drop"]
-		return n.Labels["keep"] == "2" && n.Labels["add"] == "1" && !label && n.Annotations["keep"] == "2" && n.Annotations["add"] == "1" && !annotation &&
+		return n.Labels["keep"] == "2" && n.Labels["add"] == "1" && !label && n.Annotations["keep"] == "2" &&
+			n.Annotations["add"] == "1" && !annotation &&
 			slices.Contains(n.Spec.Taints, changed) && slices.Contains(n.Spec.Taints, added) && len(givenTaints(n)) == 3
 	})
 	survives := func() bool {
 		return n.Labels["user"] == "own" && n.Annotations["user"] == "own" && slices.Contains(n.Spec.Taints, own) &&
 			slices.Contains(n.Finalizers, "test.example/own") && slices.Contains(n.Finalizers, machinev1.NodeFinalizer)
 	}
-	s.Expect(survives()).To(BeTrue(), "what the user put onto the node is the user's: %v %v %v", n.Labels, n.Spec.Taints, n.Finalizers)
+	s.Expect(survives()).To(BeTrue(), "what the user put onto the node is the user's: %v %v %v", n.Labels, n.Spec.Taints,
+		n.Finalizers)
 	// What somebody else takes away comes back.
 	s.Expect(s.Edit(s.Context(), n, func() {
 		delete(n.Labels, "add")
@@ -188,12 +194,16 @@ func nodeFollowsItsTemplate(s *scene) {
 		n.Spec.Taints = []corev1.Taint{own}
 	})).To(Succeed())
 	s.nodeSees(n, "the template wins", func() bool {
-		return n.Labels["add"] == "1" && n.Annotations["keep"] == "2" && slices.Contains(n.Spec.Taints, changed) && slices.Contains(n.Spec.Taints, added)
+		return n.Labels["add"] == "1" && n.Annotations["keep"] == "2" && slices.Contains(n.Spec.Taints, changed) &&
+			slices.Contains(n.Spec.Taints, added)
 	})
 	s.Expect(survives()).To(BeTrue())
-	s.Expect(s.Edit(s.Context(), d, func() { d.Spec.Template.Spec.NodeTemplateSpec = machinev1.NodeTemplateSpec{} })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), d, func() {
+		d.Spec.Template.Spec.NodeTemplateSpec = machinev1.NodeTemplateSpec{}
+	})).To(Succeed())
 	s.nodeSees(n, "an empty template leaves what is the user's", func() bool {
-		return n.Labels["keep"] == "" && n.Labels["add"] == "" && n.Annotations["add"] == "" && slices.Equal(givenTaints(n), []corev1.Taint{own})
+		return n.Labels["keep"] == "" && n.Labels["add"] == "" && n.Annotations["add"] == "" &&
+			slices.Equal(givenTaints(n), []corev1.Taint{own})
 	})
 	s.Expect(survives()).To(BeTrue())
 	s.Expect(s.running(1)[0].UID).To(Equal(m.UID), "no machine is replaced for that")
@@ -225,9 +235,13 @@ func nodeFollowsVirtualCapacity(s *scene) {
 	}
 	s.nodeSees(n, "virtual capacity arrives", func() bool { return has(gadgets, "3") && has(corev1.ResourceCPU, "2") })
 	class := &machinev1.MachineClass{ObjectMeta: s.meta(s.name)}
-	s.Expect(s.Edit(s.Context(), class, func() { virtual(class, map[corev1.ResourceName]string{gadgets: "5", widgets: "1"}) })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), class, func() {
+		virtual(class, map[corev1.ResourceName]string{gadgets: "5", widgets: "1"})
+	})).To(Succeed())
 	s.nodeSees(n, "virtual capacity changes", func() bool { return has(gadgets, "5") && has(widgets, "1") })
-	s.Expect(s.Edit(s.Context(), class, func() { virtual(class, map[corev1.ResourceName]string{widgets: "1"}) })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), class, func() {
+		virtual(class, map[corev1.ResourceName]string{widgets: "1"})
+	})).To(Succeed())
 	s.nodeSees(n, "a resource that is taken out goes", func() bool { return has(gadgets, "") && has(widgets, "1") })
 	s.Expect(s.Edit(s.Context(), class, func() { virtual(class, nil) })).To(Succeed())
 	s.nodeSees(n, "virtual capacity goes, and the real one stays", func() bool {

@@ -56,7 +56,8 @@ func orphanGoesAndFailingClassStopsNobody(s *scene) {
 	s.phase(m, machinev1.MachineRunning)
 	s.told("OrphanLookFailed", "a-failing-class")
 
-	ours, mcms, second := s.orphan("lost", "nobody's"), s.orphan("lost-by-mcm", ""), s.orphan(m.Name, m.Annotations[machinev1.OwnerIDAnnotation])
+	ours, mcms, second := s.orphan("lost", "nobody's"), s.orphan("lost-by-mcm", ""), s.orphan(m.Name,
+		m.Annotations[machinev1.OwnerIDAnnotation])
 	for _, r := range []sim.Resource{ours, mcms, second} {
 		s.removed(r)
 	}

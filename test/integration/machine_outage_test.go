@@ -37,7 +37,8 @@ func nodesLostTogetherAreKept(s *scene) {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil || d.Status.Progress == nil {
 			return fmt.Errorf("no progress: %w", err)
 		}
-		if c := meta.FindStatusCondition(d.Status.Progress.Conditions, machinev1.ConditionReplicasReady); c == nil || c.Reason != machinev1.ReasonOutage {
+		if c := meta.FindStatusCondition(d.Status.Progress.Conditions, machinev1.ConditionReplicasReady); c == nil ||
+			c.Reason != machinev1.ReasonOutage {
 			return fmt.Errorf("it says %+v", c)
 		}
 		return nil
@@ -51,7 +52,9 @@ func nodesLostTogetherAreKept(s *scene) {
 	}
 	now := s.running(3)
 	for _, m := range all[1:] {
-		s.Expect(slices.ContainsFunc(now, func(n machinev1.Machine) bool { return n.UID == m.UID })).To(BeTrue(), m.Name+" was replaced")
+		s.Expect(slices.ContainsFunc(now, func(n machinev1.Machine) bool {
+			return n.UID == m.UID
+		})).To(BeTrue(), m.Name+" was replaced")
 		s.Expect(s.alive(s.Context(), m.Name)).To(Succeed())
 	}
 	s.told("OutageOver", d.Name)
@@ -64,7 +67,8 @@ func (s *scene) sameAs(ctx context.Context, machines []machinev1.Machine) error 
 		return fmt.Errorf("%d machines: %w", len(now), err)
 	}
 	for i := range now {
-		if now[i].Name != machines[i].Name || now[i].Status.CurrentStatus.Phase != machinev1.MachineUnknown || !now[i].DeletionTimestamp.IsZero() {
+		if now[i].Name != machines[i].Name || now[i].Status.CurrentStatus.Phase != machinev1.MachineUnknown ||
+			!now[i].DeletionTimestamp.IsZero() {
 			return errors.New(describe(&now[i]))
 		}
 	}

@@ -23,7 +23,7 @@ func preserveTainted(n *corev1.Node) bool {
 	})
 }
 
-// shownPreserved says whether a node's condition Preserved has that status and reason.
+// shownPreserved reports whether a node's condition Preserved has that status and reason.
 func shownPreserved(n *corev1.Node, status corev1.ConditionStatus, reason string) bool {
 	c := nodeCondition(n, machinev1.NodePreserved)
 	return c != nil && c.Status == status && c.Reason == reason
@@ -37,7 +37,9 @@ func failedMachineIsKeptUntilExpiry(s *scene) {
 	})
 	m := &s.running(1)[0]
 	n := s.node(m)
-	s.Expect(s.Edit(s.Context(), m, func() { m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), m, func() {
+		m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed
+	})).To(Succeed())
 	s.kubelet(m, map[string]any{"ready": false})
 	s.sees(m, "the failed machine is preserved", func() bool {
 		return m.Status.CurrentStatus.Phase == machinev1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
@@ -47,7 +49,8 @@ func failedMachineIsKeptUntilExpiry(s *scene) {
 		c := nodeCondition(n, machinev1.NodePreserved)
 		return preserveTainted(n) && shownPreserved(n, corev1.ConditionTrue, machinev1.ReasonPreservedByUser) &&
 			strings.HasPrefix(c.Message, machinev1.MessagePreservedDrained) &&
-			n.Annotations[machinev1.ScaleDownDisabledAnnotation] == "true" && n.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] == "true"
+			n.Annotations[machinev1.ScaleDownDisabledAnnotation] == "true" &&
+			n.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] == "true"
 	})
 	s.Expect(n.Spec.Unschedulable).To(BeFalse(), "whether it is cordoned is the user's business")
 	s.eventually("the machine is kept until its time is over, and goes then", func(ctx context.Context) error {
@@ -75,9 +78,12 @@ func nodeAnnotationPreserves(s *scene) {
 	})
 	m := &s.running(1)[0]
 	n := s.node(m)
-	s.Expect(s.Edit(s.Context(), n, func() { n.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveNow })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), n, func() {
+		n.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveNow
+	})).To(Succeed())
 	s.sees(m, "the node's annotation preserves the machine", func() bool {
-		return m.Status.CurrentStatus.PreserveExpiryTime != nil && m.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == machinev1.PreserveNow
+		return m.Status.CurrentStatus.PreserveExpiryTime != nil &&
+			m.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == machinev1.PreserveNow
 	})
 	left := time.Until(m.Status.CurrentStatus.PreserveExpiryTime.Time)
 	s.Expect(left).To(BeNumerically("~", time.Hour, time.Minute))
@@ -104,7 +110,9 @@ func nodeAnnotationPreserves(s *scene) {
 	s.nodeSees(n, "the recovered node takes pods again", func() bool { return !preserveTainted(n) })
 	s.Expect(m.Status.CurrentStatus.PreserveExpiryTime).NotTo(BeNil())
 	// The user has seen enough.
-	s.Expect(s.Edit(s.Context(), n, func() { n.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveFalse })).To(Succeed())
+	s.Expect(s.Edit(s.Context(), n, func() {
+		n.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveFalse
+	})).To(Succeed())
 	s.sees(m, "preservation stops", func() bool { return m.Status.CurrentStatus.PreserveExpiryTime == nil })
 	s.nodeSees(n, "the node is everybody's again", func() bool {
 		_, disabled := n.Annotations[machinev1.ScaleDownDisabledAnnotation]

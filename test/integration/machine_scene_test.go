@@ -104,7 +104,10 @@ func (s *suite) scene(t *testing.T, name string, launch *sync.Mutex) *scene {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
 	g.SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
-	return &scene{suite: &suite{Stack: s.Stack, T: t, Gomega: g, manager: s.manager}, name: name, namespace: stack.Namespace, launch: launch}
+	return &scene{
+		suite: &suite{Stack: s.Stack, T: t, Gomega: g, manager: s.manager}, name: name,
+		namespace: stack.Namespace, launch: launch,
+	}
 }
 
 // move gives a scene a namespace of its own, for a manager of its own.

@@ -113,7 +113,8 @@ func (s *scene) told(reason, object string) string {
 	text := ""
 	s.eventually("Event "+reason+" about "+object, func(ctx context.Context) error {
 		var list corev1.EventList
-		err := s.Client.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingFields{"reason": reason, "involvedObject.name": object})
+		err := s.Client.List(ctx, &list, client.InNamespace(s.namespace),
+			client.MatchingFields{"reason": reason, "involvedObject.name": object})
 		if err == nil && len(list.Items) == 0 {
 			return fmt.Errorf("there is none")
 		}
@@ -143,7 +144,8 @@ func nodeCondition(n *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCo
 
 // describe is what a person would look at.
 func describe(m *machinev1.Machine) string {
-	text := fmt.Sprintf("%q, deleted %v, last operation %q", m.Status.CurrentStatus.Phase, !m.DeletionTimestamp.IsZero(), m.Status.LastOperation.Description)
+	text := fmt.Sprintf("%q, deleted %v, last operation %q", m.Status.CurrentStatus.Phase, !m.DeletionTimestamp.IsZero(),
+		m.Status.LastOperation.Description)
 	if m.Status.Progress != nil {
 		for _, c := range m.Status.Progress.Conditions {
 			text += fmt.Sprintf(", %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)

@@ -49,7 +49,10 @@ type known struct {
 const volumeTime = 300 * time.Millisecond
 
 func newCinder(projectOf func(ctx context.Context, token string) (string, bool)) *Cinder {
-	return &Cinder{projectOf: projectOf, volumes: map[string]*Volume{}, attachments: map[string]*attachment{}, tokens: map[string]known{}}
+	return &Cinder{
+		projectOf: projectOf, volumes: map[string]*Volume{}, attachments: map[string]*attachment{},
+		tokens: map[string]known{},
+	}
 }
 
 // id has the form of a UUID. The lock is held.
@@ -85,7 +88,7 @@ func (c *Cinder) Volumes(project string) []Volume {
 	return all
 }
 
-// moves says whether a volume is on its way to another state.
+// moves reports whether a volume is on its way to another state.
 func (v Volume) moves() bool { return !v.ready.IsZero() }
 
 // Set changes the state of a volume, e.g. to error.

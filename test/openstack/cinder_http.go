@@ -53,7 +53,7 @@ func (c *Cinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// may says whether the token of a request is good for the project, or for the
+// may reports whether the token of a request is good for the project, or for the
 // services' own.
 func (c *Cinder) may(r *http.Request, project string) bool {
 	const believed = 2 * time.Second
@@ -105,7 +105,8 @@ func (c *Cinder) serveVolume(w http.ResponseWriter, in asked, v *Volume) {
 		reply(w, http.StatusOK, object{"volume": c.show(v)})
 	case http.MethodDelete:
 		if len(c.attached(v.ID)) > 0 || v.Status == "in-use" || v.Status == "deleting" {
-			refuse(w, http.StatusBadRequest, "badRequest", "Invalid volume: Volume status must be available or error and must not be attached.")
+			refuse(w, http.StatusBadRequest, "badRequest",
+				"Invalid volume: Volume status must be available or error and must not be attached.")
 			return
 		}
 		v.Status, v.ready = "deleting", time.Now().Add(volumeTime)
@@ -138,7 +139,8 @@ func (c *Cinder) createVolume(w http.ResponseWriter, project string, body []byte
 	}
 	v := &Volume{
 		ID: c.id(1), Project: project, Name: in.Volume.Name, Status: "creating", Size: in.Volume.Size, Type: in.Volume.Type,
-		Zone: in.Volume.Zone, ImageID: in.Volume.Image, Metadata: in.Volume.Metadata, Created: time.Now(), ready: time.Now().Add(volumeTime),
+		Zone: in.Volume.Zone, ImageID: in.Volume.Image, Metadata: in.Volume.Metadata, Created: time.Now(),
+		ready: time.Now().Add(volumeTime),
 	}
 	c.volumes[v.ID] = v
 	reply(w, http.StatusAccepted, object{"volume": c.show(v)})
@@ -158,20 +160,29 @@ func (c *Cinder) listVolumes(w http.ResponseWriter, in asked) {
 func (c *Cinder) show(v *Volume) object {
 	attachments := []object{}
 	for _, a := range c.attached(v.ID) {
-		attachments = append(attachments, object{"id": v.ID, "attachment_id": a.id, "volume_id": v.ID, "server_id": a.server, "device": "/dev/vdb"})
+		attachments = append(attachments, object{
+			"id": v.ID, "attachment_id": a.id, "volume_id": v.ID, "server_id": a.server,
+			"device": "/dev/vdb",
+		})
 	}
 	metadata := v.Metadata
 	if metadata == nil {
 		metadata = map[string]string{}
 	}
 	out := object{
-		"id": v.ID, "name": v.Name, "description": "", "status": v.Status, "size": v.Size, "volume_type": v.Type, "availability_zone": v.Zone, "metadata": metadata,
-		"attachments": attachments, "multiattach": false, "bootable": "false", "created_at": v.Created.UTC().Format("2006-01-02T15:04:05.000000"),
-		"encrypted": false, "os-vol-tenant-attr:tenant_id": v.Project, "snapshot_id": nil, "shared_targets": false, "service_uuid": nil,
+		"id": v.ID, "name": v.Name, "description": "", "status": v.Status, "size": v.Size, "volume_type": v.Type,
+		"availability_zone": v.Zone, "metadata": metadata,
+		"attachments": attachments, "multiattach": false, "bootable": "false",
+		"created_at": v.Created.UTC().Format("2006-01-02T15:04:05.000000"),
+		"encrypted":  false, "os-vol-tenant-attr:tenant_id": v.Project, "snapshot_id": nil, "shared_targets": false,
+		"service_uuid": nil,
 	}
 	if v.ImageID != "" {
 		out["bootable"] = "true"
-		out["volume_image_metadata"] = object{"image_id": v.ImageID, "min_disk": "1", "min_ram": "0", "disk_format": "raw", "container_format": "bare", "size": "4096"}
+		out["volume_image_metadata"] = object{
+			"image_id": v.ImageID, "min_disk": "1", "min_ram": "0", "disk_format": "raw",
+			"container_format": "bare", "size": "4096",
+		}
 	}
 	return out
 }
@@ -182,7 +193,8 @@ func (c *Cinder) serveAttachments(w http.ResponseWriter, in asked) {
 	case in.method == http.MethodPost && in.id == "":
 		c.attach(w, in.body)
 	case a == nil:
-		refuse(w, http.StatusNotFound, "itemNotFound", "Volume attachment could not be found with filter: attachment_id = "+in.id+".")
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume attachment could not be found with filter: attachment_id = "+
+			in.id+".")
 	case in.method == http.MethodPut:
 		a.connector = true
 		reply(w, http.StatusOK, object{"attachment": a.show()})
@@ -221,7 +233,8 @@ func (c *Cinder) attach(w http.ResponseWriter, body []byte) {
 	}
 	for _, other := range c.attached(v.ID) {
 		if other.server != in.Attachment.Server {
-			refuse(w, http.StatusBadRequest, "badRequest", "Invalid volume: Volume "+v.ID+" status must be available or downloading to reserve, but the current status is "+v.Status+".")
+			refuse(w, http.StatusBadRequest, "badRequest", "Invalid volume: Volume "+v.ID+
+				" status must be available or downloading to reserve, but the current status is "+v.Status+".")
 			return
 		}
 	}
@@ -242,5 +255,8 @@ func (a *attachment) show() object {
 	if a.done {
 		status = "attached"
 	}
-	return object{"id": a.id, "volume_id": a.volume, "instance": a.server, "status": status, "attach_mode": "rw", "connection_info": info, "attached_at": nil, "detached_at": nil}
+	return object{
+		"id": a.id, "volume_id": a.volume, "instance": a.server, "status": status, "attach_mode": "rw",
+		"connection_info": info, "attached_at": nil, "detached_at": nil,
+	}
 }

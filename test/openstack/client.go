@@ -28,7 +28,9 @@ type object = map[string]any
 
 // do makes a call and decodes the answer into out, which may be nil. An answer
 // that is none of success is an error.
-func (c *client) do(ctx context.Context, method, service, path string, body, out any) error { //nolint:revive // it is what a request is
+func (c *client) do(ctx context.Context, method, service, path string, body,
+	out any,
+) error { //nolint:revive // it is what a request is
 	token, err := c.logIn(ctx)
 	if err != nil {
 		return err
@@ -50,10 +52,14 @@ func (c *client) logIn(ctx context.Context) (string, error) {
 		return c.token, nil
 	}
 	domain := object{"id": "default"}
-	answer, err := c.send(ctx, http.MethodPost, c.rig.URL("keystone")+"/v3/auth/tokens", http.Header{}, object{"auth": object{
-		"identity": object{"methods": []string{"password"}, "password": object{"user": object{"name": c.user, "domain": domain, "password": c.password}}},
-		"scope":    object{"project": object{"name": c.project, "domain": domain}},
-	}}, nil)
+	answer, err := c.send(ctx, http.MethodPost, c.rig.URL("keystone")+"/v3/auth/tokens", http.Header{},
+		object{"auth": object{
+			"identity": object{"methods": []string{"password"}, "password": object{"user": object{
+				"name":   c.user,
+				"domain": domain, "password": c.password,
+			}}},
+			"scope": object{"project": object{"name": c.project, "domain": domain}},
+		}}, nil)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +74,9 @@ func (c *client) forget() {
 	c.token = ""
 }
 
-func (c *client) send(ctx context.Context, method, url string, header http.Header, body, out any) (http.Header, error) { //nolint:revive // it is what a request is
+func (c *client) send(ctx context.Context, method, url string, header http.Header, body, out any) (http.Header,
+	error,
+) { //nolint:revive // it is what a request is
 	var in io.Reader = http.NoBody
 	switch b := body.(type) {
 	case nil:
@@ -98,7 +106,8 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 		return nil, err
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return nil, &RefusalError{Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode, text)}
+		return nil, &RefusalError{Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode,
+			text)}
 	}
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {

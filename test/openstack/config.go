@@ -57,7 +57,8 @@ func (s settings) URL(service string) string {
 func (s settings) Auth() string {
 	keystone := s.URL("keystone") + "/v3"
 	return strings.Join([]string{
-		"auth_type = password", "auth_url = " + keystone, "www_authenticate_uri = " + keystone, "username = admin", "password = " + adminPassword,
+		"auth_type = password", "auth_url = " + keystone, "www_authenticate_uri = " + keystone, "username = admin",
+		"password = " + adminPassword,
 		"project_name = admin", "user_domain_id = default", "project_domain_id = default", "region_name = " + Region,
 	}, "\n")
 }

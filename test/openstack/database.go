@@ -26,7 +26,8 @@ func me() string {
 func (s settings) startDB(ctx context.Context) (*process, error) {
 	p, err := launch("mariadb", filepath.Join(s.Dir, "log", "mariadb.out"), nil, mariadbd, "--no-defaults", "--user="+me(),
 		"--datadir="+s.data(), "--socket="+s.socket(), "--pid-file="+filepath.Join(s.Dir, "mariadb.pid"), "--skip-networking",
-		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=O_DIRECT_NO_FSYNC", "--sync-frm=0",
+		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
+		"--innodb-flush-method=O_DIRECT_NO_FSYNC", "--sync-frm=0",
 		"--innodb-log-file-size=16M", "--innodb-buffer-pool-size=128M", "--performance-schema=OFF", "--max-connections=400", "--skip-name-resolve")
 	if err != nil {
 		return nil, err
@@ -40,7 +41,10 @@ func (s settings) startDB(ctx context.Context) (*process, error) {
 
 // sqlClient is the command line of MariaDB's client.
 func (s settings) sqlClient() []string {
-	return []string{"mariadb", "--no-defaults", "--protocol=socket", "--socket=" + s.socket(), "-uroot", "--batch", "--skip-column-names", "--raw", "--unbuffered"}
+	return []string{
+		"mariadb", "--no-defaults", "--protocol=socket", "--socket=" + s.socket(), "-uroot", "--batch",
+		"--skip-column-names", "--raw", "--unbuffered",
+	}
 }
 
 // sql runs statements and returns their rows, fields separated by tabs.

@@ -45,7 +45,10 @@ func (r *Rig) NewProject(t testing.TB) *Project {
 	p := r.free.take()
 	if p == nil {
 		n := r.number.Add(1)
-		p = &Project{Rig: r, Name: fmt.Sprintf("project-%d", n), User: fmt.Sprintf("user-%d", n), Password: fmt.Sprintf("canary-password-%d-Ax9/+", n)}
+		p = &Project{
+			Rig: r, Name: fmt.Sprintf("project-%d", n), User: fmt.Sprintf("user-%d", n),
+			Password: fmt.Sprintf("canary-password-%d-Ax9/+", n),
+		}
 		if err := p.make(context.WithoutCancel(t.Context())); err != nil {
 			t.Fatalf("make a project: %v", err)
 		}
@@ -89,7 +92,10 @@ func (p *Project) make(ctx context.Context) (err error) {
 		}
 	}
 	step(&p.ID, admin, "keystone", "/projects", "project", object{"name": p.Name, "domain_id": "default"})
-	step(&p.UserID, admin, "keystone", "/users", "user", object{"name": p.User, "domain_id": "default", "password": p.Password, "default_project_id": p.ID})
+	step(&p.UserID, admin, "keystone", "/users", "user", object{
+		"name": p.User, "domain_id": "default",
+		"password": p.Password, "default_project_id": p.ID,
+	})
 	if err == nil {
 		var role string
 		if role, err = p.Rig.role(ctx); err == nil {
@@ -98,8 +104,12 @@ func (p *Project) make(ctx context.Context) (err error) {
 	}
 	p.own = &client{rig: p.Rig, user: p.User, password: p.Password, project: p.Name}
 	step(&p.Network, p.own, "neutron", "/networks", "network", object{"name": NetworkName})
-	step(&p.Subnet, p.own, "neutron", "/subnets", "subnet", object{"network_id": p.Network, "ip_version": 4, "cidr": "10.20.0.0/16", "enable_dhcp": false})
-	step(new(string), p.own, "nova", "/os-keypairs", "keypair", object{"name": KeyName, "type": "ssh", "public_key": publicKey})
+	step(&p.Subnet, p.own, "neutron", "/subnets", "subnet", object{
+		"network_id": p.Network, "ip_version": 4,
+		"cidr": "10.20.0.0/16", "enable_dhcp": false,
+	})
+	step(new(string), p.own, "nova", "/os-keypairs", "keypair",
+		object{"name": KeyName, "type": "ssh", "public_key": publicKey})
 	return err
 }
 
@@ -110,7 +120,8 @@ func (r *Rig) role(ctx context.Context) (string, error) {
 			ID string `json:"id"`
 		} `json:"roles"`
 	}
-	if err := r.admin.do(ctx, http.MethodGet, "keystone", "/roles?name=member", nil, &out); err != nil || len(out.Roles) != 1 {
+	if err := r.admin.do(ctx, http.MethodGet, "keystone", "/roles?name=member", nil, &out); err != nil ||
+		len(out.Roles) != 1 {
 		return "", fmt.Errorf("look up role: %d found, %w", len(out.Roles), err)
 	}
 	return out.Roles[0].ID, nil
@@ -133,7 +144,9 @@ func (p *Project) More(t testing.TB) *Project {
 			return object{"network_id": p.Network2, "ip_version": 4, "cidr": "10.40.0.0/16", "enable_dhcp": false}
 		}},
 		{&p.Group2, "neutron", "/security-groups", "security_group", func() object { return object{"name": GroupName} }},
-		{&p.ServerGroup, "nova", "/os-server-groups", "server_group", func() object { return object{"name": "spread", "policy": "soft-anti-affinity"} }},
+		{&p.ServerGroup, "nova", "/os-server-groups", "server_group", func() object {
+			return object{"name": "spread", "policy": "soft-anti-affinity"}
+		}},
 	} {
 		id, err := p.own.create(ctx, thing.service, thing.path, thing.kind, thing.properties())
 		if err != nil {
@@ -158,7 +171,8 @@ func (p *Project) ApplicationCredential(t testing.TB) (id, name, secret string) 
 			Secret string `json:"secret"`
 		} `json:"application_credential"`
 	}
-	err := p.own.do(t.Context(), http.MethodPost, "keystone", "/users/"+p.UserID+"/application_credentials", object{"application_credential": object{"name": name}}, &out)
+	err := p.own.do(t.Context(), http.MethodPost, "keystone", "/users/"+p.UserID+"/application_credentials",
+		object{"application_credential": object{"name": name}}, &out)
 	if err != nil {
 		t.Fatalf("make an application credential: %v", err)
 	}
@@ -168,7 +182,8 @@ func (p *Project) ApplicationCredential(t testing.TB) (id, name, secret string) 
 // DeleteApplicationCredential takes one back.
 func (p *Project) DeleteApplicationCredential(t testing.TB, id string) {
 	t.Helper()
-	if err := p.own.do(t.Context(), http.MethodDelete, "keystone", "/users/"+p.UserID+"/application_credentials/"+id, nil, nil); err != nil {
+	if err := p.own.do(t.Context(), http.MethodDelete, "keystone", "/users/"+p.UserID+"/application_credentials/"+id, nil,
+		nil); err != nil {
 		t.Fatalf("delete an application credential: %v", err)
 	}
 }
@@ -194,7 +209,8 @@ func (p *Project) Disable(t testing.TB) {
 func (p *Project) setUser(t testing.TB, change object) {
 	t.Helper()
 	p.used = true
-	if err := p.Rig.admin.do(context.WithoutCancel(t.Context()), http.MethodPatch, "keystone", "/users/"+p.UserID, object{"user": change}, nil); err != nil {
+	if err := p.Rig.admin.do(context.WithoutCancel(t.Context()), http.MethodPatch, "keystone", "/users/"+p.UserID,
+		object{"user": change}, nil); err != nil {
 		t.Fatalf("change the user: %v", err)
 	}
 	p.own.forget()

@@ -42,14 +42,16 @@ func missing() error {
 	}
 	var absent []string
 	for _, program := range []string{
-		python, mariadbd, "mariadb", "mariadb-install-db", "keystone-manage", "placement-manage", "glance-manage", "neutron-db-manage", "neutron-server", "nova-manage",
+		python, mariadbd, "mariadb", "mariadb-install-db", "keystone-manage", "placement-manage", "glance-manage",
+		"neutron-db-manage", "neutron-server", "nova-manage",
 	} {
 		if _, err := exec.LookPath(program); err != nil {
 			absent = append(absent, program)
 		}
 	}
 	if len(absent) > 0 {
-		return fmt.Errorf("no OpenStack here: %s missing; as root: apt-get install --no-install-recommends %s", strings.Join(absent, ", "), strings.Join(strings.Fields(packages), " "))
+		return fmt.Errorf("no OpenStack here: %s missing; as root: apt-get install --no-install-recommends %s",
+			strings.Join(absent, ", "), strings.Join(strings.Fields(packages), " "))
 	}
 	return nil
 }

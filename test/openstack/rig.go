@@ -92,7 +92,10 @@ func Start(ctx context.Context) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{settings: settings{Dir: dir, PageSize: PageSize, Zone: Zone}, images: map[string]string{}, flavors: map[string]string{}}
+	r := &Rig{
+		settings: settings{Dir: dir, PageSize: PageSize, Zone: Zone}, images: map[string]string{},
+		flavors: map[string]string{},
+	}
 	if err := r.start(ctx, archive); err != nil {
 		r.Stop()
 		return nil, err
@@ -168,7 +171,8 @@ func (s settings) environment() []string {
 	}
 	return []string{
 		"OS_KEYSTONE_CONFIG_FILES=" + s.file("keystone.conf"), "OS_PLACEMENT_CONFIG_DIR=" + filepath.Join(s.Dir, "files"),
-		"PYTHONPATH=" + filepath.Join(s.Dir, "files"), "PYTHONDONTWRITEBYTECODE=1", "NOVA_HOSTS=" + strings.Join(drivers, ","),
+		"PYTHONPATH=" + filepath.Join(s.Dir, "files"), "PYTHONDONTWRITEBYTECODE=1", "NOVA_HOSTS=" +
+			strings.Join(drivers, ","),
 	}
 }
 
@@ -189,7 +193,10 @@ func (r *Rig) startServices(ctx context.Context) error {
 	if err := r.awaitServices(ctx, "keystone", "placement"); err != nil {
 		return err
 	}
-	if err := r.startService("nova", []string{python, r.file("run_nova.py"), "--config-file", r.file("nova.conf")}); err != nil {
+	if err := r.startService("nova", []string{
+		python, r.file("run_nova.py"), "--config-file",
+		r.file("nova.conf"),
+	}); err != nil {
 		return err
 	}
 	return r.awaitServices(ctx, "glance", "neutron", "nova")

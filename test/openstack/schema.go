@@ -23,7 +23,8 @@ var databases = []string{"keystone", "placement", "glance", "neutron", "nova_api
 // nothing else, which is made once per version of the packages. Several processes
 // may want it at once; one makes it.
 func schemas(ctx context.Context, cache string) (string, error) {
-	versions, err := run(ctx, "", "dpkg-query", "--show", "nova-common", "neutron-common", "python3-keystone", "python3-placement", "glance-common", "mariadb-server-core")
+	versions, err := run(ctx, "", "dpkg-query", "--show", "nova-common", "neutron-common", "python3-keystone",
+		"python3-placement", "glance-common", "mariadb-server-core")
 	if err != nil {
 		return "", err
 	}
@@ -53,11 +54,15 @@ func makeSchemas(ctx context.Context, archive string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := settings{Dir: dir, Ports: map[string]int{"keystone": 5000, "glance": 9292, "neutron": 9696, "nova": 8774}, PageSize: PageSize, Zone: Zone}
+	s := settings{
+		Dir: dir, Ports: map[string]int{"keystone": 5000, "glance": 9292, "neutron": 9696, "nova": 8774},
+		PageSize: PageSize, Zone: Zone,
+	}
 	if err := s.write(); err != nil {
 		return err
 	}
-	if _, err := run(ctx, "", "mariadb-install-db", "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db", "--user="+me()); err != nil {
+	if _, err := run(ctx, "", "mariadb-install-db", "--no-defaults", "--datadir="+s.data(),
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--user="+me()); err != nil {
 		return err
 	}
 	db, err := s.startDB(ctx)
@@ -95,7 +100,8 @@ func (s settings) fill(ctx context.Context) error {
 		{
 			{"keystone-manage", "--config-file", keystone, "db_sync"},
 			{
-				"keystone-manage", "--config-file", keystone, "bootstrap", "--bootstrap-password", adminPassword, "--bootstrap-region-id", Region,
+				"keystone-manage", "--config-file", keystone, "bootstrap", "--bootstrap-password", adminPassword,
+				"--bootstrap-region-id", Region,
 				"--bootstrap-public-url", url, "--bootstrap-internal-url", url, "--bootstrap-admin-url", url,
 			},
 			{"placement-manage", "--config-file", s.file("placement.conf"), "db", "sync"},
@@ -131,7 +137,8 @@ func (s settings) step(ctx context.Context, command []string) error {
 		_, err := s.sql(ctx, s.cells())
 		return err
 	}
-	p, err := launch(command[0], filepath.Join(s.Dir, "log", command[0]+".out"), s.environment(), command[0], command[1:]...)
+	p, err := launch(command[0], filepath.Join(s.Dir, "log", command[0]+".out"), s.environment(), command[0],
+		command[1:]...)
 	if err != nil {
 		return err
 	}
@@ -146,7 +153,8 @@ func (s settings) cells() string {
 		{"00000000-0000-0000-0000-000000000000", "cell0", "none:///", "nova_cell0"},
 		{"00000000-0000-0000-0000-000000000001", "cell1", "fake://", "nova_cell1"},
 	} {
-		fmt.Fprintf(&sql, "INSERT INTO nova_api.cell_mappings (created_at, uuid, name, transport_url, database_connection, disabled) VALUES (UTC_TIMESTAMP(), '%s', '%s', '%s', '%s', 0);",
+		fmt.Fprintf(&sql, "INSERT INTO nova_api.cell_mappings (created_at, uuid, name, transport_url, database_connection, "+
+			"disabled) VALUES (UTC_TIMESTAMP(), '%s', '%s', '%s', '%s', 0);",
 			cell.uuid, cell.name, cell.transport, s.DB(cell.db))
 	}
 	return sql.String()
@@ -163,7 +171,8 @@ func (s settings) writeKeys(repositories ...string) error {
 		for i := range keys {
 			key := make([]byte, size)
 			_, _ = rand.Read(key) // never fails
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(base64.URLEncoding.EncodeToString(key)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(base64.URLEncoding.EncodeToString(key)),
+				0o600); err != nil {
 				return err
 			}
 		}

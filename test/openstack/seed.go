@@ -23,9 +23,11 @@ func (r *Rig) endpoints() string {
 	sql.WriteString("DELETE FROM keystone.endpoint; DELETE FROM keystone.service;")
 	for i, u := range urls {
 		service := fmt.Sprintf("%032x", i+1)
-		fmt.Fprintf(&sql, `INSERT INTO keystone.service (id, type, enabled, extra) VALUES ('%s', '%s', 1, '{"name":"%s"}');`, service, u.kind, u.name)
+		fmt.Fprintf(&sql, `INSERT INTO keystone.service (id, type, enabled, extra) VALUES ('%s', '%s', 1, '{"name":"%s"}');`,
+			service, u.kind, u.name)
 		for j, of := range []string{"public", "internal", "admin"} {
-			fmt.Fprintf(&sql, "INSERT INTO keystone.endpoint (id, interface, service_id, url, extra, enabled, region_id) VALUES ('%032x', '%s', '%s', '%s', '{}', 1, '%s');",
+			fmt.Fprintf(&sql, "INSERT INTO keystone.endpoint (id, interface, service_id, url, extra, enabled, region_id) "+
+				"VALUES ('%032x', '%s', '%s', '%s', '{}', 1, '%s');",
 				100*(i+1)+j, of, service, u.url, Region)
 		}
 	}
@@ -42,28 +44,35 @@ const (
 
 // seed makes what a cloud has before its first user comes.
 func (r *Rig) seed(ctx context.Context) error {
-	for name, f := range map[string][3]int{FlavorSmall: {1, 2048, 10}, FlavorLarge: {2, 4096, 40}, FlavorHuge: {2000, 2048, 40}} {
-		id, err := r.admin.create(ctx, "nova", "/flavors", "flavor", object{"name": name, "vcpus": f[0], "ram": f[1], "disk": f[2]})
+	for name, f := range map[string][3]int{
+		FlavorSmall: {1, 2048, 10}, FlavorLarge: {2, 4096, 40},
+		FlavorHuge: {2000, 2048, 40},
+	} {
+		id, err := r.admin.create(ctx, "nova", "/flavors", "flavor",
+			object{"name": name, "vcpus": f[0], "ram": f[1], "disk": f[2]})
 		if err != nil {
 			return err
 		}
 		r.flavors[name] = id
 	}
 	specs := object{"extra_specs": object{"pci_passthrough:alias": "a-gpu:1"}}
-	if err := r.admin.do(ctx, http.MethodPost, "nova", "/flavors/"+r.flavors[FlavorLarge]+"/os-extra_specs", specs, nil); err != nil {
+	if err := r.admin.do(ctx, http.MethodPost, "nova", "/flavors/"+r.flavors[FlavorLarge]+"/os-extra_specs", specs,
+		nil); err != nil {
 		return err
 	}
 	var image struct {
 		ID string `json:"id"`
 	}
 	err := r.admin.do(ctx, http.MethodPost, "glance", "/images", object{
-		"name": Image, "disk_format": "raw", "container_format": "bare", "visibility": "public", "min_disk": 1, "architecture": "x86_64",
+		"name": Image, "disk_format": "raw", "container_format": "bare", "visibility": "public", "min_disk": 1,
+		"architecture": "x86_64",
 	}, &image)
 	if err != nil {
 		return err
 	}
 	r.images[Image] = image.ID
-	if err := r.admin.do(ctx, http.MethodPut, "glance", "/images/"+image.ID+"/file", make([]byte, 1<<12), nil); err != nil {
+	if err := r.admin.do(ctx, http.MethodPut, "glance", "/images/"+image.ID+"/file", make([]byte, 1<<12),
+		nil); err != nil {
 		return err
 	}
 	return r.seedHosts(ctx)
@@ -90,10 +99,12 @@ func (r *Rig) seedHosts(ctx context.Context) error {
 				ID int `json:"id"`
 			} `json:"aggregate"`
 		}
-		if err := r.admin.do(ctx, http.MethodPost, "nova", "/os-aggregates", object{"aggregate": object{"name": h.zone, "availability_zone": h.zone}}, &out); err != nil {
+		if err := r.admin.do(ctx, http.MethodPost, "nova", "/os-aggregates",
+			object{"aggregate": object{"name": h.zone, "availability_zone": h.zone}}, &out); err != nil {
 			return err
 		}
-		if err := r.admin.do(ctx, http.MethodPost, "nova", fmt.Sprintf("/os-aggregates/%d/action", out.Aggregate.ID), object{"add_host": object{"host": h.name}}, nil); err != nil {
+		if err := r.admin.do(ctx, http.MethodPost, "nova", fmt.Sprintf("/os-aggregates/%d/action", out.Aggregate.ID),
+			object{"add_host": object{"host": h.name}}, nil); err != nil {
 			return err
 		}
 	}
@@ -118,7 +129,7 @@ func (r *Rig) awaitHosts(ctx context.Context) error {
 	}
 }
 
-// Valid says whether Keystone knows a token.
+// Valid reports whether Keystone knows a token.
 func (r *Rig) Valid(ctx context.Context, token string) bool {
 	_, ok := r.projectOf(ctx, token)
 	return ok

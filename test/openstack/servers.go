@@ -48,7 +48,7 @@ type Entry struct {
 const peek = 50 * time.Millisecond
 
 // Rest waits until none of the project's servers and volumes is on its way to
-// another state, and says whether any was. It waits no longer than a server
+// another state, and reports whether any was. It waits no longer than a server
 // takes to be built on a loaded machine.
 func (p *Project) Rest(t testing.TB) (moved bool) {
 	t.Helper()
@@ -78,7 +78,8 @@ func (p *Project) Servers(t testing.TB) []Entry {
 	}
 	var all []Entry
 	for _, cell := range []string{"nova_cell0", "nova_cell1"} {
-		rows := p.query(t, fmt.Sprintf("SELECT i.uuid, i.display_name, m.`key`, m.value FROM %[1]s.instances i LEFT JOIN %[1]s.instance_metadata m ON m.instance_uuid = i.uuid AND m.deleted = 0 "+
+		rows := p.query(t, fmt.Sprintf("SELECT i.uuid, i.display_name, m.`key`, m.value FROM %[1]s.instances i LEFT JOIN "+
+			"%[1]s.instance_metadata m ON m.instance_uuid = i.uuid AND m.deleted = 0 "+
 			"WHERE i.project_id = '%[2]s' AND i.deleted = 0 ORDER BY i.uuid", cell, p.ID))
 		for _, row := range rows {
 			fields := strings.Split(row, "\t")
@@ -97,7 +98,8 @@ func (p *Project) Servers(t testing.TB) []Entry {
 func (p *Project) Ports(t testing.TB) []Entry {
 	t.Helper()
 	var all []Entry
-	for _, row := range p.query(t, fmt.Sprintf("SELECT p.id, p.name, COALESCE(s.description, '') FROM neutron.ports p JOIN neutron.standardattributes s ON p.standard_attr_id = s.id WHERE p.project_id = '%s'", p.ID)) {
+	for _, row := range p.query(t, fmt.Sprintf("SELECT p.id, p.name, COALESCE(s.description, '') FROM neutron.ports p "+
+		"JOIN neutron.standardattributes s ON p.standard_attr_id = s.id WHERE p.project_id = '%s'", p.ID)) {
 		fields := strings.Split(row, "\t")
 		all = append(all, Entry{ID: fields[0], Name: fields[1], Description: fields[2]})
 	}
@@ -140,7 +142,8 @@ func (p *Project) PortsOf(t testing.TB, server string) []Port {
 // AddPort makes a port, with tags.
 func (p *Project) AddPort(t testing.TB, name, description string, tags []string) string {
 	t.Helper()
-	id, err := p.own.create(t.Context(), "neutron", "/ports", "port", object{"network_id": p.Network, "name": name, "description": description})
+	id, err := p.own.create(t.Context(), "neutron", "/ports", "port",
+		object{"network_id": p.Network, "name": name, "description": description})
 	if err == nil && len(tags) > 0 {
 		err = p.own.do(t.Context(), http.MethodPut, "neutron", "/ports/"+id+"/tags", object{"tags": tags}, nil)
 	}
@@ -169,7 +172,8 @@ func (p *Project) await(t testing.TB, id, status string) {
 	t.Helper()
 	const patience = 60 * time.Second
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
-		if len(p.query(t, fmt.Sprintf("SELECT id FROM nova_cell1.instances WHERE uuid = '%s' AND deleted = 0 AND task_state IS NOT NULL", id))) > 0 {
+		if len(p.query(t, fmt.Sprintf("SELECT id FROM nova_cell1.instances WHERE uuid = '%s' AND deleted = 0 AND "+
+			"task_state IS NOT NULL", id))) > 0 {
 			continue
 		}
 		var out struct {
@@ -177,7 +181,8 @@ func (p *Project) await(t testing.TB, id, status string) {
 		}
 		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out)
 		refusal, refused := errors.AsType[*RefusalError](err)
-		if refused && refusal.Status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status && out.Server.Task == "" {
+		if refused && refusal.Status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status &&
+			out.Server.Task == "" {
 			return
 		}
 	}
@@ -187,12 +192,15 @@ func (p *Project) await(t testing.TB, id, status string) {
 // AttachVolume attaches a volume to a server.
 func (p *Project) AttachVolume(t testing.TB, server, volume string) {
 	t.Helper()
-	err := p.own.do(t.Context(), http.MethodPost, "nova", "/servers/"+server+"/os-volume_attachments", object{"volumeAttachment": object{"volumeId": volume}}, nil)
+	err := p.own.do(t.Context(), http.MethodPost, "nova", "/servers/"+server+"/os-volume_attachments",
+		object{"volumeAttachment": object{"volumeId": volume}}, nil)
 	if err != nil {
 		t.Fatalf("attach volume: %v", err)
 	}
 	for range 200 {
-		if v := p.Rig.Cinder.Volumes(p.ID); slices.ContainsFunc(v, func(v Volume) bool { return v.ID == volume && v.Status == "in-use" }) {
+		if v := p.Rig.Cinder.Volumes(p.ID); slices.ContainsFunc(v, func(v Volume) bool {
+			return v.ID == volume && v.Status == "in-use"
+		}) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -220,28 +228,38 @@ func (p *Project) AddServer(t testing.TB, name string, metadata map[string]strin
 
 // copied are the tables that describe a server, and the columns that differ.
 var copied = map[string][]string{
-	"instances":            {"id", "uuid", "display_name", "hostname", "project_id", "user_id", "created_at", "launched_at"},
+	"instances": {
+		"id", "uuid", "display_name", "hostname", "project_id", "user_id", "created_at",
+		"launched_at",
+	},
 	"instance_extra":       {"id", "instance_uuid"},
 	"instance_info_caches": {"id", "instance_uuid"},
 }
 
-func (p *Project) copyServer(ctx context.Context, name string, metadata map[string]string, created time.Time) (string, error) {
+func (p *Project) copyServer(ctx context.Context, name string, metadata map[string]string, created time.Time) (string,
+	error,
+) {
 	r := p.Rig
 	if err := r.makeTemplate(ctx); err != nil {
 		return "", err
 	}
 	id := fmt.Sprintf("5eeded00-0000-4000-8000-%012x", r.number.Add(1))
 	at := created.UTC().Format("2006-01-02 15:04:05")
-	sql := fmt.Sprintf("INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, created_at, launched_at) SELECT %[1]s, '%[2]s', '%[3]s', 'seeded', '%[4]s', '%[5]s', '%[6]s', '%[6]s' FROM nova_cell1.instances WHERE uuid = '%[7]s';",
+	sql := fmt.Sprintf("INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, "+
+		"created_at, launched_at) SELECT %[1]s, '%[2]s', '%[3]s', 'seeded', '%[4]s', '%[5]s', '%[6]s', '%[6]s' FROM "+
+		"nova_cell1.instances WHERE uuid = '%[7]s';",
 		r.model.columns["instances"], id, name, p.ID, p.UserID, at, r.model.id)
 	for _, table := range []string{"instance_extra", "instance_info_caches"} {
-		sql += fmt.Sprintf("INSERT INTO nova_cell1.%[1]s (%[2]s, instance_uuid) SELECT %[2]s, '%[3]s' FROM nova_cell1.%[1]s WHERE instance_uuid = '%[4]s';",
+		sql += fmt.Sprintf("INSERT INTO nova_cell1.%[1]s (%[2]s, instance_uuid) SELECT %[2]s, '%[3]s' FROM "+
+			"nova_cell1.%[1]s WHERE instance_uuid = '%[4]s';",
 			table, r.model.columns[table], id, r.model.id)
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		sql += fmt.Sprintf("INSERT INTO nova_cell1.instance_metadata (created_at, instance_uuid, `key`, value, deleted) VALUES ('%s', '%s', '%s', '%s', 0);", at, id, key, metadata[key])
+		sql += fmt.Sprintf("INSERT INTO nova_cell1.instance_metadata (created_at, instance_uuid, `key`, value, deleted) "+
+			"VALUES ('%s', '%s', '%s', '%s', 0);", at, id, key, metadata[key])
 	}
-	sql += fmt.Sprintf("INSERT INTO nova_api.instance_mappings (created_at, instance_uuid, cell_id, project_id, user_id, queued_for_delete) SELECT '%s', '%s', id, '%s', '%s', 0 FROM nova_api.cell_mappings WHERE name = 'cell1';",
+	sql += fmt.Sprintf("INSERT INTO nova_api.instance_mappings (created_at, instance_uuid, cell_id, project_id, "+
+		"user_id, queued_for_delete) SELECT '%s', '%s', id, '%s', '%s', 0 FROM nova_api.cell_mappings WHERE name = 'cell1';",
 		at, id, p.ID, p.UserID)
 	_, err := r.books.query(r.settings, sql)
 	return id, err
@@ -273,7 +291,8 @@ func (r *Rig) makeTemplate(ctx context.Context) error {
 	}
 	r.model.columns = map[string]string{}
 	for table, differ := range copied {
-		out, err := r.sql(ctx, fmt.Sprintf("SELECT column_name FROM information_schema.columns WHERE table_schema = 'nova_cell1' AND table_name = '%s' AND column_name NOT IN ('%s')",
+		out, err := r.sql(ctx, fmt.Sprintf("SELECT column_name FROM information_schema.columns WHERE table_schema = "+
+			"'nova_cell1' AND table_name = '%s' AND column_name NOT IN ('%s')",
 			table, strings.Join(differ, "', '")))
 		if err != nil {
 			return err
@@ -288,7 +307,8 @@ func (r *Rig) makeTemplate(ctx context.Context) error {
 func (p *Project) AwaitBuild(id string) {
 	const tries = 6000 // five minutes
 	for range tries {
-		rows, err := p.Rig.books.query(p.Rig.settings, fmt.Sprintf("SELECT vm_state FROM nova_cell1.instances WHERE uuid = '%s'", id))
+		rows, err := p.Rig.books.query(p.Rig.settings,
+			fmt.Sprintf("SELECT vm_state FROM nova_cell1.instances WHERE uuid = '%s'", id))
 		if err != nil || len(rows) == 1 && rows[0] != "building" {
 			return
 		}

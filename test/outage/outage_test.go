@@ -14,9 +14,11 @@ import (
 
 func options() machine.Options {
 	return machine.Options{
-		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, DrainTimeout: 2 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute,
-		PreserveTimeout: 96 * time.Hour, PVDetachTimeout: 2 * time.Minute, PVReattachTimeout: 90 * time.Second, MaxEvictRetries: 360,
-		NodeConditions: []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"},
+		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, DrainTimeout: 2 * time.Hour,
+		InPlaceUpdateTimeout: 20 * time.Minute,
+		PreserveTimeout:      96 * time.Hour, PVDetachTimeout: 2 * time.Minute, PVReattachTimeout: 90 * time.Second,
+		MaxEvictRetries: 360,
+		NodeConditions:  []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"},
 	}
 }
 
@@ -67,7 +69,8 @@ func TestZoneCutOff(t *testing.T) {
 			w.run(16 * time.Minute)
 			w.silent = func(*corev1.Node) bool { return false }
 			w.run(time.Hour)
-			t.Logf("%d machines were deleted, %d of them although their VM ran; events %v, %d writes", w.deleted, len(w.needless), w.events, w.writes)
+			t.Logf("%d machines were deleted, %d of them although their VM ran; events %v, %d writes", w.deleted,
+				len(w.needless), w.events, w.writes)
 			if ignore {
 				if len(w.needless) == 0 {
 					t.Error("nothing was deleted without protection: the test has no teeth")
@@ -79,7 +82,8 @@ func TestZoneCutOff(t *testing.T) {
 			}
 			w.same(before)
 			if told, over := w.events["Outage"], w.events["OutageOver"]; told != 2*poolsOfZone || over != poolsOfZone {
-				t.Errorf("%d Events of the outage and %d of its end, want one for each of %d pools and manager, and one for each pool", told, over, poolsOfZone)
+				t.Errorf("%d Events of the outage and %d of its end, want one for each of %d pools and manager, and one for "+
+					"each pool", told, over, poolsOfZone)
 			}
 			writes := w.writes
 			w.run(2 * time.Hour)

@@ -70,7 +70,7 @@ func (q *queue) ripen() time.Time {
 	return next
 }
 
-// work reconciles what is ready, and says whether anything was.
+// work reconciles what is ready, and reports whether anything was.
 func (q *queue) work() bool {
 	q.ripen()
 	ctx := ctrl.LoggerInto(q.world.Context(), logr.Discard())

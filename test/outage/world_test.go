@@ -64,7 +64,10 @@ type world struct {
 
 func newWorld(t *testing.T, o machine.Options) *world {
 	t.Helper()
-	w := &world{T: t, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), scheme: runtime.NewScheme(), options: o, events: map[string]int{}}
+	w := &world{
+		T: t, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), scheme: runtime.NewScheme(), options: o,
+		events: map[string]int{},
+	}
 	w.silent = func(*corev1.Node) bool { return false }
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
 		if err := add(w.scheme); err != nil {
@@ -81,7 +84,8 @@ func newWorld(t *testing.T, o machine.Options) *world {
 	settings.BootTime, settings.DeleteTime = sim.Duration(30*time.Second), sim.Duration(20*time.Second)
 	w.cloud = sim.New(sim.Options{Clock: clockOf{w}, Settings: settings})
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "access"}, Data: map[string][]byte{
-		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"), machinev1.UserDataKey: []byte("nodeName: " + machinev1.MachineNamePlaceholder),
+		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"),
+		machinev1.UserDataKey: []byte("nodeName: " + machinev1.MachineNamePlaceholder),
 	}})
 	for _, zone := range zones() {
 		w.create(classOf(zone))
@@ -104,28 +108,37 @@ func serve(s *model.Server) {
 		}
 	}
 	builtIn := func(group schema.GroupVersion, name, plural string, namespaced bool) model.Kind {
-		return model.Kind{GVK: group.WithKind(name), Resource: group.WithResource(plural).GroupResource(), Namespaced: namespaced}
+		return model.Kind{
+			GVK: group.WithKind(name), Resource: group.WithResource(plural).GroupResource(),
+			Namespaced: namespaced,
+		}
 	}
 	core, storage, policy := corev1.SchemeGroupVersion, storagev1.SchemeGroupVersion, policyv1.SchemeGroupVersion
 	node := builtIn(core, "Node", "nodes", false)
 	node.Status, node.KeepsStatus = true, true
 	s.Serve(native("MachineClass", "machineclasses"), &machinev1.MachineClass{}, &machinev1.MachineClassList{})
-	s.Serve(native("MachineDeployment", "machinedeployments"), &machinev1.MachineDeployment{}, &machinev1.MachineDeploymentList{})
+	s.Serve(native("MachineDeployment", "machinedeployments"), &machinev1.MachineDeployment{},
+		&machinev1.MachineDeploymentList{})
 	s.Serve(native("MachineSet", "machinesets"), &machinev1.MachineSet{}, &machinev1.MachineSetList{})
 	s.Serve(native("Machine", "machines"), &machinev1.Machine{}, &machinev1.MachineList{})
 	s.Serve(builtIn(core, "Secret", "secrets", true), &corev1.Secret{}, &corev1.SecretList{})
 	s.Serve(node, &corev1.Node{}, &corev1.NodeList{})
 	s.Serve(builtIn(core, "Pod", "pods", true), &corev1.Pod{}, &corev1.PodList{})
-	s.Serve(builtIn(core, "PersistentVolume", "persistentvolumes", false), &corev1.PersistentVolume{}, &corev1.PersistentVolumeList{})
-	s.Serve(builtIn(core, "PersistentVolumeClaim", "persistentvolumeclaims", true), &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{})
-	s.Serve(builtIn(storage, "VolumeAttachment", "volumeattachments", false), &storagev1.VolumeAttachment{}, &storagev1.VolumeAttachmentList{})
-	s.Serve(builtIn(policy, "PodDisruptionBudget", "poddisruptionbudgets", true), &policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudgetList{})
+	s.Serve(builtIn(core, "PersistentVolume", "persistentvolumes", false), &corev1.PersistentVolume{},
+		&corev1.PersistentVolumeList{})
+	s.Serve(builtIn(core, "PersistentVolumeClaim", "persistentvolumeclaims", true), &corev1.PersistentVolumeClaim{},
+		&corev1.PersistentVolumeClaimList{})
+	s.Serve(builtIn(storage, "VolumeAttachment", "volumeattachments", false), &storagev1.VolumeAttachment{},
+		&storagev1.VolumeAttachmentList{})
+	s.Serve(builtIn(policy, "PodDisruptionBudget", "poddisruptionbudgets", true), &policyv1.PodDisruptionBudget{},
+		&policyv1.PodDisruptionBudgetList{})
 }
 
 func classOf(zone string) *machinev1.MachineClass {
 	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: zone}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Namespace: namespace, Name: "access"}
-	c.ProviderSpec.Raw = fmt.Appendf(nil, `{"endpoint":"http://cloud.invalid","region":%q,"zone":%q,"instanceType":"small","image":"linux-1",
+	c.ProviderSpec.Raw = fmt.Appendf(
+		nil, `{"endpoint":"http://cloud.invalid","region":%q,"zone":%q,"instanceType":"small","image":"linux-1",
 		"tags":{"kubernetes.io/cluster/outage":"1","kubernetes.io/role/node":"1"}}`, region, zone)
 	return c
 }
@@ -149,7 +162,10 @@ func (w *world) pool(name, zone string, replicas int32) {
 		MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
 	}}
 	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec.Class = machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: zone}
+	d.Spec.Template.Spec.Class = machinev1.ClassSpec{
+		APIGroup: machinev1.GroupVersion.Group,
+		Kind:     machinev1.MachineClassKind, Name: zone,
+	}
 	w.create(d)
 }
 
@@ -172,8 +188,9 @@ func (w *world) start() {
 	w.metrics = prometheus.NewRegistry()
 	mgr := &mirror.Manager{Client: cached}
 	err = controllers.Setup(w.Context(), mgr, controllers.Deps{
-		Client: cached, Live: live, Target: &controllers.Target{Client: cached, Live: live, Cache: w.mirror}, Namespace: namespace,
-		Clouds: clouds, Clock: clockOf{w}, Rand: rand.NewChaCha8([32]byte{}), Metrics: w.metrics,
+		Client: cached, Live: live, Target: &controllers.Target{Client: cached, Live: live, Cache: w.mirror},
+		Namespace: namespace,
+		Clouds:    clouds, Clock: clockOf{w}, Rand: rand.NewChaCha8([32]byte{}), Metrics: w.metrics,
 		Events:  func(string) record.EventRecorder { return recorder{w} },
 		Workers: func(string) int { return 1 },
 		Options: controllers.Options{
@@ -254,9 +271,15 @@ func (w *world) look() {
 func (w *world) join(r sim.Resource) {
 	w.Helper()
 	nodes := w.server.KindOf(&corev1.Node{})
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Name(), Labels: map[string]string{corev1.LabelTopologyZone: r.Zone}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   r.Name(),
+		Labels: map[string]string{corev1.LabelTopologyZone: r.Zone},
+	}}
 	n.Spec.ProviderID = sim.ProviderID(r.Zone, r.ID)
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
+	n.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(w.now),
+	}}
 	if nodes.Look(types.NamespacedName{Name: n.Name}) == nil && !w.silent(n) {
 		w.create(n)
 	}
@@ -313,7 +336,9 @@ func (w *world) phases() map[machinev1.MachinePhase]int {
 
 // vmsIn are the running VMs of a zone, in the order of making.
 func (w *world) vmsIn(zone string) []sim.Resource {
-	return slices.DeleteFunc(w.cloud.VMs(), func(r sim.Resource) bool { return r.Zone != zone || r.VM.State != sim.StateRunning })
+	return slices.DeleteFunc(w.cloud.VMs(), func(r sim.Resource) bool {
+		return r.Zone != zone || r.VM.State != sim.StateRunning
+	})
 }
 
 // kept is what the metric says.

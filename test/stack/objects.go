@@ -29,17 +29,24 @@ func (s *Stack) UserData() []byte {
 // Class returns a MachineClass of the simulated cloud and its Secret.
 func (s *Stack) Class(name, instanceType string) (*machinev1.MachineClass, *corev1.Secret) {
 	spec, err := json.Marshal(map[string]any{
-		"endpoint": s.Cloud.Endpoint, "region": Region, "zone": Zone, "instanceType": instanceType, "image": "linux-1", "tags": ownership,
+		"endpoint": s.Cloud.Endpoint, "region": Region, "zone": Zone, "instanceType": instanceType, "image": "linux-1",
+		"tags": ownership,
 	})
 	if err != nil {
 		panic(err) // a literal
 	}
 	meta := metav1.ObjectMeta{Name: name, Namespace: Namespace}
-	c := &machinev1.MachineClass{ObjectMeta: meta, Provider: "sim", SecretRef: &corev1.SecretReference{Name: name, Namespace: Namespace}}
+	c := &machinev1.MachineClass{
+		ObjectMeta: meta, Provider: "sim",
+		SecretRef: &corev1.SecretReference{Name: name, Namespace: Namespace},
+	}
 	c.ProviderSpec.Raw = spec
 	c.NodeTemplate = &machinev1.NodeTemplate{
 		InstanceType: instanceType, Region: Region, Zone: Zone,
-		Capacity: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi"), "gpu": resource.MustParse("0")},
+		Capacity: corev1.ResourceList{
+			"cpu": resource.MustParse("2"), "memory": resource.MustParse("4Gi"),
+			"gpu": resource.MustParse("0"),
+		},
 	}
 	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{
 		"accountID": []byte(AccountID), "secretKey": []byte(SecretKey), machinev1.UserDataKey: s.UserData(),
@@ -61,7 +68,10 @@ func (s *Stack) ApplySamples(ctx context.Context) error {
 		return err
 	}
 	dir := filepath.Join(root, "config", "samples", "sim")
-	for _, file := range []string{"secret.yaml", "machineclass-v1.yaml", "machineclass-v2.yaml", "machinedeployment.yaml"} {
+	for _, file := range []string{
+		"secret.yaml", "machineclass-v1.yaml", "machineclass-v2.yaml",
+		"machinedeployment.yaml",
+	} {
 		objects, err := cluster.Read(filepath.Join(dir, file))
 		if err != nil {
 			return err
@@ -97,7 +107,10 @@ func Deployment(name, class string, replicas int32, surge, unavailable string) *
 		MaxSurge: new(intstr.Parse(surge)), MaxUnavailable: new(intstr.Parse(unavailable)),
 	}}
 	d.Spec.Template.Labels = map[string]string{machinev1.NameLabel: name}
-	d.Spec.Template.Spec.Class = machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: class}
+	d.Spec.Template.Spec.Class = machinev1.ClassSpec{
+		APIGroup: machinev1.GroupVersion.Group,
+		Kind:     machinev1.MachineClassKind, Name: class,
+	}
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": name}
 	return d
 }
@@ -149,14 +162,15 @@ func runningOf(machines []machinev1.Machine, class string) int {
 	running := 0
 	for i := range machines {
 		m := &machines[i]
-		if m.Status.CurrentStatus.Phase == machinev1.MachineRunning && m.DeletionTimestamp.IsZero() && m.Spec.Class.Name == class {
+		if m.Status.CurrentStatus.Phase == machinev1.MachineRunning && m.DeletionTimestamp.IsZero() &&
+			m.Spec.Class.Name == class {
 			running++
 		}
 	}
 	return running
 }
 
-// Settled says whether a pool has that many Running Machines of a class, with
+// Settled reports whether a pool has that many Running Machines of a class, with
 // ready nodes and VMs in the cloud, and nothing besides. The error says what is
 // different.
 func (s *Stack) Settled(ctx context.Context, pool, class string, want int) error {
@@ -174,7 +188,8 @@ func (s *Stack) Settled(ctx context.Context, pool, class string, want int) error
 		return err
 	}
 	if running != want || len(machines) != want || ready != want || len(vms) != want {
-		return fmt.Errorf("%d Machines, %d Running of class %s, %d ready nodes, %d VMs; want %d of each", len(machines), running, class, ready, len(vms), want)
+		return fmt.Errorf("%d Machines, %d Running of class %s, %d ready nodes, %d VMs; want %d of each", len(machines),
+			running, class, ready, len(vms), want)
 	}
 	return nil
 }

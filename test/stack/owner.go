@@ -73,7 +73,8 @@ func (c *Cloud) MakeVM(ctx context.Context, account sim.Tenant, in sim.VMInput) 
 	if err != nil {
 		return out, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Endpoint+"/v1/regions/"+Region+"/vms", bytes.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Endpoint+"/v1/regions/"+Region+"/vms",
+		bytes.NewReader(text))
 	if err != nil {
 		return out, err
 	}

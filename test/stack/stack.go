@@ -95,9 +95,10 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		crds = filepath.Join(root, "config", "crd")
 	}
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Controllers: o.Controllers, ControllerManagerFlags: o.ControllerManagerFlags, Audit: o.Audit, AuditUsers: o.AuditUsers,
-		Dir:       filepath.Join(s.dir, "cluster"),
-		Manifests: []string{crds, filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")},
+		Controllers: o.Controllers, ControllerManagerFlags: o.ControllerManagerFlags, Audit: o.Audit,
+		AuditUsers: o.AuditUsers,
+		Dir:        filepath.Join(s.dir, "cluster"),
+		Manifests:  []string{crds, filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")},
 	})
 	if err != nil {
 		return nil, err
@@ -149,7 +150,8 @@ func (s *Stack) startCloud(ctx context.Context) error {
 	}
 	address := filepath.Join(s.dir, "simcloud.address")
 	args := append([]string{"--address-file=" + address, "--kubeconfig=" + kubeconfig}, s.options.Cloud...)
-	s.simcloud, err = launch("simcloud", filepath.Join(s.options.Binaries, "simcloud"), filepath.Join(s.dir, "simcloud.log"), args)
+	s.simcloud, err = launch("simcloud", filepath.Join(s.options.Binaries, "simcloud"),
+		filepath.Join(s.dir, "simcloud.log"), args)
 	if err != nil {
 		return err
 	}
@@ -186,7 +188,7 @@ func (m *Manager) Terminate() error { return m.process.terminate() }
 // PID is the process.
 func (m *Manager) PID() int { return m.process.cmd.Process.Pid }
 
-// Ended says whether the process has ended.
+// Ended reports whether the process has ended.
 func (m *Manager) Ended() bool { return m.process.ended() }
 
 // StartManager starts a manager as user ManagerUser, with the flags of the
@@ -206,7 +208,8 @@ func (s *Stack) StartManager(more ...string) (*Manager, error) {
 		"--address=127.0.0.1", "--port=" + strconv.Itoa(port), "--machine-controller-port=0",
 	}
 	args = append(append(args, s.options.Manager...), more...)
-	p, err := launch(name, filepath.Join(s.options.Binaries, "cluster-api-provider-mcm"), filepath.Join(s.dir, name+".log"), args)
+	p, err := launch(name, filepath.Join(s.options.Binaries, "cluster-api-provider-mcm"),
+		filepath.Join(s.dir, name+".log"), args)
 	if err != nil {
 		return nil, err
 	}
@@ -219,6 +222,7 @@ func (s *Stack) StartManager(more ...string) (*Manager, error) {
 // suite does.
 func (s *Stack) Events(ctx context.Context, reason, object string) ([]corev1.Event, error) {
 	var list corev1.EventList
-	err := s.Client.List(ctx, &list, client.InNamespace(Namespace), client.MatchingFields{"reason": reason, "involvedObject.name": object})
+	err := s.Client.List(ctx, &list, client.InNamespace(Namespace),
+		client.MatchingFields{"reason": reason, "involvedObject.name": object})
 	return list.Items, err
 }

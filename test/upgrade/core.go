@@ -41,7 +41,8 @@ func openCore(ctx context.Context, s *stack.Stack) (*core, error) {
 	ctrl.SetLogger(logr.Discard()) // of clients, which complain of its absence
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme,
+		controlplanev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -77,7 +78,10 @@ func kubeconfig(s *stack.Stack) ([]byte, error) {
 }
 
 func at(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: stack.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName}}
+	return metav1.ObjectMeta{
+		Namespace: stack.Namespace, Name: name,
+		Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+	}
 }
 
 func ref(group, kind, name string) clusterv1.ContractVersionedObjectReference {
@@ -101,9 +105,13 @@ func (c *core) populate(ctx context.Context, s *stack.Stack) error {
 	plane := &controlplanev1.MCMExternalControlPlane{ObjectMeta: at(clusterName)}
 	plane.Spec.KubeconfigSecretRef = &controlplanev1.NameReference{Name: givenSecret}
 	for _, o := range []client.Object{infra, plane} {
-		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, clusterv1.GroupVersion.WithKind("Cluster"))})
+		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner,
+			clusterv1.GroupVersion.WithKind("Cluster"))})
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stack.Namespace, Name: givenSecret}, Data: map[string][]byte{"value": given}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: stack.Namespace, Name: givenSecret},
+		Data:       map[string][]byte{"value": given},
+	}
 	for _, o := range []client.Object{secret, infra, plane} {
 		if err := c.Create(ctx, o); err != nil {
 			return err
@@ -125,7 +133,10 @@ func (c *core) worker(ctx context.Context, name string) error {
 	}
 	m := &clusterv1.Machine{ObjectMeta: at(name)}
 	m.Finalizers = []string{clusterv1.MachineFinalizer}
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: owner.Name, UID: owner.UID}}
+	m.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster",
+		Name: owner.Name, UID: owner.UID,
+	}}
 	m.Spec.ClusterName = clusterName
 	m.Spec.InfrastructureRef = ref(infrav1.GroupVersion.Group, "MCMMachine", name)
 	m.Spec.Bootstrap.ConfigRef = ref(bootstrapv1.GroupVersion.Group, "MCMConfig", name)
@@ -182,17 +193,20 @@ func (c *core) gates(ctx context.Context) error {
 	if yes(infra.Status.Initialization.Provisioned) {
 		owner.Status.Initialization.InfrastructureProvisioned = new(true)
 	}
-	if yes(plane.Status.Initialization.ControlPlaneInitialized) && !yes(owner.Status.Initialization.ControlPlaneInitialized) {
+	if yes(plane.Status.Initialization.ControlPlaneInitialized) &&
+		!yes(owner.Status.Initialization.ControlPlaneInitialized) {
 		owner.Status.Initialization.ControlPlaneInitialized = new(true)
 		conditions.Set(owner, metav1.Condition{
-			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue,
+			Reason: clusterv1.ClusterControlPlaneInitializedReason,
 		})
 	}
 	if err := c.Status().Patch(ctx, owner, client.MergeFrom(before)); err != nil {
 		return err
 	}
 	if !yes(owner.Status.Initialization.ControlPlaneInitialized) {
-		return fmt.Errorf("cluster %s is not provisioned: %v %v", clusterName, infra.Status.Conditions, plane.Status.Conditions)
+		return fmt.Errorf("cluster %s is not provisioned: %v %v", clusterName, infra.Status.Conditions,
+			plane.Status.Conditions)
 	}
 	return nil
 }
@@ -222,10 +236,14 @@ func (c *core) machine(ctx context.Context, m *clusterv1.Machine, nodes []corev1
 		before = m.DeepCopy()
 		m.Status.Initialization.InfrastructureProvisioned = new(true)
 		m.Status.NodeRef.Name = nodes[i].Name
-		conditions.Set(m, metav1.Condition{Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineNodeHealthyReason})
+		conditions.Set(m, metav1.Condition{
+			Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue,
+			Reason: clusterv1.MachineNodeHealthyReason,
+		})
 		return c.Status().Patch(ctx, m, client.MergeFrom(before))
 	}
-	return fmt.Errorf("machine %s of Cluster API has no Node: infrastructure %v, boot data %v", m.Name, infra.Status.Conditions, config.Status.Conditions)
+	return fmt.Errorf("machine %s of Cluster API has no Node: infrastructure %v, boot data %v", m.Name,
+		infra.Status.Conditions, config.Status.Conditions)
 }
 
 func yes(b *bool) bool { return b != nil && *b }

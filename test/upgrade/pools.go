@@ -98,7 +98,10 @@ func configuredTemplate(t machinev1.MachineTemplateSpec) machinev1.MachineTempla
 	t.Annotations = map[string]string{"example.com/team": "a"}
 	t.Spec.NodeTemplateSpec.Labels["example.com/disk"] = "fast"
 	t.Spec.NodeTemplateSpec.Annotations = map[string]string{"example.com/note": "kept"}
-	t.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: "example.com/only", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
+	t.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{
+		Key: "example.com/only", Value: "b",
+		Effect: corev1.TaintEffectNoSchedule,
+	}}
 	t.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
 		MachineDrainTimeout:    &metav1.Duration{Duration: 30 * time.Minute},
 		MachineHealthTimeout:   &metav1.Duration{Duration: 20 * time.Minute},
@@ -126,7 +129,7 @@ func editWhileStopped(ctx context.Context, s *stack.Stack) error {
 	})
 }
 
-// done says whether every pool is as it should be, and everything runs; the
+// done reports whether every pool is as it should be, and everything runs; the
 // error says what does not yet.
 func done(ctx context.Context, s *stack.Stack, c *core) error {
 	var all machinev1.MachineDeploymentList
@@ -138,8 +141,10 @@ func done(ctx context.Context, s *stack.Stack, c *core) error {
 		d := &all.Items[i]
 		want, now := d.Spec.Replicas, d.Status
 		machines += int(want)
-		if now.ObservedGeneration < d.Generation || now.Replicas != want || now.UpdatedReplicas != want || now.AvailableReplicas != want {
-			return fmt.Errorf("pool %s has %d machines, %d of them up to date and %d available, want %d (generation %d, observed %d)",
+		if now.ObservedGeneration < d.Generation || now.Replicas != want || now.UpdatedReplicas != want ||
+			now.AvailableReplicas != want {
+			return fmt.Errorf("pool %s has %d machines, %d of them up to date and %d available, want %d (generation %d, "+
+				"observed %d)",
 				d.Name, now.Replicas, now.UpdatedReplicas, now.AvailableReplicas, want, d.Generation, now.ObservedGeneration)
 		}
 	}
@@ -150,7 +155,7 @@ func done(ctx context.Context, s *stack.Stack, c *core) error {
 	return running(ctx, s, machines, workers)
 }
 
-// running says whether there are that many Machines, each Running, with a Node
+// running reports whether there are that many Machines, each Running, with a Node
 // that has its labels, that many workers of the Cluster, a ready Node and a VM for
 // each of both, and nothing besides.
 func running(ctx context.Context, s *stack.Stack, want, workers int) error {
@@ -167,7 +172,8 @@ func running(ctx context.Context, s *stack.Stack, want, workers int) error {
 		return err
 	}
 	if all := want + workers; len(machines) != want || len(nodes) != all || ready != all || len(vms) != all {
-		return fmt.Errorf("%d Machines, %d nodes, %d of them ready, %d VMs; want %d, and %d of the others", len(machines), len(nodes), ready, len(vms), want, all)
+		return fmt.Errorf("%d Machines, %d nodes, %d of them ready, %d VMs; want %d, and %d of the others", len(machines),
+			len(nodes), ready, len(vms), want, all)
 	}
 	synced := map[string]bool{}
 	for i := range nodes {
@@ -175,8 +181,10 @@ func running(ctx context.Context, s *stack.Stack, want, workers int) error {
 	}
 	for i := range machines {
 		m := &machines[i]
-		if phase := m.Status.CurrentStatus.Phase; phase != machinev1.MachineRunning || !synced[m.Labels[machinev1.NodeLabel]] {
-			return fmt.Errorf("machine %s is %q, its node has what it says: %t", m.Name, phase, synced[m.Labels[machinev1.NodeLabel]])
+		if phase := m.Status.CurrentStatus.Phase; phase != machinev1.MachineRunning ||
+			!synced[m.Labels[machinev1.NodeLabel]] {
+			return fmt.Errorf("machine %s is %q, its node has what it says: %t", m.Name, phase,
+				synced[m.Labels[machinev1.NodeLabel]])
 		}
 	}
 	return nil

@@ -87,13 +87,15 @@ func kinds() []kind {
 	of := func(v schema.GroupVersion, name, resource string) kind { return kind{v.WithKind(name), resource, true} }
 	native, core := machinev1.GroupVersion, schema.GroupVersion{Version: "v1"}
 	return []kind{
-		of(native, machinev1.MachineClassKind, "machineclasses"), of(native, machinev1.MachineDeploymentKind, "machinedeployments"),
+		of(native, machinev1.MachineClassKind, "machineclasses"), of(native, machinev1.MachineDeploymentKind,
+			"machinedeployments"),
 		of(native, machinev1.MachineSetKind, "machinesets"), of(native, machinev1.MachineKind, "machines"),
 		of(clusterv1.GroupVersion, "Cluster", "clusters"), of(infrav1.GroupVersion, "MCMCluster", "mcmclusters"),
 		of(controlplanev1.GroupVersion, "MCMExternalControlPlane", "mcmexternalcontrolplanes"),
 		of(clusterv1.GroupVersion, "Machine", "machines"), of(infrav1.GroupVersion, "MCMMachine", "mcmmachines"),
 		of(bootstrapv1.GroupVersion, "MCMConfig", "mcmconfigs"),
-		of(core, "Secret", "secrets"), {core.WithKind("Node"), "nodes", false},
+		of(core, "Secret", "secrets"),
+		{core.WithKind("Node"), "nodes", false},
 	}
 }
 

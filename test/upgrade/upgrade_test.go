@@ -64,7 +64,9 @@ func TestUpgrade(t *testing.T) {
 			_, err = u.StartManager("--machine-safety-orphan-vms-period=10s")
 			u.must(err)
 			u.work()
-			u.until("every pool has one machine more, and the orphan is gone", func(ctx context.Context) error { return done(ctx, u.Stack, u.core) })
+			u.until("every pool has one machine more, and the orphan is gone", func(ctx context.Context) error {
+				return done(ctx, u.Stack, u.core)
+			})
 			u.until("what was edited is applied", u.applied)
 			pools := u.pools(before)
 			u.nothingReplaced(before, u.picture(), pools)
@@ -114,7 +116,8 @@ func restore(t *testing.T, dir string) *upgrade {
 	u.must(err)
 	addresses := strings.NewReplacer(
 		kubeconfigPlaceholder, string(given),
-		cloudPlaceholder, s.Cloud.Endpoint, serverPlaceholder, s.Cluster.URL(), caPlaceholder, base64.StdEncoding.EncodeToString(s.Cluster.CA()),
+		cloudPlaceholder, s.Cloud.Endpoint, serverPlaceholder, s.Cluster.URL(), caPlaceholder,
+		base64.StdEncoding.EncodeToString(s.Cluster.CA()),
 	)
 	u.must(r.replace(addresses.Replace))
 	resources := map[schema.GroupVersionKind]string{}
@@ -145,7 +148,8 @@ func endpoint(plane *unstructured.Unstructured, server string) error {
 		annotations[controlplanev1.FilledEndpointAnnotation] = at.Host
 		plane.SetAnnotations(annotations)
 	}
-	return unstructured.SetNestedMap(plane.Object, map[string]any{"host": at.Hostname(), "port": port}, "spec", "controlPlaneEndpoint")
+	return unstructured.SetNestedMap(plane.Object, map[string]any{"host": at.Hostname(), "port": port}, "spec",
+		"controlPlaneEndpoint")
 }
 
 func (u *upgrade) must(err error) {
@@ -188,7 +192,7 @@ func (u *upgrade) work() {
 	}
 }
 
-// applied says whether the Machines of every pool have its timeouts, and every
+// applied reports whether the Machines of every pool have its timeouts, and every
 // Node the labels and taints that are asked for.
 func (u *upgrade) applied(ctx context.Context) error {
 	var deployments machinev1.MachineDeploymentList
@@ -272,7 +276,8 @@ func (u *upgrade) picture() picture {
 				owners += string(owner.UID) + " "
 			}
 			p.objects[k][o.GetName()] = identity{
-				uid: o.GetUID(), ownedBy: owners, vm: vm, revision: o.GetAnnotations()[machinev1.RevisionAnnotation], leaving: o.GetDeletionTimestamp() != nil,
+				uid: o.GetUID(), ownedBy: owners, vm: vm, revision: o.GetAnnotations()[machinev1.RevisionAnnotation],
+				leaving: o.GetDeletionTimestamp() != nil,
 			}
 		}
 	}
@@ -286,7 +291,10 @@ func (u *upgrade) picture() picture {
 
 // pools is how many MachineDeployments there are.
 func (u *upgrade) pools(p picture) int {
-	return len(p.objects[kind{machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), "machinedeployments", true}])
+	return len(p.objects[kind{
+		machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind), "machinedeployments",
+		true,
+	}])
 }
 
 // added is how many more of a kind there are after work.
@@ -345,8 +353,10 @@ func (u *upgrade) nothingAsked(from audit.Mark, more int) {
 	u.Helper()
 	to, err := u.Cluster.Mark(u.Context())
 	u.must(err)
-	entries, err := u.Cluster.Audit().Between(from, to, audit.User(stack.ManagerUser), audit.Verb("create", "delete", "deletecollection"),
-		audit.Resource("machinedeployments", "machinesets", "machines", "nodes", "clusters", "mcmclusters", "mcmmachines", "mcmconfigs"))
+	entries, err := u.Cluster.Audit().Between(from, to, audit.User(stack.ManagerUser),
+		audit.Verb("create", "delete", "deletecollection"),
+		audit.Resource("machinedeployments", "machinesets", "machines", "nodes", "clusters", "mcmclusters", "mcmmachines",
+			"mcmconfigs"))
 	u.must(err)
 	made := 0
 	for _, e := range entries {

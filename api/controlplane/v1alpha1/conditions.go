@@ -3,7 +3,7 @@ package v1alpha1
 // Conditions of a MCMExternalControlPlane, besides Available, Ready and Paused,
 // which are Cluster API's. They are output: nothing is decided from them.
 const (
-	// KubeconfigReadyCondition says whether the Secret with the kubeconfig of the
+	// KubeconfigReadyCondition reports whether the Secret with the kubeconfig of the
 	// Cluster is as it should be.
 	KubeconfigReadyCondition = "KubeconfigReady"
 	// KubeletVersionsMatchCondition is False while a Machine has another version in

@@ -44,7 +44,8 @@ type MCMExternalControlPlaneSpec struct {
 	// renewed, for a ServiceAccount of this cluster.
 	// +optional
 	SelfHosted *bool `json:"selfHosted,omitempty"`
-	// Version that workers may have at most. Cluster API sets it for Clusters of a ClusterClass, from spec.topology.version;
+	// Version that workers may have at most. Cluster API sets it for Clusters of a ClusterClass, from
+	// spec.topology.version;
 	// leave it empty otherwise. Nothing is done about it: whoever runs the control plane upgrades it first.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256

@@ -3,21 +3,21 @@ package v1alpha1
 // Conditions of the kinds of this group, besides Ready, Paused and Deleting,
 // which are Cluster API's. They are output: nothing is decided from them.
 const (
-	// VMProvisionedCondition of a MCMMachine says whether it has its VM. Ready follows it.
+	// VMProvisionedCondition of a MCMMachine reports whether it has its VM. Ready follows it.
 	VMProvisionedCondition = "VMProvisioned"
-	// CloudReachableCondition of a MCMMachine says whether the cloud answers about
+	// CloudReachableCondition of a MCMMachine reports whether the cloud answers about
 	// the VM. Ready does not depend on it once the VM has been made.
 	CloudReachableCondition = "CloudReachable"
-	// CredentialsAvailableCondition of a MCMMachine says whether the cloud accepts
+	// CredentialsAvailableCondition of a MCMMachine reports whether the cloud accepts
 	// the credentials of the class. Ready does not depend on it once the VM has been made.
 	CredentialsAvailableCondition = "CredentialsAvailable"
-	// NodeSyncedCondition of a MCMMachine says whether the Node is as spec.nodeTemplate
+	// NodeSyncedCondition of a MCMMachine reports whether the Node is as spec.nodeTemplate
 	// asks. It is absent where that asks for nothing.
 	NodeSyncedCondition = "NodeSynced"
 	// UpdatedInPlaceCondition of a MCMMachine is False once an update in place has
 	// failed, and says why. It is absent where none ever has.
 	UpdatedInPlaceCondition = "UpdatedInPlace"
-	// CapacityKnownCondition of a MCMMachineTemplate says whether its status tells what a node will offer.
+	// CapacityKnownCondition of a MCMMachineTemplate reports whether its status tells what a node will offer.
 	CapacityKnownCondition = "CapacityKnown"
 	// SpecUnchangedCondition of a MCMMachineTemplate is False once its spec was edited
 	// in place, which no machine follows.

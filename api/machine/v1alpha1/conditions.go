@@ -6,9 +6,9 @@ const (
 	// ConditionSpecValid is False while the object itself is wrong; the message
 	// names the field and the remedy. It is absent on valid objects.
 	ConditionSpecValid = "SpecValid"
-	// ConditionVMReady says whether the Machine has its VM.
+	// ConditionVMReady reports whether the Machine has its VM.
 	ConditionVMReady = "VMReady"
-	// ConditionNodeReady says whether the Machine's node has joined and is healthy.
+	// ConditionNodeReady reports whether the Machine's node has joined and is healthy.
 	ConditionNodeReady = "NodeReady"
 	// ConditionDrained says how far draining the node is. Only while it is drained.
 	ConditionDrained = "Drained"

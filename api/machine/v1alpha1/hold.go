@@ -11,14 +11,14 @@ func OwnerID(o metav1.Object) string {
 	return string(o.GetUID())
 }
 
-// Held says whether o is being moved to another door, so that nobody acts on it
+// Held reports whether o is being moved to another door, so that nobody acts on it
 // or on what belongs to it.
 func Held(o metav1.Object) bool {
 	_, held := o.GetAnnotations()[MigrationHoldAnnotation]
 	return held
 }
 
-// HoldAnswered says whether o is held and its controller has answered just this
+// HoldAnswered reports whether o is held and its controller has answered just this
 // hold: what it had begun is over.
 func HoldAnswered(o metav1.Object) bool {
 	value, held := o.GetAnnotations()[MigrationHoldAnnotation]
@@ -26,7 +26,7 @@ func HoldAnswered(o metav1.Object) bool {
 	return held && answered && answer == value
 }
 
-// DropHold takes hold and answer off o, for one write, and says whether there
+// DropHold takes hold and answer off o, for one write, and reports whether there
 // was anything. Both go at once: a later hold of the same value would else be
 // taken for answered.
 func DropHold(o metav1.Object) bool {

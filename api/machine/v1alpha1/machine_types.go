@@ -141,7 +141,8 @@ type MachineStatus struct {
 	// Progress says what the machine is waiting for. Added by this project.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
-	// Phase is Failed while the VM could not be made, for the upstream cluster-autoscaler, and absent otherwise. Added by this project.
+	// Phase is Failed while the VM could not be made, for the upstream cluster-autoscaler, and absent otherwise. Added by
+	// this project.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 	// FailureMessage says why the VM could not be made, for the upstream cluster-autoscaler. Added by this project.

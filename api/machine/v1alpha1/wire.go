@@ -104,9 +104,10 @@ const (
 
 // Finalizers.
 const (
-	Finalizer       = "machine.sapcloud.io/machine-controller-manager" // Machine, MachineSet, MachineDeployment, MachineClass
-	SecretFinalizer = "machine.sapcloud.io/machine-controller"         // Secret
-	NodeFinalizer   = "node.machine.sapcloud.io/machine-controller"    // Node
+	// Machine, MachineSet, MachineDeployment, MachineClass
+	Finalizer       = "machine.sapcloud.io/machine-controller-manager"
+	SecretFinalizer = "machine.sapcloud.io/machine-controller"      // Secret
+	NodeFinalizer   = "node.machine.sapcloud.io/machine-controller" // Node
 )
 
 // Labels on Machines and MachineSets.

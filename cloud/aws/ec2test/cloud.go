@@ -65,7 +65,8 @@ func DefaultSettings() Settings {
 		Subnets:  map[string]Subnet{"subnet-a1": {Zone: "eu-west-1a", Free: -1}, "subnet-b1": {Zone: "eu-west-1b", Free: -1}},
 		Images:   map[string]string{"ami-1": "/dev/xvda", "ami-2": "/dev/sda1"},
 		Types: map[string]InstanceType{
-			"m5.large": {CPU: 2, MemoryMiB: 8192, Architecture: "x86_64"}, "m6g.large": {CPU: 2, MemoryMiB: 8192, Architecture: "arm64"},
+			"m5.large":   {CPU: 2, MemoryMiB: 8192, Architecture: "x86_64"},
+			"m6g.large":  {CPU: 2, MemoryMiB: 8192, Architecture: "arm64"},
 			"p3.2xlarge": {CPU: 8, MemoryMiB: 62464, GPU: 1, Architecture: "x86_64"},
 		},
 		Groups: []string{"sg-1", "sg-2"}, Keys: []string{"a-key"},
@@ -138,7 +139,10 @@ func New(s Settings, now func() time.Time) *Cloud {
 	if now == nil {
 		now = time.Now
 	}
-	return &Cloud{now: now, settings: s, all: map[string]*Resource{}, tokens: map[string]token{}, bucket: s.Burst, tokensAt: now()}
+	return &Cloud{
+		now: now, settings: s, all: map[string]*Resource{}, tokens: map[string]token{}, bucket: s.Burst,
+		tokensAt: now(),
+	}
 }
 
 // Change alters the settings.
@@ -251,8 +255,14 @@ func (c *Cloud) Add(r Resource) string {
 		return p.ID
 	}
 	p.Zone = c.settings.Subnets[p.Subnet].Zone
-	c.put(&Resource{Kind: KindVolume, Tags: r.Tags, Instance: p.ID, Device: "/dev/xvda", DeleteWith: true, Zone: p.Zone}).Made = made
-	nic := c.put(&Resource{Kind: KindInterface, Tags: r.Tags, Instance: p.ID, DeleteWith: true, SourceDestCheck: true, Subnet: p.Subnet, IP: c.address()})
+	c.put(&Resource{
+		Kind: KindVolume, Tags: r.Tags, Instance: p.ID, Device: "/dev/xvda", DeleteWith: true,
+		Zone: p.Zone,
+	}).Made = made
+	nic := c.put(&Resource{
+		Kind: KindInterface, Tags: r.Tags, Instance: p.ID, DeleteWith: true, SourceDestCheck: true,
+		Subnet: p.Subnet, IP: c.address(),
+	})
 	nic.Made, p.IP = made, nic.IP
 	return p.ID
 }
@@ -320,7 +330,8 @@ func (c *Cloud) sweep() {
 		}
 	}
 	for id, r := range c.all {
-		if r.Kind == KindInstance && c.state(r) == stateTerminated && c.now().Sub(r.Terminated) > c.settings.Shutdown+c.settings.Remembered {
+		if r.Kind == KindInstance && c.state(r) == stateTerminated &&
+			c.now().Sub(r.Terminated) > c.settings.Shutdown+c.settings.Remembered {
 			delete(c.all, id)
 		}
 	}

@@ -30,9 +30,16 @@ func serve(t *testing.T, c *ec2test.Cloud, secret string) *ec2.Client {
 
 func input(token string) *ec2.RunInstancesInput {
 	return &ec2.RunInstancesInput{
-		ImageId: new("ami-1"), InstanceType: types.InstanceTypeM5Large, MinCount: new(int32(1)), MaxCount: new(int32(1)), ClientToken: &token,
-		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{SubnetId: new("subnet-a1"), DeviceIndex: new(int32(0))}},
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: []types.Tag{{Key: new("Name"), Value: new("a*b")}}}},
+		ImageId: new("ami-1"), InstanceType: types.InstanceTypeM5Large, MinCount: new(int32(1)), MaxCount: new(int32(1)),
+		ClientToken: &token,
+		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{
+			SubnetId:    new("subnet-a1"),
+			DeviceIndex: new(int32(0)),
+		}},
+		TagSpecifications: []types.TagSpecification{{
+			ResourceType: types.ResourceTypeInstance,
+			Tags:         []types.Tag{{Key: new("Name"), Value: new("a*b")}},
+		}},
 	}
 }
 
@@ -104,7 +111,8 @@ func TestStatesAndVisibility(t *testing.T) {
 			t.Errorf("after %v more: %s, want %s", step.wait, state(), step.want)
 		}
 	}
-	if _, err := client.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err != nil || state() != "shutting-down" {
+	if _, err := client.TerminateInstances(t.Context(),
+		&ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err != nil || state() != "shutting-down" {
 		t.Errorf("terminated: %v, %s", err, state())
 	}
 	if now = now.Add(6 * time.Second); state() != "terminated" {
@@ -135,7 +143,8 @@ func TestPagesAndFilters(t *testing.T) {
 	cases := map[string]int{"a*b": 3, `a\*b`: 1, "a?b": 3, "a[b": 1, "*": 4, "d": 0}
 	for pattern, want := range cases {
 		got := 0
-		pages := ec2.NewDescribeInstancesPaginator(client, &ec2.DescribeInstancesInput{Filters: []types.Filter{{Name: new("tag:Name"), Values: []string{pattern}}}})
+		pages := ec2.NewDescribeInstancesPaginator(client,
+			&ec2.DescribeInstancesInput{Filters: []types.Filter{{Name: new("tag:Name"), Values: []string{pattern}}}})
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(t.Context())
 			if err != nil {

@@ -164,12 +164,19 @@ func (c *Cloud) authenticate(r *http.Request, body []byte) error {
 	id, scope, _ := strings.Cut(credential, "/")
 	secret, known := c.settings.Accounts[id]
 	if !ok || !known {
-		return &apiError{"AuthFailure", "AWS was not able to validate the provided access credentials", http.StatusUnauthorized}
+		return &apiError{
+			"AuthFailure", "AWS was not able to validate the provided access credentials",
+			http.StatusUnauthorized,
+		}
 	}
 	parts := strings.Split(scope, "/")
 	const elements = 4 // date, region, service, aws4_request
-	if len(parts) != elements || parts[1] != c.settings.Region || parts[2] != "ec2" || sign(secret, parts, stringToSign(r, body, scope, signed)) != signature {
-		return &apiError{"SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided.", http.StatusForbidden}
+	if len(parts) != elements || parts[1] != c.settings.Region || parts[2] != "ec2" ||
+		sign(secret, parts, stringToSign(r, body, scope, signed)) != signature {
+		return &apiError{
+			"SignatureDoesNotMatch",
+			"The request signature we calculated does not match the signature you provided.", http.StatusForbidden,
+		}
 	}
 	return nil
 }

@@ -22,7 +22,10 @@ type stateItem struct {
 }
 
 func stateItemOf(name string) stateItem {
-	codes := map[string]int{statePending: 0, stateRunning: 16, stateShuttingDown: 32, stateTerminated: 48, stateStopped: 80}
+	codes := map[string]int{
+		statePending: 0, stateRunning: 16, stateShuttingDown: 32, stateTerminated: 48,
+		stateStopped: 80,
+	}
 	return stateItem{codes[name], name}
 }
 
@@ -111,7 +114,8 @@ func tagItems(tags map[string]string) []tagItem {
 func (c *Cloud) item(r *Resource) instanceItem {
 	i := instanceItem{
 		ID: r.ID, Image: r.Input.Get("ImageId"), State: stateItemOf(c.state(r)), Type: r.Type, Launched: stamp(r.Made),
-		Zone: r.Zone, Subnet: r.Subnet, IP: r.IP, PublicIP: r.PublicIP, Token: r.Input.Get("ClientToken"), Tags: tagItems(r.Tags),
+		Zone: r.Zone, Subnet: r.Subnet, IP: r.IP, PublicIP: r.PublicIP, Token: r.Input.Get("ClientToken"),
+		Tags: tagItems(r.Tags),
 	}
 	if i.State.Name == stateTerminated {
 		i.IP, i.PublicIP, i.Subnet = "", "", ""
@@ -153,7 +157,8 @@ func PrivateDNSName(ip, region string) string {
 
 func (c *Cloud) nic(r *Resource) interfaceItem {
 	n := interfaceItem{
-		ID: r.ID, Subnet: r.Subnet, Status: "available", IP: r.IP, Check: r.SourceDestCheck, Type: r.InterfaceType, Tags: tagItems(r.Tags),
+		ID: r.ID, Subnet: r.Subnet, Status: "available", IP: r.IP, Check: r.SourceDestCheck, Type: r.InterfaceType,
+		Tags: tagItems(r.Tags),
 	}
 	if n.Type == "" {
 		n.Type = "interface"
@@ -161,7 +166,8 @@ func (c *Cloud) nic(r *Resource) interfaceItem {
 	if r.Instance != "" {
 		n.Status = "in-use"
 		n.Attachment = &attachmentItem{
-			ID: "eni-attach-" + r.ID[4:], Instance: r.Instance, Index: r.Index, Card: r.Card, Status: "attached", Time: stamp(r.Made), DeleteWith: r.DeleteWith,
+			ID: "eni-attach-" + r.ID[4:], Instance: r.Instance, Index: r.Index, Card: r.Card, Status: "attached",
+			Time: stamp(r.Made), DeleteWith: r.DeleteWith,
 		}
 	}
 	if r.PublicIP != "" {
@@ -213,7 +219,10 @@ func (c *Cloud) describeVolumes(f params) (any, error) {
 		v := item{ID: r.ID, Zone: r.Zone, Status: "available", Made: stamp(r.Made), Tags: tagItems(r.Tags)}
 		if r.Instance != "" {
 			v.Status = "in-use"
-			v.Attachments = []attachmentItem{{Instance: r.Instance, Volume: r.ID, Device: r.Device, Status: "attached", Time: stamp(r.Made), DeleteWith: r.DeleteWith}}
+			v.Attachments = []attachmentItem{{
+				Instance: r.Instance, Volume: r.ID, Device: r.Device, Status: "attached",
+				Time: stamp(r.Made), DeleteWith: r.DeleteWith,
+			}}
 		}
 		all = append(all, v)
 	}
@@ -249,7 +258,8 @@ func (c *Cloud) page(f params, kind, ids string) (page []*Resource, next string)
 	after, _ := strconv.Atoi(f.Get("NextToken"))
 	wanted := f.list(ids)
 	for _, r := range c.sorted() {
-		if r.Kind != kind || r.serial <= after || c.hidden(r) || len(wanted) > 0 && !slices.Contains(wanted, r.ID) || !c.matches(f, r) {
+		if r.Kind != kind || r.serial <= after || c.hidden(r) || len(wanted) > 0 && !slices.Contains(wanted, r.ID) ||
+			!c.matches(f, r) {
 			continue
 		}
 		if len(page) == size {
@@ -260,7 +270,7 @@ func (c *Cloud) page(f params, kind, ids string) (page []*Resource, next string)
 	return page, ""
 }
 
-// matches says whether a resource passes all filters.
+// matches reports whether a resource passes all filters.
 func (c *Cloud) matches(f params, r *Resource) bool {
 	for i := range f.count("Filter") {
 		at := fmt.Sprintf("Filter.%d.", i+1)

@@ -17,12 +17,14 @@ func (c *Cloud) runInstances(f params) (any, error) {
 	asked.Del("ClientToken")
 	before, used := c.tokens[f.Get("ClientToken")]
 	if used && before.asked != asked.Encode() {
-		return nil, fail("IdempotentParameterMismatch", "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
+		return nil, fail("IdempotentParameterMismatch",
+			"Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
 	}
 	if used {
 		r := c.all[before.instance]
 		if r == nil || !r.Terminated.IsZero() {
-			return nil, fail("IdempotentInstanceTerminated", "The request has been fulfilled by an instance that is terminated: %s", before.instance)
+			return nil, fail("IdempotentInstanceTerminated",
+				"The request has been fulfilled by an instance that is terminated: %s", before.instance)
 		}
 		return c.launched(r), nil
 	}
@@ -59,7 +61,8 @@ func (c *Cloud) check(f params) ([]byte, error) {
 	}
 	for _, field := range []string{"Name", "Arn"} {
 		if p := f.Get("IamInstanceProfile." + field); p != "" && !slices.Contains(s.Profiles, p) {
-			return nil, fail("InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM Instance Profile %s", p, field, field)
+			return nil, fail("InvalidParameterValue",
+				"Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM Instance Profile %s", p, field, field)
 		}
 	}
 	if f.count("NetworkInterface") == 0 {
@@ -72,7 +75,9 @@ func (c *Cloud) check(f params) ([]byte, error) {
 			return nil, fail("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", f.Get(at+"SubnetId"))
 		}
 		if subnet.Free == 0 {
-			return nil, fail("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", f.Get(at+"SubnetId"))
+			return nil, fail("InsufficientFreeAddressesInSubnet",
+				"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", f.Get(at+
+					"SubnetId"))
 		}
 		for _, g := range f.list(at + "SecurityGroupId") {
 			if !slices.Contains(s.Groups, g) {
@@ -94,7 +99,8 @@ func (c *Cloud) check(f params) ([]byte, error) {
 func (c *Cloud) room(f params) error {
 	zone := c.settings.Subnets[f.Get("NetworkInterface.1.SubnetId")].Zone
 	if want := f.Get("Placement.AvailabilityZone"); want != "" && want != zone {
-		return fail("InvalidParameterValue", "The availability zone '%s' does not match that of the subnet, '%s'.", want, zone)
+		return fail("InvalidParameterValue", "The availability zone '%s' does not match that of the subnet, '%s'.", want,
+			zone)
 	}
 	all, same := 0, 0
 	for _, r := range c.all {
@@ -110,7 +116,11 @@ func (c *Cloud) room(f params) error {
 		return fail("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit allows.")
 	}
 	if most, limited := c.settings.Capacity[zone+"/"+f.Get("InstanceType")]; limited && same >= most {
-		return &apiError{"InsufficientInstanceCapacity", fmt.Sprintf("We currently do not have sufficient %s capacity in the Availability Zone you requested (%s).", f.Get("InstanceType"), zone), 500}
+		return &apiError{
+			"InsufficientInstanceCapacity",
+			fmt.Sprintf("We currently do not have sufficient %s capacity in the Availability Zone you requested (%s).",
+				f.Get("InstanceType"), zone), 500,
+		}
 	}
 	return nil
 }
@@ -124,7 +134,10 @@ func (c *Cloud) launch(f params, data []byte) *Resource {
 		Subnet: first, Zone: c.settings.Subnets[first].Zone,
 	})
 	volume := func(device string, with bool) {
-		c.put(&Resource{Kind: KindVolume, Tags: maps.Clone(tags[KindVolume]), Instance: vm.ID, Device: device, DeleteWith: with, Zone: vm.Zone})
+		c.put(&Resource{
+			Kind: KindVolume, Tags: maps.Clone(tags[KindVolume]), Instance: vm.ID, Device: device,
+			DeleteWith: with, Zone: vm.Zone,
+		})
 	}
 	root, hasRoot := c.settings.Images[f.Get("ImageId")], false
 	for i := range f.count("BlockDeviceMapping") {
@@ -145,8 +158,10 @@ func (c *Cloud) launch(f params, data []byte) *Resource {
 func (c *Cloud) plug(f params, at string, vm *Resource, tags map[string]string) {
 	number := func(field string) int { n, _ := strconv.Atoi(f.Get(at + field)); return n }
 	nic := c.put(&Resource{
-		Kind: KindInterface, Tags: tags, Instance: vm.ID, Subnet: f.Get(at + "SubnetId"), Index: number("DeviceIndex"), Card: number("NetworkCardIndex"),
-		DeleteWith: f.Get(at+"DeleteOnTermination") != "false", InterfaceType: f.Get(at + "InterfaceType"), SourceDestCheck: true,
+		Kind: KindInterface, Tags: tags, Instance: vm.ID, Subnet: f.Get(at + "SubnetId"), Index: number("DeviceIndex"),
+		Card:       number("NetworkCardIndex"),
+		DeleteWith: f.Get(at+"DeleteOnTermination") != "false", InterfaceType: f.Get(at + "InterfaceType"),
+		SourceDestCheck: true,
 	})
 	nic.IP = c.address()
 	for i := range number("Ipv6AddressCount") {
@@ -188,7 +203,8 @@ func (c *Cloud) terminateInstances(f params) (any, error) {
 			return nil, fail("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", id)
 		}
 		if r.Input.Get("DisableApiTermination") == "true" {
-			return nil, fail("OperationNotPermitted", "The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", id)
+			return nil, fail("OperationNotPermitted",
+				"The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", id)
 		}
 	}
 	type item struct {

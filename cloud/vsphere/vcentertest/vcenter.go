@@ -94,7 +94,8 @@ func (v *VCenter) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	root := v.Client.ServiceContent.RootFolder
-	if v.vms, err = view.NewManager(v.Client.Client).CreateContainerView(ctx, root, []string{"VirtualMachine"}, true); err != nil {
+	if v.vms, err = view.NewManager(v.Client.Client).CreateContainerView(ctx, root, []string{"VirtualMachine"},
+		true); err != nil {
 		return err
 	}
 	v.Finder = find.NewFinder(v.Client.Client)
@@ -151,7 +152,8 @@ func (v *VCenter) Revoke() { v.revoked.Store(true) }
 func (v *VCenter) Expire(ctx context.Context) error {
 	var m mo.SessionManager
 	manager := *v.Client.ServiceContent.SessionManager
-	err := property.DefaultCollector(v.Client.Client).RetrieveOne(ctx, manager, []string{"sessionList", "currentSession"}, &m)
+	err := property.DefaultCollector(v.Client.Client).RetrieveOne(ctx, manager, []string{"sessionList", "currentSession"},
+		&m)
 	if err != nil {
 		return err
 	}
@@ -199,7 +201,10 @@ func (v *VCenter) Guests(ctx context.Context) ([]Guest, error) {
 		if !slices.Contains(folder.ChildEntity, vm.Self) {
 			continue
 		}
-		g := Guest{ID: vm.Config.Uuid, Name: vm.Name, On: vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn, CPUs: vm.Config.Hardware.NumCPU}
+		g := Guest{
+			ID: vm.Config.Uuid, Name: vm.Name, On: vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn,
+			CPUs: vm.Config.Hardware.NumCPU,
+		}
 		for _, o := range vm.Config.ExtraConfig {
 			if entry := o.GetOptionValue(); entry.Key == "guestinfo.userdata" {
 				g.UserData, _ = base64.StdEncoding.DecodeString(fmt.Sprint(entry.Value))
@@ -243,7 +248,10 @@ func (v *VCenter) Orphan(ctx context.Context, id string) error {
 		return fmt.Errorf("VM %s has gone", id)
 	}
 	inside.WithLock(vm, func() {
-		inside.Update(vm, []types.PropertyChange{{Name: "runtime.connectionState", Val: types.VirtualMachineConnectionStateOrphaned}})
+		inside.Update(vm, []types.PropertyChange{{
+			Name: "runtime.connectionState",
+			Val:  types.VirtualMachineConnectionStateOrphaned,
+		}})
 	})
 	return nil
 }

@@ -16,7 +16,10 @@ import (
 )
 
 func object(change ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
-	o := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "ns", UID: "uid", Finalizers: []string{"a", "b"}}}
+	o := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{
+		Name: "m", Namespace: "ns", UID: "uid",
+		Finalizers: []string{"a", "b"},
+	}}
 	for _, f := range change {
 		f(o)
 	}
@@ -47,8 +50,11 @@ func TestClusterOf(t *testing.T) {
 		named  string
 		found  bool
 	}{
-		"Label":     {"Core labels what belongs to a Cluster.", object(labelled), true, "c1", true},
-		"Owner":     {"The owner reference may come first, of any version.", object(owned("cluster.x-k8s.io/v1beta1")), true, "c1", true},
+		"Label": {"Core labels what belongs to a Cluster.", object(labelled), true, "c1", true},
+		"Owner": {
+			"The owner reference may come first, of any version.", object(owned("cluster.x-k8s.io/v1beta1")), true,
+			"c1", true,
+		},
 		"OtherKind": {"Others have Clusters too.", object(owned("example.com/v1")), true, "", false},
 		"Gone":      {"The Cluster may be gone.", object(labelled), false, "c1", false},
 		"None":      {"Nothing names one.", object(), true, "", false},
@@ -72,7 +78,8 @@ func TestDropFinalizerKeepsOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := object()
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(got), got); err != nil || len(got.Finalizers) != 1 || got.Finalizers[0] != "b" {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(got), got); err != nil || len(got.Finalizers) != 1 ||
+		got.Finalizers[0] != "b" {
 		t.Errorf("%v, finalizers %v", err, got.Finalizers)
 	}
 	if err := DropFinalizer(t.Context(), c, object(func(o *infrav1.MCMMachine) { o.UID = "other" }), "a"); err == nil {
@@ -94,7 +101,8 @@ func TestConditionTimes(t *testing.T) {
 		t.Errorf("%+v: the time is that of the last change of status", c)
 	}
 	SetCondition(&all, PausedCondition("why"), 2, at.Add(time.Hour))
-	if c = meta.FindStatusCondition(all, clusterv1.PausedCondition); c.Message != "why" || !c.LastTransitionTime.Time.Equal(at.Add(time.Hour)) {
+	if c = meta.FindStatusCondition(all, clusterv1.PausedCondition); c.Message != "why" ||
+		!c.LastTransitionTime.Time.Equal(at.Add(time.Hour)) {
 		t.Errorf("%+v", c)
 	}
 }

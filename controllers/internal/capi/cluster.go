@@ -20,7 +20,9 @@ import (
 
 // ClusterOf returns the Cluster that o names by its label or owns it; nil if it
 // names none, or one that does not exist. name is empty if it names none.
-func ClusterOf(ctx context.Context, c client.Reader, o client.Object) (cluster *clusterv1.Cluster, name string, err error) {
+func ClusterOf(ctx context.Context, c client.Reader, o client.Object) (cluster *clusterv1.Cluster, name string,
+	err error,
+) {
 	if name = ClusterName(o); name == "" {
 		return nil, "", nil
 	}
@@ -87,7 +89,7 @@ func InfraClusterOf(ctx context.Context, c client.Reader, cluster *clusterv1.Clu
 	return infra, nil
 }
 
-// NamesInfraCluster says whether the infrastructure of a Cluster is a MCMCluster.
+// NamesInfraCluster reports whether the infrastructure of a Cluster is a MCMCluster.
 func NamesInfraCluster(cluster *clusterv1.Cluster) bool {
 	ref := cluster.Spec.InfrastructureRef
 	return ref.Kind == "MCMCluster" && ref.APIGroup == infrav1.GroupVersion.Group && ref.Name != ""
@@ -105,27 +107,33 @@ func Paused(cluster *clusterv1.Cluster, o client.Object) string {
 	return strings.Join(why, ", ")
 }
 
-// PausedCondition says whether o is paused; why is of Paused.
+// PausedCondition reports whether o is paused; why is of Paused.
 func PausedCondition(why string) metav1.Condition {
 	if why != "" {
-		return metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason, Message: why}
+		return metav1.Condition{
+			Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason,
+			Message: why,
+		}
 	}
-	return metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason}
+	return metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.NotPausedReason,
+	}
 }
 
-// Moving says whether clusterctl deletes o here because it lives on elsewhere.
+// Moving reports whether clusterctl deletes o here because it lives on elsewhere.
 func Moving(o client.Object) bool {
 	_, ok := o.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 	return ok
 }
 
-// Externally says whether somebody else looks after o, an infrastructure cluster.
+// Externally reports whether somebody else looks after o, an infrastructure cluster.
 func Externally(o client.Object) bool {
 	_, ok := o.GetAnnotations()[clusterv1.ManagedByAnnotation]
 	return ok
 }
 
-// Watched says whether o is for a manager with that watch filter; empty is for all objects.
+// Watched reports whether o is for a manager with that watch filter; empty is for all objects.
 func Watched(o client.Object, filter string) bool {
 	return filter == "" || o.GetLabels()[clusterv1.WatchLabel] == filter
 }

@@ -12,7 +12,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 )
 
-// Edited says whether the spec of a template is another one than was seen first,
+// Edited reports whether the spec of a template is another one than was seen first,
 // which its annotation infrav1.SpecHashAnnotation tells. first is what to write
 // there, empty if it is there: a copy has another object's.
 func Edited(o client.Object, spec any) (edited bool, first string, err error) {

@@ -24,7 +24,9 @@ const (
 // ResolveForClusterAPI is Resolve by the rules of Cluster API's door: a Secret of
 // another namespace counts only if it allows the class's namespace itself, a class
 // is protected by that door's finalizer, and problems name that door's fields.
-func (r *Resolver) ResolveForClusterAPI(ctx context.Context, c client.Reader, namespace, name string) (Resolved, error) {
+func (r *Resolver) ResolveForClusterAPI(ctx context.Context, c client.Reader, namespace, name string) (Resolved,
+	error,
+) {
 	return r.resolveAt(ctx, c, namespace, name, classRefField)
 }
 
@@ -70,7 +72,8 @@ func (r *Resolved) tellRefused(refused map[client.ObjectKey]bool) {
 }
 
 func notAllowed(secret client.ObjectKey, namespace string) string {
-	return fmt.Sprintf("Secret %s is of another namespace and does not allow this one; name a Secret of namespace %q, or set the annotation %s=%s on that Secret",
+	return fmt.Sprintf("Secret %s is of another namespace and does not allow this one; name a Secret of namespace %q, "+
+		"or set the annotation %s=%s on that Secret",
 		secret, namespace, machinev1.AllowedNamespacesAnnotation, namespace)
 }
 
@@ -96,7 +99,7 @@ func (g *guard) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
 }
 
-// Allows says whether the classes of a namespace may name the Secret.
+// Allows reports whether the classes of a namespace may name the Secret.
 func Allows(secret *corev1.Secret, namespace string) bool {
 	for allowed := range strings.SplitSeq(secret.Annotations[machinev1.AllowedNamespacesAnnotation], ",") {
 		if allowed = strings.TrimSpace(allowed); allowed == "*" || allowed == namespace {

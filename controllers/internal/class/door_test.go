@@ -35,7 +35,8 @@ func TestSecretsOfOtherNamespaces(t *testing.T) {
 			if tc.allowed != "" {
 				s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: tc.allowed}
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), s, secret("default", "boot", nil)).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), s,
+				secret("default", "boot", nil)).Build()
 			r, err := resolver(t).ResolveForClusterAPI(t.Context(), c, "default", "a")
 			if err != nil {
 				t.Fatal(err)
@@ -53,10 +54,12 @@ func TestSecretsOfOtherNamespaces(t *testing.T) {
 			}
 			e, _ := errors.AsType[*cloud.Error](refused)
 			if e.Reason != infrav1.ReasonSecretNotAllowed || len(r.Credentials["secretKey"]) > 0 ||
-				!strings.Contains(refused.Error(), "credentialsSecretRef: Secret other/keys") || !strings.Contains(refused.Error(), machinev1.AllowedNamespacesAnnotation+"=default") {
+				!strings.Contains(refused.Error(), "credentialsSecretRef: Secret other/keys") ||
+				!strings.Contains(refused.Error(), machinev1.AllowedNamespacesAnnotation+"=default") {
 				t.Errorf("reason %s, %v; want field and annotation named", e.Reason, refused)
 			}
-			if native, err := resolver(t).Resolve(t.Context(), c, "default", "a"); err != nil || native.Err(cloud.BlocksAll) != nil {
+			if native, err := resolver(t).Resolve(t.Context(), c, "default", "a"); err != nil ||
+				native.Err(cloud.BlocksAll) != nil {
 				t.Errorf("the native door keeps MCM's rule: %v, %v", err, native.Problems)
 			}
 		})

@@ -45,7 +45,8 @@ func (r Resolved) UserData() ([]byte, error) {
 	}
 	p := cloud.Problem{
 		Severity: cloud.BlocksCreate, Field: "secretRef",
-		Message: fmt.Sprintf("no Secret of the class has an entry %q; add one with the boot data of the VMs", machinev1.UserDataKey),
+		Message: fmt.Sprintf("no Secret of the class has an entry %q; add one with the boot data of the VMs",
+			machinev1.UserDataKey),
 	}
 	return nil, r.refuse(machinev1.ReasonInvalidUserData, []cloud.Problem{p}, []string{p.String()})
 }

@@ -69,7 +69,9 @@ func (r *Resolver) Resolve(ctx context.Context, c client.Reader, namespace, name
 
 // ResolveObject is Resolve for a class that has been read already. The object
 // is kept, not modified.
-func (r *Resolver) ResolveObject(ctx context.Context, c client.Reader, object *machinev1.MachineClass) (Resolved, error) {
+func (r *Resolver) ResolveObject(ctx context.Context, c client.Reader, object *machinev1.MachineClass) (Resolved,
+	error,
+) {
 	creds, gone, err := secrets(ctx, c, object)
 	if err != nil {
 		return Resolved{}, err

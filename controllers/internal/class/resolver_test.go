@@ -93,21 +93,26 @@ func TestResolve(t *testing.T) {
 		},
 		"NoClass": {
 			reason: "A machine without class can neither be made nor removed, and the message names the class.",
-			create: machinev1.ReasonClassNotFound, all: machinev1.ReasonClassNotFound, text: `no MachineClass "a" in namespace "default"`, secrets: true,
+			create: machinev1.ReasonClassNotFound, all: machinev1.ReasonClassNotFound,
+			text: `no MachineClass "a" in namespace "default"`, secrets: true,
 		},
 		"Deleting": {
 			reason:  "A class that is being deleted still serves deletions.",
-			objects: []client.Object{machineClass(deleting), boot, keys}, create: machinev1.ReasonClassDeleting, text: "is being deleted", secrets: true,
+			objects: []client.Object{machineClass(deleting), boot, keys}, create: machinev1.ReasonClassDeleting,
+			text: "is being deleted", secrets: true,
 		},
 		"UnknownProvider": {
 			reason:  "Nothing can be done in an unknown cloud; the message says which are known.",
 			objects: []client.Object{machineClass(func(c *machinev1.MachineClass) { c.Provider = "nebula" }), boot, keys},
-			create:  machinev1.ReasonInvalidSpec, all: machinev1.ReasonInvalidSpec, text: `provider: no driver is named "nebula", use one of sim`, secrets: true,
+			create:  machinev1.ReasonInvalidSpec, all: machinev1.ReasonInvalidSpec,
+			text: `provider: no driver is named "nebula", use one of sim`, secrets: true,
 		},
 		"UndecodableSpec": {
-			reason:  "A spec that is no object leaves nothing to call with.",
-			objects: []client.Object{machineClass(func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = []byte(`[]`) }), boot, keys},
-			create:  machinev1.ReasonInvalidSpec, all: machinev1.ReasonInvalidSpec, text: "providerSpec", secrets: true,
+			reason: "A spec that is no object leaves nothing to call with.",
+			objects: []client.Object{machineClass(func(c *machinev1.MachineClass) {
+				c.ProviderSpec.Raw = []byte(`[]`)
+			}), boot, keys},
+			create: machinev1.ReasonInvalidSpec, all: machinev1.ReasonInvalidSpec, text: "providerSpec", secrets: true,
 		},
 		"BadNodeTemplate": {
 			reason: "A node template matters to creation only.",
@@ -121,16 +126,19 @@ func TestResolve(t *testing.T) {
 		},
 		"NoCredentials": {
 			reason:  "Without the Secret of the credentials nothing works, and the Secret is what is missing.",
-			objects: []client.Object{machineClass(), boot}, create: machinev1.ReasonSecretNotFound, all: machinev1.ReasonSecretNotFound,
+			objects: []client.Object{machineClass(), boot}, create: machinev1.ReasonSecretNotFound,
+			all:  machinev1.ReasonSecretNotFound,
 			text: `credentialsSecretRef: there is no Secret "other/keys"`,
 		},
 		"NoBootData": {
 			reason:  "Without the Secret of the boot data a VM can still be removed.",
-			objects: []client.Object{machineClass(), keys}, create: machinev1.ReasonSecretNotFound, text: `secretRef: there is no Secret "default/boot"`,
+			objects: []client.Object{machineClass(), keys}, create: machinev1.ReasonSecretNotFound,
+			text: `secretRef: there is no Secret "default/boot"`,
 		},
 		"IncompleteCredentials": {
 			reason:  "An entry that the cloud needs and does not find is named.",
-			objects: []client.Object{machineClass(), boot, secret("other", "keys", nil)}, create: machinev1.ReasonInvalidSecret, all: machinev1.ReasonInvalidSecret,
+			objects: []client.Object{machineClass(), boot, secret("other", "keys", nil)}, create: machinev1.ReasonInvalidSecret,
+			all:  machinev1.ReasonInvalidSecret,
 			text: "accountID", secrets: true,
 		},
 	}
@@ -177,12 +185,16 @@ func reasonOf(err error) string {
 
 func TestCredentialsAreOverlaid(t *testing.T) {
 	t.Parallel()
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(), keys.DeepCopy()).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(),
+		keys.DeepCopy()).Build()
 	got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := cloud.Credentials{"userData": []byte("#cloud-config"), "accountID": []byte("demo"), "secretKey": []byte("demo-secret")}
+	want := cloud.Credentials{
+		"userData": []byte("#cloud-config"), "accountID": []byte("demo"),
+		"secretKey": []byte("demo-secret"),
+	}
 	if diff := cmp.Diff(map[string][]byte(want), map[string][]byte(got.Credentials)); diff != "" {
 		t.Errorf("credentialsSecretRef wins over secretRef (-want +got):\n%s", diff)
 	}
@@ -200,7 +212,8 @@ func TestUserDataMissing(t *testing.T) {
 		machineClass(func(c *machinev1.MachineClass) { c.SecretRef = nil }), keys.DeepCopy()).Build()
 	got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 	if err != nil || got.Err(cloud.BlocksCreate) != nil {
-		t.Fatalf("boot data is not the class's problem where it comes from elsewhere: %v, %v", err, got.Err(cloud.BlocksCreate))
+		t.Fatalf("boot data is not the class's problem where it comes from elsewhere: %v, %v", err,
+			got.Err(cloud.BlocksCreate))
 	}
 	if _, err := got.UserData(); reasonOf(err) != machinev1.ReasonInvalidUserData {
 		t.Errorf("UserData() = %v, want reason %s", err, machinev1.ReasonInvalidUserData)
@@ -211,8 +224,11 @@ func TestReadFails(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for _, kind := range []client.Object{&machinev1.MachineClass{}, &corev1.Secret{}} {
-		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(), keys.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(),
+			keys.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption,
+			) error {
 				if cmp.Equal(kind, o) {
 					return boom
 				}

@@ -15,7 +15,9 @@ import (
 
 // secrets returns the merged entries of the class's Secrets, those of
 // credentialsSecretRef winning, and a problem for each Secret that is not there.
-func secrets(ctx context.Context, c client.Reader, object *machinev1.MachineClass) (cloud.Credentials, []cloud.Problem, error) {
+func secrets(ctx context.Context, c client.Reader, object *machinev1.MachineClass) (cloud.Credentials, []cloud.Problem,
+	error,
+) {
 	creds := cloud.Credentials{}
 	var gone []cloud.Problem
 	for _, ref := range SecretRefs(object) {

@@ -33,7 +33,8 @@ func (d *Drainer) DeleteAttachments(ctx context.Context, node *corev1.Node) (rem
 		if va.DeletionTimestamp != nil {
 			continue
 		}
-		if err := d.target.Client.Delete(ctx, va, client.Preconditions{UID: &va.UID}); err != nil && !apierrors.IsNotFound(err) {
+		if err := d.target.Client.Delete(ctx, va, client.Preconditions{UID: &va.UID}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			remaining = append(remaining, va.Name)
 			failed = append(failed, fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err))
 		}

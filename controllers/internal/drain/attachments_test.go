@@ -13,7 +13,10 @@ func TestDeleteAttachments(t *testing.T) {
 	t.Parallel()
 	held := attachment("v1", "n", true)
 	held.Finalizers = []string{"external-attacher/sim"}
-	inline := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "inline"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}}
+	inline := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "inline"},
+		Spec:       storagev1.VolumeAttachmentSpec{NodeName: "n"},
+	}
 	w := newWorld(t, held, inline, attachment("v2", "m", true))
 	n := node()
 	check := func(why string, want ...string) {

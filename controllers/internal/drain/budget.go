@@ -58,7 +58,7 @@ func parse(items []policyv1.PodDisruptionBudget) []budget {
 	return all
 }
 
-// misconfigured says whether the budget can never allow an eviction, as opposed
+// misconfigured reports whether the budget can never allow an eviction, as opposed
 // to not now: it demands every pod that it selects, all of them are healthy,
 // and none of that is old news. desiredHealthy is what distinguishes the two
 // while the number of healthy pods is still changing.
@@ -68,7 +68,7 @@ func (b budget) misconfigured() bool {
 		s.DesiredHealthy >= s.ExpectedPods && len(s.DisruptedPods) == 0 && s.DisruptionsAllowed == 0
 }
 
-// observed says whether the status belongs to the spec.
+// observed reports whether the status belongs to the spec.
 func (b budget) observed() bool { return b.Status.ObservedGeneration >= b.Generation }
 
 func (b budget) key() types.NamespacedName {

@@ -97,7 +97,10 @@ func (d *Drainer) Drain(ctx context.Context, r Request) (result Result, err erro
 	now := d.clock.Now()
 	memory, free := d.book.open(r.Node.Name, r.Started, now)
 	if !free {
-		return Result{Wait: busyWait, Reason: machinev1.ReasonDraining, Message: "the node is already being drained by another machine"}, nil
+		return Result{
+			Wait: busyWait, Reason: machinev1.ReasonDraining,
+			Message: "the node is already being drained by another machine",
+		}, nil
 	}
 	p := &pass{drainer: d, request: r, now: now, memory: memory}
 	defer func() { d.book.closed(memory, p.awaited(result)) }()

@@ -26,12 +26,19 @@ func TestWhichPodsLeave(t *testing.T) {
 		"Plain":     {"A pod of a ReplicaSet comes back elsewhere.", pod("p", ownedBy("ReplicaSet")), []string{"evict p"}},
 		"Unmanaged": {"MCM removes pods that nobody brings back, too.", pod("p"), []string{"evict p"}},
 		"EmptyDir": {"Local data does not survive the machine anyway.", pod("p", func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			p.Spec.Volumes = []corev1.Volume{{
+				Name:         "e",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			}}
 		}), []string{"evict p"}},
-		"Finished":  {"A finished pod is evicted like others.", pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), []string{"evict p"}},
+		"Finished": {"A finished pod is evicted like others.", pod("p", func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodSucceeded
+		}), []string{"evict p"}},
 		"Mirror":    {"A mirror pod is only the image of a static one.", pod("p", mirror), nil},
 		"DaemonSet": {"A DaemonSet's pod would be back at once.", pod("p", ownedBy("DaemonSet")), nil},
-		"Elsewhere": {"Pods of other nodes are no business of this drain.", pod("p", func(p *corev1.Pod) { p.Spec.NodeName = "m" }), nil},
+		"Elsewhere": {"Pods of other nodes are no business of this drain.", pod("p", func(p *corev1.Pod) {
+			p.Spec.NodeName = "m"
+		}), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

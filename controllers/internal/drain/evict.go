@@ -28,7 +28,7 @@ const (
 	ReasonReattachingVolumes = "ReattachingVolumes"
 )
 
-// release evicts a pod if it is time to, and says whether it is on its way. A
+// release evicts a pod if it is time to, and reports whether it is on its way. A
 // pod whose eviction a disruption budget refuses more often than allowed is
 // deleted, except if the budget can never allow it: that is for its owner to
 // correct before the drain's time is up.
@@ -89,7 +89,10 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) error {
 // remove deletes the pod without grace. Nil if it is gone.
 func (p *pass) remove(ctx context.Context, pod *corev1.Pod) error {
 	uid := pod.UID
-	err := p.drainer.target.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
+	err := p.drainer.target.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace,
+		Name:      pod.Name,
+	}},
 		client.GracePeriodSeconds(0), client.Preconditions{UID: &uid})
 	if gone(err) {
 		return nil
@@ -127,7 +130,8 @@ func (p *pass) refuse(a *attempt, pod *corev1.Pod, budgets []budget) {
 	if i := slices.IndexFunc(budgets, budget.misconfigured); i >= 0 {
 		b := budgets[i]
 		a.reason = ReasonBudgetMisconfigured
-		a.problem = fmt.Sprintf("pod %s: PodDisruptionBudget %s is misconfigured and requires zero voluntary evictions (%d of %d pods); lower minAvailable or raise maxUnavailable",
+		a.problem = fmt.Sprintf("pod %s: PodDisruptionBudget %s is misconfigured and requires zero voluntary evictions (%d "+
+			"of %d pods); lower minAvailable or raise maxUnavailable",
 			name(pod), b.Name, b.Status.DesiredHealthy, b.Status.ExpectedPods)
 		return
 	}
@@ -136,7 +140,8 @@ func (p *pass) refuse(a *attempt, pod *corev1.Pod, budgets []budget) {
 	a.problem = fmt.Sprintf("pod %s: its eviction is denied by a disruption budget", name(pod))
 	if len(budgets) == 1 {
 		b := budgets[0]
-		a.problem = fmt.Sprintf("pod %s: PodDisruptionBudget %s allows no eviction now (%d of %d pods are healthy, %d are needed)",
+		a.problem = fmt.Sprintf("pod %s: PodDisruptionBudget %s allows no eviction now (%d of %d pods are healthy, %d "+
+			"are needed)",
 			name(pod), b.Name, b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy)
 	}
 }
@@ -145,13 +150,14 @@ func (p *pass) refuse(a *attempt, pod *corev1.Pod, budgets []budget) {
 // two budgets select, with an error that names neither.
 func failure(pod *corev1.Pod, budgets []budget, err error) string {
 	if len(budgets) > 1 {
-		return fmt.Sprintf("pod %s is selected by %d PodDisruptionBudgets (%s), which the eviction API does not support; leave one",
+		return fmt.Sprintf("pod %s is selected by %d PodDisruptionBudgets (%s), which the eviction API does not support; "+
+			"leave one",
 			name(pod), len(budgets), names(budgets))
 	}
 	return fmt.Sprintf("pod %s cannot be evicted: %v", name(pod), err)
 }
 
-// refused says whether a disruption budget said no. A busy API server also
+// refused reports whether a disruption budget said no. A busy API server also
 // answers 429, with a time to wait and without that cause.
 func refused(err error) bool {
 	if !apierrors.IsTooManyRequests(err) {
@@ -164,7 +170,7 @@ func refused(err error) bool {
 // gone says that there is no such pod any more; a conflict is the UID's.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// unreachable says whether the error is about the API server rather than the
+// unreachable reports whether the error is about the API server rather than the
 // pod, so that the next pod would fail in the same way.
 func unreachable(err error) bool {
 	var status apierrors.APIStatus
@@ -180,7 +186,7 @@ func unreachable(err error) bool {
 	}
 }
 
-// running says whether disruption budgets protect the pod: the API server lets
+// running reports whether disruption budgets protect the pod: the API server lets
 // pending and finished ones go.
 func running(pod *corev1.Pod) bool {
 	switch pod.Status.Phase {

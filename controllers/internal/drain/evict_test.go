@@ -61,7 +61,10 @@ func TestRefusedEvictionsAreRetriedThenForced(t *testing.T) {
 
 func TestBudgets(t *testing.T) {
 	t.Parallel()
-	strict := policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 3}
+	strict := policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: 2, ExpectedPods: 3, CurrentHealthy: 3,
+		DesiredHealthy: 3,
+	}
 	with := func(change func(*policyv1.PodDisruptionBudgetStatus)) policyv1.PodDisruptionBudgetStatus {
 		s := *strict.DeepCopy()
 		change(&s)
@@ -74,14 +77,56 @@ func TestBudgets(t *testing.T) {
 		want    string
 		message string
 	}{
-		"Unknown":       {"A budget that the cache does not know yet still denies.", nil, true, machinev1.ReasonEvictionDenied, "d/p"},
-		"Spent":         {"A budget that needs a pod to come up first is to be waited for.", []client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) { s.CurrentHealthy, s.DesiredHealthy = 2, 2 }))}, true, machinev1.ReasonEvictionDenied, "PodDisruptionBudget b allows no eviction now (2 of 3 pods are healthy, 2 are needed)"},
-		"Misconfigured": {"A budget that never allows an eviction is named, and not run over before the time-out.", []client.Object{pdb("b", "p", strict)}, false, ReasonBudgetMisconfigured, "PodDisruptionBudget b is misconfigured"},
-		"SecondOne":     {"Not only the first budget of a pod is looked at.", []client.Object{pdb("a", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) { s.DesiredHealthy = 1 })), pdb("b", "p", strict)}, false, ReasonBudgetMisconfigured, "PodDisruptionBudget b is misconfigured"},
-		"OldStatus":     {"A status behind its spec proves nothing.", []client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) { s.ObservedGeneration = 1 }))}, true, machinev1.ReasonEvictionDenied, "PodDisruptionBudget b"},
-		"Disrupted":     {"An eviction that is still being counted is not a misconfiguration.", []client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) { s.DisruptedPods = map[string]metav1.Time{"q": {}} }))}, true, machinev1.ReasonEvictionDenied, "PodDisruptionBudget b"},
-		"OldHealth":     {"currentHealthy may be old; desiredHealthy says what the budget asks for.", []client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) { s.DesiredHealthy = 2 }))}, true, machinev1.ReasonEvictionDenied, "PodDisruptionBudget b"},
-		"OtherPods":     {"A budget that does not select the pod is not to blame.", []client.Object{pdb("b", "q", strict)}, true, machinev1.ReasonEvictionDenied, "d/p"},
+		"Unknown": {
+			"A budget that the cache does not know yet still denies.", nil, true,
+			machinev1.ReasonEvictionDenied, "d/p",
+		},
+		"Spent": {
+			"A budget that needs a pod to come up first is to be waited for.",
+			[]client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) {
+				s.CurrentHealthy, s.DesiredHealthy = 2, 2
+			}))},
+			true, machinev1.ReasonEvictionDenied,
+			"PodDisruptionBudget b allows no eviction now (2 of 3 pods are healthy, 2 are needed)",
+		},
+		"Misconfigured": {
+			"A budget that never allows an eviction is named, and not run over before the time-out.",
+			[]client.Object{pdb("b", "p", strict)},
+			false, ReasonBudgetMisconfigured, "PodDisruptionBudget b is misconfigured",
+		},
+		"SecondOne": {
+			"Not only the first budget of a pod is looked at.",
+			[]client.Object{pdb("a", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) {
+				s.DesiredHealthy = 1
+			})), pdb("b", "p", strict)},
+			false, ReasonBudgetMisconfigured, "PodDisruptionBudget b is misconfigured",
+		},
+		"OldStatus": {
+			"A status behind its spec proves nothing.",
+			[]client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) {
+				s.ObservedGeneration = 1
+			}))},
+			true, machinev1.ReasonEvictionDenied, "PodDisruptionBudget b",
+		},
+		"Disrupted": {
+			"An eviction that is still being counted is not a misconfiguration.",
+			[]client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) {
+				s.DisruptedPods = map[string]metav1.Time{"q": {}}
+			}))},
+			true, machinev1.ReasonEvictionDenied, "PodDisruptionBudget b",
+		},
+		"OldHealth": {
+			"currentHealthy may be old; desiredHealthy says what the budget asks for.",
+			[]client.Object{pdb("b", "p", with(func(s *policyv1.PodDisruptionBudgetStatus) {
+				s.DesiredHealthy = 2
+			}))},
+			true, machinev1.ReasonEvictionDenied, "PodDisruptionBudget b",
+		},
+		"OtherPods": {
+			"A budget that does not select the pod is not to blame.",
+			[]client.Object{pdb("b", "q", strict)},
+			true, machinev1.ReasonEvictionDenied, "d/p",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -134,20 +179,34 @@ func TestOtherEvictionErrors(t *testing.T) {
 		others  bool // other pods are evicted all the same
 		message string
 	}{
-		"Gone":        {"Somebody else was faster.", apierrors.NewNotFound(resource, "p"), 0, false, true, "waiting"},
-		"Namesake":    {"The UID is of a pod that is gone; its namesake lives elsewhere.", apierrors.NewConflict(resource, "p", errors.New("uid")), 0, false, true, "waiting"},
-		"TwoBudgets":  {"The API server refuses a pod of two budgets without saying which.", apierrors.NewInternalError(errors.New("more than one")), 2, false, true, "selected by 2 PodDisruptionBudgets (b0, b1)"},
-		"Forbidden":   {"One pod that must not be evicted does not keep the others.", apierrors.NewForbidden(resource, "p", errors.New("namespace is being terminated")), 0, false, true, "d/p"},
-		"Throttled":   {"A busy API server is no disruption budget.", throttled, 0, true, false, ""},
-		"Unavailable": {"An API server that does not answer would fail for every pod.", apierrors.NewServiceUnavailable("x"), 0, true, false, ""},
-		"Network":     {"No answer at all says nothing about the pod.", errors.New("connection refused"), 0, true, false, ""},
+		"Gone": {"Somebody else was faster.", apierrors.NewNotFound(resource, "p"), 0, false, true, "waiting"},
+		"Namesake": {
+			"The UID is of a pod that is gone; its namesake lives elsewhere.",
+			apierrors.NewConflict(resource, "p", errors.New("uid")), 0, false, true, "waiting",
+		},
+		"TwoBudgets": {
+			"The API server refuses a pod of two budgets without saying which.",
+			apierrors.NewInternalError(errors.New("more than one")), 2, false, true,
+			"selected by 2 PodDisruptionBudgets (b0, b1)",
+		},
+		"Forbidden": {
+			"One pod that must not be evicted does not keep the others.",
+			apierrors.NewForbidden(resource, "p", errors.New("namespace is being terminated")), 0, false, true, "d/p",
+		},
+		"Throttled": {"A busy API server is no disruption budget.", throttled, 0, true, false, ""},
+		"Unavailable": {
+			"An API server that does not answer would fail for every pod.", apierrors.NewServiceUnavailable("x"),
+			0, true, false, "",
+		},
+		"Network": {"No answer at all says nothing about the pod.", errors.New("connection refused"), 0, true, false, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			objects := []client.Object{pod("p"), pod("q")}
 			for i := range tc.budgets {
-				objects = append(objects, pdb("b"+string(rune('0'+i)), "p", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2}))
+				objects = append(objects, pdb("b"+string(rune('0'+i)), "p",
+					policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2}))
 			}
 			w := newWorld(t, objects...)
 			w.request.MaxEvictRetries = 0

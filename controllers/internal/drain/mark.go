@@ -56,7 +56,7 @@ func terminating(reason string, now metav1.Time) corev1.NodeCondition {
 	return c
 }
 
-// setCondition puts a condition on the node, and says whether that changes it.
+// setCondition puts a condition on the node, and reports whether that changes it.
 func setCondition(node *corev1.Node, want corev1.NodeCondition) bool {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]

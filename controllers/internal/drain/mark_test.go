@@ -24,11 +24,15 @@ func TestMarksAreWrittenOnce(t *testing.T) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(n).WithStatusSubresource(n).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption,
+			) error {
 				writes++
 				return c.Patch(ctx, o, p, opts...)
 			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+				opts ...client.SubResourcePatchOption,
+			) error {
 				writes++
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
@@ -40,7 +44,10 @@ func TestMarksAreWrittenOnce(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &got); err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range []error{d.Cordon(t.Context(), got.DeepCopy()), d.MarkTerminating(t.Context(), got.DeepCopy(), reason)} {
+		for _, err := range []error{
+			d.Cordon(t.Context(), got.DeepCopy()),
+			d.MarkTerminating(t.Context(), got.DeepCopy(), reason),
+		} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +66,8 @@ func TestMarksAreWrittenOnce(t *testing.T) {
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 		{
 			Type: machinev1.NodeTerminating, Status: corev1.ConditionTrue, Reason: machinev1.ReasonUnhealthy,
-			Message: "Machine Controller is terminating failed machine", LastHeartbeatTime: metav1.NewTime(epoch), LastTransitionTime: metav1.NewTime(epoch),
+			Message: "Machine Controller is terminating failed machine", LastHeartbeatTime: metav1.NewTime(epoch),
+			LastTransitionTime: metav1.NewTime(epoch),
 		},
 	}
 	same := cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })

@@ -43,7 +43,8 @@ func (p *pass) observe(ctx context.Context) error {
 // does not show.
 func (p *pass) confirmed(ctx context.Context, done Result) (Result, error) {
 	var pods corev1.PodList
-	if err := p.drainer.target.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": p.request.Node.Name}); err != nil {
+	if err := p.drainer.target.Live.List(ctx, &pods,
+		client.MatchingFields{"spec.nodeName": p.request.Node.Name}); err != nil {
 		return Result{}, fmt.Errorf("listing the pods of node %s: %w", p.request.Node.Name, err)
 	}
 	if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return leaves(&pod) }) {
@@ -53,7 +54,7 @@ func (p *pass) confirmed(ctx context.Context, done Result) (Result, error) {
 	return done, nil
 }
 
-// leaves says whether a drain removes the pod: all but those that would come
+// leaves reports whether a drain removes the pod: all but those that would come
 // back at once, mirror pods and pods of a DaemonSet.
 func leaves(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {

@@ -91,7 +91,10 @@ func sentence(text string, notes []string) string {
 
 // facts collects what the pass has found.
 func (p *pass) facts() facts {
-	f := facts{now: p.now, timeout: p.request.Timeout, deadline: p.request.Started.Add(p.request.Timeout), left: len(p.pods), notes: p.memory.notes}
+	f := facts{
+		now: p.now, timeout: p.request.Timeout, deadline: p.request.Started.Add(p.request.Timeout),
+		left: len(p.pods), notes: p.memory.notes,
+	}
 	for _, pod := range p.pods {
 		p.look(&f, pod)
 	}
@@ -117,8 +120,10 @@ func (p *pass) look(f *facts, pod *corev1.Pod) {
 			f.soon(overdue)
 			return
 		}
-		f.obstacles = append(f.obstacles, obstacle{ReasonPodOverdue,
-			fmt.Sprintf("pod %s should have ended at %s", name(pod), end.UTC().Format(time.RFC3339))})
+		f.obstacles = append(f.obstacles, obstacle{
+			ReasonPodOverdue,
+			fmt.Sprintf("pod %s should have ended at %s", name(pod), end.UTC().Format(time.RFC3339)),
+		})
 		return
 	}
 	a := p.memory.attempts[pod.UID]
@@ -134,12 +139,16 @@ func (p *pass) look(f *facts, pod *corev1.Pod) {
 // obstacle says what a departure waits for, and until when.
 func (d *departure) obstacle(node *corev1.Node) (obstacle, time.Time) {
 	if d.detached {
-		return obstacle{ReasonReattachingVolumes,
-			fmt.Sprintf("%s has left; waiting for %s at another node", d.pod, list(d.volumes))}, d.reattachBy
+		return obstacle{
+			ReasonReattachingVolumes,
+			fmt.Sprintf("%s has left; waiting for %s at another node", d.pod, list(d.volumes)),
+		}, d.reattachBy
 	}
 	if still := attached(node, d.volumes); len(still) > 0 {
-		return obstacle{machinev1.ReasonDetachingVolumes,
-			fmt.Sprintf("%s: waiting for %s to be detached", d.pod, list(still))}, d.detachBy
+		return obstacle{
+			machinev1.ReasonDetachingVolumes,
+			fmt.Sprintf("%s: waiting for %s to be detached", d.pod, list(still)),
+		}, d.detachBy
 	}
 	return obstacle{}, d.detachBy
 }

@@ -87,7 +87,7 @@ func (p *pass) meet(ctx context.Context, bound []*corev1.Pod) error {
 	return nil
 }
 
-// follow looks after the departures, and says whether one is not over.
+// follow looks after the departures, and reports whether one is not over.
 func (p *pass) follow(ctx context.Context, bound []*corev1.Pod) (busy bool, err error) {
 	present := map[types.UID]bool{}
 	for _, pod := range bound {
@@ -105,7 +105,7 @@ func (p *pass) follow(ctx context.Context, bound []*corev1.Pod) (busy bool, err 
 	return busy, nil
 }
 
-// isOver says whether a departure needs no more waiting for: its volumes have
+// isOver reports whether a departure needs no more waiting for: its volumes have
 // arrived elsewhere, or its time is up, which is noted.
 func (p *pass) isOver(ctx context.Context, d *departure, present bool) (bool, error) {
 	if !d.detached {
@@ -129,7 +129,7 @@ func (p *pass) isOver(ctx context.Context, d *departure, present bool) (bool, er
 	return true, nil
 }
 
-// isLeft says whether a departure whose volumes are on the node need not be
+// isLeft reports whether a departure whose volumes are on the node need not be
 // waited for any longer, which is noted. Where pod and volumes have left, it
 // notes that they are detached, and the time for them to arrive begins.
 func (p *pass) isLeft(d *departure, present bool) bool {

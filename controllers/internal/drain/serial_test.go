@@ -124,7 +124,10 @@ func TestVolumesThatAreNotAwaited(t *testing.T) {
 		"Unbound":  {"A claim without volume has nothing to detach.", objects(unbound, pod("a", claiming("v1"))), true},
 		"NoClaim":  {"The claim does not exist.", objects(pod("a", claiming("v1"))), true},
 		"NoVolume": {"The volume does not exist.", objects(disk("v1")[0], pod("a", claiming("v1"))), true},
-		"Shared":   {"Another pod of the node keeps the volume attached.", objects(disk("v1"), pod("a", claiming("v1")), pod("z", claiming("v1"), ownedBy("DaemonSet"))), true},
+		"Shared": {
+			"Another pod of the node keeps the volume attached.",
+			objects(disk("v1"), pod("a", claiming("v1")), pod("z", claiming("v1"), ownedBy("DaemonSet"))), true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

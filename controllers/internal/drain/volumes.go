@@ -22,12 +22,15 @@ const AttachmentByVolume = "index.va-volume"
 // Indexes are the indexes of the target cluster that a Drainer needs besides
 // index.Target.
 func Indexes() []index.Index {
-	return []index.Index{{Object: &storagev1.VolumeAttachment{}, Field: AttachmentByVolume, Extract: func(o client.Object) []string {
-		if v := volumeOf(o.(*storagev1.VolumeAttachment)); v != "" {
-			return []string{v}
-		}
-		return nil
-	}}}
+	return []index.Index{{
+		Object: &storagev1.VolumeAttachment{}, Field: AttachmentByVolume,
+		Extract: func(o client.Object) []string {
+			if v := volumeOf(o.(*storagev1.VolumeAttachment)); v != "" {
+				return []string{v}
+			}
+			return nil
+		},
+	}}
 }
 
 // A volume is one that a drain waits for.
@@ -108,7 +111,7 @@ func attached(node *corev1.Node, volumes []volume) []volume {
 	return still
 }
 
-// mentions says whether id stands in the name of an attached volume, and is not
+// mentions reports whether id stands in the name of an attached volume, and is not
 // merely part of a longer word in it.
 func mentions(text, id string) bool {
 	if id == "" {
@@ -131,7 +134,7 @@ func wordly(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// elsewhere says whether every volume is attached to another node by now.
+// elsewhere reports whether every volume is attached to another node by now.
 func (p *pass) elsewhere(ctx context.Context, volumes []volume) (bool, error) {
 	for _, v := range volumes {
 		var list storagev1.VolumeAttachmentList

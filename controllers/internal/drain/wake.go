@@ -38,7 +38,8 @@ func (d *Drainer) PodHandler(requests Requests) handler.TypedEventHandler[*corev
 
 // AttachmentHandler wakes the machines of the nodes whose drain waits for the
 // volume of an attachment.
-func (d *Drainer) AttachmentHandler(requests Requests) handler.TypedEventHandler[*storagev1.VolumeAttachment, reconcile.Request] {
+func (d *Drainer) AttachmentHandler(requests Requests) handler.TypedEventHandler[*storagev1.VolumeAttachment,
+	reconcile.Request] {
 	moved := func(ctx context.Context, va *storagev1.VolumeAttachment, q queue) {
 		enqueue(ctx, q, requests, d.book.waitingFor(volumeOf(va))...)
 	}
@@ -57,7 +58,7 @@ func (d *Drainer) AttachmentHandler(requests Requests) handler.TypedEventHandler
 	}
 }
 
-// VolumesChanged says whether a node has other volumes than before, for the
+// VolumesChanged reports whether a node has other volumes than before, for the
 // predicate of whoever watches nodes.
 func VolumesChanged(before, after *corev1.Node) bool {
 	return !equality.Semantic.DeepEqual(before.Status.VolumesAttached, after.Status.VolumesAttached)

@@ -68,13 +68,17 @@ func TestWake(t *testing.T) {
 	pods.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: pod("z"), ObjectNew: pod("z", prio(1))}, q)
 	check("a pod that changed", false)
 
-	attachments.Create(t.Context(), event.TypedCreateEvent[*storagev1.VolumeAttachment]{Object: attachment("v1", "m", true)}, q)
+	attachments.Create(t.Context(), event.TypedCreateEvent[*storagev1.VolumeAttachment]{Object: attachment("v1", "m",
+		true)}, q)
 	check("an attachment of an awaited volume", true)
-	attachments.Update(t.Context(), event.TypedUpdateEvent[*storagev1.VolumeAttachment]{ObjectOld: attachment("v1", "m", false), ObjectNew: attachment("v1", "m", true)}, q)
+	attachments.Update(t.Context(), event.TypedUpdateEvent[*storagev1.VolumeAttachment]{ObjectOld: attachment("v1", "m",
+		false), ObjectNew: attachment("v1", "m", true)}, q)
 	check("an awaited volume is attached", true)
-	attachments.Update(t.Context(), event.TypedUpdateEvent[*storagev1.VolumeAttachment]{ObjectOld: attachment("v1", "m", true), ObjectNew: attachment("v1", "m", true)}, q)
+	attachments.Update(t.Context(), event.TypedUpdateEvent[*storagev1.VolumeAttachment]{ObjectOld: attachment("v1", "m",
+		true), ObjectNew: attachment("v1", "m", true)}, q)
 	check("nothing changed", false)
-	attachments.Delete(t.Context(), event.TypedDeleteEvent[*storagev1.VolumeAttachment]{Object: attachment("v9", "m", true)}, q)
+	attachments.Delete(t.Context(), event.TypedDeleteEvent[*storagev1.VolumeAttachment]{Object: attachment("v9", "m",
+		true)}, q)
 	check("another volume", false)
 	attachments.Create(t.Context(), event.TypedCreateEvent[*storagev1.VolumeAttachment]{Object: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "inline"}}}, q)
 	check("an inline volume", false)

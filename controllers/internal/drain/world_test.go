@@ -46,7 +46,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	for _, i := range append(index.Target(), Indexes()...) {
 		b.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	b.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} })
+	b.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+		return []string{o.(*corev1.Pod).Spec.NodeName}
+	})
 	w.raw = b.WithObjects(node()).WithObjects(objects...).Build()
 	w.client = interceptor.NewClient(w.raw, interceptor.Funcs{
 		SubResourceCreate: w.evict, Delete: w.delete,
@@ -74,9 +76,12 @@ func (w *world) restart() {
 	w.drainer = New(Deps{Target: &target.Cluster{Client: w.client, Live: w.client}, Clock: w.clock})
 }
 
-func (w *world) evict(_ context.Context, _ client.Client, _ string, o, body client.Object, _ ...client.SubResourceCreateOption) error {
+func (w *world) evict(_ context.Context, _ client.Client, _ string, o, body client.Object,
+	_ ...client.SubResourceCreateOption,
+) error {
 	w.calls = append(w.calls, "evict "+o.GetName())
-	if opts := body.(*policyv1.Eviction).DeleteOptions; opts == nil || opts.Preconditions == nil || opts.Preconditions.UID == nil {
+	if opts := body.(*policyv1.Eviction).DeleteOptions; opts == nil || opts.Preconditions == nil ||
+		opts.Preconditions.UID == nil {
 		w.t.Errorf("eviction of %s without UID", o.GetName())
 	}
 	if w.answer != nil {
@@ -96,7 +101,8 @@ func (w *world) delete(ctx context.Context, c client.WithWatch, o client.Object,
 	}
 	var got client.DeleteOptions
 	got.ApplyOptions(opts)
-	if got.GracePeriodSeconds == nil || *got.GracePeriodSeconds != 0 || got.Preconditions == nil || got.Preconditions.UID == nil {
+	if got.GracePeriodSeconds == nil || *got.GracePeriodSeconds != 0 || got.Preconditions == nil ||
+		got.Preconditions.UID == nil {
 		w.t.Errorf("pod %s is deleted with grace or without UID", o.GetName())
 	}
 	w.calls = append(w.calls, "delete "+o.GetName())
@@ -165,7 +171,8 @@ func (w *world) attach(names ...string) {
 	}
 	n.Status.VolumesAttached = nil
 	for _, v := range names {
-		n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: corev1.UniqueVolumeName("kubernetes.io/csi/sim^" + v)})
+		n.Status.VolumesAttached = append(n.Status.VolumesAttached,
+			corev1.AttachedVolume{Name: corev1.UniqueVolumeName("kubernetes.io/csi/sim^" + v)})
 	}
 	if err := w.client.Status().Update(w.t.Context(), &n); err != nil {
 		w.t.Fatal(err)
@@ -183,8 +190,11 @@ func node() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Nam
 
 func pod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name}},
-		Spec:       corev1.PodSpec{NodeName: "n"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "d", Name: name, UID: types.UID(name),
+			Labels: map[string]string{"app": name},
+		},
+		Spec: corev1.PodSpec{NodeName: "n"},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		},
@@ -217,7 +227,10 @@ func terminatingAt(at time.Time) func(*corev1.Pod) {
 
 func ownedBy(kind string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "o", Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "o",
+			Controller: new(true),
+		}}
 	}
 }
 
@@ -228,8 +241,11 @@ func disk(name string) []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: name},
 		},
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-			ClaimRef:               &corev1.ObjectReference{Namespace: "d", Name: name},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "sim", VolumeHandle: name}},
+			ClaimRef: &corev1.ObjectReference{Namespace: "d", Name: name},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:       "sim",
+				VolumeHandle: name,
+			}},
 		}},
 	}
 }
@@ -237,8 +253,11 @@ func disk(name string) []client.Object {
 func attachment(volume, node string, attached bool) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: volume + "-" + node},
-		Spec:       storagev1.VolumeAttachmentSpec{NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
-		Status:     storagev1.VolumeAttachmentStatus{Attached: attached},
+		Spec: storagev1.VolumeAttachmentSpec{
+			NodeName: node,
+			Source:   storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
+		},
+		Status: storagev1.VolumeAttachmentStatus{Attached: attached},
 	}
 }
 

@@ -91,10 +91,11 @@ func (l Limits) Evaluate(frozen bool, machines int) Change {
 	return Keep
 }
 
-// IsFrozen says whether the label of a MachineSet or MachineDeployment says so.
+// IsFrozen reports whether the label of a MachineSet or MachineDeployment says so.
 func IsFrozen(o metav1.Object) bool { return o.GetLabels()[machinev1.FreezeLabel] == LabelValue }
 
 // Message is that of the condition Frozen.
 func (l Limits) Message(set string, machines int) string {
-	return fmt.Sprintf("The number of machines backing MachineSet: %s is %d >= %d which is the Max-ScaleUp-Limit", set, machines, l.Higher)
+	return fmt.Sprintf("The number of machines backing MachineSet: %s is %d >= %d which is the Max-ScaleUp-Limit", set,
+		machines, l.Higher)
 }

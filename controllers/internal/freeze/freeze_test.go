@@ -31,14 +31,41 @@ func TestLimitsOf(t *testing.T) {
 		margins    Margins
 		want       Limits
 	}{
-		"Alone":     {reason: "A set of its own may have twice its replicas.", replicas: 3, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 8, Lower: 7}},
-		"Deployed":  {reason: "The limits of a deployment's set follow from the deployment alone.", replicas: 6, deployment: deployment(2, new(intstr.FromInt32(2))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
-		"Percent":   {reason: "A percentage is of the deployment's replicas, rounded up.", deployment: deployment(5, new(intstr.FromString("30%"))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 9, Lower: 8}},
-		"InPlace":   {reason: "The surge of an update in place counts where there is no other.", deployment: inPlace, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 9, Lower: 8}},
-		"Recreate":  {reason: "Without surge, none is added.", deployment: recreate, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
-		"BadSurge":  {reason: "A surge that cannot be read is none.", deployment: deployment(4, new(intstr.FromString("many"))), margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 6, Lower: 5}},
-		"NoDown":    {reason: "The limits never meet, or the set would freeze and unfreeze for ever.", replicas: 3, margins: Margins{Up: 2}, want: Limits{Higher: 8, Lower: 7}},
-		"VeryLarge": {reason: "Large numbers do not overflow.", replicas: 2147483647, margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 4294967296, Lower: 4294967295}},
+		"Alone": {
+			reason: "A set of its own may have twice its replicas.", replicas: 3, margins: Margins{Up: 2, Down: 1},
+			want: Limits{Higher: 8, Lower: 7},
+		},
+		"Deployed": {
+			reason: "The limits of a deployment's set follow from the deployment alone.", replicas: 6,
+			deployment: deployment(2, new(intstr.FromInt32(2))), margins: Margins{Up: 2, Down: 1},
+			want: Limits{Higher: 6, Lower: 5},
+		},
+		"Percent": {
+			reason:     "A percentage is of the deployment's replicas, rounded up.",
+			deployment: deployment(5, new(intstr.FromString("30%"))), margins: Margins{Up: 2, Down: 1},
+			want: Limits{Higher: 9, Lower: 8},
+		},
+		"InPlace": {
+			reason: "The surge of an update in place counts where there is no other.", deployment: inPlace,
+			margins: Margins{Up: 2, Down: 1}, want: Limits{Higher: 9, Lower: 8},
+		},
+		"Recreate": {
+			reason: "Without surge, none is added.", deployment: recreate, margins: Margins{Up: 2, Down: 1},
+			want: Limits{Higher: 6, Lower: 5},
+		},
+		"BadSurge": {
+			reason:     "A surge that cannot be read is none.",
+			deployment: deployment(4, new(intstr.FromString("many"))), margins: Margins{Up: 2, Down: 1},
+			want: Limits{Higher: 6, Lower: 5},
+		},
+		"NoDown": {
+			reason: "The limits never meet, or the set would freeze and unfreeze for ever.", replicas: 3,
+			margins: Margins{Up: 2}, want: Limits{Higher: 8, Lower: 7},
+		},
+		"VeryLarge": {
+			reason: "Large numbers do not overflow.", replicas: 2147483647, margins: Margins{Up: 2, Down: 1},
+			want: Limits{Higher: 4294967296, Lower: 4294967295},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -61,14 +88,20 @@ func TestEvaluate(t *testing.T) {
 		machines int
 		want     Change
 	}{
-		"Below":     {reason: "One fewer than the higher limit is fine.", limits: limits, machines: 5, want: Keep},
-		"At":        {reason: "The higher limit itself freezes.", limits: limits, machines: 6, want: Freeze},
-		"Again":     {reason: "A frozen set is not frozen twice.", limits: limits, frozen: true, machines: 7, want: Keep},
-		"Between":   {reason: "Between the limits a frozen set stays frozen.", limits: limits, frozen: true, machines: 5, want: Keep},
+		"Below": {reason: "One fewer than the higher limit is fine.", limits: limits, machines: 5, want: Keep},
+		"At":    {reason: "The higher limit itself freezes.", limits: limits, machines: 6, want: Freeze},
+		"Again": {reason: "A frozen set is not frozen twice.", limits: limits, frozen: true, machines: 7, want: Keep},
+		"Between": {
+			reason: "Between the limits a frozen set stays frozen.", limits: limits, frozen: true, machines: 5,
+			want: Keep,
+		},
 		"Back":      {reason: "The lower limit itself unfreezes.", limits: limits, frozen: true, machines: 4, want: Unfreeze},
 		"NotFrozen": {reason: "A set that is not frozen is not unfrozen.", limits: limits, machines: 4, want: Keep},
 		"Empty":     {reason: "A set without machines has not too many.", limits: Limits{Higher: 0, Lower: -1}, want: Keep},
-		"NowEmpty":  {reason: "A set without machines does not stay frozen.", limits: Limits{Higher: 0, Lower: -1}, frozen: true, want: Unfreeze},
+		"NowEmpty": {
+			reason: "A set without machines does not stay frozen.", limits: Limits{Higher: 0, Lower: -1},
+			frozen: true, want: Unfreeze,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

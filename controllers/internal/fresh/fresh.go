@@ -37,7 +37,7 @@ func (m *Marks) Wrote(o client.Object) {
 	}
 }
 
-// Stale says whether o is older than what this process wrote.
+// Stale reports whether o is older than what this process wrote.
 func (m *Marks) Stale(o client.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *Marks) Ended(o client.Object) {
 	m.ended[client.ObjectKeyFromObject(o)] = o.GetUID()
 }
 
-// HasEnded says whether this process has let go of o.
+// HasEnded reports whether this process has let go of o.
 func (m *Marks) HasEnded(o client.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +101,7 @@ func (m *Marks) Absent(key types.NamespacedName) {
 	delete(m.ended, key)
 }
 
-// older says whether version a is older than b. Versions that cannot be
+// older reports whether version a is older than b. Versions that cannot be
 // compared are not older, except that anything is newer than none.
 func older(a, b string) bool {
 	if a == "" || b == "" {

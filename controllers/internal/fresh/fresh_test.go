@@ -64,7 +64,10 @@ func TestForeign(t *testing.T) {
 			if tc.wrote != "" {
 				m.Wrote(object(tc.wrote))
 			}
-			if got := m.Foreign().Update(event.UpdateEvent{ObjectOld: object(tc.was), ObjectNew: object(tc.is)}); got != tc.want {
+			if got := m.Foreign().Update(event.UpdateEvent{
+				ObjectOld: object(tc.was),
+				ObjectNew: object(tc.is),
+			}); got != tc.want {
 				t.Errorf("Foreign() = %v, want %v: %s", got, tc.want, tc.reason)
 			}
 		})

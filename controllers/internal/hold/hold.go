@@ -66,7 +66,7 @@ type confirmation struct {
 // New returns a Gate that has seen nothing yet.
 func New(d Deps) *Gate { return &Gate{Deps: d, confirmed: map[confirmation]types.UID{}} }
 
-// Answer says whether o is left alone in this pass: because it is held, or
+// Answer reports whether o is left alone in this pass: because it is held, or
 // because what an earlier hold left behind is taken off it first. A hold that
 // has no answer yet gets it, once, with a write that fails on a stale o. wrote is
 // called with the version that a write returned; nil if nobody wants to know.
@@ -85,7 +85,8 @@ func (g *Gate) Answer(ctx context.Context, o client.Object, wrote func(client.Ob
 	} else if !machinev1.DropHold(changed) {
 		return false, nil
 	}
-	if err := g.Client.Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := g.Client.Patch(ctx, changed, client.MergeFromWithOptions(o,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return true, client.IgnoreNotFound(fmt.Errorf("answer the hold of %s: %w", o.GetName(), err))
 	}
 	if wrote != nil {
@@ -160,5 +161,6 @@ func (g *Gate) Forget(o client.Object, key types.NamespacedName) {
 // is held which the cache does not show as held. It is a conflict: the next pass
 // sees the hold.
 func Behind(name string) error {
-	return apierrors.NewConflict(machinev1.GroupVersion.WithResource("machines").GroupResource(), name, errors.New("it is held for a migration"))
+	return apierrors.NewConflict(machinev1.GroupVersion.WithResource("machines").GroupResource(), name,
+		errors.New("it is held for a migration"))
 }

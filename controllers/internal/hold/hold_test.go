@@ -36,10 +36,17 @@ func newWorld(t *testing.T, annotations map[string]string) *world {
 		t.Fatal(err)
 	}
 	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "m", UID: "uid", Annotations: annotations, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
+		Namespace: "ns", Name: "m", UID: "uid", Annotations: annotations,
+		CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
 	}}
-	w := &world{T: t, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).Build(), events: record.NewFakeRecorder(10)}
-	w.gate = hold.New(hold.Deps{Client: w.client, Live: counted{w.client, w}, Clock: clocktesting.NewFakePassiveClock(noon), Events: w.events})
+	w := &world{
+		T: t, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).Build(),
+		events: record.NewFakeRecorder(10),
+	}
+	w.gate = hold.New(hold.Deps{
+		Client: w.client, Live: counted{w.client, w},
+		Clock: clocktesting.NewFakePassiveClock(noon), Events: w.events,
+	})
 	return w
 }
 
@@ -79,13 +86,42 @@ func TestAnswer(t *testing.T) {
 		events int
 		after  map[string]string
 	}{
-		"Free":     {"An object that nobody moves costs nothing.", map[string]string{"a": "b"}, false, 0, 0, map[string]string{"a": "b"}},
-		"Bare":     {"Annotations may be missing altogether.", nil, false, 0, 0, nil},
-		"Asked":    {"A hold is answered with its value.", map[string]string{asked: "x"}, true, 1, 1, map[string]string{asked: "x", held: "x", since: at}},
-		"Empty":    {"A hold may be empty, and is one.", map[string]string{asked: ""}, true, 1, 1, map[string]string{asked: "", held: "", since: at}},
-		"Answered": {"An answer is given once.", map[string]string{asked: "x", held: "x", since: "then"}, true, 0, 0, map[string]string{asked: "x", held: "x", since: "then"}},
-		"Other":    {"The answer to an earlier hold is none to this one.", map[string]string{asked: "y", held: "x", since: "then"}, true, 1, 1, map[string]string{asked: "y", held: "y", since: at}},
-		"LeftOver": {"What an earlier hold left goes first, or the next one would be taken for answered.", map[string]string{held: "x", since: "then"}, true, 1, 0, nil},
+		"Free": {
+			"An object that nobody moves costs nothing.",
+			map[string]string{"a": "b"},
+			false, 0, 0,
+			map[string]string{"a": "b"},
+		},
+		"Bare": {"Annotations may be missing altogether.", nil, false, 0, 0, nil},
+		"Asked": {
+			"A hold is answered with its value.",
+			map[string]string{asked: "x"},
+			true, 1, 1,
+			map[string]string{asked: "x", held: "x", since: at},
+		},
+		"Empty": {
+			"A hold may be empty, and is one.",
+			map[string]string{asked: ""},
+			true, 1, 1,
+			map[string]string{asked: "", held: "", since: at},
+		},
+		"Answered": {
+			"An answer is given once.",
+			map[string]string{asked: "x", held: "x", since: "then"},
+			true, 0, 0,
+			map[string]string{asked: "x", held: "x", since: "then"},
+		},
+		"Other": {
+			"The answer to an earlier hold is none to this one.",
+			map[string]string{asked: "y", held: "x", since: "then"},
+			true, 1, 1,
+			map[string]string{asked: "y", held: "y", since: at},
+		},
+		"LeftOver": {
+			"What an earlier hold left goes first, or the next one would be taken for answered.",
+			map[string]string{held: "x", since: "then"},
+			true, 1, 0, nil,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +129,8 @@ func TestAnswer(t *testing.T) {
 			w := newWorld(t, tc.before)
 			closed, err := w.answer(w.machine())
 			if err != nil || closed != tc.closed || w.wrote != tc.writes || len(w.events.Events) != tc.events {
-				t.Errorf("%s closed %t (%v), %d writes, %d events, want %t, %d, %d", tc.reason, closed, err, w.wrote, len(w.events.Events), tc.closed, tc.writes, tc.events)
+				t.Errorf("%s closed %t (%v), %d writes, %d events, want %t, %d, %d", tc.reason, closed, err, w.wrote,
+					len(w.events.Events), tc.closed, tc.writes, tc.events)
 			}
 			after := w.machine().Annotations
 			if len(after) != len(tc.after) {
@@ -138,11 +175,30 @@ func TestConfirm(t *testing.T) {
 		refused bool
 		reads   int
 	}{
-		"Free":     {"Nobody moves it.", nil, noon.Add(-time.Hour), noon, false, 1},
-		"Held":     {"The cache may be from before the hold, which another process has answered.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(-time.Hour), noon, true, 2},
-		"Younger":  {"What was made while this process leads was never answered for by another.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(time.Hour), noon, false, 0},
-		"ShortAgo": {"Clocks differ.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(30 * time.Second), noon, true, 2},
-		"NoPass":   {"Without a first pass nothing is known.", map[string]string{machinev1.MigrationHoldAnnotation: "x"}, noon.Add(time.Hour), time.Time{}, true, 2},
+		"Free": {"Nobody moves it.", nil, noon.Add(-time.Hour), noon, false, 1},
+		"Held": {
+			"The cache may be from before the hold, which another process has answered.",
+			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
+			noon.Add(-time.Hour), noon, true, 2,
+		},
+		"Younger": {
+			"What was made while this process leads was never answered for by another.",
+			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
+			noon.Add(time.Hour), noon, false, 0,
+		},
+		"ShortAgo": {
+			"Clocks differ.",
+			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
+			noon.Add(30 * time.Second),
+			noon, true, 2,
+		},
+		"NoPass": {
+			"Without a first pass nothing is known.",
+			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
+			noon.Add(time.Hour),
+			time.Time{},
+			true, 2,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +233,8 @@ func TestConfirmAnother(t *testing.T) {
 	if err := w.gate.Confirm(t.Context(), former); err != nil {
 		t.Errorf("the hold of its namesake: %v", err)
 	}
-	if err := w.gate.Confirm(t.Context(), w.machine()); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `"m"`) {
+	if err := w.gate.Confirm(t.Context(), w.machine()); !apierrors.IsConflict(err) ||
+		!strings.Contains(err.Error(), `"m"`) {
 		t.Errorf("got %v, want a conflict that names it", err)
 	}
 	w.gate.Forget(former, client.ObjectKeyFromObject(former))

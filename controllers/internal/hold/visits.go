@@ -33,7 +33,7 @@ func (v *Visits) Begin(node string) (end func()) {
 	}
 }
 
-// Busy says whether a pass over that node is going on.
+// Busy reports whether a pass over that node is going on.
 func (v *Visits) Busy(node string) bool {
 	if v == nil {
 		return false

@@ -115,5 +115,7 @@ func Target() []Index {
 
 // Nodes are the indexes of Nodes, wherever they are.
 func Nodes() []Index {
-	return []Index{{&corev1.Node{}, NodeByProviderID, func(o client.Object) []string { return one(o.(*corev1.Node).Spec.ProviderID) }}}
+	return []Index{{&corev1.Node{}, NodeByProviderID, func(o client.Object) []string {
+		return one(o.(*corev1.Node).Spec.ProviderID)
+	}}}
 }

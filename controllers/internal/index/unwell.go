@@ -12,7 +12,7 @@ const NodeUnwell = "index.unwell"
 // Unwell is the one value of NodeUnwell.
 const Unwell = "true"
 
-// unwell says whether anything may be wrong with a node: more than what a
+// unwell reports whether anything may be wrong with a node: more than what a
 // machine's settings call unhealthy, never less.
 func unwell(o client.Object) []string {
 	conditions := o.(*corev1.Node).Status.Conditions

@@ -60,7 +60,7 @@ func Same(a, b *machinev1.NodeTemplateSpec) bool {
 		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, sameTaint)
 }
 
-// Empty says whether a template asks for nothing.
+// Empty reports whether a template asks for nothing.
 func Empty(t *machinev1.NodeTemplateSpec) bool {
 	return len(t.Labels) == 0 && len(t.Annotations) == 0 && len(t.Spec.Taints) == 0
 }

@@ -58,8 +58,11 @@ func TestApplyTellsWhere(t *testing.T) {
 func TestNotesOfOthers(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, note string }{
-		"ours":  {"The form that is written here.", `{"metadata":{"labels":{"gone":"1"}},"spec":{}}`},
-		"MCM's": {"MCM's has a time that is no time.", `{"metadata":{"creationTimestamp":null,"labels":{"gone":"1"}},"spec":{}}`},
+		"ours": {"The form that is written here.", `{"metadata":{"labels":{"gone":"1"}},"spec":{}}`},
+		"MCM's": {
+			"MCM's has a time that is no time.",
+			`{"metadata":{"creationTimestamp":null,"labels":{"gone":"1"}},"spec":{}}`,
+		},
 		"short": {"Earlier versions of the Cluster API door left empty parts out.", `{"metadata":{"labels":{"gone":"1"}}}`},
 	}
 	for name, tc := range cases {

@@ -22,7 +22,9 @@ func valid(template *machinev1.NodeTemplateSpec, fields Fields) (*machinev1.Node
 			"%s: %q does not reach the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
 	}
 	out.Labels = pick(template.Labels, wrongLabel, func(key string, errs []string) { reject(fields.Labels, key, errs) })
-	out.Annotations = pick(template.Annotations, wrongAnnotation, func(key string, errs []string) { reject(fields.Annotations, key, errs) })
+	out.Annotations = pick(template.Annotations, wrongAnnotation, func(key string, errs []string) {
+		reject(fields.Annotations, key, errs)
+	})
 	for _, t := range template.Spec.Taints {
 		if errs := wrongTaint(t); len(errs) > 0 {
 			reject(fields.Taints, t.ToString(), errs)
@@ -38,7 +40,9 @@ func valid(template *machinev1.NodeTemplateSpec, fields Fields) (*machinev1.Node
 }
 
 // pick returns the entries that have no errors, and tells about the others in order.
-func pick(entries map[string]string, check func(key, value string) []string, reject func(key string, errs []string)) map[string]string {
+func pick(entries map[string]string, check func(key, value string) []string,
+	reject func(key string, errs []string),
+) map[string]string {
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if errs := check(key, entries[key]); len(errs) > 0 {

@@ -42,7 +42,7 @@ const (
 	Pool
 )
 
-// Around says whether there is an outage where a machine is: two losses of its
+// Around reports whether there is an outage where a machine is: two losses of its
 // zone, or of its pool, that show the same sign and began at most window apart,
 // both at since or later. Zones come before pools.
 func Around(p Place, losses []Loss, window time.Duration, since time.Time) Scope {
@@ -58,7 +58,7 @@ func Around(p Place, losses []Loss, window time.Duration, since time.Time) Scope
 	return None
 }
 
-// together says whether any two of the losses that are in belong together.
+// together reports whether any two of the losses that are in belong together.
 func together(losses []Loss, in func(Loss) bool, window time.Duration, since time.Time) bool {
 	began := map[string][]time.Time{}
 	for _, l := range losses {

@@ -21,21 +21,75 @@ func TestAround(t *testing.T) {
 		losses []outage.Loss
 		want   outage.Scope
 	}{
-		"Nothing":      {"Without losses all is well.", here, nil, outage.None},
-		"Lone":         {"One loss is none together with others.", here, []outage.Loss{loss("a", "p", ready, 0)}, outage.None},
-		"Zone":         {"Two of a zone, in whatever pools, are an outage.", here, []outage.Loss{loss("a", "p", ready, 0), loss("a", "q", ready, time.Minute)}, outage.Zone},
-		"Pool":         {"Two of a pool, in whatever zones, are one too.", here, []outage.Loss{loss("a", "p", ready, 0), loss("b", "p", ready, time.Minute)}, outage.Pool},
-		"ZoneFirst":    {"The zone says more than the pool.", here, []outage.Loss{loss("a", "p", ready, 0), loss("a", "p", ready, 0)}, outage.Zone},
-		"NoZones":      {"Without zones pools are left.", outage.Place{Pool: "p"}, []outage.Loss{loss("", "p", ready, 0), loss("", "p", ready, 0)}, outage.Pool},
-		"NoZoneNoPool": {"What is unknown is nothing in common.", outage.Place{}, []outage.Loss{loss("", "", ready, 0), loss("", "", ready, 0)}, outage.None},
-		"Elsewhere":    {"The outage of another zone is none here.", here, []outage.Loss{loss("b", "q", ready, 0), loss("b", "q", ready, 0)}, outage.None},
-		"InTheMiddle":  {"A machine does not need to be one of those that belong together.", here, []outage.Loss{loss("a", "p", disk, 0), loss("a", "q", ready, 0), loss("a", "q", ready, 0)}, outage.Zone},
-		"OtherSign":    {"What shows differently has different causes.", here, []outage.Loss{loss("a", "p", ready, 0), loss("a", "p", disk, 0)}, outage.None},
-		"Window":       {"Five minutes are close enough.", here, []outage.Loss{loss("a", "p", ready, 0), loss("a", "p", ready, 5*time.Minute)}, outage.Zone},
-		"TooFar":       {"More is not.", here, []outage.Loss{loss("a", "p", ready, 0), loss("a", "p", ready, 5*time.Minute+time.Second)}, outage.None},
-		"Unsorted":     {"The order of losses does not matter.", here, []outage.Loss{loss("a", "p", ready, time.Hour), loss("a", "p", ready, 0), loss("a", "p", ready, time.Hour)}, outage.Zone},
-		"LongAgo":      {"An outage ends, even if nothing heals.", here, []outage.Loss{loss("a", "p", ready, -3*time.Hour), loss("a", "p", ready, -3*time.Hour)}, outage.None},
-		"OneLongAgo":   {"A loss from before the limit is none of this outage.", here, []outage.Loss{loss("a", "p", ready, -2*time.Hour-time.Second), loss("a", "p", ready, -2*time.Hour)}, outage.None},
+		"Nothing": {"Without losses all is well.", here, nil, outage.None},
+		"Lone": {
+			"One loss is none together with others.", here,
+			[]outage.Loss{loss("a", "p", ready, 0)},
+			outage.None,
+		},
+		"Zone": {
+			"Two of a zone, in whatever pools, are an outage.", here,
+			[]outage.Loss{loss("a", "p", ready, 0), loss("a", "q", ready, time.Minute)},
+			outage.Zone,
+		},
+		"Pool": {
+			"Two of a pool, in whatever zones, are one too.", here,
+			[]outage.Loss{loss("a", "p", ready, 0), loss("b", "p", ready, time.Minute)},
+			outage.Pool,
+		},
+		"ZoneFirst": {
+			"The zone says more than the pool.", here,
+			[]outage.Loss{loss("a", "p", ready, 0), loss("a", "p", ready, 0)},
+			outage.Zone,
+		},
+		"NoZones": {
+			"Without zones pools are left.",
+			outage.Place{Pool: "p"},
+			[]outage.Loss{loss("", "p", ready, 0), loss("", "p", ready, 0)},
+			outage.Pool,
+		},
+		"NoZoneNoPool": {
+			"What is unknown is nothing in common.",
+			outage.Place{},
+			[]outage.Loss{loss("", "", ready, 0), loss("", "", ready, 0)},
+			outage.None,
+		},
+		"Elsewhere": {
+			"The outage of another zone is none here.", here,
+			[]outage.Loss{loss("b", "q", ready, 0), loss("b", "q", ready, 0)},
+			outage.None,
+		},
+		"InTheMiddle": {
+			"A machine does not need to be one of those that belong together.", here,
+			[]outage.Loss{loss("a", "p", disk, 0), loss("a", "q", ready, 0), loss("a", "q", ready, 0)},
+			outage.Zone,
+		},
+		"OtherSign": {
+			"What shows differently has different causes.", here,
+			[]outage.Loss{loss("a", "p", ready, 0), loss("a", "p", disk, 0)},
+			outage.None,
+		},
+		"Window": {"Five minutes are close enough.", here, []outage.Loss{
+			loss("a", "p", ready, 0),
+			loss("a", "p", ready, 5*time.Minute),
+		}, outage.Zone},
+		"TooFar": {"More is not.", here, []outage.Loss{loss("a", "p", ready, 0), loss("a", "p", ready,
+			5*time.Minute+time.Second)}, outage.None},
+		"Unsorted": {
+			"The order of losses does not matter.", here,
+			[]outage.Loss{loss("a", "p", ready, time.Hour), loss("a", "p", ready, 0), loss("a", "p", ready, time.Hour)},
+			outage.Zone,
+		},
+		"LongAgo": {
+			"An outage ends, even if nothing heals.", here,
+			[]outage.Loss{loss("a", "p", ready, -3*time.Hour), loss("a", "p", ready, -3*time.Hour)},
+			outage.None,
+		},
+		"OneLongAgo": {
+			"A loss from before the limit is none of this outage.", here,
+			[]outage.Loss{loss("a", "p", ready, -2*time.Hour-time.Second), loss("a", "p", ready, -2*time.Hour)},
+			outage.None,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -26,16 +26,34 @@ func TestOf(t *testing.T) {
 		after  time.Duration
 		fails  bool
 	}{
-		"Nothing":     {"Without a wait only a change wakes.", 0, nil, 0, false},
-		"Wait":        {"A wait is a wait.", time.Minute, nil, time.Minute, false},
-		"Conflict":    {"A stale cache is no failure.", 0, apierrors.NewConflict(schema.GroupResource{}, "m", boom), conflictRetry, false},
-		"Unknown":     {"What is not known backs off in the queue.", 0, boom, 0, true},
-		"Unavailable": {"A cloud that fails without a hint backs off in the queue.", 0, cloudError(cloud.Unavailable, 0), 0, true},
-		"Throttled":   {"The budget spreads its callers; nobody bundles them again.", 0, cloudError(cloud.Throttled, 3*time.Second), 3 * time.Second, false},
-		"NoHint":      {"A cloud that throttles without a hint gets half a minute.", 0, cloudError(cloud.Throttled, 0), throttledRetry, false},
-		"Denied":      {"Refused credentials are tried slowly, or the account is locked out.", 0, cloudError(cloud.Denied, 0), deniedRetry, false},
-		"Exhausted":   {"Capacity does not come back within seconds.", 0, cloudError(cloud.Exhausted, 0), invalidRetry, false},
-		"Invalid":     {"A change of the class comes sooner.", 0, cloudError(cloud.Invalid, 0), invalidRetry, false},
+		"Nothing": {"Without a wait only a change wakes.", 0, nil, 0, false},
+		"Wait":    {"A wait is a wait.", time.Minute, nil, time.Minute, false},
+		"Conflict": {
+			"A stale cache is no failure.", 0, apierrors.NewConflict(schema.GroupResource{}, "m", boom),
+			conflictRetry, false,
+		},
+		"Unknown": {"What is not known backs off in the queue.", 0, boom, 0, true},
+		"Unavailable": {
+			"A cloud that fails without a hint backs off in the queue.", 0, cloudError(cloud.Unavailable, 0), 0,
+			true,
+		},
+		"Throttled": {
+			"The budget spreads its callers; nobody bundles them again.", 0,
+			cloudError(cloud.Throttled, 3*time.Second), 3 * time.Second, false,
+		},
+		"NoHint": {
+			"A cloud that throttles without a hint gets half a minute.", 0, cloudError(cloud.Throttled, 0),
+			throttledRetry, false,
+		},
+		"Denied": {
+			"Refused credentials are tried slowly, or the account is locked out.", 0, cloudError(cloud.Denied, 0),
+			deniedRetry, false,
+		},
+		"Exhausted": {
+			"Capacity does not come back within seconds.", 0, cloudError(cloud.Exhausted, 0), invalidRetry,
+			false,
+		},
+		"Invalid": {"A change of the class comes sooner.", 0, cloudError(cloud.Invalid, 0), invalidRetry, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -51,8 +69,10 @@ func TestOf(t *testing.T) {
 func TestEveryCodeHasAReasonAndAnMCMCode(t *testing.T) {
 	t.Parallel()
 	want := map[cloud.Code]string{
-		cloud.NotFound: "NotFound", cloud.Invalid: "InvalidArgument", cloud.Denied: "PermissionDenied", cloud.Exhausted: "ResourceExhausted",
-		cloud.Throttled: "Unavailable", cloud.Unavailable: "Unavailable", cloud.TokenUsed: "Aborted", cloud.Unknown: "Internal",
+		cloud.NotFound: "NotFound", cloud.Invalid: "InvalidArgument", cloud.Denied: "PermissionDenied",
+		cloud.Exhausted: "ResourceExhausted",
+		cloud.Throttled: "Unavailable", cloud.Unavailable: "Unavailable", cloud.TokenUsed: "Aborted",
+		cloud.Unknown: "Internal",
 	}
 	for code, mcm := range want {
 		if got := MCMCode(cloudError(code, 0)); got != mcm {

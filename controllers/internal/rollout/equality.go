@@ -8,7 +8,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// SameTemplate says whether machines of the one template need not be replaced
+// SameTemplate reports whether machines of the one template need not be replaced
 // to be machines of the other. It compares labels without the hash, annotations
 // and the rest of the metadata, class.name, class.apiGroup and providerID. It
 // does not compare nodeTemplate, timeouts and limits, and class.kind: those are

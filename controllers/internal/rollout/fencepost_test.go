@@ -19,16 +19,40 @@ func TestFenceposts(t *testing.T) {
 		wantUnavailable    int
 		wantErr            string
 	}{
-		"Numbers":            {"Numbers are taken as they are.", new(intstr.FromInt32(2)), new(intstr.FromInt32(1)), 10, 2, 1, ""},
-		"Percentages":        {"Surge rounds up, unavailable down.", new(intstr.FromString("39%")), new(intstr.FromString("39%")), 10, 4, 3, ""},
-		"BothZero":           {"Nothing could be replaced, so one may be missing.", new(intstr.FromInt32(0)), new(intstr.FromString("0%")), 10, 0, 1, ""},
-		"BothZeroOfNothing":  {"The same holds without replicas.", new(intstr.FromString("0%")), new(intstr.FromString("0%")), 0, 0, 1, ""},
-		"RoundedToZero":      {"10% of 5 is no machine; the surge still allows progress.", new(intstr.FromString("10%")), new(intstr.FromString("10%")), 5, 1, 0, ""},
+		"Numbers": {
+			"Numbers are taken as they are.", new(intstr.FromInt32(2)), new(intstr.FromInt32(1)), 10, 2, 1,
+			"",
+		},
+		"Percentages": {
+			"Surge rounds up, unavailable down.", new(intstr.FromString("39%")),
+			new(intstr.FromString("39%")), 10, 4, 3, "",
+		},
+		"BothZero": {
+			"Nothing could be replaced, so one may be missing.", new(intstr.FromInt32(0)),
+			new(intstr.FromString("0%")), 10, 0, 1, "",
+		},
+		"BothZeroOfNothing": {
+			"The same holds without replicas.", new(intstr.FromString("0%")), new(intstr.FromString("0%")),
+			0, 0, 1, "",
+		},
+		"RoundedToZero": {
+			"10% of 5 is no machine; the surge still allows progress.", new(intstr.FromString("10%")),
+			new(intstr.FromString("10%")), 5, 1, 0, "",
+		},
 		"MissingSurge":       {"Both are required.", nil, new(intstr.FromInt32(1)), 10, 0, 0, "maxSurge is missing"},
 		"MissingUnavailable": {"Both are required.", new(intstr.FromInt32(1)), nil, 10, 0, 0, "maxUnavailable is missing"},
-		"NotANumber":         {"The message names the field.", new(intstr.FromString("oops")), new(intstr.FromString("39%")), 10, 0, 0, `maxSurge "oops" is neither a number nor a percentage`},
-		"NumberAsText":       {"Text is a percentage only with its sign.", new(intstr.FromInt32(1)), new(intstr.FromString("5")), 10, 0, 0, `maxUnavailable "5" is neither a number nor a percentage`},
-		"Negative":           {"A negative bound could never be kept.", new(intstr.FromInt32(-1)), new(intstr.FromInt32(1)), 10, 0, 0, `maxSurge "-1" is negative`},
+		"NotANumber": {
+			"The message names the field.", new(intstr.FromString("oops")), new(intstr.FromString("39%")),
+			10, 0, 0, `maxSurge "oops" is neither a number nor a percentage`,
+		},
+		"NumberAsText": {
+			"Text is a percentage only with its sign.", new(intstr.FromInt32(1)),
+			new(intstr.FromString("5")), 10, 0, 0, `maxUnavailable "5" is neither a number nor a percentage`,
+		},
+		"Negative": {
+			"A negative bound could never be kept.", new(intstr.FromInt32(-1)), new(intstr.FromInt32(1)),
+			10, 0, 0, `maxSurge "-1" is negative`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +62,8 @@ func TestFenceposts(t *testing.T) {
 				got = err.Error()
 			}
 			if surge != tc.wantSurge || unavailable != tc.wantUnavailable || got != tc.wantErr {
-				t.Errorf("%s\ngot %d, %d, %q; want %d, %d, %q", tc.reason, surge, unavailable, got, tc.wantSurge, tc.wantUnavailable, tc.wantErr)
+				t.Errorf("%s\ngot %d, %d, %q; want %d, %d, %q", tc.reason, surge, unavailable, got, tc.wantSurge,
+					tc.wantUnavailable, tc.wantErr)
 			}
 		})
 	}
@@ -47,7 +72,10 @@ func TestFenceposts(t *testing.T) {
 func TestBoundsOf(t *testing.T) {
 	t.Parallel()
 	config := func(surge, unavailable int32) machinev1.UpdateConfiguration {
-		return machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromInt32(surge)), MaxUnavailable: new(intstr.FromInt32(unavailable))}
+		return machinev1.UpdateConfiguration{
+			MaxSurge:       new(intstr.FromInt32(surge)),
+			MaxUnavailable: new(intstr.FromInt32(unavailable)),
+		}
 	}
 	inPlace := func(o machinev1.OrchestrationType, c machinev1.UpdateConfiguration) machinev1.MachineDeploymentStrategy {
 		return machinev1.MachineDeploymentStrategy{
@@ -68,17 +96,39 @@ func TestBoundsOf(t *testing.T) {
 		want     Bounds
 		annotate int
 	}{
-		"Recreate":    {"Recreate has no bounds.", 5, machinev1.MachineDeploymentStrategy{Type: machinev1.RecreateStrategyType}, Bounds{Replicas: 5}, 0},
-		"Rolling":     {"A rolling update annotates its surge.", 5, rolling(config(2, 1)), Bounds{5, 2, 1}, 2},
-		"Capped":      {"No more can be missing than are wanted.", 5, rolling(config(2, 9)), Bounds{5, 2, 5}, 2},
-		"NoReplicas":  {"Nothing can be missing of nothing.", 0, rolling(config(2, 1)), Bounds{0, 2, 0}, 2},
-		"Auto":        {"An update in place has a surge but does not annotate it.", 5, inPlace(machinev1.OrchestrationTypeAuto, config(2, 1)), Bounds{5, 2, 1}, 0},
-		"Manual":      {"Updates by a person have no surge.", 5, inPlace(machinev1.OrchestrationTypeManual, config(2, 1)), Bounds{5, 0, 1}, 0},
-		"ManualZeros": {"Without its surge a manual update must let one be missing.", 5, inPlace(machinev1.OrchestrationTypeManual, config(2, 0)), Bounds{5, 0, 1}, 0},
+		"Recreate": {
+			"Recreate has no bounds.", 5,
+			machinev1.MachineDeploymentStrategy{Type: machinev1.RecreateStrategyType},
+			Bounds{Replicas: 5},
+			0,
+		},
+		"Rolling":    {"A rolling update annotates its surge.", 5, rolling(config(2, 1)), Bounds{5, 2, 1}, 2},
+		"Capped":     {"No more can be missing than are wanted.", 5, rolling(config(2, 9)), Bounds{5, 2, 5}, 2},
+		"NoReplicas": {"Nothing can be missing of nothing.", 0, rolling(config(2, 1)), Bounds{0, 2, 0}, 2},
+		"Auto": {
+			"An update in place has a surge but does not annotate it.", 5,
+			inPlace(machinev1.OrchestrationTypeAuto, config(2, 1)),
+			Bounds{5, 2, 1},
+			0,
+		},
+		"Manual": {
+			"Updates by a person have no surge.", 5, inPlace(machinev1.OrchestrationTypeManual, config(2, 1)),
+			Bounds{5, 0, 1},
+			0,
+		},
+		"ManualZeros": {
+			"Without its surge a manual update must let one be missing.", 5,
+			inPlace(machinev1.OrchestrationTypeManual, config(2, 0)),
+			Bounds{5, 0, 1},
+			0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := &machinev1.MachineDeployment{Spec: machinev1.MachineDeploymentSpec{Replicas: tc.replicas, Strategy: tc.strategy}}
+			d := &machinev1.MachineDeployment{Spec: machinev1.MachineDeploymentSpec{
+				Replicas: tc.replicas,
+				Strategy: tc.strategy,
+			}}
 			got, err := BoundsOf(d)
 			if err != nil {
 				t.Fatal(err)

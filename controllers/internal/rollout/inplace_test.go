@@ -14,17 +14,51 @@ func TestInPlaceReplicas(t *testing.T) {
 		want     int
 		transfer bool
 	}{
-		"First":          {"Without old machines all are made.", Bounds{5, 1, 1}, Set{}, nil, true, 5, false},
-		"Surge":          {"A new set begins with the surge.", Bounds{5, 1, 1}, Set{}, []Set{at(5)}, true, 1, false},
-		"NoSurge":        {"Without surge it begins empty.", Bounds{5, 0, 1}, Set{}, []Set{at(5)}, true, 0, true},
-		"SurgeOnce":      {"The surge is made once, not again and again.", Bounds{5, 1, 1}, Set{}, []Set{at(5)}, false, 0, true},
-		"Moving":         {"Machines move while there are enough in all.", Bounds{5, 1, 1}, at(1), []Set{at(5)}, false, 1, true},
-		"Done":           {"Nothing moves beyond what is wanted.", Bounds{5, 1, 1}, at(5), []Set{at(1)}, false, 5, false},
-		"TooLarge":       {"A set that is too large shrinks.", Bounds{3, 1, 1}, at(5), nil, false, 3, false},
-		"ScaledOut":      {"More wanted in the middle: the new set makes them.", Bounds{8, 0, 1}, at(2), []Set{at(3)}, false, 5, false},
-		"OldLost":        {"An old machine that broke is made anew.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false},
-		"OldEmpty":       {"With nothing left to update the rest is made.", Bounds{5, 0, 1}, at(2), []Set{at(0)}, false, 5, false},
-		"NotGivenUp":     {"Old machines that are still there are not made once more.", Bounds{5, 0, 1}, at(2), []Set{{Spec: 2, Live: 3}}, false, 2, true},
+		"First":   {"Without old machines all are made.", Bounds{5, 1, 1}, Set{}, nil, true, 5, false},
+		"Surge":   {"A new set begins with the surge.", Bounds{5, 1, 1}, Set{}, []Set{at(5)}, true, 1, false},
+		"NoSurge": {"Without surge it begins empty.", Bounds{5, 0, 1}, Set{}, []Set{at(5)}, true, 0, true},
+		"SurgeOnce": {
+			"The surge is made once, not again and again.",
+			Bounds{5, 1, 1},
+			Set{},
+			[]Set{at(5)},
+			false, 0,
+			true,
+		},
+		"Moving": {
+			"Machines move while there are enough in all.",
+			Bounds{5, 1, 1},
+			at(1),
+			[]Set{at(5)},
+			false, 1,
+			true,
+		},
+		"Done":     {"Nothing moves beyond what is wanted.", Bounds{5, 1, 1}, at(5), []Set{at(1)}, false, 5, false},
+		"TooLarge": {"A set that is too large shrinks.", Bounds{3, 1, 1}, at(5), nil, false, 3, false},
+		"ScaledOut": {
+			"More wanted in the middle: the new set makes them.",
+			Bounds{8, 0, 1},
+			at(2),
+			[]Set{at(3)},
+			false,
+			5, false,
+		},
+		"OldLost": {"An old machine that broke is made anew.", Bounds{5, 0, 1}, at(2), []Set{at(2)}, false, 3, false},
+		"OldEmpty": {
+			"With nothing left to update the rest is made.",
+			Bounds{5, 0, 1},
+			at(2),
+			[]Set{at(0)},
+			false, 5,
+			false,
+		},
+		"NotGivenUp": {
+			"Old machines that are still there are not made once more.",
+			Bounds{5, 0, 1},
+			at(2),
+			[]Set{{Spec: 2, Live: 3}},
+			false, 2, true,
+		},
 		"SeveralOldSets": {"All old sets count.", Bounds{5, 0, 1}, at(1), []Set{at(2), at(2)}, false, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,15 +79,45 @@ func TestSelectable(t *testing.T) {
 		state  InPlace
 		want   int
 	}{
-		"First":        {"As many as may be missing.", Bounds{10, 0, 2}, InPlace{Asked: 10, Available: 10}, 2},
-		"Busy":         {"Those that are being updated are missing already.", Bounds{10, 0, 2}, InPlace{Asked: 10, Available: 8, Undergoing: 2}, 0},
-		"OneBack":      {"One that is back makes room for the next, though another is away.", Bounds{10, 0, 2}, InPlace{Asked: 10, Current: 1, CurrentAvailable: 1, Available: 9, Undergoing: 1}, 1},
-		"SurgeMissing": {"A surge machine that has not joined replaces nobody.", Bounds{10, 1, 0}, InPlace{Asked: 11, Current: 1, Available: 10}, 0},
-		"SurgeThere":   {"One that has joined does.", Bounds{10, 1, 0}, InPlace{Asked: 11, Current: 1, CurrentAvailable: 1, Available: 11}, 1},
-		"Broken":       {"Old machines that are broken are missing.", Bounds{10, 0, 2}, InPlace{Asked: 10, Available: 9}, 1},
-		"AlmostDone":   {"No more than are wanted in the end.", Bounds{10, 2, 5}, InPlace{Asked: 12, Current: 9, CurrentAvailable: 9, Available: 12}, 1},
-		"Enough":       {"None when those under way suffice.", Bounds{10, 2, 5}, InPlace{Asked: 12, Current: 9, CurrentAvailable: 9, Available: 11, Undergoing: 1}, 0},
-		"TooFew":       {"None below the minimum.", Bounds{10, 0, 1}, InPlace{Asked: 10, Available: 5}, 0},
+		"First": {"As many as may be missing.", Bounds{10, 0, 2}, InPlace{Asked: 10, Available: 10}, 2},
+		"Busy": {
+			"Those that are being updated are missing already.",
+			Bounds{10, 0, 2},
+			InPlace{Asked: 10, Available: 8, Undergoing: 2},
+			0,
+		},
+		"OneBack": {
+			"One that is back makes room for the next, though another is away.",
+			Bounds{10, 0, 2},
+			InPlace{Asked: 10, Current: 1, CurrentAvailable: 1, Available: 9, Undergoing: 1},
+			1,
+		},
+		"SurgeMissing": {
+			"A surge machine that has not joined replaces nobody.",
+			Bounds{10, 1, 0},
+			InPlace{Asked: 11, Current: 1, Available: 10},
+			0,
+		},
+		"SurgeThere": {
+			"One that has joined does.",
+			Bounds{10, 1, 0},
+			InPlace{Asked: 11, Current: 1, CurrentAvailable: 1, Available: 11},
+			1,
+		},
+		"Broken": {"Old machines that are broken are missing.", Bounds{10, 0, 2}, InPlace{Asked: 10, Available: 9}, 1},
+		"AlmostDone": {
+			"No more than are wanted in the end.",
+			Bounds{10, 2, 5},
+			InPlace{Asked: 12, Current: 9, CurrentAvailable: 9, Available: 12},
+			1,
+		},
+		"Enough": {
+			"None when those under way suffice.",
+			Bounds{10, 2, 5},
+			InPlace{Asked: 12, Current: 9, CurrentAvailable: 9, Available: 11, Undergoing: 1},
+			0,
+		},
+		"TooFew": {"None below the minimum.", Bounds{10, 0, 1}, InPlace{Asked: 10, Available: 5}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

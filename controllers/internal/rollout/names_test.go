@@ -46,11 +46,23 @@ func TestNames(t *testing.T) {
 		name   string
 		prefix string
 	}{
-		"Short":     {reason: "A name is that of the set and five characters.", name: "s", prefix: "s-"},
-		"Long":      {reason: "A name fits into a label, as those do that the API server makes.", name: long, prefix: long[:58]},
-		"WithDots":  {reason: "A name that is cut at a dot is still one.", name: strings.Repeat("a", 57) + ".b", prefix: strings.Repeat("a", 57) + "."},
-		"JustFits":  {reason: "57 characters and the dash are not cut.", name: strings.Repeat("a", 57), prefix: strings.Repeat("a", 57) + "-"},
-		"CutAtDash": {reason: "A name that is cut at a dash is still one.", name: strings.Repeat("a", 56) + "--b", prefix: strings.Repeat("a", 56) + "--"},
+		"Short": {reason: "A name is that of the set and five characters.", name: "s", prefix: "s-"},
+		"Long": {
+			reason: "A name fits into a label, as those do that the API server makes.", name: long,
+			prefix: long[:58],
+		},
+		"WithDots": {
+			reason: "A name that is cut at a dot is still one.", name: strings.Repeat("a", 57) + ".b",
+			prefix: strings.Repeat("a", 57) + ".",
+		},
+		"JustFits": {
+			reason: "57 characters and the dash are not cut.", name: strings.Repeat("a", 57),
+			prefix: strings.Repeat("a", 57) + "-",
+		},
+		"CutAtDash": {
+			reason: "A name that is cut at a dash is still one.", name: strings.Repeat("a", 56) + "--b",
+			prefix: strings.Repeat("a", 56) + "--",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func (o Ordinals) String() string {
 	return fmt.Sprintf("next=%d,open=%d,at=%d", o.Next, o.Open, o.At)
 }
 
-// IsOpen says whether a reservation is unfinished.
+// IsOpen reports whether a reservation is unfinished.
 func (o Ordinals) IsOpen() bool { return o.Open < o.Next }
 
 // Reserve returns the record with count further ordinals reserved. An earlier
@@ -76,7 +76,8 @@ func (o Ordinals) IsOpen() bool { return o.Open < o.Next }
 // arrive. It fails when the names are used up.
 func (o Ordinals) Reserve(count int, now time.Time) (Ordinals, error) {
 	if o.Next+int64(count) > NameCount {
-		return o, fmt.Errorf("reserve %d ordinals: all %d names of the set are used, replace it by a new one", count, NameCount)
+		return o, fmt.Errorf("reserve %d ordinals: all %d names of the set are used, replace it by a new one", count,
+			NameCount)
 	}
 	open := o.Next
 	if o.Unsettled(now) > 0 {
@@ -110,7 +111,8 @@ func (o Ordinals) Unsettled(now time.Time) time.Duration {
 func NameInUse(set *machinev1.MachineSet, m *machinev1.Machine, now time.Time) time.Duration {
 	record, err := ParseOrdinals(set.Annotations[machinev1.OrdinalsAnnotation])
 	ordinal, named := NewNames(set).Ordinal(m.Name)
-	if err != nil || !named || ordinal < record.Open || ordinal >= record.Next || now.Sub(m.CreationTimestamp.Time) >= Settle {
+	if err != nil || !named || ordinal < record.Open || ordinal >= record.Next ||
+		now.Sub(m.CreationTimestamp.Time) >= Settle {
 		return 0
 	}
 	return record.Unsettled(now)

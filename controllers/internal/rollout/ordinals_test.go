@@ -19,10 +19,16 @@ func TestParseOrdinals(t *testing.T) {
 		want   Ordinals
 		bad    bool
 	}{
-		"None":       {reason: "A set without record has made nothing.", text: ""},
-		"Closed":     {reason: "Without open, nothing is reserved.", text: "next=17", want: Ordinals{Next: 17, Open: 17}},
-		"Open":       {reason: "open to next are reserved.", text: "next=17,open=12,at=99", want: Ordinals{Next: 17, Open: 12, At: 99}},
-		"FromZero":   {reason: "The first reservation starts at 0.", text: "next=2,open=0,at=5", want: Ordinals{Next: 2, Open: 0, At: 5}},
+		"None":   {reason: "A set without record has made nothing.", text: ""},
+		"Closed": {reason: "Without open, nothing is reserved.", text: "next=17", want: Ordinals{Next: 17, Open: 17}},
+		"Open": {
+			reason: "open to next are reserved.", text: "next=17,open=12,at=99",
+			want: Ordinals{Next: 17, Open: 12, At: 99},
+		},
+		"FromZero": {
+			reason: "The first reservation starts at 0.", text: "next=2,open=0,at=5",
+			want: Ordinals{Next: 2, Open: 0, At: 5},
+		},
 		"Negative":   {reason: "There is no negative ordinal.", text: "next=-1", bad: true},
 		"OpenBeyond": {reason: "What is reserved is below next.", text: "next=1,open=2", bad: true},
 		"TooLarge":   {reason: "There are only so many names.", text: "next=14348908", bad: true},
@@ -69,7 +75,8 @@ func TestReserve(t *testing.T) {
 	if diff := cmp.Diff(Ordinals{Next: 3, Open: 0, At: 1000}, o); diff != "" {
 		t.Error(diff)
 	}
-	if second, err := o.Reserve(2, now.Add(time.Minute)); err != nil || second.Open != 0 || second.Next != 5 || second.At != 1060 {
+	if second, err := o.Reserve(2, now.Add(time.Minute)); err != nil || second.Open != 0 || second.Next != 5 ||
+		second.At != 1060 {
 		t.Errorf("a second reservation keeps the first open, whose requests may be late: %+v, %v", second, err)
 	}
 	if second, err := o.Reserve(2, now.Add(Settle)); err != nil || second.Open != 3 || second.Next != 5 {

@@ -28,7 +28,9 @@ func Progressed(before, after *machinev1.MachineDeploymentStatus) bool {
 // Deadline returns how long d may go on without progress, negative if that is
 // over. ok is false if it has no deadline, or none runs: nothing has begun, or
 // the rollout is complete.
-func Deadline(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStatus, now time.Time) (left time.Duration, ok bool) {
+func Deadline(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStatus, now time.Time) (left time.Duration,
+	ok bool,
+) {
 	progressing := Condition(s, machinev1.MachineDeploymentProgressing)
 	if d.Spec.ProgressDeadlineSeconds == nil || progressing == nil || d.Spec.Paused ||
 		progressing.Reason == machinev1.ReasonNewMachineSetAvailable {
@@ -40,7 +42,8 @@ func Deadline(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStat
 
 // TimedOut says that d has made no progress within its deadline.
 func TimedOut(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStatus, now time.Time) bool {
-	if c := Condition(s, machinev1.MachineDeploymentProgressing); c != nil && c.Reason == machinev1.ReasonProgressDeadlineExceeded {
+	if c := Condition(s, machinev1.MachineDeploymentProgressing); c != nil &&
+		c.Reason == machinev1.ReasonProgressDeadlineExceeded {
 		return true
 	}
 	left, ok := Deadline(d, s, now)
@@ -48,7 +51,9 @@ func TimedOut(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStat
 }
 
 // Condition returns the condition of that type; nil if there is none.
-func Condition(s *machinev1.MachineDeploymentStatus, kind machinev1.MachineDeploymentConditionType) *machinev1.MachineDeploymentCondition {
+func Condition(s *machinev1.MachineDeploymentStatus,
+	kind machinev1.MachineDeploymentConditionType,
+) *machinev1.MachineDeploymentCondition {
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == kind {
 			return &s.Conditions[i]

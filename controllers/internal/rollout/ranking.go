@@ -73,7 +73,7 @@ func PhaseOf(m *machinev1.Machine) machinev1.MachinePhase {
 	return m.Status.CurrentStatus.Phase
 }
 
-// Preserved says whether a machine is kept for examination at that time.
+// Preserved reports whether a machine is kept for examination at that time.
 func Preserved(m *machinev1.Machine, now time.Time) bool {
 	expiry := m.Status.CurrentStatus.PreserveExpiryTime
 	return expiry != nil && expiry.After(now)

@@ -59,7 +59,8 @@ func Promote(s *machinev1.MachineSet, others []*machinev1.MachineSet) bool {
 	}
 	s.Annotations[machinev1.RevisionAnnotation] = strconv.FormatInt(revision, 10)
 	if former > 0 {
-		s.Annotations[machinev1.RevisionHistoryAnnotation] = history(s.Annotations[machinev1.RevisionHistoryAnnotation], former)
+		s.Annotations[machinev1.RevisionHistoryAnnotation] = history(s.Annotations[machinev1.RevisionHistoryAnnotation],
+			former)
 	}
 	return true
 }

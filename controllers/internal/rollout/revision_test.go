@@ -51,20 +51,33 @@ func TestPromote(t *testing.T) {
 		changed bool
 	}{
 		"First": {"The first set has revision 1.", nil, nil, map[string]string{machinev1.RevisionAnnotation: "1"}, true},
-		"Next":  {"The next has one more.", nil, []*machinev1.MachineSet{revised("4")}, map[string]string{machinev1.RevisionAnnotation: "5"}, true},
+		"Next": {
+			"The next has one more.", nil,
+			[]*machinev1.MachineSet{revised("4")},
+			map[string]string{machinev1.RevisionAnnotation: "5"},
+			true,
+		},
 		"Unchanged": {
 			"The highest one stays, and its history does not grow (facts 9.3.13).",
 			map[string]string{machinev1.RevisionAnnotation: "5", "other": "changed"},
 			[]*machinev1.MachineSet{revised("4")},
-			map[string]string{machinev1.RevisionAnnotation: "5", "other": "changed"}, false,
+			map[string]string{machinev1.RevisionAnnotation: "5", "other": "changed"},
+			false,
 		},
 		"Back": {
 			"A set that is used again keeps its former revisions.",
 			map[string]string{machinev1.RevisionAnnotation: "3", machinev1.RevisionHistoryAnnotation: "1"},
 			[]*machinev1.MachineSet{revised("4")},
-			map[string]string{machinev1.RevisionAnnotation: "5", machinev1.RevisionHistoryAnnotation: "1,3"}, true,
+			map[string]string{machinev1.RevisionAnnotation: "5", machinev1.RevisionHistoryAnnotation: "1,3"},
+			true,
 		},
-		"Unparsable": {"An unparsable one is replaced.", map[string]string{machinev1.RevisionAnnotation: "x"}, nil, map[string]string{machinev1.RevisionAnnotation: "1"}, true},
+		"Unparsable": {
+			"An unparsable one is replaced.",
+			map[string]string{machinev1.RevisionAnnotation: "x"},
+			nil,
+			map[string]string{machinev1.RevisionAnnotation: "1"},
+			true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,14 +122,18 @@ func TestSuperfluous(t *testing.T) {
 		limit  *int32
 		want   []string
 	}{
-		"All":        {"Without a limit all are kept.", []*machinev1.MachineSet{a, b, c}, nil, nil},
-		"Oldest":     {"The oldest go.", []*machinev1.MachineSet{c, a, b}, new(int32(1)), []string{"a", "b"}},
-		"Enough":     {"Up to the limit none goes.", []*machinev1.MachineSet{a, b}, new(int32(2)), nil},
-		"Zero":       {"None is kept.", []*machinev1.MachineSet{a}, new(int32(0)), []string{"a"}},
-		"Negative":   {"Less than none is none.", []*machinev1.MachineSet{a}, new(int32(-3)), []string{"a"}},
-		"HasWish":    {"A set that shall have machines stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Spec.Replicas = 1 }), b}, new(int32(0)), []string{"b"}},
-		"HasMachine": {"A set that has machines stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Status.Replicas = 1 }), b}, new(int32(0)), []string{"b"}},
-		"Unseen":     {"A set that has not seen its size stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) { s.Generation = 2 }), b}, new(int32(0)), []string{"b"}},
+		"All":      {"Without a limit all are kept.", []*machinev1.MachineSet{a, b, c}, nil, nil},
+		"Oldest":   {"The oldest go.", []*machinev1.MachineSet{c, a, b}, new(int32(1)), []string{"a", "b"}},
+		"Enough":   {"Up to the limit none goes.", []*machinev1.MachineSet{a, b}, new(int32(2)), nil},
+		"Zero":     {"None is kept.", []*machinev1.MachineSet{a}, new(int32(0)), []string{"a"}},
+		"Negative": {"Less than none is none.", []*machinev1.MachineSet{a}, new(int32(-3)), []string{"a"}},
+		"HasWish": {"A set that shall have machines stays.", []*machinev1.MachineSet{set("x", 0,
+			func(s *machinev1.MachineSet) { s.Spec.Replicas = 1 }), b}, new(int32(0)), []string{"b"}},
+		"HasMachine": {"A set that has machines stays.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) {
+			s.Status.Replicas = 1
+		}), b}, new(int32(0)), []string{"b"}},
+		"Unseen": {"A set that has not seen its size stays.", []*machinev1.MachineSet{set("x", 0,
+			func(s *machinev1.MachineSet) { s.Generation = 2 }), b}, new(int32(0)), []string{"b"}},
 		"Going": {"A set that goes does not count.", []*machinev1.MachineSet{set("x", 0, func(s *machinev1.MachineSet) {
 			s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}), b}, new(int32(1)), nil},

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Scaling says whether the replicas of the deployment have changed since its
+// Scaling reports whether the replicas of the deployment have changed since its
 // sets were last scaled. current is nil while no set has the current template:
 // then a rollout goes first. Sets without the annotation do not count.
 func Scaling(wanted int, current *Set, others []Set) bool {

@@ -31,7 +31,7 @@ type Set struct {
 	Max *int
 }
 
-// Active says whether s is asked to have machines.
+// Active reports whether s is asked to have machines.
 func (s Set) Active() bool { return s.Spec > 0 }
 
 // sum adds up what of returns for each set.

@@ -53,7 +53,10 @@ func TestPatchNamesTheNodeThatWasRead(t *testing.T) {
 		"Capacity": {
 			"The kubelet's resources are not mentioned.",
 			func(n *corev1.Node) { n.Status.Capacity = corev1.ResourceList{"x.com/a": resource.MustParse("1")} }, true,
-			map[string]any{"metadata": map[string]any{"uid": "first"}, "status": map[string]any{"capacity": map[string]any{"x.com/a": "1"}}},
+			map[string]any{
+				"metadata": map[string]any{"uid": "first"},
+				"status":   map[string]any{"capacity": map[string]any{"x.com/a": "1"}},
+			},
 		},
 	}
 	for name, tc := range cases {
@@ -68,7 +71,9 @@ func TestPatchNamesTheNodeThatWasRead(t *testing.T) {
 				Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch, _ ...client.PatchOption) error {
 					return keep(o, p)
 				},
-				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, p client.Patch,
+					_ ...client.SubResourcePatchOption,
+				) error {
 					return keep(o, p)
 				},
 			}).Build()
@@ -100,7 +105,8 @@ func TestPatchNamesTheNodeThatWasRead(t *testing.T) {
 func TestAnotherNodeOfTheName(t *testing.T) {
 	t.Parallel()
 	invalid := func(path string) error {
-		return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n", field.ErrorList{field.Invalid(field.NewPath(path), "x", "no")})
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n",
+			field.ErrorList{field.Invalid(field.NewPath(path), "x", "no")})
 	}
 	cases := map[string]struct {
 		reason   string
@@ -111,7 +117,10 @@ func TestAnotherNodeOfTheName(t *testing.T) {
 		"Former":   {"The Node that was read is gone, and another one has its name.", invalid("metadata.uid"), true, false},
 		"Refused":  {"What is wrong with the Node stays wrong.", invalid("spec.taints[0]"), false, true},
 		"Conflict": {"A conflict stays one.", apierrors.NewConflict(corev1.Resource("nodes"), "n", nil), true, false},
-		"Bare":     {"An answer may have no details.", &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, false, true},
+		"Bare": {
+			"An answer may have no details.",
+			&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, false, true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -120,12 +129,17 @@ func TestAnotherNodeOfTheName(t *testing.T) {
 				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 					return tc.err
 				},
-				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch,
+					...client.SubResourcePatchOption,
+				) error {
 					return tc.err
 				},
 			}).Build()
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "first"}}
-			for _, err := range []error{PatchNode(t.Context(), c, node, node.DeepCopy()), PatchNodeStatus(t.Context(), c, node, node.DeepCopy())} {
+			for _, err := range []error{
+				PatchNode(t.Context(), c, node, node.DeepCopy()),
+				PatchNodeStatus(t.Context(), c, node, node.DeepCopy()),
+			} {
 				if apierrors.IsConflict(err) != tc.conflict || apierrors.IsInvalid(err) != tc.invalid {
 					t.Errorf("got %v: %s", err, tc.reason)
 				}

@@ -150,7 +150,9 @@ func (e *Engine) Saw(ownerID, providerID string) {
 // only true when it can be believed: where a VM may have been made so recently
 // that the cloud does not show it yet, "nothing there" has to last for the
 // settle time first.
-func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion, error) {
+func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion,
+	error,
+) {
 	e.Saw(r.OwnerID, r.ProviderID)
 	asked := e.clock.Now()
 	d, err := a.Delete(ctx, r)
@@ -173,7 +175,7 @@ func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 	return d, nil
 }
 
-// Asked says whether this process has asked for the machine's VM itself. Where it
+// Asked reports whether this process has asked for the machine's VM itself. Where it
 // has not, another one did, which may be at it still.
 func (e *Engine) Asked(ownerID string) bool {
 	e.mu.Lock()
@@ -181,7 +183,7 @@ func (e *Engine) Asked(ownerID string) bool {
 	return !e.notes[ownerID].created.IsZero()
 }
 
-// Going says whether Remove has been accepted by the cloud before: then the VM
+// Going reports whether Remove has been accepted by the cloud before: then the VM
 // cannot be had back, and nothing on it is left to be saved.
 func (e *Engine) Going(ownerID string) bool {
 	e.mu.Lock()
@@ -189,7 +191,7 @@ func (e *Engine) Going(ownerID string) bool {
 	return e.notes[ownerID].going
 }
 
-// doubtful says whether a VM of r may exist although the cloud shows none: its
+// doubtful reports whether a VM of r may exist although the cloud shows none: its
 // id was never learnt, or it was made less than the settle time before the cloud
 // was asked. When it answered does not count: answers can be slow.
 func (e *Engine) doubtful(r cloud.Ref, settle time.Duration, asked time.Time) bool {

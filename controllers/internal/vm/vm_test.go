@@ -142,11 +142,13 @@ func TestRemoveBelieves(t *testing.T) {
 		},
 		"VMOfTheProcessBefore": {
 			reason: "The process before may have made a VM for an old machine just before it ended.",
-			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: 9 * time.Second, done: [2]bool{false, false},
+			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: 9 * time.Second,
+			done: [2]bool{false, false},
 		},
 		"VMOfTheProcessBeforeAfterSettle": {
 			reason: "A VM that was made longer ago is shown if it exists.",
-			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: 11 * time.Second, done: [2]bool{false, true},
+			ref:    cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)}, at: 11 * time.Second,
+			done: [2]bool{false, true},
 		},
 	}
 	for name, tc := range cases {
@@ -211,7 +213,8 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 			e.Saw("o", "p")
 			clock.SetTime(start.Add(time.Hour + tc.known))
 			e.Saw("o", "p")
-			if d, err := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil || d.Done != tc.done {
+			if d, err := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil ||
+				d.Done != tc.done {
 				t.Errorf("Remove() = %+v, %v: %s", d, err, tc.reason)
 			}
 		})
@@ -222,7 +225,9 @@ func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
 	e := New(clock)
-	a := &account{create: tokenUsed, get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
+	a := &account{create: tokenUsed, get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) {
+		return cloud.Deletion{Done: true}, nil
+	}}
 	w := want(func(_ context.Context, n int) error {
 		t.Errorf("attempt %d begins while the VM of the first may appear", n)
 		return nil

@@ -138,7 +138,9 @@ func (c *Clusters) GetHealthCheckingState(_ context.Context, key client.ObjectKe
 }
 
 // GetClusterSource returns a source that fires when Announce is called.
-func (c *Clusters) GetClusterSource(_ string, to func(ctx context.Context, cluster client.Object) []ctrl.Request, _ ...clustercache.GetClusterSourceOption) source.Source {
+func (c *Clusters) GetClusterSource(_ string, to func(ctx context.Context, cluster client.Object) []ctrl.Request,
+	_ ...clustercache.GetClusterSourceOption,
+) source.Source {
 	ch := make(chan event.GenericEvent)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,10 @@ func TestHealth(t *testing.T) {
 	var clusters workloadtest.Clusters
 	clusters.Probed(key, at, nil)
 	clusters.Probed(key, at.Add(time.Second), errors.New("away"))
-	want := clustercache.HealthCheckingState{LastProbeTime: at.Add(time.Second), LastProbeSuccessTime: at, ConsecutiveFailures: 1}
+	want := clustercache.HealthCheckingState{
+		LastProbeTime: at.Add(time.Second), LastProbeSuccessTime: at,
+		ConsecutiveFailures: 1,
+	}
 	if got := clusters.GetHealthCheckingState(t.Context(), key); got != want {
 		t.Errorf("health = %+v, want %+v", got, want)
 	}

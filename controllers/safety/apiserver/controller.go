@@ -56,7 +56,7 @@ type Controller struct {
 // New returns a Controller that is not frozen.
 func New(d Deps) *Controller { return &Controller{Deps: d} }
 
-// Frozen says whether an API server has been away for too long. It does not
+// Frozen reports whether an API server has been away for too long. It does not
 // block. It is also what the metric mcm_machine_controller_frozen shows.
 func (c *Controller) Frozen() bool {
 	c.mu.Lock()

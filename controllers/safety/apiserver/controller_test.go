@@ -47,16 +47,21 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), patch: map[string]error{}}
-	inner := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&machinev1.Machine{}).Build()
+	inner := fake.NewClientBuilder().WithScheme(
+		s).WithObjects(objects...).WithStatusSubresource(&machinev1.Machine{}).Build()
 	cluster := func(failure *error) client.Client {
 		return interceptor.NewClient(inner, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object,
+				opts ...client.GetOption,
+			) error {
 				if k.Name == "dummy_name" && *failure != nil {
 					return *failure
 				}
 				return c.Get(ctx, k, o, opts...)
 			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+				opts ...client.SubResourcePatchOption,
+			) error {
 				if err := w.patch[o.GetName()]; err != nil {
 					return err
 				}
@@ -125,16 +130,22 @@ func TestWhatCountsAsDown(t *testing.T) {
 		control, target error
 		frozen          bool
 	}{
-		"Answers":         {reason: "Not found is an answer."},
-		"Forbidden":       {reason: "A server that refuses us still serves the kubelets.", target: apierrors.NewForbidden(machines, "x", errRefused)},
+		"Answers": {reason: "Not found is an answer."},
+		"Forbidden": {
+			reason: "A server that refuses us still serves the kubelets.",
+			target: apierrors.NewForbidden(machines, "x", errRefused),
+		},
 		"Unauthorized":    {reason: "The same.", control: apierrors.NewUnauthorized("x")},
 		"TooManyRequests": {reason: "A busy server is there.", control: apierrors.NewTooManyRequests("x", 1)},
 		"TargetRefuses":   {reason: "No connection is down.", target: errRefused, frozen: true},
 		"ControlRefuses":  {reason: "Either server counts.", control: errRefused, frozen: true},
 		"Timeout":         {reason: "A server that hangs is down.", target: context.DeadlineExceeded, frozen: true},
 		"GatewayTimeout":  {reason: "The same, from a proxy.", target: apierrors.NewTimeoutError("x", 1), frozen: true},
-		"Internal":        {reason: "A server that has lost its storage answers so.", target: apierrors.NewInternalError(errRefused), frozen: true},
-		"Unavailable":     {reason: "The same.", control: apierrors.NewServiceUnavailable("x"), frozen: true},
+		"Internal": {
+			reason: "A server that has lost its storage answers so.",
+			target: apierrors.NewInternalError(errRefused), frozen: true,
+		},
+		"Unavailable": {reason: "The same.", control: apierrors.NewServiceUnavailable("x"), frozen: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +167,8 @@ func TestThawResetsUnknownMachines(t *testing.T) {
 	terminating.DeletionTimestamp, terminating.Finalizers = &metav1.Time{Time: time.Unix(900, 0)}, []string{"x"}
 	held := machine("held", machinev1.MachineUnknown)
 	held.Annotations = map[string]string{machinev1.MigrationHoldAnnotation: "x"}
-	w := newWorld(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating, held)
+	w := newWorld(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating,
+		held)
 	w.freeze(t)
 	if wait := w.check(t, 6*time.Second); wait != time.Minute || w.controller.Frozen() {
 		t.Errorf("wait %v, frozen %v: it thaws by itself", wait, w.controller.Frozen())
@@ -195,10 +207,16 @@ func TestThawSurvivesErrors(t *testing.T) {
 		err    error
 		frozen bool
 	}{
-		"Conflict": {"A machine that somebody else wrote is reset in the next round.", apierrors.NewConflict(machines, "a", errRefused), true},
-		"Away":     {"Another outage: nothing is judged before all are reset.", errRefused, true},
-		"Invalid":  {"One machine that cannot be written must not keep all others frozen.", apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
-		"Gone":     {"A machine that is gone needs no reset.", apierrors.NewNotFound(machines, "a"), false},
+		"Conflict": {
+			"A machine that somebody else wrote is reset in the next round.",
+			apierrors.NewConflict(machines, "a", errRefused), true,
+		},
+		"Away": {"Another outage: nothing is judged before all are reset.", errRefused, true},
+		"Invalid": {
+			"One machine that cannot be written must not keep all others frozen.",
+			apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false,
+		},
+		"Gone": {"A machine that is gone needs no reset.", apierrors.NewNotFound(machines, "a"), false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

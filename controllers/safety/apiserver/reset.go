@@ -28,7 +28,8 @@ func (c *Controller) reset(ctx context.Context) error {
 	var failed []error
 	for {
 		var list machinev1.MachineList
-		if err := c.Live.List(ctx, &list, client.InNamespace(c.Namespace), client.Limit(page), client.Continue(token)); err != nil {
+		if err := c.Live.List(ctx, &list, client.InNamespace(c.Namespace), client.Limit(page),
+			client.Continue(token)); err != nil {
 			return fmt.Errorf("list machines: %w", err)
 		}
 		for i := range list.Items {

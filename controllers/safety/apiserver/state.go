@@ -28,7 +28,7 @@ func (s State) next(down bool, at time.Time, timeout time.Duration) State {
 	return s
 }
 
-// thaws says whether the outage is over and its traces have to go.
+// thaws reports whether the outage is over and its traces have to go.
 func (s State) thaws() bool { return s.Frozen && s.DownSince.IsZero() }
 
 // wait is the time until the next check: seldom while all is well, often while

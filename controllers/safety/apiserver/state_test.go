@@ -22,14 +22,47 @@ func TestState(t *testing.T) {
 		thaws  bool
 		wait   time.Duration
 	}{
-		"Up":            {"All is well.", []check{{0, false}}, false, false, time.Minute},
-		"Blip":          {"One failure does not freeze, and is looked at closely.", []check{{0, true}}, false, false, 6 * time.Second},
-		"AtTimeout":     {"Exactly the timeout is not longer than it.", []check{{0, true}, {30 * time.Second, true}}, false, false, 6 * time.Second},
-		"TooLong":       {"Longer than the timeout freezes.", []check{{0, true}, {31 * time.Second, true}}, true, false, 6 * time.Second},
-		"Recovered":     {"Success forgets the failure.", []check{{0, true}, {6 * time.Second, false}}, false, false, time.Minute},
-		"BlipsFarApart": {"Two single failures with success in between never add up.", []check{{0, true}, {6 * time.Second, false}, {time.Hour, true}}, false, false, 6 * time.Second},
-		"Back":          {"The end of an outage thaws, once the traces are gone.", []check{{0, true}, {31 * time.Second, true}, {40 * time.Second, false}}, true, true, 6 * time.Second},
-		"BackAndDown":   {"An outage that returns before that stays one.", []check{{0, true}, {31 * time.Second, true}, {40 * time.Second, false}, {46 * time.Second, true}}, true, false, 6 * time.Second},
+		"Up": {"All is well.", []check{{0, false}}, false, false, time.Minute},
+		"Blip": {
+			"One failure does not freeze, and is looked at closely.",
+			[]check{{0, true}},
+			false, false,
+			6 * time.Second,
+		},
+		"AtTimeout": {
+			"Exactly the timeout is not longer than it.",
+			[]check{{0, true}, {30 * time.Second, true}},
+			false,
+			false, 6 * time.Second,
+		},
+		"TooLong": {
+			"Longer than the timeout freezes.",
+			[]check{{0, true}, {31 * time.Second, true}},
+			true, false,
+			6 * time.Second,
+		},
+		"Recovered": {
+			"Success forgets the failure.",
+			[]check{{0, true}, {6 * time.Second, false}},
+			false, false,
+			time.Minute,
+		},
+		"BlipsFarApart": {
+			"Two single failures with success in between never add up.",
+			[]check{{0, true}, {6 * time.Second, false}, {time.Hour, true}},
+			false, false, 6 * time.Second,
+		},
+		"Back": {
+			"The end of an outage thaws, once the traces are gone.",
+			[]check{{0, true}, {31 * time.Second, true}, {40 * time.Second, false}},
+			true, true, 6 * time.Second,
+		},
+		"BackAndDown": {
+			"An outage that returns before that stays one.",
+			[]check{{0, true}, {31 * time.Second, true}, {40 * time.Second, false}, {46 * time.Second, true}},
+			true, false,
+			6 * time.Second,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

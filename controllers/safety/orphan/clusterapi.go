@@ -43,7 +43,10 @@ func NewMCMMachines(cached, live client.Reader, namespace string) Owners {
 }
 
 // indexOf are the indexes of MCMMachines by the native ones'.
-var indexOf = map[string]string{byOwnerID: index.MCMMachineByOwnerID, byName: index.MCMMachineByName, byProviderID: index.MCMMachineByProviderID}
+var indexOf = map[string]string{
+	byOwnerID: index.MCMMachineByOwnerID, byName: index.MCMMachineByName,
+	byProviderID: index.MCMMachineByProviderID,
+}
 
 // Find looks up, and copies nothing.
 func (o *mcmMachines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) {
@@ -51,7 +54,8 @@ func (o *mcmMachines) Find(ctx context.Context, r cloud.Resource) ([]Owner, erro
 	seen := map[string]bool{}
 	for _, k := range keysOf(r) {
 		var list infrav1.MCMMachineList
-		err := o.cached.List(ctx, &list, client.InNamespace(o.namespace), client.MatchingFields{indexOf[k.field]: k.value}, client.UnsafeDisableDeepCopy)
+		err := o.cached.List(ctx, &list, client.InNamespace(o.namespace), client.MatchingFields{indexOf[k.field]: k.value},
+			client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, fmt.Errorf("look up MCMMachines of %s %s: %w", r.Kind, r.ID, err)
 		}
@@ -93,25 +97,30 @@ func (o *mcmMachines) Live(ctx context.Context) (Owners, error) {
 		}
 	})
 	clusters := map[client.ObjectKey]*clusterv1.Cluster{}
-	err = errors.Join(err, pages(ctx, o.live, o.namespace, newList[clusterv1.ClusterList], func(list *clusterv1.ClusterList) {
-		for i := range list.Items {
-			clusters[client.ObjectKeyFromObject(&list.Items[i])] = list.Items[i].DeepCopy()
-		}
-	}))
-	err = errors.Join(err, pages(ctx, o.live, o.namespace, newList[infrav1.MCMClusterList], func(list *infrav1.MCMClusterList) {
-		for i := range list.Items {
-			now.settle(&list.Items[i], clusters)
-		}
-	}))
+	err = errors.Join(err, pages(ctx, o.live, o.namespace, newList[clusterv1.ClusterList],
+		func(list *clusterv1.ClusterList) {
+			for i := range list.Items {
+				clusters[client.ObjectKeyFromObject(&list.Items[i])] = list.Items[i].DeepCopy()
+			}
+		}))
+	err = errors.Join(err, pages(ctx, o.live, o.namespace, newList[infrav1.MCMClusterList],
+		func(list *infrav1.MCMClusterList) {
+			for i := range list.Items {
+				now.settle(&list.Items[i], clusters)
+			}
+		}))
 	return now, err
 }
 
 // pages calls with each page of a live listing.
-func pages[L client.ObjectList](ctx context.Context, live client.Reader, namespace string, empty func() L, with func(L)) error {
+func pages[L client.ObjectList](ctx context.Context, live client.Reader, namespace string, empty func() L,
+	with func(L),
+) error {
 	const page = 500
 	for token := ""; ; {
 		list := empty()
-		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(token)); err != nil {
+		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(page),
+			client.Continue(token)); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
 		with(list)
@@ -192,14 +201,18 @@ func (h home) holds(r cloud.Resource) []Owner {
 	if why == "" {
 		return nil
 	}
-	return []Owner{{Text: "Cluster " + r.Tags[machinev1.ClusterNamespaceTag] + "/" + r.Tags[machinev1.ClusterNameTag], Held: why}}
+	return []Owner{{
+		Text: "Cluster " + r.Tags[machinev1.ClusterNamespaceTag] + "/" + r.Tags[machinev1.ClusterNameTag],
+		Held: why,
+	}}
 }
 
 // mcmOwnerOf is what a MCMMachine means to the resources of the cloud.
 func mcmOwnerOf(m *infrav1.MCMMachine) Owner {
 	o := Owner{
-		Text: "MCMMachine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
-		Creating: m.Spec.ProviderID == "" || m.Annotations[machinev1.CreateAttemptAnnotation] != "",
+		Text: "MCMMachine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: machinev1.OwnerID(m),
+		ProviderID: m.Spec.ProviderID,
+		Creating:   m.Spec.ProviderID == "" || m.Annotations[machinev1.CreateAttemptAnnotation] != "",
 	}
 	for _, a := range []string{HoldAnnotation, pausedAnnotation, moveAnnotation, machinev1.RetainVMAnnotation} {
 		if _, ok := m.Annotations[a]; ok && o.Held == "" {

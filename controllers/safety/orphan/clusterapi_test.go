@@ -33,10 +33,12 @@ type doors struct{ native, nativeWitness, clusterAPI, clusterAPIWitness bool }
 func twoDoors(t *testing.T, d doors, objects ...client.Object) *world {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s), clusterv1.AddToScheme(s)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
+		clusterv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, machineClass("a"), keys("keys", "demo-secret"))...)
+	b := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, machineClass("a"),
+		keys("keys", "demo-secret"))...)
 	for _, i := range append(Indexes(), index.Infrastructure()...) {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
@@ -51,8 +53,11 @@ func twoDoors(t *testing.T, d doors, objects ...client.Object) *world {
 		on   bool
 		door Owners
 	}{
-		{d.native, NewMachines(w.client, w.client, "")}, {d.nativeWitness, Witness(NewMachines(w.client, w.client, ""))},
-		{d.clusterAPI, NewMCMMachines(w.client, w.client, "")}, {d.clusterAPIWitness, Witness(NewMCMMachines(w.client, w.client, ""))},
+		{d.native, NewMachines(w.client, w.client, "")},
+		{d.nativeWitness, Witness(NewMachines(w.client, w.client, ""))},
+		{d.clusterAPI, NewMCMMachines(w.client, w.client, "")},
+		{d.clusterAPIWitness, Witness(NewMCMMachines(w.client,
+			w.client, ""))},
 	} {
 		if o.on {
 			owners = append(owners, o.door)
@@ -68,7 +73,10 @@ func (w *world) makeTagged(t *testing.T, name, ownerID, clusterID string) string
 	w.serial++
 	all := tags(name, ownerID)
 	all[machinev1.ClusterIDTag], all[machinev1.ClusterNameTag], all[machinev1.ClusterNamespaceTag] = clusterID, "c1", "default"
-	r, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{ClientToken: fmt.Sprint(w.serial), InstanceType: "small", Image: "linux-1", Tags: all})
+	r, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{
+		ClientToken: fmt.Sprint(w.serial), InstanceType: "small",
+		Image: "linux-1", Tags: all,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +85,10 @@ func (w *world) makeTagged(t *testing.T, name, ownerID, clusterID string) string
 }
 
 func mcmMachine(name, ownerID, providerID string, change ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
-	m := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{machinev1.OwnerIDAnnotation: ownerID}}}
+	m := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name,
+		Annotations: map[string]string{machinev1.OwnerIDAnnotation: ownerID},
+	}}
 	m.Spec.ProviderID, m.Spec.MachineClassRef.Name = providerID, "a"
 	for _, f := range change {
 		f(m)
@@ -106,11 +117,31 @@ func TestEachDoorJudgesItsOwn(t *testing.T) {
 		doors  doors
 		want   string // those that stay
 	}{
-		"Both":          {"Each door takes its own orphans, and owners of both count.", doors{native: true, clusterAPI: true}, "adopted elsewhere mcm native restored"},
-		"ClusterAPI":    {"Without native kinds nothing without the tag is judged.", doors{clusterAPI: true}, "adopted elsewhere mcm native orphan-native"},
-		"WithWitness":   {"Native owners of tagged VMs count, where they can be read.", doors{clusterAPI: true, nativeWitness: true}, "adopted elsewhere mcm native orphan-native restored"},
-		"Native":        {"The native door never takes what carries the tag.", doors{native: true}, "elsewhere mcm native orphan-tagged restored"},
-		"NativeWitness": {"A VM that a MCMMachine adopted has an owner.", doors{native: true, clusterAPIWitness: true}, "adopted elsewhere mcm native orphan-tagged restored"},
+		"Both": {
+			"Each door takes its own orphans, and owners of both count.",
+			doors{native: true, clusterAPI: true},
+			"adopted elsewhere mcm native restored",
+		},
+		"ClusterAPI": {
+			"Without native kinds nothing without the tag is judged.",
+			doors{clusterAPI: true},
+			"adopted elsewhere mcm native orphan-native",
+		},
+		"WithWitness": {
+			"Native owners of tagged VMs count, where they can be read.",
+			doors{clusterAPI: true, nativeWitness: true},
+			"adopted elsewhere mcm native orphan-native restored",
+		},
+		"Native": {
+			"The native door never takes what carries the tag.",
+			doors{native: true},
+			"elsewhere mcm native orphan-tagged restored",
+		},
+		"NativeWitness": {
+			"A VM that a MCMMachine adopted has an owner.",
+			doors{native: true, clusterAPIWitness: true},
+			"adopted elsewhere mcm native orphan-tagged restored",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,11 +150,15 @@ func TestEachDoorJudgesItsOwn(t *testing.T) {
 			ids := map[string]string{
 				"native": w.makeVM(t, "m-1", "o-1"), "orphan-native": w.makeVM(t, "m-2", "o-2"),
 				"mcm": w.makeTagged(t, "m-3", "o-3", "here"), "orphan-tagged": w.makeTagged(t, "m-4", "o-4", "here"),
-				"elsewhere": w.makeTagged(t, "m-5", "o-5", "there"), "adopted": w.makeVM(t, "m-6", ""), "restored": w.makeTagged(t, "m-7", "o-7", "here"),
+				"elsewhere": w.makeTagged(t, "m-5", "o-5", "there"), "adopted": w.makeVM(t, "m-6", ""),
+				"restored": w.makeTagged(t, "m-7", "o-7", "here"),
 			}
 			w.create(t, machine("m-1", "o-1", provider(ids["native"])))
 			w.create(t, machine("m-7", "o-7", provider(ids["restored"])))
-			for _, o := range []client.Object{mcmMachine("m-3", "o-3", node(ids["mcm"])), mcmMachine("renamed", "o-6", node(ids["adopted"]))} {
+			for _, o := range []client.Object{
+				mcmMachine("m-3", "o-3", node(ids["mcm"])),
+				mcmMachine("renamed", "o-6", node(ids["adopted"])),
+			} {
 				if err := w.client.Create(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
@@ -131,7 +166,10 @@ func TestEachDoorJudgesItsOwn(t *testing.T) {
 			w.pass(t, "a", time.Hour)
 			var left []string
 			there := w.left()
-			for _, name := range []string{"adopted", "elsewhere", "mcm", "native", "orphan-native", "orphan-tagged", "restored"} {
+			for _, name := range []string{
+				"adopted", "elsewhere", "mcm", "native", "orphan-native", "orphan-tagged",
+				"restored",
+			} {
 				if there[ids[name]] {
 					left = append(left, name)
 				}
@@ -175,13 +213,17 @@ func TestHeldClusters(t *testing.T) {
 		"PausedInfra": {home1(func(_ *clusterv1.Cluster, i *infrav1.MCMCluster) {
 			annotated(i, clusterv1.PausedAnnotation, "")
 		}), true},
-		"Moving": {home1(func(c *clusterv1.Cluster, _ *infrav1.MCMCluster) { annotated(c, capi.DeleteForMoveAnnotation, "") }), true},
+		"Moving": {home1(func(c *clusterv1.Cluster, _ *infrav1.MCMCluster) {
+			annotated(c, capi.DeleteForMoveAnnotation, "")
+		}), true},
 		"Retained": {home1(func(_ *clusterv1.Cluster, i *infrav1.MCMCluster) {
 			annotated(i, infrav1.RetainedVMsAnnotation, "x,o-1")
 		}), true},
 		"Creating": {append(home1(), mcmMachine("m-1", "o-1", "")), true},
-		"Held":     {append(home1(), mcmMachine("m-1", "other", "", func(m *infrav1.MCMMachine) { m.Annotations[HoldAnnotation] = "" })), true},
-		"OtherVM":  {append(home1(), mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", "vm-other"))), false},
+		"Held": {append(home1(), mcmMachine("m-1", "other", "", func(m *infrav1.MCMMachine) {
+			m.Annotations[HoldAnnotation] = ""
+		})), true},
+		"OtherVM": {append(home1(), mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", "vm-other"))), false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

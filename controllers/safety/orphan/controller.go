@@ -25,9 +25,10 @@ const firstRetry = time.Minute
 
 // Options are the collector's times. Zero fields take the value named.
 type Options struct {
-	Period      time.Duration // between looks; 30 minutes
-	MinAge      time.Duration // that a resource has when it is removed; 5 minutes, at most the period
-	Confirm     time.Duration // from the first look to the deciding one, at least the cloud's settle time; 1 minute, at most the period
+	Period time.Duration // between looks; 30 minutes
+	MinAge time.Duration // that a resource has when it is removed; 5 minutes, at most the period
+	// from the first look to the deciding one, at least the cloud's settle time; 1 minute, at most the period
+	Confirm     time.Duration
 	AfterDelete time.Duration // from the deletion of a Machine to the look it causes; 30 seconds, at most the period
 	ReportOnly  bool          // remove nothing
 }
@@ -127,7 +128,8 @@ func (c *Controller) visit(ctx context.Context, g *group, resolved class.Resolve
 	c.metrics.failed.WithLabelValues(resolved.Driver.Traits().Name).Inc()
 	ctrl.LoggerFrom(ctx).Error(err, "Look for orphans", "MachineClass", client.ObjectKeyFromObject(resolved.Object))
 	if g.failures == 1 {
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventLookFailed, "Looking for orphans in the cloud: %v", err)
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventLookFailed, "Looking for orphans in the cloud: %v",
+			err)
 	}
 	backoff := firstRetry << min(g.failures-1, 10)
 	return began.Add(min(max(backoff, outcome.After(err, 0)), c.Options.Period))

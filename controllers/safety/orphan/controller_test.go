@@ -43,7 +43,8 @@ func TestOrphansGoAndOthersStay(t *testing.T) {
 	if !strings.Contains(told, "OrphanFound VM "+nameless) {
 		t.Errorf("what nobody can judge has to be told:\n%s", told)
 	}
-	if vms, disks := testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim", "vm")), testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim", "disk")); vms != 3 || disks != 1 {
+	if vms, disks := testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim",
+		"vm")), testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim", "disk")); vms != 3 || disks != 1 {
 		t.Errorf("metrics count %v VMs and %v disks, want 3 and 1", vms, disks)
 	}
 }

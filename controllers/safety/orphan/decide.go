@@ -74,7 +74,8 @@ func (r rules) decideVM(s sighting) verdict {
 	}
 	for _, o := range family {
 		if _, ok := r.decode(o.ProviderID); !ok {
-			return verdict{action: report, why: fmt.Sprintf("%s has providerID %q, which is none of this cloud's", o.Text, o.ProviderID)}
+			return verdict{action: report, why: fmt.Sprintf("%s has providerID %q, which is none of this cloud's", o.Text,
+				o.ProviderID)}
 		}
 	}
 	switch {
@@ -117,7 +118,7 @@ func (r rules) ripe(s sighting) time.Time {
 	return confirmed
 }
 
-// names says whether o's providerID, in any known form, is that of the VM.
+// names reports whether o's providerID, in any known form, is that of the VM.
 func (r rules) names(o Owner, vm cloud.Resource) bool {
 	if o.ProviderID == "" {
 		return false

@@ -69,36 +69,101 @@ func TestDecide(t *testing.T) {
 		inUse    bool
 		want     action
 	}{
-		"Owned":          {reason: "The VM of a machine stays.", resource: vm(), owners: owner(), first: seen, want: keep},
-		"OwnedNodeForm":  {reason: "The Node's form of a providerID is as good as MCM's.", resource: vm(), owners: owner(has("node:/i-1")), first: seen, want: keep},
-		"OwnedOtherForm": {reason: "Forms are compared by what they mean.", resource: vm(func(r *cloud.Resource) { r.VM.NodeProviderID = "" }), owners: owner(has("node:/i-1")), first: seen, want: keep},
-		"Adopted":        {reason: "A machine of any name and id that names the VM has it.", resource: vm(), owners: owner(stranger), first: seen, want: keep},
-		"Creating":       {reason: "A machine that does not know its VM yet may have this one.", resource: vm(), owners: owner(creating), first: seen, want: keep},
-		"Crashing":       {reason: "So may one whose creation is being repeated.", resource: vm(), owners: owner(crashing), first: seen, want: keep},
-		"Held":           {reason: "Nothing of a machine that moves is touched.", resource: vm(), owners: owner(heldBy), first: seen, want: keep},
-		"Second":         {reason: "Of several VMs of one machine, the one it names stays and the others go.", resource: vm(), owners: owner(has("mcm:/i-2")), first: seen, want: remove},
-		"SecondUnsure":   {reason: "A providerID that says nothing condemns nothing.", resource: vm(), owners: owner(has("what?")), first: seen, want: report},
-		"Unowned":        {reason: "No owner, two looks, old enough.", resource: vm(), first: seen, want: remove},
-		"OtherOwnerID":   {reason: "A machine of that name with another owner id is another machine.", resource: vm(), owners: owner(otherID, creating), first: seen, want: remove},
-		"FirstLook":      {reason: "One look is not enough.", resource: vm(), want: suspect},
-		"TooSoon":        {reason: "The second look comes some time after the first.", resource: vm(), first: now.Add(-59 * time.Second), want: suspect},
-		"Young":          {reason: "Young VMs stay, however often they are seen.", resource: vm(young), first: seen, want: suspect},
-		"AgeUnknown":     {reason: "Without age it counts from the first look.", resource: vm(ageless), first: seen, want: suspect},
-		"AgeUnknownLong": {reason: "And ends some time.", resource: vm(ageless), first: now.Add(-5 * time.Minute), want: remove},
-		"Going":          {reason: "What goes by itself needs no help.", resource: vm(leaving), first: seen, want: keep},
-		"MCMOwned":       {reason: "MCM's VMs are found by name and providerID.", resource: vm(old), owners: owner(otherID), first: seen, want: keep},
-		"MCMCreating":    {reason: "MCM's rule spares machines that are being created.", resource: vm(old), owners: owner(otherID, creating), first: seen, want: keep},
-		"MCMOtherVM":     {reason: "MCM's rule: the machine has another VM.", resource: vm(old), owners: owner(otherID, has("mcm:/i-2")), first: seen, want: remove},
-		"MCMNoMachine":   {reason: "MCM's rule: there is no such machine.", resource: vm(old), first: seen, want: remove},
-		"Nameless":       {reason: "A VM that says nothing about its machine cannot be proved to be nobody's.", resource: vm(old, nameless), first: seen, want: report},
-		"Disk":           {reason: "Disks that nobody owns go.", resource: disk(), first: seen, want: remove},
-		"DiskOwned":      {reason: "A loose disk of a machine goes with it.", resource: disk(), owners: owner(has("mcm:/i-2")), first: seen, want: keep},
-		"DiskAttached":   {reason: "A part of a VM goes with it.", resource: disk(attached), first: seen, want: keep},
-		"DiskInUse":      {reason: "Removing by owner id would take a VM that stays.", resource: disk(), first: seen, inUse: true, want: keep},
-		"DiskOfMCM":      {reason: "Nobody ever collected disks without owner id; somebody may want them.", resource: disk(old), first: seen, want: keep},
-		"DiskFirstLook":  {reason: "Parts take two looks too.", resource: disk(), want: suspect},
-		"DiskOtherOwner": {reason: "The owner id decides, not the name.", resource: disk(), owners: owner(otherID), first: seen, want: remove},
-		"Nothing":        {reason: "Even an empty resource gets a verdict.", resource: cloud.Resource{Kind: cloud.KindVM}, first: seen, want: report},
+		"Owned": {reason: "The VM of a machine stays.", resource: vm(), owners: owner(), first: seen, want: keep},
+		"OwnedNodeForm": {
+			reason: "The Node's form of a providerID is as good as MCM's.", resource: vm(),
+			owners: owner(has("node:/i-1")), first: seen, want: keep,
+		},
+		"OwnedOtherForm": {reason: "Forms are compared by what they mean.", resource: vm(func(r *cloud.Resource) {
+			r.VM.NodeProviderID = ""
+		}), owners: owner(has("node:/i-1")), first: seen, want: keep},
+		"Adopted": {
+			reason: "A machine of any name and id that names the VM has it.", resource: vm(),
+			owners: owner(stranger), first: seen, want: keep,
+		},
+		"Creating": {
+			reason: "A machine that does not know its VM yet may have this one.", resource: vm(),
+			owners: owner(creating), first: seen, want: keep,
+		},
+		"Crashing": {
+			reason: "So may one whose creation is being repeated.", resource: vm(), owners: owner(crashing),
+			first: seen, want: keep,
+		},
+		"Held": {
+			reason: "Nothing of a machine that moves is touched.", resource: vm(), owners: owner(heldBy),
+			first: seen, want: keep,
+		},
+		"Second": {
+			reason: "Of several VMs of one machine, the one it names stays and the others go.", resource: vm(),
+			owners: owner(has("mcm:/i-2")), first: seen, want: remove,
+		},
+		"SecondUnsure": {
+			reason: "A providerID that says nothing condemns nothing.", resource: vm(),
+			owners: owner(has("what?")), first: seen, want: report,
+		},
+		"Unowned": {reason: "No owner, two looks, old enough.", resource: vm(), first: seen, want: remove},
+		"OtherOwnerID": {
+			reason: "A machine of that name with another owner id is another machine.", resource: vm(),
+			owners: owner(otherID, creating), first: seen, want: remove,
+		},
+		"FirstLook": {reason: "One look is not enough.", resource: vm(), want: suspect},
+		"TooSoon": {
+			reason: "The second look comes some time after the first.", resource: vm(),
+			first: now.Add(-59 * time.Second), want: suspect,
+		},
+		"Young": {
+			reason: "Young VMs stay, however often they are seen.", resource: vm(young), first: seen,
+			want: suspect,
+		},
+		"AgeUnknown": {
+			reason: "Without age it counts from the first look.", resource: vm(ageless), first: seen,
+			want: suspect,
+		},
+		"AgeUnknownLong": {
+			reason: "And ends some time.", resource: vm(ageless), first: now.Add(-5 * time.Minute),
+			want: remove,
+		},
+		"Going": {reason: "What goes by itself needs no help.", resource: vm(leaving), first: seen, want: keep},
+		"MCMOwned": {
+			reason: "MCM's VMs are found by name and providerID.", resource: vm(old), owners: owner(otherID),
+			first: seen, want: keep,
+		},
+		"MCMCreating": {
+			reason: "MCM's rule spares machines that are being created.", resource: vm(old),
+			owners: owner(otherID, creating), first: seen, want: keep,
+		},
+		"MCMOtherVM": {
+			reason: "MCM's rule: the machine has another VM.", resource: vm(old),
+			owners: owner(otherID, has("mcm:/i-2")), first: seen, want: remove,
+		},
+		"MCMNoMachine": {reason: "MCM's rule: there is no such machine.", resource: vm(old), first: seen, want: remove},
+		"Nameless": {
+			reason:   "A VM that says nothing about its machine cannot be proved to be nobody's.",
+			resource: vm(old, nameless), first: seen, want: report,
+		},
+		"Disk": {reason: "Disks that nobody owns go.", resource: disk(), first: seen, want: remove},
+		"DiskOwned": {
+			reason: "A loose disk of a machine goes with it.", resource: disk(),
+			owners: owner(has("mcm:/i-2")), first: seen, want: keep,
+		},
+		"DiskAttached": {reason: "A part of a VM goes with it.", resource: disk(attached), first: seen, want: keep},
+		"DiskInUse": {
+			reason: "Removing by owner id would take a VM that stays.", resource: disk(), first: seen,
+			inUse: true, want: keep,
+		},
+		"DiskOfMCM": {
+			reason:   "Nobody ever collected disks without owner id; somebody may want them.",
+			resource: disk(old), first: seen, want: keep,
+		},
+		"DiskFirstLook": {reason: "Parts take two looks too.", resource: disk(), want: suspect},
+		"DiskOtherOwner": {
+			reason: "The owner id decides, not the name.", resource: disk(), owners: owner(otherID),
+			first: seen, want: remove,
+		},
+		"Nothing": {
+			reason: "Even an empty resource gets a verdict.", resource: cloud.Resource{Kind: cloud.KindVM},
+			first: seen, want: report,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -118,10 +183,18 @@ func TestRipe(t *testing.T) {
 		sighting sighting
 		want     time.Time
 	}{
-		"New":     {"After the first look comes the confirming one.", sighting{resource: vm()}, now.Add(time.Minute)},
-		"Seen":    {"The delay counts from the first look.", sighting{resource: vm(), first: now.Add(-30 * time.Second)}, now.Add(30 * time.Second)},
-		"Young":   {"A young VM is looked at again when it has grown.", sighting{resource: vm(func(r *cloud.Resource) { r.Created = now })}, now.Add(5 * time.Minute)},
-		"Ageless": {"So is one of unknown age.", sighting{resource: vm(func(r *cloud.Resource) { r.Created = time.Time{} })}, now.Add(5 * time.Minute)},
+		"New": {"After the first look comes the confirming one.", sighting{resource: vm()}, now.Add(time.Minute)},
+		"Seen": {
+			"The delay counts from the first look.",
+			sighting{resource: vm(), first: now.Add(-30 * time.Second)},
+			now.Add(30 * time.Second),
+		},
+		"Young": {"A young VM is looked at again when it has grown.", sighting{resource: vm(func(r *cloud.Resource) {
+			r.Created = now
+		})}, now.Add(5 * time.Minute)},
+		"Ageless": {"So is one of unknown age.", sighting{resource: vm(func(r *cloud.Resource) {
+			r.Created = time.Time{}
+		})}, now.Add(5 * time.Minute)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

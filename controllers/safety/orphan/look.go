@@ -95,7 +95,9 @@ func list(ctx context.Context, account cloud.Account, c cloud.Class) ([]cloud.Re
 }
 
 // judge decides about resources with the owners that doors know.
-func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *group, resources []cloud.Resource) ([]finding, error) {
+func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *group,
+	resources []cloud.Resource,
+) ([]finding, error) {
 	var found []finding
 	staying := vms{ids: map[string]bool{}, names: map[string]bool{}}
 	for _, resource := range resources {
@@ -133,12 +135,14 @@ func (v vms) add(vm cloud.Resource) {
 	}
 }
 
-// have says whether removing what is left of part's owner could take a VM.
+// have reports whether removing what is left of part's owner could take a VM.
 func (v vms) have(part cloud.Resource) bool { return v.ids[part.OwnerID] || v.names[part.MachineName] }
 
 // remember keeps the suspects of this look for the next, tells about what a
 // person has to look at, and returns when to look next.
-func (c *Controller) remember(ctx context.Context, g *group, resolved class.Resolved, r rules, found []finding) time.Time {
+func (c *Controller) remember(ctx context.Context, g *group, resolved class.Resolved, r rules,
+	found []finding,
+) time.Time {
 	next := r.now.Add(c.Options.Period)
 	suspects := map[string]time.Time{}
 	for _, f := range found {
@@ -159,7 +163,9 @@ func (c *Controller) remember(ctx context.Context, g *group, resolved class.Reso
 	}
 	g.suspects = suspects
 	for key := range g.told {
-		if _, ok := suspects[key]; !ok && !slices.ContainsFunc(found, func(f finding) bool { return name(f.sighting.resource) == key }) {
+		if _, ok := suspects[key]; !ok && !slices.ContainsFunc(found, func(f finding) bool {
+			return name(f.sighting.resource) == key
+		}) {
 			delete(g.told, key)
 		}
 	}

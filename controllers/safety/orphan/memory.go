@@ -95,7 +95,7 @@ func (m *memory) dueIn(g *group, now time.Time) time.Duration {
 	return at.Sub(now)
 }
 
-// reportOnly says whether a class of the group wants no removals.
+// reportOnly reports whether a class of the group wants no removals.
 func (m *memory) reportOnly(g *group) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

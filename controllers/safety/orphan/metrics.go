@@ -15,12 +15,15 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "mcm", Subsystem: "safety", Name: name, Help: help}, labels)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "mcm", Subsystem: "safety", Name: name, Help: help},
+			labels)
 	}
 	return &metrics{
-		seen:    counter("orphans_seen_total", "Resources in the cloud that were found without an owner.", "provider", "kind"),
-		removed: counter("orphans_removed_total", "Resources in the cloud whose removal was asked for because they have no owner.", "provider", "kind"),
-		failed:  counter("orphan_looks_failed_total", "Looks for orphans that were not completed.", "provider"),
+		seen: counter("orphans_seen_total", "Resources in the cloud that were found without an owner.", "provider",
+			"kind"),
+		removed: counter("orphans_removed_total",
+			"Resources in the cloud whose removal was asked for because they have no owner.", "provider", "kind"),
+		failed: counter("orphan_looks_failed_total", "Looks for orphans that were not completed.", "provider"),
 	}
 }
 

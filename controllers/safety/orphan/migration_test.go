@@ -37,11 +37,15 @@ func TestMovedVMs(t *testing.T) {
 	owners := map[string]func(name, ownerID, providerID string) client.Object{
 		"MCMMachine": func(name, ownerID, providerID string) client.Object { return mcmMachine(name, ownerID, providerID) },
 		"Retained": func(name, ownerID, providerID string) client.Object {
-			return mcmMachine(name, ownerID, providerID, func(m *infrav1.MCMMachine) { m.Annotations[machinev1.RetainVMAnnotation] = "true" })
+			return mcmMachine(name, ownerID, providerID, func(m *infrav1.MCMMachine) {
+				m.Annotations[machinev1.RetainVMAnnotation] = "true"
+			})
 		},
 		"Machine": func(name, ownerID, providerID string) client.Object { return machine(name, ownerID, providerID) },
 		"Held": func(name, ownerID, providerID string) client.Object {
-			return machine(name, ownerID, providerID, func(m *machinev1.Machine) { m.Annotations[machinev1.MigrationHoldAnnotation] = "x" })
+			return machine(name, ownerID, providerID, func(m *machinev1.Machine) {
+				m.Annotations[machinev1.MigrationHoldAnnotation] = "x"
+			})
 		},
 	}
 	cases := map[string]struct {
@@ -49,11 +53,15 @@ func TestMovedVMs(t *testing.T) {
 		vm             made
 		name, objectID string // of the owner
 	}{
-		"OfMCM":         {"A VM of MCM's has no owner id, and is found by its name.", made{}, "m-1", "o-1"},
-		"OfMCMRenamed":  {"Or by its providerID, whatever its owner is called.", made{}, "other", "o-1"},
-		"Native":        {"The owner id moves along.", made{owner: "o-1"}, "m-1", "o-1"},
-		"NativeLost":    {"Even one that was lost costs no VM: the providerID names it.", made{owner: "o-1"}, "m-1", "uid"},
-		"Tagged":        {"The tags of a Cluster stay on a VM that went over to the native door.", made{owner: "o-1", tagged: true}, "m-1", "o-1"},
+		"OfMCM":        {"A VM of MCM's has no owner id, and is found by its name.", made{}, "m-1", "o-1"},
+		"OfMCMRenamed": {"Or by its providerID, whatever its owner is called.", made{}, "other", "o-1"},
+		"Native":       {"The owner id moves along.", made{owner: "o-1"}, "m-1", "o-1"},
+		"NativeLost":   {"Even one that was lost costs no VM: the providerID names it.", made{owner: "o-1"}, "m-1", "uid"},
+		"Tagged": {
+			"The tags of a Cluster stay on a VM that went over to the native door.",
+			made{owner: "o-1", tagged: true},
+			"m-1", "o-1",
+		},
 		"TaggedLost":    {"Even without its owner id.", made{owner: "o-1", tagged: true}, "other", "uid"},
 		"TaggedUnowned": {"Even without an owner id in the tags.", made{tagged: true}, "m-1", "o-1"},
 	}
@@ -82,7 +90,9 @@ func TestMovingVMs(t *testing.T) {
 	for _, tagged := range []bool{false, true} {
 		w := twoDoors(t, doors{native: true, clusterAPI: true}, home1()...)
 		id, disk := w.makeAs(t, "m-1", made{owner: "o-1", tagged: tagged}), w.makeDisk(t, "m-1", "o-1")
-		w.create(t, machine("m-1", "o-1", "", func(m *machinev1.Machine) { m.Annotations[machinev1.MigrationHoldAnnotation] = "x" }))
+		w.create(t, machine("m-1", "o-1", "", func(m *machinev1.Machine) {
+			m.Annotations[machinev1.MigrationHoldAnnotation] = "x"
+		}))
 		w.create(t, mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", "vm-other")))
 		w.pass(t, "a", 2*time.Hour)
 		if left := w.left(); !left[id] || !left[disk] {

@@ -30,7 +30,7 @@ type Owners interface {
 	Find(ctx context.Context, r cloud.Resource) ([]Owner, error)
 	// Live returns Owners that know what the API server shows at this time.
 	Live(ctx context.Context) (Owners, error)
-	// Judges says whether a resource that nobody owns is an orphan of this door.
+	// Judges reports whether a resource that nobody owns is an orphan of this door.
 	// Each resource is judged by one door at most, and by none where that door's
 	// controllers do not run.
 	Judges(r cloud.Resource) bool
@@ -53,7 +53,7 @@ func (w witness) Live(ctx context.Context) (Owners, error) {
 // Judges is false.
 func (w witness) Judges(cloud.Resource) bool { return false }
 
-// ofClusterAPI says whether a resource was made for a Cluster of Cluster API.
+// ofClusterAPI reports whether a resource was made for a Cluster of Cluster API.
 func ofClusterAPI(r cloud.Resource) bool { return r.Tags[machinev1.ClusterIDTag] != "" }
 
 // native are the kind and the competence of the native door.
@@ -110,7 +110,8 @@ func (o *machines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) 
 	seen := map[string]bool{}
 	for _, k := range keysOf(r) {
 		var list machinev1.MachineList
-		err := o.cached.List(ctx, &list, client.InNamespace(o.namespace), client.MatchingFields{k.field: k.value}, client.UnsafeDisableDeepCopy)
+		err := o.cached.List(ctx, &list, client.InNamespace(o.namespace), client.MatchingFields{k.field: k.value},
+			client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, fmt.Errorf("look up machines of %s %s: %w", r.Kind, r.ID, err)
 		}

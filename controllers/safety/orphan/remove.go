@@ -33,7 +33,10 @@ func (c *Controller) clear(ctx context.Context, doors []Owners, g *group, s site
 	var failed error
 	for _, r := range removals(s) {
 		if reportOnly {
-			c.report(ctx, g, s.resolved, finding{sighting{resource: r.resource}, verdict{why: r.why + "; the collector only reports"}})
+			c.report(ctx, g, s.resolved, finding{
+				sighting{resource: r.resource},
+				verdict{why: r.why + "; the collector only reports"},
+			})
 			continue
 		}
 		todo = append(todo, r)
@@ -58,14 +61,16 @@ func (c *Controller) remove(ctx context.Context, g *group, s site, r removal) (t
 		log.Error(err, "Remove orphan")
 		if !g.told[key] {
 			g.told[key] = true
-			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoveFailed, "Removing orphan %s: %v", describe(r.resource), err)
+			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoveFailed, "Removing orphan %s: %v",
+				describe(r.resource), err)
 		}
 		return 0, fmt.Errorf("remove %s: %w", key, err)
 	}
 	if !r.begun {
 		log.Info("Orphan removed", "done", deletion.Done)
 		c.metrics.removed.WithLabelValues(s.resolved.Driver.Traits().Name, string(r.resource.Kind)).Inc()
-		c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoved, "Removed orphan %s: %s", describe(r.resource), r.why)
+		c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoved, "Removed orphan %s: %s",
+			describe(r.resource), r.why)
 	}
 	if deletion.Done || r.owned {
 		return 0, nil // what is left of a second VM goes with the machine that it was made for

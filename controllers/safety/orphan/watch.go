@@ -44,7 +44,8 @@ func (c *Controller) classEvents() handler.EventHandler {
 			c.request(q, client.ObjectKeyFromObject(e.Object), 0)
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			class, before, after := client.ObjectKeyFromObject(e.ObjectNew), e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+			class, before, after := client.ObjectKeyFromObject(
+				e.ObjectNew), e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
 			_, reported := before[ReportAnnotation]
 			_, reports := after[ReportAnnotation]
 			switch {

@@ -54,11 +54,15 @@ func TestClassEvents(t *testing.T) {
 		asks   bool
 		looks  bool
 	}{
-		"Nothing":    {"Resyncs cause nothing.", machineClass("a"), false, false},
-		"Finalizer":  {"Our own writes cause nothing.", machineClass("a", func(c *machinev1.MachineClass) { c.Finalizers = []string{"x"} }), false, false},
-		"Generation": {"A changed spec may belong to another account.", machineClass("a", func(c *machinev1.MachineClass) { c.Generation = 7 }), true, false},
-		"Report":     {"The annotation that only reports counts at once.", annotated(ReportAnnotation, ""), true, false},
-		"Look":       {"A look can be asked for.", annotated(LookAnnotation, "now"), true, true},
+		"Nothing": {"Resyncs cause nothing.", machineClass("a"), false, false},
+		"Finalizer": {"Our own writes cause nothing.", machineClass("a", func(c *machinev1.MachineClass) {
+			c.Finalizers = []string{"x"}
+		}), false, false},
+		"Generation": {"A changed spec may belong to another account.", machineClass("a", func(c *machinev1.MachineClass) {
+			c.Generation = 7
+		}), true, false},
+		"Report": {"The annotation that only reports counts at once.", annotated(ReportAnnotation, ""), true, false},
+		"Look":   {"A look can be asked for.", annotated(LookAnnotation, "now"), true, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -83,7 +83,8 @@ func machineClass(name string, change ...func(*machinev1.MachineClass)) *machine
 	c := &machinev1.MachineClass{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Provider:   "sim", SecretRef: &corev1.SecretReference{Name: "keys"},
-		ProviderSpec: runtime.RawExtension{Raw: []byte(`{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1",
+		ProviderSpec: runtime.RawExtension{Raw: []byte(
+			`{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1",
 			"tags":{"kubernetes.io/cluster/c":"1","kubernetes.io/role/node":"1"}}`)},
 	}
 	for _, f := range change {
@@ -102,7 +103,10 @@ func keys(name, secret string) *corev1.Secret {
 func machine(name, ownerID, providerID string, change ...func(*machinev1.Machine)) *machinev1.Machine {
 	m := &machinev1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{}},
-		Spec:       machinev1.MachineSpec{ProviderID: providerID, Class: machinev1.ClassSpec{Kind: "MachineClass", Name: "a"}},
+		Spec: machinev1.MachineSpec{ProviderID: providerID, Class: machinev1.ClassSpec{
+			Kind: "MachineClass",
+			Name: "a",
+		}},
 	}
 	m.Status.CurrentStatus.Phase = machinev1.MachineRunning
 	if ownerID != "" {
@@ -132,7 +136,10 @@ func (w *world) makeVM(t *testing.T, name, ownerID string) string {
 func (w *world) makeDisk(t *testing.T, name, ownerID string) string {
 	t.Helper()
 	w.serial++
-	r, err := w.cloud.CreateDisk(demo, "sim-1", sim.DiskInput{ClientToken: fmt.Sprint(w.serial), SizeGiB: 1, Tags: tags(name, ownerID)})
+	r, err := w.cloud.CreateDisk(demo, "sim-1", sim.DiskInput{
+		ClientToken: fmt.Sprint(w.serial), SizeGiB: 1,
+		Tags: tags(name, ownerID),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +161,10 @@ func tags(name, ownerID string) map[string]string {
 // run reconciles a class and returns when it wants to come back.
 func (w *world) run(t *testing.T, class string) time.Duration {
 	t.Helper()
-	result, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: class}})
+	result, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
+		Namespace: "default",
+		Name:      class,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

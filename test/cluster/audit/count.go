@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Filter says whether an entry is kept.
+// A Filter reports whether an entry is kept.
 type Filter func(Entry) bool
 
 // User keeps the requests of one user.

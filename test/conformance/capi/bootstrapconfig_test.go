@@ -37,7 +37,8 @@ func TestBootstrapConfigDataSecret(t *testing.T) {
 		t.Errorf("status.dataSecretName is %q", name)
 	}
 	owner := metav1.OwnerReference{
-		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "MCMConfig", Name: "m", UID: "config-m", Controller: new(true), BlockOwnerDeletion: new(true),
+		APIVersion: bootstrapv1.GroupVersion.String(), Kind: "MCMConfig", Name: "m", UID: "config-m", Controller: new(true),
+		BlockOwnerDeletion: new(true),
 	}
 	got := []any{s.Type, s.Labels[clusterv1.ClusterNameLabel], s.OwnerReferences}
 	if diff := cmp.Diff([]any{clusterv1.ClusterSecretType, "c1", []metav1.OwnerReference{owner}}, got); diff != "" {
@@ -67,7 +68,8 @@ func TestBootstrapConfigDataSecretNameIsRebuilt(t *testing.T) {
 	w.restart()
 	w.run(configController, "m")
 	status := read(w, theConfig()).Status
-	if status.DataSecretName != "m" || status.Initialization.DataSecretCreated == nil || len(read(w, dataSecret()).OwnerReferences) != 1 {
+	if status.DataSecretName != "m" || status.Initialization.DataSecretCreated == nil ||
+		len(read(w, dataSecret()).OwnerReferences) != 1 {
 		t.Errorf("status %+v, owners %v", status, read(w, dataSecret()).OwnerReferences)
 	}
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
@@ -134,7 +136,9 @@ func TestBootstrapConfigSupportForInPlaceChanges(t *testing.T) {
 	w := newConfig(t)
 	w.run(configController, "m")
 	before := string(read(w, dataSecret()).Data["value"])
-	change(w, theUserData(), func(s *corev1.Secret) { s.Data[machinev1.UserDataKey] = []byte("#cloud-config\nother: true\n") })
+	change(w, theUserData(), func(s *corev1.Secret) {
+		s.Data[machinev1.UserDataKey] = []byte("#cloud-config\nother: true\n")
+	})
 	change(w, theConfig(), func(c *bootstrapv1.MCMConfig) { c.Spec.UserDataSecretRef.Name = "another" })
 	w.run(configController, "m")
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
@@ -158,7 +162,8 @@ func TestBootstrapConfigTokenLivesUntilTheNodeJoins(t *testing.T) {
 		wait = w.run(configController, "m")
 		expires, err := time.Parse(time.RFC3339, string(w.tokens()[0].Data["expiration"]))
 		if err != nil || !expires.After(w.clock.Now().Add(wait)) {
-			t.Fatalf("after %s the token expires at %s (%v), and the next look is in %s", w.clock.Now().Sub(began), expires, err, wait)
+			t.Fatalf("after %s the token expires at %s (%v), and the next look is in %s", w.clock.Now().Sub(began), expires, err,
+				wait)
 		}
 	}
 	if got := string(read(w, dataSecret()).Data["value"]); got != before {
@@ -189,7 +194,8 @@ func TestBootstrapConfigPausing(t *testing.T) {
 			pause(w, theConfig())
 			w.run(configController, "m")
 			o := read(w, theConfig())
-			if exists(w, dataSecret()) || len(o.Status.Conditions) != 1 || !strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
+			if exists(w, dataSecret()) || len(o.Status.Conditions) != 1 ||
+				!strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
 				t.Errorf("a paused config is told that it is paused, and nothing else: %+v", o.Status)
 			}
 		})
@@ -212,7 +218,8 @@ func TestBootstrapConfigTemplateEditedInPlaceIsShown(t *testing.T) {
 	template.Spec.Template.Spec.MachineClassRef = &bootstrapv1.NameReference{Name: "small"}
 	w := newWorld(t, template.DeepCopy())
 	pass := func() {
-		if _, err := w.reconcilers[configController][1].Reconcile(t.Context(), reconcile.Request{NamespacedName: key("t")}); err != nil {
+		if _, err := w.reconcilers[configController][1].Reconcile(t.Context(),
+			reconcile.Request{NamespacedName: key("t")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -220,7 +227,9 @@ func TestBootstrapConfigTemplateEditedInPlaceIsShown(t *testing.T) {
 	if got := w.condition(template, bootstrapv1.SpecUnchangedCondition); got != "True "+bootstrapv1.ReasonUnchanged {
 		t.Errorf("SpecUnchanged is %q", got)
 	}
-	change(w, template.DeepCopy(), func(o *bootstrapv1.MCMConfigTemplate) { o.Spec.Template.Spec.Format = bootstrapv1.FormatIgnition })
+	change(w, template.DeepCopy(), func(o *bootstrapv1.MCMConfigTemplate) {
+		o.Spec.Template.Spec.Format = bootstrapv1.FormatIgnition
+	})
 	pass()
 	if got := w.condition(template, bootstrapv1.SpecUnchangedCondition); got != "False "+bootstrapv1.ReasonEditedInPlace {
 		t.Errorf("SpecUnchanged is %q", got)

@@ -180,7 +180,8 @@ func componentsTargetNamespace(t *testing.T, r release) {
 		for _, d := range of[appsv1.Deployment](t, all, "Deployment") {
 			text, err := yaml.Marshal(d.Spec.Template.Spec)
 			if err != nil || strings.Contains(string(text), names[0]) {
-				t.Errorf("%s: Deployment %s spells the namespace (%v), which clusterctl changes; use the downward API", provider, d.Name, err)
+				t.Errorf("%s: Deployment %s spells the namespace (%v), which clusterctl changes; use the downward API", provider,
+					d.Name, err)
 			}
 		}
 	})
@@ -258,7 +259,8 @@ func componentsLabels(t *testing.T, r release) {
 func componentsCRDs(t *testing.T, r release) {
 	t.Helper()
 	groups := map[string]string{
-		"infrastructure-mcm": "infrastructure.cluster.x-k8s.io", "bootstrap-mcm": "bootstrap.cluster.x-k8s.io", "control-plane-mcm": "controlplane.cluster.x-k8s.io",
+		"infrastructure-mcm": "infrastructure.cluster.x-k8s.io", "bootstrap-mcm": "bootstrap.cluster.x-k8s.io",
+		"control-plane-mcm": "controlplane.cluster.x-k8s.io",
 	}
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {
 		t.Helper()
@@ -295,7 +297,8 @@ func nothingOfTheNativeDoor(t *testing.T, r release) {
 			}
 			for label := range c.Labels {
 				if strings.HasPrefix(label, "clusterctl.cluster.x-k8s.io/move") {
-					t.Errorf("%s has label %s: all classes of a namespace would move, those of Machine Controller Manager, too", c.Name, label)
+					t.Errorf("%s has label %s: all classes of a namespace would move, those of Machine Controller Manager, too",
+						c.Name, label)
 				}
 			}
 		}
@@ -308,7 +311,8 @@ func noExtensionConfig(t *testing.T, r release) {
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {
 		t.Helper()
 		for _, o := range all {
-			if strings.HasSuffix(o.GroupVersionKind().Group, "runtime.cluster.x-k8s.io") || strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
+			if strings.HasSuffix(o.GroupVersionKind().Group, "runtime.cluster.x-k8s.io") ||
+				strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
 				t.Errorf("%s has %s %s", provider, o.GetKind(), o.GetName())
 			}
 		}
@@ -327,7 +331,8 @@ func rightsToFinalizers(t *testing.T, r release) {
 		var may []string
 		for _, role := range of[rbacv1.ClusterRole](t, all, "ClusterRole") {
 			for _, rule := range role.Rules {
-				if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") || slices.Contains(rule.APIGroups, "*") {
+				if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") ||
+					slices.Contains(rule.APIGroups, "*") {
 					t.Errorf("%s: ClusterRole %s has a wildcard: %v", provider, role.Name, rule)
 				}
 				if slices.Contains(rule.Verbs, "update") {
@@ -348,7 +353,8 @@ func rightsToFinalizers(t *testing.T, r release) {
 func rightsOfWorkloadUsers(t *testing.T, r release) {
 	t.Helper()
 	wanted := map[string][]string{
-		"nodes": {"get", "list", "watch", "patch", "update", "delete"}, "pods": {"get", "list", "watch"}, "pods/eviction": {"create"},
+		"nodes": {"get", "list", "watch", "patch", "update", "delete"}, "pods": {"get", "list", "watch"},
+		"pods/eviction":     {"create"},
 		"volumeattachments": {"list"}, "persistentvolumeclaims": {"get"}, "persistentvolumes": {"get"}, "daemonsets": {"get"},
 	}
 	shipped := false

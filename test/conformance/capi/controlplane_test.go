@@ -40,7 +40,10 @@ func TestControlPlaneEndpoint(t *testing.T) {
 	t.Parallel()
 	w := newControlPlane(t)
 	w.run(controlPlaneController, "c1")
-	if got := read(w, theControlPlane()).Spec.ControlPlaneEndpoint; got != (clusterv1.APIEndpoint{Host: "api.example.com", Port: 6443}) {
+	if got := read(w, theControlPlane()).Spec.ControlPlaneEndpoint; got != (clusterv1.APIEndpoint{
+		Host: "api.example.com",
+		Port: 6443,
+	}) {
 		t.Errorf("spec.controlPlaneEndpoint is %v", got)
 	}
 	own := clusterv1.APIEndpoint{Host: "other.example.com", Port: 443}
@@ -130,7 +133,8 @@ func TestControlPlaneTerminalFailures(t *testing.T) {
 	w := newControlPlane(t)
 	w.delete(theKubeconfig(""))
 	w.run(controlPlaneController, "c1")
-	if got := w.condition(theControlPlane(), controlplanev1.KubeconfigReadyCondition); got != "False "+machinev1.ReasonSecretNotFound {
+	if got := w.condition(theControlPlane(), controlplanev1.KubeconfigReadyCondition); got != "False "+
+		machinev1.ReasonSecretNotFound {
 		t.Errorf("KubeconfigReady is %q", got)
 	}
 	w.create(theKubeconfig("{token: s3cret}"))
@@ -146,7 +150,8 @@ func TestClusterKubeconfigManagement(t *testing.T) {
 	w.run(controlPlaneController, "c1")
 	s := read(w, kubeconfigSecret())
 	owner := metav1.OwnerReference{
-		APIVersion: controlplanev1.GroupVersion.String(), Kind: "MCMExternalControlPlane", Name: "c1", UID: "control-plane-uid",
+		APIVersion: controlplanev1.GroupVersion.String(), Kind: "MCMExternalControlPlane", Name: "c1",
+		UID:        "control-plane-uid",
 		Controller: new(true), BlockOwnerDeletion: new(true),
 	}
 	got := []any{s.Type, s.Labels[clusterv1.ClusterNameLabel], s.OwnerReferences}
@@ -180,7 +185,8 @@ func TestClusterKubeconfigRunsNoPrograms(t *testing.T) {
 			w := newControlPlane(t)
 			change(w, theKubeconfig(""), func(s *corev1.Secret) { s.Data = theKubeconfig(user).Data })
 			w.run(controlPlaneController, "c1")
-			if got := w.condition(theControlPlane(), controlplanev1.KubeconfigReadyCondition); got != "False "+controlplanev1.ReasonKubeconfigRefused {
+			if got := w.condition(theControlPlane(), controlplanev1.KubeconfigReadyCondition); got != "False "+
+				controlplanev1.ReasonKubeconfigRefused {
 				t.Errorf("KubeconfigReady is %q", got)
 			}
 			if told := w.told(); !strings.Contains(told, "users[admin].user."+field) || exists(w, kubeconfigSecret()) {
@@ -220,7 +226,8 @@ func TestControlPlanePausing(t *testing.T) {
 			pause(w, theControlPlane())
 			w.run(controlPlaneController, "c1")
 			o := read(w, theControlPlane())
-			if exists(w, kubeconfigSecret()) || len(o.Finalizers) != 0 || len(o.Status.Conditions) != 1 || !strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
+			if exists(w, kubeconfigSecret()) || len(o.Finalizers) != 0 || len(o.Status.Conditions) != 1 ||
+				!strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
 				t.Errorf("a paused control plane is told that it is paused, and nothing else: %+v", o)
 			}
 		})
@@ -261,7 +268,8 @@ func TestMachineVersionThatIsNotTheKubeletsIsTold(t *testing.T) {
 	m.Spec.Version, m.Status.NodeInfo = "v1.36.3", &corev1.NodeSystemInfo{KubeletVersion: "v1.36.3+k3s1"}
 	w.create(m)
 	w.run(controlPlaneController, "c1")
-	if got := w.condition(theControlPlane(), controlplanev1.KubeletVersionsMatchCondition); !strings.HasPrefix(got, "False ") {
+	if got := w.condition(theControlPlane(), controlplanev1.KubeletVersionsMatchCondition); !strings.HasPrefix(got,
+		"False ") {
 		t.Errorf("KubeletVersionsMatch is %q", got)
 	}
 	if told := w.told(); !strings.Contains(told, "v1.36.3+k3s1") || !strings.Contains(told, "spec.template.spec.version") {

@@ -87,7 +87,9 @@ func at(of *apiextensionsv1.CustomResourceDefinition, path string) *apiextension
 }
 
 // field fails unless there is a field of that type at path, and returns it.
-func field(t *testing.T, of *apiextensionsv1.CustomResourceDefinition, path, kind string) *apiextensionsv1.JSONSchemaProps {
+func field(t *testing.T, of *apiextensionsv1.CustomResourceDefinition, path,
+	kind string,
+) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	s := at(of, path)
 	if s == nil || s.Type != kind {
@@ -127,9 +129,12 @@ func TestAllResourcesAPIVersion(t *testing.T) {
 			t.Errorf("group is %s", c.Spec.Group)
 		}
 		for version := range strings.SplitSeq(c.Labels[contractLabel], "_") {
-			served := slices.ContainsFunc(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served })
+			served := slices.ContainsFunc(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+				return v.Name == version && v.Served
+			})
 			if !served {
-				t.Errorf("label %s names version %q, which is not served: core finds no version then, of templates neither", contractLabel, version)
+				t.Errorf("label %s names version %q, which is not served: core finds no version then, of templates neither",
+					contractLabel, version)
 			}
 		}
 		for label := range c.Labels {
@@ -145,7 +150,8 @@ func TestAllResourcesAPIVersion(t *testing.T) {
 func definition(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	c := crd(t, kind)
-	if want := contract.CalculateCRDName(c.Spec.Group, kind); c.Name != want || c.Spec.Names.Kind != kind || c.Spec.Names.ListKind != kind+"List" {
+	if want := contract.CalculateCRDName(c.Spec.Group, kind); c.Name != want || c.Spec.Names.Kind != kind ||
+		c.Spec.Names.ListKind != kind+"List" {
 		t.Errorf("CRD %s of kind %s and list kind %s, want name %s", c.Name, c.Spec.Names.Kind, c.Spec.Names.ListKind, want)
 	}
 	if !slices.Contains(c.Spec.Names.Categories, "cluster-api") {
@@ -178,15 +184,20 @@ func object(t *testing.T, kind string, columns ...string) {
 		t.Error("it has no subresource status")
 	}
 	for _, want := range append(columns, "Cluster", "Paused") {
-		if !slices.ContainsFunc(c.Spec.Versions[0].AdditionalPrinterColumns, func(p apiextensionsv1.CustomResourceColumnDefinition) bool { return p.Name == want }) {
+		if !slices.ContainsFunc(c.Spec.Versions[0].AdditionalPrinterColumns,
+			func(p apiextensionsv1.CustomResourceColumnDefinition) bool { return p.Name == want }) {
 			t.Errorf("it has no column %s", want)
 		}
 	}
 	conditions := field(t, c, "status.conditions", "array")
-	if conditions.XListType == nil || *conditions.XListType != "map" || !slices.Equal(conditions.XListMapKeys, []string{"type"}) {
+	if conditions.XListType == nil || *conditions.XListType != "map" ||
+		!slices.Equal(conditions.XListMapKeys, []string{"type"}) {
 		t.Error("conditions are not a map by type, so that two writers cannot share them")
 	}
-	for name, kind := range map[string]string{"type": "string", "status": "string", "reason": "string", "message": "string", "lastTransitionTime": "string", "observedGeneration": "integer"} {
+	for name, kind := range map[string]string{
+		"type": "string", "status": "string", "reason": "string",
+		"message": "string", "lastTransitionTime": "string", "observedGeneration": "integer",
+	} {
 		field(t, c, "status.conditions[]."+name, kind)
 	}
 	for _, old := range []string{"status.ready", "status.failureReason", "status.failureMessage", "status.v1beta2"} {
@@ -338,7 +349,10 @@ func TestControlPlaneVersionIsReportedAsAList(t *testing.T) {
 func TestControlPlaneHasNoReplicas(t *testing.T) {
 	t.Parallel()
 	c := crd(t, "MCMExternalControlPlane")
-	for _, path := range []string{"spec.replicas", "status.replicas", "spec.machineTemplate", "spec.rollout", "status.selector"} {
+	for _, path := range []string{
+		"spec.replicas", "status.replicas", "spec.machineTemplate", "spec.rollout",
+		"status.selector",
+	} {
 		if at(c, path) != nil {
 			t.Errorf("it has %s", path)
 		}
@@ -360,7 +374,9 @@ func TestTemplatesSupportSSADryRun(t *testing.T) {
 	t.Parallel()
 	eachCRD(t, func(t *testing.T, _ string, c *apiextensionsv1.CustomResourceDefinition) {
 		t.Helper()
-		if rules := rulesOf(c.Spec.Versions[0].Schema.OpenAPIV3Schema); slices.ContainsFunc(rules, func(r string) bool { return strings.Contains(r, "oldSelf") }) {
+		if rules := rulesOf(c.Spec.Versions[0].Schema.OpenAPIV3Schema); slices.ContainsFunc(rules, func(r string) bool {
+			return strings.Contains(r, "oldSelf")
+		}) {
 			t.Errorf("rules %v", rules)
 		}
 		if c.Spec.Conversion != nil && c.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter {

@@ -16,7 +16,10 @@ import (
 // stays, where it is not it stays empty.
 func TestInfraClusterControlPlaneEndpoint(t *testing.T) {
 	t.Parallel()
-	for name, endpoint := range map[string]clusterv1.APIEndpoint{"Set": {Host: "api.example.com", Port: 6443}, "NotSet": {}} {
+	for name, endpoint := range map[string]clusterv1.APIEndpoint{
+		"Set":    {Host: "api.example.com", Port: 6443},
+		"NotSet": {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -91,7 +94,9 @@ func TestInfraClusterTerminalFailures(t *testing.T) {
 func TestInfraClusterExternallyManaged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	change(w, theMCMCluster(), func(c *infrav1.MCMCluster) { c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: ""} })
+	change(w, theMCMCluster(), func(c *infrav1.MCMCluster) {
+		c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: ""}
+	})
 	w.run(clusterController, "c1")
 	w.unchanged("somebody else's infrastructure is not touched, not even its status")
 	w.create(theMCMMachine(w.clock.Now()), theMachine(), bootData())
@@ -108,7 +113,8 @@ func TestInfraClusterPausing(t *testing.T) {
 			pause(w, theMCMCluster())
 			w.run(clusterController, "c1")
 			o := read(w, theMCMCluster())
-			if len(o.Finalizers) != 0 || len(o.Status.Conditions) != 1 || !strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
+			if len(o.Finalizers) != 0 || len(o.Status.Conditions) != 1 ||
+				!strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
 				t.Errorf("a paused cluster is told that it is paused, and nothing else: %+v", o)
 			}
 		})
@@ -149,11 +155,13 @@ func TestInfraMachineTemplateSupportForClusterAutoscalingFromZero(t *testing.T) 
 	w := newWorld(t, theTemplate())
 	w.run(templateController, "t")
 	status := read(w, theTemplate()).Status
-	if status.Capacity.Cpu().IsZero() || status.Capacity.Memory().IsZero() || status.NodeInfo.Architecture != "amd64" || status.NodeInfo.OperatingSystem != "linux" {
+	if status.Capacity.Cpu().IsZero() || status.Capacity.Memory().IsZero() || status.NodeInfo.Architecture != "amd64" ||
+		status.NodeInfo.OperatingSystem != "linux" {
 		t.Errorf("status %+v", status)
 	}
 	change(w, theClass("small"), func(c *machinev1.MachineClass) {
-		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`, `"instanceType":"gpu"`))
+		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`,
+			`"instanceType":"gpu"`))
 	})
 	w.run(templateController, "t")
 	if gpus := read(w, theTemplate()).Status.Capacity["nvidia.com/gpu"]; gpus.IsZero() {

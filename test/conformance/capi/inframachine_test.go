@@ -70,7 +70,8 @@ func TestInfraMachineFailureDomain(t *testing.T) {
 	change(w, theMachine(), func(m *clusterv1.Machine) { m.Spec.FailureDomain = "sim-1b" })
 	w.provision()
 	if zone, got := w.cloud.VMs()[0].Zone, w.mcmMachine().Status.FailureDomain; zone != "sim-1b" || got != "sim-1b" {
-		t.Errorf("the VM is in %s and status.failureDomain is %s; Machine.spec.failureDomain says sim-1b, and wins over the class", zone, got)
+		t.Errorf("the VM is in %s and status.failureDomain is %s; Machine.spec.failureDomain says sim-1b, and wins over "+
+			"the class", zone, got)
 	}
 }
 
@@ -80,7 +81,8 @@ func TestInfraMachineAddresses(t *testing.T) {
 	w.machine()
 	w.provision()
 	known := []clusterv1.MachineAddressType{
-		clusterv1.MachineHostName, clusterv1.MachineInternalIP, clusterv1.MachineExternalIP, clusterv1.MachineInternalDNS, clusterv1.MachineExternalDNS,
+		clusterv1.MachineHostName, clusterv1.MachineInternalIP, clusterv1.MachineExternalIP, clusterv1.MachineInternalDNS,
+		clusterv1.MachineExternalDNS,
 	}
 	all := w.mcmMachine().Status.Addresses
 	if len(all) == 0 {
@@ -256,7 +258,8 @@ func TestInfraMachinePausing(t *testing.T) {
 			pause(w, w.mcmMachine())
 			w.run(machineController, "m")
 			o = read(w, o)
-			if len(o.Finalizers) != 0 || len(o.Status.Conditions) != 1 || !strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
+			if len(o.Finalizers) != 0 || len(o.Status.Conditions) != 1 ||
+				!strings.HasPrefix(w.condition(o, clusterv1.PausedCondition), "True") {
 				t.Errorf("a paused machine is told that it is paused, and nothing else: %+v", o)
 			}
 			if made, _ := w.vms(); made != 0 {
@@ -344,7 +347,8 @@ func TestInfraMachineWorkflow(t *testing.T) {
 				t.Error("a VM was asked for: " + tc.reason)
 			}
 			if has := slices.Contains(w.mcmMachine().Finalizers, machinev1.MCMMachineFinalizer); has != tc.claims {
-				t.Errorf("finalizer %v, want %v: it is there before anything is made, and not before there is an owner", has, tc.claims)
+				t.Errorf("finalizer %v, want %v: it is there before anything is made, and not before there is an owner", has,
+					tc.claims)
 			}
 		})
 	}

@@ -60,7 +60,10 @@ func (m *recorder) GetRESTMapper() meta.RESTMapper {
 
 // GetConfig is how the management cluster is reached.
 func (m *recorder) GetConfig() *rest.Config {
-	return &rest.Config{Host: "https://management.example:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("a CA")}}
+	return &rest.Config{
+		Host:            "https://management.example:6443",
+		TLSClientConfig: rest.TLSClientConfig{CAData: []byte("a CA")},
+	}
 }
 
 func (m *recorder) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
@@ -108,7 +111,9 @@ func (c clusters) GetHealthCheckingState(context.Context, client.ObjectKey) clus
 	return clustercache.HealthCheckingState{LastProbeTime: c.world.clock.Now(), LastProbeSuccessTime: c.world.clock.Now()}
 }
 
-func (c clusters) GetClusterSource(_ string, to func(context.Context, client.Object) []ctrl.Request, _ ...clustercache.GetClusterSourceOption) source.Source {
+func (c clusters) GetClusterSource(_ string, to func(context.Context, client.Object) []ctrl.Request,
+	_ ...clustercache.GetClusterSourceOption,
+) source.Source {
 	return source.Channel(make(chan event.GenericEvent), handler.EnqueueRequestsFromMapFunc(to))
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// moves says whether clusterctl takes an object along that no Cluster owns.
+// moves reports whether clusterctl takes an object along that no Cluster owns.
 func moves(w *world, o client.Object) bool {
 	w.Helper()
 	_, marked := read(w, o).GetLabels()[clusterctlv1.ClusterctlMoveLabel]
@@ -36,7 +36,8 @@ func TestMoveTakesAlongWhatMachinesAreMadeFrom(t *testing.T) {
 	w.run(configController, "m")
 	w.run(controlPlaneController, "c1")
 	for what, o := range map[string]client.Object{
-		"the class": theClass("small"), "its Secret": theCredentials(), "user data": theUserData(), "the kubeconfig that was given": theKubeconfig(""),
+		"the class": theClass("small"), "its Secret": theCredentials(), "user data": theUserData(),
+		"the kubeconfig that was given": theKubeconfig(""),
 	} {
 		if !moves(w, o) || len(o.GetOwnerReferences()) != 0 {
 			t.Errorf("%s: labels %v, owners %v", what, o.GetLabels(), o.GetOwnerReferences())
@@ -94,12 +95,16 @@ func TestMoveRebuildsTheStatus(t *testing.T) {
 	w.run(clusterController, "c1")
 	w.run(machineController, "m")
 	after := w.mcmMachine()
-	if !provisioned(after) || after.Spec.ProviderID != before.Spec.ProviderID || len(after.Status.Addresses) == 0 || after.Status.FailureDomain != before.Status.FailureDomain {
+	if !provisioned(after) || after.Spec.ProviderID != before.Spec.ProviderID || len(after.Status.Addresses) == 0 ||
+		after.Status.FailureDomain != before.Status.FailureDomain {
 		t.Errorf("status %+v", after.Status)
 	}
 	for name, ids := range map[string][2]string{
 		"MCMMachine": {before.Annotations[machinev1.OwnerIDAnnotation], after.Annotations[machinev1.OwnerIDAnnotation]},
-		"MCMCluster": {cluster.Annotations[machinev1.OwnerIDAnnotation], read(w, theMCMCluster()).Annotations[machinev1.OwnerIDAnnotation]},
+		"MCMCluster": {
+			cluster.Annotations[machinev1.OwnerIDAnnotation],
+			read(w, theMCMCluster()).Annotations[machinev1.OwnerIDAnnotation],
+		},
 	} {
 		if ids[0] == "" || ids[0] != ids[1] {
 			t.Errorf("%s: the id that resources in the cloud carry was %q and is %q", name, ids[0], ids[1])
@@ -144,7 +149,10 @@ func TestMoveOwnerReferencesChain(t *testing.T) {
 	w.create(theControlPlane(), theKubeconfig("{token: s3cret}"))
 	w.run(configController, "m")
 	w.run(controlPlaneController, "c1")
-	for kind, s := range map[string]*corev1.Secret{"MCMConfig": dataSecret(), "MCMExternalControlPlane": kubeconfigSecret()} {
+	for kind, s := range map[string]*corev1.Secret{
+		"MCMConfig":               dataSecret(),
+		"MCMExternalControlPlane": kubeconfigSecret(),
+	} {
 		refs := read(w, s).OwnerReferences
 		if len(refs) != 1 || refs[0].Kind != kind {
 			t.Errorf("Secret %s has owners %v", s.Name, refs)

@@ -34,17 +34,27 @@ func objectMeta(name, uid string) metav1.ObjectMeta {
 // theCluster is provisioned, and its control plane is initialized.
 func theCluster() *clusterv1.Cluster {
 	c := &clusterv1.Cluster{ObjectMeta: objectMeta("c1", "cluster-uid")}
-	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMCluster", Name: "c1"}
-	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "MCMExternalControlPlane", Name: "c1"}
+	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group,
+		Kind:     "MCMCluster", Name: "c1",
+	}
+	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: controlplanev1.GroupVersion.Group,
+		Kind:     "MCMExternalControlPlane", Name: "c1",
+	}
 	c.Status.Initialization.InfrastructureProvisioned = new(true)
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
-		Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+		Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue,
+		Reason: clusterv1.ClusterControlPlaneInitializedReason,
 	})
 	return c
 }
 
 func clusterOwner() []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c1", UID: "cluster-uid"}}
+	return []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c1",
+		UID: "cluster-uid",
+	}}
 }
 
 func theMCMCluster() *infrav1.MCMCluster {
@@ -54,15 +64,24 @@ func theMCMCluster() *infrav1.MCMCluster {
 }
 
 func machineOwner() []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m", UID: "machine-m", Controller: new(true)}}
+	return []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m",
+		UID: "machine-m", Controller: new(true),
+	}}
 }
 
 func theMachine() *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: objectMeta("m", "machine-m")}
 	m.Spec.ClusterName = "c1"
 	m.Spec.Bootstrap.DataSecretName = new("boot-m")
-	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: "m"}
-	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: "m"}
+	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: bootstrapv1.GroupVersion.Group,
+		Kind:     "MCMConfig", Name: "m",
+	}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group,
+		Kind:     "MCMMachine", Name: "m",
+	}
 	return m
 }
 
@@ -84,7 +103,10 @@ func bootData() *corev1.Secret {
 
 // theClass is a class of the demo account; more are further fields of its spec.
 func theClass(name string, more ...string) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("class-" + name)}, Provider: "sim"}
+	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name,
+		UID: types.UID("class-" + name),
+	}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Name: "small", Namespace: namespace}
 	fields := ""
 	for _, f := range more {
@@ -131,7 +153,9 @@ func theControlPlane() *controlplanev1.MCMExternalControlPlane {
 
 // theKubeconfig is what a user gives, with that user in it.
 func theKubeconfig(user string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "given"}, Data: map[string][]byte{"value": []byte(`apiVersion: v1
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "given"},
+		Data: map[string][]byte{"value": []byte(`apiVersion: v1
 kind: Config
 clusters:
 - name: prod
@@ -143,5 +167,6 @@ contexts:
 - name: main
   context: {cluster: prod, user: admin}
 current-context: main
-`)}}
+`)},
+	}
 }

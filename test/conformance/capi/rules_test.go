@@ -25,11 +25,18 @@ var pages = map[string][]rule{
 		{"All resources: APIVersion field value", []string{"TestAllResourcesAPIVersion"}, ""},
 		{"InfraCluster, InfraClusterList resource definition", []string{"TestInfraClusterResourceDefinition"}, ""},
 		{"InfraCluster: control plane endpoint", []string{"TestInfraClusterControlPlaneEndpoint"}, ""},
-		{"InfraCluster: failure domains", []string{"TestInfraClusterFailureDomains", "TestInfraClusterFailureDomainsAreAList"}, ""},
+		{"InfraCluster: failure domains", []string{
+			"TestInfraClusterFailureDomains",
+			"TestInfraClusterFailureDomainsAreAList",
+		}, ""},
 		{"InfraCluster: initialization completed", []string{"TestInfraClusterInitializationCompleted"}, ""},
 		{"InfraCluster: conditions", []string{"TestInfraClusterConditions"}, ""},
 		{"InfraCluster: terminal failures", []string{"TestInfraClusterTerminalFailures"}, ""},
-		{"InfraClusterTemplate, InfraClusterTemplateList resource definition", []string{"TestInfraClusterTemplateResourceDefinition"}, ""},
+		{
+			"InfraClusterTemplate, InfraClusterTemplateList resource definition",
+			[]string{"TestInfraClusterTemplateResourceDefinition"},
+			"",
+		},
 		{"Externally managed infrastructure", []string{"TestInfraClusterExternallyManaged"}, ""},
 		{"Multi tenancy", []string{"TestInfraClusterWatchFilter", "TestInfraMachineMultiTenancy"}, ""},
 		{"Clusterctl support", []string{"TestClusterctl"}, ""},
@@ -40,34 +47,74 @@ var pages = map[string][]rule{
 		{"All resources: TypeMeta and ObjectMetafield", []string{"TestAllResourcesTypeMetaAndObjectMeta"}, ""},
 		{"All resources: APIVersion field value", []string{"TestAllResourcesAPIVersion"}, ""},
 		{"InfraMachine, InfraMachineList resource definition", []string{"TestInfraMachineResourceDefinition"}, ""},
-		{"InfraMachine: provider ID", []string{"TestInfraMachineProviderID", "TestInfraMachineProviderIDComesWithProvisionedAtTheLatest", "TestInfraMachinePresetProviderIDAdopts"}, ""},
-		{"InfraMachine: failure domain", []string{"TestInfraMachineFailureDomain", "TestInfraMachineHasNoFailureDomainInItsSpec"}, ""},
+		{"InfraMachine: provider ID", []string{
+			"TestInfraMachineProviderID",
+			"TestInfraMachineProviderIDComesWithProvisionedAtTheLatest", "TestInfraMachinePresetProviderIDAdopts",
+		}, ""},
+		{"InfraMachine: failure domain", []string{
+			"TestInfraMachineFailureDomain",
+			"TestInfraMachineHasNoFailureDomainInItsSpec",
+		}, ""},
 		{"InfraMachine: addresses", []string{"TestInfraMachineAddresses"}, ""},
-		{"InfraMachine: initialization completed", []string{"TestInfraMachineInitializationCompleted", "TestInfraMachineProvisionedNeverBecomesFalseAgain"}, ""},
-		{"InfraMachine: conditions", []string{"TestInfraMachineConditions", "TestInfraMachineReadyDoesNotFollowOutagesOfTheCloudsAPI"}, ""},
-		{"InfraMachine: terminal failures", []string{"TestInfraMachineTerminalFailures", "TestInfraMachineVanishedVMIsShownAndNotMadeAgain"}, ""},
+		{"InfraMachine: initialization completed", []string{
+			"TestInfraMachineInitializationCompleted",
+			"TestInfraMachineProvisionedNeverBecomesFalseAgain",
+		}, ""},
+		{"InfraMachine: conditions", []string{
+			"TestInfraMachineConditions",
+			"TestInfraMachineReadyDoesNotFollowOutagesOfTheCloudsAPI",
+		}, ""},
+		{"InfraMachine: terminal failures", []string{
+			"TestInfraMachineTerminalFailures",
+			"TestInfraMachineVanishedVMIsShownAndNotMadeAgain",
+		}, ""},
 		{"InfraMachine: support for in-place changes", []string{"TestInfraMachineSupportForInPlaceChanges"}, ""},
-		{"InfraMachineTemplate, InfraMachineTemplateList resource definition", []string{"TestInfraMachineTemplateResourceDefinition"}, ""},
-		{"InfraMachineTemplate: support for SSA dry run", []string{"TestTemplatesSupportSSADryRun", "TestInfraMachineTemplateEditedInPlaceIsShown"}, ""},
+		{
+			"InfraMachineTemplate, InfraMachineTemplateList resource definition",
+			[]string{"TestInfraMachineTemplateResourceDefinition"},
+			"",
+		},
+		{"InfraMachineTemplate: support for SSA dry run", []string{
+			"TestTemplatesSupportSSADryRun",
+			"TestInfraMachineTemplateEditedInPlaceIsShown",
+		}, ""},
 		{"Multi tenancy", []string{"TestInfraMachineMultiTenancy", "TestInfraMachineWatchFilter"}, ""},
 		{"Clusterctl support", []string{"TestClusterctl"}, ""},
-		{"InfraMachine: pausing", []string{"TestInfraMachinePausing", "TestInfraMachinePausingStopsDeletion", "TestInfraMachineTemplatePausing"}, ""},
-		{"InfraMachineTemplate: support cluster autoscaling from zero", []string{"TestInfraMachineTemplateSupportForClusterAutoscalingFromZero"}, ""},
+		{"InfraMachine: pausing", []string{
+			"TestInfraMachinePausing", "TestInfraMachinePausingStopsDeletion",
+			"TestInfraMachineTemplatePausing",
+		}, ""},
+		{
+			"InfraMachineTemplate: support cluster autoscaling from zero",
+			[]string{"TestInfraMachineTemplateSupportForClusterAutoscalingFromZero"},
+			"",
+		},
 	},
 	"bootstrap-config.md": {
 		{"All resources: scope", []string{"TestAllResourcesScope"}, ""},
 		{"All resources: TypeMeta and ObjectMetafield", []string{"TestAllResourcesTypeMetaAndObjectMeta"}, ""},
 		{"All resources: APIVersion field value", []string{"TestAllResourcesAPIVersion"}, ""},
 		{"BootstrapConfig, BootstrapConfigList resource definition", []string{"TestBootstrapConfigResourceDefinition"}, ""},
-		{"BootstrapConfig: data secret", []string{"TestBootstrapConfigDataSecret", "TestBootstrapConfigDataSecretNameIsRebuilt", "TestBootstrapConfigTokenLivesUntilTheNodeJoins"}, ""},
+		{"BootstrapConfig: data secret", []string{
+			"TestBootstrapConfigDataSecret",
+			"TestBootstrapConfigDataSecretNameIsRebuilt", "TestBootstrapConfigTokenLivesUntilTheNodeJoins",
+		}, ""},
 		{"BootstrapConfig: initialization completed", []string{"TestBootstrapConfigInitializationCompleted"}, ""},
 		{"BootstrapConfig: conditions", []string{"TestBootstrapConfigConditions"}, ""},
 		{"BootstrapConfig: terminal failures", []string{"TestBootstrapConfigTerminalFailures"}, ""},
 		{"BootstrapConfig: support for in-place changes", []string{"TestBootstrapConfigSupportForInPlaceChanges"}, ""},
-		{"BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition", []string{"TestBootstrapConfigTemplateResourceDefinition"}, ""},
-		{"BootstrapConfigTemplate: support for SSA dry run", []string{"TestTemplatesSupportSSADryRun", "TestBootstrapConfigTemplateEditedInPlaceIsShown"}, ""},
+		{
+			"BootstrapConfigTemplate, BootstrapConfigTemplateList resource definition",
+			[]string{"TestBootstrapConfigTemplateResourceDefinition"},
+			"",
+		},
+		{"BootstrapConfigTemplate: support for SSA dry run", []string{
+			"TestTemplatesSupportSSADryRun",
+			"TestBootstrapConfigTemplateEditedInPlaceIsShown",
+		}, ""},
 		{"Sentinel file", nil, "user data is its author's, to the byte; the infrastructure does not look for the file"},
-		{"Taint Nodes at creation", nil, "optional; user data is its author's, and the infrastructure keeps the taints of spec.nodeTemplate on the Node"},
+		{"Taint Nodes at creation", nil, "optional; user data is its author's, and the infrastructure keeps the taints of " +
+			"spec.nodeTemplate on the Node"},
 		{"Support for running multiple instances", []string{"TestBootstrapConfigWatchFilter"}, ""},
 		{"Clusterctl support", []string{"TestClusterctl"}, ""},
 		{"BootstrapConfig: pausing", []string{"TestBootstrapConfigPausing"}, ""},
@@ -79,15 +126,29 @@ var pages = map[string][]rule{
 		{"ControlPlane, ControlPlaneList resource definition", []string{"TestControlPlaneResourceDefinition"}, ""},
 		{"ControlPlane: endpoint", []string{"TestControlPlaneEndpoint"}, ""},
 		{"ControlPlane: replicas", []string{"TestControlPlaneHasNoReplicas"}, ""},
-		{"ControlPlane: version", []string{"TestControlPlaneVersion", "TestControlPlaneVersionIsReportedAsAList", "TestMachineVersionThatIsNotTheKubeletsIsTold"}, ""},
-		{"ControlPlane: machines", []string{"TestControlPlaneExternalManagedControlPlane", "TestControlPlaneHasNoReplicas"}, ""},
+		{"ControlPlane: version", []string{
+			"TestControlPlaneVersion", "TestControlPlaneVersionIsReportedAsAList",
+			"TestMachineVersionThatIsNotTheKubeletsIsTold",
+		}, ""},
+		{
+			"ControlPlane: machines",
+			[]string{"TestControlPlaneExternalManagedControlPlane", "TestControlPlaneHasNoReplicas"},
+			"",
+		},
 		{"ControlPlane: rolloutAfter", []string{"TestControlPlaneHasNoReplicas"}, ""},
 		{"ControlPlane: initialization completed", []string{"TestControlPlaneInitializationCompleted"}, ""},
 		{"ControlPlane: in-place updates", nil, "there are no control plane machines"},
 		{"ControlPlane: conditions", []string{"TestControlPlaneConditions"}, ""},
 		{"ControlPlane: terminal failures", []string{"TestControlPlaneTerminalFailures"}, ""},
-		{"ControlPlaneTemplate, ControlPlaneTemplateList resource definition", []string{"TestControlPlaneTemplateResourceDefinition", "TestTemplatesSupportSSADryRun"}, ""},
-		{"Cluster kubeconfig management", []string{"TestClusterKubeconfigManagement", "TestClusterKubeconfigRunsNoPrograms", "TestClusterKubeconfigIsRegenerated"}, ""},
+		{
+			"ControlPlaneTemplate, ControlPlaneTemplateList resource definition",
+			[]string{"TestControlPlaneTemplateResourceDefinition", "TestTemplatesSupportSSADryRun"},
+			"",
+		},
+		{"Cluster kubeconfig management", []string{
+			"TestClusterKubeconfigManagement", "TestClusterKubeconfigRunsNoPrograms",
+			"TestClusterKubeconfigIsRegenerated",
+		}, ""},
 		{"Cluster certificate management", nil, "the certificates are those of whoever runs the control plane"},
 		{"Machine placement", nil, "there are no control plane machines"},
 		{"Metadata propagation", nil, "there are no control plane machines"},
@@ -99,19 +160,29 @@ var pages = map[string][]rule{
 	"clusterctl.md": {
 		{"Metadata YAML", []string{"TestClusterctl/MetadataYAML"}, ""},
 		{"Components YAML", []string{
-			"TestClusterctl/ProviderRepositories", "TestClusterctl/ComponentsTargetNs", "TestClusterctl/ControllersAndNamespace", "TestClusterctl/ComponentsVariables",
-			"TestClusterctl/ComponentsLabels", "TestClusterctl/ComponentsCRDs", "TestClusterctl/NothingOfTheNativeDoor", "TestClusterctl/NoExtensionConfig",
+			"TestClusterctl/ProviderRepositories", "TestClusterctl/ComponentsTargetNs", "TestClusterctl/ControllersAndNamespace",
+			"TestClusterctl/ComponentsVariables",
+			"TestClusterctl/ComponentsLabels", "TestClusterctl/ComponentsCRDs", "TestClusterctl/NothingOfTheNativeDoor",
+			"TestClusterctl/NoExtensionConfig",
 		}, ""},
 		{"Workload cluster templates", []string{
-			"TestClusterctl/TemplateNames", "TestClusterctl/TemplatesTargetNs", "TestClusterctl/TemplatesVariables", "TestClusterctl/TemplatesDecode",
+			"TestClusterctl/TemplateNames", "TestClusterctl/TemplatesTargetNs", "TestClusterctl/TemplatesVariables",
+			"TestClusterctl/TemplatesDecode",
 		}, ""},
 		{"ClusterClass definitions", []string{"TestClusterctl/ClusterClasses"}, ""},
 		{"OwnerReferences chain", []string{"TestMoveOwnerReferencesChain"}, ""},
-		{"Components YAML transformations", []string{"TestClusterctl/ComponentsTargetNs", "TestClusterctl/ComponentsVariables"}, ""},
-		{"Cluster template transformations", []string{"TestClusterctl/TemplatesTargetNs", "TestClusterctl/TemplatesVariables"}, ""},
+		{"Components YAML transformations", []string{
+			"TestClusterctl/ComponentsTargetNs",
+			"TestClusterctl/ComponentsVariables",
+		}, ""},
+		{"Cluster template transformations", []string{
+			"TestClusterctl/TemplatesTargetNs",
+			"TestClusterctl/TemplatesVariables",
+		}, ""},
 		{"Links to external objects", []string{"TestClusterctl/TemplatesAreComplete"}, ""},
 		{"Move", []string{
-			"TestMoveTakesAlongWhatMachinesAreMadeFrom", "TestMoveIsBlockedByNativeUsersOfAClass", "TestMoveIsBlockedWhileAVMIsBeingMade",
+			"TestMoveTakesAlongWhatMachinesAreMadeFrom", "TestMoveIsBlockedByNativeUsersOfAClass",
+			"TestMoveIsBlockedWhileAVMIsBeingMade",
 			"TestMoveRebuildsTheStatus", "TestMoveAndCrashFindTheVM", "TestInfraMachinePausingStopsDeletion",
 		}, ""},
 	},
@@ -206,6 +277,7 @@ func testsHere(t *testing.T) func(name string) bool {
 	}
 	return func(name string) bool {
 		name, check, sub := strings.Cut(name, "/")
-		return strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T) {") && (!sub || strings.Contains(source.String(), "\t\""+check+"\":"))
+		return strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T) {") &&
+			(!sub || strings.Contains(source.String(), "\t\""+check+"\":"))
 	}
 }

@@ -33,7 +33,8 @@ func (r release) templates(t *testing.T) map[string]string {
 // common are the variables that clusterctl has flags for.
 func common() map[string]string {
 	return map[string]string{
-		"NAMESPACE": "prod", "CLUSTER_NAME": "c1", "KUBERNETES_VERSION": "v1.36.3", "CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2",
+		"NAMESPACE": "prod", "CLUSTER_NAME": "c1", "KUBERNETES_VERSION": "v1.36.3", "CONTROL_PLANE_MACHINE_COUNT": "3",
+		"WORKER_MACHINE_COUNT": "2",
 	}
 }
 
@@ -116,7 +117,8 @@ func templatesVariables(t *testing.T, r release) {
 			}
 		}
 		for name := range common() {
-			needed := name != "CONTROL_PLANE_MACHINE_COUNT" && (name != "WORKER_MACHINE_COUNT" || !strings.HasSuffix(file, "autoscale.yaml"))
+			needed := name != "CONTROL_PLANE_MACHINE_COUNT" && (name != "WORKER_MACHINE_COUNT" ||
+				!strings.HasSuffix(file, "autoscale.yaml"))
 			if needed && !slices.Contains(names, name) {
 				t.Errorf("%s does not use %s", file, name)
 			}
@@ -139,15 +141,19 @@ func templatesAreComplete(t *testing.T, r release) {
 		}
 		for _, o := range all {
 			for _, path := range [][]string{
-				{"spec", "infrastructureRef"}, {"spec", "controlPlaneRef"}, {"spec", "template", "spec", "infrastructureRef"},
-				{"spec", "template", "spec", "bootstrap", "configRef"}, {"spec", "machineTemplate", "spec", "infrastructureRef"},
+				{"spec", "infrastructureRef"},
+				{"spec", "controlPlaneRef"},
+				{"spec", "template", "spec", "infrastructureRef"},
+				{"spec", "template", "spec", "bootstrap", "configRef"},
+				{"spec", "machineTemplate", "spec", "infrastructureRef"},
 			} {
 				ref, found, err := unstructured.NestedStringMap(o.Object, path...)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if found && (len(ref) != 3 || !there[ref["apiGroup"]+" "+ref["kind"]+" "+ref["name"]]) {
-					t.Errorf("%s: %s of %s is %v: group, kind and name of an object of the template, no version", file, strings.Join(path, "."), o.GetKind(), ref)
+					t.Errorf("%s: %s of %s is %v: group, kind and name of an object of the template, no version", file,
+						strings.Join(path, "."), o.GetKind(), ref)
 				}
 			}
 		}
@@ -208,7 +214,8 @@ func templatesOfWorkers(t *testing.T, r release) {
 				t.Errorf("%s: control plane %v, infrastructure %v", file, c.Spec.ControlPlaneRef, c.Spec.InfrastructureRef)
 			}
 			external := c.Spec.ControlPlaneRef.Kind == "MCMExternalControlPlane"
-			if want := strings.Count(file, "workers-only")+strings.Count(file, "self-hosted")+strings.Count(file, "autoscale")+strings.Count(file, "health-check") > 0; external != want {
+			if want := strings.Count(file, "workers-only")+strings.Count(file, "self-hosted")+strings.Count(file,
+				"autoscale")+strings.Count(file, "health-check") > 0; external != want {
 				t.Errorf("%s: control plane %v", file, c.Spec.ControlPlaneRef)
 			}
 		}
@@ -226,7 +233,8 @@ func templatesForAutoscaler(t *testing.T, r release) {
 		}
 		for _, md := range of[clusterv1.MachineDeployment](t, all, "MachineDeployment") {
 			found++
-			if md.Spec.Replicas != nil || md.Annotations[clusterv1.AutoscalerMinSizeAnnotation] != "0" || md.Annotations[clusterv1.AutoscalerMaxSizeAnnotation] == "" {
+			if md.Spec.Replicas != nil || md.Annotations[clusterv1.AutoscalerMinSizeAnnotation] != "0" ||
+				md.Annotations[clusterv1.AutoscalerMaxSizeAnnotation] == "" {
 				t.Errorf("%s: replicas %v, annotations %v", file, md.Spec.Replicas, md.Annotations)
 			}
 		}
@@ -245,7 +253,8 @@ func templatesForHealthChecks(t *testing.T, r release) {
 		t.Helper()
 		for _, check := range of[clusterv1.MachineHealthCheck](t, all, "MachineHealthCheck") {
 			found++
-			if mds := of[clusterv1.MachineDeployment](t, all, "MachineDeployment"); check.Spec.Selector.MatchLabels[clusterv1.MachineDeploymentNameLabel] != mds[0].Name {
+			if mds := of[clusterv1.MachineDeployment](t, all,
+				"MachineDeployment"); check.Spec.Selector.MatchLabels[clusterv1.MachineDeploymentNameLabel] != mds[0].Name {
 				t.Errorf("%s: selector %v", file, check.Spec.Selector)
 			}
 			var conditions []string
@@ -255,7 +264,10 @@ func templatesForHealthChecks(t *testing.T, r release) {
 					t.Errorf("%s: condition %s has no timeout", file, c.Type)
 				}
 			}
-			for _, want := range []string{"ReadyFalse", "ReadyUnknown", "KernelDeadlockTrue", "ReadonlyFilesystemTrue", "DiskPressureTrue", "NetworkUnavailableTrue"} {
+			for _, want := range []string{
+				"ReadyFalse", "ReadyUnknown", "KernelDeadlockTrue", "ReadonlyFilesystemTrue",
+				"DiskPressureTrue", "NetworkUnavailableTrue",
+			} {
 				if !slices.Contains(conditions, want) {
 					t.Errorf("%s: %s is not among %v", file, want, conditions)
 				}
@@ -315,7 +327,10 @@ func clusterClass(t *testing.T, file, text string) string {
 		t.Fatalf("%s has %d classes", file, len(classes))
 	}
 	class := classes[0].Spec
-	refs := []clusterv1.ClusterClassTemplateReference{class.Infrastructure.TemplateRef, class.ControlPlane.TemplateRef, class.ControlPlane.MachineInfrastructure.TemplateRef}
+	refs := []clusterv1.ClusterClassTemplateReference{
+		class.Infrastructure.TemplateRef, class.ControlPlane.TemplateRef,
+		class.ControlPlane.MachineInfrastructure.TemplateRef,
+	}
 	for _, md := range class.Workers.MachineDeployments {
 		refs = append(refs, md.Bootstrap.TemplateRef, md.Infrastructure.TemplateRef)
 	}

@@ -29,8 +29,10 @@ func TestInfraMachineDeletionNeverDrains(t *testing.T) {
 	w.delete(o)
 	w.settle(w.gone(o))
 	node := &corev1.Node{}
-	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil || node.Spec.Unschedulable || len(w.evictions) != 0 {
-		t.Errorf("the Node is core's (%v), unschedulable %v, and nothing is evicted: %v", err, node.Spec.Unschedulable, w.evictions)
+	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil || node.Spec.Unschedulable ||
+		len(w.evictions) != 0 {
+		t.Errorf("the Node is core's (%v), unschedulable %v, and nothing is evicted: %v", err, node.Spec.Unschedulable,
+			w.evictions)
 	}
 	if _, live := w.vms(); live != 0 {
 		t.Errorf("%d VMs are left", live)
@@ -67,7 +69,8 @@ func TestInfraMachinePresetProviderIDAdopts(t *testing.T) {
 		creates := w.cloud.Calls(sim.OpCreateVM)
 		w.machine(func(o *infrav1.MCMMachine) { o.Spec.ProviderID = sim.ProviderID("sim-1c", vm.ID) })
 		w.provision()
-		if o := w.mcmMachine(); o.Status.FailureDomain != "sim-1c" || len(o.Status.Addresses) == 0 || w.cloud.Calls(sim.OpCreateVM) != creates {
+		if o := w.mcmMachine(); o.Status.FailureDomain != "sim-1c" || len(o.Status.Addresses) == 0 ||
+			w.cloud.Calls(sim.OpCreateVM) != creates {
 			t.Errorf("%d calls to create, adopted as %+v", w.cloud.Calls(sim.OpCreateVM)-creates, o.Status)
 		}
 	})
@@ -192,7 +195,8 @@ func TestInfraMachineNodeTemplateReachesTheNode(t *testing.T) {
 	if err := w.workload.Get(t.Context(), client.ObjectKey{Name: "m"}, node); err != nil {
 		t.Fatal(err)
 	}
-	if node.Labels["pool"] != "a" || node.Labels["theirs"] != "1" || node.Annotations["x.example.com/y"] != "z" || len(node.Spec.Taints) != 1 {
+	if node.Labels["pool"] != "a" || node.Labels["theirs"] != "1" || node.Annotations["x.example.com/y"] != "z" ||
+		len(node.Spec.Taints) != 1 {
 		t.Errorf("the Node has labels %v, annotations %v, taints %v", node.Labels, node.Annotations, node.Spec.Taints)
 	}
 }

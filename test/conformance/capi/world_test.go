@@ -68,16 +68,22 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, connected: true, clock: testingclock.NewFakePassiveClock(time.Now().Truncate(time.Second)), events: record.NewFakeRecorder(1000)}
+	w := &world{
+		T: t, connected: true, clock: testingclock.NewFakePassiveClock(time.Now().Truncate(time.Second)),
+		events: record.NewFakeRecorder(1000),
+	}
 	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
 	wired := &recorder{scheme: scheme}
 	w.wire(wired)
 	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(
-		&infrav1.MCMCluster{}, &infrav1.MCMMachine{}, &infrav1.MCMMachineTemplate{}, &bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigTemplate{},
+		&infrav1.MCMCluster{}, &infrav1.MCMMachine{}, &infrav1.MCMMachineTemplate{}, &bootstrapv1.MCMConfig{},
+		&bootstrapv1.MCMConfigTemplate{},
 		&controlplanev1.MCMExternalControlPlane{}, &clusterv1.Cluster{}, &clusterv1.Machine{},
 	).WithInterceptorFuncs(w.noting())
 	for i, x := range wired.indexes {
-		if !slices.ContainsFunc(wired.indexes[:i], func(y index) bool { return y.field == x.field && reflect.TypeOf(y.object) == reflect.TypeOf(x.object) }) {
+		if !slices.ContainsFunc(wired.indexes[:i], func(y index) bool {
+			return y.field == x.field && reflect.TypeOf(y.object) == reflect.TypeOf(x.object)
+		}) {
 			b = b.WithIndex(x.object, x.field, x.extract)
 		}
 	}
@@ -107,12 +113,16 @@ func (w *world) wire(m *recorder) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, name := range []string{clusterController, machineController, templateController, classController, configController, controlPlaneController} {
+	for _, name := range []string{
+		clusterController, machineController, templateController, classController,
+		configController, controlPlaneController,
+	} {
 		m.reconcilers = nil
 		err := controllers.Setup(w.Context(), m, controllers.Deps{
-			Client: w.client, Live: w.client, Clouds: clouds, Clock: w.clock, Rand: rand.New(rand.NewSource(1)), Clusters: clusters{world: w},
-			Events:  func(string) record.EventRecorder { return w.events },
-			Workers: func(string) int { return 1 }, WatchFilter: w.filter,
+			Client: w.client, Live: w.client, Clouds: clouds, Clock: w.clock, Rand: rand.New(rand.NewSource(1)),
+			Clusters: clusters{world: w},
+			Events:   func(string) record.EventRecorder { return w.events },
+			Workers:  func(string) int { return 1 }, WatchFilter: w.filter,
 		}, []string{name})
 		if err != nil {
 			w.Fatal(err)
@@ -133,7 +143,9 @@ func (w *world) noting() interceptor.Funcs {
 			note("create", o)
 			return c.Create(ctx, o, opts...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			note("patch", o)
 			if w.failing != nil {
 				if err := w.failing(o); err != nil {
@@ -150,7 +162,9 @@ func (w *world) noting() interceptor.Funcs {
 			note("delete", o)
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			note("patch status of", o)
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -164,7 +178,9 @@ func (w *world) watching() interceptor.Funcs {
 			w.evictions = append(w.evictions, fmt.Sprintf("delete %T %s", o, o.GetName()))
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, s client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, s client.Object,
+			opts ...client.SubResourceCreateOption,
+		) error {
 			w.evictions = append(w.evictions, fmt.Sprintf("%s %T %s", sub, o, o.GetName()))
 			return c.SubResource(sub).Create(ctx, o, s, opts...)
 		},
@@ -241,7 +257,7 @@ func read[T client.Object](w *world, o T) T {
 	return o
 }
 
-// exists reads the object of o's kind and name, and says whether there is one.
+// exists reads the object of o's kind and name, and reports whether there is one.
 func exists(w *world, o client.Object) bool {
 	w.Helper()
 	err := w.client.Get(w.Context(), client.ObjectKeyFromObject(o), o)
@@ -335,7 +351,8 @@ func (w *world) running() *infrav1.MCMMachine {
 		m.Spec.ProviderID = o.Spec.ProviderID
 		m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "m"}
 		m.Status.Conditions = []metav1.Condition{{
-			Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: "Healthy", LastTransitionTime: metav1.NewTime(w.clock.Now()),
+			Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionTrue, Reason: "Healthy",
+			LastTransitionTime: metav1.NewTime(w.clock.Now()),
 		}}
 	})
 	w.run(machineController, "m")

@@ -85,11 +85,13 @@ func surface(t *testing.T, path string) []string {
 		t.Fatal(err)
 	}
 	v := crd.Spec.Versions[0]
-	lines := []string{fmt.Sprintf("names %s %s %s %v %s %s", crd.Spec.Names.Kind, crd.Spec.Names.Plural, crd.Spec.Names.Singular, crd.Spec.Names.ShortNames, crd.Spec.Scope, v.Name)}
+	lines := []string{fmt.Sprintf("names %s %s %s %v %s %s", crd.Spec.Names.Kind, crd.Spec.Names.Plural,
+		crd.Spec.Names.Singular, crd.Spec.Names.ShortNames, crd.Spec.Scope, v.Name)}
 	if v.Subresources != nil {
 		lines = append(lines, fmt.Sprintf("subresource status %v", v.Subresources.Status != nil))
 		if s := v.Subresources.Scale; s != nil {
-			lines = append(lines, fmt.Sprintf("subresource scale %s %s %v", s.SpecReplicasPath, s.StatusReplicasPath, s.LabelSelectorPath != nil))
+			lines = append(lines, fmt.Sprintf("subresource scale %s %s %v", s.SpecReplicasPath, s.StatusReplicasPath,
+				s.LabelSelectorPath != nil))
 		}
 	}
 	for _, c := range v.AdditionalPrinterColumns {
@@ -103,7 +105,8 @@ func fields(path string, s apiextensionsv1.JSONSchemaProps) []string {
 	var lines []string
 	if path != "" {
 		open := s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("field %s %s %s required=%v open=%v intOrString=%v validations=%d enum=%d",
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("field %s %s %s required=%v open=%v intOrString=%v "+
+			"validations=%d enum=%d",
 			path, s.Type, s.Format, s.Required, open, s.XIntOrString, len(s.XValidations), len(s.Enum))))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -121,7 +124,8 @@ func fields(path string, s apiextensionsv1.JSONSchemaProps) []string {
 func withoutAdded(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 		return slices.ContainsFunc(added, func(a string) bool {
-			return strings.HasPrefix(line, "field "+a+" ") || strings.HasPrefix(line, "field "+a+".") || strings.HasPrefix(line, "field "+a+"[")
+			return strings.HasPrefix(line, "field "+a+" ") || strings.HasPrefix(line, "field "+a+".") ||
+				strings.HasPrefix(line, "field "+a+"[")
 		})
 	})
 }

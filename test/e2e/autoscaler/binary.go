@@ -38,7 +38,8 @@ type Binary struct {
 func Program(t interface {
 	Helper()
 	Skip(args ...any)
-}, door string) string {
+}, door string,
+) string {
 	t.Helper()
 	path := os.Getenv("AUTOSCALER")
 	if path == "" {

@@ -62,7 +62,10 @@ func (g *Group) discover() error {
 	if err != nil {
 		return err
 	}
-	for _, needed := range []string{"machines", "machinesets", "machinesets/scale", "machinedeployments", "machinedeployments/scale"} {
+	for _, needed := range []string{
+		"machines", "machinesets", "machinesets/scale", "machinedeployments",
+		"machinedeployments/scale",
+	} {
 		if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == needed }) {
 			return fmt.Errorf("%s serves no %s", g.API, needed)
 		}
@@ -90,7 +93,10 @@ func (g *Group) TargetSize(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	var bounds [2]int
-	for i, bound := range []string{"cluster-api-autoscaler-node-group-min-size", "cluster-api-autoscaler-node-group-max-size"} {
+	for i, bound := range []string{
+		"cluster-api-autoscaler-node-group-min-size",
+		"cluster-api-autoscaler-node-group-max-size",
+	} {
 		if bounds[i], err = strconv.Atoi(d.GetAnnotations()[g.key(bound)]); err != nil {
 			return 0, fmt.Errorf("%s is no node group: %s: %w", g.Name, g.key(bound), err)
 		}

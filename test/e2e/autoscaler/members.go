@@ -76,12 +76,13 @@ func (g *Group) owned(ctx context.Context, m *unstructured.Unstructured) error {
 // told checks what tells the autoscaler of rollouts.
 func (g *Group) told(set *unstructured.Unstructured) error {
 	if set.GetLabels()[deploymentLabel] != g.Name || set.GetAnnotations()[revisionAnnotation] == "" {
-		return fmt.Errorf("machine set %s lacks label %s or annotation %s: rollouts would not be seen", set.GetName(), deploymentLabel, revisionAnnotation)
+		return fmt.Errorf("machine set %s lacks label %s or annotation %s: rollouts would not be seen", set.GetName(),
+			deploymentLabel, revisionAnnotation)
 	}
 	return nil
 }
 
-// RollingOut says whether a set of an older revision still has machines. The
+// RollingOut reports whether a set of an older revision still has machines. The
 // autoscaler removes no node meanwhile.
 func (g *Group) RollingOut(ctx context.Context) (bool, error) {
 	list, err := g.of("machinesets").List(ctx, metav1.ListOptions{LabelSelector: deploymentLabel + "=" + g.Name})
@@ -151,7 +152,8 @@ func instanceOf(m *unstructured.Unstructured) Instance {
 
 // Nodes are the Nodes that say that they belong to machines of this kind.
 func (g *Group) Nodes(ctx context.Context) ([]corev1.Node, error) {
-	list, err := g.Workload.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, metav1.ListOptions{LabelSelector: labels.Everything().String()})
+	list, err := g.Workload.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx,
+		metav1.ListOptions{LabelSelector: labels.Everything().String()})
 	if err != nil {
 		return nil, err
 	}

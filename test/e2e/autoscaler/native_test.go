@@ -35,7 +35,8 @@ func newWorld(t *testing.T, controllers ...string) *world {
 		t.Fatal(err)
 	}
 	s, err := stack.Start(t.Context(), stack.Options{
-		Binaries: binaries, Controllers: cluster.Controllers(controllers...), Cloud: []string{"--latency=20ms", "--boot-time=500ms", "--delete-time=200ms"},
+		Binaries: binaries, Controllers: cluster.Controllers(controllers...),
+		Cloud: []string{"--latency=20ms", "--boot-time=500ms", "--delete-time=200ms"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,8 @@ func newWorld(t *testing.T, controllers ...string) *world {
 	if w.kubeconfig, err = autoscaler.Allow(t.Context(), s.Cluster, s.Client, machinev1.GroupVersion.Group); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.group(pool, "small"), w.group(spare, "large"), s.CreateClass(t.Context(), "pool-v2", "small")); err != nil {
+	if err := errors.Join(w.group(pool, "small"), w.group(spare, "large"),
+		s.CreateClass(t.Context(), "pool-v2", "small")); err != nil {
 		t.Fatal(err)
 	}
 	w.Group = w.see(pool)
@@ -76,9 +78,11 @@ func (w *world) group(name, instanceType string) error {
 	}
 	c, secret := w.Class(name, instanceType)
 	if instanceType == "large" { // so that the autoscaler prefers the other one
-		c.NodeTemplate.Capacity["cpu"], c.NodeTemplate.Capacity["memory"] = resource.MustParse("8"), resource.MustParse("32Gi")
+		c.NodeTemplate.Capacity["cpu"], c.NodeTemplate.Capacity["memory"] = resource.MustParse(
+			"8"), resource.MustParse("32Gi")
 	}
-	return errors.Join(w.Client.Create(w.Context(), secret), w.Client.Create(w.Context(), c), w.Client.Create(w.Context(), d))
+	return errors.Join(w.Client.Create(w.Context(), secret), w.Client.Create(w.Context(), c),
+		w.Client.Create(w.Context(), d))
 }
 
 // see returns a group as the autoscaler sees it.

@@ -99,7 +99,7 @@ func free(nodes []corev1.Node, taken map[string]bool) string {
 	return ""
 }
 
-// open says whether a node is ready, and has no taint that keeps pods away.
+// open reports whether a node is ready, and has no taint that keeps pods away.
 func open(n *corev1.Node) bool {
 	for _, t := range n.Spec.Taints {
 		if t.Effect != corev1.TaintEffectPreferNoSchedule {
@@ -132,6 +132,7 @@ func (s *Scheduler) refuse(ctx context.Context, p *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Clients.CoreV1().Pods(s.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = s.Clients.CoreV1().Pods(s.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	return err
 }

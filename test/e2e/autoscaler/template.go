@@ -52,7 +52,8 @@ func (g *Group) ofInfrastructure(ctx context.Context, d *unstructured.Unstructur
 	if err != nil {
 		return err
 	}
-	named := schema.GroupVersionResource{Group: ref["apiGroup"], Version: version, Resource: strings.ToLower(ref["kind"]) + "s"}
+	named := schema.GroupVersionResource{Group: ref["apiGroup"], Version: version, Resource: strings.ToLower(ref["kind"]) +
+		"s"}
 	infra, err := g.Management.Resource(named).Namespace(g.Namespace).Get(ctx, ref["name"], metav1.GetOptions{})
 	if err != nil {
 		return err

@@ -101,7 +101,8 @@ func (s *scaled) rollOut(ctx context.Context) error {
 	}
 	before := md.DeepCopy()
 	md.Spec.Template.Spec.InfrastructureRef.Name += "-v2"
-	if err := s.copyTemplate(ctx, before.Spec.Template.Spec.InfrastructureRef.Name, md.Spec.Template.Spec.InfrastructureRef.Name, ""); err != nil {
+	if err := s.copyTemplate(ctx, before.Spec.Template.Spec.InfrastructureRef.Name,
+		md.Spec.Template.Spec.InfrastructureRef.Name, ""); err != nil {
 		return err
 	}
 	return s.m.cl.Patch(ctx, md, client.MergeFrom(before))
@@ -113,7 +114,10 @@ func (s *scaled) copyTemplate(ctx context.Context, from, to, class string) error
 	if err := s.m.cl.Get(ctx, s.key(from), &old); err != nil {
 		return err
 	}
-	next := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: to}, Spec: *old.Spec.DeepCopy()}
+	next := &infrav1.MCMMachineTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: to},
+		Spec:       *old.Spec.DeepCopy(),
+	}
 	if class != "" {
 		next.Spec.Template.Spec.MachineClassRef.Name = class
 	}
@@ -136,7 +140,8 @@ func (s *scaled) spare(t *testing.T) {
 	}
 	large, _ := s.nodes.Class(name, "large")
 	large.ObjectMeta, large.SecretRef = metav1.ObjectMeta{Namespace: s.namespace, Name: name}, class.SecretRef
-	large.NodeTemplate.Capacity["cpu"], large.NodeTemplate.Capacity["memory"] = resource.MustParse("8"), resource.MustParse("32Gi")
+	large.NodeTemplate.Capacity["cpu"], large.NodeTemplate.Capacity["memory"] = resource.MustParse(
+		"8"), resource.MustParse("32Gi")
 	if err := s.m.cl.Create(t.Context(), large); err != nil {
 		t.Fatal(err)
 	}

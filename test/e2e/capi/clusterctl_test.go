@@ -29,7 +29,8 @@ func newClusterctl(t *testing.T, a assets) clusterctl {
 	}
 	components := filepath.Join(a.capi, "repository", "cluster-api", core, "core-components.yaml")
 	c := clusterctl{a.clusterctl(), filepath.Join(t.TempDir(), "clusterctl.yaml")}
-	text := fmt.Sprintf("%s- name: cluster-api\n  type: CoreProvider\n  url: file://%s\ncert-manager:\n  externallyProvisioned: \"true\"\n", ours, components)
+	text := fmt.Sprintf("%s- name: cluster-api\n  type: CoreProvider\n  url: file://%s\ncert-manager:\n  "+
+		"externallyProvisioned: \"true\"\n", ours, components)
 	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,10 @@ func (c clusterctl) run(ctx context.Context, variables map[string]string, args .
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, append(args, "--config", c.config)...)
 	// No other variables: a template must not depend on those of this machine.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(c.config), "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true"}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(c.config), "GOPROXY=off",
+		"CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		cmd.Env = append(cmd.Env, name+"="+variables[name])
 	}

@@ -26,7 +26,10 @@ import (
 )
 
 // hooks is the Deployment of the bundle with the runtime extension.
-var hooks = provider{"capmcm-runtime-extension-system", "capmcm-runtime-extension-manager", "capmcm-runtime-extension-controller-manager"}
+var hooks = provider{
+	"capmcm-runtime-extension-system", "capmcm-runtime-extension-manager",
+	"capmcm-runtime-extension-controller-manager",
+}
 
 // TestInPlaceUpdates changes Machines without replacing them, with Cluster API's
 // feature gates for that and our runtime extension; and replaces them where that
@@ -109,18 +112,22 @@ func (m *management) startHooks(t *testing.T, ctl clusterctl) {
 	}
 	// What cert-manager would make of the bundle's Certificate.
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: hooks.namespace, Name: "capmcm-runtime-extension-serving-cert"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{"ca.crt": ca, "tls.crt": ca, "tls.key": key},
+		ObjectMeta: metav1.ObjectMeta{Namespace: hooks.namespace, Name: "capmcm-runtime-extension-serving-cert"},
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{"ca.crt": ca, "tls.crt": ca, "tls.key": key},
 	}
 	if err := m.cl.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 	port, health := freePort(t), freePort(t)
 	args := append(m.flagsOf(t, hooks), "--control-kubeconfig="+m.kubeconfigOf(t, hooks.namespace, hooks.account),
-		"--address=127.0.0.1", fmt.Sprintf("--port=%d", health), fmt.Sprintf("--runtime-extension-port=%d", port), "--runtime-extension-cert-dir="+certs)
-	launch(t, m.dir, hooks.deployment, m.assets.manager(), args...).ready(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
+		"--address=127.0.0.1", fmt.Sprintf("--port=%d", health), fmt.Sprintf("--runtime-extension-port=%d",
+			port), "--runtime-extension-cert-dir="+certs)
+	launch(t, m.dir, hooks.deployment, m.assets.manager(), args...).ready(t,
+		fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
 	registered := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "capmcm-in-place-updates"}}
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"clientConfig":{"service":null,"url":"https://%s"}}}`, loopback(port)))
+	patch := client.RawPatch("application/merge-patch+json",
+		fmt.Appendf(nil, `{"spec":{"clientConfig":{"service":null,"url":"https://%s"}}}`, loopback(port)))
 	if err := m.cl.Patch(t.Context(), registered, patch); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +180,9 @@ func (p *pool) same(t *testing.T, before who) {
 }
 
 // template makes another MCMMachineTemplate from the one that is used, and uses it.
-func (p *pool) template(t *testing.T, name string, how func(*infrav1.MCMMachineSpec), also ...func(*clusterv1.MachineDeployment)) {
+func (p *pool) template(t *testing.T, name string, how func(*infrav1.MCMMachineSpec),
+	also ...func(*clusterv1.MachineDeployment),
+) {
 	t.Helper()
 	md, err := p.deployment(t.Context())
 	if err != nil {
@@ -183,7 +192,10 @@ func (p *pool) template(t *testing.T, name string, how func(*infrav1.MCMMachineS
 	if err := p.m.cl.Get(t.Context(), p.key(md.Spec.Template.Spec.InfrastructureRef.Name), &old); err != nil {
 		t.Fatal(err)
 	}
-	next := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: *old.Spec.DeepCopy()}
+	next := &infrav1.MCMMachineTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
+		Spec:       *old.Spec.DeepCopy(),
+	}
 	how(&next.Spec.Template.Spec)
 	if err := p.m.cl.Create(t.Context(), next); err != nil {
 		t.Fatal(err)
@@ -205,7 +217,8 @@ func (p *pool) class(t *testing.T, name, image string) func(*infrav1.MCMMachineS
 	}
 	next := of.DeepCopy()
 	next.ObjectMeta = metav1.ObjectMeta{Namespace: p.namespace, Name: name}
-	next.ProviderSpec = runtime.RawExtension{Raw: []byte(strings.ReplaceAll(string(of.ProviderSpec.Raw), "linux-1", image))}
+	next.ProviderSpec = runtime.RawExtension{Raw: []byte(strings.ReplaceAll(string(of.ProviderSpec.Raw), "linux-1",
+		image))}
 	if err := p.m.cl.Create(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +293,8 @@ func (p *pool) plays(ctx context.Context, act func(*corev1.Node)) error {
 			return err
 		}
 		if len(pods.Items) > 0 || !n.Spec.Unschedulable {
-			return fmt.Errorf("node %s was handed to its agent with %d pods, cordoned: %v", n.Name, len(pods.Items), n.Spec.Unschedulable)
+			return fmt.Errorf("node %s was handed to its agent with %d pods, cordoned: %v", n.Name, len(pods.Items),
+				n.Spec.Unschedulable)
 		}
 		before := n.DeepCopy()
 		act(n)
@@ -315,7 +329,8 @@ func (p *pool) updateByAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "moves"}, Spec: corev1.PodSpec{
-		NodeName: nodes[0].Name, AutomountServiceAccountToken: ptr.To(false), Containers: []corev1.Container{{Name: "c", Image: "none"}},
+		NodeName: nodes[0].Name, AutomountServiceAccountToken: ptr.To(false),
+		Containers:  []corev1.Container{{Name: "c", Image: "none"}},
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}}
 	if err := p.nodes.Client.Create(t.Context(), pod); err != nil {
@@ -337,20 +352,24 @@ func (p *pool) updateByAgent(t *testing.T) {
 	}
 }
 
-// idleNodes says whether all nodes are in service, with that version.
+// idleNodes reports whether all nodes are in service, with that version.
 func (p *pool) idleNodes(ctx context.Context, version string) error {
 	nodes, _, err := p.nodes.Nodes(ctx)
 	if err != nil {
 		return err
 	}
 	for _, n := range nodes {
-		for _, label := range []string{machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel, machinev1.UpdateResultLabel} {
+		for _, label := range []string{
+			machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel,
+			machinev1.UpdateResultLabel,
+		} {
 			if _, ok := n.Labels[label]; ok {
 				return fmt.Errorf("node %s has label %s", n.Name, label)
 			}
 		}
 		if n.Spec.Unschedulable || n.Status.NodeInfo.KubeletVersion != version {
-			return fmt.Errorf("node %s is cordoned: %v, version %s", n.Name, n.Spec.Unschedulable, n.Status.NodeInfo.KubeletVersion)
+			return fmt.Errorf("node %s is cordoned: %v, version %s", n.Name, n.Spec.Unschedulable,
+				n.Status.NodeInfo.KubeletVersion)
 		}
 	}
 	return nil
@@ -439,14 +458,20 @@ func (p *pool) otherSecret(t *testing.T) {
 	}
 	for _, name := range []string{"boot-1", "boot-2"} {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: p.name}},
-			Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config")},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: p.namespace, Name: name,
+				Labels: map[string]string{clusterv1.ClusterNameLabel: p.name},
+			},
+			Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config")},
 		}
 		if err := p.m.cl.Create(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
 	}
-	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "given"}, Spec: *of.Spec.DeepCopy()}
+	md := &clusterv1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "given"},
+		Spec:       *of.Spec.DeepCopy(),
+	}
 	md.Spec.Replicas, md.Spec.Selector, md.Spec.Template.Labels = ptr.To[int32](1), metav1.LabelSelector{}, nil
 	md.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("boot-1")}
 	if err := p.m.cl.Create(t.Context(), md); err != nil {

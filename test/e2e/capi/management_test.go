@@ -168,7 +168,8 @@ func (m *management) kubeconfigOf(t *testing.T, namespace, account string) strin
 }
 
 func tokenFor(ctx context.Context, cl client.Client, namespace, account string) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(24 * time.Hour / time.Second))}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(
+		int64(24 * time.Hour / time.Second))}}
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
 	err := cl.SubResource("token").Create(ctx, sa, request)
 	return request.Status.Token, err
@@ -177,7 +178,10 @@ func tokenFor(ctx context.Context, cl client.Client, namespace, account string) 
 func kubeconfig(config *rest.Config) clientcmdapi.Config {
 	const name = "e2e"
 	return clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server:                   config.Host,
+			CertificateAuthorityData: config.CAData,
+		}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: config.BearerToken}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,

@@ -59,7 +59,9 @@ func (r *run) write(what string, do func() error) error {
 func (r *run) client(through client.WithWatch) client.Client {
 	name := func(verb string, o client.Object) string { return verb + " " + kindOf(o) + " " + o.GetName() }
 	return interceptor.NewClient(through, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption,
+		) error {
 			return errors.Join(r.alive(), c.Get(ctx, key, o, opts...))
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -71,13 +73,17 @@ func (r *run) client(through client.WithWatch) client.Client {
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			return r.write(name("update", o), func() error { return c.Update(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
 			return r.write(name("patch", o), func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return r.write(name("delete", o), func() error { return c.Delete(ctx, o, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			return r.write(name("patch "+sub+" of", o), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
@@ -140,7 +146,8 @@ func (h *herd) insist(ctx context.Context, l leg, o migration.Options) error {
 	deadline := time.Now().Add(2 * wait)
 	for {
 		_, err := h.run(ctx, l, o, -1)
-		if _, refused := errors.AsType[*migration.RefusedError](err); err == nil || refused || ctx.Err() != nil || time.Now().After(deadline) {
+		if _, refused := errors.AsType[*migration.RefusedError](err); err == nil || refused || ctx.Err() != nil ||
+			time.Now().After(deadline) {
 			return err
 		}
 		select {
@@ -150,10 +157,12 @@ func (h *herd) insist(ctx context.Context, l leg, o migration.Options) error {
 	}
 }
 
-// isAway says whether an error is that the API server is not there.
+// isAway reports whether an error is that the API server is not there.
 func isAway(err error) bool {
-	return err != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||
+	return err != nil && (utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+		utilnet.IsProbableEOF(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsTooManyRequests(err) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
 }
 

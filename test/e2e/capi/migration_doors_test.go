@@ -93,7 +93,8 @@ func (d *doors) startBoth(t *testing.T) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.startManager(t, "both-doors", "--control-kubeconfig="+kubeconfig, "--target-kubeconfig="+kubeconfig, "--namespace=", "--v=2")
+	return d.startManager(t, "both-doors", "--control-kubeconfig="+kubeconfig, "--target-kubeconfig="+kubeconfig,
+		"--namespace=", "--v=2")
 }
 
 func (d *doors) startManager(t *testing.T, name string, args ...string) *process {
@@ -109,7 +110,8 @@ func (d *doors) startManager(t *testing.T, name string, args ...string) *process
 func (d *doors) argsOf(t *testing.T, p provider) []string {
 	t.Helper()
 	var deployment appsv1.Deployment
-	if err := d.cl.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: p.deployment}, &deployment); err != nil {
+	if err := d.cl.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: p.deployment},
+		&deployment); err != nil {
 		t.Fatal(err)
 	}
 	return deployment.Spec.Template.Spec.Containers[0].Args
@@ -174,7 +176,8 @@ func (d *doors) buildCommand(t *testing.T) {
 func (d *doors) migrate(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*wait)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, d.command, append([]string{"migrate", "--kubeconfig=" + d.kubeconfig, "--namespace=" + fleetNamespace, "--timeout=" + wait.String()}, args...)...)
+	cmd := exec.CommandContext(ctx, d.command, append([]string{"migrate", "--kubeconfig=" + d.kubeconfig, "--namespace=" +
+		fleetNamespace, "--timeout=" + wait.String()}, args...)...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {

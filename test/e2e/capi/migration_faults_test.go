@@ -60,7 +60,10 @@ func (f *faults) discover(t *testing.T) map[string]int {
 	for _, step := range []struct {
 		name string
 		leg  leg
-	}{{"there", toClusterAPI}, {"finish", finishMove}, {"back", toNative}, {"finish", finishMove}, {"there", toClusterAPI}, {"rollback", rollBack}} {
+	}{{"there", toClusterAPI}, {"finish", finishMove}, {"back", toNative}, {"finish", finishMove}, {
+		"there",
+		toClusterAPI,
+	}, {"rollback", rollBack}} {
 		begin := time.Now()
 		r, err := h.run(t.Context(), step.leg, h.options(), -1)
 		if err != nil {
@@ -163,7 +166,8 @@ func (f *faults) disturb(t *testing.T, stories []*story, manager *process) {
 		}
 	})
 	disturber.Wait()
-	t.Logf("the other way, while manager and API server are killed: %d pools, %d kills so far, %.1f s", len(stories), f.kills.Load(), time.Since(begin).Seconds())
+	t.Logf("the other way, while manager and API server are killed: %d pools, %d kills so far, %.1f s", len(stories),
+		f.kills.Load(), time.Since(begin).Seconds())
 }
 
 func (h *herd) options() migration.Options {
@@ -231,7 +235,7 @@ func (s *story) first(ctx context.Context) error {
 	return eventually(ctx, s.h.onClusterAPI(small, false))
 }
 
-// home says whether the first command is rolled back.
+// home reports whether the first command is rolled back.
 func (s *story) home() bool { return s.number%2 == 1 }
 
 // second is the other way.

@@ -42,7 +42,8 @@ func (d *doors) fleet(t *testing.T) fleet {
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		f["pod "+p.Name] = fmt.Sprintf("uid %s, on %s, %s, deleted %v", p.UID, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp)
+		f["pod "+p.Name] = fmt.Sprintf("uid %s, on %s, %s, deleted %v", p.UID, p.Spec.NodeName, p.Status.Phase,
+			p.DeletionTimestamp)
 	}
 	return f
 }
@@ -50,7 +51,8 @@ func (d *doors) fleet(t *testing.T) fleet {
 // lifeOf is what has happened to a thing in the cloud. A VM that was stopped,
 // started or made anew says so.
 func lifeOf(r *sim.Resource) string {
-	text := fmt.Sprintf("%s, made %s by %s, deleting %s, gone %s %s, tags %v", r.Name(), r.Made, r.Account, r.Deleting, r.Gone, r.GoneBy, r.Tags)
+	text := fmt.Sprintf("%s, made %s by %s, deleting %s, gone %s %s, tags %v", r.Name(), r.Made, r.Account, r.Deleting,
+		r.Gone, r.GoneBy, r.Tags)
 	if r.VM != nil {
 		text += fmt.Sprintf(", %s since %s, stopped %v, failed %v", r.VM.State, r.VM.Running, r.VM.Stopped, r.VM.Failed)
 	}
@@ -71,7 +73,8 @@ func faceOf(n *corev1.Node) string {
 	}
 	slices.Sort(labels)
 	slices.Sort(taints)
-	return fmt.Sprintf("uid %s, boot %s, made %s, providerID %s, unschedulable %v, deleted %v, labels %v, taints %v", n.UID, n.Status.NodeInfo.BootID,
+	return fmt.Sprintf("uid %s, boot %s, made %s, providerID %s, unschedulable %v, deleted %v, labels %v, taints %v",
+		n.UID, n.Status.NodeInfo.BootID,
 		n.CreationTimestamp, n.Spec.ProviderID, n.Spec.Unschedulable, n.DeletionTimestamp, labels, taints)
 }
 
@@ -106,7 +109,8 @@ func (d *doors) changes(t *testing.T) map[string]int {
 	t.Helper()
 	calls := map[string]int{}
 	for _, op := range []string{
-		sim.OpCreateVM, sim.OpDeleteVM, sim.OpSetForwarding, sim.OpSetTags, sim.OpCreateDisk, sim.OpAttachDisk, sim.OpDetachDisk,
+		sim.OpCreateVM, sim.OpDeleteVM, sim.OpSetForwarding, sim.OpSetTags, sim.OpCreateDisk, sim.OpAttachDisk,
+		sim.OpDetachDisk,
 		sim.OpDeleteDisk, sim.OpCreateNIC, sim.OpDeleteNIC,
 	} {
 		n, err := d.Cloud.CallsOf(t.Context(), stack.AccountID, op)
@@ -136,7 +140,7 @@ func (w watch) ends(t *testing.T, what string) {
 	}
 }
 
-// forbidden says whether a request would be a machine's, a node's or a pod's end
+// forbidden reports whether a request would be a machine's, a node's or a pod's end
 // or begin, or a set's, unless it is the mover's own about the objects of a door.
 func forbidden(e audit.Entry) bool {
 	mutating := e.Verb == "create" || e.Verb == "delete" || e.Verb == "deletecollection"

@@ -39,14 +39,20 @@ func (d *doors) oddPools(t *testing.T) oddPools {
 	labels := map[string]string{machinev1.NameLabel: odd.set.Name}
 	set.Spec.Replicas, set.Spec.Selector = ofSet, &metav1.LabelSelector{MatchLabels: labels}
 	set.Spec.Template.Labels = labels
-	set.Spec.Template.Spec.Class = machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: oddClass}
+	set.Spec.Template.Spec.Class = machinev1.ClassSpec{
+		APIGroup: machinev1.GroupVersion.Group,
+		Kind:     machinev1.MachineClassKind, Name: oddClass,
+	}
 	if err := d.cl.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"foreign-a", "foreign-b"} {
 		d.foreign(t, set, name)
 	}
-	single := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: odd.machine.Name, Labels: map[string]string{machinev1.NameLabel: odd.machine.Name}}}
+	single := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: fleetNamespace, Name: odd.machine.Name,
+		Labels: map[string]string{machinev1.NameLabel: odd.machine.Name},
+	}}
 	single.Spec.Class = set.Spec.Template.Spec.Class
 	if err := d.cl.Create(t.Context(), single); err != nil {
 		t.Fatal(err)
@@ -69,8 +75,9 @@ func (d *doors) foreign(t *testing.T, set *machinev1.MachineSet, name string) {
 	}
 	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: set.Namespace, Name: name, Finalizers: []string{machinev1.Finalizer},
-		Labels:          map[string]string{machinev1.NameLabel: set.Name, machinev1.NodeLabel: name},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},
+		Labels: map[string]string{machinev1.NameLabel: set.Name, machinev1.NodeLabel: name},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set,
+			machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},
 	}}
 	m.Spec.Class, m.Spec.ProviderID = set.Spec.Template.Spec.Class, mcmFormID+vm.ID
 	if err := d.cl.Create(t.Context(), m); err != nil {

@@ -23,7 +23,10 @@ func (h *herd) pods(t *testing.T) {
 	}
 	labels := map[string]string{"app": h.Name}
 	at := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: h.Name}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: at, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: at,
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}
 	budget.Spec.MinAvailable = ptr.To(intstr.FromInt(len(vms)))
 	if err := h.cl.Create(t.Context(), budget); err != nil {
 		t.Fatal(err)
@@ -32,7 +35,8 @@ func (h *herd) pods(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: name, Labels: labels}}
 		pod.Spec = corev1.PodSpec{
 			NodeName: name, AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To[int64](0),
-			Containers: []corev1.Container{{Name: "c", Image: "none"}}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "c", Image: "none"}},
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		}
 		if err := h.cl.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
@@ -61,7 +65,11 @@ func (h *herd) release(t *testing.T) {
 // unload ends the pods, so that the next ones may have their names.
 func (h *herd) unload(t *testing.T) {
 	t.Helper()
-	pods := []client.DeleteAllOfOption{client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": h.Name}, client.GracePeriodSeconds(0)}
+	pods := []client.DeleteAllOfOption{
+		client.InNamespace(metav1.NamespaceDefault),
+		client.MatchingLabels{"app": h.Name},
+		client.GracePeriodSeconds(0),
+	}
 	if err := h.cl.DeleteAllOf(t.Context(), &corev1.Pod{}, pods...); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,9 @@ type herd struct {
 }
 
 // herd makes a native MachineDeployment, as change says.
-func (d *doors) herd(t *testing.T, namespace, name, class string, replicas int32, change ...func(*machinev1.MachineDeployment)) *herd {
+func (d *doors) herd(t *testing.T, namespace, name, class string, replicas int32,
+	change ...func(*machinev1.MachineDeployment),
+) *herd {
 	t.Helper()
 	o := stack.Deployment(name, class, replicas, "100%", "0")
 	o.Namespace = namespace
@@ -49,7 +51,8 @@ func (h *herd) key(name string) client.ObjectKey {
 // have to be Running.
 func (h *herd) nativeMachines(ctx context.Context) (map[string]bool, error) {
 	var list machinev1.MachineList
-	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace), client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
+	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
+		client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
@@ -67,7 +70,8 @@ func (h *herd) nativeMachines(ctx context.Context) (map[string]bool, error) {
 // capiMachines are those of Cluster API.
 func (h *herd) capiMachines(ctx context.Context) (map[string]bool, error) {
 	var list clusterv1.MachineList
-	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace), client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
+	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
+		client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
@@ -75,7 +79,8 @@ func (h *herd) capiMachines(ctx context.Context) (map[string]bool, error) {
 		m := &list.Items[i]
 		_, paused := m.Annotations[clusterv1.PausedAnnotation]
 		if paused || m.Status.Phase != string(clusterv1.MachinePhaseRunning) || !m.DeletionTimestamp.IsZero() {
-			return nil, fmt.Errorf("machine %s is %s, paused: %v, deleted: %v", m.Name, m.Status.Phase, paused, m.DeletionTimestamp)
+			return nil, fmt.Errorf("machine %s is %s, paused: %v, deleted: %v", m.Name, m.Status.Phase, paused,
+				m.DeletionTimestamp)
 		}
 		if err := condition(m.Status.Conditions, clusterv1.AvailableCondition); err != nil {
 			return nil, fmt.Errorf("machine %s: %w", m.Name, err)
@@ -125,7 +130,7 @@ func (h *herd) vms(ctx context.Context) (map[string]bool, error) {
 	return names, err
 }
 
-// onNative says whether the pool works on the native door with so many machines,
+// onNative reports whether the pool works on the native door with so many machines,
 // and that door's word is good. With alone, nothing is left on the other door.
 func (h *herd) onNative(want int, alone bool) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -138,8 +143,13 @@ func (h *herd) onNative(want int, alone bool) func(context.Context) error {
 			return err
 		}
 		s := d.Status
-		if got := []int32{d.Spec.Replicas, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas}; got[0] != got[1] || got[1] != got[2] || got[2] != got[3] || got[3] != got[4] || int(got[0]) != want {
-			return fmt.Errorf("native MachineDeployment %s has replicas, total, ready, available, updated %v, want %d", h.Name, got, want)
+		if got := []int32{
+			d.Spec.Replicas, s.Replicas, s.ReadyReplicas, s.AvailableReplicas,
+			s.UpdatedReplicas,
+		}; got[0] != got[1] || got[1] != got[2] || got[2] != got[3] || got[3] != got[4] ||
+			int(got[0]) != want {
+			return fmt.Errorf("native MachineDeployment %s has replicas, total, ready, available, updated %v, want %d", h.Name,
+				got, want)
 		}
 		if s.ObservedGeneration != d.Generation {
 			return errors.New("the native MachineDeployment has not been looked at")
@@ -161,10 +171,11 @@ func (h *herd) onNative(want int, alone bool) func(context.Context) error {
 	}
 }
 
-// nativeSets says whether one MachineSet has all machines.
+// nativeSets reports whether one MachineSet has all machines.
 func (h *herd) nativeSets(ctx context.Context, want int) error {
 	var list machinev1.MachineSetList
-	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace), client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
+	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
+		client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
 		return err
 	}
 	full := 0
@@ -183,10 +194,11 @@ func (h *herd) nativeSets(ctx context.Context, want int) error {
 	return nil
 }
 
-// nothingOnClusterAPI says whether nothing of the pool is left there.
+// nothingOnClusterAPI reports whether nothing of the pool is left there.
 func (h *herd) nothingOnClusterAPI(ctx context.Context) error {
 	for _, list := range []client.ObjectList{
-		&clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{}, &infrav1.MCMMachineList{}, &clusterv1.MachineHealthCheckList{},
+		&clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{}, &infrav1.MCMMachineList{},
+		&clusterv1.MachineHealthCheckList{},
 	} {
 		if err := h.nothing(ctx, list); err != nil {
 			return err
@@ -197,7 +209,10 @@ func (h *herd) nothingOnClusterAPI(ctx context.Context) error {
 
 // nothingOnNative is the reverse.
 func (h *herd) nothingOnNative(ctx context.Context) error {
-	for _, list := range []client.ObjectList{&machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{}, &machinev1.MachineList{}} {
+	for _, list := range []client.ObjectList{
+		&machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{},
+		&machinev1.MachineList{},
+	} {
 		if err := h.nothing(ctx, list); err != nil {
 			return err
 		}
@@ -218,7 +233,7 @@ func (h *herd) nothing(ctx context.Context, list client.ObjectList) error {
 	return err
 }
 
-// onClusterAPI says whether the pool works on Cluster API with so many machines,
+// onClusterAPI reports whether the pool works on Cluster API with so many machines,
 // and what core says of it is good.
 func (h *herd) onClusterAPI(want int, alone bool) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -231,9 +246,13 @@ func (h *herd) onClusterAPI(want int, alone bool) func(context.Context) error {
 			return err
 		}
 		s := d.Status
-		got := []int32{value(d.Spec.Replicas), value(s.Replicas), value(s.ReadyReplicas), value(s.AvailableReplicas), value(s.UpToDateReplicas)}
+		got := []int32{
+			value(d.Spec.Replicas), value(s.Replicas), value(s.ReadyReplicas), value(s.AvailableReplicas),
+			value(s.UpToDateReplicas),
+		}
 		if got[0] != got[1] || got[1] != got[2] || got[2] != got[3] || got[3] != got[4] || int(got[0]) != want {
-			return fmt.Errorf("MachineDeployment %s has replicas, total, ready, available, up to date %v, want %d", h.Name, got, want)
+			return fmt.Errorf("MachineDeployment %s has replicas, total, ready, available, up to date %v, want %d", h.Name, got,
+				want)
 		}
 		if s.ObservedGeneration != d.Generation {
 			return errors.New("the MachineDeployment has not been looked at")
@@ -253,10 +272,11 @@ func (h *herd) onClusterAPI(want int, alone bool) func(context.Context) error {
 	}
 }
 
-// sets says whether one MachineSet of Cluster API has all machines.
+// sets reports whether one MachineSet of Cluster API has all machines.
 func (h *herd) sets(ctx context.Context, want int) error {
 	var list clusterv1.MachineSetList
-	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: h.Name}); err != nil {
+	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
+		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: h.Name}); err != nil {
 		return err
 	}
 	full := 0
@@ -275,7 +295,7 @@ func (h *herd) sets(ctx context.Context, want int) error {
 	return nil
 }
 
-// isThere says whether each Machine has its VM and its ready Node, and there are
+// isThere reports whether each Machine has its VM and its ready Node, and there are
 // no others.
 func (h *herd) isThere(ctx context.Context, names map[string]bool, want int) error {
 	vms, err := h.vms(ctx)
@@ -298,7 +318,8 @@ func (h *herd) isThere(ctx context.Context, names map[string]bool, want int) err
 		}
 	}
 	if len(names) != want || len(vms) != want || ready != want {
-		return fmt.Errorf("%s has %d Machines, %d VMs and %d ready Nodes, want %d of each", h.Name, len(names), len(vms), ready, want)
+		return fmt.Errorf("%s has %d Machines, %d VMs and %d ready Nodes, want %d of each", h.Name, len(names), len(vms),
+			ready, want)
 	}
 	return nil
 }

@@ -47,20 +47,26 @@ func TestMigration(t *testing.T) {
 		w := d.watch(t)
 		moveAll(t, pools, there()...)
 		moveAll(t, pools, "rollback")
-		everyone(t, pools, "works natively as before", func(h *herd) func(context.Context) error { return h.onNative(each, true) })
+		everyone(t, pools, "works natively as before", func(h *herd) func(context.Context) error {
+			return h.onNative(each, true)
+		})
 		w.ends(t, "a move that is rolled back")
 	})
 	step(t, "there", func(t *testing.T) {
 		planned(t, d, len(pools)+len(odd.both()), there())
 		w := d.watch(t)
 		moveAll(t, pools, there()...)
-		everyone(t, pools, "works on Cluster API", func(h *herd) func(context.Context) error { return h.onClusterAPI(each, false) })
+		everyone(t, pools, "works on Cluster API", func(h *herd) func(context.Context) error {
+			return h.onClusterAPI(each, false)
+		})
 		odd.there(t)
 		w.ends(t, "the move to Cluster API")
 		phases(t, d, len(pools)+len(odd.both()), migration.PhaseMoved)
 		moveAll(t, pools, "finish")
 		odd.finish(t)
-		everyone(t, pools, "works on Cluster API alone", func(h *herd) func(context.Context) error { return h.onClusterAPI(each, true) })
+		everyone(t, pools, "works on Cluster API alone", func(h *herd) func(context.Context) error {
+			return h.onClusterAPI(each, true)
+		})
 		w.ends(t, "the end of the move to Cluster API")
 	})
 	step(t, "life on Cluster API", func(t *testing.T) { clusterAPILife(t, pools) })
@@ -70,12 +76,16 @@ func TestMigration(t *testing.T) {
 		planned(t, d, len(pools)+len(odd.both()), home())
 		w := d.watch(t)
 		moveAll(t, pools, home()...)
-		everyone(t, pools, "works natively again", func(h *herd) func(context.Context) error { return h.onNative(each-1, false) })
+		everyone(t, pools, "works natively again", func(h *herd) func(context.Context) error {
+			return h.onNative(each-1, false)
+		})
 		odd.back(t)
 		w.ends(t, "the move back")
 		moveAll(t, pools, "finish")
 		odd.finish(t)
-		everyone(t, pools, "works natively alone", func(h *herd) func(context.Context) error { return h.onNative(each-1, true) })
+		everyone(t, pools, "works natively alone", func(h *herd) func(context.Context) error {
+			return h.onNative(each-1, true)
+		})
 		odd.onNative(t)
 		w.ends(t, "the end of the move back")
 		phases(t, d, len(pools)+len(odd.both()), migration.PhaseFinished)
@@ -107,7 +117,10 @@ func (d *doors) threePools(t *testing.T) []*herd {
 		node.Spec.Taints = []corev1.Taint{{Key: "example.com/reserved", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	elastic := func(o *machinev1.MachineDeployment) {
-		o.Annotations = map[string]string{machinev1.NodeGroupMinSizeAnnotation: "1", machinev1.NodeGroupMaxSizeAnnotation: "12"}
+		o.Annotations = map[string]string{
+			machinev1.NodeGroupMinSizeAnnotation: "1",
+			machinev1.NodeGroupMaxSizeAnnotation: "12",
+		}
 	}
 	return []*herd{
 		d.herd(t, fleetNamespace, "plain", "plain", each, longTimeouts),
@@ -228,7 +241,9 @@ func clusterAPILife(t *testing.T, pools []*herd) {
 		for _, h := range pools {
 			h.editCAPI(t, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = &n })
 		}
-		everyone(t, pools, fmt.Sprintf("has %d machines on Cluster API", n), func(h *herd) func(context.Context) error { return h.onClusterAPI(int(n), true) })
+		everyone(t, pools, fmt.Sprintf("has %d machines on Cluster API", n), func(h *herd) func(context.Context) error {
+			return h.onClusterAPI(int(n), true)
+		})
 	}
 	before := map[string]map[string]bool{}
 	for _, h := range pools {
@@ -247,7 +262,9 @@ func nativeLife(t *testing.T, pools []*herd) {
 		for _, h := range pools {
 			h.editNative(t, func(md *machinev1.MachineDeployment) { md.Spec.Replicas = n })
 		}
-		everyone(t, pools, fmt.Sprintf("has %d machines natively", n), func(h *herd) func(context.Context) error { return h.onNative(int(n), true) })
+		everyone(t, pools, fmt.Sprintf("has %d machines natively", n), func(h *herd) func(context.Context) error {
+			return h.onNative(int(n), true)
+		})
 	}
 	before := map[string]map[string]bool{}
 	for _, h := range pools {
@@ -262,14 +279,20 @@ func nativeLife(t *testing.T, pools []*herd) {
 
 func (h *herd) editCAPI(t *testing.T, change func(*clusterv1.MachineDeployment)) {
 	t.Helper()
-	if err := edit(t.Context(), h.cl, &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name}}, change); err != nil {
+	if err := edit(t.Context(), h.cl, &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: h.Namespace,
+		Name:      h.Name,
+	}}, change); err != nil {
 		t.Error(err)
 	}
 }
 
 func (h *herd) editNative(t *testing.T, change func(*machinev1.MachineDeployment)) {
 	t.Helper()
-	if err := edit(t.Context(), h.cl, &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name}}, change); err != nil {
+	if err := edit(t.Context(), h.cl, &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: h.Namespace,
+		Name:      h.Name,
+	}}, change); err != nil {
 		t.Error(err)
 	}
 }
@@ -293,7 +316,10 @@ func (h *herd) rollCAPI(t *testing.T) {
 		spec := &md.Spec.Template.Spec
 		var machines infrav1.MCMMachineTemplate
 		var configs bootstrapv1.MCMConfigTemplate
-		for name, o := range map[string]client.Object{spec.InfrastructureRef.Name: &machines, spec.Bootstrap.ConfigRef.Name: &configs} {
+		for name, o := range map[string]client.Object{
+			spec.InfrastructureRef.Name:   &machines,
+			spec.Bootstrap.ConfigRef.Name: &configs,
+		} {
 			if err := h.cl.Get(t.Context(), h.key(name), o); err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +337,7 @@ func (h *herd) rollCAPI(t *testing.T) {
 	})
 }
 
-// rolled says whether a check holds and no VM is one of those before.
+// rolled reports whether a check holds and no VM is one of those before.
 func (h *herd) rolled(before map[string]bool, check func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := check(ctx); err != nil {

@@ -141,7 +141,9 @@ func (s *story) lives(ctx context.Context) (map[string]bool, error) {
 
 // settles waits for a check. Then as many of the pool's first VMs are gone as the
 // trouble has cost, and as many were made as it asks for.
-func (s *story) settles(ctx context.Context, check func(context.Context) error, before map[string]bool, tr trouble) error {
+func (s *story) settles(ctx context.Context, check func(context.Context) error, before map[string]bool,
+	tr trouble,
+) error {
 	if err := eventually(ctx, check); err != nil {
 		return fmt.Errorf("%s: %w", tr.name, err)
 	}
@@ -156,7 +158,8 @@ func (s *story) settles(ctx context.Context, check func(context.Context) error, 
 		}
 	}
 	if wantMade := tr.want - small + tr.lost; lost != tr.lost || len(now)-len(before) != wantMade {
-		return fmt.Errorf("%s: %d of its first VMs are gone, want %d; %d were made, want %d", tr.name, lost, tr.lost, len(now)-len(before), wantMade)
+		return fmt.Errorf("%s: %d of its first VMs are gone, want %d; %d were made, want %d", tr.name, lost, tr.lost,
+			len(now)-len(before), wantMade)
 	}
 	return nil
 }
@@ -170,9 +173,13 @@ func (h *herd) scaleTruth(ctx context.Context, replicas int32) error {
 	at := slices.IndexFunc(records, func(r migration.Record) bool { return r.Pool == h.Pool })
 	meta := metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name}
 	if at < 0 || records[at].Truth() == migration.DoorNative {
-		return edit(ctx, h.cl, &machinev1.MachineDeployment{ObjectMeta: meta}, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = replicas })
+		return edit(ctx, h.cl, &machinev1.MachineDeployment{ObjectMeta: meta}, func(d *machinev1.MachineDeployment) {
+			d.Spec.Replicas = replicas
+		})
 	}
-	return edit(ctx, h.cl, &clusterv1.MachineDeployment{ObjectMeta: meta}, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = &replicas })
+	return edit(ctx, h.cl, &clusterv1.MachineDeployment{ObjectMeta: meta}, func(d *clusterv1.MachineDeployment) {
+		d.Spec.Replicas = &replicas
+	})
 }
 
 // breakOne takes one of the pool's VMs away, and says so on its Node as the node
@@ -199,7 +206,8 @@ func (h *herd) breakOne(ctx context.Context) error {
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: metav1.Now(),
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
+		LastTransitionTime: metav1.Now(),
 	}}}})
 	if err != nil {
 		return err
@@ -227,25 +235,30 @@ func (h *herd) tell(ctx context.Context) string {
 		add("  native MachineDeployment %s: %v, status %+v", d.Name, d.Annotations, d.Status)
 	}
 	for i := range scene.Native.Sets {
-		add("  native MachineSet %s: %d, %v, status %+v", scene.Native.Sets[i].Name, scene.Native.Sets[i].Spec.Replicas, scene.Native.Sets[i].Annotations, scene.Native.Sets[i].Status)
+		add("  native MachineSet %s: %d, %v, status %+v", scene.Native.Sets[i].Name, scene.Native.Sets[i].Spec.Replicas,
+			scene.Native.Sets[i].Annotations, scene.Native.Sets[i].Status)
 	}
 	for i := range scene.Native.Machines {
 		m := &scene.Native.Machines[i]
-		add("  native Machine %s: %s, deleted %v, %v, %v", m.Name, m.Status.CurrentStatus.Phase, m.DeletionTimestamp, m.Annotations, m.Finalizers)
+		add("  native Machine %s: %s, deleted %v, %v, %v", m.Name, m.Status.CurrentStatus.Phase, m.DeletionTimestamp,
+			m.Annotations, m.Finalizers)
 	}
 	if d := scene.ClusterAPI.Deployment; d != nil {
 		add("  MachineDeployment %s: %v, deleted %v, %v", d.Name, d.Annotations, d.DeletionTimestamp, d.Status.Conditions)
 	}
 	for i := range scene.ClusterAPI.Sets {
-		add("  MachineSet %s: %v, %v", scene.ClusterAPI.Sets[i].Name, scene.ClusterAPI.Sets[i].Annotations, scene.ClusterAPI.Sets[i].Status.Conditions)
+		add("  MachineSet %s: %v, %v", scene.ClusterAPI.Sets[i].Name, scene.ClusterAPI.Sets[i].Annotations,
+			scene.ClusterAPI.Sets[i].Status.Conditions)
 	}
 	for i := range scene.ClusterAPI.Machines {
 		m := &scene.ClusterAPI.Machines[i]
-		add("  Machine %s: %s, deleted %v, %v, %v, %v", m.Name, m.Status.Phase, m.DeletionTimestamp, m.Annotations, m.Finalizers, m.Status.Conditions)
+		add("  Machine %s: %s, deleted %v, %v, %v, %v", m.Name, m.Status.Phase, m.DeletionTimestamp, m.Annotations,
+			m.Finalizers, m.Status.Conditions)
 	}
 	for i := range scene.ClusterAPI.MCMMachines {
 		m := &scene.ClusterAPI.MCMMachines[i]
-		add("  MCMMachine %s: deleted %v, %v, %v, %v", m.Name, m.DeletionTimestamp, m.Annotations, m.Finalizers, m.Status.Conditions)
+		add("  MCMMachine %s: deleted %v, %v, %v, %v", m.Name, m.DeletionTimestamp, m.Annotations, m.Finalizers,
+			m.Status.Conditions)
 	}
 	return text
 }

@@ -36,14 +36,18 @@ func (p *pool) move(t *testing.T, to *management, workers int) *pool {
 		t.Fatal(err)
 	}
 	p.idle(t)
-	p.ctl.must(t, nil, "move", "-n", p.namespace, "--kubeconfig", p.m.Cluster.Kubeconfig(), "--to-kubeconfig", to.Cluster.Kubeconfig())
+	p.ctl.must(t, nil, "move", "-n", p.namespace, "--kubeconfig", p.m.Cluster.Kubeconfig(), "--to-kubeconfig",
+		to.Cluster.Kubeconfig())
 	moved := *p
 	moved.m = to
 	moved.idled(t)
 	moved.until(t, "the moved Cluster is available", moved.available)
 	moved.until(t, "its workers are", moved.settled(workers))
 	p.until(t, "nothing is left where it was", func(ctx context.Context) error {
-		for _, list := range []client.ObjectList{&machinev1.MachineClassList{}, &infrav1.MCMMachineList{}, &infrav1.MCMClusterList{}, &infrav1.MCMMachineTemplateList{}} {
+		for _, list := range []client.ObjectList{
+			&machinev1.MachineClassList{}, &infrav1.MCMMachineList{},
+			&infrav1.MCMClusterList{}, &infrav1.MCMMachineTemplateList{},
+		} {
 			if err := p.m.cl.List(ctx, list, client.InNamespace(p.namespace)); err != nil {
 				return err
 			}
@@ -83,12 +87,19 @@ func (p *pool) idle(t *testing.T) {
 	t.Helper()
 	class, credentials := p.nodes.Class(idleClass, "small")
 	class.Namespace, credentials.Namespace, class.SecretRef.Namespace = p.namespace, p.namespace, p.namespace
-	userData := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: idleSecret}, Data: map[string][]byte{machinev1.UserDataKey: []byte("#cloud-config")}}
+	userData := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: idleSecret},
+		Data:       map[string][]byte{machinev1.UserDataKey: []byte("#cloud-config")},
+	}
 	objects := []client.Object{credentials, class, userData}
 	for _, spec := range []bootstrapv1.MCMConfigSpec{
-		{MachineClassRef: &bootstrapv1.NameReference{Name: idleClass}}, {UserDataSecretRef: &bootstrapv1.NameReference{Name: idleSecret}},
+		{MachineClassRef: &bootstrapv1.NameReference{Name: idleClass}},
+		{UserDataSecretRef: &bootstrapv1.NameReference{Name: idleSecret}},
 	} {
-		template := &bootstrapv1.MCMConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "idle-"}}
+		template := &bootstrapv1.MCMConfigTemplate{ObjectMeta: metav1.ObjectMeta{
+			Namespace:    p.namespace,
+			GenerateName: "idle-",
+		}}
 		template.Spec.Template.Spec = spec
 		objects = append(objects, template)
 	}

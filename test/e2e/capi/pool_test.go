@@ -70,7 +70,8 @@ func (p *pool) until(t *testing.T, what string, check func(context.Context) erro
 
 // tell describes what is there.
 func (p *pool) tell(ctx context.Context) string {
-	out, err := p.ctl.run(ctx, nil, "describe", "cluster", p.name, "-n", p.namespace, "--kubeconfig", p.m.Cluster.Kubeconfig(), "--show-conditions=all", "--grouping=false")
+	out, err := p.ctl.run(ctx, nil, "describe", "cluster", p.name, "-n", p.namespace, "--kubeconfig",
+		p.m.Cluster.Kubeconfig(), "--show-conditions=all", "--grouping=false")
 	if err != nil {
 		out += err.Error()
 	}
@@ -93,7 +94,8 @@ func (p *pool) key(name string) client.ObjectKey {
 // deployment returns the MachineDeployment of the Cluster.
 func (p *pool) deployment(ctx context.Context) (*clusterv1.MachineDeployment, error) {
 	var list clusterv1.MachineDeploymentList
-	if err := p.m.cl.List(ctx, &list, client.InNamespace(p.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.name}); err != nil {
+	if err := p.m.cl.List(ctx, &list, client.InNamespace(p.namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: p.name}); err != nil {
 		return nil, err
 	}
 	return only(list.Items)
@@ -127,11 +129,12 @@ func (p *pool) vms(ctx context.Context) ([]string, error) {
 // machines returns the Machines of the Cluster.
 func (p *pool) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	var list clusterv1.MachineList
-	err := p.m.cl.List(ctx, &list, client.InNamespace(p.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.name})
+	err := p.m.cl.List(ctx, &list, client.InNamespace(p.namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: p.name})
 	return list.Items, err
 }
 
-// settled says whether there are that many Machines, all up to date, available
+// settled reports whether there are that many Machines, all up to date, available
 // and known as Nodes, with as many VMs, and nothing besides.
 func (p *pool) settled(want int) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -163,14 +166,16 @@ func (p *pool) settled(want int) func(context.Context) error {
 			return errors.New("the MachineDeployment has not been looked at")
 		case count(s.Replicas) != want, count(s.AvailableReplicas) != want, count(s.UpToDateReplicas) != want,
 			len(machines) != want, len(vms) != want, len(nodes) != want, ready != want:
-			return fmt.Errorf("%d replicas, %d available, %d up to date, %d Machines, %d VMs, %d Nodes, %d ready; want %d of each",
-				count(s.Replicas), count(s.AvailableReplicas), count(s.UpToDateReplicas), len(machines), len(vms), len(nodes), ready, want)
+			return fmt.Errorf("%d replicas, %d available, %d up to date, %d Machines, %d VMs, %d Nodes, %d ready; want "+
+				"%d of each",
+				count(s.Replicas), count(s.AvailableReplicas), count(
+					s.UpToDateReplicas), len(machines), len(vms), len(nodes), ready, want)
 		}
 		return condition(md.Status.Conditions, clusterv1.MachineDeploymentAvailableCondition)
 	}
 }
 
-// available says whether the Cluster is.
+// available reports whether the Cluster is.
 func (p *pool) available(ctx context.Context) error {
 	c := &clusterv1.Cluster{}
 	if err := p.m.cl.Get(ctx, p.key(p.name), c); err != nil {

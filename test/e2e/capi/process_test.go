@@ -26,7 +26,10 @@ type process struct {
 // launch starts a program. Its log goes to a file, whose end is shown if the test fails.
 func launch(t *testing.T, dir, name, program string, args ...string) *process {
 	t.Helper()
-	p := &process{name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p := &process{
+		name: name, log: filepath.Join(dir, name+".log"), cmd: exec.Command(program, args...),
+		done: make(chan struct{}),
+	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)

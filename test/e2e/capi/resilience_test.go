@@ -26,8 +26,10 @@ func (p *pool) resilience(t *testing.T) {
 	ginkgo.It("survives the loss of owner references and finalizers", func(ctx context.Context) {
 		proxy := framework.NewClusterProxy("management", p.m.Cluster.Kubeconfig(), scheme(t))
 		filter := clusterctlcluster.FilterClusterObjectsWithNameFilter(p.name)
-		framework.ValidateOwnerReferencesResilience(ctx, proxy, p.namespace, p.name, filter, framework.CoreOwnerReferenceAssertion, owners())
-		framework.ValidateFinalizersResilience(ctx, proxy, p.namespace, p.name, filter, framework.CoreFinalizersAssertionWithLegacyClusters, finalizers())
+		framework.ValidateOwnerReferencesResilience(ctx, proxy, p.namespace, p.name, filter,
+			framework.CoreOwnerReferenceAssertion, owners())
+		framework.ValidateFinalizersResilience(ctx, proxy, p.namespace, p.name, filter,
+			framework.CoreFinalizersAssertionWithLegacyClusters, finalizers())
 		framework.ValidateResourceVersionStable(ctx, framework.ValidateResourceVersionStableInput{
 			ClusterProxy: proxy, Namespace: p.namespace, OwnerGraphFilterFunction: filter,
 			WaitToBecomeStable: []any{"90s", "3s"}, WaitToRemainStable: []any{"20s", "2s"},
@@ -39,9 +41,18 @@ func (p *pool) resilience(t *testing.T) {
 // owners are the owner references of our kinds, and of what we make.
 func owners() map[string]func(types.NamespacedName, []metav1.OwnerReference) error {
 	cluster := metav1.OwnerReference{Kind: "Cluster", APIVersion: clusterv1.GroupVersion.String()}
-	machine := metav1.OwnerReference{Kind: "Machine", APIVersion: clusterv1.GroupVersion.String(), Controller: ptr.To(true)}
-	config := metav1.OwnerReference{Kind: "MCMConfig", APIVersion: bootstrapv1.GroupVersion.String(), Controller: ptr.To(true)}
-	controlPlane := metav1.OwnerReference{Kind: "MCMExternalControlPlane", APIVersion: "controlplane.cluster.x-k8s.io/v1alpha1", Controller: ptr.To(true)}
+	machine := metav1.OwnerReference{
+		Kind: "Machine", APIVersion: clusterv1.GroupVersion.String(),
+		Controller: ptr.To(true),
+	}
+	config := metav1.OwnerReference{
+		Kind: "MCMConfig", APIVersion: bootstrapv1.GroupVersion.String(),
+		Controller: ptr.To(true),
+	}
+	controlPlane := metav1.OwnerReference{
+		Kind:       "MCMExternalControlPlane",
+		APIVersion: "controlplane.cluster.x-k8s.io/v1alpha1", Controller: ptr.To(true),
+	}
 	exactly := func(want ...metav1.OwnerReference) func(types.NamespacedName, []metav1.OwnerReference) error {
 		return func(_ types.NamespacedName, got []metav1.OwnerReference) error {
 			return framework.HasExactOwners(got, want...)
@@ -57,7 +68,8 @@ func owners() map[string]func(types.NamespacedName, []metav1.OwnerReference) err
 		// Nobody's, so that it stays when a Cluster goes.
 		"MachineClass": exactly(),
 		"Secret": func(name types.NamespacedName, got []metav1.OwnerReference) error {
-			return framework.HasOneOfExactOwners(got, []metav1.OwnerReference{config}, []metav1.OwnerReference{controlPlane}, nil)
+			return framework.HasOneOfExactOwners(got, []metav1.OwnerReference{config}, []metav1.OwnerReference{controlPlane},
+				nil)
 		},
 	}
 }

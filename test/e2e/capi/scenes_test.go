@@ -76,8 +76,12 @@ func ownLife(t *testing.T, p *pool) {
 // described: clusterctl describe shows a healthy Cluster with our objects in it.
 func (p *pool) described(t *testing.T) {
 	t.Helper()
-	out := p.ctl.must(t, nil, "describe", "cluster", p.name, "-n", p.namespace, "--kubeconfig", p.m.Cluster.Kubeconfig(), "--echo", "--grouping=false")
-	for kind, name := range map[string]string{"MCMCluster": p.name, "MCMExternalControlPlane": p.name, "MachineDeployment": p.name + "-md-0", "MCMConfig": "", "MCMMachine": ""} {
+	out := p.ctl.must(t, nil, "describe", "cluster", p.name, "-n", p.namespace, "--kubeconfig", p.m.Cluster.Kubeconfig(),
+		"--echo", "--grouping=false")
+	for kind, name := range map[string]string{
+		"MCMCluster": p.name, "MCMExternalControlPlane": p.name,
+		"MachineDeployment": p.name + "-md-0", "MCMConfig": "", "MCMMachine": "",
+	} {
 		if want := fmt.Sprintf("─%s %s/%s", kind, p.namespace, name); !strings.Contains(out, want) {
 			t.Errorf("clusterctl describe shows no %s:\n%s", want, out)
 		}
@@ -89,7 +93,9 @@ func (p *pool) described(t *testing.T) {
 // bundles, core's, and those of kubeconfigs of workload clusters.
 func rights(t *testing.T, of *cluster.Cluster, users ...string) {
 	t.Helper()
-	entries, err := of.Audit().Since(0, func(e audit.Entry) bool { return strings.HasPrefix(e.User, "system:serviceaccount:") })
+	entries, err := of.Audit().Since(0, func(e audit.Entry) bool {
+		return strings.HasPrefix(e.User, "system:serviceaccount:")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,15 +26,23 @@ func settings() map[string]string {
 		"CONTROL_PLANE_ENDPOINT_HOST": "192.0.2.1", "MACHINE_CLASS_NAME": "existing",
 		"CONTROL_PLANE_CA_DATA": "Y2E=", "CONTROL_PLANE_CA_CERT_HASH": "sha256:0123",
 		"SIM_ENDPOINT": "http://192.0.2.2:8484", "SIM_ACCOUNT_ID": "demo", "SIM_SECRET_KEY": "secret",
-		"AWS_AMI": "ami-0123456789abcdef0", "AWS_REGION": "eu-west-1", "AWS_ZONE": "eu-west-1a", "AWS_SUBNET_ID": "subnet-0123456789abcdef0",
-		"AWS_SECURITY_GROUP_ID": "sg-0123456789abcdef0", "AWS_IAM_INSTANCE_PROFILE": "nodes.example.com", "AWS_SSH_KEY_NAME": "a-key",
+		"AWS_AMI": "ami-0123456789abcdef0", "AWS_REGION": "eu-west-1", "AWS_ZONE": "eu-west-1a",
+		"AWS_SUBNET_ID":         "subnet-0123456789abcdef0",
+		"AWS_SECURITY_GROUP_ID": "sg-0123456789abcdef0", "AWS_IAM_INSTANCE_PROFILE": "nodes.example.com",
+		"AWS_SSH_KEY_NAME":  "a-key",
 		"AWS_ACCESS_KEY_ID": "an-id", "AWS_SECRET_ACCESS_KEY": "a-key",
 	}
-	for _, name := range []string{"IMAGE_NAME", "REGION", "AVAILABILITY_ZONE", "FLAVOR_NAME", "SSH_KEY_NAME", "TENANT_NAME", "USERNAME", "PASSWORD"} {
+	for _, name := range []string{
+		"IMAGE_NAME", "REGION", "AVAILABILITY_ZONE", "FLAVOR_NAME", "SSH_KEY_NAME",
+		"TENANT_NAME", "USERNAME", "PASSWORD",
+	} {
 		all["OPENSTACK_"+name] = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	}
 	all["OPENSTACK_NETWORK_ID"], all["OPENSTACK_AUTH_URL"] = "11f6f6a4-6d2c-4d0a-8c2b-0c9f5b8ad0f1", "https://192.0.2.3/v3"
-	for _, name := range []string{"DATACENTER", "RESOURCE_POOL", "DATASTORE", "FOLDER", "TEMPLATE", "NETWORK", "SERVER", "USERNAME", "PASSWORD"} {
+	for _, name := range []string{
+		"DATACENTER", "RESOURCE_POOL", "DATASTORE", "FOLDER", "TEMPLATE", "NETWORK", "SERVER",
+		"USERNAME", "PASSWORD",
+	} {
 		all["VSPHERE_"+name] = strings.ToLower(name)
 	}
 	return all
@@ -55,7 +63,9 @@ func (r rendered) pick(kind string) rendered {
 }
 
 // generate renders a flavor with clusterctl.
-func (m *management) generate(t *testing.T, ctl clusterctl, flavor, namespace, name string, variables map[string]string, more ...string) rendered {
+func (m *management) generate(t *testing.T, ctl clusterctl, flavor, namespace, name string, variables map[string]string,
+	more ...string,
+) rendered {
 	t.Helper()
 	args := append([]string{
 		"generate", "cluster", name, "--kubeconfig", m.Cluster.Kubeconfig(), "--infrastructure", "mcm", "--flavor", flavor,
@@ -86,9 +96,11 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	}
 	for _, flavor := range flavors {
 		t.Run("flavor "+flavor, func(t *testing.T) {
-			all := m.generate(t, ctl, flavor, namespace, "c1", settings(), "--control-plane-machine-count", "3", "--worker-machine-count", "2")
+			all := m.generate(t, ctl, flavor, namespace, "c1", settings(), "--control-plane-machine-count", "3",
+				"--worker-machine-count", "2")
 			for _, o := range all {
-				err := m.cl.Create(t.Context(), o.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+				err := m.cl.Create(t.Context(), o.DeepCopy(), client.DryRunAll,
+					client.FieldValidation(metav1.FieldValidationStrict))
 				if err != nil {
 					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 				}
@@ -161,7 +173,8 @@ func checkUserData(t *testing.T, flavor string, all rendered) {
 			want = append(want, machinev1.MachineNamePlaceholder)
 		}
 		if !strings.HasPrefix(flavor, "sim") {
-			want = append(want, "attempt ${attempt} to join", `- "sha256:0123"`, `apiServerEndpoint: "192.0.2.1:6443"`, "- name: cloud-provider\n")
+			want = append(want, "attempt ${attempt} to join", `- "sha256:0123"`, `apiServerEndpoint: "192.0.2.1:6443"`,
+				"- name: cloud-provider\n")
 		}
 		for _, w := range want {
 			if !strings.Contains(data, w) {

@@ -35,7 +35,8 @@ func checkTopology(t *testing.T, m *management, ctl clusterctl) {
 	}
 	const namespace, name = "topology", "c9"
 	m.namespace(t, namespace)
-	all := m.generate(t, ctl, "topology", namespace, name, settings(), "--control-plane-machine-count", "3", "--worker-machine-count", "2")
+	all := m.generate(t, ctl, "topology", namespace, name, settings(), "--control-plane-machine-count", "3",
+		"--worker-machine-count", "2")
 	if err := m.Cluster.Apply(t.Context(), all...); err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +51,16 @@ func checkTopology(t *testing.T, m *management, ctl clusterctl) {
 		t.Fatal(err)
 	}
 	infra := &infrav1.MCMCluster{}
-	if err := m.cl.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: cluster.Spec.InfrastructureRef.Name}, infra); err != nil {
+	if err := m.cl.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: cluster.Spec.InfrastructureRef.Name},
+		infra); err != nil {
 		t.Fatal(err)
 	}
 	if got := infra.Spec.ControlPlaneEndpoint; got.Host != "192.0.2.1" || got.Port != 6443 {
 		t.Errorf("the MCMCluster has endpoint %v", got)
 	}
 	var templates infrav1.MCMMachineTemplateList
-	if err := m.cl.List(t.Context(), &templates, client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+	if err := m.cl.List(t.Context(), &templates, client.InNamespace(namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range templates.Items {

@@ -50,8 +50,10 @@ func (p *pool) providerIDs(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if m.Spec.ProviderID != node.Spec.ProviderID || infra.Spec.ProviderID != node.Spec.ProviderID || node.Spec.ProviderID == "" {
-			t.Errorf("Machine %s has providerID %q, its MCMMachine %q, its Node %q", m.Name, m.Spec.ProviderID, infra.Spec.ProviderID, node.Spec.ProviderID)
+		if m.Spec.ProviderID != node.Spec.ProviderID || infra.Spec.ProviderID != node.Spec.ProviderID ||
+			node.Spec.ProviderID == "" {
+			t.Errorf("Machine %s has providerID %q, its MCMMachine %q, its Node %q", m.Name, m.Spec.ProviderID,
+				infra.Spec.ProviderID, node.Spec.ProviderID)
 		}
 		if len(m.Status.Addresses) == 0 {
 			t.Errorf("Machine %s has no addresses", m.Name)
@@ -71,9 +73,15 @@ func (p *pool) rollout(t *testing.T) {
 	if err := p.m.cl.Get(t.Context(), p.key(p.name+"-md-0"), &old); err != nil {
 		t.Fatal(err)
 	}
-	next := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name + "-md-0-v2"}, Spec: *old.Spec.DeepCopy()}
+	next := &infrav1.MCMMachineTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name + "-md-0-v2"},
+		Spec:       *old.Spec.DeepCopy(),
+	}
 	next.Spec.Template.Spec.NodeTemplate = infrav1.NodeTemplate{
-		Labels: map[string]string{"example.com/revision": "v2"}, Taints: []corev1.Taint{{Key: "example.com/reserved", Effect: corev1.TaintEffectNoSchedule}},
+		Labels: map[string]string{"example.com/revision": "v2"}, Taints: []corev1.Taint{{
+			Key:    "example.com/reserved",
+			Effect: corev1.TaintEffectNoSchedule,
+		}},
 	}
 	if err := p.m.cl.Create(t.Context(), next); err != nil {
 		t.Fatal(err)
@@ -138,7 +146,8 @@ func (p *pool) drain(t *testing.T) {
 			return err
 		}
 		c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
-		if c == nil || c.Reason != clusterv1.MachineDeletingDrainingNodeReason || !strings.Contains(c.Message, "disruption budget") {
+		if c == nil || c.Reason != clusterv1.MachineDeletingDrainingNodeReason ||
+			!strings.Contains(c.Message, "disruption budget") {
 			return fmt.Errorf("condition %+v", c)
 		}
 		return nil

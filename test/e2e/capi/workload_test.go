@@ -30,7 +30,8 @@ func endpoint(t *testing.T, s *stack.Stack) (host, port string) {
 func (p *pool) externalKubeconfig(t *testing.T) {
 	t.Helper()
 	const user = "capmcm-workload"
-	if err := p.nodes.Cluster.ApplyFile(t.Context(), filepath.Join(p.m.assets.root, "config", "rbac", "workload_role.yaml")); err != nil {
+	if err := p.nodes.Cluster.ApplyFile(t.Context(), filepath.Join(p.m.assets.root, "config", "rbac",
+		"workload_role.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	at := metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: user}
@@ -41,7 +42,10 @@ func (p *pool) externalKubeconfig(t *testing.T) {
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: at},
 		&rbacv1.RoleBinding{ObjectMeta: at, RoleRef: to("capmcm-workload-tokens"), Subjects: subjects},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: to("capmcm-workload"), Subjects: subjects},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: to("capmcm-workload"),
+			Subjects: subjects,
+		},
 	} {
 		if err := p.nodes.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)

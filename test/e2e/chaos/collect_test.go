@@ -10,7 +10,10 @@ import (
 )
 
 func request(user, verb string, code, seconds int) audit.Entry {
-	return audit.Entry{User: user, Verb: verb, Resource: "machines", Name: "p-1-a", Code: code, Received: at(seconds), Completed: at(seconds + 1)}
+	return audit.Entry{
+		User: user, Verb: verb, Resource: "machines", Name: "p-1-a", Code: code, Received: at(seconds),
+		Completed: at(seconds + 1),
+	}
 }
 
 func TestLivesOf(t *testing.T) {
@@ -23,22 +26,43 @@ func TestLivesOf(t *testing.T) {
 	}{
 		"Whole": {
 			"who made and ended it stands in the audit log, the rest was seen",
-			[]audit.Entry{request("manager", "create", 201, 10), request("admin", "delete", 200, 50), request("manager", "delete", 200, 51)},
-			[]sight{{name: "p-1-a", pool: "p", class: "c", owner: "1", created: at(10), ready: at(20), deleted: at(50), gone: true}},
-			[]life{{name: "p-1-a", pool: "p", class: "c", owner: "1", maker: "manager", asked: at(10), made: at(11), ready: at(20), ender: "admin", ended: at(50), gone: true}},
+			[]audit.Entry{
+				request("manager", "create", 201, 10), request("admin", "delete", 200, 50),
+				request("manager", "delete", 200, 51),
+			},
+			[]sight{{
+				name: "p-1-a", pool: "p", class: "c", owner: "1", created: at(10), ready: at(20), deleted: at(50),
+				gone: true,
+			}},
+			[]life{{
+				name: "p-1-a", pool: "p", class: "c", owner: "1", maker: "manager", asked: at(10), made: at(11),
+				ready: at(20), ender: "admin", ended: at(50), gone: true,
+			}},
 		},
 		"Refused": {
 			"a request that was refused has no effect",
-			[]audit.Entry{request("manager", "create", 201, 10), request("manager", "create", 409, 11), request("manager", "delete", 409, 12)},
+			[]audit.Entry{
+				request("manager", "create", 201, 10), request("manager", "create", 409, 11),
+				request("manager", "delete", 409, 12),
+			},
 			nil,
 			[]life{{name: "p-1-a", pool: "p", maker: "manager", asked: at(10), made: at(11), gone: true}},
 		},
 		"NameTakenAgain": {
 			"a name may come back, and is another Machine then",
-			[]audit.Entry{request("manager", "create", 201, 10), request("manager", "delete", 200, 50), request("manager", "create", 201, 100)},
-			[]sight{{name: "p-1-a", pool: "p", owner: "1", created: at(11), deleted: at(50), gone: true}, {name: "p-1-a", pool: "p", owner: "2", created: at(101)}},
+			[]audit.Entry{
+				request("manager", "create", 201, 10), request("manager", "delete", 200, 50),
+				request("manager", "create", 201, 100),
+			},
+			[]sight{
+				{name: "p-1-a", pool: "p", owner: "1", created: at(11), deleted: at(50), gone: true},
+				{name: "p-1-a", pool: "p", owner: "2", created: at(101)},
+			},
 			[]life{
-				{name: "p-1-a", pool: "p", owner: "1", maker: "manager", asked: at(10), made: at(11), ender: "manager", ended: at(50), gone: true},
+				{
+					name: "p-1-a", pool: "p", owner: "1", maker: "manager", asked: at(10), made: at(11), ender: "manager",
+					ended: at(50), gone: true,
+				},
 				{name: "p-1-a", pool: "p", owner: "2", maker: "manager", asked: at(100), made: at(101)},
 			},
 		},
@@ -46,7 +70,10 @@ func TestLivesOf(t *testing.T) {
 			"what died with the API server is taken from what was seen, and is laid to the manager",
 			nil,
 			[]sight{{name: "p-1-a", pool: "p", owner: "1", created: at(10), deleted: at(50)}},
-			[]life{{name: "p-1-a", pool: "p", owner: "1", maker: "manager", asked: at(10), made: at(10), ender: "manager", ended: at(50)}},
+			[]life{{
+				name: "p-1-a", pool: "p", owner: "1", maker: "manager", asked: at(10), made: at(10), ender: "manager",
+				ended: at(50),
+			}},
 		},
 	}
 	for name, c := range cases {

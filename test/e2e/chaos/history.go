@@ -58,12 +58,12 @@ type write struct {
 	name, agent  string
 }
 
-// overlaps says whether some of the span is between two times.
+// overlaps reports whether some of the span is between two times.
 func (s span) overlaps(from, to time.Time) bool {
 	return !s.from.After(to) && (s.until.IsZero() || !s.until.Before(from))
 }
 
-// aliveAt says whether a Machine exists, and nobody has deleted it, at a time.
+// aliveAt reports whether a Machine exists, and nobody has deleted it, at a time.
 func (l life) aliveAt(t time.Time) bool {
 	return l.made.Before(t) && (l.ended.IsZero() || l.ended.After(t))
 }

@@ -76,7 +76,7 @@ func noVMWithoutOwner(h *history) []violation {
 	return found
 }
 
-// owned says whether a VM has an owner, or had one within the orphan bound.
+// owned reports whether a VM has an owner, or had one within the orphan bound.
 func (h *history) owned(v vm) bool {
 	for _, l := range h.lives {
 		if l.owner != "" && l.owner == v.owner && (!l.gone || h.end.Sub(l.ended) <= h.orphanBound) {
@@ -112,13 +112,14 @@ func healthyMachinesStay(h *history) []violation {
 			continue
 		}
 		found = append(found, violation{at: l.ended, what: fmt.Sprintf(
-			"Machine %s of class %s is deleted by %s; its VM and its node were well, nobody had asked for another class, and pool %s had no more than its replicas",
+			"Machine %s of class %s is deleted by %s; its VM and its node were well, nobody had asked for another class, and "+
+				"pool %s had no more than its replicas",
 			l.name, l.class, l.ender, l.pool)})
 	}
 	return found
 }
 
-// excused says whether a Machine was deleted for a reason that can be seen.
+// excused reports whether a Machine was deleted for a reason that can be seen.
 func (h *history) excused(i int) bool {
 	l := h.lives[i]
 	since := h.view(l.ended)
@@ -136,7 +137,7 @@ func (h *history) excused(i int) bool {
 	return false
 }
 
-// isUser says whether a user of the API server is none of the machinery.
+// isUser reports whether a user of the API server is none of the machinery.
 func isUser(name string) bool {
 	return name != managerUser && !strings.HasPrefix(name, "system:kube-controller-manager") &&
 		!strings.HasPrefix(name, "system:serviceaccount:kube-system:")
@@ -150,7 +151,8 @@ func noWriteInSteadyState(h *history) []violation {
 		if strings.HasPrefix(w.target, "leases.") {
 			continue
 		}
-		found = append(found, violation{at: w.at, what: fmt.Sprintf("%s of %s %s although nothing changes (%s)", w.verb, w.target, w.name, w.agent)})
+		found = append(found, violation{at: w.at, what: fmt.Sprintf("%s of %s %s although nothing changes (%s)", w.verb,
+			w.target, w.name, w.agent)})
 	}
 	return found
 }

@@ -20,11 +20,23 @@ func good() *history {
 		{pool: "p", class: "b", replicas: 1, surge: 1, begun: at(400), done: at(401)},
 	}
 	h.lives = []life{
-		{name: "a1", pool: "p", class: "a", owner: "1", maker: me, asked: at(2), made: at(3), ready: at(20), ender: me, ended: at(130), gone: true},
-		{name: "a2", pool: "p", class: "a", owner: "2", maker: me, asked: at(2), made: at(3), ready: at(20), ender: me, ended: at(160), gone: true},
-		{name: "b1", pool: "p", class: "b", owner: "3", maker: me, asked: at(102), made: at(103), ready: at(120), ender: me, ended: at(300), gone: true},
+		{
+			name: "a1", pool: "p", class: "a", owner: "1", maker: me, asked: at(2), made: at(3), ready: at(20), ender: me,
+			ended: at(130), gone: true,
+		},
+		{
+			name: "a2", pool: "p", class: "a", owner: "2", maker: me, asked: at(2), made: at(3), ready: at(20), ender: me,
+			ended: at(160), gone: true,
+		},
+		{
+			name: "b1", pool: "p", class: "b", owner: "3", maker: me, asked: at(102), made: at(103), ready: at(120), ender: me,
+			ended: at(300), gone: true,
+		},
 		{name: "b2", pool: "p", class: "b", owner: "4", maker: me, asked: at(131), made: at(132), ready: at(150)},
-		{name: "b3", pool: "p", class: "b", owner: "5", maker: me, asked: at(301), made: at(302), ready: at(320), ender: me, ended: at(403), gone: true},
+		{
+			name: "b3", pool: "p", class: "b", owner: "5", maker: me, asked: at(301), made: at(302), ready: at(320), ender: me,
+			ended: at(403), gone: true,
+		},
 	}
 	h.troubles = []span{{about: "b1", what: "its VM is gone", from: at(250)}}
 	for _, l := range h.lives {
@@ -57,7 +69,10 @@ func TestInvariantsHave(t *testing.T) {
 			h.vms = append(h.vms, vm{id: "vm-x", name: "x", made: at(500)})
 		}, "no VM without owner"},
 		"OrphanBesideAnUnseenMachine": {"a Machine that nobody saw owns nothing", func(h *history) {
-			h.lives = append(h.lives, life{name: "u", pool: "q", maker: managerUser, asked: at(960), made: at(961), ender: "admin", ended: at(970), gone: true})
+			h.lives = append(h.lives, life{
+				name: "u", pool: "q", maker: managerUser, asked: at(960), made: at(961),
+				ender: "admin", ended: at(970), gone: true,
+			})
 			h.wishes = append(h.wishes, wish{pool: "q", replicas: 1, begun: at(0), done: at(1)})
 			h.vms = append(h.vms, vm{id: "vm-x", name: "x", made: at(500)})
 		}, "no VM without owner"},
@@ -68,11 +83,17 @@ func TestInvariantsHave(t *testing.T) {
 			h.vms = append(h.vms, vm{id: "vm-x", name: "x", made: at(970)})
 		}, ""},
 		"OneTooMany": {"there are two already, and a surge of one is used", func(h *history) {
-			h.lives = append(h.lives, life{name: "b9", pool: "p", class: "b", owner: "9", maker: managerUser, asked: at(110), made: at(111)})
+			h.lives = append(h.lives, life{
+				name: "b9", pool: "p", class: "b", owner: "9", maker: managerUser, asked: at(110),
+				made: at(111),
+			})
 		}, "never too many Machines"},
 		"ReplacedTwice": {"both managers replace the same loss at the same time", func(h *history) {
 			for i := range 2 {
-				h.lives = append(h.lives, life{name: "b9", pool: "p", class: "b", maker: managerUser, asked: at(302), made: at(303 + i)})
+				h.lives = append(h.lives, life{
+					name: "b9", pool: "p", class: "b", maker: managerUser, asked: at(302),
+					made: at(303 + i),
+				})
 			}
 		}, "never too many Machines"},
 		"ScaledInAMomentAgo": {"a manager may not know yet what was asked a second ago", func(h *history) {
@@ -86,21 +107,38 @@ func TestInvariantsHave(t *testing.T) {
 			h.wishes[2] = wish{pool: "p", class: "b", replicas: 0, surge: 1, begun: at(280), done: at(281)}
 			h.darkness = []span{{from: at(278), until: at(300)}}
 		}, ""},
-		"HealthyDeleted": {"nothing was wrong with it, and nobody had asked", func(h *history) { h.troubles = nil }, "healthy Machines stay"},
-		"LossOfAnother":  {"the node of another Machine was lost", func(h *history) { h.troubles[0].about = "b2" }, "healthy Machines stay"},
-		"LossThatHealed": {"it was well again long before", func(h *history) { h.troubles[0].until = at(270) }, "healthy Machines stay"},
+		"HealthyDeleted": {"nothing was wrong with it, and nobody had asked", func(h *history) {
+			h.troubles = nil
+		}, "healthy Machines stay"},
+		"LossOfAnother": {"the node of another Machine was lost", func(h *history) {
+			h.troubles[0].about = "b2"
+		}, "healthy Machines stay"},
+		"LossThatHealed": {"it was well again long before", func(h *history) {
+			h.troubles[0].until = at(270)
+		}, "healthy Machines stay"},
 		"CollectedAsGarbage": {"a collector that takes a healthy Machine was told to by us", func(h *history) {
 			h.troubles, h.lives[2].ender = nil, "system:kube-controller-manager"
 		}, "healthy Machines stay"},
-		"DeletedByUser":  {"users may", func(h *history) { h.troubles, h.lives[2].ender = nil, "admin" }, ""},
-		"NeverReady":     {"it never was healthy", func(h *history) { h.troubles, h.lives[2].ready = nil, time.Time{} }, ""},
-		"RolloutTooFar":  {"it has the class that was asked for", func(h *history) { h.lives[3].ended, h.lives[3].ender = at(200), managerUser }, "healthy Machines stay"},
-		"ScaledInTooFar": {"one Machine was to stay", func(h *history) { h.lives[3].ended, h.lives[3].ender = at(500), managerUser }, "healthy Machines stay"},
+		"DeletedByUser": {"users may", func(h *history) { h.troubles, h.lives[2].ender = nil, "admin" }, ""},
+		"NeverReady":    {"it never was healthy", func(h *history) { h.troubles, h.lives[2].ready = nil, time.Time{} }, ""},
+		"RolloutTooFar": {"it has the class that was asked for", func(h *history) {
+			h.lives[3].ended, h.lives[3].ender = at(200), managerUser
+		}, "healthy Machines stay"},
+		"ScaledInTooFar": {"one Machine was to stay", func(h *history) {
+			h.lives[3].ended, h.lives[3].ender = at(500), managerUser
+		}, "healthy Machines stay"},
 		"Write": {"nothing has changed, so there is nothing to write", func(h *history) {
-			h.quiet = append(h.quiet, write{at: at(991), verb: "patch", target: "machines.machine.sapcloud.io/status", name: "b2"})
+			h.quiet = append(h.quiet, write{
+				at: at(991), verb: "patch", target: "machines.machine.sapcloud.io/status",
+				name: "b2",
+			})
 		}, "no write in steady state"},
-		"Panic":    {"a manager that panics is broken", func(h *history) { h.panics = []string{"manager-1.log"} }, "no panic"},
-		"Restless": {"it never came to rest", func(h *history) { h.restless = []string{"pool p: 1 of 2"} }, "everything settles"},
+		"Panic": {"a manager that panics is broken", func(h *history) {
+			h.panics = []string{"manager-1.log"}
+		}, "no panic"},
+		"Restless": {"it never came to rest", func(h *history) {
+			h.restless = []string{"pool p: 1 of 2"}
+		}, "everything settles"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

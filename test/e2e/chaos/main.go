@@ -21,7 +21,8 @@ func main() {
 	o := options{settle: 6 * time.Minute, quiet: 20 * time.Second}
 	flag.Float64Var(&o.minutes, "minutes", 10, "how long faults strike")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the schedule; 0 is a random one")
-	flag.StringVar(&o.dir, "dir", "", "`folder` for data and logs; empty is a new temporary one, which is kept if something is wrong")
+	flag.StringVar(&o.dir, "dir", "", "`folder` for data and logs; empty is a new temporary one, which is kept if "+
+		"something is wrong")
 	flag.DurationVar(&o.settle, "settle", o.settle, "how long everything may take to settle")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -92,7 +93,8 @@ func run(ctx context.Context, o options) (result, error) {
 
 // wrong says where to look.
 func wrong(err error, o options) error {
-	where := fmt.Sprintf("seed %d; journal.jsonl, the managers' and the cloud's logs are in %s, the audit log is in %s/cluster", o.seed, o.dir, o.dir)
+	where := fmt.Sprintf("seed %d; journal.jsonl, the managers' and the cloud's logs are in %s, the audit log is in "+
+		"%s/cluster", o.seed, o.dir, o.dir)
 	if err == nil {
 		return fmt.Errorf("an invariant is violated: %s", where)
 	}

@@ -117,7 +117,10 @@ func (o *observer) machine(m *machinev1.Machine, ready map[string]bool) {
 	uid := string(m.UID)
 	s := o.sights[uid]
 	if s == nil {
-		s = &sight{name: m.Name, pool: m.Labels[machinev1.NameLabel], class: m.Spec.Class.Name, created: m.CreationTimestamp.Time, phase: "new"}
+		s = &sight{
+			name: m.Name, pool: m.Labels[machinev1.NameLabel], class: m.Spec.Class.Name,
+			created: m.CreationTimestamp.Time, phase: "new",
+		}
 		o.sights[uid], o.order = s, append(o.order, uid)
 	}
 	if s.owner = m.Annotations[machinev1.OwnerIDAnnotation]; s.owner == "" {
@@ -125,7 +128,8 @@ func (o *observer) machine(m *machinev1.Machine, ready map[string]bool) {
 	}
 	if s.phase != m.Status.CurrentStatus.Phase {
 		s.phase = m.Status.CurrentStatus.Phase
-		o.write(false, fmt.Sprintf("Machine %s (%s, %s) is %q: %s", s.name, s.class, s.owner, s.phase, m.Status.LastOperation.Description))
+		o.write(false, fmt.Sprintf("Machine %s (%s, %s) is %q: %s", s.name, s.class, s.owner, s.phase,
+			m.Status.LastOperation.Description))
 	}
 	if s.deleted.IsZero() && m.DeletionTimestamp != nil {
 		s.deleted = m.DeletionTimestamp.Time
@@ -155,7 +159,8 @@ func (o *observer) nodes(nodes []corev1.Node) map[string]bool {
 			o.write(false, "Node "+n.Name+" is ready again")
 		case c.Status != corev1.ConditionTrue && bad == nil:
 			o.unready[n.Name] = &span{about: n.Name, what: "its node is not ready", from: c.LastTransitionTime.Time}
-			o.write(false, fmt.Sprintf("Node %s is not ready (%s) since %s", n.Name, c.Reason, c.LastTransitionTime.UTC().Format(time.TimeOnly)))
+			o.write(false, fmt.Sprintf("Node %s is not ready (%s) since %s", n.Name, c.Reason,
+				c.LastTransitionTime.UTC().Format(time.TimeOnly)))
 		}
 		ready[n.Name] = c.Status == corev1.ConditionTrue
 	}
@@ -168,7 +173,10 @@ func readyCondition(n *corev1.Node) corev1.NodeCondition {
 			return c
 		}
 	}
-	return corev1.NodeCondition{Status: corev1.ConditionUnknown, Reason: "NoCondition", LastTransitionTime: n.CreationTimestamp}
+	return corev1.NodeCondition{
+		Status: corev1.ConditionUnknown, Reason: "NoCondition",
+		LastTransitionTime: n.CreationTimestamp,
+	}
 }
 
 // unwell returns all times in which nodes were not ready.

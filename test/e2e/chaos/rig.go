@@ -37,7 +37,8 @@ const (
 )
 
 var managerFlags = []string{
-	"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms",
+	"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=4s",
+	"--leader-elect-retry-period=500ms",
 	"--machine-creation-timeout=" + creationTimeout.String(), "--machine-health-timeout=" + healthTimeout.String(),
 	"--machine-drain-timeout=20s", "--machine-safety-orphan-vms-period=15s", "--machine-safety-overshooting-period=10s",
 	"--machine-safety-apiserver-statuscheck-timeout=8s", "--machine-safety-apiserver-statuscheck-period=10s",
@@ -91,7 +92,10 @@ func start(ctx context.Context, o options) (*chaos, error) {
 		Controllers:            cluster.Controllers("node-lifecycle-controller"),
 		ControllerManagerFlags: []string{"--node-monitor-grace-period=40s", "--node-monitor-period=5s"},
 		Audit:                  true, Binaries: binaries, Dir: o.dir, Manager: managerFlags,
-		Cloud: []string{"--latency=" + usualLatency, "--boot-time=1s", "--delete-time=1s", "--lease-period=5s", "--settle=500ms", fmt.Sprintf("--seed=%d", o.seed)},
+		Cloud: []string{
+			"--latency=" + usualLatency, "--boot-time=1s", "--delete-time=1s", "--lease-period=5s",
+			"--settle=500ms", fmt.Sprintf("--seed=%d", o.seed),
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -213,7 +217,9 @@ func send(m *stack.Manager, s syscall.Signal) error {
 
 // loseAPIServer kills or stops the API server for a while.
 func (c *chaos) loseAPIServer(kill bool) action {
-	what, lose, back := "suspend", c.Cluster.SuspendAPIServer, func(context.Context) error { return c.Cluster.ResumeAPIServer() }
+	what, lose, back := "suspend", c.Cluster.SuspendAPIServer, func(context.Context) error {
+		return c.Cluster.ResumeAPIServer()
+	}
 	if kill {
 		what, lose, back = "kill -9", c.Cluster.KillAPIServer, c.Cluster.StartAPIServer
 	}

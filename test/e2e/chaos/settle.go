@@ -103,7 +103,8 @@ func whole(m *machinev1.Machine, ready map[string]bool, vms map[string]int) erro
 		owner = string(m.UID)
 	}
 	phase := m.Status.CurrentStatus.Phase
-	if !m.DeletionTimestamp.IsZero() || phase != machinev1.MachineRunning || !ready[m.Labels[machinev1.NodeLabel]] || vms[owner] != 1 {
+	if !m.DeletionTimestamp.IsZero() || phase != machinev1.MachineRunning || !ready[m.Labels[machinev1.NodeLabel]] ||
+		vms[owner] != 1 {
 		return fmt.Errorf("machine %s is %q (being deleted: %t), its node is ready: %t, it has %d running VMs; it says %q",
 			m.Name, phase, !m.DeletionTimestamp.IsZero(), ready[m.Labels[machinev1.NodeLabel]], vms[owner], m.Status.LastOperation.Description)
 	}
@@ -127,7 +128,8 @@ func (c *chaos) satisfied(ctx context.Context, pool string, machines []machinev1
 	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
 		return err
 	}
-	counted := int(d.Status.AvailableReplicas) == want.replicas && int(d.Status.UpdatedReplicas) == want.replicas && d.Status.ObservedGeneration == d.Generation
+	counted := int(d.Status.AvailableReplicas) == want.replicas && int(d.Status.UpdatedReplicas) == want.replicas &&
+		d.Status.ObservedGeneration == d.Generation
 	if all != want.replicas || fit != want.replicas || !counted {
 		return fmt.Errorf("pool %s has %d Machines, %d of class %s, and says %d available and %d updated; want %d of each",
 			pool, all, fit, want.class, d.Status.AvailableReplicas, d.Status.UpdatedReplicas, want.replicas)
@@ -150,7 +152,8 @@ func (c *chaos) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	entries, err := c.Cluster.Audit().Between(from, to, audit.User(managerUser), audit.Verb("create", "update", "patch", "delete", "deletecollection"))
+	entries, err := c.Cluster.Audit().Between(from, to, audit.User(managerUser),
+		audit.Verb("create", "update", "patch", "delete", "deletecollection"))
 	for _, e := range entries {
 		if tellsOfOrphan(e) {
 			continue
@@ -160,7 +163,7 @@ func (c *chaos) listen(ctx context.Context) error {
 	return err
 }
 
-// tellsOfOrphan says whether a write is an Event on a class: the collector takes
+// tellsOfOrphan reports whether a write is an Event on a class: the collector takes
 // a stray VM away minutes after it was made, whatever happens meanwhile.
 func tellsOfOrphan(e audit.Entry) bool {
 	for _, class := range classes {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// action does something and says whether there was something to do it to.
+// action does something and reports whether there was something to do it to.
 type action func(context.Context) (bool, error)
 
 // kind is an action with how often it is drawn, and whether it needs the API

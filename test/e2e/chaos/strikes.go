@@ -12,7 +12,10 @@ import (
 
 // failCalls makes some calls to the cloud fail, in one of all ways.
 func (c *chaos) failCalls(ctx context.Context) (bool, error) {
-	modes := []string{sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle, sim.FaultHang, sim.FaultBoot}
+	modes := []string{
+		sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle, sim.FaultHang,
+		sim.FaultBoot,
+	}
 	operations := []string{sim.OpCreateVM, sim.OpCreateVM, sim.OpDeleteVM, "*"}
 	f := sim.Fault{
 		Mode: modes[c.random.IntN(len(modes))], Op: operations[c.random.IntN(len(operations))],

@@ -69,7 +69,10 @@ func (c *chaos) populate(ctx context.Context) error {
 }
 
 func (c *chaos) remember(d *machinev1.MachineDeployment, begun time.Time) {
-	w := wish{pool: d.Name, class: d.Spec.Template.Spec.Class.Name, replicas: int(d.Spec.Replicas), begun: begun, done: time.Now()}
+	w := wish{
+		pool: d.Name, class: d.Spec.Template.Spec.Class.Name, replicas: int(d.Spec.Replicas), begun: begun,
+		done: time.Now(),
+	}
 	if u := d.Spec.Strategy.RollingUpdate; u != nil && d.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType {
 		w.surge = u.MaxSurge.IntValue()
 	}

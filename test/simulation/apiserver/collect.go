@@ -40,5 +40,6 @@ func (s *Server) collect(k *Kind, o client.Object, alive map[types.UID]bool) boo
 		return false
 	}
 	uid := o.GetUID()
-	return s.Delete(Collector, k, client.ObjectKeyFromObject(o), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}) == nil
+	return s.Delete(Collector, k, client.ObjectKeyFromObject(o),
+		&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}) == nil
 }

@@ -15,7 +15,9 @@ import (
 
 // Patch applies a patch to the stored object of that key and returns what is
 // stored then. A patch that holds a resourceVersion fails on another one.
-func (s *Server) Patch(by string, k *Kind, key types.NamespacedName, how types.PatchType, patch []byte, status bool) (client.Object, error) {
+func (s *Server) Patch(by string, k *Kind, key types.NamespacedName, how types.PatchType, patch []byte,
+	status bool,
+) (client.Object, error) {
 	e := k.stored[key]
 	if e == nil {
 		return nil, apierrors.NewNotFound(k.Resource, key.Name)

@@ -140,7 +140,9 @@ func (s *Server) Get(k *Kind, key types.NamespacedName) (client.Object, error) {
 }
 
 // List returns what matches, sorted by key.
-func (s *Server) List(k *Kind, namespace string, selector labels.Selector, match func(client.Object) bool) []client.Object {
+func (s *Server) List(k *Kind, namespace string, selector labels.Selector,
+	match func(client.Object) bool,
+) []client.Object {
 	return slices.DeleteFunc(k.All(), func(o client.Object) bool {
 		return namespace != "" && o.GetNamespace() != namespace ||
 			selector != nil && !selector.Matches(labels.Set(o.GetLabels())) || match != nil && !match(o)
@@ -176,5 +178,6 @@ func version(o client.Object) uint64 {
 }
 
 func conflict(k *Kind, name string) error {
-	return apierrors.NewConflict(k.Resource, name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+	return apierrors.NewConflict(k.Resource, name,
+		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 }

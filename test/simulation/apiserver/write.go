@@ -103,7 +103,7 @@ func (s *Server) replace(by string, k *Kind, wanted client.Object, status bool) 
 	return after, nil
 }
 
-// graceful says whether an object that is being deleted waits for its kubelet.
+// graceful reports whether an object that is being deleted waits for its kubelet.
 func graceful(k *Kind, o client.Object) bool {
 	seconds := o.GetDeletionGracePeriodSeconds()
 	return k.Grace && seconds != nil && *seconds > 0
@@ -140,7 +140,8 @@ func (s *Server) Delete(by string, k *Kind, key types.NamespacedName, o *metav1.
 		return apierrors.NewNotFound(k.Resource, key.Name)
 	}
 	if p := o.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != before.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != before.GetResourceVersion() {
+		if p.UID != nil && *p.UID != before.GetUID() || p.ResourceVersion != nil &&
+			*p.ResourceVersion != before.GetResourceVersion() {
 			return conflict(k, key.Name)
 		}
 	}
@@ -174,7 +175,8 @@ func gracePeriod(o client.Object, opts *metav1.DeleteOptions) int64 {
 // mark puts the time of deletion onto an object that something still holds.
 func (s *Server) mark(by string, k *Kind, before client.Object, grace int64, foreground bool) error {
 	after := before.DeepCopyObject().(client.Object)
-	if !before.GetDeletionTimestamp().IsZero() && (!k.Grace || *before.GetDeletionGracePeriodSeconds() <= grace) && !foreground {
+	if !before.GetDeletionTimestamp().IsZero() && (!k.Grace || *before.GetDeletionGracePeriodSeconds() <= grace) &&
+		!foreground {
 		return nil // it is going already
 	}
 	at := s.now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)
@@ -230,7 +232,7 @@ func (s *Server) disrupt(by string, k *Kind, pod *corev1.Pod) {
 	s.record(k, by, pod, after)
 }
 
-// sameSpec says whether two objects are equal apart from metadata and status.
+// sameSpec reports whether two objects are equal apart from metadata and status.
 func sameSpec(a, b client.Object) bool {
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range x.NumField() {

@@ -27,7 +27,7 @@ type World struct {
 	Now             func() time.Time
 	// Violate is told of an invariant that does not hold.
 	Violate func(rule string, err error)
-	// Health says whether a node is healthy right now.
+	// Health reports whether a node is healthy right now.
 	Health func(node string) bool
 	// Patience is how much later than something happens a manager may still act
 	// as if it had not: its health timeout and the longest lag of its cache.
@@ -55,7 +55,8 @@ type Writer struct {
 }
 
 func (w *Writer) String() string {
-	return fmt.Sprintf("%s's controller %s, working on %s since %s", w.Process, w.Controller, w.Key, w.Began.Format(time.TimeOnly))
+	return fmt.Sprintf("%s's controller %s, working on %s since %s", w.Process, w.Controller, w.Key,
+		w.Began.Format(time.TimeOnly))
 }
 
 // Rule is one invariant. Only one of its functions is set.
@@ -129,7 +130,8 @@ type departure struct {
 // New returns a Checker that has seen nothing.
 func New(w World) *Checker {
 	return &Checker{
-		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{}, left: map[types.UID]departure{},
+		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{},
+		left:   map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
 	}
@@ -180,7 +182,7 @@ func (c *Checker) AtRest() {
 	}
 }
 
-// Settled says whether that is true already.
+// Settled reports whether that is true already.
 func (c *Checker) Settled() bool {
 	for _, r := range c.rules {
 		if r.AtRest != nil && r.AtRest(c) != nil {
@@ -242,7 +244,8 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 		c.bound[id] = c.Now()
 	}
 	if before, ok := change.Old.(*machinev1.Machine); ok && serves(before) && !serves(m) {
-		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: w != nil && !before.DeletionTimestamp.Equal(m.DeletionTimestamp)}
+		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: w != nil &&
+			!before.DeletionTimestamp.Equal(m.DeletionTimestamp)}
 	}
 }
 
@@ -261,7 +264,7 @@ func (c *Checker) since(uid types.UID, began time.Time) (b bounds, known bool) {
 	return b, known
 }
 
-// ailed says whether a node was unhealthy so lately that a manager may still
+// ailed reports whether a node was unhealthy so lately that a manager may still
 // act upon it.
 func (c *Checker) ailed(node string) bool {
 	if node == "" || !c.Health(node) {

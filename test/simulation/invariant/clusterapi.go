@@ -31,7 +31,7 @@ func clusterAPIRules() []Rule {
 	}
 }
 
-// tagged says whether a resource was made for a Cluster of Cluster API.
+// tagged reports whether a resource was made for a Cluster of Cluster API.
 func tagged(r sim.Resource) bool { return r.Tags[machinev1.ClusterIDTag] != "" }
 
 func mcmID(m *infrav1.MCMMachine) string {
@@ -54,7 +54,7 @@ func mcmMachines(s *apiserver.Server) []*infrav1.MCMMachine {
 	return all
 }
 
-// moved says whether an object is only what a move has left of it.
+// moved reports whether an object is only what a move has left of it.
 func moved(m *infrav1.MCMMachine) bool {
 	_, leaves := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return leaves
@@ -65,7 +65,8 @@ func (c *Checker) claimants(r sim.Resource) []*infrav1.MCMMachine {
 	var found []*infrav1.MCMMachine
 	for _, s := range c.Homes {
 		for _, m := range mcmMachines(s) {
-			if id := r.Tags[ownerTag]; id != "" && mcmID(m) == id || m.Spec.ProviderID != "" && strings.HasSuffix(m.Spec.ProviderID, "/"+r.ID) {
+			if id := r.Tags[ownerTag]; id != "" && mcmID(m) == id || m.Spec.ProviderID != "" &&
+				strings.HasSuffix(m.Spec.ProviderID, "/"+r.ID) {
 				found = append(found, m)
 			}
 		}
@@ -133,7 +134,7 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 	return nil
 }
 
-// copies says whether a MCMMachine is only the copy of a native Machine, which is
+// copies reports whether a MCMMachine is only the copy of a native Machine, which is
 // being deleted: a move between the doors had not reached its VM yet.
 func (c *Checker) copies(m *infrav1.MCMMachine, vm sim.Resource) bool {
 	_, rests := m.Annotations[clusterv1.PausedAnnotation]
@@ -175,7 +176,8 @@ func onlyAtHome(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) e
 	if c.Now().Sub(since.paused) < c.Lag {
 		return nil // its caches may not show that yet
 	}
-	return fmt.Errorf("VM %s is %s by a manager whose management cluster has not been its Cluster's since %s", now.ID, what, since.paused.Format(time.TimeOnly))
+	return fmt.Errorf("VM %s is %s by a manager whose management cluster has not been its Cluster's since %s", now.ID,
+		what, since.paused.Format(time.TimeOnly))
 }
 
 // place is a Cluster, by its durable id, in a management cluster.
@@ -204,7 +206,10 @@ func (c *Checker) noteClusters(change apiserver.Change) {
 		for _, o := range k.All() {
 			infra := o.(*infrav1.MCMCluster)
 			id := infra.Annotations[machinev1.OwnerIDAnnotation]
-			cluster, found := s.KindOf(&clusterv1.Cluster{}).Look(types.NamespacedName{Namespace: infra.Namespace, Name: infra.Labels[clusterv1.ClusterNameLabel]}).(*clusterv1.Cluster)
+			cluster, found := s.KindOf(&clusterv1.Cluster{}).Look(types.NamespacedName{
+				Namespace: infra.Namespace,
+				Name:      infra.Labels[clusterv1.ClusterNameLabel],
+			}).(*clusterv1.Cluster)
 			if id == "" || !found || cluster.Spec.Paused != nil && *cluster.Spec.Paused {
 				continue
 			}
@@ -229,7 +234,8 @@ func mcmIn(c apiserver.Change) (before, after *infrav1.MCMMachine) {
 // to be left.
 func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := mcmIn(change)
-	if before == nil || after != nil || w == nil || before.Annotations[machinev1.ReleaseAnnotation] == "true" || moved(before) {
+	if before == nil || after != nil || w == nil || before.Annotations[machinev1.ReleaseAnnotation] == "true" ||
+		moved(before) {
 		return nil
 	}
 	if before.Annotations[machinev1.RetainVMAnnotation] == "true" {
@@ -247,7 +253,8 @@ func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error 
 // mcmProviderIDStays: a MCMMachine keeps its VM once it has been told to core.
 func mcmProviderIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
 	before, after := mcmIn(change)
-	if w == nil || before == nil || after == nil || before.Spec.ProviderID == "" || before.Spec.ProviderID == after.Spec.ProviderID {
+	if w == nil || before == nil || after == nil || before.Spec.ProviderID == "" ||
+		before.Spec.ProviderID == after.Spec.ProviderID {
 		return nil
 	}
 	return fmt.Errorf("MCMMachine %s had VM %s and gets %q", after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
@@ -261,7 +268,8 @@ func clusterGoesLast(c *Checker, change apiserver.Change, w *Writer) error {
 		return nil
 	}
 	for _, vm := range c.Cloud.VMs() {
-		if vm.Tags[machinev1.ClusterIDTag] == before.Annotations[machinev1.OwnerIDAnnotation] && !c.retained[vm.Tags[ownerTag]] && !c.unasked[vm.ID] && vm.Deleting.IsZero() {
+		if vm.Tags[machinev1.ClusterIDTag] == before.Annotations[machinev1.OwnerIDAnnotation] &&
+			!c.retained[vm.Tags[ownerTag]] && !c.unasked[vm.ID] && vm.Deleting.IsZero() {
 			return fmt.Errorf("MCMCluster %s is let go although VM %s (%s) is %s", before.Name, vm.ID, vm.Name(), vm.VM.State)
 		}
 	}
@@ -285,8 +293,14 @@ func workersSettle(c *Checker) error {
 			if err := c.workerSettles(s, m); err != nil {
 				return err
 			}
-			if set, ok := s.KindOf(&clusterv1.MachineSet{}).Look(types.NamespacedName{Namespace: m.Namespace, Name: ownerName(m)}).(*clusterv1.MachineSet); ok {
-				if d, ok := s.KindOf(&clusterv1.MachineDeployment{}).Look(types.NamespacedName{Namespace: m.Namespace, Name: ownerName(set)}).(*clusterv1.MachineDeployment); ok {
+			if set, ok := s.KindOf(&clusterv1.MachineSet{}).Look(types.NamespacedName{
+				Namespace: m.Namespace,
+				Name:      ownerName(m),
+			}).(*clusterv1.MachineSet); ok {
+				if d, ok := s.KindOf(&clusterv1.MachineDeployment{}).Look(types.NamespacedName{
+					Namespace: m.Namespace,
+					Name:      ownerName(set),
+				}).(*clusterv1.MachineDeployment); ok {
 					count[d.UID]++
 				}
 			}
@@ -299,7 +313,8 @@ func workersSettle(c *Checker) error {
 				continue
 			}
 			if count[d.UID] != *d.Spec.Replicas {
-				return fmt.Errorf("MachineDeployment %s of Cluster API has %d Machines and asks for %d", d.Name, count[d.UID], *d.Spec.Replicas)
+				return fmt.Errorf("MachineDeployment %s of Cluster API has %d Machines and asks for %d", d.Name, count[d.UID],
+					*d.Spec.Replicas)
 			}
 		}
 		for _, o := range s.KindOf(&clusterv1.Cluster{}).All() {
@@ -312,7 +327,10 @@ func workersSettle(c *Checker) error {
 }
 
 func (c *Checker) workerSettles(s *apiserver.Server, m *clusterv1.Machine) error {
-	infra, ok := s.KindOf(&infrav1.MCMMachine{}).Look(types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}).(*infrav1.MCMMachine)
+	infra, ok := s.KindOf(&infrav1.MCMMachine{}).Look(types.NamespacedName{
+		Namespace: m.Namespace,
+		Name:      m.Spec.InfrastructureRef.Name,
+	}).(*infrav1.MCMMachine)
 	adopted := ownerName(m) == ""
 	switch {
 	case !ok && adopted:

@@ -23,13 +23,13 @@ func ownerID(m *machinev1.Machine) string {
 	return string(m.UID)
 }
 
-// serves says whether a machine is available.
+// serves reports whether a machine is available.
 func serves(m *machinev1.Machine) bool {
 	phase := m.Status.CurrentStatus.Phase
 	return m.DeletionTimestamp.IsZero() && (phase == machinev1.MachineRunning || phase == machinev1.MachineAvailable)
 }
 
-// active says whether a machine counts as a replica.
+// active reports whether a machine counts as a replica.
 func active(m *machinev1.Machine) bool {
 	return m.DeletionTimestamp.IsZero() && m.Status.CurrentStatus.Phase != machinev1.MachineTerminating
 }
@@ -72,7 +72,8 @@ func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 // providerIDStays: a Machine keeps its VM.
 func providerIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
-	if w == nil || before == nil || after == nil || before.Spec.ProviderID == "" || before.Spec.ProviderID == after.Spec.ProviderID {
+	if w == nil || before == nil || after == nil || before.Spec.ProviderID == "" ||
+		before.Spec.ProviderID == after.Spec.ProviderID {
 		return nil
 	}
 	return fmt.Errorf("Machine %s had VM %s and gets %q", after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
@@ -133,12 +134,13 @@ func withinSurge(c *Checker, change apiserver.Change, w *Writer) error {
 		}
 	}
 	if asked, _ := c.since(d.UID, w.Began); total > asked.most {
-		return fmt.Errorf("the sets of MachineDeployment %s ask for %d machines since %s does for %d, and %d is the most", d.Name, total, after.Name, after.Spec.Replicas, asked.most)
+		return fmt.Errorf("the sets of MachineDeployment %s ask for %d machines since %s does for %d, and %d is the most",
+			d.Name, total, after.Name, after.Spec.Replicas, asked.most)
 	}
 	return nil
 }
 
-// going says whether a change begins the end of a Machine, and returns it.
+// going reports whether a change begins the end of a Machine, and returns it.
 func going(change apiserver.Change) *machinev1.Machine {
 	before, after := machineIn(change)
 	if before == nil || !before.DeletionTimestamp.IsZero() {
@@ -177,7 +179,7 @@ func healthyMachinesStay(c *Checker, change apiserver.Change, w *Writer) error {
 	return nil
 }
 
-// nodeGoes says whether a node does not exist or is being deleted, or was a
+// nodeGoes reports whether a node does not exist or is being deleted, or was a
 // short time ago.
 func (c *Checker) nodeGoes(name string) bool {
 	node := c.node(name)
@@ -222,7 +224,8 @@ func givenUpInTime(c *Checker, change apiserver.Change, w *Writer) error {
 		return nil
 	}
 	if unhealthy := c.Now().Sub(before.Status.CurrentStatus.LastUpdateTime.Time); unhealthy < c.HealthTimeout {
-		return fmt.Errorf("Machine %s is given up after %s, and its health timeout is %s: %s", after.Name, unhealthy, c.HealthTimeout, after.Status.LastOperation.Description)
+		return fmt.Errorf("Machine %s is given up after %s, and its health timeout is %s: %s", after.Name, unhealthy,
+			c.HealthTimeout, after.Status.LastOperation.Description)
 	}
 	return nil
 }
@@ -259,7 +262,8 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 		}
 	}
 	if count < asked.least {
-		return fmt.Errorf("Machine %s is deleted and leaves %d available of MachineDeployment %s, which allows no fewer than %d", m.Name, count, d.Name, asked.least)
+		return fmt.Errorf("Machine %s is deleted and leaves %d available of MachineDeployment %s, which allows no "+
+			"fewer than %d", m.Name, count, d.Name, asked.least)
 	}
 	return nil
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// made says whether a change is that a VM comes into being.
+// made reports whether a change is that a VM comes into being.
 func made(before *sim.Resource, now sim.Resource) bool { return before == nil && now.VM != nil }
 
-// ended says whether a change is that a manager ends a VM.
+// ended reports whether a change is that a manager ends a VM.
 func (c *Checker) ended(before *sim.Resource, now sim.Resource) bool {
 	return before != nil && now.VM != nil && before.Deleting.IsZero() && !now.Deleting.IsZero() && now.GoneBy == c.Account
 }
@@ -72,7 +72,8 @@ func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w 
 		return nil
 	}
 	m := c.machineOf(now.Tags[ownerTag])
-	if m == nil || !m.DeletionTimestamp.IsZero() || m.Spec.ProviderID != "" && !strings.HasSuffix(m.Spec.ProviderID, "/"+now.ID) {
+	if m == nil || !m.DeletionTimestamp.IsZero() || m.Spec.ProviderID != "" &&
+		!strings.HasSuffix(m.Spec.ProviderID, "/"+now.ID) {
 		return nil
 	}
 	if m.Spec.ProviderID == "" && w.Controller == "machine" {
@@ -88,7 +89,8 @@ func drained(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 		return nil
 	}
 	m := c.machineOf(now.Tags[ownerTag])
-	if m == nil || m.DeletionTimestamp.IsZero() || m.Labels[machinev1.ForceDeletionLabel] != "" || c.Now().Sub(m.DeletionTimestamp.Time) > c.DrainTimeout {
+	if m == nil || m.DeletionTimestamp.IsZero() || m.Labels[machinev1.ForceDeletionLabel] != "" ||
+		c.Now().Sub(m.DeletionTimestamp.Time) > c.DrainTimeout {
 		return nil
 	}
 	node, ok := c.node(now.Name()).(*corev1.Node)

@@ -36,13 +36,15 @@ func everythingSettles(c *Checker) error {
 		node, ok := c.node(m.Labels[machinev1.NodeLabel]).(*corev1.Node)
 		switch {
 		case !serves(m):
-			return fmt.Errorf("Machine %s is still %q: %s", m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+			return fmt.Errorf("Machine %s is still %q: %s", m.Name, m.Status.CurrentStatus.Phase,
+				m.Status.LastOperation.Description)
 		case !ok || !c.Health(node.Name):
 			return fmt.Errorf("Machine %s runs without a healthy node", m.Name)
 		}
 		if d := c.deploymentOf(set); d != nil {
 			if d.Spec.Template.Spec.Class.Name != m.Spec.Class.Name {
-				return fmt.Errorf("Machine %s has class %s and should have %s", m.Name, m.Spec.Class.Name, d.Spec.Template.Spec.Class.Name)
+				return fmt.Errorf("Machine %s has class %s and should have %s", m.Name, m.Spec.Class.Name,
+					d.Spec.Template.Spec.Class.Name)
 			}
 			owned[string(d.UID)]++
 		}
@@ -54,7 +56,8 @@ func everythingSettles(c *Checker) error {
 		case !d.DeletionTimestamp.IsZero():
 			return fmt.Errorf("MachineDeployment %s is still going", d.Name)
 		case owned[string(d.UID)] != d.Spec.Replicas:
-			return fmt.Errorf("MachineDeployment %s has %d machines and asks for %d", d.Name, owned[string(d.UID)], d.Spec.Replicas)
+			return fmt.Errorf("MachineDeployment %s has %d machines and asks for %d", d.Name, owned[string(d.UID)],
+				d.Spec.Replicas)
 		case d.Status.AvailableReplicas != d.Spec.Replicas || d.Status.ObservedGeneration != d.Generation:
 			return fmt.Errorf("MachineDeployment %s says that %d are available of %d, at generation %d of %d",
 				d.Name, d.Status.AvailableReplicas, d.Spec.Replicas, d.Status.ObservedGeneration, d.Generation)
@@ -94,7 +97,7 @@ func (c *Checker) known(r sim.Resource) (providerID string, found bool) {
 	return "", false
 }
 
-// strayed says whether a resource came about by somebody else, or by a request
+// strayed reports whether a resource came about by somebody else, or by a request
 // that arrived late, and its Cluster does not live any more: no collector may take
 // it then (docs/proof.md).
 func (c *Checker) strayed(r sim.Resource) bool {
@@ -117,14 +120,18 @@ func Describe(o client.Object) string {
 	}
 	switch o := o.(type) {
 	case *machinev1.Machine:
-		state += fmt.Sprintf(" %s owner=%s class=%s vm=%s node=%s: %s", o.Status.CurrentStatus.Phase, ownerName(o), o.Spec.Class.Name,
+		state += fmt.Sprintf(" %s owner=%s class=%s vm=%s node=%s: %s", o.Status.CurrentStatus.Phase, ownerName(o),
+			o.Spec.Class.Name,
 			o.Spec.ProviderID, o.Labels[machinev1.NodeLabel], o.Status.LastOperation.Description)
 	case *machinev1.MachineSet:
-		state += fmt.Sprintf(" replicas=%d of %d available=%d owner=%s labels=%v annotations=%v", o.Status.Replicas, o.Spec.Replicas, o.Status.AvailableReplicas, ownerName(o), o.Labels, o.Annotations)
+		state += fmt.Sprintf(" replicas=%d of %d available=%d owner=%s labels=%v annotations=%v", o.Status.Replicas,
+			o.Spec.Replicas, o.Status.AvailableReplicas, ownerName(o), o.Labels, o.Annotations)
 	case *machinev1.MachineDeployment:
-		state += fmt.Sprintf(" replicas=%d of %d available=%d paused=%v labels=%v", o.Status.Replicas, o.Spec.Replicas, o.Status.AvailableReplicas, o.Spec.Paused, o.Labels)
+		state += fmt.Sprintf(" replicas=%d of %d available=%d paused=%v labels=%v", o.Status.Replicas, o.Spec.Replicas,
+			o.Status.AvailableReplicas, o.Spec.Paused, o.Labels)
 	case *infrav1.MCMMachine:
-		state += fmt.Sprintf(" owner=%s class=%s vm=%s annotations=%v", ownerName(o), o.Spec.MachineClassRef.Name, o.Spec.ProviderID, o.Annotations)
+		state += fmt.Sprintf(" owner=%s class=%s vm=%s annotations=%v", ownerName(o), o.Spec.MachineClassRef.Name,
+			o.Spec.ProviderID, o.Annotations)
 		for _, c := range o.Status.Conditions {
 			state += fmt.Sprintf(" %s=%s(%s)", c.Type, c.Status, c.Reason)
 		}

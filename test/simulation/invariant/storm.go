@@ -24,7 +24,8 @@ const (
 // not say why.
 func nothingReplacedInAStorm(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
-	if w == nil || c.Lags || before == nil || after == nil || before.Status.CurrentStatus.Phase != machinev1.MachineUnknown ||
+	if w == nil || c.Lags || before == nil || after == nil ||
+		before.Status.CurrentStatus.Phase != machinev1.MachineUnknown ||
 		after.Status.CurrentStatus.Phase != machinev1.MachineFailed || !c.runs(after) {
 		return nil
 	}
@@ -33,32 +34,34 @@ func nothingReplacedInAStorm(c *Checker, change apiserver.Change, w *Writer) err
 		return nil
 	}
 	for _, o := range c.machines() {
-		if o.UID == after.UID || !o.DeletionTimestamp.IsZero() || o.Status.CurrentStatus.Phase != machinev1.MachineUnknown || !c.runs(o) {
+		if o.UID == after.UID || !o.DeletionTimestamp.IsZero() || o.Status.CurrentStatus.Phase != machinev1.MachineUnknown ||
+			!c.runs(o) {
 			continue
 		}
 		itsZone, itsSince, alsoLost := c.lost(o)
 		samePool := o.Labels[machinev1.NameLabel] != "" && o.Labels[machinev1.NameLabel] == after.Labels[machinev1.NameLabel]
-		if alsoLost && (samePool || zone == itsZone) && w.Began.Sub(itsSince) >= noticing && since.Sub(itsSince).Abs() <= together {
+		if alsoLost && (samePool || zone == itsZone) && w.Began.Sub(itsSince) >= noticing &&
+			since.Sub(itsSince).Abs() <= together {
 			return fmt.Errorf("Machine %s is given up, whose VM runs, although %s was lost together with it", after.Name, o.Name)
 		}
 	}
 	return nil
 }
 
-// GivesUp says whether a change begins the end of a Machine whose VM runs.
+// GivesUp reports whether a change begins the end of a Machine whose VM runs.
 func (c *Checker) GivesUp(change apiserver.Change) bool {
 	m := going(change)
 	return m != nil && c.runs(m)
 }
 
-// runs says whether the cloud shows the VM of a Machine as running.
+// runs reports whether the cloud shows the VM of a Machine as running.
 func (c *Checker) runs(m *machinev1.Machine) bool {
 	id := m.Spec.ProviderID[strings.LastIndex(m.Spec.ProviderID, "/")+1:]
 	vm, _, ok := c.Cloud.Look(id)
 	return ok && vm.VM != nil && vm.VM.State == sim.StateRunning
 }
 
-// lost says whether the node of a Machine exists and is not ready, where and
+// lost reports whether the node of a Machine exists and is not ready, where and
 // since when.
 func (c *Checker) lost(m *machinev1.Machine) (zone string, since time.Time, lost bool) {
 	node, ok := c.node(m.Labels[machinev1.NodeLabel]).(*corev1.Node)

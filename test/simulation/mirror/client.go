@@ -103,9 +103,13 @@ func (c *Client) List(ctx context.Context, into client.ObjectList, opts ...clien
 func metadataOf(k *apiserver.Kind, o client.Object) metav1.PartialObjectMetadata {
 	copied := o.DeepCopyObject().(client.Object)
 	m := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: copied.GetName(), Namespace: copied.GetNamespace(), UID: copied.GetUID(), ResourceVersion: copied.GetResourceVersion(),
-		Generation: copied.GetGeneration(), CreationTimestamp: copied.GetCreationTimestamp(), DeletionTimestamp: copied.GetDeletionTimestamp(),
-		Labels: copied.GetLabels(), Annotations: copied.GetAnnotations(), OwnerReferences: copied.GetOwnerReferences(), Finalizers: copied.GetFinalizers(),
+		Name: copied.GetName(), Namespace: copied.GetNamespace(), UID: copied.GetUID(),
+		ResourceVersion: copied.GetResourceVersion(),
+		Generation:      copied.GetGeneration(), CreationTimestamp: copied.GetCreationTimestamp(),
+		DeletionTimestamp: copied.GetDeletionTimestamp(),
+		Labels:            copied.GetLabels(), Annotations: copied.GetAnnotations(),
+		OwnerReferences: copied.GetOwnerReferences(),
+		Finalizers:      copied.GetFinalizers(),
 	}}
 	m.SetGroupVersionKind(k.GVK)
 	return m
@@ -143,7 +147,9 @@ func (c *Client) kindOf(o any) (*apiserver.Kind, error) {
 }
 
 // write sends a request that changes o, and puts the answer into it.
-func (c *Client) write(ctx context.Context, verb string, o client.Object, effect func(by string, k *apiserver.Kind) (client.Object, error)) error {
+func (c *Client) write(ctx context.Context, verb string, o client.Object,
+	effect func(by string, k *apiserver.Kind) (client.Object, error),
+) error {
 	k, err := c.kindOf(o)
 	if err != nil {
 		return err
@@ -246,6 +252,8 @@ func (s subResource) Update(ctx context.Context, o client.Object, _ ...client.Su
 }
 
 // Patch patches the status.
-func (s subResource) Patch(ctx context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s subResource) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	_ ...client.SubResourcePatchOption,
+) error {
 	return s.client.patch(ctx, o, patch, true)
 }

@@ -106,7 +106,9 @@ func (i *Informer) tell(before, after, last client.Object, missed bool) {
 }
 
 // AddEventHandler adds a handler and tells it what there is.
-func (i *Informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *Informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration,
+	error,
+) {
 	for _, key := range sortedKeys(i.store) {
 		h.OnAdd(i.store[key], true)
 	}
@@ -115,12 +117,16 @@ func (i *Informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 }
 
 // AddEventHandlerWithResyncPeriod is AddEventHandler: nothing is resynced.
-func (i *Informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, _ time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *Informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler,
+	_ time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(h)
 }
 
 // AddEventHandlerWithOptions is AddEventHandler.
-func (i *Informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *Informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler,
+	_ toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(h)
 }
 

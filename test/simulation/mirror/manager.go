@@ -93,7 +93,8 @@ func (m *Manager) Add(r manager.Runnable) error {
 func (c *Controller) take(name string, into any) error {
 	field, to := c.inner.FieldByName(name), reflect.ValueOf(into).Elem()
 	if !field.IsValid() || !field.Type().AssignableTo(to.Type()) {
-		return fmt.Errorf("%s has no field %s of type %s: adapt the simulation to this version of controller-runtime", c.inner.Type(), name, to.Type())
+		return fmt.Errorf("%s has no field %s of type %s: adapt the simulation to this version of controller-runtime",
+			c.inner.Type(), name, to.Type())
 	}
 	to.Set(reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()) //nolint:gosec // there is no other way
 	return nil

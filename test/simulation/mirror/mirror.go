@@ -145,7 +145,9 @@ func (m *Mirror) GetInformer(_ context.Context, o client.Object, _ ...cache.Info
 }
 
 // GetInformerForKind is not used by controllers.
-func (m *Mirror) GetInformerForKind(_ context.Context, k schema.GroupVersionKind, _ ...cache.InformerGetOption) (cache.Informer, error) {
+func (m *Mirror) GetInformerForKind(_ context.Context, k schema.GroupVersionKind,
+	_ ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	return nil, fmt.Errorf("no informer by the name of its kind (%s)", k.Kind)
 }
 

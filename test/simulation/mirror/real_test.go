@@ -48,7 +48,10 @@ func TestLikeARealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const operations = 1200
-	p := &pair{T: t, rng: rand.New(rand.NewPCG(7, 7)), real: actual, model: newModel(scheme)} //nolint:gosec // has to be repeatable
+	p := &pair{
+		T: t, rng: rand.New(rand.NewPCG(7, 7)), real: actual,
+		model: newModel(scheme),
+	} //nolint:gosec // has to be repeatable
 	for i := range operations {
 		p.step(i)
 		if t.Failed() {
@@ -64,7 +67,8 @@ func newModel(scheme *runtime.Scheme) client.Client {
 	s := apiserver.New(time.Now, func() types.UID { uids++; return types.UID(fmt.Sprint("uid-", uids)) })
 	machines := machinev1.GroupVersion
 	s.Serve(apiserver.Kind{
-		GVK: machines.WithKind("Machine"), Resource: machines.WithResource("machines").GroupResource(), Namespaced: true, Status: true, Generation: true,
+		GVK: machines.WithKind("Machine"), Resource: machines.WithResource("machines").GroupResource(), Namespaced: true,
+		Status: true, Generation: true,
 	}, &machinev1.Machine{}, &machinev1.MachineList{})
 	s.Serve(apiserver.Kind{
 		GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: corev1.Resource("secrets"), Namespaced: true,
@@ -73,9 +77,12 @@ func newModel(scheme *runtime.Scheme) client.Client {
 		GVK: corev1.SchemeGroupVersion.WithKind("Node"), Resource: corev1.Resource("nodes"), Status: true, KeepsStatus: true,
 	}, &corev1.Node{}, &corev1.NodeList{})
 	s.Serve(apiserver.Kind{
-		GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: corev1.Resource("pods"), Namespaced: true, Status: true, KeepsStatus: true, Grace: true,
+		GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: corev1.Resource("pods"), Namespaced: true, Status: true,
+		KeepsStatus: true, Grace: true,
 	}, &corev1.Pod{}, &corev1.PodList{})
-	return &Client{Server: s, Schema: scheme, Wire: func(_ context.Context, _ Call, effect func(string) error) error { return effect("test") }}
+	return &Client{Server: s, Schema: scheme, Wire: func(_ context.Context, _ Call, effect func(string) error) error {
+		return effect("test")
+	}}
 }
 
 // pair is a real server and the model of one, to which the same is done.
@@ -96,9 +103,19 @@ func (p *pair) step(i int) {
 		name string
 		do   func(string) (operation, bool)
 	}{
-		{"create", p.create}, {"create", p.create}, {"update", p.update}, {"update status", p.updateStatus}, {"merge patch", p.mergePatch},
-		{"locked merge patch", p.lockedPatch}, {"status patch", p.statusPatch}, {"finalizer off", p.dropFinalizer}, {"delete", p.deleteIt},
-		{"delete with preconditions", p.deleteExactly}, {"strategic status patch", p.strategicPatch}, {"get", p.get}, {"evict", p.evict},
+		{"create", p.create},
+		{"create", p.create},
+		{"update", p.update},
+		{"update status", p.updateStatus},
+		{"merge patch", p.mergePatch},
+		{"locked merge patch", p.lockedPatch},
+		{"status patch", p.statusPatch},
+		{"finalizer off", p.dropFinalizer},
+		{"delete", p.deleteIt},
+		{"delete with preconditions", p.deleteExactly},
+		{"strategic status patch", p.strategicPatch},
+		{"get", p.get},
+		{"evict", p.evict},
 	}
 	chosen := operations[p.rng.IntN(len(operations))]
 	o, possible := chosen.do(name)
@@ -114,17 +131,20 @@ func (p *pair) step(i int) {
 		p.done = map[string]int{}
 	}
 	p.done[chosen.name]++
-	p.history = append(p.history, fmt.Sprintf("%d: %s of %T %s: %s, versions %s and %s, deletion %v and %v", i, chosen.name, objects[0], client.ObjectKeyFromObject(objects[0]),
+	p.history = append(p.history, fmt.Sprintf("%d: %s of %T %s: %s, versions %s and %s, deletion %v and %v", i,
+		chosen.name, objects[0], client.ObjectKeyFromObject(objects[0]),
 		reason(errs[0]), objects[0].GetResourceVersion(), objects[1].GetResourceVersion(), objects[0].GetDeletionTimestamp(), objects[1].GetDeletionTimestamp()))
 	if got, want := reason(errs[1]), reason(errs[0]); got != want {
-		p.Errorf("step %d, %s of %T %s: the model answers %q (%v), the real server %q (%v)", i, chosen.name, objects[0], name, got, errs[1], want, errs[0])
+		p.Errorf("step %d, %s of %T %s: the model answers %q (%v), the real server %q (%v)", i, chosen.name, objects[0], name,
+			got, errs[1], want, errs[0])
 		return
 	}
 	if errs[0] != nil {
 		return
 	}
 	if diff := cmp.Diff(plain(objects[0]), plain(objects[1]), cmpopts.EquateEmpty()); diff != "" {
-		p.Errorf("step %d, %s of %T %s: the model (+) answers something else than the real server (-):\n%s", i, chosen.name, objects[0], name, diff)
+		p.Errorf("step %d, %s of %T %s: the model (+) answers something else than the real server (-):\n%s", i, chosen.name,
+			objects[0], name, diff)
 	}
 	p.known = append(p.known, [2]client.Object{clone(objects[0]), clone(objects[1])})
 	if len(p.known) > 40 {
@@ -191,7 +211,10 @@ func (p *pair) create(name string) (operation, bool) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 		o = n
 	default:
-		o = &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: "elsewhere", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		o = &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{
+			NodeName:   "elsewhere",
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		}}
 	}
 	if p.rng.IntN(3) == 0 {
 		o.SetFinalizers([]string{"example.com/a", "example.com/b"}[:1+p.rng.IntN(2)])
@@ -234,7 +257,9 @@ func (p *pair) change() func(client.Object) {
 }
 
 // changed applies a change to what was picked with an operation of both sides.
-func (p *pair) changed(change func(client.Object), send func(ctx context.Context, c client.Client, before, after client.Object) error) (operation, bool) {
+func (p *pair) changed(change func(client.Object), send func(ctx context.Context, c client.Client, before,
+	after client.Object) error,
+) (operation, bool) {
 	picked, ok := p.pick()
 	return func(ctx context.Context, c client.Client, side int) (client.Object, error) {
 		after := clone(picked[side])
@@ -263,7 +288,10 @@ func (p *pair) statusChange() func(client.Object) {
 			o.Status.LastKnownState = fmt.Sprint(n)
 			o.Spec.ProviderID = "is dropped"
 		case *corev1.Node:
-			o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: fmt.Sprint("R", n)}}
+			o.Status.Conditions = []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				Reason: fmt.Sprint("R", n),
+			}}
 		}
 	}
 }
@@ -283,7 +311,9 @@ func (p *pair) updateStatus(string) (operation, bool) {
 	return o, ok
 }
 
-func (p *pair) ofStatus(send func(ctx context.Context, c client.Client, before, after client.Object) error) (operation, bool) {
+func (p *pair) ofStatus(send func(ctx context.Context, c client.Client, before, after client.Object) error) (operation,
+	bool,
+) {
 	kept := p.known
 	defer func() { p.known = kept }()
 	p.known = slices.DeleteFunc(slices.Clone(kept), func(k [2]client.Object) bool { return !hasStatus(k[0]) })
@@ -359,7 +389,10 @@ func (p *pair) deleteExactly(string) (operation, bool) {
 }
 
 func (p *pair) evict(string) (operation, bool) {
-	pods := slices.DeleteFunc(slices.Clone(p.known), func(k [2]client.Object) bool { _, isPod := k[0].(*corev1.Pod); return !isPod })
+	pods := slices.DeleteFunc(slices.Clone(p.known), func(k [2]client.Object) bool {
+		_, isPod := k[0].(*corev1.Pod)
+		return !isPod
+	})
 	if len(pods) == 0 {
 		return nil, false
 	}
@@ -368,7 +401,8 @@ func (p *pair) evict(string) (operation, bool) {
 		pod := clone(picked[side])
 		meta := metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName()}
 		return pod, c.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: meta}, &policyv1.Eviction{
-			ObjectMeta: meta, DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.GetUID()))},
+			ObjectMeta: meta, DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(
+				string(pod.GetUID()))},
 		})
 	}, true
 }

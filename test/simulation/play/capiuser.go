@@ -34,12 +34,15 @@ func clusterAPIBlows() map[string]func(*World, Event) {
 
 func (w *World) editWorkers(e Event, change func(*clusterv1.MachineDeployment)) {
 	if h := w.clusterHome(); h != nil && len(w.plan.Workers) > 0 {
-		edit(w, h.server, types.NamespacedName{Namespace: namespace, Name: workersName(int(e.N) % len(w.plan.Workers))}, change)
+		edit(w, h.server, types.NamespacedName{Namespace: namespace, Name: workersName(int(e.N) % len(w.plan.Workers))},
+			change)
 	}
 }
 
 func (w *World) scaleWorkers(e Event) {
-	w.editWorkers(e, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = new(int32(e.N >> 4 % 5)) }) //nolint:gosec // small
+	w.editWorkers(e, func(d *clusterv1.MachineDeployment) {
+		d.Spec.Replicas = new(int32(e.N >> 4 % 5))
+	}) //nolint:gosec // small
 }
 
 func (w *World) rollWorkers(e Event) {
@@ -130,7 +133,9 @@ func (w *World) resumeMCMMachines() {
 	for _, h := range w.homes {
 		for _, m := range all[*infrav1.MCMMachine](h.server) {
 			if paused(m) {
-				edit(w, h.server, client.ObjectKeyFromObject(m), func(o *infrav1.MCMMachine) { delete(o.Annotations, clusterv1.PausedAnnotation) })
+				edit(w, h.server, client.ObjectKeyFromObject(m), func(o *infrav1.MCMMachine) {
+					delete(o.Annotations, clusterv1.PausedAnnotation)
+				})
 			}
 		}
 	}
@@ -142,7 +147,9 @@ func (w *World) retain(e Event) {
 	if m == nil {
 		return
 	}
-	edit(w, h.server, client.ObjectKeyFromObject(m), func(o *infrav1.MCMMachine) { annotate(o, machinev1.RetainVMAnnotation, "true") })
+	edit(w, h.server, client.ObjectKeyFromObject(m), func(o *infrav1.MCMMachine) {
+		annotate(o, machinev1.RetainVMAnnotation, "true")
+	})
 	w.deleteWorker(e)
 }
 
@@ -161,7 +168,8 @@ func (w *World) deleteCluster(e Event) {
 
 // recreateCluster makes the Cluster as soon as nothing of the old one is left.
 func (w *World) recreateCluster(h *home) {
-	left := len(all[*clusterv1.Cluster](h.server)) + len(all[*infrav1.MCMMachineTemplate](h.server)) + len(all[*clusterv1.MachineDeployment](h.server))
+	left := len(all[*clusterv1.Cluster](
+		h.server)) + len(all[*infrav1.MCMMachineTemplate](h.server)) + len(all[*clusterv1.MachineDeployment](h.server))
 	if w.isDown(h.server) || left > 0 {
 		if !w.healing {
 			w.after(time.Minute, func() { w.recreateCluster(h) })
@@ -207,7 +215,9 @@ func (w *World) adopt(e Event) {
 func (w *World) lookForOrphans(word string) {
 	for _, h := range w.homes {
 		for _, c := range all[*machinev1.MachineClass](h.server) {
-			edit(w, h.server, client.ObjectKeyFromObject(c), func(o *machinev1.MachineClass) { annotate(o, machinev1.LookForOrphansAnnotation, word) })
+			edit(w, h.server, client.ObjectKeyFromObject(c), func(o *machinev1.MachineClass) {
+				annotate(o, machinev1.LookForOrphansAnnotation, word)
+			})
 		}
 	}
 }

@@ -37,20 +37,28 @@ func workersName(i int) string { return fmt.Sprintf("workers-%d", i) }
 // serveClusterAPI serves the kinds of Cluster API and of its providers here.
 func serveClusterAPI(s *model.Server) {
 	of := func(gv schema.GroupVersion, name, plural string, status bool) model.Kind {
-		return model.Kind{GVK: gv.WithKind(name), Resource: gv.WithResource(plural).GroupResource(), Namespaced: true, Generation: true, Status: status}
+		return model.Kind{
+			GVK: gv.WithKind(name), Resource: gv.WithResource(plural).GroupResource(), Namespaced: true,
+			Generation: true, Status: status,
+		}
 	}
 	core, infra, boot, plane := clusterv1.GroupVersion, infrav1.GroupVersion, bootstrapv1.GroupVersion, controlplanev1.GroupVersion
 	s.Serve(of(core, "Cluster", "clusters", true), &clusterv1.Cluster{}, &clusterv1.ClusterList{})
-	s.Serve(of(core, "MachineDeployment", "machinedeployments", true), &clusterv1.MachineDeployment{}, &clusterv1.MachineDeploymentList{})
+	s.Serve(of(core, "MachineDeployment", "machinedeployments", true), &clusterv1.MachineDeployment{},
+		&clusterv1.MachineDeploymentList{})
 	s.Serve(of(core, "MachineSet", "machinesets", true), &clusterv1.MachineSet{}, &clusterv1.MachineSetList{})
 	s.Serve(of(core, "Machine", "machines", true), &clusterv1.Machine{}, &clusterv1.MachineList{})
-	s.Serve(of(core, "MachineHealthCheck", "machinehealthchecks", true), &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheckList{})
+	s.Serve(of(core, "MachineHealthCheck", "machinehealthchecks", true), &clusterv1.MachineHealthCheck{},
+		&clusterv1.MachineHealthCheckList{})
 	s.Serve(of(infra, "MCMCluster", "mcmclusters", true), &infrav1.MCMCluster{}, &infrav1.MCMClusterList{})
 	s.Serve(of(infra, "MCMMachine", "mcmmachines", true), &infrav1.MCMMachine{}, &infrav1.MCMMachineList{})
-	s.Serve(of(infra, "MCMMachineTemplate", "mcmmachinetemplates", true), &infrav1.MCMMachineTemplate{}, &infrav1.MCMMachineTemplateList{})
+	s.Serve(of(infra, "MCMMachineTemplate", "mcmmachinetemplates", true), &infrav1.MCMMachineTemplate{},
+		&infrav1.MCMMachineTemplateList{})
 	s.Serve(of(boot, "MCMConfig", "mcmconfigs", true), &bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigList{})
-	s.Serve(of(boot, "MCMConfigTemplate", "mcmconfigtemplates", true), &bootstrapv1.MCMConfigTemplate{}, &bootstrapv1.MCMConfigTemplateList{})
-	s.Serve(of(plane, "MCMExternalControlPlane", "mcmexternalcontrolplanes", true), &controlplanev1.MCMExternalControlPlane{}, &controlplanev1.MCMExternalControlPlaneList{})
+	s.Serve(of(boot, "MCMConfigTemplate", "mcmconfigtemplates", true), &bootstrapv1.MCMConfigTemplate{},
+		&bootstrapv1.MCMConfigTemplateList{})
+	s.Serve(of(plane, "MCMExternalControlPlane", "mcmexternalcontrolplanes", true),
+		&controlplanev1.MCMExternalControlPlane{}, &controlplanev1.MCMExternalControlPlaneList{})
 }
 
 // populateClusterAPI creates what a user of Cluster API has at the beginning.
@@ -64,7 +72,8 @@ func (w *World) populateClusterAPI() {
 		w.createAt(h.server, class)
 	}
 	w.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: givenSecret}, Data: map[string][]byte{"value": []byte(kubeconfigText)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: givenSecret},
+		Data:       map[string][]byte{"value": []byte(kubeconfigText)},
 	})
 	w.populateCluster(w.Control)
 }

@@ -77,7 +77,9 @@ func (w *World) Start(name string, kill int, do func(ctx context.Context, c *Com
 		Control: &mirror.Client{Server: w.Control, Wire: w.wireTo(w.Control), Schema: w.scheme},
 		Target:  &mirror.Client{Server: w.Target, Wire: w.wireTo(w.Target), Schema: w.scheme}, Clock: clockOf{w},
 	}
-	inner := &mirror.Controller{Name: "command", Do: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	inner := &mirror.Controller{Name: "command", Do: reconcile.Func(func(ctx context.Context,
+		_ reconcile.Request,
+	) (reconcile.Result, error) {
 		c.err = do(ctx, c)
 		c.over = true
 		return reconcile.Result{}, nil
@@ -91,7 +93,7 @@ func (w *World) Start(name string, kill int, do func(ctx context.Context, c *Com
 	return c
 }
 
-// isCommand says whether p is no manager.
+// isCommand reports whether p is no manager.
 func (p *process) isCommand() bool { return len(p.doors) == 0 }
 
 // Wait lets so much time pass. It is for the command itself.

@@ -198,7 +198,9 @@ func (c *connections) GetHealthCheckingState(_ context.Context, key client.Objec
 }
 
 // GetClusterSource tells of connections that come and go.
-func (c *connections) GetClusterSource(_ string, of func(ctx context.Context, cluster client.Object) []reconcile.Request, _ ...clustercache.GetClusterSourceOption) source.Source {
+func (c *connections) GetClusterSource(_ string,
+	of func(ctx context.Context, cluster client.Object) []reconcile.Request, _ ...clustercache.GetClusterSourceOption,
+) source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		c.sources = append(c.sources, subscription{of, q})
 		return nil

@@ -93,11 +93,15 @@ func hold[T client.Object](c *core, o T, finalizer string) T {
 func (c *core) pausedIs(cluster *clusterv1.Cluster, o interface {
 	client.Object
 	conditions.Setter
-}, named string) {
+}, named string,
+) {
 	if named != cluster.Name {
 		return
 	}
-	is := metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason, ObservedGeneration: o.GetGeneration()}
+	is := metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.NotPausedReason, ObservedGeneration: o.GetGeneration(),
+	}
 	if yes(cluster.Spec.Paused) || paused(o) {
 		is.Status, is.Reason = metav1.ConditionTrue, clusterv1.PausedReason
 	}
@@ -172,7 +176,7 @@ func children[T client.Object](s *model.Server, owner client.Object) []T {
 	return slices.DeleteFunc(all[T](s), func(o T) bool { return !metav1.IsControlledBy(o, owner) })
 }
 
-// paused says whether an object itself is to be left alone.
+// paused reports whether an object itself is to be left alone.
 func paused(o client.Object) bool {
 	_, found := o.GetAnnotations()[clusterv1.PausedAnnotation]
 	return found
@@ -189,7 +193,9 @@ func belong(o client.Object, cluster string, owner *metav1.OwnerReference) {
 	labels[clusterv1.ClusterNameLabel] = cluster
 	o.SetLabels(labels)
 	refs := o.GetOwnerReferences()
-	at := slices.IndexFunc(refs, func(r metav1.OwnerReference) bool { return r.Kind == owner.Kind && r.Name == owner.Name })
+	at := slices.IndexFunc(refs, func(r metav1.OwnerReference) bool {
+		return r.Kind == owner.Kind && r.Name == owner.Name
+	})
 	if at < 0 {
 		o.SetOwnerReferences(append(refs, *owner))
 		return
@@ -239,7 +245,9 @@ func (c *core) gates(cluster *clusterv1.Cluster) {
 	}
 	plane, known := find[*controlplanev1.MCMExternalControlPlane](c.home.server, cluster.Spec.ControlPlaneRef.Name)
 	if known {
-		plane = put(c, plane, func(o *controlplanev1.MCMExternalControlPlane) { belong(o, cluster.Name, clusterRef(cluster, true)) })
+		plane = put(c, plane, func(o *controlplanev1.MCMExternalControlPlane) {
+			belong(o, cluster.Name, clusterRef(cluster, true))
+		})
 	}
 	tell(c, cluster, func(o *clusterv1.Cluster) {
 		if found && yes(infra.Status.Initialization.Provisioned) {
@@ -247,7 +255,10 @@ func (c *core) gates(cluster *clusterv1.Cluster) {
 		}
 		if known && yes(plane.Status.Initialization.ControlPlaneInitialized) {
 			o.Status.Initialization.ControlPlaneInitialized = new(true)
-			conditions.Set(o, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason})
+			conditions.Set(o, metav1.Condition{
+				Type:   clusterv1.ClusterControlPlaneInitializedCondition,
+				Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+			})
 		}
 	})
 }

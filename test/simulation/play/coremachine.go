@@ -58,7 +58,9 @@ func (c *core) machine(cluster *clusterv1.Cluster, m *clusterv1.Machine) {
 
 // own makes a Machine the one that controls an object, in the place of its set.
 func own(o client.Object, m *clusterv1.Machine) {
-	o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == "MachineSet" }))
+	o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+		return r.Kind == "MachineSet"
+	}))
 	belong(o, m.Spec.ClusterName, metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine")))
 }
 
@@ -86,7 +88,10 @@ func (c *core) look(m *clusterv1.Machine) *clusterv1.Machine {
 		if o.Spec.ProviderID != "" {
 			o.Status.Initialization.InfrastructureProvisioned = new(true)
 		}
-		healthy := metav1.Condition{Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionFalse, Reason: "NodeNotHealthy"}
+		healthy := metav1.Condition{
+			Type: clusterv1.MachineNodeHealthyCondition, Status: metav1.ConditionFalse,
+			Reason: "NodeNotHealthy",
+		}
 		if node != nil {
 			o.Status.NodeRef.Name = node.Name
 			if isReady(node) && node.DeletionTimestamp.IsZero() {
@@ -148,14 +153,15 @@ func (c *core) removeMachine(cluster *clusterv1.Cluster, m *clusterv1.Machine) {
 			c.wakeIn(10 * time.Second)
 			return
 		}
-		_ = c.world.Target.Delete(coreName, c.world.Target.KindOf(node), client.ObjectKeyFromObject(node), &metav1.DeleteOptions{})
+		_ = c.world.Target.Delete(coreName, c.world.Target.KindOf(node), client.ObjectKeyFromObject(node),
+			&metav1.DeleteOptions{})
 	}
 	delete(c.drained, m.UID)
 	delete(c.unwell, m.UID)
 	put(c, m, func(o *clusterv1.Machine) { controllerutil.RemoveFinalizer(o, clusterv1.MachineFinalizer) })
 }
 
-// drain says whether the Node is drained, or that took too long.
+// drain reports whether the Node is drained, or that took too long.
 func (c *core) drain(m *clusterv1.Machine) bool {
 	if c.drained[m.UID].IsZero() {
 		c.drained[m.UID] = c.world.now

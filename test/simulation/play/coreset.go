@@ -62,7 +62,8 @@ func (c *core) newSet(cluster *clusterv1.Cluster, d *clusterv1.MachineDeployment
 	s.Namespace, s.Name = d.Namespace, d.Name+"-"+d.Spec.Template.Spec.InfrastructureRef.Name
 	s.Finalizers = []string{clusterv1.MachineSetFinalizer}
 	s.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster.Name}
-	s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+	s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
+		clusterv1.GroupVersion.WithKind("MachineDeployment"))}
 	s.Spec.ClusterName, s.Spec.Replicas, s.Spec.Template = d.Spec.ClusterName, new(int32(0)), *d.Spec.Template.DeepCopy()
 	c.made(s)
 }
@@ -90,7 +91,8 @@ func (c *core) roll(d *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet
 	}
 	newest = put(c, newest, func(o *clusterv1.MachineSet) { o.Spec.Replicas = &grown })
 	total += grown - has
-	unready := grown - int32(len(slices.DeleteFunc(children[*clusterv1.Machine](c.home.server, newest), unready))) //nolint:gosec // small
+	unready := grown - int32(len(slices.DeleteFunc(children[*clusterv1.Machine](c.home.server, newest),
+		unready))) //nolint:gosec // small
 	spare := total - wanted - max(unready, 0)
 	for _, s := range sets {
 		if sameTemplate(s, d) || spare <= 0 || *s.Spec.Replicas == 0 {
@@ -102,9 +104,10 @@ func (c *core) roll(d *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet
 	}
 }
 
-// unready says whether a Machine does not count as available.
+// unready reports whether a Machine does not count as available.
 func unready(m *clusterv1.Machine) bool {
-	return !m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined() || !conditions.IsTrue(m, clusterv1.MachineNodeHealthyCondition)
+	return !m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined() ||
+		!conditions.IsTrue(m, clusterv1.MachineNodeHealthyCondition)
 }
 
 // set has as many Machines as it asks for.
@@ -163,7 +166,13 @@ func (c *core) newMachine(cluster *clusterv1.Cluster, s *clusterv1.MachineSet) {
 	c.made(&infrav1.MCMMachine{ObjectMeta: *loose.DeepCopy(), Spec: infra.Spec.Template.Spec})
 	m := &clusterv1.Machine{ObjectMeta: meta, Spec: *template.DeepCopy()}
 	m.Spec.ClusterName = cluster.Name
-	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "MCMMachine", Name: meta.Name}
-	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: meta.Name}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group,
+		Kind:     "MCMMachine", Name: meta.Name,
+	}
+	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: bootstrapv1.GroupVersion.Group,
+		Kind:     "MCMConfig", Name: meta.Name,
+	}
 	c.made(m)
 }

@@ -17,10 +17,13 @@ type home struct {
 	core     *core                // Cluster API's; nil without it
 }
 
-// serves says whether the API server serves a kind.
+// serves reports whether the API server serves a kind.
 func (h *home) serves(k controllers.Kind) bool {
 	return slices.ContainsFunc(h.server.Kinds(), func(o *model.Kind) bool {
-		return o.GVK.GroupVersion() == k.Version && o.Resource == schema.GroupResource{Group: k.Version.Group, Resource: k.Plural}
+		return o.GVK.GroupVersion() == k.Version && o.Resource == schema.GroupResource{
+			Group:    k.Version.Group,
+			Resource: k.Plural,
+		}
 	})
 }
 

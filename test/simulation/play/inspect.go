@@ -13,6 +13,7 @@ func (w *World) inspect() {
 // but that all managers began anew.
 func (w *World) quiet(before int) {
 	if w.broken == nil && w.writes != before {
-		w.violate("QuietAtRest", fmt.Errorf("%d requests to write in %s in which nothing happened but that the managers began anew", w.writes-before, quietFor))
+		w.violate("QuietAtRest", fmt.Errorf("%d requests to write in %s in which nothing happened but that the managers "+
+			"began anew", w.writes-before, quietFor))
 	}
 }

@@ -134,7 +134,7 @@ func (w *World) join(k *kubelet) {
 
 func (w *World) providerID(k *kubelet) string { return sim.ProviderID(k.zone, k.vm) }
 
-// admits says whether a bootstrap token is one of the target cluster's.
+// admits reports whether a bootstrap token is one of the target cluster's.
 func (w *World) admits(token string) bool {
 	id, secret, _ := strings.Cut(token, ".")
 	s, ok := w.Target.KindOf(&corev1.Secret{}).Look(types.NamespacedName{
@@ -154,8 +154,11 @@ func (w *World) newNode(k *kubelet) *corev1.Node {
 		}},
 		Spec: corev1.NodeSpec{ProviderID: w.providerID(k)},
 		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: kubeletVersion},
-			Capacity:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourcePods: resource.MustParse("110")},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kubeletVersion},
+			Capacity: corev1.ResourceList{
+				corev1.ResourceCPU:  resource.MustParse("2"),
+				corev1.ResourcePods: resource.MustParse("110"),
+			},
 			Conditions: []corev1.NodeCondition{w.readiness(corev1.ConditionFalse, "KubeletNotReady")},
 		},
 	}
@@ -163,7 +166,10 @@ func (w *World) newNode(k *kubelet) *corev1.Node {
 
 func (w *World) readiness(s corev1.ConditionStatus, reason string) corev1.NodeCondition {
 	at := metav1.NewTime(w.now)
-	return corev1.NodeCondition{Type: corev1.NodeReady, Status: s, Reason: reason, LastHeartbeatTime: at, LastTransitionTime: at}
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: s, Reason: reason, LastHeartbeatTime: at,
+		LastTransitionTime: at,
+	}
 }
 
 // health is what a node should show.
@@ -210,7 +216,9 @@ func (w *World) show(k *kubelet) {
 		return
 	}
 	changed := node.DeepCopy()
-	at := slices.IndexFunc(changed.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	at := slices.IndexFunc(changed.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady
+	})
 	if at < 0 {
 		changed.Status.Conditions = append(changed.Status.Conditions, corev1.NodeCondition{})
 		at = len(changed.Status.Conditions) - 1

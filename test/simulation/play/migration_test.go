@@ -14,9 +14,10 @@ import (
 func migrate(name func() string) func(context.Context, *Command) error {
 	return func(ctx context.Context, c *Command) error {
 		e := migration.New(migration.Deps{Control: c.Control, Target: c.Target, Clock: c.Clock, Wait: c.Wait, Name: name})
-		return e.Apply(ctx, migration.Pool{Kind: migration.KindDeployment, Namespace: namespace, Name: poolName(0)}, migration.Options{
-			To: migration.DoorClusterAPI, Cluster: clusterName, KubeconfigSecret: givenSecret, Now: c.Clock.Now(),
-		})
+		return e.Apply(ctx, migration.Pool{Kind: migration.KindDeployment, Namespace: namespace, Name: poolName(0)},
+			migration.Options{
+				To: migration.DoorClusterAPI, Cluster: clusterName, KubeconfigSecret: givenSecret, Now: c.Clock.Now(),
+			})
 	}
 }
 

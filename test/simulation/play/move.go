@@ -67,7 +67,8 @@ func (w *World) unmovable(s *model.Server) string {
 		return "the Cluster is being deleted"
 	case yes(cluster.Spec.Paused):
 		return "the Cluster is paused"
-	case !yes(cluster.Status.Initialization.InfrastructureProvisioned), !yes(cluster.Status.Initialization.ControlPlaneInitialized):
+	case !yes(cluster.Status.Initialization.InfrastructureProvisioned), !yes(
+		cluster.Status.Initialization.ControlPlaneInitialized):
 		return "the Cluster is not provisioned"
 	}
 	for _, m := range all[*clusterv1.Machine](s) {
@@ -158,7 +159,7 @@ func (m *mover) collect() []object {
 	return found
 }
 
-// moves says whether an object moves, and all of its owners that do are known.
+// moves reports whether an object moves, and all of its owners that do are known.
 func moves(o client.Object, known map[types.UID]bool) bool {
 	if _, ok := o.(*clusterv1.Cluster); ok {
 		return true
@@ -243,7 +244,8 @@ func (m *mover) removeOne(s *model.Server, o object, next func()) {
 	w := m.world
 	steps := []func() error{
 		func() error {
-			patch := []byte(`[{"op":"add","path":"/metadata/annotations","value":{"` + clusterctlv1.DeleteForMoveAnnotation + `":""}}]`)
+			patch := []byte(`[{"op":"add","path":"/metadata/annotations","value":{"` + clusterctlv1.DeleteForMoveAnnotation +
+				`":""}}]`)
 			_, err := s.Patch(moverName, o.kind, o.key, types.JSONPatchType, patch, false)
 			return err
 		},

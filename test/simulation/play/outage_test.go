@@ -8,7 +8,8 @@ import (
 // cutOff is a zone with a third of 300 nodes that is cut off for half an hour.
 func cutOff(seed uint64, unprotected bool) Plan {
 	p := Plan{
-		Seed: seed, Length: 90 * time.Minute, Boot: 20 * time.Second, Delete: 10 * time.Second, Pods: 3, IgnoreOutages: unprotected, AllJoin: true,
+		Seed: seed, Length: 90 * time.Minute, Boot: 20 * time.Second, Delete: 10 * time.Second, Pods: 3,
+		IgnoreOutages: unprotected, AllJoin: true,
 		Events: []Event{{At: 30 * time.Minute, What: "zone cut", N: 1, For: 30 * time.Minute}},
 	}
 	for class := range classes {

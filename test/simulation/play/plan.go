@@ -72,7 +72,10 @@ func NewPlan(seed uint64) Plan {
 		Boot: time.Duration(r.IntN(60)) * time.Second, Delete: time.Duration(r.IntN(40)) * time.Second, Pods: r.IntN(5),
 	}
 	for range 1 + r.IntN(2) {
-		pool := Pool{Replicas: int32(1 + r.IntN(4)), Surge: int32(r.IntN(3)), Unavailable: int32(r.IntN(2)), Class: r.IntN(classes), Recreate: r.IntN(10) == 0} //nolint:gosec // small
+		pool := Pool{
+			Replicas: int32(1 + r.IntN(4)), Surge: int32(r.IntN(3)), Unavailable: int32(r.IntN(2)),
+			Class: r.IntN(classes), Recreate: r.IntN(10) == 0,
+		} //nolint:gosec // small
 		if pool.Surge == 0 && pool.Unavailable == 0 {
 			pool.Surge = 1
 		}

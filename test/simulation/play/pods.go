@@ -95,8 +95,14 @@ func (w *World) newPod(name, node string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Labels: map[string]string{"app": "work"},
 		},
-		Spec:   corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "work", Image: "work"}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{Name: "work", Image: "work"}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{
+			Type:   corev1.PodReady,
+			Status: corev1.ConditionTrue,
+		}}},
 	}
 }
 
@@ -127,7 +133,7 @@ func (w *World) end(pod *corev1.Pod) {
 	_ = w.Target.Delete(kubeletName, pods, key, &metav1.DeleteOptions{GracePeriodSeconds: &none})
 }
 
-// heard says whether the kubelet of a node speaks.
+// heard reports whether the kubelet of a node speaks.
 func (w *World) heard(node string) bool {
 	for _, k := range w.kubelets {
 		if k.name == node && k.joined && k.running && !k.lost && !w.isCut(k.zone) {
@@ -150,7 +156,8 @@ func (w *World) orphanPods(node string) {
 	none := int64(0)
 	for _, o := range pods.All() {
 		if o.(*corev1.Pod).Spec.NodeName == node {
-			_ = w.Target.Delete("pod collector", pods, client.ObjectKeyFromObject(o), &metav1.DeleteOptions{GracePeriodSeconds: &none})
+			_ = w.Target.Delete("pod collector", pods, client.ObjectKeyFromObject(o),
+				&metav1.DeleteOptions{GracePeriodSeconds: &none})
 		}
 	}
 }
@@ -161,6 +168,9 @@ func (w *World) mayEvict(client.Object) error {
 		return nil
 	}
 	refusal := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
-	refusal.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "guarded"}}}
+	refusal.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: "guarded",
+	}}}
 	return refusal
 }

@@ -48,12 +48,14 @@ func zones() []string { return []string{"sim-1a", "sim-1b", "sim-1c"} }
 func newWorld(p Plan, verbose bool) *World {
 	const stream = 2 // the plan has the first
 	w := &World{
-		seed: p.Seed, plan: p, rng: rand.New(rand.NewPCG(p.Seed, stream)), now: epoch(), verbose: verbose, //nolint:gosec // has to be repeatable
+		seed: p.Seed, plan: p, rng: rand.New(rand.NewPCG(p.Seed, stream)), now: epoch(),
+		verbose: verbose, //nolint:gosec // has to be repeatable
 		weather: newWeather(), kubelets: map[string]*kubelet{}, parsed: map[string]parsed{}, pods: workload{wanted: p.Pods},
 	}
 	w.scheme = runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, machinev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+		clientgoscheme.AddToScheme, machinev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme,
+		bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
 	} {
 		if err := add(w.scheme); err != nil {
 			panic(err)
@@ -76,9 +78,11 @@ func newWorld(p Plan, verbose bool) *World {
 	})
 	w.driver = sim.NewDriver(cloudWire{w, w.Cloud.Transport()})
 	w.check = invariant.New(invariant.World{
-		Control: w.Control, Homes: w.managementServers(), Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate, Account: account,
+		Control: w.Control, Homes: w.managementServers(), Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate,
+		Account:    account,
 		NativeRuns: len(p.Pools) > 0, Lag: p.patience() - patience + time.Minute,
-		Health: w.healthOf, Patience: p.patience(), Lags: p.patience() > patience || p.IgnoreOutages, DrainTimeout: w.options().Machine.DrainTimeout,
+		Health: w.healthOf, Patience: p.patience(), Lags: p.patience() > patience || p.IgnoreOutages,
+		DrainTimeout:  w.options().Machine.DrainTimeout,
 		HealthTimeout: w.options().Machine.HealthTimeout,
 	})
 	for _, s := range w.servers() {
@@ -101,7 +105,8 @@ func serveClasses(s *model.Server) {
 }
 
 func serveMachines(s *model.Server) {
-	s.Serve(machineKind("MachineDeployment", "machinedeployments"), &machinev1.MachineDeployment{}, &machinev1.MachineDeploymentList{})
+	s.Serve(machineKind("MachineDeployment", "machinedeployments"), &machinev1.MachineDeployment{},
+		&machinev1.MachineDeploymentList{})
 	s.Serve(machineKind("MachineSet", "machinesets"), &machinev1.MachineSet{}, &machinev1.MachineSetList{})
 	s.Serve(machineKind("Machine", "machines"), &machinev1.Machine{}, &machinev1.MachineList{})
 }
@@ -129,11 +134,13 @@ func serveNodes(s *model.Server) {
 	pod.Namespaced, pod.Status, pod.KeepsStatus, pod.Grace = true, true, true, true
 	s.Serve(node, &corev1.Node{}, &corev1.NodeList{})
 	s.Serve(pod, &corev1.Pod{}, &corev1.PodList{})
-	s.Serve(builtIn(core, "PersistentVolume", "persistentvolumes"), &corev1.PersistentVolume{}, &corev1.PersistentVolumeList{})
+	s.Serve(builtIn(core, "PersistentVolume", "persistentvolumes"), &corev1.PersistentVolume{},
+		&corev1.PersistentVolumeList{})
 	claim := builtIn(core, "PersistentVolumeClaim", "persistentvolumeclaims")
 	claim.Namespaced = true
 	s.Serve(claim, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{})
-	s.Serve(builtIn(storage, "VolumeAttachment", "volumeattachments"), &storagev1.VolumeAttachment{}, &storagev1.VolumeAttachmentList{})
+	s.Serve(builtIn(storage, "VolumeAttachment", "volumeattachments"), &storagev1.VolumeAttachment{},
+		&storagev1.VolumeAttachmentList{})
 	budget := builtIn(policyv1.SchemeGroupVersion, "PodDisruptionBudget", "poddisruptionbudgets")
 	budget.Namespaced = true
 	s.Serve(budget, &policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudgetList{})
@@ -165,7 +172,8 @@ func (w *World) createAt(s *model.Server, o client.Object) {
 func secretOf() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "access"}, Data: map[string][]byte{
 		"accountID": []byte(account), "secretKey": []byte(secretKey),
-		machinev1.UserDataKey: fmt.Appendf(nil, "token: %s\nnodeName: %s\n", machinev1.BootstrapTokenPlaceholder, machinev1.MachineNamePlaceholder),
+		machinev1.UserDataKey: fmt.Appendf(nil, "token: %s\nnodeName: %s\n", machinev1.BootstrapTokenPlaceholder,
+			machinev1.MachineNamePlaceholder),
 	}}
 }
 
@@ -183,7 +191,8 @@ func classOf(i int) *machinev1.MachineClass {
 
 func specOf(i int, image string) []byte {
 	text, err := json.Marshal(map[string]any{
-		"endpoint": endpoint, "region": region, "zone": zones()[i%classes], "instanceType": "small", "image": image, "tags": ownership(),
+		"endpoint": endpoint, "region": region, "zone": zones()[i%classes], "instanceType": "small", "image": image,
+		"tags":  ownership(),
 		"disks": []map[string]any{{"sizeGiB": 10}, {"sizeGiB": 5}}[:1+i%2], "forwarding": i == 2,
 	})
 	if err != nil {
@@ -209,7 +218,10 @@ func (w *World) deploymentOf(i int) *machinev1.MachineDeployment {
 		}}
 	}
 	d.Spec.Template.Labels = map[string]string{machinev1.NameLabel: poolName(i)}
-	d.Spec.Template.Spec.Class = machinev1.ClassSpec{APIGroup: machinev1.GroupVersion.Group, Kind: machinev1.MachineClassKind, Name: className(p.Class)}
+	d.Spec.Template.Spec.Class = machinev1.ClassSpec{
+		APIGroup: machinev1.GroupVersion.Group,
+		Kind:     machinev1.MachineClassKind, Name: className(p.Class),
+	}
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": poolName(i)}
 	return d
 }

@@ -71,7 +71,7 @@ func (q *queue) Len() int { return len(q.ready) }
 // ShutDown takes nothing more.
 func (q *queue) ShutDown() { q.down = true }
 
-// ShuttingDown says whether it takes nothing more.
+// ShuttingDown reports whether it takes nothing more.
 func (q *queue) ShuttingDown() bool { return q.down }
 
 // take gives out the i-th ready item.

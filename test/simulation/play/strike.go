@@ -148,7 +148,7 @@ func (w *World) leader(e Event) *process {
 	return p
 }
 
-// same says whether two processes are the same manager, one after the other.
+// same reports whether two processes are the same manager, one after the other.
 func (p *process) same(o *process) bool { return p.home == o.home && slices.Equal(p.doors, o.doors) }
 
 // blindLeader is two leaders, of which the old one's cache of machines stands
@@ -182,7 +182,7 @@ func (w *World) retire(p *process, after time.Duration, why string) {
 	})
 }
 
-// isBlind says whether a cache stands still because its process is blind for machines.
+// isBlind reports whether a cache stands still because its process is blind for machines.
 func (p *process) isBlind(k *model.Kind) bool {
 	return p.blind && strings.HasSuffix(k.Resource.Resource, "machines")
 }
@@ -211,7 +211,8 @@ func (w *World) cloudFault(e Event) {
 	ops := []string{sim.OpCreateVM, sim.OpDeleteVM, sim.OpList, sim.OpGetVM, sim.OpCreateDisk, sim.OpSetForwarding, "*"}
 	modes := []string{sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle, sim.FaultBoot}
 	undo := w.Cloud.AddFault(sim.Fault{
-		Op: ops[int(e.N)%len(ops)], Mode: modes[int(e.N>>4)%len(modes)], Count: 1 + int(e.N>>8)%6, RetryAfter: sim.Duration(e.N >> 12 % 5 * uint32(time.Second)),
+		Op: ops[int(e.N)%len(ops)], Mode: modes[int(e.N>>4)%len(modes)], Count: 1 + int(e.N>>8)%6,
+		RetryAfter: sim.Duration(e.N >> 12 % 5 * uint32(time.Second)),
 	})
 	w.after(e.For, undo)
 }

@@ -9,7 +9,7 @@ import (
 
 // Sweep plays that many seeds, several at a time, and returns the runs that
 // violate an invariant, by seed. enough hears of each, from one goroutine at a
-// time, and says whether to stop early; nil is never.
+// time, and reports whether to stop early; nil is never.
 func Sweep(first uint64, seeds, parallel int, enough func(Report) bool) []Report {
 	var next atomic.Int64
 	var stop atomic.Bool

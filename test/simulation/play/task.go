@@ -69,7 +69,7 @@ func (t *task) pause(d time.Duration) {
 	}
 }
 
-// resume runs it until it gives way or ends, and says whether it has ended.
+// resume runs it until it gives way or ends, and reports whether it has ended.
 func (t *task) resume() bool {
 	_, more := t.next()
 	return !more

@@ -69,7 +69,8 @@ func (w *World) nodeTemplate(e Event) {
 func (w *World) strategy(e Event) {
 	w.editPool(e, func(d *machinev1.MachineDeployment) {
 		if r := d.Spec.Strategy.RollingUpdate; r != nil {
-			r.MaxSurge, r.MaxUnavailable = new(intstr.FromInt32(int32(1+e.N>>4%2))), new(intstr.FromInt32(int32(e.N>>8%2))) //nolint:gosec // small
+			r.MaxSurge, r.MaxUnavailable = new(
+				intstr.FromInt32(int32(1+e.N>>4%2))), new(intstr.FromInt32(int32(e.N>>8%2))) //nolint:gosec // small
 		}
 	})
 }
@@ -166,7 +167,9 @@ func (w *World) recreate(i int) {
 func (w *World) breakClass(e Event) {
 	i := int(e.N) % classes
 	key := types.NamespacedName{Namespace: namespace, Name: className(i)}
-	edit(w, w.classHome(key.Name), key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "no-such-image") })
+	edit(w, w.classHome(key.Name), key, func(c *machinev1.MachineClass) {
+		c.ProviderSpec.Raw = specOf(i, "no-such-image")
+	})
 	w.after(e.For, func() { w.repairClass(i) })
 }
 

@@ -35,10 +35,10 @@ func (s *weather) lagging(p *process, i int) time.Time {
 	return until
 }
 
-// isDown says whether a server does not answer.
+// isDown reports whether a server does not answer.
 func (w *World) isDown(s *model.Server) bool { return w.weather.down[s].After(w.now) }
 
-// isCut says whether a zone is cut off.
+// isCut reports whether a zone is cut off.
 func (w *World) isCut(zone string) bool { return w.weather.cut[zone].After(w.now) }
 
 // request is what becomes of a request to an API server.

@@ -125,7 +125,10 @@ func (w *World) act(t *task, late bool, do func() error) error {
 		w.writer = was
 		return err
 	}
-	w.writer = &invariant.Writer{Process: t.process.name, Controller: t.controller.Name, Key: t.request.NamespacedName, Began: t.began, Late: late, Home: t.process.home.server}
+	w.writer = &invariant.Writer{
+		Process: t.process.name, Controller: t.controller.Name, Key: t.request.NamespacedName,
+		Began: t.began, Late: late, Home: t.process.home.server,
+	}
 	err := do()
 	w.writer = was
 	return err

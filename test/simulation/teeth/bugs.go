@@ -24,16 +24,29 @@ func ofMaking() []Bug {
 	return []Bug{
 		{"no expectations: what was just created is not remembered", []Edit{
 			{"controllers/machineset/create.go", "live, err := c.survey(ctx, p)\n", "live, err := p.machines, error(nil)\n"},
-			{"controllers/machineset/memory.go", "func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {\n",
-				"func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {\n\tm.writes = map[string]write{}\n"},
+			{
+				"controllers/machineset/memory.go", "func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) " +
+					"[]*machinev1.Machine {\n",
+				"func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {\n\tm.writes = " +
+					"map[string]write{}\n",
+			},
 		}},
 		{"names are drawn at random instead of reserved", []Edit{
-			{"controllers/machineset/reserve.go", "if err := c.writeRecord(ctx, p, next); err != nil {\n\t\treturn nil, err\n\t}\n", ""},
-			{"controllers/machineset/create.go", "Name:            names.Name(ordinal),", "Name:            names.Name(ordinal) + fmt.Sprint(time.Now().UnixNano()),"},
+			{
+				"controllers/machineset/reserve.go",
+				"if err := c.writeRecord(ctx, p, next); err != nil {\n\t\treturn nil, err\n\t}\n", "",
+			},
+			{
+				"controllers/machineset/create.go", "Name:            names.Name(ordinal),",
+				"Name:            names.Name(ordinal) + fmt.Sprint(time.Now().UnixNano()),",
+			},
 		}},
 		{"a VM is created before the intent is written", []Edit{
 			{"controllers/machine/controller.go", "{c.claim, c.launch,", "{c.launch, c.claim,"},
-			{"controllers/machineset/create.go", "\tcontrollerutil.AddFinalizer(m, machinev1.Finalizer)\n\tif m.Annotations", "\t_ = controllerutil.AddFinalizer\n\tif m.Annotations"},
+			{
+				"controllers/machineset/create.go", "\tcontrollerutil.AddFinalizer(m, machinev1.Finalizer)\n\tif m.Annotations",
+				"\t_ = controllerutil.AddFinalizer\n\tif m.Annotations",
+			},
 		}},
 		{"every attempt at a VM has a token of its own", []Edit{{
 			"controllers/internal/vm/vm.go", "w.Request.Token = Token(w.Request.OwnerID, w.Attempt)\n\te.note(",
@@ -43,7 +56,8 @@ func ofMaking() []Bug {
 			"controllers/internal/vm/vm.go", "\tfound, err := a.Get(ctx, w.Request.Ref)\n\tif err == nil {",
 			"\t_ = asked\n\tfound, err := cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})\n\tif err == nil {",
 		}, {
-			"controllers/internal/vm/vm.go", "if wait := e.unbelieved(w.Request.OwnerID, traits.Settle, asked); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
+			"controllers/internal/vm/vm.go", "if wait := e.unbelieved(w.Request.OwnerID, traits.Settle, asked); wait > 0 " +
+				"{\n\t\treturn cloud.VM{}, &cloud.Error{",
 			"if wait := time.Duration(0); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
 		}}},
 	}
@@ -59,7 +73,8 @@ func ofRemoving() []Bug {
 			"controllers/internal/vm/vm.go", "return asked.Sub(created) < settle", "return e.clock.Since(created) < settle",
 		}}},
 		{"a Machine is let go while its VM is still going", []Edit{{
-			"controllers/machine/destroy.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\ttext", "\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n\ttext",
+			"controllers/machine/destroy.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\ttext",
+			"\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n\ttext",
 		}}},
 		{"the drain is skipped", []Edit{{
 			"controllers/machine/leave.go", "\t\t{machinev1.StepDrain, c.drain},\n", "",
@@ -80,10 +95,12 @@ func ofCounting() []Bug {
 			"controllers/internal/rollout/newset.go", "room := b.Replicas + b.Surge -", "room := b.Replicas + b.Surge + 1 -",
 		}}},
 		{"availability is off by one", []Edit{{
-			"controllers/internal/rollout/fencepost.go", "return b.Replicas - b.Unavailable }", "return b.Replicas - b.Unavailable - 1 }",
+			"controllers/internal/rollout/fencepost.go", "return b.Replicas - b.Unavailable }",
+			"return b.Replicas - b.Unavailable - 1 }",
 		}}},
 		{"a set deletes one machine too many", []Edit{{
-			"controllers/machineset/scale.go", "return candidates[:count], nil", "return candidates[:min(count+1, len(candidates))], nil",
+			"controllers/machineset/scale.go", "return candidates[:count], nil",
+			"return candidates[:min(count+1, len(candidates))], nil",
 		}}},
 	}
 }
@@ -100,20 +117,24 @@ func ofWatching() []Bug {
 			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if true {",
 		}}},
 		{"an unhealthy machine is given up at once", []Edit{{
-			"controllers/machine/health.go", "if wait := s.health - now.Sub(since); wait > 0 {", "if wait := time.Minute - now.Sub(since); wait > 0 {",
+			"controllers/machine/health.go", "if wait := s.health - now.Sub(since); wait > 0 {",
+			"if wait := time.Minute - now.Sub(since); wait > 0 {",
 		}}},
 		{"machines are replaced one by one while a zone is cut off", []Edit{{
 			"controllers/machine/outage.go", "if c.Options.IgnoreOutages || c.endured(f) {", "if true {",
 		}}},
 		{"a failed creation is not repeated", []Edit{{
-			"controllers/machine/launch.go", "\tsooner(f, wait)\n\tsooner(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))\n\treturn nil",
+			"controllers/machine/launch.go", "\tsooner(f, wait)\n\tsooner(f, " +
+				"f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))\n\treturn nil",
 			"\tsooner(f, wait*0)\n\treturn nil",
 		}}},
 		{"a status is written although it is as it was", []Edit{{
 			"controllers/machineset/status.go", "\tif equality.Semantic.DeepEqual(p.set.Status, status) {\n\t\treturn nil\n\t}\n", "\t_ = equality.Semantic\n",
 		}}},
 		{"a reconcile panics on a Machine without a class", []Edit{{
-			"controllers/machine/launch.go", "\tif !resolved.Protected {\n", "\tif resolved.Object.DeletionTimestamp == nil && !resolved.Protected {\n\t\tpanic(\"unprotected\")\n\t}\n\tif !resolved.Protected {\n",
+			"controllers/machine/launch.go", "\tif !resolved.Protected {\n",
+			"\tif resolved.Object.DeletionTimestamp == nil && !resolved.Protected {\n\t\tpanic(\"unprotected\")\n\t}\n\tif " +
+				"!resolved.Protected {\n",
 		}}},
 	}
 }
@@ -122,14 +143,17 @@ func ofWatching() []Bug {
 func ofClusterAPI() []Bug {
 	return []Bug{
 		{"the VM of a MCMMachine is asked for before that is written down", []Edit{{
-			"controllers/inframachine/launch.go", "\tif err := c.intend(ctx, f); err != nil {\n\t\treturn cloud.VM{}, err\n\t}\n", "\t_ = c.intend\n",
+			"controllers/inframachine/launch.go",
+			"\tif err := c.intend(ctx, f); err != nil {\n\t\treturn cloud.VM{}, err\n\t}\n", "\t_ = c.intend\n",
 		}}},
 		{"a MCMMachine whose VM has vanished gets another", []Edit{{
 			"controllers/inframachine/look.go", "\tf.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
-			"\tif err := c.patch(context.Background(), f, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = \"\" }); err != nil {\n\t\treturn err\n\t}\n\tf.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+			"\tif err := c.patch(context.Background(), f, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = \"\" }); err != " +
+				"nil {\n\t\treturn err\n\t}\n\tf.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
 		}}},
 		{"a MCMMachine is let go while its VM is still going", []Edit{{
-			"controllers/inframachine/leave.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n", "\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n",
+			"controllers/inframachine/leave.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n",
+			"\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n",
 		}}},
 		{"MCMMachines of a paused Cluster are acted upon", []Edit{{
 			"controllers/inframachine/controller.go", "\tcase f.paused != \"\":\n\t\treturn nil\n", "",
@@ -139,7 +163,8 @@ func ofClusterAPI() []Bug {
 		{"the collector takes what belongs to a Cluster that is not here", []Edit{{
 			"controllers/safety/orphan/clusterapi.go", "\t\tat.held = \"its Cluster is not here\"\n", "",
 		}, {
-			"controllers/safety/orphan/clusterapi.go", "\tif len(list.Items) != 1 {\n", "\tif len(list.Items) == 0 {\n\t\treturn home{}, nil\n\t}\n\tif len(list.Items) != 1 {\n",
+			"controllers/safety/orphan/clusterapi.go", "\tif len(list.Items) != 1 {\n",
+			"\tif len(list.Items) == 0 {\n\t\treturn home{}, nil\n\t}\n\tif len(list.Items) != 1 {\n",
 		}}},
 		{"the native collector takes what belongs to Clusters", []Edit{{
 			"controllers/safety/orphan/owners.go", "return !ofClusterAPI(r) }", "return true }",

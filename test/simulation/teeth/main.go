@@ -83,12 +83,14 @@ func Find(ctx context.Context, root string, b Bug) (rule string, after int, err 
 		return "", 0, err
 	}
 	program := filepath.Join(dir, "simulation")
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "./test/simulation") //nolint:gosec // our own
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program,
+		"./test/simulation") //nolint:gosec // our own
 	build.Dir = root
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", 0, fmt.Errorf("build: %w: %s", err, text)
 	}
-	text, err := exec.CommandContext(ctx, program, "-find", fmt.Sprintf("-seeds=%d", seeds)).CombinedOutput() //nolint:gosec // our own
+	text, err := exec.CommandContext(ctx, program, "-find", fmt.Sprintf("-seeds=%d",
+		seeds)).CombinedOutput() //nolint:gosec // our own
 	found := regexp.MustCompile(`found (\w+) after (\d+) seeds`).FindSubmatch(text)
 	if found == nil {
 		return "", 0, fmt.Errorf("nothing was found: %w: %s", err, text)

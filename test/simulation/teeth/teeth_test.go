@@ -37,8 +37,11 @@ func TestBugsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	few := map[string]bool{"the drain is skipped": true, "surge is off by one": true, "a VM is created before the intent is written": true,
-		"a MCMMachine is let go while its VM is still going": true}
+	few := map[string]bool{
+		"the drain is skipped": true, "surge is off by one": true,
+		"a VM is created before the intent is written":       true,
+		"a MCMMachine is let go while its VM is still going": true,
+	}
 	for _, b := range Bugs() {
 		if !few[b.Name] && os.Getenv("TEETH") != "all" {
 			continue
