@@ -22,6 +22,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // scrapeTimeout bounds how long a scrape waits for a cache.
@@ -76,6 +77,8 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 	if err != nil {
 		return nil, err
 	}
+	f := fenceOf(lock)
+	c = c.fenced(f)
 	mgr, err := o.newManager(c, scheme, lock)
 	if err != nil {
 		return nil, err
@@ -84,7 +87,10 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 	if h.ask, err = askVersion(c.control); err != nil {
 		return nil, err
 	}
-	w := wiring{options: o, configs: c, served: served, manager: mgr, events: newBroadcaster(clients), requests: requests}
+	w := wiring{
+		options: o, configs: c, served: served, manager: mgr, fence: f,
+		events: newBroadcaster(clients), requests: requests,
+	}
 	if err := w.controllers(ctx, which); err != nil {
 		return nil, err
 	}
@@ -135,6 +141,24 @@ func (c configs) measured(requests *metrics.Requests, h *health) configs {
 	return configs{control: control, target: target, same: c.same}
 }
 
+// fenced are the configs whose mutating requests pass the fence.
+func (c configs) fenced(f *fence.Fence) configs {
+	fenced := configs{control: f.Config(c.control), target: f.Config(c.target), same: c.same}
+	if c.same {
+		fenced.target = fenced.control
+	}
+	return fenced
+}
+
+// fenceOf returns the fence that the lock opens and closes; one that is always
+// open without leader election.
+func fenceOf(lock *leaseLock) *fence.Fence {
+	if lock == nil {
+		return fence.Always()
+	}
+	return lock.fence
+}
+
 // wiring connects a manager with controllers, metrics and servers.
 type wiring struct {
 	*options
@@ -142,6 +166,7 @@ type wiring struct {
 	served   func(controllers.Kind) bool
 	manager  ctrl.Manager
 	events   record.EventBroadcaster
+	fence    *fence.Fence
 	requests *metrics.Requests
 	registry *metrics.Registry
 	frozen   atomic.Pointer[func() bool]
@@ -169,17 +194,17 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	if err != nil {
 		return err
 	}
-	clouds, err := newClouds(w.registry, w.machines.resourceExhaustedRetry)
+	clouds, err := newClouds(w.registry, w.fence, w.machines.resourceExhaustedRetry)
 	if err != nil {
 		return err
 	}
 	return controllers.Setup(ctx, w.manager, controllers.Deps{
-		Client: finishingClient{scopedClient{w.manager.GetClient(), w.clusters.namespace}}, Live: w.manager.GetAPIReader(),
+		Client: scopedClient{w.manager.GetClient(), w.clusters.namespace}, Live: w.manager.GetAPIReader(),
 		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
-		Options: w.controllerOptions(), Served: w.served, Clusters: workloads, WatchFilter: w.clusters.watchFilter,
+		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads), WatchFilter: w.clusters.watchFilter,
 	}, which)
 }
 

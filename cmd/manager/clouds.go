@@ -12,6 +12,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // drivers is the one list of clouds. A new cloud is a folder, a line here, and its
@@ -25,16 +26,17 @@ func drivers() []cloud.Driver {
 	}
 }
 
-// newClouds returns the clouds. Their accounts finish what they have begun, are
-// kept within their rates and measured on r, and what they say is redacted. A
-// shortage is remembered no longer than exhausted, the wait after one.
-func newClouds(r prometheus.Registerer, exhausted time.Duration) (*cloud.Registry, error) {
-	return cloud.NewRegistry(drivers(), time.Now, around(r, exhausted)...)
+// newClouds returns the clouds. Calls of their accounts that change something
+// pass the fence, are kept within the account's rates and measured on r, and
+// errors are redacted. A shortage is remembered no longer than exhausted, the
+// wait after one.
+func newClouds(r prometheus.Registerer, f *fence.Fence, exhausted time.Duration) (*cloud.Registry, error) {
+	return cloud.NewRegistry(drivers(), time.Now, around(r, f, exhausted)...)
 }
 
-// around is what is put around every account, the first innermost: finishing is
-// below the redaction, so that no error gets past that.
-func around(r prometheus.Registerer, exhausted time.Duration) []cloud.Middleware {
+// around is what is put around every account, the first innermost: the fence is
+// asked last, after waits for the account's rate.
+func around(r prometheus.Registerer, f *fence.Fence, exhausted time.Duration) []cloud.Middleware {
 	const usual = time.Minute
 	if exhausted <= 0 || exhausted > usual {
 		exhausted = usual
@@ -45,5 +47,5 @@ func around(r prometheus.Registerer, exhausted time.Duration) []cloud.Middleware
 			klog.Background().Error(nil, "A driver panicked", "driver", driver, "operation", op, "stack", string(stack))
 		},
 	})
-	return append([]cloud.Middleware{finishing}, wraps...)
+	return append([]cloud.Middleware{f.Account}, wraps...)
 }

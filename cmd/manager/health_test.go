@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 func TestHealth(t *testing.T) {
@@ -92,7 +94,7 @@ func answered(h *health) {
 // lead takes both leases.
 func lead(t *testing.T, h *health, clock *clocktesting.FakeClock) {
 	t.Helper()
-	h.lock = newLeaseLock(newClientset().CoordinationV1(), "ns", "us", clock, first, second)
+	h.lock = newLeaseLock(newClientset().CoordinationV1(), "ns", "us", clock, fence.Always(), first, second)
 	if _, _, err := h.lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // giveBackTimeout bounds the write that returns leases after the
@@ -42,6 +43,7 @@ type leaseLock struct {
 	identity string
 	parts    []part
 	clock    clock.PassiveClock
+	fence    *fence.Fence // open while all are ours
 	renewed  atomic.Int64 // when all were last written as ours, UnixNano; 0 while they are not
 }
 
@@ -58,9 +60,9 @@ var _ resourcelock.Interface = &leaseLock{}
 // that namespace. Nothing is written until it is used. Each lease is marked as
 // held by us, since MCM's identities look like ours.
 func newLeaseLock(leases coordinationv1client.LeasesGetter, namespace, identity string, c clock.PassiveClock,
-	names ...string,
+	f *fence.Fence, names ...string,
 ) *leaseLock {
-	l := &leaseLock{identity: identity, clock: c}
+	l := &leaseLock{identity: identity, clock: c, fence: f}
 	for _, name := range names {
 		l.parts = append(l.parts, part{lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -133,7 +135,7 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 	if record.HolderIdentity == "" {
 		return l.release(ctx, record)
 	}
-	held := l.allOurs()
+	held, began := l.allOurs(), l.clock.Now()
 	for i := range l.parts {
 		err := l.parts[i].write(ctx, l.recordFor(i, record))
 		if err == nil {
@@ -145,6 +147,7 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 		return fmt.Errorf("write lease %s: %w", l.parts[i].lock.Describe(), err)
 	}
 	l.renewed.Store(l.clock.Now().UnixNano())
+	l.fence.Renewed(began)
 	return nil
 }
 
@@ -184,6 +187,7 @@ func (l *leaseLock) freed(i int) resourcelock.LeaderElectionRecord {
 // release frees whichever lease is ours; one that fails does not keep the others.
 func (l *leaseLock) release(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.renewed.Store(0)
+	l.fence.Released()
 	var failed []error
 	for i := range l.parts {
 		if !l.ours(i) {

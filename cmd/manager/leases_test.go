@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 const (
@@ -87,7 +88,8 @@ func single(leases coordinationv1client.LeasesGetter, lease, identity string) re
 }
 
 func pair(leases coordinationv1client.LeasesGetter, identity string) *leaseLock {
-	return newLeaseLock(leases, "ns", identity, clock.RealClock{}, first, second)
+	return newLeaseLock(leases, "ns", identity, clock.RealClock{},
+		fence.New(clock.RealClock{}, 10*time.Second), first, second)
 }
 
 func holders(t *testing.T, c *fake.Clientset) [2]string {
@@ -383,4 +385,41 @@ func TestLeasesAreMarked(t *testing.T) {
 	if marked(first) || !marked(second) {
 		t.Error("MCM has taken one of them")
 	}
+}
+
+// TestLeasesOpenTheFence: nothing is sent before all leases are ours, when they
+// could not be renewed for the renew deadline, or once they have been released.
+func TestLeasesOpenTheFence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		us := pair(newClientset().CoordinationV1(), "us")
+		want := func(open bool, when string) {
+			t.Helper()
+			if err := us.fence.Check(); (err == nil) != open {
+				t.Errorf("%s: %v, want open: %t", when, err, open)
+			}
+		}
+		update := func(holder string) {
+			t.Helper()
+			if err := us.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(false, "before the election")
+		if _, _, err := us.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		update("us")
+		want(true, "as the leader")
+		time.Sleep(9 * time.Second)
+		update("us")
+		time.Sleep(9 * time.Second)
+		want(true, "renewed 9s ago")
+		time.Sleep(time.Second)
+		want(false, "renewed 10s ago, of a lease of 15s")
+		update("us")
+		want(true, "renewed again")
+		update("")
+		want(false, "released")
+	})
 }

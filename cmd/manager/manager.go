@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // newScheme returns the scheme of all kinds that are read or written.
@@ -115,7 +116,7 @@ func targetOf(cl cluster.Cluster, config *rest.Config) (*controllers.Target, err
 	if err != nil {
 		return nil, err
 	}
-	return &controllers.Target{Client: finishingClient{c}, Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
+	return &controllers.Target{Client: c, Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
 }
 
 // newLock returns the lock on the leases of these names, or nil if none is to be held. Its
@@ -135,7 +136,8 @@ func (o *options) newLock(control *rest.Config, names []string) (*leaseLock, err
 	if err != nil {
 		return nil, err
 	}
-	return newLeaseLock(clients.CoordinationV1(), o.leaseNamespace(), identity, clock.RealClock{}, names...), nil
+	f := fence.New(clock.RealClock{}, o.election.renewDeadline)
+	return newLeaseLock(clients.CoordinationV1(), o.leaseNamespace(), identity, clock.RealClock{}, f, names...), nil
 }
 
 // leading reports whether mgr works now.

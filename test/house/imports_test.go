@@ -41,14 +41,16 @@ var parts = map[string]part{
 		ours: []string{"api", "bootstrap", "cloud"}, theirs: []string{"k8s.io/", "sigs.k8s.io/controller-runtime/"},
 	},
 
-	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud"}, theirs: kubernetes},
+	"fence": {ours: []string{"cloud"}, theirs: kubernetes},
+
+	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud", "fence"}, theirs: kubernetes},
 	"controllers/metrics": {
 		ours:   []string{"api", "controllers/internal"},
 		theirs: append([]string{"github.com/prometheus/"}, kubernetes...),
 	},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal",
-		"controllers/metrics",
+		"controllers/metrics", "fence",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",

@@ -1,0 +1,92 @@
+// Package fence lets a process change something only while it leads.
+//
+// An elector stops a manager that has lost its lease, but a reconcile that has
+// begun goes on until it notices: after a pause of the process, a slow answer or
+// a retry inside a client library. Every mutating request to an API server or a
+// cloud therefore passes a Fence, which is open only while the lease was renewed
+// recently enough that no other process can hold it.
+//
+//	renewal begins            fence closes         a successor may lead
+//	     │◀────── renewDeadline ──────▶│                    │
+//	     │◀──────────────── leaseDuration ─────────────────▶│
+//
+// What passed the fence just before it closed may still be on its way. It takes
+// effect within Reach, or never.
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Reach is how long a request may take effect after it was sent: an API server
+// ends each request after a minute, and clouds answer sooner. A successor that
+// waits this long after it was elected sees everything that its predecessor did.
+const Reach = time.Minute
+
+// ErrClosed is why a request was not sent: this process does not lead any more,
+// or not yet. Nothing has happened.
+var ErrClosed = errors.New("not sent: the leader election lease has expired; another process leads or will")
+
+// A Fence lets mutating requests pass while the lease of its process holds. It
+// is safe for concurrent use.
+type Fence struct {
+	clock clock.PassiveClock
+	term  time.Duration
+
+	mu      sync.Mutex
+	renewed time.Time // the beginning of the last renewal; zero while no lease is held
+	always  bool
+}
+
+// New returns a Fence that is closed until the lease is renewed for the first
+// time, and for term after the beginning of each renewal is open. term is the
+// elector's renew deadline, which must be shorter than the lease's duration.
+func New(c clock.PassiveClock, term time.Duration) *Fence { return &Fence{clock: c, term: term} }
+
+// Always returns a Fence that is never closed, for a process without leader
+// election.
+func Always() *Fence { return &Fence{always: true} }
+
+// Renewed records that the lease was acquired or renewed by requests of which
+// the first was sent at began. The successor counts from when the API server
+// received them, which is later.
+func (f *Fence) Renewed(began time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renewed = began
+}
+
+// Released closes the fence: the lease has been given up.
+func (f *Fence) Released() { f.Renewed(time.Time{}) }
+
+// Check returns nil while the fence is open, else an error that wraps ErrClosed.
+func (f *Fence) Check() error {
+	if f.always {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.renewed.IsZero() {
+		return ErrClosed
+	}
+	if since := f.clock.Since(f.renewed); since >= f.term {
+		return fmt.Errorf("%w (last renewed %s ago)", ErrClosed, since.Truncate(time.Millisecond))
+	}
+	return nil
+}
+
+// left returns for how long the fence stays open unless the lease is renewed;
+// not positive while it is closed.
+func (f *Fence) left() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.renewed.IsZero() {
+		return 0
+	}
+	return f.term - f.clock.Since(f.renewed)
+}
