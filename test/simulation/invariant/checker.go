@@ -103,6 +103,7 @@ type Checker struct {
 
 	wanted  map[types.UID][]bounds  // of sets and deployments, over time
 	left    map[types.UID]departure // of machines that were available, and by whom
+	ceased  map[types.UID]departure // of machines that counted as replicas, unless their set deleted them
 	ailing  map[string]time.Time    // when a node was last seen unhealthy, by name
 	removed map[string]time.Time    // when the Machine of an owner id went
 	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
@@ -131,7 +132,7 @@ type departure struct {
 func New(w World) *Checker {
 	return &Checker{
 		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{},
-		left:   map[types.UID]departure{},
+		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
 	}
@@ -243,9 +244,16 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 	if m.Spec.ProviderID != "" && c.bound[id].IsZero() {
 		c.bound[id] = c.Now()
 	}
-	if before, ok := change.Old.(*machinev1.Machine); ok && serves(before) && !serves(m) {
-		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: w != nil &&
-			!before.DeletionTimestamp.Equal(m.DeletionTimestamp)}
+	before, ok := change.Old.(*machinev1.Machine)
+	if ok && active(before) && !active(m) && (w == nil || w.Controller != "machineset") {
+		if set := c.setOf(m); set != nil {
+			c.ceased[m.UID] = departure{at: c.Now(), pool: set.UID}
+		}
+	}
+	if ok && serves(before) && !serves(m) {
+		// A Machine that goes because its Node was deleted was lost to whoever did that.
+		ours := w != nil && !before.DeletionTimestamp.Equal(m.DeletionTimestamp) && !c.nodeGoes(m.Labels[machinev1.NodeLabel])
+		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: ours}
 	}
 }
 

@@ -153,7 +153,8 @@ func going(change apiserver.Change) *machinev1.Machine {
 }
 
 // healthyMachinesStay: a manager deletes a Machine only if it has failed, if its
-// set has too many or goes, or if its node was deleted.
+// set has too many or goes, or if its node was deleted. Machines that went for
+// another reason since the reconcile began count: it cannot have known.
 func healthyMachinesStay(c *Checker, change apiserver.Change, w *Writer) error {
 	m := going(change)
 	if m == nil || w == nil || m.Status.CurrentStatus.Phase == machinev1.MachineFailed {
@@ -169,6 +170,11 @@ func healthyMachinesStay(c *Checker, change apiserver.Change, w *Writer) error {
 	count := 1 // m itself
 	for _, o := range c.machines() {
 		if o.UID != m.UID && metav1.IsControlledBy(o, set) && active(o) {
+			count++
+		}
+	}
+	for _, gone := range c.ceased {
+		if gone.pool == set.UID && !gone.at.Before(w.Began) {
 			count++
 		}
 	}

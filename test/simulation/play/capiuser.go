@@ -46,9 +46,14 @@ func (w *World) scaleWorkers(e Event) {
 }
 
 func (w *World) rollWorkers(e Event) {
-	w.editWorkers(e, func(d *clusterv1.MachineDeployment) {
-		d.Spec.Template.Spec.InfrastructureRef.Name = className(int(e.N >> 4 % classes))
-	})
+	name := className(int(e.N >> 4 % classes))
+	// Only templates that are in use move with the Cluster; the others are made anew.
+	if h := w.clusterHome(); h != nil {
+		if _, found := find[*infrav1.MCMMachineTemplate](h.server, name); !found {
+			w.createAt(h.server, machineTemplate(name))
+		}
+	}
+	w.editWorkers(e, func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.InfrastructureRef.Name = name })
 }
 
 // pauseCluster pauses the Cluster for a while.

@@ -78,14 +78,19 @@ func (w *World) populateClusterAPI() {
 	w.populateCluster(w.Control)
 }
 
+// machineTemplate returns the template of machines of a class, which has its name.
+func machineTemplate(class string) *infrav1.MCMMachineTemplate {
+	t := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: class}}
+	t.Spec.Template.Spec.MachineClassRef.Name = class
+	t.Spec.Template.Spec.NodeTemplate.Labels = map[string]string{"template": class}
+	return t
+}
+
 // populateCluster creates a Cluster with its workers.
 func (w *World) populateCluster(s *model.Server) {
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	for i := range classes {
-		t := &infrav1.MCMMachineTemplate{ObjectMeta: at(className(i))}
-		t.Spec.Template.Spec.MachineClassRef.Name = className(i)
-		t.Spec.Template.Spec.NodeTemplate.Labels = map[string]string{"template": className(i)}
-		w.createAt(s, t)
+		w.createAt(s, machineTemplate(className(i)))
 	}
 	boot := &bootstrapv1.MCMConfigTemplate{ObjectMeta: at(bootTemplate)}
 	boot.Spec.Template.Spec.MachineClassRef = &bootstrapv1.NameReference{Name: className(0)}

@@ -19,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
 )
@@ -36,6 +37,8 @@ type process struct {
 	controllers []*controller
 	tasks       []*task
 	dead        bool
+	fence       *fence.Fence
+	deposed     bool // it cannot renew its leases any more
 	blind       bool // its caches of machines stand still
 	// crashIn is after how many further effects it crashes; 0 is never.
 	crashIn int
@@ -80,7 +83,11 @@ func (w *World) startOne(h *home, doors []controllers.Door) {
 	}
 	w.started++
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logr.Discard()))
-	p := &process{world: w, home: h, doors: doors, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel}
+	p := &process{
+		world: w, home: h, doors: doors, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel,
+		fence: fence.New(clockOf{w}, renewDeadline),
+	}
+	p.fence.Renewed(w.now)
 	w.trace("%s starts, for %v of %s", p.name, doors, h.name)
 	mgr, deps := w.equip(p)
 	if err := controllers.Setup(ctx, mgr, deps, controllersOf(doors)); err != nil {
@@ -99,6 +106,38 @@ func (w *World) startOne(h *home, doors []controllers.Door) {
 	if p.connections != nil {
 		p.connections.evaluate()
 	}
+}
+
+// The terms of the leases, as the manager's flags have them by default.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// mayWrite returns why a process may not send a request that changes something:
+// its leases have expired. Commands hold none.
+func (p *process) mayWrite() error {
+	if p.isCommand() {
+		return nil
+	}
+	if !p.deposed && !p.world.isDown(p.home.server) {
+		p.fence.Renewed(p.world.now)
+	}
+	return p.fence.Check()
+}
+
+// depose has a process lose its leases without being told, and a successor take
+// them when they have expired. It returns at once.
+func (w *World) depose(p *process) {
+	p.fence.Renewed(w.now.Add(-w.between(0, retryPeriod)))
+	p.deposed = true
+	w.after(leaseDuration+w.between(0, retryPeriod), func() {
+		leads := func(o *process) bool { return !o.deposed && o.same(p) }
+		if !slices.ContainsFunc(w.processes, leads) {
+			w.startOne(p.home, p.doors)
+		}
+	})
 }
 
 // equip makes what a process has: its caches, clients and the rest.

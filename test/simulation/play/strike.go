@@ -120,16 +120,16 @@ func (w *World) manager(e Event) *process {
 func (w *World) kill(e Event) {
 	if p := w.manager(e); p != nil {
 		w.crash(p, "it is killed")
-		w.again(p, min(e.For, 5*time.Minute))
+		w.again(p, max(leaseDuration-retryPeriod, min(e.For, 5*time.Minute)))
 	}
 }
 
-// twoLeaders starts a second manager; the first goes on for a while, as one that
-// has lost its leases and does not know it.
+// twoLeaders has a manager lose its leases. It goes on for a while without knowing
+// it, beside its successor.
 func (w *World) twoLeaders(e Event) {
 	if first := w.leader(e); first != nil {
 		w.contested = true
-		w.startOne(first.home, first.doors)
+		w.depose(first)
 		w.retire(first, min(e.For, time.Minute), "it lost its leases")
 	}
 }
@@ -158,7 +158,7 @@ func (w *World) blindLeader(e Event) {
 	if old == nil {
 		return
 	}
-	w.startOne(old.home, old.doors)
+	w.depose(old)
 	old.blind, w.contested = true, true
 	w.ambush = append(w.ambush, func(string) {
 		w.after(w.between(3*time.Second, 20*time.Second), func() { w.lookForOrphans("blind " + w.now.String()) })

@@ -66,6 +66,12 @@ func (w *World) exchange(t *task, writes bool, how trouble, failure error, do fu
 			w.after(w.between(0, 55*time.Second), func() { _ = do(true) })
 		}
 	}
+	if writes {
+		if err := t.process.mayWrite(); err != nil {
+			w.trace("%s: %v", t, err)
+			return err
+		}
+	}
 	w.point(t, writes, late)
 	switch how {
 	case refused:
@@ -101,7 +107,7 @@ func (w *World) point(t *task, writes bool, lost func()) {
 				lost()
 				w.crash(p, "it crashes in "+t.String())
 				if !p.isCommand() {
-					w.again(p, w.between(time.Second, 40*time.Second))
+					w.again(p, w.between(leaseDuration-retryPeriod, 40*time.Second))
 				}
 				panic(killed{})
 			}
