@@ -11,7 +11,8 @@
 //	     │◀──────────────── leaseDuration ─────────────────▶│
 //
 // What passed the fence just before it closed may still be on its way. It takes
-// effect within Reach, or never.
+// effect within Reach, or never. A successor asks FormerLeader for how long it has
+// to reckon with that; a decision that such a request could undo waits so long.
 package fence
 
 import (
@@ -39,22 +40,35 @@ type Fence struct {
 	term  time.Duration
 
 	mu      sync.Mutex
+	alone   time.Time // since when no other process can send; zero while the lease is not held
 	renewed time.Time // the beginning of the last renewal; zero while no lease is held
 	always  bool
 }
 
-// New returns a Fence that is closed until the lease is renewed for the first
-// time, and for term after the beginning of each renewal is open. term is the
+// New returns a Fence that is closed until the lease is acquired, and open for
+// term after the beginning of each renewal. term is the
 // elector's renew deadline, which must be shorter than the lease's duration.
 func New(c clock.PassiveClock, term time.Duration) *Fence { return &Fence{clock: c, term: term} }
 
 // Always returns a Fence that is never closed, for a process without leader
-// election.
-func Always() *Fence { return &Fence{always: true} }
+// election that starts now.
+func Always(c clock.PassiveClock) *Fence { return &Fence{clock: c, alone: c.Now(), always: true} }
 
-// Renewed records that the lease was acquired or renewed by requests of which
-// the first was sent at began. The successor counts from when the API server
-// received them, which is later.
+// Acquired records that the lease was acquired by requests of which the first
+// was sent at began. released reports that the former holder gave it up, which it
+// does when its last request has been answered; else its lease has expired.
+func (f *Fence) Acquired(began time.Time, released bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alone, f.renewed = began, began
+	if released {
+		f.alone = began.Add(-Reach)
+	}
+}
+
+// Renewed records that the lease was renewed by requests of which the first was
+// sent at began. The successor counts from when the API server received them,
+// which is later.
 func (f *Fence) Renewed(began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +76,20 @@ func (f *Fence) Renewed(began time.Time) {
 }
 
 // Released closes the fence: the lease has been given up.
-func (f *Fence) Released() { f.Renewed(time.Time{}) }
+func (f *Fence) Released() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alone, f.renewed = time.Time{}, time.Time{}
+}
+
+// FormerLeader returns for how long a request that a former leader has sent may
+// still take effect; 0 if none can. Without leader election the former process
+// ended when this one began, at the earliest.
+func (f *Fence) FormerLeader() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(0, Reach-f.clock.Since(f.alone))
+}
 
 // Check returns nil while the fence is open, else an error that wraps ErrClosed.
 func (f *Fence) Check() error {

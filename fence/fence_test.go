@@ -34,15 +34,15 @@ func TestCheck(t *testing.T) {
 		open   bool
 	}{
 		"Never":    {"A standby has not acquired the lease.", func(*Fence) {}, 0, false},
-		"Acquired": {"The leader may act.", func(f *Fence) { f.Renewed(noon) }, 0, true},
-		"Last":     {"It may until the renew deadline.", func(f *Fence) { f.Renewed(noon) }, term - 1, true},
-		"Lapsed":   {"Then a successor may soon lead.", func(f *Fence) { f.Renewed(noon) }, term, false},
+		"Acquired": {"The leader may act.", func(f *Fence) { f.Acquired(noon, false) }, 0, true},
+		"Last":     {"It may until the renew deadline.", func(f *Fence) { f.Acquired(noon, false) }, term - 1, true},
+		"Lapsed":   {"Then a successor may soon lead.", func(f *Fence) { f.Acquired(noon, false) }, term, false},
 		"Renewed": {"A renewal opens it again.", func(f *Fence) {
-			f.Renewed(noon)
+			f.Acquired(noon, false)
 			f.Renewed(noon.Add(term))
 		}, term + 1, true},
 		"Released": {"A successor leads at once.", func(f *Fence) {
-			f.Renewed(noon)
+			f.Acquired(noon, false)
 			f.Released()
 		}, 1, false},
 	}
@@ -56,9 +56,55 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	if err := Always().Check(); err != nil {
+	if err := Always(clock.RealClock{}).Check(); err != nil {
 		t.Errorf("without leader election nothing is refused, got %v", err)
 	}
+}
+
+func TestFormerLeader(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		begin  func(c clock.PassiveClock) *Fence
+		after  time.Duration
+		want   time.Duration
+	}{
+		"Expired":  {"The former leader may have sent something just before.", expired, 0, Reach},
+		"Half":     {"What it sent arrives within the reach.", expired, Reach / 2, Reach / 2},
+		"Over":     {"Or never.", expired, Reach, 0},
+		"Released": {"One that gave up its lease had an answer to each request.", released, 0, 0},
+		"Again": {"Somebody else may have led in between.", func(c clock.PassiveClock) *Fence {
+			f := released(c)
+			f.Released()
+			f.Acquired(noon, false)
+			return f
+		}, 0, Reach},
+		"Unled": {"A process without leases cannot know what ran before it.", Always, 0, Reach},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := clocktesting.NewFakePassiveClock(noon)
+			f := tc.begin(now)
+			now.SetTime(noon.Add(tc.after))
+			f.Renewed(now.Now())
+			if got := f.FormerLeader(); got != tc.want {
+				t.Errorf("FormerLeader() = %s, want %s. %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func expired(c clock.PassiveClock) *Fence {
+	f := New(c, term)
+	f.Acquired(noon, false)
+	return f
+}
+
+func released(c clock.PassiveClock) *Fence {
+	f := New(c, term)
+	f.Acquired(noon, true)
+	return f
 }
 
 // TestTransport: reads pass at any time, and nothing that changes something gets
@@ -123,7 +169,7 @@ func TestRequestOutlivesStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := (transport{Always(), http.DefaultTransport}).RoundTrip(r)
+		response, err := (transport{Always(clock.RealClock{}), http.DefaultTransport}).RoundTrip(r)
 		if !errors.Is(err, want) {
 			t.Errorf("%s after the request to stop: %v, want %v", method, err, want)
 		}

@@ -154,7 +154,7 @@ func (c configs) fenced(f *fence.Fence) configs {
 // open without leader election.
 func fenceOf(lock *leaseLock) *fence.Fence {
 	if lock == nil {
-		return fence.Always()
+		return fence.Always(clock.RealClock{})
 	}
 	return lock.fence
 }

@@ -94,7 +94,7 @@ func answered(h *health) {
 // lead takes both leases.
 func lead(t *testing.T, h *health, clock *clocktesting.FakeClock) {
 	t.Helper()
-	h.lock = newLeaseLock(newClientset().CoordinationV1(), "ns", "us", clock, fence.Always(), first, second)
+	h.lock = newLeaseLock(newClientset().CoordinationV1(), "ns", "us", clock, fence.Always(clock), first, second)
 	if _, _, err := h.lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}

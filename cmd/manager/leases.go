@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -135,7 +136,7 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 	if record.HolderIdentity == "" {
 		return l.release(ctx, record)
 	}
-	held, began := l.allOurs(), l.clock.Now()
+	held, free, began := l.allOurs(), l.allFree(), l.clock.Now()
 	for i := range l.parts {
 		err := l.parts[i].write(ctx, l.recordFor(i, record))
 		if err == nil {
@@ -147,7 +148,11 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 		return fmt.Errorf("write lease %s: %w", l.parts[i].lock.Describe(), err)
 	}
 	l.renewed.Store(l.clock.Now().UnixNano())
-	l.fence.Renewed(began)
+	if held {
+		l.fence.Renewed(began)
+	} else {
+		l.fence.Acquired(began, free)
+	}
 	return nil
 }
 
@@ -235,6 +240,12 @@ func (l *leaseLock) allOurs() bool {
 		}
 	}
 	return true
+}
+
+// allFree reports whether nobody held any lease when it was last read: the former
+// holder gave them up, or there was none.
+func (l *leaseLock) allFree() bool {
+	return !slices.ContainsFunc(l.parts, func(p part) bool { return p.seen.HolderIdentity != "" })
 }
 
 func (l *leaseLock) ours(i int) bool { return l.parts[i].seen.HolderIdentity == l.identity }

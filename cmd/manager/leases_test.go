@@ -411,6 +411,9 @@ func TestLeasesOpenTheFence(t *testing.T) {
 		}
 		update("us")
 		want(true, "as the leader")
+		if left := us.fence.FormerLeader(); left != 0 {
+			t.Errorf("a former leader is feared for %s although nobody held the leases", left)
+		}
 		time.Sleep(9 * time.Second)
 		update("us")
 		time.Sleep(9 * time.Second)

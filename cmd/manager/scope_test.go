@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -35,7 +36,7 @@ func TestCloudCallsFinish(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	var a cloud.Account = slowAccount{}
-	for _, wrap := range around(prometheus.NewRegistry(), fence.Always(), time.Minute) {
+	for _, wrap := range around(prometheus.NewRegistry(), fence.Always(clock.RealClock{}), time.Minute) {
 		a = wrap(cloud.AccountInfo{}, a)
 	}
 	if _, err := a.Create(stopped, cloud.CreateRequest{}); err != nil {

@@ -87,7 +87,7 @@ func (w *World) startOne(h *home, doors []controllers.Door) {
 		world: w, home: h, doors: doors, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel,
 		fence: fence.New(clockOf{w}, renewDeadline),
 	}
-	p.fence.Renewed(w.now)
+	p.fence.Acquired(w.now, false)
 	w.trace("%s starts, for %v of %s", p.name, doors, h.name)
 	mgr, deps := w.equip(p)
 	if err := controllers.Setup(ctx, mgr, deps, controllersOf(doors)); err != nil {
