@@ -72,11 +72,12 @@ bench: controlplane ## what N machines cost, in pools of ten, kept in docs/perfo
 	@go run ./test/bench -n=$(N)
 
 SEEDS ?= 1000
+FIRST ?=
 SEED  ?=
 
 .PHONY: simulate
-simulate: ## the deterministic simulator: SEEDS=1000, or one run again: SEED=x
-	@go run ./test/simulation -seeds=$(SEEDS) $(if $(SEED),-seed=$(SEED))
+simulate: ## the deterministic simulator in fresh worlds: SEEDS=1000, the same ones again: FIRST=x, or one of them: SEED=x
+	@go run ./test/simulation -seeds=$(SEEDS) $(if $(FIRST),-first=$(FIRST)) $(if $(SEED),-seed=$(SEED))
 
 MINUTES ?= 10
 

@@ -127,4 +127,8 @@ func (w *World) close(why string) {
 	for len(w.processes) > 0 {
 		w.crash(w.processes[0], why)
 	}
+	for _, c := range w.idle {
+		c.stop()
+	}
+	w.idle = nil
 }

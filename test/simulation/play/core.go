@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -84,7 +83,7 @@ func (c *core) sayPaused(cluster *clusterv1.Cluster) {
 }
 
 func hold[T client.Object](c *core, o T, finalizer string) T {
-	if !o.GetDeletionTimestamp().IsZero() {
+	if !o.GetDeletionTimestamp().IsZero() || controllerutil.ContainsFinalizer(o, finalizer) {
 		return o
 	}
 	return put(c, o, func(o T) { controllerutil.AddFinalizer(o, finalizer) })
@@ -150,7 +149,7 @@ func tell[T client.Object](c *core, o T, change func(T)) T {
 }
 
 func (c *core) save(before, after client.Object, status bool) client.Object {
-	if equality.Semantic.DeepEqual(before, after) {
+	if model.Equal(before, after) {
 		return before
 	}
 	stored, err := c.home.server.Update(coreName, after, status)

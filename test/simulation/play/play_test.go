@@ -1,22 +1,59 @@
 package play
 
 import (
+	"errors"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestInvariantsHold plays a few hundred seeds; `make simulate` plays more.
+// TestInvariantsHold plays the recorded worlds; `make simulate` plays fresh ones.
 func TestInvariantsHold(t *testing.T) {
 	t.Parallel()
-	seeds := 100
-	if testing.Short() {
-		seeds = 20
+	for _, seeds := range recorded(t) {
+		if testing.Short() {
+			seeds.count = min(seeds.count, 20)
+		}
+		for _, r := range Sweep(seeds.first, seeds.count, runtime.GOMAXPROCS(0), nil) {
+			t.Errorf("seed %d violates %v\nrun `make simulate SEED=%d` to see how", r.Seed, r.Violation, r.Seed)
+		}
 	}
-	for _, r := range Sweep(1, seeds, runtime.GOMAXPROCS(0), nil) {
-		t.Errorf("seed %d violates %v\nrun `make simulate SEED=%d` to see how", r.Seed, r.Violation, r.Seed)
+}
+
+// span is some seeds in a row.
+type span struct {
+	first uint64
+	count int
+}
+
+// recorded returns the seeds of testdata/recorded-seeds.txt.
+func recorded(t *testing.T) []span {
+	t.Helper()
+	text, err := os.ReadFile("testdata/recorded-seeds.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
+	var all []span
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		from, to, isRange := strings.Cut(line, "-")
+		if !isRange {
+			to = from
+		}
+		first, err := strconv.ParseUint(from, 10, 64)
+		last, err2 := strconv.ParseUint(to, 10, 64)
+		if err := errors.Join(err, err2); err != nil || first < 1 || last < first {
+			t.Fatalf("%q is neither a seed nor a range of seeds: %v", line, err)
+		}
+		all = append(all, span{first, int(last-first) + 1}) //nolint:gosec // a short list
+	}
+	return all
 }
 
 // TestEqualSeedsGiveEqualRuns plays seeds twice, alone and among others.

@@ -1,0 +1,176 @@
+package main
+
+import "slices"
+
+// A Mutation is a mistake that somebody could make in the product.
+type Mutation struct {
+	Name    string
+	Targets []Target
+}
+
+// Target is a change of one function.
+type Target struct {
+	Package string // folder, from the root of the repository
+	Func    string // f, T.f or (*T).f
+	Edit    Edit
+}
+
+// Mutations are the mistakes that the simulation must find.
+func Mutations() []Mutation {
+	return slices.Concat(creations(), attempts(), deletions(), drains(), counts(), orphans(), health(), writes(),
+		clusterAPI())
+}
+
+// creations are mistakes in creating Machines.
+func creations() []Mutation {
+	const machineset = "controllers/machineset"
+	return []Mutation{
+		{"no expectations: what was just created is not remembered", []Target{
+			{machineset, "(*Controller).create", Replace(`c.survey(x, p)`, `p.machines, error(nil)`)},
+			{machineset, "(*memory).overlay", Begin(`clear(recv.writes)`)},
+		}},
+		{"names are drawn at random instead of reserved", []Target{
+			{machineset, "(*Controller).reserve", Drop(`c.writeRecord(x, p, r)`)},
+			{machineset, "(*Controller).createMachine", Replace(`newMachine(s, n)`,
+				`func() *machinev1.Machine { made := newMachine(s, n); `+
+					`made.Name += recv.Clock.Now().Format("-150405.000000000"); return made }()`)},
+		}},
+		{"a VM is created before the intent is written", []Target{
+			{"controllers/machine", "(*Controller).join", Swap(`c.claim`, `c.launch`)},
+			{machineset, "newMachine", Drop(`controllerutil.AddFinalizer(m, f)`)},
+		}},
+	}
+}
+
+// attempts are mistakes in asking a cloud for a VM.
+func attempts() []Mutation {
+	const engine = "controllers/internal/vm"
+	return []Mutation{
+		{"every attempt at a VM has a token of its own", []Target{
+			{engine, "(*Engine).Ensure", Replace(`Token(i, n)`, `Token(i+recv.clock.Now().String(), n)`)},
+		}},
+		{"a new attempt begins without looking for the VM of the one before", []Target{
+			{engine, "(*Engine).renew", Replace(`a.Get(x, r)`, `cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})`)},
+			{engine, "(*Engine).renew", Replace(`e.unbelieved(i, s, t)`, `t.Sub(t)`)},
+		}},
+	}
+}
+
+// deletions are mistakes in deleting VMs and Machines.
+func deletions() []Mutation {
+	const engine = "controllers/internal/vm"
+	return []Mutation{
+		{"a VM that cannot be seen is believed to be gone", []Target{
+			{engine, "(*Engine).Remove", Replace(`e.doubtful(r, s, t)`, `e.doubtful(r, 0, t)`)},
+		}},
+		{"a slow answer of the cloud is taken for a new one", []Target{
+			{engine, "(*Engine).doubtful", Replace(`t.Sub(m)`, `recv.clock.Since(m)`)},
+		}},
+		{"the finalizer of a Machine is removed while its VM is still being deleted", []Target{
+			{"controllers/machine", "(*Controller).destroy", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+		}},
+	}
+}
+
+// drains are mistakes in draining nodes.
+func drains() []Mutation {
+	return []Mutation{
+		{"the drain is skipped", []Target{
+			{"controllers/machine", "(*Controller).drain", Body(`return true, nil`)},
+		}},
+		{"the drain does not wait for pods to end", []Target{
+			{"controllers/machine", "(*Controller).drain", Replace(`r.Done`, `(r.Done || r.Wait > 0)`)},
+		}},
+		{"a stale cache is believed after a drain", []Target{
+			{"controllers/internal/drain", "New", Replace(`d.Confirm`, `false`)},
+		}},
+	}
+}
+
+// counts are mistakes in how many machines there are.
+func counts() []Mutation {
+	const rollout = "controllers/internal/rollout"
+	return []Mutation{
+		{"surge is off by one", []Target{
+			{rollout, "NewReplicas", Replace(`b.Surge`, `(b.Surge + 1)`)},
+		}},
+		{"availability is off by one", []Target{
+			{rollout, "Bounds.MinAvailable", Replace(`b.Unavailable`, `(b.Unavailable + 1)`)},
+		}},
+		{"a set deletes one machine too many", []Target{
+			{"controllers/machineset", "(*Controller).surplus", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
+		}},
+	}
+}
+
+// orphans are mistakes in collecting what no machine owns.
+func orphans() []Mutation {
+	const orphan = "controllers/safety/orphan"
+	return []Mutation{
+		{"the orphan collector takes no second look, and asks the cache for owners", []Target{
+			{orphan, "live", Replace(`d.Live(x)`, `d, error(nil)`)},
+			{orphan, "rules.orphan", Replace(`s.first.IsZero() || x`, `false`)},
+		}},
+		{"the orphan collector never removes anything", []Target{
+			{orphan, "rules.orphan", Replace(`s.first.IsZero() || x`, `true`)},
+		}},
+		{"the collector takes what belongs to a Cluster that is not here", []Target{
+			{orphan, "(*mcmSnapshot).Find", Drop(`a.held`)},
+			{orphan, "(*mcmMachines).homeOf", Before(`len(l.Items) != 1`, `if len(l.Items) == 0 { return home{}, nil }`)},
+		}},
+		{"the native collector takes what belongs to Clusters", []Target{
+			{orphan, "native.Judges", Body(`return true`)},
+		}},
+	}
+}
+
+// health are mistakes in giving machines up.
+func health() []Mutation {
+	const machine = "controllers/machine"
+	return []Mutation{
+		{"an unhealthy machine is given up at once", []Target{
+			{machine, "judgeHealthTimeout", Replace(`s.health`, `time.Minute`)},
+		}},
+		{"machines are replaced one by one while a zone is cut off", []Target{
+			{machine, "(*Controller).withstand", Replace(`c.Options.IgnoreOutages || x`, `true`)},
+		}},
+	}
+}
+
+// writes are mistakes in when something is tried again, or written.
+func writes() []Mutation {
+	return []Mutation{
+		{"a failed creation is not repeated", []Target{
+			{"controllers/machine", "(*Controller).failLaunch", Replace(`sooner(f, x)`, `sooner(f, (x)*0)`)},
+		}},
+		{"a status is written although nothing changed", []Target{
+			{"controllers/machineset", "(*Controller).report", Drop(`equality.Semantic.DeepEqual(a, b)`)},
+		}},
+		{"a reconcile panics on a Machine whose class has no finalizer yet", []Target{
+			{"controllers/machine", "(*Controller).ensure", Before(`!r.Protected`,
+				`if r.Object.DeletionTimestamp == nil && !r.Protected { panic("unprotected") }`)},
+		}},
+	}
+}
+
+// clusterAPI are mistakes in the controllers of the Cluster API.
+func clusterAPI() []Mutation {
+	const inframachine = "controllers/inframachine"
+	return []Mutation{
+		{"the VM of a MCMMachine is asked for before that is written down", []Target{
+			{inframachine, "(*Controller).make", Drop(`c.intend(x, f)`)},
+		}},
+		{"a MCMMachine whose VM has vanished gets another", []Target{
+			{inframachine, "(*Controller).missed", Before(`infrav1.ReasonInstanceNotFound`,
+				`if err := recv.patch(context.Background(), arg0, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "" }); `+
+					`err != nil { return err }`)},
+		}},
+		{"the finalizer of a MCMMachine is removed while its VM is still being deleted", []Target{
+			{inframachine, "(*Controller).destroy", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+		}},
+		{"MCMMachines of a paused Cluster are acted upon", []Target{
+			{inframachine, "(*Controller).act", Replace(`f.paused != ""`, `false`)},
+			{inframachine, "(*Controller).Reconcile", Replace(`capi.Moving(o)`, `false`)},
+		}},
+	}
+}
