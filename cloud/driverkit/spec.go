@@ -15,10 +15,10 @@ import (
 // own form of the spec. Paths are relative to the provider spec, such as
 // "disks[0].size".
 type Checks struct {
-	Problems lenient.Problems
+	Problems lenient.Problems `json:"-"`
 	// Unread are the paths of the values of a wrong type, in the author's spelling.
 	// A field below one of them is empty for that reason, and gets no second problem.
-	Unread []string
+	Unread []string `json:"-"`
 }
 
 // Decode decodes a provider spec into a pointer to a struct, and returns the
