@@ -11,6 +11,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
+)
+
+const (
+	batchMax     = 200 // values that a filter of EC2 takes
+	batchTimeout = 30 * time.Second
 )
 
 // account is the cloud.Account of one set of credentials in one region.
@@ -20,18 +26,21 @@ type account struct {
 	client  *ec2.Client
 	refresh func() // makes the next call log in again; nil without sessions
 
-	byID   *batcher[struct{}, string, *thing]
-	byName *batcher[lookup, string, []thing]
-	ender  *batcher[struct{}, string, error]
+	byID   *driverkit.Batcher[struct{}, string, map[string]*resource]
+	byName *driverkit.Batcher[lookup, string, map[string][]resource]
+	ender  *driverkit.Batcher[struct{}, string, map[string]error]
 
 	// Those who ask for the same image or subnet at the same time share one call.
-	images, subnets *batcher[string, struct{}, string]
+	images, subnets *facts
 
 	mu    sync.Mutex
 	roots map[string]string    // root device by image, which never changes
 	zones map[string]string    // zone by subnet, which never changes
 	loose map[string]time.Time // when an interface without a VM was first seen
 }
+
+// facts look up what never changes, by the id of an image or a subnet.
+type facts = driverkit.Batcher[string, struct{}, string]
 
 const opSubnet = "look up subnet"
 
@@ -46,11 +55,12 @@ func newAccount(o Options, region string, client *ec2.Client, refresh func()) *a
 		region: region, now: o.Now, client: client, refresh: refresh,
 		roots: map[string]string{}, zones: map[string]string{}, loose: map[string]time.Time{},
 	}
-	a.byID = newBatcher(o.Window, a.lookUpIDs)
-	a.byName = newBatcher(o.Window, a.lookUpNames)
-	a.ender = newBatcher(o.Window, a.terminate)
-	a.images, a.subnets = newBatcher(Window{}, a.lookUpImage), newBatcher(Window{}, a.lookUpSubnet)
-	a.images.late, a.subnets.late = true, true
+	batched := driverkit.BatchOptions{Window: o.Window, Max: batchMax, Timeout: batchTimeout}
+	a.byID = driverkit.NewBatcher(batched, a.lookUpIDs)
+	a.byName = driverkit.NewBatcher(batched, a.lookUpNames)
+	a.ender = driverkit.NewBatcher(batched, a.terminate)
+	alone := driverkit.BatchOptions{Timeout: batchTimeout}
+	a.images, a.subnets = driverkit.NewBatcher(alone, a.lookUpImage), driverkit.NewBatcher(alone, a.lookUpSubnet)
 	return a
 }
 
@@ -60,18 +70,16 @@ func (a *account) rootDevice(ctx context.Context, ami string) (string, error) {
 }
 
 // fact returns what never changes from known, and asks for it if it is not there.
-func (a *account) fact(ctx context.Context, ask *batcher[string, struct{}, string], known map[string]string, op,
-	key string,
-) (string, error) {
+func (a *account) fact(ctx context.Context, ask *facts, known map[string]string, op, key string) (string, error) {
 	a.mu.Lock()
 	value, ok := known[key]
 	a.mu.Unlock()
 	if ok {
 		return value, nil
 	}
-	value, err := ask.do(ctx, op, key, struct{}{})
+	value, err := ask.DoSince(ctx, op, key, struct{}{}, time.Time{})
 	if err != nil {
-		return "", err
+		return "", named(op, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,27 +88,27 @@ func (a *account) fact(ctx context.Context, ask *batcher[string, struct{}, strin
 }
 
 // lookUpImage asks for the root device of an image.
-func (a *account) lookUpImage(ctx context.Context, ami string, _ []struct{}) (map[struct{}]string, error) {
+func (a *account) lookUpImage(ctx context.Context, ami string, _ []struct{}) (string, error) {
 	out, err := ask(ctx, a, opCreate, a.client.DescribeImages, &ec2.DescribeImagesInput{ImageIds: []string{ami}})
 	if err == nil && (len(out.Images) == 0 || awssdk.ToString(out.Images[0].RootDeviceName) == "") {
 		err = cloud.Errorf(cloud.Invalid, opCreate, "InvalidAMIID.NotFound", "EC2 does not show image %s", ami)
 	}
 	if err != nil {
-		return nil, invalid(err, "ami", "name an image that this account can use in this region")
+		return "", invalid(err, "ami", "name an image that this account can use in this region")
 	}
-	return map[struct{}]string{{}: *out.Images[0].RootDeviceName}, nil
+	return *out.Images[0].RootDeviceName, nil
 }
 
 // lookUpSubnet asks for the zone of a subnet.
-func (a *account) lookUpSubnet(ctx context.Context, subnet string, _ []struct{}) (map[struct{}]string, error) {
+func (a *account) lookUpSubnet(ctx context.Context, subnet string, _ []struct{}) (string, error) {
 	out, err := ask(ctx, a, opSubnet, a.client.DescribeSubnets, &ec2.DescribeSubnetsInput{SubnetIds: []string{subnet}})
 	switch {
 	case err != nil:
-		return nil, err
+		return "", err
 	case len(out.Subnets) == 0:
-		return nil, cloud.Errorf(cloud.NotFound, opSubnet, "InvalidSubnetID.NotFound", "EC2 does not show subnet %s", subnet)
+		return "", cloud.Errorf(cloud.NotFound, opSubnet, "InvalidSubnetID.NotFound", "EC2 does not show subnet %s", subnet)
 	}
-	return map[struct{}]string{{}: awssdk.ToString(out.Subnets[0].AvailabilityZone)}, nil
+	return awssdk.ToString(out.Subnets[0].AvailabilityZone), nil
 }
 
 // invalid adds the field to an error that says that it is wrong.

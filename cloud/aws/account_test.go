@@ -19,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // world is an endpoint, the way there, and an account.
@@ -37,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	w.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(w.cloud), classify)
 	w.options = aws.Options{
 		Transport: w.proxy, Endpoint: "http://ec2.invalid", Now: w.now.Now,
-		Window: aws.Window{Idle: 20 * time.Millisecond, Longest: 200 * time.Millisecond},
+		Window: driverkit.Window{Idle: 20 * time.Millisecond, Longest: 200 * time.Millisecond},
 	}
 	return w
 }
@@ -113,7 +114,7 @@ func TestCallsPerVM(t *testing.T) {
 		w.now.Advance(time.Minute)
 	}
 	if calls, left := len(w.cloud.Calls()), len(w.cloud.Ledger()); calls > n/2 || left > 0 {
-		t.Errorf("%d calls to delete %d machines, %d things left, want calls that are shared and nothing", calls, n, left)
+		t.Errorf("%d calls to delete %d machines, %d resources left, want calls that are shared and nothing", calls, n, left)
 	}
 }
 

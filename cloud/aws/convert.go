@@ -12,7 +12,7 @@ import (
 )
 
 // vmOf returns an instance as the controllers see it.
-func (a *account) vmOf(t thing) cloud.VM {
+func (a *account) vmOf(t resource) cloud.VM {
 	i := t.instance
 	vm := cloud.VM{
 		ID: t.id, ProviderID: providerID(a.region, t.id), Name: t.tags[nameTag], OwnerID: t.tags[ownerTag],
@@ -91,8 +91,8 @@ func place(n types.InstanceNetworkInterface) (card, device int32) {
 	return awssdk.ToInt32(n.Attachment.NetworkCardIndex), awssdk.ToInt32(n.Attachment.DeviceIndex)
 }
 
-// resourceOf returns a thing as the controllers see it.
-func (a *account) resourceOf(t thing) cloud.Resource {
+// resourceOf returns a resource as the controllers see it.
+func (a *account) resourceOf(t resource) cloud.Resource {
 	out := cloud.Resource{
 		Kind: t.kind, ID: t.id, MachineName: t.tags[nameTag], OwnerID: t.tags[ownerTag],
 		Created: t.made, Attached: t.attachedTo != "", Tags: maps.Clone(t.tags),

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opCreate = "run instance"
@@ -20,7 +21,7 @@ const opCreate = "run instance"
 // Create makes the VM of r by one RunInstances under r.Token, which returns the
 // same instance however often it is repeated, and finishes its interfaces.
 func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	s, err := specOf(opCreate, r.Class)
+	s, err := driverkit.SpecOf[*spec](opCreate, r.Class)
 	if err != nil {
 		return cloud.VM{}, err
 	}
@@ -43,7 +44,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 // checkRequest refuses what EC2 would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
-	problems := slices.Concat(s.problems, wrong, r.Problems(nameMax, userDataMax))
+	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax))
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
 	}
@@ -51,41 +52,41 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 }
 
 // launch returns the VM of r and makes it unless its id is known already.
-func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (thing, error) {
+func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (resource, error) {
 	if r.ProviderID != "" {
 		return a.known(ctx, s, r)
 	}
 	in, err := a.input(ctx, s, r)
 	if err != nil {
-		return thing{}, err
+		return resource{}, err
 	}
 	out, failed := ask(ctx, a, opCreate, a.client.RunInstances, in)
 	if failed != nil {
-		return thing{}, a.refused(ctx, s, r, failed)
+		return resource{}, a.refused(ctx, s, r, failed)
 	}
 	if len(out.Instances) != 1 {
-		return thing{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one",
+		return resource{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one",
 			len(out.Instances))
 	}
 	a.learn(out.Instances[0])
-	t := thingOf(out.Instances[0])
+	t := fromInstance(out.Instances[0])
 	if t.gone() || t.going() {
 		vm := a.vmOf(t)
-		return thing{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id,
+		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id,
 			t.state, vm.Message)
 	}
 	return t, nil
 }
 
 // known returns the VM whose id stands in r. It never makes another.
-func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (thing, error) {
+func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (resource, error) {
 	found, err := a.find(ctx, opCreate, s, r.Ref)
 	if err != nil {
-		return thing{}, err
+		return resource{}, err
 	}
-	found = slices.DeleteFunc(found, thing.gone)
+	found = slices.DeleteFunc(found, resource.gone)
 	if len(found) == 0 {
-		return thing{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound, "EC2 does not show the instance of %s",
+		return resource{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound, "EC2 does not show the instance of %s",
 			r.ProviderID)
 	}
 	return found[0], nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // Options configure a Driver. The zero value is EC2 with credentials from
@@ -24,7 +25,7 @@ type Options struct {
 	Now func() time.Time
 	// Window is how long lookups and terminations wait for others to share a
 	// call; its zero value is 100ms after the last and 1s after the first.
-	Window Window
+	Window driverkit.Window
 }
 
 // Driver is the cloud.Driver of EC2.
@@ -41,8 +42,8 @@ func NewDriver(o Options) *Driver {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Window == (Window{}) {
-		o.Window = Window{Idle: 100 * time.Millisecond, Longest: time.Second}
+	if o.Window == (driverkit.Window{}) {
+		o.Window = driverkit.Window{Idle: 100 * time.Millisecond, Longest: time.Second}
 	}
 	return &Driver{options: o}
 }
@@ -52,7 +53,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
 	s.setDefaults()
-	problems := s.problems.Report()
+	problems := s.Problems.Report()
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: s.Region,
@@ -74,7 +75,7 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	if err := cloud.Worst(op, who.problems(d.options.Ambient), cloud.BlocksAll); err != nil {
 		return nil, err
 	}
-	s, err := specOf(op, c)
+	s, err := driverkit.SpecOf[*spec](op, c)
 	if err != nil {
 		return nil, err
 	}
@@ -83,4 +84,11 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 		return nil, cloud.Errorf(cloud.Denied, op, "NoCredentials", "the configuration of the SDK cannot be used: %w", err)
 	}
 	return newAccount(d.options, s.Region, client, refresh), nil
+}
+
+// Interruptible reports whether VMs of c are spot instances: those with a spotPrice,
+// an empty one included, which means the price on demand.
+func (d *Driver) Interruptible(c cloud.Class) bool {
+	s, ok := c.Spec.(*spec)
+	return ok && s.SpotPrice != nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
@@ -158,7 +159,7 @@ func classify(_ *http.Request, body []byte) cloudtest.Call {
 }
 
 // window is short, because one test calls at a time.
-var window = aws.Window{Idle: time.Millisecond, Longest: 5 * time.Millisecond}
+var window = driverkit.Window{Idle: time.Millisecond, Longest: 5 * time.Millisecond}
 
 func settings() ec2test.Settings {
 	s := ec2test.DefaultSettings()

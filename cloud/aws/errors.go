@@ -233,3 +233,18 @@ func about(e *cloud.Error) *cloud.Error {
 	}
 	return e
 }
+
+// named returns err, which several callers share, as that of one operation; nil
+// stays nil.
+func named(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*cloud.Error) //nolint:errorlint // calls return nothing else
+	if !ok {
+		return cloud.Errorf(cloud.Unknown, op, "Unclassified", "%w", err)
+	}
+	mine := *e
+	mine.Op = op
+	return &mine
+}

@@ -20,11 +20,11 @@ const waitToFinish = 2 * time.Second
 
 // finish does what cannot be asked for when an instance is launched. A positive
 // wait says that it is not finished.
-func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t thing) (wait time.Duration, err error) {
+func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t resource) (wait time.Duration, err error) {
 	if t.going() || t.gone() {
 		return 0, nil // whoever looks at its state decides
 	}
-	for _, step := range []func(context.Context, *spec, cloud.CreateRequest, thing) (time.Duration, error){
+	for _, step := range []func(context.Context, *spec, cloud.CreateRequest, resource) (time.Duration, error){
 		a.forward, a.delegate,
 	} {
 		if wait, err := step(ctx, s, r, t); err != nil || wait > 0 {
@@ -36,7 +36,7 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t 
 
 // forward lets all interfaces pass on what is not theirs, except those that have
 // no such check.
-func (a *account) forward(ctx context.Context, s *spec, _ cloud.CreateRequest, t thing) (time.Duration, error) {
+func (a *account) forward(ctx context.Context, s *spec, _ cloud.CreateRequest, t resource) (time.Duration, error) {
 	if *s.SourceDestCheck {
 		return 0, nil
 	}
@@ -80,7 +80,7 @@ type progress struct {
 }
 
 // delegate gives interfaces the IPv6 prefixes that they lack.
-func (a *account) delegate(ctx context.Context, s *spec, r cloud.CreateRequest, t thing) (time.Duration, error) {
+func (a *account) delegate(ctx context.Context, s *spec, r cloud.CreateRequest, t resource) (time.Duration, error) {
 	want := s.prefixes()
 	if len(want) == 0 {
 		return 0, nil

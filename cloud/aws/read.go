@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // Get returns the VM of r.
 func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	s, err := specOf(opGet, r.Class)
+	s, err := driverkit.SpecOf[*spec](opGet, r.Class)
 	if err != nil {
 		return cloud.VM{}, unclassed(err)
 	}
@@ -35,7 +36,7 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 
 // unclassed is an error about a class, of a call that has no code for it.
 func unclassed(err error) error {
-	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Invalid { //nolint:errorlint // specOf returns nothing else
+	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Invalid { //nolint:errorlint // SpecOf returns nothing else
 		return cloud.Errorf(cloud.Unknown, e.Op, e.Reason, "%w", e.Err)
 	}
 	return err
@@ -43,8 +44,8 @@ func unclassed(err error) error {
 
 // one returns the VM among those that were found. One that is going counts only
 // where there is no other. Of several nobody knows which is the machine's.
-func (a *account) one(r cloud.Ref, found []thing) (cloud.VM, error) {
-	staying := slices.DeleteFunc(slices.Clone(found), func(t thing) bool { return t.going() || t.gone() })
+func (a *account) one(r cloud.Ref, found []resource) (cloud.VM, error) {
+	staying := slices.DeleteFunc(slices.Clone(found), func(t resource) bool { return t.going() || t.gone() })
 	switch {
 	case len(staying) == 1:
 		return a.vmOf(staying[0]), nil
@@ -57,7 +58,7 @@ func (a *account) one(r cloud.Ref, found []thing) (cloud.VM, error) {
 		return cloud.VM{}, cloud.Errorf(cloud.Unknown, opGet, "SeveralVMs", "machine %q has %d VMs: %s; delete all but one",
 			r.Name, len(ids), strings.Join(ids, ", "))
 	}
-	if i := slices.IndexFunc(found, thing.going); i >= 0 {
+	if i := slices.IndexFunc(found, resource.going); i >= 0 {
 		return a.vmOf(found[i]), nil
 	}
 	if len(found) > 0 { // terminated: EC2 still knows why
@@ -72,7 +73,7 @@ func (a *account) one(r cloud.Ref, found []thing) (cloud.VM, error) {
 // volumes, interfaces.
 func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
-		s, err := specOf(opList, c)
+		s, err := driverkit.SpecOf[*spec](opList, c)
 		if err != nil {
 			yield(cloud.Resource{}, unclassed(err))
 			return
@@ -100,7 +101,7 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 
 // Capacity says what a node of c will offer.
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
-	s, err := specOf(opCapacity, c)
+	s, err := driverkit.SpecOf[*spec](opCapacity, c)
 	if err != nil {
 		return cloud.Capacity{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opDelete = "terminate instance"
@@ -22,7 +23,7 @@ const (
 // a providerID is set it is the only VM that counts, and only its parts and
 // loose ones of no other owner: other VMs of that name may be in use.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
-	s, err := specOf(opDelete, r.Class)
+	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
 		return cloud.Deletion{}, unclassed(err)
 	}
@@ -48,14 +49,15 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 }
 
 // end asks for an instance to go, unless it is going.
-func (a *account) end(ctx context.Context, vm thing) error {
+func (a *account) end(ctx context.Context, vm resource) error {
 	if vm.going() {
 		return nil
 	}
-	refused, err := a.ender.do(ctx, opDelete, struct{}{}, vm.id)
-	if err == nil && refused != nil {
-		err = named(opDelete, refused)
+	refused, err := a.ender.Do(ctx, opDelete, struct{}{}, vm.id)
+	if err == nil {
+		err = refused[vm.id]
 	}
+	err = named(opDelete, err)
 	if cloud.CodeOf(err) == cloud.NotFound {
 		return nil
 	}
@@ -65,6 +67,7 @@ func (a *account) end(ctx context.Context, vm thing) error {
 // terminate ends instances. What EC2 refuses for one of them must not keep the
 // others, so each is then asked for alone.
 func (a *account) terminate(ctx context.Context, _ struct{}, ids []string) (map[string]error, error) {
+	ids = unique(ids)
 	_, err := ask(ctx, a, opDelete, a.client.TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: ids})
 	if err == nil {
 		return map[string]error{}, nil
@@ -121,7 +124,7 @@ func (a *account) clean(ctx context.Context, s *spec, r cloud.Ref) (cloud.Deleti
 
 // mayGo reports whether a part is one of the VM of r. A part of a VM that is there
 // and is not that of r is not.
-func mayGo(p thing, r cloud.Ref) bool {
+func mayGo(p resource, r cloud.Ref) bool {
 	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
 	if p.attachedTo != "" {
 		return known && p.attachedTo == id
@@ -131,7 +134,7 @@ func mayGo(p thing, r cloud.Ref) bool {
 }
 
 // removePart deletes a volume or an interface that is loose.
-func (a *account) removePart(ctx context.Context, p thing) error {
+func (a *account) removePart(ctx context.Context, p resource) error {
 	var err *cloud.Error
 	if p.kind == cloud.KindDisk {
 		_, err = ask(ctx, a, "delete volume", a.client.DeleteVolume, &ec2.DeleteVolumeInput{VolumeId: &p.id})

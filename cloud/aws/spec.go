@@ -2,11 +2,10 @@ package aws
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
 
@@ -45,10 +44,10 @@ type spec struct {
 	SourceDestCheck     *bool               `json:"srcAndDstChecksEnabled"`
 	EBSOptimized        bool                `json:"ebsOptimized"`
 	Monitoring          bool                `json:"monitoring"`
-	problems            lenient.Problems    // those that rule something out
 	ownership           []string            // keys of Tags that say what is the class's own, sorted
-	unread              []string            // paths of values of a wrong type
 	keeps               map[cloud.Kind]bool // kinds that outlive the VM by the class's wish
+
+	driverkit.Checks
 }
 
 type profileSpec struct {
@@ -88,7 +87,7 @@ type interfaceSpec struct {
 	IPv6PrefixCount     *int32   `json:"ipv6PrefixCount"`
 }
 
-// efa says that the interface has no IP of its own network stack to check.
+// efa reports whether the interface is an Elastic Fabric Adapter.
 func (n interfaceSpec) efa() bool { return n.InterfaceType == "efa" || n.InterfaceType == "efa-only" }
 
 type marketSpec struct {
@@ -181,44 +180,24 @@ func (s *spec) setDefaults() {
 	}
 	yes(&s.SourceDestCheck)
 	// What cannot be read may have asked for it.
-	s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || s.wrong("blockDevices")
-	s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || s.wrong("networkInterfaces")
+	s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || s.Wrong("blockDevices")
+	s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || s.Wrong("networkInterfaces")
 }
 
-// wrong reports whether something in that field could not be read.
-func (s *spec) wrong(field string) bool {
-	return slices.ContainsFunc(s.unread, func(path string) bool {
-		return len(path) >= len(field) && strings.EqualFold(path[:len(field)], field)
+// decode decodes a provider spec as MCM's driver does.
+func decode(raw json.RawMessage) *spec {
+	s := &spec{}
+	s.Checks = driverkit.Decode(raw, s, lenient.Options{
+		Severity: neededAlways, Hint: "ami, region, machineType, iam, networkInterfaces and tags",
 	})
+	return s
 }
 
-// findOwnership returns the keys of the tags that say what belongs to the
-// class's cluster and role, sorted; nil unless there is one of either kind: a
-// class that does not say what is its own owns nothing.
-func (s *spec) findOwnership() []string {
-	var keys []string
-	cluster, role := false, false
-	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
-		isCluster, isRole := strings.Contains(key, clusterMark), strings.Contains(key, roleMark)
-		if isCluster || isRole {
-			keys = append(keys, key)
-		}
-		cluster, role = cluster || isCluster, role || isRole
+// neededAlways are the fields without which nothing can be called.
+func neededAlways(path string) cloud.Severity {
+	top, _, _ := strings.Cut(path, ".")
+	if strings.EqualFold(top, "region") || strings.EqualFold(top, "tags") {
+		return cloud.BlocksAll
 	}
-	if !cluster || !role {
-		return nil
-	}
-	return keys
-}
-
-// specOf returns the driver's own form of a class that can be used for calls.
-func specOf(op string, c cloud.Class) (*spec, error) {
-	s, ok := c.Spec.(*spec)
-	if !ok {
-		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "the class was not parsed by this driver")
-	}
-	if err := cloud.Worst(op, s.problems, cloud.BlocksAll); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return cloud.BlocksCreate
 }

@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opCapacity = "look up flavor"
 
 // Capacity says what a node of the class will offer.
 func (a *account) Capacity(ctx context.Context, class cloud.Class) (cloud.Capacity, error) {
-	c, err := configOf(opCapacity, class)
+	c, err := driverkit.SpecOf[*config](opCapacity, class)
 	if err != nil {
 		return cloud.Capacity{}, err
 	}

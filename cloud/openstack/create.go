@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opCreate = "create server"
 
 // Create makes the VM of r unless there is one, and finishes its ports.
 func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	c, err := configOf(opCreate, r.Class)
+	c, err := driverkit.SpecOf[*config](opCreate, r.Class)
 	if err != nil {
 		return cloud.VM{}, err
 	}
@@ -52,7 +53,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what Nova would refuse, before anything is made.
 func checkRequest(c *config, r cloud.CreateRequest) error {
-	return cloud.Worst(opCreate, slices.Concat(c.problems, r.Problems(nameMax, userDataMax)), cloud.BlocksCreate)
+	return cloud.Worst(opCreate, slices.Concat(c.Problems, r.Problems(nameMax, userDataMax)), cloud.BlocksCreate)
 }
 
 // ensure returns the server of r, and whether it is the only one. It makes one

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // Options configure a Driver. The zero value takes credentials from Secrets
@@ -54,7 +55,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	c := decode(in.Spec)
 	c.validate()
 	c.setDefaults()
-	problems := c.problems.Report()
+	problems := c.Problems.Report()
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: c.Spec.Region,
@@ -75,7 +76,7 @@ func (d *Driver) Open(ctx context.Context, class cloud.Class, creds cloud.Creden
 	if err := cloud.Worst(opLogin, who.problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}
-	c, err := configOf(opLogin, class)
+	c, err := driverkit.SpecOf[*config](opLogin, class)
 	if err != nil {
 		return nil, err
 	}

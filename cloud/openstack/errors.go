@@ -246,7 +246,7 @@ func about(e *cloud.Error) *cloud.Error {
 
 // unclassed is an error about a class, of a call that has no code for it.
 func unclassed(err error) error {
-	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Invalid { //nolint:errorlint // configOf returns nothing else
+	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Invalid { //nolint:errorlint // SpecOf returns nothing else
 		return cloud.Errorf(cloud.Unknown, e.Op, e.Reason, "%w", e.Err)
 	}
 	return err

@@ -21,14 +21,14 @@ type listing[T any] struct {
 }
 
 // pages yields what a service lists, page by page and each once. The next page
-// begins after the last thing of this one; when that has gone meanwhile, after
+// begins after the last item of this one; when that has gone meanwhile, after
 // the one before it. It stops after the first error.
 func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter.Seq2[T, *cloud.Error] {
 	return func(yield func(T, *cloud.Error) bool) {
 		seen := map[string]bool{}
 		var after []string // ids after which the next page may begin, the best last
 		for {
-			things, more, err := page(ctx, a, op, l, last(after))
+			items, more, err := page(ctx, a, op, l, last(after))
 			if err != nil && len(after) > 0 && (err.Code == cloud.Invalid || err.Code == cloud.NotFound) {
 				after = after[:len(after)-1]
 				continue
@@ -39,22 +39,29 @@ func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter
 				return
 			}
 			after = after[:0]
-			fresh := false
-			for _, t := range things {
+			for _, t := range items {
 				after = append(after, l.id(t))
-				if seen[l.id(t)] {
-					continue
-				}
-				seen[l.id(t)], fresh = true, true
-				if !yield(t, nil) {
-					return
-				}
 			}
-			if !more || !fresh && len(things) == 0 {
+			if !yieldNew(items, l.id, seen, yield) || !more || len(items) == 0 {
 				return
 			}
 		}
 	}
+}
+
+// yieldNew yields the items that were not seen before, and returns what the last
+// yield returned.
+func yieldNew[T any](items []T, id func(T) string, seen map[string]bool, yield func(T, *cloud.Error) bool) bool {
+	for _, t := range items {
+		if seen[id(t)] {
+			continue
+		}
+		seen[id(t)] = true
+		if !yield(t, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 func last(ids []string) string {
@@ -80,8 +87,8 @@ func page[T any](ctx context.Context, a *account, op string, l listing[T], after
 	if err := a.ask(ctx, op, call{method: http.MethodGet, of: l.of, path: path, out: &out}); err != nil {
 		return nil, false, err
 	}
-	var things []T
-	if err := json.Unmarshal(out[l.key], &things); err != nil {
+	var items []T
+	if err := json.Unmarshal(out[l.key], &items); err != nil {
 		return nil, false, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "the answer of the cloud cannot be read")
 	}
 	var links []struct {
@@ -90,8 +97,8 @@ func page[T any](ctx context.Context, a *account, op string, l listing[T], after
 	_ = json.Unmarshal(out[l.key+"_links"], &links) // without links this is the last page
 	for _, link := range links {
 		if link.Rel == "next" {
-			return things, true, nil
+			return items, true, nil
 		}
 	}
-	return things, false, nil
+	return items, false, nil
 }

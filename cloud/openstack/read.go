@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 
 // Get returns the VM of r.
 func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	c, err := configOf(opGet, r.Class)
+	c, err := driverkit.SpecOf[*config](opGet, r.Class)
 	if err != nil {
 		return cloud.VM{}, unclassed(err)
 	}
@@ -58,7 +59,7 @@ func several(op string, r cloud.Ref, all []server) *cloud.Error {
 // volumes, ports.
 func (a *account) List(ctx context.Context, class cloud.Class) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
-		c, err := configOf(opList, class)
+		c, err := driverkit.SpecOf[*config](opList, class)
 		if err != nil {
 			yield(cloud.Resource{}, unclassed(err))
 			return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opDelete = "delete server"
@@ -20,7 +21,7 @@ const (
 // behind. Where a providerID is set it is the only server that counts, and only
 // its parts and loose ones: other servers of that name may be in use.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
-	c, err := configOf(opDelete, r.Class)
+	c, err := driverkit.SpecOf[*config](opDelete, r.Class)
 	if err != nil {
 		return cloud.Deletion{}, unclassed(err)
 	}

@@ -16,8 +16,8 @@ const (
 	flavorAge = 5 * time.Minute
 )
 
-// thing is whatever has an id and a name.
-type thing struct {
+// idName is whatever has an id and a name.
+type idName struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
@@ -78,30 +78,37 @@ func (a *account) learnFlavors(ctx context.Context, op string) *cloud.Error {
 	return nil
 }
 
-// only returns the id of the one thing of that name.
-func (a *account) only(ctx context.Context, op string, of service, path, name, field string) (string, *cloud.Error) {
-	key := path + " " + name
+// reference is a resource that a class names: in which collection of a service,
+// and by which field.
+type reference struct {
+	of                service
+	path, name, field string
+}
+
+// only returns the id of the one resource of that name.
+func (a *account) only(ctx context.Context, op string, w reference) (string, *cloud.Error) {
+	key := w.path + " " + w.name
 	if id, known := a.ids.get(key, a.now(), idAge); known {
 		return id, nil
 	}
 	var found []string
-	all := pages(ctx, a, op, listing[thing]{
-		of, path, strings.ReplaceAll(path, "-", "_"),
-		url.Values{"name": {name}},
-		func(t thing) string { return t.ID },
+	all := pages(ctx, a, op, listing[idName]{
+		w.of, w.path, strings.ReplaceAll(w.path, "-", "_"),
+		url.Values{"name": {w.name}},
+		func(t idName) string { return t.ID },
 	})
 	for t, err := range all {
 		if err != nil {
 			return "", about(err)
 		}
-		if t.Name == name {
+		if t.Name == w.name {
 			found = append(found, t.ID)
 		}
 	}
 	if len(found) != 1 {
 		e := cloud.Errorf(cloud.Invalid, op, "NotOne", "there are %d %s named %q", len(found),
-			strings.ReplaceAll(path, "-", " "), name)
-		return "", blame(e, field, "name exactly one, or give its id")
+			strings.ReplaceAll(w.path, "-", " "), w.name)
+		return "", blame(e, w.field, "name exactly one, or give its id")
 	}
 	a.ids.put(key, found[0], a.now())
 	return found[0], nil
@@ -112,7 +119,7 @@ func (a *account) imageOf(ctx context.Context, op string, s *spec) (string, *clo
 	if s.ImageID != "" {
 		return s.ImageID, nil
 	}
-	return a.only(ctx, op, glance, "images", s.ImageName, "spec.imageName")
+	return a.only(ctx, op, reference{glance, "images", s.ImageName, "spec.imageName"})
 }
 
 // networks returns what Nova makes ports in.
@@ -154,7 +161,7 @@ func (a *account) networkOf(ctx context.Context, i int, n network) (string, *clo
 	if n.ID != "" {
 		return n.ID, nil
 	}
-	return a.only(ctx, opCreate, neutron, "networks", n.Name, fmt.Sprintf("spec.networks[%d].name", i))
+	return a.only(ctx, opCreate, reference{neutron, "networks", n.Name, fmt.Sprintf("spec.networks[%d].name", i)})
 }
 
 // groups returns the ids of the security groups. One that is given by its id is
@@ -169,7 +176,8 @@ func (a *account) groups(ctx context.Context, c *config) ([]string, *cloud.Error
 			all = append(all, name)
 			continue
 		}
-		id, err := a.only(ctx, opCreate, neutron, "security-groups", name, fmt.Sprintf("spec.securityGroups[%d]", i))
+		id, err := a.only(ctx, opCreate,
+			reference{neutron, "security-groups", name, fmt.Sprintf("spec.securityGroups[%d]", i)})
 		if err != nil {
 			return nil, err
 		}

@@ -3,11 +3,12 @@ package openstack
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
 
@@ -34,9 +35,9 @@ type config struct {
 	Kind       string `json:"kind"`
 	Spec       spec   `json:"spec"`
 
-	problems  lenient.Problems // those that rule something out
-	ownership []string         // keys of Tags that say what is the class's own, sorted
-	unread    []string         // paths of values of a wrong type
+	ownership []string // keys of Tags that name the cluster and the role, sorted
+
+	driverkit.Checks
 }
 
 type spec struct {
@@ -91,32 +92,6 @@ func (s *spec) ownPort() bool { return s.NetworkID != "" && len(s.SubnetIDs) > 0
 // ownVolume says that the server gets a volume that is made for it beforehand.
 func (s *spec) ownVolume() bool { return s.RootDiskSize > 0 && s.RootDiskType != nil }
 
-// wrong reports whether something in that field could not be read.
-func (c *config) wrong(path string) bool {
-	return slices.ContainsFunc(c.unread, func(p string) bool {
-		return p == path || strings.HasPrefix(p, path+".") || strings.HasPrefix(p, path+"[")
-	})
-}
-
-// findOwnership returns the keys of the tags that say what belongs to the
-// class's cluster and role, sorted; nil unless there is one of either kind: a
-// class that does not say what is its own owns nothing.
-func (s *spec) findOwnership() []string {
-	var keys []string
-	cluster, role := false, false
-	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
-		isCluster, isRole := strings.Contains(key, clusterMark), strings.Contains(key, roleMark)
-		if isCluster || isRole {
-			keys = append(keys, key)
-		}
-		cluster, role = cluster || isCluster, role || isRole
-	}
-	if !cluster || !role {
-		return nil
-	}
-	return keys
-}
-
 // birthmark says, in the description that a port is made with, whose it is.
 // Neutron takes tags only afterwards.
 func (c *config) birthmark(ownerID string) string {
@@ -140,14 +115,19 @@ func readBirthmark(description string) (class, ownerID string, ok bool) {
 	return class, ownerID, ok
 }
 
-// configOf returns the driver's own form of a class that can be used for calls.
-func configOf(op string, class cloud.Class) (*config, error) {
-	c, ok := class.Spec.(*config)
-	if !ok {
-		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "the class was not parsed by this driver")
+// decode decodes a provider spec as MCM's driver does: keys have their case.
+func decode(raw json.RawMessage) *config {
+	c := &config{}
+	c.Checks = driverkit.Decode(raw, c, lenient.Options{
+		Severity: neededAlways, CaseSensitive: true, Hint: "apiVersion " + specVersion + ", kind " + specKind + " and spec",
+	})
+	return c
+}
+
+// neededAlways are the fields without which nothing can be called.
+func neededAlways(path string) cloud.Severity {
+	if slices.Contains([]string{"spec", "spec.region", "spec.tags"}, path) {
+		return cloud.BlocksAll
 	}
-	if err := cloud.Worst(op, c.problems, cloud.BlocksAll); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return cloud.BlocksCreate
 }

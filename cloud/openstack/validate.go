@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // metadataKey is what Nova takes as a key of metadata.
@@ -20,54 +21,47 @@ const metadataMax = 255
 // and tags are needed by every call, everything else only to create.
 func (c *config) validate() {
 	s := &c.Spec
-	if c.APIVersion != specVersion && !c.wrong("apiVersion") {
-		c.problems.Add(cloud.BlocksCreate, "apiVersion", fmt.Sprintf("is %q and has to be %s", c.APIVersion, specVersion))
+	if c.APIVersion != specVersion && !c.Wrong("apiVersion") {
+		c.Problems.Add(cloud.BlocksCreate, "apiVersion", fmt.Sprintf("is %q and has to be %s", c.APIVersion, specVersion))
 	}
-	if c.Kind != specKind && !c.wrong("kind") {
-		c.problems.Add(cloud.BlocksCreate, "kind", fmt.Sprintf("is %q and has to be %s", c.Kind, specKind))
+	if c.Kind != specKind && !c.Wrong("kind") {
+		c.Problems.Add(cloud.BlocksCreate, "kind", fmt.Sprintf("is %q and has to be %s", c.Kind, specKind))
 	}
-	c.require(cloud.BlocksAll, "spec.region", s.Region, "name the region, e.g. RegionOne")
-	if s.ImageID == "" && !c.wrong("spec.imageID") {
-		c.require(cloud.BlocksCreate, "spec.imageName", s.ImageName, "name the image, or set imageID")
+	c.Require(cloud.BlocksAll, "spec.region", s.Region, "name the region, e.g. RegionOne")
+	if s.ImageID == "" && !c.Wrong("spec.imageID") {
+		c.Require(cloud.BlocksCreate, "spec.imageName", s.ImageName, "name the image, or set imageID")
 	}
-	c.require(cloud.BlocksCreate, "spec.availabilityZone", s.AvailabilityZone, "name the availability zone, e.g. nova")
-	c.require(cloud.BlocksCreate, "spec.flavorName", s.FlavorName, "name the flavor, e.g. m1.medium")
-	c.require(cloud.BlocksCreate, "spec.keyName", s.KeyName, "name the key pair")
+	c.Require(cloud.BlocksCreate, "spec.availabilityZone", s.AvailabilityZone, "name the availability zone, e.g. nova")
+	c.Require(cloud.BlocksCreate, "spec.flavorName", s.FlavorName, "name the flavor, e.g. m1.medium")
+	c.Require(cloud.BlocksCreate, "spec.keyName", s.KeyName, "name the key pair")
 	c.validateTags()
 	c.validateNetworks()
 	c.validatePods()
 	c.validateDisk()
 	for i, name := range s.SecurityGroups {
-		if strings.TrimSpace(name) == "" && !c.wrong(fmt.Sprintf("spec.securityGroups[%d]", i)) {
-			c.problems.Add(cloud.Warning, fmt.Sprintf("spec.securityGroups[%d]", i), "is empty and is left out; remove it")
+		if strings.TrimSpace(name) == "" && !c.Wrong(fmt.Sprintf("spec.securityGroups[%d]", i)) {
+			c.Problems.Add(cloud.Warning, fmt.Sprintf("spec.securityGroups[%d]", i), "is empty and is left out; remove it")
 		}
-	}
-}
-
-// require adds a problem when a field is empty, unless there is one with it.
-func (c *config) require(severity cloud.Severity, path, value, remedy string) {
-	if strings.TrimSpace(value) == "" && !c.wrong(path) {
-		c.problems.Add(severity, path, "is missing; "+remedy)
 	}
 }
 
 func (c *config) validateTags() {
 	s := &c.Spec
-	c.ownership = s.findOwnership()
-	if c.ownership == nil && !c.wrong("spec.tags") {
-		c.problems.Add(cloud.BlocksAll, "spec.tags",
+	c.ownership = driverkit.Ownership(s.Tags, driverkit.Contains(clusterMark), driverkit.Contains(roleMark))
+	if c.ownership == nil && !c.Wrong("spec.tags") {
+		c.Problems.Add(cloud.BlocksAll, "spec.tags",
 			fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
 	}
 	for key, value := range s.Tags {
 		at := "spec.tags[" + key + "]"
 		switch {
 		case key == ownerKey || key == attemptKey:
-			c.problems.Add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
+			c.Problems.Add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
 		case !metadataKey.MatchString(key):
-			c.problems.Add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - "+
+			c.Problems.Add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - "+
 				"only, at most 255")
 		case len(value) > metadataMax:
-			c.problems.Add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value),
+			c.Problems.Add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value),
 				metadataMax))
 		}
 	}
@@ -77,9 +71,9 @@ func (c *config) validateNetworks() {
 	s := &c.Spec
 	switch {
 	case s.NetworkID != "" && len(s.Networks) > 0:
-		c.problems.Add(cloud.BlocksCreate, "spec.networks", "cannot be set together with networkID; remove one of them")
-	case s.NetworkID == "" && len(s.Networks) == 0 && !c.wrong("spec.networkID") && !c.wrong("spec.networks"):
-		c.problems.Add(cloud.BlocksCreate, "spec.networks", "is missing; name at least one network, or set networkID")
+		c.Problems.Add(cloud.BlocksCreate, "spec.networks", "cannot be set together with networkID; remove one of them")
+	case s.NetworkID == "" && len(s.Networks) == 0 && !c.Wrong("spec.networkID") && !c.Wrong("spec.networks"):
+		c.Problems.Add(cloud.BlocksCreate, "spec.networks", "is missing; name at least one network, or set networkID")
 	}
 	for i, n := range s.Networks {
 		c.validateNetwork(fmt.Sprintf("spec.networks[%d]", i), n)
@@ -88,14 +82,14 @@ func (c *config) validateNetworks() {
 }
 
 func (c *config) validateNetwork(at string, n network) {
-	if c.wrong(at) {
+	if c.Wrong(at) {
 		return
 	}
 	if n.ID == "" && n.Name == "" {
-		c.problems.Add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
+		c.Problems.Add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
 	}
 	if n.ID != "" && n.Name != "" {
-		c.problems.Add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
+		c.Problems.Add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
 	}
 }
 
@@ -104,12 +98,12 @@ func (c *config) validateSubnets() {
 	old := s.SubnetID != nil && *s.SubnetID != ""
 	switch {
 	case old && len(s.SubnetIDs) > 0:
-		c.problems.Add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
+		c.Problems.Add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
 	case old:
-		c.problems.Add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
+		c.Problems.Add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
 	}
 	if (old || len(s.SubnetIDs) > 0) && s.NetworkID == "" {
-		c.problems.Add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
+		c.Problems.Add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
 	}
 }
 
@@ -117,15 +111,15 @@ func (c *config) validatePods() {
 	s := &c.Spec
 	if s.PodNetworkCIDR != "" {
 		if len(s.PodNetworkCIDRs) > 0 {
-			c.problems.Add(cloud.Warning, "spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
+			c.Problems.Add(cloud.Warning, "spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
 		} else {
-			c.problems.Add(cloud.Warning, "spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
+			c.Problems.Add(cloud.Warning, "spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
 			c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
 		}
 	}
-	if s.PodNetworkCIDR == "" && len(s.PodNetworkCIDRs) == 0 && !c.wrong("spec.podNetworkCidr") &&
-		!c.wrong("spec.podNetworkCIDRs") {
-		c.problems.Add(cloud.BlocksCreate, "spec.podNetworkCIDRs",
+	if s.PodNetworkCIDR == "" && len(s.PodNetworkCIDRs) == 0 && !c.Wrong("spec.podNetworkCidr") &&
+		!c.Wrong("spec.podNetworkCIDRs") {
+		c.Problems.Add(cloud.BlocksCreate, "spec.podNetworkCIDRs",
 			"is missing; list the addresses of pods, e.g. 100.64.0.0/11")
 	}
 	for i, cidr := range s.PodNetworkCIDRs {
@@ -135,11 +129,11 @@ func (c *config) validatePods() {
 
 // cidr warns about what Neutron will refuse.
 func (c *config) cidr(path, text string) {
-	if _, err := netip.ParsePrefix(text); err == nil || c.wrong(path) {
+	if _, err := netip.ParsePrefix(text); err == nil || c.Wrong(path) {
 		return
 	}
 	if _, err := netip.ParseAddr(text); err != nil {
-		c.problems.Add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; "+
+		c.Problems.Add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; "+
 			"write one such as 100.64.0.0/11", text))
 	}
 }
@@ -147,10 +141,10 @@ func (c *config) cidr(path, text string) {
 func (c *config) validateDisk() {
 	s := &c.Spec
 	if s.RootDiskSize < 0 {
-		c.problems.Add(cloud.BlocksCreate, "spec.rootDiskSize", fmt.Sprintf("is %d and has to be at least 0", s.RootDiskSize))
+		c.Problems.Add(cloud.BlocksCreate, "spec.rootDiskSize", fmt.Sprintf("is %d and has to be at least 0", s.RootDiskSize))
 	}
-	if s.RootDiskType != nil && *s.RootDiskType != "" && s.RootDiskSize == 0 && !c.wrong("spec.rootDiskSize") {
-		c.problems.Add(cloud.Warning, "spec.rootDiskType", "has no effect without rootDiskSize; add that, or remove it")
+	if s.RootDiskType != nil && *s.RootDiskType != "" && s.RootDiskSize == 0 && !c.Wrong("spec.rootDiskSize") {
+		c.Problems.Add(cloud.Warning, "spec.rootDiskType", "has no effect without rootDiskSize; add that, or remove it")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // account is the cloud.Account of one account of a simulated cloud. It has no
@@ -26,7 +27,7 @@ const (
 // Get returns the VM of r.
 func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	const op = "get VM"
-	s, err := specOf(op, r.Class)
+	s, err := driverkit.SpecOf[*spec](op, r.Class)
 	if err != nil {
 		return cloud.VM{}, err
 	}
@@ -125,7 +126,7 @@ func (a *account) byID(ctx context.Context, op string, s *spec, r cloud.Ref, id 
 // resource with the machine's owner id may have any name, because machines that
 // are restored elsewhere keep only the id.
 func (s *spec) owns(item Resource, r cloud.Ref) bool {
-	keys := s.ownership()
+	keys := s.ownership
 	if len(keys) == 0 || slices.ContainsFunc(keys, func(key string) bool { _, has := item.Tags[key]; return !has }) {
 		return false
 	}
@@ -140,7 +141,7 @@ func (s *spec) owns(item Resource, r cloud.Ref) bool {
 func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		const op = "list resources"
-		s, err := specOf(op, c)
+		s, err := driverkit.SpecOf[*spec](op, c)
 		if err != nil {
 			yield(cloud.Resource{}, err)
 			return
@@ -161,7 +162,7 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 // page by page. It stops after the first error.
 func (a *account) pages(ctx context.Context, op string, s *spec, filters ...string) iter.Seq2[Resource, error] {
 	return func(yield func(Resource, error) bool) {
-		query := url.Values{"tag": append(filters, s.ownership()...)}
+		query := url.Values{"tag": append(filters, s.ownership...)}
 		for {
 			var page Page
 			r := request{op: op, method: http.MethodGet, path: []string{"resources"}, query: query}
@@ -185,7 +186,7 @@ func (a *account) pages(ctx context.Context, op string, s *spec, filters ...stri
 // Capacity says what a node of c will offer.
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
 	const op = "get instance type"
-	s, err := specOf(op, c)
+	s, err := driverkit.SpecOf[*spec](op, c)
 	if err != nil {
 		return cloud.Capacity{}, err
 	}
@@ -204,18 +205,6 @@ func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, 
 	}
 	maps.DeleteFunc(offered, func(_, quantity string) bool { return quantity == "" })
 	return cloud.Capacity{Resources: offered, Architecture: t.Architecture}, nil
-}
-
-// specOf returns the driver's own form of a class that can be used for calls.
-func specOf(op string, c cloud.Class) (*spec, error) {
-	s, ok := c.Spec.(*spec)
-	if !ok {
-		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "the class was not parsed by this driver")
-	}
-	if err := cloud.Worst(op, s.problems, cloud.BlocksAll); err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // within returns d, or what is closest to it and can be suggested as a wait.

@@ -57,12 +57,12 @@ func (d *Driver) Traits() cloud.Traits {
 func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
-	problems := s.problems.Report()
+	problems := s.Problems.Report()
 	endpoint := strings.TrimRight(s.Endpoint, "/")
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: endpoint,
-		Owner:    strings.Join(append([]string{endpoint, s.Region}, s.ownership()...), " "),
+		Owner:    strings.Join(append([]string{endpoint, s.Region}, s.ownership...), " "),
 		Region:   s.Region, Zone: s.Zone, InstanceType: s.InstanceType,
 		Spec: s,
 	}, problems
@@ -108,8 +108,14 @@ func (d *Driver) Open(_ context.Context, c cloud.Class, creds cloud.Credentials)
 	if !ok {
 		return nil, cloud.Errorf(cloud.Invalid, "open account", "InvalidClass", "the class was not parsed by this driver")
 	}
-	if err := cloud.Worst("open account", s.problems, cloud.BlocksAll); err != nil {
+	if err := cloud.Worst("open account", s.Problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}
 	return &account{client{endpoint: c.Endpoint, who: login(creds), transport: d.transport}}, nil
+}
+
+// Interruptible reports whether VMs of c are spot VMs, which the cloud may reclaim.
+func (d *Driver) Interruptible(c cloud.Class) bool {
+	s, ok := c.Spec.(*spec)
+	return ok && s.Spot
 }

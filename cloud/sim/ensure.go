@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opCreate = "create VM"
@@ -18,7 +19,7 @@ const opCreate = "create VM"
 // as the VM runs. Each call has a token of its own that follows from r.Token,
 // so all of them can be repeated.
 func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	s, err := specOf(opCreate, r.Class)
+	s, err := driverkit.SpecOf[*spec](opCreate, r.Class)
 	if err != nil {
 		return cloud.VM{}, err
 	}
@@ -43,7 +44,7 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
 	}
-	return cloud.Worst(opCreate, slices.Concat(s.problems, r.Problems(nameMax, UserDataMax)), cloud.BlocksCreate)
+	return cloud.Worst(opCreate, slices.Concat(s.Problems, r.Problems(nameMax, UserDataMax)), cloud.BlocksCreate)
 }
 
 // launch returns the VM of r and makes it unless its id is known already.

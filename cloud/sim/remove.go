@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opDelete = "delete VM"
 
 // Delete asks for everything that is provably of r to go.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
-	s, err := specOf(opDelete, r.Class)
+	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}

@@ -3,12 +3,11 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
 
@@ -35,7 +34,9 @@ type spec struct {
 	Forwarding   bool              `json:"forwarding"`
 	Tags         map[string]string `json:"tags"`
 
-	problems lenient.Problems
+	ownership []string // keys of Tags that name the cluster and the role, sorted
+
+	driverkit.Checks
 }
 
 type diskSpec struct {
@@ -50,11 +51,12 @@ type networkSpec struct {
 // decode decodes a provider spec.
 func decode(raw json.RawMessage) *spec {
 	s := &spec{}
-	s.problems = lenient.Decode(raw, s, lenient.Options{
+	s.Checks = driverkit.Decode(raw, s, lenient.Options{
 		Severity: severityOf,
 		Hint:     "endpoint, region, instanceType, image and tags",
-	}).Problems
+	})
 	s.APIVersion, s.Kind = nil, nil // classes that mean the same are equal
+	s.ownership = driverkit.Ownership(s.Tags, driverkit.Begins(clusterTagPrefix), driverkit.Begins(roleTagPrefix))
 	return s
 }
 
@@ -67,26 +69,6 @@ func severityOf(path string) cloud.Severity {
 	return cloud.BlocksCreate
 }
 
-// ownership returns the keys of the tags that say what belongs to the class's
-// cluster and role, sorted. It is empty unless there is one of either kind: a
-// class that does not say what is its own owns nothing.
-func (s *spec) ownership() []string {
-	var keys []string
-	cluster, role := false, false
-	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
-		isCluster := len(key) > len(clusterTagPrefix) && strings.HasPrefix(key, clusterTagPrefix)
-		isRole := len(key) > len(roleTagPrefix) && strings.HasPrefix(key, roleTagPrefix)
-		if isCluster || isRole {
-			keys = append(keys, key)
-		}
-		cluster, role = cluster || isCluster, role || isRole
-	}
-	if !cluster || !role {
-		return nil
-	}
-	return keys
-}
-
 // The entries of the Secret.
 const (
 	accountKey = "accountID"
@@ -96,56 +78,46 @@ const (
 // validate adds what is wrong with the values of a spec that decoded.
 func (s *spec) validate() {
 	s.validateEndpoint()
-	s.require(cloud.BlocksAll, "region", s.Region, "name the cloud's region, e.g. sim-1")
-	if s.ownership() == nil {
-		s.problems.Add(cloud.BlocksAll, "tags",
+	s.Require(cloud.BlocksAll, "region", s.Region, "name the cloud's region, e.g. sim-1")
+	if s.ownership == nil {
+		s.Problems.Add(cloud.BlocksAll, "tags",
 			fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterTagPrefix, roleTagPrefix))
 	}
 	for _, key := range []string{NameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
-			s.problems.Add(cloud.Warning, "tags["+key+"]",
+			s.Problems.Add(cloud.Warning, "tags["+key+"]",
 				"is given to every resource by the manager and has no effect here; remove it")
 		}
 	}
-	s.require(cloud.BlocksCreate, "instanceType", s.InstanceType, "name one of the cloud's instance types, e.g. small")
-	s.require(cloud.BlocksCreate, "image", s.Image, "name one of the cloud's images, e.g. linux-1")
+	s.Require(cloud.BlocksCreate, "instanceType", s.InstanceType, "name one of the cloud's instance types, e.g. small")
+	s.Require(cloud.BlocksCreate, "image", s.Image, "name one of the cloud's images, e.g. linux-1")
 	for i, d := range s.Disks {
 		if d.SizeGiB < 1 {
-			s.problems.Add(cloud.BlocksCreate, fmt.Sprintf("disks[%d].sizeGiB", i),
+			s.Problems.Add(cloud.BlocksCreate, fmt.Sprintf("disks[%d].sizeGiB", i),
 				fmt.Sprintf("is %d and has to be at least 1", d.SizeGiB))
 		}
 	}
 	for i, n := range s.Networks {
-		s.require(cloud.BlocksCreate, fmt.Sprintf("networks[%d].id", i), n.ID,
+		s.Require(cloud.BlocksCreate, fmt.Sprintf("networks[%d].id", i), n.ID,
 			"name one of the region's networks, or leave networks out for its first")
-	}
-}
-
-// require adds a problem when a field is empty, unless there is one with it.
-func (s *spec) require(severity cloud.Severity, path, value, remedy string) {
-	known := slices.ContainsFunc(s.problems, func(p cloud.Problem) bool {
-		return strings.EqualFold(p.Field, "providerSpec."+path)
-	})
-	if strings.TrimSpace(value) == "" && !known {
-		s.problems.Add(severity, path, "is missing; "+remedy)
 	}
 }
 
 // validateEndpoint checks that requests can be sent to the endpoint.
 func (s *spec) validateEndpoint() {
-	before := len(s.problems)
-	s.require(cloud.BlocksAll, "endpoint", s.Endpoint, "write the URL of the simulated cloud, e.g. http://127.0.0.1:8484")
-	if len(s.problems) > before || s.Endpoint == "" {
+	before := len(s.Problems)
+	s.Require(cloud.BlocksAll, "endpoint", s.Endpoint, "write the URL of the simulated cloud, e.g. http://127.0.0.1:8484")
+	if len(s.Problems) > before || s.Endpoint == "" {
 		return
 	}
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		s.problems.Add(cloud.BlocksAll, "endpoint",
+		s.Problems.Add(cloud.BlocksAll, "endpoint",
 			"is no URL that begins with http:// or https://; write one, e.g. http://127.0.0.1:8484")
 		return
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		s.problems.Add(cloud.BlocksAll, "endpoint", "has more than scheme, host and path; credentials belong into the Secret")
+		s.Problems.Add(cloud.BlocksAll, "endpoint", "has more than scheme, host and path; credentials belong into the Secret")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // account is the cloud.Account of one user of one vCenter.
@@ -21,7 +22,10 @@ type account struct {
 	inventory inventory
 	fields    fields
 	reports   reports
-	looks     *looks
+
+	// Those who look into a folder at the same time share one scan of it, which
+	// begins after they asked.
+	scans *driverkit.Batcher[folder, *spec, []*seen]
 }
 
 // How long it is worth waiting for a task.
@@ -30,6 +34,7 @@ const (
 	configureWait = time.Second
 	powerWait     = 2 * time.Second
 	addressWait   = 5 * time.Second
+	scanTimeout   = time.Minute // of one scan of a folder
 )
 
 func newAccount(v *vcenter) *account {
@@ -39,14 +44,17 @@ func newAccount(v *vcenter) *account {
 		fields:    fields{v: v},
 		reports:   reports{told: map[string]bool{}},
 	}
-	a.looks = newLooks(a.look)
+	a.scans = driverkit.NewBatcher(driverkit.BatchOptions{InTurn: true, Timeout: scanTimeout}, a.readFolder)
 	return a
 }
 
-// look reads every VM of the class's folder.
-func (a *account) look(ctx context.Context, s *spec) ([]*seen, error) {
+// folder is what is scanned at once.
+type folder struct{ datacenter, path string }
+
+// readFolder reads every VM of the folder that the classes have in common.
+func (a *account) readFolder(ctx context.Context, _ folder, classes []*spec) ([]*seen, error) {
 	var vms []*seen
-	for vm, err := range a.scan(ctx, s) {
+	for vm, err := range a.scan(ctx, classes[0]) {
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +72,7 @@ func (a *account) Close() error {
 // Get returns the VM of r.
 func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	const op = "get VM"
-	s, err := specOf(op, r.Class)
+	s, err := driverkit.SpecOf[*spec](op, r.Class)
 	if err != nil {
 		return cloud.VM{}, notInvalid(op, err)
 	}
@@ -131,7 +139,7 @@ func (a *account) find(ctx context.Context, s *spec, r cloud.Ref) ([]*seen, erro
 // byName returns the VMs that are provably of r, and another one that has the
 // name of the machine.
 func (a *account) byName(ctx context.Context, s *spec, r cloud.Ref) (vms []*seen, stranger *seen, err error) {
-	all, err := a.looks.into(ctx, s)
+	all, err := a.scans.Do(ctx, "read folder", folder{s.Datacenter, s.Folder}, s)
 	for _, vm := range all {
 		named := r.Name != "" && vm.machine() == r.Name || r.OwnerID != "" && vm.owner() == r.OwnerID
 		switch {
@@ -163,7 +171,7 @@ func (s *spec) provably(vm *seen, r cloud.Ref) bool {
 func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		const op = "list VMs"
-		s, err := specOf(op, c)
+		s, err := driverkit.SpecOf[*spec](op, c)
 		if err != nil {
 			yield(cloud.Resource{}, notInvalid(op, err))
 			return
@@ -189,7 +197,7 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 // template has.
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
 	const op = "read template"
-	s, err := specOf(op, c)
+	s, err := driverkit.SpecOf[*spec](op, c)
 	if err != nil {
 		return cloud.Capacity{}, err
 	}

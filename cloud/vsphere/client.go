@@ -90,8 +90,8 @@ func (v *vcenter) transport(given http.RoundTripper) http.RoundTripper {
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: v.who.authorities,
-		InsecureSkipVerify: v.who.insecure,
-	} //nolint:gosec // the user asks for it
+		InsecureSkipVerify: v.who.insecure, //nolint:gosec // the user asks for it
+	}
 	if want := v.who.thumbprint; want != nil {
 		config.InsecureSkipVerify = true // the thumbprint says more than any authority
 		config.VerifyConnection = func(state tls.ConnectionState) error { return checkThumbprint(state, want) }

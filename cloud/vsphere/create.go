@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opCreate = "create VM"
@@ -20,7 +21,7 @@ const opCreate = "create VM"
 // Create makes the VM of r step by step: clone, configure, tag, power on. It
 // asks for the next step when the last one is done, and never waits for one.
 func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	s, err := specOf(opCreate, r.Class)
+	s, err := driverkit.SpecOf[*spec](opCreate, r.Class)
 	if err != nil {
 		return cloud.VM{}, err
 	}
@@ -48,7 +49,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what cannot work, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
-	if err := cloud.Worst(opCreate, slices.Concat(r.Problems(nameMax, userDataMax), s.problems),
+	if err := cloud.Worst(opCreate, slices.Concat(r.Problems(nameMax, userDataMax), s.Problems),
 		cloud.BlocksCreate); err != nil {
 		return err
 	}
@@ -62,10 +63,10 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 	return nil
 }
 
-// offered says what is exhausted when something is.
+// offered adds the offering that is exhausted to an error that lacks it.
 func (s *spec) offered(err error) error {
-	if e, ok := err.(*cloud.Error); ok && e.Code == cloud.Exhausted &&
-		e.Offering == nil { //nolint:errorlint // fail returns nothing else
+	e, ok := err.(*cloud.Error) //nolint:errorlint // fail returns nothing else
+	if ok && e.Code == cloud.Exhausted && e.Offering == nil {
 		e.Offering = &cloud.Offering{
 			Region: s.Region, Zone: cmp.Or(s.HostSystem, s.ResourcePool, s.ComputeCluster),
 			InstanceType: s.TemplateVM,

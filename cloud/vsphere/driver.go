@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const (
@@ -47,7 +48,7 @@ func (d *Driver) Traits() cloud.Traits {
 func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
-	problems := s.problems.Report()
+	problems := s.Problems.Report()
 	cluster, role := s.ownership()
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
@@ -85,7 +86,7 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	if err := cloud.Worst(op, problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}
-	if _, err := specOf(op, c); err != nil {
+	if _, err := driverkit.SpecOf[*spec](op, c); err != nil {
 		return nil, err
 	}
 	s, err := d.connect(ctx, who)

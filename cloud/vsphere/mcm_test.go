@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // TestClassesOfMCM decodes classes and Secrets as MCM's users have them, in
@@ -58,7 +59,7 @@ func meaning(t *testing.T, in cloud.ClassInput, creds cloud.Credentials) string 
 	t.Helper()
 	d := NewDriver(nil, nil)
 	c, problems := d.Parse(in)
-	s, err := specOf("try", c)
+	s, err := driverkit.SpecOf[*spec]("try", c)
 	must(t, err)
 	who, missing := readLogin(creds)
 	cluster, role := s.ownership()

@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opDelete = "delete VM"
@@ -18,7 +19,7 @@ const opDelete = "delete VM"
 // Delete removes the VMs that are provably of r, step by step: power off, take
 // off the disks that did not come with the VM, destroy. It never waits for one.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
-	s, err := specOf(opDelete, r.Class)
+	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
 		return cloud.Deletion{}, notInvalid(opDelete, err)
 	}

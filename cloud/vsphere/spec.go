@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
 
@@ -36,7 +37,7 @@ type spec struct {
 	SSHKeys                      []string          `json:"sshKeys"`
 	Tags                         map[string]string `json:"tags"`
 
-	problems lenient.Problems
+	driverkit.Checks
 }
 
 type systemDisk struct {
@@ -50,10 +51,10 @@ type vApp struct {
 // decode decodes a provider spec as MCM's driver does.
 func decode(raw json.RawMessage) *spec {
 	s := &spec{}
-	s.problems = lenient.Decode(raw, s, lenient.Options{
+	s.Checks = driverkit.Decode(raw, s, lenient.Options{
 		Severity: severityOf,
 		Hint:     "templateVM, network, a place to run, a datastore and tags",
-	}).Problems
+	})
 	s.APIVersion, s.Kind = nil, nil // classes that mean the same are equal
 	return s
 }
@@ -65,16 +66,4 @@ func severityOf(path string) cloud.Severity {
 		return cloud.BlocksAll
 	}
 	return cloud.BlocksCreate
-}
-
-// specOf returns the driver's own form of a class that can be used for calls.
-func specOf(op string, c cloud.Class) (*spec, error) {
-	s, ok := c.Spec.(*spec)
-	if !ok {
-		return nil, cloud.Errorf(cloud.Invalid, op, "InvalidClass", "the class was not parsed by this driver")
-	}
-	if err := cloud.Worst(op, s.problems, cloud.BlocksAll); err != nil {
-		return nil, err
-	}
-	return s, nil
 }

@@ -50,12 +50,12 @@ func (s *spec) owns(tags map[string]string) bool {
 // validate adds what is wrong with the values of a spec that decoded.
 func (s *spec) validate() {
 	if cluster, role := s.ownership(); cluster == "" || role == "" {
-		s.problems.Add(cloud.BlocksAll, "tags",
+		s.Problems.Add(cloud.BlocksAll, "tags",
 			fmt.Sprintf("lacks the ownership tags; add the keys %s<cluster> and %s<role>, or %s and %s",
 				clusterTagPrefix, roleTagPrefix, clusterTag, roleTag))
 	}
-	s.require("templateVM", s.TemplateVM, "name the VM or template to clone, as an inventory path")
-	s.require("network", s.Network, "name the network of the first interface, as an inventory path")
+	s.Require(cloud.BlocksCreate, "templateVM", s.TemplateVM, "name the VM or template to clone, as an inventory path")
+	s.Require(cloud.BlocksCreate, "network", s.Network, "name the network of the first interface, as an inventory path")
 	s.requireOne("datastore", []string{"datastore", "datastoreCluster"}, s.Datastore, s.DatastoreCluster)
 	s.requireOne("computeCluster", []string{"computeCluster", "resourcePool", "hostSystem"}, s.ComputeCluster,
 		s.ResourcePool, s.HostSystem)
@@ -66,21 +66,21 @@ func (s *spec) validate() {
 // warn adds what has no effect.
 func (s *spec) warn() {
 	if s.ComputeCluster != "" && s.Datastore != "" && s.DatastoreCluster == "" {
-		s.problems.Add(cloud.Warning, "datastore",
+		s.Problems.Add(cloud.Warning, "datastore",
 			"has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of "+
 				"computeCluster to choose it")
 	}
 	if s.Force {
-		s.problems.Add(cloud.Warning, "force",
+		s.Problems.Add(cloud.Warning, "force",
 			"has no effect because left-over files of an unregistered VM are never in the way; remove it")
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.ExtraConfig)) {
 		if key == markKey {
-			s.problems.Add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")
+			s.Problems.Add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")
 		}
 	}
 	if s.vAppGiven() && len(s.SSHKeys) > 0 {
-		s.problems.Add(cloud.Warning, "sshKeys",
+		s.Problems.Add(cloud.Warning, "sshKeys",
 			"has no effect because vapp.properties is there; put the keys into the properties")
 	}
 }
@@ -91,41 +91,27 @@ func (s *spec) vAppGiven() bool { return s.VApp != nil && len(s.VApp.Properties)
 
 func (s *spec) validateSizes() {
 	if s.NumCPUs < 0 {
-		s.problems.Add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more",
+		s.Problems.Add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more",
 			s.NumCPUs))
 	}
 	if s.MemoryMB < 0 {
-		s.problems.Add(cloud.BlocksCreate, "memory",
+		s.Problems.Add(cloud.BlocksCreate, "memory",
 			fmt.Sprintf("is %d and has to be 0, which is the template's, or more MiB", s.MemoryMB))
 	}
 	if s.MemoryMB%4 != 0 {
-		s.problems.Add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be a multiple of 4 MiB", s.MemoryMB))
+		s.Problems.Add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be a multiple of 4 MiB", s.MemoryMB))
 	}
 	if s.SystemDisk != nil && s.SystemDisk.SizeGB < 0 {
-		s.problems.Add(cloud.BlocksCreate, "systemDisk.size",
+		s.Problems.Add(cloud.BlocksCreate, "systemDisk.size",
 			fmt.Sprintf("is %d and has to be 0, which is the template's, or more GiB", s.SystemDisk.SizeGB))
-	}
-}
-
-// known reports whether there is a problem with the field already.
-func (s *spec) known(path string) bool {
-	return slices.ContainsFunc(s.problems, func(p cloud.Problem) bool {
-		return strings.EqualFold(p.Field, "providerSpec."+path)
-	})
-}
-
-// require adds a problem when a field is empty, unless there is one with it.
-func (s *spec) require(path, value, remedy string) {
-	if strings.TrimSpace(value) == "" && !s.known(path) {
-		s.problems.Add(cloud.BlocksCreate, path, "is missing; "+remedy)
 	}
 }
 
 // requireOne adds a problem with the field at path when all of the fields are
 // empty.
 func (s *spec) requireOne(path string, fields []string, values ...string) {
-	if strings.TrimSpace(strings.Join(values, "")) != "" || slices.ContainsFunc(fields, s.known) {
+	if strings.TrimSpace(strings.Join(values, "")) != "" || slices.ContainsFunc(fields, s.Wrong) {
 		return
 	}
-	s.problems.Add(cloud.BlocksCreate, path, "is missing; set one of "+strings.Join(fields, ", "))
+	s.Problems.Add(cloud.BlocksCreate, path, "is missing; set one of "+strings.Join(fields, ", "))
 }

@@ -131,32 +131,34 @@ func TestListingSingleFlight(t *testing.T) {
 	})
 }
 
+// TestListingReaderGivesUp: the caller who began a listing may leave; the
+// listing goes on for those who wait for it.
 func TestListingReaderGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first, giveUp := context.WithCancel(t.Context())
-		reads := 0
 		bare := &account{list: func(yield func(cloud.Resource, error) bool) {
-			if reads++; reads == 1 {
-				<-first.Done()
-				yield(cloud.Resource{}, cloud.Errorf(cloud.Unavailable, "list", "Canceled", "%w", first.Err()))
-				return
-			}
+			time.Sleep(time.Second)
 			three(yield)
 		}}
 		a := wrap.SharedListing(0, wrap.Clock{})(info(), bare)
-		go func() { _, _ = listAll(first, a, cloud.Class{}) }()
+		var left error
+		go func() { _, left = listAll(first, a, cloud.Class{}) }()
 		synctest.Wait()
 		go func() {
 			if all, err := listAll(t.Context(), a, cloud.Class{}); err != nil || len(all) != 3 {
-				t.Errorf("whoever waits goes on when the reader gives up: got %v, %v", all, err)
+				t.Errorf("whoever waits when the first caller gives up: got %v, %v, want all", all, err)
 			}
 		}()
 		synctest.Wait()
 		giveUp()
 		synctest.Wait()
-		if reads != 2 {
-			t.Errorf("%d readings, want 2", reads)
+		if !errors.Is(left, context.Canceled) {
+			t.Errorf("the caller that gives up: got %v, want its context's error at once", left)
+		}
+		time.Sleep(time.Minute)
+		if n := bare.made("list"); n != 1 {
+			t.Errorf("%d listings, want 1", n)
 		}
 	})
 }

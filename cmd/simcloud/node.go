@@ -205,10 +205,9 @@ func (f *fleet) stampLease(ctx context.Context, k *kubelet, now metav1.MicroTime
 }
 
 func (f *fleet) lease(k *kubelet, now metav1.MicroTime) *coordinationv1.Lease {
-	// A lease holds for as many periods, as a kubelet\'s does.
-	const renewalsMissed = 4
-	seconds := int32(max(f.options.leasePeriod*renewalsMissed,
-		time.Second) / time.Second) //nolint:gosec // not for centuries
+	const renewalsMissed = 4 // before a kubelet's lease ends
+	lasts := max(f.options.leasePeriod*renewalsMissed, time.Second)
+	seconds := int32(lasts / time.Second) //nolint:gosec // flags of centuries are not meant
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: k.nodeName, Namespace: corev1.NamespaceNodeLease,

@@ -26,13 +26,14 @@ var parts = map[string]part{
 	"cloud":           {},
 	"cloud/cloudtest": {ours: []string{"cloud"}},
 	"cloud/lenient":   {ours: []string{"cloud"}},
-	"cloud/sim":       {ours: []string{"cloud", "cloud/lenient"}},
-	"cloud/wrap": {ours: []string{"cloud"}, theirs: []string{
+	"cloud/driverkit": {ours: []string{"cloud", "cloud/lenient"}},
+	"cloud/sim":       {ours: []string{"cloud", "cloud/driverkit", "cloud/lenient"}},
+	"cloud/wrap": {ours: []string{"cloud", "cloud/driverkit"}, theirs: []string{
 		"github.com/prometheus/client_golang/",
 		"golang.org/x/time/rate",
 	}},
 	"cloud/*": {
-		ours: []string{"cloud", "cloud/lenient", "cloud/wrap"}, theirs: []string{"..."},
+		ours: []string{"cloud", "cloud/driverkit", "cloud/lenient", "cloud/wrap"}, theirs: []string{"..."},
 		not: []string{"k8s.io/", "sigs.k8s.io/"},
 	},
 

@@ -33,11 +33,11 @@ type Settings struct {
 	Keys     []string                // key pairs
 	Profiles []string                // names or ARNs of instance profiles
 
-	PageSize   int           // things an answer holds
+	PageSize   int           // resources an answer holds
 	Boot       time.Duration // from pending to running
 	Shutdown   time.Duration // from shutting-down to terminated
 	Remembered time.Duration // how long a terminated instance is shown
-	Settle     time.Duration // how long reads miss a new thing
+	Settle     time.Duration // how long reads miss a new resource
 
 	Capacity map[string]int // instances by "<zone>/<type>"; no entry is no limit
 	Quota    int            // instances; 0 is no limit

@@ -28,10 +28,10 @@ func serve(t *testing.T, c *ec2test.Cloud, secret string) *ec2.Client {
 	})
 }
 
-func input(token string) *ec2.RunInstancesInput {
+func input() *ec2.RunInstancesInput {
 	return &ec2.RunInstancesInput{
 		ImageId: new("ami-1"), InstanceType: types.InstanceTypeM5Large, MinCount: new(int32(1)), MaxCount: new(int32(1)),
-		ClientToken: &token,
+		ClientToken: new("t1"),
 		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{
 			SubnetId:    new("subnet-a1"),
 			DeviceIndex: new(int32(0)),
@@ -54,21 +54,21 @@ func TestClientToken(t *testing.T) {
 	t.Parallel()
 	c := ec2test.New(ec2test.DefaultSettings(), nil)
 	client := serve(t, c, ec2test.SecretKey)
-	first, err := client.RunInstances(t.Context(), input("t1"))
+	first, err := client.RunInstances(t.Context(), input())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := client.RunInstances(t.Context(), input("t1"))
+	again, err := client.RunInstances(t.Context(), input())
 	if err != nil || *again.Instances[0].InstanceId != *first.Instances[0].InstanceId {
 		t.Errorf("the same token makes another instance: %v", err)
 	}
-	other := input("t1")
+	other := input()
 	other.InstanceType = types.InstanceTypeM6gLarge
 	if _, err := client.RunInstances(t.Context(), other); codeOf(err) != "IdempotentParameterMismatch" {
 		t.Errorf("the same token for something else: got %v", err)
 	}
 	c.End(*first.Instances[0].InstanceId, "Server.InternalError", "")
-	if _, err := client.RunInstances(t.Context(), input("t1")); codeOf(err) != "IdempotentInstanceTerminated" {
+	if _, err := client.RunInstances(t.Context(), input()); codeOf(err) != "IdempotentInstanceTerminated" {
 		t.Errorf("the token of an instance that is gone: got %v", err)
 	}
 	if left := c.Ledger(); len(left) != 0 {
@@ -96,7 +96,7 @@ func TestStatesAndVisibility(t *testing.T) {
 	s.Boot, s.Shutdown, s.Settle = 10*time.Second, 5*time.Second, 2*time.Second
 	c := ec2test.New(s, func() time.Time { return now })
 	client := serve(t, c, ec2test.SecretKey)
-	out, err := client.RunInstances(t.Context(), input("t1"))
+	out, err := client.RunInstances(t.Context(), input())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestRateAndFaults(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	c.Inject(ec2test.Fault{Action: "RunInstances", Code: "InternalError", Status: 500, After: true, Times: 1})
-	if _, err := client.RunInstances(t.Context(), input("t1")); codeOf(err) != "InternalError" || len(c.Ledger()) == 0 {
-		t.Errorf("a fault after the effect: got %v, %d things", err, len(c.Ledger()))
+	if _, err := client.RunInstances(t.Context(), input()); codeOf(err) != "InternalError" || len(c.Ledger()) == 0 {
+		t.Errorf("a fault after the effect: got %v, %d resources", err, len(c.Ledger()))
 	}
 }

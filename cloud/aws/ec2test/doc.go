@@ -2,7 +2,7 @@
 //
 // Cloud speaks EC2's query protocol over HTTP, so that the real SDK talks to it:
 // signatures are checked, ClientTokens are remembered, answers come in pages, new
-// things can stay invisible for a while, and capacity, quota and rate run out. It
+// resources can stay invisible for a while, and capacity, quota and rate run out. It
 // starts no goroutines: what state an instance is in follows from the clock.
 //
 // It knows what the driver asks for and answers InvalidAction to everything

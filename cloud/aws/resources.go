@@ -14,11 +14,11 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// pageMax is how many things a page may hold. EC2 may send fewer.
+// pageMax is how many resources a page may hold. EC2 may send fewer.
 const pageMax = 1000
 
-// thing is an instance, a volume or an interface.
-type thing struct {
+// resource is an instance, a volume or an interface.
+type resource struct {
 	kind       cloud.Kind
 	id         string
 	tags       map[string]string
@@ -29,22 +29,22 @@ type thing struct {
 }
 
 // gone says that EC2 only remembers it.
-func (t thing) gone() bool {
+func (t resource) gone() bool {
 	return t.kind == cloud.KindVM && t.state == string(types.InstanceStateNameTerminated) ||
 		t.kind == cloud.KindDisk && t.state == string(types.VolumeStateDeleted)
 }
 
 // going says that it has been told to go.
-func (t thing) going() bool {
+func (t resource) going() bool {
 	return t.kind == cloud.KindVM && t.state == string(types.InstanceStateNameShuttingDown) ||
 		t.kind == cloud.KindDisk && t.state == string(types.VolumeStateDeleting)
 }
 
-// owns reports whether a thing is provably of r: it carries the ownership tags of
+// owns reports whether a resource is provably of r: it carries the ownership tags of
 // the class, the machine's owner id or none, and the machine's name. One with
 // the machine's owner id may have any name, because machines that are restored
 // elsewhere keep only the id.
-func (s *spec) owns(t thing, r cloud.Ref) bool {
+func (s *spec) owns(t resource, r cloud.Ref) bool {
 	if len(s.ownership) == 0 || slices.ContainsFunc(s.ownership, func(key string) bool {
 		_, has := t.tags[key]
 		return !has
@@ -83,21 +83,21 @@ func notTerminated() types.Filter {
 	return filter("instance-state-name", "pending", "running", "shutting-down", "stopping", "stopped")
 }
 
-// pages yields things of a kind, page by page. It stops after the first error.
-func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters []types.Filter) iter.Seq2[thing,
+// pages yields resources of a kind, page by page. It stops after the first error.
+func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters []types.Filter) iter.Seq2[resource,
 	error] {
-	page := map[cloud.Kind]func(context.Context, string, []types.Filter, *string) ([]thing, *string, *cloud.Error){
+	page := map[cloud.Kind]func(context.Context, string, []types.Filter, *string) ([]resource, *string, *cloud.Error){
 		cloud.KindVM: a.instances, cloud.KindDisk: a.volumes, cloud.KindInterface: a.interfaces,
 	}[kind]
-	return func(yield func(thing, error) bool) {
+	return func(yield func(resource, error) bool) {
 		var next *string
 		for {
-			things, more, err := page(ctx, op, filters, next)
+			resources, more, err := page(ctx, op, filters, next)
 			if err != nil {
-				yield(thing{}, about(err))
+				yield(resource{}, about(err))
 				return
 			}
-			for _, t := range things {
+			for _, t := range resources {
 				if !yield(t, nil) {
 					return
 				}
@@ -110,7 +110,7 @@ func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters
 	}
 }
 
-func (a *account) instances(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string,
+func (a *account) instances(ctx context.Context, op string, filters []types.Filter, next *string) ([]resource, *string,
 	*cloud.Error,
 ) {
 	out, err := ask(ctx, a, op, a.client.DescribeInstances, &ec2.DescribeInstancesInput{
@@ -119,19 +119,19 @@ func (a *account) instances(ctx context.Context, op string, filters []types.Filt
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []thing
+	var all []resource
 	for _, r := range out.Reservations {
 		for _, i := range r.Instances {
 			a.learn(i)
-			all = append(all, thingOf(i))
+			all = append(all, fromInstance(i))
 		}
 	}
 	return all, out.NextToken, nil
 }
 
-// thingOf returns an instance as a thing.
-func thingOf(i types.Instance) thing {
-	t := thing{
+// fromInstance returns an instance as a resource.
+func fromInstance(i types.Instance) resource {
+	t := resource{
 		kind: cloud.KindVM, id: awssdk.ToString(i.InstanceId), tags: tagMap(i.Tags),
 		made: awssdk.ToTime(i.LaunchTime), instance: &i,
 	}
@@ -141,7 +141,7 @@ func thingOf(i types.Instance) thing {
 	return t
 }
 
-func (a *account) volumes(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string,
+func (a *account) volumes(ctx context.Context, op string, filters []types.Filter, next *string) ([]resource, *string,
 	*cloud.Error,
 ) {
 	const most = 500 // a page of volumes is smaller
@@ -151,9 +151,9 @@ func (a *account) volumes(ctx context.Context, op string, filters []types.Filter
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []thing
+	var all []resource
 	for _, v := range out.Volumes {
-		t := thing{
+		t := resource{
 			kind: cloud.KindDisk, id: awssdk.ToString(v.VolumeId), tags: tagMap(v.Tags), state: string(v.State),
 			made: awssdk.ToTime(v.CreateTime),
 		}
@@ -165,7 +165,7 @@ func (a *account) volumes(ctx context.Context, op string, filters []types.Filter
 	return all, out.NextToken, nil
 }
 
-func (a *account) interfaces(ctx context.Context, op string, filters []types.Filter, next *string) ([]thing, *string,
+func (a *account) interfaces(ctx context.Context, op string, filters []types.Filter, next *string) ([]resource, *string,
 	*cloud.Error,
 ) {
 	out, err := ask(ctx, a, op, a.client.DescribeNetworkInterfaces, &ec2.DescribeNetworkInterfacesInput{
@@ -174,9 +174,9 @@ func (a *account) interfaces(ctx context.Context, op string, filters []types.Fil
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []thing
+	var all []resource
 	for _, n := range out.NetworkInterfaces {
-		t := thing{
+		t := resource{
 			kind: cloud.KindInterface, id: awssdk.ToString(n.NetworkInterfaceId), tags: tagMap(n.TagSet),
 			state: string(n.Status),
 		}
@@ -216,11 +216,15 @@ func tagMap(tags []types.Tag) map[string]string {
 	return m
 }
 
+// unique returns each of the values once: callers that share a call may ask for
+// the same.
+func unique(values []string) []string { return slices.Compact(slices.Sorted(slices.Values(values))) }
+
 // lookUpIDs returns the instances of these ids. It filters by them: an id that
 // EC2 does not know would make it refuse all of them otherwise.
-func (a *account) lookUpIDs(ctx context.Context, _ struct{}, ids []string) (map[string]*thing, error) {
-	found := map[string]*thing{}
-	for t, err := range a.pages(ctx, opGet, cloud.KindVM, []types.Filter{filter("instance-id", ids...)}) {
+func (a *account) lookUpIDs(ctx context.Context, _ struct{}, ids []string) (map[string]*resource, error) {
+	found := map[string]*resource{}
+	for t, err := range a.pages(ctx, opGet, cloud.KindVM, []types.Filter{filter("instance-id", unique(ids)...)}) {
 		if err != nil {
 			return nil, err
 		}
@@ -230,12 +234,12 @@ func (a *account) lookUpIDs(ctx context.Context, _ struct{}, ids []string) (map[
 }
 
 // lookUpNames returns what has these names and the ownership tags of the key.
-func (a *account) lookUpNames(ctx context.Context, key lookup, names []string) (map[string][]thing, error) {
-	filters := append(owned(strings.Split(key.keys, "\n")), filter("tag:"+nameTag, names...))
+func (a *account) lookUpNames(ctx context.Context, key lookup, names []string) (map[string][]resource, error) {
+	filters := append(owned(strings.Split(key.keys, "\n")), filter("tag:"+nameTag, unique(names)...))
 	if key.kind == cloud.KindVM {
 		filters = append(filters, notTerminated())
 	}
-	found := map[string][]thing{}
+	found := map[string][]resource{}
 	for t, err := range a.pages(ctx, opGet, key.kind, filters) {
 		if err != nil {
 			return nil, err
@@ -248,20 +252,20 @@ func (a *account) lookUpNames(ctx context.Context, key lookup, names []string) (
 }
 
 // ofName returns what of a kind is there, has the name of r and is provably of it.
-func (a *account) ofName(ctx context.Context, op string, kind cloud.Kind, s *spec, r cloud.Ref) ([]thing, error) {
+func (a *account) ofName(ctx context.Context, op string, kind cloud.Kind, s *spec, r cloud.Ref) ([]resource, error) {
 	if r.Name == "" {
 		return nil, nil
 	}
-	all, err := a.byName.do(ctx, op, lookup{kind, strings.Join(s.ownership, "\n")}, r.Name)
+	all, err := a.byName.Do(ctx, op, lookup{kind, strings.Join(s.ownership, "\n")}, r.Name)
 	if err != nil {
-		return nil, err
+		return nil, named(op, err)
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(t thing) bool { return !s.owns(t, r) }), nil
+	return slices.DeleteFunc(slices.Clone(all[r.Name]), func(t resource) bool { return !s.owns(t, r) }), nil
 }
 
 // find returns the VMs that are provably of r: that of its providerID, or those
 // of its name. Those that EC2 only remembers are left out.
-func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]thing, error) {
+func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]resource, error) {
 	if r.ProviderID == "" {
 		return a.ofName(ctx, op, cloud.KindVM, s, r)
 	}
@@ -269,9 +273,13 @@ func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]
 	if !known {
 		return nil, nil
 	}
-	t, err := a.byID.do(ctx, op, struct{}{}, id)
-	if err != nil || t == nil || !s.owns(*t, r) {
-		return nil, err
+	all, err := a.byID.Do(ctx, op, struct{}{}, id)
+	if err != nil {
+		return nil, named(op, err)
 	}
-	return []thing{*t}, nil
+	t := all[id]
+	if t == nil || !s.owns(*t, r) {
+		return nil, nil
+	}
+	return []resource{*t}, nil
 }
