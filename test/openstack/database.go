@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 func me() string {
@@ -23,20 +25,19 @@ func me() string {
 
 // startDB starts MariaDB on a socket in the rig's folder. It forgets what it was
 // told last when the machine dies, which nobody minds.
-func (s settings) startDB(ctx context.Context) (*process, error) {
-	p, err := launch("mariadb", filepath.Join(s.Dir, "log", "mariadb.out"), nil, mariadbd, "--no-defaults", "--user="+me(),
-		"--datadir="+s.data(), "--socket="+s.socket(), "--pid-file="+filepath.Join(s.Dir, "mariadb.pid"), "--skip-networking",
-		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
-		"--innodb-flush-method=O_DIRECT_NO_FSYNC", "--sync-frm=0",
-		"--innodb-log-file-size=16M", "--innodb-buffer-pool-size=128M", "--performance-schema=OFF", "--max-connections=400", "--skip-name-resolve")
-	if err != nil {
-		return nil, err
-	}
-	err = p.up(ctx, func() bool {
+func (s settings) startDB(ctx context.Context) (*process.Process, error) {
+	return process.StartReady(ctx, process.Command{
+		Name: "mariadb", Program: mariadbd, Log: s.log("mariadb"), Args: []string{
+			"--no-defaults", "--user=" + me(), "--datadir=" + s.data(), "--socket=" + s.socket(),
+			"--pid-file=" + filepath.Join(s.Dir, "mariadb.pid"), "--skip-networking", "--skip-log-bin",
+			"--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=O_DIRECT_NO_FSYNC",
+			"--sync-frm=0", "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=128M", "--performance-schema=OFF",
+			"--max-connections=400", "--skip-name-resolve",
+		},
+	}, func(ctx context.Context) error {
 		_, err := s.sql(ctx, "SELECT 1")
-		return err == nil
+		return err
 	})
-	return p, err
 }
 
 // sqlClient is the command line of MariaDB's client.

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -118,7 +118,9 @@ func (p *pool) upgrade(t *testing.T, workers int) {
 	}
 	specs := p.specs(t)
 	for _, old := range m.providers {
-		old.stop(syscall.SIGTERM)
+		if err := old.Stop(time.Minute); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m.providers = nil
 	p.ctl.must(t, nil, "upgrade", "apply", "--kubeconfig", m.Cluster.Kubeconfig(),
