@@ -154,7 +154,7 @@ func (c *Cluster) apiServerFlags() []string {
 		"--max-mutating-requests-inflight=1500",
 	}
 	if !slices.Contains(c.options.Controllers, "serviceaccount-controller") {
-		// Nobody makes the service accounts that it would demand of every Pod.
+		// No controller makes the service accounts that it would demand of every Pod.
 		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
 	}
 	if c.options.Audit {

@@ -32,8 +32,8 @@ const (
 // Options say what a cluster is like. The zero value is etcd and an API server
 // without an audit log.
 type Options struct {
-	// Controllers are the controllers of kube-controller-manager; none means that
-	// it does not run. See Controllers.
+	// Controllers are the controllers of kube-controller-manager, which only runs if
+	// there are any. See Controllers.
 	Controllers []string
 	// Manifests are files and folders that are applied, CRDs first, before
 	// kube-controller-manager starts: its garbage collector looks for new kinds
@@ -146,8 +146,8 @@ func (c *Cluster) start(ctx context.Context) error {
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// What is stopped is thrown away, so nobody gets time to say goodbye. An API
-	// server that is asked nicely waits for its watches.
+	// What is stopped is thrown away, so no process gets time to shut down. An API
+	// server that gets SIGTERM waits for its watches.
 	err := errors.Join(c.controllerManager.Kill(), c.apiServer.Kill(), c.etcd.Kill())
 	if c.temporary {
 		err = errors.Join(err, os.RemoveAll(c.dir))

@@ -23,8 +23,8 @@ func me() string {
 	return u.Username
 }
 
-// startDB starts MariaDB on a socket in the rig's folder. It forgets what it was
-// told last when the machine dies, which nobody minds.
+// startDB starts MariaDB on a socket in the rig's folder. It loses the last
+// writes when the machine dies, as its folder is of no use then.
 func (s settings) startDB(ctx context.Context) (*process.Process, error) {
 	return process.StartReady(ctx, process.Command{
 		Name: "mariadb", Program: mariadbd, Log: s.log("mariadb"), Args: []string{
@@ -115,8 +115,8 @@ func (d *database) connect(s settings) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// It ends with its input, which ends with this process. Nobody waits for it
-	// while its output is read.
+	// It ends with its input, which ends with this process. Wait would close
+	// its output while it is read.
 	d.in, d.out, d.cmd = in, bufio.NewScanner(out), cmd
 	d.out.Buffer(nil, longest)
 	return nil

@@ -32,7 +32,7 @@ const Namespace = "default"
 
 // Options say how a Stack is started.
 type Options struct {
-	// Controllers of kube-controller-manager; none means that it does not run.
+	// Controllers of kube-controller-manager, which only runs if there are any.
 	Controllers []string
 	// ControllerManagerFlags are added to its command line.
 	ControllerManagerFlags []string

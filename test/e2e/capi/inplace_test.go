@@ -235,7 +235,7 @@ func (p *pool) labelInPlace(t *testing.T) {
 	p.same(t, before)
 }
 
-// replaceForClass: a change that nobody can make in place replaces the Machines.
+// replaceForClass: a change that cannot be made in place replaces the Machines.
 func (p *pool) replaceForClass(t *testing.T) {
 	t.Helper()
 	before := p.who(t)

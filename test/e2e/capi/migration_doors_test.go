@@ -63,8 +63,8 @@ func newDoors(t *testing.T, a assets) *doors {
 	return d
 }
 
-// impatient are flags with which whoever deletes VMs that are nobody's, or machines
-// that are too many, would do so within a move. Leases are longer than usual: the
+// impatient are flags with which the orphan collector and the overshoot check would
+// act within a move. Leases are longer than usual: the
 // API server is away for a while, and this machine has a lot to do.
 func impatient() []string {
 	return []string{

@@ -51,7 +51,7 @@ type faults struct {
 
 func (f *faults) space(i int) string { return fmt.Sprintf("faults-%d", i%namespaces) }
 
-// discover returns how many writes each command makes that nobody disturbs.
+// discover returns how many writes each command makes without faults.
 func (f *faults) discover(t *testing.T) map[string]int {
 	t.Helper()
 	h := f.herd(t, f.space(0), "probe", "small", small, bounded)
