@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster/audit"
 )
 
 func TestQuantiles(t *testing.T) {
@@ -92,6 +93,26 @@ func TestFigures(t *testing.T) {
 		}
 	}
 }
+
+func TestPhase(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff([]float64{0, 0, 2.5}, ownWork([]float64{1, 10.1, 12.6}), approximately); diff != "" {
+		t.Errorf("own work is never negative (-want +got):\n%s", diff)
+	}
+	counts := increase(map[string]int{"a": 1, "b": 2}, map[string]int{"a": 1, "b": 5, "c": 3, "d": 9})
+	if diff := cmp.Diff([]string{"d", "b", "c"}, byCount(counts)); diff != "" || sum(counts) != 15 {
+		t.Errorf("counts that increased, sum %d (-want +got):\n%s", sum(counts), diff)
+	}
+	asked := tally{asked: map[audit.Key]int{
+		{User: "a", Verb: "get", Target: "nodes"}: 1, {User: "b", Verb: "get", Target: "nodes"}: 2,
+	}}
+	if diff := cmp.Diff(map[string]int{"get nodes": 3}, asked.byTarget()); diff != "" {
+		t.Errorf("requests by verb and resource (-want +got):\n%s", diff)
+	}
+}
+
+// approximately compares floating point numbers.
+var approximately = cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
 
 func TestViolations(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Command bench measures what machines cost, in pools of ten on a real control
-// plane and a simulated cloud: requests to the API server, from its audit log,
+// Command bench measures what machines cost, in pools on a real control plane and a
+// simulated cloud: requests to the API server, from its audit log,
 // and cloud calls, at the cloud's end; seconds, from a fleet's beginning to its
 // last machine, of a machine and of a reconcile; CPU time; memory; and what a
 // manager does that starts beside many machines.
@@ -47,7 +47,8 @@ func work(ctx context.Context) error {
 	flag.DurationVar(&b.within, "within", 2*time.Hour, "how long creating or rolling all machines may take")
 	flag.StringVar(&b.profiles, "profiles", "", "`folder` for profiles of the manager in each phase; none is none")
 	flag.BoolVar(&b.verbose, "v", false, "show what was asked for how often")
-	keep := flag.Bool("keep", true, "keep what was found in docs/performance, and write docs/performance.md anew")
+	keep := flag.Bool("keep", true,
+		"keep what was found in docs/performance, and write docs/performance.md anew; only pools of ten are kept")
 	docs := flag.Bool("docs", false, "measure nothing: only write docs/performance.md anew from what is kept")
 	flag.Parse()
 	root, err := cluster.Root()
@@ -65,7 +66,7 @@ func work(ctx context.Context) error {
 		return err
 	}
 	found.Violations = violations(found, earlier(root, found))
-	if *keep {
+	if *keep && b.pool == keptPool {
 		if err := errors.Join(found.write(root), writeDocs(root)); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (b *bench) measure(ctx context.Context, name string, machines int, change f
 	}
 	seconds := time.Since(before.at).Seconds()
 	stop()
-	toRunning := quantilesOf(b.crowd.times())
+	samples := b.crowd.times()
 	cpu := since(before.cpu, cpuTimes())
 	if err := b.quiet(ctx, name); err != nil {
 		return phase{}, err
@@ -43,19 +43,23 @@ func (b *bench) measure(ctx context.Context, name string, machines int, change f
 		return phase{}, err
 	}
 	b.show(name, requests)
-	return phase{
-		Machines: machines, Seconds: seconds, ToRunning: toRunning, CPUSeconds: cpu,
-		RequestsPerMachine:   float64(requests.total()) / float64(machines),
-		CloudCallsPerMachine: float64(after.calls-before.calls) / float64(machines),
-		Reconcile:            after.work.since(before.work).quantiles(),
-	}, nil
+	calls := increase(before.calls, after.calls)
+	found := phase{
+		Machines: machines, Seconds: seconds, CPUSeconds: cpu,
+		ToRunning: quantilesOf(samples), OwnWork: quantilesOf(ownWork(samples)),
+		Requests: requests.byTarget(), RequestsPerMachine: float64(requests.total()) / float64(machines),
+		CloudCalls: calls, CloudCallsPerMachine: float64(sum(calls)) / float64(machines),
+		Reconcile: after.work.since(before.work).quantiles(),
+	}
+	found.print(name)
+	return found, nil
 }
 
 // sight is what has been spent at a point of time.
 type sight struct {
 	at    time.Time
 	mark  audit.Mark
-	calls int
+	calls map[string]int // by operation
 	work  histograms
 	cpu   map[string]float64
 }
@@ -64,7 +68,7 @@ func (b *bench) look(ctx context.Context) (s sight, err error) {
 	if s.mark, err = b.Cluster.Mark(ctx); err != nil {
 		return s, err
 	}
-	if s.calls, err = b.Cloud.Calls(ctx); err != nil {
+	if s.calls, err = b.Cloud.CallsByOperation(ctx); err != nil {
 		return s, err
 	}
 	if s.work, err = b.scrape(ctx); err != nil {
@@ -77,12 +81,34 @@ func (b *bench) look(ctx context.Context) (s sight, err error) {
 // tally is how often what was asked for, and refused.
 type tally struct{ asked, refused map[audit.Key]int }
 
-func (t tally) total() int {
-	sum := 0
-	for _, n := range t.asked {
-		sum += n
+func (t tally) total() int { return sum(t.asked) }
+
+// byTarget are the counts by verb and resource.
+func (t tally) byTarget() map[string]int {
+	counts := map[string]int{}
+	for key, n := range t.asked {
+		counts[key.Verb+" "+key.Target] += n
 	}
-	return sum
+	return counts
+}
+
+func sum[K comparable](counts map[K]int) int {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// increase is what came on top of before, without what did not change.
+func increase(before, after map[string]int) map[string]int {
+	more := map[string]int{}
+	for key, n := range after {
+		if n > before[key] {
+			more[key] = n - before[key]
+		}
+	}
+	return more
 }
 
 // requests are the manager's between two marks that all filters keep.
@@ -149,7 +175,7 @@ func (b *bench) lookOn(ctx context.Context) (steady, error) {
 	}
 	b.show("steady", asked)
 	return steady{
-		Requests: asked.total(), CloudCalls: after.calls - before.calls, Seconds: after.at.Sub(before.at).Seconds(),
+		Requests: asked.total(), CloudCalls: sum(increase(before.calls, after.calls)), Seconds: after.at.Sub(before.at).Seconds(),
 		CPUSeconds: since(before.cpu, after.cpu),
 	}, nil
 }

@@ -35,13 +35,13 @@ func panels() []panel {
 			{"all made", blue, func(r *record) float64 { return r.Create.Seconds }},
 			{"all rolled (≤ 1 000)", orange, func(r *record) float64 { return r.Roll.Seconds }},
 			{"manager starts", green, func(r *record) float64 { return r.Startup.Seconds }},
-			{"bound of the start", grey, func(*record) float64 { return startupMost }},
+			{"bound of the start", grey, constant(startupMost)},
 		}},
 		{"requests and cloud calls a machine", []line{
 			{"requests, made", blue, func(r *record) float64 { return r.Create.RequestsPerMachine }},
 			{"requests, rolled", orange, func(r *record) float64 { return r.Roll.RequestsPerMachine }},
 			{"calls, made", green, func(r *record) float64 { return r.Create.CloudCallsPerMachine }},
-			{"bound, made", grey, func(*record) float64 { return requestsInTen }},
+			{"bound, made", grey, constant(requestsInTen)},
 		}},
 		{"memory of the manager, MiB", []line{
 			{"most resident", blue, func(r *record) float64 { return r.Memory.PeakMiB }},
@@ -57,13 +57,19 @@ func panels() []panel {
 	}
 }
 
+// constant is a line of a bound, which no record changes.
+func constant(bound float64) func(*record) float64 {
+	return func(*record) float64 { return bound }
+}
+
 // draw returns the picture, SVG.
 func draw(all []record) string {
 	const columns = 2
 	ps := panels()
 	rows := (len(ps) + columns - 1) / columns
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", columns*panelWidth, rows*panelHeight)
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" `+
+		`font-family="sans-serif" font-size="11">`+"\n", columns*panelWidth, rows*panelHeight)
 	fmt.Fprintf(&out, `<rect width="%d" height="%d" fill="white"/>`+"\n", columns*panelWidth, rows*panelHeight)
 	for i, p := range ps {
 		if len(all) > 0 {
@@ -136,7 +142,8 @@ func (l line) draw(all []record, x, y axis, names *labels) string {
 	if math.IsNaN(last) {
 		return ""
 	}
-	return fmt.Sprintf(`<polyline points="%s" fill="none" stroke="%s" stroke-width="1.6"/>%s<text x="%d" y="%.1f" fill="%s" dominant-baseline="middle">%s</text>`+"\n",
+	return fmt.Sprintf(`<polyline points="%s" fill="none" stroke="%s" stroke-width="1.6"/>%s`+
+		`<text x="%d" y="%.1f" fill="%s" dominant-baseline="middle">%s</text>`+"\n",
 		strings.TrimSpace(points.String()), l.colour, dots.String(), panelWidth-right+8, names.room(
 			y.at(last)), l.colour, l.name)
 }

@@ -12,6 +12,9 @@ import (
 // machines.
 var kept = filepath.Join("docs", "performance")
 
+// keptPool is the size of pools that the tables of the document compare.
+const keptPool = 10
+
 // record is what one run found.
 type record struct {
 	N             int      `json:"n"`
@@ -34,8 +37,14 @@ type phase struct {
 	Seconds              float64 `json:"seconds"`
 	RequestsPerMachine   float64 `json:"requestsPerMachine"`
 	CloudCallsPerMachine float64 `json:"cloudCallsPerMachine"`
+	// Requests are counts by verb and resource, as "patch machines/status".
+	Requests map[string]int `json:"requests,omitempty"`
+	// CloudCalls are counts by operation.
+	CloudCalls map[string]int `json:"cloudCalls,omitempty"`
 	// ToRunning are the seconds from when a Machine was there until it was Running.
 	ToRunning quantiles `json:"toRunning"`
+	// OwnWork are the seconds of ToRunning without those that the cloud needs for a VM.
+	OwnWork quantiles `json:"ownWork,omitzero"`
 	// Reconcile are the seconds of a pass, by controller.
 	Reconcile map[string]quantiles `json:"reconcile"`
 	// CPUSeconds are those of each program, until the last machine was Running.

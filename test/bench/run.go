@@ -15,6 +15,12 @@ import (
 // would keep the API server busy.
 const crowded = 500
 
+// How long the cloud takes to answer a call, and to boot a VM.
+const (
+	cloudLatency = 100 * time.Millisecond
+	bootTime     = 10 * time.Second
+)
+
 // rollMost is how many machines are rolled at most.
 const rollMost = 1000
 
@@ -106,7 +112,9 @@ func (b *bench) start(ctx context.Context) error {
 	}
 	b.Stack, err = stack.Start(ctx, stack.Options{
 		Controllers: controllers, Audit: true, AuditUsers: []string{stack.ManagerUser}, Binaries: binaries,
-		Cloud:   []string{"--latency=100ms", "--boot-time=10s", "--lease-period=" + b.lease().String()},
+		Cloud: []string{
+			"--latency=" + cloudLatency.String(), "--boot-time=" + bootTime.String(), "--lease-period=" + b.lease().String(),
+		},
 		Manager: []string{"--profiling"},
 	})
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // auditPolicy makes one entry of every completed request, without its body; of
@@ -34,7 +36,7 @@ var ErrAPIServerRuns = errors.New("the API server runs already")
 func (c *Cluster) KillAPIServer() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.apiServer.kill()
+	return c.apiServer.Kill()
 }
 
 // StartAPIServer starts an API server that was killed, with the same address,
@@ -43,12 +45,12 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	c.mu.Lock()
-	running := c.apiServer != nil && !c.apiServer.ended()
+	running := !c.apiServer.Ended()
 	c.mu.Unlock()
 	if running {
 		return ErrAPIServerRuns
 	}
-	return retryPorts(func() error { return c.startAPIServer(ctx) })
+	return process.RetryPorts(func() error { return c.startAPIServer(ctx) })
 }
 
 // RestartAPIServer kills and starts the API server.
@@ -66,7 +68,7 @@ func (c *Cluster) SuspendAPIServer() error {
 		return err
 	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if c.apiServer.stands() {
+		if c.apiServer.Suspended() {
 			return nil
 		}
 	}
@@ -79,15 +81,15 @@ func (c *Cluster) ResumeAPIServer() error { return c.signalAPIServer(syscall.SIG
 func (c *Cluster) signalAPIServer(s syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.apiServer.signal(s)
+	return c.apiServer.Signal(s)
 }
 
 func (c *Cluster) firstStartAPIServer(ctx context.Context) error {
 	if err := os.WriteFile(c.auditPolicyFile(), []byte(auditPolicy(c.options.AuditUsers)), 0o600); err != nil {
 		return err
 	}
-	return retryPorts(func() error {
-		port, err := freePort()
+	return process.RetryPorts(func() error {
+		port, err := process.FreePort()
 		if err != nil {
 			return err
 		}
@@ -116,7 +118,7 @@ func (c *Cluster) apiServerReady(ctx context.Context) error {
 		"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system",
 		"/api/v1/namespaces/kube-public", "/api/v1/namespaces/kube-node-lease",
 	} {
-		if err := probe(ctx, client, c.URL()+path, c.pki.token); err != nil {
+		if err := process.Probe(ctx, client, c.URL()+path, c.pki.token); err != nil {
 			return err
 		}
 	}
@@ -152,7 +154,7 @@ func (c *Cluster) apiServerFlags() []string {
 		"--max-mutating-requests-inflight=1500",
 	}
 	if !slices.Contains(c.options.Controllers, "serviceaccount-controller") {
-		// Nobody makes the service accounts that it would demand of every Pod.
+		// No controller makes the service accounts that it would demand of every Pod.
 		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
 	}
 	if c.options.Audit {

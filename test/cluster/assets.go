@@ -15,7 +15,7 @@ const (
 	kubectlProgram           = "kubectl"
 )
 
-// ErrNoAssets says that the programs of the control plane are not on this
+// ErrNoAssets is returned when the programs of the control plane are not on this
 // machine.
 var ErrNoAssets = errors.New("the control plane is not built: run `make controlplane`, or set KUBEBUILDER_ASSETS")
 

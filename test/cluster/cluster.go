@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster/audit"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 const (
@@ -26,14 +27,13 @@ const (
 	// two seconds; the rest is for machines that do other things too.
 	startTimeout = 2 * time.Minute
 	pollInterval = 50 * time.Millisecond
-	portRetries  = 5
 )
 
 // Options say what a cluster is like. The zero value is etcd and an API server
 // without an audit log.
 type Options struct {
-	// Controllers are the controllers of kube-controller-manager; none means that
-	// it does not run. See Controllers.
+	// Controllers are the controllers of kube-controller-manager, which only runs if
+	// there are any. See Controllers.
 	Controllers []string
 	// Manifests are files and folders that are applied, CRDs first, before
 	// kube-controller-manager starts: its garbage collector looks for new kinds
@@ -73,7 +73,7 @@ type Cluster struct {
 	port      int // of the API server; it stays when the server restarts
 
 	mu                                 sync.Mutex // guards the processes
-	etcd, apiServer, controllerManager *process
+	etcd, apiServer, controllerManager *process.Process
 }
 
 // Start runs a cluster and returns when it serves requests and has its system
@@ -146,9 +146,9 @@ func (c *Cluster) start(ctx context.Context) error {
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// What is stopped is thrown away, so nobody gets time to say goodbye. An API
-	// server that is asked nicely waits for its watches.
-	err := errors.Join(c.controllerManager.kill(), c.apiServer.kill(), c.etcd.kill())
+	// What is stopped is thrown away, so no process gets time to shut down. An API
+	// server that gets SIGTERM waits for its watches.
+	err := errors.Join(c.controllerManager.Kill(), c.apiServer.Kill(), c.etcd.Kill())
 	if c.temporary {
 		err = errors.Join(err, os.RemoveAll(c.dir))
 	}
@@ -176,7 +176,7 @@ func (c *Cluster) LogTails() string {
 	var text strings.Builder
 	for _, name := range []string{etcdProgram, apiServerProgram, controllerManagerProgram} {
 		if _, err := os.Stat(c.logFile(name)); err == nil {
-			text.WriteString(tail(name, c.logFile(name)))
+			text.WriteString(process.Tail(name, c.logFile(name)))
 		}
 	}
 	return text.String()

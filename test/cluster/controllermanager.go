@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 func (c *Cluster) startControllerManager(ctx context.Context) error {
@@ -13,8 +15,8 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return retryPorts(func() error {
-		port, err := freePort()
+	return process.RetryPorts(func() error {
+		port, err := process.FreePort()
 		if err != nil {
 			return err
 		}
@@ -23,7 +25,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 		client := prober(&tls.Config{InsecureSkipVerify: true})
 		url := fmt.Sprintf("https://%s:%d/healthz", localhost, port)
 		p, err := c.startReady(ctx, controllerManagerProgram, c.assets.ControllerManager, flags,
-			func(ctx context.Context) error { return probe(ctx, client, url, "") })
+			func(ctx context.Context) error { return process.Probe(ctx, client, url, "") })
 		if err != nil {
 			return err
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
-	return retryPorts(func() error {
-		ports, err := freePorts(2)
+	return process.RetryPorts(func() error {
+		ports, err := process.FreePorts(2)
 		if err != nil {
 			return err
 		}
@@ -24,7 +26,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 			"--initial-cluster=test=" + peers,
 			"--unsafe-no-fsync",
 			"--log-level=warn",
-		}, func(ctx context.Context) error { return probe(ctx, prober(nil), url+"/health", "") })
+		}, func(ctx context.Context) error { return process.Probe(ctx, prober(nil), url+"/health", "") })
 		if err != nil {
 			return err
 		}

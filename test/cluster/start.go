@@ -4,93 +4,20 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
-// errPortTaken says that a program ended because another one listens on its
-// port.
-var errPortTaken = errors.New("address already in use")
-
-// startReady launches a program and waits until ready returns nil. It gives up
-// when the context ends or the program does.
+// startReady starts a program and waits until ready returns nil.
 func (c *Cluster) startReady(ctx context.Context, name, program string, args []string,
 	ready func(context.Context) error,
-) (*process, error) {
-	offset := size(c.logFile(name))
-	p, err := launch(name, program, c.logFile(name), args)
-	if err != nil {
-		return nil, err
-	}
-	var last error
-	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		if p.ended() {
-			return false, fmt.Errorf("%s ended", name)
-		}
-		last = ready(ctx)
-		return last == nil, nil
-	})
-	if err == nil {
-		return p, nil
-	}
-	killed := p.kill()
-	if portTaken(c.logFile(name), offset) {
-		err = errPortTaken
-	}
-	return nil, fmt.Errorf("%s is not ready: %w\n%s", name, errors.Join(err, last, killed), tail(name, c.logFile(name)))
-}
-
-// retryPorts calls start until it does not fail because of a port that another
-// process took first.
-func retryPorts(start func() error) error {
-	var err error
-	for range portRetries {
-		if err = start(); !errors.Is(err, errPortTaken) {
-			return err
-		}
-	}
-	return err
-}
-
-// portTaken reports whether a log, from an offset on, tells of a port clash.
-func portTaken(log string, offset int64) bool {
-	text, err := os.ReadFile(log)
-	return err == nil && strings.Contains(string(text[min(offset, int64(len(text))):]), errPortTaken.Error())
-}
-
-func size(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
-// probe returns nil if GET url answers 200.
-func probe(ctx context.Context, client *http.Client, url, token string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", url, answer.Status)
-	}
-	return nil
+) (*process.Process, error) {
+	command := process.Command{Name: name, Program: program, Args: args, Log: c.logFile(name)}
+	return process.StartReady(ctx, command, ready)
 }
 
 // prober returns a client that keeps no connections: they would survive in

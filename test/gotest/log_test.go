@@ -25,13 +25,15 @@ func TestTheEndSaysWhatFailed(t *testing.T) {
 {"Action":"fail","Package":"p","Test":"T/a"}
 {"Action":"fail","Package":"p","Test":"T"}
 {"Action":"output","Package":"p","Output":"FAIL\n"}
-{"Action":"fail","Package":"p"}`, "=== RUN T/a\n  a_test.go:1: bad\nFAIL\n\n=== 1 failed\n--- FAIL: p T/a\n    a_test.go:1: bad\n",
+{"Action":"fail","Package":"p"}`, "=== RUN T/a\n  a_test.go:1: bad\nFAIL\n" +
+				"\n=== 1 failed\n--- FAIL: p T/a\n    a_test.go:1: bad\n",
 		},
 		"Build": {
 			"What does not compile says why.",
 			`{"Action":"build-output","ImportPath":"p [p.test]","Output":"p.go:1:1: no\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp [build failed]\n"}
-{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}`, "p.go:1:1: no\nFAIL\tp [build failed]\n\n=== 1 failed\n--- FAIL: p\n    p.go:1:1: no\n",
+{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}`, "p.go:1:1: no\nFAIL\tp [build failed]\n" +
+				"\n=== 1 failed\n--- FAIL: p\n    p.go:1:1: no\n",
 		},
 		"Apart": {
 			"Packages that run at the same time are printed one after the other.",

@@ -20,8 +20,8 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// TestManifestsDecodeStrictly: what people apply has no unknown field, no field
-// twice and no kind that we do not know.
+// TestManifestsDecodeStrictly: what users apply has no unknown field, no field
+// twice and no unknown kind.
 func TestManifestsDecodeStrictly(t *testing.T) {
 	t.Parallel()
 	decoder := strict(t)

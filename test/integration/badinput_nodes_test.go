@@ -118,7 +118,9 @@ func (t *trial) withoutPriority() {
 		},
 		Mutations: []admissionv1.Mutation{{
 			PatchType: admissionv1.PatchTypeJSONPatch,
-			JSONPatch: &admissionv1.JSONPatch{Expression: `has(object.spec.priority) ? [JSONPatch{op: "remove", path: "/spec/priority"}] : []`},
+			JSONPatch: &admissionv1.JSONPatch{
+				Expression: `has(object.spec.priority) ? [JSONPatch{op: "remove", path: "/spec/priority"}] : []`,
+			},
 		}},
 	}
 	t.Expect(t.Client.Create(t.Context(), p)).To(Succeed())

@@ -106,7 +106,7 @@ func (t *trial) volumesOneByOne() {
 		}
 	}
 	t.goes(high)
-	t.goes(plain) // pods without volumes wait for nobody
+	t.goes(plain) // pods without volumes do not wait
 	waits(low, machinev1.ReasonDetachingVolumes, "high")
 	t.onNode(node, "low")
 	t.remove(attached["high"])

@@ -141,7 +141,7 @@ func machineThatNeverJoinsIsReplaced(s *scene) {
 	s.gone(&first)
 	now := s.running(1)
 	s.Expect(now[0].Name).NotTo(Equal(first.Name))
-	// Without a set nobody replaces it, and it says why.
+	// Without a set it is not replaced, and its status says why.
 	s.phase(alone, machinev1.MachineFailed)
 	s.Expect(alone.Status.LastOperation.Description).To(ContainSubstring("failed to join the cluster in 4s"))
 	s.Expect(alone.Status.LastOperation.State).To(Equal(machinev1.MachineStateFailed))
@@ -150,7 +150,7 @@ func machineThatNeverJoinsIsReplaced(s *scene) {
 }
 
 // A Machine whose VM cannot be made fails with its creation timeout. Without a
-// set it goes on trying, as nobody else would.
+// set it goes on trying: no controller would replace it.
 func machineWithoutVMFails(s *scene) {
 	s.fault(sim.Fault{
 		Op: sim.OpCreateVM, Mode: sim.FaultBefore, Code: sim.CodeServiceUnavailable,

@@ -26,7 +26,7 @@ func (s *scene) orphan(name, owner string) sim.Resource {
 	return r
 }
 
-// collected waits until a VM is gone that was made now and belongs to nobody.
+// collected waits until a VM is gone that was made now and has no owner.
 // Then the collector has judged twice everything that is as old.
 func (s *scene) collected() {
 	s.Helper()

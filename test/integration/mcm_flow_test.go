@@ -168,7 +168,7 @@ func (s *suite) freezeEvents(set string) int {
 	return count
 }
 
-// absent says that an object is gone, also if another one has its name by now: a
+// absent returns nil when an object is gone, also if another one has its name by now: a
 // deployment gives the set that replaces a deleted one the same name. One that is
 // there still is read into o.
 func (s *suite) absent(ctx context.Context, o client.Object) error {

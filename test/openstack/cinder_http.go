@@ -38,7 +38,7 @@ func (c *Cinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	if in.body, err = io.ReadAll(r.Body); err != nil {
-		return // nobody is there any more
+		return // the client has gone
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if body != nil {
-		_ = json.NewEncoder(w).Encode(body) // nobody is left to tell
+		_ = json.NewEncoder(w).Encode(body) // the client has gone
 	}
 }
 

@@ -98,5 +98,8 @@ func (s settings) write() error {
 	})
 }
 
+// log is the file with the output of a program.
+func (s settings) log(name string) string { return filepath.Join(s.Dir, "log", name+".out") }
+
 // file is the path of a file of the rig.
 func (s settings) file(name string) string { return filepath.Join(s.Dir, "files", name) }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 func me() string {
@@ -21,22 +23,21 @@ func me() string {
 	return u.Username
 }
 
-// startDB starts MariaDB on a socket in the rig's folder. It forgets what it was
-// told last when the machine dies, which nobody minds.
-func (s settings) startDB(ctx context.Context) (*process, error) {
-	p, err := launch("mariadb", filepath.Join(s.Dir, "log", "mariadb.out"), nil, mariadbd, "--no-defaults", "--user="+me(),
-		"--datadir="+s.data(), "--socket="+s.socket(), "--pid-file="+filepath.Join(s.Dir, "mariadb.pid"), "--skip-networking",
-		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
-		"--innodb-flush-method=O_DIRECT_NO_FSYNC", "--sync-frm=0",
-		"--innodb-log-file-size=16M", "--innodb-buffer-pool-size=128M", "--performance-schema=OFF", "--max-connections=400", "--skip-name-resolve")
-	if err != nil {
-		return nil, err
-	}
-	err = p.up(ctx, func() bool {
+// startDB starts MariaDB on a socket in the rig's folder. It loses the last
+// writes when the machine dies, as its folder is of no use then.
+func (s settings) startDB(ctx context.Context) (*process.Process, error) {
+	return process.StartReady(ctx, process.Command{
+		Name: "mariadb", Program: mariadbd, Log: s.log("mariadb"), Args: []string{
+			"--no-defaults", "--user=" + me(), "--datadir=" + s.data(), "--socket=" + s.socket(),
+			"--pid-file=" + filepath.Join(s.Dir, "mariadb.pid"), "--skip-networking", "--skip-log-bin",
+			"--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=O_DIRECT_NO_FSYNC",
+			"--sync-frm=0", "--innodb-log-file-size=16M", "--innodb-buffer-pool-size=128M", "--performance-schema=OFF",
+			"--max-connections=400", "--skip-name-resolve",
+		},
+	}, func(ctx context.Context) error {
 		_, err := s.sql(ctx, "SELECT 1")
-		return err == nil
+		return err
 	})
-	return p, err
 }
 
 // sqlClient is the command line of MariaDB's client.
@@ -114,8 +115,8 @@ func (d *database) connect(s settings) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	// It ends with its input, which ends with this process. Nobody waits for it
-	// while its output is read.
+	// It ends with its input, which ends with this process. Wait would close
+	// its output while it is read.
 	d.in, d.out, d.cmd = in, bufio.NewScanner(out), cmd
 	d.out.Buffer(nil, longest)
 	return nil

@@ -12,7 +12,7 @@ import (
 
 type counter struct{ atomic.Int64 }
 
-// Project is one that nobody else uses, with a user, a network and a key pair.
+// Project belongs to one test at a time. It has a user, a network and a key pair.
 type Project struct {
 	Rig *Rig
 
@@ -35,7 +35,7 @@ const (
 	GroupName    = "nodes-group"
 )
 
-// publicKey is that of a key pair that nobody has the other half of.
+// publicKey is that of a key pair whose private key is lost.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1pyjyFiwmjBbbQsjd4RQPbDgMBbLwV1QGsB4bYFTnW test"
 
 // NewProject returns a project in which there is nothing yet. It may be one that
@@ -61,7 +61,7 @@ func (r *Rig) NewProject(t testing.TB) *Project {
 	return p
 }
 
-// stock are projects that nobody uses.
+// stock are unused projects.
 type stock struct {
 	mu  sync.Mutex
 	all []*Project

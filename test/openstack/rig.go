@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // Rig is a running OpenStack.
@@ -22,7 +23,7 @@ type Rig struct {
 	Cinder *Cinder
 
 	cinder    *httptest.Server
-	processes []*process
+	processes []*process.Process
 	admin     *client
 	images    map[string]string // ids by name
 	flavors   map[string]string
@@ -93,7 +94,7 @@ func Start(ctx context.Context) (*Rig, error) {
 		return nil, err
 	}
 	r := &Rig{
-		settings: settings{Dir: dir, PageSize: PageSize, Zone: Zone}, images: map[string]string{},
+		settings: settings{Dir: dir, Ports: map[string]int{}, PageSize: PageSize, Zone: Zone}, images: map[string]string{},
 		flavors: map[string]string{},
 	}
 	if err := r.start(ctx, archive); err != nil {
@@ -135,8 +136,10 @@ func cacheDir() (string, error) {
 
 func (r *Rig) start(ctx context.Context, archive string) error {
 	var err error
-	if r.Ports, err = freePorts("keystone", "placement", "glance", "neutron", "nova"); err != nil {
-		return err
+	for _, name := range []string{"keystone", "placement", "glance", "neutron", "nova"} {
+		if r.Ports[name], err = process.FreePort(); err != nil {
+			return err
+		}
 	}
 	r.Cinder = newCinder(r.projectOf)
 	r.cinder = httptest.NewServer(r.Cinder)
@@ -147,12 +150,10 @@ func (r *Rig) start(ctx context.Context, archive string) error {
 		return err
 	}
 	db, err := r.startDB(ctx)
-	if db != nil {
-		r.processes = append(r.processes, db)
-	}
 	if err != nil {
 		return err
 	}
+	r.processes = append(r.processes, db)
 	if _, err := r.sql(ctx, r.cells()+r.endpoints()); err != nil {
 		return err
 	}
@@ -203,7 +204,9 @@ func (r *Rig) startServices(ctx context.Context) error {
 }
 
 func (r *Rig) startService(name string, command []string) error {
-	p, err := launch(name, filepath.Join(r.Dir, "log", name+".out"), r.environment(), command[0], command[1:]...)
+	p, err := process.Start(process.Command{
+		Name: name, Program: command[0], Args: command[1:], Env: r.environment(), Log: r.log(name),
+	})
 	if err == nil {
 		r.processes = append(r.processes, p)
 	}
@@ -213,32 +216,36 @@ func (r *Rig) startService(name string, command []string) error {
 // awaitServices waits until services answer, whatever they answer.
 func (r *Rig) awaitServices(ctx context.Context, names ...string) error {
 	for _, p := range r.processes {
-		if !slices.Contains(names, p.name) {
+		if !slices.Contains(names, p.Name()) {
 			continue
 		}
-		err := p.up(ctx, func() bool {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL(p.name)+"/", http.NoBody)
-			if err != nil {
-				return false
-			}
-			resp, err := http.DefaultClient.Do(request)
-			if err == nil {
-				_ = resp.Body.Close() // nothing of it is read
-			}
-			return err == nil
-		})
-		if err != nil {
+		if err := p.AwaitReady(ctx, r.answers(p.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// answers returns a probe that succeeds when a service answers, whatever it answers.
+func (r *Rig) answers(service string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL(service)+"/", http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+}
+
 // Stop ends everything and removes its folder.
 func (r *Rig) Stop() {
 	r.books.close()
 	for _, p := range slices.Backward(r.processes) {
-		p.end(syscall.SIGKILL, 0)
+		_ = p.Kill() // the kernel does it when this process ends
 	}
 	if r.cinder != nil {
 		r.cinder.CloseClientConnections()
@@ -251,7 +258,7 @@ func (r *Rig) Stop() {
 func (r *Rig) Logs() string {
 	var all []string
 	for _, p := range r.processes {
-		all = append(all, p.tail())
+		all = append(all, p.Tail())
 	}
 	return strings.Join(all, "\n")
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // databases are the names of all databases.
@@ -69,11 +71,13 @@ func makeSchemas(ctx context.Context, archive string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer db.end(syscall.SIGKILL, 0)
+	defer func() { err = errors.Join(err, db.Kill()) }()
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
-	db.end(syscall.SIGTERM, time.Minute) // so that its files are whole
+	if err := db.Stop(time.Minute); err != nil { // files of a killed one are not whole
+		return err
+	}
 	if _, err := run(ctx, "", "tar", "-C", filepath.Join(dir, "state"), "-cf", archive+".new", "."); err != nil {
 		return err
 	}
@@ -137,12 +141,13 @@ func (s settings) step(ctx context.Context, command []string) error {
 		_, err := s.sql(ctx, s.cells())
 		return err
 	}
-	p, err := launch(command[0], filepath.Join(s.Dir, "log", command[0]+".out"), s.environment(), command[0],
-		command[1:]...)
+	p, err := process.Start(process.Command{
+		Program: command[0], Args: command[1:], Env: s.environment(), Log: s.log(command[0]),
+	})
 	if err != nil {
 		return err
 	}
-	return p.wait(ctx)
+	return p.Wait(ctx)
 }
 
 // cells tells Nova where the databases of its cells are.

@@ -88,7 +88,8 @@ func (r *Rig) seedHosts(ctx context.Context) error {
 	}
 	// What nova-manage cell_v2 discover_hosts does.
 	_, err := r.sql(ctx, `INSERT INTO nova_api.host_mappings (created_at, cell_id, host)
-		SELECT UTC_TIMESTAMP(), c.id, n.host FROM nova_api.cell_mappings c JOIN nova_cell1.compute_nodes n WHERE c.name = 'cell1' AND n.mapped = 0;
+		SELECT UTC_TIMESTAMP(), c.id, n.host FROM nova_api.cell_mappings c
+		JOIN nova_cell1.compute_nodes n WHERE c.name = 'cell1' AND n.mapped = 0;
 		UPDATE nova_cell1.compute_nodes SET mapped = 1;`)
 	if err != nil {
 		return err

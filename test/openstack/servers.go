@@ -55,7 +55,8 @@ func (p *Project) Rest(t testing.TB) (moved bool) {
 	const patience = 30 * time.Second
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
 		servers := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
-			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0 AND (task_state IS NOT NULL OR vm_state = 'building')`, p.ID))
+			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0
+			AND (task_state IS NOT NULL OR vm_state = 'building')`, p.ID))
 		if len(servers) == 0 && !slices.ContainsFunc(p.Rig.Cinder.Volumes(p.ID), Volume.moves) {
 			return moved
 		}
@@ -71,7 +72,8 @@ func (p *Project) Servers(t testing.TB) []Entry {
 	const patience = 2 * time.Minute
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
 		moving := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
-			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0 AND task_state IN ('deleting', 'soft-deleting')`, p.ID))
+			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0
+			AND task_state IN ('deleting', 'soft-deleting')`, p.ID))
 		if len(moving) == 0 {
 			break
 		}

@@ -158,9 +158,9 @@ func (w *world) pool(name, zone string, replicas int32) {
 	d.Spec.Replicas = replicas
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Strategy.Type = machinev1.RollingUpdateStrategyType
-	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{
-		MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
-	}}
+	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{}
+	d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(1))
+	d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(0))
 	d.Spec.Template.Labels = labels
 	d.Spec.Template.Spec.Class = machinev1.ClassSpec{
 		APIGroup: machinev1.GroupVersion.Group,
@@ -197,7 +197,8 @@ func (w *world) start() {
 			Machine: w.options, APIServer: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
 			Orphans: orphan.Options{Period: 30 * time.Minute}, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
 		},
-	}, []string{"machineclass", "machine", "machineset", "machinedeployment", "node", "machinesafetyapiserver", "machinesafetyorphanvms"})
+	}, []string{"machineclass", "machine", "machineset", "machinedeployment", "node",
+		"machinesafetyapiserver", "machinesafetyorphanvms"})
 	if err != nil {
 		w.Fatal(err)
 	}

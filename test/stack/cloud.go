@@ -69,6 +69,19 @@ func (c *Cloud) Calls(ctx context.Context) (int, error) {
 	return out.Total, c.call(ctx, http.MethodGet, "/admin/calls", nil, &out)
 }
 
+// CallsByOperation returns how often the accounts have called each operation.
+func (c *Cloud) CallsByOperation(ctx context.Context) (map[string]int, error) {
+	var out struct{ Counts []sim.Count }
+	if err := c.call(ctx, http.MethodGet, "/admin/calls", nil, &out); err != nil {
+		return nil, err
+	}
+	calls := map[string]int{}
+	for _, n := range out.Counts {
+		calls[n.Op] += n.Total
+	}
+	return calls, nil
+}
+
 // Terminate takes a VM away, as somebody in the cloud's console would.
 func (c *Cloud) Terminate(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, "/admin/vms/"+id+"/terminate", nil, nil)

@@ -103,9 +103,9 @@ func Deployment(name, class string, replicas int32, surge, unavailable string) *
 	d.Spec.Replicas = replicas
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.RollingUpdateStrategyType}
-	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{
-		MaxSurge: new(intstr.Parse(surge)), MaxUnavailable: new(intstr.Parse(unavailable)),
-	}}
+	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{}
+	d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.Parse(surge))
+	d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.Parse(unavailable))
 	d.Spec.Template.Labels = map[string]string{machinev1.NameLabel: name}
 	d.Spec.Template.Spec.Class = machinev1.ClassSpec{
 		APIGroup: machinev1.GroupVersion.Group,

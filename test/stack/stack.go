@@ -21,6 +21,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // ManagerUser is who managers are in the audit log.
@@ -31,7 +32,7 @@ const Namespace = "default"
 
 // Options say how a Stack is started.
 type Options struct {
-	// Controllers of kube-controller-manager; none means that it does not run.
+	// Controllers of kube-controller-manager, which only runs if there are any.
 	Controllers []string
 	// ControllerManagerFlags are added to its command line.
 	ControllerManagerFlags []string
@@ -62,7 +63,7 @@ type Stack struct {
 	temp     bool
 	scheme   *runtime.Scheme
 	managers []*Manager
-	simcloud *process
+	simcloud *process.Process
 }
 
 // Start starts a control plane with our CRDs, and the simulated cloud. Managers
@@ -115,9 +116,7 @@ func (s *Stack) Stop() error {
 	for _, m := range slices.Backward(s.managers) {
 		errs = append(errs, m.Kill())
 	}
-	if s.simcloud != nil {
-		errs = append(errs, s.simcloud.kill())
-	}
+	errs = append(errs, s.simcloud.Kill())
 	if s.Cluster != nil {
 		errs = append(errs, s.Cluster.Stop())
 	}
@@ -131,12 +130,9 @@ func (s *Stack) Stop() error {
 func (s *Stack) Logs() string {
 	var text strings.Builder
 	for _, m := range s.managers {
-		text.WriteString(tail(m.Name, m.process.log))
+		text.WriteString(m.process.Tail())
 	}
-	if s.simcloud != nil {
-		text.WriteString(tail("simcloud", s.simcloud.log))
-	}
-	return text.String()
+	return text.String() + s.simcloud.Tail()
 }
 
 // Dir is where data and logs are.
@@ -150,15 +146,11 @@ func (s *Stack) startCloud(ctx context.Context) error {
 	}
 	address := filepath.Join(s.dir, "simcloud.address")
 	args := append([]string{"--address-file=" + address, "--kubeconfig=" + kubeconfig}, s.options.Cloud...)
-	s.simcloud, err = launch("simcloud", filepath.Join(s.options.Binaries, "simcloud"),
-		filepath.Join(s.dir, "simcloud.log"), args)
-	if err != nil {
-		return err
-	}
-	err = Until(ctx, time.Minute, func(context.Context) error {
-		if s.simcloud.ended() {
-			return Fatal(errors.New("simcloud ended"))
-		}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	s.simcloud, err = process.StartReady(ctx, process.Command{
+		Program: filepath.Join(s.options.Binaries, "simcloud"), Args: args, Log: filepath.Join(s.dir, "simcloud.log"),
+	}, func(context.Context) error {
 		text, err := os.ReadFile(address)
 		if err != nil || len(text) == 0 {
 			return errors.New("simcloud does not listen yet")
@@ -166,30 +158,28 @@ func (s *Stack) startCloud(ctx context.Context) error {
 		s.Cloud = newCloud(string(text))
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, s.Logs())
-	}
-	return nil
+	return err
 }
 
 // Manager is one running manager.
 type Manager struct {
 	Name    string
 	Port    int // of health and metrics
-	process *process
+	process *process.Process
 }
 
 // Kill ends the manager without notice, as a crash would.
-func (m *Manager) Kill() error { return m.process.kill() }
+func (m *Manager) Kill() error { return m.process.Kill() }
 
-// Terminate asks the manager to end, and returns when it has.
-func (m *Manager) Terminate() error { return m.process.terminate() }
+// Terminate asks the manager to end, and returns when it has. One that does not
+// end within two minutes is killed, which is an error.
+func (m *Manager) Terminate() error { return m.process.Stop(2 * time.Minute) }
 
 // PID is the process.
-func (m *Manager) PID() int { return m.process.cmd.Process.Pid }
+func (m *Manager) PID() int { return m.process.PID() }
 
 // Ended reports whether the process has ended.
-func (m *Manager) Ended() bool { return m.process.ended() }
+func (m *Manager) Ended() bool { return m.process.Ended() }
 
 // StartManager starts a manager as user ManagerUser, with the flags of the
 // options followed by more. It does not wait until it leads.
@@ -198,7 +188,7 @@ func (s *Stack) StartManager(more ...string) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := process.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +198,10 @@ func (s *Stack) StartManager(more ...string) (*Manager, error) {
 		"--address=127.0.0.1", "--port=" + strconv.Itoa(port), "--machine-controller-port=0",
 	}
 	args = append(append(args, s.options.Manager...), more...)
-	p, err := launch(name, filepath.Join(s.options.Binaries, "cluster-api-provider-mcm"),
-		filepath.Join(s.dir, name+".log"), args)
+	p, err := process.Start(process.Command{
+		Name: name, Program: filepath.Join(s.options.Binaries, "cluster-api-provider-mcm"), Args: args,
+		Log: filepath.Join(s.dir, name+".log"),
+	})
 	if err != nil {
 		return nil, err
 	}

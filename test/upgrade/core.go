@@ -30,7 +30,7 @@ const (
 	givenSecret = "given"
 )
 
-// core plays what Cluster API does for machines that nobody deletes: it makes
+// core plays what Cluster API does for machines that stay: it makes
 // them with their owners, and carries what the providers say from one object to
 // the next. Source: the contract pages of Cluster API v1.14.
 type core struct{ client.Client }

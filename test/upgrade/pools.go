@@ -22,7 +22,7 @@ const (
 	configured = "configured" // has a template with everything in it
 	autoscaled = "autoscaled" // is a node group of the upstream autoscaler
 	inPlace    = "in-place"   // is updated in place
-	alone      = "alone"      // is a Machine of nobody
+	alone      = "alone"      // is a Machine without an owner
 
 	// editedLabel is what editWhileStopped gives nodes.
 	editedLabel = "edited"

@@ -22,8 +22,8 @@ func moves(w *world, o client.Object) bool {
 	return marked
 }
 
-// Classes and Secrets belong to no Cluster, so that nobody collects them with
-// one; a label takes them along.
+// Classes and Secrets belong to no Cluster, so that clusterctl does not find them
+// through one; a label takes them along.
 func TestMoveTakesAlongWhatMachinesAreMadeFrom(t *testing.T) {
 	t.Parallel()
 	w := newConfig(t)
@@ -61,7 +61,7 @@ func TestMoveIsBlockedByNativeUsersOfAClass(t *testing.T) {
 	}
 }
 
-// A VM that is just being asked for has nobody who knows it but this object.
+// Only this object knows of a VM that is just being asked for.
 func TestMoveIsBlockedWhileAVMIsBeingMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -112,7 +112,8 @@ func theClass(name string, more ...string) *machinev1.MachineClass {
 	for _, f := range more {
 		fields += f + ","
 	}
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a","instanceType":"small","image":"linux-1",` + fields +
+	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",` +
+		`"instanceType":"small","image":"linux-1",` + fields +
 		`"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
 	return c
 }

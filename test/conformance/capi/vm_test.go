@@ -113,8 +113,8 @@ func TestInfraMachineInterruptible(t *testing.T) {
 	}
 }
 
-// Finalizers that somebody took away come back, and nobody replaces whole
-// objects, which core writes with server-side apply.
+// Finalizers that a user took away come back, and no whole objects are replaced:
+// core writes them with server-side apply.
 func TestInfraMachineKeepsItsFinalizerAndWritesPatches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,6 +23,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // hooks is the Deployment of the bundle with the runtime extension.
@@ -76,24 +77,7 @@ func newGatedManagement(t *testing.T, a assets, ctl clusterctl) *management {
 	}
 	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(),
 		"--core", "cluster-api:"+core, "--infrastructure", "mcm", "--bootstrap", "mcm", "--control-plane", "mcm")
-	const namespace = "capi-system"
-	certs := filepath.Join(m.dir, "webhooks")
-	ca, err := serving(certs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	webhooks, health, diagnostics := freePort(t), freePort(t), freePort(t)
-	m.core = launch(t, m.dir, "capi-manager", m.assets.coreManager(),
-		"--kubeconfig="+m.kubeconfigOf(t, namespace, "capi-manager"), "--leader-elect=false",
-		"--webhook-cert-dir="+certs, fmt.Sprintf("--webhook-port=%d", webhooks),
-		"--health-addr="+loopback(health), "--diagnostics-address="+loopback(diagnostics), "--insecure-diagnostics=true",
-		"--feature-gates=MachinePool=false,RuntimeSDK=true,InPlaceUpdates=true", "--v=2")
-	// With RuntimeSDK it is not ready before its webhooks have answered once.
-	m.core.ready(t, "http://"+loopback(health)+"/healthz")
-	if err := (redirect{namespace, "https://" + loopback(webhooks), ca}).all(t.Context(), m.cl); err != nil {
-		t.Fatal(err)
-	}
-	m.core.ready(t, "http://"+loopback(health)+"/readyz")
+	m.startCore(t, "MachinePool=false,RuntimeSDK=true,InPlaceUpdates=true")
 	return m
 }
 
@@ -119,15 +103,15 @@ func (m *management) startHooks(t *testing.T, ctl clusterctl) {
 	if err := m.cl.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	port, health := freePort(t), freePort(t)
+	port, health := process.PortForTest(t), process.PortForTest(t)
 	args := append(m.flagsOf(t, hooks), "--control-kubeconfig="+m.kubeconfigOf(t, hooks.namespace, hooks.account),
 		"--address=127.0.0.1", fmt.Sprintf("--port=%d", health), fmt.Sprintf("--runtime-extension-port=%d",
 			port), "--runtime-extension-cert-dir="+certs)
-	launch(t, m.dir, hooks.deployment, m.assets.manager(), args...).ready(t,
-		fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
+	process.ForTest(t, m.dir, process.Command{Name: hooks.deployment, Program: m.assets.manager(), Args: args}).
+		RequireReady(t, "http://"+process.Loopback(health)+"/readyz")
 	registered := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "capmcm-in-place-updates"}}
 	patch := client.RawPatch("application/merge-patch+json",
-		fmt.Appendf(nil, `{"spec":{"clientConfig":{"service":null,"url":"https://%s"}}}`, loopback(port)))
+		fmt.Appendf(nil, `{"spec":{"clientConfig":{"service":null,"url":"https://%s"}}}`, process.Loopback(port)))
 	if err := m.cl.Patch(t.Context(), registered, patch); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +235,7 @@ func (p *pool) labelInPlace(t *testing.T) {
 	p.same(t, before)
 }
 
-// replaceForClass: a change that nobody can make in place replaces the Machines.
+// replaceForClass: a change that cannot be made in place replaces the Machines.
 func (p *pool) replaceForClass(t *testing.T) {
 	t.Helper()
 	before := p.who(t)
@@ -268,7 +252,7 @@ func (p *pool) replaceForClass(t *testing.T) {
 		}
 		return p.settled(2)(ctx)
 	})
-	if log := p.m.core.text(); !strings.Contains(log, "cannot be updated in-place by extensions") {
+	if log := p.m.core.Output(); !strings.Contains(log, "cannot be updated in-place by extensions") {
 		t.Error("core did not ask whether it could be done in place")
 	}
 }
@@ -490,7 +474,7 @@ func (p *pool) otherSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until(t, "core sees that the Secret is another", func(context.Context) error {
-		if !strings.Contains(p.m.core.text(), "not to be updated in place: spec.bootstrap.dataSecretName was") {
+		if !strings.Contains(p.m.core.Output(), "not to be updated in place: spec.bootstrap.dataSecretName was") {
 			return errors.New("its log does not say so")
 		}
 		return nil

@@ -26,6 +26,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -50,8 +51,8 @@ type management struct {
 	cl        client.Client
 	dir       string
 	assets    assets
-	core      *process
-	providers []*process
+	core      *process.Process
+	providers []*process.Process
 }
 
 func scheme(t *testing.T) *runtime.Scheme {
@@ -103,28 +104,35 @@ func newManagement(t *testing.T, a assets, ctl clusterctl) *management {
 	}
 	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(),
 		"--core", "cluster-api:"+core, "--infrastructure", "mcm", "--bootstrap", "mcm", "--control-plane", "mcm")
-	m.startCore(t)
+	m.startCore(t, "MachinePool=false,ClusterTopology=true")
 	return m
 }
 
-// startCore starts Cluster API's core manager with the rights that it ships.
-func (m *management) startCore(t *testing.T) {
+// startCore starts Cluster API's core manager with the rights that it ships, and
+// with feature gates.
+func (m *management) startCore(t *testing.T, gates string) {
 	t.Helper()
 	const namespace = "capi-system"
-	webhooks, health, diagnostics := freePort(t), freePort(t), freePort(t)
-	ca, err := serving(filepath.Join(m.dir, "webhooks"))
+	webhooks, health, diagnostics := process.PortForTest(t), process.PortForTest(t), process.PortForTest(t)
+	certs := filepath.Join(m.dir, "webhooks")
+	ca, err := serving(certs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.core = launch(t, m.dir, "capi-manager", m.assets.coreManager(),
-		"--kubeconfig="+m.kubeconfigOf(t, namespace, "capi-manager"), "--leader-elect=false",
-		"--webhook-cert-dir="+filepath.Join(m.dir, "webhooks"), fmt.Sprintf("--webhook-port=%d", webhooks),
-		"--health-addr="+loopback(health), "--diagnostics-address="+loopback(diagnostics), "--insecure-diagnostics=true",
-		"--feature-gates=MachinePool=false,ClusterTopology=true", "--v=2")
-	m.core.ready(t, "http://"+loopback(health)+"/readyz")
-	if err := (redirect{namespace, "https://" + loopback(webhooks), ca}).all(t.Context(), m.cl); err != nil {
+	m.core = process.ForTest(t, m.dir, process.Command{
+		Name: "capi-manager", Program: m.assets.coreManager(), Args: []string{
+			"--kubeconfig=" + m.kubeconfigOf(t, namespace, "capi-manager"), "--leader-elect=false",
+			"--webhook-cert-dir=" + certs, fmt.Sprintf("--webhook-port=%d", webhooks),
+			"--health-addr=" + process.Loopback(health), "--diagnostics-address=" + process.Loopback(diagnostics),
+			"--insecure-diagnostics=true", "--feature-gates=" + gates, "--v=2",
+		},
+	})
+	// With RuntimeSDK it is not ready before its webhooks have answered once.
+	m.core.RequireReady(t, "http://"+process.Loopback(health)+"/healthz")
+	if err := (redirect{namespace, "https://" + process.Loopback(webhooks), ca}).all(t.Context(), m.cl); err != nil {
 		t.Fatal(err)
 	}
+	m.core.RequireReady(t, "http://"+process.Loopback(health)+"/readyz")
 }
 
 // startProviders starts our manager once for each bundle, with the flags of its
@@ -132,11 +140,13 @@ func (m *management) startCore(t *testing.T) {
 func (m *management) startProviders(t *testing.T, more ...string) {
 	t.Helper()
 	for _, p := range providers() {
-		port := freePort(t)
+		port := process.PortForTest(t)
 		args := append(append(m.flagsOf(t, p), more...), "--control-kubeconfig="+m.kubeconfigOf(t, p.namespace, p.account),
 			"--address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--leader-elect-resource-namespace="+p.namespace)
-		started := launch(t, m.dir, p.deployment, m.assets.manager(), args...)
-		started.ready(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
+		started := process.ForTest(t, m.dir, process.Command{
+			Name: p.deployment, Program: m.assets.manager(), Args: args,
+		})
+		started.RequireReady(t, "http://"+process.Loopback(port)+"/readyz")
 		m.providers = append(m.providers, started)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -62,8 +63,8 @@ func newDoors(t *testing.T, a assets) *doors {
 	return d
 }
 
-// impatient are flags with which whoever deletes VMs that are nobody's, or machines
-// that are too many, would do so within a move. Leases are longer than usual: the
+// impatient are flags with which the orphan collector and the overshoot check would
+// act within a move. Leases are longer than usual: the
 // API server is away for a while, and this machine has a lot to do.
 func impatient() []string {
 	return []string{
@@ -87,7 +88,7 @@ func (d *doors) startBundles(t *testing.T) {
 }
 
 // startBoth starts one manager for both doors.
-func (d *doors) startBoth(t *testing.T) *process {
+func (d *doors) startBoth(t *testing.T) *process.Process {
 	t.Helper()
 	kubeconfig, err := d.Cluster.KubeconfigFor(stack.ManagerUser, "system:masters")
 	if err != nil {
@@ -97,12 +98,14 @@ func (d *doors) startBoth(t *testing.T) *process {
 		"--namespace=", "--v=2")
 }
 
-func (d *doors) startManager(t *testing.T, name string, args ...string) *process {
+func (d *doors) startManager(t *testing.T, name string, args ...string) *process.Process {
 	t.Helper()
-	port := freePort(t)
+	port := process.PortForTest(t)
 	args = append(args, "--address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--machine-controller-port=0")
-	started := launch(t, d.dir, name, d.assets.manager(), append(args, impatient()...)...)
-	started.ready(t, fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
+	started := process.ForTest(t, d.dir, process.Command{
+		Name: name, Program: d.assets.manager(), Args: append(args, impatient()...),
+	})
+	started.RequireReady(t, "http://"+process.Loopback(port)+"/readyz")
 	return started
 }
 

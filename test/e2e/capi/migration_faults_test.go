@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 const (
@@ -51,7 +51,7 @@ type faults struct {
 
 func (f *faults) space(i int) string { return fmt.Sprintf("faults-%d", i%namespaces) }
 
-// discover returns how many writes each command makes that nobody disturbs.
+// discover returns how many writes each command makes without faults.
 func (f *faults) discover(t *testing.T) map[string]int {
 	t.Helper()
 	h := f.herd(t, f.space(0), "probe", "small", small, bounded)
@@ -141,14 +141,16 @@ func (f *faults) each(t *testing.T, stories []*story, chapter func(*story, conte
 
 // disturb tells the second chapters. In the middle the manager is killed and
 // started again, and then the API server.
-func (f *faults) disturb(t *testing.T, stories []*story, manager *process) {
+func (f *faults) disturb(t *testing.T, stories []*story, manager *process.Process) {
 	t.Helper()
 	begin := time.Now()
 	third, twoThirds := make(chan struct{}), make(chan struct{})
 	var disturber sync.WaitGroup
 	disturber.Go(func() {
 		<-third
-		manager.stop(syscall.SIGKILL)
+		if err := manager.Kill(); err != nil {
+			t.Error(err)
+		}
 		f.startBoth(t)
 		t.Log("the manager was killed and runs again")
 		<-twoThirds

@@ -86,7 +86,7 @@ func (f fleet) same(t *testing.T, what string, now fleet) {
 	}
 }
 
-// A watch looks for what nobody may do while pools are moved.
+// A watch looks for what must not happen while pools are moved.
 type watch struct {
 	d     *doors
 	fleet fleet
@@ -123,7 +123,7 @@ func (d *doors) changes(t *testing.T) map[string]int {
 }
 
 // ends fails if the moves since its begin have touched anything: the cloud was not
-// even asked for a change, nobody has evicted a pod or deleted a Node, and no
+// even asked for a change, no pod was evicted and no Node deleted, and no
 // controller has made or deleted a machine on either door.
 func (w watch) ends(t *testing.T, what string) {
 	t.Helper()

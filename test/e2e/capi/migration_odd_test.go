@@ -60,7 +60,7 @@ func (d *doors) oddPools(t *testing.T) oddPools {
 	return odd
 }
 
-// foreign makes a VM and its Machine as MCM leaves them behind: nobody knows of
+// foreign makes a VM and its Machine as MCM leaves them behind: without
 // owner ids.
 func (d *doors) foreign(t *testing.T, set *machinev1.MachineSet, name string) {
 	t.Helper()

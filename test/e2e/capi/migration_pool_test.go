@@ -90,7 +90,7 @@ func (h *herd) capiMachines(ctx context.Context) (map[string]bool, error) {
 	return names, nil
 }
 
-// looseNative and looseOnClusterAPI say whether a pool without a MachineDeployment
+// looseNative and looseOnClusterAPI report whether a pool without a MachineDeployment
 // works on a door.
 func (h *herd) looseNative(want int, alone bool) func(context.Context) error {
 	return func(ctx context.Context) error {

@@ -65,7 +65,7 @@ func owners() map[string]func(types.NamespacedName, []metav1.OwnerReference) err
 		"MCMConfigTemplate":       exactly(cluster),
 		"MCMMachine":              exactly(machine),
 		"MCMConfig":               exactly(machine),
-		// Nobody's, so that it stays when a Cluster goes.
+		// Without an owner, so that it stays when a Cluster goes.
 		"MachineClass": exactly(),
 		"Secret": func(name types.NamespacedName, got []metav1.OwnerReference) error {
 			return framework.HasOneOfExactOwners(got, []metav1.OwnerReference{config}, []metav1.OwnerReference{controlPlane},

@@ -113,7 +113,7 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 }
 
 // checkAutoscale: the autoscaler owns the replicas where it is to scale, and
-// nobody else tells it between which bounds.
+// annotations of its own carry the bounds.
 func checkAutoscale(t *testing.T, flavor string, all rendered) {
 	t.Helper()
 	for _, md := range all.pick("MachineDeployment") {

@@ -14,8 +14,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
-// checkTopology: a Cluster of ClusterClass mcm becomes what the class says. Nobody
-// runs its kubeadm kinds here.
+// checkTopology: a Cluster of ClusterClass mcm becomes what the class says. Its
+// kubeadm kinds have no controller here.
 func checkTopology(t *testing.T, m *management, ctl clusterctl) {
 	t.Helper()
 	var crds apiextensionsv1.CustomResourceDefinitionList

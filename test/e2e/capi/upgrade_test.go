@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -104,8 +104,8 @@ func all(release string) map[string]string {
 
 // upgrade brings the providers to the next release with clusterctl, while a
 // Cluster has workers. No VM is made or goes for it, no object of a machine is
-// written, and the new managers go on where the old ones ended. Nobody runs the
-// Deployments here, so the processes are changed by hand: the old ones end before,
+// written, and the new managers go on where the old ones ended. No kubelet runs
+// the Deployments here, so the test changes the processes: the old ones end before,
 // as clusterctl scales their Deployments down, and those with the flags, and the
 // new ServiceAccounts, of the new Deployments begin afterwards.
 func (p *pool) upgrade(t *testing.T, workers int) {
@@ -118,7 +118,9 @@ func (p *pool) upgrade(t *testing.T, workers int) {
 	}
 	specs := p.specs(t)
 	for _, old := range m.providers {
-		old.stop(syscall.SIGTERM)
+		if err := old.Stop(time.Minute); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m.providers = nil
 	p.ctl.must(t, nil, "upgrade", "apply", "--kubeconfig", m.Cluster.Kubeconfig(),

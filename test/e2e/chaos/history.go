@@ -26,7 +26,7 @@ type life struct {
 	owner             string // id that its VM is tagged with
 	maker, ender      string // users of the API server
 	asked, made       time.Time
-	ended             time.Time // zero while nobody has deleted it
+	ended             time.Time // zero before its deletion
 	ready             time.Time // when its node was first seen ready; zero if never
 	gone              bool      // it does not exist any more
 }
@@ -63,7 +63,7 @@ func (s span) overlaps(from, to time.Time) bool {
 	return !s.from.After(to) && (s.until.IsZero() || !s.until.Before(from))
 }
 
-// aliveAt reports whether a Machine exists, and nobody has deleted it, at a time.
+// aliveAt reports whether a Machine exists, and is not being deleted, at a time.
 func (l life) aliveAt(t time.Time) bool {
 	return l.made.Before(t) && (l.ended.IsZero() || l.ended.After(t))
 }
@@ -112,8 +112,8 @@ func (h *history) wished(pool string, from, to time.Time) []wish {
 	return found
 }
 
-// others counts the Machines of a pool besides one that nobody has deleted at a
-// time.
+// others counts the Machines of a pool besides one that are not being deleted
+// at a time.
 func (h *history) others(pool string, but int, t time.Time) int {
 	count := 0
 	for i, l := range h.lives {

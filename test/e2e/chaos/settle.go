@@ -106,7 +106,8 @@ func whole(m *machinev1.Machine, ready map[string]bool, vms map[string]int) erro
 	if !m.DeletionTimestamp.IsZero() || phase != machinev1.MachineRunning || !ready[m.Labels[machinev1.NodeLabel]] ||
 		vms[owner] != 1 {
 		return fmt.Errorf("machine %s is %q (being deleted: %t), its node is ready: %t, it has %d running VMs; it says %q",
-			m.Name, phase, !m.DeletionTimestamp.IsZero(), ready[m.Labels[machinev1.NodeLabel]], vms[owner], m.Status.LastOperation.Description)
+			m.Name, phase, !m.DeletionTimestamp.IsZero(), ready[m.Labels[machinev1.NodeLabel]], vms[owner],
+			m.Status.LastOperation.Description)
 	}
 	return nil
 }
