@@ -10,120 +10,120 @@ import (
 // The conditions of status.conditions are MCM's, to the reason: autoscalers and
 // MCM's own tests read them.
 
-func (p *pass) set(s *machinev1.MachineDeploymentStatus, kind machinev1.MachineDeploymentConditionType,
-	status machinev1.ConditionStatus, t turn,
+func (s *scope) setCondition(status *machinev1.MachineDeploymentStatus, kind machinev1.MachineDeploymentConditionType,
+	value machinev1.ConditionStatus, t explanation,
 ) {
-	rollout.SetCondition(s, machinev1.MachineDeploymentCondition{
-		Type: kind, Status: status, Reason: t.reason,
+	rollout.SetCondition(status, machinev1.MachineDeploymentCondition{
+		Type: kind, Status: value, Reason: t.reason,
 		Message: t.message,
-	}, p.now)
+	}, s.now)
 }
 
-// judgeAvailable reports whether enough machines are available. Those that are kept
+// setAvailable reports whether enough machines are available. Those that are kept
 // for examination are not missed.
-func (p *pass) judgeAvailable(s *machinev1.MachineDeploymentStatus) {
+func (s *scope) setAvailable(status *machinev1.MachineDeploymentStatus) {
 	// #nosec G115 -- at most spec.replicas
-	enough := max(p.d.Spec.Replicas-int32(p.bounds.Unavailable)-s.PreservedFailedReplicas, 0)
-	if s.AvailableReplicas >= enough {
-		p.set(s, machinev1.MachineDeploymentAvailable, machinev1.ConditionTrue,
-			turn{machinev1.ReasonMinimumReplicasAvailable, "The minimum of machines is available"})
+	enough := max(s.d.Spec.Replicas-int32(s.bounds.Unavailable)-status.PreservedFailedReplicas, 0)
+	if status.AvailableReplicas >= enough {
+		s.setCondition(status, machinev1.MachineDeploymentAvailable, machinev1.ConditionTrue,
+			explanation{machinev1.ReasonMinimumReplicasAvailable, "The minimum of machines is available"})
 		return
 	}
-	p.set(s, machinev1.MachineDeploymentAvailable, machinev1.ConditionFalse,
-		turn{machinev1.ReasonMinimumReplicasUnavailable, fmt.Sprintf("Fewer than %d machines are available", enough)})
+	s.setCondition(status, machinev1.MachineDeploymentAvailable, machinev1.ConditionFalse,
+		explanation{machinev1.ReasonMinimumReplicasUnavailable, fmt.Sprintf("Fewer than %d machines are available", enough)})
 }
 
-// judgeFrozen mirrors the sets' freeze.
-func (p *pass) judgeFrozen(s *machinev1.MachineDeploymentStatus) {
-	names := p.frozenSets()
+// setFrozen mirrors the sets' freeze.
+func (s *scope) setFrozen(status *machinev1.MachineDeploymentStatus) {
+	names := s.frozenSets()
 	if len(names) == 0 {
-		rollout.RemoveCondition(s, machinev1.MachineDeploymentFrozen)
+		rollout.RemoveCondition(status, machinev1.MachineDeploymentFrozen)
 		return
 	}
-	p.set(s, machinev1.MachineDeploymentFrozen, machinev1.ConditionTrue,
-		turn{machinev1.ReasonMachineDeploymentStateSync, fmt.Sprintf("Machine set %s is frozen", names[0])})
+	s.setCondition(status, machinev1.MachineDeploymentFrozen, machinev1.ConditionTrue,
+		explanation{machinev1.ReasonMachineDeploymentStateSync, fmt.Sprintf("Machine set %s is frozen", names[0])})
 }
 
-// judgeProgress reports whether the rollout proceeds. A paused one says so, unless
+// setProgressing reports whether the rollout proceeds. A paused one says so, unless
 // it had run out of time before.
-func (p *pass) judgeProgress(s *machinev1.MachineDeploymentStatus) {
-	former := rollout.Condition(s, machinev1.MachineDeploymentProgressing)
+func (s *scope) setProgressing(status *machinev1.MachineDeploymentStatus) {
+	former := rollout.Condition(status, machinev1.MachineDeploymentProgressing)
 	reason := ""
 	if former != nil {
 		reason = former.Reason
 	}
 	switch {
-	case reason == machinev1.ReasonProgressDeadlineExceeded && p.d.Spec.Paused:
+	case reason == machinev1.ReasonProgressDeadlineExceeded && s.d.Spec.Paused:
 		return
-	case p.d.Spec.Paused:
-		p.set(s, machinev1.MachineDeploymentProgressing, machinev1.ConditionUnknown,
-			turn{machinev1.ReasonDeploymentPaused, "Deployment is paused"})
+	case s.d.Spec.Paused:
+		s.setCondition(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionUnknown,
+			explanation{machinev1.ReasonDeploymentPaused, "Deployment is paused"})
 		return
 	case reason == machinev1.ReasonDeploymentPaused:
-		p.set(s, machinev1.MachineDeploymentProgressing, machinev1.ConditionUnknown,
-			turn{machinev1.ReasonDeploymentResumed, "Deployment is resumed"})
+		s.setCondition(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionUnknown,
+			explanation{machinev1.ReasonDeploymentResumed, "Deployment is resumed"})
 	}
-	p.begin(s, former)
-	p.advance(s)
+	s.rolloutStarted(status, former)
+	s.rolloutProgressed(status)
 }
 
-// begin notes that a rollout has begun, or could not. Unlike in MCM this does
+// rolloutStarted notes that a rollout has begun, or could not. Unlike in MCM this does
 // not take a progress deadline: an autoscaler that still reads
 // NewMachineSetAvailable would remove nodes.
-func (p *pass) begin(s *machinev1.MachineDeploymentStatus, former *machinev1.MachineDeploymentCondition) {
+func (s *scope) rolloutStarted(status *machinev1.MachineDeploymentStatus, former *machinev1.MachineDeploymentCondition) {
 	switch {
-	case p.turn.reason == machinev1.ReasonMachineSetCreateError:
-		p.set(s, machinev1.MachineDeploymentProgressing, machinev1.ConditionFalse, p.turn)
-	case p.turn.reason != "":
+	case s.rolloutEvent.reason == machinev1.ReasonMachineSetCreateError:
+		s.setCondition(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionFalse, s.rolloutEvent)
+	case s.rolloutEvent.reason != "":
 		// The deadline starts anew, even if the former rollout had not got beyond this.
-		rollout.RenewCondition(s, machinev1.MachineDeploymentCondition{
+		rollout.RenewCondition(status, machinev1.MachineDeploymentCondition{
 			Type: machinev1.MachineDeploymentProgressing, Status: machinev1.ConditionTrue,
-			Reason: p.turn.reason, Message: p.turn.message,
-		}, p.now)
-	case former == nil && p.current != nil:
-		p.set(s, machinev1.MachineDeploymentProgressing, machinev1.ConditionTrue,
-			turn{machinev1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", p.current.seen.Name)})
+			Reason: s.rolloutEvent.reason, Message: s.rolloutEvent.message,
+		}, s.now)
+	case former == nil && s.newSet != nil:
+		s.setCondition(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionTrue,
+			explanation{machinev1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", s.newSet.observed.Name)})
 	}
 }
 
-// advance compares the status with the former one.
-func (p *pass) advance(s *machinev1.MachineDeploymentStatus) {
-	former := rollout.Condition(s, machinev1.MachineDeploymentProgressing)
-	if former != nil && former.Reason == machinev1.ReasonNewMachineSetAvailable && s.Replicas == s.UpdatedReplicas {
+// rolloutProgressed compares the status with the former one.
+func (s *scope) rolloutProgressed(status *machinev1.MachineDeploymentStatus) {
+	former := rollout.Condition(status, machinev1.MachineDeploymentProgressing)
+	if former != nil && former.Reason == machinev1.ReasonNewMachineSetAvailable && status.Replicas == status.UpdatedReplicas {
 		return // scaling a complete deployment is no rollout
 	}
-	subject := fmt.Sprintf("Machine deployment %q", p.d.Name)
-	if p.current != nil {
-		subject = fmt.Sprintf("MachineSet %q", p.current.seen.Name)
+	subject := fmt.Sprintf("Machine deployment %q", s.d.Name)
+	if s.newSet != nil {
+		subject = fmt.Sprintf("MachineSet %q", s.newSet.observed.Name)
 	}
 	switch {
-	case rollout.Complete(p.d, s):
-		p.set(s, machinev1.MachineDeploymentProgressing, machinev1.ConditionTrue,
-			turn{machinev1.ReasonNewMachineSetAvailable, subject + " has successfully progressed"})
-	case rollout.Progressed(&p.d.Status, s):
-		rollout.RenewCondition(s, machinev1.MachineDeploymentCondition{
+	case rollout.Complete(s.d, status):
+		s.setCondition(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionTrue,
+			explanation{machinev1.ReasonNewMachineSetAvailable, subject + " has successfully progressed"})
+	case rollout.Progressed(&s.d.Status, status):
+		rollout.RenewCondition(status, machinev1.MachineDeploymentCondition{
 			Type: machinev1.MachineDeploymentProgressing, Status: machinev1.ConditionTrue,
 			Reason: machinev1.ReasonMachineSetUpdated, Message: subject + " is progressing",
-		}, p.now)
-	case rollout.TimedOut(p.d, s, p.now):
-		p.set(s, machinev1.MachineDeploymentProgressing, machinev1.ConditionFalse,
-			turn{machinev1.ReasonProgressDeadlineExceeded, subject + " has timed out progressing"})
+		}, s.now)
+	case rollout.TimedOut(s.d, status, s.now):
+		s.setCondition(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionFalse,
+			explanation{machinev1.ReasonProgressDeadlineExceeded, subject + " has timed out progressing"})
 	}
 }
 
-// judgeFailure copies a ReplicaFailure of a set, of the current one first.
-func (p *pass) judgeFailure(s *machinev1.MachineDeploymentStatus) {
-	pools := p.old()
-	if p.current != nil {
-		pools = append([]*pool{p.current}, pools...)
+// setReplicaFailure copies a ReplicaFailure of a set, of the current one first.
+func (s *scope) setReplicaFailure(status *machinev1.MachineDeploymentStatus) {
+	pools := s.oldSets()
+	if s.newSet != nil {
+		pools = append([]*ownedSet{s.newSet}, pools...)
 	}
 	for _, o := range pools {
-		for _, c := range o.seen.Status.Conditions {
+		for _, c := range o.observed.Status.Conditions {
 			if c.Type == machinev1.MachineSetReplicaFailure {
-				p.set(s, machinev1.MachineDeploymentReplicaFailure, c.Status, turn{c.Reason, c.Message})
+				s.setCondition(status, machinev1.MachineDeploymentReplicaFailure, c.Status, explanation{c.Reason, c.Message})
 				return
 			}
 		}
 	}
-	rollout.RemoveCondition(s, machinev1.MachineDeploymentReplicaFailure)
+	rollout.RemoveCondition(status, machinev1.MachineDeploymentReplicaFailure)
 }

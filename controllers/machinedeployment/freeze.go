@@ -9,11 +9,11 @@ import (
 
 // frozenSets returns the names of the sets that may not make machines, because
 // they have too many.
-func (p *pass) frozenSets() []string {
+func (s *scope) frozenSets() []string {
 	var names []string
-	for _, o := range p.pools {
-		if freeze.IsFrozen(o.seen) {
-			names = append(names, o.seen.Name)
+	for _, o := range s.sets {
+		if freeze.IsFrozen(o.observed) {
+			names = append(names, o.observed.Name)
 		}
 	}
 	return names
@@ -23,22 +23,22 @@ func (p *pass) frozenSets() []string {
 // a person's wish to unfreeze on to them. The label is a sign only: it does not
 // stop rollouts. The wish is taken off the deployment when every frozen set has
 // it.
-func (p *pass) syncFreeze(ctx context.Context) (bool, error) {
-	if wish, ok := p.want.Annotations[machinev1.UnfreezeAnnotation]; ok {
-		for _, o := range p.pools {
-			if freeze.IsFrozen(o.seen) {
-				annotate(o.want, machinev1.UnfreezeAnnotation, wish)
+func (s *scope) syncFreeze(ctx context.Context) (bool, error) {
+	if wish, ok := s.desired.Annotations[machinev1.UnfreezeAnnotation]; ok {
+		for _, o := range s.sets {
+			if freeze.IsFrozen(o.observed) {
+				setAnnotation(o.desired, machinev1.UnfreezeAnnotation, wish)
 			}
 		}
-		if err := p.saveSets(ctx); err != nil {
+		if err := s.patchSets(ctx); err != nil {
 			return false, err
 		}
-		delete(p.want.Annotations, machinev1.UnfreezeAnnotation)
+		delete(s.desired.Annotations, machinev1.UnfreezeAnnotation)
 	}
-	if len(p.frozenSets()) > 0 {
-		label(p.want, machinev1.FreezeLabel, freeze.LabelValue)
-	} else if freeze.IsFrozen(p.want) {
-		delete(p.want.Labels, machinev1.FreezeLabel)
+	if len(s.frozenSets()) > 0 {
+		setLabel(s.desired, machinev1.FreezeLabel, freeze.LabelValue)
+	} else if freeze.IsFrozen(s.desired) {
+		delete(s.desired.Labels, machinev1.FreezeLabel)
 	}
-	return true, p.saveDeployment(ctx)
+	return true, s.patchDeployment(ctx)
 }

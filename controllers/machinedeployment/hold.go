@@ -38,27 +38,27 @@ func (w *waiting) ends(key types.NamespacedName) {
 	delete(w.told, key)
 }
 
-// waits reports whether a set or a machine of the deployment is being moved to
+// waitForHold reports whether a set or a machine of the deployment is being moved to
 // another door, or a set that it would adopt. Then nothing is rolled, scaled or
 // changed, so that it does not matter in which order a pool is held and released.
-func (p *pass) waits() bool {
-	p.held = p.firstHeld()
-	key := client.ObjectKeyFromObject(p.d)
-	if p.held == "" {
-		p.waiting.ends(key)
+func (s *scope) waitForHold() bool {
+	s.heldObject = s.firstHeldObject()
+	key := client.ObjectKeyFromObject(s.d)
+	if s.heldObject == "" {
+		s.waiting.ends(key)
 		return false
 	}
-	if p.waiting.begins(key) {
-		p.normal(machinev1.EventHeld, "%s", p.heldText())
+	if s.waiting.begins(key) {
+		s.emitNormal(machinev1.EventHeld, "%s", s.heldMessage())
 	}
 	return true
 }
 
-// firstHeld names the first set or machine that is held; empty if none is.
-func (p *pass) firstHeld() string {
-	for _, o := range p.pools {
-		if machinev1.Held(o.seen) {
-			return "MachineSet " + o.seen.Name
+// firstHeldObject names the first set or machine that is held; empty if none is.
+func (s *scope) firstHeldObject() string {
+	for _, o := range s.sets {
+		if machinev1.Held(o.observed) {
+			return "MachineSet " + o.observed.Name
 		}
 		for _, m := range o.machines {
 			if machinev1.Held(m) {
@@ -66,20 +66,20 @@ func (p *pass) firstHeld() string {
 			}
 		}
 	}
-	for _, orphan := range p.orphans {
-		if p.selector != nil && p.selector.Matches(labels.Set(orphan.Labels)) && machinev1.Held(orphan) {
+	for _, orphan := range s.orphans {
+		if s.selector != nil && s.selector.Matches(labels.Set(orphan.Labels)) && machinev1.Held(orphan) {
 			return "MachineSet " + orphan.Name
 		}
 	}
 	return ""
 }
 
-func (p *pass) heldText() string {
+func (s *scope) heldMessage() string {
 	return fmt.Sprintf("%s is held for a migration, and nothing is created, scaled or changed until annotation %s "+
-		"is off it", p.held, machinev1.MigrationHoldAnnotation)
+		"is off it", s.heldObject, machinev1.MigrationHoldAnnotation)
 }
 
-// released makes sure, before a set, a machine or a node is written, that the
+// confirmNotHeld makes sure, before a set, a machine or a node is written, that the
 // deployment is not held: a process that has just become the leader may have a
 // cache from before a hold that another one answered.
-func (p *pass) released(ctx context.Context) error { return p.gate.Confirm(ctx, p.d) }
+func (s *scope) confirmNotHeld(ctx context.Context) error { return s.gate.Confirm(ctx, s.d) }

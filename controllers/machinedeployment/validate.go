@@ -15,9 +15,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// nameMax is how long the name of a deployment may be: its sets append 6
+// maxNameLength is how long the name of a deployment may be: its sets append 6
 // characters to it, and their machines 6 more.
-const nameMax = validation.DNS1123SubdomainMaxLength - 12
+const maxNameLength = validation.DNS1123SubdomainMaxLength - 12
 
 // A problem is what is wrong with one field.
 type problem struct {
@@ -29,15 +29,15 @@ type problem struct {
 }
 
 // validate finds what is wrong with the deployment, and what it selects.
-func (p *pass) validate() {
-	p.problems = problemsOf(p.d, p.Target != nil)
-	p.invalid = slices.ContainsFunc(p.problems, func(x problem) bool { return x.fatal })
-	if p.invalid {
+func (s *scope) validate() {
+	s.problems = problemsOf(s.d, s.Target != nil)
+	s.invalid = slices.ContainsFunc(s.problems, func(x problem) bool { return x.fatal })
+	if s.invalid {
 		return
 	}
 	// Neither can fail any more.
-	p.selector, _ = metav1.LabelSelectorAsSelector(p.d.Spec.Selector)
-	p.bounds, _ = rollout.BoundsOf(p.d)
+	s.selector, _ = metav1.LabelSelectorAsSelector(s.d.Spec.Selector)
+	s.bounds, _ = rollout.BoundsOf(s.d)
 }
 
 // selectsAll says that the selector is {}.
@@ -61,9 +61,9 @@ func problemsOf(d *machinev1.MachineDeployment, target bool) []problem {
 
 func selectorProblems(d *machinev1.MachineDeployment) []string {
 	var found []string
-	if len(d.Name) > nameMax {
+	if len(d.Name) > maxNameLength {
 		found = append(found, fmt.Sprintf("metadata.name has %d characters: use at most %d, names of machines are longer",
-			len(d.Name), nameMax))
+			len(d.Name), maxNameLength))
 	}
 	if d.Spec.Replicas < 0 {
 		found = append(found, fmt.Sprintf("spec.replicas is %d: set it to 0 or more", d.Spec.Replicas))
@@ -132,8 +132,8 @@ func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bo
 
 func boundProblems(path string, c machinev1.UpdateConfiguration) []string {
 	var found []string
-	_, surge := rollout.Resolve("maxSurge", c.MaxSurge, 1, true)
-	_, unavailable := rollout.Resolve("maxUnavailable", c.MaxUnavailable, 1, false)
+	_, surge := rollout.ResolveIntOrPercent("maxSurge", c.MaxSurge, 1, true)
+	_, unavailable := rollout.ResolveIntOrPercent("maxUnavailable", c.MaxUnavailable, 1, false)
 	for _, err := range []error{surge, unavailable} {
 		if err != nil {
 			found = append(found, fmt.Sprintf("%s.%v: set it to a number or a percentage, 0 or more", path, err))
@@ -148,7 +148,7 @@ func annotationProblems(d *machinev1.MachineDeployment) []string {
 	var found []string
 	wrong := func(path string, annotations map[string]string, key, remedy string, ok func(string) bool) {
 		if value, set := annotations[key]; set && !ok(value) {
-			found = append(found, fmt.Sprintf("%s %s %q is ignored: %s", path, key, shorten(value), remedy))
+			found = append(found, fmt.Sprintf("%s %s %q is ignored: %s", path, key, truncate(value), remedy))
 		}
 	}
 	own, template := "annotation", "annotation of spec.template"
@@ -177,8 +177,8 @@ func isNumber(value string) bool {
 	return err == nil
 }
 
-// shorten keeps a value of an annotation, which may be long, readable in a message.
-func shorten(value string) string {
+// truncate keeps a value of an annotation, which may be long, readable in a message.
+func truncate(value string) string {
 	const readable = 60
 	if len(value) <= readable {
 		return value

@@ -25,12 +25,12 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// burst is how many Machines one pass creates, deletes or changes at most.
-const burst = 100
+// burstReplicas is how many Machines one pass creates, deletes or changes at most.
+const burstReplicas = 100
 
-// staleRetry is how long a pass is put off when the cache is behind what this
+// staleCacheRetry is how long a pass is put off when the cache is behind what this
 // process wrote. The cache's own event usually comes first.
-const staleRetry = 200 * time.Millisecond
+const staleCacheRetry = 200 * time.Millisecond
 
 // Deps are what a Controller needs; all are required but Target.
 type Deps struct {
@@ -56,8 +56,8 @@ type Controller struct {
 	Deps
 	gate  *hold.Gate
 	marks fresh.Marks
-	// pruned says that the API server drops status.progress.
-	pruned atomic.Bool
+	// progressPruned says that the API server drops status.progress.
+	progressPruned atomic.Bool
 
 	mu       sync.Mutex
 	memories map[client.ObjectKey]*memory
@@ -92,45 +92,45 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if c.marks.Stale(set) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
+		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	}
 	if closed, err := c.gate.Answer(ctx, set, c.marks.Wrote); closed || err != nil {
 		return outcome.Of(0, err)
 	}
-	p, err := c.observe(ctx, set)
+	s, err := c.observe(ctx, set)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	acted := c.act(ctx, p)
-	reported := c.report(ctx, p, acted)
-	return outcome.Of(p.wait, errors.Join(acted, reported))
+	acted := c.act(ctx, s)
+	reported := c.report(ctx, s, acted)
+	return outcome.Of(s.requeue, errors.Join(acted, reported))
 }
 
 // act runs the steps. What goes wrong with a single Machine in syncing or
 // preserving does not keep the set from being scaled; everything else ends the
 // pass, because what follows relies on it.
-func (c *Controller) act(ctx context.Context, p *pass) error {
-	if c.waits(p) {
+func (c *Controller) act(ctx context.Context, s *scope) error {
+	if c.waitForHold(s) {
 		return nil
 	}
-	if !p.set.DeletionTimestamp.IsZero() {
-		return c.remove(ctx, p)
+	if !s.set.DeletionTimestamp.IsZero() {
+		return c.deleteSet(ctx, s)
 	}
-	c.tellProblems(p)
-	if p.invalid() {
+	c.validateSpec(s)
+	if s.invalid() {
 		return nil
 	}
-	for _, step := range []step{c.finalize, c.claim} {
-		if err := step(ctx, p); err != nil {
+	for _, step := range []step{c.addFinalizer, c.claimMachines} {
+		if err := step(ctx, s); err != nil {
 			return err
 		}
 	}
-	aside := errors.Join(c.syncSpecs(ctx, p), c.autoPreserve(ctx, p))
-	if err := c.limit(ctx, p); err != nil {
+	aside := errors.Join(c.syncMachines(ctx, s), c.preserveFailed(ctx, s))
+	if err := c.freezeOvershoot(ctx, s); err != nil {
 		return errors.Join(err, aside)
 	}
-	return errors.Join(c.scale(ctx, p), aside)
+	return errors.Join(c.scale(ctx, s), aside)
 }
 
 // A step does one thing and notes in the pass what it has done.
-type step func(context.Context, *pass) error
+type step func(context.Context, *scope) error

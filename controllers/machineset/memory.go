@@ -14,9 +14,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// expectation is how long a write to a Machine is believed that the cache does
+// expectationTimeout is how long a write to a Machine is believed that the cache does
 // not show. It is as long as MCM's.
-const expectation = 5 * time.Minute
+const expectationTimeout = 5 * time.Minute
 
 // memory is what this process knows of one MachineSet beyond the caches. It is
 // lost at a restart, and nothing goes wrong then: machines are counted on the
@@ -27,20 +27,20 @@ type memory struct {
 	writes map[string]write
 	// batch is the reservation that this process made last.
 	batch batch
-	// thawedUntil is until when the set is not frozen again, after a person has
+	// unfrozenUntil is until when the set is not frozen again, after a person has
 	// unfrozen it.
-	thawedUntil time.Time
-	// told is what the last Event about the spec said.
-	told string
-	// waits says that the set has been told that it waits for a Machine that is held.
-	waits bool
+	unfrozenUntil time.Time
+	// reportedProblems is what the last Event about the spec said.
+	reportedProblems string
+	// holdReported says that the set has been told that it waits for a Machine that is held.
+	holdReported bool
 }
 
 // write is the outcome of a write to a Machine.
 type write struct {
 	machine *machinev1.Machine
-	unseen  bool // created, and never yet in the cache
-	until   time.Time
+	notCached  bool // created, and never yet in the cache
+	expires   time.Time
 }
 
 // batch is a reservation that this process made or took over.
@@ -48,13 +48,13 @@ type batch struct {
 	record rollout.Ordinals
 	// done are the ordinals that need no Machine any more.
 	done map[int64]bool
-	// doubt says that there may be a request to create a Machine whose answer this
+	// unconfirmedCreates says that there may be a request to create a Machine whose answer this
 	// process never had: its own, or another's from whom it took over.
-	doubt bool
+	unconfirmedCreates bool
 }
 
-// recall returns the memory of a set; another set of the same name starts anew.
-func (c *Controller) recall(set *machinev1.MachineSet) *memory {
+// memoryOf returns the memory of a set; another set of the same name starts anew.
+func (c *Controller) memoryOf(set *machinev1.MachineSet) *memory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(set)
@@ -80,21 +80,21 @@ func (c *Controller) forget(key client.ObjectKey) {
 	c.marks.Absent(key)
 }
 
-// wrote remembers what a write to a Machine returned.
-func (m *memory) wrote(machine *machinev1.Machine, now time.Time) {
-	m.writes[machine.Name] = write{machine: machine, unseen: m.writes[machine.Name].unseen, until: now.Add(expectation)}
+// recordWrite remembers what a write to a Machine returned.
+func (m *memory) recordWrite(machine *machinev1.Machine, now time.Time) {
+	m.writes[machine.Name] = write{machine: machine, notCached: m.writes[machine.Name].notCached, expires: now.Add(expectationTimeout)}
 }
 
-// created remembers a Machine that the cache need not have seen.
-func (m *memory) created(machine *machinev1.Machine, now time.Time) {
-	m.writes[machine.Name] = write{machine: machine, unseen: true, until: now.Add(expectation)}
+// recordCreate remembers a Machine that the cache need not have seen.
+func (m *memory) recordCreate(machine *machinev1.Machine, now time.Time) {
+	m.writes[machine.Name] = write{machine: machine, notCached: true, expires: now.Add(expectationTimeout)}
 }
 
-// deleted remembers that a Machine is being deleted.
-func (m *memory) deleted(machine *machinev1.Machine, now time.Time) *machinev1.Machine {
+// recordDelete remembers that a Machine is being deleted.
+func (m *memory) recordDelete(machine *machinev1.Machine, now time.Time) *machinev1.Machine {
 	going := machine.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: now}
-	m.wrote(going, now)
+	m.recordWrite(going, now)
 	return going
 }
 
@@ -110,7 +110,7 @@ func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev
 		if _, found := all[name]; found {
 			continue
 		}
-		if !w.unseen || !now.Before(w.until) {
+		if !w.notCached || !now.Before(w.expires) {
 			delete(m.writes, name)
 			continue
 		}
@@ -130,13 +130,13 @@ func (m *memory) newer(cached *machinev1.Machine, now time.Time) *machinev1.Mach
 	if !found {
 		return cached
 	}
-	if w.machine.UID != cached.UID || !now.Before(w.until) {
+	if w.machine.UID != cached.UID || !now.Before(w.expires) {
 		delete(m.writes, cached.Name)
 		return cached
 	}
-	w.unseen = false
+	w.notCached = false
 	m.writes[cached.Name] = w
-	if older(cached, w.machine) {
+	if isOlder(cached, w.machine) {
 		return w.machine
 	}
 	if !w.machine.DeletionTimestamp.IsZero() && cached.DeletionTimestamp.IsZero() {
@@ -148,15 +148,15 @@ func (m *memory) newer(cached *machinev1.Machine, now time.Time) *machinev1.Mach
 	return cached
 }
 
-// confirm forgets the machines that were created, are not in the cache, and not
+// dropDeleted forgets the machines that were created, are not in the cache, and not
 // on the API server any more. It returns the known machines without them.
-func (m *memory) confirm(known, live []*machinev1.Machine) []*machinev1.Machine {
+func (m *memory) dropDeleted(known, live []*machinev1.Machine) []*machinev1.Machine {
 	there := map[string]bool{}
 	for _, machine := range live {
 		there[machine.Name] = true
 	}
 	return slices.DeleteFunc(known, func(machine *machinev1.Machine) bool {
-		if !m.writes[machine.Name].unseen || there[machine.Name] {
+		if !m.writes[machine.Name].notCached || there[machine.Name] {
 			return false
 		}
 		delete(m.writes, machine.Name)
@@ -164,18 +164,18 @@ func (m *memory) confirm(known, live []*machinev1.Machine) []*machinev1.Machine 
 	})
 }
 
-// waitFor is how long it takes until the first write is given up; 0 is for ever.
-func (m *memory) waitFor(now time.Time) time.Duration {
+// untilFirstExpiry is how long it takes until the first write is given up; 0 is for ever.
+func (m *memory) untilFirstExpiry(now time.Time) time.Duration {
 	var wait time.Duration
 	for _, w := range m.writes {
-		if left := w.until.Sub(now); wait == 0 || left < wait {
+		if left := w.expires.Sub(now); wait == 0 || left < wait {
 			wait = left
 		}
 	}
 	return wait
 }
 
-func older(a, b client.Object) bool {
+func isOlder(a, b client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order < 0
 }

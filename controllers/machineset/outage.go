@@ -8,9 +8,9 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// kept reports whether a Machine says of itself that an outage keeps it. The set
+// outageProtected reports whether a Machine says of itself that an outage keeps it. The set
 // passes it on and decides nothing from it.
-func kept(m *machinev1.Machine) bool {
+func outageProtected(m *machinev1.Machine) bool {
 	if m.Status.Progress == nil || !m.DeletionTimestamp.IsZero() {
 		return false
 	}
@@ -18,11 +18,11 @@ func kept(m *machinev1.Machine) bool {
 	return c != nil && c.Reason == machinev1.ReasonOutage
 }
 
-// missing is why a set lacks machines that are available, and what is to be said
+// unavailableReason is why a set lacks machines that are available, and what is to be said
 // of it beside their number.
-func missing(p *pass) (reason, text string) {
-	if slices.ContainsFunc(p.machines, kept) {
+func unavailableReason(s *scope) (reason, text string) {
+	if slices.ContainsFunc(s.machines, outageProtected) {
 		return machinev1.ReasonOutage, "; nodes were lost together, and their machines are not replaced until that is over"
 	}
-	return machinev1.ReasonScalingUp, firstFailure(p.machines)
+	return machinev1.ReasonScalingUp, firstFailure(s.machines)
 }

@@ -126,8 +126,8 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 }
 
 // invalid reports whether the set is left alone until a person corrects it.
-func (p *pass) invalid() bool {
-	for _, found := range p.problems {
+func (s *scope) invalid() bool {
+	for _, found := range s.problems {
 		if !found.ignored {
 			return true
 		}
@@ -135,20 +135,20 @@ func (p *pass) invalid() bool {
 	return false
 }
 
-// complaint is the message about all problems; "" if there are none.
-func (p *pass) complaint() string {
-	texts := make([]string, len(p.problems))
-	for i, found := range p.problems {
+// problemText is the message about all problems; "" if there are none.
+func (s *scope) problemText() string {
+	texts := make([]string, len(s.problems))
+	for i, found := range s.problems {
 		texts[i] = found.String()
 	}
 	return strings.Join(texts, "; ")
 }
 
-// tellProblems emits one Event for what is wrong with the set, when that changes.
-func (c *Controller) tellProblems(p *pass) {
-	text := p.complaint()
-	if text != "" && text != p.memory.told {
-		c.Events.Event(p.set, corev1.EventTypeWarning, machinev1.ReasonInvalidSpec, shorten(text))
+// validateSpec emits one Event for what is wrong with the set, when that changes.
+func (c *Controller) validateSpec(s *scope) {
+	text := s.problemText()
+	if text != "" && text != s.memory.reportedProblems {
+		c.Events.Event(s.set, corev1.EventTypeWarning, machinev1.ReasonInvalidSpec, truncate(text))
 	}
-	p.memory.told = text
+	s.memory.reportedProblems = text
 }

@@ -38,11 +38,11 @@ func sameLabels(a, b map[string]string) bool {
 	return true
 }
 
-// Current returns the set that has the template, the oldest if several have it;
+// FindNewSet returns the set that has the template, the oldest if several have it;
 // nil if none has. Sets that are being deleted do not count: they make no
 // machines any more. The name of a set says nothing: the hash in it covers more
 // than what is compared.
-func Current(template *machinev1.MachineTemplateSpec, sets []*machinev1.MachineSet) *machinev1.MachineSet {
+func FindNewSet(template *machinev1.MachineTemplateSpec, sets []*machinev1.MachineSet) *machinev1.MachineSet {
 	var found *machinev1.MachineSet
 	for _, s := range sets {
 		if !s.DeletionTimestamp.IsZero() || !SameTemplate(template, &s.Spec.Template) {

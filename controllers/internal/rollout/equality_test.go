@@ -98,7 +98,7 @@ func TestCurrent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			if s := Current(template(), tc.sets); s != nil {
+			if s := FindNewSet(template(), tc.sets); s != nil {
 				got = s.Name
 			}
 			if got != tc.want {

@@ -7,21 +7,21 @@ package rollout
 // It never grows for a machine that could be updated instead: only by what the
 // old sets lack, and to everything once they have nothing. fresh says that it
 // is being made: then it gets the surge.
-func InPlaceReplicas(b Bounds, current Set, old []Set, fresh bool) (size int, transfer bool) {
+func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, transfer bool) {
 	kept := sum(old, expected)
 	switch {
-	case current.Spec == b.Replicas:
-		return current.Spec, false
-	case current.Spec > b.Replicas:
+	case newSet.Spec == b.Replicas:
+		return newSet.Spec, false
+	case newSet.Spec > b.Replicas:
 		return b.Replicas, false
 	case kept == 0:
 		return b.Replicas, false
-	case kept+current.Spec < b.Replicas:
+	case kept+newSet.Spec < b.Replicas:
 		return b.Replicas - kept, false
-	case fresh && b.Surge > 0:
-		return NewReplicas(b, current, old), false
+	case creating && b.Surge > 0:
+		return NewReplicas(b, newSet, old), false
 	}
-	return current.Spec, true
+	return newSet.Spec, true
 }
 
 // InPlace is what selecting machines for an update in place goes by.

@@ -23,7 +23,7 @@ func Bugs() []Bug {
 func ofMaking() []Bug {
 	return []Bug{
 		{"no expectations: what was just created is not remembered", []Edit{
-			{"controllers/machineset/create.go", "live, err := c.survey(ctx, p)\n", "live, err := p.machines, error(nil)\n"},
+			{"controllers/machineset/create.go", "live, err := c.listLiveMachines(ctx, s)\n", "live, err := s.machines, error(nil)\n"},
 			{
 				"controllers/machineset/memory.go", "func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) " +
 					"[]*machinev1.Machine {\n",
@@ -34,7 +34,7 @@ func ofMaking() []Bug {
 		{"names are drawn at random instead of reserved", []Edit{
 			{
 				"controllers/machineset/reserve.go",
-				"if err := c.writeRecord(ctx, p, next); err != nil {\n\t\treturn nil, err\n\t}\n", "",
+				"if err := c.writeOrdinals(ctx, s, next); err != nil {\n\t\treturn nil, err\n\t}\n", "",
 			},
 			{
 				"controllers/machineset/create.go", "Name:            names.Name(ordinal),",
@@ -95,7 +95,7 @@ func ofCounting() []Bug {
 			"controllers/internal/rollout/newset.go", "room := b.Replicas + b.Surge -", "room := b.Replicas + b.Surge + 1 -",
 		}}},
 		{"availability is off by one", []Edit{{
-			"controllers/internal/rollout/fencepost.go", "return b.Replicas - b.Unavailable }",
+			"controllers/internal/rollout/bounds.go", "return b.Replicas - b.Unavailable }",
 			"return b.Replicas - b.Unavailable - 1 }",
 		}}},
 		{"a set deletes one machine too many", []Edit{{
@@ -129,7 +129,7 @@ func ofWatching() []Bug {
 			"\tsooner(f, wait*0)\n\treturn nil",
 		}}},
 		{"a status is written although it is as it was", []Edit{{
-			"controllers/machineset/status.go", "\tif equality.Semantic.DeepEqual(p.set.Status, status) {\n\t\treturn nil\n\t}\n", "\t_ = equality.Semantic\n",
+			"controllers/machineset/status.go", "\tif equality.Semantic.DeepEqual(s.set.Status, status) {\n\t\treturn nil\n\t}\n", "\t_ = equality.Semantic\n",
 		}}},
 		{"a reconcile panics on a Machine without a class", []Edit{{
 			"controllers/machine/launch.go", "\tif !resolved.Protected {\n",

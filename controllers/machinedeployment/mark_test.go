@@ -17,25 +17,25 @@ func TestParseChoices(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason    string
 		value     string
-		want      []choice
+		want      []deletionRequest
 		malformed []string
 	}{
 		"None":   {"Nothing chosen.", "", nil, nil},
-		"Timed":  {"The format of today.", "m1~2026-01-02T03:04:05Z", []choice{{"m1", "2026-01-02T03:04:05Z"}}, nil},
-		"Legacy": {"Names alone get the time of the last scaling.", "m1,m2", []choice{{"m1", stamp}, {"m2", stamp}}, nil},
+		"Timed":  {"The format of today.", "m1~2026-01-02T03:04:05Z", []deletionRequest{{"m1", "2026-01-02T03:04:05Z"}}, nil},
+		"Legacy": {"Names alone get the time of the last scaling.", "m1,m2", []deletionRequest{{"m1", stamp}, {"m2", stamp}}, nil},
 		"Mixed": {
 			"Both in one list, spaces and empty entries do no harm.", " m1 ,,m2~2026-01-02T03:04:05Z,",
-			[]choice{{"m1", stamp}, {"m2", "2026-01-02T03:04:05Z"}},
+			[]deletionRequest{{"m1", stamp}, {"m2", "2026-01-02T03:04:05Z"}},
 			nil,
 		},
-		"NoTime":   {"Not a time.", "m1~soon,m2", []choice{{"m2", stamp}}, []string{"m1~soon"}},
+		"NoTime":   {"Not a time.", "m1~soon,m2", []deletionRequest{{"m2", stamp}}, []string{"m1~soon"}},
 		"TwoTimes": {"More than one sign.", "m1~2026-01-02T03:04:05Z~x", nil, []string{"m1~2026-01-02T03:04:05Z~x"}},
 		"NoName":   {"A time without a name.", "~2026-01-02T03:04:05Z", nil, []string{"~2026-01-02T03:04:05Z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, malformed := parseChoices(tc.value, noon)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(choice{}), cmpopts.EquateEmpty()); diff != "" {
+			got, malformed := parseDeletionRequests(tc.value, noon)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(deletionRequest{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
 			if diff := cmp.Diff(tc.malformed, malformed); diff != "" {
@@ -49,9 +49,9 @@ func TestParseChoices(t *testing.T) {
 func FuzzParseChoices(f *testing.F) {
 	f.Add("m1,m2~2026-01-02T03:04:05Z,~,m~m~m")
 	f.Fuzz(func(t *testing.T, value string) {
-		choices, _ := parseChoices(value, noon)
+		choices, _ := parseDeletionRequests(value, noon)
 		for _, c := range choices {
-			again, malformed := parseChoices(c.String(), noon.Add(time.Hour))
+			again, malformed := parseDeletionRequests(c.String(), noon.Add(time.Hour))
 			if len(malformed) != 0 || len(again) != 1 || again[0] != c {
 				t.Errorf("%q became %+v", c, again)
 			}
@@ -60,60 +60,60 @@ func FuzzParseChoices(f *testing.F) {
 }
 
 // choose writes what a scaler writes: one update of replicas, list and time.
-func (w *world) choose(replicas int32, list string) {
-	w.changeSpec(func(d *machinev1.MachineDeployment) {
+func (env *env) choose(replicas int32, list string) {
+	env.changeSpec(func(d *machinev1.MachineDeployment) {
 		d.Spec.Replicas = replicas
-		annotate(d, machinev1.TriggerDeletionAnnotation, list)
-		annotate(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
+		setAnnotation(d, machinev1.TriggerDeletionAnnotation, list)
+		setAnnotation(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
 	})
 }
 
 func TestChosenGoesFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(4))
-	w.run()
-	chosen := w.live()[2]
-	w.choose(3, chosen.Name+"~"+noon.Format(time.RFC3339))
-	w.pass()
-	if n := w.sets()[0].Spec.Replicas; n != 4 {
+	env := newEnv(t, deployment(4))
+	env.run()
+	chosen := env.live()[2]
+	env.choose(3, chosen.Name+"~"+noon.Format(time.RFC3339))
+	env.pass()
+	if n := env.sets()[0].Spec.Replicas; n != 4 {
 		t.Fatalf("the set shrinks before its controller can know the marks")
 	}
 	want := map[string]string{
 		machinev1.PriorityAnnotation:          "1",
 		machinev1.MarkedForDeletionAnnotation: noon.Format(time.RFC3339),
 	}
-	if diff := cmp.Diff(want, w.live()[2].Annotations); diff != "" {
+	if diff := cmp.Diff(want, env.live()[2].Annotations); diff != "" {
 		t.Fatalf("marks\n%s", diff)
 	}
-	w.run()
-	for _, m := range w.live() {
+	env.run()
+	for _, m := range env.live() {
 		if m.Name == chosen.Name {
-			t.Errorf("another machine than the chosen one went\n%s", w.describe())
+			t.Errorf("another machine than the chosen one went\n%s", env.describe())
 		}
 	}
-	d := w.deployment()
+	d := env.deployment()
 	if list, ok := d.Annotations[machinev1.TriggerDeletionAnnotation]; ok {
 		t.Errorf("the list still says %q", list)
 	}
-	if w.sets()[0].Annotations[machinev1.LastReplicaChangeByScalerAnnotation] != noon.Format(time.RFC3339) {
-		t.Errorf("the set does not know when it was scaled: %v", w.sets()[0].Annotations)
+	if env.sets()[0].Annotations[machinev1.LastReplicaChangeByScalerAnnotation] != noon.Format(time.RFC3339) {
+		t.Errorf("the set does not know when it was scaled: %v", env.sets()[0].Annotations)
 	}
 }
 
 // TestChosenInSmallerSet: MCM would take the machine from the larger set.
 func TestChosenInSmallerSet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(9))
-	w.run()
-	w.changeSpec(class("v2"))
-	w.until("some are new", func() bool { return w.set("v2").Status.AvailableReplicas >= 2 })
-	w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true })
+	env := newEnv(t, deployment(9))
+	env.run()
+	env.changeSpec(class("v2"))
+	env.until("some are new", func() bool { return env.set("v2").Status.AvailableReplicas >= 2 })
+	env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true })
 	for range 3 {
-		w.pass()
-		w.playSets()
-		w.playMachines()
+		env.pass()
+		env.playSets()
+		env.playMachines()
 	}
-	before := map[string]int32{"v1": w.set("v1").Spec.Replicas, "v2": w.set("v2").Spec.Replicas}
+	before := map[string]int32{"v1": env.set("v1").Spec.Replicas, "v2": env.set("v2").Spec.Replicas}
 	smaller, larger := "v2", "v1"
 	if before["v1"] <= before["v2"] {
 		smaller, larger = larger, smaller
@@ -121,26 +121,26 @@ func TestChosenInSmallerSet(t *testing.T) {
 	if before[smaller] == 0 {
 		t.Fatalf("both sets must have machines: %v", before)
 	}
-	chosen := w.members(w.set(smaller))[0].Name
-	w.choose(before["v1"]+before["v2"]-2-1, chosen) // one less than the surge covers
-	w.until("one goes", func() bool { return len(w.machines()) < int(before["v1"]+before["v2"]) })
-	if w.set(larger).Spec.Replicas != before[larger] || w.set(smaller).Spec.Replicas != before[smaller]-1 ||
-		slices.Contains(names(w.machines()), chosen) {
-		t.Errorf("machine %s was chosen, others went; before %v\n%s", chosen, before, w.describe())
+	chosen := env.members(env.set(smaller))[0].Name
+	env.choose(before["v1"]+before["v2"]-2-1, chosen) // one less than the surge covers
+	env.until("one goes", func() bool { return len(env.machines()) < int(before["v1"]+before["v2"]) })
+	if env.set(larger).Spec.Replicas != before[larger] || env.set(smaller).Spec.Replicas != before[smaller]-1 ||
+		slices.Contains(names(env.machines()), chosen) {
+		t.Errorf("machine %s was chosen, others went; before %v\n%s", chosen, before, env.describe())
 	}
 }
 
 func TestMarksAreTakenBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2))
-	w.run()
-	chosen, users := w.live()[0].Name, w.live()[1]
-	change(w, &users, func(m *machinev1.Machine) { m.Annotations[machinev1.PriorityAnnotation] = "1" })
-	w.choose(2, chosen)
-	w.pass()
-	w.choose(2, "")
-	w.pass()
-	live := w.live()
+	env := newEnv(t, deployment(2))
+	env.run()
+	chosen, users := env.live()[0].Name, env.live()[1]
+	change(env, &users, func(m *machinev1.Machine) { m.Annotations[machinev1.PriorityAnnotation] = "1" })
+	env.choose(2, chosen)
+	env.pass()
+	env.choose(2, "")
+	env.pass()
+	live := env.live()
 	if diff := cmp.Diff(map[string]string{machinev1.PriorityAnnotation: "3"}, live[0].Annotations); diff != "" {
 		t.Errorf("the machine is not chosen any more\n%s", diff)
 	}
@@ -153,22 +153,22 @@ func TestChoicesOfOthers(t *testing.T) {
 	t.Parallel()
 	foreign := &machinev1.Machine{Status: machinev1.MachineStatus{CurrentStatus: machinev1.CurrentStatus{Phase: machinev1.MachineRunning}}}
 	foreign.Namespace, foreign.Name = namespace, "foreign"
-	w := newWorld(t, deployment(1), foreign)
-	w.run()
-	w.eventsOf("")
-	ours := w.members(&w.sets()[0])[0].Name
-	w.choose(1, "foreign,gone,bad~bad,"+ours)
-	w.pass()
-	change(w, foreign, func(m *machinev1.Machine) {
+	env := newEnv(t, deployment(1), foreign)
+	env.run()
+	env.eventsOf("")
+	ours := env.members(&env.sets()[0])[0].Name
+	env.choose(1, "foreign,gone,bad~bad,"+ours)
+	env.pass()
+	change(env, foreign, func(m *machinev1.Machine) {
 		if len(m.Annotations) != 0 {
 			t.Errorf("a machine of nobody was marked: %v", m.Annotations)
 		}
 	})
-	if got, want := w.deployment().Annotations[machinev1.TriggerDeletionAnnotation], ours+"~"+
+	if got, want := env.deployment().Annotations[machinev1.TriggerDeletionAnnotation], ours+"~"+
 		noon.Format(time.RFC3339); got != want {
 		t.Errorf("the list is %q, want %q", got, want)
 	}
-	if events := w.eventsOf(machinev1.TriggerDeletionAnnotation); len(events) != 2 {
+	if events := env.eventsOf(machinev1.TriggerDeletionAnnotation); len(events) != 2 {
 		t.Errorf("the foreign and the malformed entry want an Event each, the one that is gone none: %v", events)
 	}
 }

@@ -15,24 +15,24 @@ import (
 
 // patchSet changes metadata of the set and writes that if it differs. It fails
 // on a stale set: what is decided from it must not be decided twice.
-func (c *Controller) patchSet(ctx context.Context, p *pass, change func(*machinev1.MachineSet)) error {
-	changed := p.set.DeepCopy()
+func (c *Controller) patchSet(ctx context.Context, s *scope, change func(*machinev1.MachineSet)) error {
+	changed := s.set.DeepCopy()
 	change(changed)
-	if equality.Semantic.DeepEqual(p.set.ObjectMeta, changed.ObjectMeta) {
+	if equality.Semantic.DeepEqual(s.set.ObjectMeta, changed.ObjectMeta) {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(p.set, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(s.set, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, changed, patch); err != nil {
 		return fmt.Errorf("patch MachineSet: %w", err)
 	}
 	c.marks.Wrote(changed)
-	p.set = changed
+	s.set = changed
 	return nil
 }
 
 // patchMachine changes a Machine, writes that if it differs, and returns the
 // newest version. locked makes it fail on a stale Machine.
-func (c *Controller) patchMachine(ctx context.Context, p *pass, m *machinev1.Machine, change func(*machinev1.Machine),
+func (c *Controller) patchMachine(ctx context.Context, s *scope, m *machinev1.Machine, change func(*machinev1.Machine),
 	locks ...client.MergeFromOption,
 ) (*machinev1.Machine, error) {
 	changed := m.DeepCopy()
@@ -43,28 +43,28 @@ func (c *Controller) patchMachine(ctx context.Context, p *pass, m *machinev1.Mac
 	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(m, locks...)); err != nil {
 		return m, fmt.Errorf("patch Machine %s: %w", m.Name, err)
 	}
-	p.memory.wrote(changed, p.now)
+	s.memory.recordWrite(changed, s.now)
 	return changed, nil
 }
 
-// finalize puts the finalizer onto the set before it makes anything.
-func (c *Controller) finalize(ctx context.Context, p *pass) error {
-	return c.patchSet(ctx, p, func(s *machinev1.MachineSet) { controllerutil.AddFinalizer(s, machinev1.Finalizer) })
+// addFinalizer puts the finalizer onto the set before it makes anything.
+func (c *Controller) addFinalizer(ctx context.Context, s *scope) error {
+	return c.patchSet(ctx, s, func(set *machinev1.MachineSet) { controllerutil.AddFinalizer(set, machinev1.Finalizer) })
 }
 
-// tellMachines emits one Event for a batch of machines.
-func (c *Controller) tellMachines(p *pass, reason, one, many string, names []string) {
+// emitMachinesEvent emits one Event for a batch of machines.
+func (c *Controller) emitMachinesEvent(s *scope, reason, one, many string, names []string) {
 	switch len(names) {
 	case 0:
 	case 1:
-		c.Events.Event(p.set, corev1.EventTypeNormal, reason, one+": "+names[0])
+		c.Events.Event(s.set, corev1.EventTypeNormal, reason, one+": "+names[0])
 	default:
-		c.Events.Event(p.set, corev1.EventTypeNormal, reason, shorten(many+": "+strings.Join(names, ", ")))
+		c.Events.Event(s.set, corev1.EventTypeNormal, reason, truncate(many+": "+strings.Join(names, ", ")))
 	}
 }
 
-// shorten keeps a text within what the API allows for the message of an Event.
-func shorten(text string) string {
+// truncate keeps a text within what the API allows for the message of an Event.
+func truncate(text string) string {
 	const most = 1000
 	if len(text) <= most {
 		return text
