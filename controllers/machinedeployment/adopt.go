@@ -16,16 +16,15 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// addFinalizer puts the finalizer on the deployment before it has any set.
-func (s *scope) addFinalizer(ctx context.Context) (bool, error) {
-	controllerutil.AddFinalizer(s.desired, machinev1.Finalizer)
-	return true, s.patchDeployment(ctx)
-}
-
-// adoptSets takes over orphaned sets that match the selector and dresses all sets.
-// It is not ready while a set that was made without the hash gets it: until
-// then sets of one selector could take each other's machines.
+// adoptSets adds the finalizer to the deployment, because it must be there before
+// the first set, adopts orphaned sets that match the selector, and syncs the
+// metadata of all sets. It is not ready while a set without the template hash gets
+// it: until then sets with the same selector could adopt each other's machines.
 func (s *scope) adoptSets(ctx context.Context) (bool, error) {
+	controllerutil.AddFinalizer(s.desired, machinev1.Finalizer)
+	if err := s.patchDeployment(ctx); err != nil {
+		return true, err
+	}
 	confirmed := false
 	for _, orphan := range s.orphans {
 		if !orphan.DeletionTimestamp.IsZero() || !s.selector.Matches(labels.Set(orphan.Labels)) {
@@ -46,15 +45,15 @@ func (s *scope) adoptSets(ctx context.Context) (bool, error) {
 	return s.syncSetMetadata(ctx)
 }
 
-// canAdopt makes sure that the deployment is not being deleted: it must not
-// adopt what it would then delete.
+// canAdopt returns an error unless the deployment exists on the API server, is not
+// being deleted and not held: an adopted set would be deleted with it.
 func (s *scope) canAdopt(ctx context.Context) error {
 	live := &machinev1.MachineDeployment{}
 	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.d), live); err != nil {
-		return fmt.Errorf("read machine deployment before adoption: %w", err)
+		return fmt.Errorf("read MachineDeployment before adoption: %w", err)
 	}
 	if live.UID != s.d.UID || !live.DeletionTimestamp.IsZero() {
-		return fmt.Errorf("machine deployment %s is being deleted or was replaced: nothing is adopted", s.d.Name)
+		return fmt.Errorf("adopt MachineSets: MachineDeployment %s is being deleted or was replaced", s.d.Name)
 	}
 	if machinev1.Held(live) {
 		return hold.Behind(s.d.Name)
@@ -62,13 +61,14 @@ func (s *scope) canAdopt(ctx context.Context) error {
 	return nil
 }
 
-// adoptSet makes the deployment the controller of an orphan, beside its other owners.
+// adoptSet makes the deployment the controller of an orphan. Other owner
+// references stay.
 func (s *scope) adoptSet(ctx context.Context, orphan *machinev1.MachineSet) error {
 	adopted := orphan.DeepCopy()
 	adopted.OwnerReferences = append(adopted.OwnerReferences, s.controllerRef())
 	if err := s.Client.Patch(ctx, adopted, client.MergeFromWithOptions(orphan,
 		client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("adopt machine set %s: %w", orphan.Name, err)
+		return fmt.Errorf("adopt MachineSet %s: %w", orphan.Name, err)
 	}
 	return s.addSet(ctx, adopted)
 }
@@ -77,7 +77,8 @@ func (s *scope) controllerRef() metav1.OwnerReference {
 	return *metav1.NewControllerRef(s.d, machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))
 }
 
-// syncSetMetadata gives the sets what autoscalers read, and the hash to those without.
+// syncSetMetadata sets what autoscalers read on all sets, and adds the template
+// hash to those without.
 func (s *scope) syncSetMetadata(ctx context.Context) (bool, error) {
 	ready := true
 	for _, o := range s.sets {
@@ -97,36 +98,36 @@ func (s *scope) syncSetMetadata(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// applySetMetadata labels a set for the cluster-autoscaler, and tells it in which form
-// its machines carry their providerIDs. Both are no part of the template, so
-// they enter neither selector nor hash.
+// applySetMetadata sets labels and annotations for the cluster-autoscaler, and the
+// annotation with the form of the machines' providerIDs. They are not part of the
+// template, so they enter neither selector nor hash.
 func (s *scope) applySetMetadata(set *machinev1.MachineSet) {
 	if s.d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
-		setAnnotation(set, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+		machinev1.SetAnnotation(set, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	} else {
 		delete(set.Annotations, machinev1.ProviderIDFormAnnotation)
 	}
 	if len(validation.IsValidLabelValue(s.d.Name)) == 0 {
-		setLabel(set, machinev1.DeploymentNameLabel, s.d.Name)
+		machinev1.SetLabel(set, machinev1.DeploymentNameLabel, s.d.Name)
 	}
 	if revision, ok := set.Annotations[machinev1.RevisionAnnotation]; ok {
-		setAnnotation(set, machinev1.CAPIRevisionAnnotation, revision)
+		machinev1.SetAnnotation(set, machinev1.CAPIRevisionAnnotation, revision)
 	}
 }
 
-// addTemplateHash reports whether the set selects by its hash; where not, it takes the
-// next step: first the template gets it, so that no machine is made without it,
-// then the machines, then the selector, once the set has seen all of them.
+// addTemplateHash reports whether the set selects by its template hash. If not, it
+// takes the next step: the template gets the hash first, so that every new machine
+// has it, then the machines, then the selector, once the set counts all of them.
 func (s *scope) addTemplateHash(ctx context.Context, o *ownedSet) (bool, error) {
 	selector := o.observed.Spec.Selector
 	if selector == nil || selector.MatchLabels[machinev1.TemplateHashLabel] != "" {
-		return true, nil // a nil selector is the set's own problem and reported there
+		return true, nil // the set itself reports a missing selector
 	}
 	hash := o.observed.Spec.Template.Labels[machinev1.TemplateHashLabel]
 	switch {
 	case hash == "":
 		hash = rollout.Hash(&o.observed.Spec.Template, s.d.Status.CollisionCount)
-		setLabel(&o.desired.Spec.Template, machinev1.TemplateHashLabel, hash)
+		machinev1.SetLabel(&o.desired.Spec.Template, machinev1.TemplateHashLabel, hash)
 		return false, nil
 	case o.observed.Status.ObservedGeneration < o.observed.Generation:
 		return false, nil
@@ -137,7 +138,7 @@ func (s *scope) addTemplateHash(ctx context.Context, o *ownedSet) (bool, error) 
 		}
 	}
 	if o.observed.Status.FullyLabeledReplicas >= o.observed.Status.Replicas {
-		setLabel(o.desired, machinev1.TemplateHashLabel, hash)
+		machinev1.SetLabel(o.desired, machinev1.TemplateHashLabel, hash)
 		o.desired.Spec.Selector.MatchLabels = withLabel(o.desired.Spec.Selector.MatchLabels, machinev1.TemplateHashLabel, hash)
 	}
 	return false, nil
@@ -147,13 +148,7 @@ func (s *scope) labelMachine(ctx context.Context, m *machinev1.Machine, hash str
 	if m.Labels[machinev1.TemplateHashLabel] == hash {
 		return nil
 	}
-	if err := s.confirmNotHeld(ctx); err != nil {
-		return err
-	}
 	labelled := m.DeepCopy()
-	setLabel(labelled, machinev1.TemplateHashLabel, hash)
-	if err := s.Client.Patch(ctx, labelled, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("label machine %s with its hash: %w", m.Name, err)
-	}
-	return nil
+	machinev1.SetLabel(labelled, machinev1.TemplateHashLabel, hash)
+	return s.patchMachine(ctx, m, labelled)
 }

@@ -70,7 +70,7 @@ func (s *scope) applyCapacity(offer map[string]string) {
 			continue
 		}
 		if wanted {
-			setAnnotation(s.desired, key, value)
+			machinev1.SetAnnotation(s.desired, key, value)
 			written[key] = value
 		} else {
 			delete(s.desired.Annotations, key)
@@ -79,7 +79,7 @@ func (s *scope) applyCapacity(offer map[string]string) {
 	switch {
 	case len(written) > 0:
 		text, _ := json.Marshal(written) // strings cannot fail
-		setAnnotation(s.desired, machinev1.OfferedCapacityAnnotation, string(text))
+		machinev1.SetAnnotation(s.desired, machinev1.OfferedCapacityAnnotation, string(text))
 	case noted:
 		delete(s.desired.Annotations, machinev1.OfferedCapacityAnnotation)
 	}

@@ -25,8 +25,8 @@ func machineClassOf(d *machinev1.MachineDeployment, cpu string) *machinev1.Machi
 }
 
 func nodeGroup(d *machinev1.MachineDeployment) {
-	setAnnotation(d, machinev1.NodeGroupMinSizeAnnotation, "0")
-	setAnnotation(d, machinev1.NodeGroupMaxSizeAnnotation, "5")
+	machinev1.SetAnnotation(d, machinev1.NodeGroupMinSizeAnnotation, "0")
+	machinev1.SetAnnotation(d, machinev1.NodeGroupMaxSizeAnnotation, "5")
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
 	d.Spec.Template.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{
 		Key: "k", Value: "v",
@@ -62,7 +62,7 @@ func TestNodeGroupSaysWhatANodeWillBeLike(t *testing.T) {
 		t.Fatalf("an autoscaler begins at zero only with this (-want +got):\n%s", diff)
 	}
 
-	change(env, env.deployment(), func(d *machinev1.MachineDeployment) { setAnnotation(d, machinev1.CapacityCPUAnnotation, "3") })
+	change(env, env.deployment(), func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, machinev1.CapacityCPUAnnotation, "3") })
 	change(env, class, func(c *machinev1.MachineClass) { c.NodeTemplate.Capacity["memory"] = resource.MustParse("16Gi") })
 	env.run()
 	want[machinev1.CapacityCPUAnnotation], want[machinev1.CapacityMemoryAnnotation] = "3", "16Gi"
@@ -96,7 +96,7 @@ func TestNodeGroupAtZeroWithoutCapacityIsTold(t *testing.T) {
 func TestProviderIDFormTravelsAndComesBack(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) {
-		setAnnotation(d, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+		machinev1.SetAnnotation(d, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	}))
 	env.run()
 	if got := env.sets()[0].Annotations[machinev1.ProviderIDFormAnnotation]; got != machinev1.ProviderIDFormNode {
@@ -111,7 +111,7 @@ func TestProviderIDFormTravelsAndComesBack(t *testing.T) {
 
 	m := env.machines()[0]
 	change(env, &m, func(m *machinev1.Machine) {
-		setAnnotation(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+		machinev1.SetAnnotation(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	})
 	change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
 		delete(d.Annotations, machinev1.ProviderIDFormAnnotation)

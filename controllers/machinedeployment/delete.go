@@ -13,15 +13,15 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// deleteDeployment deletes the sets of a deployment that is being deleted, whatever its
-// spec is, and lets it go when the last is gone. The sets take their machines
-// with them.
+// deleteDeployment deletes the sets of a deployment that is being deleted, even if
+// its spec is invalid, and removes its finalizer when the last set is gone. The
+// sets delete their machines.
 func (s *scope) deleteDeployment(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(s.d, machinev1.Finalizer) {
 		return nil
 	}
 	if slices.Contains(s.d.Finalizers, metav1.FinalizerOrphanDependents) {
-		return nil // the garbage collector takes our reference off the sets first
+		return nil // the garbage collector removes our owner references first
 	}
 	for _, o := range s.sets {
 		if err := s.deleteSet(ctx, o.observed); err != nil {
@@ -31,11 +31,12 @@ func (s *scope) deleteDeployment(ctx context.Context) error {
 	if len(s.sets) > 0 {
 		return nil
 	}
-	left, err := s.hasLiveSets(ctx)
+	// A set that the cache does not show yet would lose its owner.
+	live, err := s.listLiveSets(ctx)
 	if err != nil {
 		return err
 	}
-	if left {
+	if len(live) > 0 {
 		s.requeue = staleCacheRetry
 		return nil
 	}
@@ -43,19 +44,20 @@ func (s *scope) deleteDeployment(ctx context.Context) error {
 	return client.IgnoreNotFound(s.patchDeployment(ctx))
 }
 
-// hasLiveSets reports whether there is a set that our cache does not have yet: it
-// would lose its owner.
-func (s *scope) hasLiveSets(ctx context.Context) (bool, error) {
-	owned, err := s.listLiveSets(ctx)
-	return len(owned) > 0, err
+// cleanUpIfComplete deletes superfluous old sets once the rollout is complete.
+func (s *scope) cleanUpIfComplete(ctx context.Context) error {
+	if !s.complete() {
+		return nil
+	}
+	return s.cleanUpHistory(ctx)
 }
 
-// cleanUpHistory deletes the old sets that the revision history does not keep.
+// cleanUpHistory deletes the old sets beyond the revision history limit.
 func (s *scope) cleanUpHistory(ctx context.Context) error {
-	superfluous := rollout.BeyondHistoryLimit(s.oldMachineSets(), s.d.Spec.RevisionHistoryLimit)
+	surplus := rollout.BeyondHistoryLimit(s.oldMachineSets(), s.d.Spec.RevisionHistoryLimit)
 	for _, o := range s.oldSets() {
-		// The cache may know of a machine that the set has not counted yet.
-		if len(o.machines) > 0 || !slices.Contains(superfluous, o.observed) {
+		// The cache may show a machine that the set has not counted yet.
+		if len(o.machines) > 0 || !slices.Contains(surplus, o.observed) {
 			continue
 		}
 		if err := s.deleteSet(ctx, o.observed); err != nil {
@@ -74,7 +76,7 @@ func (s *scope) deleteSet(ctx context.Context, set *machinev1.MachineSet) error 
 	}
 	err := s.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete machine set %s: %w", set.Name, err)
+		return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 )
 
-// frozenSets returns the names of the sets that may not make machines, because
-// they have too many.
+// frozenSets returns the names of the sets that create no machines because they
+// have too many.
 func (s *scope) frozenSets() []string {
 	var names []string
 	for _, o := range s.sets {
@@ -19,15 +19,14 @@ func (s *scope) frozenSets() []string {
 	return names
 }
 
-// syncFreeze labels the deployment as frozen while any of its sets is, and passes
-// a person's wish to unfreeze on to them. The label is a sign only: it does not
-// stop rollouts. The wish is taken off the deployment when every frozen set has
-// it.
+// syncFreeze labels the deployment as frozen while one of its sets is. The label
+// only informs; it does not stop rollouts. A request to unfreeze is copied to the
+// frozen sets, and removed from the deployment when all of them have it.
 func (s *scope) syncFreeze(ctx context.Context) (bool, error) {
-	if wish, ok := s.desired.Annotations[machinev1.UnfreezeAnnotation]; ok {
+	if request, ok := s.desired.Annotations[machinev1.UnfreezeAnnotation]; ok {
 		for _, o := range s.sets {
 			if freeze.IsFrozen(o.observed) {
-				setAnnotation(o.desired, machinev1.UnfreezeAnnotation, wish)
+				machinev1.SetAnnotation(o.desired, machinev1.UnfreezeAnnotation, request)
 			}
 		}
 		if err := s.patchSets(ctx); err != nil {
@@ -36,7 +35,7 @@ func (s *scope) syncFreeze(ctx context.Context) (bool, error) {
 		delete(s.desired.Annotations, machinev1.UnfreezeAnnotation)
 	}
 	if len(s.frozenSets()) > 0 {
-		setLabel(s.desired, machinev1.FreezeLabel, freeze.LabelValue)
+		machinev1.SetLabel(s.desired, machinev1.FreezeLabel, freeze.LabelValue)
 	} else if freeze.IsFrozen(s.desired) {
 		delete(s.desired.Labels, machinev1.FreezeLabel)
 	}

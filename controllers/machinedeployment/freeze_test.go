@@ -12,14 +12,14 @@ func TestFreezeIsMirrored(t *testing.T) {
 	env := newEnv(t, deployment(1))
 	env.run()
 	set := env.sets()[0]
-	change(env, &set, func(set *machinev1.MachineSet) { setLabel(set, machinev1.FreezeLabel, "True") })
+	change(env, &set, func(set *machinev1.MachineSet) { machinev1.SetLabel(set, machinev1.FreezeLabel, "True") })
 	env.pass()
 	d := env.deployment()
 	c := rollout.Condition(&d.Status, machinev1.MachineDeploymentFrozen)
 	if d.Labels[machinev1.FreezeLabel] != "True" || c == nil || c.Reason != machinev1.ReasonMachineDeploymentStateSync {
 		t.Fatalf("labels %v, condition %+v", d.Labels, c)
 	}
-	change(env, d, func(d *machinev1.MachineDeployment) { setAnnotation(d, machinev1.UnfreezeAnnotation, "true") })
+	change(env, d, func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, machinev1.UnfreezeAnnotation, "true") })
 	env.pass()
 	set = env.sets()[0]
 	if _, asked := env.deployment().Annotations[machinev1.UnfreezeAnnotation]; asked ||

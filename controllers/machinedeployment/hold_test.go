@@ -47,7 +47,7 @@ func temptations() map[string]struct {
 			"A scaler's choice is not marked.",
 			func(env *env) {
 				env.changeSpec(func(d *machinev1.MachineDeployment) {
-					setAnnotation(d, machinev1.TriggerDeletionAnnotation, env.machines()[1].Name+"~2026-01-01T12:00:00Z")
+					machinev1.SetAnnotation(d, machinev1.TriggerDeletionAnnotation, env.machines()[1].Name+"~2026-01-01T12:00:00Z")
 				})
 			},
 			func(env *env) bool {
@@ -85,7 +85,7 @@ func TestHeldDeployment(t *testing.T) {
 			env.run()
 			tc.tempt(env)
 			change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
-				setAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
+				machinev1.SetAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
 			})
 			sets, machines, writes := env.sets(), env.machines(), env.counted()
 			env.eventsOf("")
@@ -124,7 +124,7 @@ func TestDeploymentWithHeldPart(t *testing.T) {
 				t.Parallel()
 				env := newEnv(t, deployment(2))
 				env.run()
-				change(env, part(env), func(o client.Object) { setAnnotation(o, machinev1.MigrationHoldAnnotation, "x") })
+				change(env, part(env), func(o client.Object) { machinev1.SetAnnotation(o, machinev1.MigrationHoldAnnotation, "x") })
 				tc.tempt(env)
 				sets, machines := env.sets(), env.machines()
 				env.eventsOf("")
@@ -223,7 +223,7 @@ func TestHoldOfAnotherLeader(t *testing.T) {
 			tc.tempt(env)
 			was := env.deployment()
 			change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
-				setAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
+				machinev1.SetAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
 			})
 			env.pass()
 			sets, machines := env.sets(), env.machines()
@@ -252,7 +252,7 @@ func TestUnseenHoldOfSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(env, &env.sets()[0], func(set *machinev1.MachineSet) { setAnnotation(set, machinev1.MigrationHoldAnnotation, "x") })
+	change(env, &env.sets()[0], func(set *machinev1.MachineSet) { machinev1.SetAnnotation(set, machinev1.MigrationHoldAnnotation, "x") })
 	if err := s.act(t.Context()); !apierrors.IsConflict(err) || len(env.sets()) != 1 {
 		t.Errorf("got %v and %d sets, want a conflict and one", err, len(env.sets()))
 	}

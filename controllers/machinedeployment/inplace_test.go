@@ -286,7 +286,7 @@ func TestStaleMachineDoesNotMove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(env, &env.live()[0], func(m *machinev1.Machine) { setAnnotation(m, "changed", "since") })
+	change(env, &env.live()[0], func(m *machinev1.Machine) { machinev1.SetAnnotation(m, "changed", "since") })
 	if err := s.act(t.Context()); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}

@@ -2,7 +2,6 @@ package machinedeployment
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,61 +9,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// A deletionRequest is a machine that a scaler wants to be deleted first, and since when.
-type deletionRequest struct{ name, requestedAt string }
-
-func (c deletionRequest) String() string { return c.name + "~" + c.requestedAt }
-
-// parseDeletionRequests reads the annotation trigger-deletion: entries "name~time", or
-// only names from scalers of old, which get the time legacy. malformed are the
-// others.
-func parseDeletionRequests(value string, legacy time.Time) (choices []deletionRequest, malformed []string) {
-	for entry := range strings.SplitSeq(value, ",") {
-		entry = strings.TrimSpace(entry)
-		name, since, timed := strings.Cut(entry, "~")
-		switch {
-		case entry == "":
-		case !timed:
-			choices = append(choices, deletionRequest{name, legacy.UTC().Format(time.RFC3339)})
-		case name == "" || !isTime(since):
-			malformed = append(malformed, entry)
-		default:
-			choices = append(choices, deletionRequest{name, since})
-		}
-	}
-	return choices, malformed
-}
-
-// markForDeletion marks the machines that a scaler has chosen, so that their sets delete
-// them first, takes marks back from machines that it no longer wants to go, and
-// drops entries from its list that are done. It is not ready in a pass that has
-// marked: the sets may only shrink when the marks are in the cache that their
-// controller reads too, or they would delete others.
+// markForDeletion marks the machines that a scaler has listed, so that their sets
+// delete them first, removes marks from machines that are no longer listed, and
+// drops entries of the list that are done. After it has marked a machine it is
+// not ready: the sets may only be scaled in once the caches show the marks to
+// their controller, or they would delete other machines.
 func (s *scope) markForDeletion(ctx context.Context) (bool, error) {
-	choices, malformed := parseDeletionRequests(s.d.Annotations[machinev1.TriggerDeletionAnnotation], s.lastScalerChange())
+	requests, malformed := rollout.ParseDeletionRequests(
+		s.d.Annotations[machinev1.TriggerDeletionAnnotation], s.lastScalerChange())
 	for _, entry := range malformed {
 		s.emitWarning(machinev1.ReasonInvalidSpec, "Annotation %s: entry %q is dropped; entries are machine~2006-01-02T15:04:05Z",
-			machinev1.TriggerDeletionAnnotation, truncate(entry))
+			machinev1.TriggerDeletionAnnotation, message.Truncate(entry, maxQuoted))
 	}
 	machines := s.machinesByName()
-	open := slices.DeleteFunc(choices, func(c deletionRequest) bool { return !s.stillRequested(ctx, c, machines[c.name]) })
+	open := slices.DeleteFunc(requests, func(r rollout.DeletionRequest) bool {
+		return !s.isOpen(ctx, r, machines[r.Name])
+	})
 	marked, err := s.markMachines(ctx, open)
 	if err != nil {
 		return false, err
 	}
-	s.keepRequests(open)
+	s.setDeletionRequests(open)
 	if err := s.patchDeployment(ctx); err != nil {
 		return false, err
 	}
 	if marked {
-		s.requeue = staleCacheRetry // the machines' own events come sooner
+		s.requeue = staleCacheRetry // the watch events of the machines come sooner
 	}
 	return !marked, nil
 }
 
-// lastScalerChange is when the scaler last changed the replicas; now if that is unknown.
+// lastScalerChange returns when the scaler last changed the replicas; now if that is unknown.
 func (s *scope) lastScalerChange() time.Time {
 	at, err := time.Parse(time.RFC3339, s.d.Annotations[machinev1.LastReplicaChangeByScalerAnnotation])
 	if err != nil {
@@ -84,88 +63,85 @@ func (s *scope) machinesByName() map[string]*machinev1.Machine {
 	return all
 }
 
-// stillRequested says that a chosen machine is still to go. m is nil if the deployment has
-// no such machine; MCM marks it even if it is another's.
-func (s *scope) stillRequested(ctx context.Context, c deletionRequest, m *machinev1.Machine) bool {
+// isOpen reports whether a listed machine still has to be deleted. m is nil if the
+// deployment has no such machine; MCM marks it even if another deployment has it.
+func (s *scope) isOpen(ctx context.Context, r rollout.DeletionRequest, m *machinev1.Machine) bool {
 	if m == nil {
-		err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.d.Namespace, Name: c.name}, &machinev1.Machine{})
+		err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.d.Namespace, Name: r.Name}, &machinev1.Machine{})
 		if err == nil {
 			s.emitWarning(machinev1.ReasonInvalidSpec, "Annotation %s: machine %q is dropped; it does not belong to this deployment",
-				machinev1.TriggerDeletionAnnotation, c.name)
+				machinev1.TriggerDeletionAnnotation, r.Name)
 		}
-		return false // without it, it is just gone
+		return false
 	}
 	return m.DeletionTimestamp.IsZero() && m.Status.CurrentStatus.Phase != machinev1.MachineFailed &&
 		m.Status.CurrentStatus.Phase != machinev1.MachineTerminating
 }
 
-// markMachines brings the marks of all machines in line with the choices, and says
-// whether one was changed.
-func (s *scope) markMachines(ctx context.Context, open []deletionRequest) (bool, error) {
-	chosen := map[string]string{}
-	for _, c := range open {
-		chosen[c.name] = c.requestedAt
+// markMachines sets and removes the marks of all machines, and reports whether one
+// was changed.
+func (s *scope) markMachines(ctx context.Context, open []rollout.DeletionRequest) (bool, error) {
+	requestedAt := map[string]string{}
+	for _, r := range open {
+		requestedAt[r.Name] = r.RequestedAt
 	}
 	changed := false
 	for _, o := range s.sets {
 		for _, m := range o.live() {
-			wanted := s.deletionMarked(m, chosen[m.Name])
-			if wanted == nil {
+			marked := s.withDeletionMark(m, requestedAt[m.Name])
+			if marked == nil {
 				continue
 			}
 			changed = true
-			if err := s.confirmNotHeld(ctx); err != nil {
+			if err := s.patchMachine(ctx, m, marked); err != nil {
 				return changed, err
-			}
-			if err := s.Client.Patch(ctx, wanted, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
-				return changed, fmt.Errorf("mark machine %s: %w", m.Name, err)
 			}
 		}
 	}
 	return changed, nil
 }
 
-// deletionMarked returns the machine with its marks as they shall be, nil if they are.
-// since is when it was chosen, empty if it is not. Only marks that have a time
-// are taken back: a priority alone may be somebody else's. Failed machines keep
-// theirs; they are off the list because they go anyway.
-func (s *scope) deletionMarked(m *machinev1.Machine, since string) *machinev1.Machine {
-	chosen := since != ""
+// withDeletionMark returns a copy of the machine with the right marks; nil if it
+// has them. requestedAt is "" for a machine that is not listed. Only marks with a
+// time are removed: a priority alone may be a user's. Failed machines keep their
+// marks: they are not listed because they are replaced anyway.
+func (s *scope) withDeletionMark(m *machinev1.Machine, requestedAt string) *machinev1.Machine {
+	listed := requestedAt != ""
 	_, timed := m.Annotations[machinev1.MarkedForDeletionAnnotation]
 	marked := timed && m.Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
-	if chosen == marked || !chosen && m.Status.CurrentStatus.Phase == machinev1.MachineFailed {
+	if listed == marked || !listed && m.Status.CurrentStatus.Phase == machinev1.MachineFailed {
 		return nil
 	}
-	wanted := m.DeepCopy()
-	if chosen {
-		setAnnotation(wanted, machinev1.PriorityAnnotation, machinev1.HighestPriority)
+	changed := m.DeepCopy()
+	if listed {
+		machinev1.SetAnnotation(changed, machinev1.PriorityAnnotation, machinev1.HighestPriority)
 		if !timed {
-			setAnnotation(wanted, machinev1.MarkedForDeletionAnnotation, since)
+			machinev1.SetAnnotation(changed, machinev1.MarkedForDeletionAnnotation, requestedAt)
 		}
-		return wanted
+		return changed
 	}
 	priority, ok := s.d.Spec.Template.Annotations[machinev1.PriorityAnnotation]
 	if !ok {
 		priority = machinev1.DefaultPriority
 	}
-	setAnnotation(wanted, machinev1.PriorityAnnotation, priority)
-	delete(wanted.Annotations, machinev1.MarkedForDeletionAnnotation)
-	return wanted
+	machinev1.SetAnnotation(changed, machinev1.PriorityAnnotation, priority)
+	delete(changed.Annotations, machinev1.MarkedForDeletionAnnotation)
+	return changed
 }
 
-// keepRequests puts the open choices back into the annotation. The sets compare
-// them with the time of the last scaling, so there must be one.
-func (s *scope) keepRequests(open []deletionRequest) {
+// setDeletionRequests writes the open requests back into the annotation. The sets
+// compare them with the time of the scaler's last change, so there must be one.
+func (s *scope) setDeletionRequests(open []rollout.DeletionRequest) {
 	if len(open) == 0 {
 		delete(s.desired.Annotations, machinev1.TriggerDeletionAnnotation)
 		return
 	}
 	entries := make([]string, len(open))
-	for i, c := range open {
-		entries[i] = c.String()
+	for i, r := range open {
+		entries[i] = r.String()
 	}
-	setAnnotation(s.desired, machinev1.TriggerDeletionAnnotation, strings.Join(entries, ","))
+	machinev1.SetAnnotation(s.desired, machinev1.TriggerDeletionAnnotation, strings.Join(entries, ","))
 	if s.d.Annotations[machinev1.LastReplicaChangeByScalerAnnotation] == "" {
-		setAnnotation(s.desired, machinev1.LastReplicaChangeByScalerAnnotation, s.now.UTC().Format(time.RFC3339))
+		machinev1.SetAnnotation(s.desired, machinev1.LastReplicaChangeByScalerAnnotation, s.now.UTC().Format(time.RFC3339))
 	}
 }

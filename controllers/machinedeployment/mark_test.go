@@ -6,65 +6,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
-
-func TestParseChoices(t *testing.T) {
-	t.Parallel()
-	stamp := noon.Format(time.RFC3339)
-	for name, tc := range map[string]struct {
-		reason    string
-		value     string
-		want      []deletionRequest
-		malformed []string
-	}{
-		"None":   {"Nothing chosen.", "", nil, nil},
-		"Timed":  {"The format of today.", "m1~2026-01-02T03:04:05Z", []deletionRequest{{"m1", "2026-01-02T03:04:05Z"}}, nil},
-		"Legacy": {"Names alone get the time of the last scaling.", "m1,m2", []deletionRequest{{"m1", stamp}, {"m2", stamp}}, nil},
-		"Mixed": {
-			"Both in one list, spaces and empty entries do no harm.", " m1 ,,m2~2026-01-02T03:04:05Z,",
-			[]deletionRequest{{"m1", stamp}, {"m2", "2026-01-02T03:04:05Z"}},
-			nil,
-		},
-		"NoTime":   {"Not a time.", "m1~soon,m2", []deletionRequest{{"m2", stamp}}, []string{"m1~soon"}},
-		"TwoTimes": {"More than one sign.", "m1~2026-01-02T03:04:05Z~x", nil, []string{"m1~2026-01-02T03:04:05Z~x"}},
-		"NoName":   {"A time without a name.", "~2026-01-02T03:04:05Z", nil, []string{"~2026-01-02T03:04:05Z"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, malformed := parseDeletionRequests(tc.value, noon)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(deletionRequest{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.malformed, malformed); diff != "" {
-				t.Errorf("%s\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
-
-// FuzzParseChoices: whatever stands there, what is read can be written and read again.
-func FuzzParseChoices(f *testing.F) {
-	f.Add("m1,m2~2026-01-02T03:04:05Z,~,m~m~m")
-	f.Fuzz(func(t *testing.T, value string) {
-		choices, _ := parseDeletionRequests(value, noon)
-		for _, c := range choices {
-			again, malformed := parseDeletionRequests(c.String(), noon.Add(time.Hour))
-			if len(malformed) != 0 || len(again) != 1 || again[0] != c {
-				t.Errorf("%q became %+v", c, again)
-			}
-		}
-	})
-}
 
 // choose writes what a scaler writes: one update of replicas, list and time.
 func (env *env) choose(replicas int32, list string) {
 	env.changeSpec(func(d *machinev1.MachineDeployment) {
 		d.Spec.Replicas = replicas
-		setAnnotation(d, machinev1.TriggerDeletionAnnotation, list)
-		setAnnotation(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
+		machinev1.SetAnnotation(d, machinev1.TriggerDeletionAnnotation, list)
+		machinev1.SetAnnotation(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
 	})
 }
 

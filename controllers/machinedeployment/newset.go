@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,14 +18,15 @@ import (
 )
 
 const (
-	// nameConflictRetry is when a set is made under another name because its first was taken.
+	// nameConflictRetry is when a set whose name was taken is created under another one.
 	nameConflictRetry = 100 * time.Millisecond
-	// staleCacheRetry is when the cache is looked at again although no event came.
+	// staleCacheRetry is when a reconcile with a stale cache is retried if no watch
+	// event comes.
 	staleCacheRetry = 5 * time.Second
 )
 
-// copiedToSets reports whether an annotation of a deployment is copied to its set, and
-// back in a rollback. Those that describe the object they stand on are not.
+// copiedToSets reports whether an annotation of a deployment is copied to its sets,
+// and back in a rollback. Annotations about the object itself are not.
 func copiedToSets(key string) bool {
 	switch key {
 	case machinev1.LastAppliedConfigurationAnnotation,
@@ -41,9 +41,9 @@ func copiedToSets(key string) bool {
 	return !strings.HasPrefix(key, machinev1.CapacityAnnotationPrefix)
 }
 
-// ensureNewSet makes sure that a set with the template exists and is up to date in
-// what is changed in place; a new one gets size machines. It is not ready while
-// there is none yet.
+// ensureNewSet ensures that a set with the template exists, and syncs to it what
+// changes in place. It creates one with size machines, and is not ready until it
+// exists.
 func (s *scope) ensureNewSet(ctx context.Context, size func() int) (bool, error) {
 	if s.newSet != nil {
 		s.syncNewSet()
@@ -52,36 +52,35 @@ func (s *scope) ensureNewSet(ctx context.Context, size func() int) (bool, error)
 	return s.createNewSet(ctx, size())
 }
 
-// syncNewSet brings what does not need new machines from the deployment to the
-// set with its template, and only to that one. Annotations that were removed
-// from the deployment stay on the set, as in MCM.
+// syncNewSet copies what needs no new machines from the deployment to the new set,
+// and only to that one. Annotations that were removed from the deployment stay on
+// the set, as in MCM.
 func (s *scope) syncNewSet() {
 	set, d := s.newSet.desired, s.d
 	for key, value := range d.Annotations {
 		if copiedToSets(key) {
-			setAnnotation(set, key, value)
+			machinev1.SetAnnotation(set, key, value)
 		}
 	}
 	if rollout.SetNewRevision(set, s.oldMachineSets()) {
-		s.rolloutEvent = explanation{machinev1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", set.Name)}
+		s.rolloutEvent = rollout.Explanation{
+			Reason: machinev1.ReasonFoundNewMachineSet, Message: fmt.Sprintf("Found new machine set %q", set.Name),
+		}
 	}
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.AutoPreserveFailedMachineMax = d.Spec.AutoPreserveFailedMachineMax
-	template := d.Spec.Template.Spec.DeepCopy()
-	set.Spec.Template.Spec.NodeTemplateSpec = template.NodeTemplateSpec
-	set.Spec.Template.Spec.MachineConfiguration = template.MachineConfiguration
-	set.Spec.Template.Spec.Class.Kind = template.Class.Kind
-	// An update in place keeps old sets from growing. One that is current again must grow.
+	rollout.SyncInPlace(&set.Spec.Template.Spec, &d.Spec.Template.Spec)
+	// An in-place update disables scale-up of old sets. One that has the template again must grow.
 	delete(set.Labels, machinev1.ScaleUpDisabledLabel)
 	delete(set.Annotations, machinev1.PreferNoScheduleKey)
 	s.applySetMetadata(set)
 	s.copyRevision()
 }
 
-// copyRevision copies the revision of the current set to the deployment.
+// copyRevision copies the revision of the new set to the deployment.
 func (s *scope) copyRevision() {
 	if revision, ok := s.newSet.desired.Annotations[machinev1.RevisionAnnotation]; ok {
-		setAnnotation(s.desired, machinev1.RevisionAnnotation, revision)
+		machinev1.SetAnnotation(s.desired, machinev1.RevisionAnnotation, revision)
 	}
 }
 
@@ -93,12 +92,12 @@ func (s *scope) oldMachineSets() []*machinev1.MachineSet {
 	return sets
 }
 
-// createNewSet makes the set with the template.
+// createNewSet creates the set with the template.
 func (s *scope) createNewSet(ctx context.Context, size int) (bool, error) {
 	if err := s.ensureCacheCurrent(ctx); err != nil {
 		return false, err
 	}
-	if behind, err := s.cacheLacksSets(ctx); err != nil || behind {
+	if stale, err := s.cacheLacksSets(ctx); err != nil || stale {
 		return false, err
 	}
 	set := s.buildNewSet(size)
@@ -108,13 +107,15 @@ func (s *scope) createNewSet(ctx context.Context, size int) (bool, error) {
 		return false, s.resolveNameConflict(ctx, set.Name)
 	case err != nil:
 		message := fmt.Sprintf("Failed to create new machine set %q: %v", set.Name, err)
-		s.rolloutEvent = explanation{machinev1.ReasonMachineSetCreateError, message}
+		s.rolloutEvent = rollout.Explanation{Reason: machinev1.ReasonMachineSetCreateError, Message: message}
 		s.emitWarning(machinev1.EventMachineSetCreateError, "%s", message)
-		return false, fmt.Errorf("create machine set %s: %w", set.Name, err)
+		return false, fmt.Errorf("create MachineSet %s: %w", set.Name, err)
 	}
 	s.newSet = &ownedSet{observed: set, desired: set.DeepCopy(), now: s.now}
 	s.sets = append(s.sets, s.newSet)
-	s.rolloutEvent = explanation{machinev1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", set.Name)}
+	s.rolloutEvent = rollout.Explanation{
+		Reason: machinev1.ReasonNewMachineSetCreated, Message: fmt.Sprintf("Created new machine set %q", set.Name),
+	}
 	if size > 0 {
 		s.emitNormal(machinev1.EventScalingMachineSet, "Scaled up machine set %s to %d", set.Name, size)
 	}
@@ -122,8 +123,8 @@ func (s *scope) createNewSet(ctx context.Context, size int) (bool, error) {
 	return true, nil
 }
 
-// cacheLacksSets reports whether the API server has sets, or asks for machines in them, that
-// the cache does not show yet. A further set would come on top of those.
+// cacheLacksSets reports whether the API server has sets, or replicas in them, that
+// the cache does not show yet. A new set would exceed the surge.
 func (s *scope) cacheLacksSets(ctx context.Context) (bool, error) {
 	owned, err := s.listLiveSets(ctx)
 	if err != nil {
@@ -138,15 +139,15 @@ func (s *scope) cacheLacksSets(ctx context.Context) (bool, error) {
 			return false, hold.Behind(set.Name)
 		}
 		if replicas, found := known[set.UID]; !found || replicas < set.Spec.Replicas {
-			s.requeue = staleCacheRetry // its event comes sooner
+			s.requeue = staleCacheRetry // the watch event of the set comes sooner
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// buildNewSet returns a set of the template with size machines. It has its finalizer
-// from birth, which saves the set's controller a write.
+// buildNewSet returns a set with the template and size machines. It has its
+// finalizer from the start, which saves the MachineSet controller a write.
 func (s *scope) buildNewSet(size int) *machinev1.MachineSet {
 	template := s.d.Spec.Template.DeepCopy()
 	hash := rollout.Hash(template, s.d.Status.CollisionCount)
@@ -181,17 +182,17 @@ func (s *scope) buildNewSet(size int) *machinev1.MachineSet {
 	return set
 }
 
-// resolveNameConflict finds out whose the name of the new set is. If the set is ours and has
-// the template, only our cache is behind, or it is being deleted: its next event
-// brings us back. Otherwise two templates have the same hash, and the next pass
-// uses another one.
+// resolveNameConflict finds out which set has the name of the new one. If it is the
+// deployment's and has the template, the cache is stale or the set is being deleted:
+// its next watch event triggers a reconcile. Otherwise two templates have the same
+// hash, and the next reconcile uses another hash.
 func (s *scope) resolveNameConflict(ctx context.Context, name string) error {
 	set := &machinev1.MachineSet{}
 	err := s.Live.Get(ctx, client.ObjectKey{Namespace: s.d.Namespace, Name: name}, set)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read machine set %s: %w", name, err)
+		return fmt.Errorf("read MachineSet %s: %w", name, err)
 	}
-	ours := metav1.IsControlledBy(set, s.d) && rollout.SameTemplate(&s.d.Spec.Template, &set.Spec.Template)
+	ours := metav1.IsControlledBy(set, s.d) && machinev1.SameTemplate(&s.d.Spec.Template, &set.Spec.Template)
 	if apierrors.IsNotFound(err) || ours {
 		s.requeue = staleCacheRetry
 		return nil
@@ -202,7 +203,7 @@ func (s *scope) resolveNameConflict(ctx context.Context, name string) error {
 	}
 	s.collisions = &count
 	s.requeue = nameConflictRetry
-	s.Events.Eventf(s.d, corev1.EventTypeWarning, machinev1.EventMachineSetCreateError,
-		"The name of machine set %s is taken by another; the next name is tried", name)
+	s.emitWarning(machinev1.EventMachineSetCreateError,
+		"Name of machine set %s is taken by another set; the next name is tried in %s", name, nameConflictRetry)
 	return nil
 }

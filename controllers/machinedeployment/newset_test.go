@@ -19,8 +19,8 @@ var errBoom = errors.New("boom")
 func TestPropagation(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, deployment(2, func(d *machinev1.MachineDeployment) {
-		setAnnotation(d, machinev1.LastAppliedConfigurationAnnotation, "{}")
-		setAnnotation(d, machinev1.EffectiveCreationTimeoutAnnotation, "30m")
+		machinev1.SetAnnotation(d, machinev1.LastAppliedConfigurationAnnotation, "{}")
+		machinev1.SetAnnotation(d, machinev1.EffectiveCreationTimeoutAnnotation, "30m")
 	}))
 	env.run()
 	env.changeSpec(class("v2"))
@@ -65,7 +65,7 @@ func TestHistoryDoesNotGrow(t *testing.T) {
 	env := newEnv(t, deployment(1))
 	env.run()
 	for _, value := range []string{"1", "2", "3"} {
-		change(env, env.deployment(), func(d *machinev1.MachineDeployment) { setAnnotation(d, "x", value) })
+		change(env, env.deployment(), func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, "x", value) })
 		env.pass()
 	}
 	set := env.sets()[0]

@@ -53,11 +53,11 @@ func (s *scope) markNodes(ctx context.Context) error {
 	for _, o := range s.sets {
 		old := o != s.newSet
 		m := nodeMarks{
-			preferNoSchedule:     old && !recreate,
-			disableScaleDown:      rolling && s.AnnotateDuringRollout,
-			enableScaleDown:   complete,
-			candidate: old && inPlace,
-			finishUpdate: !old && inPlace,
+			preferNoSchedule: old && !recreate,
+			disableScaleDown: rolling && s.AnnotateDuringRollout,
+			enableScaleDown:  complete,
+			candidate:        old && inPlace,
+			finishUpdate:     !old && inPlace,
 		}
 		errs = append(errs, s.markSetNodes(ctx, o, m))
 	}
@@ -152,7 +152,7 @@ func (m nodeMarks) apply(node *corev1.Node, machine *machinev1.Machine) *corev1.
 	}
 	m.applyAutoscaler(&out, machine)
 	if m.candidate {
-		setLabel(&out, machinev1.CandidateForUpdateLabel, "true")
+		machinev1.SetLabel(&out, machinev1.CandidateForUpdateLabel, "true")
 	}
 	if m.finishUpdate {
 		finishNodeUpdate(&out)
@@ -168,8 +168,8 @@ func (m nodeMarks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine
 	_, byUs := node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
 	switch {
 	case m.disableScaleDown && !disabled && initialized(node):
-		setAnnotation(node, machinev1.ScaleDownDisabledAnnotation, "true")
-		setAnnotation(node, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
+		machinev1.SetAnnotation(node, machinev1.ScaleDownDisabledAnnotation, "true")
+		machinev1.SetAnnotation(node, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
 	case m.enableScaleDown && byUs && machine.Status.CurrentStatus.PreserveExpiryTime.IsZero():
 		delete(node.Annotations, machinev1.ScaleDownDisabledAnnotation)
 		delete(node.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
@@ -177,7 +177,9 @@ func (m nodeMarks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine
 }
 
 // initialized says that the node controller has made the node its Machine's.
-func initialized(node *corev1.Node) bool { return node.Annotations[machinev1.NodeMachineAnnotation] != "" }
+func initialized(node *corev1.Node) bool {
+	return node.Annotations[machinev1.NodeMachineAnnotation] != ""
+}
 
 // finishNodeUpdate puts a node of the current set back to work after its update in place,
 // once its components are ready. One that was only a candidate, before its set

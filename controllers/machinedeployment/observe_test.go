@@ -21,7 +21,7 @@ func TestView(t *testing.T) {
 		return m
 	}
 	going := func(m *machinev1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: noon} }
-	chosen := func(m *machinev1.Machine) { setAnnotation(m, machinev1.DeleteMachineAnnotation, "now") }
+	chosen := func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.DeleteMachineAnnotation, "now") }
 	running := machinev1.MachineRunning
 	for name, tc := range map[string]struct {
 		reason   string
@@ -78,7 +78,7 @@ func TestView(t *testing.T) {
 			machinev1.MachineSetStatus{Replicas: 3},
 			[]*machinev1.Machine{
 				machine("", chosen), machine("", chosen, going),
-				machine("", func(m *machinev1.Machine) { setAnnotation(m, machinev1.PriorityAnnotation, "1") }),
+				machine("", func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, "1") }),
 			},
 			nil,
 			rollout.Set{Spec: 3, Replicas: 4, Live: 2, Marked: 2},
@@ -88,8 +88,8 @@ func TestView(t *testing.T) {
 			machinev1.MachineSetStatus{PreservedFailedReplicas: 1},
 			nil,
 			func(set *machinev1.MachineSet) {
-				setAnnotation(set, machinev1.DesiredReplicasAnnotation, "7")
-				setAnnotation(set, machinev1.MaxReplicasAnnotation, "x")
+				machinev1.SetAnnotation(set, machinev1.DesiredReplicasAnnotation, "7")
+				machinev1.SetAnnotation(set, machinev1.MaxReplicasAnnotation, "x")
 			},
 			rollout.Set{Preserved: 1, Desired: new(7)},
 		},

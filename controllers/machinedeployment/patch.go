@@ -8,15 +8,14 @@ import (
 	"strconv"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// resize asks for n machines in a set and notes what that was derived from. A
-// set that is being deleted is left alone.
+// resize sets the desired replicas of a set, and the annotations with what they
+// were derived from. A set that is being deleted keeps its replicas.
 func (s *scope) resize(o *ownedSet, n int) {
 	if o.deleting() {
 		return
@@ -25,16 +24,17 @@ func (s *scope) resize(o *ownedSet, n int) {
 	s.setReplicasAnnotations(o.desired)
 }
 
-// setReplicasAnnotations annotates a set with the replicas of the deployment, as MCM does
-// whenever it scales one.
+// setReplicasAnnotations annotates a set with the replicas of the deployment, as
+// MCM does whenever it scales one.
 func (s *scope) setReplicasAnnotations(set *machinev1.MachineSet) {
-	setAnnotation(set, machinev1.DesiredReplicasAnnotation, strconv.Itoa(s.bounds.Replicas))
-	setAnnotation(set, machinev1.MaxReplicasAnnotation, strconv.Itoa(s.bounds.Replicas+rollout.AnnotatedSurge(s.d, s.bounds)))
+	limit := s.bounds.Replicas + rollout.AnnotatedSurge(s.d, s.bounds)
+	machinev1.SetAnnotation(set, machinev1.DesiredReplicasAnnotation, strconv.Itoa(s.bounds.Replicas))
+	machinev1.SetAnnotation(set, machinev1.MaxReplicasAnnotation, strconv.Itoa(limit))
 }
 
-// patchSets writes every set that differs from what is wanted, each with one
-// patch. A failure of one does not keep the others from being written: how far
-// each is scaled was decided without counting on another.
+// patchSets patches every set that differs from its desired state, each once. It
+// goes on after a failure: no replicas were decided in reliance on another set's
+// patch.
 func (s *scope) patchSets(ctx context.Context) error {
 	var errs []error
 	for _, o := range s.sets {
@@ -48,17 +48,18 @@ func (s *scope) patchSet(ctx context.Context, o *ownedSet) error {
 		return nil
 	}
 	before, after := o.observed.Spec.Replicas, o.desired.Spec.Replicas
-	patch, sure := client.MergeFrom(o.observed), s.confirmNotHeld
+	patch, precondition := client.MergeFrom(o.observed), s.confirmNotHeld
 	if before != after {
-		// A size is decided from the former one; on a stale one it would be wrong.
-		patch, sure = client.MergeFromWithOptions(o.observed, client.MergeFromWithOptimisticLock{}), s.ensureCacheCurrent
+		// New replicas are derived from the former ones, which must not be stale.
+		patch = client.MergeFromWithOptions(o.observed, client.MergeFromWithOptimisticLock{})
+		precondition = s.ensureCacheCurrent
 	}
-	if err := sure(ctx); err != nil {
+	if err := precondition(ctx); err != nil {
 		return err
 	}
 	saved := o.desired.DeepCopy()
 	if err := s.Client.Patch(ctx, saved, patch); err != nil {
-		return fmt.Errorf("patch machine set %s: %w", o.observed.Name, err)
+		return fmt.Errorf("patch MachineSet %s: %w", o.observed.Name, err)
 	}
 	o.observed, o.desired = saved, saved.DeepCopy()
 	switch {
@@ -70,7 +71,7 @@ func (s *scope) patchSet(ctx context.Context, o *ownedSet) error {
 	return nil
 }
 
-// setUnchanged says that two states of a set need no write.
+// setUnchanged reports whether two states of a set need no patch.
 func setUnchanged(a, b *machinev1.MachineSet) bool {
 	return apiequality.Semantic.DeepEqual(a.Labels, b.Labels) &&
 		apiequality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
@@ -78,8 +79,9 @@ func setUnchanged(a, b *machinev1.MachineSet) bool {
 		apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// patchDeployment writes the deployment if it differs from what is wanted, its
-// status excepted. Users and scalers write it too, so it must not have changed.
+// patchDeployment patches the deployment, without its status, if it differs from
+// its desired state. It fails on a stale deployment, because users and scalers
+// write it too.
 func (s *scope) patchDeployment(ctx context.Context) error {
 	if apiequality.Semantic.DeepEqual(s.d.ObjectMeta, s.desired.ObjectMeta) &&
 		apiequality.Semantic.DeepEqual(s.d.Spec, s.desired.Spec) {
@@ -88,28 +90,22 @@ func (s *scope) patchDeployment(ctx context.Context) error {
 	saved := s.desired.DeepCopy()
 	if err := s.Client.Patch(ctx, saved, client.MergeFromWithOptions(s.d,
 		client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("patch machine deployment: %w", err)
+		return fmt.Errorf("patch MachineDeployment: %w", err)
 	}
 	s.d, s.desired = saved, saved.DeepCopy()
 	return nil
 }
 
-func setAnnotation(o metav1.Object, key, value string) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+// patchMachine patches the difference between two states of a machine. One that no
+// longer exists is no error.
+func (s *scope) patchMachine(ctx context.Context, before, after *machinev1.Machine) error {
+	if err := s.confirmNotHeld(ctx); err != nil {
+		return err
 	}
-	annotations[key] = value
-	o.SetAnnotations(annotations)
-}
-
-func setLabel(o metav1.Object, key, value string) {
-	all := o.GetLabels()
-	if all == nil {
-		all = map[string]string{}
+	if err := s.Client.Patch(ctx, after, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patch Machine %s: %w", before.Name, err)
 	}
-	all[key] = value
-	o.SetLabels(all)
+	return nil
 }
 
 // withLabel returns a copy of labels with one more.

@@ -149,7 +149,7 @@ func (env *env) playMachine(m *machinev1.Machine) {
 		change(env, m, func(m *machinev1.Machine) { m.Finalizers = nil })
 	case m.Status.CurrentStatus.Phase == "":
 		change(env, m, func(m *machinev1.Machine) {
-			setLabel(m, machinev1.NodeLabel, "node-"+m.Name)
+			machinev1.SetLabel(m, machinev1.NodeLabel, "node-"+m.Name)
 			m.Status.CurrentStatus.Phase = machinev1.MachinePending
 		})
 	case m.Status.CurrentStatus.Phase == machinev1.MachinePending:

@@ -8,9 +8,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// rollBack gives the deployment the template of the revision that is asked for,
-// and clears the request whether that is possible or not. The next pass rolls
-// out.
+// rollBack gives the deployment the template of the requested revision, and clears
+// the request whether that is possible or not. The next reconcile rolls it out.
 func (s *scope) rollBack(ctx context.Context) error {
 	revision := s.d.Spec.RollbackTo.Revision
 	if revision == 0 {
@@ -23,7 +22,7 @@ func (s *scope) rollBack(ctx context.Context) error {
 		s.emitWarning(machinev1.EventRollbackRevisionNotFound, "There is no earlier revision to roll back to")
 	case set == nil:
 		s.emitWarning(machinev1.EventRollbackRevisionNotFound, "There is no revision %d to roll back to", revision)
-	case rollout.SameTemplate(&s.d.Spec.Template, &set.Spec.Template):
+	case machinev1.SameTemplate(&s.d.Spec.Template, &set.Spec.Template):
 		s.emitWarning(machinev1.EventRollbackTemplateUnchanged,
 			"The template is that of revision %d already; nothing is rolled back", revision)
 	default:
@@ -43,14 +42,16 @@ func (s *scope) restoreRevision(set *machinev1.MachineSet) {
 	maps.DeleteFunc(s.desired.Annotations, func(key, _ string) bool { return copiedToSets(key) && !s.survivesRollback(key) })
 	for key, value := range set.Annotations {
 		if copiedToSets(key) && !s.survivesRollback(key) {
-			setAnnotation(s.desired, key, value)
+			machinev1.SetAnnotation(s.desired, key, value)
 		}
 	}
 }
 
-// survivesRollback reports whether an annotation of the deployment survives a rollback: when a
-// scaler last changed the replicas is no part of any revision.
-func (*scope) survivesRollback(key string) bool { return key == machinev1.LastReplicaChangeByScalerAnnotation }
+// survivesRollback reports whether a rollback leaves an annotation of the deployment
+// alone: the time of the scaler's last change is not part of any revision.
+func (*scope) survivesRollback(key string) bool {
+	return key == machinev1.LastReplicaChangeByScalerAnnotation
+}
 
 func (s *scope) machineSets() []*machinev1.MachineSet {
 	var sets []*machinev1.MachineSet

@@ -22,16 +22,16 @@ func TestRollback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) { setAnnotation(d, "mine", "v1") }))
+			env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, "mine", "v1") }))
 			env.run()
 			for _, next := range []string{"v2", "v3"} {
-				env.changeSpec(func(d *machinev1.MachineDeployment) { class(next)(d); setAnnotation(d, "mine", next) })
+				env.changeSpec(func(d *machinev1.MachineDeployment) { class(next)(d); machinev1.SetAnnotation(d, "mine", next) })
 				env.run()
 			}
 			env.eventsOf("")
 			env.changeSpec(func(d *machinev1.MachineDeployment) {
 				d.Spec.RollbackTo = &machinev1.RollbackConfig{Revision: tc.revision}
-				setAnnotation(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
+				machinev1.SetAnnotation(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
 			})
 			env.pass()
 			d := env.deployment()

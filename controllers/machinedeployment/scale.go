@@ -7,9 +7,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// scale distributes changed replicas over the sets, without making a new one.
-// The update of a paused deployment stands still, so that scaling may not rely
-// on it.
+// scale distributes changed replicas over the sets, without creating one.
 func (s *scope) scale(ctx context.Context) error {
 	if s.newSet != nil {
 		s.syncNewSet()
@@ -27,7 +25,7 @@ func (s *scope) scale(ctx context.Context) error {
 	return nil
 }
 
-// distribute gives each set its share of the replicas.
+// distribute sizes each set for its share of the replicas.
 func (s *scope) distribute() {
 	views := make([]rollout.Set, len(s.sets))
 	current := -1
@@ -37,10 +35,10 @@ func (s *scope) distribute() {
 			current = i
 		}
 	}
-	proportional := s.d.Spec.Paused || s.isRollingUpdate()
+	proportional := s.d.Spec.Paused || s.d.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType
 	for i, size := range rollout.Scaled(s.bounds, views, current, proportional) {
-		// Also where the size stays: the annotation says that it was considered. MCM
-		// leaves it out in an update in place, which then never goes on.
+		// Sets of unchanged size get the annotations too, which record that scaling is
+		// done. MCM omits that during an in-place update, which then never continues.
 		if views[i].Active() || size > 0 {
 			s.resize(s.sets[i], size)
 		}

@@ -25,7 +25,7 @@ func TestDeploymentChanged(t *testing.T) {
 		}, false},
 		"Spec": {"The spec is.", func(d *machinev1.MachineDeployment) { d.Generation++ }, true},
 		"Annotation": {"Scalers speak through annotations.", func(d *machinev1.MachineDeployment) {
-			setAnnotation(d, "a", "b")
+			machinev1.SetAnnotation(d, "a", "b")
 		}, true},
 		"Deletion": {"It must go.", func(d *machinev1.MachineDeployment) {
 			d.DeletionTimestamp = &metav1.Time{Time: noon}
@@ -65,7 +65,7 @@ func TestMachineChanged(t *testing.T) {
 			m.DeletionTimestamp = &metav1.Time{Time: noon}
 		}, true},
 		"Marked": {"Marks must be seen before a set shrinks.", func(m *machinev1.Machine) {
-			setAnnotation(m, machinev1.PriorityAnnotation, "1")
+			machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, "1")
 		}, true},
 		"Moved": {"A machine has another owner.", func(m *machinev1.Machine) {
 			m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}}

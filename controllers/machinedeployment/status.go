@@ -13,19 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// report writes the status if it differs, tells what is wrong with the spec, and
-// notes when the progress deadline must be looked at.
+// report writes the status if it differs, emits Events about problems of the spec,
+// and requeues for the progress deadline.
 func (s *scope) report(ctx context.Context) error {
 	if !s.d.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(s.d, machinev1.Finalizer) {
-		return nil // it is gone, or none of our business
+		return nil // it no longer exists, or never was ours
 	}
 	status := s.status()
 	s.emitProblemEvents(&status)
 	if left, ok := rollout.Deadline(s.d, &status, s.now); ok && !s.invalid && !rollout.TimedOut(s.d, &status, s.now) {
-		s.requeueAfter(left + time.Second) // a second more, because times are stored in whole ones
+		s.requeueAfter(left + time.Second) // times are stored in whole seconds
 	}
 	if apiequality.Semantic.DeepEqual(s.d.Status, status) || s.onlyPrunedDiffers(status) {
 		return nil
@@ -33,16 +34,16 @@ func (s *scope) report(ctx context.Context) error {
 	return s.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status, unless the deployment has changed since it was
-// read, and remembers what of it the API server drops. What a predecessor had on
-// the way would undo a newer status for good: nothing wakes a deployment whose
-// status alone was changed.
+// writeStatus patches the status, unless the deployment has changed since it was
+// read: a late write of a former leader would undo a newer status for good,
+// because a change of the status alone triggers no reconcile. It remembers the
+// progress that the API server prunes.
 func (s *scope) writeStatus(ctx context.Context, status machinev1.MachineDeploymentStatus) error {
 	changed := s.d.DeepCopy()
 	changed.Status = status
 	patch := client.MergeFromWithOptions(s.d, client.MergeFromWithOptimisticLock{})
 	if err := s.Client.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("patch status of machine deployment: %w", err)
+		return fmt.Errorf("patch status of MachineDeployment: %w", err)
 	}
 	s.writtenStatuses.Wrote(changed)
 	if status.Progress != nil && changed.Status.Progress == nil {
@@ -53,10 +54,10 @@ func (s *scope) writeStatus(ctx context.Context, status machinev1.MachineDeploym
 	return nil
 }
 
-// onlyPrunedDiffers reports whether status differs from the stored one in nothing but
-// progress, which this API server drops. Then it is remembered, not written.
+// onlyPrunedDiffers reports whether status differs from the stored one only in
+// progress, which this API server prunes. Then it is remembered, not written.
 func (s *scope) onlyPrunedDiffers(status machinev1.MachineDeploymentStatus) bool {
-	if _, drops := s.prunedProgress.Get(s.d.UID); !drops {
+	if _, pruned := s.prunedProgress.Get(s.d.UID); !pruned {
 		return false
 	}
 	was, is := s.d.Status, status
@@ -68,14 +69,14 @@ func (s *scope) onlyPrunedDiffers(status machinev1.MachineDeploymentStatus) bool
 	return true
 }
 
-// requeueAfter makes the next pass come after d at the latest.
+// requeueAfter asks for another reconcile in d, if none is due earlier.
 func (s *scope) requeueAfter(d time.Duration) {
 	if s.requeue == 0 || d < s.requeue {
 		s.requeue = d
 	}
 }
 
-// emitProblemEvents emits an Event for each problem that is new.
+// emitProblemEvents emits an Event for each problem when the problems have changed.
 func (s *scope) emitProblemEvents(status *machinev1.MachineDeploymentStatus) {
 	before := specValidCondition(&s.d.Status)
 	after := specValidCondition(status)
@@ -98,13 +99,13 @@ func specValidCondition(status *machinev1.MachineDeploymentStatus) *metav1.Condi
 	return meta.FindStatusCondition(status.Progress.Conditions, machinev1.ConditionSpecValid)
 }
 
-// complete says that the rollout is, judged by what the sets report.
+// complete reports whether the rollout is complete according to the status of the sets.
 func (s *scope) complete() bool {
 	status := s.counts()
 	return rollout.Complete(s.d, &status)
 }
 
-// counts sums up what the sets report.
+// counts returns the sums of what the sets report.
 func (s *scope) counts() machinev1.MachineDeploymentStatus {
 	status := machinev1.MachineDeploymentStatus{
 		ObservedGeneration: s.d.Generation,
@@ -134,27 +135,51 @@ func (s *scope) counts() machinev1.MachineDeploymentStatus {
 	return status
 }
 
-// status is what the deployment reports. It depends on nothing but the pass.
+// status returns the status that follows from the scope.
 func (s *scope) status() machinev1.MachineDeploymentStatus {
 	status := s.counts()
 	status.Conditions = s.d.Status.Conditions
 	if s.invalid && !selectsAll(s.d) {
-		// What is asked for now was not acted upon.
+		// An invalid spec was not acted upon.
 		status.ObservedGeneration = s.d.Status.ObservedGeneration
 	}
 	if !s.invalid {
-		s.setAvailable(&status)
-		s.setFrozen(&status)
-	}
-	if !s.invalid && s.d.DeletionTimestamp.IsZero() {
-		s.setProgressing(&status)
-		s.setReplicaFailure(&status)
+		s.observation().SetConditions(s.d, &status)
 	}
 	status.Progress = s.progress(&status)
 	return status
 }
 
-// progress are the conditions that say what the deployment waits for.
+// observation returns what MCM's conditions follow from.
+func (s *scope) observation() rollout.Observation {
+	o := rollout.Observation{
+		Now: s.now, Bounds: s.bounds, Frozen: s.frozenSets(), Started: s.rolloutEvent,
+		Failure: s.replicaFailure(),
+	}
+	if s.newSet != nil {
+		o.NewSet = s.newSet.observed.Name
+	}
+	return o
+}
+
+// replicaFailure returns the ReplicaFailure of a set, of the new set first; nil if
+// none has one.
+func (s *scope) replicaFailure() *machinev1.MachineSetCondition {
+	sets := s.oldSets()
+	if s.newSet != nil {
+		sets = append([]*ownedSet{s.newSet}, sets...)
+	}
+	for _, o := range sets {
+		for i := range o.observed.Status.Conditions {
+			if c := &o.observed.Status.Conditions[i]; c.Type == machinev1.MachineSetReplicaFailure {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// progress returns the conditions that tell what the deployment is waiting for.
 func (s *scope) progress(status *machinev1.MachineDeploymentStatus) *machinev1.Progress {
 	var conditions []metav1.Condition
 	if s.d.Status.Progress != nil {
@@ -168,7 +193,7 @@ func (s *scope) progress(status *machinev1.MachineDeploymentStatus) *machinev1.P
 		}
 		former := specValidCondition(&s.d.Status)
 		if former != nil {
-			conditions = append(conditions, *former) // keeps its transition time
+			conditions = append(conditions, *former) // its transition time stays
 		}
 		s.setProgressCondition(&conditions, metav1.Condition{
 			Type: machinev1.ConditionSpecValid, Status: metav1.ConditionFalse,
@@ -194,13 +219,13 @@ func (s *scope) setProgressCondition(conditions *[]metav1.Condition, c metav1.Co
 	meta.SetStatusCondition(conditions, c)
 }
 
-// replicasReady says what the replicas wait for.
+// replicasReady returns the condition with what the replicas wait for.
 func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.Condition {
 	c := metav1.Condition{Type: machinev1.ConditionReplicasReady, Status: metav1.ConditionFalse}
 	c.Message = fmt.Sprintf("%d of %d machines are updated, %d available, %d old ones are left",
 		status.UpdatedReplicas, s.d.Spec.Replicas, status.AvailableReplicas, status.Replicas-status.UpdatedReplicas)
 	if s.d.Spec.Paused {
-		c.Message += "; rollouts are paused, set spec.paused to false to go on"
+		c.Message += "; rollouts are paused: set spec.paused to false to resume them"
 	}
 	switch names := s.frozenSets(); {
 	case s.heldObject != "":
@@ -212,7 +237,7 @@ func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.
 		c.Status, c.Reason = metav1.ConditionTrue, machinev1.ReasonReplicasOK
 	case len(names) > 0:
 		c.Reason = machinev1.ReasonFrozen
-		c.Message += "; no machines are made by " + strings.Join(names, ", ") + " while there are too many"
+		c.Message += "; no machines are created by " + strings.Join(names, ", ") + " while there are too many"
 	case status.AvailableReplicas < s.d.Spec.Replicas || status.UpdatedReplicas < s.d.Spec.Replicas || s.newSetUnavailable():
 		c.Reason = s.unavailableReason()
 		c.Message += firstFailure(status)
@@ -222,26 +247,36 @@ func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.
 	return c
 }
 
-// newSetUnavailable says that the current set has machines which are not available yet.
+// unavailableReason returns why machines are missing: an outage if a set reports one.
+func (s *scope) unavailableReason() string {
+	for _, o := range s.sets {
+		if o.observed.Status.Progress == nil {
+			continue
+		}
+		c := meta.FindStatusCondition(o.observed.Status.Progress.Conditions, machinev1.ConditionReplicasReady)
+		if c != nil && c.Reason == machinev1.ReasonOutage {
+			return machinev1.ReasonOutage
+		}
+	}
+	return machinev1.ReasonScalingUp
+}
+
+// newSetUnavailable reports whether machines of the new set are not available yet.
 func (s *scope) newSetUnavailable() bool {
 	return s.newSet != nil && s.newSet.observed.Status.AvailableReplicas < s.newSet.observed.Spec.Replicas
 }
 
-// firstFailure tells of one failed machine, as an example.
+// firstFailure describes one failed machine, as an example.
 func firstFailure(status *machinev1.MachineDeploymentStatus) string {
 	if len(status.FailedMachines) == 0 || status.FailedMachines[0].LastOperation.Description == "" {
 		return ""
 	}
 	first := status.FailedMachines[0]
-	const readable = 500
-	text := first.LastOperation.Description
-	if len(text) > readable {
-		text = strings.ToValidUTF8(text[:readable], "") + "…"
-	}
-	return fmt.Sprintf("; %s: %s", first.Name, text)
+	const limit = 500
+	return fmt.Sprintf("; %s: %s", first.Name, message.Truncate(first.LastOperation.Description, limit))
 }
 
-// capitalize starts a message with a capital, unless it starts with a field.
+// capitalize starts a message with a capital, unless it starts with the path of a field.
 func capitalize(text string) string {
 	first, _, _ := strings.Cut(text, " ")
 	if text == "" || strings.Contains(first, ".") {

@@ -52,7 +52,7 @@ func TestStatus(t *testing.T) {
 		c.Message != "0 of 4 machines are updated, 1 available, 4 old ones are left" {
 		t.Errorf("it must say what is missing: %+v", c)
 	}
-	change(env, env.set("v1"), func(set *machinev1.MachineSet) { setLabel(set, machinev1.FreezeLabel, "True") })
+	change(env, env.set("v1"), func(set *machinev1.MachineSet) { machinev1.SetLabel(set, machinev1.FreezeLabel, "True") })
 	env.pass()
 	d = env.deployment()
 	if c := meta.FindStatusCondition(d.Status.Progress.Conditions,

@@ -1,8 +1,3 @@
-// Package machineset keeps the number of Machines that a MachineSet asks for.
-//
-// It never makes one too many: Machines have names that follow from the
-// MachineSet and an ordinal, ordinals are reserved in the MachineSet before they
-// are used, and what a pass did is remembered until the caches show it.
 package machineset
 
 import (
@@ -25,11 +20,11 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// burstReplicas is how many Machines one pass creates, deletes or changes at most.
+// burstReplicas is how many Machines one reconcile creates, deletes or patches at most.
 const burstReplicas = 100
 
-// staleCacheRetry is how long a pass is put off when the cache is behind what this
-// process wrote. The cache's own event usually comes first.
+// staleCacheRetry is when a reconcile is retried that found the cache older than
+// what this process wrote. The watch event usually comes first.
 const staleCacheRetry = 200 * time.Millisecond
 
 // Deps are what a Controller needs; all are required but Target.
@@ -39,15 +34,15 @@ type Deps struct {
 	Target *target.Cluster // nil: there are no nodes
 	Clock  clock.PassiveClock
 	Events record.EventRecorder
-	// SafetyEvents tells of sets that are frozen and unfrozen; in MCM that is not
-	// the component that tells of machines.
+	// SafetyEvents records that a set was frozen or unfrozen: in MCM these Events
+	// have another source component than those about machines.
 	SafetyEvents record.EventRecorder
-	// SafetyUp is how many machines more than wanted freeze a set.
+	// SafetyUp is how many machines above the wanted number freeze a set.
 	SafetyUp int32
-	// SafetyDown is how many fewer than that unfreeze it.
+	// SafetyDown is how many machines below that limit unfreeze it.
 	SafetyDown int32
-	// OvershootPeriod is how often a set with too many machines is looked at
-	// when nothing happens, and for how long unfreezing by hand holds.
+	// OvershootPeriod is how often a set with too many machines is checked when
+	// nothing happens, and for how long unfreezing by annotation lasts.
 	OvershootPeriod time.Duration
 }
 
@@ -56,14 +51,14 @@ type Controller struct {
 	Deps
 	gate  *hold.Gate
 	marks fresh.Marks
-	// progressPruned says that the API server drops status.progress.
+	// progressPruned is true once the API server has dropped status.progress.
 	progressPruned atomic.Bool
 
 	mu       sync.Mutex
 	memories map[client.ObjectKey]*memory
 }
 
-// New returns a Controller that has seen nothing yet.
+// New returns a Controller for SetupWithManager.
 func New(d Deps) *Controller {
 	return &Controller{
 		Deps: d, memories: map[client.ObjectKey]*memory{},
@@ -71,13 +66,9 @@ func New(d Deps) *Controller {
 	}
 }
 
-// Reconcile brings the Machines of a MachineSet closer to its spec:
-//
-//  1. observe the MachineSet, its MachineDeployment and its Machines;
-//  2. run the steps;
-//  3. report what was seen and done into its status, and write that if it changed.
-//
-// A set that is held is left alone, and one with a Machine that is held waits.
+// Reconcile brings the Machines of a MachineSet closer to its spec: it observes,
+// runs the steps, and reports into the status. It may be repeated at any time.
+// Nothing is done about a set that is held for a migration.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	set := &machinev1.MachineSet{}
 	if err := c.Client.Get(ctx, req.NamespacedName, set); err != nil {
@@ -106,9 +97,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return outcome.Of(s.requeue, errors.Join(acted, reported))
 }
 
-// act runs the steps. What goes wrong with a single Machine in syncing or
-// preserving does not keep the set from being scaled; everything else ends the
-// pass, because what follows relies on it.
+// act runs the steps. A failure to sync or to preserve a single Machine does not
+// prevent scaling. Every other failure ends the reconcile, because later steps
+// rely on what failed.
 func (c *Controller) act(ctx context.Context, s *scope) error {
 	if c.waitForHold(s) {
 		return nil
@@ -116,21 +107,15 @@ func (c *Controller) act(ctx context.Context, s *scope) error {
 	if !s.set.DeletionTimestamp.IsZero() {
 		return c.deleteSet(ctx, s)
 	}
-	c.validateSpec(s)
-	if s.invalid() {
+	if !c.validateSpec(s) {
 		return nil
 	}
-	for _, step := range []step{c.addFinalizer, c.claimMachines} {
-		if err := step(ctx, s); err != nil {
-			return err
-		}
+	if err := c.claimMachines(ctx, s); err != nil {
+		return err
 	}
-	aside := errors.Join(c.syncMachines(ctx, s), c.preserveFailed(ctx, s))
+	ofMachines := errors.Join(c.syncMachines(ctx, s), c.preserveFailed(ctx, s))
 	if err := c.freezeOvershoot(ctx, s); err != nil {
-		return errors.Join(err, aside)
+		return errors.Join(err, ofMachines)
 	}
-	return errors.Join(c.scale(ctx, s), aside)
+	return errors.Join(c.scale(ctx, s), ofMachines)
 }
-
-// A step does one thing and notes in the pass what it has done.
-type step func(context.Context, *scope) error

@@ -358,5 +358,5 @@ func phase(p machinev1.MachinePhase) func(*machinev1.Machine) {
 }
 
 func annotated(key, value string) func(*machinev1.Machine) {
-	return func(m *machinev1.Machine) { setAnnotation(m, key, value) }
+	return func(m *machinev1.Machine) { machinev1.SetAnnotation(m, key, value) }
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 )
 
-// freezeOvershoot freezes a set that has too many machines, and unfreezes it when they are
-// gone or a person asks for it. It runs before anything is deleted, so that a
-// surplus is noticed however fast it is removed. A frozen set creates nothing.
+// freezeOvershoot freezes a set that has too many machines, and unfreezes it when
+// they are gone or a person asks for it. It runs before machines are deleted, so
+// that a surplus is noticed however fast it is removed. A frozen set creates no
+// machines.
 func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 	s.limits = freeze.LimitsOf(s.set, s.deployment, freeze.Margins{Up: c.SafetyUp, Down: c.SafetyDown})
 	if _, asked := s.set.Annotations[machinev1.UnfreezeAnnotation]; asked {
@@ -22,7 +23,7 @@ func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 	defer func() { c.requeueWhileOvershooting(s) }()
 	switch s.limits.Evaluate(frozen, len(s.machines)) {
 	case freeze.Freeze:
-		// What a person has unfrozen gets its chance to create what is missing.
+		// A person has unfrozen the set, so that it can create missing machines.
 		if s.now.Before(s.memory.unfrozenUntil) {
 			return nil
 		}
@@ -36,10 +37,7 @@ func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 
 func (c *Controller) freeze(ctx context.Context, s *scope) error {
 	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
-		if set.Labels == nil {
-			set.Labels = map[string]string{}
-		}
-		set.Labels[machinev1.FreezeLabel] = freeze.LabelValue
+		machinev1.SetLabel(set, machinev1.FreezeLabel, freeze.LabelValue)
 	})
 	if err != nil {
 		return err
@@ -49,22 +47,22 @@ func (c *Controller) freeze(ctx context.Context, s *scope) error {
 }
 
 func (c *Controller) unfreeze(ctx context.Context, s *scope) error {
-	was := freeze.IsFrozen(s.set)
+	wasFrozen := freeze.IsFrozen(s.set)
 	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
-		if was {
+		if wasFrozen {
 			delete(set.Labels, machinev1.FreezeLabel)
 		}
 		delete(set.Annotations, machinev1.UnfreezeAnnotation)
 	})
-	if err != nil || !was {
+	if err != nil || !wasFrozen {
 		return err
 	}
 	c.SafetyEvents.Event(s.set, corev1.EventTypeNormal, machinev1.EventUnfrozeMachineSet, freeze.MessageUnfrozen)
 	return nil
 }
 
-// requeueWhileOvershooting asks for another look while there are too many machines, although
-// every change of them brings one anyway.
+// requeueWhileOvershooting repeats the check while there are too many machines,
+// even if none of them changes.
 func (c *Controller) requeueWhileOvershooting(s *scope) {
 	if freeze.IsFrozen(s.set) || len(s.machines) > int(s.set.Spec.Replicas) {
 		s.requeueAfter(c.OvershootPeriod)

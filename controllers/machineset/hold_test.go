@@ -213,7 +213,7 @@ func TestHoldUnseen(t *testing.T) {
 		"OnSet": func(env *env) { env.edit(heldSet) },
 		"OnMachine": func(env *env) {
 			for _, m := range env.machines() {
-				setAnnotation(m, machinev1.MigrationHoldAnnotation, "x")
+				machinev1.SetAnnotation(m, machinev1.MigrationHoldAnnotation, "x")
 				if err := env.live.Update(env.t.Context(), m); err != nil {
 					env.t.Fatal(err)
 				}

@@ -14,42 +14,41 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// expectationTimeout is how long a write to a Machine is believed that the cache does
-// not show. It is as long as MCM's.
+// expectationTimeout is how long a write to a Machine is remembered that the cache
+// does not show. It is as long as MCM's.
 const expectationTimeout = 5 * time.Minute
 
-// memory is what this process knows of one MachineSet beyond the caches. It is
-// lost at a restart, and nothing goes wrong then: machines are counted on the
-// API server before one is made.
+// memory is what this process knows of one MachineSet beyond the caches. A restart
+// loses it without harm: machines are counted on the API server before one is
+// created.
 type memory struct {
 	uid types.UID
 	// writes to Machines that the cache does not show yet, by name.
 	writes map[string]write
-	// batch is the reservation that this process made last.
+	// batch is the last reservation of this process.
 	batch batch
-	// unfrozenUntil is until when the set is not frozen again, after a person has
-	// unfrozen it.
+	// unfrozenUntil is until when a set that a person has unfrozen is not frozen again.
 	unfrozenUntil time.Time
-	// reportedProblems is what the last Event about the spec said.
+	// reportedProblems is the message of the last Event about the spec.
 	reportedProblems string
-	// holdReported says that the set has been told that it waits for a Machine that is held.
+	// holdReported is true if an Event has said that the set waits for a held Machine.
 	holdReported bool
 }
 
 // write is the outcome of a write to a Machine.
 type write struct {
-	machine *machinev1.Machine
-	notCached  bool // created, and never yet in the cache
+	machine   *machinev1.Machine
+	notCached bool // created, and never yet in the cache
 	expires   time.Time
 }
 
 // batch is a reservation that this process made or took over.
 type batch struct {
 	record rollout.Ordinals
-	// done are the ordinals that need no Machine any more.
+	// done are the ordinals whose Machine has been created once.
 	done map[int64]bool
-	// unconfirmedCreates says that there may be a request to create a Machine whose answer this
-	// process never had: its own, or another's from whom it took over.
+	// unconfirmedCreates is true if this process may not know the answer to a create
+	// request: one of its own that failed, or one of its predecessor.
 	unconfirmedCreates bool
 }
 
@@ -66,7 +65,7 @@ func (c *Controller) memoryOf(set *machinev1.MachineSet) *memory {
 	return m
 }
 
-// forget drops all about a set that is gone.
+// forget drops the memory of a set that no longer exists.
 func (c *Controller) forget(key client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,12 +79,12 @@ func (c *Controller) forget(key client.ObjectKey) {
 	c.marks.Absent(key)
 }
 
-// recordWrite remembers what a write to a Machine returned.
+// recordWrite remembers the Machine that a write returned.
 func (m *memory) recordWrite(machine *machinev1.Machine, now time.Time) {
 	m.writes[machine.Name] = write{machine: machine, notCached: m.writes[machine.Name].notCached, expires: now.Add(expectationTimeout)}
 }
 
-// recordCreate remembers a Machine that the cache need not have seen.
+// recordCreate remembers a Machine that the cache may never have shown.
 func (m *memory) recordCreate(machine *machinev1.Machine, now time.Time) {
 	m.writes[machine.Name] = write{machine: machine, notCached: true, expires: now.Add(expectationTimeout)}
 }
@@ -98,9 +97,8 @@ func (m *memory) recordDelete(machine *machinev1.Machine, now time.Time) *machin
 	return going
 }
 
-// overlay returns the cached Machines as they are after the writes of this
-// process, sorted by name. Writes that the cache shows, and those that it should
-// have shown long ago, are forgotten.
+// overlay returns the cached Machines with the writes of this process applied,
+// sorted by name. It forgets writes that the cache shows, and expired ones.
 func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {
 	all := make(map[string]*machinev1.Machine, len(cached))
 	for _, machine := range cached {
@@ -148,15 +146,15 @@ func (m *memory) newer(cached *machinev1.Machine, now time.Time) *machinev1.Mach
 	return cached
 }
 
-// dropDeleted forgets the machines that were created, are not in the cache, and not
-// on the API server any more. It returns the known machines without them.
+// dropDeleted forgets Machines that were created here, were never in the cache, and
+// no longer exist on the API server. It returns the known Machines without them.
 func (m *memory) dropDeleted(known, live []*machinev1.Machine) []*machinev1.Machine {
-	there := map[string]bool{}
+	exists := map[string]bool{}
 	for _, machine := range live {
-		there[machine.Name] = true
+		exists[machine.Name] = true
 	}
 	return slices.DeleteFunc(known, func(machine *machinev1.Machine) bool {
-		if !m.writes[machine.Name].notCached || there[machine.Name] {
+		if !m.writes[machine.Name].notCached || exists[machine.Name] {
 			return false
 		}
 		delete(m.writes, machine.Name)
@@ -164,7 +162,7 @@ func (m *memory) dropDeleted(known, live []*machinev1.Machine) []*machinev1.Mach
 	})
 }
 
-// untilFirstExpiry is how long it takes until the first write is given up; 0 is for ever.
+// untilFirstExpiry returns when the first write expires; 0 if there is none.
 func (m *memory) untilFirstExpiry(now time.Time) time.Duration {
 	var wait time.Duration
 	for _, w := range m.writes {

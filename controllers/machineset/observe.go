@@ -16,7 +16,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// scope is what one pass over a MachineSet has seen and done.
+// scope is what one reconcile of a MachineSet has observed and done.
 type scope struct {
 	now time.Time
 	// set is the newest known version; it is a copy and replaced by each write.
@@ -27,36 +27,36 @@ type scope struct {
 	selector labels.Selector
 	// problems of the set's spec and annotations.
 	problems []problem
-	// machines that the set controls, sorted by name. Those whose labels do not
-	// match are gone from it after claim.
+	// machines that the set controls, sorted by name. claimMachines removes those
+	// whose labels do not match.
 	machines []*machinev1.Machine
 	// orphans are Machines without controller whose labels match.
 	orphans []*machinev1.Machine
-	// nodePreserves of the Nodes of failed machines, by name of the Machine.
-	nodePreserves  map[string]nodePreserve
-	memory *memory
+	// nodePreserves has what the Nodes of failed machines say, by name of the Machine.
+	nodePreserves map[string]nodePreserve
+	memory        *memory
 
-	// heldMachine is the name of a Machine whose migration the set waits for; empty if none.
+	// heldMachine is the name of a Machine that is held for a migration; "" if none is.
 	heldMachine string
 
 	limits freeze.Limits
-	// replicasCompared reports whether the number of machines was compared with the spec,
-	// and whether acting upon it went wrong.
+	// replicasCompared is true once the number of machines was compared with the
+	// spec; scaleErr is the error of acting upon that.
 	replicasCompared bool
-	scaleErr error
-	// finalizerRemoved says that the set has been let go and has no status any more.
+	scaleErr         error
+	// finalizerRemoved is true if the set may no longer exist, so that no status is written.
 	finalizerRemoved bool
-	requeue time.Duration
+	requeue          time.Duration
 }
 
-// requeueAfter asks for another pass in d, if none is due earlier. 0 asks for nothing.
+// requeueAfter asks for another reconcile in d, if none is due earlier; 0 asks for none.
 func (s *scope) requeueAfter(d time.Duration) {
 	if d > 0 && (s.requeue == 0 || d < s.requeue) {
 		s.requeue = d
 	}
 }
 
-// replaceMachine puts a newer version of a Machine into the pass.
+// replaceMachine puts a newer version of a Machine into the scope.
 func (s *scope) replaceMachine(m *machinev1.Machine) {
 	for i := range s.machines {
 		if s.machines[i].Name == m.Name {
@@ -76,12 +76,12 @@ func active(machines []*machinev1.Machine) []*machinev1.Machine {
 	return alive
 }
 
-// observe reads all that a pass needs from the caches.
+// observe reads from the caches all that a reconcile needs.
 func (c *Controller) observe(ctx context.Context, set *machinev1.MachineSet) (*scope, error) {
 	s := &scope{now: c.Clock.Now(), set: set, memory: c.memoryOf(set)}
 	s.selector, s.problems = validate(set)
-	for _, look := range []step{c.observeDeployment, c.observeMachines, c.observeNodes} {
-		if err := look(ctx, s); err != nil {
+	for _, observe := range []func(context.Context, *scope) error{c.observeDeployment, c.observeMachines, c.observeNodes} {
+		if err := observe(ctx, s); err != nil {
 			return nil, err
 		}
 	}

@@ -7,14 +7,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 )
 
-// patchSet changes metadata of the set and writes that if it differs. It fails
-// on a stale set: what is decided from it must not be decided twice.
+// patchSet changes metadata of the set and patches it if it differs. It fails on
+// a stale set: what is decided from it must not be decided twice.
 func (c *Controller) patchSet(ctx context.Context, s *scope, change func(*machinev1.MachineSet)) error {
 	changed := s.set.DeepCopy()
 	change(changed)
@@ -30,8 +31,8 @@ func (c *Controller) patchSet(ctx context.Context, s *scope, change func(*machin
 	return nil
 }
 
-// patchMachine changes a Machine, writes that if it differs, and returns the
-// newest version. locked makes it fail on a stale Machine.
+// patchMachine changes a Machine, patches it if it differs, and returns the newest
+// version. With client.MergeFromWithOptimisticLock it fails on a stale Machine.
 func (c *Controller) patchMachine(ctx context.Context, s *scope, m *machinev1.Machine, change func(*machinev1.Machine),
 	locks ...client.MergeFromOption,
 ) (*machinev1.Machine, error) {
@@ -47,11 +48,6 @@ func (c *Controller) patchMachine(ctx context.Context, s *scope, m *machinev1.Ma
 	return changed, nil
 }
 
-// addFinalizer puts the finalizer onto the set before it makes anything.
-func (c *Controller) addFinalizer(ctx context.Context, s *scope) error {
-	return c.patchSet(ctx, s, func(set *machinev1.MachineSet) { controllerutil.AddFinalizer(set, machinev1.Finalizer) })
-}
-
 // emitMachinesEvent emits one Event for a batch of machines.
 func (c *Controller) emitMachinesEvent(s *scope, reason, one, many string, names []string) {
 	switch len(names) {
@@ -59,15 +55,16 @@ func (c *Controller) emitMachinesEvent(s *scope, reason, one, many string, names
 	case 1:
 		c.Events.Event(s.set, corev1.EventTypeNormal, reason, one+": "+names[0])
 	default:
-		c.Events.Event(s.set, corev1.EventTypeNormal, reason, truncate(many+": "+strings.Join(names, ", ")))
+		c.Events.Event(s.set, corev1.EventTypeNormal, reason,
+			message.Truncate(many+": "+strings.Join(names, ", "), message.EventLimit))
 	}
 }
 
-// truncate keeps a text within what the API allows for the message of an Event.
-func truncate(text string) string {
-	const most = 1000
-	if len(text) <= most {
-		return text
+// emitFailureEvent emits an Event for an error unless it is a conflict, which
+// only means that the cache is stale.
+func (c *Controller) emitFailureEvent(s *scope, reason, prefix string, err error) {
+	if !apierrors.IsConflict(err) {
+		c.Events.Event(s.set, corev1.EventTypeWarning, reason,
+			message.Truncate(prefix+": "+err.Error(), message.EventLimit))
 	}
-	return strings.ToValidUTF8(text[:most], "") + " …"
 }

@@ -16,24 +16,24 @@ import (
 // up to the number that the set allows, and unmarks the oldest ones beyond it.
 func (c *Controller) preserveFailed(ctx context.Context, s *scope) error {
 	mark, unmark := planAutoPreserve(s.machines, int(s.set.Spec.AutoPreserveFailedMachineMax))
-	var failures []error
+	var errs []error
 	change := func(m *machinev1.Machine, change func(*machinev1.Machine)) {
 		changed, err := c.patchMachine(ctx, s, m, change)
 		if client.IgnoreNotFound(err) != nil {
-			failures = append(failures, err)
+			errs = append(errs, err)
 			return
 		}
 		s.replaceMachine(changed)
 	}
 	for _, m := range mark {
 		change(m, func(m *machinev1.Machine) {
-			setAnnotation(m, machinev1.PreserveAnnotation, machinev1.PreserveAuto)
+			machinev1.SetAnnotation(m, machinev1.PreserveAnnotation, machinev1.PreserveAuto)
 		})
 	}
 	for _, m := range unmark {
 		change(m, func(m *machinev1.Machine) { delete(m.Annotations, machinev1.PreserveAnnotation) })
 	}
-	return errors.Join(failures...)
+	return errors.Join(errs...)
 }
 
 // planAutoPreserve returns the machines to mark and to unmark, so that as many
@@ -98,11 +98,4 @@ func (s *scope) requeueAtPreserveExpiry() {
 			s.requeueAfter(m.Status.CurrentStatus.PreserveExpiryTime.Sub(s.now) + time.Millisecond)
 		}
 	}
-}
-
-func setAnnotation(m *machinev1.Machine, key, value string) {
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[key] = value
 }

@@ -10,14 +10,14 @@ import (
 
 func namesOf(set *machinev1.MachineSet) rollout.Names { return rollout.NewNames(set) }
 
-// reserveOrdinals returns at most missing ordinals to create Machines with: those that
-// an unfinished reservation left over, or new ones. They are written down in the
-// set before it returns.
+// reserveOrdinals returns at most missing ordinals to create Machines with: those
+// of an unfinished reservation, or new ones. They are recorded in the set before
+// it returns.
 func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*machinev1.Machine, missing int) ([]int64, error) {
 	record := s.ordinalsRecord(live)
 	left := s.unfinishedOrdinals(record, live)
 	if len(left) > 0 {
-		// No write tells here that the set is out of date.
+		// Nothing is written here, so no conflict would reveal a stale set.
 		if now, err := c.getLiveSet(ctx, s); err != nil {
 			return nil, err
 		} else if now.ResourceVersion != s.set.ResourceVersion {
@@ -34,7 +34,7 @@ func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*mach
 	if err != nil {
 		return nil, err
 	}
-	// Remembered first, because the answer to the write may get lost.
+	// Remembered before the write, because its answer may get lost.
 	s.memory.batch = batch{record: next, done: map[int64]bool{}, unconfirmedCreates: unconfirmed}
 	if before.record == record {
 		maps.Copy(s.memory.batch.done, before.done)
@@ -45,8 +45,8 @@ func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*mach
 	return s.unfinishedOrdinals(next, live), nil
 }
 
-// ordinalsRecord is what the set says about its ordinals. A record that was lost or
-// damaged is made anew from the machines there are.
+// ordinalsRecord returns the set's record of ordinals. A lost or damaged record is
+// restored from the existing Machines.
 func (s *scope) ordinalsRecord(live []*machinev1.Machine) rollout.Ordinals {
 	record, err := rollout.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
 	if err != nil || record.Next == 0 {
@@ -55,33 +55,33 @@ func (s *scope) ordinalsRecord(live []*machinev1.Machine) rollout.Ordinals {
 	return record
 }
 
-// unfinishedOrdinals returns the reserved ordinals whose Machines are still to be made.
+// unfinishedOrdinals returns the reserved ordinals whose Machines are yet to be created.
 func (s *scope) unfinishedOrdinals(record rollout.Ordinals, live []*machinev1.Machine) []int64 {
 	if !record.IsOpen() || (!s.allCreatesAnswered(record) && record.Unsettled(s.now) <= 0) {
 		return nil
 	}
 	known := s.memory.batch.record == record
-	there := map[string]bool{}
+	exists := map[string]bool{}
 	for _, m := range live {
-		there[m.Name] = true
+		exists[m.Name] = true
 	}
 	names := namesOf(s.set)
 	return record.Unfinished(func(ordinal int64) bool {
-		return there[names.Name(ordinal)] || (known && s.memory.batch.done[ordinal])
+		return exists[names.Name(ordinal)] || (known && s.memory.batch.done[ordinal])
 	})
 }
 
-// allCreatesAnswered reports whether this process made a reservation, and had an answer to
-// each request to create a Machine of it.
+// allCreatesAnswered reports whether this process made the reservation and received
+// an answer to each of its create requests.
 func (s *scope) allCreatesAnswered(record rollout.Ordinals) bool {
 	return s.memory.batch.record == record && !s.memory.batch.unconfirmedCreates
 }
 
-// closeReservation writes down that the open ordinals are used up, if there are
-// any, once no request to create one of their Machines can be under way: this
-// process made them all and had all answers, or it was long ago. Until then, one
-// more Machine gets one of those names, wanted or not, and a Machine that goes
-// keeps its own, so that a late request of another process collides.
+// closeReservation records that the open ordinals are used up, once no request to
+// create one of their Machines can be in flight: either this process sent them all
+// and received all answers, or the reservation is old. Until then a further
+// Machine gets one of those names, and a deleted Machine keeps its name, so that a
+// late request of another process collides.
 func (c *Controller) closeReservation(ctx context.Context, s *scope) error {
 	record, err := rollout.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
 	if err != nil || !record.IsOpen() {

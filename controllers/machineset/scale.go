@@ -4,20 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// scale creates the machines that are missing, or deletes those that are too
-// many, failed, or chosen by a scaler. Failed machines count until they are
-// deleted, so a pass that creates leaves them to the next one.
+// scale creates missing machines, or deletes those that are surplus, failed, or
+// marked by a scaler. Failed machines count as replicas until they are deleted, so
+// a reconcile that creates machines leaves their deletion to the next one.
 func (c *Controller) scale(ctx context.Context, s *scope) error {
 	s.replicasCompared = true
 	s.requeueAtPreserveExpiry()
@@ -39,23 +35,24 @@ func (s *scope) createsBlocked() bool {
 	return disabled || freeze.IsFrozen(s.set)
 }
 
-// deleteUnwanted deletes the machines that shall go.
+// deleteUnwanted deletes surplus machines, failed ones that are not preserved, and
+// those that a scaler has marked.
 func (c *Controller) deleteUnwanted(ctx context.Context, s *scope) error {
-	going, err := c.findSurplus(ctx, s)
+	unwanted, err := c.findSurplus(ctx, s)
 	if err != nil {
 		return err
 	}
 	for _, m := range active(s.machines) {
 		if shouldReplaceFailed(m, s.nodePreserves[m.Name], s.now) || s.shouldDeleteMarked(m) {
-			going = append(going, m)
+			unwanted = append(unwanted, m)
 		}
 	}
-	return c.deleteMachines(ctx, s, deduplicate(going))
+	return c.deleteMachines(ctx, s, deduplicate(unwanted))
 }
 
-// findSurplus returns the machines that are too many. Which ones is decided from
-// what the API server has: a scaler marks a machine just before it asks for one
-// machine less, and the cache may show the two in the other order.
+// findSurplus returns the machines that exceed spec.replicas. It chooses them from
+// an uncached read: a scaler marks a machine just before it reduces the replicas,
+// and the caches may show these two changes in the other order.
 func (c *Controller) findSurplus(ctx context.Context, s *scope) ([]*machinev1.Machine, error) {
 	if surplusCount(s.set, s.machines) <= 0 {
 		return nil, nil
@@ -74,53 +71,40 @@ func (c *Controller) findSurplus(ctx context.Context, s *scope) ([]*machinev1.Ma
 	if count <= 0 {
 		return nil, nil
 	}
-	rollout.Ranking{Now: s.now, Chosen: deletionCandidates(s.deployment)}.Sort(candidates)
+	rollout.Ranking{Now: s.now, Chosen: s.requestedDeletions()}.Sort(candidates)
 	return candidates[:count], nil
+}
+
+// requestedDeletions returns the names of the machines that a scaler lists for
+// deletion in the MachineDeployment.
+func (s *scope) requestedDeletions() map[string]bool {
+	names := map[string]bool{}
+	if s.deployment == nil {
+		return names
+	}
+	requests, _ := rollout.ParseDeletionRequests(s.deployment.Annotations[machinev1.TriggerDeletionAnnotation], s.now)
+	for _, request := range requests {
+		names[request.Name] = true
+	}
+	return names
 }
 
 func surplusCount(set *machinev1.MachineSet, machines []*machinev1.Machine) int {
 	return len(countedMachines(machines)) - int(set.Spec.Replicas)
 }
 
-// countedMachines returns the machines that a set must have replicas for. One that has
-// just been updated in place came from another set, and its replica follows.
+// countedMachines returns the machines that spec.replicas must cover. A machine that
+// was updated in place has just come from another set, and its replica follows.
 func countedMachines(machines []*machinev1.Machine) []*machinev1.Machine {
 	return slices.DeleteFunc(active(machines), func(m *machinev1.Machine) bool {
 		return m.Labels[machinev1.UpdateResultLabel] == machinev1.UpdateSuccessful
 	})
 }
 
-// getLiveSet is the set on the API server; one without UID if there is none.
-func (c *Controller) getLiveSet(ctx context.Context, s *scope) (*machinev1.MachineSet, error) {
-	live := &machinev1.MachineSet{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.set), live); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read MachineSet on the API server: %w", err)
-	}
-	return live, errIfHeld(live, nil)
-}
-
-// listLiveMachines lists the set's machines on the API server, sorted by name.
-func (c *Controller) listLiveMachines(ctx context.Context, s *scope) ([]*machinev1.Machine, error) {
-	list := &machinev1.MachineList{}
-	err := c.Live.List(ctx, list, client.InNamespace(s.set.Namespace), client.MatchingLabelsSelector{Selector: s.selector})
-	if err != nil {
-		return nil, fmt.Errorf("count Machines on the API server: %w", err)
-	}
-	var machines []*machinev1.Machine
-	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], s.set) {
-			machines = append(machines, &list.Items[i])
-		}
-	}
-	sortByName(machines)
-	s.machines = s.memory.dropDeleted(s.machines, machines)
-	return machines, errIfHeld(s.set, machines)
-}
-
-// shouldDeleteMarked reports whether a scaler wants this very machine deleted, even if there is
-// none too many. The mark must not be newer than the scaler's last change of the
-// replicas, and that change must have reached the set: otherwise the machine
-// would be replaced first and the set shrunk afterwards.
+// shouldDeleteMarked reports whether a scaler wants this machine deleted, even if
+// there is no surplus. The mark must not be newer than the scaler's last change of
+// the replicas, and that change must have reached the set: otherwise the machine
+// would be replaced first and the set scaled in afterwards.
 func (s *scope) shouldDeleteMarked(m *machinev1.Machine) bool {
 	if m.Annotations[machinev1.PriorityAnnotation] != machinev1.HighestPriority {
 		return false
@@ -130,25 +114,11 @@ func (s *scope) shouldDeleteMarked(m *machinev1.Machine) bool {
 	return isMarked && err == nil && !marked.After(changed) && !s.scalingPending()
 }
 
-// scalingPending reports whether the MachineDeployment has been scaled, and the set
-// not yet.
+// scalingPending reports whether the MachineDeployment has been scaled and has not
+// scaled the set yet.
 func (s *scope) scalingPending() bool {
 	desired, found := s.set.Annotations[machinev1.DesiredReplicasAnnotation]
 	return found && s.deployment != nil && desired != fmt.Sprint(s.deployment.Spec.Replicas)
-}
-
-// deletionCandidates returns the names of the machines that a MachineDeployment lists for
-// deletion, as "name~time" or, from old scalers, "name".
-func deletionCandidates(d *machinev1.MachineDeployment) map[string]bool {
-	names := map[string]bool{}
-	if d == nil {
-		return names
-	}
-	for entry := range strings.SplitSeq(d.Annotations[machinev1.TriggerDeletionAnnotation], ",") {
-		name, _, _ := strings.Cut(strings.TrimSpace(entry), "~")
-		names[name] = true
-	}
-	return names
 }
 
 // deduplicate returns the machines without repetitions, in their order.

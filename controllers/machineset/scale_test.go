@@ -37,8 +37,8 @@ func newDeployment(replicas int32) *machinev1.MachineDeployment {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	marked := func(m *machinev1.Machine) {
-		setAnnotation(m, machinev1.PriorityAnnotation, "1")
-		setAnnotation(m, machinev1.MarkedForDeletionAnnotation, scalerTime)
+		machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, "1")
+		machinev1.SetAnnotation(m, machinev1.MarkedForDeletionAnnotation, scalerTime)
 	}
 	byScaler := func(at string) func(*machinev1.MachineSet) {
 		return func(set *machinev1.MachineSet) {
@@ -166,7 +166,7 @@ func TestScaleInSeesMarksThatTheCacheLacks(t *testing.T) {
 	if err := env.live.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 		t.Fatal(err)
 	}
-	setAnnotation(m, machinev1.DeleteMachineAnnotation, "now")
+	machinev1.SetAnnotation(m, machinev1.DeleteMachineAnnotation, "now")
 	if err := env.live.Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}

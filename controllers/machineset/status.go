@@ -13,16 +13,17 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// report writes the status that follows from the pass, if it differs.
+// report writes the status that follows from the scope, if it differs.
 func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 	if s.finalizerRemoved {
 		return nil
 	}
 	if apierrors.IsConflict(s.scaleErr) {
-		// A stale cache is no failure of the set, and no success either.
+		// A stale cache is neither a failure nor a success of the set.
 		s.replicasCompared, s.scaleErr = false, nil
 	}
 	status := statusOf(s)
@@ -40,13 +41,13 @@ func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 		return client.IgnoreNotFound(fmt.Errorf("write status of MachineSet: %w", err))
 	}
 	c.marks.Wrote(changed)
-	// MCM's CRD drops our own field. Then it is left out, or every pass would find
-	// it missing, write, and so bring about the next pass.
+	// MCM's CRD prunes our own field. Then the field is left out; otherwise every
+	// reconcile would find it missing, write, and so trigger the next reconcile.
 	c.progressPruned.Store(status.Progress != nil && changed.Status.Progress == nil || c.progressPruned.Load())
 	return nil
 }
 
-// statusOf is the status in MCM's terms.
+// statusOf returns the status in MCM's terms.
 func statusOf(s *scope) machinev1.MachineSetStatus {
 	status := machinev1.MachineSetStatus{
 		ObservedGeneration: s.set.Generation,
@@ -76,7 +77,7 @@ func preservedFailed(m *machinev1.Machine) bool {
 	return rollout.PhaseOf(m) == machinev1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
 }
 
-// failedMachines sums up the machines whose last operation failed, except for
+// failedMachines summarizes the machines whose last operation failed, without
 // preserved ones; nil if there are none.
 func failedMachines(machines []*machinev1.Machine) *[]machinev1.MachineSummary {
 	var failed []machinev1.MachineSummary
@@ -99,7 +100,7 @@ func failedMachines(machines []*machinev1.Machine) *[]machinev1.MachineSummary {
 	return &failed
 }
 
-// conditionsOf are the conditions in MCM's terms: each is there only while it is true.
+// conditionsOf returns the conditions in MCM's terms: each exists only while it is true.
 func conditionsOf(s *scope) []machinev1.MachineSetCondition {
 	conditions := slices.Clone(s.set.Status.Conditions)
 	if s.replicasCompared || s.scaleErr != nil {
@@ -115,16 +116,16 @@ func conditionsOf(s *scope) []machinev1.MachineSetCondition {
 	}, s)
 }
 
-// setCondition returns the conditions with one set or removed. One that is there
-// keeps its message: what it said when it came about is what matters.
+// setCondition returns the conditions with one added or removed. An existing one
+// keeps its message: the cause at the beginning is what matters.
 func setCondition(all []machinev1.MachineSetCondition, kind machinev1.MachineSetConditionType, holds bool,
 	c machinev1.MachineSetCondition, s *scope,
 ) []machinev1.MachineSetCondition {
-	has := func(c machinev1.MachineSetCondition) bool { return c.Type == kind }
+	sameType := func(c machinev1.MachineSetCondition) bool { return c.Type == kind }
 	if !holds {
-		return slices.DeleteFunc(all, has)
+		return slices.DeleteFunc(all, sameType)
 	}
-	if slices.ContainsFunc(all, has) {
+	if slices.ContainsFunc(all, sameType) {
 		return all
 	}
 	c.Type, c.Status, c.LastTransitionTime = kind, machinev1.ConditionTrue, metav1.NewTime(s.now)
@@ -145,5 +146,5 @@ func errorMessage(err error) string {
 	if err == nil {
 		return ""
 	}
-	return truncate(err.Error())
+	return message.Truncate(err.Error(), message.EventLimit)
 }

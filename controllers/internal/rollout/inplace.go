@@ -28,9 +28,9 @@ func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, 
 type InPlace struct {
 	// Asked is the sum of spec.replicas of all sets.
 	Asked int
-	// Current is spec.replicas of the set with the current template, and
-	// CurrentAvailable how many of its machines are available.
-	Current, CurrentAvailable int
+	// New is spec.replicas of the set with the current template, and
+	// NewAvailable how many of its machines are available.
+	New, NewAvailable int
 	// Available is how many machines of all sets are available, without those
 	// that were selected.
 	Available int
@@ -45,8 +45,8 @@ type InPlace struct {
 // unavailable and so takes out the next only when all are back; here it counts
 // once.
 func Selectable(b Bounds, s InPlace) int {
-	wanted := b.Replicas - s.Current - s.Undergoing
-	missing := max(s.Current-s.CurrentAvailable, 0)
+	wanted := b.Replicas - s.New - s.Undergoing
+	missing := max(s.New-s.NewAvailable, 0)
 	possible := s.Asked - b.MinAvailable() - missing - s.Undergoing
 	return max(min(wanted, possible, s.Available-b.MinAvailable()), 0)
 }
