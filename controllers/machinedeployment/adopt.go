@@ -16,144 +16,139 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// finalize puts the finalizer on the deployment before it has any set.
-func (p *pass) finalize(ctx context.Context) (bool, error) {
-	controllerutil.AddFinalizer(p.want, machinev1.Finalizer)
-	return true, p.saveDeployment(ctx)
-}
-
-// adopt takes over orphaned sets that match the selector and dresses all sets.
-// It is not ready while a set that was made without the hash gets it: until
-// then sets of one selector could take each other's machines.
-func (p *pass) adopt(ctx context.Context) (bool, error) {
+// adoptSets adds the finalizer to the deployment, because it must be there before
+// the first set, adopts orphaned sets that match the selector, and syncs the
+// metadata of all sets. It is not ready while a set without the template hash gets
+// it: until then sets with the same selector could adopt each other's machines.
+func (s *scope) adoptSets(ctx context.Context) (bool, error) {
+	controllerutil.AddFinalizer(s.desired, machinev1.Finalizer)
+	if err := s.patchDeployment(ctx); err != nil {
+		return true, err
+	}
 	confirmed := false
-	for _, orphan := range p.orphans {
-		if !orphan.DeletionTimestamp.IsZero() || !p.selector.Matches(labels.Set(orphan.Labels)) {
+	for _, orphan := range s.orphans {
+		if !orphan.DeletionTimestamp.IsZero() || !s.selector.Matches(labels.Set(orphan.Labels)) {
 			continue
 		}
 		if !confirmed {
-			if err := p.confirm(ctx); err != nil {
+			if err := s.canAdopt(ctx); err != nil {
 				return false, err
 			}
 			confirmed = true
 		}
-		if err := p.take(ctx, orphan); err != nil {
+		if err := s.adoptSet(ctx, orphan); err != nil {
 			return false, err
 		}
 	}
-	slices.SortFunc(p.pools, func(a, b *pool) int { return rollout.ByAge(a.seen, b.seen) })
-	p.elect()
-	return p.dress(ctx)
+	slices.SortFunc(s.sets, func(a, b *ownedSet) int { return rollout.ByAge(a.observed, b.observed) })
+	s.findNewSet()
+	return s.syncSetMetadata(ctx)
 }
 
-// confirm makes sure that the deployment is not being deleted: it must not
-// adopt what it would then delete.
-func (p *pass) confirm(ctx context.Context) error {
+// canAdopt returns an error unless the deployment exists on the API server, is not
+// being deleted and not held: an adopted set would be deleted with it.
+func (s *scope) canAdopt(ctx context.Context) error {
 	live := &machinev1.MachineDeployment{}
-	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.d), live); err != nil {
-		return fmt.Errorf("read machine deployment before adoption: %w", err)
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.d), live); err != nil {
+		return fmt.Errorf("read MachineDeployment before adoption: %w", err)
 	}
-	if live.UID != p.d.UID || !live.DeletionTimestamp.IsZero() {
-		return fmt.Errorf("machine deployment %s is being deleted or was replaced: nothing is adopted", p.d.Name)
+	if live.UID != s.d.UID || !live.DeletionTimestamp.IsZero() {
+		return fmt.Errorf("adopt MachineSets: MachineDeployment %s is being deleted or was replaced", s.d.Name)
 	}
 	if machinev1.Held(live) {
-		return hold.Behind(p.d.Name)
+		return hold.Behind(s.d.Name)
 	}
 	return nil
 }
 
-// take makes the deployment the controller of an orphan, beside its other owners.
-func (p *pass) take(ctx context.Context, orphan *machinev1.MachineSet) error {
+// adoptSet makes the deployment the controller of an orphan. Other owner
+// references stay.
+func (s *scope) adoptSet(ctx context.Context, orphan *machinev1.MachineSet) error {
 	adopted := orphan.DeepCopy()
-	adopted.OwnerReferences = append(adopted.OwnerReferences, p.reference())
-	if err := p.Client.Patch(ctx, adopted, client.MergeFromWithOptions(orphan,
+	adopted.OwnerReferences = append(adopted.OwnerReferences, s.controllerRef())
+	if err := s.Client.Patch(ctx, adopted, client.MergeFromWithOptions(orphan,
 		client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("adopt machine set %s: %w", orphan.Name, err)
+		return fmt.Errorf("adopt MachineSet %s: %w", orphan.Name, err)
 	}
-	return p.enlist(ctx, adopted)
+	return s.addSet(ctx, adopted)
 }
 
-func (p *pass) reference() metav1.OwnerReference {
-	return *metav1.NewControllerRef(p.d, machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))
+func (s *scope) controllerRef() metav1.OwnerReference {
+	return *metav1.NewControllerRef(s.d, machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))
 }
 
-// dress gives the sets what autoscalers read, and the hash to those without.
-func (p *pass) dress(ctx context.Context) (bool, error) {
+// syncSetMetadata sets what autoscalers read on all sets, and adds the template
+// hash to those without.
+func (s *scope) syncSetMetadata(ctx context.Context) (bool, error) {
 	ready := true
-	for _, o := range p.pools {
-		if o.gone() {
+	for _, o := range s.sets {
+		if o.deleting() {
 			continue
 		}
-		p.introduce(o.want)
-		hashed, err := p.giveHash(ctx, o)
+		s.applySetMetadata(o.desired)
+		hashed, err := s.addTemplateHash(ctx, o)
 		if err != nil {
 			return false, err
 		}
 		ready = ready && hashed
 	}
 	if !ready {
-		return false, p.saveSets(ctx)
+		return false, s.patchSets(ctx)
 	}
 	return true, nil
 }
 
-// introduce labels a set for the cluster-autoscaler, and tells it in which form
-// its machines carry their providerIDs. Both are no part of the template, so
-// they enter neither selector nor hash.
-func (p *pass) introduce(set *machinev1.MachineSet) {
-	if p.d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
-		annotate(set, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+// applySetMetadata sets labels and annotations for the cluster-autoscaler, and the
+// annotation with the form of the machines' providerIDs. They are not part of the
+// template, so they enter neither selector nor hash.
+func (s *scope) applySetMetadata(set *machinev1.MachineSet) {
+	if s.d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
+		machinev1.SetAnnotation(set, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	} else {
 		delete(set.Annotations, machinev1.ProviderIDFormAnnotation)
 	}
-	if len(validation.IsValidLabelValue(p.d.Name)) == 0 {
-		label(set, machinev1.DeploymentNameLabel, p.d.Name)
+	if len(validation.IsValidLabelValue(s.d.Name)) == 0 {
+		machinev1.SetLabel(set, machinev1.DeploymentNameLabel, s.d.Name)
 	}
 	if revision, ok := set.Annotations[machinev1.RevisionAnnotation]; ok {
-		annotate(set, machinev1.CAPIRevisionAnnotation, revision)
+		machinev1.SetAnnotation(set, machinev1.CAPIRevisionAnnotation, revision)
 	}
 }
 
-// giveHash reports whether the set selects by its hash; where not, it takes the
-// next step: first the template gets it, so that no machine is made without it,
-// then the machines, then the selector, once the set has seen all of them.
-func (p *pass) giveHash(ctx context.Context, o *pool) (bool, error) {
-	selector := o.seen.Spec.Selector
+// addTemplateHash reports whether the set selects by its template hash. If not, it
+// takes the next step: the template gets the hash first, so that every new machine
+// has it, then the machines, then the selector, once the set counts all of them.
+func (s *scope) addTemplateHash(ctx context.Context, o *ownedSet) (bool, error) {
+	selector := o.observed.Spec.Selector
 	if selector == nil || selector.MatchLabels[machinev1.TemplateHashLabel] != "" {
-		return true, nil // a nil selector is the set's own problem and reported there
+		return true, nil // the set itself reports a missing selector
 	}
-	hash := o.seen.Spec.Template.Labels[machinev1.TemplateHashLabel]
+	hash := o.observed.Spec.Template.Labels[machinev1.TemplateHashLabel]
 	switch {
 	case hash == "":
-		hash = rollout.Hash(&o.seen.Spec.Template, p.d.Status.CollisionCount)
-		label(&o.want.Spec.Template, machinev1.TemplateHashLabel, hash)
+		hash = rollout.Hash(&o.observed.Spec.Template, s.d.Status.CollisionCount)
+		machinev1.SetLabel(&o.desired.Spec.Template, machinev1.TemplateHashLabel, hash)
 		return false, nil
-	case o.seen.Status.ObservedGeneration < o.seen.Generation:
+	case o.observed.Status.ObservedGeneration < o.observed.Generation:
 		return false, nil
 	}
 	for _, m := range o.machines {
-		if err := p.labelMachine(ctx, m, hash); err != nil {
+		if err := s.labelMachine(ctx, m, hash); err != nil {
 			return false, err
 		}
 	}
-	if o.seen.Status.FullyLabeledReplicas >= o.seen.Status.Replicas {
-		label(o.want, machinev1.TemplateHashLabel, hash)
-		o.want.Spec.Selector.MatchLabels = with(o.want.Spec.Selector.MatchLabels, machinev1.TemplateHashLabel, hash)
+	if o.observed.Status.FullyLabeledReplicas >= o.observed.Status.Replicas {
+		machinev1.SetLabel(o.desired, machinev1.TemplateHashLabel, hash)
+		o.desired.Spec.Selector.MatchLabels = withLabel(o.desired.Spec.Selector.MatchLabels, machinev1.TemplateHashLabel, hash)
 	}
 	return false, nil
 }
 
-func (p *pass) labelMachine(ctx context.Context, m *machinev1.Machine, hash string) error {
+func (s *scope) labelMachine(ctx context.Context, m *machinev1.Machine, hash string) error {
 	if m.Labels[machinev1.TemplateHashLabel] == hash {
 		return nil
 	}
-	if err := p.released(ctx); err != nil {
-		return err
-	}
 	labelled := m.DeepCopy()
-	label(labelled, machinev1.TemplateHashLabel, hash)
-	if err := p.Client.Patch(ctx, labelled, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("label machine %s with its hash: %w", m.Name, err)
-	}
-	return nil
+	machinev1.SetLabel(labelled, machinev1.TemplateHashLabel, hash)
+	return s.patchMachine(ctx, m, labelled)
 }

@@ -12,44 +12,44 @@ import (
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	orphan := func(name, pool string) *machinev1.MachineSet {
-		s := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: "uid-" + "x", Labels: map[string]string{"pool": pool},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "uid-other"}},
 		}}
-		s.Spec = machinev1.MachineSetSpec{
+		set.Spec = machinev1.MachineSetSpec{
 			Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}},
 			Template: deployment(0).Spec.Template,
 		}
-		return s
+		return set
 	}
-	w := newWorld(t, deployment(2), orphan("mine", "a"), orphan("theirs", "b"))
-	w.playSets()
-	before := names(w.live())
-	w.until("the set has the hash", func() bool {
-		s := w.sets()[0]
-		return s.Spec.Selector.MatchLabels[machinev1.TemplateHashLabel] != "" && w.deployment().Status.AvailableReplicas == 2
+	env := newEnv(t, deployment(2), orphan("mine", "a"), orphan("theirs", "b"))
+	env.playSets()
+	before := names(env.live())
+	env.until("the set has the hash", func() bool {
+		set := env.sets()[0]
+		return set.Spec.Selector.MatchLabels[machinev1.TemplateHashLabel] != "" && env.deployment().Status.AvailableReplicas == 2
 	})
 	mine, theirs := &machinev1.MachineSet{}, &machinev1.MachineSet{}
 	for name, set := range map[string]*machinev1.MachineSet{"mine": mine, "theirs": theirs} {
-		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, set); err != nil {
+		if err := env.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, set); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !metav1.IsControlledBy(mine, w.deployment()) || len(mine.OwnerReferences) != 2 ||
+	if !metav1.IsControlledBy(mine, env.deployment()) || len(mine.OwnerReferences) != 2 ||
 		metav1.GetControllerOf(theirs) != nil {
 		t.Errorf("owners %v and %v", mine.OwnerReferences, theirs.OwnerReferences)
 	}
 	hash := mine.Labels[machinev1.TemplateHashLabel]
-	for _, m := range w.members(mine) {
+	for _, m := range env.members(mine) {
 		if hash == "" || m.Labels[machinev1.TemplateHashLabel] != hash {
 			t.Errorf("machine %s has labels %v", m.Name, m.Labels)
 		}
 	}
-	if n := len(w.sets()); n != 2 {
+	if n := len(env.sets()); n != 2 {
 		t.Errorf("%d sets: the adopted one has the template", n)
 	}
 	for _, name := range before {
-		if w.node(name) == nil {
+		if env.node(name) == nil {
 			t.Errorf("machine %s was lost", name)
 		}
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// staleRetry is the wait for a cache that does not show the last status written;
-// its arrival wakes nobody.
-const staleRetry = time.Second
+// staleStatusRetry is when a reconcile is retried whose cache did not show the last
+// status written. A change of the status alone triggers no reconcile.
+const staleStatusRetry = time.Second
 
 // Deps are what the controller works with.
 type Deps struct {
@@ -30,8 +30,8 @@ type Deps struct {
 	// controllers/internal/index, and writes to it.
 	Client client.Client
 	// Live reads the control cluster uncached, where a stale answer would harm:
-	// before a set is made, resized or adopted, when the name of a new one is taken,
-	// and before the finalizer goes.
+	// before a set is created, resized or adopted, when the name of a new one is
+	// taken, and before the finalizer is removed.
 	Live client.Reader
 	// Target is the cluster with the nodes; nil if there is none.
 	Target *target.Cluster
@@ -45,10 +45,9 @@ type Deps struct {
 // Controller reconciles MachineDeployments.
 type Controller struct {
 	Deps
-	gate    *hold.Gate
-	waiting waiting
-	written fresh.Marks // of statuses
-	dropped fresh.Dropped[*machinev1.Progress]
+	gate            *hold.Gate
+	writtenStatuses fresh.Marks // of statuses
+	prunedProgress  fresh.Dropped[*machinev1.Progress]
 }
 
 // New returns a controller.
@@ -59,85 +58,86 @@ func New(d Deps) *Controller {
 	})}
 }
 
-// Reconcile brings one MachineDeployment closer to what it asks for. It may be
-// repeated at any time. One that is held is left alone, and one with a set or a
-// machine that is held waits.
+// Reconcile brings a MachineDeployment closer to its spec. It may be repeated at
+// any time. Nothing is done about a deployment that is held for a migration, or
+// that has a set or machine which is held.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &machinev1.MachineDeployment{}
 	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.gate.Forget(d, req.NamespacedName)
-			c.waiting.ends(req.NamespacedName)
-			c.written.Drop(req.NamespacedName)
+			c.writtenStatuses.Drop(req.NamespacedName)
 		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
-	if c.written.Stale(d) { // its counts would be compared with those that it had before
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	if c.writtenStatuses.Stale(d) { // progress is judged by comparison with the former counts
+		return reconcile.Result{RequeueAfter: staleStatusRetry}, nil
 	}
 	if closed, err := c.gate.Answer(ctx, d, nil); closed || err != nil {
 		return outcome.Of(0, err)
 	}
-	if kept, ok := c.dropped.Get(d.UID); ok && d.Status.Progress == nil {
-		d.Status.Progress = kept.DeepCopy()
+	if progress, ok := c.prunedProgress.Get(d.UID); ok && d.Status.Progress == nil {
+		d.Status.Progress = progress.DeepCopy()
 	}
-	p, err := c.observe(ctx, d)
+	s, err := c.observe(ctx, d)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	acted := p.act(ctx)
-	reported := p.report(ctx)
-	return outcome.Of(p.wait, errors.Join(acted, reported))
+	acted := s.act(ctx)
+	reported := s.report(ctx)
+	return outcome.Of(s.requeue, errors.Join(acted, reported))
 }
 
-// act does what can be done now.
-func (p *pass) act(ctx context.Context) error {
-	if !p.d.DeletionTimestamp.IsZero() {
-		p.bounds, _ = rollout.BoundsOf(p.d) // only for the status; the spec does not matter any more
-		if p.waits() {
+// act runs the steps. A step that is not ready ends the reconcile: the next step
+// needs caches which show what this one has written.
+func (s *scope) act(ctx context.Context) error {
+	if !s.d.DeletionTimestamp.IsZero() {
+		s.bounds, _ = rollout.BoundsOf(s.d) // only for the status; an invalid spec does not prevent deletion
+		if s.waitForHold() {
 			return nil
 		}
-		return p.remove(ctx)
+		return s.deleteDeployment(ctx)
 	}
-	p.validate()
-	if p.invalid || p.waits() {
+	s.validate()
+	if s.invalid || s.waitForHold() {
 		return nil
 	}
-	for _, step := range []func(context.Context) (bool, error){p.finalize, p.adopt, p.syncFreeze, p.offer, p.choose} {
+	steps := []func(context.Context) (bool, error){s.adoptSets, s.syncFreeze, s.offerCapacity, s.markForDeletion}
+	for _, step := range steps {
 		if ready, err := step(ctx); err != nil || !ready {
 			return err
 		}
 	}
-	err := p.move(ctx)
-	return errors.Join(err, p.saveDeployment(ctx))
+	err := s.reconcileReplicas(ctx)
+	return errors.Join(err, s.patchDeployment(ctx))
 }
 
-// move scales, rolls back or rolls out.
-func (p *pass) move(ctx context.Context) error {
-	current, others := p.views()
+// reconcileReplicas runs the one step that the spec asks for.
+func (s *scope) reconcileReplicas(ctx context.Context) error {
+	current, others := s.setViews()
 	switch {
-	case p.d.Spec.Paused:
-		return p.scale(ctx)
-	case p.d.Spec.RollbackTo != nil:
-		return p.rollBack(ctx)
-	case rollout.Scaling(p.bounds.Replicas, current, others):
-		return p.scale(ctx)
+	case s.d.Spec.Paused:
+		return s.scale(ctx)
+	case s.d.Spec.RollbackTo != nil:
+		return s.rollBack(ctx)
+	case rollout.Scaling(s.bounds.Replicas, current, others):
+		return s.scale(ctx)
 	}
-	switch p.d.Spec.Strategy.Type {
+	switch s.d.Spec.Strategy.Type {
 	case machinev1.RollingUpdateStrategyType:
-		return p.roll(ctx)
+		return s.rollingUpdate(ctx)
 	case machinev1.RecreateStrategyType:
-		return p.recreate(ctx)
+		return s.recreate(ctx)
 	case machinev1.InPlaceUpdateStrategyType:
-		return p.updateInPlace(ctx)
+		return s.inPlaceUpdate(ctx)
 	}
 	return nil
 }
 
-func (p *pass) normal(reason, format string, args ...any) {
-	p.Events.Eventf(p.d, corev1.EventTypeNormal, reason, format, args...)
+func (s *scope) emitNormal(reason, format string, args ...any) {
+	s.Events.Eventf(s.d, corev1.EventTypeNormal, reason, format, args...)
 }
 
-func (p *pass) warn(reason, format string, args ...any) {
-	p.Events.Eventf(p.d, corev1.EventTypeWarning, reason, format, args...)
+func (s *scope) emitWarning(reason, format string, args ...any) {
+	s.Events.Eventf(s.d, corev1.EventTypeWarning, reason, format, args...)
 }

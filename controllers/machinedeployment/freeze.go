@@ -7,38 +7,37 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 )
 
-// frozenSets returns the names of the sets that may not make machines, because
-// they have too many.
-func (p *pass) frozenSets() []string {
+// frozenSets returns the names of the sets that create no machines because they
+// have too many.
+func (s *scope) frozenSets() []string {
 	var names []string
-	for _, o := range p.pools {
-		if freeze.IsFrozen(o.seen) {
-			names = append(names, o.seen.Name)
+	for _, o := range s.sets {
+		if freeze.IsFrozen(o.observed) {
+			names = append(names, o.observed.Name)
 		}
 	}
 	return names
 }
 
-// syncFreeze labels the deployment as frozen while any of its sets is, and passes
-// a person's wish to unfreeze on to them. The label is a sign only: it does not
-// stop rollouts. The wish is taken off the deployment when every frozen set has
-// it.
-func (p *pass) syncFreeze(ctx context.Context) (bool, error) {
-	if wish, ok := p.want.Annotations[machinev1.UnfreezeAnnotation]; ok {
-		for _, o := range p.pools {
-			if freeze.IsFrozen(o.seen) {
-				annotate(o.want, machinev1.UnfreezeAnnotation, wish)
+// syncFreeze labels the deployment as frozen while one of its sets is. The label
+// only informs; it does not stop rollouts. A request to unfreeze is copied to the
+// frozen sets, and removed from the deployment when all of them have it.
+func (s *scope) syncFreeze(ctx context.Context) (bool, error) {
+	if request, ok := s.desired.Annotations[machinev1.UnfreezeAnnotation]; ok {
+		for _, o := range s.sets {
+			if freeze.IsFrozen(o.observed) {
+				machinev1.SetAnnotation(o.desired, machinev1.UnfreezeAnnotation, request)
 			}
 		}
-		if err := p.saveSets(ctx); err != nil {
+		if err := s.patchSets(ctx); err != nil {
 			return false, err
 		}
-		delete(p.want.Annotations, machinev1.UnfreezeAnnotation)
+		delete(s.desired.Annotations, machinev1.UnfreezeAnnotation)
 	}
-	if len(p.frozenSets()) > 0 {
-		label(p.want, machinev1.FreezeLabel, freeze.LabelValue)
-	} else if freeze.IsFrozen(p.want) {
-		delete(p.want.Labels, machinev1.FreezeLabel)
+	if len(s.frozenSets()) > 0 {
+		machinev1.SetLabel(s.desired, machinev1.FreezeLabel, freeze.LabelValue)
+	} else if freeze.IsFrozen(s.desired) {
+		delete(s.desired.Labels, machinev1.FreezeLabel)
 	}
-	return true, p.saveDeployment(ctx)
+	return true, s.patchDeployment(ctx)
 }

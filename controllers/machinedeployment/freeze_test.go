@@ -9,29 +9,29 @@ import (
 
 func TestFreezeIsMirrored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1))
-	w.run()
-	set := w.sets()[0]
-	change(w, &set, func(s *machinev1.MachineSet) { label(s, machinev1.FreezeLabel, "True") })
-	w.pass()
-	d := w.deployment()
+	env := newEnv(t, deployment(1))
+	env.run()
+	set := env.sets()[0]
+	change(env, &set, func(set *machinev1.MachineSet) { machinev1.SetLabel(set, machinev1.FreezeLabel, "True") })
+	env.pass()
+	d := env.deployment()
 	c := rollout.Condition(&d.Status, machinev1.MachineDeploymentFrozen)
 	if d.Labels[machinev1.FreezeLabel] != "True" || c == nil || c.Reason != machinev1.ReasonMachineDeploymentStateSync {
 		t.Fatalf("labels %v, condition %+v", d.Labels, c)
 	}
-	change(w, d, func(d *machinev1.MachineDeployment) { annotate(d, machinev1.UnfreezeAnnotation, "true") })
-	w.pass()
-	set = w.sets()[0]
-	if _, asked := w.deployment().Annotations[machinev1.UnfreezeAnnotation]; asked ||
+	change(env, d, func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, machinev1.UnfreezeAnnotation, "true") })
+	env.pass()
+	set = env.sets()[0]
+	if _, asked := env.deployment().Annotations[machinev1.UnfreezeAnnotation]; asked ||
 		set.Annotations[machinev1.UnfreezeAnnotation] != "true" {
-		t.Errorf("the wish must be on the set and nowhere else: %v %v", w.deployment().Annotations, set.Annotations)
+		t.Errorf("the wish must be on the set and nowhere else: %v %v", env.deployment().Annotations, set.Annotations)
 	}
-	change(w, &set, func(s *machinev1.MachineSet) {
-		delete(s.Labels, machinev1.FreezeLabel)
-		delete(s.Annotations, machinev1.UnfreezeAnnotation)
+	change(env, &set, func(set *machinev1.MachineSet) {
+		delete(set.Labels, machinev1.FreezeLabel)
+		delete(set.Annotations, machinev1.UnfreezeAnnotation)
 	})
-	w.pass()
-	d = w.deployment()
+	env.pass()
+	d = env.deployment()
 	if _, frozen := d.Labels[machinev1.FreezeLabel]; frozen || len(d.Status.Conditions) != 2 {
 		t.Errorf("labels %v, conditions %+v", d.Labels, d.Status.Conditions)
 	}

@@ -3,62 +3,41 @@ package machinedeployment
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// waiting knows which deployments have been told that they wait for a set or a
-// machine that is held. The zero value knows of none.
-type waiting struct {
-	mu   sync.Mutex
-	told map[types.NamespacedName]bool
-}
-
-// begins notes that a deployment waits, and reports whether that is new.
-func (w *waiting) begins(key types.NamespacedName) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.told == nil {
-		w.told = map[types.NamespacedName]bool{}
+// waitForHold reports whether a set or machine of the deployment, or a set that it
+// would adopt, is held for a migration. Then nothing is rolled out, scaled or
+// changed, so that the objects of a worker pool can be held and released in any
+// order. One Event says so.
+func (s *scope) waitForHold() bool {
+	s.heldObject = s.firstHeldObject()
+	if s.heldObject != "" && !s.holdReported() {
+		s.emitNormal(machinev1.EventHeld, "%s", s.heldMessage())
 	}
-	was := w.told[key]
-	w.told[key] = true
-	return !was
+	return s.heldObject != ""
 }
 
-// ends notes that a deployment does not wait.
-func (w *waiting) ends(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.told, key)
-}
-
-// waits reports whether a set or a machine of the deployment is being moved to
-// another door, or a set that it would adopt. Then nothing is rolled, scaled or
-// changed, so that it does not matter in which order a pool is held and released.
-func (p *pass) waits() bool {
-	p.held = p.firstHeld()
-	key := client.ObjectKeyFromObject(p.d)
-	if p.held == "" {
-		p.waiting.ends(key)
+// holdReported reports whether the status already says that the deployment waits
+// for a held object.
+func (s *scope) holdReported() bool {
+	if s.d.Status.Progress == nil {
 		return false
 	}
-	if p.waiting.begins(key) {
-		p.normal(machinev1.EventHeld, "%s", p.heldText())
-	}
-	return true
+	c := meta.FindStatusCondition(s.d.Status.Progress.Conditions, machinev1.ConditionReplicasReady)
+	return c != nil && c.Reason == machinev1.ReasonHeld
 }
 
-// firstHeld names the first set or machine that is held; empty if none is.
-func (p *pass) firstHeld() string {
-	for _, o := range p.pools {
-		if machinev1.Held(o.seen) {
-			return "MachineSet " + o.seen.Name
+// firstHeldObject returns kind and name of the first set or machine that is held;
+// "" if none is.
+func (s *scope) firstHeldObject() string {
+	for _, o := range s.sets {
+		if machinev1.Held(o.observed) {
+			return "MachineSet " + o.observed.Name
 		}
 		for _, m := range o.machines {
 			if machinev1.Held(m) {
@@ -66,20 +45,20 @@ func (p *pass) firstHeld() string {
 			}
 		}
 	}
-	for _, orphan := range p.orphans {
-		if p.selector != nil && p.selector.Matches(labels.Set(orphan.Labels)) && machinev1.Held(orphan) {
+	for _, orphan := range s.orphans {
+		if s.selector != nil && s.selector.Matches(labels.Set(orphan.Labels)) && machinev1.Held(orphan) {
 			return "MachineSet " + orphan.Name
 		}
 	}
 	return ""
 }
 
-func (p *pass) heldText() string {
-	return fmt.Sprintf("%s is held for a migration, and nothing is created, scaled or changed until annotation %s "+
-		"is off it", p.held, machinev1.MigrationHoldAnnotation)
+func (s *scope) heldMessage() string {
+	return fmt.Sprintf("%s is held for a migration; nothing is created, scaled or changed until annotation %s "+
+		"is removed from it", s.heldObject, machinev1.MigrationHoldAnnotation)
 }
 
-// released makes sure, before a set, a machine or a node is written, that the
-// deployment is not held: a process that has just become the leader may have a
-// cache from before a hold that another one answered.
-func (p *pass) released(ctx context.Context) error { return p.gate.Confirm(ctx, p.d) }
+// confirmNotHeld returns a conflict if the deployment is held on the API server. It
+// is called before a set, a machine or a node is written: the cache of a new
+// leader may be older than a hold that its predecessor has answered.
+func (s *scope) confirmNotHeld(ctx context.Context) error { return s.gate.Confirm(ctx, s.d) }

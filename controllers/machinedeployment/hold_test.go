@@ -16,60 +16,60 @@ import (
 // temptations are what makes a deployment act, and what then becomes of it.
 func temptations() map[string]struct {
 	reason string
-	tempt  func(*world)
-	after  func(*world) bool
+	tempt  func(*env)
+	after  func(*env) bool
 } {
 	return map[string]struct {
 		reason string
-		tempt  func(*world)
-		after  func(*world) bool
+		tempt  func(*env)
+		after  func(*env) bool
 	}{
 		"Scale": {
 			"It is not scaled.",
-			func(w *world) { w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 5 }) },
-			func(w *world) bool { return len(w.live()) == 5 },
+			func(env *env) { env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 5 }) },
+			func(env *env) bool { return len(env.live()) == 5 },
 		},
 		"Roll": {
 			"A changed template is not rolled out.",
-			func(w *world) { w.changeSpec(class("v2")) },
-			func(w *world) bool { return len(w.sets()) == 2 && w.deployment().Status.UpdatedReplicas == 2 },
+			func(env *env) { env.changeSpec(class("v2")) },
+			func(env *env) bool { return len(env.sets()) == 2 && env.deployment().Status.UpdatedReplicas == 2 },
 		},
 		"Template": {
 			"What is changed in place stays as it is.",
-			func(w *world) {
-				w.changeSpec(func(d *machinev1.MachineDeployment) {
+			func(env *env) {
+				env.changeSpec(func(d *machinev1.MachineDeployment) {
 					d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"l": "v"}
 				})
 			},
-			func(w *world) bool { return w.sets()[0].Spec.Template.Spec.NodeTemplateSpec.Labels["l"] == "v" },
+			func(env *env) bool { return env.sets()[0].Spec.Template.Spec.NodeTemplateSpec.Labels["l"] == "v" },
 		},
 		"Choice": {
 			"A scaler's choice is not marked.",
-			func(w *world) {
-				w.changeSpec(func(d *machinev1.MachineDeployment) {
-					annotate(d, machinev1.TriggerDeletionAnnotation, w.machines()[1].Name+"~2026-01-01T12:00:00Z")
+			func(env *env) {
+				env.changeSpec(func(d *machinev1.MachineDeployment) {
+					machinev1.SetAnnotation(d, machinev1.TriggerDeletionAnnotation, env.machines()[1].Name+"~2026-01-01T12:00:00Z")
 				})
 			},
-			func(w *world) bool {
-				return w.machines()[1].Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
+			func(env *env) bool {
+				return env.machines()[1].Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
 			},
 		},
 		"Deleted": {
 			"One that is being deleted keeps its sets, and its finalizer.",
-			func(w *world) {
-				if err := w.client.Delete(w.t.Context(), w.deployment()); err != nil {
-					w.t.Fatal(err)
+			func(env *env) {
+				if err := env.client.Delete(env.t.Context(), env.deployment()); err != nil {
+					env.t.Fatal(err)
 				}
 			},
-			func(w *world) bool { return w.deployment() == nil && len(w.machines()) == 0 },
+			func(env *env) bool { return env.deployment() == nil && len(env.machines()) == 0 },
 		},
 	}
 }
 
 // counted are the writes, status included.
-func (w *world) counted() int {
+func (env *env) counted() int {
 	n := 0
-	for _, count := range w.writes {
+	for _, count := range env.writes {
 		n += count
 	}
 	return n
@@ -81,31 +81,31 @@ func TestHeldDeployment(t *testing.T) {
 	for name, tc := range temptations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(2))
-			w.run()
-			tc.tempt(w)
-			change(w, w.deployment(), func(d *machinev1.MachineDeployment) {
-				annotate(d, machinev1.MigrationHoldAnnotation, "x")
+			env := newEnv(t, deployment(2))
+			env.run()
+			tc.tempt(env)
+			change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
+				machinev1.SetAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
 			})
-			sets, machines, writes := w.sets(), w.machines(), w.counted()
-			w.eventsOf("")
+			sets, machines, writes := env.sets(), env.machines(), env.counted()
+			env.eventsOf("")
 			for range 3 {
-				if result := w.pass(); result.RequeueAfter != 0 {
+				if result := env.pass(); result.RequeueAfter != 0 {
 					t.Errorf("%s %+v, want no wait", tc.reason, result)
 				}
 			}
-			if !machinev1.HoldAnswered(w.deployment()) || w.counted() != writes+1 {
-				t.Errorf("%s %d writes, annotations %v; want the answer alone", tc.reason, w.counted()-writes,
-					w.deployment().Annotations)
+			if !machinev1.HoldAnswered(env.deployment()) || env.counted() != writes+1 {
+				t.Errorf("%s %d writes, annotations %v; want the answer alone", tc.reason, env.counted()-writes,
+					env.deployment().Annotations)
 			}
-			if told := w.eventsOf(""); len(told) != 1 || !strings.Contains(told[0], machinev1.EventHeld) {
+			if told := env.eventsOf(""); len(told) != 1 || !strings.Contains(told[0], machinev1.EventHeld) {
 				t.Errorf("%s events %q, want one", tc.reason, told)
 			}
-			if !equality.Semantic.DeepEqual(sets, w.sets()) || !equality.Semantic.DeepEqual(machines, w.machines()) {
-				t.Errorf("%s\n%s", tc.reason, w.describe())
+			if !equality.Semantic.DeepEqual(sets, env.sets()) || !equality.Semantic.DeepEqual(machines, env.machines()) {
+				t.Errorf("%s\n%s", tc.reason, env.describe())
 			}
-			change(w, w.deployment(), func(d *machinev1.MachineDeployment) { machinev1.DropHold(d) })
-			w.until("what was asked for happens", func() bool { return tc.after(w) })
+			change(env, env.deployment(), func(d *machinev1.MachineDeployment) { machinev1.DropHold(d) })
+			env.until("what was asked for happens", func() bool { return tc.after(env) })
 		})
 	}
 }
@@ -114,36 +114,36 @@ func TestHeldDeployment(t *testing.T) {
 // held, says so once, and goes on when that is over.
 func TestDeploymentWithHeldPart(t *testing.T) {
 	t.Parallel()
-	parts := map[string]func(*world) client.Object{
-		"MachineSet": func(w *world) client.Object { return &w.sets()[0] },
-		"Machine":    func(w *world) client.Object { return &w.machines()[0] },
+	parts := map[string]func(*env) client.Object{
+		"MachineSet": func(env *env) client.Object { return &env.sets()[0] },
+		"Machine":    func(env *env) client.Object { return &env.machines()[0] },
 	}
 	for name, tc := range temptations() {
 		for kind, part := range parts {
 			t.Run(name+kind, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, deployment(2))
-				w.run()
-				change(w, part(w), func(o client.Object) { annotate(o, machinev1.MigrationHoldAnnotation, "x") })
-				tc.tempt(w)
-				sets, machines := w.sets(), w.machines()
-				w.eventsOf("")
+				env := newEnv(t, deployment(2))
+				env.run()
+				change(env, part(env), func(o client.Object) { machinev1.SetAnnotation(o, machinev1.MigrationHoldAnnotation, "x") })
+				tc.tempt(env)
+				sets, machines := env.sets(), env.machines()
+				env.eventsOf("")
 				for range 3 {
-					w.pass()
+					env.pass()
 				}
-				if told := w.eventsOf(machinev1.EventHeld); len(told) != 1 || !strings.Contains(told[0], part(w).GetName()) {
-					t.Errorf("%s events %q, want one that names %s", tc.reason, told, part(w).GetName())
+				if told := env.eventsOf(machinev1.EventHeld); len(told) != 1 || !strings.Contains(told[0], part(env).GetName()) {
+					t.Errorf("%s events %q, want one that names %s", tc.reason, told, part(env).GetName())
 				}
-				if text := w.waitsFor(); !strings.Contains(text, machinev1.ReasonHeld) {
+				if text := env.waitsFor(); !strings.Contains(text, machinev1.ReasonHeld) {
 					t.Errorf("%s it waits for %q, want %s", tc.reason, text, machinev1.ReasonHeld)
 				}
-				if !equality.Semantic.DeepEqual(sets, w.sets()) || !equality.Semantic.DeepEqual(machines, w.machines()) {
-					t.Errorf("%s\n%s", tc.reason, w.describe())
+				if !equality.Semantic.DeepEqual(sets, env.sets()) || !equality.Semantic.DeepEqual(machines, env.machines()) {
+					t.Errorf("%s\n%s", tc.reason, env.describe())
 				}
-				change(w, part(w), func(o client.Object) { machinev1.DropHold(o) })
-				w.until("what was asked for happens", func() bool { return tc.after(w) })
-				if w.deployment() != nil && strings.Contains(w.waitsFor(), machinev1.ReasonHeld) {
-					t.Errorf("%s it still waits: %s", tc.reason, w.waitsFor())
+				change(env, part(env), func(o client.Object) { machinev1.DropHold(o) })
+				env.until("what was asked for happens", func() bool { return tc.after(env) })
+				if env.deployment() != nil && strings.Contains(env.waitsFor(), machinev1.ReasonHeld) {
+					t.Errorf("%s it still waits: %s", tc.reason, env.waitsFor())
 				}
 			})
 		}
@@ -151,8 +151,8 @@ func TestDeploymentWithHeldPart(t *testing.T) {
 }
 
 // waitsFor is what the deployment says that its replicas wait for.
-func (w *world) waitsFor() string {
-	if p := w.deployment().Status.Progress; p != nil {
+func (env *env) waitsFor() string {
+	if p := env.deployment().Status.Progress; p != nil {
 		for _, c := range p.Conditions {
 			if c.Type == machinev1.ConditionReplicasReady {
 				return c.Reason + ": " + c.Message
@@ -173,15 +173,15 @@ func TestHeldSetIsNotAdopted(t *testing.T) {
 		Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
 		Template: deployment(0).Spec.Template,
 	}
-	w := newWorld(t, deployment(2), set)
+	env := newEnv(t, deployment(2), set)
 	for range 3 {
-		w.pass()
+		env.pass()
 	}
-	if all := w.sets(); len(all) != 1 || metav1.GetControllerOf(&all[0]) != nil {
+	if all := env.sets(); len(all) != 1 || metav1.GetControllerOf(&all[0]) != nil {
 		t.Errorf("sets %+v, want the orphan as it was", all)
 	}
-	change(w, set, func(s *machinev1.MachineSet) { machinev1.DropHold(s) })
-	w.until("it is adopted", func() bool { return metav1.IsControlledBy(&w.sets()[0], w.deployment()) })
+	change(env, set, func(set *machinev1.MachineSet) { machinev1.DropHold(set) })
+	env.until("it is adopted", func() bool { return metav1.IsControlledBy(&env.sets()[0], env.deployment()) })
 }
 
 // TestHoldStaysWhereItIs: a hold on the deployment is none on its sets.
@@ -191,7 +191,7 @@ func TestHoldStaysWhereItIs(t *testing.T) {
 		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation,
 		machinev1.MigrationHeldSinceAnnotation,
 	} {
-		if travels(key) {
+		if copiedToSets(key) {
 			t.Errorf("%s is copied to the sets", key)
 		}
 	}
@@ -218,24 +218,24 @@ func TestHoldOfAnotherLeader(t *testing.T) {
 	for name, tc := range temptations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(2))
-			w.run()
-			tc.tempt(w)
-			was := w.deployment()
-			change(w, w.deployment(), func(d *machinev1.MachineDeployment) {
-				annotate(d, machinev1.MigrationHoldAnnotation, "x")
+			env := newEnv(t, deployment(2))
+			env.run()
+			tc.tempt(env)
+			was := env.deployment()
+			change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
+				machinev1.SetAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
 			})
-			w.pass()
-			sets, machines := w.sets(), w.machines()
-			w.c = New(w.c.Deps)
-			w.c.Client = lagging{w.client, was}
+			env.pass()
+			sets, machines := env.sets(), env.machines()
+			env.c = New(env.c.Deps)
+			env.c.Client = lagging{env.client, was}
 			for range 3 {
-				if result, err := w.try(); result.RequeueAfter == 0 && err == nil {
+				if result, err := env.try(); result.RequeueAfter == 0 && err == nil {
 					t.Errorf("%s it does not look again", tc.reason)
 				}
 			}
-			if !equality.Semantic.DeepEqual(sets, w.sets()) || !equality.Semantic.DeepEqual(machines, w.machines()) {
-				t.Errorf("%s\n%s", tc.reason, w.describe())
+			if !equality.Semantic.DeepEqual(sets, env.sets()) || !equality.Semantic.DeepEqual(machines, env.machines()) {
+				t.Errorf("%s\n%s", tc.reason, env.describe())
 			}
 		})
 	}
@@ -245,15 +245,15 @@ func TestHoldOfAnotherLeader(t *testing.T) {
 // show. The deployment makes no other set.
 func TestUnseenHoldOfSet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2))
-	w.run()
-	w.changeSpec(class("v2"))
-	p, err := w.c.observe(t.Context(), w.deployment())
+	env := newEnv(t, deployment(2))
+	env.run()
+	env.changeSpec(class("v2"))
+	s, err := env.c.observe(t.Context(), env.deployment())
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(w, &w.sets()[0], func(s *machinev1.MachineSet) { annotate(s, machinev1.MigrationHoldAnnotation, "x") })
-	if err := p.act(t.Context()); !apierrors.IsConflict(err) || len(w.sets()) != 1 {
-		t.Errorf("got %v and %d sets, want a conflict and one", err, len(w.sets()))
+	change(env, &env.sets()[0], func(set *machinev1.MachineSet) { machinev1.SetAnnotation(set, machinev1.MigrationHoldAnnotation, "x") })
+	if err := s.act(t.Context()); !apierrors.IsConflict(err) || len(env.sets()) != 1 {
+		t.Errorf("got %v and %d sets, want a conflict and one", err, len(env.sets()))
 	}
 }

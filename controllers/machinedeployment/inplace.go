@@ -7,183 +7,182 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// updateInPlace updates the nodes of old machines where they are. All of them
-// become candidates; some are selected, by us or by a person; their machines'
-// controller drains them, an agent on the node updates them, and then the
-// machines move to the current set, with their VMs. Old sets make no machines
-// any more. A machine without a node is skipped, where MCM stops.
-func (p *pass) updateInPlace(ctx context.Context) error {
-	ready, err := p.ensure(ctx, func() int {
-		_, old := p.views()
-		size, _ := rollout.InPlaceReplicas(p.bounds, rollout.Set{}, old, true)
+// inPlaceUpdate updates the nodes of old machines without replacing the VMs. All
+// nodes become candidates; some are selected, by us or by a person; the Machine
+// controller drains them, an agent on the node updates them, and then the machines
+// move to the new set. Old sets create no machines any more. A machine without a
+// node is skipped, where MCM stops.
+func (s *scope) inPlaceUpdate(ctx context.Context) error {
+	ready, err := s.ensureNewSet(ctx, func() int {
+		_, old := s.setViews()
+		size, _ := rollout.InPlaceReplicas(s.bounds, rollout.Set{}, old, true)
 		return size
 	})
 	if err != nil || !ready {
 		return err
 	}
-	marked := p.markNodes(ctx)
-	p.closeOld()
-	p.count()
-	if err := p.resizeInPlace(ctx); err != nil {
-		return errors.Join(marked, err, p.saveSets(ctx))
+	marked := s.markNodes(ctx)
+	s.disableOldScaleUp()
+	s.countMoved()
+	if err := s.resizeInPlace(ctx); err != nil {
+		return errors.Join(marked, err, s.patchSets(ctx))
 	}
-	return errors.Join(marked, p.saveSets(ctx), p.unlabel(ctx), p.selectNodes(ctx), p.settle(ctx))
+	return errors.Join(marked, s.patchSets(ctx), s.removeUpdateResults(ctx), s.selectNodes(ctx), s.cleanUpIfComplete(ctx))
 }
 
-// closeOld keeps old sets from making machines, and marks them as MCM does.
-func (p *pass) closeOld() {
-	for _, o := range p.old() {
-		if o.want.Spec.Replicas > 0 {
-			label(o.want, machinev1.ScaleUpDisabledLabel, "true")
+// disableOldScaleUp prevents old sets from creating machines, and marks them as MCM does.
+func (s *scope) disableOldScaleUp() {
+	for _, o := range s.oldSets() {
+		if o.desired.Spec.Replicas > 0 {
+			machinev1.SetLabel(o.desired, machinev1.ScaleUpDisabledLabel, "true")
 		}
 		if len(o.live()) > 0 {
-			annotate(o.want, machinev1.PreferNoScheduleKey, "True")
+			machinev1.SetAnnotation(o.desired, machinev1.PreferNoScheduleKey, "True")
 		}
 	}
 }
 
-// count makes up for what a pass that ended early, or the loss of a machine, has
-// left: the current set is asked for machines that moved to it, old sets are no
-// longer asked for machines that they cannot replace.
-func (p *pass) count() {
+// countMoved adjusts replicas to where the machines are: the new set gets replicas
+// for machines that moved to it, and old sets lose those for machines that are gone
+// and that they cannot replace.
+func (s *scope) countMoved() {
 	moved := 0
-	for _, m := range p.current.live() {
+	for _, m := range s.newSet.live() {
 		if _, ok := m.Labels[machinev1.UpdateResultLabel]; ok {
 			moved++
 		}
 	}
-	asked := int(p.current.want.Spec.Replicas)
-	if n := min(moved, len(p.current.live())-asked); n > 0 {
-		p.resize(p.current, asked+n)
+	asked := int(s.newSet.desired.Spec.Replicas)
+	if n := min(moved, len(s.newSet.live())-asked); n > 0 {
+		s.resize(s.newSet, asked+n)
 	}
-	for _, o := range p.old() {
+	for _, o := range s.oldSets() {
 		terminating := len(o.machines) - len(o.live())
-		// Machines that the set has just made may not be in the cache yet.
-		actual := max(len(o.live()), int(o.seen.Status.Replicas)-terminating)
-		if o.seen.Status.ObservedGeneration >= o.seen.Generation && actual < int(o.want.Spec.Replicas) {
-			p.resize(o, actual)
+		// Machines that the set has just created may not be in the cache yet.
+		actual := max(len(o.live()), int(o.observed.Status.Replicas)-terminating)
+		if o.observed.Status.ObservedGeneration >= o.observed.Generation && actual < int(o.desired.Spec.Replicas) {
+			s.resize(o, actual)
 		}
 	}
 }
 
-// resizeInPlace sizes the current set, or moves machines to it; when it has all
-// that is wanted, the old sets lose the rest.
-func (p *pass) resizeInPlace(ctx context.Context) error {
-	current, old := p.views()
-	size, transfer := rollout.InPlaceReplicas(p.bounds, *current, old, false)
-	if size != current.Spec {
-		p.resize(p.current, size)
+// resizeInPlace scales the new set, or moves machines to it. When it has all that
+// are wanted, the old sets are scaled to zero.
+func (s *scope) resizeInPlace(ctx context.Context) error {
+	newSet, old := s.setViews()
+	size, transfer := rollout.InPlaceReplicas(s.bounds, *newSet, old, false)
+	if size != newSet.Spec {
+		s.resize(s.newSet, size)
 	}
 	if transfer {
-		if err := p.transfer(ctx); err != nil {
+		if err := s.transferMachines(ctx); err != nil {
 			return err
 		}
 	}
-	if p.current.want.Spec.Replicas != p.d.Spec.Replicas {
+	if s.newSet.desired.Spec.Replicas != s.d.Spec.Replicas {
 		return nil
 	}
-	for _, o := range p.old() {
-		if o.want.Spec.Replicas > 0 {
-			p.resize(o, 0)
+	for _, o := range s.oldSets() {
+		if o.desired.Spec.Replicas > 0 {
+			s.resize(o, 0)
 		}
 	}
 	return nil
 }
 
-// unlabel takes the label off machines that have moved, once their set has seen
-// that it is asked for them: until then the label keeps it from deleting one of
-// them as surplus.
-func (p *pass) unlabel(ctx context.Context) error {
-	seen := p.current.seen
-	if seen.Status.ObservedGeneration < seen.Generation || len(p.current.live()) > int(seen.Spec.Replicas) {
+// removeUpdateResults removes the label from machines that have moved, once their
+// set has observed the replicas for them: until then the label prevents it from
+// deleting one of them as surplus.
+func (s *scope) removeUpdateResults(ctx context.Context) error {
+	seen := s.newSet.observed
+	if seen.Status.ObservedGeneration < seen.Generation || len(s.newSet.live()) > int(seen.Spec.Replicas) {
 		return nil
 	}
-	for _, m := range p.current.live() {
+	for _, m := range s.newSet.live() {
 		if _, ok := m.Labels[machinev1.UpdateResultLabel]; !ok {
 			continue
 		}
 		plain := m.DeepCopy()
 		delete(plain.Labels, machinev1.UpdateResultLabel)
-		if err := p.released(ctx); err != nil {
+		if err := s.patchMachine(ctx, m, plain); err != nil {
 			return err
-		}
-		if err := p.Client.Patch(ctx, plain, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take update result off machine %s: %w", m.Name, err)
 		}
 	}
 	return nil
 }
 
-// selectNodes selects as many nodes for their update as availability allows,
-// those of the oldest set first, available ones before others, older before
-// younger. With orchestration Manual a person does.
-func (p *pass) selectNodes(ctx context.Context) error {
-	if p.d.Spec.Strategy.InPlaceUpdate.OrchestrationType == machinev1.OrchestrationTypeManual || !p.replacing() {
+// selectNodes selects as many nodes for their update as availability allows, in the
+// order of updateCandidates. With orchestration Manual a person selects them.
+func (s *scope) selectNodes(ctx context.Context) error {
+	if s.d.Spec.Strategy.InPlaceUpdate.OrchestrationType == machinev1.OrchestrationTypeManual || !s.hasOldReplicas() {
 		return nil
 	}
-	next, err := p.next(ctx)
+	next, err := s.nextNodes(ctx)
 	if err != nil || len(next) == 0 {
 		return err
 	}
-	// What we selected in the last pass may not be in the cache yet.
+	// What the last reconcile selected may not be in the cache yet.
 	live := &corev1.NodeList{}
-	if err := p.Target.Live.List(ctx, live, client.HasLabels{machinev1.SelectedForUpdateLabel}); err != nil {
+	if err := s.Target.Live.List(ctx, live, client.HasLabels{machinev1.SelectedForUpdateLabel}); err != nil {
 		return fmt.Errorf("list selected nodes: %w", err)
 	}
 	for i := range live.Items {
-		p.nodes[live.Items[i].Name] = &live.Items[i]
+		s.nodes[live.Items[i].Name] = &live.Items[i]
 	}
-	if next, err = p.next(ctx); err != nil {
+	if next, err = s.nextNodes(ctx); err != nil {
 		return err
 	}
 	for _, node := range next {
 		shaped := node.DeepCopy()
-		label(shaped, machinev1.SelectedForUpdateLabel, "true")
-		if err := p.patchNode(ctx, node, shaped); err != nil {
+		machinev1.SetLabel(shaped, machinev1.SelectedForUpdateLabel, "true")
+		if err := s.patchNode(ctx, node, shaped); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// next returns the nodes that may be selected now.
-func (p *pass) next(ctx context.Context) ([]*corev1.Node, error) {
-	candidates, state, err := p.candidates(ctx)
+// nextNodes returns the nodes that can be selected now.
+func (s *scope) nextNodes(ctx context.Context) ([]*corev1.Node, error) {
+	candidates, state, err := s.updateCandidates(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return candidates[:min(rollout.Selectable(p.bounds, state), len(candidates))], nil
+	return candidates[:min(rollout.Selectable(s.bounds, state), len(candidates))], nil
 }
 
-// candidates returns the nodes that can be selected, in that order, and what
-// the arithmetic goes by.
-func (p *pass) candidates(ctx context.Context) ([]*corev1.Node, rollout.InPlace, error) {
-	current, _ := p.views()
+// updateCandidates returns the nodes that are not selected yet, those of the oldest
+// set first, available ones before others, older before younger, and the input of
+// the rollout arithmetic.
+func (s *scope) updateCandidates(ctx context.Context) ([]*corev1.Node, rollout.InPlace, error) {
+	newSet, _ := s.setViews()
 	state := rollout.InPlace{
-		Asked:            current.Spec,
-		Current:          current.Spec,
-		CurrentAvailable: current.Available,
-		Available:        current.Available,
+		Asked:        newSet.Spec,
+		New:          newSet.Spec,
+		NewAvailable: newSet.Available,
+		Available:    newSet.Available,
 	}
 	var nodes []*corev1.Node
-	for _, o := range p.old() {
-		state.Asked += int(o.want.Spec.Replicas)
-		for _, m := range inTurn(o.live()) {
-			node, err := p.node(ctx, m)
+	for _, o := range s.oldSets() {
+		state.Asked += int(o.desired.Spec.Replicas)
+		for _, m := range inUpdateOrder(o.live()) {
+			node, err := s.node(ctx, m)
 			if err != nil {
 				return nil, state, err
 			}
-			if node != nil && selected(node) {
+			if node != nil && selectedForUpdate(node) {
 				state.Undergoing++
 				continue
 			}
-			if serves(m) {
+			if isAvailable(m) {
 				state.Available++
 			}
 			if node != nil {
@@ -194,16 +193,16 @@ func (p *pass) candidates(ctx context.Context) ([]*corev1.Node, rollout.InPlace,
 	return nodes, state, nil
 }
 
-func selected(node *corev1.Node) bool {
+func selectedForUpdate(node *corev1.Node) bool {
 	_, ok := node.Labels[machinev1.SelectedForUpdateLabel]
 	return ok
 }
 
-// inTurn sorts machines for their update: available ones first, then by age and name.
-func inTurn(machines []*machinev1.Machine) []*machinev1.Machine {
+// inUpdateOrder sorts machines for their update: available ones first, then by age and name.
+func inUpdateOrder(machines []*machinev1.Machine) []*machinev1.Machine {
 	slices.SortStableFunc(machines, func(a, b *machinev1.Machine) int {
-		if serves(a) != serves(b) {
-			if serves(a) {
+		if isAvailable(a) != isAvailable(b) {
+			if isAvailable(a) {
 				return -1
 			}
 			return 1
@@ -211,4 +210,125 @@ func inTurn(machines []*machinev1.Machine) []*machinev1.Machine {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	return machines
+}
+
+// transferMachines moves the machines that were updated in place to the new set,
+// each with one patch. The replicas follow in the next reconcile, in countMoved:
+// a set that is resized before its controller's cache shows the move would delete
+// or create a machine. Until then the label on the machine prevents its new set
+// from deleting it as surplus, and the old set creates none.
+func (s *scope) transferMachines(ctx context.Context) error {
+	class, err := s.newSetClass(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range s.oldSets() {
+		for _, m := range o.live() {
+			ready, err := s.transferable(ctx, m)
+			if err != nil {
+				return err
+			}
+			if !ready {
+				continue
+			}
+			if err := s.transferMachine(ctx, m, o, class); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// transferable reports whether a machine's node was updated, according to both the
+// machine and the node.
+func (s *scope) transferable(ctx context.Context, m *machinev1.Machine) (bool, error) {
+	if m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating ||
+		!slices.ContainsFunc(m.Status.Conditions, updateSuccessful) {
+		return false, nil
+	}
+	node, err := s.node(ctx, m)
+	if err != nil || node == nil {
+		return false, err
+	}
+	return node.Labels[machinev1.UpdateResultLabel] == machinev1.UpdateSuccessful, nil
+}
+
+func updateSuccessful(c corev1.NodeCondition) bool {
+	return c.Type == machinev1.NodeInPlaceUpdate && c.Reason == machinev1.ReasonUpdateSuccessful
+}
+
+// transferMachine moves a machine to the new set: owner, labels and class. It fails
+// on a stale machine, which may have moved already.
+func (s *scope) transferMachine(ctx context.Context, m *machinev1.Machine, from *ownedSet, class *machinev1.MachineClass) error {
+	if err := s.confirmNotHeld(ctx); err != nil {
+		return err
+	}
+	moved := m.DeepCopy()
+	to := s.newSet.observed
+	owner := *metav1.NewControllerRef(to, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))
+	moved.OwnerReferences = slices.DeleteFunc(moved.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.UID == from.observed.UID
+	})
+	moved.OwnerReferences = append([]metav1.OwnerReference{owner}, moved.OwnerReferences...)
+	if s := from.observed.Spec.Selector; s != nil {
+		for key := range s.MatchLabels {
+			delete(moved.Labels, key)
+		}
+	}
+	if s := to.Spec.Selector; s != nil {
+		for key, value := range s.MatchLabels {
+			machinev1.SetLabel(moved, key, value)
+		}
+	}
+	machinev1.SetLabel(moved, machinev1.UpdateResultLabel, machinev1.UpdateSuccessful)
+	if s.canTakeClass(ctx, class, m) {
+		moved.Spec.Class = to.Spec.Template.Spec.Class
+	}
+	if err := s.Client.Patch(ctx, moved, client.MergeFromWithOptions(m,
+		client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("move Machine %s to MachineSet %s: %w", m.Name, to.Name, err)
+	}
+	return nil
+}
+
+// newSetClass reads the class of the new set; nil if it does not exist or is being
+// deleted.
+func (s *scope) newSetClass(ctx context.Context) (*machinev1.MachineClass, error) {
+	class := &machinev1.MachineClass{}
+	name := s.newSet.observed.Spec.Template.Spec.Class.Name
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.d.Namespace, Name: name}, class)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read MachineClass %s: %w", name, err)
+	}
+	if apierrors.IsNotFound(err) || !class.DeletionTimestamp.IsZero() {
+		return nil, nil //nolint:nilnil // no class is an answer here
+	}
+	return class, nil
+}
+
+// canTakeClass reports whether a machine that was updated in place can refer to the
+// class of its new set.
+//
+// MCM leaves the old class in the machine, so that the class can never be removed,
+// and the machine keeps its virtual capacity. For a machine that has its VM, the
+// class only tells where the VM is and which credentials delete it. So the new
+// class replaces the old one if both name the same provider and region. Otherwise
+// the VM could be looked up in the wrong place and be lost.
+func (s *scope) canTakeClass(ctx context.Context, class *machinev1.MachineClass, m *machinev1.Machine) bool {
+	if class == nil || class.Name == m.Spec.Class.Name {
+		return false
+	}
+	old := &machinev1.MachineClass{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}, old); err != nil {
+		// A class that does not exist deletes no VM. After another error the old class stays.
+		return client.IgnoreNotFound(err) == nil
+	}
+	return old.Provider == class.Provider && region(old) == region(class)
+}
+
+func region(c *machinev1.MachineClass) string {
+	if c.NodeTemplate == nil {
+		return ""
+	}
+	return c.NodeTemplate.Region
 }

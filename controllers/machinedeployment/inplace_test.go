@@ -34,34 +34,34 @@ func names(machines []machinev1.Machine) []string {
 // TestInPlaceKeepsMachines updates all machines where they are.
 func TestInPlaceKeepsMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+	env := newEnv(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
 		machineClass("v2", "eu"))
-	w.run()
-	before := names(w.live())
-	w.changeSpec(class("v2"))
-	w.until("all are updated", func() bool {
+	env.run()
+	before := names(env.live())
+	env.changeSpec(class("v2"))
+	env.until("all are updated", func() bool {
 		away := 0
-		for _, m := range w.live() {
-			if !serves(&m) {
+		for _, m := range env.live() {
+			if !isAvailable(&m) {
 				away++
 			}
 		}
 		if away > 1 {
-			t.Fatalf("%d machines are away at once\n%s", away, w.describe())
+			t.Fatalf("%d machines are away at once\n%s", away, env.describe())
 		}
-		d := w.deployment()
+		d := env.deployment()
 		return d.Status.UpdatedReplicas == 4 && d.Status.Replicas == 4 && d.Status.AvailableReplicas == 4
 	})
 	for range 4 { // labels and nodes are tidied up after the last has moved
-		w.playSets()
-		w.playMachines()
-		w.pass()
+		env.playSets()
+		env.playMachines()
+		env.pass()
 	}
-	if diff := cmp.Diff(before, names(w.live())); diff != "" {
+	if diff := cmp.Diff(before, names(env.live())); diff != "" {
 		t.Fatalf("an update in place replaced machines\n%s", diff)
 	}
-	set := w.set("v2")
-	for _, m := range w.live() {
+	set := env.set("v2")
+	for _, m := range env.live() {
 		if !metav1.IsControlledBy(&m, set) || m.Spec.Class.Name != "v2" {
 			t.Errorf("machine %s belongs to %v and class %s", m.Name, m.OwnerReferences, m.Spec.Class.Name)
 		}
@@ -72,7 +72,7 @@ func TestInPlaceKeepsMachines(t *testing.T) {
 		if diff := cmp.Diff(want, m.Labels); diff != "" {
 			t.Errorf("labels of machine %s\n%s", m.Name, diff)
 		}
-		node := w.node(m.Name)
+		node := env.node(m.Name)
 		if len(node.Labels) != 0 || node.Spec.Unschedulable || len(node.Annotations) != 1 {
 			t.Errorf("node %s: labels %v, annotations %v, unschedulable %t", node.Name, node.Labels, node.Annotations,
 				node.Spec.Unschedulable)
@@ -88,21 +88,21 @@ func TestInPlaceKeepsMachines(t *testing.T) {
 
 func TestInPlaceSurge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 1, 0)), machineClass("v1", "eu"),
+	env := newEnv(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 1, 0)), machineClass("v1", "eu"),
 		machineClass("v2", "eu"))
-	w.run()
-	w.changeSpec(class("v2"))
-	w.until("all are updated", func() bool {
+	env.run()
+	env.changeSpec(class("v2"))
+	env.until("all are updated", func() bool {
 		serving := 0
-		for _, m := range w.live() {
-			if serves(&m) {
+		for _, m := range env.live() {
+			if isAvailable(&m) {
 				serving++
 			}
 		}
-		if serving < 3 || len(w.machines()) > 4 {
-			t.Fatalf("%d of %d machines are available\n%s", serving, len(w.machines()), w.describe())
+		if serving < 3 || len(env.machines()) > 4 {
+			t.Fatalf("%d of %d machines are available\n%s", serving, len(env.machines()), env.describe())
 		}
-		d := w.deployment()
+		d := env.deployment()
 		return d.Status.UpdatedReplicas == 3 && d.Status.Replicas == 3 && d.Status.AvailableReplicas == 3
 	})
 }
@@ -122,24 +122,24 @@ func TestInPlaceNotWedged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+			env := newEnv(t, deployment(4, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
 				machineClass("v2", "eu"))
-			w.run()
-			w.changeSpec(class("v2"))
-			w.until("one has moved", func() bool { return w.set("v2").Status.Replicas >= 1 })
-			lost := w.live()[3]
-			if err := w.client.Delete(t.Context(), w.node(lost.Name)); err != nil {
+			env.run()
+			env.changeSpec(class("v2"))
+			env.until("one has moved", func() bool { return env.set("v2").Status.Replicas >= 1 })
+			lost := env.live()[3]
+			if err := env.client.Delete(t.Context(), env.node(lost.Name)); err != nil {
 				t.Fatal(err)
 			}
-			w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = tc.to })
+			env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = tc.to })
 			for range 3 {
-				w.pass()
-				w.playSets()
+				env.pass()
+				env.playSets()
 			}
-			w.terminate(&lost) // as its health timeout will do
-			w.run()
-			if got := w.set("v2").Spec.Replicas; got != tc.to || w.set("v1").Spec.Replicas != 0 {
-				t.Errorf("%s\n%s", tc.reason, w.describe())
+			env.terminate(&lost) // as its health timeout will do
+			env.run()
+			if got := env.set("v2").Spec.Replicas; got != tc.to || env.set("v1").Spec.Replicas != 0 {
+				t.Errorf("%s\n%s", tc.reason, env.describe())
 			}
 		})
 	}
@@ -147,31 +147,31 @@ func TestInPlaceNotWedged(t *testing.T) {
 
 func TestInPlaceManual(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 1, 1)), machineClass("v1", "eu"),
+	env := newEnv(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 1, 1)), machineClass("v1", "eu"),
 		machineClass("v2", "eu"))
-	w.run()
-	w.changeSpec(class("v2"))
+	env.run()
+	env.changeSpec(class("v2"))
 	for range 5 {
-		w.pass()
-		w.playSets()
-		w.playMachines()
+		env.pass()
+		env.playSets()
+		env.playMachines()
 	}
-	first := w.live()[0].Name
-	for _, m := range w.live() {
-		node := w.node(m.Name)
-		if node.Labels[machinev1.CandidateForUpdateLabel] != "true" || selected(node) || m.Spec.Class.Name != "v1" {
+	first := env.live()[0].Name
+	for _, m := range env.live() {
+		node := env.node(m.Name)
+		if node.Labels[machinev1.CandidateForUpdateLabel] != "true" || selectedForUpdate(node) || m.Spec.Class.Name != "v1" {
 			t.Errorf("node %s must be a candidate and wait for a person: %v", node.Name, node.Labels)
 		}
 	}
-	change(w, w.node(first), func(n *corev1.Node) { n.Labels[machinev1.SelectedForUpdateLabel] = "true" })
-	w.until("the chosen one has moved", func() bool {
-		return w.set("v2").Status.AvailableReplicas == 1 && w.set("v1").Spec.Replicas == 1
+	change(env, env.node(first), func(n *corev1.Node) { n.Labels[machinev1.SelectedForUpdateLabel] = "true" })
+	env.until("the chosen one has moved", func() bool {
+		return env.set("v2").Status.AvailableReplicas == 1 && env.set("v1").Spec.Replicas == 1
 	})
-	if got := names(w.members(w.set("v2"))); !cmp.Equal(got, []string{first}) {
+	if got := names(env.members(env.set("v2"))); !cmp.Equal(got, []string{first}) {
 		t.Errorf("%v moved, want %s", got, first)
 	}
-	if len(w.live()) != 2 {
-		t.Errorf("%s", w.describe())
+	if len(env.live()) != 2 {
+		t.Errorf("%s", env.describe())
 	}
 }
 
@@ -179,12 +179,12 @@ func TestInPlaceManual(t *testing.T) {
 // looked for where it is not.
 func TestTransferKeepsClassOfAnotherRegion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+	env := newEnv(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
 		machineClass("v2", "us"))
-	w.run()
-	w.changeSpec(class("v2"))
-	w.run()
-	if got := w.live()[0].Spec.Class.Name; got != "v1" {
+	env.run()
+	env.changeSpec(class("v2"))
+	env.run()
+	if got := env.live()[0].Spec.Class.Name; got != "v1" {
 		t.Errorf("the machine refers to %s", got)
 	}
 }
@@ -194,45 +194,45 @@ func TestTransferKeepsClassOfAnotherRegion(t *testing.T) {
 // size.
 func TestTransferGoesStepByStep(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+	env := newEnv(t, deployment(3, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
 		machineClass("v2", "eu"))
-	w.run()
-	before := names(w.live())
-	w.changeSpec(class("v2"))
+	env.run()
+	before := names(env.live())
+	env.changeSpec(class("v2"))
 	for range 2 { // selected and away, updated
-		w.pass()
-		w.playMachines()
+		env.pass()
+		env.playMachines()
 	}
-	sizes := func() [2]int32 { return [2]int32{w.set("v1").Spec.Replicas, w.set("v2").Spec.Replicas} }
+	sizes := func() [2]int32 { return [2]int32{env.set("v1").Spec.Replicas, env.set("v2").Spec.Replicas} }
 	labelled := func() int {
 		n := 0
-		for _, m := range w.live() {
+		for _, m := range env.live() {
 			if _, ok := m.Labels[machinev1.UpdateResultLabel]; ok {
 				n++
 			}
 		}
 		return n
 	}
-	w.pass()
-	if got := sizes(); got != [2]int32{3, 0} || len(w.members(w.set("v2"))) != 1 || labelled() != 1 {
-		t.Fatalf("the machine moves first, the sizes %v stay\n%s", got, w.describe())
+	env.pass()
+	if got := sizes(); got != [2]int32{3, 0} || len(env.members(env.set("v2"))) != 1 || labelled() != 1 {
+		t.Fatalf("the machine moves first, the sizes %v stay\n%s", got, env.describe())
 	}
-	w.pass() // the cache has it, the old set has not counted yet
+	env.pass() // the cache has it, the old set has not counted yet
 	if got := sizes(); got != [2]int32{3, 1} || labelled() != 1 {
-		t.Fatalf("the new set is asked for it: %v\n%s", got, w.describe())
+		t.Fatalf("the new set is asked for it: %v\n%s", got, env.describe())
 	}
-	w.playSet(w.set("v1"))
-	w.pass()
+	env.playSet(env.set("v1"))
+	env.pass()
 	if got := sizes(); got != [2]int32{2, 1} || labelled() != 1 {
-		t.Fatalf("the old set is not asked for it any more, and the label waits for the new one: %v\n%s", got, w.describe())
+		t.Fatalf("the old set is not asked for it any more, and the label waits for the new one: %v\n%s", got, env.describe())
 	}
-	w.playSets()
-	w.pass()
+	env.playSets()
+	env.pass()
 	if labelled() != 0 {
-		t.Fatalf("the label has done its work\n%s", w.describe())
+		t.Fatalf("the label has done its work\n%s", env.describe())
 	}
-	w.run()
-	if diff := cmp.Diff(before, names(w.live())); diff != "" {
+	env.run()
+	if diff := cmp.Diff(before, names(env.live())); diff != "" {
 		t.Errorf("machines were lost or made\n%s", diff)
 	}
 }
@@ -241,21 +241,21 @@ func TestTransferGoesStepByStep(t *testing.T) {
 // be able to make machines again, and nothing is left on its nodes.
 func TestInPlaceBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 0, 1)), machineClass("v1", "eu"),
+	env := newEnv(t, deployment(2, inPlace(machinev1.OrchestrationTypeManual, 0, 1)), machineClass("v1", "eu"),
 		machineClass("v2", "eu"))
-	w.run()
-	w.changeSpec(class("v2"))
-	w.pass()
-	if w.set("v1").Labels[machinev1.ScaleUpDisabledLabel] != "true" {
-		t.Fatalf("an old set makes no machines: %v", w.set("v1").Labels)
+	env.run()
+	env.changeSpec(class("v2"))
+	env.pass()
+	if env.set("v1").Labels[machinev1.ScaleUpDisabledLabel] != "true" {
+		t.Fatalf("an old set makes no machines: %v", env.set("v1").Labels)
 	}
-	w.changeSpec(func(d *machinev1.MachineDeployment) { class("v1")(d); d.Spec.Replicas = 3 })
-	w.run()
-	if len(w.live()) != 3 {
-		t.Errorf("%s", w.describe())
+	env.changeSpec(func(d *machinev1.MachineDeployment) { class("v1")(d); d.Spec.Replicas = 3 })
+	env.run()
+	if len(env.live()) != 3 {
+		t.Errorf("%s", env.describe())
 	}
-	for _, m := range w.live() {
-		if node := w.node(m.Name); len(node.Labels)+len(node.Spec.Taints) != 0 || len(node.Annotations) != 1 {
+	for _, m := range env.live() {
+		if node := env.node(m.Name); len(node.Labels)+len(node.Spec.Taints) != 0 || len(node.Annotations) != 1 {
 			t.Errorf("node %s: %v %v %v", node.Name, node.Labels, node.Annotations, node.Spec.Taints)
 		}
 	}
@@ -263,10 +263,10 @@ func TestInPlaceBack(t *testing.T) {
 
 func TestInPlaceNeedsTarget(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)))
-	w.c.Target = nil
-	w.pass()
-	if c := told(&w.deployment().Status); c == nil || len(w.sets()) != 0 {
+	env := newEnv(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)))
+	env.c.Target = nil
+	env.pass()
+	if c := specValidCondition(&env.deployment().Status); c == nil || len(env.sets()) != 0 {
 		t.Errorf("an update in place without nodes must be refused: %+v", c)
 	}
 }
@@ -274,23 +274,23 @@ func TestInPlaceNeedsTarget(t *testing.T) {
 // TestStaleMachineDoesNotMove: it may have moved already, or be somebody else's.
 func TestStaleMachineDoesNotMove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+	env := newEnv(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
 		machineClass("v2", "eu"))
-	w.run()
-	w.changeSpec(class("v2"))
+	env.run()
+	env.changeSpec(class("v2"))
 	for range 2 {
-		w.pass()
-		w.playMachines()
+		env.pass()
+		env.playMachines()
 	}
-	p, err := w.c.observe(t.Context(), w.deployment())
+	s, err := env.c.observe(t.Context(), env.deployment())
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(w, &w.live()[0], func(m *machinev1.Machine) { annotate(m, "changed", "since") })
-	if err := p.act(t.Context()); !apierrors.IsConflict(err) {
+	change(env, &env.live()[0], func(m *machinev1.Machine) { machinev1.SetAnnotation(m, "changed", "since") })
+	if err := s.act(t.Context()); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
-	if len(w.members(w.set("v1"))) != 1 {
-		t.Errorf("%s", w.describe())
+	if len(env.members(env.set("v1"))) != 1 {
+		t.Errorf("%s", env.describe())
 	}
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 )
 
-// ownedLive returns the deployment's sets on the API server. It asks for those
-// with the label that ours have from birth, and for those without: MCM's lack it
-// until they are dressed. To read all sets of the namespace for each deployment
-// would cost the square of the number of deployments.
-func (p *pass) ownedLive(ctx context.Context) ([]*machinev1.MachineSet, error) {
-	selectors, err := p.possible()
+// listLiveSets lists the deployment's sets uncached. It asks for those with the
+// label deployment-name, which our sets are created with, and for those without
+// it: MCM's lack it until syncSetMetadata. Reading all sets of the namespace for
+// each deployment would cost the square of the number of deployments.
+func (s *scope) listLiveSets(ctx context.Context) ([]*machinev1.MachineSet, error) {
+	selectors, err := s.liveSetSelectors()
 	if err != nil {
 		return nil, err
 	}
 	var owned []*machinev1.MachineSet
-	for _, which := range selectors {
+	for _, selector := range selectors {
 		list := &machinev1.MachineSetList{}
-		err := p.Live.List(ctx, list, client.InNamespace(p.d.Namespace), client.MatchingLabelsSelector{Selector: which})
+		err := s.Live.List(ctx, list, client.InNamespace(s.d.Namespace), client.MatchingLabelsSelector{Selector: selector})
 		if err != nil {
-			return nil, fmt.Errorf("list machine sets on the API server: %w", err)
+			return nil, fmt.Errorf("list MachineSets on the API server: %w", err)
 		}
 		for i := range list.Items {
-			if metav1.IsControlledBy(&list.Items[i], p.d) {
+			if metav1.IsControlledBy(&list.Items[i], s.d) {
 				owned = append(owned, &list.Items[i])
 			}
 		}
@@ -41,36 +41,36 @@ func (p *pass) ownedLive(ctx context.Context) ([]*machinev1.MachineSet, error) {
 	return owned, nil
 }
 
-// possible selects the sets that can be the deployment's. Together they leave out
-// those that carry the name of another deployment; a name that no label can hold
-// leaves out none.
-func (p *pass) possible() ([]labels.Selector, error) {
-	if len(validation.IsValidLabelValue(p.d.Name)) > 0 {
+// liveSetSelectors returns selectors of the sets that the deployment may own: all
+// but those labelled with the name of another deployment. A name that is no valid
+// label value selects all.
+func (s *scope) liveSetSelectors() ([]labels.Selector, error) {
+	if len(validation.IsValidLabelValue(s.d.Name)) > 0 {
 		return []labels.Selector{labels.Everything()}, nil
 	}
 	without, err := labels.NewRequirement(machinev1.DeploymentNameLabel, selection.DoesNotExist, nil)
 	if err != nil {
-		return nil, fmt.Errorf("select machine sets without the name of a deployment: %w", err)
+		return nil, fmt.Errorf("select MachineSets without label %s: %w", machinev1.DeploymentNameLabel, err)
 	}
-	named := labels.SelectorFromSet(labels.Set{machinev1.DeploymentNameLabel: p.d.Name})
+	named := labels.SelectorFromSet(labels.Set{machinev1.DeploymentNameLabel: s.d.Name})
 	return []labels.Selector{named, labels.NewSelector().Add(*without)}, nil
 }
 
-// abreast makes sure, before a set is made or resized, that the deployment on the
-// API server is the one that this was decided from, and not held. The caches of
-// two kinds do not wait for each other, and a user may scale to and fro: the lock
-// of the write covers the set alone.
-func (p *pass) abreast(ctx context.Context) error {
+// ensureCacheCurrent returns a conflict, before a set is created or resized, if the
+// deployment on the API server has another spec than the one which this was
+// decided from, or is held. The caches of two kinds are not in step, and the
+// optimistic lock of the write covers the set alone.
+func (s *scope) ensureCacheCurrent(ctx context.Context) error {
 	live := &machinev1.MachineDeployment{}
-	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.d), live); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read machine deployment on the API server: %w", err)
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.d), live); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read MachineDeployment on the API server: %w", err)
 	}
 	if machinev1.Held(live) {
-		return hold.Behind(p.d.Name)
+		return hold.Behind(s.d.Name)
 	}
-	if live.UID != p.d.UID || live.Generation != p.d.Generation {
+	if live.UID != s.d.UID || live.Generation != s.d.Generation {
 		resource := machinev1.GroupVersion.WithResource("machinedeployments").GroupResource()
-		return apierrors.NewConflict(resource, p.d.Name, errors.New("the cache does not show its last change yet"))
+		return apierrors.NewConflict(resource, s.d.Name, errors.New("the cache does not show its last change yet"))
 	}
 	return nil
 }

@@ -49,26 +49,26 @@ func TestBehind(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, deployment(3))
-			w.run()
-			shown := w.deployment()
+			env := newEnv(t, deployment(3))
+			env.run()
+			shown := env.deployment()
 			for i, what := range tc.changes {
-				w.changeSpec(what)
+				env.changeSpec(what)
 				if tc.acted {
-					w.run()
+					env.run()
 				}
 				if i < tc.shown {
-					shown = w.deployment()
+					shown = env.deployment()
 				}
 			}
-			deps := w.c.Deps
-			deps.Client = former{w.client, shown}
-			w.c = New(deps)
-			if _, err := w.try(); err != nil {
+			deps := env.c.Deps
+			deps.Client = former{env.client, shown}
+			env.c = New(deps)
+			if _, err := env.try(); err != nil {
 				t.Fatal(err)
 			}
 			got := map[string]int32{}
-			for _, set := range w.sets() {
+			for _, set := range env.sets() {
 				got[set.Spec.Template.Spec.Class.Name] = set.Spec.Replicas
 			}
 			if len(got) != len(tc.want) || got["v1"] != tc.want["v1"] {

@@ -17,74 +17,74 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// unmade is when a node is looked at again that a rollout has left
+// nodeInitRetry is when a node is looked at again that a rollout has left
 // behind before it was made the Machine's: the node controller may be about to
 // write on it that it is to be kept.
-const unmade = 10 * time.Second
+const nodeInitRetry = 10 * time.Second
 
-// marks is what the nodes of a pool shall carry during a rollout.
-type marks struct {
-	// avoid: pods shall rather not be scheduled here; the node goes next. False
+// nodeMarks is what the nodes of a pool shall carry during a rollout.
+type nodeMarks struct {
+	// preferNoSchedule: pods shall rather not be scheduled here; the node goes next. False
 	// takes the taint away, also from nodes whose set has become current again.
-	avoid bool
-	// keep: autoscalers shall not remove the node. One that is not made the
+	preferNoSchedule bool
+	// disableScaleDown: autoscalers shall not remove the node. One that is not made the
 	// Machine's yet gets that from the node controller, with what that writes anyway.
-	keep bool
-	// release: autoscalers may remove the node again.
-	release bool
+	disableScaleDown bool
+	// enableScaleDown: autoscalers may remove the node again.
+	enableScaleDown bool
 	// candidate: the node is to be updated in place.
 	candidate bool
-	// updatable: nodes that were updated in place are put back to work.
-	updatable bool
+	// finishUpdate: nodes that were updated in place are put back to work.
+	finishUpdate bool
 }
 
 // markNodes brings the marks of all nodes up to date, each node with at most one
 // patch. Nodes of machines that are terminating are left alone. A failure does
 // not stop the rollout: the marks only keep pods and autoscalers from doing
 // needless work.
-func (p *pass) markNodes(ctx context.Context) error {
-	if p.Target == nil {
+func (s *scope) markNodes(ctx context.Context) error {
+	if s.Target == nil {
 		return nil
 	}
-	complete, rolling := p.complete(), p.replacing()
-	inPlace := p.d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType
-	recreate := p.d.Spec.Strategy.Type == machinev1.RecreateStrategyType
+	complete, rolling := s.complete(), s.hasOldReplicas()
+	inPlace := s.d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType
+	recreate := s.d.Spec.Strategy.Type == machinev1.RecreateStrategyType
 	var errs []error
-	for _, o := range p.pools {
-		old := o != p.current
-		m := marks{
-			avoid:     old && !recreate,
-			keep:      rolling && p.AnnotateDuringRollout,
-			release:   complete,
-			candidate: old && inPlace,
-			updatable: !old && inPlace,
+	for _, o := range s.sets {
+		old := o != s.newSet
+		m := nodeMarks{
+			preferNoSchedule: old && !recreate,
+			disableScaleDown: rolling && s.AnnotateDuringRollout,
+			enableScaleDown:  complete,
+			candidate:        old && inPlace,
+			finishUpdate:     !old && inPlace,
 		}
-		errs = append(errs, p.markPool(ctx, o, m))
+		errs = append(errs, s.markSetNodes(ctx, o, m))
 	}
 	return errors.Join(errs...)
 }
 
-// replacing says that old sets still have machines to replace.
-func (p *pass) replacing() bool {
-	return slices.ContainsFunc(p.old(), func(o *pool) bool { return o.seen.Spec.Replicas > 0 && !o.gone() })
+// hasOldReplicas says that old sets still have machines to replace.
+func (s *scope) hasOldReplicas() bool {
+	return slices.ContainsFunc(s.oldSets(), func(o *ownedSet) bool { return o.observed.Spec.Replicas > 0 && !o.deleting() })
 }
 
-// markPool stops at the first error: the target cluster may be unreachable. A
+// markSetNodes stops at the first error: the target cluster may be unreachable. A
 // node that has changed since it was read keeps none of the others waiting.
-func (p *pass) markPool(ctx context.Context, o *pool, m marks) error {
+func (s *scope) markSetNodes(ctx context.Context, o *ownedSet, m nodeMarks) error {
 	var stale error
 	for _, machine := range o.live() {
-		node, err := p.node(ctx, machine)
+		node, err := s.node(ctx, machine)
 		if err != nil {
 			return err
 		}
 		if node == nil {
 			continue
 		}
-		if m.release && p.AnnotateDuringRollout && !made(node) {
-			p.look(unmade)
+		if m.enableScaleDown && s.AnnotateDuringRollout && !initialized(node) {
+			s.requeueAfter(nodeInitRetry)
 		}
-		err = p.patchNode(ctx, node, m.apply(node, machine))
+		err = s.patchNode(ctx, node, m.apply(node, machine))
 		switch {
 		case apierrors.IsConflict(err):
 			stale = err
@@ -97,65 +97,65 @@ func (p *pass) markPool(ctx context.Context, o *pool, m marks) error {
 
 // node returns the node of a machine, which belongs to the cache; nil if it has
 // none or the node is gone.
-func (p *pass) node(ctx context.Context, m *machinev1.Machine) (*corev1.Node, error) {
+func (s *scope) node(ctx context.Context, m *machinev1.Machine) (*corev1.Node, error) {
 	name := m.Labels[machinev1.NodeLabel]
-	if name == "" || p.Target == nil {
+	if name == "" || s.Target == nil {
 		return nil, nil //nolint:nilnil // no node is an answer here, and a common one
 	}
-	if node, ok := p.nodes[name]; ok {
+	if node, ok := s.nodes[name]; ok {
 		return node, nil
 	}
 	node := &corev1.Node{}
-	err := p.Target.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	err := s.Target.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	if err != nil {
 		node = nil
 	}
-	p.nodes[name] = node
+	s.nodes[name] = node
 	return node, nil
 }
 
 // patchNode makes the node look like shaped, which differs at most in labels,
 // annotations, taints and unschedulable.
-func (p *pass) patchNode(ctx context.Context, node, shaped *corev1.Node) error {
+func (s *scope) patchNode(ctx context.Context, node, shaped *corev1.Node) error {
 	if apiequality.Semantic.DeepEqual(node.Labels, shaped.Labels) &&
 		apiequality.Semantic.DeepEqual(node.Annotations, shaped.Annotations) &&
 		apiequality.Semantic.DeepEqual(node.Spec, shaped.Spec) {
 		return nil
 	}
-	if err := p.released(ctx); err != nil {
+	if err := s.confirmNotHeld(ctx); err != nil {
 		return err
 	}
 	saved := shaped.DeepCopy() // the answer is decoded into it, and shaped shares memory with the cache
-	err := target.PatchNode(ctx, p.Target.Client, node, saved)
+	err := target.PatchNode(ctx, s.Target.Client, node, saved)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("patch node %s: %w", node.Name, err)
 	}
-	p.nodes[node.Name] = saved
+	s.nodes[node.Name] = saved
 	return nil
 }
 
 // apply returns node as it shall be. What it does not change it shares with node.
-func (m marks) apply(node *corev1.Node, machine *machinev1.Machine) *corev1.Node {
+func (m nodeMarks) apply(node *corev1.Node, machine *machinev1.Machine) *corev1.Node {
 	out := *node
 	out.Labels, out.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)
 	out.Spec.Taints = slices.Clone(node.Spec.Taints)
-	if m.avoid {
+	if m.preferNoSchedule {
 		taint(&out, machinev1.PreferNoScheduleKey, "True", corev1.TaintEffectPreferNoSchedule)
 	} else {
 		untaint(&out, machinev1.PreferNoScheduleKey)
 	}
 	m.applyAutoscaler(&out, machine)
 	if m.candidate {
-		label(&out, machinev1.CandidateForUpdateLabel, "true")
+		machinev1.SetLabel(&out, machinev1.CandidateForUpdateLabel, "true")
 	}
-	if m.updatable {
-		resume(&out)
+	if m.finishUpdate {
+		finishNodeUpdate(&out)
 	}
 	return &out
 }
@@ -163,29 +163,31 @@ func (m marks) apply(node *corev1.Node, machine *machinev1.Machine) *corev1.Node
 // applyAutoscaler sets or removes scale-down-disabled. One that is there without
 // MCM's mark is the user's and stays as it is (MCM marks it too, and so removes
 // it at the end). While a machine is preserved, its preservation needs it.
-func (m marks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine) {
+func (m nodeMarks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine) {
 	_, disabled := node.Annotations[machinev1.ScaleDownDisabledAnnotation]
 	_, byUs := node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation]
 	switch {
-	case m.keep && !disabled && made(node):
-		annotate(node, machinev1.ScaleDownDisabledAnnotation, "true")
-		annotate(node, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
-	case m.release && byUs && machine.Status.CurrentStatus.PreserveExpiryTime.IsZero():
+	case m.disableScaleDown && !disabled && initialized(node):
+		machinev1.SetAnnotation(node, machinev1.ScaleDownDisabledAnnotation, "true")
+		machinev1.SetAnnotation(node, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
+	case m.enableScaleDown && byUs && machine.Status.CurrentStatus.PreserveExpiryTime.IsZero():
 		delete(node.Annotations, machinev1.ScaleDownDisabledAnnotation)
 		delete(node.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
 	}
 }
 
-// made says that the node controller has made the node its Machine's.
-func made(node *corev1.Node) bool { return node.Annotations[machinev1.NodeMachineAnnotation] != "" }
+// initialized says that the node controller has made the node its Machine's.
+func initialized(node *corev1.Node) bool {
+	return node.Annotations[machinev1.NodeMachineAnnotation] != ""
+}
 
-// resume puts a node of the current set back to work after its update in place,
+// finishNodeUpdate puts a node of the current set back to work after its update in place,
 // once its components are ready. One that was only a candidate, before its set
 // became current again, is none any more.
-func resume(node *corev1.Node) {
+func finishNodeUpdate(node *corev1.Node) {
 	_, selected := node.Labels[machinev1.SelectedForUpdateLabel]
 	switch {
-	case updated(node):
+	case updateSucceeded(node):
 		delete(node.Labels, machinev1.CandidateForUpdateLabel)
 		delete(node.Labels, machinev1.SelectedForUpdateLabel)
 		delete(node.Labels, machinev1.UpdateResultLabel)
@@ -197,9 +199,9 @@ func resume(node *corev1.Node) {
 	}
 }
 
-// updated says that an update in place of the node has succeeded and has been
+// updateSucceeded says that an update in place of the node has succeeded and has been
 // seen by the machine's controller.
-func updated(node *corev1.Node) bool {
+func updateSucceeded(node *corev1.Node) bool {
 	return node.Labels[machinev1.UpdateResultLabel] == machinev1.UpdateSuccessful &&
 		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == machinev1.NodeInPlaceUpdate && c.Reason == machinev1.ReasonUpdateSuccessful

@@ -21,7 +21,7 @@ func TestView(t *testing.T) {
 		return m
 	}
 	going := func(m *machinev1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: noon} }
-	chosen := func(m *machinev1.Machine) { annotate(m, machinev1.DeleteMachineAnnotation, "now") }
+	chosen := func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.DeleteMachineAnnotation, "now") }
 	running := machinev1.MachineRunning
 	for name, tc := range map[string]struct {
 		reason   string
@@ -70,7 +70,7 @@ func TestView(t *testing.T) {
 			"A set that goes asks for nothing.", 3,
 			machinev1.MachineSetStatus{Replicas: 1, AvailableReplicas: 1},
 			[]*machinev1.Machine{machine(running)},
-			func(s *machinev1.MachineSet) { s.DeletionTimestamp = &metav1.Time{Time: noon} },
+			func(set *machinev1.MachineSet) { set.DeletionTimestamp = &metav1.Time{Time: noon} },
 			rollout.Set{Replicas: 1, Live: 1, Available: 1},
 		},
 		"Marked": {
@@ -78,7 +78,7 @@ func TestView(t *testing.T) {
 			machinev1.MachineSetStatus{Replicas: 3},
 			[]*machinev1.Machine{
 				machine("", chosen), machine("", chosen, going),
-				machine("", func(m *machinev1.Machine) { annotate(m, machinev1.PriorityAnnotation, "1") }),
+				machine("", func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, "1") }),
 			},
 			nil,
 			rollout.Set{Spec: 3, Replicas: 4, Live: 2, Marked: 2},
@@ -87,9 +87,9 @@ func TestView(t *testing.T) {
 			"What cannot be parsed is unknown.", 0,
 			machinev1.MachineSetStatus{PreservedFailedReplicas: 1},
 			nil,
-			func(s *machinev1.MachineSet) {
-				annotate(s, machinev1.DesiredReplicasAnnotation, "7")
-				annotate(s, machinev1.MaxReplicasAnnotation, "x")
+			func(set *machinev1.MachineSet) {
+				machinev1.SetAnnotation(set, machinev1.DesiredReplicasAnnotation, "7")
+				machinev1.SetAnnotation(set, machinev1.MaxReplicasAnnotation, "x")
 			},
 			rollout.Set{Preserved: 1, Desired: new(7)},
 		},
@@ -100,7 +100,7 @@ func TestView(t *testing.T) {
 			if tc.change != nil {
 				tc.change(set)
 			}
-			o := &pool{seen: set, want: set.DeepCopy(), machines: tc.machines}
+			o := &ownedSet{observed: set, desired: set.DeepCopy(), machines: tc.machines}
 			if diff := cmp.Diff(tc.want, o.view()); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}

@@ -16,39 +16,39 @@ import (
 )
 
 // playSets does what the controller of MachineSets does.
-func (w *world) playSets() {
-	w.t.Helper()
-	for _, s := range w.sets() {
-		w.playSet(&s)
+func (env *env) playSets() {
+	env.t.Helper()
+	for _, set := range env.sets() {
+		env.playSet(&set)
 	}
 }
 
-func (w *world) playSet(s *machinev1.MachineSet) {
-	w.t.Helper()
-	members := w.members(s)
-	if !s.DeletionTimestamp.IsZero() {
+func (env *env) playSet(set *machinev1.MachineSet) {
+	env.t.Helper()
+	members := env.members(set)
+	if !set.DeletionTimestamp.IsZero() {
 		for _, m := range members {
 			if m.DeletionTimestamp.IsZero() {
-				w.terminate(&m)
+				env.terminate(&m)
 			}
 		}
 		if len(members) == 0 {
-			change(w, s, func(s *machinev1.MachineSet) { s.Finalizers = nil })
+			change(env, set, func(set *machinev1.MachineSet) { set.Finalizers = nil })
 		}
 		return
 	}
-	w.scaleSet(s)
-	w.reportSet(s)
+	env.scaleSet(set)
+	env.reportSet(set)
 }
 
 // scaleSet makes and deletes machines.
-func (w *world) scaleSet(s *machinev1.MachineSet) {
-	w.t.Helper()
-	live := slices.DeleteFunc(w.members(s), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
-	_, closed := s.Labels[machinev1.ScaleUpDisabledLabel]
-	for range int(s.Spec.Replicas) - len(live) {
-		if !closed && s.Labels[machinev1.FreezeLabel] != "True" {
-			w.create(s)
+func (env *env) scaleSet(set *machinev1.MachineSet) {
+	env.t.Helper()
+	live := slices.DeleteFunc(env.members(set), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+	_, closed := set.Labels[machinev1.ScaleUpDisabledLabel]
+	for range int(set.Spec.Replicas) - len(live) {
+		if !closed && set.Labels[machinev1.FreezeLabel] != "True" {
+			env.create(set)
 		}
 	}
 	surplus := slices.DeleteFunc(live, func(m machinev1.Machine) bool {
@@ -58,136 +58,136 @@ func (w *world) scaleSet(s *machinev1.MachineSet) {
 	slices.SortFunc(surplus, func(a, b machinev1.Machine) int {
 		return cmp.Or(rankOf(&a)-rankOf(&b), strings.Compare(a.Name, b.Name))
 	})
-	for _, m := range surplus[:max(len(surplus)-int(s.Spec.Replicas), 0)] {
-		w.terminate(&m)
+	for _, m := range surplus[:max(len(surplus)-int(set.Spec.Replicas), 0)] {
+		env.terminate(&m)
 	}
 }
 
-func (w *world) members(s *machinev1.MachineSet) []machinev1.Machine {
-	return slices.DeleteFunc(w.machines(), func(m machinev1.Machine) bool { return !metav1.IsControlledBy(&m, s) })
+func (env *env) members(set *machinev1.MachineSet) []machinev1.Machine {
+	return slices.DeleteFunc(env.machines(), func(m machinev1.Machine) bool { return !metav1.IsControlledBy(&m, set) })
 }
 
 // rankOf orders machines for deletion: chosen, broken, starting, running.
 func rankOf(m *machinev1.Machine) int {
 	switch {
-	case marked(m):
+	case markedForDeletion(m):
 		return 0
 	case m.Status.CurrentStatus.Phase == machinev1.MachineFailed:
 		return 1
-	case serves(m):
+	case isAvailable(m):
 		return 3
 	}
 	return 2
 }
 
 // reportSet writes the status of a set.
-func (w *world) reportSet(s *machinev1.MachineSet) {
-	change(w, s, func(s *machinev1.MachineSet) {
-		s.Status = machinev1.MachineSetStatus{ObservedGeneration: s.Generation, Conditions: s.Status.Conditions}
-		for _, m := range w.members(s) {
-			s.Status.Replicas++
-			if m.Labels[machinev1.TemplateHashLabel] == s.Spec.Template.Labels[machinev1.TemplateHashLabel] {
-				s.Status.FullyLabeledReplicas++
+func (env *env) reportSet(set *machinev1.MachineSet) {
+	change(env, set, func(set *machinev1.MachineSet) {
+		set.Status = machinev1.MachineSetStatus{ObservedGeneration: set.Generation, Conditions: set.Status.Conditions}
+		for _, m := range env.members(set) {
+			set.Status.Replicas++
+			if m.Labels[machinev1.TemplateHashLabel] == set.Spec.Template.Labels[machinev1.TemplateHashLabel] {
+				set.Status.FullyLabeledReplicas++
 			}
-			if serves(&m) && m.DeletionTimestamp.IsZero() {
-				s.Status.ReadyReplicas++
-				s.Status.AvailableReplicas++
+			if isAvailable(&m) && m.DeletionTimestamp.IsZero() {
+				set.Status.ReadyReplicas++
+				set.Status.AvailableReplicas++
 			}
 		}
 	})
 }
 
 // create makes a machine, of which there must never be too many.
-func (w *world) create(s *machinev1.MachineSet) {
-	w.t.Helper()
-	if d := w.deployment(); d != nil {
-		if b, err := rollout.BoundsOf(d); err == nil && len(w.live()) >= b.Allowed() {
-			w.t.Fatalf("one more machine beside %d, wanted %d + %d\n%s", len(w.live()), b.Replicas, b.Surge, w.describe())
+func (env *env) create(set *machinev1.MachineSet) {
+	env.t.Helper()
+	if d := env.deployment(); d != nil {
+		if b, err := rollout.BoundsOf(d); err == nil && len(env.live()) >= b.Allowed() {
+			env.t.Fatalf("one more machine beside %d, wanted %d + %d\n%s", len(env.live()), b.Replicas, b.Surge, env.describe())
 		}
 	}
-	w.made++
+	env.made++
 	m := &machinev1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("%s-%03d", s.Name, w.made), Labels: maps.Clone(s.Spec.Template.Labels),
+			Namespace: namespace, Name: fmt.Sprintf("%s-%03d", set.Name, env.made), Labels: maps.Clone(set.Spec.Template.Labels),
 			Finalizers:  []string{machinev1.Finalizer},
 			Annotations: map[string]string{machinev1.PriorityAnnotation: machinev1.DefaultPriority},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set,
 				machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},
 		},
-		Spec: s.Spec.Template.Spec,
+		Spec: set.Spec.Template.Spec,
 	}
-	if err := w.client.Create(w.t.Context(), m); err != nil {
-		w.t.Fatal(err)
+	if err := env.client.Create(env.t.Context(), m); err != nil {
+		env.t.Fatal(err)
 	}
 }
 
-func (w *world) terminate(m *machinev1.Machine) {
-	w.t.Helper()
-	if err := w.client.Delete(w.t.Context(), m); err != nil {
-		w.t.Fatal(err)
+func (env *env) terminate(m *machinev1.Machine) {
+	env.t.Helper()
+	if err := env.client.Delete(env.t.Context(), m); err != nil {
+		env.t.Fatal(err)
 	}
-	change(w, m, func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = machinev1.MachineTerminating })
+	change(env, m, func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = machinev1.MachineTerminating })
 }
 
 // playMachines lets every machine and node take one step.
-func (w *world) playMachines() {
-	w.t.Helper()
-	for _, m := range w.machines() {
-		w.playMachine(&m)
+func (env *env) playMachines() {
+	env.t.Helper()
+	for _, m := range env.machines() {
+		env.playMachine(&m)
 	}
 }
 
-func (w *world) playMachine(m *machinev1.Machine) {
-	w.t.Helper()
+func (env *env) playMachine(m *machinev1.Machine) {
+	env.t.Helper()
 	switch {
 	case !m.DeletionTimestamp.IsZero():
-		if node := w.node(m.Name); node != nil {
-			if err := w.client.Delete(w.t.Context(), node); err != nil {
-				w.t.Fatal(err)
+		if node := env.node(m.Name); node != nil {
+			if err := env.client.Delete(env.t.Context(), node); err != nil {
+				env.t.Fatal(err)
 			}
 		}
-		change(w, m, func(m *machinev1.Machine) { m.Finalizers = nil })
+		change(env, m, func(m *machinev1.Machine) { m.Finalizers = nil })
 	case m.Status.CurrentStatus.Phase == "":
-		change(w, m, func(m *machinev1.Machine) {
-			label(m, machinev1.NodeLabel, "node-"+m.Name)
+		change(env, m, func(m *machinev1.Machine) {
+			machinev1.SetLabel(m, machinev1.NodeLabel, "node-"+m.Name)
 			m.Status.CurrentStatus.Phase = machinev1.MachinePending
 		})
 	case m.Status.CurrentStatus.Phase == machinev1.MachinePending:
-		w.join(m)
+		env.join(m)
 	default:
-		w.playInPlace(m)
+		env.playInPlace(m)
 	}
 }
 
-func (w *world) join(m *machinev1.Machine) {
-	w.t.Helper()
+func (env *env) join(m *machinev1.Machine) {
+	env.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + m.Name}}
-	if !w.bare { // as the node controller makes it the machine's
+	if !env.bare { // as the node controller makes it the machine's
 		node.Annotations = map[string]string{machinev1.NodeMachineAnnotation: m.Name}
-		if w.rolls() {
+		if env.rolls() {
 			node.Annotations[machinev1.ScaleDownDisabledAnnotation] = "true"
 			node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] = "true"
 		}
 	}
-	if err := w.client.Create(w.t.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
-		w.t.Fatal(err)
+	if err := env.client.Create(env.t.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
+		env.t.Fatal(err)
 	}
-	change(w, m, func(m *machinev1.Machine) {
+	change(env, m, func(m *machinev1.Machine) {
 		m.Status.CurrentStatus.Phase = machinev1.MachineRunning
-		m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(w.clock.Now())
+		m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(env.clock.Now())
 	})
 }
 
 // rolls reports whether more than one set has machines.
-func (w *world) rolls() bool {
-	return len(slices.DeleteFunc(w.sets(), func(s machinev1.MachineSet) bool { return s.Spec.Replicas == 0 })) > 1
+func (env *env) rolls() bool {
+	return len(slices.DeleteFunc(env.sets(), func(set machinev1.MachineSet) bool { return set.Spec.Replicas == 0 })) > 1
 }
 
 // playInPlace does what the machine's controller and the agent on the node do:
 // candidate, selected and away, updated, back.
-func (w *world) playInPlace(m *machinev1.Machine) {
-	w.t.Helper()
-	node := w.node(m.Name)
+func (env *env) playInPlace(m *machinev1.Machine) {
+	env.t.Helper()
+	node := env.node(m.Name)
 	if node == nil {
 		return
 	}
@@ -197,20 +197,20 @@ func (w *world) playInPlace(m *machinev1.Machine) {
 	away := m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating
 	switch {
 	case candidate && chosen && !away && result == "":
-		change(w, node, func(n *corev1.Node) { n.Spec.Unschedulable = true })
-		w.inPlace(m, node, machinev1.ReasonReadyForUpdate, machinev1.MachineInPlaceUpdating)
+		change(env, node, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		env.inPlace(m, node, machinev1.ReasonReadyForUpdate, machinev1.MachineInPlaceUpdating)
 	case away:
-		change(w, node, func(n *corev1.Node) { n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful })
-		w.inPlace(m, node, machinev1.ReasonUpdateSuccessful, machinev1.MachineInPlaceUpdateSuccessful)
+		change(env, node, func(n *corev1.Node) { n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful })
+		env.inPlace(m, node, machinev1.ReasonUpdateSuccessful, machinev1.MachineInPlaceUpdateSuccessful)
 	case m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdateSuccessful:
-		change(w, m, func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = machinev1.MachineRunning })
+		change(env, m, func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = machinev1.MachineRunning })
 	}
 }
 
-func (w *world) inPlace(m *machinev1.Machine, node *corev1.Node, reason string, phase machinev1.MachinePhase) {
+func (env *env) inPlace(m *machinev1.Machine, node *corev1.Node, reason string, phase machinev1.MachinePhase) {
 	conditions := []corev1.NodeCondition{{Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: reason}}
-	change(w, node, func(n *corev1.Node) { n.Status.Conditions = conditions })
-	change(w, m, func(m *machinev1.Machine) {
+	change(env, node, func(n *corev1.Node) { n.Status.Conditions = conditions })
+	change(env, m, func(m *machinev1.Machine) {
 		m.Status.Conditions = conditions
 		m.Status.CurrentStatus.Phase = phase
 	})

@@ -8,72 +8,34 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// rolls says that the strategy is RollingUpdate.
-func (p *pass) rolls() bool {
-	return p.d.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType
-}
-
-// roll replaces old machines bit by bit: each pass grows the new set and shrinks
-// the old ones as far as surge and availability allow. One does not need the
-// other's outcome: a machine that was just asked for is unavailable, so it earns
-// no old one its removal.
-func (p *pass) roll(ctx context.Context) error {
-	ready, err := p.ensure(ctx, func() int {
-		_, old := p.views()
-		return rollout.NewReplicas(p.bounds, rollout.Set{}, old)
+// rollingUpdate replaces old machines gradually: each reconcile scales the new set
+// out and the old ones in as far as surge and availability allow. Neither relies
+// on the other: a machine that was only just asked for is unavailable, so no old
+// one is removed for it.
+func (s *scope) rollingUpdate(ctx context.Context) error {
+	ready, err := s.ensureNewSet(ctx, func() int {
+		_, old := s.setViews()
+		return rollout.NewReplicas(s.bounds, rollout.Set{}, old)
 	})
 	if err != nil || !ready {
 		return err
 	}
-	// Before any machine goes, so that its pods do not move to one that goes next.
-	tainted := p.markNodes(ctx)
-	current, old := p.views()
-	if size := rollout.NewReplicas(p.bounds, *current, old); size != current.Spec {
-		p.resize(p.current, size)
+	// Before a machine is deleted, so that its pods do not move to the next node
+	// that is drained.
+	tainted := s.markNodes(ctx)
+	current, old := s.setViews()
+	if size := rollout.NewReplicas(s.bounds, *current, old); size != current.Spec {
+		s.resize(s.newSet, size)
 		current.Spec = size
 	}
-	keep := rollout.OldReplicas(p.bounds, *current, old)
-	for i, o := range p.old() {
+	keep := rollout.OldReplicas(s.bounds, *current, old)
+	for i, o := range s.oldSets() {
 		if keep[i] != old[i].Spec {
-			p.resize(o, keep[i])
+			s.resize(o, keep[i])
 		}
 		if len(o.live()) > 0 {
-			annotate(o.want, machinev1.PreferNoScheduleKey, "True")
+			machinev1.SetAnnotation(o.desired, machinev1.PreferNoScheduleKey, "True")
 		}
 	}
-	return errors.Join(tainted, p.saveSets(ctx), p.settle(ctx))
-}
-
-// recreate removes all old machines, and makes new ones when the last is gone.
-func (p *pass) recreate(ctx context.Context) error {
-	annotated := p.markNodes(ctx)
-	left := 0
-	for _, o := range p.old() {
-		if o.want.Spec.Replicas > 0 {
-			p.resize(o, 0)
-		}
-		left += o.view().Replicas
-	}
-	if left > 0 {
-		if p.current != nil {
-			p.propagate()
-		}
-		return errors.Join(annotated, p.saveSets(ctx))
-	}
-	ready, err := p.ensure(ctx, func() int { return p.bounds.Replicas })
-	if err != nil || !ready {
-		return errors.Join(annotated, err)
-	}
-	if p.current.want.Spec.Replicas != p.d.Spec.Replicas {
-		p.resize(p.current, p.bounds.Replicas)
-	}
-	return errors.Join(annotated, p.saveSets(ctx), p.settle(ctx))
-}
-
-// settle cleans up behind a complete rollout.
-func (p *pass) settle(ctx context.Context) error {
-	if !p.complete() {
-		return nil
-	}
-	return p.forget(ctx)
+	return errors.Join(tainted, s.patchSets(ctx), s.cleanUpIfComplete(ctx))
 }

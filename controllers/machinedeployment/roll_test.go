@@ -23,33 +23,33 @@ func TestRollKeepsBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(tc.replicas, func(d *machinev1.MachineDeployment) {
+			env := newEnv(t, deployment(tc.replicas, func(d *machinev1.MachineDeployment) {
 				d.Spec.Strategy = rollingUpdate(tc.surge, tc.unavailable)
 			}))
-			w.run()
-			w.changeSpec(class("v2"))
+			env.run()
+			env.changeSpec(class("v2"))
 			missing := tc.unavailable
 			if tc.surge == 0 && missing == 0 {
 				missing = 1
 			}
-			w.until("the roll is done", func() bool {
+			env.until("the roll is done", func() bool {
 				serving := int32(0)
-				for _, m := range w.live() {
-					if serves(&m) {
+				for _, m := range env.live() {
+					if isAvailable(&m) {
 						serving++
 					}
 				}
 				if serving < tc.replicas-missing {
-					t.Fatalf("%s\nonly %d available\n%s", tc.reason, serving, w.describe())
+					t.Fatalf("%s\nonly %d available\n%s", tc.reason, serving, env.describe())
 				}
-				if total := len(w.machines()); total > int(tc.replicas+tc.surge) {
-					t.Fatalf("%s\n%d machines, terminating ones included\n%s", tc.reason, total, w.describe())
+				if total := len(env.machines()); total > int(tc.replicas+tc.surge) {
+					t.Fatalf("%s\n%d machines, terminating ones included\n%s", tc.reason, total, env.describe())
 				}
-				d := w.deployment()
+				d := env.deployment()
 				return d.Status.UpdatedReplicas == tc.replicas && d.Status.Replicas == tc.replicas &&
 					d.Status.AvailableReplicas == tc.replicas
 			})
-			if !w.set("v1").DeletionTimestamp.IsZero() {
+			if !env.set("v1").DeletionTimestamp.IsZero() {
 				t.Errorf("without a limit old sets are kept")
 			}
 		})
@@ -58,44 +58,44 @@ func TestRollKeepsBounds(t *testing.T) {
 
 func TestRollCosts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(20, func(d *machinev1.MachineDeployment) { d.Spec.Strategy = rollingUpdate(4, 2) }))
-	w.run()
+	env := newEnv(t, deployment(20, func(d *machinev1.MachineDeployment) { d.Spec.Strategy = rollingUpdate(4, 2) }))
+	env.run()
 	for range 3 {
-		w.pass()
+		env.pass()
 	}
-	w.writes = map[string]int{}
-	w.pass()
-	if len(w.writes) != 0 {
-		t.Errorf("a complete deployment is written: %v", w.writes)
+	env.writes = map[string]int{}
+	env.pass()
+	if len(env.writes) != 0 {
+		t.Errorf("a complete deployment is written: %v", env.writes)
 	}
-	w.changeSpec(class("v2"))
-	w.run()
-	t.Logf("%v", w.writes)
-	if n := w.writes["patch *v1.Node"]; n > 40 {
+	env.changeSpec(class("v2"))
+	env.run()
+	t.Logf("%v", env.writes)
+	if n := env.writes["patch *v1.Node"]; n > 40 {
 		t.Errorf("%d patches of nodes: one for each old one and, when the roll is over, for each new one is enough", n)
 	}
-	if n := w.writes["patch MachineSet"] + w.writes["status MachineDeployment"] + w.writes["patch MachineDeployment"]; n > 40 {
-		t.Errorf("%d writes of sets and deployment are too many: %v", n, w.writes)
+	if n := env.writes["patch MachineSet"] + env.writes["status MachineDeployment"] + env.writes["patch MachineDeployment"]; n > 40 {
+		t.Errorf("%d writes of sets and deployment are too many: %v", n, env.writes)
 	}
 }
 
 func TestRecreate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(3, func(d *machinev1.MachineDeployment) {
+	env := newEnv(t, deployment(3, func(d *machinev1.MachineDeployment) {
 		d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.RecreateStrategyType}
 	}))
-	w.run()
+	env.run()
 	for _, next := range []string{"v2", "v1"} { // to a new set, and back to an old one
-		w.changeSpec(class(next))
-		w.until("all are "+next, func() bool {
+		env.changeSpec(class(next))
+		env.until("all are "+next, func() bool {
 			seen := map[string]bool{}
-			for _, m := range w.machines() {
+			for _, m := range env.machines() {
 				seen[m.Spec.Class.Name] = true
 			}
 			if len(seen) > 1 {
-				t.Fatalf("old and new machines exist together\n%s", w.describe())
+				t.Fatalf("old and new machines exist together\n%s", env.describe())
 			}
-			d := w.deployment()
+			d := env.deployment()
 			return seen[next] && d.Status.AvailableReplicas == 3 && d.Status.UpdatedReplicas == 3 && d.Status.Replicas == 3
 		})
 	}
@@ -108,39 +108,39 @@ func TestRollAtRandom(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			const replicas, unavailable = 5, 1
-			w := newWorld(t, deployment(replicas, func(d *machinev1.MachineDeployment) {
+			env := newEnv(t, deployment(replicas, func(d *machinev1.MachineDeployment) {
 				d.Spec.Strategy = rollingUpdate(2, unavailable)
 			}))
-			w.run()
-			w.changeSpec(class("v2"))
+			env.run()
+			env.changeSpec(class("v2"))
 			for step := range 300 {
 				switch r.IntN(4) {
 				case 0:
-					w.pass()
+					env.pass()
 				case 1:
-					sets := w.sets()
-					w.scaleSet(&sets[r.IntN(len(sets))])
+					sets := env.sets()
+					env.scaleSet(&sets[r.IntN(len(sets))])
 				case 2:
-					sets := w.sets()
-					w.reportSet(&sets[r.IntN(len(sets))])
+					sets := env.sets()
+					env.reportSet(&sets[r.IntN(len(sets))])
 				case 3:
-					machines := w.machines()
-					w.playMachine(&machines[r.IntN(len(machines))])
+					machines := env.machines()
+					env.playMachine(&machines[r.IntN(len(machines))])
 				}
 				if step == 60 {
-					w.changeSpec(class([]string{"v1", "v3"}[r.IntN(2)]))
+					env.changeSpec(class([]string{"v1", "v3"}[r.IntN(2)]))
 				}
 				serving := 0
-				for _, m := range w.live() {
-					if serves(&m) {
+				for _, m := range env.live() {
+					if isAvailable(&m) {
 						serving++
 					}
 				}
 				if serving < replicas-unavailable {
-					t.Fatalf("step %d: only %d available\n%s", step, serving, w.describe())
+					t.Fatalf("step %d: only %d available\n%s", step, serving, env.describe())
 				}
 			}
-			w.run()
+			env.run()
 		})
 	}
 }

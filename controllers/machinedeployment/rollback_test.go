@@ -22,19 +22,19 @@ func TestRollback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { annotate(d, "mine", "v1") }))
-			w.run()
+			env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, "mine", "v1") }))
+			env.run()
 			for _, next := range []string{"v2", "v3"} {
-				w.changeSpec(func(d *machinev1.MachineDeployment) { class(next)(d); annotate(d, "mine", next) })
-				w.run()
+				env.changeSpec(func(d *machinev1.MachineDeployment) { class(next)(d); machinev1.SetAnnotation(d, "mine", next) })
+				env.run()
 			}
-			w.eventsOf("")
-			w.changeSpec(func(d *machinev1.MachineDeployment) {
+			env.eventsOf("")
+			env.changeSpec(func(d *machinev1.MachineDeployment) {
 				d.Spec.RollbackTo = &machinev1.RollbackConfig{Revision: tc.revision}
-				annotate(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
+				machinev1.SetAnnotation(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
 			})
-			w.pass()
-			d := w.deployment()
+			env.pass()
+			d := env.deployment()
 			if d.Spec.RollbackTo != nil || d.Spec.Template.Spec.Class.Name != tc.want || d.Annotations["mine"] != tc.want {
 				t.Errorf("%s\nspec %+v annotations %v", tc.reason, d.Spec, d.Annotations)
 			}
@@ -44,11 +44,11 @@ func TestRollback(t *testing.T) {
 			if d.Annotations[machinev1.LastReplicaChangeByScalerAnnotation] == "" {
 				t.Errorf("the time of the last scaling is no part of a revision")
 			}
-			if events := w.eventsOf(tc.event + " "); len(events) != 1 {
+			if events := env.eventsOf(tc.event + " "); len(events) != 1 {
 				t.Errorf("%s: events %v", tc.event, events)
 			}
-			w.run()
-			if got := w.live()[0].Spec.Class.Name; got != tc.want {
+			env.run()
+			if got := env.live()[0].Spec.Class.Name; got != tc.want {
 				t.Errorf("%s\nthe machine has class %s", tc.reason, got)
 			}
 		})

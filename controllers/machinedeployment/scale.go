@@ -7,42 +7,40 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// scale distributes changed replicas over the sets, without making a new one.
-// The update of a paused deployment stands still, so that scaling may not rely
-// on it.
-func (p *pass) scale(ctx context.Context) error {
-	if p.current != nil {
-		p.propagate()
-		if p.d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType {
-			p.count()
+// scale distributes changed replicas over the sets, without creating one.
+func (s *scope) scale(ctx context.Context) error {
+	if s.newSet != nil {
+		s.syncNewSet()
+		if s.d.Spec.Strategy.Type == machinev1.InPlaceUpdateStrategyType {
+			s.countMoved()
 		}
 	}
-	p.distribute()
-	if err := p.saveSets(ctx); err != nil {
+	s.distribute()
+	if err := s.patchSets(ctx); err != nil {
 		return err
 	}
-	if p.d.Spec.Paused && p.d.Spec.RollbackTo == nil {
-		return p.forget(ctx)
+	if s.d.Spec.Paused && s.d.Spec.RollbackTo == nil {
+		return s.cleanUpHistory(ctx)
 	}
 	return nil
 }
 
-// distribute gives each set its share of the replicas.
-func (p *pass) distribute() {
-	views := make([]rollout.Set, len(p.pools))
+// distribute sizes each set for its share of the replicas.
+func (s *scope) distribute() {
+	views := make([]rollout.Set, len(s.sets))
 	current := -1
-	for i, o := range p.pools {
+	for i, o := range s.sets {
 		views[i] = o.view()
-		if o == p.current {
+		if o == s.newSet {
 			current = i
 		}
 	}
-	proportional := p.d.Spec.Paused || p.rolls()
-	for i, size := range rollout.Scaled(p.bounds, views, current, proportional) {
-		// Also where the size stays: the annotation says that it was considered. MCM
-		// leaves it out in an update in place, which then never goes on.
+	proportional := s.d.Spec.Paused || s.d.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType
+	for i, size := range rollout.Scaled(s.bounds, views, current, proportional) {
+		// Sets of unchanged size get the annotations too, which record that scaling is
+		// done. MCM omits that during an in-place update, which then never continues.
 		if views[i].Active() || size > 0 {
-			p.resize(p.pools[i], size)
+			s.resize(s.sets[i], size)
 		}
 	}
 }

@@ -11,25 +11,25 @@ import (
 
 func TestPause(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(4))
-	w.run()
-	w.changeSpec(class("v2"))
-	w.until("some are new", func() bool { return w.set("v2").Status.AvailableReplicas >= 2 })
-	w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true; class("v3")(d) })
-	w.pass()
-	w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 7 })
-	w.until("it is scaled", func() bool { return len(w.live()) >= 7 && w.deployment().Status.AvailableReplicas >= 7 })
-	if len(w.sets()) != 2 {
-		t.Errorf("a paused deployment makes no new set\n%s", w.describe())
+	env := newEnv(t, deployment(4))
+	env.run()
+	env.changeSpec(class("v2"))
+	env.until("some are new", func() bool { return env.set("v2").Status.AvailableReplicas >= 2 })
+	env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true; class("v3")(d) })
+	env.pass()
+	env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 7 })
+	env.until("it is scaled", func() bool { return len(env.live()) >= 7 && env.deployment().Status.AvailableReplicas >= 7 })
+	if len(env.sets()) != 2 {
+		t.Errorf("a paused deployment makes no new set\n%s", env.describe())
 	}
-	progressing := rollout.Condition(&w.deployment().Status, machinev1.MachineDeploymentProgressing)
+	progressing := rollout.Condition(&env.deployment().Status, machinev1.MachineDeploymentProgressing)
 	if progressing.Status != "Unknown" || progressing.Reason != machinev1.ReasonDeploymentPaused {
 		t.Errorf("condition %+v", progressing)
 	}
-	w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Paused = false })
-	w.run()
-	if n := w.set("v3").Spec.Replicas; n != 7 {
-		t.Errorf("%d machines are new after the pause\n%s", n, w.describe())
+	env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Paused = false })
+	env.run()
+	if n := env.set("v3").Spec.Replicas; n != 7 {
+		t.Errorf("%d machines are new after the pause\n%s", n, env.describe())
 	}
 }
 
@@ -45,15 +45,15 @@ func TestScaleInProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(6))
-			w.run()
-			w.changeSpec(class("v2"))
+			env := newEnv(t, deployment(6))
+			env.run()
+			env.changeSpec(class("v2"))
 			steps := 0
-			w.until("half of it", func() bool { steps++; return w.set("v2").Status.AvailableReplicas >= 2 })
-			w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = tc.to })
-			w.run()
-			if n := w.set("v2").Spec.Replicas; n != tc.to || w.set("v1").Spec.Replicas != 0 {
-				t.Errorf("%s\n%s", tc.reason, w.describe())
+			env.until("half of it", func() bool { steps++; return env.set("v2").Status.AvailableReplicas >= 2 })
+			env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = tc.to })
+			env.run()
+			if n := env.set("v2").Spec.Replicas; n != tc.to || env.set("v1").Spec.Replicas != 0 {
+				t.Errorf("%s\n%s", tc.reason, env.describe())
 			}
 		})
 	}
@@ -61,18 +61,18 @@ func TestScaleInProgress(t *testing.T) {
 
 func TestStaleSetIsNotScaled(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(3))
-	w.run()
-	w.changeSpec(class("v2"))
-	p, err := w.c.observe(t.Context(), w.deployment())
+	env := newEnv(t, deployment(3))
+	env.run()
+	env.changeSpec(class("v2"))
+	s, err := env.c.observe(t.Context(), env.deployment())
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(w, w.set("v1"), func(s *machinev1.MachineSet) { s.Spec.Replicas = 2 })
-	if err := p.act(t.Context()); !apierrors.IsConflict(err) {
+	change(env, env.set("v1"), func(set *machinev1.MachineSet) { set.Spec.Replicas = 2 })
+	if err := s.act(t.Context()); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
-	if n := w.set("v1").Spec.Replicas; n != 2 {
+	if n := env.set("v1").Spec.Replicas; n != 2 {
 		t.Errorf("the set was scaled to %d", n)
 	}
 }

@@ -13,171 +13,196 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// report writes the status if it differs, tells what is wrong with the spec, and
-// notes when the progress deadline must be looked at.
-func (p *pass) report(ctx context.Context) error {
-	if !p.d.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(p.d, machinev1.Finalizer) {
-		return nil // it is gone, or none of our business
+// report writes the status if it differs, emits Events about problems of the spec,
+// and requeues for the progress deadline.
+func (s *scope) report(ctx context.Context) error {
+	if !s.d.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(s.d, machinev1.Finalizer) {
+		return nil // it no longer exists, or never was ours
 	}
-	status := p.status()
-	p.complain(&status)
-	if left, ok := rollout.Deadline(p.d, &status, p.now); ok && !p.invalid && !rollout.TimedOut(p.d, &status, p.now) {
-		p.look(left + time.Second) // a second more, because times are stored in whole ones
+	status := s.status()
+	s.emitProblemEvents(&status)
+	if left, ok := rollout.Deadline(s.d, &status, s.now); ok && !s.invalid && !rollout.TimedOut(s.d, &status, s.now) {
+		s.requeueAfter(left + time.Second) // times are stored in whole seconds
 	}
-	if apiequality.Semantic.DeepEqual(p.d.Status, status) || p.onlyTells(status) {
+	if apiequality.Semantic.DeepEqual(s.d.Status, status) || s.onlyPrunedDiffers(status) {
 		return nil
 	}
-	return p.writeStatus(ctx, status)
+	return s.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status, unless the deployment has changed since it was
-// read, and remembers what of it the API server drops. What a predecessor had on
-// the way would undo a newer status for good: nothing wakes a deployment whose
-// status alone was changed.
-func (p *pass) writeStatus(ctx context.Context, status machinev1.MachineDeploymentStatus) error {
-	changed := p.d.DeepCopy()
+// writeStatus patches the status, unless the deployment has changed since it was
+// read: a late write of a former leader would undo a newer status for good,
+// because a change of the status alone triggers no reconcile. It remembers the
+// progress that the API server prunes.
+func (s *scope) writeStatus(ctx context.Context, status machinev1.MachineDeploymentStatus) error {
+	changed := s.d.DeepCopy()
 	changed.Status = status
-	patch := client.MergeFromWithOptions(p.d, client.MergeFromWithOptimisticLock{})
-	if err := p.Client.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("patch status of machine deployment: %w", err)
+	patch := client.MergeFromWithOptions(s.d, client.MergeFromWithOptimisticLock{})
+	if err := s.Client.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patch status of MachineDeployment: %w", err)
 	}
-	p.written.Wrote(changed)
+	s.writtenStatuses.Wrote(changed)
 	if status.Progress != nil && changed.Status.Progress == nil {
-		p.dropped.Keep(p.d.UID, status.Progress)
+		s.prunedProgress.Keep(s.d.UID, status.Progress)
 	} else {
-		p.dropped.Forget(p.d.UID)
+		s.prunedProgress.Forget(s.d.UID)
 	}
 	return nil
 }
 
-// onlyTells reports whether status differs from the stored one in nothing but
-// progress, which this API server drops. Then it is remembered, not written.
-func (p *pass) onlyTells(status machinev1.MachineDeploymentStatus) bool {
-	if _, drops := p.dropped.Get(p.d.UID); !drops {
+// onlyPrunedDiffers reports whether status differs from the stored one only in
+// progress, which this API server prunes. Then it is remembered, not written.
+func (s *scope) onlyPrunedDiffers(status machinev1.MachineDeploymentStatus) bool {
+	if _, pruned := s.prunedProgress.Get(s.d.UID); !pruned {
 		return false
 	}
-	was, is := p.d.Status, status
+	was, is := s.d.Status, status
 	was.Progress, is.Progress = nil, nil
 	if !apiequality.Semantic.DeepEqual(was, is) {
 		return false
 	}
-	p.dropped.Keep(p.d.UID, status.Progress)
+	s.prunedProgress.Keep(s.d.UID, status.Progress)
 	return true
 }
 
-// look makes the next pass come after d at the latest.
-func (p *pass) look(d time.Duration) {
-	if p.wait == 0 || d < p.wait {
-		p.wait = d
+// requeueAfter asks for another reconcile in d, if none is due earlier.
+func (s *scope) requeueAfter(d time.Duration) {
+	if s.requeue == 0 || d < s.requeue {
+		s.requeue = d
 	}
 }
 
-// complain emits an Event for each problem that is new.
-func (p *pass) complain(status *machinev1.MachineDeploymentStatus) {
-	before := told(&p.d.Status)
-	after := told(status)
+// emitProblemEvents emits an Event for each problem when the problems have changed.
+func (s *scope) emitProblemEvents(status *machinev1.MachineDeploymentStatus) {
+	before := specValidCondition(&s.d.Status)
+	after := specValidCondition(status)
 	if after == nil || before != nil && before.Message == after.Message {
 		return
 	}
-	for _, x := range p.problems {
+	for _, x := range s.problems {
 		reason := machinev1.ReasonInvalidSpec
-		if selectsAll(p.d) && strings.HasPrefix(x.text, "spec.selector") {
+		if selectsAll(s.d) && strings.HasPrefix(x.text, "spec.selector") {
 			reason = machinev1.EventSelectingAll
 		}
-		p.warn(reason, "%s", sentence(x.text))
+		s.emitWarning(reason, "%s", capitalize(x.text))
 	}
 }
 
-func told(s *machinev1.MachineDeploymentStatus) *metav1.Condition {
-	if s.Progress == nil {
+func specValidCondition(status *machinev1.MachineDeploymentStatus) *metav1.Condition {
+	if status.Progress == nil {
 		return nil
 	}
-	return meta.FindStatusCondition(s.Progress.Conditions, machinev1.ConditionSpecValid)
+	return meta.FindStatusCondition(status.Progress.Conditions, machinev1.ConditionSpecValid)
 }
 
-// complete says that the rollout is, judged by what the sets report.
-func (p *pass) complete() bool {
-	status := p.counts()
-	return rollout.Complete(p.d, &status)
+// complete reports whether the rollout is complete according to the status of the sets.
+func (s *scope) complete() bool {
+	status := s.counts()
+	return rollout.Complete(s.d, &status)
 }
 
-// counts sums up what the sets report.
-func (p *pass) counts() machinev1.MachineDeploymentStatus {
-	s := machinev1.MachineDeploymentStatus{
-		ObservedGeneration: p.d.Generation,
-		CollisionCount:     p.d.Status.CollisionCount,
+// counts returns the sums of what the sets report.
+func (s *scope) counts() machinev1.MachineDeploymentStatus {
+	status := machinev1.MachineDeploymentStatus{
+		ObservedGeneration: s.d.Generation,
+		CollisionCount:     s.d.Status.CollisionCount,
 	}
 	asked := int32(0)
-	for _, o := range p.pools {
-		seen := &o.seen.Status
-		asked += o.seen.Spec.Replicas
-		s.Replicas += seen.Replicas
-		s.ReadyReplicas += seen.ReadyReplicas
-		s.AvailableReplicas += seen.AvailableReplicas
-		s.PreservedFailedReplicas += seen.PreservedFailedReplicas
+	for _, o := range s.sets {
+		seen := &o.observed.Status
+		asked += o.observed.Spec.Replicas
+		status.Replicas += seen.Replicas
+		status.ReadyReplicas += seen.ReadyReplicas
+		status.AvailableReplicas += seen.AvailableReplicas
+		status.PreservedFailedReplicas += seen.PreservedFailedReplicas
 		if seen.FailedMachines != nil {
 			for i := range *seen.FailedMachines {
-				s.FailedMachines = append(s.FailedMachines, (*seen.FailedMachines)[i].DeepCopy())
+				status.FailedMachines = append(status.FailedMachines, (*seen.FailedMachines)[i].DeepCopy())
 			}
 		}
 	}
-	if p.current != nil {
-		s.UpdatedReplicas = p.current.seen.Status.Replicas
+	if s.newSet != nil {
+		status.UpdatedReplicas = s.newSet.observed.Status.Replicas
 	}
-	s.UnavailableReplicas = max(asked-s.AvailableReplicas, 0)
-	if p.collisions != nil {
-		s.CollisionCount = p.collisions
+	status.UnavailableReplicas = max(asked-status.AvailableReplicas, 0)
+	if s.collisions != nil {
+		status.CollisionCount = s.collisions
 	}
-	return s
+	return status
 }
 
-// status is what the deployment reports. It depends on nothing but the pass.
-func (p *pass) status() machinev1.MachineDeploymentStatus {
-	s := p.counts()
-	s.Conditions = p.d.Status.Conditions
-	if p.invalid && !selectsAll(p.d) {
-		// What is asked for now was not acted upon.
-		s.ObservedGeneration = p.d.Status.ObservedGeneration
+// status returns the status that follows from the scope.
+func (s *scope) status() machinev1.MachineDeploymentStatus {
+	status := s.counts()
+	status.Conditions = s.d.Status.Conditions
+	if s.invalid && !selectsAll(s.d) {
+		// An invalid spec was not acted upon.
+		status.ObservedGeneration = s.d.Status.ObservedGeneration
 	}
-	if !p.invalid {
-		p.judgeAvailable(&s)
-		p.judgeFrozen(&s)
+	if !s.invalid {
+		s.observation().SetConditions(s.d, &status)
 	}
-	if !p.invalid && p.d.DeletionTimestamp.IsZero() {
-		p.judgeProgress(&s)
-		p.judgeFailure(&s)
-	}
-	s.Progress = p.progress(&s)
-	return s
+	status.Progress = s.progress(&status)
+	return status
 }
 
-// progress are the conditions that say what the deployment waits for.
-func (p *pass) progress(s *machinev1.MachineDeploymentStatus) *machinev1.Progress {
+// observation returns what MCM's conditions follow from.
+func (s *scope) observation() rollout.Observation {
+	o := rollout.Observation{
+		Now: s.now, Bounds: s.bounds, Frozen: s.frozenSets(), Started: s.rolloutEvent,
+		Failure: s.replicaFailure(),
+	}
+	if s.newSet != nil {
+		o.NewSet = s.newSet.observed.Name
+	}
+	return o
+}
+
+// replicaFailure returns the ReplicaFailure of a set, of the new set first; nil if
+// none has one.
+func (s *scope) replicaFailure() *machinev1.MachineSetCondition {
+	sets := s.oldSets()
+	if s.newSet != nil {
+		sets = append([]*ownedSet{s.newSet}, sets...)
+	}
+	for _, o := range sets {
+		for i := range o.observed.Status.Conditions {
+			if c := &o.observed.Status.Conditions[i]; c.Type == machinev1.MachineSetReplicaFailure {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// progress returns the conditions that tell what the deployment is waiting for.
+func (s *scope) progress(status *machinev1.MachineDeploymentStatus) *machinev1.Progress {
 	var conditions []metav1.Condition
-	if p.d.Status.Progress != nil {
-		conditions = p.d.Status.Progress.DeepCopy().Conditions
+	if s.d.Status.Progress != nil {
+		conditions = s.d.Status.Progress.DeepCopy().Conditions
 	}
 	meta.RemoveStatusCondition(&conditions, machinev1.ConditionSpecValid)
-	if len(p.problems) > 0 {
-		texts := make([]string, len(p.problems))
-		for i, x := range p.problems {
+	if len(s.problems) > 0 {
+		texts := make([]string, len(s.problems))
+		for i, x := range s.problems {
 			texts[i] = x.text
 		}
-		former := told(&p.d.Status)
+		former := specValidCondition(&s.d.Status)
 		if former != nil {
-			conditions = append(conditions, *former) // keeps its transition time
+			conditions = append(conditions, *former) // its transition time stays
 		}
-		p.tell(&conditions, metav1.Condition{
+		s.setProgressCondition(&conditions, metav1.Condition{
 			Type: machinev1.ConditionSpecValid, Status: metav1.ConditionFalse,
-			Reason: machinev1.ReasonInvalidSpec, Message: sentence(strings.Join(texts, "; ")),
+			Reason: machinev1.ReasonInvalidSpec, Message: capitalize(strings.Join(texts, "; ")),
 		})
 	}
-	if !p.invalid {
-		p.tell(&conditions, p.readiness(s))
-		p.tellForm(&conditions)
+	if !s.invalid {
+		s.setProgressCondition(&conditions, s.replicasReady(status))
+		s.reportProviderIDForm(&conditions)
 	}
 	if len(conditions) == 0 {
 		return nil
@@ -185,64 +210,74 @@ func (p *pass) progress(s *machinev1.MachineDeploymentStatus) *machinev1.Progres
 	return &machinev1.Progress{Conditions: conditions}
 }
 
-func (p *pass) tell(conditions *[]metav1.Condition, c metav1.Condition) {
-	c.ObservedGeneration = p.d.Generation
-	c.LastTransitionTime = metav1.NewTime(p.now)
+func (s *scope) setProgressCondition(conditions *[]metav1.Condition, c metav1.Condition) {
+	c.ObservedGeneration = s.d.Generation
+	c.LastTransitionTime = metav1.NewTime(s.now)
 	if former := meta.FindStatusCondition(*conditions, c.Type); former != nil && former.Status == c.Status {
 		c.LastTransitionTime = former.LastTransitionTime
 	}
 	meta.SetStatusCondition(conditions, c)
 }
 
-// readiness says what the replicas wait for.
-func (p *pass) readiness(s *machinev1.MachineDeploymentStatus) metav1.Condition {
+// replicasReady returns the condition with what the replicas wait for.
+func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.Condition {
 	c := metav1.Condition{Type: machinev1.ConditionReplicasReady, Status: metav1.ConditionFalse}
 	c.Message = fmt.Sprintf("%d of %d machines are updated, %d available, %d old ones are left",
-		s.UpdatedReplicas, p.d.Spec.Replicas, s.AvailableReplicas, s.Replicas-s.UpdatedReplicas)
-	if p.d.Spec.Paused {
-		c.Message += "; rollouts are paused, set spec.paused to false to go on"
+		status.UpdatedReplicas, s.d.Spec.Replicas, status.AvailableReplicas, status.Replicas-status.UpdatedReplicas)
+	if s.d.Spec.Paused {
+		c.Message += "; rollouts are paused: set spec.paused to false to resume them"
 	}
-	switch names := p.frozenSets(); {
-	case p.held != "":
-		c.Reason, c.Message = machinev1.ReasonHeld, p.heldText()
-	case !p.d.DeletionTimestamp.IsZero():
+	switch names := s.frozenSets(); {
+	case s.heldObject != "":
+		c.Reason, c.Message = machinev1.ReasonHeld, s.heldMessage()
+	case !s.d.DeletionTimestamp.IsZero():
 		c.Reason = machinev1.ReasonScalingDown
-		c.Message = fmt.Sprintf("%d machine sets with %d machines are being deleted", len(p.pools), s.Replicas)
-	case rollout.Complete(p.d, s):
+		c.Message = fmt.Sprintf("%d machine sets with %d machines are being deleted", len(s.sets), status.Replicas)
+	case rollout.Complete(s.d, status):
 		c.Status, c.Reason = metav1.ConditionTrue, machinev1.ReasonReplicasOK
 	case len(names) > 0:
 		c.Reason = machinev1.ReasonFrozen
-		c.Message += "; no machines are made by " + strings.Join(names, ", ") + " while there are too many"
-	case s.AvailableReplicas < p.d.Spec.Replicas || s.UpdatedReplicas < p.d.Spec.Replicas || p.awaited():
-		c.Reason = p.missing()
-		c.Message += firstFailure(s)
+		c.Message += "; no machines are created by " + strings.Join(names, ", ") + " while there are too many"
+	case status.AvailableReplicas < s.d.Spec.Replicas || status.UpdatedReplicas < s.d.Spec.Replicas || s.newSetUnavailable():
+		c.Reason = s.unavailableReason()
+		c.Message += firstFailure(status)
 	default:
 		c.Reason = machinev1.ReasonScalingDown
 	}
 	return c
 }
 
-// awaited says that the current set has machines which are not available yet.
-func (p *pass) awaited() bool {
-	return p.current != nil && p.current.seen.Status.AvailableReplicas < p.current.seen.Spec.Replicas
+// unavailableReason returns why machines are missing: an outage if a set reports one.
+func (s *scope) unavailableReason() string {
+	for _, o := range s.sets {
+		if o.observed.Status.Progress == nil {
+			continue
+		}
+		c := meta.FindStatusCondition(o.observed.Status.Progress.Conditions, machinev1.ConditionReplicasReady)
+		if c != nil && c.Reason == machinev1.ReasonOutage {
+			return machinev1.ReasonOutage
+		}
+	}
+	return machinev1.ReasonScalingUp
 }
 
-// firstFailure tells of one failed machine, as an example.
-func firstFailure(s *machinev1.MachineDeploymentStatus) string {
-	if len(s.FailedMachines) == 0 || s.FailedMachines[0].LastOperation.Description == "" {
+// newSetUnavailable reports whether machines of the new set are not available yet.
+func (s *scope) newSetUnavailable() bool {
+	return s.newSet != nil && s.newSet.observed.Status.AvailableReplicas < s.newSet.observed.Spec.Replicas
+}
+
+// firstFailure describes one failed machine, as an example.
+func firstFailure(status *machinev1.MachineDeploymentStatus) string {
+	if len(status.FailedMachines) == 0 || status.FailedMachines[0].LastOperation.Description == "" {
 		return ""
 	}
-	first := s.FailedMachines[0]
-	const readable = 500
-	text := first.LastOperation.Description
-	if len(text) > readable {
-		text = strings.ToValidUTF8(text[:readable], "") + "…"
-	}
-	return fmt.Sprintf("; %s: %s", first.Name, text)
+	first := status.FailedMachines[0]
+	const limit = 500
+	return fmt.Sprintf("; %s: %s", first.Name, message.Truncate(first.LastOperation.Description, limit))
 }
 
-// sentence starts a message with a capital, unless it starts with a field.
-func sentence(text string) string {
+// capitalize starts a message with a capital, unless it starts with the path of a field.
+func capitalize(text string) string {
 	first, _, _ := strings.Cut(text, " ")
 	if text == "" || strings.Contains(first, ".") {
 		return text

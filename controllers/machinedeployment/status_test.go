@@ -16,21 +16,21 @@ import (
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(4, func(d *machinev1.MachineDeployment) { d.Generation = 5 }))
-	w.run()
-	w.changeSpec(class("v2"))
-	w.pass()
+	env := newEnv(t, deployment(4, func(d *machinev1.MachineDeployment) { d.Generation = 5 }))
+	env.run()
+	env.changeSpec(class("v2"))
+	env.pass()
 	failed := []machinev1.MachineSummary{{Name: "m1", OwnerRef: "x"}}
-	change(w, w.set("v1"), func(s *machinev1.MachineSet) {
-		s.Status.Replicas, s.Status.ReadyReplicas, s.Status.AvailableReplicas, s.Status.PreservedFailedReplicas = 4, 1, 1, 1
-		s.Status.FailedMachines = &failed
-		s.Status.Conditions = []machinev1.MachineSetCondition{{
+	change(env, env.set("v1"), func(set *machinev1.MachineSet) {
+		set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas, set.Status.PreservedFailedReplicas = 4, 1, 1, 1
+		set.Status.FailedMachines = &failed
+		set.Status.Conditions = []machinev1.MachineSetCondition{{
 			Type: machinev1.MachineSetReplicaFailure, Status: "True",
 			Reason: machinev1.ReasonFailedCreate, Message: "no quota",
 		}}
 	})
-	w.pass()
-	d := w.deployment()
+	env.pass()
+	d := env.deployment()
 	want := machinev1.MachineDeploymentStatus{
 		ObservedGeneration: 6, Replicas: 4, ReadyReplicas: 1, AvailableReplicas: 1, PreservedFailedReplicas: 1,
 		UnavailableReplicas: 4, FailedMachines: []*machinev1.MachineSummary{&failed[0]},
@@ -52,17 +52,17 @@ func TestStatus(t *testing.T) {
 		c.Message != "0 of 4 machines are updated, 1 available, 4 old ones are left" {
 		t.Errorf("it must say what is missing: %+v", c)
 	}
-	change(w, w.set("v1"), func(s *machinev1.MachineSet) { label(s, machinev1.FreezeLabel, "True") })
-	w.pass()
-	d = w.deployment()
+	change(env, env.set("v1"), func(set *machinev1.MachineSet) { machinev1.SetLabel(set, machinev1.FreezeLabel, "True") })
+	env.pass()
+	d = env.deployment()
 	if c := meta.FindStatusCondition(d.Status.Progress.Conditions,
 		machinev1.ConditionReplicasReady); c.Reason != machinev1.ReasonFrozen {
 		t.Errorf("it must say that it is frozen: %+v", c)
 	}
-	w.writes = map[string]int{}
-	w.pass()
-	if len(w.writes) != 0 {
-		t.Errorf("nothing has changed, but %v", w.writes)
+	env.writes = map[string]int{}
+	env.pass()
+	if len(env.writes) != 0 {
+		t.Errorf("nothing has changed, but %v", env.writes)
 	}
 }
 
@@ -70,16 +70,16 @@ func TestStatus(t *testing.T) {
 // the last write must not be taken for written, while the cache shows that version.
 func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(2))
-	w.run()
-	before := w.deployment()
+	env := newEnv(t, deployment(2))
+	env.run()
+	before := env.deployment()
 	available := func(n int32) {
-		change(w, w.set("v1"), func(s *machinev1.MachineSet) { s.Status.AvailableReplicas, s.Status.ReadyReplicas = n, n })
+		change(env, env.set("v1"), func(set *machinev1.MachineSet) { set.Status.AvailableReplicas, set.Status.ReadyReplicas = n, n })
 	}
 	available(1)
-	w.pass()
+	env.pass()
 	stale := true
-	w.c.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+	env.c.Client = interceptor.NewClient(env.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 			opts ...client.GetOption,
 		) error {
@@ -91,12 +91,12 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 		},
 	})
 	available(2)
-	if wait := w.pass().RequeueAfter; wait <= 0 {
+	if wait := env.pass().RequeueAfter; wait <= 0 {
 		t.Error("nothing wakes it when the cache shows its own status")
 	}
 	stale = false
-	w.pass()
-	if n := w.deployment().Status.AvailableReplicas; n != 2 {
+	env.pass()
+	if n := env.deployment().Status.AvailableReplicas; n != 2 {
 		t.Errorf("%d are said to be available, want 2", n)
 	}
 }

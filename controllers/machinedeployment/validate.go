@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,42 +11,47 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// nameMax is how long the name of a deployment may be: its sets append 6
-// characters to it, and their machines 6 more.
-const nameMax = validation.DNS1123SubdomainMaxLength - 12
+// maxNameLength is the maximum length of a deployment's name: sets append 6
+// characters to it, and machines 6 more.
+const maxNameLength = validation.DNS1123SubdomainMaxLength - 12
 
-// A problem is what is wrong with one field.
+// maxQuoted is how many bytes of an annotation's value a message quotes.
+const maxQuoted = 60
+
+// A problem is what a person has to correct in a MachineDeployment.
 type problem struct {
 	// text names the field and says what to do.
 	text string
-	// fatal says that the deployment is left alone until it is mended. Otherwise
-	// the field is ignored.
+	// fatal is true if nothing is done until the field is corrected. Otherwise the
+	// field is ignored.
 	fatal bool
 }
 
-// validate finds what is wrong with the deployment, and what it selects.
-func (p *pass) validate() {
-	p.problems = problemsOf(p.d, p.Target != nil)
-	p.invalid = slices.ContainsFunc(p.problems, func(x problem) bool { return x.fatal })
-	if p.invalid {
+// validate finds the problems of the deployment; if none is fatal, it resolves
+// selector and bounds.
+func (s *scope) validate() {
+	s.problems = problemsOf(s.d, s.Target != nil)
+	s.invalid = slices.ContainsFunc(s.problems, func(x problem) bool { return x.fatal })
+	if s.invalid {
 		return
 	}
-	// Neither can fail any more.
-	p.selector, _ = metav1.LabelSelectorAsSelector(p.d.Spec.Selector)
-	p.bounds, _ = rollout.BoundsOf(p.d)
+	// The spec is valid, so neither can fail.
+	s.selector, _ = metav1.LabelSelectorAsSelector(s.d.Spec.Selector)
+	s.bounds, _ = rollout.BoundsOf(s.d)
 }
 
-// selectsAll says that the selector is {}.
+// selectsAll reports whether the selector is {}.
 func selectsAll(d *machinev1.MachineDeployment) bool {
 	s := d.Spec.Selector
 	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// problemsOf returns what is wrong with d, fatal problems first. target says
-// whether there is a cluster with nodes.
+// problemsOf returns the problems of d, fatal ones first. target is true if there
+// is a cluster with nodes.
 func problemsOf(d *machinev1.MachineDeployment, target bool) []problem {
 	var found []problem
 	for _, text := range slices.Concat(selectorProblems(d), templateProblems(d), strategyProblems(d, target)) {
@@ -61,9 +65,9 @@ func problemsOf(d *machinev1.MachineDeployment, target bool) []problem {
 
 func selectorProblems(d *machinev1.MachineDeployment) []string {
 	var found []string
-	if len(d.Name) > nameMax {
+	if len(d.Name) > maxNameLength {
 		found = append(found, fmt.Sprintf("metadata.name has %d characters: use at most %d, names of machines are longer",
-			len(d.Name), nameMax))
+			len(d.Name), maxNameLength))
 	}
 	if d.Spec.Replicas < 0 {
 		found = append(found, fmt.Sprintf("spec.replicas is %d: set it to 0 or more", d.Spec.Replicas))
@@ -132,8 +136,8 @@ func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bo
 
 func boundProblems(path string, c machinev1.UpdateConfiguration) []string {
 	var found []string
-	_, surge := rollout.Resolve("maxSurge", c.MaxSurge, 1, true)
-	_, unavailable := rollout.Resolve("maxUnavailable", c.MaxUnavailable, 1, false)
+	_, surge := rollout.ResolveIntOrPercent("maxSurge", c.MaxSurge, 1, true)
+	_, unavailable := rollout.ResolveIntOrPercent("maxUnavailable", c.MaxUnavailable, 1, false)
 	for _, err := range []error{surge, unavailable} {
 		if err != nil {
 			found = append(found, fmt.Sprintf("%s.%v: set it to a number or a percentage, 0 or more", path, err))
@@ -142,13 +146,13 @@ func boundProblems(path string, c machinev1.UpdateConfiguration) []string {
 	return found
 }
 
-// annotationProblems are about annotations that are read here or travel from
-// here to the machines. They are ignored where they cannot be parsed.
+// annotationProblems are about annotations that are read here or copied from here
+// to the machines. Annotations that cannot be parsed are ignored.
 func annotationProblems(d *machinev1.MachineDeployment) []string {
 	var found []string
 	wrong := func(path string, annotations map[string]string, key, remedy string, ok func(string) bool) {
 		if value, set := annotations[key]; set && !ok(value) {
-			found = append(found, fmt.Sprintf("%s %s %q is ignored: %s", path, key, shorten(value), remedy))
+			found = append(found, fmt.Sprintf("%s %s %q is ignored: %s", path, key, message.Truncate(value, maxQuoted), remedy))
 		}
 	}
 	own, template := "annotation", "annotation of spec.template"
@@ -175,13 +179,4 @@ func isDuration(value string) bool {
 func isNumber(value string) bool {
 	_, err := strconv.Atoi(value)
 	return err == nil
-}
-
-// shorten keeps a value of an annotation, which may be long, readable in a message.
-func shorten(value string) string {
-	const readable = 60
-	if len(value) <= readable {
-		return value
-	}
-	return strings.ToValidUTF8(value[:readable], "") + "…"
 }

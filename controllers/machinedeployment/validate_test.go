@@ -59,11 +59,11 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(1))
-			w.changeSpec(tc.spoil)
-			w.pass()
-			w.pass()
-			c := told(&w.deployment().Status)
+			env := newEnv(t, deployment(1))
+			env.changeSpec(tc.spoil)
+			env.pass()
+			env.pass()
+			c := specValidCondition(&env.deployment().Status)
 			if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, tc.field) {
 				t.Fatalf("condition %+v does not name %s", c, tc.field)
 			}
@@ -71,17 +71,17 @@ func TestBadInput(t *testing.T) {
 			if event == "" {
 				event = machinev1.ReasonInvalidSpec
 			}
-			if events := w.eventsOf("Warning " + event + " "); len(events) == 0 ||
+			if events := env.eventsOf("Warning " + event + " "); len(events) == 0 ||
 				!strings.Contains(strings.Join(events, "; "), tc.field) {
 				t.Errorf("events %v do not name %s", events, tc.field)
 			}
-			if len(w.sets()) != 0 || len(w.deployment().Status.Conditions) != 0 {
-				t.Errorf("an invalid deployment was acted upon\n%s", w.describe())
+			if len(env.sets()) != 0 || len(env.deployment().Status.Conditions) != 0 {
+				t.Errorf("an invalid deployment was acted upon\n%s", env.describe())
 			}
-			w.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec = deployment(1).Spec })
-			w.pass()
-			if c := told(&w.deployment().Status); c != nil || len(w.sets()) != 1 {
-				t.Errorf("mended, but condition %+v\n%s", c, w.describe())
+			env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec = deployment(1).Spec })
+			env.pass()
+			if c := specValidCondition(&env.deployment().Status); c != nil || len(env.sets()) != 1 {
+				t.Errorf("mended, but condition %+v\n%s", c, env.describe())
 			}
 		})
 	}
@@ -96,12 +96,12 @@ func TestBadAnnotations(t *testing.T) {
 	} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { annotate(d, key, strings.Repeat("ü", 200)) }))
-			w.run()
-			if c := told(&w.deployment().Status); c == nil || !strings.Contains(c.Message, key) {
+			env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, key, strings.Repeat("ü", 200)) }))
+			env.run()
+			if c := specValidCondition(&env.deployment().Status); c == nil || !strings.Contains(c.Message, key) {
 				t.Errorf("condition %+v", c)
 			}
-			if events := w.eventsOf(key); len(events) != 1 {
+			if events := env.eventsOf(key); len(events) != 1 {
 				t.Errorf("one Event is enough: %v", events)
 			}
 		})
@@ -110,7 +110,7 @@ func TestBadAnnotations(t *testing.T) {
 
 func TestLongName(t *testing.T) {
 	t.Parallel()
-	for length, valid := range map[int]bool{1: true, 64: true, nameMax: true, 253: false} {
+	for length, valid := range map[int]bool{1: true, 64: true, maxNameLength: true, 253: false} {
 		d := deployment(1, func(d *machinev1.MachineDeployment) { d.Name = strings.Repeat("x", length) })
 		if found := problemsOf(d, true); (len(found) == 0) != valid {
 			t.Errorf("name of %d characters: %v", length, found)

@@ -10,49 +10,60 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// claim lets go of Machines whose labels do not match any more, and adopts
-// those that match and have no controller. Other owners stay.
-func (c *Controller) claim(ctx context.Context, p *pass) error {
-	return errors.Join(c.release(ctx, p), c.adopt(ctx, p))
+// claimMachines adds the finalizer to the set, because it must be there before
+// the first Machine, releases Machines whose labels no longer match, and adopts
+// those that match and have no controller. Other owner references stay.
+func (c *Controller) claimMachines(ctx context.Context, s *scope) error {
+	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
+		controllerutil.AddFinalizer(set, machinev1.Finalizer)
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.releaseMachines(ctx, s), c.adoptMachines(ctx, s))
 }
 
-func (c *Controller) release(ctx context.Context, p *pass) error {
-	var kept []*machinev1.Machine
-	var failures []error
-	for _, m := range p.machines {
-		if p.selector.Matches(labels.Set(m.Labels)) {
-			kept = append(kept, m)
+// releaseMachines removes the set's owner reference from Machines that the
+// selector does not match.
+func (c *Controller) releaseMachines(ctx context.Context, s *scope) error {
+	var matching []*machinev1.Machine
+	var errs []error
+	for _, m := range s.machines {
+		if s.selector.Matches(labels.Set(m.Labels)) {
+			matching = append(matching, m)
 			continue
 		}
-		_, err := c.patchMachine(ctx, p, m, func(m *machinev1.Machine) {
-			m.OwnerReferences = others(m, p.set)
+		_, err := c.patchMachine(ctx, s, m, func(m *machinev1.Machine) {
+			m.OwnerReferences = otherOwners(m, s.set)
 		}, client.MergeFromWithOptimisticLock{})
 		if client.IgnoreNotFound(err) != nil {
-			failures = append(failures, err)
+			errs = append(errs, err)
 		}
 	}
-	p.machines = kept
-	return errors.Join(failures...)
+	s.machines = matching
+	return errors.Join(errs...)
 }
 
-func (c *Controller) adopt(ctx context.Context, p *pass) error {
-	orphans := slices.DeleteFunc(slices.Clone(p.orphans), func(m *machinev1.Machine) bool {
+// adoptMachines makes the set the controller of the orphans that match.
+func (c *Controller) adoptMachines(ctx context.Context, s *scope) error {
+	orphans := slices.DeleteFunc(slices.Clone(s.orphans), func(m *machinev1.Machine) bool {
 		return !m.DeletionTimestamp.IsZero()
 	})
 	if len(orphans) == 0 {
 		return nil
 	}
-	if err := c.mayAdopt(ctx, p); err != nil {
+	if err := c.canAdopt(ctx, s); err != nil {
 		return err
 	}
 	for _, m := range orphans {
-		adopted, err := c.patchMachine(ctx, p, m, func(m *machinev1.Machine) {
-			// The controller comes first: autoscalers look at the first owner only.
-			m.OwnerReferences = append([]metav1.OwnerReference{controllerRef(p.set)}, others(m, p.set)...)
+		adopted, err := c.patchMachine(ctx, s, m, func(m *machinev1.Machine) {
+			// The controller goes first: autoscalers read the first owner only.
+			m.OwnerReferences = append([]metav1.OwnerReference{controllerRef(s.set)}, otherOwners(m, s.set)...)
 		}, client.MergeFromWithOptimisticLock{})
 		if apierrors.IsNotFound(err) {
 			continue
@@ -60,27 +71,27 @@ func (c *Controller) adopt(ctx context.Context, p *pass) error {
 		if err != nil {
 			return err
 		}
-		p.machines = append(p.machines, adopted)
+		s.machines = append(s.machines, adopted)
 	}
-	sortByName(p.machines)
+	sortByName(s.machines)
 	return nil
 }
 
-// mayAdopt fails unless the set exists on the API server and is not being
-// deleted: an adopted Machine would be deleted with it.
-func (c *Controller) mayAdopt(ctx context.Context, p *pass) error {
-	live, err := c.liveSet(ctx, p)
+// canAdopt returns an error unless the set exists on the API server and is not
+// being deleted: an adopted Machine would be deleted with it.
+func (c *Controller) canAdopt(ctx context.Context, s *scope) error {
+	live, err := c.getLiveSet(ctx, s)
 	if err != nil {
 		return err
 	}
-	if live.UID != p.set.UID || !live.DeletionTimestamp.IsZero() {
-		return behind("the MachineSet is being deleted")
+	if live.UID != s.set.UID || !live.DeletionTimestamp.IsZero() {
+		return errCacheStale("the MachineSet is being deleted")
 	}
 	return nil
 }
 
-// others returns the owners of a Machine except for the set.
-func others(m *machinev1.Machine, set *machinev1.MachineSet) []metav1.OwnerReference {
+// otherOwners returns the owner references of a Machine without that of the set.
+func otherOwners(m *machinev1.Machine, set *machinev1.MachineSet) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(ref metav1.OwnerReference) bool {
 		return ref.UID == set.UID
 	})
@@ -94,8 +105,8 @@ func sortByName(machines []*machinev1.Machine) {
 	slices.SortFunc(machines, func(a, b *machinev1.Machine) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// behind is the error of a pass that learned from the API server that the cache
-// is out of date. It is a conflict: the next pass sees the change.
-func behind(what string) error {
-	return apierrors.NewConflict(machinev1.GroupVersion.WithResource("machinesets").GroupResource(), "", errors.New(what))
+// errCacheStale returns the error of a reconcile that learned from the API server
+// that its cache is stale. It is a conflict: the next reconcile sees the change.
+func errCacheStale(cause string) error {
+	return apierrors.NewConflict(machinev1.GroupVersion.WithResource("machinesets").GroupResource(), "", errors.New(cause))
 }

@@ -10,11 +10,11 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-func (w *world) machine(name string) *machinev1.Machine {
-	w.t.Helper()
+func (env *env) machine(name string) *machinev1.Machine {
+	env.t.Helper()
 	m := &machinev1.Machine{}
-	if err := w.live.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, m); err != nil {
-		w.t.Fatal(err)
+	if err := env.live.Get(env.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, m); err != nil {
+		env.t.Fatal(err)
 	}
 	return m
 }
@@ -75,15 +75,15 @@ func TestClaim(t *testing.T) {
 			reason: "A machine that does not match any more is let go, with its other owners.", set: newSet(0),
 			machine: newMember("a", owners(ours, foreign), labelled("pool", "b")), want: []string{"note"},
 		},
-		"Going": {reason: "A set that is being deleted adopts nothing.", set: newSet(1, func(s *machinev1.MachineSet) {
-			s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), append(s.Finalizers, "someone/else")
+		"Going": {reason: "A set that is being deleted adopts nothing.", set: newSet(1, func(set *machinev1.MachineSet) {
+			set.DeletionTimestamp, set.Finalizers = new(metav1.Now()), append(set.Finalizers, "someone/else")
 		}), machine: newMember("a", owners())},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.set, tc.machine)
-			w.settle()
-			m := w.machine("a")
+			env := newEnv(t, tc.set, tc.machine)
+			env.settle()
+			m := env.machine("a")
 			if diff := cmp.Diff(tc.want, ownersOf(m)); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
@@ -97,13 +97,13 @@ func TestClaim(t *testing.T) {
 // An adopted machine counts at once, also while the cache shows it as an orphan.
 func TestAdoptedMachineCounts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
-	w.lag(nil)
+	env := newEnv(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
+	env.lag(nil)
 	for range 3 {
-		_, _ = w.reconcile()
+		_, _ = env.reconcile()
 	}
-	if len(w.machines()) != 1 || w.set().Status.Replicas != 1 {
-		t.Errorf("%d machines, status counts %d", len(w.machines()), w.set().Status.Replicas)
+	if len(env.machines()) != 1 || env.set().Status.Replicas != 1 {
+		t.Errorf("%d machines, status counts %d", len(env.machines()), env.set().Status.Replicas)
 	}
 }
 
@@ -111,15 +111,15 @@ func TestAdoptedMachineCounts(t *testing.T) {
 // adopted now would be deleted with it.
 func TestNoAdoptionByDeletedSet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
-	w.lag(nil)
-	if err := w.live.Delete(t.Context(), w.set()); err != nil {
+	env := newEnv(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
+	env.lag(nil)
+	if err := env.live.Delete(t.Context(), env.set()); err != nil {
 		t.Fatal(err)
 	}
-	if result, err := w.reconcile(); err != nil || result.RequeueAfter == 0 {
+	if result, err := env.reconcile(); err != nil || result.RequeueAfter == 0 {
 		t.Errorf("got %v, %v", result, err)
 	}
-	if len(ownersOf(w.machine("a"))) != 0 {
+	if len(ownersOf(env.machine("a"))) != 0 {
 		t.Error("the machine was adopted")
 	}
 }

@@ -1,8 +1,3 @@
-// Package machineset keeps the number of Machines that a MachineSet asks for.
-//
-// It never makes one too many: Machines have names that follow from the
-// MachineSet and an ordinal, ordinals are reserved in the MachineSet before they
-// are used, and what a pass did is remembered until the caches show it.
 package machineset
 
 import (
@@ -25,12 +20,12 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// burst is how many Machines one pass creates, deletes or changes at most.
-const burst = 100
+// burstReplicas is how many Machines one reconcile creates, deletes or patches at most.
+const burstReplicas = 100
 
-// staleRetry is how long a pass is put off when the cache is behind what this
-// process wrote. The cache's own event usually comes first.
-const staleRetry = 200 * time.Millisecond
+// staleCacheRetry is when a reconcile is retried that found the cache older than
+// what this process wrote. The watch event usually comes first.
+const staleCacheRetry = 200 * time.Millisecond
 
 // Deps are what a Controller needs; all are required but Target.
 type Deps struct {
@@ -39,15 +34,15 @@ type Deps struct {
 	Target *target.Cluster // nil: there are no nodes
 	Clock  clock.PassiveClock
 	Events record.EventRecorder
-	// SafetyEvents tells of sets that are frozen and unfrozen; in MCM that is not
-	// the component that tells of machines.
+	// SafetyEvents records that a set was frozen or unfrozen: in MCM these Events
+	// have another source component than those about machines.
 	SafetyEvents record.EventRecorder
-	// SafetyUp is how many machines more than wanted freeze a set.
+	// SafetyUp is how many machines above the wanted number freeze a set.
 	SafetyUp int32
-	// SafetyDown is how many fewer than that unfreeze it.
+	// SafetyDown is how many machines below that limit unfreeze it.
 	SafetyDown int32
-	// OvershootPeriod is how often a set with too many machines is looked at
-	// when nothing happens, and for how long unfreezing by hand holds.
+	// OvershootPeriod is how often a set with too many machines is checked when
+	// nothing happens, and for how long unfreezing by annotation lasts.
 	OvershootPeriod time.Duration
 }
 
@@ -56,14 +51,14 @@ type Controller struct {
 	Deps
 	gate  *hold.Gate
 	marks fresh.Marks
-	// pruned says that the API server drops status.progress.
-	pruned atomic.Bool
+	// progressPruned is true once the API server has dropped status.progress.
+	progressPruned atomic.Bool
 
 	mu       sync.Mutex
 	memories map[client.ObjectKey]*memory
 }
 
-// New returns a Controller that has seen nothing yet.
+// New returns a Controller for SetupWithManager.
 func New(d Deps) *Controller {
 	return &Controller{
 		Deps: d, memories: map[client.ObjectKey]*memory{},
@@ -71,13 +66,9 @@ func New(d Deps) *Controller {
 	}
 }
 
-// Reconcile brings the Machines of a MachineSet closer to its spec:
-//
-//  1. observe the MachineSet, its MachineDeployment and its Machines;
-//  2. run the steps;
-//  3. report what was seen and done into its status, and write that if it changed.
-//
-// A set that is held is left alone, and one with a Machine that is held waits.
+// Reconcile brings the Machines of a MachineSet closer to its spec: it observes,
+// runs the steps, and reports into the status. It may be repeated at any time.
+// Nothing is done about a set that is held for a migration.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	set := &machinev1.MachineSet{}
 	if err := c.Client.Get(ctx, req.NamespacedName, set); err != nil {
@@ -92,45 +83,39 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	if c.marks.Stale(set) {
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
+		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
 	}
 	if closed, err := c.gate.Answer(ctx, set, c.marks.Wrote); closed || err != nil {
 		return outcome.Of(0, err)
 	}
-	p, err := c.observe(ctx, set)
+	s, err := c.observe(ctx, set)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	acted := c.act(ctx, p)
-	reported := c.report(ctx, p, acted)
-	return outcome.Of(p.wait, errors.Join(acted, reported))
+	acted := c.act(ctx, s)
+	reported := c.report(ctx, s, acted)
+	return outcome.Of(s.requeue, errors.Join(acted, reported))
 }
 
-// act runs the steps. What goes wrong with a single Machine in syncing or
-// preserving does not keep the set from being scaled; everything else ends the
-// pass, because what follows relies on it.
-func (c *Controller) act(ctx context.Context, p *pass) error {
-	if c.waits(p) {
+// act runs the steps. A failure to sync or to preserve a single Machine does not
+// prevent scaling. Every other failure ends the reconcile, because later steps
+// rely on what failed.
+func (c *Controller) act(ctx context.Context, s *scope) error {
+	if c.waitForHold(s) {
 		return nil
 	}
-	if !p.set.DeletionTimestamp.IsZero() {
-		return c.remove(ctx, p)
+	if !s.set.DeletionTimestamp.IsZero() {
+		return c.deleteSet(ctx, s)
 	}
-	c.tellProblems(p)
-	if p.invalid() {
+	if !c.validateSpec(s) {
 		return nil
 	}
-	for _, step := range []step{c.finalize, c.claim} {
-		if err := step(ctx, p); err != nil {
-			return err
-		}
+	if err := c.claimMachines(ctx, s); err != nil {
+		return err
 	}
-	aside := errors.Join(c.syncSpecs(ctx, p), c.autoPreserve(ctx, p))
-	if err := c.limit(ctx, p); err != nil {
-		return errors.Join(err, aside)
+	ofMachines := errors.Join(c.syncMachines(ctx, s), c.preserveFailed(ctx, s))
+	if err := c.freezeOvershoot(ctx, s); err != nil {
+		return errors.Join(err, ofMachines)
 	}
-	return errors.Join(c.scale(ctx, p), aside)
+	return errors.Join(c.scale(ctx, s), ofMachines)
 }
-
-// A step does one thing and notes in the pass what it has done.
-type step func(context.Context, *pass) error

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,69 +16,71 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// create makes the machines that are missing on the API server, at most burst of
-// them: it reserves their ordinals in the set, creates them in order, and closes
-// the reservation. What it does not finish, the next pass does.
-func (c *Controller) create(ctx context.Context, p *pass) error {
-	live, err := c.survey(ctx, p)
+// createMachines creates the Machines that are missing on the API server, at most
+// burstReplicas of them: it reserves their ordinals in the set, creates them in
+// order, and closes the reservation. The next reconcile finishes what fails.
+func (c *Controller) createMachines(ctx context.Context, s *scope) error {
+	live, err := c.listLiveMachines(ctx, s)
 	if err != nil {
 		return err
 	}
-	missing := int(p.set.Spec.Replicas) - len(active(live))
+	missing := int(s.set.Spec.Replicas) - len(active(live))
 	if missing <= 0 {
-		return c.closeReservation(ctx, p)
+		return c.closeReservation(ctx, s)
 	}
-	ordinals, err := c.reserve(ctx, p, live, min(missing, burst))
+	ordinals, err := c.reserveOrdinals(ctx, s, live, min(missing, burstReplicas))
 	if err != nil {
-		return c.tellFailure(p, machinev1.EventFailedCreate, "Error creating", err)
+		c.emitFailureEvent(s, machinev1.EventFailedCreate, "Error creating", err)
+		return err
 	}
-	var made []string
+	var created []string
 	for _, ordinal := range ordinals {
 		var name string
-		if name, err = c.createMachine(ctx, p, ordinal); err != nil {
+		if name, err = c.createMachine(ctx, s, ordinal); err != nil {
 			break
 		}
 		if name != "" {
-			made = append(made, name)
+			created = append(created, name)
 		}
 	}
-	sortByName(p.machines)
-	c.tellMachines(p, machinev1.EventSuccessfulCreate, "Created Machine", "Created Machines", made)
+	sortByName(s.machines)
+	c.emitMachinesEvent(s, machinev1.EventSuccessfulCreate, "Created Machine", "Created Machines", created)
 	if err != nil {
-		return c.tellFailure(p, machinev1.EventFailedCreate, "Error creating", err)
+		c.emitFailureEvent(s, machinev1.EventFailedCreate, "Error creating", err)
+		return err
 	}
-	return c.closeReservation(ctx, p)
+	return c.closeReservation(ctx, s)
 }
 
-// createMachine makes sure that the Machine with that ordinal has been created
-// once. It returns its name if it is new. A Machine that is there already is the
-// outcome of an earlier attempt; a stranger of that name uses the ordinal up.
-func (c *Controller) createMachine(ctx context.Context, p *pass, ordinal int64) (string, error) {
-	m := newMachine(p.set, ordinal)
+// createMachine ensures that the Machine with that ordinal has been created once.
+// It returns the name if this call created it. An existing Machine of the set is
+// the result of an earlier attempt; another object of that name uses up the ordinal.
+func (c *Controller) createMachine(ctx context.Context, s *scope, ordinal int64) (string, error) {
+	m := newMachine(s.set, ordinal)
 	err := c.Client.Create(ctx, m)
 	switch {
 	case err == nil:
-		c.note(p, m)
-		p.memory.batch.done[ordinal] = true
+		c.rememberCreated(s, m)
+		s.memory.batch.done[ordinal] = true
 		return m.Name, nil
 	case !apierrors.IsAlreadyExists(err):
-		p.memory.batch.doubt = p.memory.batch.doubt || !refused(err)
+		s.memory.batch.unconfirmedCreates = s.memory.batch.unconfirmedCreates || !createRejected(err)
 		return "", fmt.Errorf("create Machine %s: %w", m.Name, err)
 	}
-	there := &machinev1.Machine{}
-	err = c.Live.Get(ctx, client.ObjectKeyFromObject(m), there)
+	existing := &machinev1.Machine{}
+	err = c.Live.Get(ctx, client.ObjectKeyFromObject(m), existing)
 	if client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("read Machine %s: %w", m.Name, err)
 	}
-	p.memory.batch.done[ordinal] = true
-	if err == nil && metav1.IsControlledBy(there, p.set) {
-		c.note(p, there)
+	s.memory.batch.done[ordinal] = true
+	if err == nil && metav1.IsControlledBy(existing, s.set) {
+		c.rememberCreated(s, existing)
 	}
 	return "", nil
 }
 
-// refused reports whether the API server is sure to have done nothing.
-func refused(err error) bool {
+// createRejected reports whether the error proves that the API server created nothing.
+func createRejected(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
 		return false
@@ -88,15 +89,15 @@ func refused(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// note adds a Machine that the cache need not show yet.
-func (c *Controller) note(p *pass, m *machinev1.Machine) {
-	p.memory.created(m, p.now)
-	if !slices.ContainsFunc(p.machines, func(known *machinev1.Machine) bool { return known.Name == m.Name }) {
-		p.machines = append(p.machines, m)
+// rememberCreated adds a Machine that the cache may not show yet.
+func (c *Controller) rememberCreated(s *scope, m *machinev1.Machine) {
+	s.memory.recordCreate(m, s.now)
+	if !slices.ContainsFunc(s.machines, func(known *machinev1.Machine) bool { return known.Name == m.Name }) {
+		s.machines = append(s.machines, m)
 	}
 }
 
-// newMachine is the Machine with that ordinal. Two writers make the same one.
+// newMachine builds the Machine with that ordinal. Two processes build the same one.
 func newMachine(set *machinev1.MachineSet, ordinal int64) *machinev1.Machine {
 	names := namesOf(set)
 	template := set.Spec.Template.DeepCopy()
@@ -111,26 +112,18 @@ func newMachine(set *machinev1.MachineSet, ordinal int64) *machinev1.Machine {
 		},
 		Spec: template.Spec,
 	}
-	// A template cannot name the VM of all of its machines, or hold them.
+	// A template can neither name one VM for all its Machines nor hold them.
 	m.Spec.ProviderID = ""
 	machinev1.DropHold(m)
 	controllerutil.AddFinalizer(m, machinev1.Finalizer)
 	if m.Annotations[machinev1.PriorityAnnotation] == "" {
-		setAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
+		machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
 	}
-	setAnnotation(m, machinev1.OwnerIDAnnotation, names.OwnerID(ordinal))
+	machinev1.SetAnnotation(m, machinev1.OwnerIDAnnotation, names.OwnerID(ordinal))
 	timeout := set.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]
 	if _, err := time.ParseDuration(timeout); err == nil {
-		setAnnotation(m, machinev1.EffectiveCreationTimeoutAnnotation, timeout)
+		machinev1.SetAnnotation(m, machinev1.EffectiveCreationTimeoutAnnotation, timeout)
 	}
-	setForm(m, form(m, set))
+	setProviderIDForm(m, providerIDForm(m, set))
 	return m
-}
-
-// tellFailure emits an Event for an error that is not just a stale cache.
-func (c *Controller) tellFailure(p *pass, reason, what string, err error) error {
-	if !apierrors.IsConflict(err) {
-		c.Events.Event(p.set, corev1.EventTypeWarning, reason, shorten(what+": "+err.Error()))
-	}
-	return err
 }

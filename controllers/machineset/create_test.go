@@ -25,14 +25,14 @@ func isMachine(o client.Object) bool {
 
 func TestCreate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(3, func(s *machinev1.MachineSet) {
-		s.Annotations = map[string]string{machinev1.EffectiveCreationTimeoutAnnotation: "7m"}
-		s.Spec.Template.Spec.ProviderID = "sim:///x"
-		s.Spec.Template.Annotations = map[string]string{"note": "kept"}
+	env := newEnv(t, newSet(3, func(set *machinev1.MachineSet) {
+		set.Annotations = map[string]string{machinev1.EffectiveCreationTimeoutAnnotation: "7m"}
+		set.Spec.Template.Spec.ProviderID = "sim:///x"
+		set.Spec.Template.Annotations = map[string]string{"note": "kept"}
 	}))
-	w.settle()
-	names := rollout.NewNames(w.set())
-	machines := w.machines()
+	env.settle()
+	names := rollout.NewNames(env.set())
+	machines := env.machines()
 	if len(machines) != 3 {
 		t.Fatalf("got %d machines, want 3", len(machines))
 	}
@@ -49,37 +49,37 @@ func TestCreate(t *testing.T) {
 			m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] != "7m" {
 			t.Errorf("annotations of %s: %v", m.Name, m.Annotations)
 		}
-		if !slices.Equal(m.Finalizers, []string{machinev1.Finalizer}) || !metav1.IsControlledBy(m, w.set()) ||
+		if !slices.Equal(m.Finalizers, []string{machinev1.Finalizer}) || !metav1.IsControlledBy(m, env.set()) ||
 			m.Spec.ProviderID != "" {
 			t.Errorf("machine %s is not born as it should be: %+v", m.Name, m)
 		}
 	}
-	all, count := w.told(machinev1.EventSuccessfulCreate)
+	all, count := env.told(machinev1.EventSuccessfulCreate)
 	if count != 1 || len(all) != 1 || !strings.Contains(all[0], "Created Machines: set-") {
 		t.Errorf("one Event tells of the batch, got %q", all)
 	}
-	if got := w.set().Annotations[machinev1.OrdinalsAnnotation]; got != "next=3" {
+	if got := env.set().Annotations[machinev1.OrdinalsAnnotation]; got != "next=3" {
 		t.Errorf("the reservation is not closed: %q", got)
 	}
 	want := map[string]int{"create": 3, "patch": 2, "status": 1, "list": 1}
 	for verb, n := range want {
-		if w.requests[verb] != n {
-			t.Errorf("%d requests to %s, want %d: a batch costs the same however large it is", w.requests[verb], verb, n)
+		if env.requests[verb] != n {
+			t.Errorf("%d requests to %s, want %d: a batch costs the same however large it is", env.requests[verb], verb, n)
 		}
 	}
 }
 
 func TestCreateInBursts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(230))
-	if _, err := w.reconcile(); err != nil {
+	env := newEnv(t, newSet(230))
+	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.machines()); n != burst {
-		t.Fatalf("one pass made %d machines, want %d", n, burst)
+	if n := len(env.machines()); n != burstReplicas {
+		t.Fatalf("one pass made %d machines, want %d", n, burstReplicas)
 	}
-	w.settle()
-	if n := len(w.machines()); n != 230 {
+	env.settle()
+	if n := len(env.machines()); n != 230 {
 		t.Fatalf("got %d machines, want 230", n)
 	}
 }
@@ -94,9 +94,9 @@ func TestCreateExactlyOnce(t *testing.T) {
 		for _, crash := range []bool{false, true} {
 			for _, lagging := range []bool{false, true} {
 				for at := 1; at <= wanted+3; at++ {
-					w := newWorld(t, newSet(wanted))
+					env := newEnv(t, newSet(wanted))
 					if lagging {
-						w.lag(nil)
+						env.lag(nil)
 					}
 					n := 0
 					strike := func(string, client.Object) error {
@@ -106,27 +106,27 @@ func TestCreateExactlyOnce(t *testing.T) {
 						return nil
 					}
 					if mode == "fails" {
-						w.fault = strike
+						env.fault = strike
 					} else {
-						w.lost = strike
+						env.lost = strike
 					}
 					for i := range 6 {
-						_, _ = w.reconcile()
-						if made := len(w.machines()); made > wanted {
+						_, _ = env.reconcile()
+						if made := len(env.machines()); made > wanted {
 							t.Fatalf("%s, crash %v, lagging %v, write %d: %d machines", mode, crash, lagging, at, made)
 						}
 						if i == 0 && crash {
-							w.restart()
+							env.restart()
 						}
 					}
-					w.catchUp()
-					w.settle()
-					if made := len(w.machines()); made != wanted {
+					env.catchUp()
+					env.settle()
+					if made := len(env.machines()); made != wanted {
 						t.Errorf("%s, crash %v, lagging %v, write %d: %d machines, want %d", mode, crash, lagging, at, made, wanted)
 					}
-					w.clock.SetTime(w.clock.Now().Add(rollout.Settle))
-					w.settle()
-					if strings.Contains(w.set().Annotations[machinev1.OrdinalsAnnotation], "open") {
+					env.clock.SetTime(env.clock.Now().Add(rollout.Settle))
+					env.settle()
+					if strings.Contains(env.set().Annotations[machinev1.OrdinalsAnnotation], "open") {
 						t.Errorf("%s, crash %v, lagging %v, write %d: the reservation stays open for ever", mode, crash, lagging, at)
 					}
 				}
@@ -137,15 +137,15 @@ func TestCreateExactlyOnce(t *testing.T) {
 
 func TestCreateWithStaleMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(4))
-	w.settle()
+	env := newEnv(t, newSet(4))
+	env.settle()
 	// A new process, whose cache knows the set as it is but none of its machines.
-	w.lag(func(o client.Object) bool { return !isMachine(o) })
-	w.restart()
+	env.lag(func(o client.Object) bool { return !isMachine(o) })
+	env.restart()
 	for range 3 {
-		_, _ = w.reconcile()
+		_, _ = env.reconcile()
 	}
-	if n := len(w.machines()); n != 4 {
+	if n := len(env.machines()); n != 4 {
 		t.Errorf("got %d machines, want 4: they are counted on the API server", n)
 	}
 }
@@ -195,22 +195,22 @@ func TestFinishReservation(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			record := rollout.Ordinals{Next: 8, Open: 4, At: now.Add(-tc.age).Unix()}
-			objects := []client.Object{newSet(tc.replicas, func(s *machinev1.MachineSet) {
-				s.Annotations = map[string]string{machinev1.OrdinalsAnnotation: record.String()}
+			objects := []client.Object{newSet(tc.replicas, func(set *machinev1.MachineSet) {
+				set.Annotations = map[string]string{machinev1.OrdinalsAnnotation: record.String()}
 			})}
 			for _, i := range tc.exist {
 				objects = append(objects, ordinal(i))
 			}
-			w := newWorld(t, objects...)
-			w.settle()
+			env := newEnv(t, objects...)
+			env.settle()
 			var want []string
 			for _, i := range tc.want {
 				want = append(want, names.Name(i))
 			}
-			if got := sets.New(w.alive()...); !got.Equal(sets.New(want...)) {
+			if got := sets.New(env.alive()...); !got.Equal(sets.New(want...)) {
 				t.Errorf("%s got %v, want %v", tc.reason, sets.List(got), want)
 			}
-			if got := w.set().Annotations[machinev1.OrdinalsAnnotation]; got != tc.record {
+			if got := env.set().Annotations[machinev1.OrdinalsAnnotation]; got != tc.record {
 				t.Errorf("%s got record %q, want %q", tc.reason, got, tc.record)
 			}
 		})
@@ -221,10 +221,10 @@ func TestCreateBesideStranger(t *testing.T) {
 	t.Parallel()
 	names := rollout.NewNames(newSet(0))
 	stranger := newMember(names.Name(1), func(m *machinev1.Machine) { m.OwnerReferences, m.Labels = nil, nil })
-	w := newWorld(t, newSet(3), stranger)
-	w.settle()
-	set := w.set()
-	ours := slices.DeleteFunc(w.machines(), func(m *machinev1.Machine) bool { return !metav1.IsControlledBy(m, set) })
+	env := newEnv(t, newSet(3), stranger)
+	env.settle()
+	set := env.set()
+	ours := slices.DeleteFunc(env.machines(), func(m *machinev1.Machine) bool { return !metav1.IsControlledBy(m, set) })
 	if len(ours) != 3 {
 		t.Errorf("got %d machines of the set, want 3: a name that is taken is passed over", len(ours))
 	}
@@ -232,55 +232,55 @@ func TestCreateBesideStranger(t *testing.T) {
 
 func TestCreateWithDamagedRecord(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(2))
-	w.settle()
-	first := sets.New(w.alive()...)
+	env := newEnv(t, newSet(2))
+	env.settle()
+	first := sets.New(env.alive()...)
 	for _, damage := range []string{"", "next=", "open=5,next=3", "next=99999999999", "garbage"} {
-		w.edit(func(s *machinev1.MachineSet) {
-			s.Annotations[machinev1.OrdinalsAnnotation] = damage
-			s.Spec.Replicas++
+		env.edit(func(set *machinev1.MachineSet) {
+			set.Annotations[machinev1.OrdinalsAnnotation] = damage
+			set.Spec.Replicas++
 		})
-		w.settle()
-		if got := sets.New(w.alive()...); got.Len() != int(w.set().Spec.Replicas) || !got.IsSuperset(first) {
-			t.Errorf("record %q: got %v, want %d machines", damage, got, w.set().Spec.Replicas)
+		env.settle()
+		if got := sets.New(env.alive()...); got.Len() != int(env.set().Spec.Replicas) || !got.IsSuperset(first) {
+			t.Errorf("record %q: got %v, want %d machines", damage, got, env.set().Spec.Replicas)
 		}
 	}
 }
 
 func TestCreateRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(2))
+	env := newEnv(t, newSet(2))
 	refuse := true
-	w.fault = func(verb string, o client.Object) error {
+	env.fault = func(verb string, o client.Object) error {
 		if verb == "create" && refuse {
 			return apierrors.NewForbidden(machinev1.GroupVersion.WithResource("machines").GroupResource(), o.GetName(), errBoom)
 		}
 		return nil
 	}
 	for range 3 {
-		if _, err := w.reconcile(); err == nil {
+		if _, err := env.reconcile(); err == nil {
 			t.Fatal("a refused creation is tried again by back-off, so it must be an error")
 		}
 	}
-	if w.requests["patch"] != 1 || w.requests["status"] != 1 {
-		t.Errorf("trying again costs no further write to the set, got %v", w.requests)
+	if env.requests["patch"] != 1 || env.requests["status"] != 1 {
+		t.Errorf("trying again costs no further write to the set, got %v", env.requests)
 	}
-	set := w.set()
+	set := env.set()
 	if len(set.Status.Conditions) != 1 || set.Status.Conditions[0].Type != machinev1.MachineSetReplicaFailure ||
 		set.Status.Conditions[0].Reason != machinev1.ReasonFailedCreate {
 		t.Errorf("conditions: %+v", set.Status.Conditions)
 	}
-	if _, count := w.told(machinev1.EventFailedCreate); count != 3 {
+	if _, count := env.told(machinev1.EventFailedCreate); count != 3 {
 		t.Errorf("%d Events tell of the failure, want 3", count)
 	}
 	// However long it takes: this process knows that nothing was created.
-	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	env.clock.SetTime(env.clock.Now().Add(time.Hour))
 	refuse = false
-	w.settle()
-	if n := len(w.machines()); n != 2 || w.set().Annotations[machinev1.OrdinalsAnnotation] != "next=2" {
-		t.Errorf("got %d machines and record %q", n, w.set().Annotations[machinev1.OrdinalsAnnotation])
+	env.settle()
+	if n := len(env.machines()); n != 2 || env.set().Annotations[machinev1.OrdinalsAnnotation] != "next=2" {
+		t.Errorf("got %d machines and record %q", n, env.set().Annotations[machinev1.OrdinalsAnnotation])
 	}
-	if n := len(w.set().Status.Conditions); n != 0 {
+	if n := len(env.set().Status.Conditions); n != 0 {
 		t.Errorf("%d conditions are left", n)
 	}
 }
@@ -306,16 +306,16 @@ func TestCreateNotTwice(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newSet(2))
-			names := rollout.NewNames(w.set())
+			env := newEnv(t, newSet(2))
+			names := rollout.NewNames(env.set())
 			creations := map[string]int{}
-			w.fault = func(verb string, o client.Object) error {
+			env.fault = func(verb string, o client.Object) error {
 				if verb == "create" && o.GetName() == names.Name(1) && creations[o.GetName()] == 0 && tc.fault != nil {
 					return tc.fault
 				}
 				return nil
 			}
-			w.lost = func(verb string, o client.Object) error {
+			env.lost = func(verb string, o client.Object) error {
 				if verb != "create" {
 					return nil
 				}
@@ -325,19 +325,19 @@ func TestCreateNotTwice(t *testing.T) {
 				}
 				return nil
 			}
-			if _, err := w.reconcile(); err == nil {
+			if _, err := env.reconcile(); err == nil {
 				t.Fatal("the second creation went well")
 			}
-			for _, m := range w.machines() {
-				if err := w.live.Delete(t.Context(), m); err != nil {
+			for _, m := range env.machines() {
+				if err := env.live.Delete(t.Context(), m); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w.vanish()
-			w.clock.SetTime(w.clock.Now().Add(max(tc.wait, time.Second)))
-			w.fault = nil
-			w.settle()
-			if n := len(w.alive()); n != 2 {
+			env.vanish()
+			env.clock.SetTime(env.clock.Now().Add(max(tc.wait, time.Second)))
+			env.fault = nil
+			env.settle()
+			if n := len(env.alive()); n != 2 {
 				t.Errorf("%s %d machines are alive, want 2", tc.reason, n)
 			}
 			for name, n := range creations {
@@ -357,15 +357,15 @@ func TestCreateNotWhile(t *testing.T) {
 	}{
 		"Frozen": {
 			reason: "A frozen set creates nothing.",
-			set: func(s *machinev1.MachineSet) {
-				s.Labels = map[string]string{machinev1.FreezeLabel: "True"}
-				s.Spec.Replicas = 4 // 2*4+2 limits are above what exists, and below again
+			set: func(set *machinev1.MachineSet) {
+				set.Labels = map[string]string{machinev1.FreezeLabel: "True"}
+				set.Spec.Replicas = 4 // 2*4+2 limits are above what exists, and below again
 			},
 		},
 		"ScaleUpDisabled": {
 			reason: "The label keeps old sets of an update in place from growing.",
-			set: func(s *machinev1.MachineSet) {
-				s.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: "true"}
+			set: func(set *machinev1.MachineSet) {
+				set.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: "true"}
 			},
 		},
 	}
@@ -380,9 +380,9 @@ func TestCreateNotWhile(t *testing.T) {
 					}))
 				}
 			}
-			w := newWorld(t, objects...)
-			w.settle()
-			if w.requests["create"] != 0 {
+			env := newEnv(t, objects...)
+			env.settle()
+			if env.requests["create"] != 0 {
 				t.Errorf("%s", tc.reason)
 			}
 		})

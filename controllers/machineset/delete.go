@@ -7,38 +7,38 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// delete asks for the deletion of machines, at most burst of them. A machine
-// that has changed since it was looked at is spared: it may have recovered, or
-// belong to another set. It is looked at again soon.
-func (c *Controller) delete(ctx context.Context, p *pass, machines []*machinev1.Machine) error {
+// deleteMachines deletes Machines, at most burstReplicas of them. A Machine that
+// has changed since it was read is not deleted: it may have recovered, or belong
+// to another set. The next reconcile decides again.
+func (c *Controller) deleteMachines(ctx context.Context, s *scope, machines []*machinev1.Machine) error {
 	var names []string
-	var spared, failure error
-	for _, m := range machines[:min(len(machines), burst)] {
-		err := c.deleteMachine(ctx, p, m)
+	var conflict, failure error
+	for _, m := range machines[:min(len(machines), burstReplicas)] {
+		err := c.deleteMachine(ctx, s, m)
 		if apierrors.IsConflict(err) {
-			spared = err
+			conflict = err
 			continue
 		}
 		if err != nil {
-			failure = c.tellFailure(p, machinev1.EventFailedDelete, "Error deleting", err)
+			c.emitFailureEvent(s, machinev1.EventFailedDelete, "Error deleting", err)
+			failure = err
 			break
 		}
 		names = append(names, m.Name)
 	}
-	c.tellMachines(p, machinev1.EventSuccessfulDelete, "Deleted machine", "Deleted Machines", names)
-	return errors.Join(failure, spared)
+	c.emitMachinesEvent(s, machinev1.EventSuccessfulDelete, "Deleted machine", "Deleted Machines", names)
+	return errors.Join(failure, conflict)
 }
 
-func (c *Controller) deleteMachine(ctx context.Context, p *pass, m *machinev1.Machine) error {
+func (c *Controller) deleteMachine(ctx context.Context, s *scope, m *machinev1.Machine) error {
 	preconditions := client.Preconditions{UID: &m.UID}
-	if p.set.DeletionTimestamp.IsZero() {
+	if s.set.DeletionTimestamp.IsZero() {
 		preconditions.ResourceVersion = &m.ResourceVersion
 	}
 	err := c.Client.Delete(ctx, m.DeepCopy(), preconditions)
@@ -49,72 +49,48 @@ func (c *Controller) deleteMachine(ctx context.Context, p *pass, m *machinev1.Ma
 		m.Status.LastOperation.Type == machinev1.MachineOperationHealthCheck {
 		StaleMachines.Inc()
 	}
-	p.replace(p.memory.deleted(m, p.now))
+	s.replaceMachine(s.memory.recordDelete(m, s.now))
 	return nil
 }
 
-// remove deletes the machines of a set that is being deleted, and lets the set
-// go once the API server has none left. Machines that shall outlive the set are
-// left to the garbage collector, which takes their owner away.
-func (c *Controller) remove(ctx context.Context, p *pass) error {
-	if controllerutil.ContainsFinalizer(p.set, metav1.FinalizerOrphanDependents) {
+// deleteSet deletes the Machines of a set that is being deleted, and removes the
+// set's finalizer once the API server has none left. With the propagation policy
+// Orphan it waits for the garbage collector, which removes the owner references.
+func (c *Controller) deleteSet(ctx context.Context, s *scope) error {
+	if controllerutil.ContainsFinalizer(s.set, metav1.FinalizerOrphanDependents) {
 		return nil
 	}
-	if err := c.confirm(ctx, p); err != nil {
+	if err := c.confirmNotHeld(ctx, s); err != nil {
 		return err
 	}
 	var synced error
-	if !p.invalid() {
-		synced = c.syncSpecs(ctx, p)
+	if !s.invalid() {
+		synced = c.syncMachines(ctx, s)
 	}
-	if len(p.machines) > 0 {
-		p.failure = c.delete(ctx, p, active(p.machines))
-		return errors.Join(p.failure, synced)
+	if len(s.machines) > 0 {
+		s.scaleErr = c.deleteMachines(ctx, s, active(s.machines))
+		return errors.Join(s.scaleErr, synced)
 	}
-	if !controllerutil.ContainsFinalizer(p.set, machinev1.Finalizer) {
+	if !controllerutil.ContainsFinalizer(s.set, machinev1.Finalizer) {
 		return nil
 	}
-	left, err := c.leftOver(ctx, p)
+	left, err := c.listRemainingMachines(ctx, s)
 	if err != nil {
 		return err
 	}
-	if left > 0 {
-		return behind("Machines of the MachineSet are still there")
+	if len(left) > 0 {
+		return errCacheStale("Machines of the MachineSet still exist")
 	}
-	return c.letGo(ctx, p)
+	return c.removeFinalizer(ctx, s)
 }
 
-// leftOver counts the set's machines on the API server. What is asked for is a
-// machine that the cache does not show yet, and so has the labels that the set
-// gave it; one that lost them meanwhile goes with its owner, to the garbage
-// collector. To read all machines of the namespace would cost the square of their
-// number where many sets are deleted. A set without a selector has to.
-func (c *Controller) leftOver(ctx context.Context, p *pass) (int, error) {
-	which := p.selector
-	if which == nil {
-		which = labels.Everything()
-	}
-	list := &machinev1.MachineList{}
-	err := c.Live.List(ctx, list, client.InNamespace(p.set.Namespace), client.MatchingLabelsSelector{Selector: which})
-	if err != nil {
-		return 0, fmt.Errorf("count Machines on the API server: %w", err)
-	}
-	count := 0
-	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], p.set) {
-			count++
-		}
-	}
-	return count, nil
-}
-
-// letGo takes the finalizer away. The set may be gone right afterwards.
-func (c *Controller) letGo(ctx context.Context, p *pass) error {
-	err := c.patchSet(ctx, p, func(s *machinev1.MachineSet) { controllerutil.RemoveFinalizer(s, machinev1.Finalizer) })
+// removeFinalizer removes the finalizer. The set may cease to exist with that.
+func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
+	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) { controllerutil.RemoveFinalizer(set, machinev1.Finalizer) })
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	c.marks.Ended(p.set)
-	p.gone = true
+	c.marks.Ended(s.set)
+	s.finalizerRemoved = true
 	return nil
 }

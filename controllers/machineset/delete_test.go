@@ -12,13 +12,13 @@ import (
 )
 
 func deletedSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machinev1.MachineSet {
-	return newSet(replicas, append([]func(*machinev1.MachineSet){func(s *machinev1.MachineSet) {
-		s.DeletionTimestamp = new(metav1.Now())
+	return newSet(replicas, append([]func(*machinev1.MachineSet){func(set *machinev1.MachineSet) {
+		set.DeletionTimestamp = new(metav1.Now())
 	}}, changes...)...)
 }
 
-func (w *world) gone() bool {
-	err := w.live.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, &machinev1.MachineSet{})
+func (env *env) gone() bool {
+	err := env.live.Get(env.t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, &machinev1.MachineSet{})
 	return client.IgnoreNotFound(err) == nil && err != nil
 }
 
@@ -31,25 +31,25 @@ func TestRemove(t *testing.T) {
 		"Valid": {reason: "A set takes its machines with it.", set: deletedSet(2)},
 		"Invalid": {
 			reason: "A set that is wrong can be deleted all the same.",
-			set:    deletedSet(2, func(s *machinev1.MachineSet) { s.Spec = machinev1.MachineSetSpec{Replicas: -1} }),
+			set:    deletedSet(2, func(set *machinev1.MachineSet) { set.Spec = machinev1.MachineSetSpec{Replicas: -1} }),
 		},
-		"Other": {reason: "Machines go whatever their labels are.", set: deletedSet(2, func(s *machinev1.MachineSet) {
-			s.Spec.Selector.MatchLabels["pool"] = "b"
+		"Other": {reason: "Machines go whatever their labels are.", set: deletedSet(2, func(set *machinev1.MachineSet) {
+			set.Spec.Selector.MatchLabels["pool"] = "b"
 		})},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.set, newMember("a"), newMember("b"))
-			w.settle()
-			if n := len(w.alive()); n != 0 || len(w.machines()) != 2 || w.gone() {
-				t.Fatalf("%s %d machines are alive, the set is gone: %v", tc.reason, n, w.gone())
+			env := newEnv(t, tc.set, newMember("a"), newMember("b"))
+			env.settle()
+			if n := len(env.alive()); n != 0 || len(env.machines()) != 2 || env.gone() {
+				t.Fatalf("%s %d machines are alive, the set is gone: %v", tc.reason, n, env.gone())
 			}
-			if kind := w.machine("a").Spec.Class.Kind; kind != machinev1.MachineClassKind {
+			if kind := env.machine("a").Spec.Class.Kind; kind != machinev1.MachineClassKind {
 				t.Errorf("%s the class of a machine has become %q", tc.reason, kind)
 			}
-			w.vanish()
-			_, _ = w.reconcile()
-			if !w.gone() {
+			env.vanish()
+			_, _ = env.reconcile()
+			if !env.gone() {
 				t.Errorf("%s it is not gone after its machines", tc.reason)
 			}
 		})
@@ -60,12 +60,12 @@ func TestRemove(t *testing.T) {
 // has not seen one yet.
 func TestRemoveWaitsForUnseenMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deletedSet(1), newMember("a"))
-	w.lag(func(o client.Object) bool { return !isMachine(o) })
+	env := newEnv(t, deletedSet(1), newMember("a"))
+	env.lag(func(o client.Object) bool { return !isMachine(o) })
 	for range 2 {
-		_, _ = w.reconcile()
+		_, _ = env.reconcile()
 	}
-	if w.gone() {
+	if env.gone() {
 		t.Error("the set was let go before its machine")
 	}
 }
@@ -74,53 +74,53 @@ func TestRemoveWaitsForUnseenMachines(t *testing.T) {
 // from the machines, and they live on.
 func TestRemoveLeavesOrphans(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deletedSet(1, func(s *machinev1.MachineSet) {
-		s.Finalizers = append(s.Finalizers, metav1.FinalizerOrphanDependents)
+	env := newEnv(t, deletedSet(1, func(set *machinev1.MachineSet) {
+		set.Finalizers = append(set.Finalizers, metav1.FinalizerOrphanDependents)
 	}), newMember("a"))
-	w.settle()
-	if n := len(w.alive()); n != 1 || w.gone() {
-		t.Fatalf("%d machines are alive, the set is gone: %v", n, w.gone())
+	env.settle()
+	if n := len(env.alive()); n != 1 || env.gone() {
+		t.Fatalf("%d machines are alive, the set is gone: %v", n, env.gone())
 	}
-	m := w.machine("a")
+	m := env.machine("a")
 	m.OwnerReferences = nil
-	if err := w.live.Update(t.Context(), m); err != nil {
+	if err := env.live.Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	w.edit(func(s *machinev1.MachineSet) {
-		s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == metav1.FinalizerOrphanDependents })
+	env.edit(func(set *machinev1.MachineSet) {
+		set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == metav1.FinalizerOrphanDependents })
 	})
-	_, _ = w.reconcile()
-	if len(w.alive()) != 1 || !w.gone() {
-		t.Errorf("%d machines are alive, the set is gone: %v", len(w.alive()), w.gone())
+	_, _ = env.reconcile()
+	if len(env.alive()) != 1 || !env.gone() {
+		t.Errorf("%d machines are alive, the set is gone: %v", len(env.alive()), env.gone())
 	}
 }
 
 func TestDeleteFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(0), newMember("a"), newMember("b"))
+	env := newEnv(t, newSet(0), newMember("a"), newMember("b"))
 	fail := true
-	w.fault = func(verb string, _ client.Object) error {
+	env.fault = func(verb string, _ client.Object) error {
 		if verb == "delete" && fail {
 			return errBoom
 		}
 		return nil
 	}
-	if _, err := w.reconcile(); err == nil {
+	if _, err := env.reconcile(); err == nil {
 		t.Error("a failed deletion is tried again, so it is an error")
 	}
-	set := w.set()
+	set := env.set()
 	if len(set.Status.Conditions) == 0 || set.Status.Conditions[0].Reason != machinev1.ReasonFailedDelete {
 		t.Errorf("conditions: %+v", set.Status.Conditions)
 	}
-	if _, count := w.told(machinev1.EventFailedDelete); count != 1 {
+	if _, count := env.told(machinev1.EventFailedDelete); count != 1 {
 		t.Errorf("%d Events tell of it", count)
 	}
 	fail = false
-	w.settle()
-	w.vanish()
-	w.settle()
-	if len(w.machines()) != 0 || len(w.set().Status.Conditions) != 0 {
-		t.Errorf("machines %v, conditions %v", w.alive(), w.set().Status.Conditions)
+	env.settle()
+	env.vanish()
+	env.settle()
+	if len(env.machines()) != 0 || len(env.set().Status.Conditions) != 0 {
+		t.Errorf("machines %v, conditions %v", env.alive(), env.set().Status.Conditions)
 	}
 }
 
@@ -130,9 +130,9 @@ func TestStaleMachinesAreCounted(t *testing.T) {
 	unhealthy := func(m *machinev1.Machine) {
 		m.Status.LastOperation.Type = machinev1.MachineOperationHealthCheck
 	}
-	w := newWorld(t, newSet(3), newMember("a", phase(machinev1.MachineFailed), unhealthy),
+	env := newEnv(t, newSet(3), newMember("a", phase(machinev1.MachineFailed), unhealthy),
 		newMember("b", phase(machinev1.MachineFailed)), newMember("c", unhealthy))
-	w.settle()
+	env.settle()
 	if got := testutil.ToFloat64(StaleMachines) - before; got != 1 {
 		t.Errorf("counted %v machines, want 1: those that failed their health check", got)
 	}

@@ -24,7 +24,7 @@ func TestHistories(t *testing.T) {
 	}
 	for seed := range histories {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			h := &history{world: newWorld(t, newSet(3)), random: rand.New(rand.NewPCG(seed, 1)), named: map[string]bool{}}
+			h := &history{env: newEnv(t, newSet(3)), random: rand.New(rand.NewPCG(seed, 1)), named: map[string]bool{}}
 			h.watchCreations()
 			for range 60 {
 				h.happen()
@@ -35,7 +35,7 @@ func TestHistories(t *testing.T) {
 }
 
 type history struct {
-	*world
+	*env
 	random  *rand.Rand
 	named   map[string]bool
 	trouble bool
@@ -109,14 +109,14 @@ func (h *history) happen() {
 
 // closed reports whether no reservation is open.
 func (h *history) closed() bool {
-	return !(&pass{set: h.set()}).record(nil).IsOpen()
+	return !(&scope{set: h.set()}).ordinalsRecord(nil).IsOpen()
 }
 
 func (h *history) calm() {
 	h.trouble = false
 	h.catchUp()
 	for range 5 {
-		h.clock.SetTime(h.clock.Now().Add(expectation))
+		h.clock.SetTime(h.clock.Now().Add(expectationTimeout))
 		h.settle()
 		h.vanish()
 	}

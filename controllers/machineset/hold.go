@@ -10,24 +10,24 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 )
 
-// waits reports whether one of the set's Machines is being moved to another door, or
-// one that the set would adopt: then nothing is created, deleted, adopted or
-// changed, so that it does not matter in which order a pool is held and released.
-// The set is told once; the Machine's release wakes it.
-func (c *Controller) waits(p *pass) bool {
-	p.held = firstHeld(p.machines)
-	if p.held == "" {
-		p.held = firstHeld(p.orphans)
+// waitForHold reports whether a Machine of the set, or one that the set would
+// adopt, is held for a migration. Then nothing is created, deleted, adopted or
+// changed, so that the objects of a worker pool can be held and released in any
+// order. One Event says so; the end of the Machine's hold triggers a reconcile.
+func (c *Controller) waitForHold(s *scope) bool {
+	s.heldMachine = firstHeldMachine(s.machines)
+	if s.heldMachine == "" {
+		s.heldMachine = firstHeldMachine(s.orphans)
 	}
-	if p.held != "" && !p.memory.waits {
-		c.Events.Eventf(p.set, corev1.EventTypeNormal, machinev1.EventHeld, "%s", heldText(p))
+	if s.heldMachine != "" && !s.memory.holdReported {
+		c.Events.Eventf(s.set, corev1.EventTypeNormal, machinev1.EventHeld, "%s", heldMessage(s))
 	}
-	p.memory.waits = p.held != ""
-	return p.memory.waits
+	s.memory.holdReported = s.heldMachine != ""
+	return s.memory.holdReported
 }
 
-// firstHeld is the name of the first Machine that is held; empty if none is.
-func firstHeld(machines []*machinev1.Machine) string {
+// firstHeldMachine returns the name of the first Machine that is held; "" if none is.
+func firstHeldMachine(machines []*machinev1.Machine) string {
 	for _, m := range machines {
 		if machinev1.Held(m) {
 			return m.Name
@@ -36,23 +36,26 @@ func firstHeld(machines []*machinev1.Machine) string {
 	return ""
 }
 
-func heldText(p *pass) string {
-	return fmt.Sprintf("Machine %s is held for a migration, and nothing is created, deleted or changed until annotation "+
-		"%s is off it", p.held, machinev1.MigrationHoldAnnotation)
+func heldMessage(s *scope) string {
+	return fmt.Sprintf("Machine %s is held for a migration; nothing is created, deleted or changed until annotation "+
+		"%s is removed from it", s.heldMachine, machinev1.MigrationHoldAnnotation)
 }
 
-// released fails with a conflict if the API server has a hold on the set or on
-// one of its Machines that the cache does not show.
-func released(set *machinev1.MachineSet, machines []*machinev1.Machine) error {
+// errIfHeld returns a conflict if the set or one of its Machines is held on the
+// API server. The cache does not show that yet.
+func errIfHeld(set *machinev1.MachineSet, machines []*machinev1.Machine) error {
 	if machinev1.Held(set) {
 		return hold.Behind(set.Name)
 	}
-	if name := firstHeld(machines); name != "" {
+	if name := firstHeldMachine(machines); name != "" {
 		return hold.Behind(name)
 	}
 	return nil
 }
 
-// confirm makes sure that the set is not held, before its Machines are deleted
-// with it: these deletions do not mind what has become of a Machine meanwhile.
-func (c *Controller) confirm(ctx context.Context, p *pass) error { return c.gate.Confirm(ctx, p.set) }
+// confirmNotHeld returns a conflict if the set is held on the API server. It is
+// called before the Machines of a deleted set are deleted, because these
+// deletions have no precondition on the version of a Machine.
+func (c *Controller) confirmNotHeld(ctx context.Context, s *scope) error {
+	return c.gate.Confirm(ctx, s.set)
+}

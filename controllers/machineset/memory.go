@@ -14,47 +14,46 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// expectation is how long a write to a Machine is believed that the cache does
-// not show. It is as long as MCM's.
-const expectation = 5 * time.Minute
+// expectationTimeout is how long a write to a Machine is remembered that the cache
+// does not show. It is as long as MCM's.
+const expectationTimeout = 5 * time.Minute
 
-// memory is what this process knows of one MachineSet beyond the caches. It is
-// lost at a restart, and nothing goes wrong then: machines are counted on the
-// API server before one is made.
+// memory is what this process knows of one MachineSet beyond the caches. A restart
+// loses it without harm: machines are counted on the API server before one is
+// created.
 type memory struct {
 	uid types.UID
 	// writes to Machines that the cache does not show yet, by name.
 	writes map[string]write
-	// batch is the reservation that this process made last.
+	// batch is the last reservation of this process.
 	batch batch
-	// thawedUntil is until when the set is not frozen again, after a person has
-	// unfrozen it.
-	thawedUntil time.Time
-	// told is what the last Event about the spec said.
-	told string
-	// waits says that the set has been told that it waits for a Machine that is held.
-	waits bool
+	// unfrozenUntil is until when a set that a person has unfrozen is not frozen again.
+	unfrozenUntil time.Time
+	// reportedProblems is the message of the last Event about the spec.
+	reportedProblems string
+	// holdReported is true if an Event has said that the set waits for a held Machine.
+	holdReported bool
 }
 
 // write is the outcome of a write to a Machine.
 type write struct {
-	machine *machinev1.Machine
-	unseen  bool // created, and never yet in the cache
-	until   time.Time
+	machine   *machinev1.Machine
+	notCached bool // created, and never yet in the cache
+	expires   time.Time
 }
 
 // batch is a reservation that this process made or took over.
 type batch struct {
 	record rollout.Ordinals
-	// done are the ordinals that need no Machine any more.
+	// done are the ordinals whose Machine has been created once.
 	done map[int64]bool
-	// doubt says that there may be a request to create a Machine whose answer this
-	// process never had: its own, or another's from whom it took over.
-	doubt bool
+	// unconfirmedCreates is true if this process may not know the answer to a create
+	// request: one of its own that failed, or one of its predecessor.
+	unconfirmedCreates bool
 }
 
-// recall returns the memory of a set; another set of the same name starts anew.
-func (c *Controller) recall(set *machinev1.MachineSet) *memory {
+// memoryOf returns the memory of a set; another set of the same name starts anew.
+func (c *Controller) memoryOf(set *machinev1.MachineSet) *memory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(set)
@@ -66,7 +65,7 @@ func (c *Controller) recall(set *machinev1.MachineSet) *memory {
 	return m
 }
 
-// forget drops all about a set that is gone.
+// forget drops the memory of a set that no longer exists.
 func (c *Controller) forget(key client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,27 +79,26 @@ func (c *Controller) forget(key client.ObjectKey) {
 	c.marks.Absent(key)
 }
 
-// wrote remembers what a write to a Machine returned.
-func (m *memory) wrote(machine *machinev1.Machine, now time.Time) {
-	m.writes[machine.Name] = write{machine: machine, unseen: m.writes[machine.Name].unseen, until: now.Add(expectation)}
+// recordWrite remembers the Machine that a write returned.
+func (m *memory) recordWrite(machine *machinev1.Machine, now time.Time) {
+	m.writes[machine.Name] = write{machine: machine, notCached: m.writes[machine.Name].notCached, expires: now.Add(expectationTimeout)}
 }
 
-// created remembers a Machine that the cache need not have seen.
-func (m *memory) created(machine *machinev1.Machine, now time.Time) {
-	m.writes[machine.Name] = write{machine: machine, unseen: true, until: now.Add(expectation)}
+// recordCreate remembers a Machine that the cache may never have shown.
+func (m *memory) recordCreate(machine *machinev1.Machine, now time.Time) {
+	m.writes[machine.Name] = write{machine: machine, notCached: true, expires: now.Add(expectationTimeout)}
 }
 
-// deleted remembers that a Machine is being deleted.
-func (m *memory) deleted(machine *machinev1.Machine, now time.Time) *machinev1.Machine {
+// recordDelete remembers that a Machine is being deleted.
+func (m *memory) recordDelete(machine *machinev1.Machine, now time.Time) *machinev1.Machine {
 	going := machine.DeepCopy()
 	going.DeletionTimestamp = &metav1.Time{Time: now}
-	m.wrote(going, now)
+	m.recordWrite(going, now)
 	return going
 }
 
-// overlay returns the cached Machines as they are after the writes of this
-// process, sorted by name. Writes that the cache shows, and those that it should
-// have shown long ago, are forgotten.
+// overlay returns the cached Machines with the writes of this process applied,
+// sorted by name. It forgets writes that the cache shows, and expired ones.
 func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev1.Machine {
 	all := make(map[string]*machinev1.Machine, len(cached))
 	for _, machine := range cached {
@@ -110,7 +108,7 @@ func (m *memory) overlay(cached []*machinev1.Machine, now time.Time) []*machinev
 		if _, found := all[name]; found {
 			continue
 		}
-		if !w.unseen || !now.Before(w.until) {
+		if !w.notCached || !now.Before(w.expires) {
 			delete(m.writes, name)
 			continue
 		}
@@ -130,13 +128,13 @@ func (m *memory) newer(cached *machinev1.Machine, now time.Time) *machinev1.Mach
 	if !found {
 		return cached
 	}
-	if w.machine.UID != cached.UID || !now.Before(w.until) {
+	if w.machine.UID != cached.UID || !now.Before(w.expires) {
 		delete(m.writes, cached.Name)
 		return cached
 	}
-	w.unseen = false
+	w.notCached = false
 	m.writes[cached.Name] = w
-	if older(cached, w.machine) {
+	if isOlder(cached, w.machine) {
 		return w.machine
 	}
 	if !w.machine.DeletionTimestamp.IsZero() && cached.DeletionTimestamp.IsZero() {
@@ -148,15 +146,15 @@ func (m *memory) newer(cached *machinev1.Machine, now time.Time) *machinev1.Mach
 	return cached
 }
 
-// confirm forgets the machines that were created, are not in the cache, and not
-// on the API server any more. It returns the known machines without them.
-func (m *memory) confirm(known, live []*machinev1.Machine) []*machinev1.Machine {
-	there := map[string]bool{}
+// dropDeleted forgets Machines that were created here, were never in the cache, and
+// no longer exist on the API server. It returns the known Machines without them.
+func (m *memory) dropDeleted(known, live []*machinev1.Machine) []*machinev1.Machine {
+	exists := map[string]bool{}
 	for _, machine := range live {
-		there[machine.Name] = true
+		exists[machine.Name] = true
 	}
 	return slices.DeleteFunc(known, func(machine *machinev1.Machine) bool {
-		if !m.writes[machine.Name].unseen || there[machine.Name] {
+		if !m.writes[machine.Name].notCached || exists[machine.Name] {
 			return false
 		}
 		delete(m.writes, machine.Name)
@@ -164,18 +162,18 @@ func (m *memory) confirm(known, live []*machinev1.Machine) []*machinev1.Machine 
 	})
 }
 
-// waitFor is how long it takes until the first write is given up; 0 is for ever.
-func (m *memory) waitFor(now time.Time) time.Duration {
+// untilFirstExpiry returns when the first write expires; 0 if there is none.
+func (m *memory) untilFirstExpiry(now time.Time) time.Duration {
 	var wait time.Duration
 	for _, w := range m.writes {
-		if left := w.until.Sub(now); wait == 0 || left < wait {
+		if left := w.expires.Sub(now); wait == 0 || left < wait {
 			wait = left
 		}
 	}
 	return wait
 }
 
-func older(a, b client.Object) bool {
+func isOlder(a, b client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order < 0
 }

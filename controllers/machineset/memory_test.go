@@ -33,34 +33,34 @@ func TestOverlay(t *testing.T) {
 			cached: []*machinev1.Machine{newMember("b"), newMember("a")}, want: []string{"a Running", "b Running"},
 		},
 		"Created": {reason: "A created machine is there before the cache shows it.", write: func(m *memory) {
-			m.created(written, now)
+			m.recordCreate(written, now)
 		}, want: []string{"a Failed"}, left: 1},
 		"Seen": {reason: "Once the cache shows it, the cache is right.", write: func(m *memory) {
-			m.created(written, now)
+			m.recordCreate(written, now)
 		}, cached: []*machinev1.Machine{newMember("a", at("6"))}, want: []string{"a Running"}},
 		"TooLong": {reason: "A machine that never shows up is given up.", write: func(m *memory) {
-			m.created(written, now)
-		}, later: expectation},
+			m.recordCreate(written, now)
+		}, later: expectationTimeout},
 		"Patched": {reason: "A written machine is newer than an older cached one.", write: func(m *memory) {
-			m.wrote(written, now)
+			m.recordWrite(written, now)
 		}, cached: []*machinev1.Machine{newMember("a", at("4"))}, want: []string{"a Failed"}, left: 1},
 		"CaughtUp": {reason: "An equal version is the cache's.", write: func(m *memory) {
-			m.wrote(written, now)
+			m.recordWrite(written, now)
 		}, cached: []*machinev1.Machine{newMember("a", at("5"))}, want: []string{"a Running"}},
 		"Gone": {reason: "A written machine that the cache has no more is gone.", write: func(m *memory) {
-			m.wrote(written, now)
+			m.recordWrite(written, now)
 		}},
 		"Deleted": {reason: "A deleted machine is terminating before the cache shows it.", write: func(m *memory) {
-			m.deleted(written, now)
+			m.recordDelete(written, now)
 		}, cached: []*machinev1.Machine{newMember("a", at("6"))}, want: []string{"a Terminating"}, left: 1},
 		"DeletedToo": {reason: "Once the cache shows it, the cache is right.", write: func(m *memory) {
-			m.deleted(written, now)
+			m.recordDelete(written, now)
 		}, cached: []*machinev1.Machine{terminatingMember("a")}, want: []string{"a Terminating"}},
 		"Forgotten": {reason: "A deletion that never shows up is tried again.", write: func(m *memory) {
-			m.deleted(written, now)
-		}, cached: []*machinev1.Machine{newMember("a", at("5"))}, later: expectation, want: []string{"a Running"}},
+			m.recordDelete(written, now)
+		}, cached: []*machinev1.Machine{newMember("a", at("5"))}, later: expectationTimeout, want: []string{"a Running"}},
 		"Successor": {reason: "Another machine of the same name is another machine.", write: func(m *memory) {
-			m.deleted(written, now)
+			m.recordDelete(written, now)
 		}, cached: []*machinev1.Machine{other}, want: []string{"a Running"}},
 	}
 	for name, tc := range cases {
@@ -89,29 +89,29 @@ func TestWaitFor(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := &memory{writes: map[string]write{}}
-	if m.waitFor(now) != 0 {
+	if m.untilFirstExpiry(now) != 0 {
 		t.Error("without writes nothing is waited for")
 	}
-	m.created(newMember("a"), now.Add(-time.Minute))
-	m.created(newMember("b"), now)
-	if got := m.waitFor(now); got != expectation-time.Minute {
+	m.recordCreate(newMember("a"), now.Add(-time.Minute))
+	m.recordCreate(newMember("b"), now)
+	if got := m.untilFirstExpiry(now); got != expectationTimeout-time.Minute {
 		t.Errorf("got %v, want until the first is given up", got)
 	}
 }
 
 func TestMemoryOfASuccessor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	first := w.c.recall(newSet(1))
-	if w.c.recall(newSet(1)) != first {
+	env := newEnv(t)
+	first := env.c.memoryOf(newSet(1))
+	if env.c.memoryOf(newSet(1)) != first {
 		t.Error("a set is remembered")
 	}
 	second := newSet(1)
 	second.UID = "second"
-	if w.c.recall(second) == first {
+	if env.c.memoryOf(second) == first {
 		t.Error("another set of the same name is not remembered")
 	}
-	if _, err := w.reconcile(); err != nil || len(w.c.memories) != 0 {
+	if _, err := env.reconcile(); err != nil || len(env.c.memories) != 0 {
 		t.Errorf("a set that is gone is forgotten: %v", err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// pass is what one pass over a MachineSet has seen and done.
-type pass struct {
+// scope is what one reconcile of a MachineSet has observed and done.
+type scope struct {
 	now time.Time
 	// set is the newest known version; it is a copy and replaced by each write.
 	set *machinev1.MachineSet
@@ -27,40 +27,40 @@ type pass struct {
 	selector labels.Selector
 	// problems of the set's spec and annotations.
 	problems []problem
-	// machines that the set controls, sorted by name. Those whose labels do not
-	// match are gone from it after claim.
+	// machines that the set controls, sorted by name. claimMachines removes those
+	// whose labels do not match.
 	machines []*machinev1.Machine
 	// orphans are Machines without controller whose labels match.
 	orphans []*machinev1.Machine
-	// views of the Nodes of failed machines, by name of the Machine.
-	views  map[string]nodeView
-	memory *memory
+	// nodePreserves has what the Nodes of failed machines say, by name of the Machine.
+	nodePreserves map[string]nodePreserve
+	memory        *memory
 
-	// held is the name of a Machine whose migration the set waits for; empty if none.
-	held string
+	// heldMachine is the name of a Machine that is held for a migration; "" if none is.
+	heldMachine string
 
 	limits freeze.Limits
-	// counted reports whether the number of machines was compared with the spec,
-	// and whether acting upon it went wrong.
-	counted bool
-	failure error
-	// gone says that the set has been let go and has no status any more.
-	gone bool
-	wait time.Duration
+	// replicasCompared is true once the number of machines was compared with the
+	// spec; scaleErr is the error of acting upon that.
+	replicasCompared bool
+	scaleErr         error
+	// finalizerRemoved is true if the set may no longer exist, so that no status is written.
+	finalizerRemoved bool
+	requeue          time.Duration
 }
 
-// after asks for another pass in d, if none is due earlier. 0 asks for nothing.
-func (p *pass) after(d time.Duration) {
-	if d > 0 && (p.wait == 0 || d < p.wait) {
-		p.wait = d
+// requeueAfter asks for another reconcile in d, if none is due earlier; 0 asks for none.
+func (s *scope) requeueAfter(d time.Duration) {
+	if d > 0 && (s.requeue == 0 || d < s.requeue) {
+		s.requeue = d
 	}
 }
 
-// replace puts a newer version of a Machine into the pass.
-func (p *pass) replace(m *machinev1.Machine) {
-	for i := range p.machines {
-		if p.machines[i].Name == m.Name {
-			p.machines[i] = m
+// replaceMachine puts a newer version of a Machine into the scope.
+func (s *scope) replaceMachine(m *machinev1.Machine) {
+	for i := range s.machines {
+		if s.machines[i].Name == m.Name {
+			s.machines[i] = m
 		}
 	}
 }
@@ -76,42 +76,42 @@ func active(machines []*machinev1.Machine) []*machinev1.Machine {
 	return alive
 }
 
-// observe reads all that a pass needs from the caches.
-func (c *Controller) observe(ctx context.Context, set *machinev1.MachineSet) (*pass, error) {
-	p := &pass{now: c.Clock.Now(), set: set, memory: c.recall(set)}
-	p.selector, p.problems = validate(set)
-	for _, look := range []step{c.observeDeployment, c.observeMachines, c.observeNodes} {
-		if err := look(ctx, p); err != nil {
+// observe reads from the caches all that a reconcile needs.
+func (c *Controller) observe(ctx context.Context, set *machinev1.MachineSet) (*scope, error) {
+	s := &scope{now: c.Clock.Now(), set: set, memory: c.memoryOf(set)}
+	s.selector, s.problems = validate(set)
+	for _, observe := range []func(context.Context, *scope) error{c.observeDeployment, c.observeMachines, c.observeNodes} {
+		if err := observe(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	p.after(p.memory.waitFor(p.now))
-	return p, nil
+	s.requeueAfter(s.memory.untilFirstExpiry(s.now))
+	return s, nil
 }
 
 // observeDeployment reads the MachineDeployment that controls the set, if any.
-func (c *Controller) observeDeployment(ctx context.Context, p *pass) error {
-	ref := metav1.GetControllerOf(p.set)
+func (c *Controller) observeDeployment(ctx context.Context, s *scope) error {
+	ref := metav1.GetControllerOf(s.set)
 	if ref == nil || ref.Kind != machinev1.MachineDeploymentKind {
 		return nil
 	}
 	d := &machinev1.MachineDeployment{}
-	err := c.Client.Get(ctx, client.ObjectKey{Namespace: p.set.Namespace, Name: ref.Name}, d)
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: s.set.Namespace, Name: ref.Name}, d)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read MachineDeployment %s: %w", ref.Name, err)
 	}
 	if err == nil && d.UID == ref.UID {
-		p.deployment = d
+		s.deployment = d
 	}
 	return nil
 }
 
 // observeMachines reads the set's Machines and those that it may adopt.
-func (c *Controller) observeMachines(ctx context.Context, p *pass) error {
+func (c *Controller) observeMachines(ctx context.Context, s *scope) error {
 	var cached []*machinev1.Machine
-	for _, owner := range []string{string(p.set.UID), ""} {
+	for _, owner := range []string{string(s.set.UID), ""} {
 		list := &machinev1.MachineList{}
-		err := c.Client.List(ctx, list, client.InNamespace(p.set.Namespace),
+		err := c.Client.List(ctx, list, client.InNamespace(s.set.Namespace),
 			client.MatchingFields{index.MachineByOwner: owner})
 		if err != nil {
 			return fmt.Errorf("list Machines: %w", err)
@@ -120,19 +120,19 @@ func (c *Controller) observeMachines(ctx context.Context, p *pass) error {
 			cached = append(cached, &list.Items[i])
 		}
 	}
-	for _, m := range p.memory.overlay(cached, p.now) {
+	for _, m := range s.memory.overlay(cached, s.now) {
 		switch {
-		case metav1.IsControlledBy(m, p.set):
-			p.machines = append(p.machines, m)
-		case metav1.GetControllerOf(m) == nil && p.selector != nil && p.selector.Matches(labels.Set(m.Labels)):
-			p.orphans = append(p.orphans, m)
+		case metav1.IsControlledBy(m, s.set):
+			s.machines = append(s.machines, m)
+		case metav1.GetControllerOf(m) == nil && s.selector != nil && s.selector.Matches(labels.Set(m.Labels)):
+			s.orphans = append(s.orphans, m)
 		}
 	}
 	return nil
 }
 
-// nodeView is what a Node says about the preservation of its machine.
-type nodeView struct {
+// nodePreserve is what a Node says about the preservation of its machine.
+type nodePreserve struct {
 	known     bool // the machine has a node name and there is a target cluster
 	found     bool
 	annotated bool
@@ -140,9 +140,9 @@ type nodeView struct {
 }
 
 // observeNodes looks at the Nodes of failed machines.
-func (c *Controller) observeNodes(ctx context.Context, p *pass) error {
-	p.views = map[string]nodeView{}
-	for _, m := range p.machines {
+func (c *Controller) observeNodes(ctx context.Context, s *scope) error {
+	s.nodePreserves = map[string]nodePreserve{}
+	for _, m := range s.machines {
 		name := m.Labels[machinev1.NodeLabel]
 		if c.Target == nil || name == "" || rollout.PhaseOf(m) != machinev1.MachineFailed {
 			continue
@@ -152,9 +152,9 @@ func (c *Controller) observeNodes(ctx context.Context, p *pass) error {
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read Node %s: %w", name, err)
 		}
-		view := nodeView{known: true, found: err == nil}
+		view := nodePreserve{known: true, found: err == nil}
 		view.value, view.annotated = node.Annotations[machinev1.PreserveAnnotation]
-		p.views[m.Name] = view
+		s.nodePreserves[m.Name] = view
 	}
 	return nil
 }

@@ -12,40 +12,40 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// autoPreserve marks failed machines as kept for examination, the newest first,
+// preserveFailed marks failed machines as kept for examination, the newest first,
 // up to the number that the set allows, and unmarks the oldest ones beyond it.
-func (c *Controller) autoPreserve(ctx context.Context, p *pass) error {
-	mark, unmark := autoPreservation(p.machines, int(p.set.Spec.AutoPreserveFailedMachineMax))
-	var failures []error
+func (c *Controller) preserveFailed(ctx context.Context, s *scope) error {
+	mark, unmark := planAutoPreserve(s.machines, int(s.set.Spec.AutoPreserveFailedMachineMax))
+	var errs []error
 	change := func(m *machinev1.Machine, change func(*machinev1.Machine)) {
-		changed, err := c.patchMachine(ctx, p, m, change)
+		changed, err := c.patchMachine(ctx, s, m, change)
 		if client.IgnoreNotFound(err) != nil {
-			failures = append(failures, err)
+			errs = append(errs, err)
 			return
 		}
-		p.replace(changed)
+		s.replaceMachine(changed)
 	}
 	for _, m := range mark {
 		change(m, func(m *machinev1.Machine) {
-			setAnnotation(m, machinev1.PreserveAnnotation, machinev1.PreserveAuto)
+			machinev1.SetAnnotation(m, machinev1.PreserveAnnotation, machinev1.PreserveAuto)
 		})
 	}
 	for _, m := range unmark {
 		change(m, func(m *machinev1.Machine) { delete(m.Annotations, machinev1.PreserveAnnotation) })
 	}
-	return errors.Join(failures...)
+	return errors.Join(errs...)
 }
 
-// autoPreservation returns the machines to mark and to unmark, so that as many
+// planAutoPreserve returns the machines to mark and to unmark, so that as many
 // are marked as the set allows. A machine that a person has decided on is left
 // to that person.
-func autoPreservation(machines []*machinev1.Machine, allowed int) (mark, unmark []*machinev1.Machine) {
+func planAutoPreserve(machines []*machinev1.Machine, allowed int) (mark, unmark []*machinev1.Machine) {
 	var marked, failed []*machinev1.Machine
 	for _, m := range machines {
 		switch {
 		case m.Annotations[machinev1.PreserveAnnotation] == machinev1.PreserveAuto:
 			marked = append(marked, m)
-		case rollout.PhaseOf(m) == machinev1.MachineFailed && !decided(m):
+		case rollout.PhaseOf(m) == machinev1.MachineFailed && !hasPreserveValue(m):
 			failed = append(failed, m)
 		}
 	}
@@ -59,8 +59,8 @@ func autoPreservation(machines []*machinev1.Machine, allowed int) (mark, unmark 
 	return failed[:min(free, len(failed))], nil
 }
 
-// decided reports whether the annotation of a Machine says what shall become of it.
-func decided(m *machinev1.Machine) bool {
+// hasPreserveValue reports whether the annotation of a Machine says what shall become of it.
+func hasPreserveValue(m *machinev1.Machine) bool {
 	switch m.Annotations[machinev1.PreserveAnnotation] {
 	case machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto, machinev1.PreserveFalse:
 		return true
@@ -68,9 +68,9 @@ func decided(m *machinev1.Machine) bool {
 	return false
 }
 
-// doomed reports whether a failed machine is to be deleted: unless it is preserved,
+// shouldReplaceFailed reports whether a failed machine is to be deleted: unless it is preserved,
 // or will be as soon as the machine controller gets to it.
-func doomed(m *machinev1.Machine, view nodeView, now time.Time) bool {
+func shouldReplaceFailed(m *machinev1.Machine, view nodePreserve, now time.Time) bool {
 	if rollout.PhaseOf(m) != machinev1.MachineFailed {
 		return false
 	}
@@ -91,18 +91,11 @@ func doomed(m *machinev1.Machine, view nodeView, now time.Time) bool {
 	return true
 }
 
-// awaitExpiry asks for a pass when the first failed machine is no longer preserved.
-func (p *pass) awaitExpiry() {
-	for _, m := range p.machines {
-		if rollout.PhaseOf(m) == machinev1.MachineFailed && rollout.Preserved(m, p.now) {
-			p.after(m.Status.CurrentStatus.PreserveExpiryTime.Sub(p.now) + time.Millisecond)
+// requeueAtPreserveExpiry asks for a pass when the first failed machine is no longer preserved.
+func (s *scope) requeueAtPreserveExpiry() {
+	for _, m := range s.machines {
+		if rollout.PhaseOf(m) == machinev1.MachineFailed && rollout.Preserved(m, s.now) {
+			s.requeueAfter(m.Status.CurrentStatus.PreserveExpiryTime.Sub(s.now) + time.Millisecond)
 		}
 	}
-}
-
-func setAnnotation(m *machinev1.Machine, key, value string) {
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[key] = value
 }

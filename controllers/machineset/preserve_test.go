@@ -75,7 +75,7 @@ func TestAutoPreservation(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			mark, unmark := autoPreservation(tc.machines, tc.allowed)
+			mark, unmark := planAutoPreserve(tc.machines, tc.allowed)
 			if diff := cmp.Diff(tc.mark, namesIn(mark)); diff != "" {
 				t.Errorf("%s marked:\n%s", tc.reason, diff)
 			}
@@ -98,25 +98,25 @@ func namesIn(machines []*machinev1.Machine) []string {
 // is marked in its place while the cache does not show the mark.
 func TestAutoPreserve(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(2, func(s *machinev1.MachineSet) { s.Spec.AutoPreserveFailedMachineMax = 1 }),
+	env := newEnv(t, newSet(2, func(set *machinev1.MachineSet) { set.Spec.AutoPreserveFailedMachineMax = 1 }),
 		newMember("a", phase(machinev1.MachineFailed), born(2)), newMember("b", phase(machinev1.MachineFailed), born(1)))
-	w.lag(nil)
+	env.lag(nil)
 	for range 3 {
-		_, _ = w.reconcile()
+		_, _ = env.reconcile()
 	}
-	if diff := cmp.Diff([]string{"a"}, w.alive()); diff != "" {
+	if diff := cmp.Diff([]string{"a"}, env.alive()); diff != "" {
 		t.Error(diff)
 	}
-	w.catchUp()
-	w.edit(func(s *machinev1.MachineSet) { s.Spec.Replicas = 1 })
-	w.settle()
-	status := w.set().Status
+	env.catchUp()
+	env.edit(func(set *machinev1.MachineSet) { set.Spec.Replicas = 1 })
+	env.settle()
+	status := env.set().Status
 	if status.AutoPreserveFailedMachineCount != 1 {
 		t.Errorf("status counts %d", status.AutoPreserveFailedMachineCount)
 	}
-	w.edit(func(s *machinev1.MachineSet) { s.Spec.AutoPreserveFailedMachineMax = 0 })
-	w.settle()
-	for _, m := range w.machines() {
+	env.edit(func(set *machinev1.MachineSet) { set.Spec.AutoPreserveFailedMachineMax = 0 })
+	env.settle()
+	for _, m := range env.machines() {
 		if m.Name == "a" && m.DeletionTimestamp.IsZero() {
 			t.Error("a machine that is kept no longer is deleted")
 		}

@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,77 +10,79 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// progressOf says what the set is waiting for.
-func progressOf(p *pass, acted error) *machinev1.Progress {
+// progressOf returns the conditions that tell what the set is waiting for.
+func progressOf(s *scope, acted error) *machinev1.Progress {
 	var conditions []metav1.Condition
-	if p.set.Status.Progress != nil {
-		conditions = p.set.Status.Progress.DeepCopy().Conditions
+	if s.set.Status.Progress != nil {
+		conditions = s.set.Status.Progress.DeepCopy().Conditions
 	}
-	if len(p.problems) == 0 {
+	if len(s.problems) == 0 {
 		meta.RemoveStatusCondition(&conditions, machinev1.ConditionSpecValid)
 	} else {
-		setProgress(&conditions, p, machinev1.ConditionSpecValid, machinev1.ReasonInvalidSpec, shorten(p.complaint()))
+		setProgressCondition(&conditions, s, machinev1.ConditionSpecValid, machinev1.ReasonInvalidSpec,
+			message.Truncate(s.problemText(), message.EventLimit))
 	}
-	reason, text := waitsFor(p, acted)
-	setProgress(&conditions, p, machinev1.ConditionReplicasReady, reason, text)
+	reason, text := replicasReadyReason(s, acted)
+	setProgressCondition(&conditions, s, machinev1.ConditionReplicasReady, reason, text)
 	return &machinev1.Progress{Conditions: conditions}
 }
 
-func setProgress(conditions *[]metav1.Condition, p *pass, kind, reason, text string) {
+func setProgressCondition(conditions *[]metav1.Condition, s *scope, kind, reason, text string) {
 	status := metav1.ConditionFalse
 	if reason == machinev1.ReasonReplicasOK {
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: text,
-		ObservedGeneration: p.set.Generation, LastTransitionTime: metav1.NewTime(p.now),
+		ObservedGeneration: s.set.Generation, LastTransitionTime: metav1.NewTime(s.now),
 	})
 }
 
-// waitsFor is the reason and message of ReplicasReady. It only counts what the
-// status counts too, so that it changes nothing more often than that.
-func waitsFor(p *pass, acted error) (reason, text string) {
+// replicasReadyReason returns reason and message of ReplicasReady. It counts only
+// what the status counts too, so that the message causes no further writes.
+func replicasReadyReason(s *scope, acted error) (reason, text string) {
 	switch {
-	case p.held != "":
-		return machinev1.ReasonHeld, heldText(p)
-	case !p.set.DeletionTimestamp.IsZero():
-		return machinev1.ReasonScalingDown, fmt.Sprintf("The set is being deleted, %d machines are left", len(p.machines))
-	case p.invalid():
+	case s.heldMachine != "":
+		return machinev1.ReasonHeld, heldMessage(s)
+	case !s.set.DeletionTimestamp.IsZero():
+		return machinev1.ReasonScalingDown, fmt.Sprintf("MachineSet is being deleted, %d machines are left", len(s.machines))
+	case s.invalid():
 		return machinev1.ReasonInvalidSpec, "Nothing is created or deleted until the spec is corrected"
-	case p.failure != nil && failureReason(p) != "":
-		return failureReason(p), message(p.failure)
+	case s.scaleErr != nil && failureReason(s) != "":
+		return failureReason(s), errorMessage(s.scaleErr)
 	case acted != nil && !apierrors.IsConflict(acted):
-		return machinev1.ReasonScalingUp, message(acted)
+		return machinev1.ReasonScalingUp, errorMessage(acted)
 	}
-	return lacks(p)
+	return compareReplicas(s)
 }
 
-// lacks says how the machines differ from what is wanted.
-func lacks(p *pass) (reason, text string) {
-	wanted, there, alive := int(p.set.Spec.Replicas), len(p.machines), len(active(p.machines))
-	available := available(p.machines)
+// compareReplicas returns how the machines differ from what is wanted.
+func compareReplicas(s *scope) (reason, text string) {
+	wanted, existing, alive := int(s.set.Spec.Replicas), len(s.machines), len(active(s.machines))
+	available := available(s.machines)
 	switch {
-	case alive < wanted && p.blocked():
-		return heldBack(p, alive, wanted)
-	case there > wanted:
-		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted", there, wanted)
+	case alive < wanted && s.createsBlocked():
+		return createsBlockedReason(s, alive, wanted)
+	case existing > wanted:
+		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted", existing, wanted)
 	case available < wanted:
-		reason, more := missing(p)
-		return reason, fmt.Sprintf("%d of %d machines are available%s", available, wanted, more)
+		reason, detail := unavailableReason(s)
+		return reason, fmt.Sprintf("%d of %d machines are available%s", available, wanted, detail)
 	}
 	return machinev1.ReasonReplicasOK, fmt.Sprintf("%d machines are available", available)
 }
 
-// heldBack is why a set that lacks machines makes none.
-func heldBack(p *pass, alive, wanted int) (reason, text string) {
-	if freeze.IsFrozen(p.set) {
-		return machinev1.ReasonFrozen, fmt.Sprintf("%d of %d machines exist, and none is created until the surplus is "+
-			"gone; annotation %s lifts that", alive, wanted, machinev1.UnfreezeAnnotation)
+// createsBlockedReason returns why a set that lacks machines creates none.
+func createsBlockedReason(s *scope, alive, wanted int) (reason, text string) {
+	if freeze.IsFrozen(s.set) {
+		return machinev1.ReasonFrozen, fmt.Sprintf("%d of %d machines exist; none is created until the surplus is "+
+			"deleted; annotation %s lifts that", alive, wanted, machinev1.UnfreezeAnnotation)
 	}
-	return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines exist, and label %s keeps more from being created",
+	return machinev1.ReasonScalingUp, fmt.Sprintf("%d of %d machines exist; label %s prevents more from being created",
 		alive, wanted, machinev1.ScaleUpDisabledLabel)
 }
 
@@ -95,12 +98,32 @@ func available(machines []*machinev1.Machine) int {
 	return count
 }
 
-// firstFailure tells of one failed machine, as an example.
+// unavailableReason returns why machines are not available, and what the message
+// adds to their number.
+func unavailableReason(s *scope) (reason, text string) {
+	if slices.ContainsFunc(s.machines, outageProtected) {
+		return machinev1.ReasonOutage, "; many nodes became unhealthy at the same time, and their machines are not " +
+			"replaced until that is over"
+	}
+	return machinev1.ReasonScalingUp, firstFailure(s.machines)
+}
+
+// outageProtected reports whether the Machine's own status says that an outage
+// prevents its replacement. The set reports that and decides nothing from it.
+func outageProtected(m *machinev1.Machine) bool {
+	if m.Status.Progress == nil || !m.DeletionTimestamp.IsZero() {
+		return false
+	}
+	c := meta.FindStatusCondition(m.Status.Progress.Conditions, machinev1.ConditionNodeReady)
+	return c != nil && c.Reason == machinev1.ReasonOutage
+}
+
+// firstFailure describes one failed machine, as an example.
 func firstFailure(machines []*machinev1.Machine) string {
 	failed := failedMachines(machines)
 	if failed == nil {
 		return ""
 	}
 	first := (*failed)[0]
-	return shorten(fmt.Sprintf("; %s: %s", first.Name, first.LastOperation.Description))
+	return message.Truncate(fmt.Sprintf("; %s: %s", first.Name, first.LastOperation.Description), message.EventLimit)
 }

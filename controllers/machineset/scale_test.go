@@ -19,8 +19,8 @@ func labelled(key, value string) func(*machinev1.Machine) {
 	return func(m *machinev1.Machine) { m.Labels[key] = value }
 }
 
-func owned(s *machinev1.MachineSet) {
-	s.OwnerReferences = []metav1.OwnerReference{{
+func owned(set *machinev1.MachineSet) {
+	set.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineDeploymentKind, Name: "pool", UID: "pool-uid",
 		Controller: new(true),
 	}}
@@ -37,12 +37,12 @@ func newDeployment(replicas int32) *machinev1.MachineDeployment {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	marked := func(m *machinev1.Machine) {
-		setAnnotation(m, machinev1.PriorityAnnotation, "1")
-		setAnnotation(m, machinev1.MarkedForDeletionAnnotation, scalerTime)
+		machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, "1")
+		machinev1.SetAnnotation(m, machinev1.MarkedForDeletionAnnotation, scalerTime)
 	}
 	byScaler := func(at string) func(*machinev1.MachineSet) {
-		return func(s *machinev1.MachineSet) {
-			s.Annotations = map[string]string{machinev1.LastReplicaChangeByScalerAnnotation: at}
+		return func(set *machinev1.MachineSet) {
+			set.Annotations = map[string]string{machinev1.LastReplicaChangeByScalerAnnotation: at}
 		}
 	}
 	cases := map[string]struct {
@@ -95,8 +95,8 @@ func TestScale(t *testing.T) {
 		},
 		"FailedButFrozen": {
 			reason: "A set that may not create still deletes what has failed.",
-			set: newSet(3, func(s *machinev1.MachineSet) {
-				s.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: ""}
+			set: newSet(3, func(set *machinev1.MachineSet) {
+				set.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: ""}
 			}),
 			machines: []*machinev1.Machine{newMember("a"), newMember("b", phase(machinev1.MachineFailed))}, want: []string{"a"},
 		},
@@ -131,11 +131,11 @@ func TestScale(t *testing.T) {
 				objects = append(objects, m)
 				first = append(first, m.Name)
 			}
-			w := newWorld(t, objects...)
-			if _, err := w.reconcile(); err != nil {
+			env := newEnv(t, objects...)
+			if _, err := env.reconcile(); err != nil {
 				t.Fatal(err)
 			}
-			got := slices.DeleteFunc(w.alive(), func(n string) bool { return !slices.Contains(first, n) })
+			got := slices.DeleteFunc(env.alive(), func(n string) bool { return !slices.Contains(first, n) })
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
@@ -145,14 +145,14 @@ func TestScale(t *testing.T) {
 
 func TestScaleInTellsOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a"), newMember("b"), newMember("c"))
-	w.settle()
-	all, count := w.told(machinev1.EventSuccessfulDelete)
+	env := newEnv(t, newSet(1), newMember("a"), newMember("b"), newMember("c"))
+	env.settle()
+	all, count := env.told(machinev1.EventSuccessfulDelete)
 	if count != 1 || !slices.Contains(all, "Normal SuccessfulDelete Deleted Machines: a, b") {
 		t.Errorf("one Event tells of the batch, got %q", all)
 	}
-	if w.requests["delete"] != 2 {
-		t.Errorf("%d deletions for two machines", w.requests["delete"])
+	if env.requests["delete"] != 2 {
+		t.Errorf("%d deletions for two machines", env.requests["delete"])
 	}
 }
 
@@ -160,20 +160,20 @@ func TestScaleInTellsOnce(t *testing.T) {
 // autoscaler has marked for that.
 func TestScaleInSeesMarksThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a", phase(machinev1.MachinePending)), newMember("b"))
-	w.lag(nil)
+	env := newEnv(t, newSet(1), newMember("a", phase(machinev1.MachinePending)), newMember("b"))
+	env.lag(nil)
 	m := newMember("b")
-	if err := w.live.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+	if err := env.live.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 		t.Fatal(err)
 	}
-	setAnnotation(m, machinev1.DeleteMachineAnnotation, "now")
-	if err := w.live.Update(t.Context(), m); err != nil {
+	machinev1.SetAnnotation(m, machinev1.DeleteMachineAnnotation, "now")
+	if err := env.live.Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.reconcile(); err != nil {
+	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"a"}, w.alive()); diff != "" {
+	if diff := cmp.Diff([]string{"a"}, env.alive()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -181,13 +181,13 @@ func TestScaleInSeesMarksThatTheCacheLacks(t *testing.T) {
 // The cache shows the set as it was before it grew: nothing may be deleted.
 func TestScaleInNotFromStaleSet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a"), newMember("b"))
-	w.lag(nil)
-	w.scale(2)
-	if _, err := w.reconcile(); err != nil {
+	env := newEnv(t, newSet(1), newMember("a"), newMember("b"))
+	env.lag(nil)
+	env.scale(2)
+	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.alive()); n != 2 {
+	if n := len(env.alive()); n != 2 {
 		t.Errorf("%d machines are alive, want 2", n)
 	}
 }
@@ -195,18 +195,18 @@ func TestScaleInNotFromStaleSet(t *testing.T) {
 // A failed machine that has recovered in the meantime is spared.
 func TestFailedMachineRecovers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a", phase(machinev1.MachineFailed)))
-	w.lag(nil)
-	w.become(machinev1.MachineRunning)
-	result, err := w.reconcile()
+	env := newEnv(t, newSet(1), newMember("a", phase(machinev1.MachineFailed)))
+	env.lag(nil)
+	env.become(machinev1.MachineRunning)
+	result, err := env.reconcile()
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("a machine that has changed is looked at again, got %v, %v", result, err)
 	}
-	if n := len(w.alive()); n != 1 {
+	if n := len(env.alive()); n != 1 {
 		t.Errorf("%d machines are alive, want 1", n)
 	}
-	if n := len(w.set().Status.Conditions); n != 0 {
-		t.Errorf("a stale cache is no failure, got %v", w.set().Status.Conditions)
+	if n := len(env.set().Status.Conditions); n != 0 {
+		t.Errorf("a stale cache is no failure, got %v", env.set().Status.Conditions)
 	}
 }
 
@@ -214,14 +214,14 @@ func TestFailedMachineRecovers(t *testing.T) {
 // lead to more.
 func TestDeletionsAreRemembered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(2), newMember("a"), newMember("b"), newMember("c"),
+	env := newEnv(t, newSet(2), newMember("a"), newMember("b"), newMember("c"),
 		newMember("d", phase(machinev1.MachineFailed)))
-	w.lag(nil)
+	env.lag(nil)
 	for range 3 {
-		_, _ = w.reconcile()
+		_, _ = env.reconcile()
 	}
-	if n := len(w.alive()); n != 2 || w.requests["delete"] != 2 {
-		t.Errorf("%d machines are alive after %d deletions, want 2 and 2", n, w.requests["delete"])
+	if n := len(env.alive()); n != 2 || env.requests["delete"] != 2 {
+		t.Errorf("%d machines are alive after %d deletions, want 2 and 2", n, env.requests["delete"])
 	}
 }
 
@@ -231,25 +231,25 @@ func TestMarkedMachineWaitsForTheSet(t *testing.T) {
 	t.Parallel()
 	marked := newMember("a", annotated(machinev1.PriorityAnnotation, "1"),
 		annotated(machinev1.MarkedForDeletionAnnotation, scalerTime))
-	w := newWorld(t, newDeployment(1), marked, newMember("b"), newSet(2, owned, func(s *machinev1.MachineSet) {
-		s.Annotations = map[string]string{
+	env := newEnv(t, newDeployment(1), marked, newMember("b"), newSet(2, owned, func(set *machinev1.MachineSet) {
+		set.Annotations = map[string]string{
 			machinev1.LastReplicaChangeByScalerAnnotation: scalerTime,
 			machinev1.DesiredReplicasAnnotation:           "2",
 		}
 	}))
-	w.settle()
-	if n := len(w.alive()); n != 2 {
+	env.settle()
+	if n := len(env.alive()); n != 2 {
 		t.Fatalf("%d machines are alive before the set is scaled, want 2", n)
 	}
-	w.edit(func(s *machinev1.MachineSet) {
-		s.Spec.Replicas = 1
-		s.Annotations[machinev1.DesiredReplicasAnnotation] = "1"
+	env.edit(func(set *machinev1.MachineSet) {
+		set.Spec.Replicas = 1
+		set.Annotations[machinev1.DesiredReplicasAnnotation] = "1"
 	})
-	w.settle()
-	if diff := cmp.Diff([]string{"b"}, w.alive()); diff != "" {
+	env.settle()
+	if diff := cmp.Diff([]string{"b"}, env.alive()); diff != "" {
 		t.Error(diff)
 	}
-	if w.requests["create"] != 0 {
+	if env.requests["create"] != 0 {
 		t.Error("a machine was created on the way")
 	}
 }
@@ -260,9 +260,9 @@ func TestListedMachineGoesFirst(t *testing.T) {
 	for _, list := range []string{"b~" + scalerTime, "x~" + scalerTime + ",b~" + scalerTime, "b", " b , ~,~~"} {
 		d := newDeployment(1)
 		d.Annotations = map[string]string{machinev1.TriggerDeletionAnnotation: list}
-		w := newWorld(t, d, newSet(1, owned), newMember("a", phase(machinev1.MachinePending)), newMember("b"))
-		w.settle()
-		if diff := cmp.Diff([]string{"a"}, w.alive()); diff != "" {
+		env := newEnv(t, d, newSet(1, owned), newMember("a", phase(machinev1.MachinePending)), newMember("b"))
+		env.settle()
+		if diff := cmp.Diff([]string{"a"}, env.alive()); diff != "" {
 			t.Errorf("list %q: %s", list, diff)
 		}
 	}
@@ -334,15 +334,15 @@ func TestFailedMachines(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := newMember("a", append([]func(*machinev1.Machine){phase(machinev1.MachineFailed)}, tc.machine...)...)
-			objects := []client.Object{newSet(1, func(s *machinev1.MachineSet) { s.Spec.AutoPreserveFailedMachineMax = 1 }), m}
+			objects := []client.Object{newSet(1, func(set *machinev1.MachineSet) { set.Spec.AutoPreserveFailedMachineMax = 1 }), m}
 			if tc.node != nil {
 				objects = append(objects, tc.node)
 			}
-			w := newWorld(t, objects...)
-			if _, err := w.reconcile(); err != nil {
+			env := newEnv(t, objects...)
+			if _, err := env.reconcile(); err != nil {
 				t.Fatal(err)
 			}
-			if kept := len(w.alive()) == 1; kept != tc.kept {
+			if kept := len(env.alive()) == 1; kept != tc.kept {
 				t.Errorf("%s kept: %v", tc.reason, kept)
 			}
 		})
@@ -351,18 +351,18 @@ func TestFailedMachines(t *testing.T) {
 
 func TestFailedMachineGoesWhenPreservationEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a", phase(machinev1.MachineFailed), func(m *machinev1.Machine) {
+	env := newEnv(t, newSet(1), newMember("a", phase(machinev1.MachineFailed), func(m *machinev1.Machine) {
 		m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Date(2026, 1, 2, 4, 4, 5, 0, time.UTC)}
 	}))
-	wait := w.settle().RequeueAfter
+	wait := env.settle().RequeueAfter
 	if wait < time.Hour || wait > time.Hour+time.Second {
 		t.Fatalf("the next look is in %v, want an hour", wait)
 	}
-	w.clock.SetTime(w.clock.Now().Add(wait))
-	if _, err := w.reconcile(); err != nil {
+	env.clock.SetTime(env.clock.Now().Add(wait))
+	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.alive()); n != 0 {
+	if n := len(env.alive()); n != 0 {
 		t.Errorf("%d machines are alive, want none", n)
 	}
 }

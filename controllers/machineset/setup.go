@@ -22,17 +22,17 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// gather is how long events of Machines are gathered into one pass: a hundred
+// batchPeriod is how long events of Machines are gathered into one pass: a hundred
 // machines that become Running cost a few status writes, not a hundred, and as
 // many fewer passes of the MachineDeployment.
-const gather = 200 * time.Millisecond
+const batchPeriod = 200 * time.Millisecond
 
 // SetupWithManager has the manager run the controller, workers passes at a time.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineset").
 		For(&machinev1.MachineSet{}).
-		Watches(&machinev1.Machine{}, gathered(c.setsOfMachine), builder.WithPredicates(machineChanged())).
+		Watches(&machinev1.Machine{}, enqueueBatched(c.setsOfMachine), builder.WithPredicates(machineChanged())).
 		Watches(&machinev1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.setsOfDeployment),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
@@ -50,7 +50,7 @@ func (c *Controller) setsOfMachine(ctx context.Context, o client.Object) []recon
 	if len(o.GetLabels()) == 0 || !o.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	return c.setsThat(ctx, o.GetNamespace(), func(set *machinev1.MachineSet) bool {
+	return c.setsMatching(ctx, o.GetNamespace(), func(set *machinev1.MachineSet) bool {
 		selector, _ := validateSelector(set)
 		return selector != nil && selector.Matches(labels.Set(o.GetLabels()))
 	})
@@ -58,11 +58,11 @@ func (c *Controller) setsOfMachine(ctx context.Context, o client.Object) []recon
 
 // setsOfDeployment returns the sets whose limits follow from a MachineDeployment.
 func (c *Controller) setsOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
-	return c.setsThat(ctx, o.GetNamespace(), func(*machinev1.MachineSet) bool { return true },
+	return c.setsMatching(ctx, o.GetNamespace(), func(*machinev1.MachineSet) bool { return true },
 		client.MatchingFields{index.SetByOwner: string(o.GetUID())})
 }
 
-func (c *Controller) setsThat(ctx context.Context, namespace string, match func(*machinev1.MachineSet) bool,
+func (c *Controller) setsMatching(ctx context.Context, namespace string, match func(*machinev1.MachineSet) bool,
 	opts ...client.ListOption,
 ) []reconcile.Request {
 	list := &machinev1.MachineSetList{}
@@ -79,14 +79,14 @@ func (c *Controller) setsThat(ctx context.Context, namespace string, match func(
 	return requests
 }
 
-// gathered enqueues what objects map to, with a delay within which further
+// enqueueBatched enqueues what objects map to, with a delay within which further
 // events come to nothing more.
-func gathered(of handler.MapFunc) handler.EventHandler {
+func enqueueBatched(of handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
 		for _, o := range objects {
 			for _, request := range of(ctx, o) {
-				q.AddAfter(request, gather)
+				q.AddAfter(request, batchPeriod)
 			}
 		}
 	}
@@ -104,12 +104,12 @@ func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isMachine := e.ObjectOld.(*machinev1.Machine)
 		after, stillMachine := e.ObjectNew.(*machinev1.Machine)
-		return isMachine && stillMachine && !equality.Semantic.DeepEqual(looked(before), looked(after))
+		return isMachine && stillMachine && !equality.Semantic.DeepEqual(watchedFields(before), watchedFields(after))
 	}}
 }
 
-// looked is what a set looks at in a Machine.
-func looked(m *machinev1.Machine) any {
+// watchedFields is what a set looks at in a Machine.
+func watchedFields(m *machinev1.Machine) any {
 	view := struct {
 		Labels, Annotations map[string]string
 		Owners              []metav1.OwnerReference
@@ -123,7 +123,7 @@ func looked(m *machinev1.Machine) any {
 		Labels: m.Labels, Annotations: m.Annotations, Owners: m.OwnerReferences, Generation: m.Generation,
 		Deleted: !m.DeletionTimestamp.IsZero(),
 		Phase:   m.Status.CurrentStatus.Phase, Preserved: m.Status.CurrentStatus.PreserveExpiryTime,
-		Kept: kept(m),
+		Kept: outageProtected(m),
 	}
 	if m.Status.LastOperation.State == machinev1.MachineStateFailed {
 		view.Failed = m.Status.LastOperation

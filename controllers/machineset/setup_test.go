@@ -26,9 +26,9 @@ func TestSetsOfMachine(t *testing.T) {
 	t.Parallel()
 	second := newSet(1)
 	second.Name, second.UID = "twin", "twin-uid"
-	broken := newSet(1, func(s *machinev1.MachineSet) { s.Spec.Selector = nil })
+	broken := newSet(1, func(set *machinev1.MachineSet) { set.Spec.Selector = nil })
 	broken.Name, broken.UID = "broken", "broken-uid"
-	w := newWorld(t, newSet(1), second, broken)
+	env := newEnv(t, newSet(1), second, broken)
 	orphan := func(m *machinev1.Machine) { m.OwnerReferences = nil }
 	cases := map[string]struct {
 		reason  string
@@ -51,7 +51,7 @@ func TestSetsOfMachine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, namesOfRequests(w.c.setsOfMachine(t.Context(), tc.machine))); diff != "" {
+			if diff := cmp.Diff(tc.want, namesOfRequests(env.c.setsOfMachine(t.Context(), tc.machine))); diff != "" {
 				t.Errorf("%s\n%s", tc.reason, diff)
 			}
 		})
@@ -62,8 +62,8 @@ func TestSetsOfDeployment(t *testing.T) {
 	t.Parallel()
 	other := newSet(1)
 	other.Name, other.UID = "other", "other-uid"
-	w := newWorld(t, newSet(1, owned), other)
-	if diff := cmp.Diff([]string{"set"}, namesOfRequests(w.c.setsOfDeployment(t.Context(),
+	env := newEnv(t, newSet(1, owned), other)
+	if diff := cmp.Diff([]string{"set"}, namesOfRequests(env.c.setsOfDeployment(t.Context(),
 		newDeployment(1)))); diff != "" {
 		t.Error(diff)
 	}
@@ -131,12 +131,12 @@ func (d delays) AddAfter(r reconcile.Request, after time.Duration) {
 
 func TestGathered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	env := newEnv(t)
 	moved := newMember("a")
 	moved.OwnerReferences[0].Name = "new"
 	q := delays{of: map[string][]time.Duration{}}
-	gathered(w.c.setsOfMachine).Update(t.Context(), event.UpdateEvent{ObjectOld: newMember("a"), ObjectNew: moved}, q)
-	want := map[string][]time.Duration{"set": {gather}, "new": {gather}}
+	enqueueBatched(env.c.setsOfMachine).Update(t.Context(), event.UpdateEvent{ObjectOld: newMember("a"), ObjectNew: moved}, q)
+	want := map[string][]time.Duration{"set": {batchPeriod}, "new": {batchPeriod}}
 	if diff := cmp.Diff(want, q.of); diff != "" {
 		t.Errorf("a machine that moves concerns both sets\n%s", diff)
 	}

@@ -13,60 +13,61 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// report writes the status that follows from the pass, if it differs.
-func (c *Controller) report(ctx context.Context, p *pass, acted error) error {
-	if p.gone {
+// report writes the status that follows from the scope, if it differs.
+func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
+	if s.finalizerRemoved {
 		return nil
 	}
-	if apierrors.IsConflict(p.failure) {
-		// A stale cache is no failure of the set, and no success either.
-		p.counted, p.failure = false, nil
+	if apierrors.IsConflict(s.scaleErr) {
+		// A stale cache is neither a failure nor a success of the set.
+		s.replicasCompared, s.scaleErr = false, nil
 	}
-	status := statusOf(p)
-	if !c.pruned.Load() {
-		status.Progress = progressOf(p, acted)
+	status := statusOf(s)
+	if !c.progressPruned.Load() {
+		status.Progress = progressOf(s, acted)
 	}
-	status.LastOperation.LastUpdateTime = p.set.Status.LastOperation.LastUpdateTime
-	if equality.Semantic.DeepEqual(p.set.Status, status) {
+	status.LastOperation.LastUpdateTime = s.set.Status.LastOperation.LastUpdateTime
+	if equality.Semantic.DeepEqual(s.set.Status, status) {
 		return nil
 	}
-	status.LastOperation.LastUpdateTime = metav1.NewTime(p.now)
-	changed := p.set.DeepCopy()
+	status.LastOperation.LastUpdateTime = metav1.NewTime(s.now)
+	changed := s.set.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(p.set)); err != nil {
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(s.set)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status of MachineSet: %w", err))
 	}
 	c.marks.Wrote(changed)
-	// MCM's CRD drops our own field. Then it is left out, or every pass would find
-	// it missing, write, and so bring about the next pass.
-	c.pruned.Store(status.Progress != nil && changed.Status.Progress == nil || c.pruned.Load())
+	// MCM's CRD prunes our own field. Then the field is left out; otherwise every
+	// reconcile would find it missing, write, and so trigger the next reconcile.
+	c.progressPruned.Store(status.Progress != nil && changed.Status.Progress == nil || c.progressPruned.Load())
 	return nil
 }
 
-// statusOf is the status in MCM's terms.
-func statusOf(p *pass) machinev1.MachineSetStatus {
+// statusOf returns the status in MCM's terms.
+func statusOf(s *scope) machinev1.MachineSetStatus {
 	status := machinev1.MachineSetStatus{
-		ObservedGeneration: p.set.Generation,
-		Conditions:         conditionsOf(p),
-		FailedMachines:     failedMachines(p.machines),
+		ObservedGeneration: s.set.Generation,
+		Conditions:         conditionsOf(s),
+		FailedMachines:     failedMachines(s.machines),
 	}
-	template := labels.SelectorFromSet(p.set.Spec.Template.Labels)
-	for _, m := range p.machines {
-		add(&status.Replicas, true)
-		add(&status.FullyLabeledReplicas, template.Matches(labels.Set(m.Labels)))
+	template := labels.SelectorFromSet(s.set.Spec.Template.Labels)
+	for _, m := range s.machines {
+		addIf(&status.Replicas, true)
+		addIf(&status.FullyLabeledReplicas, template.Matches(labels.Set(m.Labels)))
 		phase := rollout.PhaseOf(m)
-		add(&status.ReadyReplicas, phase == machinev1.MachineRunning)
-		add(&status.AvailableReplicas, phase == machinev1.MachineRunning || phase == machinev1.MachineAvailable)
-		add(&status.PreservedFailedReplicas, preservedFailed(m))
-		add(&status.AutoPreserveFailedMachineCount, m.Annotations[machinev1.PreserveAnnotation] == machinev1.PreserveAuto)
+		addIf(&status.ReadyReplicas, phase == machinev1.MachineRunning)
+		addIf(&status.AvailableReplicas, phase == machinev1.MachineRunning || phase == machinev1.MachineAvailable)
+		addIf(&status.PreservedFailedReplicas, preservedFailed(m))
+		addIf(&status.AutoPreserveFailedMachineCount, m.Annotations[machinev1.PreserveAnnotation] == machinev1.PreserveAuto)
 	}
 	return status
 }
 
-func add(count *int32, one bool) {
+func addIf(count *int32, one bool) {
 	if one {
 		*count++
 	}
@@ -76,7 +77,7 @@ func preservedFailed(m *machinev1.Machine) bool {
 	return rollout.PhaseOf(m) == machinev1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
 }
 
-// failedMachines sums up the machines whose last operation failed, except for
+// failedMachines summarizes the machines whose last operation failed, without
 // preserved ones; nil if there are none.
 func failedMachines(machines []*machinev1.Machine) *[]machinev1.MachineSummary {
 	var failed []machinev1.MachineSummary
@@ -99,51 +100,51 @@ func failedMachines(machines []*machinev1.Machine) *[]machinev1.MachineSummary {
 	return &failed
 }
 
-// conditionsOf are the conditions in MCM's terms: each is there only while it is true.
-func conditionsOf(p *pass) []machinev1.MachineSetCondition {
-	conditions := slices.Clone(p.set.Status.Conditions)
-	if p.counted || p.failure != nil {
-		conditions = setCondition(conditions, machinev1.MachineSetReplicaFailure, p.failure != nil,
+// conditionsOf returns the conditions in MCM's terms: each exists only while it is true.
+func conditionsOf(s *scope) []machinev1.MachineSetCondition {
+	conditions := slices.Clone(s.set.Status.Conditions)
+	if s.replicasCompared || s.scaleErr != nil {
+		conditions = setCondition(conditions, machinev1.MachineSetReplicaFailure, s.scaleErr != nil,
 			machinev1.MachineSetCondition{
-				Reason:  failureReason(p),
-				Message: message(p.failure),
-			}, p)
+				Reason:  failureReason(s),
+				Message: errorMessage(s.scaleErr),
+			}, s)
 	}
-	return setCondition(conditions, machinev1.MachineSetFrozen, freeze.IsFrozen(p.set), machinev1.MachineSetCondition{
+	return setCondition(conditions, machinev1.MachineSetFrozen, freeze.IsFrozen(s.set), machinev1.MachineSetCondition{
 		Reason:  machinev1.ReasonOverShooting,
-		Message: p.limits.Message(p.set.Name, len(p.machines)),
-	}, p)
+		Message: s.limits.Message(s.set.Name, len(s.machines)),
+	}, s)
 }
 
-// setCondition returns the conditions with one set or removed. One that is there
-// keeps its message: what it said when it came about is what matters.
+// setCondition returns the conditions with one added or removed. An existing one
+// keeps its message: the cause at the beginning is what matters.
 func setCondition(all []machinev1.MachineSetCondition, kind machinev1.MachineSetConditionType, holds bool,
-	c machinev1.MachineSetCondition, p *pass,
+	c machinev1.MachineSetCondition, s *scope,
 ) []machinev1.MachineSetCondition {
-	has := func(c machinev1.MachineSetCondition) bool { return c.Type == kind }
+	sameType := func(c machinev1.MachineSetCondition) bool { return c.Type == kind }
 	if !holds {
-		return slices.DeleteFunc(all, has)
+		return slices.DeleteFunc(all, sameType)
 	}
-	if slices.ContainsFunc(all, has) {
+	if slices.ContainsFunc(all, sameType) {
 		return all
 	}
-	c.Type, c.Status, c.LastTransitionTime = kind, machinev1.ConditionTrue, metav1.NewTime(p.now)
+	c.Type, c.Status, c.LastTransitionTime = kind, machinev1.ConditionTrue, metav1.NewTime(s.now)
 	return append(all, c)
 }
 
-func failureReason(p *pass) string {
-	switch count := len(p.machines); {
-	case count < int(p.set.Spec.Replicas):
+func failureReason(s *scope) string {
+	switch count := len(s.machines); {
+	case count < int(s.set.Spec.Replicas):
 		return machinev1.ReasonFailedCreate
-	case count > int(p.set.Spec.Replicas):
+	case count > int(s.set.Spec.Replicas):
 		return machinev1.ReasonFailedDelete
 	}
 	return ""
 }
 
-func message(err error) string {
+func errorMessage(err error) string {
 	if err == nil {
 		return ""
 	}
-	return shorten(err.Error())
+	return message.Truncate(err.Error(), message.EventLimit)
 }

@@ -27,10 +27,10 @@ func TestStatus(t *testing.T) {
 	preserved := func(m *machinev1.Machine) {
 		m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}
 	}
-	w := newWorld(t, newSet(6, func(s *machinev1.MachineSet) {
-		s.Generation = 7
-		s.Spec.Template.Labels["zone"] = "b"
-		s.Spec.AutoPreserveFailedMachineMax = 1
+	env := newEnv(t, newSet(6, func(set *machinev1.MachineSet) {
+		set.Generation = 7
+		set.Spec.Template.Labels["zone"] = "b"
+		set.Spec.AutoPreserveFailedMachineMax = 1
 	}),
 		newMember("a", labelled("zone", "b")), newMember("b", phase(machinev1.MachineAvailable)), terminatingMember("c"),
 		newMember("d", phase(machinev1.MachineCrashLoopBackOff), failing),
@@ -38,11 +38,11 @@ func TestStatus(t *testing.T) {
 			annotated(machinev1.PreserveAnnotation, machinev1.PreserveAuto)),
 		newMember("f", phase(machinev1.MachinePending)), newMember("g", phase(machinev1.MachineUnknown)),
 	)
-	w.settle()
+	env.settle()
 	want := machinev1.MachineSetStatus{
 		Replicas: 7, FullyLabeledReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 2, PreservedFailedReplicas: 1,
 		ObservedGeneration: 7, AutoPreserveFailedMachineCount: 1,
-		LastOperation: machinev1.LastOperation{LastUpdateTime: metav1.NewTime(w.clock.Now())},
+		LastOperation: machinev1.LastOperation{LastUpdateTime: metav1.NewTime(env.clock.Now())},
 		FailedMachines: &[]machinev1.MachineSummary{{
 			Name: "d", ProviderID: "sim:///d", OwnerRef: "set",
 			LastOperation: machinev1.LastOperation{
@@ -51,76 +51,76 @@ func TestStatus(t *testing.T) {
 			},
 		}},
 	}
-	got := w.set().Status
+	got := env.set().Status
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(machinev1.MachineSetStatus{}, "Progress")); diff != "" {
 		t.Error(diff)
 	}
-	if w.requests["status"] != 1 {
-		t.Errorf("%d writes of the status, want 1", w.requests["status"])
+	if env.requests["status"] != 1 {
+		t.Errorf("%d writes of the status, want 1", env.requests["status"])
 	}
 }
 
 // Once everything is as wanted, passes cost nothing at all.
 func TestSteadyState(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(3))
-	w.settle()
-	w.become(machinev1.MachineRunning)
-	w.settle()
-	clear(w.requests)
+	env := newEnv(t, newSet(3))
+	env.settle()
+	env.become(machinev1.MachineRunning)
+	env.settle()
+	clear(env.requests)
 	for range 5 {
-		w.clock.SetTime(w.clock.Now().Add(time.Hour))
-		if result, err := w.reconcile(); err != nil || result.RequeueAfter != 0 {
+		env.clock.SetTime(env.clock.Now().Add(time.Hour))
+		if result, err := env.reconcile(); err != nil || result.RequeueAfter != 0 {
 			t.Errorf("got %v, %v", result, err)
 		}
 	}
-	if len(w.requests) != 0 {
-		t.Errorf("requests: %v", w.requests)
+	if len(env.requests) != 0 {
+		t.Errorf("requests: %v", env.requests)
 	}
 }
 
 // MCM's CRD drops our own field: that must not make every pass a write.
 func TestStatusWithoutProgress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1))
+	env := newEnv(t, newSet(1))
 	prune := func() {
-		set := w.set()
+		set := env.set()
 		if set.Status.Progress == nil {
 			return
 		}
 		set.Status.Progress = nil
-		if err := w.live.Status().Update(t.Context(), set); err != nil {
+		if err := env.live.Status().Update(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.lost = func(verb string, o client.Object) error {
+	env.lost = func(verb string, o client.Object) error {
 		if set, ok := o.(*machinev1.MachineSet); ok && verb == "status" {
 			prune()
-			*set = *w.set()
+			*set = *env.set()
 		}
 		return nil
 	}
-	w.settle()
-	at := w.set().Status.LastOperation.LastUpdateTime
+	env.settle()
+	at := env.set().Status.LastOperation.LastUpdateTime
 	for range 3 {
-		w.clock.SetTime(w.clock.Now().Add(time.Minute))
-		w.settle()
+		env.clock.SetTime(env.clock.Now().Add(time.Minute))
+		env.settle()
 	}
-	if w.requests["status"] > 2 || !at.Equal(&w.set().Status.LastOperation.LastUpdateTime) {
-		t.Errorf("%d writes of the status", w.requests["status"])
+	if env.requests["status"] > 2 || !at.Equal(&env.set().Status.LastOperation.LastUpdateTime) {
+		t.Errorf("%d writes of the status", env.requests["status"])
 	}
 }
 
 // What this process wrote last is not judged from an older copy.
 func TestStaleSetIsNotJudged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1))
-	w.lag(nil)
-	_, _ = w.reconcile()
-	clear(w.requests)
-	result, err := w.reconcile()
-	if err != nil || result.RequeueAfter != staleRetry || len(w.requests) != 0 {
-		t.Errorf("got %v, %v, requests %v", result, err, w.requests)
+	env := newEnv(t, newSet(1))
+	env.lag(nil)
+	_, _ = env.reconcile()
+	clear(env.requests)
+	result, err := env.reconcile()
+	if err != nil || result.RequeueAfter != staleCacheRetry || len(env.requests) != 0 {
+		t.Errorf("got %v, %v, requests %v", result, err, env.requests)
 	}
 }
 
@@ -156,8 +156,8 @@ func TestReplicasReady(t *testing.T) {
 			want: machinev1.ReasonScalingDown, text: "1 machines are left",
 		},
 		"Invalid": {reason: "The set is wrong.", set: newSet(-1), want: machinev1.ReasonInvalidSpec},
-		"Disabled": {reason: "A label keeps the set from growing.", set: newSet(1, func(s *machinev1.MachineSet) {
-			s.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: ""}
+		"Disabled": {reason: "A label keeps the set from growing.", set: newSet(1, func(set *machinev1.MachineSet) {
+			set.Labels = map[string]string{machinev1.ScaleUpDisabledLabel: ""}
 		}), want: machinev1.ReasonScalingUp, text: machinev1.ScaleUpDisabledLabel},
 		"Frozen": {
 			reason: "The set is frozen.", set: newSet(1),
@@ -175,19 +175,19 @@ func TestReplicasReady(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(tc.more, tc.set)...)
+			env := newEnv(t, append(tc.more, tc.set)...)
 			if tc.fault {
-				w.fault = func(verb string, _ client.Object) error {
+				env.fault = func(verb string, _ client.Object) error {
 					if verb == "create" {
 						return errBoom
 					}
 					return nil
 				}
 			}
-			if _, err := w.reconcile(); err != nil && !errors.Is(err, errBoom) {
+			if _, err := env.reconcile(); err != nil && !errors.Is(err, errBoom) {
 				t.Fatal(err)
 			}
-			c := meta.FindStatusCondition(w.set().Status.Progress.Conditions, machinev1.ConditionReplicasReady)
+			c := meta.FindStatusCondition(env.set().Status.Progress.Conditions, machinev1.ConditionReplicasReady)
 			if c == nil || c.Reason != tc.want || !strings.Contains(c.Message, tc.text) {
 				t.Errorf("%s got %+v, want reason %s with %q", tc.reason, c, tc.want, tc.text)
 			}

@@ -5,88 +5,79 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// syncSpecs carries what may change in a template without replacing machines to
+// syncMachines carries what may change in a template without replacing machines to
 // the Machines: the node template and the timeouts to those that live on, the
 // kind of the class to all. Labels, annotations and the name of the class are
 // never changed on an existing Machine.
-func (c *Controller) syncSpecs(ctx context.Context, p *pass) error {
-	var failures []error
-	left := burst
-	for _, m := range p.machines {
-		if inSync(m, p.set) {
+func (c *Controller) syncMachines(ctx context.Context, s *scope) error {
+	var errs []error
+	left := burstReplicas
+	for _, m := range s.machines {
+		if inSync(m, s.set) {
 			continue
 		}
 		if left--; left < 0 {
-			p.after(time.Millisecond)
+			s.requeueAfter(time.Millisecond)
 			break
 		}
-		synced, err := c.patchMachine(ctx, p, m, func(m *machinev1.Machine) { syncSpec(m, p.set) })
+		synced, err := c.patchMachine(ctx, s, m, func(m *machinev1.Machine) { syncMachine(m, s.set) })
 		if client.IgnoreNotFound(err) != nil {
-			failures = append(failures, err)
+			errs = append(errs, err)
 			continue
 		}
-		p.replace(synced)
+		s.replaceMachine(synced)
 	}
-	return errors.Join(failures...)
+	return errors.Join(errs...)
 }
 
 func inSync(m *machinev1.Machine, set *machinev1.MachineSet) bool {
 	template := &set.Spec.Template.Spec
-	if m.Spec.Class.Kind != template.Class.Kind || livesOn(m) &&
-		form(m, set) != m.Annotations[machinev1.ProviderIDFormAnnotation] {
-		return false
+	if !followsTemplate(m) {
+		return m.Spec.Class.Kind == template.Class.Kind
 	}
-	return !livesOn(m) || (equality.Semantic.DeepEqual(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
-		equality.Semantic.DeepEqual(configuration(&m.Spec), configuration(template)))
+	return rollout.InSync(&m.Spec, template) &&
+		providerIDForm(m, set) == m.Annotations[machinev1.ProviderIDFormAnnotation]
 }
 
-func syncSpec(m *machinev1.Machine, set *machinev1.MachineSet) {
-	template := set.Spec.Template.Spec.DeepCopy()
-	m.Spec.Class.Kind = template.Class.Kind
-	if livesOn(m) {
-		m.Spec.NodeTemplateSpec = template.NodeTemplateSpec
-		m.Spec.MachineConfiguration = template.MachineConfiguration
-		setForm(m, form(m, set))
+func syncMachine(m *machinev1.Machine, set *machinev1.MachineSet) {
+	template := &set.Spec.Template.Spec
+	if !followsTemplate(m) {
+		m.Spec.Class.Kind = template.Class.Kind
+		return
 	}
+	rollout.SyncInPlace(&m.Spec, template)
+	setProviderIDForm(m, providerIDForm(m, set))
 }
 
-// form is what annotation a Machine shall have about the form of its providerID:
-// that of its set, and where the set has none any more, that MCM's form comes
-// back. The Machine's controller removes that one once it has.
-func form(m *machinev1.Machine, set *machinev1.MachineSet) string {
-	switch is := m.Annotations[machinev1.ProviderIDFormAnnotation]; {
+// providerIDForm returns the value that the annotation about the form of its
+// providerID must have on a Machine: that of its set, or, once the set has none,
+// the request to restore MCM's form. The Machine's controller removes that
+// request when it is done.
+func providerIDForm(m *machinev1.Machine, set *machinev1.MachineSet) string {
+	switch current := m.Annotations[machinev1.ProviderIDFormAnnotation]; {
 	case set.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode:
 		return machinev1.ProviderIDFormNode
-	case is == machinev1.ProviderIDFormNode:
+	case current == machinev1.ProviderIDFormNode:
 		return machinev1.ProviderIDFormMCM
 	default:
-		return is
+		return current
 	}
 }
 
-func setForm(m *machinev1.Machine, value string) {
+func setProviderIDForm(m *machinev1.Machine, value string) {
 	if value != m.Annotations[machinev1.ProviderIDFormAnnotation] {
-		setAnnotation(m, machinev1.ProviderIDFormAnnotation, value)
+		machinev1.SetAnnotation(m, machinev1.ProviderIDFormAnnotation, value)
 	}
 }
 
-// livesOn reports whether a machine's settings still matter.
-func livesOn(m *machinev1.Machine) bool {
+// followsTemplate reports whether a machine still gets the settings of the template.
+func followsTemplate(m *machinev1.Machine) bool {
 	phase := rollout.PhaseOf(m)
 	return phase != machinev1.MachineFailed && phase != machinev1.MachineTerminating
-}
-
-// configuration of a spec; none is the same as an empty one.
-func configuration(spec *machinev1.MachineSpec) machinev1.MachineConfiguration {
-	if spec.MachineConfiguration == nil {
-		return machinev1.MachineConfiguration{}
-	}
-	return *spec.MachineConfiguration
 }

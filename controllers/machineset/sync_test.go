@@ -21,10 +21,10 @@ func TestSyncSpecs(t *testing.T) {
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}},
 	}
 	set := func() *machinev1.MachineSet {
-		return newSet(1, func(s *machinev1.MachineSet) {
-			s.Spec.Template.Spec.NodeTemplateSpec, s.Spec.Template.Spec.MachineConfiguration = nodes, timeout
-			s.Spec.Template.Spec.Class.Kind = "NewKind"
-			s.Spec.Template.Labels["added"] = "later"
+		return newSet(1, func(set *machinev1.MachineSet) {
+			set.Spec.Template.Spec.NodeTemplateSpec, set.Spec.Template.Spec.MachineConfiguration = nodes, timeout
+			set.Spec.Template.Spec.Class.Kind = "NewKind"
+			set.Spec.Template.Labels["added"] = "later"
 		})
 	}
 	old := func(m *machinev1.Machine) {
@@ -46,9 +46,9 @@ func TestSyncSpecs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, set(), newMember("a", old, phase(tc.phase), annotated(machinev1.PreserveAnnotation, "now")))
-			w.settle()
-			m := w.machine("a")
+			env := newEnv(t, set(), newMember("a", old, phase(tc.phase), annotated(machinev1.PreserveAnnotation, "now")))
+			env.settle()
+			m := env.machine("a")
 			if m.Spec.Class.Kind != "NewKind" || m.Spec.Class.Name != "class" {
 				t.Errorf("the kind of the class is for all machines, its name for none: %+v", m.Spec.Class)
 			}
@@ -65,15 +65,15 @@ func TestSyncSpecs(t *testing.T) {
 
 func TestSyncTakesConfigurationAway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(1), newMember("a", func(m *machinev1.Machine) {
+	env := newEnv(t, newSet(1), newMember("a", func(m *machinev1.Machine) {
 		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: time.Minute}}
 	}))
-	w.settle()
-	if got := w.machine("a").Spec.MachineConfiguration; got != nil && *got != (machinev1.MachineConfiguration{}) {
+	env.settle()
+	if got := env.machine("a").Spec.MachineConfiguration; got != nil && *got != (machinev1.MachineConfiguration{}) {
 		t.Errorf("got %+v", got)
 	}
-	if w.requests["patch"] != 1 {
-		t.Errorf("%d patches, want 1", w.requests["patch"])
+	if env.requests["patch"] != 1 {
+		t.Errorf("%d patches, want 1", env.requests["patch"])
 	}
 }
 
@@ -81,36 +81,36 @@ func TestSyncTakesConfigurationAway(t *testing.T) {
 func TestSyncFailsForOne(t *testing.T) {
 	t.Parallel()
 	outdated := func(m *machinev1.Machine) { m.Spec.Class.Kind = "Old" }
-	w := newWorld(t, newSet(3), newMember("a", outdated), newMember("b", outdated))
-	w.fault = func(verb string, o client.Object) error {
+	env := newEnv(t, newSet(3), newMember("a", outdated), newMember("b", outdated))
+	env.fault = func(verb string, o client.Object) error {
 		if verb == "patch" && o.GetName() == "a" {
 			return errBoom
 		}
 		return nil
 	}
-	if _, err := w.reconcile(); !errors.Is(err, errBoom) {
+	if _, err := env.reconcile(); !errors.Is(err, errBoom) {
 		t.Errorf("the failure is tried again, so it is an error: %v", err)
 	}
-	if w.machine("b").Spec.Class.Kind != machinev1.MachineClassKind || len(w.machines()) != 3 {
-		t.Errorf("b has kind %q, and there are %d machines", w.machine("b").Spec.Class.Kind, len(w.machines()))
+	if env.machine("b").Spec.Class.Kind != machinev1.MachineClassKind || len(env.machines()) != 3 {
+		t.Errorf("b has kind %q, and there are %d machines", env.machine("b").Spec.Class.Kind, len(env.machines()))
 	}
 }
 
 func TestSyncManyInBursts(t *testing.T) {
 	t.Parallel()
-	objects := []client.Object{newSet(burst + 20)}
-	for i := range burst + 20 {
+	objects := []client.Object{newSet(burstReplicas + 20)}
+	for i := range burstReplicas + 20 {
 		objects = append(objects, newMember("m"+time.Duration(i).String(), func(m *machinev1.Machine) {
 			m.Spec.Class.Kind = "Old"
 		}))
 	}
-	w := newWorld(t, objects...)
-	result, err := w.reconcile()
-	if err != nil || w.requests["patch"] != burst || result.RequeueAfter == 0 {
-		t.Errorf("%d patches in one pass, then %v, %v", w.requests["patch"], result, err)
+	env := newEnv(t, objects...)
+	result, err := env.reconcile()
+	if err != nil || env.requests["patch"] != burstReplicas || result.RequeueAfter == 0 {
+		t.Errorf("%d patches in one pass, then %v, %v", env.requests["patch"], result, err)
 	}
-	w.settle()
-	if w.requests["patch"] != burst+20 {
-		t.Errorf("%d patches in all", w.requests["patch"])
+	env.settle()
+	if env.requests["patch"] != burstReplicas+20 {
+		t.Errorf("%d patches in all", env.requests["patch"])
 	}
 }

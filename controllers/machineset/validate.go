@@ -13,22 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// problem is something wrong with a MachineSet that a person has to correct.
+// problem is what a person has to correct in a MachineSet.
 type problem struct {
 	field  string // path
 	remedy string // what is wrong and what to do
-	// ignored says that the set works on as if the field were not there.
+	// ignored is true if the set works as if the field were absent.
 	ignored bool
 }
 
 func (p problem) String() string { return p.field + ": " + p.remedy }
 
-// validate returns the set's selector, nil if it cannot be used, and what is
-// wrong with the set. It accepts what MCM accepts, except for what MCM would
-// crash on or act upon without end.
+// validate returns the set's selector, nil if it cannot be used, and the problems
+// of the set. It accepts what MCM accepts, except for what makes MCM crash or
+// create Machines without end.
 func validate(set *machinev1.MachineSet) (labels.Selector, []problem) {
 	selector, problems := validateSelector(set)
 	if set.Spec.Replicas < 0 {
@@ -75,7 +76,7 @@ func validateSelector(set *machinev1.MachineSet) (labels.Selector, []problem) {
 	return selector, nil
 }
 
-// validateTemplateMeta finds what the API server would refuse in every Machine.
+// validateTemplateMeta finds metadata that the API server would reject in every Machine.
 func validateTemplateMeta(meta *metav1.ObjectMeta) []problem {
 	path := field.NewPath("spec", "template", "metadata")
 	found := metavalidation.ValidateLabels(meta.Labels, path.Child("labels"))
@@ -88,8 +89,7 @@ func validateTemplateMeta(meta *metav1.ObjectMeta) []problem {
 	return problems
 }
 
-// validateAnnotations finds annotations that cannot be read. The set works on
-// without them.
+// validateAnnotations finds annotations that cannot be parsed. They are ignored.
 func validateAnnotations(set *machinev1.MachineSet) []problem {
 	readers := []struct {
 		key   string
@@ -104,7 +104,7 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 			_, err := time.Parse(time.RFC3339, s)
 			return err
 		}},
-		{machinev1.OrdinalsAnnotation, "is this controller's own record and was damaged; it is made anew with the " +
+		{machinev1.OrdinalsAnnotation, "is this controller's own record and was damaged; it is restored with the " +
 			"next Machine", func(s string) error {
 			_, err := rollout.ParseOrdinals(s)
 			return err
@@ -125,9 +125,9 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 	return problems
 }
 
-// invalid reports whether the set is left alone until a person corrects it.
-func (p *pass) invalid() bool {
-	for _, found := range p.problems {
+// invalid reports whether nothing is done until a person corrects the set.
+func (s *scope) invalid() bool {
+	for _, found := range s.problems {
 		if !found.ignored {
 			return true
 		}
@@ -135,20 +135,23 @@ func (p *pass) invalid() bool {
 	return false
 }
 
-// complaint is the message about all problems; "" if there are none.
-func (p *pass) complaint() string {
-	texts := make([]string, len(p.problems))
-	for i, found := range p.problems {
+// problemText returns the message about all problems; "" if there are none.
+func (s *scope) problemText() string {
+	texts := make([]string, len(s.problems))
+	for i, found := range s.problems {
 		texts[i] = found.String()
 	}
 	return strings.Join(texts, "; ")
 }
 
-// tellProblems emits one Event for what is wrong with the set, when that changes.
-func (c *Controller) tellProblems(p *pass) {
-	text := p.complaint()
-	if text != "" && text != p.memory.told {
-		c.Events.Event(p.set, corev1.EventTypeWarning, machinev1.ReasonInvalidSpec, shorten(text))
+// validateSpec emits an Event when the problems of the set have changed, and
+// reports whether the set can be worked on.
+func (c *Controller) validateSpec(s *scope) bool {
+	text := s.problemText()
+	if text != "" && text != s.memory.reportedProblems {
+		c.Events.Event(s.set, corev1.EventTypeWarning, machinev1.ReasonInvalidSpec,
+			message.Truncate(text, message.EventLimit))
 	}
-	p.memory.told = text
+	s.memory.reportedProblems = text
+	return !s.invalid()
 }

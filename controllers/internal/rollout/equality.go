@@ -8,44 +8,38 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// SameTemplate reports whether machines of the one template need not be replaced
-// to be machines of the other. It compares labels without the hash, annotations
-// and the rest of the metadata, class.name, class.apiGroup and providerID. It
-// does not compare nodeTemplate, timeouts and limits, and class.kind: those are
-// changed in place. Comparing more would roll every cluster that MCM ran
-// (MCM deployment_util.go EqualIgnoreHash).
-func SameTemplate(a, b *machinev1.MachineTemplateSpec) bool {
-	if !sameLabels(a.Labels, b.Labels) ||
-		a.Spec.ProviderID != b.Spec.ProviderID ||
-		a.Spec.Class.Name != b.Spec.Class.Name ||
-		a.Spec.Class.APIGroup != b.Spec.Class.APIGroup {
-		return false
-	}
-	left, right := a.ObjectMeta, b.ObjectMeta
-	left.Labels, right.Labels = nil, nil
-	return apiequality.Semantic.DeepEqual(left, right)
+// SyncInPlace copies to spec what the template changes without new machines:
+// node template, timeouts and limits, and class.kind.
+func SyncInPlace(spec, template *machinev1.MachineSpec) {
+	source := template.DeepCopy()
+	spec.NodeTemplateSpec = source.NodeTemplateSpec
+	spec.MachineConfiguration = source.MachineConfiguration
+	spec.Class.Kind = source.Class.Kind
 }
 
-// sameLabels compares labels without the hash; a missing one equals an empty one.
-func sameLabels(a, b map[string]string) bool {
-	for _, labels := range []map[string]string{a, b} {
-		for key := range labels {
-			if key != machinev1.TemplateHashLabel && a[key] != b[key] {
-				return false
-			}
-		}
-	}
-	return true
+// InSync reports whether SyncInPlace would change nothing. Missing timeouts and
+// limits equal empty ones.
+func InSync(spec, template *machinev1.MachineSpec) bool {
+	return spec.Class.Kind == template.Class.Kind &&
+		apiequality.Semantic.DeepEqual(spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
+		apiequality.Semantic.DeepEqual(configuration(spec), configuration(template))
 }
 
-// Current returns the set that has the template, the oldest if several have it;
-// nil if none has. Sets that are being deleted do not count: they make no
-// machines any more. The name of a set says nothing: the hash in it covers more
-// than what is compared.
-func Current(template *machinev1.MachineTemplateSpec, sets []*machinev1.MachineSet) *machinev1.MachineSet {
+func configuration(spec *machinev1.MachineSpec) machinev1.MachineConfiguration {
+	if spec.MachineConfiguration == nil {
+		return machinev1.MachineConfiguration{}
+	}
+	return *spec.MachineConfiguration
+}
+
+// FindNewSet returns the MachineSet that has the template, the oldest if several
+// have it; nil if none has. Sets that are being deleted do not count, because
+// they create no machines. The template decides, not the name of the set: the
+// hash in the name covers more fields than are compared.
+func FindNewSet(template *machinev1.MachineTemplateSpec, sets []*machinev1.MachineSet) *machinev1.MachineSet {
 	var found *machinev1.MachineSet
 	for _, s := range sets {
-		if !s.DeletionTimestamp.IsZero() || !SameTemplate(template, &s.Spec.Template) {
+		if !s.DeletionTimestamp.IsZero() || !machinev1.SameTemplate(template, &s.Spec.Template) {
 			continue
 		}
 		if found == nil || ByAge(s, found) < 0 {

@@ -59,10 +59,10 @@ func TestSameTemplate(t *testing.T) {
 			t.Parallel()
 			changed := template()
 			tc.change(changed)
-			if got := SameTemplate(template(), changed); got != tc.want {
+			if got := machinev1.SameTemplate(template(), changed); got != tc.want {
 				t.Errorf("%s\ngot %t", tc.reason, got)
 			}
-			if got := SameTemplate(changed, template()); got != tc.want {
+			if got := machinev1.SameTemplate(changed, template()); got != tc.want {
 				t.Errorf("%s\nthe other way round: got %t", tc.reason, got)
 			}
 		})
@@ -98,7 +98,7 @@ func TestCurrent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			if s := Current(template(), tc.sets); s != nil {
+			if s := FindNewSet(template(), tc.sets); s != nil {
 				got = s.Name
 			}
 			if got != tc.want {

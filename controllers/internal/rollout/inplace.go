@@ -7,30 +7,30 @@ package rollout
 // It never grows for a machine that could be updated instead: only by what the
 // old sets lack, and to everything once they have nothing. fresh says that it
 // is being made: then it gets the surge.
-func InPlaceReplicas(b Bounds, current Set, old []Set, fresh bool) (size int, transfer bool) {
+func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, transfer bool) {
 	kept := sum(old, expected)
 	switch {
-	case current.Spec == b.Replicas:
-		return current.Spec, false
-	case current.Spec > b.Replicas:
+	case newSet.Spec == b.Replicas:
+		return newSet.Spec, false
+	case newSet.Spec > b.Replicas:
 		return b.Replicas, false
 	case kept == 0:
 		return b.Replicas, false
-	case kept+current.Spec < b.Replicas:
+	case kept+newSet.Spec < b.Replicas:
 		return b.Replicas - kept, false
-	case fresh && b.Surge > 0:
-		return NewReplicas(b, current, old), false
+	case creating && b.Surge > 0:
+		return NewReplicas(b, newSet, old), false
 	}
-	return current.Spec, true
+	return newSet.Spec, true
 }
 
 // InPlace is what selecting machines for an update in place goes by.
 type InPlace struct {
 	// Asked is the sum of spec.replicas of all sets.
 	Asked int
-	// Current is spec.replicas of the set with the current template, and
-	// CurrentAvailable how many of its machines are available.
-	Current, CurrentAvailable int
+	// New is spec.replicas of the set with the current template, and
+	// NewAvailable how many of its machines are available.
+	New, NewAvailable int
 	// Available is how many machines of all sets are available, without those
 	// that were selected.
 	Available int
@@ -45,8 +45,8 @@ type InPlace struct {
 // unavailable and so takes out the next only when all are back; here it counts
 // once.
 func Selectable(b Bounds, s InPlace) int {
-	wanted := b.Replicas - s.Current - s.Undergoing
-	missing := max(s.Current-s.CurrentAvailable, 0)
+	wanted := b.Replicas - s.New - s.Undergoing
+	missing := max(s.New-s.NewAvailable, 0)
 	possible := s.Asked - b.MinAvailable() - missing - s.Undergoing
 	return max(min(wanted, possible, s.Available-b.MinAvailable()), 0)
 }

@@ -47,8 +47,8 @@ func TestMigrationRollsNothing(t *testing.T) {
 		s.Native = migration.Native{Deployment: d, Sets: []machinev1.MachineSet{set}}
 		s.ClusterAPI, _ = s.CopyToClusterAPI(migration.Options{To: migration.DoorClusterAPI, Cluster: "k"})
 		back, _ := s.CopyToNative(migration.Options{To: migration.DoorNative})
-		if !SameTemplate(&back.Deployment.Spec.Template, &template) ||
-			Current(&back.Deployment.Spec.Template, []*machinev1.MachineSet{&back.Sets[0]}) == nil {
+		if !machinev1.SameTemplate(&back.Deployment.Spec.Template, &template) ||
+			FindNewSet(&back.Deployment.Spec.Template, []*machinev1.MachineSet{&back.Sets[0]}) == nil {
 			t.Errorf("%s: the deployment's controller would roll from %+v to %+v", name, template, back.Deployment.Spec.Template)
 		}
 		if len(back.Sets) != 1 || back.Sets[0].Name != "p-x" {

@@ -8,13 +8,13 @@ package rollout
 // replaced only when it is gone. MCM counts status.replicas alone and so grows
 // the set twice before its first machines are reported; here those that are
 // asked for count as well.
-func NewReplicas(b Bounds, current Set, others []Set) int {
-	if current.Spec > b.Replicas {
+func NewReplicas(b Bounds, newSet Set, others []Set) int {
+	if newSet.Spec > b.Replicas {
 		return b.Replicas
 	}
-	room := b.Replicas + b.Surge - sum(others, replicas) - current.Replicas
+	room := b.Replicas + b.Surge - sum(others, replicas) - newSet.Replicas
 	if room <= 0 {
-		return current.Spec
+		return newSet.Spec
 	}
-	return current.Spec + min(room, b.Replicas-current.Spec)
+	return newSet.Spec + min(room, b.Replicas-newSet.Spec)
 }

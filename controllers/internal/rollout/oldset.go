@@ -8,13 +8,13 @@ import "slices"
 // younger ones. Old machines that are kept for examination are not missed, as in
 // the condition Available: nothing could be replaced otherwise while there are as
 // many of them as machines may be unavailable.
-func OldReplicas(b Bounds, current Set, old []Set) []int {
+func OldReplicas(b Bounds, newSet Set, old []Set) []int {
 	keep := make([]int, len(old))
 	for i, s := range old {
 		keep[i] = s.Spec
 	}
-	missing := max(current.Spec-current.Available, 0)
-	budget := sum(old, spec) + current.Spec - b.MinAvailable() - missing
+	missing := max(newSet.Spec-newSet.Available, 0)
+	budget := sum(old, spec) + newSet.Spec - b.MinAvailable() - missing
 	if budget <= 0 {
 		return keep
 	}
@@ -26,7 +26,7 @@ func OldReplicas(b Bounds, current Set, old []Set) []int {
 	}
 	// What is left of the budget bounds this too: available machines that a set has
 	// in excess of its spec go anyway, and would otherwise be counted on.
-	spare := min(budget, sum(old, available)+current.Available-b.MinAvailable()+sum(old, preserved))
+	spare := min(budget, sum(old, available)+newSet.Available-b.MinAvailable()+sum(old, preserved))
 	for _, i := range order {
 		if spare <= 0 {
 			break
@@ -43,7 +43,7 @@ func OldReplicas(b Bounds, current Set, old []Set) []int {
 // others go late while a healthy one has a priority, so they do not count; MCM
 // counts them and then loses available ones instead.
 func unhealthy(s Set) int {
-	return max(s.Spec-s.Available-s.Preserved-s.Shielded, 0)
+	return max(s.Spec-s.Available-s.Preserved-s.ProtectedUnavailable, 0)
 }
 
 // byAge returns the indexes of sets, oldest first.

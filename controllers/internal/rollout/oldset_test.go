@@ -76,7 +76,7 @@ func TestOldReplicas(t *testing.T) {
 			"A healthy machine with a priority goes before a broken one, so the broken one frees nothing.",
 			Bounds{4, 0, 1},
 			Set{},
-			[]Set{{Spec: 4, Available: 3, Shielded: 1}},
+			[]Set{{Spec: 4, Available: 3, ProtectedUnavailable: 1}},
 			[]int{4},
 		},
 		"NotEnough": {
@@ -119,16 +119,16 @@ func TestStepsKeepBounds(t *testing.T) {
 	for range 20000 {
 		b := Bounds{Replicas: r.IntN(20), Surge: r.IntN(5)}
 		b.Unavailable = min(r.IntN(5), b.Replicas)
-		current, old := anySet(r), []Set{day(1, anySet(r)), day(2, anySet(r))}
-		size := NewReplicas(b, current, old)
-		if before := sum(old, replicas) + current.Replicas; size > current.Spec && before+size-current.Spec > b.Allowed() {
-			t.Fatalf("%+v: %+v grows to %d beside %+v", b, current, size, old)
+		newSet, old := anySet(r), []Set{day(1, anySet(r)), day(2, anySet(r))}
+		size := NewReplicas(b, newSet, old)
+		if before := sum(old, replicas) + newSet.Replicas; size > newSet.Spec && before+size-newSet.Spec > b.Allowed() {
+			t.Fatalf("%+v: %+v grows to %d beside %+v", b, newSet, size, old)
 		}
-		current.Spec = size
+		newSet.Spec = size
 		staying := func(s Set) int { return min(s.Available, s.Spec) }
-		before := sum(old, staying) + staying(current)
-		after := staying(current)
-		for i, keep := range OldReplicas(b, current, old) {
+		before := sum(old, staying) + staying(newSet)
+		after := staying(newSet)
+		for i, keep := range OldReplicas(b, newSet, old) {
 			if keep < 0 || keep > old[i].Spec {
 				t.Fatalf("%+v: old set of %d shall keep %d", b, old[i].Spec, keep)
 			}
@@ -136,7 +136,7 @@ func TestStepsKeepBounds(t *testing.T) {
 			after += min(staying(old[i]), max(keep-old[i].Preserved, 0))
 		}
 		if missed := b.MinAvailable() - sum(old, preserved); after < min(before, missed) {
-			t.Fatalf("%+v: %d of %d stay available\ncurrent %+v\nold %+v", b, after, before, current, old)
+			t.Fatalf("%+v: %d of %d stay available\ncurrent %+v\nold %+v", b, after, before, newSet, old)
 		}
 	}
 }

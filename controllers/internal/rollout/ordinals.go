@@ -27,7 +27,7 @@ func ParseOrdinals(text string) (Ordinals, error) {
 		return Ordinals{}, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		if !o.take(part) {
+		if !o.parsePart(part) {
 			return Ordinals{}, fmt.Errorf("%q is not a record of ordinals", text)
 		}
 	}
@@ -40,8 +40,8 @@ func ParseOrdinals(text string) (Ordinals, error) {
 	return o, nil
 }
 
-// take sets what one part of a record says, and whether it says anything.
-func (o *Ordinals) take(part string) bool {
+// parsePart sets what one part of a record says, and whether it says anything.
+func (o *Ordinals) parsePart(part string) bool {
 	key, value, _ := strings.Cut(part, "=")
 	number, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || number < 0 {

@@ -35,9 +35,9 @@ func (r Ranking) Sort(machines []*machinev1.Machine) {
 	})
 }
 
-// Shielded is how many machines are neither available nor preserved and are
+// ProtectedUnavailable is how many machines are neither available nor preserved and are
 // deleted only after one that is available. machines are live ones.
-func (r Ranking) Shielded(machines []*machinev1.Machine) int {
+func (r Ranking) ProtectedUnavailable(machines []*machinev1.Machine) int {
 	sorted := slices.Clone(machines)
 	r.Sort(sorted)
 	count, behind := 0, false
@@ -82,10 +82,10 @@ func Preserved(m *machinev1.Machine, now time.Time) bool {
 func (r Ranking) byPreservation(a, b *machinev1.Machine) int {
 	first, second := Preserved(a, r.Now), Preserved(b, r.Now)
 	if !first || !second {
-		return cmp.Compare(rank(first), rank(second))
+		return cmp.Compare(boolRank(first), boolRank(second))
 	}
 	return cmp.Or(
-		-cmp.Compare(rank(autoPreserved(a)), rank(autoPreserved(b))),
+		-cmp.Compare(boolRank(autoPreserved(a)), boolRank(autoPreserved(b))),
 		a.Status.CurrentStatus.PreserveExpiryTime.Compare(b.Status.CurrentStatus.PreserveExpiryTime.Time),
 	)
 }
@@ -122,10 +122,10 @@ func byMark(a, b *machinev1.Machine) int {
 	if isFirst && isSecond {
 		return first.Compare(second)
 	}
-	return -cmp.Compare(rank(isFirst), rank(isSecond))
+	return -cmp.Compare(boolRank(isFirst), boolRank(isSecond))
 }
 
-func rank(statement bool) int {
+func boolRank(statement bool) int {
 	if statement {
 		return 1
 	}

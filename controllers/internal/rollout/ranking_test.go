@@ -175,7 +175,7 @@ func TestShielded(t *testing.T) {
 		},
 		"Nothing": {"No machines hide none.", nil, 0},
 	} {
-		if got := (Ranking{Now: rankedAt}).Shielded(tc.machines); got != tc.want {
+		if got := (Ranking{Now: rankedAt}).ProtectedUnavailable(tc.machines); got != tc.want {
 			t.Errorf("%s: %d, want %d: %s", name, got, tc.want, tc.reason)
 		}
 	}

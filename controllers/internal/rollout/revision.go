@@ -45,11 +45,11 @@ func LastRevision(sets []*machinev1.MachineSet) int64 {
 	return second
 }
 
-// Promote gives s, which has the current template, the revision after those of
+// SetNewRevision gives s, which has the current template, the revision after those of
 // the others, unless it has a higher one, and returns whether that changed it.
 // Only then does its former revision enter its history: MCM appends to the
 // history on every change of any annotation, without end.
-func Promote(s *machinev1.MachineSet, others []*machinev1.MachineSet) bool {
+func SetNewRevision(s *machinev1.MachineSet, others []*machinev1.MachineSet) bool {
 	revision, former := MaxRevision(others)+1, Revision(s)
 	if former >= revision {
 		return false
@@ -83,10 +83,10 @@ func history(list string, revision int64) string {
 	}
 }
 
-// Superfluous returns the old sets that the revision history does not keep,
+// BeyondHistoryLimit returns the old sets that the revision history does not keep,
 // oldest first: those beyond limit that have no machines and whose controller
 // has seen that they shall have none. A nil limit keeps all.
-func Superfluous(old []*machinev1.MachineSet, limit *int32) []*machinev1.MachineSet {
+func BeyondHistoryLimit(old []*machinev1.MachineSet, limit *int32) []*machinev1.MachineSet {
 	if limit == nil {
 		return nil
 	}

@@ -82,7 +82,7 @@ func TestPromote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Annotations: tc.own}}
-			if changed := Promote(s, tc.others); changed != tc.changed {
+			if changed := SetNewRevision(s, tc.others); changed != tc.changed {
 				t.Errorf("%s\nchanged is %t", tc.reason, changed)
 			}
 			if diff := cmp.Diff(tc.want, s.Annotations); diff != "" {
@@ -141,7 +141,7 @@ func TestSuperfluous(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, s := range Superfluous(tc.old, tc.limit) {
+			for _, s := range BeyondHistoryLimit(tc.old, tc.limit) {
 				got = append(got, s.Name)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -9,12 +9,12 @@ import (
 // Scaling reports whether the replicas of the deployment have changed since its
 // sets were last scaled. current is nil while no set has the current template:
 // then a rollout goes first. Sets without the annotation do not count.
-func Scaling(wanted int, current *Set, others []Set) bool {
-	if current == nil {
+func Scaling(wanted int, newSet *Set, others []Set) bool {
+	if newSet == nil {
 		return false
 	}
 	active, left := 0, 0
-	for _, s := range append([]Set{*current}, others...) {
+	for _, s := range append([]Set{*newSet}, others...) {
 		left += s.Replicas
 		if !s.Active() {
 			continue
@@ -131,7 +131,7 @@ func scaleIn(b Bounds, sets []Set, active, sizes []int, n int) {
 		sizes[i] -= more
 		taken += more
 	}
-	favourMarked(sets, active, sizes)
+	preferMarked(sets, active, sizes)
 }
 
 // fraction is by how much a set changes if all sets keep their proportions.
@@ -151,10 +151,10 @@ func fraction(b Bounds, sets []Set, i int) int {
 	return int(size) - s.Spec
 }
 
-// favourMarked moves reductions to the sets whose machines were chosen, so that
+// preferMarked moves reductions to the sets whose machines were chosen, so that
 // these go and not others. MCM takes in proportion only, and then kills machines
 // that nobody chose (kubernetes/autoscaler#5465 is the same in Cluster API).
-func favourMarked(sets []Set, active, sizes []int) {
+func preferMarked(sets []Set, active, sizes []int) {
 	for _, i := range active {
 		lack := min(sets[i].Marked, sets[i].Spec) - (sets[i].Spec - sizes[i])
 		for _, j := range active {

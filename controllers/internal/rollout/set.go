@@ -20,9 +20,9 @@ type Set struct {
 	Available int
 	// Preserved is how many are Failed and kept for examination.
 	Preserved int
-	// Shielded is how many are neither available nor preserved, and yet go later than
+	// ProtectedUnavailable is how many are neither available nor preserved, and yet go later than
 	// one that is available, e.g. because that has a priority.
-	Shielded int
+	ProtectedUnavailable int
 	// Marked is how many live ones somebody chose to be deleted first.
 	Marked int
 	// Desired is the replicas of the deployment when the set was last scaled; nil if unknown.

@@ -35,7 +35,7 @@ func (b Bounds) Allowed() int {
 // error says which field is missing or cannot be parsed.
 func BoundsOf(d *machinev1.MachineDeployment) (Bounds, error) {
 	b := Bounds{Replicas: int(d.Spec.Replicas)}
-	config, surging := configuration(d)
+	config, surging := strategyBounds(d)
 	if config == nil {
 		return b, nil
 	}
@@ -44,7 +44,7 @@ func BoundsOf(d *machinev1.MachineDeployment) (Bounds, error) {
 		surge = &intstr.IntOrString{}
 	}
 	var err error
-	b.Surge, b.Unavailable, err = Fenceposts(surge, config.MaxUnavailable, b.Replicas)
+	b.Surge, b.Unavailable, err = ResolveFenceposts(surge, config.MaxUnavailable, b.Replicas)
 	if err != nil {
 		return b, err
 	}
@@ -61,12 +61,12 @@ func AnnotatedSurge(d *machinev1.MachineDeployment, b Bounds) int {
 	return 0
 }
 
-// Fenceposts resolves surge and unavailable, numbers or percentages of
+// ResolveFenceposts resolves surge and unavailable, numbers or percentages of
 // replicas. Percentages of surge are rounded up, of unavailable down. If both
 // come out as 0, unavailable is 1, because nothing could be replaced otherwise.
-func Fenceposts(surge, unavailable *intstr.IntOrString, replicas int) (surging, missing int, err error) {
-	surging, surgeErr := Resolve("maxSurge", surge, replicas, true)
-	missing, missingErr := Resolve("maxUnavailable", unavailable, replicas, false)
+func ResolveFenceposts(surge, unavailable *intstr.IntOrString, replicas int) (surging, missing int, err error) {
+	surging, surgeErr := ResolveIntOrPercent("maxSurge", surge, replicas, true)
+	missing, missingErr := ResolveIntOrPercent("maxUnavailable", unavailable, replicas, false)
 	if err := errors.Join(surgeErr, missingErr); err != nil {
 		return 0, 0, err
 	}
@@ -76,9 +76,9 @@ func Fenceposts(surge, unavailable *intstr.IntOrString, replicas int) (surging, 
 	return surging, missing, nil
 }
 
-// Resolve turns a number or a percentage of replicas into a number. The error
+// ResolveIntOrPercent turns a number or a percentage of replicas into a number. The error
 // names the field.
-func Resolve(field string, value *intstr.IntOrString, replicas int, up bool) (int, error) {
+func ResolveIntOrPercent(field string, value *intstr.IntOrString, replicas int, up bool) (int, error) {
 	if value == nil {
 		return 0, fmt.Errorf("%s is missing", field)
 	}
@@ -92,9 +92,9 @@ func Resolve(field string, value *intstr.IntOrString, replicas int, up bool) (in
 	return n, nil
 }
 
-// configuration is the part of the strategy that bounds it, nil if there is
+// strategyBounds is the part of the strategy that bounds it, nil if there is
 // none, and whether surge counts in it.
-func configuration(d *machinev1.MachineDeployment) (config *machinev1.UpdateConfiguration, surging bool) {
+func strategyBounds(d *machinev1.MachineDeployment) (config *machinev1.UpdateConfiguration, surging bool) {
 	strategy := d.Spec.Strategy
 	switch strategy.Type {
 	case machinev1.RollingUpdateStrategyType:

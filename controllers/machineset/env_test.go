@@ -26,9 +26,9 @@ import (
 
 const namespace = "shoot"
 
-// world is an API server, a cache that shows what it had at the last catchUp
+// env is an API server, a cache that shows what it had at the last catchUp
 // (or is always current if there was none), and a controller.
-type world struct {
+type env struct {
 	t      *testing.T
 	live   client.WithWatch
 	cache  client.Reader
@@ -45,33 +45,33 @@ type world struct {
 	made int
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	w := &world{
+	env := &env{
 		t:        t,
 		clock:    clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 		requests: map[string]int{},
 	}
-	w.live = interceptor.NewClient(w.builder(objects...).Build(), w.funcs())
-	w.cache = w.live
-	w.restart()
-	return w
+	env.live = interceptor.NewClient(env.builder(objects...).Build(), env.funcs())
+	env.cache = env.live
+	env.restart()
+	return env
 }
 
 // restart makes a controller that remembers nothing.
-func (w *world) restart() {
-	w.events, w.safety = record.NewFakeRecorder(1000), record.NewFakeRecorder(1000)
-	w.c = New(Deps{
-		Client: view{Client: w.live, w: w}, Live: counted{w.live, w}, Target: &target.Cluster{Client: w.live},
-		Clock: w.clock, Events: w.events, SafetyEvents: w.safety, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
+func (env *env) restart() {
+	env.events, env.safety = record.NewFakeRecorder(1000), record.NewFakeRecorder(1000)
+	env.c = New(Deps{
+		Client: view{Client: env.live, w: env}, Live: counted{env.live, env}, Target: &target.Cluster{Client: env.live},
+		Clock: env.clock, Events: env.events, SafetyEvents: env.safety, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
 	})
 }
 
-func (w *world) builder(objects ...client.Object) *fake.ClientBuilder {
+func (env *env) builder(objects ...client.Object) *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{machinev1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			w.t.Fatal(err)
+			env.t.Fatal(err)
 		}
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -83,28 +83,28 @@ func (w *world) builder(objects ...client.Object) *fake.ClientBuilder {
 }
 
 // funcs plays what the API server does and the fake does not, counts and fails.
-func (w *world) funcs() interceptor.Funcs {
+func (env *env) funcs() interceptor.Funcs {
 	write := func(verb string, o client.Object, do func() error) error {
-		w.requests[verb]++
-		if w.fault != nil {
-			if err := w.fault(verb, o); err != nil {
+		env.requests[verb]++
+		if env.fault != nil {
+			if err := env.fault(verb, o); err != nil {
 				return err
 			}
 		}
 		if err := do(); err != nil {
 			return err
 		}
-		if w.lost != nil {
-			return w.lost(verb, o)
+		if env.lost != nil {
+			return env.lost(verb, o)
 		}
 		return nil
 	}
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write("create", o, func() error {
-				w.made++
-				o.SetUID(types.UID(fmt.Sprintf("made-%d", w.made)))
-				o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
+				env.made++
+				o.SetUID(types.UID(fmt.Sprintf("made-%d", env.made)))
+				o.SetCreationTimestamp(metav1.NewTime(env.clock.Now()))
 				return c.Create(ctx, o, opts...)
 			})
 		},
@@ -127,7 +127,7 @@ func (w *world) funcs() interceptor.Funcs {
 // view reads from the cache and writes to the API server.
 type view struct {
 	client.Client
-	w *world
+	w *env
 }
 
 func (v view) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -141,7 +141,7 @@ func (v view) List(ctx context.Context, l client.ObjectList, opts ...client.List
 // counted are live reads.
 type counted struct {
 	client.Reader
-	w *world
+	w *env
 }
 
 func (c counted) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -155,14 +155,14 @@ func (c counted) List(ctx context.Context, l client.ObjectList, opts ...client.L
 }
 
 // lag stops the cache at what the API server has now, or at what keep lets pass.
-func (w *world) lag(keep func(client.Object) bool) {
+func (env *env) lag(keep func(client.Object) bool) {
 	var all []client.Object
 	for _, list := range []client.ObjectList{
 		&machinev1.MachineList{}, &machinev1.MachineSetList{},
 		&machinev1.MachineDeploymentList{},
 	} {
-		if err := w.live.List(w.t.Context(), list); err != nil {
-			w.t.Fatal(err)
+		if err := env.live.List(env.t.Context(), list); err != nil {
+			env.t.Fatal(err)
 		}
 		switch l := list.(type) {
 		case *machinev1.MachineList:
@@ -182,69 +182,69 @@ func (w *world) lag(keep func(client.Object) bool) {
 	if keep != nil {
 		all = slices.DeleteFunc(all, func(o client.Object) bool { return !keep(o) })
 	}
-	w.cache = w.builder(all...).Build()
+	env.cache = env.builder(all...).Build()
 }
 
 // catchUp makes the cache current again.
-func (w *world) catchUp() { w.cache = w.live }
+func (env *env) catchUp() { env.cache = env.live }
 
 // reconcile runs one pass over the set.
-func (w *world) reconcile() (reconcile.Result, error) {
-	return w.c.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
+func (env *env) reconcile() (reconcile.Result, error) {
+	return env.c.Reconcile(env.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
 		Namespace: namespace,
 		Name:      "set",
 	}})
 }
 
 // settle runs passes until one changes nothing, and returns its result.
-func (w *world) settle() reconcile.Result {
-	w.t.Helper()
+func (env *env) settle() reconcile.Result {
+	env.t.Helper()
 	for range 20 {
-		before := w.writes()
-		result, err := w.reconcile()
+		before := env.writes()
+		result, err := env.reconcile()
 		if err != nil {
-			w.t.Fatalf("reconcile: %v", err)
+			env.t.Fatalf("reconcile: %v", err)
 		}
-		if w.writes() == before {
+		if env.writes() == before {
 			return result
 		}
 	}
-	w.t.Fatal("the set does not settle")
+	env.t.Fatal("the set does not settle")
 	return reconcile.Result{}
 }
 
-func (w *world) writes() int {
-	return w.requests["create"] + w.requests["delete"] + w.requests["patch"] + w.requests["status"]
+func (env *env) writes() int {
+	return env.requests["create"] + env.requests["delete"] + env.requests["patch"] + env.requests["status"]
 }
 
-func (w *world) set() *machinev1.MachineSet {
-	w.t.Helper()
+func (env *env) set() *machinev1.MachineSet {
+	env.t.Helper()
 	set := &machinev1.MachineSet{}
-	if err := w.live.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, set); err != nil {
-		w.t.Fatal(err)
+	if err := env.live.Get(env.t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, set); err != nil {
+		env.t.Fatal(err)
 	}
 	return set
 }
 
-func (w *world) edit(change func(*machinev1.MachineSet)) {
-	w.t.Helper()
-	set := w.set()
+func (env *env) edit(change func(*machinev1.MachineSet)) {
+	env.t.Helper()
+	set := env.set()
 	change(set)
-	if err := w.live.Update(w.t.Context(), set); err != nil {
-		w.t.Fatal(err)
+	if err := env.live.Update(env.t.Context(), set); err != nil {
+		env.t.Fatal(err)
 	}
 }
 
-func (w *world) scale(replicas int32) {
-	w.edit(func(s *machinev1.MachineSet) { s.Spec.Replicas = replicas })
+func (env *env) scale(replicas int32) {
+	env.edit(func(set *machinev1.MachineSet) { set.Spec.Replicas = replicas })
 }
 
 // machines are those on the API server, terminating ones included.
-func (w *world) machines() []*machinev1.Machine {
-	w.t.Helper()
+func (env *env) machines() []*machinev1.Machine {
+	env.t.Helper()
 	list := &machinev1.MachineList{}
-	if err := w.live.List(w.t.Context(), list); err != nil {
-		w.t.Fatal(err)
+	if err := env.live.List(env.t.Context(), list); err != nil {
+		env.t.Fatal(err)
 	}
 	var all []*machinev1.Machine
 	for i := range list.Items {
@@ -254,58 +254,58 @@ func (w *world) machines() []*machinev1.Machine {
 }
 
 // alive are the names of the machines that are not terminating.
-func (w *world) alive() []string {
+func (env *env) alive() []string {
 	var names []string
-	for _, m := range active(w.machines()) {
+	for _, m := range active(env.machines()) {
 		names = append(names, m.Name)
 	}
 	return names
 }
 
 // vanish removes the finalizers of terminating machines, as their controller does.
-func (w *world) vanish(names ...string) {
-	w.t.Helper()
-	for _, m := range w.machines() {
+func (env *env) vanish(names ...string) {
+	env.t.Helper()
+	for _, m := range env.machines() {
 		if m.DeletionTimestamp.IsZero() || (len(names) > 0 && !slices.Contains(names, m.Name)) {
 			continue
 		}
 		m.Finalizers = nil
-		if err := w.live.Update(w.t.Context(), m); err != nil {
-			w.t.Fatal(err)
+		if err := env.live.Update(env.t.Context(), m); err != nil {
+			env.t.Fatal(err)
 		}
 	}
 }
 
 // become sets the phase of machines.
-func (w *world) become(phase machinev1.MachinePhase, names ...string) {
-	w.t.Helper()
-	for _, m := range w.machines() {
+func (env *env) become(phase machinev1.MachinePhase, names ...string) {
+	env.t.Helper()
+	for _, m := range env.machines() {
 		if len(names) > 0 && !slices.Contains(names, m.Name) {
 			continue
 		}
 		m.Status.CurrentStatus.Phase = phase
-		if err := w.live.Status().Update(w.t.Context(), m); err != nil {
-			w.t.Fatal(err)
+		if err := env.live.Status().Update(env.t.Context(), m); err != nil {
+			env.t.Fatal(err)
 		}
 	}
 }
 
 // told returns the Events since the last call, and how many have the reason. It
 // fails when one comes from another component than MCM's.
-func (w *world) told(reason string) (all []string, count int) {
-	w.t.Helper()
+func (env *env) told(reason string) (all []string, count int) {
+	env.t.Helper()
 	for {
 		var e string
 		safety := false
 		select {
-		case e = <-w.events.Events:
-		case e = <-w.safety.Events:
+		case e = <-env.events.Events:
+		case e = <-env.safety.Events:
 			safety = true
 		default:
 			return all, count
 		}
 		if about := strings.Contains(e, "rozeMachineSet "); about != safety {
-			w.t.Errorf("from the recorder for freezing is %v: %s", safety, e)
+			env.t.Errorf("from the recorder for freezing is %v: %s", safety, e)
 		}
 		all = append(all, e)
 		if strings.Contains(e, " "+reason+" ") {
@@ -358,5 +358,5 @@ func phase(p machinev1.MachinePhase) func(*machinev1.Machine) {
 }
 
 func annotated(key, value string) func(*machinev1.Machine) {
-	return func(m *machinev1.Machine) { setAnnotation(m, key, value) }
+	return func(m *machinev1.Machine) { machinev1.SetAnnotation(m, key, value) }
 }

@@ -32,9 +32,9 @@ const namespace = "default"
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// A world is a control and target cluster with one deployment, and plays what
+// A env is a control and target cluster with one deployment, and plays what
 // the other controllers do.
-type world struct {
+type env struct {
 	t      *testing.T
 	client client.WithWatch
 	clock  *clocktesting.FakePassiveClock
@@ -50,9 +50,9 @@ type world struct {
 	uids int
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	w := &world{
+	env := &env{
 		t: t, clock: clocktesting.NewFakePassiveClock(noon),
 		events: record.NewFakeRecorder(10000), writes: map[string]int{},
 	}
@@ -62,24 +62,24 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			t.Fatal(err)
 		}
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(w.intercept()).
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(env.intercept()).
 		WithStatusSubresource(&machinev1.MachineDeployment{}, &machinev1.MachineSet{}, &machinev1.Machine{}, &corev1.Node{})
 	for _, i := range index.Control() {
 		builder = builder.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	w.client = builder.Build()
-	w.c = New(Deps{
-		Client: w.client, Live: w.client, Clock: w.clock, Events: w.events, AnnotateDuringRollout: true,
-		Target: &target.Cluster{Client: w.client, Live: w.client},
+	env.client = builder.Build()
+	env.c = New(Deps{
+		Client: env.client, Live: env.client, Clock: env.clock, Events: env.events, AnnotateDuringRollout: true,
+		Target: &target.Cluster{Client: env.client, Live: env.client},
 	})
-	return w
+	return env
 }
 
-func (w *world) intercept() interceptor.Funcs {
+func (env *env) intercept() interceptor.Funcs {
 	before := func(verb string, o client.Object) error {
-		w.writes[verb+" "+strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.")]++
-		if w.refuse != nil {
-			return w.refuse(verb, o)
+		env.writes[verb+" "+strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.")]++
+		if env.refuse != nil {
+			return env.refuse(verb, o)
 		}
 		return nil
 	}
@@ -89,9 +89,9 @@ func (w *world) intercept() interceptor.Funcs {
 				return err
 			}
 			if o.GetUID() == "" { // as the API server does
-				w.uids++
-				o.SetUID(types.UID(fmt.Sprintf("uid-%03d", w.uids)))
-				o.SetCreationTimestamp(metav1.NewTime(noon.Add(time.Duration(w.uids) * time.Second)))
+				env.uids++
+				o.SetUID(types.UID(fmt.Sprintf("uid-%03d", env.uids)))
+				o.SetCreationTimestamp(metav1.NewTime(noon.Add(time.Duration(env.uids) * time.Second)))
 			}
 			return c.Create(ctx, o, opts...)
 		},
@@ -180,65 +180,65 @@ func inPlaceUpdate(o machinev1.OrchestrationType, surge, unavailable int32) mach
 }
 
 // pass reconciles the deployment once.
-func (w *world) pass() reconcile.Result {
-	w.t.Helper()
-	result, err := w.try()
+func (env *env) pass() reconcile.Result {
+	env.t.Helper()
+	result, err := env.try()
 	if err != nil {
-		w.t.Fatalf("reconcile: %v", err)
+		env.t.Fatalf("reconcile: %v", err)
 	}
 	return result
 }
 
-func (w *world) try() (reconcile.Result, error) {
-	return w.c.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{
+func (env *env) try() (reconcile.Result, error) {
+	return env.c.Reconcile(env.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{
 		Namespace: namespace,
 		Name:      "pool",
 	}})
 }
 
 // run lets everybody work until the deployment is complete.
-func (w *world) run() {
-	w.t.Helper()
-	w.until("the deployment is complete", func() bool {
-		d := w.deployment()
+func (env *env) run() {
+	env.t.Helper()
+	env.until("the deployment is complete", func() bool {
+		d := env.deployment()
 		return d.Status.Replicas == d.Spec.Replicas && d.Status.UpdatedReplicas == d.Spec.Replicas &&
 			d.Status.AvailableReplicas == d.Spec.Replicas
 	})
 }
 
 // until lets everybody work until done.
-func (w *world) until(what string, done func() bool) {
-	w.t.Helper()
+func (env *env) until(what string, done func() bool) {
+	env.t.Helper()
 	for range 200 {
-		w.pass()
+		env.pass()
 		if done() {
-			w.pass() // sees the end, too
+			env.pass() // sees the end, too
 			return
 		}
-		w.playSets()
-		w.playMachines()
+		env.playSets()
+		env.playMachines()
 	}
-	w.t.Fatalf("never: %s\n%s", what, w.describe())
+	env.t.Fatalf("never: %s\n%s", what, env.describe())
 }
 
-func (w *world) deployment() *machinev1.MachineDeployment {
-	w.t.Helper()
+func (env *env) deployment() *machinev1.MachineDeployment {
+	env.t.Helper()
 	d := &machinev1.MachineDeployment{}
-	err := w.client.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: "pool"}, d)
+	err := env.client.Get(env.t.Context(), types.NamespacedName{Namespace: namespace, Name: "pool"}, d)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	return d
 }
 
-func (w *world) sets() []machinev1.MachineSet {
-	w.t.Helper()
+func (env *env) sets() []machinev1.MachineSet {
+	env.t.Helper()
 	list := &machinev1.MachineSetList{}
-	if err := w.client.List(w.t.Context(), list); err != nil {
-		w.t.Fatal(err)
+	if err := env.client.List(env.t.Context(), list); err != nil {
+		env.t.Fatal(err)
 	}
 	slices.SortFunc(list.Items, func(a, b machinev1.MachineSet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
@@ -247,69 +247,69 @@ func (w *world) sets() []machinev1.MachineSet {
 }
 
 // set returns the set with a class.
-func (w *world) set(class string) *machinev1.MachineSet {
-	w.t.Helper()
-	for _, s := range w.sets() {
-		if s.Spec.Template.Spec.Class.Name == class {
-			return &s
+func (env *env) set(class string) *machinev1.MachineSet {
+	env.t.Helper()
+	for _, set := range env.sets() {
+		if set.Spec.Template.Spec.Class.Name == class {
+			return &set
 		}
 	}
-	w.t.Fatalf("no set of class %s\n%s", class, w.describe())
+	env.t.Fatalf("no set of class %s\n%s", class, env.describe())
 	return nil
 }
 
-func (w *world) machines() []machinev1.Machine {
-	w.t.Helper()
+func (env *env) machines() []machinev1.Machine {
+	env.t.Helper()
 	list := &machinev1.MachineList{}
-	if err := w.client.List(w.t.Context(), list); err != nil {
-		w.t.Fatal(err)
+	if err := env.client.List(env.t.Context(), list); err != nil {
+		env.t.Fatal(err)
 	}
 	slices.SortFunc(list.Items, func(a, b machinev1.Machine) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items
 }
 
-func (w *world) live() []machinev1.Machine {
-	return slices.DeleteFunc(w.machines(), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+func (env *env) live() []machinev1.Machine {
+	return slices.DeleteFunc(env.machines(), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 }
 
 // node returns the node of a machine; nil if it has none.
-func (w *world) node(machine string) *corev1.Node {
-	w.t.Helper()
+func (env *env) node(machine string) *corev1.Node {
+	env.t.Helper()
 	node := &corev1.Node{}
-	err := w.client.Get(w.t.Context(), types.NamespacedName{Name: "node-" + machine}, node)
+	err := env.client.Get(env.t.Context(), types.NamespacedName{Name: "node-" + machine}, node)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	return node
 }
 
 // change changes an object as a user would.
-func change[T client.Object](w *world, o T, change func(T)) {
-	w.t.Helper()
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		w.t.Fatal(err)
+func change[T client.Object](env *env, o T, change func(T)) {
+	env.t.Helper()
+	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		env.t.Fatal(err)
 	}
 	change(o)
-	refuse := w.refuse
-	w.refuse = nil
-	defer func() { w.refuse = refuse }()
+	refuse := env.refuse
+	env.refuse = nil
+	defer func() { env.refuse = refuse }()
 	status := o.DeepCopyObject().(T)
-	if err := w.client.Update(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
+	if err := env.client.Update(env.t.Context(), o); err != nil {
+		env.t.Fatal(err)
 	}
 	status.SetResourceVersion(o.GetResourceVersion())
-	if err := w.client.Status().Update(w.t.Context(), status); err != nil && !apierrors.IsNotFound(err) {
-		w.t.Fatal(err)
+	if err := env.client.Status().Update(env.t.Context(), status); err != nil && !apierrors.IsNotFound(err) {
+		env.t.Fatal(err)
 	}
 }
 
 // changeSpec changes the deployment and its generation.
-func (w *world) changeSpec(what func(*machinev1.MachineDeployment)) {
-	w.t.Helper()
-	change(w, w.deployment(), func(d *machinev1.MachineDeployment) {
+func (env *env) changeSpec(what func(*machinev1.MachineDeployment)) {
+	env.t.Helper()
+	change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
 		d.Generation++
 		what(d)
 	})
@@ -320,11 +320,11 @@ func class(name string) func(*machinev1.MachineDeployment) {
 }
 
 // eventsOf returns the events so far that contain text, and forgets all.
-func (w *world) eventsOf(text string) []string {
+func (env *env) eventsOf(text string) []string {
 	var found []string
 	for {
 		select {
-		case e := <-w.events.Events:
+		case e := <-env.events.Events:
 			if strings.Contains(e, text) {
 				found = append(found, e)
 			}
@@ -334,16 +334,16 @@ func (w *world) eventsOf(text string) []string {
 	}
 }
 
-func (w *world) describe() string {
+func (env *env) describe() string {
 	var b strings.Builder
-	if d := w.deployment(); d != nil {
+	if d := env.deployment(); d != nil {
 		fmt.Fprintf(&b, "status %+v\n", d.Status)
 	}
-	for _, s := range w.sets() {
-		fmt.Fprintf(&b, "set %s class %s: %d asked, status %+v\n", s.Name, s.Spec.Template.Spec.Class.Name, s.Spec.Replicas,
-			s.Status)
+	for _, set := range env.sets() {
+		fmt.Fprintf(&b, "set %s class %s: %d asked, status %+v\n", set.Name, set.Spec.Template.Spec.Class.Name, set.Spec.Replicas,
+			set.Status)
 	}
-	for _, m := range w.machines() {
+	for _, m := range env.machines() {
 		fmt.Fprintf(&b, "machine %s of %s: %s deleting %t labels %v\n", m.Name, m.OwnerReferences[0].Name,
 			m.Status.CurrentStatus.Phase, !m.DeletionTimestamp.IsZero(), m.Labels)
 	}

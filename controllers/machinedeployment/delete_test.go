@@ -23,15 +23,15 @@ func TestRemove(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, deployment(2))
-			w.run()
-			w.changeSpec(tc.change)
-			if err := w.client.Delete(t.Context(), w.deployment()); err != nil {
+			env := newEnv(t, deployment(2))
+			env.run()
+			env.changeSpec(tc.change)
+			if err := env.client.Delete(t.Context(), env.deployment()); err != nil {
 				t.Fatal(err)
 			}
-			w.until("the deployment is gone", func() bool { return w.deployment() == nil })
-			if len(w.sets())+len(w.machines()) != 0 {
-				t.Errorf("%s\n%s", tc.reason, w.describe())
+			env.until("the deployment is gone", func() bool { return env.deployment() == nil })
+			if len(env.sets())+len(env.machines()) != 0 {
+				t.Errorf("%s\n%s", tc.reason, env.describe())
 			}
 		})
 	}
@@ -39,15 +39,15 @@ func TestRemove(t *testing.T) {
 
 func TestHistoryLimit(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1, func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = new(int32(1)) }))
+	env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) { d.Spec.RevisionHistoryLimit = new(int32(1)) }))
 	for _, next := range []string{"v1", "v2", "v3"} {
-		w.changeSpec(class(next))
-		w.run()
+		env.changeSpec(class(next))
+		env.run()
 	}
-	w.playSets()
+	env.playSets()
 	var classes []string
-	for _, s := range w.sets() {
-		classes = append(classes, s.Spec.Template.Spec.Class.Name)
+	for _, set := range env.sets() {
+		classes = append(classes, set.Spec.Template.Spec.Class.Name)
 	}
 	if diff := cmp.Diff([]string{"v2", "v3"}, classes); diff != "" {
 		t.Errorf("one old set is kept\n%s", diff)

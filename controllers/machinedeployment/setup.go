@@ -23,10 +23,10 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// gathering is how long changes of sets and machines are gathered before they
+// batchPeriod is how long changes of sets and machines are gathered before they
 // are looked at. A hundred machines that start together are one step of a
 // rollout then, not a hundred, each with its writes.
-const gathering = 100 * time.Millisecond
+const batchPeriod = 100 * time.Millisecond
 
 // SetupWithManager registers the controller. Nodes are not watched: what a
 // rollout needs to know of them, their machines say.
@@ -34,12 +34,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
 		For(&machinev1.MachineDeployment{}, builder.WithPredicates(
-			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.written.Foreign()))).
-		Watches(&machinev1.MachineSet{}, gather(c.deploymentsOfSet)).
-		Watches(&machinev1.MachineClass{}, gather(c.deploymentsOfClass), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: offerChanged,
+			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.writtenStatuses.Foreign()))).
+		Watches(&machinev1.MachineSet{}, enqueueBatched(c.deploymentsOfSet)).
+		Watches(&machinev1.MachineClass{}, enqueueBatched(c.deploymentsOfClass), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: nodeTemplateChanged,
 		})).
-		Watches(&machinev1.Machine{}, gather(c.deploymentsOfMachine), builder.WithPredicates(predicate.Funcs{
+		Watches(&machinev1.Machine{}, enqueueBatched(c.deploymentsOfMachine), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
 			UpdateFunc: machineChanged,
 		})).
@@ -60,25 +60,25 @@ func deploymentChanged(e event.UpdateEvent) bool {
 // machineChanged leaves in what a rollout goes by.
 func machineChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*machinev1.Machine), e.ObjectNew.(*machinev1.Machine)
-	return newsOf(before) != newsOf(after) ||
+	return machineStateOf(before) != machineStateOf(after) ||
 		!maps.Equal(before.Labels, after.Labels) ||
 		!apiequality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 }
 
-// news is what a rollout goes by, beside the node and the owner of a machine:
+// machineState is what a rollout goes by, beside the node and the owner of a machine:
 // whether it serves, goes, is preserved or marked, and how far its update is.
-type news struct {
+type machineState struct {
 	phase                    machinev1.MachinePhase
 	going, marked, preserved bool
 	held                     bool
 	since, update, form      string
 }
 
-func newsOf(m *machinev1.Machine) news {
-	n := news{
+func machineStateOf(m *machinev1.Machine) machineState {
+	n := machineState{
 		phase:     m.Status.CurrentStatus.Phase,
 		going:     !m.DeletionTimestamp.IsZero(),
-		marked:    marked(m),
+		marked:    markedForDeletion(m),
 		preserved: !m.Status.CurrentStatus.PreserveExpiryTime.IsZero(),
 		held:      machinev1.Held(m),
 		since:     m.Annotations[machinev1.MarkedForDeletionAnnotation],
@@ -140,15 +140,15 @@ func (c *Controller) deploymentsOfMachine(ctx context.Context, o client.Object) 
 	return c.deploymentsOfSet(ctx, set)
 }
 
-// gather enqueues what of returns, a little later.
-func gather(of func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
+// enqueueBatched enqueues what of returns, a little later.
+func enqueueBatched(of func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
 	add := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
 		seen := map[types.NamespacedName]bool{}
 		for _, o := range objects {
 			for _, key := range of(ctx, o) {
 				if !seen[key] {
 					seen[key] = true
-					q.AddAfter(reconcile.Request{NamespacedName: key}, gathering)
+					q.AddAfter(reconcile.Request{NamespacedName: key}, batchPeriod)
 				}
 			}
 		}

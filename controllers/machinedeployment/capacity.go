@@ -25,22 +25,22 @@ import (
 // from the deployment what a node of it would be like, and from the machines
 // which nodes are theirs.
 
-// offer writes what a node of the deployment will be like, from its class and
+// offerCapacity writes what a node of the deployment will be like, from its class and
 // its node template, where the autoscaler's bounds make it a node group. What
 // its author wrote stays.
-func (p *pass) offer(ctx context.Context) (bool, error) {
-	if _, group := p.d.Annotations[machinev1.NodeGroupMaxSizeAnnotation]; !group {
-		p.describe(nil)
+func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
+	if _, group := s.d.Annotations[machinev1.NodeGroupMaxSizeAnnotation]; !group {
+		s.applyCapacity(nil)
 		return true, nil
 	}
 	class := &machinev1.MachineClass{}
-	key := client.ObjectKey{Namespace: p.d.Namespace, Name: p.d.Spec.Template.Spec.Class.Name}
-	if err := p.Client.Get(ctx, key, class); err != nil {
+	key := client.ObjectKey{Namespace: s.d.Namespace, Name: s.d.Spec.Template.Spec.Class.Name}
+	if err := s.Client.Get(ctx, key, class); err != nil {
 		return true, client.IgnoreNotFound(err) // the machines tell about a missing class
 	}
-	p.describe(offered(class.NodeTemplate, &p.d.Spec.Template.Spec.NodeTemplateSpec))
-	if p.bounds.Replicas == 0 && !p.describes() {
-		p.problems = append(p.problems, problem{text: fmt.Sprintf(
+	s.applyCapacity(capacityOf(class.NodeTemplate, &s.d.Spec.Template.Spec.NodeTemplateSpec))
+	if s.bounds.Replicas == 0 && !s.capacityKnown() {
+		s.problems = append(s.problems, problem{text: fmt.Sprintf(
 			"annotations %s and %s are missing: the autoscaler cannot begin at zero; give MachineClass %s a nodeTemplate, "+
 				"or set them",
 			machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation, class.Name)})
@@ -48,40 +48,40 @@ func (p *pass) offer(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// describes reports whether the autoscaler can know what a node will be like.
-func (p *pass) describes() bool {
-	return p.want.Annotations[machinev1.CapacityCPUAnnotation] != "" &&
-		p.want.Annotations[machinev1.CapacityMemoryAnnotation] != ""
+// capacityKnown reports whether the autoscaler can know what a node will be like.
+func (s *scope) capacityKnown() bool {
+	return s.desired.Annotations[machinev1.CapacityCPUAnnotation] != "" &&
+		s.desired.Annotations[machinev1.CapacityMemoryAnnotation] != ""
 }
 
-// describe brings the capacity annotations to what is offered, except those that
+// applyCapacity brings the capacity annotations to what is offered, except those that
 // somebody else has written: what is there now and was not written here.
-func (p *pass) describe(offer map[string]string) {
+func (s *scope) applyCapacity(offer map[string]string) {
 	var ours map[string]string
-	note, noted := p.d.Annotations[machinev1.OfferedCapacityAnnotation]
+	note, noted := s.d.Annotations[machinev1.OfferedCapacityAnnotation]
 	if err := json.Unmarshal([]byte(note), &ours); err != nil {
 		ours = nil // a note that cannot be read: everything there is somebody else's
 	}
 	written := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(union(ours, offer))) {
-		is, there := p.d.Annotations[key]
+		is, there := s.d.Annotations[key]
 		value, wanted := offer[key]
 		if before, was := ours[key]; there && (!was || before != is) {
 			continue
 		}
 		if wanted {
-			annotate(p.want, key, value)
+			machinev1.SetAnnotation(s.desired, key, value)
 			written[key] = value
 		} else {
-			delete(p.want.Annotations, key)
+			delete(s.desired.Annotations, key)
 		}
 	}
 	switch {
 	case len(written) > 0:
 		text, _ := json.Marshal(written) // strings cannot fail
-		annotate(p.want, machinev1.OfferedCapacityAnnotation, string(text))
+		machinev1.SetAnnotation(s.desired, machinev1.OfferedCapacityAnnotation, string(text))
 	case noted:
-		delete(p.want.Annotations, machinev1.OfferedCapacityAnnotation)
+		delete(s.desired.Annotations, machinev1.OfferedCapacityAnnotation)
 	}
 }
 
@@ -94,9 +94,9 @@ func union(a, b map[string]string) map[string]string {
 	return all
 }
 
-// offered is what a node of a class will be like, in the autoscaler's words; nil
+// capacityOf is what a node of a class will be like, in the autoscaler's words; nil
 // for a class that does not say.
-func offered(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) map[string]string {
+func capacityOf(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) map[string]string {
 	if class == nil {
 		return nil
 	}
@@ -114,10 +114,10 @@ func offered(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) ma
 		offer[machinev1.CapacityGPUTypeAnnotation] = "nvidia.com/gpu"
 		offer[machinev1.CapacityGPUCountAnnotation] = gpus.String()
 	}
-	if text := pairs(nodeLabels(class, node)); text != "" {
+	if text := joinLabels(nodeLabels(class, node)); text != "" {
 		offer[machinev1.CapacityNodeLabelAnnotation] = text
 	}
-	if text := taintTexts(node.Spec.Taints); text != "" {
+	if text := joinTaints(node.Spec.Taints); text != "" {
 		offer[machinev1.CapacityNodeTaintAnnotation] = text
 	}
 	return offer
@@ -137,8 +137,8 @@ func nodeLabels(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec)
 	return labels
 }
 
-// pairs is the form "a=1,b=2", sorted.
-func pairs(all map[string]string) string {
+// joinLabels is the form "a=1,b=2", sorted.
+func joinLabels(all map[string]string) string {
 	var texts []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		texts = append(texts, key+"="+all[key])
@@ -146,8 +146,8 @@ func pairs(all map[string]string) string {
 	return strings.Join(texts, ",")
 }
 
-// taintTexts is the form "a=1:NoSchedule,b=2:NoExecute", in the given order.
-func taintTexts(taints []corev1.Taint) string {
+// joinTaints is the form "a=1:NoSchedule,b=2:NoExecute", in the given order.
+func joinTaints(taints []corev1.Taint) string {
 	var texts []string
 	for _, t := range taints {
 		texts = append(texts, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
@@ -174,40 +174,40 @@ func (c *Controller) deploymentsOfClass(ctx context.Context, o client.Object) []
 	return keys
 }
 
-// offerChanged passes changes of what a node will be like.
-func offerChanged(e event.UpdateEvent) bool {
+// nodeTemplateChanged passes changes of what a node will be like.
+func nodeTemplateChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*machinev1.MachineClass), e.ObjectNew.(*machinev1.MachineClass)
 	return !apiequality.Semantic.DeepEqual(before.NodeTemplate, after.NodeTemplate)
 }
 
-// tellForm says in which form the machines carry their providerIDs. MCM's orphan
+// reportProviderIDForm says in which form the machines carry their providerIDs. MCM's orphan
 // collector would take the VM of a machine with another form than its own for
 // nobody's, so going back is safe only where the condition is not there.
-func (p *pass) tellForm(conditions *[]metav1.Condition) {
+func (s *scope) reportProviderIDForm(conditions *[]metav1.Condition) {
 	other := 0
-	for _, o := range p.pools {
+	for _, o := range s.sets {
 		for _, m := range o.machines {
 			if m.Annotations[machinev1.ProviderIDFormAnnotation] != "" {
 				other++
 			}
 		}
 	}
-	asked := p.d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode
+	asked := s.d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode
 	switch {
 	case asked:
-		p.tell(conditions, metav1.Condition{
+		s.setProgressCondition(conditions, metav1.Condition{
 			Type: machinev1.ConditionProviderIDForm, Status: metav1.ConditionTrue, Reason: machinev1.ReasonNodeForm,
 			Message: "Machines carry the providerIDs of their nodes; before MCM takes over again, remove annotation " +
 				machinev1.ProviderIDFormAnnotation + " and wait until this condition is gone",
 		})
 	case other > 0:
-		p.tell(conditions, metav1.Condition{
+		s.setProgressCondition(conditions, metav1.Condition{
 			Type: machinev1.ConditionProviderIDForm, Status: metav1.ConditionFalse, Reason: machinev1.ReasonRestoringForm,
 			Message: fmt.Sprintf("%d machines do not yet carry MCM's form of their providerID again; MCM must not take "+
 				"over before", other),
 		})
 	case meta.RemoveStatusCondition(conditions, machinev1.ConditionProviderIDForm):
-		p.normal(machinev1.EventProviderIDsRestored,
+		s.emitNormal(machinev1.EventProviderIDsRestored,
 			"Every machine carries MCM's form of its providerID: MCM could take over")
 	}
 }

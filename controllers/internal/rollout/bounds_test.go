@@ -56,7 +56,7 @@ func TestFenceposts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			surge, unavailable, err := Fenceposts(tc.surge, tc.unavailable, tc.replicas)
+			surge, unavailable, err := ResolveFenceposts(tc.surge, tc.unavailable, tc.replicas)
 			got := ""
 			if err != nil {
 				got = err.Error()

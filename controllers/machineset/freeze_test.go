@@ -21,40 +21,40 @@ func TestOvershoot(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		// seen is run between the scaling of the deployment and that of the set.
-		seen func(w *world)
+		seen func(env *env)
 	}{
-		"Both": {reason: "One pass sees deployment and set scaled.", seen: func(*world) {}},
-		"OnlyTheFirst": {reason: "A pass sees the deployment scaled and the set not yet.", seen: func(w *world) {
-			w.settle()
+		"Both": {reason: "One pass sees deployment and set scaled.", seen: func(*env) {}},
+		"OnlyTheFirst": {reason: "A pass sees the deployment scaled and the set not yet.", seen: func(env *env) {
+			env.settle()
 		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(6)
 			d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(2))
-			w := newWorld(t, d, newSet(6, owned))
-			w.settle()
-			w.become(machinev1.MachineRunning)
-			w.settle()
-			w.told("")
+			env := newEnv(t, d, newSet(6, owned))
+			env.settle()
+			env.become(machinev1.MachineRunning)
+			env.settle()
+			env.told("")
 
-			if err := w.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			if err := env.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 				t.Fatal(err)
 			}
 			d.Spec.Replicas = 2
-			if err := w.live.Update(t.Context(), d); err != nil {
+			if err := env.live.Update(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
-			tc.seen(w)
-			w.scale(2)
-			if _, err := w.reconcile(); err != nil {
+			tc.seen(env)
+			env.scale(2)
+			if _, err := env.reconcile(); err != nil {
 				t.Fatal(err)
 			}
-			if !freeze.IsFrozen(w.set()) || len(w.alive()) != 2 {
+			if !freeze.IsFrozen(env.set()) || len(env.alive()) != 2 {
 				t.Fatalf("%s after it the set is frozen, %v, and %d machines are alive, want 2", tc.reason,
-					freeze.IsFrozen(w.set()), len(w.alive()))
+					freeze.IsFrozen(env.set()), len(env.alive()))
 			}
-			set := w.set()
+			set := env.set()
 			at := slices.IndexFunc(set.Status.Conditions, func(c machinev1.MachineSetCondition) bool {
 				return c.Type == machinev1.MachineSetFrozen
 			})
@@ -62,21 +62,21 @@ func TestOvershoot(t *testing.T) {
 				set.Status.Conditions[at].Status != machinev1.ConditionTrue {
 				t.Errorf("conditions: %+v", set.Status.Conditions)
 			}
-			for _, m := range w.machines() {
-				w.vanish(m.Name)
-				w.settle()
+			for _, m := range env.machines() {
+				env.vanish(m.Name)
+				env.settle()
 			}
-			all, froze := w.told(machinev1.EventFrozeMachineSet)
+			all, froze := env.told(machinev1.EventFrozeMachineSet)
 			unfroze := len(slices.DeleteFunc(slices.Clone(all), func(e string) bool {
 				return e != "Normal "+machinev1.EventUnfrozeMachineSet+" "+freeze.MessageUnfrozen
 			}))
 			if froze != 1 || unfroze != 1 {
 				t.Errorf("%s frozen %d times and unfrozen %d times: %q", tc.reason, froze, unfroze, all)
 			}
-			set = w.set()
-			if freeze.IsFrozen(set) || len(set.Status.Conditions) != 0 || len(w.alive()) != 2 {
+			set = env.set()
+			if freeze.IsFrozen(set) || len(set.Status.Conditions) != 0 || len(env.alive()) != 2 {
 				t.Errorf("%s in the end: label %v, conditions %v, machines %v", tc.reason, set.Labels, set.Status.Conditions,
-					w.alive())
+					env.alive())
 			}
 		})
 	}
@@ -87,71 +87,71 @@ func terminatingMember(name string) *machinev1.Machine {
 }
 
 // A set of four whose machines are stuck in deletion is frozen at ten.
-func frozenWorld(t *testing.T) *world {
+func frozenWorld(t *testing.T) *env {
 	t.Helper()
 	objects := []client.Object{newSet(4)}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
 		objects = append(objects, terminatingMember(name))
 	}
-	w := newWorld(t, objects...)
-	w.settle()
-	if !freeze.IsFrozen(w.set()) || len(w.alive()) != 0 {
-		t.Fatalf("terminating machines count: frozen %v, alive %v", freeze.IsFrozen(w.set()), w.alive())
+	env := newEnv(t, objects...)
+	env.settle()
+	if !freeze.IsFrozen(env.set()) || len(env.alive()) != 0 {
+		t.Fatalf("terminating machines count: frozen %v, alive %v", freeze.IsFrozen(env.set()), env.alive())
 	}
-	return w
+	return env
 }
 
 func TestFrozenSetIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
-	w := frozenWorld(t)
-	if wait := w.settle().RequeueAfter; wait != time.Minute {
+	env := frozenWorld(t)
+	if wait := env.settle().RequeueAfter; wait != time.Minute {
 		t.Errorf("the next look is in %v, want a minute", wait)
 	}
-	w.vanish("a", "b", "c", "d", "e")
-	w.settle()
-	if freeze.IsFrozen(w.set()) || len(w.alive()) != 4 {
-		t.Errorf("the surplus is gone: frozen %v, alive %v", freeze.IsFrozen(w.set()), w.alive())
+	env.vanish("a", "b", "c", "d", "e")
+	env.settle()
+	if freeze.IsFrozen(env.set()) || len(env.alive()) != 4 {
+		t.Errorf("the surplus is gone: frozen %v, alive %v", freeze.IsFrozen(env.set()), env.alive())
 	}
 }
 
 func TestUnfreezeByHand(t *testing.T) {
 	t.Parallel()
-	w := frozenWorld(t)
-	w.told("")
-	w.edit(func(s *machinev1.MachineSet) {
-		s.Annotations = map[string]string{machinev1.UnfreezeAnnotation: ""}
+	env := frozenWorld(t)
+	env.told("")
+	env.edit(func(set *machinev1.MachineSet) {
+		set.Annotations = map[string]string{machinev1.UnfreezeAnnotation: ""}
 	})
-	if _, err := w.reconcile(); err != nil {
+	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	set := w.set()
-	if _, left := set.Annotations[machinev1.UnfreezeAnnotation]; left || freeze.IsFrozen(set) || len(w.alive()) != 4 {
-		t.Fatalf("a person's word counts: labels %v, annotations %v, alive %v", set.Labels, set.Annotations, w.alive())
+	set := env.set()
+	if _, left := set.Annotations[machinev1.UnfreezeAnnotation]; left || freeze.IsFrozen(set) || len(env.alive()) != 4 {
+		t.Fatalf("a person's word counts: labels %v, annotations %v, alive %v", set.Labels, set.Annotations, env.alive())
 	}
-	w.settle()
-	if freeze.IsFrozen(w.set()) {
+	env.settle()
+	if freeze.IsFrozen(env.set()) {
 		t.Error("it counts for a period")
 	}
-	w.clock.SetTime(w.clock.Now().Add(time.Minute))
-	w.settle()
-	if !freeze.IsFrozen(w.set()) {
+	env.clock.SetTime(env.clock.Now().Add(time.Minute))
+	env.settle()
+	if !freeze.IsFrozen(env.set()) {
 		t.Error("it does not count for longer than a period")
 	}
-	if _, count := w.told(machinev1.EventUnfrozeMachineSet); count != 1 {
+	if _, count := env.told(machinev1.EventUnfrozeMachineSet); count != 1 {
 		t.Errorf("%d Events tell of it, want 1", count)
 	}
 }
 
 func TestUnfreezeAnnotationGoesAlsoIfNotFrozen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, newSet(0, func(s *machinev1.MachineSet) {
-		s.Annotations = map[string]string{machinev1.UnfreezeAnnotation: "true"}
+	env := newEnv(t, newSet(0, func(set *machinev1.MachineSet) {
+		set.Annotations = map[string]string{machinev1.UnfreezeAnnotation: "true"}
 	}))
-	w.settle()
-	if _, left := w.set().Annotations[machinev1.UnfreezeAnnotation]; left {
+	env.settle()
+	if _, left := env.set().Annotations[machinev1.UnfreezeAnnotation]; left {
 		t.Error("it would lift the next freeze at once")
 	}
-	if all, _ := w.told(""); len(all) != 0 {
+	if all, _ := env.told(""); len(all) != 0 {
 		t.Errorf("nothing happened, and yet: %q", all)
 	}
 }

@@ -25,7 +25,7 @@ func TestDeploymentChanged(t *testing.T) {
 		}, false},
 		"Spec": {"The spec is.", func(d *machinev1.MachineDeployment) { d.Generation++ }, true},
 		"Annotation": {"Scalers speak through annotations.", func(d *machinev1.MachineDeployment) {
-			annotate(d, "a", "b")
+			machinev1.SetAnnotation(d, "a", "b")
 		}, true},
 		"Deletion": {"It must go.", func(d *machinev1.MachineDeployment) {
 			d.DeletionTimestamp = &metav1.Time{Time: noon}
@@ -65,7 +65,7 @@ func TestMachineChanged(t *testing.T) {
 			m.DeletionTimestamp = &metav1.Time{Time: noon}
 		}, true},
 		"Marked": {"Marks must be seen before a set shrinks.", func(m *machinev1.Machine) {
-			annotate(m, machinev1.PriorityAnnotation, "1")
+			machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, "1")
 		}, true},
 		"Moved": {"A machine has another owner.", func(m *machinev1.Machine) {
 			m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}}
@@ -93,28 +93,28 @@ func TestMachineChanged(t *testing.T) {
 
 func TestWhoseEvent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, deployment(1), deployment(1, func(d *machinev1.MachineDeployment) {
+	env := newEnv(t, deployment(1), deployment(1, func(d *machinev1.MachineDeployment) {
 		d.Name, d.UID, d.Spec.Selector = "broken", "uid-broken", nil
 	}))
-	w.run()
+	env.run()
 	pool := []types.NamespacedName{{Namespace: namespace, Name: "pool"}}
-	machine := w.live()[0]
-	if diff := cmp.Diff(pool, w.c.deploymentsOfMachine(t.Context(), &machine)); diff != "" {
+	machine := env.live()[0]
+	if diff := cmp.Diff(pool, env.c.deploymentsOfMachine(t.Context(), &machine)); diff != "" {
 		t.Errorf("of a machine\n%s", diff)
 	}
 	orphan := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace,
 		Labels:    map[string]string{"pool": "a"},
 	}}
-	if diff := cmp.Diff(pool, w.c.deploymentsOfSet(t.Context(), orphan)); diff != "" {
+	if diff := cmp.Diff(pool, env.c.deploymentsOfSet(t.Context(), orphan)); diff != "" {
 		t.Errorf("of an orphan that could be adopted\n%s", diff)
 	}
 	orphan.Labels = nil
-	if got := w.c.deploymentsOfSet(t.Context(), orphan); len(got) != 0 {
+	if got := env.c.deploymentsOfSet(t.Context(), orphan); len(got) != 0 {
 		t.Errorf("of an orphan of nobody: %v", got)
 	}
 	orphan.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "pool", Controller: new(true)}}
-	if got := w.c.deploymentsOfSet(t.Context(), orphan); len(got) != 0 {
+	if got := env.c.deploymentsOfSet(t.Context(), orphan); len(got) != 0 {
 		t.Errorf("of another kind's set: %v", got)
 	}
 }

@@ -1,0 +1,32 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+)
+
+// recreate deletes all old machines, and creates new ones when the last is gone.
+func (s *scope) recreate(ctx context.Context) error {
+	annotated := s.markNodes(ctx)
+	left := 0
+	for _, o := range s.oldSets() {
+		if o.desired.Spec.Replicas > 0 {
+			s.resize(o, 0)
+		}
+		left += o.view().Replicas
+	}
+	if left > 0 {
+		if s.newSet != nil {
+			s.syncNewSet()
+		}
+		return errors.Join(annotated, s.patchSets(ctx))
+	}
+	ready, err := s.ensureNewSet(ctx, func() int { return s.bounds.Replicas })
+	if err != nil || !ready {
+		return errors.Join(annotated, err)
+	}
+	if s.newSet.desired.Spec.Replicas != s.d.Spec.Replicas {
+		s.resize(s.newSet, s.bounds.Replicas)
+	}
+	return errors.Join(annotated, s.patchSets(ctx), s.cleanUpIfComplete(ctx))
+}

@@ -1,0 +1,70 @@
+package machineset
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+)
+
+// freezeOvershoot freezes a set that has too many machines, and unfreezes it when
+// they are gone or a person asks for it. It runs before machines are deleted, so
+// that a surplus is noticed however fast it is removed. A frozen set creates no
+// machines.
+func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
+	s.limits = freeze.LimitsOf(s.set, s.deployment, freeze.Margins{Up: c.SafetyUp, Down: c.SafetyDown})
+	if _, asked := s.set.Annotations[machinev1.UnfreezeAnnotation]; asked {
+		s.memory.unfrozenUntil = s.now.Add(c.OvershootPeriod)
+		return c.unfreeze(ctx, s)
+	}
+	frozen := freeze.IsFrozen(s.set)
+	defer func() { c.requeueWhileOvershooting(s) }()
+	switch s.limits.Evaluate(frozen, len(s.machines)) {
+	case freeze.Freeze:
+		// A person has unfrozen the set, so that it can create missing machines.
+		if s.now.Before(s.memory.unfrozenUntil) {
+			return nil
+		}
+		return c.freeze(ctx, s)
+	case freeze.Unfreeze:
+		return c.unfreeze(ctx, s)
+	case freeze.Keep:
+	}
+	return nil
+}
+
+func (c *Controller) freeze(ctx context.Context, s *scope) error {
+	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
+		machinev1.SetLabel(set, machinev1.FreezeLabel, freeze.LabelValue)
+	})
+	if err != nil {
+		return err
+	}
+	c.SafetyEvents.Event(s.set, corev1.EventTypeNormal, machinev1.EventFrozeMachineSet, freeze.MessageFrozen)
+	return nil
+}
+
+func (c *Controller) unfreeze(ctx context.Context, s *scope) error {
+	wasFrozen := freeze.IsFrozen(s.set)
+	err := c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
+		if wasFrozen {
+			delete(set.Labels, machinev1.FreezeLabel)
+		}
+		delete(set.Annotations, machinev1.UnfreezeAnnotation)
+	})
+	if err != nil || !wasFrozen {
+		return err
+	}
+	c.SafetyEvents.Event(s.set, corev1.EventTypeNormal, machinev1.EventUnfrozeMachineSet, freeze.MessageUnfrozen)
+	return nil
+}
+
+// requeueWhileOvershooting repeats the check while there are too many machines,
+// even if none of them changes.
+func (c *Controller) requeueWhileOvershooting(s *scope) {
+	if freeze.IsFrozen(s.set) || len(s.machines) > int(s.set.Spec.Replicas) {
+		s.requeueAfter(c.OvershootPeriod)
+	}
+}
