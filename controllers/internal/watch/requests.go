@@ -11,15 +11,11 @@ import (
 )
 
 // Requests lists objects into list, which is empty, and returns one request for
-// each. reader is a cache, whose reads do not fail once it is in sync; an error
-// is logged and there are no requests.
-func Requests(ctx context.Context, reader client.Reader, list client.ObjectList,
+// each.
+func Requests(ctx context.Context, cached client.Reader, list client.ObjectList,
 	which ...client.ListOption,
 ) []reconcile.Request {
-	if err := reader.List(ctx, list, which...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "List the objects that an event concerns")
-		return nil
-	}
+	List(ctx, cached, list, which...)
 	var requests []reconcile.Request
 	_ = meta.EachListItem(list, func(item runtime.Object) error { // no error: every item is an object
 		if o, ok := item.(client.Object); ok {
@@ -28,4 +24,12 @@ func Requests(ctx context.Context, reader client.Reader, list client.ObjectList,
 		return nil
 	})
 	return requests
+}
+
+// List lists objects into list, which is empty. cached reads from a cache, which
+// does not fail once it is in sync; an error is logged and leaves list empty.
+func List(ctx context.Context, cached client.Reader, list client.ObjectList, which ...client.ListOption) {
+	if err := cached.List(ctx, list, which...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List the objects that an event concerns")
+	}
 }
