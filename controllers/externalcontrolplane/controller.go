@@ -26,6 +26,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // Name of the controller.
@@ -194,7 +195,7 @@ func (c *Controller) patch(ctx context.Context, f *facts, change func(*controlpl
 		return nil
 	}
 	status := changed.Status
-	err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.cp, client.MergeFromWithOptimisticLock{}))
+	err := patch.Object(ctx, c.Client, f.cp, changed)
 	if err != nil {
 		return fmt.Errorf("write MCMExternalControlPlane: %w", err)
 	}

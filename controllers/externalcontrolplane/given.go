@@ -57,21 +57,7 @@ func (c *Controller) givenKubeconfig(ctx context.Context, f *facts, name string)
 	if why != "" {
 		return kubeconfig{}, wrong(controlplanev1.ReasonKubeconfigRefused, "%s: Secret %q: %s", field, name, why)
 	}
-	return out, c.mark(ctx, secret)
-}
-
-// mark lets clusterctl move a Secret that a spec names: nothing else ties it to
-// the Cluster, and it is needed in the next management cluster, too.
-func (c *Controller) mark(ctx context.Context, secret *corev1.Secret) error {
-	if _, marked := secret.Labels[capi.MoveLabel]; marked {
-		return nil
-	}
-	changed := secret.DeepCopy()
-	capi.SetLabel(changed, capi.MoveLabel, "")
-	if err := c.Client.Patch(ctx, changed, client.MergeFrom(secret)); err != nil {
-		return fmt.Errorf("mark Secret %s to be moved: %w", secret.Name, err)
-	}
-	return nil
+	return out, capi.EnsureMoveLabel(ctx, c.Client, secret)
 }
 
 // parse returns what the current context of a kubeconfig means, or why it is of

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // accountName is the name of the ServiceAccount, and of what is in its namespace.
@@ -106,8 +107,7 @@ func (c *Controller) ensure(ctx context.Context, cp *controlplanev1.MCMExternalC
 		}
 		return want, c.make(ctx, want)
 	case changed != nil:
-		if err := c.Client.Patch(ctx, changed,
-			client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})); err != nil {
+		if err := patch.Object(ctx, c.Client, existing, changed); err != nil {
 			return nil, fmt.Errorf("write %s: %w", nameOf(want), err)
 		}
 		return changed, nil

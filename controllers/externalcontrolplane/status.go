@@ -17,6 +17,7 @@ import (
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // report writes the status, if it has changed, and tells what somebody has to
@@ -30,8 +31,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(f.cp.Status, changed.Status) {
 		return nil
 	}
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.cp,
-		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := patch.Status(ctx, c.Client, f.cp, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
 	c.written.Wrote(changed)

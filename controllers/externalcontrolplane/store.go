@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // store writes the Secret with the kubeconfig, if it is not as it should be.
@@ -49,8 +49,7 @@ func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
 	if sameSecret(before, changed) {
 		return nil
 	}
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(before,
-		client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Object(ctx, c.Client, before, changed); err != nil {
 		return fmt.Errorf("write Secret %s: %w", changed.Name, err)
 	}
 	return nil

@@ -1,12 +1,9 @@
 package externalcontrolplane
 
 import (
-	"bytes"
 	"context"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,6 +16,7 @@ import (
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // The indexes.
@@ -54,29 +52,19 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		&controlplanev1.MCMExternalControlPlane{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&controlplanev1.MCMExternalControlPlane{}, builder.WithPredicates(predicate.Or(changed(), c.written.Foreign()))).
+		For(&controlplanev1.MCMExternalControlPlane{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.written.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			builder.WithPredicates(clusterChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
 			builder.WithPredicates(machineChanged())).
-		Watches(&corev1.Secret{}, owned, builder.WithPredicates(secretChanged())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged())).
+		Watches(&corev1.Secret{}, owned, builder.WithPredicates(watch.SecretContentOrOwner())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(watch.SecretContentOrOwner())).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
 		Complete(c)
 }
 
-// changed leaves out changes of the status alone.
-func changed() predicate.Predicate {
-	kept := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
-			!equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
-	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
-		predicate.AnnotationChangedPredicate{}, kept)
-}
-
-// clusterChanged lets a Cluster through when it is paused or goes on, when it
-// names its control plane, and when the connection may begin.
+// clusterChanged passes a Cluster that was paused or resumed, names another
+// control plane, or whose infrastructure has become ready.
 func clusterChanged() predicate.Predicate {
 	type seen struct {
 		paused, provisioned bool
@@ -92,7 +80,7 @@ func clusterChanged() predicate.Predicate {
 	}
 }
 
-// machineChanged lets a Machine through when its versions may have changed.
+// machineChanged passes a Machine whose version, or whose kubelet's, has changed.
 func machineChanged() predicate.Predicate {
 	version := func(m *clusterv1.Machine) string {
 		if m.Status.NodeInfo == nil {
@@ -107,14 +95,6 @@ func machineChanged() predicate.Predicate {
 			return before.Spec.Version != after.Spec.Version || version(before) != version(after)
 		},
 	}
-}
-
-func secretChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Secret), e.ObjectNew.(*corev1.Secret)
-		return !maps.EqualFunc(before.Data, after.Data, bytes.Equal) || !maps.Equal(before.Labels, after.Labels) ||
-			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
-	}}
 }
 
 // ofCluster returns the control plane that a Cluster names.
@@ -138,15 +118,6 @@ func (c *Controller) ofMachine(ctx context.Context, o client.Object) []reconcile
 
 // ofSecret returns the control planes whose kubeconfig is in a Secret.
 func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
-	var list controlplanev1.MCMExternalControlPlaneList
-	if err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
-		client.MatchingFields{bySource: o.GetName()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMExternalControlPlanes of Secret", "Secret", o.GetName())
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return watch.Requests(ctx, c.Client, &controlplanev1.MCMExternalControlPlaneList{},
+		client.InNamespace(o.GetNamespace()), client.MatchingFields{bySource: o.GetName()})
 }

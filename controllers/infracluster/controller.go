@@ -25,6 +25,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 const (
@@ -113,8 +114,7 @@ func (c *Controller) claim(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(changed.ObjectMeta, f.object.ObjectMeta) {
 		return nil
 	}
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object,
-		client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Object(ctx, c.Client, f.object, changed); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
@@ -174,8 +174,7 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	}
 	changed := f.object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object,
-		client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Status(ctx, c.Client, f.object, changed); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)

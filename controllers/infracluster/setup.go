@@ -2,10 +2,7 @@ package infracluster
 
 import (
 	"context"
-	"maps"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -18,6 +15,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // SetupWithManager starts the controller with mgr, whose cache needs the indexes
@@ -25,36 +23,23 @@ import (
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmcluster").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&infrav1.MCMCluster{}, builder.WithPredicates(predicate.Or(changed(), c.marks.Foreign()))).
+		For(&infrav1.MCMCluster{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), statusLost(), c.marks.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
-			builder.WithPredicates(clusterChanged())).
-		Watches(&infrav1.MCMMachine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(gone())).
+			builder.WithPredicates(watch.SpecOrDeletion())).
+		Watches(&infrav1.MCMMachine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine), builder.WithPredicates(onlyDeletions())).
 		Complete(c)
 }
 
-// changed passes all but changes of the status alone.
-func changed() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*infrav1.MCMCluster), e.ObjectNew.(*infrav1.MCMCluster)
-		return was.UID != is.UID || was.Generation != is.Generation || !maps.Equal(was.Labels, is.Labels) ||
-			!maps.Equal(was.Annotations, is.Annotations) ||
-			!slices.Equal(was.Finalizers, is.Finalizers) || !equality.Semantic.DeepEqual(was.OwnerReferences,
-			is.OwnerReferences) ||
-			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) || was.Status.Initialization.Provisioned != nil &&
-			is.Status.Initialization.Provisioned == nil
-	}}
+// statusLost passes an object that somebody has taken its status from, for example
+// a restore.
+func statusLost() predicate.Predicate {
+	return watch.Updates(func(was, is *infrav1.MCMCluster) bool {
+		return was.Status.Initialization.Provisioned != nil && is.Status.Initialization.Provisioned == nil
+	})
 }
 
-// clusterChanged passes what a MCMCluster depends on.
-func clusterChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-			!e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
-	}}
-}
-
-// gone passes deletions only.
-func gone() predicate.Predicate {
+// onlyDeletions passes objects that are gone.
+func onlyDeletions() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
 		UpdateFunc:  func(event.UpdateEvent) bool { return false },
@@ -62,7 +47,7 @@ func gone() predicate.Predicate {
 	}
 }
 
-// ofCluster is the MCMCluster of a Cluster.
+// ofCluster returns the MCMCluster of a Cluster.
 func ofCluster(_ context.Context, o client.Object) []reconcile.Request {
 	cluster, ok := o.(*clusterv1.Cluster)
 	if !ok || !capi.NamesInfraCluster(cluster) {
@@ -74,7 +59,7 @@ func ofCluster(_ context.Context, o client.Object) []reconcile.Request {
 	}}}
 }
 
-// ofMachine is the MCMCluster of a machine's Cluster.
+// ofMachine returns the MCMCluster of a machine's Cluster.
 func (c *Controller) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	cluster, _, err := capi.ClusterOf(ctx, c.Client, o)
 	if err != nil || cluster == nil {

@@ -1,7 +1,7 @@
-// Package inframachineclass holds the MachineClasses that MCMMachines need, and
-// the Secrets that these name, with the finalizer of Cluster API's door, and has
-// clusterctl move them together with their Cluster. What the native door needs is
-// held by that door, with finalizers of its own.
+// Package inframachineclass keeps the MachineClasses that MCMMachines use, and the
+// Secrets that these classes name, from being removed, and has clusterctl move
+// them together with their Cluster. What Machines of the native API use is
+// protected by package machineclass, with other finalizers.
 package inframachineclass
 
 import (
@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -21,28 +20,30 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 const eventDeletionWaits = "DeletionWaits"
 
-// nativeUsers is why clusterctl may not move a class: the machines of the native
-// door do not move along.
+// nativeUsers is why clusterctl may not move a class: Machines of the native API
+// do not move along.
 const nativeUsers = "machines of machine.sapcloud.io use this class"
 
 // Deps are what both reconcilers need; every field is required.
 type Deps struct {
 	Client client.Client // reads from a cache with the indexes of index.Infrastructure, and index.ClassBySecret
-	Live   client.Reader // reads from the API server; only before a class is let go
+	Live   client.Reader // reads from the API server; only before a class loses its finalizer
 	Events record.EventRecorder
 }
 
-// Controller holds a MachineClass for as long as a MCMMachine needs it.
+// Controller keeps the finalizer on a MachineClass for as long as an MCMMachine
+// uses it.
 type Controller struct{ Deps }
 
 // New returns a Controller.
 func New(d Deps) *Controller { return &Controller{d} }
 
-// Reconcile brings finalizer and marks of a class into line with its use.
+// Reconcile adds or removes the finalizer and the move label of a class.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &machinev1.MachineClass{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
@@ -51,28 +52,28 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if capi.Moving(object) {
 		return reconcile.Result{}, nil
 	}
-	machines, err := c.users(ctx, object)
+	machines, err := users(c.Deps).Find(ctx, object)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	moves := machines.count > 0
+	moves := machines.Count > 0
 	if !moves {
 		if moves, err = c.templated(ctx, object); err != nil {
 			return outcome.Of(0, err)
 		}
 	}
-	if !object.DeletionTimestamp.IsZero() && machines.count > 0 {
+	if !object.DeletionTimestamp.IsZero() && machines.Count > 0 {
 		c.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits,
-			"Deletion waits for %d MCMMachines, which need this class to remove their VMs, e.g. %s", machines.count, machines.first)
+			"Deletion waits for %d MCMMachines, which need this class to remove their VMs, e.g. %s", machines.Count, machines.First)
 	}
-	return outcome.Of(0, c.mark(ctx, object, machines.count > 0, moves))
+	return outcome.Of(0, c.syncMetadata(ctx, object, machines.Count > 0, moves))
 }
 
-// mark writes finalizer, label and annotation of a class, if they are not as
-// they should be. A label that is there stays: its user may have put it there.
-func (c *Controller) mark(ctx context.Context, object *machinev1.MachineClass, used, moves bool) error {
+// syncMetadata writes finalizer, label and annotation of a class, where they are
+// not as they should be. It never removes the label, which may be the user's.
+func (c *Controller) syncMetadata(ctx context.Context, object *machinev1.MachineClass, used, moves bool) error {
 	changed := object.DeepCopy()
-	hold(changed, used)
+	setFinalizer(changed, used)
 	_, marked := object.Labels[capi.MoveLabel]
 	if moves {
 		capi.SetLabel(changed, capi.MoveLabel, label(changed))
@@ -85,7 +86,7 @@ func (c *Controller) mark(ctx context.Context, object *machinev1.MachineClass, u
 	case !native && blocked == nativeUsers:
 		capi.SetAnnotation(changed, capi.BlockMoveAnnotation, "")
 	}
-	return patch(ctx, c.Client, object, changed)
+	return write(ctx, c.Client, object, changed)
 }
 
 // templated reports whether a template names the class.
@@ -99,8 +100,8 @@ func (c *Controller) templated(ctx context.Context, object *machinev1.MachineCla
 	return len(list.Items) > 0, nil
 }
 
-// hold puts the finalizer onto o or takes it away, in memory.
-func hold(o client.Object, used bool) {
+// setFinalizer adds the finalizer to o, or removes it, in memory.
+func setFinalizer(o client.Object, used bool) {
 	switch {
 	case used && o.GetDeletionTimestamp().IsZero():
 		controllerutil.AddFinalizer(o, machinev1.InUseFinalizer)
@@ -109,19 +110,13 @@ func hold(o client.Object, used bool) {
 	}
 }
 
-// label is the value of the move label: what stands there, which clusterctl does not read.
+// label is the value that the move label has. clusterctl does not read it, so it
+// stays.
 func label(o client.Object) string { return o.GetLabels()[capi.MoveLabel] }
 
-// patch writes what differs in metadata. It fails on a stale object, since a list
-// is replaced as a whole.
-func patch(ctx context.Context, w client.Writer, object, changed client.Object) error {
-	if slices.Equal(object.GetFinalizers(), changed.GetFinalizers()) &&
-		equality.Semantic.DeepEqual(object.GetLabels(), changed.GetLabels()) &&
-		equality.Semantic.DeepEqual(object.GetAnnotations(), changed.GetAnnotations()) {
-		return nil
-	}
-	err := w.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
+// write writes what differs in metadata. An object that is gone needs nothing.
+func write(ctx context.Context, w client.Writer, object, changed client.Object) error {
+	if _, err := patch.Metadata(ctx, w, object, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write metadata: %w", err)
 	}
 	return nil

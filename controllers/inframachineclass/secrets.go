@@ -16,14 +16,14 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// Secrets holds a Secret for as long as a class that is held names it.
+// Secrets keeps the finalizer on a Secret for as long as a class in use names it.
 type Secrets struct{ Deps }
 
 // NewSecrets returns a Secrets.
 func NewSecrets(d Deps) *Secrets { return &Secrets{d} }
 
-// Reconcile brings finalizer and label of a Secret into line with its use. A
-// Secret that no class of this door names, and none has named, is not touched.
+// Reconcile adds or removes the finalizer and the move label of a Secret. It does
+// not touch a Secret that no class in use names or has named.
 func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &corev1.Secret{}
 	if err := s.Client.Get(ctx, req.NamespacedName, object); err != nil {
@@ -40,16 +40,17 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if moves {
 		capi.SetLabel(changed, capi.MoveLabel, label(changed))
 	}
-	hold(changed, user != "")
+	setFinalizer(changed, user != "")
 	if user != "" && !object.DeletionTimestamp.IsZero() {
 		s.Events.Eventf(object, corev1.EventTypeWarning, eventDeletionWaits,
 			"Deletion waits for MachineClass %s, which names this Secret and is in use", user)
 	}
-	return outcome.Of(0, patch(ctx, s.Client, object, changed))
+	return outcome.Of(0, write(ctx, s.Client, object, changed))
 }
 
-// users returns the first class by name that is held and may use the Secret,
-// empty if there is none, and whether it moves along with a class of its namespace.
+// users returns the first class by name that is in use and may use the Secret;
+// empty if there is none. moves reports whether the Secret has to be moved together
+// with a class of its namespace.
 func (s *Secrets) users(ctx context.Context, object *corev1.Secret) (user string, moves bool, err error) {
 	var list machinev1.MachineClassList
 	key := client.ObjectKeyFromObject(object).String()
@@ -60,9 +61,9 @@ func (s *Secrets) users(ctx context.Context, object *corev1.Secret) (user string
 		one := &list.Items[i]
 		same := one.Namespace == object.Namespace
 		if !same && !class.Allows(object, one.Namespace) {
-			continue // it is not this class's
+			continue // the class may not use it
 		}
-		if held(one) && (user == "" || one.Name < user) {
+		if inUse(one) && (user == "" || one.Name < user) {
 			user = one.Name
 		}
 		if _, marked := one.Labels[capi.MoveLabel]; marked && same {
@@ -72,7 +73,7 @@ func (s *Secrets) users(ctx context.Context, object *corev1.Secret) (user string
 	return user, moves, nil
 }
 
-// held reports whether MCMMachines need the class.
-func held(class *machinev1.MachineClass) bool {
+// inUse reports whether MCMMachines use the class.
+func inUse(class *machinev1.MachineClass) bool {
 	return slices.Contains(class.Finalizers, machinev1.InUseFinalizer)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -29,7 +30,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	options := controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}
 	err := ctrl.NewControllerManagedBy(mgr).Named("mcmclass").WithOptions(options).
-		For(&machinev1.MachineClass{}, builder.WithPredicates(marksChanged())).
+		For(&machinev1.MachineClass{}, builder.WithPredicates(metadataChanged())).
 		Watches(&infrav1.MCMMachine{}, classesOf(func(o client.Object) []string {
 			return index.ClassesOf(o.(*infrav1.MCMMachine))
 		})).
@@ -41,25 +42,25 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmsecret").WithOptions(options).
-		For(&corev1.Secret{}, builder.WithPredicates(marksChanged())).
+		For(&corev1.Secret{}, builder.WithPredicates(metadataChanged())).
 		Watches(&machinev1.MachineClass{}, secretsOf()).
 		Complete(NewSecrets(c.Deps))
 }
 
-// marksChanged passes what somebody may have done to finalizers and marks.
-func marksChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld, e.ObjectNew
+// metadataChanged passes updates of the metadata that the reconcilers write, and
+// deletions.
+func metadataChanged() predicate.Predicate {
+	return watch.Updates(func(was, is client.Object) bool {
 		_, marked := was.GetLabels()[capi.MoveLabel]
 		_, still := is.GetLabels()[capi.MoveLabel]
 		return !slices.Equal(was.GetFinalizers(), is.GetFinalizers()) || marked != still ||
 			was.GetAnnotations()[capi.BlockMoveAnnotation] != is.GetAnnotations()[capi.BlockMoveAnnotation] ||
 			!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp())
-	}}
+	})
 }
 
-// classesOf enqueues the classes that an object names when it comes or goes, and
-// those that it named and names when that changes.
+// classesOf enqueues the classes that an object names when it is created or
+// deleted, and those that it named and names where that changes.
 func classesOf(named func(client.Object) []string) handler.EventHandler {
 	add := func(o client.Object, q queue) {
 		for _, name := range named(o) {
@@ -80,15 +81,15 @@ func classesOf(named func(client.Object) []string) handler.EventHandler {
 	}
 }
 
-// secretsOf enqueues the Secrets that a class names, and those that it named,
-// when that or its own marks change.
+// secretsOf enqueues the Secrets that a class names and named, where that or the
+// metadata of the class changes.
 func secretsOf() handler.EventHandler {
 	add := func(o client.Object, q queue) {
 		for _, ref := range class.SecretRefs(o.(*machinev1.MachineClass)) {
 			q.Add(reconcile.Request{NamespacedName: ref.Key})
 		}
 	}
-	changed := marksChanged()
+	changed := metadataChanged()
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },

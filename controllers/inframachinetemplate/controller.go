@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 const (
@@ -76,7 +76,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	case c.marks.Stale(object):
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
-	case ofClusterClass(object):
+	case capi.OwnedByClusterClass(object):
+		// A status from before the ClusterClass owned it means nothing.
 		_, err := c.save(ctx, object, infrav1.MCMMachineTemplateStatus{})
 		return outcome.Of(0, err)
 	}
@@ -86,15 +87,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return outcome.Of(0, err)
 	}
 	return outcome.Of(wait, c.write(ctx, f))
-}
-
-// ofClusterClass reports whether object is what a ClusterClass makes templates from:
-// its class may be a placeholder, and no machine is ever made from it. What was
-// said of it before the ClusterClass owned it is taken back.
-func ofClusterClass(object *infrav1.MCMMachineTemplate) bool {
-	return slices.ContainsFunc(object.OwnerReferences, func(r metav1.OwnerReference) bool {
-		return r.Kind == "ClusterClass"
-	})
 }
 
 func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
@@ -119,8 +111,7 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 	}
 	changed := f.object.DeepCopy()
 	capi.SetAnnotation(changed, infrav1.SpecHashAnnotation, first)
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object,
-		client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Object(ctx, c.Client, f.object, changed); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
@@ -196,8 +187,7 @@ func (c *Controller) save(ctx context.Context, object *infrav1.MCMMachineTemplat
 	}
 	changed := object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(object,
-		client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Status(ctx, c.Client, object, changed); err != nil {
 		return nil, client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)

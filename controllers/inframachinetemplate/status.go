@@ -41,17 +41,7 @@ func report(f *facts) infrav1.MCMMachineTemplateStatus {
 		word.Message = was.Message
 	}
 	set(word)
-	unchanged := metav1.Condition{
-		Type: infrav1.SpecUnchangedCondition, Status: metav1.ConditionTrue,
-		Reason: infrav1.ReasonUnchanged,
-	}
-	if f.edited {
-		unchanged.Status, unchanged.Reason = metav1.ConditionFalse, infrav1.ReasonEditedInPlace
-		unchanged.Message = "spec.template was edited in place: machines that exist do not follow, and new ones differ " +
-			"from them; " +
-			"undo the change, and name a new MCMMachineTemplate in spec.template.spec.infrastructureRef of the " +
-			"MachineDeployment to roll it out"
-	}
+	unchanged := capi.SpecUnchangedCondition(f.edited, "MCMMachineTemplate", "spec.template.spec.infrastructureRef")
 	set(unchanged)
 	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonReady}
 	for _, c := range []metav1.Condition{unchanged, word} {

@@ -109,13 +109,13 @@ func (e *Extension) answer(ctx context.Context, q question, annotations map[stri
 		}
 	}
 	v := verdict{}
-	v.infra, v.err = patch(q.path, q.current.infra.spec, q.desired.infra.spec, "nodeTemplate", "machineClassRef")
+	v.infra, v.err = jsonPatch(q.path, q.current.infra.spec, q.desired.infra.spec, "nodeTemplate", "machineClassRef")
 	if v.err == nil {
-		v.bootstrap, v.err = patch(q.path, q.current.bootstrap.spec, q.desired.bootstrap.spec, "machineClassRef",
+		v.bootstrap, v.err = jsonPatch(q.path, q.current.bootstrap.spec, q.desired.bootstrap.spec, "machineClassRef",
 			"userDataSecretRef", "format")
 	}
 	if v.err == nil {
-		v.machine, v.err = patch(q.path, versionOf(q.current), versionOf(q.desired), "version")
+		v.machine, v.err = jsonPatch(q.path, versionOf(q.current), versionOf(q.desired), "version")
 	}
 	return v
 }
@@ -139,7 +139,7 @@ func (q question) refused(why string) verdict {
 		!equality.Semantic.DeepEqual(q.current.bootstrap.spec, q.desired.bootstrap.spec) {
 		return v
 	}
-	v.machine, v.err = patch(q.path, nil, map[string]any{"failureDomain": "not to be updated in place: " + why},
+	v.machine, v.err = jsonPatch(q.path, nil, map[string]any{"failureDomain": "not to be updated in place: " + why},
 		"failureDomain")
 	return v
 }

@@ -362,7 +362,7 @@ func TestNothingIsReplacedForAnError(t *testing.T) {
 // TestAnswersSurviveJSON: patches are bytes, and the response goes over the wire.
 func TestAnswersSurviveJSON(t *testing.T) {
 	t.Parallel()
-	p, err := patch([]string{"spec"}, map[string]any{}, map[string]any{"a": map[string]any{}, "b": ""}, "a", "b")
+	p, err := jsonPatch([]string{"spec"}, map[string]any{}, map[string]any{"a": map[string]any{}, "b": ""}, "a", "b")
 	if err != nil {
 		t.Fatal(err)
 	}

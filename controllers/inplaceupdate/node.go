@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // yes is the value of labels and annotations that only have to be there.
@@ -45,8 +46,8 @@ func (e *Extension) show(ctx context.Context, u *update, reason, message string)
 	} else {
 		changed.Status.Conditions = append(changed.Status.Conditions, want)
 	}
-	patch := client.StrategicMergeFrom(u.node, client.MergeFromWithOptimisticLock{})
-	if err := u.cluster.Status().Patch(ctx, changed, patch); err != nil {
+	merge := client.StrategicMergeFrom(u.node, client.MergeFromWithOptimisticLock{})
+	if err := u.cluster.Status().Patch(ctx, changed, merge); err != nil {
 		return fmt.Errorf("set condition %s of Node %s: %w", want.Type, u.node.Name, err)
 	}
 	u.node = changed
@@ -102,8 +103,7 @@ func (e *Extension) release(ctx context.Context, u *update) error {
 func (e *Extension) change(ctx context.Context, u *update, how func(*corev1.Node)) error {
 	changed := u.node.DeepCopy()
 	how(changed)
-	if err := u.cluster.Patch(ctx, changed,
-		client.MergeFromWithOptions(u.node, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Object(ctx, u.cluster, u.node, changed); err != nil {
 		return fmt.Errorf("write Node %s: %w", u.node.Name, err)
 	}
 	u.node = changed

@@ -84,9 +84,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// patch turns these fields of a spec at path into what they are to be. The zero
+// jsonPatch turns these fields of a spec at path into what they are to be. The zero
 // value if nothing differs.
-func patch(path []string, was, is map[string]any, names ...string) (runtimehooksv1.Patch, error) {
+func jsonPatch(path []string, was, is map[string]any, names ...string) (runtimehooksv1.Patch, error) {
 	var steps []operation
 	for _, field := range names {
 		before, had := was[field]

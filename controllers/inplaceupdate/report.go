@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // report shows on the MCMMachine that an update has failed and why, or that a
@@ -31,8 +32,7 @@ func (e *Extension) report(ctx context.Context, u *update, a answer) error {
 	}
 	changed := u.infra.DeepCopy()
 	capi.SetCondition(&changed.Status.Conditions, want, u.infra.Generation, u.now)
-	if err := e.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(u.infra,
-		client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patch.Status(ctx, e.Client, u.infra, changed); err != nil {
 		return fmt.Errorf("write status of MCMMachine %s: %w", u.infra.Name, err)
 	}
 	if a.failed != "" {

@@ -1,8 +1,9 @@
-// Package machineclass keeps the classes that machines need, and the Secrets
-// that classes need, from vanishing, and tells what is wrong with a class.
+// Package machineclass keeps the MachineClasses that Machines use, and the
+// Secrets that these classes name, from being removed, and reports what is wrong
+// with a class.
 //
-// Two reconcilers share it: Controller looks after MachineClasses, Secrets after
-// the Secrets that they name. Machines learn of a changed class by themselves.
+// It has two reconcilers: Controller for MachineClasses, and Secrets for the
+// Secrets that they name. Machines notice a changed class by themselves.
 package machineclass
 
 import (
@@ -18,64 +19,64 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/usage"
 )
 
 // Deps are what both reconcilers need; every field is required.
 type Deps struct {
 	Client  client.Client // reads from a cache with the indexes of package index
-	Live    client.Reader // reads from the API server; only before a class is let go
+	Live    client.Reader // reads from the API server; only before a class loses its finalizer
 	Classes *class.Resolver
 	Events  record.EventRecorder
 }
 
-// Controller holds a MachineClass for as long as a Machine needs it.
+// Controller keeps the finalizer on a MachineClass for as long as a Machine uses it.
 type Controller struct {
 	Deps
-	tell *teller
+	reporter *reporter
 }
 
-// New returns a Controller that has told nobody anything yet.
+// New returns a Controller that has not reported anything yet.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, tell: newTeller(d.Events)}
+	return &Controller{Deps: d, reporter: newReporter(d.Events)}
 }
 
-// Reconcile brings the class's finalizer into line with its use, and tells what
-// is wrong with it, once for each version of it.
+// Reconcile adds or removes the finalizer of a class, and reports what is wrong
+// with the class, once for each version of it.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &machinev1.MachineClass{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			c.tell.forget(req.NamespacedName)
+			c.reporter.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineClass: %w", err))
 	}
-	users, err := c.users(ctx, object)
+	found, err := users(c.Deps).Find(ctx, object)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	held := c.hold(ctx, object, users)
-	told := c.report(ctx, object, users)
-	return outcome.Of(0, errors.Join(held, told))
+	return outcome.Of(0, errors.Join(c.syncFinalizer(ctx, object, found), c.report(ctx, object, found)))
 }
 
-// hold adds or removes the finalizer, if it is not as it should be.
-func (c *Controller) hold(ctx context.Context, object *machinev1.MachineClass, users users) error {
+// syncFinalizer adds or removes the finalizer, where it is not as it should be.
+func (c *Controller) syncFinalizer(ctx context.Context, object *machinev1.MachineClass, found usage.Users) error {
 	changed := object.DeepCopy()
 	switch {
-	case users.count > 0 && object.DeletionTimestamp.IsZero():
+	case found.Count > 0 && object.DeletionTimestamp.IsZero():
 		controllerutil.AddFinalizer(changed, machinev1.Finalizer)
-	case users.count == 0:
+	case found.Count == 0:
 		controllerutil.RemoveFinalizer(changed, machinev1.Finalizer)
 	}
 	return patchFinalizers(ctx, c.Client, object, changed)
 }
 
-// report tells what is wrong with a class, or what its deletion waits for.
-func (c *Controller) report(ctx context.Context, object *machinev1.MachineClass, users users) error {
+// report reports what is wrong with a class, or what its deletion waits for.
+func (c *Controller) report(ctx context.Context, object *machinev1.MachineClass, found usage.Users) error {
 	if !object.DeletionTimestamp.IsZero() {
-		if users.count > 0 {
-			c.tell.deletionWaits(object, users)
+		if found.Count > 0 {
+			c.reporter.deletionWaits(object, found)
 		}
 		return nil
 	}
@@ -83,18 +84,14 @@ func (c *Controller) report(ctx context.Context, object *machinev1.MachineClass,
 	if err != nil {
 		return err
 	}
-	c.tell.problems(object, resolved)
+	c.reporter.problems(object, resolved)
 	return nil
 }
 
 // patchFinalizers writes the finalizers of changed, if they differ from those of
-// object. It fails on a stale object, since a list is replaced as a whole.
+// object. An object that is gone needs none.
 func patchFinalizers(ctx context.Context, w client.Writer, object, changed client.Object) error {
-	if len(object.GetFinalizers()) == len(changed.GetFinalizers()) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
-	if err := w.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+	if _, err := patch.Metadata(ctx, w, object, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write finalizers: %w", err)
 	}
 	return nil

@@ -14,24 +14,24 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// Secrets holds a Secret for as long as a MachineClass names it.
+// Secrets keeps the finalizer on a Secret for as long as a MachineClass names it.
 type Secrets struct {
-	client client.Client
-	tell   *teller
+	client   client.Client
+	reporter *reporter
 }
 
-// NewSecrets returns a Secrets that has told nobody anything yet.
+// NewSecrets returns a Secrets that has not reported anything yet.
 func NewSecrets(d Deps) *Secrets {
-	return &Secrets{client: d.Client, tell: newTeller(d.Events)}
+	return &Secrets{client: d.Client, reporter: newReporter(d.Events)}
 }
 
-// Reconcile brings the Secret's finalizer into line with its use. A Secret that
-// no class names, and none has named, is not touched.
+// Reconcile adds or removes the finalizer of a Secret. It does not touch a Secret
+// that no class names or has named.
 func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &corev1.Secret{}
 	if err := s.client.Get(ctx, req.NamespacedName, object); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			s.tell.forget(req.NamespacedName)
+			s.reporter.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return outcome.Of(0, fmt.Errorf("read Secret: %w", err))
@@ -47,14 +47,15 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	case object.DeletionTimestamp.IsZero():
 		controllerutil.AddFinalizer(changed, machinev1.SecretFinalizer)
 	default:
-		text := fmt.Sprintf("Deletion waits for MachineClass %s, which names this Secret", user)
-		s.tell.onceFor(object, "deletion", []string{EventDeletionWaits}, []string{text})
+		s.reporter.once(object, "deletion", warning{
+			EventDeletionWaits, fmt.Sprintf("Deletion waits for MachineClass %s, which names this Secret", user),
+		})
 	}
 	return outcome.Of(0, patchFinalizers(ctx, s.client, object, changed))
 }
 
-// user returns the first class by name that names the Secret in one of its
-// references, empty if there is none.
+// user returns the first class, by namespace and name, that names the Secret in
+// one of its references; empty if there is none.
 func (s *Secrets) user(ctx context.Context, secret client.ObjectKey) (string, error) {
 	var list machinev1.MachineClassList
 	if err := s.client.List(ctx, &list, client.MatchingFields{index.ClassBySecret: secret.String()}); err != nil {

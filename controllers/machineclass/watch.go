@@ -1,9 +1,7 @@
 package machineclass
 
 import (
-	"bytes"
 	"context"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +19,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // queue is what event handlers add to.
@@ -33,29 +32,29 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("machineclass").WithOptions(options).
 		For(&machinev1.MachineClass{}, builder.WithPredicates(classChanged())).
 		Watches(&machinev1.Machine{}, c.machineEvents()).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf), builder.WithPredicates(contentChanged())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf), builder.WithPredicates(watch.SecretContent())).
 		Complete(c)
 	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("secret").WithOptions(options).
-		For(&corev1.Secret{}, builder.WithPredicates(holdChanged(machinev1.SecretFinalizer))).
+		For(&corev1.Secret{}, builder.WithPredicates(finalizerLost(machinev1.SecretFinalizer))).
 		Watches(&machinev1.MachineClass{}, classEvents()).
 		Complete(NewSecrets(c.Deps))
 }
 
-// classChanged lets a class through when what depends on it may have changed;
-// its generation covers everything but metadata, which drivers may read too.
+// classChanged passes updates of a class that Machines or Secrets may depend on.
+// The generation covers everything but metadata, which drivers may read too.
 func classChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
-		predicate.AnnotationChangedPredicate{}, holdChanged(machinev1.Finalizer),
+		predicate.AnnotationChangedPredicate{}, finalizerLost(machinev1.Finalizer),
 	)
 }
 
-// holdChanged lets an object through when it is new, to be deleted, or has lost
-// the finalizer.
-func holdChanged(finalizer string) predicate.Predicate {
+// finalizerLost passes an object that is new, is being deleted, or has lost the
+// finalizer.
+func finalizerLost(finalizer string) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		lost := controllerutil.ContainsFinalizer(e.ObjectOld, finalizer) &&
 			!controllerutil.ContainsFinalizer(e.ObjectNew, finalizer)
@@ -63,18 +62,10 @@ func holdChanged(finalizer string) predicate.Predicate {
 	}}
 }
 
-// contentChanged lets a Secret through when its entries may have changed.
-func contentChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Secret), e.ObjectNew.(*corev1.Secret)
-		return !maps.EqualFunc(before.Data, after.Data, bytes.Equal)
-	}}
-}
-
-// machineEvents enqueues the class of a Machine that comes or goes, and both
-// classes of one that changes over. A class that is held stays so when one more
-// Machine comes; should the cache be behind, the event of the lost finalizer
-// brings the class back.
+// machineEvents enqueues the class of a Machine that is created or deleted, and
+// both classes where a Machine changes its class. A class that has its finalizer
+// keeps it when another Machine is created. Should the cache be behind, the event
+// of the lost finalizer enqueues the class.
 func (c *Controller) machineEvents() handler.EventHandler {
 	add := func(o client.Object, q queue) {
 		if m := o.(*machinev1.Machine); m.Spec.Class.Name != "" {
@@ -83,7 +74,7 @@ func (c *Controller) machineEvents() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if !c.isHeld(ctx, e.Object.(*machinev1.Machine)) {
+			if !c.isProtected(ctx, e.Object.(*machinev1.Machine)) {
 				add(e.Object, q)
 			}
 		},
@@ -97,8 +88,9 @@ func (c *Controller) machineEvents() handler.EventHandler {
 	}
 }
 
-// isHeld reports whether the class of a Machine stays and has its finalizer.
-func (c *Controller) isHeld(ctx context.Context, m *machinev1.Machine) bool {
+// isProtected reports whether the class of a Machine has its finalizer and is not
+// being deleted.
+func (c *Controller) isProtected(ctx context.Context, m *machinev1.Machine) bool {
 	object := &machinev1.MachineClass{}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}
 	err := c.Client.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
@@ -127,15 +119,6 @@ func classEvents() handler.EventHandler {
 
 // classesOf returns the classes that name a Secret.
 func (c *Controller) classesOf(ctx context.Context, secret client.Object) []reconcile.Request {
-	var list machinev1.MachineClassList
-	key := client.ObjectKeyFromObject(secret).String()
-	if err := c.Client.List(ctx, &list, client.MatchingFields{index.ClassBySecret: key}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up MachineClasses of Secret", "Secret", key)
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return watch.Requests(ctx, c.Client, &machinev1.MachineClassList{},
+		client.MatchingFields{index.ClassBySecret: client.ObjectKeyFromObject(secret).String()})
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // requests keeps what a handler asks for.
@@ -102,18 +103,18 @@ func TestPredicates(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"OwnWrite": {"Our own finalizer causes no pass.", holdChanged(machinev1.SecretFinalizer), plain, held, false},
+		"OwnWrite": {"Our own finalizer causes no pass.", finalizerLost(machinev1.SecretFinalizer), plain, held, false},
 		"Lost": {
-			"A finalizer that somebody took is put back.", holdChanged(machinev1.SecretFinalizer), held, plain,
+			"A finalizer that somebody took is put back.", finalizerLost(machinev1.SecretFinalizer), held, plain,
 			true,
 		},
-		"Leaving": {"Deletion may have to be told.", holdChanged(machinev1.SecretFinalizer), plain, leaving, true},
+		"Leaving": {"Deletion may have to be told.", finalizerLost(machinev1.SecretFinalizer), plain, leaving, true},
 		"Content": {
-			"The Secret's own queue does not care for its entries.", holdChanged(machinev1.SecretFinalizer),
+			"The Secret's own queue does not care for its entries.", finalizerLost(machinev1.SecretFinalizer),
 			plain, changed, false,
 		},
-		"ClassContent": {"But its class does.", contentChanged(), plain, changed, true},
-		"ClassHold":    {"And not for its finalizers.", contentChanged(), plain, held, false},
+		"ClassContent": {"But its class does.", watch.SecretContent(), plain, changed, true},
+		"ClassHold":    {"And not for its finalizers.", watch.SecretContent(), plain, held, false},
 		"ClassOwnWrite": {
 			"Our own finalizer on a class causes no pass.", classChanged(), &machinev1.MachineClass{},
 			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{machinev1.Finalizer}}}, false,

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // Entries of a data Secret, as Cluster API's contract has them.
@@ -203,7 +203,7 @@ func (c *Controller) patchSecret(ctx context.Context, f *facts, change func(*cor
 	if sameSecret(f.secret, changed) {
 		return nil
 	}
-	err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.secret, client.MergeFromWithOptimisticLock{}))
+	err := patch.Object(ctx, c.Client, f.secret, changed)
 	if err != nil {
 		return fmt.Errorf("write data Secret %s: %w", changed.Name, err)
 	}

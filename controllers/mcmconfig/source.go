@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
@@ -66,7 +67,7 @@ func (c *Controller) fromSecret(ctx context.Context, namespace, name string) (so
 		return source{}, wrong(machinev1.ReasonInvalidUserData,
 			"spec.userDataSecretRef.name: Secret %q has no entry %q; add one with the boot data of the VMs", name, machinev1.UserDataKey)
 	}
-	return source{data: secret.Data[machinev1.UserDataKey]}, mark(ctx, c.Client, secret)
+	return source{data: secret.Data[machinev1.UserDataKey]}, capi.EnsureMoveLabel(ctx, c.Client, secret)
 }
 
 // fromClass reads the Secrets of a MachineClass. Those of other namespaces count
@@ -84,7 +85,7 @@ func (c *Controller) fromClass(ctx context.Context, namespace, name string) (sou
 	if err != nil {
 		return source{}, wrong(reasonOf(err), "spec.machineClassRef.name: %s", err)
 	}
-	return source{data: data, limit: resolved.Driver.Traits().UserDataMax}, mark(ctx, c.Client, resolved.Object)
+	return source{data: data, limit: resolved.Driver.Traits().UserDataMax}, capi.EnsureMoveLabel(ctx, c.Client, resolved.Object)
 }
 
 // unusable says why a class cannot give boot data: it or its cloud is not known,

@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // report writes the status, if it has changed, and tells what somebody has to
@@ -23,8 +24,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if equality.Semantic.DeepEqual(f.config.Status, changed.Status) {
 		return nil
 	}
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.config,
-		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := patch.Status(ctx, c.Client, f.config, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMConfig: %w", err)
 	}
 	c.written.Wrote(changed)

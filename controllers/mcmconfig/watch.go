@@ -1,12 +1,9 @@
 package mcmconfig
 
 import (
-	"bytes"
 	"context"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +18,7 @@ import (
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // The indexes of MCMConfigs, and of the templates of them.
@@ -68,14 +66,14 @@ func nameOf(ref *bootstrapv1.NameReference) string {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(configChanged(), c.written.Foreign()))).
+		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.written.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster),
 			builder.WithPredicates(clusterChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(),
-			&bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(secretChanged())).
+			&bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(watch.SecretContentOrOwner())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.configsOfSecret),
-			builder.WithPredicates(secretChanged())).
+			builder.WithPredicates(watch.SecretContentOrOwner())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, c.configsOfCluster)).
@@ -86,16 +84,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return NewTemplates(c.Deps).setupWithManager(mgr, workers)
 }
 
-// configChanged leaves out changes of the status alone.
-func configChanged() predicate.Predicate {
-	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())
-	}}
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
-		predicate.AnnotationChangedPredicate{}, owners)
-}
-
-// machineChanged lets a Machine through that has got its VM or its Node, or goes.
+// machineChanged passes a Machine that has got its VM or its Node, or is being
+// deleted.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -108,8 +98,8 @@ func machineChanged() predicate.Predicate {
 	}
 }
 
-// clusterChanged lets a Cluster through when a gate opens, or when it is paused
-// or goes on.
+// clusterChanged passes a Cluster that was paused or resumed, or whose
+// infrastructure or control plane has become ready.
 func clusterChanged() predicate.Predicate {
 	gates := func(o client.Object) [3]bool {
 		c := o.(*clusterv1.Cluster)
@@ -123,17 +113,6 @@ func clusterChanged() predicate.Predicate {
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool { return gates(e.ObjectOld) != gates(e.ObjectNew) },
 	}
-}
-
-// secretChanged lets a Secret through when its entries, or what says whose it is
-// or who may use it, have changed.
-func secretChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Secret), e.ObjectNew.(*corev1.Secret)
-		return !maps.EqualFunc(before.Data, after.Data, bytes.Equal) || !maps.Equal(before.Labels, after.Labels) ||
-			!maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(before.OwnerReferences,
-			after.OwnerReferences)
-	}}
 }
 
 // configOf returns the config that a Machine names.
@@ -154,15 +133,12 @@ func (c *Controller) configsOfClass(ctx context.Context, o client.Object) []reco
 }
 
 // configsOfSecret returns the configs whose user data is in a Secret: those that
-// name it, and those of the classes that do.
+// name it, and those of the classes that name it.
 func (c *Controller) configsOfSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := c.lookUp(ctx, o.GetNamespace(), bySource, o.GetName())
-	var classes machinev1.MachineClassList
-	key := client.ObjectKeyFromObject(o).String()
-	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: key}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up MachineClasses of Secret", "Secret", key)
-		return requests
-	}
+	classes := &machinev1.MachineClassList{}
+	watch.List(ctx, c.Client, classes,
+		client.MatchingFields{index.ClassBySecret: client.ObjectKeyFromObject(o).String()})
 	for i := range classes.Items {
 		requests = append(requests, c.configsOfClass(ctx, &classes.Items[i])...)
 	}
@@ -171,14 +147,6 @@ func (c *Controller) configsOfSecret(ctx context.Context, o client.Object) []rec
 
 // lookUp returns the configs that an index has under a value.
 func (c *Controller) lookUp(ctx context.Context, namespace, field, value string) []reconcile.Request {
-	var list bootstrapv1.MCMConfigList
-	if err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{field: value}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMConfigs", "index", field, "value", value)
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return watch.Requests(ctx, c.Client, &bootstrapv1.MCMConfigList{}, client.InNamespace(namespace),
+		client.MatchingFields{field: value})
 }

@@ -1,18 +1,18 @@
 package v1alpha1
 
-// SpecUnchangedCondition of a MCMConfigTemplate is False once its spec was edited
-// in place, which no machine that exists follows.
+// SpecUnchangedCondition of an MCMConfigTemplate is False after its spec was edited
+// in place, which existing machines do not follow.
 const SpecUnchangedCondition = "SpecUnchanged"
 
-// Its reasons.
+// Reasons of SpecUnchanged.
 const (
 	ReasonUnchanged     = "Unchanged"
 	ReasonEditedInPlace = "EditedInPlace"
 )
 
-// Reasons of the condition Ready of a MCMConfig, besides those of the native
-// door in api/machine/v1alpha1/conditions.go. They are output: nothing is
-// decided from them.
+// Reasons of the condition Ready of an MCMConfig, besides those in
+// api/machine/v1alpha1/conditions.go. They are output: no controller decides
+// anything from them.
 const (
 	ReasonDataSecretAvailable    = "DataSecretAvailable"
 	ReasonWaitingForMachine      = "WaitingForMachine"
@@ -20,8 +20,8 @@ const (
 	ReasonWaitingForInfra        = "WaitingForClusterInfrastructure"
 	ReasonWaitingForControlPlane = "WaitingForControlPlaneInitialized"
 	ReasonWaitingForConnection   = "WaitingForConnection" // to the workload cluster
-	ReasonSecretNotAllowed       = "SecretNotAllowed"     // it does not allow the namespace of the class
+	ReasonSecretNotAllowed       = "SecretNotAllowed"     // the Secret does not allow the namespace of the class
 	ReasonDataSecretNameTaken    = "DataSecretNameTaken"
 	ReasonBootstrapTokenExpired  = "BootstrapTokenExpired"
-	ReasonTokenForbidden         = "BootstrapTokenForbidden" // the workload cluster does not let us make it
+	ReasonTokenForbidden         = "BootstrapTokenForbidden" // the workload cluster refuses the bootstrap token
 )

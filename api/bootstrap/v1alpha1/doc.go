@@ -1,5 +1,4 @@
-// Package v1alpha1 has the bootstrap kinds of the Cluster API door, contract
-// v1beta2.
+// Package v1alpha1 has the bootstrap kinds for Cluster API, contract v1beta2.
 //
 // +kubebuilder:object:generate=true
 // +groupName=bootstrap.cluster.x-k8s.io

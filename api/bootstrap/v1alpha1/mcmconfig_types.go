@@ -4,47 +4,47 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MCMConfig is the bootstrap data of one Machine of Cluster API: user data from
-// a Secret, with its placeholders filled in.
+// MCMConfig is the bootstrap data of one Machine of Cluster API: user data from a
+// Secret, with its placeholders replaced.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=mcmconfigs,scope=Namespaced,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this belongs to"
-// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that this belongs to"
-// +kubebuilder:printcolumn:name="Data secret",type="string",JSONPath=".status.dataSecretName",description="Secret with the finished data"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that the object belongs to"
+// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that the object belongs to"
+// +kubebuilder:printcolumn:name="Data secret",type="string",JSONPath=".status.dataSecretName",description="Secret with the bootstrap data"
 // +kubebuilder:printcolumn:name="Created",type="boolean",JSONPath=".status.initialization.dataSecretCreated",description="Whether the Secret exists"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether all is well"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the object is ready"
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 type MCMConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MCMConfigSpec `json:"spec,omitempty"`
-	// Status is what was seen. It can be rebuilt from spec at any time.
+	// Status is the observed state. It can be rebuilt from the spec at any time.
 	// +optional
 	Status MCMConfigStatus `json:"status,omitempty"`
 }
 
-// MCMConfigSpec says where the user data comes from: exactly one of its
-// references is set.
+// MCMConfigSpec is the source of the user data. Exactly one of machineClassRef and
+// userDataSecretRef is set.
 type MCMConfigSpec struct {
-	// MachineClassRef names a MachineClass of the same namespace; the user data is that of its Secret.
+	// MachineClassRef names a MachineClass in the same namespace. Its Secret has the user data.
 	// +optional
 	MachineClassRef *NameReference `json:"machineClassRef,omitempty"`
-	// UserDataSecretRef names a Secret of the same namespace that has the entry userData.
+	// UserDataSecretRef names a Secret in the same namespace. Its key userData has the user data.
 	// +optional
 	UserDataSecretRef *NameReference `json:"userDataSecretRef,omitempty"`
-	// Format of the user data: cloud-config or ignition. Without it, the data says it.
+	// Format of the user data: cloud-config or ignition. Where it is empty, it is detected from the data.
 	// +optional
 	Format Format `json:"format,omitempty"`
 }
 
-// NameReference names an object of the same namespace.
+// NameReference names an object in the same namespace.
 type NameReference struct {
 	// Name of the object.
 	// +required
@@ -53,7 +53,7 @@ type NameReference struct {
 	Name string `json:"name"`
 }
 
-// Format is the format of boot data.
+// Format is the format of bootstrap data.
 //
 // +kubebuilder:validation:Enum=cloud-config;ignition
 type Format string
@@ -64,17 +64,17 @@ const (
 	FormatIgnition    Format = "ignition"
 )
 
-// MCMConfigStatus is what was seen of bootstrap data.
+// MCMConfigStatus is the observed state of an MCMConfig.
 type MCMConfigStatus struct {
-	// Initialization says how far the first steps are.
+	// Initialization has the first steps that are complete.
 	// +optional
 	Initialization MCMConfigInitialization `json:"initialization,omitempty,omitzero"`
-	// DataSecretName names the Secret with the finished data.
+	// DataSecretName is the name of the Secret with the bootstrap data.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	DataSecretName string `json:"dataSecretName,omitempty"`
-	// Conditions say what is the case and why.
+	// Conditions are the current state in detail, with reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -82,7 +82,7 @@ type MCMConfigStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MCMConfigInitialization says how far the first steps are.
+// MCMConfigInitialization has the first steps that are complete.
 //
 // +kubebuilder:validation:MinProperties=1
 type MCMConfigInitialization struct {
@@ -100,7 +100,7 @@ type MCMConfigList struct {
 	Items           []MCMConfig `json:"items"`
 }
 
-// GetConditions returns the conditions; it lets Cluster API's helpers read them.
+// GetConditions returns the conditions, for Cluster API's helpers.
 func (c *MCMConfig) GetConditions() []metav1.Condition { return c.Status.Conditions }
 
 // SetConditions replaces the conditions.

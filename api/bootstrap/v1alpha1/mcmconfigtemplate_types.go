@@ -5,36 +5,36 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MCMConfigTemplate is what MCMConfigs are made from.
+// MCMConfigTemplate is the template for MCMConfigs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=mcmconfigtemplates,scope=Namespaced,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:printcolumn:name="Unchanged",type="string",JSONPath=".status.conditions[?(@.type=='SpecUnchanged')].status",description="Whether the spec is the one that was seen first"
+// +kubebuilder:printcolumn:name="Unchanged",type="string",JSONPath=".status.conditions[?(@.type=='SpecUnchanged')].status",description="Whether the spec has not been edited"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 type MCMConfigTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is made from it. To change machines, make another template and name that one.
+	// Spec is the template. To change machines, create another template and refer to that one.
 	// +required
 	Spec MCMConfigTemplateSpec `json:"spec"`
-	// Status is what was seen of it.
+	// Status is the observed state.
 	// +optional
 	Status MCMConfigTemplateStatus `json:"status,omitempty"`
 }
 
-// MCMConfigTemplateSpec is what is made from a MCMConfigTemplate.
+// MCMConfigTemplateSpec is the content of an MCMConfigTemplate.
 type MCMConfigTemplateSpec struct {
 	// Template of the MCMConfigs.
 	// +required
 	Template MCMConfigTemplateResource `json:"template"`
 }
 
-// MCMConfigTemplateResource is a MCMConfig without its name.
+// MCMConfigTemplateResource is an MCMConfig without its name.
 type MCMConfigTemplateResource struct {
-	// ObjectMeta has labels and annotations of the MCMConfigs.
+	// ObjectMeta has the labels and annotations of the MCMConfigs.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 	// Spec of the MCMConfigs.
@@ -42,9 +42,9 @@ type MCMConfigTemplateResource struct {
 	Spec MCMConfigSpec `json:"spec,omitempty"`
 }
 
-// MCMConfigTemplateStatus is what was seen of a MCMConfigTemplate.
+// MCMConfigTemplateStatus is the observed state of an MCMConfigTemplate.
 type MCMConfigTemplateStatus struct {
-	// Conditions say what is the case and why.
+	// Conditions are the current state in detail, with reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -61,7 +61,7 @@ type MCMConfigTemplateList struct {
 	Items           []MCMConfigTemplate `json:"items"`
 }
 
-// GetConditions returns the conditions; it lets Cluster API's helpers read them.
+// GetConditions returns the conditions, for Cluster API's helpers.
 func (t *MCMConfigTemplate) GetConditions() []metav1.Condition { return t.Status.Conditions }
 
 // SetConditions replaces the conditions.

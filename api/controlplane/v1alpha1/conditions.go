@@ -1,21 +1,23 @@
 package v1alpha1
 
-// Conditions of a MCMExternalControlPlane, besides Available, Ready and Paused,
-// which are Cluster API's. They are output: nothing is decided from them.
+// Conditions of an MCMExternalControlPlane, besides Available, Ready and Paused,
+// which are Cluster API's. They are output: no controller decides anything from
+// them.
 const (
 	// KubeconfigReadyCondition reports whether the Secret with the kubeconfig of the
-	// Cluster is as it should be.
+	// Cluster is up to date.
 	KubeconfigReadyCondition = "KubeconfigReady"
-	// KubeletVersionsMatchCondition is False while a Machine has another version in
-	// its spec than its kubelet reports: Cluster API never takes it for up to date.
+	// KubeletVersionsMatchCondition is False while spec.version of a Machine differs
+	// from the version of its kubelet: Cluster API never considers such a Machine up to
+	// date.
 	KubeletVersionsMatchCondition = "KubeletVersionsMatch"
 )
 
-// Reasons of the conditions above, of Available and of Ready. Those that the
-// native door has too stand in api/machine/v1alpha1/conditions.go.
+// Reasons of the conditions above, of Available and of Ready. Those that the native
+// API has too are in api/machine/v1alpha1/conditions.go.
 const (
 	ReasonKubeconfigReady   = "KubeconfigReady"
-	ReasonKubeconfigRefused = "KubeconfigRefused" // its content
+	ReasonKubeconfigRefused = "KubeconfigRefused" // the kubeconfig in the user's Secret cannot be used
 	ReasonSecretNameTaken   = "KubeconfigSecretNameTaken"
 	ReasonIdentityTaken     = "IdentityNameTaken"
 	ReasonTokenNotRenewed   = "TokenNotRenewed"

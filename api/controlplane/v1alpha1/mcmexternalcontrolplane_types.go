@@ -5,14 +5,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MCMExternalControlPlane stands for a control plane that someone else runs, so
-// that Cluster API drains, watches and moves the machines that joined it.
+// MCMExternalControlPlane represents a control plane that is run by somebody else, so
+// that Cluster API can drain, watch and move the machines that join it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=mcmexternalcontrolplanes,scope=Namespaced,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this belongs to"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that the object belongs to"
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Host of the API server"
 // +kubebuilder:printcolumn:name="Initialized",type="boolean",JSONPath=".status.initialization.controlPlaneInitialized",description="Whether the API server has answered"
 // +kubebuilder:printcolumn:name="Available",type="string",JSONPath=".status.conditions[?(@.type=='Available')].status",description="Whether the API server answers"
@@ -22,37 +22,37 @@ type MCMExternalControlPlane struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MCMExternalControlPlaneSpec `json:"spec,omitempty"`
-	// Status is what was seen. It can be rebuilt at any time.
+	// Status is the observed state. It can be rebuilt at any time.
 	// +optional
 	Status MCMExternalControlPlaneStatus `json:"status,omitempty"`
 }
 
-// MCMExternalControlPlaneSpec says how the control plane is reached: exactly one
-// of kubeconfigSecretRef and selfHosted is set.
+// MCMExternalControlPlaneSpec is how to connect to the control plane. Exactly one of
+// kubeconfigSecretRef and selfHosted is set.
 type MCMExternalControlPlaneSpec struct {
-	// ControlPlaneEndpoint of the Cluster. It is filled in from the kubeconfig where it is empty.
+	// ControlPlaneEndpoint of the Cluster. Where it is empty, the controller fills it in from the kubeconfig.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
-	// KubeconfigSecretRef names a Secret of the same namespace that has a kubeconfig in its entry value or kubeconfig.
-	// Its user can be a token, a certificate or a password, not a program.
+	// KubeconfigSecretRef names a Secret in the same namespace that has a kubeconfig in its key value or kubeconfig. Its
+	// user has a token, a client certificate or a password; exec plugins are refused.
 	// +optional
 	KubeconfigSecretRef *NameReference `json:"kubeconfigSecretRef,omitempty"`
-	// SelfHosted is true if the machines join the cluster that this object is in. The kubeconfig is then made, and
-	// renewed, for a ServiceAccount of this cluster.
+	// SelfHosted is true if the machines join the cluster that this object is in. The controller then creates a
+	// ServiceAccount in this cluster, and renews the kubeconfig for it.
 	// +optional
 	SelfHosted *bool `json:"selfHosted,omitempty"`
 	// Version that workers may have at most. Cluster API sets it for Clusters of a ClusterClass, from
-	// spec.topology.version;
-	// leave it empty otherwise. Nothing is done about it: whoever runs the control plane upgrades it first.
+	// spec.topology.version; leave it empty otherwise. The controller upgrades nothing: whoever runs the control plane
+	// upgrades it first.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 }
 
-// NameReference names an object of the same namespace.
+// NameReference names an object in the same namespace.
 type NameReference struct {
 	// Name of the object.
 	// +required
@@ -61,21 +61,21 @@ type NameReference struct {
 	Name string `json:"name"`
 }
 
-// MCMExternalControlPlaneStatus is what was seen of a control plane.
+// MCMExternalControlPlaneStatus is the observed state of an MCMExternalControlPlane.
 type MCMExternalControlPlaneStatus struct {
-	// Initialization says how far the first steps are.
+	// Initialization has the first steps that are complete.
 	// +optional
 	Initialization MCMExternalControlPlaneInitialization `json:"initialization,omitempty,omitzero"`
-	// ExternalManagedControlPlane is always true: nobody here runs control plane machines.
+	// ExternalManagedControlPlane is always true: Cluster API does not run the control plane machines.
 	// +optional
 	ExternalManagedControlPlane *bool `json:"externalManagedControlPlane,omitempty"`
-	// Versions has the version of the spec, if there is one, once the API server has answered: workers wait for it.
+	// Versions has spec.version, if it is set, once the API server has answered. Workers wait for it.
 	// +optional
 	// +listType=map
 	// +listMapKey=version
 	// +kubebuilder:validation:MaxItems=1
 	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
-	// Conditions say what is the case and why.
+	// Conditions are the current state in detail, with reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -83,7 +83,7 @@ type MCMExternalControlPlaneStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MCMExternalControlPlaneInitialization says how far the first steps are.
+// MCMExternalControlPlaneInitialization has the first steps that are complete.
 //
 // +kubebuilder:validation:MinProperties=1
 type MCMExternalControlPlaneInitialization struct {
@@ -101,7 +101,7 @@ type MCMExternalControlPlaneList struct {
 	Items           []MCMExternalControlPlane `json:"items"`
 }
 
-// GetConditions returns the conditions; it lets Cluster API's helpers read them.
+// GetConditions returns the conditions, for Cluster API's helpers.
 func (c *MCMExternalControlPlane) GetConditions() []metav1.Condition { return c.Status.Conditions }
 
 // SetConditions replaces the conditions.

@@ -5,8 +5,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MCMExternalControlPlaneTemplate is what MCMExternalControlPlanes of a
-// ClusterClass are made from.
+// MCMExternalControlPlaneTemplate is the template for the MCMExternalControlPlanes of a
+// ClusterClass.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=mcmexternalcontrolplanetemplates,scope=Namespaced,categories=cluster-api
@@ -16,21 +16,22 @@ type MCMExternalControlPlaneTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is made from it.
+	// Spec is the template.
 	// +required
 	Spec MCMExternalControlPlaneTemplateSpec `json:"spec"`
 }
 
-// MCMExternalControlPlaneTemplateSpec is what is made from a template.
+// MCMExternalControlPlaneTemplateSpec is the content of an
+// MCMExternalControlPlaneTemplate.
 type MCMExternalControlPlaneTemplateSpec struct {
 	// Template of the MCMExternalControlPlanes.
 	// +required
 	Template MCMExternalControlPlaneTemplateResource `json:"template"`
 }
 
-// MCMExternalControlPlaneTemplateResource is a MCMExternalControlPlane without its name.
+// MCMExternalControlPlaneTemplateResource is an MCMExternalControlPlane without its name.
 type MCMExternalControlPlaneTemplateResource struct {
-	// ObjectMeta has labels and annotations of the MCMExternalControlPlanes.
+	// ObjectMeta has the labels and annotations of the MCMExternalControlPlanes.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 	// Spec of the MCMExternalControlPlanes.

@@ -1,31 +1,35 @@
 package v1alpha1
 
 // Conditions of the kinds of this group, besides Ready, Paused and Deleting,
-// which are Cluster API's. They are output: nothing is decided from them.
+// which are Cluster API's. They are output: no controller decides anything from
+// them.
 const (
-	// VMProvisionedCondition of a MCMMachine reports whether it has its VM. Ready follows it.
+	// VMProvisionedCondition of an MCMMachine reports whether its VM is running. Ready
+	// follows it.
 	VMProvisionedCondition = "VMProvisioned"
-	// CloudReachableCondition of a MCMMachine reports whether the cloud answers about
-	// the VM. Ready does not depend on it once the VM has been made.
+	// CloudReachableCondition of an MCMMachine reports whether the cloud can be
+	// reached. Ready does not depend on it once the VM has been created.
 	CloudReachableCondition = "CloudReachable"
-	// CredentialsAvailableCondition of a MCMMachine reports whether the cloud accepts
-	// the credentials of the class. Ready does not depend on it once the VM has been made.
+	// CredentialsAvailableCondition of an MCMMachine reports whether the cloud accepts
+	// the credentials of the class. Ready does not depend on it once the VM has been
+	// created.
 	CredentialsAvailableCondition = "CredentialsAvailable"
-	// NodeSyncedCondition of a MCMMachine reports whether the Node is as spec.nodeTemplate
-	// asks. It is absent where that asks for nothing.
+	// NodeSyncedCondition of an MCMMachine reports whether spec.nodeTemplate is applied
+	// to the Node. It is absent where the template is empty.
 	NodeSyncedCondition = "NodeSynced"
-	// UpdatedInPlaceCondition of a MCMMachine is False once an update in place has
-	// failed, and says why. It is absent where none ever has.
+	// UpdatedInPlaceCondition of an MCMMachine is False after an in-place update has
+	// failed. It is absent where none ever has.
 	UpdatedInPlaceCondition = "UpdatedInPlace"
-	// CapacityKnownCondition of a MCMMachineTemplate reports whether its status tells what a node will offer.
+	// CapacityKnownCondition of an MCMMachineTemplate reports whether its status has
+	// the capacity of a node.
 	CapacityKnownCondition = "CapacityKnown"
-	// SpecUnchangedCondition of a MCMMachineTemplate is False once its spec was edited
-	// in place, which no machine follows.
+	// SpecUnchangedCondition of an MCMMachineTemplate is False after its spec was
+	// edited in place, which existing machines do not follow.
 	SpecUnchangedCondition = "SpecUnchanged"
 )
 
-// Reasons of the conditions above, of Ready and of Deleting. Those that the
-// native door has too stand in api/machine/v1alpha1/conditions.go.
+// Reasons of the conditions above, of Ready and of Deleting. Those that the native
+// API has too are in api/machine/v1alpha1/conditions.go.
 const (
 	ReasonProvisioned          = "Provisioned"
 	ReasonWaitingForMachine    = "WaitingForMachine"

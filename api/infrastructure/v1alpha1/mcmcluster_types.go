@@ -5,37 +5,37 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MCMCluster is the infrastructure of a Cluster whose machines are made from
-// MachineClasses. Nothing is made for it: it says that machines may be made, and
-// in which failure domains, and it is held until none of them is left.
+// MCMCluster is the infrastructure of a Cluster whose machines are created from
+// MachineClasses. Nothing is created in the cloud for it: it reports that machines may
+// be created, and in which failure domains, and it is deleted after its machines.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=mcmclusters,scope=Namespaced,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this belongs to"
-// +kubebuilder:printcolumn:name="Provisioned",type="boolean",JSONPath=".status.initialization.provisioned",description="Whether machines may be made"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether all is well"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that the object belongs to"
+// +kubebuilder:printcolumn:name="Provisioned",type="boolean",JSONPath=".status.initialization.provisioned",description="Whether machines may be created"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the object is ready"
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 type MCMCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MCMClusterSpec `json:"spec,omitempty"`
-	// Status is what was seen. It can be rebuilt from spec and cloud at any time.
+	// Status is the observed state. It can be rebuilt from the spec and the cloud at any time.
 	// +optional
 	Status MCMClusterStatus `json:"status,omitempty"`
 }
 
-// MCMClusterSpec is what is wanted of a Cluster's infrastructure.
+// MCMClusterSpec is the desired state of an MCMCluster.
 type MCMClusterSpec struct {
-	// ControlPlaneEndpoint of the Cluster, where no control plane object names one. It is never changed.
+	// ControlPlaneEndpoint of the Cluster, where no control plane object has one. The controller never changes it.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
-	// FailureDomains that machines can be placed in: names of the cloud's zones.
+	// FailureDomains that machines can be placed in. Their names are zones of the cloud.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -43,9 +43,9 @@ type MCMClusterSpec struct {
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
 }
 
-// MCMClusterStatus is what was seen of a Cluster's infrastructure.
+// MCMClusterStatus is the observed state of an MCMCluster.
 type MCMClusterStatus struct {
-	// Initialization says how far the first steps are.
+	// Initialization has the first steps that are complete.
 	// +optional
 	Initialization MCMClusterInitialization `json:"initialization,omitempty,omitzero"`
 	// FailureDomains are those of the spec.
@@ -54,7 +54,7 @@ type MCMClusterStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
-	// Conditions say what is the case and why.
+	// Conditions are the current state in detail, with reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -62,11 +62,11 @@ type MCMClusterStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MCMClusterInitialization says how far the first steps are.
+// MCMClusterInitialization has the first steps that are complete.
 //
 // +kubebuilder:validation:MinProperties=1
 type MCMClusterInitialization struct {
-	// Provisioned is true once machines may be made.
+	// Provisioned is true once machines may be created.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
@@ -80,7 +80,7 @@ type MCMClusterList struct {
 	Items           []MCMCluster `json:"items"`
 }
 
-// GetConditions returns the conditions; it lets Cluster API's helpers read them.
+// GetConditions returns the conditions, for Cluster API's helpers.
 func (c *MCMCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
 
 // SetConditions replaces the conditions.

@@ -5,7 +5,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MCMClusterTemplate is what MCMClusters of a ClusterClass are made from.
+// MCMClusterTemplate is the template for the MCMClusters of a ClusterClass.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=mcmclustertemplates,scope=Namespaced,categories=cluster-api
@@ -15,21 +15,21 @@ type MCMClusterTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is made from it.
+	// Spec is the template.
 	// +required
 	Spec MCMClusterTemplateSpec `json:"spec"`
 }
 
-// MCMClusterTemplateSpec is what is made from a MCMClusterTemplate.
+// MCMClusterTemplateSpec is the content of an MCMClusterTemplate.
 type MCMClusterTemplateSpec struct {
 	// Template of the MCMClusters.
 	// +required
 	Template MCMClusterTemplateResource `json:"template"`
 }
 
-// MCMClusterTemplateResource is a MCMCluster without its name.
+// MCMClusterTemplateResource is an MCMCluster without its name.
 type MCMClusterTemplateResource struct {
-	// ObjectMeta has labels and annotations of the MCMClusters.
+	// ObjectMeta has the labels and annotations of the MCMClusters.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 	// Spec of the MCMClusters.

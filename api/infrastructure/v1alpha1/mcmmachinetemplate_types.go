@@ -6,43 +6,44 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MCMMachineTemplate is what MCMMachines are made from. Its status says what a
-// node of it will offer, for autoscalers that start from zero.
+// MCMMachineTemplate is the template for MCMMachines. Its status has the capacity of
+// a node of the template, for autoscalers that scale from zero.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=mcmmachinetemplates,scope=Namespaced,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:printcolumn:name="Class",type="string",JSONPath=".spec.template.spec.machineClassRef.name",description="MachineClass that VMs are made from"
+// +kubebuilder:printcolumn:name="Class",type="string",JSONPath=".spec.template.spec.machineClassRef.name",description="MachineClass that VMs are created from"
 // +kubebuilder:printcolumn:name="CPU",type="string",JSONPath=".status.capacity.cpu",description="CPUs of a node"
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory of a node"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether all is well"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the object is ready"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 type MCMMachineTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is made from it. To change machines, make another template and name that one.
+	// Spec is the template. To change machines, create another template and refer to that one.
 	// +required
 	Spec MCMMachineTemplateSpec `json:"spec"`
-	// Status is what a node of it will offer.
+	// Status has the capacity of a node of the template.
 	// +optional
 	Status MCMMachineTemplateStatus `json:"status,omitempty"`
 }
 
-// MCMMachineTemplateSpec is what is made from a MCMMachineTemplate.
+// MCMMachineTemplateSpec is the content of an MCMMachineTemplate.
 type MCMMachineTemplateSpec struct {
 	// Template of the MCMMachines.
 	// +required
 	Template MCMMachineTemplateResource `json:"template"`
 }
 
-// MCMMachineTemplateResource is a MCMMachine without its name. It names no VM:
-// all machines of the template would share that, and the first to go would take it along.
+// MCMMachineTemplateResource is an MCMMachine without its name. It has no providerID:
+// all machines of the template would share that VM, and the first one that is deleted
+// would delete it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.providerID)",message="spec.providerID names one VM, and a template is for many; remove it, and set it in the one MCMMachine that adopts that VM"
 type MCMMachineTemplateResource struct {
-	// ObjectMeta has labels and annotations of the MCMMachines.
+	// ObjectMeta has the labels and annotations of the MCMMachines.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 	// Spec of the MCMMachines.
@@ -50,15 +51,16 @@ type MCMMachineTemplateResource struct {
 	Spec MCMMachineSpec `json:"spec"`
 }
 
-// MCMMachineTemplateStatus is what a node will offer.
+// MCMMachineTemplateStatus has the capacity of a node of the template.
 type MCMMachineTemplateStatus struct {
-	// Capacity of a node: cpu, memory, pods and more, from the MachineClass's nodeTemplate, else from the cloud.
+	// Capacity of a node: cpu, memory, pods and more. It comes from nodeTemplate of the MachineClass, else from the
+	// cloud.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
-	// NodeInfo says what a node will be like.
+	// NodeInfo has the architecture and operating system of a node.
 	// +optional
 	NodeInfo NodeInfo `json:"nodeInfo,omitempty,omitzero"`
-	// Conditions say what is the case and why.
+	// Conditions are the current state in detail, with reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -66,7 +68,7 @@ type MCMMachineTemplateStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NodeInfo says what a node will be like.
+// NodeInfo has the architecture and operating system of a node.
 //
 // +kubebuilder:validation:MinProperties=1
 type NodeInfo struct {
@@ -90,7 +92,7 @@ type MCMMachineTemplateList struct {
 	Items           []MCMMachineTemplate `json:"items"`
 }
 
-// GetConditions returns the conditions; it lets Cluster API's helpers read them.
+// GetConditions returns the conditions, for Cluster API's helpers.
 func (t *MCMMachineTemplate) GetConditions() []metav1.Condition { return t.Status.Conditions }
 
 // SetConditions replaces the conditions.

@@ -1,31 +1,32 @@
 package v1alpha1
 
-// Conditions in status.progress.conditions. They are output: nothing is decided
-// from them.
+// Conditions in status.progress.conditions. They are output: no controller decides
+// anything from them.
 const (
-	// ConditionSpecValid is False while the object itself is wrong; the message
-	// names the field and the remedy. It is absent on valid objects.
+	// ConditionSpecValid is False while the object is invalid. The message has the
+	// field and how to correct it. It is absent on valid objects.
 	ConditionSpecValid = "SpecValid"
-	// ConditionVMReady reports whether the Machine has its VM.
+	// ConditionVMReady reports whether the VM of the Machine is running.
 	ConditionVMReady = "VMReady"
 	// ConditionNodeReady reports whether the Machine's node has joined and is healthy.
 	ConditionNodeReady = "NodeReady"
-	// ConditionDrained says how far draining the node is. Only while it is drained.
+	// ConditionDrained reports the progress of the drain. It is present during a drain.
 	ConditionDrained = "Drained"
-	// ConditionDeleted is False while the Machine is being deleted and says what that waits for.
+	// ConditionDeleted is False while the Machine is being deleted. The message has what
+	// the deletion waits for.
 	ConditionDeleted = "Deleted"
-	// ConditionProviderIDForm says in which form the machines of a
-	// MachineDeployment carry their providerIDs, and whether MCM could take over.
-	// Only where it opted in to another form than MCM's, or did.
+	// ConditionProviderIDForm reports which form the providerIDs of a MachineDeployment
+	// have, and whether MCM could take over. It is present on a MachineDeployment that
+	// has opted in to another form than MCM's, or once did.
 	ConditionProviderIDForm = "ProviderIDForm"
-	// ConditionReplicasReady says what a MachineSet or MachineDeployment waits for.
+	// ConditionReplicasReady reports what a MachineSet or MachineDeployment waits for.
 	ConditionReplicasReady = "ReplicasReady"
 )
 
 // Reasons of the conditions above.
 const (
 	ReasonInvalidSpec        = "InvalidSpec"
-	ReasonIgnoredValue       = "IgnoredValue" // an annotation or label that cannot be read does not count
+	ReasonIgnoredValue       = "IgnoredValue" // an annotation or label is invalid and has no effect
 	ReasonClassNotFound      = "ClassNotFound"
 	ReasonClassDeleting      = "ClassDeleting"
 	ReasonSecretNotFound     = "SecretNotFound"
@@ -44,7 +45,7 @@ const (
 	ReasonVMNotFound         = "VMNotFound"
 	ReasonCreationTimedOut   = "CreationTimedOut"
 	ReasonFrozen             = "Frozen"
-	ReasonOutage             = "Outage" // nodes of the zone or pool were lost together, so nothing is replaced
+	ReasonOutage             = "Outage" // several nodes of the zone or pool became unhealthy together; replacement is paused
 
 	ReasonWaitingForNode       = "WaitingForNode"
 	ReasonNodeUnhealthy        = "NodeUnhealthy"
@@ -62,12 +63,12 @@ const (
 	ReasonDetachingVolumes = "DetachingVolumes"
 	ReasonDeletingVM       = "DeletingVM"
 	ReasonDeletingNode     = "DeletingNode"
-	ReasonNameInUse        = "NameInUse" // a late request could make another Machine of the name
+	ReasonNameInUse        = "NameInUse" // a delayed request could still create another Machine of the name
 
 	ReasonNodeForm      = "NodeForm"
 	ReasonRestoringForm = "RestoringMCMForm"
 
-	ReasonHeld        = "HeldForMigration" // an object below is being moved to another door
+	ReasonHeld        = "HeldForMigration" // the object, or one that it owns, is being migrated to the other API
 	ReasonScalingUp   = "ScalingUp"
 	ReasonScalingDown = "ScalingDown"
 	ReasonReplicasOK  = "ReplicasReady"

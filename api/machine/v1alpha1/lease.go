@@ -2,9 +2,9 @@ package v1alpha1
 
 import "strings"
 
-// LeaseMark is the value of LeaseHolderLabel for a holder's identity
-// "<hostname>_<uuid>": the part behind the last underscore, which is a label
-// value and which no other process has. It is empty for an empty identity.
+// LeaseMark returns the value of LeaseHolderLabel for a holder's identity
+// "<hostname>_<uuid>": the part after the last underscore, which is a valid label
+// value and unique to the process. It is empty for an empty identity.
 func LeaseMark(identity string) string {
 	return identity[strings.LastIndexByte(identity, '_')+1:]
 }

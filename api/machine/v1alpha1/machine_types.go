@@ -18,10 +18,10 @@ type Machine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what VM is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MachineSpec `json:"spec,omitempty"`
-	// Status says what is there.
+	// Status is the observed state.
 	// +optional
 	Status MachineStatus `json:"status,omitempty"`
 }
@@ -35,7 +35,7 @@ type MachineList struct {
 	Items           []Machine `json:"items"`
 }
 
-// MachineTemplateSpec is what MachineSets make Machines from.
+// MachineTemplateSpec is the template for the Machines of a MachineSet.
 type MachineTemplateSpec struct {
 	// Labels and annotations of the Machines.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -46,19 +46,19 @@ type MachineTemplateSpec struct {
 	Spec MachineSpec `json:"spec,omitempty"`
 }
 
-// MachineSpec says what VM is wanted.
+// MachineSpec is the desired state of a Machine.
 type MachineSpec struct {
-	// Class names the MachineClass that the VM is made from.
+	// Class refers to the MachineClass that the VM is created from.
 	// +optional
 	Class ClassSpec `json:"class,omitempty"`
-	// ProviderID is the cloud's id of the VM. It is written once the VM exists;
-	// a Machine that has one never creates another VM.
+	// ProviderID is the ID of the VM in the cloud. The controller sets it when the VM exists. A Machine that has a
+	// providerID never creates another VM.
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
-	// NodeTemplateSpec holds the labels, annotations and taints that the node gets.
+	// NodeTemplateSpec has the labels, annotations and taints of the node.
 	// +optional
 	NodeTemplateSpec NodeTemplateSpec `json:"nodeTemplate,omitempty"`
-	// Timeouts and limits of this Machine; where empty the manager's flags apply.
+	// Timeouts and limits of this Machine. Where they are empty, the manager's flags apply.
 	// +optional
 	*MachineConfiguration `json:",inline"`
 }
@@ -76,40 +76,40 @@ type ClassSpec struct {
 	Name string `json:"name,omitempty"`
 }
 
-// NodeTemplateSpec is what a node gets when its machine joins. Only labels,
-// annotations and spec.taints are applied.
+// NodeTemplateSpec is the template for a node. Only labels, annotations and
+// spec.taints are applied.
 type NodeTemplateSpec struct {
 	// Labels and annotations of the node.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// Spec of the node; only taints are applied.
+	// Spec of the node. Only taints are applied.
 	// +optional
 	Spec corev1.NodeSpec `json:"spec,omitempty"`
 }
 
-// MachineConfiguration are the timeouts and limits that a Machine may override.
+// MachineConfiguration has the timeouts and limits that a Machine can override.
 type MachineConfiguration struct {
-	// MachineDrainTimeout is how long the node may be drained before its pods are removed by force.
+	// MachineDrainTimeout is how long the node is drained before its pods are deleted by force.
 	// +optional
 	MachineDrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
-	// MachineHealthTimeout is how long a machine may be Unknown before it is Failed.
+	// MachineHealthTimeout is how long a machine may be Unknown before it becomes Failed.
 	// +optional
 	MachineHealthTimeout *metav1.Duration `json:"healthTimeout,omitempty"`
 	// MachineCreationTimeout is how long a machine may take to become Running.
 	// +optional
 	MachineCreationTimeout *metav1.Duration `json:"creationTimeout,omitempty"`
-	// MachineInPlaceUpdateTimeout is how long an update in place may take.
+	// MachineInPlaceUpdateTimeout is how long an in-place update may take.
 	// +optional
 	MachineInPlaceUpdateTimeout *metav1.Duration `json:"inPlaceUpdateTimeout,omitempty"`
-	// DisableHealthTimeout keeps an unhealthy machine Unknown instead of Failed.
-	// Meant for machines that are updated in place.
+	// DisableHealthTimeout keeps an unhealthy machine Unknown, so that it never becomes Failed. It is meant for machines
+	// that are updated in place.
 	// +optional
 	DisableHealthTimeout *bool `json:"disableHealthTimeout,omitempty"`
-	// MaxEvictRetries is how often an eviction is tried before the pod is deleted.
+	// MaxEvictRetries is how often a refused eviction is retried before the pod is deleted.
 	// +optional
 	MaxEvictRetries *int32 `json:"maxEvictRetries,omitempty"`
-	// NodeConditions is a comma separated list of node conditions that make the machine unhealthy unless they are False.
+	// NodeConditions is a comma-separated list of node conditions. The machine is unhealthy unless all of them are False.
 	// +optional
 	NodeConditions *string `json:"nodeConditions,omitempty"`
 	// MachinePreserveTimeout is how long a preserved machine is kept.
@@ -117,40 +117,40 @@ type MachineConfiguration struct {
 	MachinePreserveTimeout *metav1.Duration `json:"machinePreserveTimeout,omitempty"`
 }
 
-// MachineStatus says what is there.
+// MachineStatus is the observed state of a Machine.
 type MachineStatus struct {
-	// Addresses of the VM; only set when there is no target cluster.
+	// Addresses of the VM. They are only set where there is no target cluster.
 	// +optional
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 	// Conditions of the node, as it reports them.
 	// +optional
 	Conditions []corev1.NodeCondition `json:"conditions,omitempty"`
-	// LastOperation is the operation done last or being done.
+	// LastOperation is the current operation, or the last one.
 	// +optional
 	LastOperation LastOperation `json:"lastOperation,omitempty"`
-	// CurrentStatus is the phase and since when.
+	// CurrentStatus is the phase of the machine, and since when.
 	// +optional
 	CurrentStatus CurrentStatus `json:"currentStatus,omitempty"`
-	// LastKnownState is the driver's note to itself about an unfinished create.
+	// LastKnownState is what the driver needs to resume the creation of the VM.
 	// +optional
 	LastKnownState string `json:"lastKnownState,omitempty"`
 
 	// NodeRef names the node once it has registered. Added by this project.
 	// +optional
 	NodeRef *NodeReference `json:"nodeRef,omitempty"`
-	// Progress says what the machine is waiting for. Added by this project.
+	// Progress has what the Machine is waiting for. Added by this project.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
-	// Phase is Failed while the VM could not be made, for the upstream cluster-autoscaler, and absent otherwise. Added by
-	// this project.
+	// Phase is Failed while the VM cannot be created, and empty otherwise. The upstream cluster-autoscaler reads it. Added
+	// by this project.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// FailureMessage says why the VM could not be made, for the upstream cluster-autoscaler. Added by this project.
+	// FailureMessage is why the VM cannot be created. The upstream cluster-autoscaler reads it. Added by this project.
 	// +optional
 	FailureMessage *string `json:"failureMessage,omitempty"`
 }
 
-// NodeReference names a registered node.
+// NodeReference is a reference to a registered node.
 type NodeReference struct {
 	// Kind is Node.
 	Kind string `json:"kind"`
@@ -158,9 +158,10 @@ type NodeReference struct {
 	Name string `json:"name"`
 }
 
-// Progress says what an object is waiting for. No decision is taken from it.
+// Progress has what an object is waiting for. It is output: no controller decides
+// anything from it.
 type Progress struct {
-	// Conditions in the form of metav1, one per type.
+	// Conditions, one for each type.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -169,11 +170,11 @@ type Progress struct {
 
 // LastOperation describes an operation on a machine.
 type LastOperation struct {
-	// Description for a person. Other systems read parts of it, this one never does
-	// except for machines that MCM was deleting when it was replaced.
+	// Description for people. Other systems read parts of it. The controller does not, except for a machine that MCM was
+	// deleting when it was replaced.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// ErrorCode is MCM's name of the error, e.g. ResourceExhausted.
+	// ErrorCode is MCM's name of the error, for example ResourceExhausted.
 	// +optional
 	ErrorCode string `json:"errorCode,omitempty"`
 	// LastUpdateTime is when the operation last changed.
@@ -187,18 +188,18 @@ type LastOperation struct {
 	Type MachineOperationType `json:"type,omitempty"`
 }
 
-// CurrentStatus is the phase of a machine and since when.
+// CurrentStatus is the phase of a machine, and since when.
 type CurrentStatus struct {
 	// Phase of the machine; empty until the VM exists or its creation failed.
 	// +optional
 	Phase MachinePhase `json:"phase,omitempty"`
-	// TimeoutActive is set while the creation timeout runs.
+	// TimeoutActive is true while the creation timeout runs.
 	// +optional
 	TimeoutActive bool `json:"timeoutActive,omitempty"`
 	// LastUpdateTime is when the phase last changed.
 	// +optional
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
-	// PreserveExpiryTime is until when the machine is preserved; nil if it is not.
+	// PreserveExpiryTime is when the preservation of the machine ends; nil if it is not preserved.
 	// +optional
 	PreserveExpiryTime *metav1.Time `json:"preserveExpiryTime,omitempty"`
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MachineClass says how VMs are made in a cloud. It has neither spec nor status.
+// MachineClass is how VMs are created in a cloud. It has neither spec nor status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName="mcc"
@@ -14,20 +14,20 @@ type MachineClass struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// NodeTemplate says what a node of this class will be like, for autoscalers that start from zero.
+	// NodeTemplate has the capacity of a node of this class, for autoscalers that scale from zero.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	NodeTemplate *NodeTemplate `json:"nodeTemplate,omitempty"`
-	// CredentialsSecretRef names a Secret with credentials; its entries win over those of secretRef.
+	// CredentialsSecretRef refers to a Secret with credentials. Its keys take precedence over those of secretRef.
 	// +optional
 	CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef,omitempty"`
-	// ProviderSpec is the cloud's own description of a VM.
+	// ProviderSpec is the specification of a VM, in the form of its cloud.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	ProviderSpec runtime.RawExtension `json:"providerSpec"`
-	// Provider names the cloud, e.g. AWS.
+	// Provider is the name of the cloud, for example AWS.
 	// +optional
 	Provider string `json:"provider,omitempty"`
-	// SecretRef names a Secret with userData and, unless credentialsSecretRef is used, credentials.
+	// SecretRef refers to a Secret with userData and, unless credentialsSecretRef is used, credentials.
 	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
@@ -41,11 +41,11 @@ type MachineClassList struct {
 	Items           []MachineClass `json:"items"`
 }
 
-// NodeTemplate says what a node of a class will be like.
+// NodeTemplate has the capacity and properties of a node of a class.
 type NodeTemplate struct {
 	// Capacity of the node: cpu, gpu and memory are required.
 	Capacity corev1.ResourceList `json:"capacity"`
-	// VirtualCapacity are extended resources that are written onto the node.
+	// VirtualCapacity has extended resources that the controller adds to the node's capacity.
 	// +optional
 	VirtualCapacity corev1.ResourceList `json:"virtualCapacity,omitempty"`
 	// InstanceType of the VM.

@@ -5,7 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// MachineDeployment rolls changes of a machine template out over MachineSets.
+// MachineDeployment keeps a number of Machines, and rolls changes of their template
+// out over MachineSets.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName="mcd"
@@ -20,10 +21,10 @@ type MachineDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what machines are wanted and how they are replaced.
+	// Spec is the desired state.
 	// +optional
 	Spec MachineDeploymentSpec `json:"spec,omitempty"`
-	// Status says how far that is.
+	// Status is the observed state.
 	// +optional
 	Status MachineDeploymentStatus `json:"status,omitempty"`
 }
@@ -37,9 +38,9 @@ type MachineDeploymentList struct {
 	Items           []MachineDeployment `json:"items"`
 }
 
-// MachineDeploymentSpec says what machines are wanted and how they are replaced.
+// MachineDeploymentSpec is the desired state of a MachineDeployment.
 type MachineDeploymentSpec struct {
-	// Replicas wanted. A stored 0 stays visible, so that autoscalers can read it.
+	// Replicas is the number of desired Machines.
 	// +optional
 	Replicas int32 `json:"replicas"`
 	// Selector of the MachineSets and Machines that belong to this deployment.
@@ -47,7 +48,7 @@ type MachineDeploymentSpec struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Template of the Machines.
 	Template MachineTemplateSpec `json:"template"`
-	// Strategy of replacing old machines; there is no default.
+	// Strategy is how old machines are replaced. There is no default.
 	// +optional
 	Strategy MachineDeploymentStrategy `json:"strategy,omitempty"`
 	// MinReadySeconds is accepted and ignored, as in MCM.
@@ -59,94 +60,95 @@ type MachineDeploymentSpec struct {
 	// Paused stops rollouts; scaling goes on.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// RollbackTo asks for the template of an earlier revision; it is cleared when done.
+	// RollbackTo requests the template of an earlier revision. The controller clears it when the rollback is done.
 	// +optional
 	RollbackTo *RollbackConfig `json:"rollbackTo,omitempty"`
-	// ProgressDeadlineSeconds is how long a rollout may make no progress; nil is for ever.
+	// ProgressDeadlineSeconds is how long a rollout may make no progress before it is reported as failed; nil is
+	// unlimited.
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
-	// AutoPreserveFailedMachineMax is how many failed machines each set keeps for examination.
+	// AutoPreserveFailedMachineMax is how many failed machines each MachineSet keeps for examination.
 	// +optional
 	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
 }
 
-// RollbackConfig names the revision to go back to.
+// RollbackConfig is the revision to roll back to.
 type RollbackConfig struct {
-	// Revision to go back to; 0 is the one before the current.
+	// Revision to roll back to; 0 is the one before the current.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 }
 
-// MachineDeploymentStrategy says how old machines are replaced.
+// MachineDeploymentStrategy is how old machines are replaced.
 type MachineDeploymentStrategy struct {
 	// Type is Recreate, RollingUpdate or InPlaceUpdate.
 	// +optional
 	Type MachineDeploymentStrategyType `json:"type,omitempty"`
-	// RollingUpdate is required for that type.
+	// RollingUpdate is required for the type RollingUpdate.
 	// +optional
 	RollingUpdate *RollingUpdateMachineDeployment `json:"rollingUpdate,omitempty"`
-	// InPlaceUpdate is required for that type.
+	// InPlaceUpdate is required for the type InPlaceUpdate.
 	// +optional
 	InPlaceUpdate *InPlaceUpdateMachineDeployment `json:"inPlaceUpdate,omitempty"`
 }
 
-// RollingUpdateMachineDeployment bounds a rolling update.
+// RollingUpdateMachineDeployment has the limits of a rolling update.
 type RollingUpdateMachineDeployment struct {
 	UpdateConfiguration `json:",inline"`
 }
 
-// InPlaceUpdateMachineDeployment bounds an update in place.
+// InPlaceUpdateMachineDeployment has the limits of an in-place update.
 type InPlaceUpdateMachineDeployment struct {
 	UpdateConfiguration `json:",inline"`
-	// OrchestrationType is Auto or Manual.
+	// OrchestrationType is Auto or Manual: who selects the nodes to update.
 	// +optional
 	OrchestrationType OrchestrationType `json:"orchestrationType,omitempty"`
 }
 
-// UpdateConfiguration bounds how many machines are replaced at a time.
+// UpdateConfiguration limits how many machines are replaced at a time.
 type UpdateConfiguration struct {
-	// MaxUnavailable is how many machines may be missing: a number or a percentage, rounded down.
+	// MaxUnavailable is how many machines may be unavailable: a number, or a percentage, rounded down.
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MaxSurge is how many machines may be added: a number or a percentage, rounded up.
+	// MaxSurge is how many machines may be created above replicas: a number, or a percentage, rounded up.
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 }
 
-// MachineDeploymentStatus says how far a MachineDeployment is.
+// MachineDeploymentStatus is the observed state of a MachineDeployment.
 type MachineDeploymentStatus struct {
-	// ObservedGeneration is the generation that this status describes.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Replicas is the number of machines, terminating ones included.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// UpdatedReplicas have the current template.
+	// UpdatedReplicas is the number of machines with the current template.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
-	// ReadyReplicas are Running.
+	// ReadyReplicas is the number of machines that are Running.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// AvailableReplicas are Running, or Available without a target cluster.
+	// AvailableReplicas is the number of machines that are Running, or Available without a target cluster.
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
-	// PreservedFailedReplicas are Failed and kept for examination.
+	// PreservedFailedReplicas is the number of Failed machines that are kept for examination.
 	// +optional
 	PreservedFailedReplicas int32 `json:"preservedFailedReplicas,omitempty"`
-	// UnavailableReplicas are wanted and not available.
+	// UnavailableReplicas is the number of desired machines that are not available.
 	// +optional
 	UnavailableReplicas int32 `json:"unavailableReplicas,omitempty"`
-	// Conditions Available, Progressing, ReplicaFailure, Frozen.
+	// Conditions are Available, Progressing, ReplicaFailure and Frozen.
 	// +optional
 	Conditions []MachineDeploymentCondition `json:"conditions,omitempty"`
-	// CollisionCount counts name collisions of new MachineSets.
+	// CollisionCount is the number of name collisions of new MachineSets.
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
-	// FailedMachines sums up machines whose last operation failed.
+	// FailedMachines are the machines whose last operation failed.
 	// +optional
 	FailedMachines []*MachineSummary `json:"failedMachines,omitempty"`
 
-	// Progress says what the deployment is waiting for. Added by this project.
+	// Progress has what the MachineDeployment is waiting for. Added by this project.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
 }
@@ -157,16 +159,16 @@ type MachineDeploymentCondition struct {
 	Type MachineDeploymentConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status ConditionStatus `json:"status"`
-	// LastUpdateTime is when the condition was last written.
+	// LastUpdateTime is when the condition was last updated.
 	// +optional
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty"`
 	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason in one word.
+	// Reason is the reason in one word, for programs.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message for a person.
+	// Message is the reason for people.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

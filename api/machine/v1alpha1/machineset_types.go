@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MachineSet keeps a number of equal Machines.
+// MachineSet keeps a number of Machines with the same template.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName="mcs"
@@ -18,10 +18,10 @@ type MachineSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says how many of which machines are wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MachineSetSpec `json:"spec,omitempty"`
-	// Status says how many are there.
+	// Status is the observed state.
 	// +optional
 	Status MachineSetStatus `json:"status,omitempty"`
 }
@@ -35,15 +35,15 @@ type MachineSetList struct {
 	Items           []MachineSet `json:"items"`
 }
 
-// MachineSetSpec says how many of which machines are wanted.
+// MachineSetSpec is the desired state of a MachineSet.
 type MachineSetSpec struct {
-	// Replicas wanted. A stored 0 stays visible, so that autoscalers can read it.
+	// Replicas is the number of desired Machines.
 	// +optional
 	Replicas int32 `json:"replicas"`
 	// Selector of the Machines that belong to this set.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// MachineClass is a remnant that only feeds a metric label; template.spec.class is what counts.
+	// MachineClass is obsolete and only feeds metric labels. The class of the Machines is template.spec.class.
 	// +optional
 	MachineClass ClassSpec `json:"machineClass,omitempty"`
 	// Template of the Machines.
@@ -57,45 +57,45 @@ type MachineSetSpec struct {
 	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
 }
 
-// MachineSetStatus says how many machines are there.
+// MachineSetStatus is the observed state of a MachineSet.
 type MachineSetStatus struct {
 	// Replicas is the number of machines, terminating ones included.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// FullyLabeledReplicas carry all labels of the template.
+	// FullyLabeledReplicas is the number of machines with all labels of the template.
 	// +optional
 	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas,omitempty"`
-	// ReadyReplicas are Running.
+	// ReadyReplicas is the number of machines that are Running.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// AvailableReplicas are Running, or Available without a target cluster.
+	// AvailableReplicas is the number of machines that are Running, or Available without a target cluster.
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
-	// PreservedFailedReplicas are Failed and kept for examination.
+	// PreservedFailedReplicas is the number of Failed machines that are kept for examination.
 	// +optional
 	PreservedFailedReplicas int32 `json:"preservedFailedReplicas,omitempty"`
-	// ObservedGeneration is the generation that this status describes.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions; the JSON key is MCM's.
+	// Conditions of the MachineSet. The JSON key is MCM's.
 	// +optional
 	Conditions []MachineSetCondition `json:"machineSetCondition,omitempty"`
-	// LastOperation carries only a time.
+	// LastOperation has only a time.
 	// +optional
 	LastOperation LastOperation `json:"lastOperation,omitempty"`
-	// FailedMachines sums up machines whose last operation failed.
+	// FailedMachines are the machines whose last operation failed.
 	// +optional
 	FailedMachines *[]MachineSummary `json:"failedMachines,omitempty"`
-	// AutoPreserveFailedMachineCount is how many machines are annotated as preserved by MCM.
+	// AutoPreserveFailedMachineCount is the number of machines that are preserved automatically.
 	// +optional
 	AutoPreserveFailedMachineCount int32 `json:"autoPreserveFailedMachineCount,omitempty"`
 
-	// Progress says what the set is waiting for. Added by this project.
+	// Progress has what the MachineSet is waiting for. Added by this project.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
 }
 
-// MachineSummary sums up a machine whose last operation failed.
+// MachineSummary is a machine whose last operation failed.
 type MachineSummary struct {
 	// Name of the Machine.
 	// +optional
@@ -103,7 +103,7 @@ type MachineSummary struct {
 	// ProviderID of its VM.
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
-	// LastOperation that failed.
+	// LastOperation is the operation that failed.
 	// +optional
 	LastOperation LastOperation `json:"lastOperation,omitempty"`
 	// OwnerRef is the name of the owning MachineSet.
@@ -120,10 +120,10 @@ type MachineSetCondition struct {
 	// LastTransitionTime is when the status last changed.
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	// Reason in one word.
+	// Reason is the reason in one word, for programs.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message for a person.
+	// Message is the reason for people.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -2,20 +2,19 @@ package v1alpha1
 
 import corev1 "k8s.io/api/core/v1"
 
-// Everything that other systems read or write by name is spelled here and
-// nowhere else.
+// Every name that other systems read or write is defined here and nowhere else.
 
-// MachinePhase is how far a machine is.
+// MachinePhase is the phase of a machine's life.
 type MachinePhase string
 
-// The phases. A machine has none until its VM exists or its creation failed.
+// The phases. A machine has none until its VM exists or its creation has failed.
 const (
 	MachinePending                 MachinePhase = "Pending"   // VM exists, node has not joined
 	MachineAvailable               MachinePhase = "Available" // VM exists, there is no target cluster
 	MachineRunning                 MachinePhase = "Running"   // node has joined and is healthy
 	MachineTerminating             MachinePhase = "Terminating"
 	MachineUnknown                 MachinePhase = "Unknown" // node is unhealthy or missing
-	MachineFailed                  MachinePhase = "Failed"  // a timeout has passed
+	MachineFailed                  MachinePhase = "Failed"  // a timeout has expired
 	MachineCrashLoopBackOff        MachinePhase = "CrashLoopBackOff"
 	MachineInPlaceUpdating         MachinePhase = "InPlaceUpdating"
 	MachineInPlaceUpdateSuccessful MachinePhase = "InPlaceUpdateSuccessful"
@@ -85,7 +84,7 @@ const (
 	InPlaceUpdateStrategyType MachineDeploymentStrategyType = "InPlaceUpdate"
 )
 
-// OrchestrationType is who selects the nodes of an update in place.
+// OrchestrationType is who selects the nodes of an in-place update.
 type OrchestrationType string
 
 // The orchestrations.
@@ -94,7 +93,7 @@ const (
 	OrchestrationTypeManual OrchestrationType = "Manual"
 )
 
-// Kinds as they stand in class references and owner references.
+// Kinds in class references and owner references.
 const (
 	MachineKind           = "Machine"
 	MachineSetKind        = "MachineSet"
@@ -266,9 +265,9 @@ const (
 	LeaseMachineController        = "machine-controller"
 )
 
-// LeaseHolderLabel on a Lease marks who of us holds it, see [LeaseMark]. It says
-// so only while it fits spec.holderIdentity: others leave it as it is when they
-// take the Lease.
+// LeaseHolderLabel on a Lease marks a holder of this project, see [LeaseMark]. It
+// only counts while it matches spec.holderIdentity: MCM leaves the label as it is
+// when it takes the Lease.
 const LeaseHolderLabel = "mcm.cluster.x-k8s.io/holder"
 
 // Reasons of a MachineDeployment's and a MachineSet's conditions.
@@ -308,78 +307,80 @@ const (
 // Reasons of Events of this project.
 const (
 	EventProviderIDsRestored = "ProviderIDsRestored"
-	EventHeld                = "HeldForMigration" // the object, or one that it stands for, is being moved to another door
+	EventHeld                = "HeldForMigration" // the object, or one that it owns, is being migrated to the other API
 )
 
-// Annotations and labels of this project.
+// Annotations and labels of this project. docs/annotations.md explains all.
 const (
-	// OwnerIDAnnotation is the durable id that cloud resources are tagged with.
-	// It is first the object's UID or a new UUID, and never changes afterwards.
+	// OwnerIDAnnotation is the durable ID that cloud resources are tagged with. It is
+	// the object's first UID, or a new UUID, and never changes.
 	OwnerIDAnnotation = "mcm.cluster.x-k8s.io/owner-id"
-	// CreateAttemptAnnotation is the number of the current attempt at the VM;
-	// absent means 1. It takes part in the idempotency token.
+	// CreateAttemptAnnotation is the number of the current attempt to create the VM;
+	// absent means 1. The idempotency token follows from it.
 	CreateAttemptAnnotation = "mcm.cluster.x-k8s.io/create-attempt"
-	// OrdinalsAnnotation is a MachineSet's reservation of machine ordinals.
+	// OrdinalsAnnotation on a MachineSet is its reservation of ordinals, which the names
+	// of its Machines follow from.
 	OrdinalsAnnotation = "mcm.cluster.x-k8s.io/ordinals"
 	// ProviderIDFormAnnotation on a MachineDeployment, value "node", opts in to
-	// providerIDs in the form of the Node. A Machine carries it while its
-	// providerID has, or may have, another form than MCM's.
+	// providerIDs in the form of the Node. A Machine has it while its providerID has, or
+	// may have, another form than MCM's.
 	ProviderIDFormAnnotation = "mcm.cluster.x-k8s.io/provider-id-form"
-	// OfferedCapacityAnnotation on a MachineDeployment notes which of the
-	// autoscaler's capacity annotations were written here, and with what.
+	// OfferedCapacityAnnotation on a MachineDeployment has the autoscaler's capacity
+	// annotations that the controller has written, and their values.
 	OfferedCapacityAnnotation = "mcm.cluster.x-k8s.io/offered-capacity"
-	// HoldAnnotation on a Machine keeps the orphan collector from its VM while
-	// the Machine is adopted, moved or migrated.
+	// HoldAnnotation on a Machine or MCMMachine keeps the orphan collector from its VM
+	// while the object is adopted, moved, restored or migrated.
 	HoldAnnotation = "mcm.cluster.x-k8s.io/hold-vm"
-	// MigrationHoldAnnotation on a Machine, MachineSet or MachineDeployment, any
-	// value: it is being moved to another door, and no controller of the native
-	// door does anything about it, not even after its deletion was asked for.
+	// MigrationHoldAnnotation on a Machine, MachineSet or MachineDeployment, any value:
+	// the object is being migrated to the other API. No controller of the native API
+	// acts on it, even if it is being deleted.
 	MigrationHoldAnnotation = "mcm.cluster.x-k8s.io/migration-hold"
-	// MigrationHeldAnnotation is the controller's answer to a hold, with its value:
-	// what it had begun is over, and it will not begin anything.
+	// MigrationHeldAnnotation is the controller's answer to a hold, with its value: all
+	// that the controller had begun is complete, and it will not begin anything.
 	MigrationHeldAnnotation = "mcm.cluster.x-k8s.io/migration-held"
-	// MigratedFromAnnotation on what a migration has made is the object of the other
-	// door that it says the same as: "<Kind>/<name>/<uid>".
+	// MigratedFromAnnotation on an object that a migration has created is the object of
+	// the other API that it replaces: "<Kind>/<name>/<uid>".
 	MigratedFromAnnotation = "mcm.cluster.x-k8s.io/migrated-from"
 	// MigrationHeldSinceAnnotation is when the hold was answered, RFC 3339. It is
-	// written and taken off together with the answer, and nothing is decided from it.
+	// written and removed together with the answer, and only a metric reads it.
 	MigrationHeldSinceAnnotation = "mcm.cluster.x-k8s.io/migration-held-since"
-	// MigrationLabel is on the ConfigMap that says how far the migration of a pool
-	// is; its value is the pool's kind.
+	// MigrationLabel is on the ConfigMap with the state of the migration of a pool; its
+	// value is the kind of the pool.
 	MigrationLabel = "mcm.cluster.x-k8s.io/migration"
-	// ReportOrphansAnnotation on a MachineClass, any value: orphans of the class
-	// are told about and left.
+	// ReportOrphansAnnotation on a MachineClass, any value: orphans of the class are
+	// reported and not removed.
 	ReportOrphansAnnotation = "mcm.cluster.x-k8s.io/report-orphans-only"
-	// LookForOrphansAnnotation on a MachineClass, any new value: look now.
+	// LookForOrphansAnnotation on a MachineClass, any new value: look for orphans now.
 	LookForOrphansAnnotation = "mcm.cluster.x-k8s.io/look-for-orphans"
-	// ReleaseAnnotation on a Machine that is being deleted, value "true", lets it
-	// go although its class or credentials are gone and its VM cannot be removed.
+	// ReleaseAnnotation on a Machine or MCMMachine that is being deleted, value "true":
+	// the finalizer is removed although the class or the credentials are gone, so that
+	// the VM cannot be deleted.
 	ReleaseAnnotation = "mcm.cluster.x-k8s.io/release-without-vm"
 )
 
-// Names of the Cluster API door.
+// Finalizers, annotations and tags of Cluster API's kinds.
 const (
-	// MCMMachineFinalizer keeps a MCMMachine until its VM is gone.
+	// MCMMachineFinalizer keeps an MCMMachine until its VM is gone.
 	MCMMachineFinalizer = "mcmmachine.infrastructure.cluster.x-k8s.io"
-	// MCMClusterFinalizer keeps a MCMCluster until its MCMMachines are gone.
+	// MCMClusterFinalizer keeps an MCMCluster until its MCMMachines are gone.
 	MCMClusterFinalizer = "mcmcluster.infrastructure.cluster.x-k8s.io"
-	// MCMExternalControlPlaneFinalizer keeps a MCMExternalControlPlane until what
-	// was made for it is gone.
+	// MCMExternalControlPlaneFinalizer keeps an MCMExternalControlPlane until all that
+	// was created for it is gone.
 	MCMExternalControlPlaneFinalizer = "mcmexternalcontrolplane.controlplane.cluster.x-k8s.io"
-	// InUseFinalizer keeps a MachineClass, and the Secrets that it names, while a
-	// MCMMachine needs them. The native door has a finalizer of its own.
+	// InUseFinalizer keeps a MachineClass, and the Secrets that it names, while an
+	// MCMMachine uses the class. The native API has other finalizers for that.
 	InUseFinalizer = "mcm.cluster.x-k8s.io/in-use"
-	// AllowedNamespacesAnnotation on a Secret: the namespaces, separated by
-	// commas, or *, whose MachineClasses may name it on the Cluster API door.
+	// AllowedNamespacesAnnotation on a Secret: the namespaces, separated by commas, or
+	// *, whose MachineClasses may name it for MCMMachines and MCMConfigs.
 	AllowedNamespacesAnnotation = "mcm.cluster.x-k8s.io/allowed-namespaces"
-	// RetainVMAnnotation on a MCMMachine, value "true": deleting the object leaves
-	// the VM and all that belongs to it.
+	// RetainVMAnnotation on an MCMMachine, value "true": deleting the object keeps the
+	// VM and all that belongs to it.
 	RetainVMAnnotation = "mcm.cluster.x-k8s.io/retain-vm"
 	// ClusterNamespaceTag on resources in the cloud is the namespace of the Cluster.
 	ClusterNamespaceTag = "mcm.cluster.x-k8s.io/cluster-namespace"
 	// ClusterNameTag on resources in the cloud is the name of the Cluster.
 	ClusterNameTag = "mcm.cluster.x-k8s.io/cluster-name"
-	// ClusterIDTag on resources in the cloud is the owner id of the Cluster's
-	// MCMCluster, which a move carries along.
+	// ClusterIDTag on resources in the cloud is the owner ID of the Cluster's
+	// MCMCluster, which does not change with a move.
 	ClusterIDTag = "mcm.cluster.x-k8s.io/cluster-id"
 )

@@ -1,6 +1,8 @@
-// Package capi is what the infrastructure controllers share of Cluster API's
+// Package capi has what the controllers of Cluster API's kinds share of its
 // contract: which Cluster an object belongs to, whether it is paused or being
-// moved, and how it is written.
+// moved, and how its conditions are set. Cluster API's own helpers are used where
+// they need no more requests: its patch helper writes spec, status and conditions
+// with one request each, and its conditions carry the time of the process.
 package capi
 
 import (
@@ -13,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -95,19 +99,20 @@ func NamesInfraCluster(cluster *clusterv1.Cluster) bool {
 	return ref.Kind == "MCMCluster" && ref.APIGroup == infrav1.GroupVersion.Group && ref.Name != ""
 }
 
-// Paused says why o is to be left alone; empty if it is not. cluster may be nil.
+// Paused returns why o is paused; empty if it is not. cluster may be nil.
 func Paused(cluster *clusterv1.Cluster, o client.Object) string {
 	var why []string
 	if cluster != nil && cluster.Spec.Paused != nil && *cluster.Spec.Paused {
 		why = append(why, "Cluster spec.paused is set to true")
 	}
-	if _, ok := o.GetAnnotations()[clusterv1.PausedAnnotation]; ok {
+	if annotations.HasPaused(o) {
 		why = append(why, "the object has the annotation "+clusterv1.PausedAnnotation)
 	}
 	return strings.Join(why, ", ")
 }
 
-// PausedCondition reports whether o is paused; why is of Paused.
+// PausedCondition returns the condition Paused; why is what Paused has returned.
+// EnsurePausedCondition of Cluster API would write it in a request of its own.
 func PausedCondition(why string) metav1.Condition {
 	if why != "" {
 		return metav1.Condition{
@@ -121,19 +126,20 @@ func PausedCondition(why string) metav1.Condition {
 	}
 }
 
-// Moving reports whether clusterctl deletes o here because it lives on elsewhere.
+// Moving reports whether clusterctl deletes o here because it has moved o to
+// another management cluster.
 func Moving(o client.Object) bool {
 	_, ok := o.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 	return ok
 }
 
-// Externally reports whether somebody else looks after o, an infrastructure cluster.
+// Externally reports whether o, an infrastructure cluster, is managed externally.
 func Externally(o client.Object) bool {
-	_, ok := o.GetAnnotations()[clusterv1.ManagedByAnnotation]
-	return ok
+	return annotations.IsExternallyManaged(o)
 }
 
-// Watched reports whether o is for a manager with that watch filter; empty is for all objects.
+// Watched reports whether o is for a manager with that watch filter. An empty
+// filter matches all objects.
 func Watched(o client.Object, filter string) bool {
-	return filter == "" || o.GetLabels()[clusterv1.WatchLabel] == filter
+	return filter == "" || labels.HasWatchLabel(o, filter)
 }

@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/live"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 const (
-	page             = 500
 	eventReset       = "HealthTimeoutReset"
 	descriptionReset = "Machine Health Timeout was reset due to APIServer being unreachable"
 )
@@ -24,21 +25,13 @@ const (
 // anew. An error means that some have still to be reset. They are read from the
 // API server: the outage has left the caches behind.
 func (c *Controller) reset(ctx context.Context) error {
-	token := ""
 	var failed []error
-	for {
-		var list machinev1.MachineList
-		if err := c.Live.List(ctx, &list, client.InNamespace(c.Namespace), client.Limit(page),
-			client.Continue(token)); err != nil {
-			return fmt.Errorf("list machines: %w", err)
+	err := live.Pages(ctx, c.Live, func(page *machinev1.MachineList) {
+		for i := range page.Items {
+			failed = append(failed, c.resetOne(ctx, &page.Items[i]))
 		}
-		for i := range list.Items {
-			failed = append(failed, c.resetOne(ctx, &list.Items[i]))
-		}
-		if token = list.Continue; token == "" {
-			return errors.Join(failed...)
-		}
-	}
+	}, client.InNamespace(c.Namespace))
+	return errors.Join(append(failed, err)...)
 }
 
 // resetOne resets a machine that needs it, unless it is held: then nothing is
@@ -57,7 +50,7 @@ func (c *Controller) resetOne(ctx context.Context, m *machinev1.Machine) error {
 		Description: descriptionReset, LastUpdateTime: now,
 		State: machinev1.MachineStateSuccessful, Type: machinev1.MachineOperationHealthCheck,
 	}
-	err := c.Client.Status().Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	err := patch.Status(ctx, c.Client, base, m)
 	switch {
 	case err == nil:
 		if c.Events != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/live"
 )
 
 // clusterAPI are the kind and the competence of Cluster API's door.
@@ -91,46 +92,25 @@ func (o *mcmMachines) homeOf(ctx context.Context, id string) (home, error) {
 // answer for all resources.
 func (o *mcmMachines) Live(ctx context.Context) (Owners, error) {
 	now := &mcmSnapshot{snapshot: snapshot{byKey: map[key][]Owner{}}, homes: map[string]home{}}
-	err := pages(ctx, o.live, o.namespace, newList[infrav1.MCMMachineList], func(list *infrav1.MCMMachineList) {
-		for i := range list.Items {
-			now.add(mcmOwnerOf(&list.Items[i]))
+	inNamespace := client.InNamespace(o.namespace)
+	err := live.Pages(ctx, o.live, func(page *infrav1.MCMMachineList) {
+		for i := range page.Items {
+			now.add(mcmOwnerOf(&page.Items[i]))
 		}
-	})
+	}, inNamespace)
 	clusters := map[client.ObjectKey]*clusterv1.Cluster{}
-	err = errors.Join(err, pages(ctx, o.live, o.namespace, newList[clusterv1.ClusterList],
-		func(list *clusterv1.ClusterList) {
-			for i := range list.Items {
-				clusters[client.ObjectKeyFromObject(&list.Items[i])] = list.Items[i].DeepCopy()
-			}
-		}))
-	err = errors.Join(err, pages(ctx, o.live, o.namespace, newList[infrav1.MCMClusterList],
-		func(list *infrav1.MCMClusterList) {
-			for i := range list.Items {
-				now.settle(&list.Items[i], clusters)
-			}
-		}))
+	err = errors.Join(err, live.Pages(ctx, o.live, func(page *clusterv1.ClusterList) {
+		for i := range page.Items {
+			clusters[client.ObjectKeyFromObject(&page.Items[i])] = page.Items[i].DeepCopy()
+		}
+	}, inNamespace))
+	err = errors.Join(err, live.Pages(ctx, o.live, func(page *infrav1.MCMClusterList) {
+		for i := range page.Items {
+			now.settle(&page.Items[i], clusters)
+		}
+	}, inNamespace))
 	return now, err
 }
-
-// pages calls with each page of a live listing.
-func pages[L client.ObjectList](ctx context.Context, live client.Reader, namespace string, empty func() L,
-	with func(L),
-) error {
-	const page = 500
-	for token := ""; ; {
-		list := empty()
-		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(page),
-			client.Continue(token)); err != nil {
-			return fmt.Errorf("list %T: %w", list, err)
-		}
-		with(list)
-		if token = list.GetContinue(); token == "" {
-			return nil
-		}
-	}
-}
-
-func newList[L any]() *L { return new(L) }
 
 // mcmSnapshot are the owners of Cluster API's door, and their Clusters, at one time.
 type mcmSnapshot struct {

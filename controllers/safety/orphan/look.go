@@ -42,7 +42,7 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 {
 		return next, nil
 	}
-	doors, err := live(ctx, c.Doors)
+	doors, err := readLive(ctx, c.Doors)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -200,8 +200,8 @@ func find(ctx context.Context, doors []Owners, r cloud.Resource) ([]Owner, error
 	return all, nil
 }
 
-// live returns doors that know what the API server shows now.
-func live(ctx context.Context, doors []Owners) ([]Owners, error) {
+// readLive returns doors that know what the API server shows now.
+func readLive(ctx context.Context, doors []Owners) ([]Owners, error) {
 	var now []Owners
 	var failed error
 	for _, door := range doors {

@@ -9,6 +9,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/live"
 )
 
 // Owner is an object that has a VM, of either door.
@@ -127,22 +128,13 @@ func (o *machines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) 
 
 // Live lists all Machines once, so that one request answers for all resources.
 func (o *machines) Live(ctx context.Context) (Owners, error) {
-	const page = 500
 	now := &nativeSnapshot{snapshot: snapshot{byKey: map[key][]Owner{}}}
-	token := ""
-	for {
-		var list machinev1.MachineList
-		err := o.live.List(ctx, &list, client.InNamespace(o.namespace), client.Limit(page), client.Continue(token))
-		if err != nil {
-			return nil, fmt.Errorf("list machines: %w", err)
+	err := live.Pages(ctx, o.live, func(page *machinev1.MachineList) {
+		for i := range page.Items {
+			now.add(ownerOf(&page.Items[i]))
 		}
-		for i := range list.Items {
-			now.add(ownerOf(&list.Items[i]))
-		}
-		if token = list.Continue; token == "" {
-			return now, nil
-		}
-	}
+	}, client.InNamespace(o.namespace))
+	return now, err
 }
 
 // key is one way to find an owner.

@@ -1,0 +1,90 @@
+package patch
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// recorder returns a client that keeps the body of the last patch in sent.
+func recorder(sent *[]byte) client.Client {
+	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch, _ ...client.PatchOption) (err error) {
+			*sent, err = p.Data(o)
+			return err
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, p client.Patch,
+			_ ...client.SubResourcePatchOption,
+		) (err error) {
+			*sent, err = p.Data(o)
+			return err
+		},
+	}).Build()
+}
+
+func TestPatchNamesTheVersionThatWasRead(t *testing.T) {
+	t.Parallel()
+	before := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "7"}}
+	labelled, full := before.DeepCopy(), before.DeepCopy()
+	labelled.Labels = map[string]string{"a": "1"}
+	full.Status.Phase = corev1.NodeRunning
+	version := map[string]any{"resourceVersion": "7"}
+	labels := map[string]any{"resourceVersion": "7", "labels": map[string]any{"a": "1"}}
+	cases := map[string]struct {
+		reason string
+		write  func(c client.Client) error
+		want   map[string]any
+	}{
+		"Object": {
+			"Only what differs is sent.",
+			func(c client.Client) error { return Object(t.Context(), c, before, labelled.DeepCopy()) },
+			map[string]any{"metadata": labels},
+		},
+		"Metadata": {
+			"A label is metadata.",
+			func(c client.Client) error {
+				_, err := Metadata(t.Context(), c, before, labelled.DeepCopy())
+				return err
+			},
+			map[string]any{"metadata": labels},
+		},
+		"SameMetadata": {
+			"Nothing is sent for equal metadata.",
+			func(c client.Client) error {
+				_, err := Metadata(t.Context(), c, before, full.DeepCopy())
+				return err
+			},
+			nil,
+		},
+		"Status": {
+			"The status has a request of its own.",
+			func(c client.Client) error { return Status(t.Context(), c, before, full.DeepCopy()) },
+			map[string]any{"metadata": version, "status": map[string]any{"phase": "Running"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sent []byte
+			if err := tc.write(recorder(&sent)); err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]any
+			if sent != nil {
+				if err := json.Unmarshal(sent, &got); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
