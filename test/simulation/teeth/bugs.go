@@ -42,21 +42,27 @@ func ofMaking() []Bug {
 			},
 		}},
 		{"a VM is created before the intent is written", []Edit{
-			{"controllers/machine/controller.go", "{c.claim, c.launch,", "{c.launch, c.claim,"},
+			{
+				"controllers/machine/controller.go",
+				"\t\t{\"ensureFinalizer\", \"\", always((*Controller).ensureFinalizer)},\n\t\t{\"launch\", \"\", " +
+					"always((*Controller).launch)},\n",
+				"\t\t{\"launch\", \"\", always((*Controller).launch)},\n\t\t{\"ensureFinalizer\", \"\", " +
+					"always((*Controller).ensureFinalizer)},\n",
+			},
 			{
 				"controllers/machineset/create.go", "\tcontrollerutil.AddFinalizer(m, machinev1.Finalizer)\n\tif m.Annotations",
 				"\t_ = controllerutil.AddFinalizer\n\tif m.Annotations",
 			},
 		}},
 		{"every attempt at a VM has a token of its own", []Edit{{
-			"controllers/internal/vm/vm.go", "w.Request.Token = Token(w.Request.OwnerID, w.Attempt)\n\te.note(",
-			"w.Request.Token = Token(w.Request.OwnerID+e.clock.Now().String(), w.Attempt)\n\te.note(",
+			"controllers/internal/vm/vm.go", "w.Request.Token = Token(w.Request.OwnerID, w.Attempt)\n\te.update(",
+			"w.Request.Token = Token(w.Request.OwnerID+e.clock.Now().String(), w.Attempt)\n\te.update(",
 		}}},
 		{"a new attempt begins without looking for the VM of the one before", []Edit{{
 			"controllers/internal/vm/vm.go", "\tfound, err := a.Get(ctx, w.Request.Ref)\n\tif err == nil {",
 			"\t_ = asked\n\tfound, err := cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})\n\tif err == nil {",
 		}, {
-			"controllers/internal/vm/vm.go", "if wait := e.unbelieved(w.Request.OwnerID, traits.Settle, asked); wait > 0 " +
+			"controllers/internal/vm/vm.go", "if wait := e.absenceGraceLeft(w.Request.OwnerID, traits.Settle, asked); wait > 0 " +
 				"{\n\t\treturn cloud.VM{}, &cloud.Error{",
 			"if wait := time.Duration(0); wait > 0 {\n\t\treturn cloud.VM{}, &cloud.Error{",
 		}}},
@@ -67,20 +73,20 @@ func ofMaking() []Bug {
 func ofRemoving() []Bug {
 	return []Bug{
 		{"a VM that cannot be seen is believed to be gone", []Edit{{
-			"controllers/internal/vm/vm.go", "if !e.doubtful(r, traits.Settle, asked) {", "if !e.doubtful(r, 0, asked) {",
+			"controllers/internal/vm/vm.go", "if !e.absenceUncertain(r, traits.Settle, asked) {", "if !e.absenceUncertain(r, 0, asked) {",
 		}}},
 		{"a slow answer of the cloud is taken for a new one", []Edit{{
 			"controllers/internal/vm/vm.go", "return asked.Sub(created) < settle", "return e.clock.Since(created) < settle",
 		}}},
 		{"a Machine is let go while its VM is still going", []Edit{{
-			"controllers/machine/destroy.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\ttext",
+			"controllers/machine/deletevm.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\ttext",
 			"\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n\ttext",
 		}}},
 		{"the drain is skipped", []Edit{{
-			"controllers/machine/leave.go", "\t\t{machinev1.StepDrain, c.drain},\n", "",
+			"controllers/machine/controller.go", "\t\t{\"drain\", machinev1.StepDrain, (*Controller).drain},\n", "",
 		}}},
 		{"the drain does not wait for pods to end", []Edit{{
-			"controllers/machine/leave.go", "\tif result.Done {\n", "\tif result.Done || result.Wait > 0 {\n",
+			"controllers/machine/drain.go", "\tif result.Done {\n", "\tif result.Done || result.Wait > 0 {\n",
 		}}},
 		{"a stale cache is believed after a drain", []Edit{{
 			"controllers/machine/controller.go", "Confirm: true", "Confirm: false",
@@ -121,12 +127,12 @@ func ofWatching() []Bug {
 			"if wait := time.Minute - now.Sub(since); wait > 0 {",
 		}}},
 		{"machines are replaced one by one while a zone is cut off", []Edit{{
-			"controllers/machine/outage.go", "if c.Options.IgnoreOutages || c.endured(f) {", "if true {",
+			"controllers/machine/outage.go", "if c.Options.IgnoreOutages || c.protectionExpired(f) {", "if true {",
 		}}},
 		{"a failed creation is not repeated", []Edit{{
-			"controllers/machine/launch.go", "\tsooner(f, wait)\n\tsooner(f, " +
+			"controllers/machine/launch.go", "\trequeueAfter(f, wait)\n\trequeueAfter(f, " +
 				"f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))\n\treturn nil",
-			"\tsooner(f, wait*0)\n\treturn nil",
+			"\trequeueAfter(f, wait*0)\n\treturn nil",
 		}}},
 		{"a status is written although it is as it was", []Edit{{
 			"controllers/machineset/status.go", "\tif equality.Semantic.DeepEqual(p.set.Status, status) {\n\t\treturn nil\n\t}\n", "\t_ = equality.Semantic\n",
@@ -147,9 +153,9 @@ func ofClusterAPI() []Bug {
 			"\tif err := c.intend(ctx, f); err != nil {\n\t\treturn cloud.VM{}, err\n\t}\n", "\t_ = c.intend\n",
 		}}},
 		{"a MCMMachine whose VM has vanished gets another", []Edit{{
-			"controllers/inframachine/look.go", "\tf.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+			"controllers/inframachine/look.go", "\tf.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
 			"\tif err := c.patch(context.Background(), f, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = \"\" }); err != " +
-				"nil {\n\t\treturn err\n\t}\n\tf.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+				"nil {\n\t\treturn err\n\t}\n\tf.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
 		}}},
 		{"a MCMMachine is let go while its VM is still going", []Edit{{
 			"controllers/inframachine/leave.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n",
