@@ -51,16 +51,16 @@ type Controller struct {
 	Deps
 	classes *class.Resolver
 	engine  *vm.Engine
-	survey  *survey
+	listings  *vmListings
 	marks   fresh.Marks
 	watcher clustercache.SourceWatcher[ctrl.Request] // nil until SetupWithManager
 
 	mu    sync.Mutex
-	notes map[types.NamespacedName]note
+	lookups map[types.NamespacedName]lookups
 }
 
-// note is what is remembered of a machine between passes. Losing it only delays.
-type note struct {
+// lookups is what is remembered of a machine between passes. Losing it only delays.
+type lookups struct {
 	uid      types.UID
 	born     time.Time // when its VM was last seen to be there by other means than a listing
 	missing  time.Time // since when the cloud shows no VM; zero if it does
@@ -74,8 +74,8 @@ func New(d Deps) *Controller {
 		d.Options.LookPeriod = 10 * time.Minute
 	}
 	return &Controller{
-		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), survey: newSurvey(d.Clock),
-		notes: map[types.NamespacedName]note{},
+		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), listings: newVMListings(d.Clock),
+		lookups: map[types.NamespacedName]lookups{},
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	object := &infrav1.MCMMachine{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
 		c.marks.Absent(req.NamespacedName)
-		c.forget(req.NamespacedName)
+		c.forgetLookups(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	switch {
@@ -97,7 +97,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case c.marks.Stale(object):
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
-	c.engine.Saw(machinev1.OwnerID(object), object.Spec.ProviderID)
+	c.engine.ObserveProviderID(machinev1.OwnerID(object), object.Spec.ProviderID)
 	f, err := c.observe(ctx, object)
 	if err != nil {
 		return outcome.Of(0, err)
@@ -106,13 +106,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if werr := c.write(ctx, f); werr != nil {
 		return outcome.Of(0, werr)
 	}
-	c.announce(f)
-	if f.released {
+	c.emitEvents(f)
+	if f.finalizerRemoved {
 		c.engine.Forget(machinev1.OwnerID(f.object))
 		c.marks.Ended(f.object)
-		c.forget(req.NamespacedName)
+		c.forgetLookups(req.NamespacedName)
 	}
-	return outcome.Of(f.wait, err)
+	return outcome.Of(f.requeue, err)
 }
 
 func (c *Controller) act(ctx context.Context, f *facts) error {
@@ -120,7 +120,7 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 	case f.paused != "":
 		return nil
 	case !f.object.DeletionTimestamp.IsZero():
-		return c.leave(ctx, f)
+		return c.delete(ctx, f)
 	}
 	return c.join(ctx, f)
 }
@@ -129,11 +129,11 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 func (c *Controller) join(ctx context.Context, f *facts) error {
 	if f.cluster == nil || f.machine == nil {
 		if !provisioned(f.object) {
-			f.vmWord = unowned(f)
+			f.vmCondition = missingOwner(f)
 		}
 		return nil // an owner reference wakes it; one that is lost for a moment says nothing about the VM
 	}
-	for _, step := range []func(context.Context, *facts) error{c.claim, c.launch, c.syncNode} {
+	for _, step := range []func(context.Context, *facts) error{c.ensureFinalizer, c.launch, c.syncNode} {
 		if err := step(ctx, f); err != nil {
 			return err
 		}
@@ -141,9 +141,9 @@ func (c *Controller) join(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// claim puts finalizer and owner id onto a MCMMachine before anything is made for
+// ensureFinalizer puts finalizer and owner id onto a MCMMachine before anything is made for
 // it, and takes over a providerID that only the Machine knows any more.
-func (c *Controller) claim(ctx context.Context, f *facts) error {
+func (c *Controller) ensureFinalizer(ctx context.Context, f *facts) error {
 	return c.patch(ctx, f, func(o *infrav1.MCMMachine) {
 		capi.AddFinalizer(o, machinev1.MCMMachineFinalizer)
 		capi.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(f.object))
@@ -175,7 +175,7 @@ func (c *Controller) patch(ctx context.Context, f *facts, change func(*infrav1.M
 // not changed since it was read: conditions are replaced as a whole, and others
 // write some too, e.g. the runtime extension how an update in place has ended.
 func (c *Controller) write(ctx context.Context, f *facts) error {
-	if f.released {
+	if f.finalizerRemoved {
 		return nil
 	}
 	status := report(f)
@@ -193,22 +193,22 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// remember applies change to what is remembered of a machine, and returns it.
-func (c *Controller) remember(o *infrav1.MCMMachine, change func(*note)) note {
+// updateLookups applies change to what is remembered of a machine, and returns it.
+func (c *Controller) updateLookups(o *infrav1.MCMMachine, change func(*lookups)) lookups {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(o)
-	n := c.notes[key]
+	n := c.lookups[key]
 	if n.uid != o.UID {
-		n = note{uid: o.UID} // another one had that name
+		n = lookups{uid: o.UID} // another one had that name
 	}
 	change(&n)
-	c.notes[key] = n
+	c.lookups[key] = n
 	return n
 }
 
-func (c *Controller) forget(key types.NamespacedName) {
+func (c *Controller) forgetLookups(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.notes, key)
+	delete(c.lookups, key)
 }

@@ -32,7 +32,7 @@ func TestMachineJoinsAndLeaves(t *testing.T) {
 		m.Status.FailureDomain != "sim-1b" || len(m.Status.Addresses) == 0 {
 		t.Errorf("a provisioned machine has to be complete: %+v", m)
 	}
-	if _, blocked := m.Annotations[capi.BlockMoveAnnotation]; blocked || begun(m) {
+	if _, blocked := m.Annotations[capi.BlockMoveAnnotation]; blocked || createStarted(m) {
 		t.Errorf("nothing keeps a complete machine from being moved: %v", m.Annotations)
 	}
 	if got := w.condition("m", clusterv1.ReadyCondition); got != "True Ready: " {
@@ -176,7 +176,7 @@ func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
 		_, _ = w.reconcile("m")
 		w.restart()
 	}
-	if m := w.get("m"); !begun(m) || m.Annotations[capi.BlockMoveAnnotation] == "" ||
+	if m := w.get("m"); !createStarted(m) || m.Annotations[capi.BlockMoveAnnotation] == "" ||
 		m.Annotations[infrav1.MadeFromAnnotation] != "small" {
 		t.Errorf("the intent has to stand before the call: %v", m.Annotations)
 	}

@@ -22,12 +22,12 @@ const (
 	eventInvalidNote = "InvalidAnnotation"
 )
 
-// announce tells about what happened in this pass, and about each fault once.
-func (c *Controller) announce(f *facts) {
+// emitEvents tells about what happened in this pass, and about each fault once.
+func (c *Controller) emitEvents(f *facts) {
 	for _, e := range f.events {
 		c.Events.Event(f.object, e.kind, e.reason, e.message)
 	}
-	if f.released || f.paused != "" {
+	if f.finalizerRemoved || f.paused != "" {
 		return
 	}
 	for _, kind := range []string{
@@ -36,15 +36,15 @@ func (c *Controller) announce(f *facts) {
 	} {
 		was := meta.FindStatusCondition(f.before.Status.Conditions, kind)
 		is := meta.FindStatusCondition(f.object.Status.Conditions, kind)
-		if is == nil || ordinary(*is) || was != nil && was.Reason == is.Reason && was.Message == is.Message {
+		if is == nil || expected(*is) || was != nil && was.Reason == is.Reason && was.Message == is.Message {
 			continue
 		}
 		c.Events.Event(f.object, corev1.EventTypeWarning, is.Reason, is.Message)
 	}
 }
 
-// ordinary reports whether a condition tells of the normal course of things.
-func ordinary(c metav1.Condition) bool {
+// expected reports whether a condition tells of the normal course of things.
+func expected(c metav1.Condition) bool {
 	if c.Status == metav1.ConditionTrue && c.Type != clusterv1.DeletingCondition {
 		return true
 	}

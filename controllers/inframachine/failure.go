@@ -13,45 +13,45 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// patience is how many looks at a VM that was made may fail in a row before a
+// failureThreshold is how many looks at a VM that was made may fail in a row before a
 // word is said: a blip is worth no write.
-const patience = 2
+const failureThreshold = 2
 
-// failed notes why the cloud could not be asked, or refused, and when it is worth
+// callFailed notes why the cloud could not be asked, or refused, and when it is worth
 // trying again. A machine whose VM was made stays as ready as it was: an outage of
 // the cloud's API is no outage of the VM.
-func (c *Controller) failed(f *facts, err error) error {
+func (c *Controller) callFailed(f *facts, err error) error {
 	if apierrors.IsConflict(err) || !isCloud(err) {
 		return err // the API server's fault, not the cloud's: nothing to tell about the machine
 	}
-	n := c.remember(f.object, func(n *note) { n.failures++ })
-	sooner(f, c.retryAfter(f, err, n))
+	n := c.updateLookups(f.object, func(n *lookups) { n.failures++ })
+	requeueAfter(f, c.retryAfter(f, err, n))
 	reason := reasonOf(err)
 	if reason == infrav1.ReasonWaitingForClass {
 		if f.now.Sub(f.object.CreationTimestamp.Time) > unprotectedGrace {
-			f.vmWord = no(reason, message(err))
+			f.vmCondition = conditionFalse(reason, message(err))
 		}
 		return nil
 	}
 	if !provisioned(f.object) {
-		f.vmWord = no(reason, message(err))
-	} else if n.failures < patience {
+		f.vmCondition = conditionFalse(reason, message(err))
+	} else if n.failures < failureThreshold {
 		return nil
 	}
-	tellOutage(f, no(reason, message(err)))
+	reportCloudFailure(f, conditionFalse(reason, message(err)))
 	return nil
 }
 
-// tellOutage puts a word about a failed call where it belongs.
-func tellOutage(f *facts, w *word) {
+// reportCloudFailure puts a word about a failed call where it belongs.
+func reportCloudFailure(f *facts, w *condition) {
 	switch w.reason {
 	case machinev1.ReasonCredentialsRefused, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret, infrav1.ReasonSecretNotAllowed:
-		f.credentialsWord = w
+		f.credentialsCondition = w
 	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError:
-		f.cloudWord = w
+		f.cloudCondition = w
 	case machinev1.ReasonClassNotFound, machinev1.ReasonInvalidSpec:
 		if provisioned(f.object) { // else the VM's own condition says it
-			f.cloudWord = w
+			f.cloudCondition = w
 		}
 	}
 }
@@ -60,21 +60,21 @@ func tellOutage(f *facts, w *word) {
 // before that, a word about it would be a write.
 const unprotectedGrace = 10 * time.Second
 
-func (c *Controller) retryAfter(f *facts, err error, n note) time.Duration {
+func (c *Controller) retryAfter(f *facts, err error, n lookups) time.Duration {
 	if wait := outcome.After(err, c.Options.ResourceExhaustedRetry); wait > 0 {
 		return wait
 	}
 	if provisioned(f.object) {
-		return min(failedRetry<<min(n.failures-1, 10), slowestRetry)
+		return min(shortRetry<<min(n.failures-1, 10), longRetry)
 	}
-	return min(max(f.now.Sub(f.object.CreationTimestamp.Time)/4, failedRetry), slowestRetry)
+	return min(max(f.now.Sub(f.object.CreationTimestamp.Time)/4, shortRetry), longRetry)
 }
 
-// succeeded notes that the cloud has answered.
-func (c *Controller) succeeded(f *facts) {
-	c.remember(f.object, func(n *note) { n.failures = 0 })
-	f.cloudWord = yes(infrav1.ReasonReachable)
-	f.credentialsWord = yes(infrav1.ReasonAccepted)
+// callSucceeded notes that the cloud has answered.
+func (c *Controller) callSucceeded(f *facts) {
+	c.updateLookups(f.object, func(n *lookups) { n.failures = 0 })
+	f.cloudCondition = conditionTrue(infrav1.ReasonReachable)
+	f.credentialsCondition = conditionTrue(infrav1.ReasonAccepted)
 }
 
 // isCloud reports whether err tells about the machine rather than about the API server.

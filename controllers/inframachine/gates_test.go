@@ -162,8 +162,8 @@ func TestGates(t *testing.T) {
 					t.Errorf("%s is %q, want %q: %s", kind, got, tc.want, tc.reason)
 				}
 			}
-			if made, _ := w.vms(); made != 0 || begun(w.get("m")) {
-				t.Errorf("%d VMs made, intent %v: %s", made, begun(w.get("m")), tc.reason)
+			if made, _ := w.vms(); made != 0 || createStarted(w.get("m")) {
+				t.Errorf("%d VMs made, intent %v: %s", made, createStarted(w.get("m")), tc.reason)
 			}
 			tc.mend(w)
 			w.settle("m", w.isProvisioned("m"))

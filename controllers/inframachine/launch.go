@@ -22,73 +22,73 @@ import (
 // How long the steps wait where nothing wakes them.
 const (
 	staleRetry   = time.Second      // the newer version arrives by watch; this only guards against a lost event
-	formRetry    = 5 * time.Second  // a cloud knows a VM's place, and so its providerID, within seconds
-	failedRetry  = 5 * time.Second  // after errors that pass
-	slowestRetry = 3 * time.Minute  // when they last
-	pendingLook  = 10 * time.Second // while a VM boots
+	providerIDRetry    = 5 * time.Second  // a cloud knows a VM's place, and so its providerID, within seconds
+	shortRetry  = 5 * time.Second  // after errors that pass
+	longRetry = 3 * time.Minute  // when they last
+	pendingVMCheck  = 10 * time.Second // while a VM boots
 )
 
 // launch gives a MCMMachine its VM, unless it has one: that is looked at.
 func (c *Controller) launch(ctx context.Context, f *facts) error {
 	switch known := f.object.Spec.ProviderID != ""; {
-	case begun(f.object) && known:
+	case createStarted(f.object) && known:
 		return c.ensure(ctx, f)
 	case known, provisioned(f.object):
-		return c.look(ctx, f)
+		return c.checkVM(ctx, f)
 	case !f.cluster.DeletionTimestamp.IsZero(), !f.machine.DeletionTimestamp.IsZero():
-		f.vmWord = no(infrav1.ReasonDeleting, "Cluster or Machine is being deleted, no VM is made any more")
+		f.vmCondition = conditionFalse(infrav1.ReasonDeleting, "Cluster or Machine is being deleted, no VM is made any more")
 		return nil // the deletion of this object follows, and removes what was asked for
-	case begun(f.object):
-		return c.resume(ctx, f)
+	case createStarted(f.object):
+		return c.resumeCreate(ctx, f)
 	}
-	return c.begin(ctx, f)
+	return c.startCreate(ctx, f)
 }
 
-// resume goes on asking for a VM that is not known yet.
-func (c *Controller) resume(ctx context.Context, f *facts) error {
+// resumeCreate goes on asking for a VM that is not known yet.
+func (c *Controller) resumeCreate(ctx context.Context, f *facts) error {
 	if f.object.Annotations[infrav1.MadeFromAnnotation] != f.object.Spec.MachineClassRef.Name {
-		return c.reconsider(ctx, f)
+		return c.switchClass(ctx, f)
 	}
 	return c.ensure(ctx, f)
 }
 
-// begin asks for a VM for the first time, once it may.
-func (c *Controller) begin(ctx context.Context, f *facts) error {
-	if waits := gates(f); waits != nil {
-		f.vmWord = waits
-		return c.foretell(ctx, f) // Cluster, Machine, class and Secrets are watched
+// startCreate asks for a VM for the first time, once it may.
+func (c *Controller) startCreate(ctx context.Context, f *facts) error {
+	if waits := waitsFor(f); waits != nil {
+		f.vmCondition = waits
+		return c.reportClassProblems(ctx, f) // Cluster, Machine, class and Secrets are watched
 	}
-	other, err := c.rival(ctx, f)
+	other, err := c.duplicateOwnerID(ctx, f)
 	if err != nil {
 		return err
 	}
 	if other != "" {
-		f.vmWord = no(infrav1.ReasonOwnerIDTaken,
+		f.vmCondition = conditionFalse(infrav1.ReasonOwnerIDTaken,
 			fmt.Sprintf("MCMMachine %s has the same %s; remove that annotation from the template that sets it, and delete one "+
 				"of the Machines",
 				other, machinev1.OwnerIDAnnotation))
-		sooner(f, slowestRetry)
+		requeueAfter(f, longRetry)
 		return nil
 	}
 	return c.ensure(ctx, f)
 }
 
-// foretell says what of the class has to be corrected, while the VM waits for
+// reportClassProblems says what of the class has to be corrected, while the VM waits for
 // something else that may never come as long as it is so.
-func (c *Controller) foretell(ctx context.Context, f *facts) error {
+func (c *Controller) reportClassProblems(ctx context.Context, f *facts) error {
 	resolved, err := c.resolve(ctx, f)
 	if err != nil {
 		return err
 	}
 	if problem := resolved.Err(cloud.BlocksCreate); problem != nil {
-		f.vmWord = no(reasonOf(problem), message(problem))
+		f.vmCondition = conditionFalse(reasonOf(problem), message(problem))
 	}
 	return nil
 }
 
-// rival is another MCMMachine with the same durable id, which would get the same
+// duplicateOwnerID is another MCMMachine with the same durable id, which would get the same
 // VM: an annotation that a template hands on to all. Empty if there is none.
-func (c *Controller) rival(ctx context.Context, f *facts) (string, error) {
+func (c *Controller) duplicateOwnerID(ctx context.Context, f *facts) (string, error) {
 	var list infrav1.MCMMachineList
 	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByOwnerID: machinev1.OwnerID(
 		f.object)}); err != nil {
@@ -102,24 +102,24 @@ func (c *Controller) rival(ctx context.Context, f *facts) (string, error) {
 	return "", nil
 }
 
-// begun reports whether a VM was asked for that is not known to be complete. The
+// createStarted reports whether a VM was asked for that is not known to be complete. The
 // intent is written before the first call, and goes with the write that records
 // a complete VM.
-func begun(o *infrav1.MCMMachine) bool {
+func createStarted(o *infrav1.MCMMachine) bool {
 	return o.Annotations[machinev1.CreateAttemptAnnotation] != ""
 }
 
-// gates are what Cluster API must have done before a VM may be made; nil if it has.
-func gates(f *facts) *word {
+// waitsFor are what Cluster API must have done before a VM may be made; nil if it has.
+func waitsFor(f *facts) *condition {
 	if !ptr.Deref(f.cluster.Status.Initialization.InfrastructureProvisioned, false) {
-		return no(infrav1.ReasonWaitingForInfra, "The infrastructure of Cluster "+f.cluster.Name+" is not provisioned yet")
+		return conditionFalse(infrav1.ReasonWaitingForInfra, "The infrastructure of Cluster "+f.cluster.Name+" is not provisioned yet")
 	}
 	if ptr.Deref(f.machine.Spec.Bootstrap.DataSecretName, "") == "" {
-		return no(infrav1.ReasonWaitingForBootstrap, "Machine "+f.machine.Name+
+		return conditionFalse(infrav1.ReasonWaitingForBootstrap, "Machine "+f.machine.Name+
 			" has no bootstrap data yet: spec.bootstrap.dataSecretName is empty")
 	}
 	if f.infra != nil && !capi.Externally(f.infra) && f.infra.Annotations[machinev1.OwnerIDAnnotation] == "" {
-		return no(infrav1.ReasonWaitingForInfra, "MCMCluster "+f.infra.Name+" has no durable id yet")
+		return conditionFalse(infrav1.ReasonWaitingForInfra, "MCMCluster "+f.infra.Name+" has no durable id yet")
 	}
 	return nil
 }
@@ -128,14 +128,14 @@ func gates(f *facts) *word {
 func (c *Controller) ensure(ctx context.Context, f *facts) error {
 	made, err := c.make(ctx, f)
 	if err != nil {
-		return c.failed(f, err)
+		return c.callFailed(f, err)
 	}
-	c.succeeded(f)
+	c.callSucceeded(f)
 	f.vm = &made
-	c.remember(f.object, func(n *note) { n.born = f.now })
+	c.updateLookups(f.object, func(n *lookups) { n.born = f.now })
 	if made.NodeProviderID == "" {
-		f.vmWord = no(machinev1.ReasonVMPending, "The VM exists, and the cloud does not tell its providerID yet")
-		sooner(f, max(made.RetryAfter, formRetry))
+		f.vmCondition = conditionFalse(machinev1.ReasonVMPending, "The VM exists, and the cloud does not tell its providerID yet")
+		requeueAfter(f, max(made.RetryAfter, providerIDRetry))
 		return nil
 	}
 	return c.record(ctx, f, made)
@@ -160,14 +160,14 @@ func (c *Controller) record(ctx context.Context, f *facts, made cloud.VM) error 
 		return fmt.Errorf("record VM %s: %w", made.NodeProviderID, err)
 	}
 	if first {
-		f.events = append(f.events, notice{corev1.EventTypeNormal, eventCreated, "VM " + made.NodeProviderID + " was made"})
+		f.events = append(f.events, kubeEvent{corev1.EventTypeNormal, eventCreated, "VM " + made.NodeProviderID + " was made"})
 	}
 	if !f.complete {
-		f.vmWord = no(machinev1.ReasonVMPending, "The VM is being made")
-		sooner(f, made.RetryAfter)
+		f.vmCondition = conditionFalse(machinev1.ReasonVMPending, "The VM is being made")
+		requeueAfter(f, made.RetryAfter)
 		return nil
 	}
-	c.judge(f, made)
+	c.reportVMState(f, made)
 	return nil
 }
 
@@ -246,16 +246,16 @@ func (c *Controller) checkpoint(f *facts) func(context.Context, string) error {
 	}
 }
 
-// reconsider takes back what was asked for with a class that the spec does not
+// switchClass takes back what was asked for with a class that the spec does not
 // name any more, e.g. because it was wrong, before anything is asked for with
 // the new one: a token says nothing in another account.
-func (c *Controller) reconsider(ctx context.Context, f *facts) error {
-	done, err := c.destroy(ctx, f)
+func (c *Controller) switchClass(ctx context.Context, f *facts) error {
+	done, err := c.deleteVM(ctx, f)
 	if err != nil {
-		return c.failed(f, err)
+		return c.callFailed(f, err)
 	}
 	if !done {
-		f.vmWord = no(infrav1.ReasonClassChanged, "What was asked for with MachineClass "+className(f.object)+
+		f.vmCondition = conditionFalse(infrav1.ReasonClassChanged, "What was asked for with MachineClass "+className(f.object)+
 			" is being removed")
 		return nil
 	}
@@ -325,7 +325,7 @@ func interruptible(r class.Resolved) *bool {
 // unprotected says that the class may still vanish at any moment.
 func unprotected(name string) error {
 	return &cloud.Error{
-		Code: cloud.Unavailable, Op: "create VM", Reason: infrav1.ReasonWaitingForClass, RetryAfter: failedRetry,
+		Code: cloud.Unavailable, Op: "create VM", Reason: infrav1.ReasonWaitingForClass, RetryAfter: shortRetry,
 		Err: fmt.Errorf("MachineClass %q has no finalizer %s yet, which the class's controller puts there", name,
 			machinev1.InUseFinalizer),
 	}

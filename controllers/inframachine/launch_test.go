@@ -38,13 +38,13 @@ func TestVMThatHasToBeFinished(t *testing.T) {
 	w.cloud.Change(func(s *sim.Settings) { s.BootTime = sim.Duration(60e9) })
 	w.create(w.newMachine("m")...)
 	w.run("m")
-	if m := w.get("m"); m.Spec.ProviderID == "" || !begun(m) || provisioned(m) {
+	if m := w.get("m"); m.Spec.ProviderID == "" || !createStarted(m) || provisioned(m) {
 		t.Fatalf("a VM that is not complete is recorded, and still in work: %+v", m)
 	}
 	w.restart()
 	w.settle("m", w.isProvisioned("m"))
-	if made, _ := w.vms(); made != 1 || begun(w.get("m")) {
-		t.Errorf("%d VMs made, in work: %v", made, begun(w.get("m")))
+	if made, _ := w.vms(); made != 1 || createStarted(w.get("m")) {
+		t.Errorf("%d VMs made, in work: %v", made, createStarted(w.get("m")))
 	}
 	for _, r := range w.cloud.Live() {
 		if r.Kind == "vm" && !r.VM.Forwarding {

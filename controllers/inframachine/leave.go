@@ -17,50 +17,50 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// leave removes the VM with all that was made with it, and lets the MCMMachine
+// delete removes the VM with all that was made with it, and lets the MCMMachine
 // go. Nothing is drained: Cluster API has done that, or decided not to.
-func (c *Controller) leave(ctx context.Context, f *facts) error {
+func (c *Controller) delete(ctx context.Context, f *facts) error {
 	if !slices.Contains(f.object.Finalizers, machinev1.MCMMachineFinalizer) {
 		return nil
 	}
-	done, err := c.removeVM(ctx, f)
+	done, err := c.ensureVMDeleted(ctx, f)
 	if err != nil || !done {
 		return err
 	}
 	if err := c.removeNode(ctx, f); err != nil {
-		f.leaving = no(machinev1.ReasonDeletingNode, "The Node could not be deleted: "+err.Error())
+		f.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingNode, "The Node could not be deleted: "+err.Error())
 		return err
 	}
 	if err := capi.DropFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMMachineFinalizer); err != nil {
 		return err
 	}
-	f.released = true
-	if !f.vmLeft && f.object.Spec.ProviderID != "" {
-		f.events = append(f.events, notice{corev1.EventTypeNormal, eventDeleted, "VM " + f.object.Spec.ProviderID +
+	f.finalizerRemoved = true
+	if !f.vmRetained && f.object.Spec.ProviderID != "" {
+		f.events = append(f.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, "VM " + f.object.Spec.ProviderID +
 			" is gone"})
 	}
 	return nil
 }
 
-// removeVM reports whether nothing is left to be removed, or is to be left.
-func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
+// ensureVMDeleted reports whether nothing is left to be removed, or is to be left.
+func (c *Controller) ensureVMDeleted(ctx context.Context, f *facts) (bool, error) {
 	if f.object.Annotations[machinev1.RetainVMAnnotation] == "true" {
-		return true, c.retain(ctx, f)
+		return true, c.retainVM(ctx, f)
 	}
-	if neverAsked(f.object) {
+	if neverCreated(f.object) {
 		return true, nil
 	}
-	other, err := c.sharer(ctx, f)
+	other, err := c.otherMachineWithSameVM(ctx, f)
 	if err != nil {
 		return false, err
 	}
 	if other != "" {
-		f.vmLeft = true
+		f.vmRetained = true
 		warn(f, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is "+
 			"not being deleted", f.object.Spec.ProviderID, other))
 		return true, nil
 	}
-	done, err := c.destroy(ctx, f)
+	done, err := c.deleteVM(ctx, f)
 	switch {
 	case err == nil && !done:
 		return false, nil
@@ -69,22 +69,22 @@ func (c *Controller) removeVM(ctx context.Context, f *facts) (bool, error) {
 	case !isCloud(err):
 		return false, err
 	}
-	if f.object.Annotations[machinev1.ReleaseAnnotation] == "true" && hopeless(err) {
-		f.vmLeft = true
+	if f.object.Annotations[machinev1.ReleaseAnnotation] == "true" && isPermanent(err) {
+		f.vmRetained = true
 		warn(f, eventReleased, fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation,
 			f.object.Spec.ProviderID))
 		return true, nil
 	}
-	f.leaving = no(reasonOf(err), leavingText(err))
-	n := c.remember(f.object, func(n *note) { n.failures++ })
-	sooner(f, min(c.retryAfter(f, err, n), slowestRetry)) // class and Secrets are watched
+	f.deletionWaitsFor = conditionFalse(reasonOf(err), deletionMessage(err))
+	n := c.updateLookups(f.object, func(n *lookups) { n.failures++ })
+	requeueAfter(f, min(c.retryAfter(f, err, n), longRetry)) // class and Secrets are watched
 	return false, nil
 }
 
-// sharer is another MCMMachine of the same VM that stays: two that were made by
+// otherMachineWithSameVM is another MCMMachine of the same VM that stays: two that were made by
 // hand can adopt it both. The one that goes may not take it along. Empty if there
 // is none. Both come from one watch, in order: whoever goes last sees the first go.
-func (c *Controller) sharer(ctx context.Context, f *facts) (string, error) {
+func (c *Controller) otherMachineWithSameVM(ctx context.Context, f *facts) (string, error) {
 	if f.object.Spec.ProviderID == "" {
 		return "", nil
 	}
@@ -100,13 +100,13 @@ func (c *Controller) sharer(ctx context.Context, f *facts) (string, error) {
 	return "", nil
 }
 
-// neverAsked reports whether no VM was ever asked for: that is written down first.
-func neverAsked(o *infrav1.MCMMachine) bool {
-	return o.Spec.ProviderID == "" && !begun(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" && !provisioned(o)
+// neverCreated reports whether no VM was ever asked for: that is written down first.
+func neverCreated(o *infrav1.MCMMachine) bool {
+	return o.Spec.ProviderID == "" && !createStarted(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" && !provisioned(o)
 }
 
-// destroy asks for the VM and what was made with it to go.
-func (c *Controller) destroy(ctx context.Context, f *facts) (bool, error) {
+// deleteVM asks for the VM and what was made with it to go.
+func (c *Controller) deleteVM(ctx context.Context, f *facts) (bool, error) {
 	resolved, err := c.resolve(ctx, f)
 	if err != nil {
 		return false, err
@@ -115,11 +115,11 @@ func (c *Controller) destroy(ctx context.Context, f *facts) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	d, err := c.engine.Remove(ctx, account, c.doubts(f, resolved.Driver.Traits()), ref(f, resolved))
+	d, err := c.engine.Remove(ctx, account, c.unconfirmedCreates(f, resolved.Driver.Traits()), ref(f, resolved))
 	if err != nil {
 		return false, err
 	}
-	c.succeeded(f)
+	c.callSucceeded(f)
 	if d.Done {
 		return true, nil
 	}
@@ -127,33 +127,33 @@ func (c *Controller) destroy(ctx context.Context, f *facts) (bool, error) {
 	if len(d.Remaining) > 0 {
 		message += ", there is still " + strings.Join(d.Remaining, ", ")
 	}
-	f.leaving = no(machinev1.ReasonDeletingVM, message)
-	sooner(f, d.RetryAfter)
+	f.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingVM, message)
+	requeueAfter(f, d.RetryAfter)
 	return false, nil
 }
 
-// staleLeader is for how long a manager that has lost its lease may still finish what
+// formerLeaderReach is for how long a manager that has lost its lease may still finish what
 // it was about to do: it renews every few seconds and gives up after ten.
-const staleLeader = 20 * time.Second
+const formerLeaderReach = 20 * time.Second
 
-// doubts are the cloud's traits, with a longer wait before nothing is believed to
+// unconfirmedCreates are the cloud's traits, with a longer wait before nothing is believed to
 // be there where another process has asked for a VM that was never recorded: that
 // may be stalled, and ask for it late.
-func (c *Controller) doubts(f *facts, traits cloud.Traits) cloud.Traits {
-	if f.object.Spec.ProviderID == "" && !c.engine.Asked(machinev1.OwnerID(f.object)) {
-		traits.Settle += staleLeader
+func (c *Controller) unconfirmedCreates(f *facts, traits cloud.Traits) cloud.Traits {
+	if f.object.Spec.ProviderID == "" && !c.engine.HasCreated(machinev1.OwnerID(f.object)) {
+		traits.Settle += formerLeaderReach
 	}
 	return traits
 }
 
-// hopeless reports whether err lasts until somebody brings class or credentials back.
-func hopeless(err error) bool {
+// isPermanent reports whether err lasts until somebody brings class or credentials back.
+func isPermanent(err error) bool {
 	code := cloud.CodeOf(err)
 	return code == cloud.Invalid || code == cloud.Denied
 }
 
-func leavingText(err error) string {
-	if !hopeless(err) {
+func deletionMessage(err error) string {
+	if !isPermanent(err) {
 		return "The VM could not be deleted: " + err.Error()
 	}
 	return fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the annotation %s=true to let the "+
@@ -161,11 +161,11 @@ func leavingText(err error) string {
 		err.Error(), machinev1.ReleaseAnnotation)
 }
 
-// retain leaves the VM, and notes on the MCMCluster that it is nobody's orphan.
-func (c *Controller) retain(ctx context.Context, f *facts) error {
-	f.vmLeft = true
-	if f.infra != nil && !capi.Externally(f.infra) && !neverAsked(f.object) {
-		if err := c.noteRetained(ctx, f.infra, machinev1.OwnerID(f.object)); err != nil {
+// retainVM leaves the VM, and notes on the MCMCluster that it is nobody's orphan.
+func (c *Controller) retainVM(ctx context.Context, f *facts) error {
+	f.vmRetained = true
+	if f.infra != nil && !capi.Externally(f.infra) && !neverCreated(f.object) {
+		if err := c.recordRetained(ctx, f.infra, machinev1.OwnerID(f.object)); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (c *Controller) retain(ctx context.Context, f *facts) error {
 	return nil
 }
 
-func (c *Controller) noteRetained(ctx context.Context, infra *infrav1.MCMCluster, id string) error {
+func (c *Controller) recordRetained(ctx context.Context, infra *infrav1.MCMCluster, id string) error {
 	var ids []string
 	if all := infra.Annotations[infrav1.RetainedVMsAnnotation]; all != "" {
 		ids = strings.Split(all, ",")

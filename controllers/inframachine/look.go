@@ -20,41 +20,41 @@ import (
 // When a VM that the cloud does not show counts as gone: after that many looks
 // for it, over at least that time, or the cloud's settle time if that is longer.
 const (
-	enoughMisses = 3
+	missesUntilGone = 3
 	missingFor   = time.Minute
-	missingLook  = 20 * time.Second
-	worriedLook  = time.Minute     // while the Node is away or unhealthy
+	missingVMCheck  = 20 * time.Second
+	unhealthyNodeCheck  = time.Minute     // while the Node is away or unhealthy
 	addressGrace = 5 * time.Minute // a VM that runs for longer without an address has none
 )
 
-// look asks the cloud what became of the VM, and never makes another.
-func (c *Controller) look(ctx context.Context, f *facts) error {
+// checkVM asks the cloud what became of the VM, and never makes another.
+func (c *Controller) checkVM(ctx context.Context, f *facts) error {
 	resolved, err := c.resolve(ctx, f)
 	if err != nil {
 		return err
 	}
 	if err := resolved.Err(cloud.BlocksAll); err != nil {
-		sooner(f, c.Options.LookPeriod)
-		return c.failed(f, err)
+		requeueAfter(f, c.Options.LookPeriod)
+		return c.callFailed(f, err)
 	}
 	found, due, err := c.find(ctx, f, resolved)
 	if cloud.CodeOf(err) == cloud.NotFound {
-		c.succeeded(f)
-		return c.missed(f, resolved.Driver.Traits().Settle, err)
+		c.callSucceeded(f)
+		return c.vmNotFound(f, resolved.Driver.Traits().Settle, err)
 	}
 	if err != nil {
-		sooner(f, c.Options.LookPeriod)
-		return c.failed(f, err)
+		requeueAfter(f, c.Options.LookPeriod)
+		return c.callFailed(f, err)
 	}
-	c.succeeded(f)
-	c.remember(f.object, func(n *note) { n.missing, n.misses = time.Time{}, 0 })
+	c.callSucceeded(f)
+	c.updateLookups(f.object, func(n *lookups) { n.missing, n.misses = time.Time{}, 0 })
 	f.vm, f.complete = &found, true
 	f.interruptible = interruptible(resolved)
-	if err := c.identify(ctx, f, found); err != nil {
+	if err := c.recordIdentity(ctx, f, found); err != nil {
 		return err
 	}
-	c.judge(f, found)
-	sooner(f, due)
+	c.reportVMState(f, found)
+	requeueAfter(f, due)
 	return nil
 }
 
@@ -70,9 +70,9 @@ func (c *Controller) find(ctx context.Context, f *facts, r class.Resolved) (clou
 				f.object.Spec.ProviderID, r.Driver.Traits().Name),
 		}}, cloud.BlocksAll)
 	}
-	born := c.remember(f.object, func(*note) {}).born
+	born := c.updateLookups(f.object, func(*lookups) {}).born
 	if ok {
-		l, err := c.survey.look(ctx, r, f.now.Add(-period+time.Nanosecond), born)
+		l, err := c.listings.look(ctx, r, f.now.Add(-period+time.Nanosecond), born)
 		if err != nil {
 			return cloud.VM{}, 0, err
 		}
@@ -93,15 +93,15 @@ func (c *Controller) find(ctx context.Context, f *facts, r class.Resolved) (clou
 func (c *Controller) period(f *facts) time.Duration {
 	switch {
 	case !provisioned(f.object):
-		return pendingLook
-	case worried(f.machine):
-		return min(worriedLook, c.Options.LookPeriod)
+		return pendingVMCheck
+	case nodeUnhealthy(f.machine):
+		return min(unhealthyNodeCheck, c.Options.LookPeriod)
 	}
 	return c.Options.LookPeriod
 }
 
-// worried reports whether the Node has not joined, or is not known to be healthy.
-func worried(m *clusterv1.Machine) bool {
+// nodeUnhealthy reports whether the Node has not joined, or is not known to be healthy.
+func nodeUnhealthy(m *clusterv1.Machine) bool {
 	if !m.Status.NodeRef.IsDefined() {
 		return true
 	}
@@ -109,10 +109,10 @@ func worried(m *clusterv1.Machine) bool {
 	return healthy != nil && healthy.Status == metav1.ConditionFalse
 }
 
-// identify records of which class an adopted VM is, and what was learnt about the
+// recordIdentity records of which class an adopted VM is, and what was learnt about the
 // VM's id: one that was lost, or that
 // was written in a form that its Node does not carry, while nobody else knows it.
-func (c *Controller) identify(ctx context.Context, f *facts, found cloud.VM) error {
+func (c *Controller) recordIdentity(ctx context.Context, f *facts, found cloud.VM) error {
 	if f.object.Annotations[infrav1.MadeFromAnnotation] == "" {
 		err := c.patch(ctx, f, func(o *infrav1.MCMMachine) {
 			capi.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o))
@@ -142,58 +142,58 @@ func rewritable(f *facts, is string) bool {
 	return f.machine.Spec.ProviderID == "" || f.machine.Spec.ProviderID == is
 }
 
-// missed notes that the cloud shows no VM. It counts as gone only when it was
+// vmNotFound notes that the cloud shows no VM. It counts as gone only when it was
 // looked for several times over some time.
-func (c *Controller) missed(f *facts, settle time.Duration, cause error) error {
-	n := c.remember(f.object, func(n *note) {
+func (c *Controller) vmNotFound(f *facts, settle time.Duration, cause error) error {
+	n := c.updateLookups(f.object, func(n *lookups) {
 		if n.missing.IsZero() {
 			n.missing = f.now
 		}
 		n.misses++
 	})
-	if n.misses < enoughMisses || f.now.Sub(n.missing) < max(missingFor, settle) {
-		sooner(f, missingLook)
+	if n.misses < missesUntilGone || f.now.Sub(n.missing) < max(missingFor, settle) {
+		requeueAfter(f, missingVMCheck)
 		// A process that has just begun to look knows less than the status does.
-		if !provisioned(f.object) && !saidGone(f.object) {
-			f.vmWord = no(machinev1.ReasonVMNotFound, "The VM is looked for: "+cause.Error())
+		if !provisioned(f.object) && !reportedGone(f.object) {
+			f.vmCondition = conditionFalse(machinev1.ReasonVMNotFound, "The VM is looked for: "+cause.Error())
 		}
 		return nil
 	}
-	f.vmWord = no(infrav1.ReasonInstanceNotFound, fmt.Sprintf(
+	f.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(
 		"VM %s does not exist any more. It is not made again; delete the Machine, or let a MachineHealthCheck replace it", f.object.Spec.ProviderID))
-	sooner(f, c.Options.LookPeriod)
+	requeueAfter(f, c.Options.LookPeriod)
 	return nil
 }
 
-// saidGone reports whether the VM was found to be gone before.
-func saidGone(o *infrav1.MCMMachine) bool {
+// reportedGone reports whether the VM was found to be gone before.
+func reportedGone(o *infrav1.MCMMachine) bool {
 	c := meta.FindStatusCondition(o.Status.Conditions, infrav1.VMProvisionedCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonInstanceNotFound
 }
 
-// judge says what state the VM is in, and when to look again while it is not final.
-func (c *Controller) judge(f *facts, found cloud.VM) {
+// reportVMState says what state the VM is in, and when to look again while it is not final.
+func (c *Controller) reportVMState(f *facts, found cloud.VM) {
 	switch found.State {
 	case cloud.StateStopped:
-		f.vmWord = no(machinev1.ReasonVMStopped, text("The VM does not run", found))
+		f.vmCondition = conditionFalse(machinev1.ReasonVMStopped, text("The VM does not run", found))
 	case cloud.StateFailed:
-		f.vmWord = no(machinev1.ReasonVMFailed, text("The VM cannot run", found))
+		f.vmCondition = conditionFalse(machinev1.ReasonVMFailed, text("The VM cannot run", found))
 	case cloud.StateDeleting:
-		f.vmWord = no(infrav1.ReasonInstanceDeleting, text("The VM is being deleted, and not by this controller", found))
+		f.vmCondition = conditionFalse(infrav1.ReasonInstanceDeleting, text("The VM is being deleted, and not by this controller", found))
 	case cloud.StatePending, cloud.StateRunning, cloud.StateUnknown:
-		if !provisioned(f.object) && !addressed(f) {
-			f.vmWord = no(infrav1.ReasonWaitingForAddresses, "The VM has no address yet")
-			sooner(f, pendingLook)
+		if !provisioned(f.object) && !hasAddresses(f) {
+			f.vmCondition = conditionFalse(infrav1.ReasonWaitingForAddresses, "The VM has no address yet")
+			requeueAfter(f, pendingVMCheck)
 			return
 		}
-		f.vmWord = yes(infrav1.ReasonProvisioned)
+		f.vmCondition = conditionTrue(infrav1.ReasonProvisioned)
 	}
-	sooner(f, c.period(f))
+	requeueAfter(f, c.period(f))
 }
 
-// addressed reports whether the VM can be told to core: its addresses are known, or
+// hasAddresses reports whether the VM can be told to core: its addresses are known, or
 // it has been running for so long that it will not get any.
-func addressed(f *facts) bool {
+func hasAddresses(f *facts) bool {
 	if len(f.vm.Addresses) > 0 {
 		return true
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// nodePatience is how long the removal of a Node is tried when a Cluster goes.
-const nodePatience = 5 * time.Minute
+// nodeDeletionTimeout is how long the removal of a Node is tried when a Cluster goes.
+const nodeDeletionTimeout = 5 * time.Minute
 
 // syncNode makes the Node as spec.nodeTemplate asks, with one write if it is not.
 // Without a connection to the workload cluster there is nothing to do: the
@@ -56,22 +56,22 @@ func (c *Controller) connect(ctx context.Context, f *facts) (client.Client, erro
 func (c *Controller) applyTemplate(ctx context.Context, f *facts, workload client.Writer, node *corev1.Node) error {
 	want, problems := desired(node, &f.object.Spec.NodeTemplate)
 	err := write(ctx, workload, node, want)
-	invalid := tell(f, problems)
+	invalid := templateProblems(f, problems)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		f.nodeWord = no(infrav1.ReasonNodeRefused,
+		f.nodeCondition = conditionFalse(infrav1.ReasonNodeRefused,
 			fmt.Sprintf("The API server refuses what spec.nodeTemplate asks for: %v; correct the field that is named there",
 				err))
-		sooner(f, slowestRetry)
+		requeueAfter(f, longRetry)
 		return nil
 	case err != nil:
 		return client.IgnoreNotFound(err)
 	case invalid != "":
-		f.nodeWord = no(infrav1.ReasonNodeTemplateInvalid, invalid)
+		f.nodeCondition = conditionFalse(infrav1.ReasonNodeTemplateInvalid, invalid)
 	case empty(&f.object.Spec.NodeTemplate):
-		f.noNodeWord = true
+		f.nodeConditionObsolete = true
 	default:
-		f.nodeWord = yes(infrav1.ReasonNodeSynced)
+		f.nodeCondition = conditionTrue(infrav1.ReasonNodeSynced)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func write(ctx context.Context, workload client.Writer, node, want *corev1.Node)
 // removeNode deletes the Node of a machine whose Cluster is being deleted: core
 // leaves it behind then. Where the workload cluster does not answer, it stays.
 func (c *Controller) removeNode(ctx context.Context, f *facts) error {
-	if c.Clusters == nil || f.vmLeft || f.cluster == nil || f.cluster.DeletionTimestamp.IsZero() ||
+	if c.Clusters == nil || f.vmRetained || f.cluster == nil || f.cluster.DeletionTimestamp.IsZero() ||
 		f.object.Spec.ProviderID == "" {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (c *Controller) removeNode(ctx context.Context, f *facts) error {
 	if err == nil || errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil
 	}
-	if f.now.Sub(f.object.DeletionTimestamp.Time) < nodePatience {
+	if f.now.Sub(f.object.DeletionTimestamp.Time) < nodeDeletionTimeout {
 		return err
 	}
 	warn(f, eventNodeLeft, "The Node of VM "+f.object.Spec.ProviderID+" could not be deleted and is left: "+

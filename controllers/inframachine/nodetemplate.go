@@ -36,9 +36,9 @@ func desired(node *corev1.Node, t *infrav1.NodeTemplate) (*corev1.Node, []nodete
 	return want, problems
 }
 
-// tell says what of the template does not reach the Node, for as long as that is
+// templateProblems says what of the template does not reach the Node, for as long as that is
 // so: texts go into the condition. A note that was mended is an Event, once.
-func tell(f *facts, problems []nodetemplate.Problem) (texts string) {
+func templateProblems(f *facts, problems []nodetemplate.Problem) (texts string) {
 	var invalid []string
 	for _, p := range problems {
 		if p.Note {

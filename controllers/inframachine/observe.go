@@ -22,7 +22,7 @@ type facts struct {
 	machine *clusterv1.Machine  // that owns it; nil: none, or it does not exist
 	cluster *clusterv1.Cluster  // nil: none, or it does not exist
 	infra   *infrav1.MCMCluster // of the Cluster; nil: it has another infrastructure
-	named   string              // name of the Cluster
+	clusterName   string              // name of the Cluster
 	paused  string              // why it is to be left alone
 
 	vm            *cloud.VM // as the cloud showed it in this pass; nil if it was not asked
@@ -30,28 +30,28 @@ type facts struct {
 	interruptible *bool     // nil: not known
 
 	// What was learnt; nil: nothing, so what stands there stays.
-	vmWord, cloudWord, credentialsWord, nodeWord *word
-	noNodeWord                                   bool // nothing is asked for of the Node any more
+	vmCondition, cloudCondition, credentialsCondition, nodeCondition *condition
+	nodeConditionObsolete                                   bool // nothing is asked for of the Node any more
 
-	leaving  *word // what the deletion waits for
-	vmLeft   bool  // the VM stays, as the user wants it
-	released bool  // the finalizer is gone
-	wait     time.Duration
-	events   []notice
+	deletionWaitsFor  *condition // what the deletion waits for
+	vmRetained   bool  // the VM stays, as the user wants it
+	finalizerRemoved bool  // the finalizer is gone
+	requeue     time.Duration
+	events   []kubeEvent
 }
 
-// word is what a condition says.
-type word struct {
+// condition is what a condition says.
+type condition struct {
 	status          metav1.ConditionStatus
 	reason, message string
 }
 
-// notice is an Event about something that a person would ask about.
-type notice struct{ kind, reason, message string }
+// kubeEvent is an Event about something that a person would ask about.
+type kubeEvent struct{ kind, reason, message string }
 
-func yes(reason string) *word { return &word{metav1.ConditionTrue, reason, ""} }
+func conditionTrue(reason string) *condition { return &condition{metav1.ConditionTrue, reason, ""} }
 
-func no(reason, message string) *word { return &word{metav1.ConditionFalse, reason, message} }
+func conditionFalse(reason, message string) *condition { return &condition{metav1.ConditionFalse, reason, message} }
 
 // observe reads what there is to know about o without asking the cloud.
 func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*facts, error) {
@@ -60,11 +60,11 @@ func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*facts
 	if f.machine, err = capi.MachineOf(ctx, c.Client, o); err != nil {
 		return nil, err
 	}
-	if f.cluster, f.named, err = capi.ClusterOf(ctx, c.Client, o); err != nil {
+	if f.cluster, f.clusterName, err = capi.ClusterOf(ctx, c.Client, o); err != nil {
 		return nil, err
 	}
-	if f.named == "" && f.machine != nil {
-		if f.cluster, f.named, err = capi.ClusterOf(ctx, c.Client, f.machine); err != nil {
+	if f.clusterName == "" && f.machine != nil {
+		if f.cluster, f.clusterName, err = capi.ClusterOf(ctx, c.Client, f.machine); err != nil {
 			return nil, err
 		}
 	}
@@ -75,16 +75,16 @@ func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*facts
 	return f, nil
 }
 
-// unowned says what keeps a MCMMachine from being looked after at all.
-func unowned(f *facts) *word {
+// missingOwner says what keeps a MCMMachine from being looked after at all.
+func missingOwner(f *facts) *condition {
 	if f.machine == nil {
-		return no(infrav1.ReasonWaitingForMachine, "No Machine of Cluster API owns this object yet; it makes no VM by itself")
+		return conditionFalse(infrav1.ReasonWaitingForMachine, "No Machine of Cluster API owns this object yet; it makes no VM by itself")
 	}
-	if f.named == "" {
-		return no(infrav1.ReasonWaitingForCluster, "Neither this object nor its Machine names a Cluster in the label "+
+	if f.clusterName == "" {
+		return conditionFalse(infrav1.ReasonWaitingForCluster, "Neither this object nor its Machine names a Cluster in the label "+
 			clusterv1.ClusterNameLabel)
 	}
-	return no(infrav1.ReasonWaitingForCluster, "Cluster "+f.named+" does not exist")
+	return conditionFalse(infrav1.ReasonWaitingForCluster, "Cluster "+f.clusterName+" does not exist")
 }
 
 // provisioned reports whether core has been told that the VM is there.
@@ -92,13 +92,13 @@ func provisioned(o *infrav1.MCMMachine) bool {
 	return o.Status.Initialization.Provisioned != nil && *o.Status.Initialization.Provisioned
 }
 
-// sooner shortens the wait of f to d; 0 is no wait.
-func sooner(f *facts, d time.Duration) {
-	if d > 0 && (f.wait == 0 || d < f.wait) {
-		f.wait = d
+// requeueAfter shortens the wait of f to d; 0 is no wait.
+func requeueAfter(f *facts, d time.Duration) {
+	if d > 0 && (f.requeue == 0 || d < f.requeue) {
+		f.requeue = d
 	}
 }
 
 func warn(f *facts, reason, message string) {
-	f.events = append(f.events, notice{corev1.EventTypeWarning, reason, message})
+	f.events = append(f.events, kubeEvent{corev1.EventTypeWarning, reason, message})
 }

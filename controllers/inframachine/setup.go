@@ -60,7 +60,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 
 // retries says when a pass that failed is repeated: ever later, but not much later.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longRetry)
 }
 
 // watchNodes makes the Nodes of the machine's Cluster wake their machines.

@@ -25,24 +25,24 @@ func report(f *facts) infrav1.MCMMachineStatus {
 		return status
 	}
 	reportVM(f, &status)
-	say := func(kind string, w *word) {
+	say := func(kind string, w *condition) {
 		if w != nil {
 			set(metav1.Condition{Type: kind, Status: w.status, Reason: w.reason, Message: w.message})
 		}
 	}
-	say(infrav1.VMProvisionedCondition, f.vmWord)
-	say(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition, f.cloudWord))
+	say(infrav1.VMProvisionedCondition, f.vmCondition)
+	say(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition, f.cloudCondition))
 	say(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition,
-		f.credentialsWord))
-	say(infrav1.NodeSyncedCondition, f.nodeWord)
-	if f.noNodeWord {
+		f.credentialsCondition))
+	say(infrav1.NodeSyncedCondition, f.nodeCondition)
+	if f.nodeConditionObsolete {
 		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
 	}
 	if !f.object.DeletionTimestamp.IsZero() {
 		set(deleting(f))
 	}
 	set(ready(f, status))
-	keepUp(&status, f)
+	observeGeneration(&status, f)
 	return status
 }
 
@@ -58,7 +58,7 @@ func reportVM(f *facts, status *infrav1.MCMMachineStatus) {
 		status.FailureDomain = f.vm.Zone
 	}
 	status.Interruptible = f.interruptible
-	if f.complete && f.object.Spec.ProviderID != "" && f.vmWord != nil && f.vmWord.status == metav1.ConditionTrue {
+	if f.complete && f.object.Spec.ProviderID != "" && f.vmCondition != nil && f.vmCondition.status == metav1.ConditionTrue {
 		status.Initialization.Provisioned = new(true)
 	}
 }
@@ -86,8 +86,8 @@ func ready(f *facts, status infrav1.MCMMachineStatus) metav1.Condition {
 // deleting says what the deletion waits for.
 func deleting(f *facts) metav1.Condition {
 	c := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonDeleting}
-	if f.leaving != nil {
-		c.Reason, c.Message = f.leaving.reason, f.leaving.message
+	if f.deletionWaitsFor != nil {
+		c.Reason, c.Message = f.deletionWaitsFor.reason, f.deletionWaitsFor.message
 	}
 	return c
 }
@@ -96,15 +96,15 @@ func deleting(f *facts) metav1.Condition {
 // cloud has worded it: that differs from call to call, and each change is a write.
 // What is wrong with class or Secret is always told as it is: it may be another
 // one by now.
-func stable(conditions []metav1.Condition, kind string, w *word) *word {
+func stable(conditions []metav1.Condition, kind string, w *condition) *condition {
 	was := meta.FindStatusCondition(conditions, kind)
-	if w == nil || was == nil || was.Status != w.status || was.Reason != w.reason || !wordedByCloud(w.reason) {
+	if w == nil || was == nil || was.Status != w.status || was.Reason != w.reason || !messageFromCloud(w.reason) {
 		return w
 	}
-	return &word{w.status, w.reason, was.Message}
+	return &condition{w.status, w.reason, was.Message}
 }
 
-func wordedByCloud(reason string) bool {
+func messageFromCloud(reason string) bool {
 	switch reason {
 	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError, machinev1.ReasonCredentialsRefused:
 		return true
@@ -112,8 +112,8 @@ func wordedByCloud(reason string) bool {
 	return false
 }
 
-// keepUp notes of every condition that it holds for the object as it is now.
-func keepUp(status *infrav1.MCMMachineStatus, f *facts) {
+// observeGeneration notes of every condition that it holds for the object as it is now.
+func observeGeneration(status *infrav1.MCMMachineStatus, f *facts) {
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = f.object.Generation
 	}

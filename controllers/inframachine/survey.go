@@ -21,9 +21,9 @@ const (
 	failedAge = 30 * time.Second
 )
 
-// survey remembers the last listing of each account's VMs, so that thousands of
+// vmListings remembers the last listing of each account's VMs, so that thousands of
 // machines that look at theirs within a period cost one listing.
-type survey struct {
+type vmListings struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
@@ -38,14 +38,14 @@ type listing struct {
 	err  error               // why there are none; nil if there are
 }
 
-func newSurvey(c clock.PassiveClock) *survey {
-	return &survey{clock: c, last: map[string]listing{}}
+func newVMListings(c clock.PassiveClock) *vmListings {
+	return &vmListings{clock: c, last: map[string]listing{}}
 }
 
 // look returns a listing that was read since then, and that shows what was there
 // at asOf. It asks the cloud if there is none.
-func (s *survey) look(ctx context.Context, r class.Resolved, since, asOf time.Time) (listing, error) {
-	key, now := surveyKey(r), s.clock.Now()
+func (s *vmListings) look(ctx context.Context, r class.Resolved, since, asOf time.Time) (listing, error) {
+	key, now := listingKey(r), s.clock.Now()
 	l, ok := s.get(key)
 	switch {
 	case ok && l.err != nil && now.Sub(l.read) < failedAge:
@@ -80,7 +80,7 @@ func read(ctx context.Context, r class.Resolved, now, asOf time.Time) listing {
 	return l
 }
 
-func (s *survey) get(key string) (listing, bool) {
+func (s *vmListings) get(key string) (listing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.last[key]
@@ -89,7 +89,7 @@ func (s *survey) get(key string) (listing, bool) {
 
 // put keeps a listing, and forgets those that nobody has asked for in hours,
 // e.g. because the credentials were rotated.
-func (s *survey) put(key string, l listing) {
+func (s *vmListings) put(key string, l listing) {
 	const idle = 2 * time.Hour
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +101,8 @@ func (s *survey) put(key string, l listing) {
 	}
 }
 
-// surveyKey is equal for classes whose account and listing are the same.
-func surveyKey(r class.Resolved) string {
+// listingKey is equal for classes whose account and listing are the same.
+func listingKey(r class.Resolved) string {
 	return strings.Join([]string{
 		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Class.Region,
 		r.Credentials.Fingerprint(machinev1.UserDataKey),

@@ -24,14 +24,14 @@ const dataKey = "value"
 // the data itself.
 func (c *Controller) userData(ctx context.Context, f *facts, r class.Resolved) ([]byte, error) {
 	if f.machine.Spec.Bootstrap.DataSecretName == nil || *f.machine.Spec.Bootstrap.DataSecretName == "" {
-		return nil, badData(infrav1.ReasonWaitingForBootstrap, "spec.bootstrap.dataSecretName",
+		return nil, invalidBootstrapData(infrav1.ReasonWaitingForBootstrap, "spec.bootstrap.dataSecretName",
 			"is empty; the bootstrap provider fills it in")
 	}
 	name := *f.machine.Spec.Bootstrap.DataSecretName
 	secret := &corev1.Secret{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: f.machine.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, badData(infrav1.ReasonBootstrapNotFound, "spec.bootstrap.dataSecretName",
+		return nil, invalidBootstrapData(infrav1.ReasonBootstrapNotFound, "spec.bootstrap.dataSecretName",
 			fmt.Sprintf("there is no Secret %q; create it, or delete the Machine", name))
 	}
 	if err != nil {
@@ -39,18 +39,18 @@ func (c *Controller) userData(ctx context.Context, f *facts, r class.Resolved) (
 	}
 	data := secret.Data[dataKey]
 	if len(data) == 0 {
-		return nil, badData(infrav1.ReasonInvalidBootstrapData, "spec.bootstrap.dataSecretName",
+		return nil, invalidBootstrapData(infrav1.ReasonInvalidBootstrapData, "spec.bootstrap.dataSecretName",
 			fmt.Sprintf("Secret %q has no entry %q; put the boot data there", name, dataKey))
 	}
 	packed, err := bootstrap.Pack(data, r.Driver.Traits().UserDataMax)
 	if err != nil {
-		return nil, badData(infrav1.ReasonInvalidBootstrapData, fmt.Sprintf("Secret %s[%s]", name, dataKey), err.Error())
+		return nil, invalidBootstrapData(infrav1.ReasonInvalidBootstrapData, fmt.Sprintf("Secret %s[%s]", name, dataKey), err.Error())
 	}
 	return packed, nil
 }
 
-// badData is an error about the Machine's boot data.
-func badData(reason, field, message string) error {
+// invalidBootstrapData is an error about the Machine's boot data.
+func invalidBootstrapData(reason, field, message string) error {
 	return &cloud.Error{
 		Code: cloud.Invalid, Op: "prepare boot data", Reason: reason,
 		Problems: []cloud.Problem{{Severity: cloud.BlocksCreate, Field: field, Message: message}},

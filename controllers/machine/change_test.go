@@ -21,13 +21,13 @@ func TestDropFinalizerIsAboutOneObjectNotItsName(t *testing.T) {
 	w.create(now)
 	before := now.DeepCopy()
 	before.UID = "first"
-	if err := dropFinalizer(t.Context(), w.client, before, machinev1.NodeFinalizer); err == nil {
+	if err := patchOutFinalizer(t.Context(), w.client, before, machinev1.NodeFinalizer); err == nil {
 		t.Error("the cache showed another object, which has to be told")
 	}
 	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || len(now.Finalizers) != 1 {
 		t.Errorf("finalizers %v, %v: those of the new object are not ours to take", now.Finalizers, err)
 	}
-	if err := dropFinalizer(t.Context(), w.client, now, machinev1.NodeFinalizer); err != nil {
+	if err := patchOutFinalizer(t.Context(), w.client, now, machinev1.NodeFinalizer); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"io"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -19,7 +21,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -54,13 +58,16 @@ type Controller struct {
 	classes *class.Resolver
 	engine  *vm.Engine
 	drainer *drain.Drainer
-	permits *permits
-	losses  *losses
-	shelter *shelter
+	permits *permit.Permits
+	outages *outage.Detector
+	tracker *outage.Tracker
 	gate    *hold.Gate
 	marks   fresh.Marks
-	dropped fresh.Dropped[addition]
+	pruned  fresh.Dropped[prunedFields]
 }
+
+// Collectors are the metrics that the controller has of its own.
+func (c *Controller) Collectors() []prometheus.Collector { return []prometheus.Collector{c.tracker} }
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
@@ -68,11 +75,11 @@ func New(d Deps) *Controller {
 		Deps:    d,
 		classes: class.New(d.Clouds),
 		engine:  vm.New(d.Clock),
-		permits: newPermits(d.Client, d.Clock),
-		shelter: newShelter(),
+		permits: permit.New(d.Client, d.Clock),
+		tracker: outage.NewTracker(),
 		gate:    hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events}),
 	}
-	c.losses = newLosses(c)
+	c.outages = newDetector(c)
 	if d.Target != nil {
 		c.drainer = drain.New(drain.Deps{Target: d.Target, Clock: d.Clock, Confirm: true})
 	}
@@ -91,7 +98,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.marks.Absent(req.NamespacedName)
-			c.leaveShelter(req.NamespacedName)
+			c.untrackOutage(req.NamespacedName)
 			c.gate.Forget(m, req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -105,77 +112,128 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if held, result, err := c.held(ctx, m); held || err != nil {
 		return result, err
 	}
-	c.restore(m)
-	c.engine.Saw(machinev1.OwnerID(m), m.Spec.ProviderID)
+	c.restorePruned(m)
+	c.engine.ObserveProviderID(machinev1.OwnerID(m), m.Spec.ProviderID)
 	f, err := c.observe(ctx, m)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	if m.DeletionTimestamp.IsZero() {
-		err = c.join(ctx, f)
-	} else {
-		err = c.leave(ctx, f)
-	}
+	err = c.act(ctx, f)
 	if werr := c.write(ctx, f, err); werr != nil {
 		return outcome.Of(0, werr)
 	}
-	c.announce(f)
-	c.measure(ctx, f)
+	c.emitEvents(f)
+	c.recordDurations(ctx, f)
 	if err == nil {
-		c.tellOutage(ctx, f)
+		c.trackOutage(ctx, f)
 	}
-	if f.released {
+	if f.finalizerRemoved {
 		c.engine.Forget(machinev1.OwnerID(f.machine))
 		c.marks.Ended(f.machine)
-		c.dropped.Forget(f.machine.UID)
-		c.losses.forget(f.machine.UID)
+		c.pruned.Forget(f.machine.UID)
+		c.outages.Forget(f.machine.UID)
 	}
-	return outcome.Of(f.wait, err)
+	return outcome.Of(f.requeue, err)
 }
 
-// join gives a Machine its VM and its node.
-func (c *Controller) join(ctx context.Context, f *facts) error {
-	if c.Frozen != nil && c.Frozen() {
+// step is one step of a Machine's life. It reports whether the next one may
+// follow in the same pass.
+type step struct {
+	name string
+	mcm  string // MCM's name of it; empty: MCM has none
+	run  func(*Controller, context.Context, *facts) (done bool, err error)
+}
+
+// always makes a step of whose end the next one does not depend on.
+func always(run func(*Controller, context.Context, *facts) error) func(*Controller, context.Context, *facts) (bool, error) {
+	return func(c *Controller, ctx context.Context, f *facts) (bool, error) { return true, run(c, ctx, f) }
+}
+
+// joinSteps give a Machine its VM and its node, and keep them.
+func joinSteps() []step {
+	return []step{
+		{"ensureFinalizer", "", always((*Controller).ensureFinalizer)},
+		{"launch", "", always((*Controller).launch)},
+		{"syncProviderIDForm", "", always((*Controller).syncProviderIDForm)},
+		{"checkHealth", "", always((*Controller).checkHealth)},
+		{"updateInPlace", "", always((*Controller).updateInPlace)},
+		{"preserve", "", always((*Controller).preserve)},
+	}
+}
+
+// deletionSteps take a Machine's node and VM away. Each is done when what it
+// looks at is gone.
+func deletionSteps() []step {
+	return []step{
+		{"confirmNotHeld", machinev1.StepGetVMStatus, (*Controller).confirmNotHeld},
+		{"findNode", machinev1.StepGetVMStatus, (*Controller).findNode},
+		{"drain", machinev1.StepDrain, (*Controller).drain},
+		{"detachVolumes", machinev1.StepDeleteAttachments, (*Controller).detachVolumes},
+		{"deleteVM", machinev1.StepDeleteVM, (*Controller).deleteVM},
+		{"deleteNode", machinev1.StepDeleteNode, (*Controller).deleteNode},
+		{"deleteToken", machinev1.StepDeleteNode, (*Controller).deleteToken},
+		{"waitForName", machinev1.StepDeleteNode, (*Controller).waitForName},
+		{"removeFinalizer", machinev1.StepDeleteNode, (*Controller).removeFinalizer},
+	}
+}
+
+// act runs the steps that the Machine is due for, until one is not done.
+func (c *Controller) act(ctx context.Context, f *facts) error {
+	steps := joinSteps()
+	switch {
+	case !f.machine.DeletionTimestamp.IsZero():
+		if !controllerutil.ContainsFinalizer(f.machine, machinev1.Finalizer) {
+			f.finalizerRemoved = true // other finalizers keep the object; there is nothing of ours left to do
+			return nil
+		}
+		steps = deletionSteps()
+	case c.Frozen != nil && c.Frozen():
 		f.frozen = true
-		sooner(f, frozenRetry)
+		requeueAfter(f, frozenRetry)
+		return nil
+	case len(f.problems) > 0 && f.machine.Spec.ProviderID == "":
 		return nil
 	}
-	if len(f.problems) > 0 && f.machine.Spec.ProviderID == "" {
-		return nil
-	}
-	for _, step := range []func(context.Context, *facts) error{
-		c.claim, c.launch, c.reform, c.judge, c.updateInPlace, c.keep,
-	} {
-		if err := step(ctx, f); err != nil {
+	for _, s := range steps {
+		f.step = s.mcm
+		if done, err := s.run(c, ctx, f); err != nil || !done {
 			return err
 		}
 	}
 	return nil
 }
 
-// claim puts finalizer and owner id onto a Machine before anything is made for
-// it. Machines of a MachineSet are born with both.
-func (c *Controller) claim(ctx context.Context, f *facts) error {
-	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
-		if begunByMCM(m) {
-			setAnnotation(m, machinev1.CreateAttemptAnnotation, attemptOfMCM)
+// visitRetry is when a hold is looked at again that another controller's pass
+// keeps from being answered. Such a pass ends by itself within moments.
+const visitRetry = 200 * time.Millisecond
+
+// held reports whether m is left alone in this pass because somebody moves it to
+// another door, and when to look again. What is remembered of its VM is dropped,
+// as if this process had just started: others may change the VM meanwhile.
+func (c *Controller) held(ctx context.Context, m *machinev1.Machine) (bool, reconcile.Result, error) {
+	if machinev1.Held(m) {
+		c.engine.Forget(machinev1.OwnerID(m))
+		c.outages.Forget(m.UID)
+		c.untrackOutage(client.ObjectKeyFromObject(m))
+		if !machinev1.HoldAnswered(m) && c.Visits.Busy(m.Labels[machinev1.NodeLabel]) {
+			return true, reconcile.Result{RequeueAfter: visitRetry}, nil
 		}
-		addFinalizer(m, machinev1.Finalizer)
-		defaultAnnotation(m, machinev1.OwnerIDAnnotation, string(m.UID))
-		defaultAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
-	})
+	}
+	closed, err := c.gate.Answer(ctx, m, c.marks.Wrote)
+	result, err := outcome.Of(0, err)
+	return closed, result, err
 }
 
 // write persists the status that follows from f, if it differs.
 func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
-	if f.released {
+	if f.finalizerRemoved {
 		return nil
 	}
 	status := report(f, failure)
 	if equality.Semantic.DeepEqual(status, f.machine.Status) {
 		return nil
 	}
-	if c.onlyAdds(f.machine, status) {
+	if c.changesOnlyPruned(f.machine, status) {
 		f.machine.Status = status
 		return nil
 	}
@@ -184,7 +242,7 @@ func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
 	if err := c.Client.Status().Patch(ctx, f.machine, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	c.stored(f.machine, status)
+	c.rememberPruned(f.machine, status)
 	c.marks.Wrote(f.machine)
 	return nil
 }

@@ -1,11 +1,13 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -28,13 +30,13 @@ const (
 	eventOutageOver   = "OutageOver"
 )
 
-// announce tells about what changed in this pass. What did not change was told
+// emitEvents tells about what changed in this pass. What did not change was told
 // before.
-func (c *Controller) announce(f *facts) {
+func (c *Controller) emitEvents(f *facts) {
 	for _, e := range f.events {
 		c.Events.Event(f.machine, e.kind, e.reason, e.message)
 	}
-	if f.released {
+	if f.finalizerRemoved {
 		return
 	}
 	if e, ok := phaseEvent(f); ok {
@@ -46,13 +48,13 @@ func (c *Controller) announce(f *facts) {
 		{machinev1.ConditionDrained, eventDrainBlocked},
 		{machinev1.ConditionDeleted, eventDeleteFailed},
 	} {
-		if changed, ok := worsened(f, kind.condition); ok {
+		if changed, ok := newFault(f, kind.condition); ok {
 			c.Events.Event(f.machine, corev1.EventTypeWarning, kind.reason, changed.Message)
 		}
 	}
-	if is := find(f.machine.Status.Progress, machinev1.ConditionSpecValid); is != nil &&
+	if is := findCondition(f.machine.Status.Progress, machinev1.ConditionSpecValid); is != nil &&
 		is.Reason == machinev1.ReasonIgnoredValue {
-		was := find(f.before.Status.Progress, machinev1.ConditionSpecValid)
+		was := findCondition(f.before.Status.Progress, machinev1.ConditionSpecValid)
 		if was == nil || was.Message != is.Message {
 			c.Events.Event(f.machine, corev1.EventTypeWarning, eventIgnoredValue, is.Message)
 		}
@@ -60,41 +62,41 @@ func (c *Controller) announce(f *facts) {
 }
 
 // phaseEvent is the Event of a change of phase that a person would ask about.
-func phaseEvent(f *facts) (notice, bool) {
+func phaseEvent(f *facts) (kubeEvent, bool) {
 	was, is := f.before.Status.CurrentStatus.Phase, f.machine.Status.CurrentStatus.Phase
 	text := f.machine.Status.LastOperation.Description
 	if was == is {
-		return notice{}, false
+		return kubeEvent{}, false
 	}
 	switch is {
 	case machinev1.MachineRunning:
 		if was == machinev1.MachinePending {
-			return notice{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", f.machine.Spec.ProviderID,
+			return kubeEvent{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", f.machine.Spec.ProviderID,
 				f.nodeName)}, true
 		}
-		return notice{corev1.EventTypeNormal, eventRecovered, text}, true
+		return kubeEvent{corev1.EventTypeNormal, eventRecovered, text}, true
 	case machinev1.MachineAvailable:
-		return notice{corev1.EventTypeNormal, eventCreated, "VM " + f.machine.Spec.ProviderID + " exists"}, true
+		return kubeEvent{corev1.EventTypeNormal, eventCreated, "VM " + f.machine.Spec.ProviderID + " exists"}, true
 	case machinev1.MachineUnknown:
-		return notice{corev1.EventTypeWarning, eventUnhealthy, text}, true
+		return kubeEvent{corev1.EventTypeWarning, eventUnhealthy, text}, true
 	case machinev1.MachineFailed:
-		return notice{corev1.EventTypeWarning, eventFailed, text}, true
+		return kubeEvent{corev1.EventTypeWarning, eventFailed, text}, true
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateSuccessful:
-		return notice{corev1.EventTypeNormal, eventUpdated, text}, true
+		return kubeEvent{corev1.EventTypeNormal, eventUpdated, text}, true
 	case machinev1.MachineInPlaceUpdateFailed:
-		return notice{corev1.EventTypeWarning, eventUpdated, text}, true
+		return kubeEvent{corev1.EventTypeWarning, eventUpdated, text}, true
 	case "", machinev1.MachinePending, machinev1.MachineTerminating, machinev1.MachineCrashLoopBackOff:
-		return notice{}, false
+		return kubeEvent{}, false
 	}
-	return notice{}, false
+	return kubeEvent{}, false
 }
 
-// worsened returns the condition of that type if this pass made it False for a
+// newFault returns the condition of that type if this pass made it False for a
 // reason that is a fault, and says so for the first time.
-func worsened(f *facts, kind string) (metav1.Condition, bool) {
-	is := find(f.machine.Status.Progress, kind)
-	was := find(f.before.Status.Progress, kind)
-	if is == nil || is.Status != metav1.ConditionFalse || ordinary(is.Reason) {
+func newFault(f *facts, kind string) (metav1.Condition, bool) {
+	is := findCondition(f.machine.Status.Progress, kind)
+	was := findCondition(f.before.Status.Progress, kind)
+	if is == nil || is.Status != metav1.ConditionFalse || expected(is.Reason) {
 		return metav1.Condition{}, false
 	}
 	if was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
@@ -103,8 +105,8 @@ func worsened(f *facts, kind string) (metav1.Condition, bool) {
 	return *is, true
 }
 
-// ordinary reports whether waiting for that reason is the normal course of things.
-func ordinary(reason string) bool {
+// expected reports whether waiting for that reason is the normal course of things.
+func expected(reason string) bool {
 	switch reason {
 	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes, machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,
 		machinev1.ReasonNameInUse,
@@ -114,9 +116,95 @@ func ordinary(reason string) bool {
 	return false
 }
 
-func find(p *machinev1.Progress, kind string) *metav1.Condition {
+func findCondition(p *machinev1.Progress, kind string) *metav1.Condition {
 	if p == nil {
 		return nil
 	}
 	return meta.FindStatusCondition(p.Conditions, kind)
+}
+
+// Durations are told how long steps of a machine's life took.
+type Durations interface {
+	// Observe is called once per machine and step: create, join, drain, delete.
+	Observe(m *machinev1.Machine, instanceType, zone, step string, seconds float64)
+	// FailedJoin counts a machine whose node did not join in time.
+	FailedJoin(m *machinev1.Machine, instanceType, zone string)
+}
+
+// recordDurations tells how long the step took that this pass ended. It reads only what
+// was observed: the machine's age, and the time since its deletion was asked for.
+func (c *Controller) recordDurations(ctx context.Context, f *facts) {
+	if c.Durations == nil {
+		return
+	}
+	step, since := stepEnded(f)
+	if step == "" {
+		return
+	}
+	instanceType, zone := c.placement(ctx, f)
+	if step == stepFailedJoin {
+		c.Durations.FailedJoin(f.machine, instanceType, zone)
+		return
+	}
+	c.Durations.Observe(f.machine, instanceType, zone, step, since)
+}
+
+const stepFailedJoin = "failed join"
+
+// stepEnded is the step that this pass ended and how many seconds it took; empty
+// if it ended none.
+func stepEnded(f *facts) (step string, seconds float64) {
+	if f.machine.DeletionTimestamp != nil {
+		return deletionStepEnded(f)
+	}
+	age := f.now.Sub(f.machine.CreationTimestamp.Time).Seconds()
+	was, is := f.before.Status.CurrentStatus.Phase, f.machine.Status.CurrentStatus.Phase
+	switch {
+	case was == is:
+		return "", 0
+	case is == machinev1.MachinePending, is == machinev1.MachineAvailable:
+		return "create", age
+	case was == machinev1.MachinePending && is == machinev1.MachineRunning:
+		return "join", age
+	case was == machinev1.MachinePending && is == machinev1.MachineFailed:
+		return stepFailedJoin, age
+	}
+	return "", 0
+}
+
+// deletionStepEnded is stepEnded of a machine that goes.
+func deletionStepEnded(f *facts) (step string, seconds float64) {
+	going := f.now.Sub(f.machine.DeletionTimestamp.Time).Seconds()
+	switch {
+	case f.finalizerRemoved && f.machine.Spec.ProviderID != "":
+		return "delete", going
+	case f.drained != nil && f.drained.done:
+		return "drain", going
+	}
+	return "", 0
+}
+
+// placement is where the machine is: as its node says, else its template, else
+// its class.
+func (c *Controller) placement(ctx context.Context, f *facts) (instanceType, zone string) {
+	labels := f.machine.Spec.NodeTemplateSpec.Labels
+	if f.node != nil {
+		labels = f.node.Labels
+	}
+	instanceType, zone = labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone]
+	if instanceType != "" && zone != "" {
+		return instanceType, zone
+	}
+	class := &machinev1.MachineClass{}
+	key := client.ObjectKey{Namespace: f.machine.Namespace, Name: f.machine.Spec.Class.Name}
+	if err := c.Client.Get(ctx, key, class); err != nil || class.NodeTemplate == nil {
+		return instanceType, zone // a label of a metric is worth no retry
+	}
+	if instanceType == "" {
+		instanceType = class.NodeTemplate.InstanceType
+	}
+	if zone == "" {
+		zone = class.NodeTemplate.Zone
+	}
+	return instanceType, zone
 }

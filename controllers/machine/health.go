@@ -1,15 +1,150 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
+
+// checkHealth decides the phase of a Machine that has its VM, and carries out what
+// becoming Running or Failed asks for.
+func (c *Controller) checkHealth(ctx context.Context, f *facts) error {
+	if f.created {
+		f.transition = c.phaseAfterLaunch()
+		if c.Target != nil {
+			requeueAfter(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
+		}
+		return nil
+	}
+	if f.transition != nil || c.Target == nil || f.otherClaimant != "" {
+		return nil // a node that two machines claim says nothing about either
+	}
+	v := evaluateHealth(f.machine, f.node, f.settings, f.now)
+	if f.createErr != nil && v.next == nil {
+		return nil
+	}
+	f.createErr = nil // a healthy node runs on a VM, whatever the cloud says
+	requeueAfter(f, v.wait)
+	return c.applyDecision(ctx, f, v)
+}
+
+// applyDecision carries out the verdict, unless an outage keeps the machine.
+func (c *Controller) applyDecision(ctx context.Context, f *facts, v decision) error {
+	v, err := c.applyOutageProtection(ctx, f, v)
+	switch {
+	case err != nil || protected(f):
+		return err
+	case v.next == nil:
+		return c.inspectSlowJoin(ctx, f)
+	}
+	return c.enterPhase(ctx, f, v)
+}
+
+// enterPhase carries out what the verdict's phase asks for.
+func (c *Controller) enterPhase(ctx context.Context, f *facts, v decision) error {
+	if v.replaces {
+		return c.replaceInTurn(ctx, f, v.next)
+	}
+	if err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		delete(m.Annotations, machinev1.OutageObservedAnnotation)
+	}); err != nil {
+		return err
+	}
+	if v.next.phase == machinev1.MachineRunning && v.next.operation == machinev1.MachineOperationCreate {
+		if err := c.dropToken(ctx, f); err != nil && !apierrors.IsForbidden(err) {
+			return err // one that we may not remove is left to its expiry
+		}
+	}
+	f.transition = v.next
+	return nil
+}
+
+// phaseAfterLaunch is the phase of a machine whose VM is complete.
+func (c *Controller) phaseAfterLaunch() *transition {
+	if c.Target == nil {
+		return &transition{
+			phase: machinev1.MachineAvailable, operation: machinev1.MachineOperationCreate,
+			state:       machinev1.MachineStateSuccessful,
+			description: "Created machine on cloud provider",
+		}
+	}
+	return &transition{
+		phase: machinev1.MachinePending, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateProcessing,
+		description: "Creating machine on cloud provider",
+	}
+}
+
+// replaceInTurn fails an unhealthy machine if it is its turn.
+func (c *Controller) replaceInTurn(ctx context.Context, f *facts, next *transition) error {
+	ok, busy, err := c.permits.Take(ctx, f.machine)
+	if err != nil {
+		return fmt.Errorf("look for machines being replaced: %w", err)
+	}
+	if ok {
+		f.transition = next
+		return nil
+	}
+	f.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, fmt.Sprintf("Machine %s of the same pool is being replaced",
+		busy)}
+	requeueAfter(f, shortRetry)
+	return nil
+}
+
+// slowJoin is how long a node usually takes at most to appear; from then on the
+// cloud is asked, once a minute, what became of the VM.
+const (
+	slowJoin      = 3 * time.Minute
+	slowJoinCheck = time.Minute
+)
+
+// inspectSlowJoin asks the cloud about the VM of a machine that takes long to join,
+// so that its condition can say why.
+func (c *Controller) inspectSlowJoin(ctx context.Context, f *facts) error {
+	if f.machine.Status.CurrentStatus.Phase != machinev1.MachinePending {
+		return nil
+	}
+	if justRegistered(f.node, f.now) {
+		requeueAfter(f, nodeGrace-f.now.Sub(f.node.CreationTimestamp.Time)) // then it is worth a word
+	}
+	since := f.now.Sub(f.machine.Status.CurrentStatus.LastUpdateTime.Time)
+	if since < slowJoin {
+		requeueAfter(f, slowJoin-since)
+		return nil
+	}
+	requeueAfter(f, slowJoinCheck)
+	r, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
+	if err != nil {
+		return err
+	}
+	account, err := r.Account(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the class is told about elsewhere; here it only means that nobody can be asked
+	}
+	found, err := account.Get(ctx, c.ref(f.machine, r))
+	if err != nil {
+		f.waitsFor = &waiting{machinev1.ReasonWaitingForNode, "The VM cannot be seen: " + err.Error()}
+		return nil //nolint:nilerr // a look that fails changes nothing
+	}
+	f.vm = &found
+	return nil
+}
+
+// nodeGrace is how long a registered node may be unhealthy before a machine
+// that waits for it says so: kubelets register first and get ready then, and
+// each word about it would be a write.
+const nodeGrace = 30 * time.Second
+
+// justRegistered reports whether node is so young that being unhealthy is normal.
+func justRegistered(node *corev1.Node, now time.Time) bool {
+	return node != nil && now.Sub(node.CreationTimestamp.Time) < nodeGrace
+}
 
 // transition is a change of phase, operation, or both.
 type transition struct {
@@ -20,8 +155,8 @@ type transition struct {
 	errorCode   string
 }
 
-// verdict is what follows from looking at a machine's node.
-type verdict struct {
+// decision is what follows from looking at a machine's node.
+type decision struct {
 	next *transition // nil: nothing changes
 	wait time.Duration
 	// replaces is set when next marks the machine as Failed so that it is
@@ -29,37 +164,37 @@ type verdict struct {
 	replaces bool
 }
 
-// judge says what becomes of a machine that has its VM: the health rules of
+// evaluateHealth says what becomes of a machine that has its VM: the health rules of
 // MCM, as a pure function of what is seen. node is nil if there is none.
-func judge(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) verdict {
+func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) decision {
 	unhealthy := "the node does not exist"
 	if node != nil {
 		unhealthy = unhealthyReason(node.Status.Conditions, s.nodeConditions)
 	}
 	switch m.Status.CurrentStatus.Phase {
 	case "", machinev1.MachineTerminating:
-		return verdict{}
+		return decision{}
 	case machinev1.MachinePending:
-		return judgePending(m, node, unhealthy, s, now)
+		return evaluatePending(m, node, unhealthy, s, now)
 	case machinev1.MachineRunning:
-		return judgeRunning(m, node, unhealthy)
+		return evaluateRunning(m, node, unhealthy)
 	case machinev1.MachineUnknown:
-		return judgeUnknown(m, unhealthy, s, now)
+		return evaluateUnknown(m, unhealthy, s, now)
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateFailed:
-		return judgeInPlace(m, node, s, now)
+		return evaluateInPlace(m, node, s, now)
 	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff, machinev1.MachineInPlaceUpdateSuccessful:
 		if unhealthy == "" {
-			return joined(m)
+			return healthy(m)
 		}
-		return verdict{}
+		return decision{}
 	}
-	return verdict{}
+	return decision{}
 }
 
-// joined is what becomes of a machine whose node is healthy: it has joined if
+// healthy is what becomes of a machine whose node is healthy: it has joined if
 // its creation had not ended well yet, else it is back.
-func joined(m *machinev1.Machine) verdict {
-	v := verdict{next: &transition{
+func healthy(m *machinev1.Machine) decision {
+	v := decision{next: &transition{
 		phase: machinev1.MachineRunning, operation: machinev1.MachineOperationHealthCheck,
 		state:       machinev1.MachineStateSuccessful,
 		description: fmt.Sprintf("Machine %s successfully re-joined the cluster", m.Name),
@@ -72,85 +207,85 @@ func joined(m *machinev1.Machine) verdict {
 	return v
 }
 
-// judgePending waits for the node to join, for as long as a creation may take.
-func judgePending(m *machinev1.Machine, node *corev1.Node, unhealthy string, s settings, now time.Time) verdict {
+// evaluatePending waits for the node to join, for as long as a creation may take.
+func evaluatePending(m *machinev1.Machine, node *corev1.Node, unhealthy string, s settings, now time.Time) decision {
 	if unhealthy == "" && !criticalComponentsMissing(node) {
-		return verdict{next: &transition{
+		return decision{next: &transition{
 			phase: machinev1.MachineRunning, operation: machinev1.MachineOperationCreate,
 			state:       machinev1.MachineStateSuccessful,
 			description: fmt.Sprintf("Machine %s successfully joined the cluster", m.Name),
 		}}
 	}
 	if wait := s.creation - now.Sub(m.CreationTimestamp.Time); wait > 0 {
-		return verdict{wait: wait}
+		return decision{wait: wait}
 	}
 	op := m.Status.LastOperation.Type
 	if op == "" {
 		op = machinev1.MachineOperationCreate
 	}
-	return verdict{next: &transition{
+	return decision{next: &transition{
 		phase: machinev1.MachineFailed, operation: op, state: machinev1.MachineStateFailed,
 		description: fmt.Sprintf("Machine %s failed to join the cluster in %s", m.Name, s.creation),
 	}}
 }
 
-// judgeRunning notices a node that is unhealthy or gone. A node that was never
+// evaluateRunning notices a node that is unhealthy or gone. A node that was never
 // seen is not gone: its first appearance may still be on its way.
-func judgeRunning(m *machinev1.Machine, node *corev1.Node, unhealthy string) verdict {
+func evaluateRunning(m *machinev1.Machine, node *corev1.Node, unhealthy string) decision {
 	if unhealthy == "" || (node == nil && len(m.Status.Conditions) == 0) {
-		return verdict{}
+		return decision{}
 	}
-	return verdict{next: &transition{
+	return decision{next: &transition{
 		phase: machinev1.MachineUnknown, operation: machinev1.MachineOperationHealthCheck,
 		state:       machinev1.MachineStateProcessing,
 		description: fmt.Sprintf("Machine %s is unhealthy - changing MachineState to Unknown: %s", m.Name, unhealthy),
 	}}
 }
 
-// judgeUnknown waits for the node to recover, for as long as a machine may be unhealthy.
-func judgeUnknown(m *machinev1.Machine, unhealthy string, s settings, now time.Time) verdict {
+// evaluateUnknown waits for the node to recover, for as long as a machine may be unhealthy.
+func evaluateUnknown(m *machinev1.Machine, unhealthy string, s settings, now time.Time) decision {
 	if unhealthy == "" {
-		return joined(m)
+		return healthy(m)
 	}
-	return judgeHealthTimeout(m, s, now)
+	return evaluateHealthTimeout(m, s, now)
 }
 
-// judgeHealthTimeout fails a machine that was unhealthy for too long.
-func judgeHealthTimeout(m *machinev1.Machine, s settings, now time.Time) verdict {
+// evaluateHealthTimeout fails a machine that was unhealthy for too long.
+func evaluateHealthTimeout(m *machinev1.Machine, s settings, now time.Time) decision {
 	if s.neverFails {
-		return verdict{}
+		return decision{}
 	}
 	since := m.Status.CurrentStatus.LastUpdateTime.Time
 	if s.thawed.After(since) {
 		since = s.thawed
 	}
 	if wait := s.health - now.Sub(since); wait > 0 {
-		return verdict{wait: wait}
+		return decision{wait: wait}
 	}
-	return notHealthy(m, s)
+	return healthTimedOut(m, s)
 }
 
-// notHealthy is the verdict on a machine that was unhealthy for too long.
-func notHealthy(m *machinev1.Machine, s settings) verdict {
+// healthTimedOut is the verdict on a machine that was unhealthy for too long.
+func healthTimedOut(m *machinev1.Machine, s settings) decision {
 	op := m.Status.LastOperation.Type
 	if op == "" {
 		op = machinev1.MachineOperationHealthCheck
 	}
-	return verdict{replaces: true, next: &transition{
+	return decision{replaces: true, next: &transition{
 		phase: machinev1.MachineFailed, operation: op, state: machinev1.MachineStateFailed,
 		description: fmt.Sprintf("Machine %s was not healthy for %s", m.Name, s.health),
 	}}
 }
 
-// judgeInPlace follows the agent that updates the node: its result is a label.
-func judgeInPlace(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) verdict {
+// evaluateInPlace follows the agent that updates the node: its result is a label.
+func evaluateInPlace(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) decision {
 	result := ""
 	if node != nil {
 		result = node.Labels[machinev1.UpdateResultLabel]
 	}
 	updating := m.Status.CurrentStatus.Phase == machinev1.MachineInPlaceUpdating
-	inPlace := func(phase machinev1.MachinePhase, state machinev1.MachineState, description string) verdict {
-		return verdict{next: &transition{
+	inPlace := func(phase machinev1.MachinePhase, state machinev1.MachineState, description string) decision {
+		return decision{next: &transition{
 			phase: phase, operation: machinev1.MachineOperationInPlaceUpdate, state: state,
 			description: description,
 		}}
@@ -164,10 +299,10 @@ func judgeInPlace(m *machinev1.Machine, node *corev1.Node, s settings, now time.
 			fmt.Sprintf("Machine %s could not be updated in place: %s", m.Name,
 				node.Annotations[machinev1.UpdateFailedReasonAnnotation]))
 	case !updating:
-		return judgeHealthTimeout(m, s, now)
+		return evaluateHealthTimeout(m, s, now)
 	}
 	if wait := s.inPlace - now.Sub(m.Status.CurrentStatus.LastUpdateTime.Time); wait > 0 {
-		return verdict{wait: wait}
+		return decision{wait: wait}
 	}
 	return inPlace(machinev1.MachineInPlaceUpdateFailed, machinev1.MachineStateFailed,
 		fmt.Sprintf("Machine %s failed to be updated in place in %s", m.Name, s.inPlace))

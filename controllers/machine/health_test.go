@@ -175,7 +175,7 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			s := testSettings()
 			s.neverFails = tc.never
-			v := judge(tc.machine, tc.node, s, testStart)
+			v := evaluateHealth(tc.machine, tc.node, s, testStart)
 			got := machinev1.MachinePhase("")
 			if v.next != nil {
 				got = v.next.phase

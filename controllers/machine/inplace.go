@@ -15,7 +15,7 @@ import (
 //
 //	candidate ─▶ selected ─▶ DrainSuccessful ─▶ ReadyForUpdate ─▶ agent updates ─▶ result
 func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
-	if f.node == nil || f.rival != "" {
+	if f.node == nil || f.otherClaimant != "" {
 		return nil
 	}
 	want, ok := inPlaceCondition(f.node)
@@ -25,7 +25,7 @@ func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
 		}
 	}
 	shown := nodeConditionOf(f.node, machinev1.NodeInPlaceUpdate)
-	if shown == nil || f.next != nil {
+	if shown == nil || f.transition != nil {
 		return nil // what becomes of the machine is written first, that wakes it again
 	}
 	switch shown.Reason {
@@ -33,7 +33,7 @@ func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
 		return c.drainInPlace(ctx, f, shown.LastTransitionTime.Time)
 	case machinev1.ReasonDrainSuccessful:
 		if f.machine.Status.CurrentStatus.Phase != machinev1.MachineInPlaceUpdating {
-			f.next = inPlaceStarted()
+			f.transition = inPlaceStarted()
 			return nil
 		}
 		return c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonReadyForUpdate,
@@ -104,11 +104,11 @@ func (c *Controller) drainInPlace(ctx context.Context, f *facts, selected time.T
 	}
 	f.drained = &drainState{result.Done, result.Reason, result.Message}
 	if !result.Done {
-		sooner(f, result.Wait)
+		requeueAfter(f, result.Wait)
 		if !late {
-			sooner(f, selected.Add(f.settings.drain).Sub(f.now)+time.Second)
+			requeueAfter(f, selected.Add(f.settings.drain).Sub(f.now)+time.Second)
 		}
-		f.next = &transition{
+		f.transition = &transition{
 			phase: f.machine.Status.CurrentStatus.Phase, operation: machinev1.MachineOperationDrainNode,
 			state:       machinev1.MachineStateProcessing,
 			description: result.Message + ". " + machinev1.StepDrain,
@@ -119,6 +119,6 @@ func (c *Controller) drainInPlace(ctx context.Context, f *facts, selected time.T
 		"The node has been drained")); err != nil {
 		return err
 	}
-	f.next = inPlaceStarted()
+	f.transition = inPlaceStarted()
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -23,8 +22,8 @@ const (
 	staleRetry    = time.Second     // the newer version arrives by watch; this only guards against a lost event
 	frozenRetry   = 5 * time.Second // a thaw wakes nobody, and such a pass only reads the cache
 	nodeNameRetry = 5 * time.Second // a cloud that names its nodes does so within seconds
-	failedRetry   = 5 * time.Second // MCM's short retry, after errors that pass
-	slowestRetry  = 3 * time.Minute // MCM's medium retry
+	shortRetry    = 5 * time.Second // MCM's short retry, after errors that pass
+	longRetry     = 3 * time.Minute // MCM's medium retry
 
 	// most waits that nobody is to blame for are over by then; before, a word would be a write
 	quietGrace = 10 * time.Second
@@ -36,46 +35,46 @@ const reasonUnprotected = "ClassUnprotected"
 // launch gives a Machine its VM, unless it has one that is complete.
 func (c *Controller) launch(ctx context.Context, f *facts) error {
 	if !wantsVM(f.machine) {
-		return c.relearn(ctx, f)
+		return c.recoverProviderID(ctx, f)
 	}
 	made, err := c.ensure(ctx, f)
 	if err != nil {
-		return c.failLaunch(f, err)
+		return c.launchFailed(f, err)
 	}
 	f.vm = &made
-	stale, err := c.staleNode(ctx, f, made)
+	stale, err := c.nodeNameTaken(ctx, f, made)
 	if err != nil {
 		return err
 	}
 	if stale {
-		return c.discard(ctx, f, made)
+		return c.discardVM(ctx, f, made)
 	}
 	if err := c.record(ctx, f, made); err != nil {
 		return fmt.Errorf("record VM %s: %w", made.ProviderID, err)
 	}
 	switch {
 	case made.RetryAfter > 0:
-		unfinished(f, made.RetryAfter)
+		waitForVM(f, made.RetryAfter)
 	case made.NodeName == "" && c.Target != nil:
-		unfinished(f, nodeNameRetry)
+		waitForVM(f, nodeNameRetry)
 	default:
 		f.created = true
 	}
 	return nil
 }
 
-// unfinished waits for a VM that is not complete, for as long as a creation may take.
-func unfinished(f *facts, wait time.Duration) {
+// waitForVM waits for a VM that is not complete, for as long as a creation may take.
+func waitForVM(f *facts, wait time.Duration) {
 	left := f.settings.creation - f.now.Sub(f.machine.CreationTimestamp.Time)
 	if left <= 0 {
-		f.next = &transition{
+		f.transition = &transition{
 			phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
 			description: fmt.Sprintf("VM of Machine %s was not complete in %s", f.machine.Name, f.settings.creation),
 		}
 		return
 	}
-	sooner(f, wait)
-	sooner(f, left)
+	requeueAfter(f, wait)
+	requeueAfter(f, left)
 }
 
 // wantsVM reports whether m has no VM, or one that is not known to be complete. A
@@ -100,7 +99,7 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	if err := resolved.Err(blocking(f.machine)); err != nil {
+	if err := resolved.Err(blockingSeverity(f.machine)); err != nil {
 		return cloud.VM{}, err
 	}
 	if !resolved.Protected {
@@ -137,78 +136,29 @@ func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
 // no providerID has no VM either.
 func unprotected(name string) error {
 	return &cloud.Error{
-		Code: cloud.Unavailable, Op: "create VM", Reason: reasonUnprotected, RetryAfter: failedRetry,
+		Code: cloud.Unavailable, Op: "create VM", Reason: reasonUnprotected, RetryAfter: shortRetry,
 		Err: fmt.Errorf("MachineClass %q has no finalizer yet, the machineclass controller puts it there", name),
 	}
 }
 
-// blocking is the severity of problems that keep m from its VM: one that exists
+// blockingSeverity is the severity of problems that keep m from its VM: one that exists
 // already only needs to be found.
-func blocking(m *machinev1.Machine) cloud.Severity {
+func blockingSeverity(m *machinev1.Machine) cloud.Severity {
 	if m.Spec.ProviderID != "" {
 		return cloud.BlocksAll
 	}
 	return cloud.BlocksCreate
 }
 
-// ref says which VM is the Machine's.
-func (c *Controller) ref(m *machinev1.Machine, r class.Resolved) cloud.Ref {
-	return cloud.Ref{
-		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID, Class: r.Class,
-		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time,
-	}
-}
-
-// nextAttempt records the number of the next attempt before it begins.
-func (c *Controller) nextAttempt(f *facts) func(context.Context, int) error {
-	return func(ctx context.Context, attempt int) error {
-		return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
-			setAnnotation(m, machinev1.CreateAttemptAnnotation, fmt.Sprint(attempt))
-		})
-	}
-}
-
-// checkpoint persists the driver's note to itself, where MCM keeps it.
-func (c *Controller) checkpoint(f *facts) func(context.Context, string) error {
-	return func(ctx context.Context, state string) error {
-		if f.machine.Status.LastKnownState == state {
-			return nil
-		}
-		changed := f.machine.DeepCopy()
-		changed.Status.LastKnownState = state
-		if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.machine)); err != nil {
-			return fmt.Errorf("checkpoint: %w", err)
-		}
-		c.marks.Wrote(changed)
-		f.machine = changed
-		return nil
-	}
-}
-
-// record persists what identifies the VM, in one write: from then on this
-// Machine never makes another.
-func (c *Controller) record(ctx context.Context, f *facts, made cloud.VM) error {
-	err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
-		if m.Spec.ProviderID == "" {
-			m.Spec.ProviderID = formed(m, made)
-		}
-		if c.Target != nil && made.NodeName != "" {
-			setLabel(m, machinev1.NodeLabel, made.NodeName)
-		}
-	})
-	f.nodeName = f.machine.Labels[machinev1.NodeLabel]
-	return err
-}
-
-// failLaunch notes why there is no VM yet and when it is worth trying again.
-func (c *Controller) failLaunch(f *facts, err error) error {
+// launchFailed notes why there is no VM yet and when it is worth trying again.
+func (c *Controller) launchFailed(f *facts, err error) error {
 	if apierrors.IsConflict(err) || !isCloud(err) {
 		return err // the API server's fault, not the cloud's: nothing to tell about the machine
 	}
-	if e, ok := errors.AsType[*cloud.Error](err); ok && c.awaitsTurn(f, e) {
-		sooner(f, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
+	if e, ok := errors.AsType[*cloud.Error](err); ok && c.queued(f, e) {
+		requeueAfter(f, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
 		if f.now.Sub(f.machine.CreationTimestamp.Time) > quietGrace {
-			f.waiting = &waiting{waitReason(e), err.Error()}
+			f.waitsFor = &waiting{waitReason(e), err.Error()}
 		}
 		return nil
 	}
@@ -217,16 +167,16 @@ func (c *Controller) failLaunch(f *facts, err error) error {
 	if wait == 0 {
 		wait = backoff(f.now.Sub(f.machine.CreationTimestamp.Time))
 	}
-	sooner(f, wait)
-	sooner(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
+	requeueAfter(f, wait)
+	requeueAfter(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
 	return nil
 }
 
-// awaitsTurn reports whether a machine has to wait although nothing is wrong: for its
+// queued reports whether a machine has to wait although nothing is wrong: for its
 // class's finalizer, or for its turn at the cloud's rate, of which a thousand
 // machines that are made at once use up more than there is. To call each of them
 // failed would be a write and two Events a machine, and wrong.
-func (c *Controller) awaitsTurn(f *facts, e *cloud.Error) bool {
+func (c *Controller) queued(f *facts, e *cloud.Error) bool {
 	late := f.now.Sub(f.machine.CreationTimestamp.Time) >= f.settings.creation
 	return e.Reason == reasonUnprotected || e.Reason == cloud.ReasonRateBudget && !late
 }
@@ -242,12 +192,12 @@ func waitReason(e *cloud.Error) string {
 // backoff is the wait before the next try of a machine of that age: it grows
 // with the time that trying has taken, without anything to remember.
 func backoff(age time.Duration) time.Duration {
-	return min(max(age/4, failedRetry), slowestRetry)
+	return min(max(age/4, shortRetry), longRetry)
 }
 
-// staleNode reports whether the name of the VM's node belongs to an older node that
+// nodeNameTaken reports whether the name of the VM's node belongs to an older node that
 // is still registered. Such a VM could never join.
-func (c *Controller) staleNode(ctx context.Context, f *facts, made cloud.VM) (bool, error) {
+func (c *Controller) nodeNameTaken(ctx context.Context, f *facts, made cloud.VM) (bool, error) {
 	if c.Target == nil || made.NodeName == "" || made.NodeName == f.machine.Name || f.machine.Spec.ProviderID != "" {
 		return false, nil
 	}
@@ -259,9 +209,9 @@ func (c *Controller) staleNode(ctx context.Context, f *facts, made cloud.VM) (bo
 	return node.CreationTimestamp.Time.Before(f.machine.CreationTimestamp.Time), nil
 }
 
-// discard removes a VM whose node name is taken, and fails the Machine, so that
+// discardVM removes a VM whose node name is taken, and fails the Machine, so that
 // its set makes another.
-func (c *Controller) discard(ctx context.Context, f *facts, made cloud.VM) error {
+func (c *Controller) discardVM(ctx context.Context, f *facts, made cloud.VM) error {
 	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
 	if err != nil {
 		return err
@@ -277,9 +227,9 @@ func (c *Controller) discard(ctx context.Context, f *facts, made cloud.VM) error
 		return err
 	}
 	if !d.Done {
-		sooner(f, d.RetryAfter)
+		requeueAfter(f, d.RetryAfter)
 	}
-	f.next = &transition{
+	f.transition = &transition{
 		phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
 		description: "VM using old node obj", errorCode: "Internal",
 	}

@@ -12,6 +12,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 )
 
 // facts are what one reconcile has seen and done. observe fills them, steps keep
@@ -24,29 +25,29 @@ type facts struct {
 	warnings []string // about annotations and labels that cannot be read
 	problems []string // about the spec
 
-	nodeName string       // name of the machine's node, empty until known
-	node     *corev1.Node // nil: there is none, or no target cluster
-	rival    string       // another Machine that claims the node, empty if none
-	owner    owner        // of the node; unproven where nobody doubts it
+	nodeName      string       // name of the machine's node, empty until known
+	node          *corev1.Node // nil: there is none, or no target cluster
+	otherClaimant string       // another Machine that claims the node, empty if none
+	nodeOwner     ownership    // of the node; unproven where nobody doubts it
 
 	vm      *cloud.VM // what the cloud returned in this pass; nil if it was not asked
 	created bool      // the VM is complete and the Machine knows it
 
-	createErr error       // why there is no VM
-	next      *transition // what becomes of phase and operation; nil: nothing
-	waiting   *waiting    // what the pass ends waiting for; nil: nothing
-	preserve  *preservation
-	frozen    bool
-	outage    bool // an outage keeps the machine, which is what it waits for
-	renew     bool // the health timeout begins anew
+	createErr            error       // why there is no VM
+	transition           *transition // what becomes of phase and operation; nil: nothing
+	waitsFor             *waiting    // what the pass ends waiting for; nil: nothing
+	expiry               *expiryChange
+	frozen               bool
+	outage               outage.Outage // that protects the machine; zero: none
+	restartHealthTimeout bool          // the health timeout begins anew
 
-	step     string        // MCM's name of the deletion step that the pass ends in
-	leaving  *waiting      // what deletion waits for; nil: nothing
-	drained  *drainState   // how far the drain is; nil if there is none
-	vmLeft   bool          // the user let the Machine go without its VM
-	released bool          // the finalizer is gone
-	wait     time.Duration // until it is worth looking again; 0: when something changes
-	events   []notice
+	step             string        // MCM's name of the deletion step that the pass ends in
+	deletionWaitsFor *waiting      // what deletion waits for; nil: nothing
+	drained          *drainState   // how far the drain is; nil if there is none
+	vmRetained       bool          // the user let the Machine go without its VM
+	finalizerRemoved bool          // the finalizer is gone
+	requeue          time.Duration // until it is worth looking again; 0: when something changes
+	events           []kubeEvent
 }
 
 // waiting is something that a machine waits for, in words.
@@ -58,8 +59,8 @@ type drainState struct {
 	reason, message string
 }
 
-// notice is an Event about something that a person would ask about.
-type notice struct{ kind, reason, message string }
+// kubeEvent is an Event about something that a person would ask about.
+type kubeEvent struct{ kind, reason, message string }
 
 // observe reads what there is to know about m without asking the cloud.
 func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*facts, error) {
@@ -69,11 +70,11 @@ func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*facts,
 	if c.ThawedAt != nil {
 		f.settings.thawed = c.ThawedAt()
 	}
-	return f, c.lookAtNode(ctx, f)
+	return f, c.observeNode(ctx, f)
 }
 
-// lookAtNode reads the machine's node, and whose it is where that is in doubt.
-func (c *Controller) lookAtNode(ctx context.Context, f *facts) error {
+// observeNode reads the machine's node, and whose it is where that is in doubt.
+func (c *Controller) observeNode(ctx context.Context, f *facts) error {
 	if c.Target == nil || f.nodeName == "" {
 		return nil
 	}
@@ -85,21 +86,21 @@ func (c *Controller) lookAtNode(ctx context.Context, f *facts) error {
 		return fmt.Errorf("read Node %s: %w", f.nodeName, err)
 	}
 	var err error
-	if f.rival, err = c.rivalOf(ctx, f.machine, f.nodeName); err != nil {
+	if f.otherClaimant, err = c.otherClaimantOf(ctx, f.machine, f.nodeName); err != nil {
 		return err
 	}
-	if f.rival == "" && f.machine.DeletionTimestamp.IsZero() {
+	if f.otherClaimant == "" && f.machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if f.owner, err = c.ownerOf(ctx, f); f.owner == ownerThis {
-		f.rival = "" // the other one is wrong
+	if f.nodeOwner, err = c.nodeOwnerOf(ctx, f); f.nodeOwner == ownedByThis {
+		f.otherClaimant = "" // the other one is wrong
 	}
 	return err
 }
 
-// rivalOf returns the name of another Machine that claims the same node, of
+// otherClaimantOf returns the name of another Machine that claims the same node, of
 // whatever namespace: the nodes of all join the same cluster.
-func (c *Controller) rivalOf(ctx context.Context, m *machinev1.Machine, nodeName string) (string, error) {
+func (c *Controller) otherClaimantOf(ctx context.Context, m *machinev1.Machine, nodeName string) (string, error) {
 	var claim machinev1.MachineList
 	if err := c.Client.List(ctx, &claim, client.MatchingFields{index.MachineByNode: nodeName}); err != nil {
 		return "", fmt.Errorf("look up machines of Node %s: %w", nodeName, err)
@@ -117,40 +118,40 @@ func (c *Controller) rivalOf(ctx context.Context, m *machinev1.Machine, nodeName
 	return "", nil
 }
 
-// owner says whose VM a node runs on.
-type owner uint8
+// ownership says whose VM a node runs on.
+type ownership uint8
 
 const (
-	ownerUnproven owner = iota // the providerIDs do not say
-	ownerThis                  // the Machine's
-	ownerOther                 // another VM, whose node got the same name
+	ownershipUnknown ownership = iota // the providerIDs do not say
+	ownedByThis                       // the Machine's
+	ownedByOther                      // another VM, whose node got the same name
 )
 
-// ownerOf compares the VM of the Machine with that of the node. Names of nodes
+// nodeOwnerOf compares the VM of the Machine with that of the node. Names of nodes
 // can be used again, ids of VMs cannot.
-func (c *Controller) ownerOf(ctx context.Context, f *facts) (owner, error) {
+func (c *Controller) nodeOwnerOf(ctx context.Context, f *facts) (ownership, error) {
 	if f.node == nil || f.node.Spec.ProviderID == "" || f.machine.Spec.ProviderID == "" {
-		return ownerUnproven, nil
+		return ownershipUnknown, nil
 	}
 	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
 	if err != nil || resolved.Driver == nil {
-		return ownerUnproven, err
+		return ownershipUnknown, err
 	}
 	ours, ok := resolved.Driver.DecodeProviderID(f.machine.Spec.ProviderID)
 	its, known := resolved.Driver.DecodeProviderID(f.node.Spec.ProviderID)
 	switch {
 	case !ok || !known:
-		return ownerUnproven, nil
+		return ownershipUnknown, nil
 	case ours == its:
-		return ownerThis, nil
+		return ownedByThis, nil
 	default:
-		return ownerOther, nil
+		return ownedByOther, nil
 	}
 }
 
-// sooner shortens the wait of f to d; 0 is no wait.
-func sooner(f *facts, d time.Duration) {
-	if d > 0 && (f.wait == 0 || d < f.wait) {
-		f.wait = d
+// requeueAfter shortens the wait of f to d; 0 is no wait.
+func requeueAfter(f *facts, d time.Duration) {
+	if d > 0 && (f.requeue == 0 || d < f.requeue) {
+		f.requeue = d
 	}
 }

@@ -6,68 +6,134 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 )
 
-// While nodes of a zone or a pool are lost together, none of their machines is
-// replaced and no silent node is drained:
+// While many nodes of a zone or a pool are unhealthy together, none of their
+// machines is replaced and no unreachable node is drained:
 //
-//	       lost alone                     health timeout
+//	        alone                        health timeout
 //	Unknown ───────────────────────────────────────────────▶ Failed
 //	   │ ▲                                                     ▲
-//	   │ │ each quarter of a health timeout: the timeout       │ the cloud says
-//	   ▼ │ begins anew, so that it is whole when this is over  │ that the VM is gone
+//	   │ │ each quarter of a health timeout: the timeout       │ the cloud reports
+//	   ▼ │ starts again, so that it is whole after the outage  │ that the VM is gone
 //	 outage ───────────────────────────────────────────────────┘
 //
-// That the timeout began anew stands where MCM keeps it too, in the time of the
-// phase. It survives restarts, and MCM would wait for it as well.
+// The start of the timeout is the time of the phase, which survives restarts and
+// which MCM waits for too. A machine that has not joined has no such timeout: its
+// annotation OutageObserved records when an outage last protected it.
 
 const (
-	// outageLimit is for how long an outage keeps a machine unless the options say.
-	outageLimit = 2 * time.Hour
-	// outageLook is how often a machine that is unhealthy looks around at least.
-	outageLook = time.Minute
-	// outageShare of the health timeout is between two looks, if that is shorter.
-	outageShare = 4
+	// defaultOutageLimit is how long outages protect a machine unless the options say.
+	defaultOutageLimit = 2 * time.Hour
+	// longestOutageCheck is how often at least an unhealthy machine looks for an outage.
+	longestOutageCheck = time.Minute
+	// checksPerTimeout is how often it does so within a health timeout, if that is short.
+	checksPerTimeout = 4
 )
 
-// withstand returns what becomes of a machine in an outage: nothing, unless the
-// cloud says that its VM is gone. Without outage it is the verdict.
-func (c *Controller) withstand(ctx context.Context, f *facts, v verdict) (verdict, error) {
+// newDetector returns the detector of outages among the machines of c.
+func newDetector(c *Controller) *outage.Detector {
+	d := outage.Deps{
+		Machines: c.Client, ClassZone: c.classZone,
+		NodeConditions: func(m *machinev1.Machine) []string {
+			s, _ := settingsOf(m, c.Options)
+			return s.nodeConditions
+		},
+	}
+	if c.Target != nil {
+		d.Nodes = c.Target.Client
+	}
+	return outage.NewDetector(d)
+}
+
+// classZone is the zone that the class of m names, empty if it names none.
+func (c *Controller) classZone(ctx context.Context, m *machinev1.Machine) string {
+	r, err := c.classes.Resolve(ctx, c.Client, m.Namespace, m.Spec.Class.Name)
+	switch {
+	case err != nil || r.Object == nil:
+		return "" // then only the pool is known
+	case r.Class.Zone != "":
+		return r.Class.Zone
+	case r.Object.NodeTemplate != nil:
+		return r.Object.NodeTemplate.Zone
+	}
+	return ""
+}
+
+// findOutage returns the outage where the machine is, if there is one.
+func (c *Controller) findOutage(ctx context.Context, f *facts) (outage.Outage, error) {
+	return c.outages.Find(ctx, outage.Query{
+		Machine: f.machine, Node: f.node, Now: f.now, Window: f.settings.outageWindow(), Limit: c.outageLimit(),
+		Recheck: f.settings.outageCheck(),
+	})
+}
+
+// applyOutageProtection returns what becomes of a machine in an outage: nothing,
+// unless the cloud reports that its VM is gone. Without outage it returns v.
+func (c *Controller) applyOutageProtection(ctx context.Context, f *facts, v decision) (decision, error) {
 	if !atRisk(f, v) {
-		c.losses.forget(f.machine.UID)
+		c.outages.Forget(f.machine.UID)
 		return v, nil
 	}
-	if c.Options.IgnoreOutages || c.endured(f) {
+	if c.Options.IgnoreOutages || c.protectionExpired(f) {
 		return v, nil
 	}
-	sooner(f, f.settings.outageLook())
-	scope, err := c.losses.around(ctx, f)
+	requeueAfter(f, f.settings.outageCheck())
+	found, err := c.findOutage(ctx, f)
 	if err != nil {
 		return v, err
 	}
-	if scope == outage.None {
-		return recovering(f, v), nil
+	if found.Scope == outage.None {
+		return waitAfterOutage(f, v), nil
 	}
-	if due(f, v) {
-		certain, err := c.certain(ctx, f)
+	if replacementDue(f, v) {
+		gone, err := c.vmGone(ctx, f)
 		if err != nil {
 			return v, err
 		}
-		if certain {
-			return dueVerdict(f, v), nil
+		if gone {
+			return dueDecision(f, v), nil
 		}
 	}
-	shield(f, outageText(f, scope, c.losses.place(ctx, f.machine, f.node)))
-	f.renew = f.now.Sub(f.machine.Status.CurrentStatus.LastUpdateTime.Time) >= f.settings.health/outageShare
-	return verdict{}, nil
+	markProtected(f, found, c.outageMessage(f, found))
+	return decision{}, c.extendTimeout(ctx, f)
+}
+
+// extendTimeout lets the timeout of a protected machine start again once a part
+// of it has passed.
+func (c *Controller) extendTimeout(ctx context.Context, f *facts) error {
+	if !pending(f) {
+		began := f.machine.Status.CurrentStatus.LastUpdateTime.Time
+		f.restartHealthTimeout = f.now.Sub(began) >= f.settings.health/checksPerTimeout
+		return nil
+	}
+	if f.now.Sub(outageObserved(f.machine)) < f.settings.health/checksPerTimeout {
+		return nil
+	}
+	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		setAnnotation(m, machinev1.OutageObservedAnnotation, f.now.UTC().Format(time.RFC3339))
+	})
+}
+
+// outageObserved is when an outage last protected a machine that has not joined;
+// zero if none has.
+func outageObserved(m *machinev1.Machine) time.Time {
+	at, err := time.Parse(time.RFC3339, m.Annotations[machinev1.OutageObservedAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // atRisk reports whether the machine may be replaced because of its node, now or soon.
-func atRisk(f *facts, v verdict) bool {
+func atRisk(f *facts, v decision) bool {
 	switch f.machine.Status.CurrentStatus.Phase {
 	case machinev1.MachineUnknown:
 		return !f.settings.neverFails && (v.next == nil || v.replaces)
@@ -84,8 +150,8 @@ func pending(f *facts) bool {
 	return f.machine.Status.CurrentStatus.Phase == machinev1.MachinePending
 }
 
-// suffers is since when the machine is in the state that it may be replaced for.
-func suffers(f *facts) time.Time {
+// unhealthySince is when the condition began that the machine may be replaced for.
+func unhealthySince(f *facts) time.Time {
 	m := f.machine
 	if pending(f) {
 		return m.CreationTimestamp.Add(f.settings.creation)
@@ -97,42 +163,42 @@ func suffers(f *facts) time.Time {
 	return since
 }
 
-// endured reports whether outages have kept the machine for as long as they may.
-func (c *Controller) endured(f *facts) bool {
-	return f.now.Sub(suffers(f)) > c.outageLimit()
+// protectionExpired reports whether outages have protected the machine for as
+// long as they may.
+func (c *Controller) protectionExpired(f *facts) bool {
+	return f.now.Sub(unhealthySince(f)) > c.outageLimit()
 }
 
 func (c *Controller) outageLimit() time.Duration {
 	if c.Options.OutageLimit > 0 {
 		return c.Options.OutageLimit
 	}
-	return outageLimit
+	return defaultOutageLimit
 }
 
-// due reports whether MCM would replace the machine by now.
-func due(f *facts, v verdict) bool {
-	return v.next != nil || !later(suffers(f), f.settings.thawed).Add(f.settings.health).After(f.now)
+// replacementDue reports whether MCM would replace the machine by now.
+func replacementDue(f *facts, v decision) bool {
+	return v.next != nil || !later(unhealthySince(f), f.settings.thawed).Add(f.settings.health).After(f.now)
 }
 
-// dueVerdict is the verdict on a machine that is due, however often its timeout
-// began anew.
-func dueVerdict(f *facts, v verdict) verdict {
+// dueDecision is the decision about a machine whose replacement is due, however
+// often its timeout started again.
+func dueDecision(f *facts, v decision) decision {
 	if v.next != nil {
 		return v
 	}
-	return notHealthy(f.machine, f.settings)
+	return healthTimedOut(f.machine, f.settings)
 }
 
-// recovering lets a machine that was to be made in an outage have a health
-// timeout after it, as one that was Unknown has.
-func recovering(f *facts, v verdict) verdict {
-	status := f.machine.Status
-	if !pending(f) || !status.CurrentStatus.LastUpdateTime.After(status.LastOperation.LastUpdateTime.Time) {
+// waitAfterOutage gives a machine that an outage kept from joining a whole health
+// timeout after the outage, as an Unknown one has.
+func waitAfterOutage(f *facts, v decision) decision {
+	if !pending(f) {
 		return v
 	}
-	if wait := f.settings.health - f.now.Sub(status.CurrentStatus.LastUpdateTime.Time); wait > 0 {
-		sooner(f, wait)
-		return verdict{wait: wait}
+	if wait := outageObserved(f.machine).Add(f.settings.health).Sub(f.now); wait > 0 {
+		requeueAfter(f, wait)
+		return decision{wait: wait}
 	}
 	return v
 }
@@ -144,21 +210,21 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// outageLook is how often a machine with these settings looks for an outage while
-// it is unhealthy.
-func (s settings) outageLook() time.Duration {
-	return min(max(s.health/outageShare, time.Second), outageLook)
+// outageCheck is how often a machine with these settings looks for an outage
+// while it is unhealthy.
+func (s settings) outageCheck() time.Duration {
+	return min(max(s.health/checksPerTimeout, time.Second), longestOutageCheck)
 }
 
 // outageWindow is how far apart losses may be. One that had been replaced before
 // the next came was lost alone.
 func (s settings) outageWindow() time.Duration { return min(s.health, outage.Window) }
 
-// certain asks the cloud whether the machine's VM is gone or will not run again by
-// itself. Then it is lost, whatever else is wrong. A cloud that does not answer
-// says nothing.
-func (c *Controller) certain(ctx context.Context, f *facts) (bool, error) {
-	if c.losses.isGone(f.machine.UID, f.now.Add(-f.settings.outageLook())) {
+// vmGone asks the cloud whether the machine's VM is gone or will not run again by
+// itself. Then the machine is lost, outage or not. A cloud that does not answer
+// proves nothing.
+func (c *Controller) vmGone(ctx context.Context, f *facts) (bool, error) {
+	if c.outages.IsGone(f.machine.UID, f.now.Add(-f.settings.outageCheck())) {
 		return true, nil
 	}
 	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
@@ -167,68 +233,119 @@ func (c *Controller) certain(ctx context.Context, f *facts) (bool, error) {
 	}
 	account, err := resolved.Account(ctx)
 	if err != nil {
-		return false, nil //nolint:nilerr // the class is told about elsewhere; here it only means that nobody can be asked
+		return false, nil //nolint:nilerr // the class is reported elsewhere; here it only means that there is no answer
 	}
 	found, err := account.Get(ctx, c.ref(f.machine, resolved))
 	gone := cloud.CodeOf(err) == cloud.NotFound
 	if err != nil && !gone {
-		return false, nil // a look that fails changes nothing
+		return false, nil // a failed lookup changes nothing
 	}
 	if err == nil {
 		f.vm = &found
 		gone = found.State == cloud.StateStopped || found.State == cloud.StateFailed || found.State == cloud.StateDeleting
 	}
 	if gone {
-		c.losses.noteGone(f.machine.UID, f.now)
+		c.outages.MarkGone(f.machine.UID, f.now)
 	} else {
-		c.losses.forget(f.machine.UID)
+		c.outages.Forget(f.machine.UID)
 	}
 	return gone, nil
 }
 
-// outageText says what keeps the machine.
-func outageText(f *facts, scope outage.Scope, p outage.Place) string {
-	where := fmt.Sprintf("zone %s", p.Zone)
-	if scope == outage.Pool {
-		where = "the same pool"
-	}
-	what := fmt.Sprintf("Node %s is not there", f.nodeName)
+// outageMessage says why the machine is not replaced. It holds no numbers that
+// change during an outage: each change would be a write.
+func (c *Controller) outageMessage(f *facts, found outage.Outage) string {
+	what := fmt.Sprintf("Node %s does not exist", f.nodeName)
 	if f.node != nil {
 		what = fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name,
 			unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions))
 	}
-	return fmt.Sprintf("%s. Nodes of %s were lost together, so the machine is not replaced unless its VM is gone", what,
-		where)
+	return fmt.Sprintf("%s; nodes %s became unhealthy within %s of each other, replacement paused for up to %s "+
+		"unless the VM is gone", what, found.Where(), outage.Duration(f.settings.outageWindow()),
+		outage.Duration(c.outageLimit()))
 }
 
-// partitioned reports whether the node is not to be drained: it is silent together
-// with others, so nobody would hear of the evictions, and its pods may be alive.
-// The user can force it, and the drain timeout ends it.
-func (c *Controller) partitioned(ctx context.Context, f *facts, late bool) (bool, error) {
-	if c.Options.IgnoreOutages || late || forced(f.machine) || !silent(f.node) {
+// drainPausedByOutage reports whether the node is not to be drained yet: it is
+// unreachable together with others, so no kubelet would act on evictions, and its
+// pods may still run. The user can force the drain, and the drain timeout ends the pause.
+func (c *Controller) drainPausedByOutage(ctx context.Context, f *facts, late bool) (bool, error) {
+	if c.Options.IgnoreOutages || late || forceDeletion(f.machine) || !unreachable(f.node) {
 		return false, nil
 	}
-	scope, err := c.losses.around(ctx, f)
-	if err != nil || scope == outage.None {
+	found, err := c.findOutage(ctx, f)
+	if err != nil || found.Scope == outage.None {
 		return false, err
 	}
-	if certain, err := c.certain(ctx, f); err != nil || certain {
+	if gone, err := c.vmGone(ctx, f); err != nil || gone {
 		return false, err
 	}
-	shield(f, fmt.Sprintf("Node %s was lost together with others of its zone or pool, so it is not drained until "+
-		"that is over", f.node.Name))
-	sooner(f, f.settings.outageLook())
+	markProtected(f, found, fmt.Sprintf("Node %s is unreachable: nodes %s became unhealthy within %s of each other; drain "+
+		"paused until the outage or the drain timeout is over", f.node.Name, found.Where(),
+		outage.Duration(f.settings.outageWindow())))
+	requeueAfter(f, f.settings.outageCheck())
 	return true, nil
 }
 
-// shield notes that an outage keeps the machine, and why.
-func shield(f *facts, why string) {
-	f.outage = true
-	f.waiting = &waiting{machinev1.ReasonOutage, why}
+// markProtected records that an outage protects the machine, and why.
+func markProtected(f *facts, found outage.Outage, why string) {
+	f.outage = found
+	f.waitsFor = &waiting{machinev1.ReasonOutage, why}
 }
 
-// silent reports whether nothing was heard of the node for a while.
-func silent(node *corev1.Node) bool {
+// protected reports whether an outage protects the machine in this pass.
+func protected(f *facts) bool { return f.outage.Scope != outage.None }
+
+// unreachable reports whether the node's kubelet has not reported for a while.
+func unreachable(node *corev1.Node) bool {
 	ready := nodeConditionOf(node, corev1.NodeReady)
 	return ready != nil && ready.Status == corev1.ConditionUnknown
+}
+
+// trackOutage emits an Event on the pool when an outage begins to protect
+// machines of it, and when it ends.
+func (c *Controller) trackOutage(ctx context.Context, f *facts) {
+	key := client.ObjectKeyFromObject(f.machine)
+	if f.frozen {
+		return
+	}
+	if !protected(f) || f.finalizerRemoved {
+		c.untrackOutage(key)
+		return
+	}
+	object, first := c.tracker.Add(key, outage.PoolOf(f.machine), func() client.Object { return c.poolObject(ctx, f.machine) })
+	if first {
+		c.Events.Event(object, corev1.EventTypeWarning, eventOutage, fmt.Sprintf(
+			"%d nodes %s became unhealthy within %s; replacement and drain of machines whose VMs are not gone paused for up to %s",
+			f.outage.Nodes, f.outage.Where(), outage.Duration(f.settings.outageWindow()), outage.Duration(c.outageLimit())))
+	}
+}
+
+// untrackOutage notes that no outage protects the machine of that name.
+func (c *Controller) untrackOutage(key types.NamespacedName) {
+	if object, last := c.tracker.Remove(key); last {
+		c.Events.Event(object, corev1.EventTypeNormal, eventOutageOver,
+			"Outage over: replacement and drain of machines of this pool resumed")
+	}
+}
+
+// poolObject is the MachineDeployment of m, else its MachineSet, else m.
+func (c *Controller) poolObject(ctx context.Context, m *machinev1.Machine) client.Object {
+	set, deployment := &machinev1.MachineSet{}, &machinev1.MachineDeployment{}
+	switch {
+	case !c.ownerInto(ctx, m, machinev1.MachineSetKind, set):
+		return m
+	case !c.ownerInto(ctx, set, machinev1.MachineDeploymentKind, deployment):
+		return set
+	}
+	return deployment
+}
+
+// ownerInto reads the controller of o if it is of that kind.
+func (c *Controller) ownerInto(ctx context.Context, o client.Object, kind string, into client.Object) bool {
+	ref := metav1.GetControllerOf(o)
+	if ref == nil || ref.Kind != kind {
+		return false
+	}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name}, into)
+	return err == nil && into.GetUID() == ref.UID
 }

@@ -342,9 +342,7 @@ func (w *world) endVM(name string) {
 
 // kept is what the metric says.
 func (w *world) kept() int {
-	w.controller.shelter.mu.Lock()
-	defer w.controller.shelter.mu.Unlock()
-	return len(w.controller.shelter.in)
+	return w.controller.tracker.Len()
 }
 
 func (w *world) drainEvents() {

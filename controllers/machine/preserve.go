@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,35 +11,35 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// preservation is a change of until when a machine is kept; a nil until ends it.
-type preservation struct{ until *metav1.Time }
+// expiryChange is a change of until when a machine is kept; a nil until ends it.
+type expiryChange struct{ until *metav1.Time }
 
-// wish is what the user asks for: a value of the preserve annotation, and
+// preserveRequest is what the user asks for: a value of the preserve annotation, and
 // whether the node's is the one that counts.
-type wish struct {
+type preserveRequest struct {
 	value    string
 	fromNode bool
 }
 
-// wishOf returns what applies of the annotations on Machine and node: the
+// preserveRequestOf returns what applies of the annotations on Machine and node: the
 // node's once it had one. warning is set when a value cannot be read; a bad
 // value on the Machine counts as none, a bad one on the node stops everything.
-func wishOf(m *machinev1.Machine, node *corev1.Node) (w wish, warning string, ok bool) {
+func preserveRequestOf(m *machinev1.Machine, node *corev1.Node) (w preserveRequest, warning string, ok bool) {
 	const key = machinev1.PreserveAnnotation
 	if node != nil {
 		value := node.Annotations[key]
 		if value != "" || m.Annotations[machinev1.LastAppliedNodePreserveAnnotation] != "" {
 			if !slices.Contains(preserveValues, value) {
-				return wish{}, "Node " + node.Name + ": " + annotationWarning(key, value, "now, when-failed or false"), false
+				return preserveRequest{}, "Node " + node.Name + ": " + annotationWarning(key, value, "now, when-failed or false"), false
 			}
-			return wish{value, true}, "", true
+			return preserveRequest{value, true}, "", true
 		}
 	}
 	value := m.Annotations[key]
 	if !slices.Contains(preserveValues, value) {
-		return wish{}, annotationWarning(key, value, "now, when-failed or false"), true
+		return preserveRequest{}, annotationWarning(key, value, "now, when-failed or false"), true
 	}
-	return wish{value, false}, "", true
+	return preserveRequest{value, false}, "", true
 }
 
 var preserveValues = []string{
@@ -48,47 +47,47 @@ var preserveValues = []string{
 	machinev1.PreserveAuto,
 }
 
-// act is what a wish asks for.
-type act uint8
+// preserveAction is what a wish asks for.
+type preserveAction uint8
 
 const (
-	actStop      act = iota // end preservation, keep the annotations
-	actStopClear            // end preservation, remove the annotations
-	actKeep                 // preserve
+	actionStop         preserveAction = iota // end preservation, keep the annotations
+	actionStopAndClear                       // end preservation, remove the annotations
+	actionPreserve                           // preserve
 )
 
-// actOf is MCM's table of what each wish means.
-func actOf(value string, failed, expired bool) act {
+// preserveActionOf is MCM's table of what each wish means.
+func preserveActionOf(value string, failed, expired bool) preserveAction {
 	switch value {
 	case machinev1.PreserveWhenFailed:
 		switch {
 		case expired:
-			return actStopClear
+			return actionStopAndClear
 		case failed:
-			return actKeep
+			return actionPreserve
 		}
 	case machinev1.PreserveNow:
 		if expired {
-			return actStopClear
+			return actionStopAndClear
 		}
-		return actKeep
+		return actionPreserve
 	case machinev1.PreserveAuto:
 		if !failed || expired {
-			return actStopClear
+			return actionStopAndClear
 		}
-		return actKeep
+		return actionPreserve
 	}
-	return actStop
+	return actionStop
 }
 
-// keep preserves a machine for examination, as its annotations ask, or ends that.
-func (c *Controller) keep(ctx context.Context, f *facts) error {
+// preserve preserves a machine for examination, as its annotations ask, or ends that.
+func (c *Controller) preserve(ctx context.Context, f *facts) error {
 	if node := f.node; node != nil && !ownsNode(f) {
 		f.node = nil // only the Machine itself is kept: the pods there may be another's
 		defer func() { f.node = node }()
 	}
 	expiry := f.machine.Status.CurrentStatus.PreserveExpiryTime
-	w, warning, ok := wishOf(f.machine, f.node)
+	w, warning, ok := preserveRequestOf(f.machine, f.node)
 	if warning != "" {
 		f.warnings = append(f.warnings, warning)
 	}
@@ -96,69 +95,72 @@ func (c *Controller) keep(ctx context.Context, f *facts) error {
 		f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == "") {
 		return nil
 	}
-	return c.carryOut(ctx, f, w)
+	return c.applyPreserveRequest(ctx, f, w)
 }
 
-// carryOut does what the wish means for a machine in this phase, at this time.
-func (c *Controller) carryOut(ctx context.Context, f *facts, w wish) error {
+// applyPreserveRequest does what the wish means for a machine in this phase, at this time.
+func (c *Controller) applyPreserveRequest(ctx context.Context, f *facts, w preserveRequest) error {
 	expiry := f.machine.Status.CurrentStatus.PreserveExpiryTime
 	failed := phaseOf(f) == machinev1.MachineFailed
 	expired := expiry != nil && !f.now.Before(expiry.Time)
 	var err error
-	switch actOf(w.value, failed, expired) {
-	case actKeep:
-		err = c.preserve(ctx, f, w, failed)
-	case actStop:
+	switch preserveActionOf(w.value, failed, expired) {
+	case actionPreserve:
+		err = c.startPreserving(ctx, f, w, failed)
+	case actionStop:
 		err = c.stopPreserving(ctx, f, false)
-	case actStopClear:
+	case actionStopAndClear:
 		return c.stopPreserving(ctx, f, true)
 	}
 	if err != nil {
 		return err
 	}
-	return c.followNode(ctx, f, w)
+	return c.recordNodeRequest(ctx, f, w)
 }
 
 // phaseOf is the phase that the Machine will have after this pass.
 func phaseOf(f *facts) machinev1.MachinePhase {
-	if f.next != nil {
-		return f.next.phase
+	if f.transition != nil {
+		return f.transition.phase
 	}
 	return f.machine.Status.CurrentStatus.Phase
 }
 
-// preserve keeps the machine until its time is over: the autoscaler leaves its
+// startPreserving keeps the machine until its time is over: the autoscaler leaves its
 // node alone, and a failed one takes no pods and loses those that it has.
-func (c *Controller) preserve(ctx context.Context, f *facts, w wish, failed bool) error {
+func (c *Controller) startPreserving(ctx context.Context, f *facts, w preserveRequest, failed bool) error {
 	until := f.machine.Status.CurrentStatus.PreserveExpiryTime
 	if until == nil {
 		// It is written before the node is touched, so that whatever happens then
 		// somebody gives the node back. The write wakes the machine again.
 		t := metav1.NewTime(f.now.Add(f.settings.preserve).Truncate(time.Second))
-		f.preserve = &preservation{&t}
+		f.expiry = &expiryChange{&t}
 		return nil
 	}
-	sooner(f, until.Sub(f.now))
+	requeueAfter(f, until.Sub(f.now))
 	if f.node == nil {
 		return nil
 	}
 	if shown := nodeConditionOf(f.node, machinev1.NodePreserved); shown != nil && shown.Status == corev1.ConditionTrue &&
-		(!failed || strings.HasPrefix(shown.Message, machinev1.MessagePreservedDrained)) {
-		return c.dropPreservedTaint(ctx, f, failed)
+		(!failed || f.node.Annotations[machinev1.PreservedDrainedAnnotation] == "true") {
+		return c.removePreservedTaint(ctx, f, failed)
 	}
-	if err := c.patchNode(ctx, f, func(n *corev1.Node) { markPreserved(n, failed) }); err != nil {
+	if err := c.patchNode(ctx, f, func(n *corev1.Node) { markNodePreserved(n, failed) }); err != nil {
 		return err
 	}
 	want, ok := c.preservedCondition(ctx, f, w, failed)
 	if !ok {
 		return nil
 	}
-	return c.setNodeCondition(ctx, f, want)
+	if err := c.setNodeCondition(ctx, f, want); err != nil || !failed || want.Status != corev1.ConditionTrue {
+		return err
+	}
+	return c.patchNode(ctx, f, func(n *corev1.Node) { setAnnotation(n, machinev1.PreservedDrainedAnnotation, "true") })
 }
 
-// markPreserved keeps the autoscaler off the node, and new pods off one whose
+// markNodePreserved keeps the autoscaler off the node, and new pods off one whose
 // machine failed.
-func markPreserved(n *corev1.Node, failed bool) {
+func markNodePreserved(n *corev1.Node, failed bool) {
 	if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" {
 		setAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")
 		setAnnotation(n, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
@@ -174,7 +176,7 @@ func markPreserved(n *corev1.Node, failed bool) {
 
 // preservedCondition is what the node says about its preservation, after one
 // more step of the drain of a failed machine; ok is false while that goes on.
-func (c *Controller) preservedCondition(ctx context.Context, f *facts, w wish, failed bool) (want corev1.NodeCondition,
+func (c *Controller) preservedCondition(ctx context.Context, f *facts, w preserveRequest, failed bool) (want corev1.NodeCondition,
 	ok bool,
 ) {
 	want = corev1.NodeCondition{
@@ -192,7 +194,7 @@ func (c *Controller) preservedCondition(ctx context.Context, f *facts, w wish, f
 	done, err := c.drainPreserved(ctx, f)
 	if err != nil {
 		f.drained = &drainState{reason: machinev1.ReasonDraining, message: err.Error()}
-		sooner(f, lookAt)
+		requeueAfter(f, slowJoinCheck)
 		want.Status, want.Message = corev1.ConditionFalse, machinev1.MessagePreservedNotDrained+" "+text
 		return want, true
 	}
@@ -200,8 +202,8 @@ func (c *Controller) preservedCondition(ctx context.Context, f *facts, w wish, f
 	return want, done
 }
 
-// dropPreservedTaint lets pods back onto a preserved node that recovered.
-func (c *Controller) dropPreservedTaint(ctx context.Context, f *facts, failed bool) error {
+// removePreservedTaint lets pods back onto a preserved node that recovered.
+func (c *Controller) removePreservedTaint(ctx context.Context, f *facts, failed bool) error {
 	if failed {
 		return nil
 	}
@@ -214,7 +216,7 @@ func (c *Controller) dropPreservedTaint(ctx context.Context, f *facts, failed bo
 func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error) {
 	started := f.machine.Status.CurrentStatus.LastUpdateTime.Time
 	force := f.machine.Labels[machinev1.ForceDrainLabel] == "True" || f.now.Sub(started) > f.settings.drain
-	if waits, err := c.partitioned(ctx, f, force); err != nil || waits {
+	if waits, err := c.drainPausedByOutage(ctx, f, force); err != nil || waits {
 		return false, err
 	}
 	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, force || longUnhealthy(f.node, f.now)))
@@ -222,9 +224,9 @@ func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error)
 		return false, err
 	}
 	f.drained = &drainState{result.Done, result.Reason, result.Message}
-	sooner(f, result.Wait)
+	requeueAfter(f, result.Wait)
 	if !result.Done {
-		sooner(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
+		requeueAfter(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
 	}
 	return result.Done, nil
 }
@@ -248,6 +250,7 @@ func (c *Controller) stopPreserving(ctx context.Context, f *facts, fulfilled boo
 				delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)
 				delete(n.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
 			}
+			delete(n.Annotations, machinev1.PreservedDrainedAnnotation)
 			if fulfilled {
 				delete(n.Annotations, machinev1.PreserveAnnotation)
 			}
@@ -266,12 +269,12 @@ func (c *Controller) stopPreserving(ctx context.Context, f *facts, fulfilled boo
 			return err
 		}
 	}
-	f.preserve = &preservation{}
+	f.expiry = &expiryChange{}
 	return nil
 }
 
-// followNode notes that the node's annotation has taken over from the Machine's.
-func (c *Controller) followNode(ctx context.Context, f *facts, w wish) error {
+// recordNodeRequest notes that the node's annotation has taken over from the Machine's.
+func (c *Controller) recordNodeRequest(ctx context.Context, f *facts, w preserveRequest) error {
 	if !w.fromNode || f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == w.value {
 		return nil
 	}
@@ -287,7 +290,7 @@ func (c *Controller) followNode(ctx context.Context, f *facts, w wish) error {
 
 // reportPreservation carries the change of this pass into the status.
 func reportPreservation(f *facts, status *machinev1.MachineStatus) {
-	if f.preserve != nil && f.machine.DeletionTimestamp.IsZero() {
-		status.CurrentStatus.PreserveExpiryTime = f.preserve.until
+	if f.expiry != nil && f.machine.DeletionTimestamp.IsZero() {
+		status.CurrentStatus.PreserveExpiryTime = f.expiry.until
 	}
 }

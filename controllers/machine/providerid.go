@@ -8,42 +8,42 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// formed is the providerID of a VM in the form that m asks for, as far as it is
+// providerIDIn is the providerID of a VM in the form that m asks for, as far as it is
 // known: the cloud may learn the Node's form later than its own.
-func formed(m *machinev1.Machine, made cloud.VM) string {
+func providerIDIn(m *machinev1.Machine, made cloud.VM) string {
 	if m.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode && made.NodeProviderID != "" {
 		return made.NodeProviderID
 	}
 	return made.ProviderID
 }
 
-// reform brings the providerID of a Machine that has its VM into the form that
+// syncProviderIDForm brings the providerID of a Machine that has its VM into the form that
 // is asked for. Both forms name the same VM.
-func (c *Controller) reform(ctx context.Context, f *facts) error {
+func (c *Controller) syncProviderIDForm(ctx context.Context, f *facts) error {
 	switch f.machine.Annotations[machinev1.ProviderIDFormAnnotation] {
 	case machinev1.ProviderIDFormNode:
-		return c.takeNodesForm(ctx, f)
+		return c.useNodeForm(ctx, f)
 	case machinev1.ProviderIDFormMCM:
-		return c.restoreForm(ctx, f)
+		return c.useMCMForm(ctx, f)
 	}
 	return nil
 }
 
-// takeNodesForm copies the providerID of the node, once it is there and known to
+// useNodeForm copies the providerID of the node, once it is there and known to
 // run on this Machine's VM.
-func (c *Controller) takeNodesForm(ctx context.Context, f *facts) error {
+func (c *Controller) useNodeForm(ctx context.Context, f *facts) error {
 	if f.node == nil || f.node.Spec.ProviderID == f.machine.Spec.ProviderID {
 		return nil
 	}
-	if whose, err := c.ownerOf(ctx, f); err != nil || whose != ownerThis {
+	if whose, err := c.nodeOwnerOf(ctx, f); err != nil || whose != ownedByThis {
 		return err
 	}
 	return c.patchMachine(ctx, f, func(m *machinev1.Machine) { m.Spec.ProviderID = f.node.Spec.ProviderID })
 }
 
-// restoreForm asks the cloud for MCM's form. Where the VM is gone, the Machine
+// useMCMForm asks the cloud for MCM's form. Where the VM is gone, the Machine
 // keeps what it has: it is replaced anyway.
-func (c *Controller) restoreForm(ctx context.Context, f *facts) error {
+func (c *Controller) useMCMForm(ctx context.Context, f *facts) error {
 	id := f.machine.Spec.ProviderID
 	if id != "" {
 		resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
@@ -56,7 +56,7 @@ func (c *Controller) restoreForm(ctx context.Context, f *facts) error {
 		}
 		found, err := account.Get(ctx, c.ref(f.machine, resolved))
 		if cloud.CodeOf(err) == cloud.NotFound {
-			sooner(f, lookAt)
+			requeueAfter(f, slowJoinCheck)
 			return nil
 		}
 		if err != nil {
@@ -68,4 +68,35 @@ func (c *Controller) restoreForm(ctx context.Context, f *facts) error {
 		m.Spec.ProviderID = id
 		delete(m.Annotations, machinev1.ProviderIDFormAnnotation)
 	})
+}
+
+// recoverProviderID looks up the VM of a Machine that has lost its providerID, as when it
+// was replaced by a manifest of its author. It makes none: its node reports whether
+// the VM is there, and a Machine without one is replaced like any other.
+func (c *Controller) recoverProviderID(ctx context.Context, f *facts) error {
+	if f.machine.Spec.ProviderID != "" || phaseOf(f) == machinev1.MachineFailed {
+		return nil
+	}
+	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
+	if err != nil {
+		return err
+	}
+	account, err := resolved.Account(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := account.Get(ctx, c.ref(f.machine, resolved))
+	if err != nil && cloud.CodeOf(err) == cloud.NotFound {
+		f.waitsFor = &waiting{machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " +
+			err.Error()}
+		requeueAfter(f, slowJoinCheck)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.record(ctx, f, found); err != nil {
+		return fmt.Errorf("record VM %s: %w", found.ProviderID, err)
+	}
+	return c.observeNode(ctx, f)
 }

@@ -52,7 +52,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 // retries says when a pass that failed is repeated: ever later, but after an
 // outage of hours a machine must not wait for a quarter of an hour.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowestRetry)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longRetry)
 }
 
 // machinesOfClass are the Machines of a class that still need something of it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,9 +25,9 @@ func report(f *facts, failure error) machinev1.MachineStatus {
 	prev := f.machine.Status
 	status := *prev.DeepCopy()
 	if !f.machine.DeletionTimestamp.IsZero() {
-		reportLeaving(f, failure, &status)
+		reportDeletion(f, failure, &status)
 	} else {
-		reportJoining(f, &status)
+		reportCreation(f, &status)
 	}
 	reportNode(f, prev, &status)
 	reportFailure(&status)
@@ -35,13 +36,13 @@ func report(f *facts, failure error) machinev1.MachineStatus {
 	if status.Progress != nil {
 		conditions = status.Progress.Conditions
 	}
-	for _, c := range progress(f, failure, status) {
+	for _, c := range progressConditions(f, failure, status) {
 		c.ObservedGeneration = f.machine.Generation
 		c.LastTransitionTime = metav1.NewTime(f.now)
-		c.Message = clip(c.Message)
+		c.Message = truncate(c.Message)
 		meta.SetStatusCondition(&conditions, c)
 	}
-	for _, kind := range settled(f, status) {
+	for _, kind := range obsoleteConditions(f, status) {
 		meta.RemoveStatusCondition(&conditions, kind)
 	}
 	status.Progress = nil
@@ -49,31 +50,31 @@ func report(f *facts, failure error) machinev1.MachineStatus {
 		status.Progress = &machinev1.Progress{Conditions: conditions}
 	}
 	stamp(prev, &status, f.now)
-	if f.renew {
+	if f.restartHealthTimeout {
 		status.CurrentStatus.LastUpdateTime = metav1.NewTime(f.now.Truncate(time.Second))
 	}
 	return status
 }
 
-// reportJoining sets phase and operation of a Machine that is to be there.
-func reportJoining(f *facts, status *machinev1.MachineStatus) {
+// reportCreation sets phase and operation of a Machine that is to be there.
+func reportCreation(f *facts, status *machinev1.MachineStatus) {
 	if f.createErr != nil {
 		reportCreateError(f, status)
 		return
 	}
-	if f.next == nil {
+	if f.transition == nil {
 		return
 	}
-	status.CurrentStatus.Phase = f.next.phase
-	status.CurrentStatus.TimeoutActive = f.next.phase == machinev1.MachinePending
-	status.LastOperation.Description = f.next.description
-	status.LastOperation.ErrorCode = f.next.errorCode
-	status.LastOperation.State = f.next.state
-	status.LastOperation.Type = f.next.operation
+	status.CurrentStatus.Phase = f.transition.phase
+	status.CurrentStatus.TimeoutActive = f.transition.phase == machinev1.MachinePending
+	status.LastOperation.Description = f.transition.description
+	status.LastOperation.ErrorCode = f.transition.errorCode
+	status.LastOperation.State = f.transition.state
+	status.LastOperation.Type = f.transition.operation
 	if f.created {
 		status.LastKnownState = ""
 	}
-	if f.next.phase == machinev1.MachineAvailable && f.vm != nil {
+	if f.transition.phase == machinev1.MachineAvailable && f.vm != nil {
 		status.Addresses = addresses(f.vm)
 	}
 }
@@ -84,12 +85,12 @@ func reportJoining(f *facts, status *machinev1.MachineStatus) {
 func reportCreateError(f *facts, status *machinev1.MachineStatus) {
 	phase := machinev1.MachineCrashLoopBackOff
 	late := f.now.Sub(f.machine.CreationTimestamp.Time) >= f.settings.creation
-	if late && !missing(f.createErr) {
+	if late && !classOrSecretMissing(f.createErr) {
 		phase = machinev1.MachineFailed
 	}
 	status.CurrentStatus.Phase = phase
 	status.CurrentStatus.TimeoutActive = false
-	status.LastOperation.Description = clip("Cloud provider message - " + f.createErr.Error())
+	status.LastOperation.Description = truncate("Cloud provider message - " + f.createErr.Error())
 	status.LastOperation.ErrorCode = outcome.MCMCode(f.createErr)
 	status.LastOperation.State = machinev1.MachineStateFailed
 	status.LastOperation.Type = machinev1.MachineOperationCreate
@@ -103,13 +104,13 @@ func reportFailure(status *machinev1.MachineStatus) {
 	if op.Type != machinev1.MachineOperationCreate || op.State != machinev1.MachineStateFailed || status.NodeRef != nil {
 		return
 	}
-	if op.ErrorCode == resourceExhausted || status.CurrentStatus.Phase == machinev1.MachineFailed {
+	if op.ErrorCode == outcome.ResourceExhausted || status.CurrentStatus.Phase == machinev1.MachineFailed {
 		status.Phase, status.FailureMessage = string(machinev1.MachineFailed), &op.Description
 	}
 }
 
-// missing reports whether err only says that something does not exist yet.
-func missing(err error) bool {
+// classOrSecretMissing reports whether err only says that something does not exist yet.
+func classOrSecretMissing(err error) bool {
 	switch reasonOf(err) {
 	case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound:
 		return true
@@ -117,8 +118,8 @@ func missing(err error) bool {
 	return false
 }
 
-// reportLeaving sets phase and operation of a Machine that is being deleted.
-func reportLeaving(f *facts, failure error, status *machinev1.MachineStatus) {
+// reportDeletion sets phase and operation of a Machine that is being deleted.
+func reportDeletion(f *facts, failure error, status *machinev1.MachineStatus) {
 	status.CurrentStatus.Phase = machinev1.MachineTerminating
 	status.CurrentStatus.TimeoutActive = false
 	status.CurrentStatus.PreserveExpiryTime = nil
@@ -131,9 +132,9 @@ func reportLeaving(f *facts, failure error, status *machinev1.MachineStatus) {
 		if isCloud(failure) {
 			status.LastOperation.ErrorCode = outcome.MCMCode(failure)
 		}
-	case f.leaving != nil:
+	case f.deletionWaitsFor != nil:
 		status.LastOperation.State = machinev1.MachineStateProcessing
-		status.LastOperation.Description = withStep(f.leaving.message, f)
+		status.LastOperation.Description = withStep(f.deletionWaitsFor.message, f)
 	}
 }
 
@@ -141,13 +142,13 @@ func reportLeaving(f *facts, failure error, status *machinev1.MachineStatus) {
 // and for an MCM that takes over: it continues with the step that it finds
 // there, so naming a later one would make it skip what has not been done.
 func withStep(text string, f *facts) string {
-	return clip(text) + ". " + f.step
+	return truncate(text) + ". " + f.step
 }
 
 // reportNode copies the node's conditions when one of their statuses changed,
 // as MCM does, and names the node once it has registered.
 func reportNode(f *facts, prev machinev1.MachineStatus, status *machinev1.MachineStatus) {
-	if f.node == nil || f.rival != "" {
+	if f.node == nil || f.otherClaimant != "" {
 		return
 	}
 	quiet := status.CurrentStatus.Phase == machinev1.MachinePending && justRegistered(f.node, f.now)
@@ -214,11 +215,66 @@ func stamp(prev machinev1.MachineStatus, status *machinev1.MachineStatus, now ti
 	}
 }
 
-// clip keeps a text short enough for a status: clouds can be talkative.
-func clip(text string) string {
+// truncate keeps a text short enough for a status: clouds can be talkative.
+func truncate(text string) string {
 	const longest = 1000
 	if len(text) <= longest {
 		return text
 	}
 	return strings.ToValidUTF8(text[:longest], "") + fmt.Sprintf("… (%d bytes)", len(text))
+}
+
+// prunedFields is what this project adds to a Machine's status, and what an API
+// server with MCM's own CRDs drops.
+type prunedFields struct {
+	nodeRef        *machinev1.NodeReference
+	progress       *machinev1.Progress
+	phase          string
+	failureMessage *string
+}
+
+// restorePruned puts back into m what the API server dropped.
+func (c *Controller) restorePruned(m *machinev1.Machine) {
+	if kept, ok := c.pruned.Get(m.UID); ok && m.Status.Progress == nil && m.Status.NodeRef == nil {
+		kept.applyTo(&m.Status)
+	}
+}
+
+// rememberPruned compares what was sent with what the API server made of it in m, and
+// restores what it dropped.
+func (c *Controller) rememberPruned(m *machinev1.Machine, sent machinev1.MachineStatus) {
+	if sent.Progress == nil || m.Status.Progress != nil {
+		c.pruned.Forget(m.UID)
+		return
+	}
+	c.pruned.Keep(m.UID, prunedFieldsOf(sent))
+	c.restorePruned(m)
+}
+
+// changesOnlyPruned reports whether status differs from what m has in nothing but what the
+// API server drops. Then there is nothing to write, and status is remembered.
+func (c *Controller) changesOnlyPruned(m *machinev1.Machine, status machinev1.MachineStatus) bool {
+	if _, drops := c.pruned.Get(m.UID); !drops {
+		return false
+	}
+	was, is := m.Status, status
+	prunedFields{}.applyTo(&was)
+	prunedFields{}.applyTo(&is)
+	if !equality.Semantic.DeepEqual(was, is) {
+		return false
+	}
+	c.pruned.Keep(m.UID, prunedFieldsOf(status))
+	return true
+}
+
+func prunedFieldsOf(s machinev1.MachineStatus) prunedFields {
+	return prunedFields{
+		nodeRef: s.NodeRef.DeepCopy(), progress: s.Progress.DeepCopy(), phase: s.Phase,
+		failureMessage: s.FailureMessage,
+	}
+}
+
+// applyTo makes a the additions of s.
+func (a prunedFields) applyTo(s *machinev1.MachineStatus) {
+	s.NodeRef, s.Progress, s.Phase, s.FailureMessage = a.nodeRef.DeepCopy(), a.progress.DeepCopy(), a.phase, a.failureMessage
 }

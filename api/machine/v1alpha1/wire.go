@@ -328,6 +328,13 @@ const (
 	// OfferedCapacityAnnotation on a MachineDeployment has the autoscaler's capacity
 	// annotations that the controller has written, and their values.
 	OfferedCapacityAnnotation = "mcm.cluster.x-k8s.io/offered-capacity"
+	// OutageObservedAnnotation on a Machine that has not joined is when an outage
+	// last kept it from being replaced, RFC 3339: it has a health timeout from then
+	// on. Without it the machine is replaced as soon as the outage is over.
+	OutageObservedAnnotation = "mcm.cluster.x-k8s.io/outage-observed"
+	// PreservedDrainedAnnotation on the Node of a Failed Machine that is preserved,
+	// value "true": its pods have been moved off. Without it they are moved off again.
+	PreservedDrainedAnnotation = "mcm.cluster.x-k8s.io/preserved-drained"
 	// HoldAnnotation on a Machine or MCMMachine keeps the orphan collector from its VM
 	// while the object is adopted, moved, restored or migrated.
 	HoldAnnotation = "mcm.cluster.x-k8s.io/hold-vm"

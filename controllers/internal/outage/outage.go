@@ -1,15 +1,15 @@
-// Package outage tells nodes that were lost together from nodes that were lost
-// one by one.
+// Package outage tells nodes that became unhealthy together from nodes that did
+// so one by one.
 //
-//	lost   ├──┤ window        two of a zone, or of a pool: an outage
-//	─────x─────x──────────▶
-//	lost   ├──┤
-//	─────x───────────────x▶   two lone losses
+//	unhealthy  ├──┤ window        two of a zone, or of a pool: an outage
+//	─────────x─────x──────────▶
+//	unhealthy  ├──┤
+//	─────────x───────────────x▶   two independent failures
 //
-// Whatever makes many nodes silent at once, a partition, a broken network plugin
-// or a load balancer in front of the API server, is not mended by new VMs. All
-// that is decided here follows from what the nodes themselves say and when they
-// began to say it, so it comes out the same after a restart.
+// New VMs do not mend what makes many nodes unreachable at once: a partition, a
+// broken network plugin, or a load balancer in front of the API server. Everything
+// here follows from the nodes' conditions and their transition times, so it comes
+// out the same after a restart.
 package outage
 
 import (
@@ -18,21 +18,21 @@ import (
 )
 
 // Window is how far apart two losses may be and still belong together. Node
-// controllers notice silence within a minute; a zone that goes dark goes in steps.
+// controllers notice an unreachable node within a minute; zones fail in steps.
 const Window = 5 * time.Minute
 
 // A Loss is a machine whose node is unhealthy.
 type Loss struct {
 	Zone string // empty if unknown
 	Pool string // empty if it has none
-	// Signs are what is wrong with the node, by type of condition, and since when.
+	// Signs are the conditions that make the node unhealthy, and since when.
 	Signs map[string]time.Time
 }
 
 // Place is where a machine is.
 type Place struct{ Zone, Pool string }
 
-// Scope is what an outage is an outage of.
+// Scope is what fails as a whole in an outage.
 type Scope uint8
 
 // The scopes.
@@ -42,24 +42,27 @@ const (
 	Pool
 )
 
-// Around reports whether there is an outage where a machine is: two losses of its
-// zone, or of its pool, that show the same sign and began at most window apart,
-// both at since or later. Zones come before pools.
-func Around(p Place, losses []Loss, window time.Duration, since time.Time) Scope {
-	of := func(in func(Loss) bool) bool {
-		return together(losses, in, window, since)
+// Around returns the scope of the outage where a machine is, and how many nodes
+// became unhealthy together: at least two of its zone, or of its pool, that show
+// the same sign, each at most window after the one before, all at since or later.
+// Zones come before pools.
+func Around(p Place, losses []Loss, window time.Duration, since time.Time) (Scope, int) {
+	if p.Zone != "" {
+		if n := together(losses, func(l Loss) bool { return l.Zone == p.Zone }, window, since); n > 0 {
+			return Zone, n
+		}
 	}
-	switch {
-	case p.Zone != "" && of(func(l Loss) bool { return l.Zone == p.Zone }):
-		return Zone
-	case p.Pool != "" && of(func(l Loss) bool { return l.Pool == p.Pool }):
-		return Pool
+	if p.Pool != "" {
+		if n := together(losses, func(l Loss) bool { return l.Pool == p.Pool }, window, since); n > 0 {
+			return Pool, n
+		}
 	}
-	return None
+	return None, 0
 }
 
-// together reports whether any two of the losses that are in belong together.
-func together(losses []Loss, in func(Loss) bool, window time.Duration, since time.Time) bool {
+// together returns the size of the largest group of losses that belong together,
+// among those that in is true for; 0 if no two do.
+func together(losses []Loss, in func(Loss) bool, window time.Duration, since time.Time) int {
 	began := map[string][]time.Time{}
 	for _, l := range losses {
 		if !in(l) {
@@ -71,13 +74,18 @@ func together(losses []Loss, in func(Loss) bool, window time.Duration, since tim
 			}
 		}
 	}
+	largest := 0
 	for _, times := range began {
 		slices.SortFunc(times, time.Time.Compare)
+		group := 1
 		for i := 1; i < len(times); i++ {
-			if times[i].Sub(times[i-1]) <= window {
-				return true
+			if times[i].Sub(times[i-1]) > window {
+				group = 1
+				continue
 			}
+			group++
+			largest = max(largest, group)
 		}
 	}
-	return false
+	return largest
 }

@@ -94,7 +94,7 @@ func TestAround(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := outage.Around(tc.place, tc.losses, outage.Window, begin.Add(-2*time.Hour)); got != tc.want {
+			if got, _ := outage.Around(tc.place, tc.losses, outage.Window, begin.Add(-2*time.Hour)); got != tc.want {
 				t.Errorf("Around() = %d, want %d: %s", got, tc.want, tc.reason)
 			}
 		})
@@ -108,7 +108,7 @@ func TestShortHealthTimeoutsNarrowTheWindow(t *testing.T) {
 		{Pool: "p", Signs: map[string]time.Time{"Ready": begin}},
 		{Pool: "p", Signs: map[string]time.Time{"Ready": begin.Add(30 * time.Second)}},
 	}
-	if got := outage.Around(outage.Place{Pool: "p"}, losses, 10*time.Second, begin); got != outage.None {
+	if got, _ := outage.Around(outage.Place{Pool: "p"}, losses, 10*time.Second, begin); got != outage.None {
 		t.Errorf("Around() = %d: the first loss was replaced before the second came", got)
 	}
 }

@@ -89,8 +89,10 @@ func Reason(err error) string {
 	return machinev1.ReasonCloudError
 }
 
+// ResourceExhausted is MCM's code of a lack of capacity, which autoscalers read.
+const ResourceExhausted = "ResourceExhausted"
+
 // MCMCode is MCM's name of the error, as it stands in lastOperation.errorCode.
-// Autoscalers read ResourceExhausted.
 func MCMCode(err error) string {
 	switch cloud.CodeOf(err) {
 	case cloud.NotFound:
@@ -100,7 +102,7 @@ func MCMCode(err error) string {
 	case cloud.Denied:
 		return "PermissionDenied"
 	case cloud.Exhausted:
-		return "ResourceExhausted"
+		return ResourceExhausted
 	case cloud.Throttled, cloud.Unavailable:
 		return "Unavailable"
 	case cloud.TokenUsed:

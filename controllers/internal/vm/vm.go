@@ -30,12 +30,12 @@ import (
 type Engine struct {
 	clock clock.PassiveClock
 
-	mu    sync.Mutex
-	notes map[string]note
+	mu       sync.Mutex
+	memories map[string]memory
 }
 
-// note is what the engine remembers of one machine's VM.
-type note struct {
+// memory is what the engine remembers of one machine's VM.
+type memory struct {
 	seen    time.Time // since when its providerID is known here; who made the VM did so before
 	created time.Time // last call of Create
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
@@ -44,7 +44,7 @@ type note struct {
 
 // New returns an Engine that remembers nothing.
 func New(c clock.PassiveClock) *Engine {
-	return &Engine{clock: c, notes: map[string]note{}}
+	return &Engine{clock: c, memories: map[string]memory{}}
 }
 
 // Token is the idempotency token of one attempt of an owner: 36 characters in
@@ -78,22 +78,22 @@ type Want struct {
 func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
 	key := w.Request.OwnerID
 	if w.Spent && w.Request.ProviderID == "" {
-		return e.renew(ctx, a, traits, w)
+		return e.nextAttempt(ctx, a, traits, w)
 	}
 	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
-	e.note(key, func(n *note) { n.created = e.clock.Now() })
+	e.update(key, func(n *memory) { n.created = e.clock.Now() })
 	made, err := a.Create(ctx, w.Request)
 	// The call takes its time, and the VM may have come about at the end of it.
-	e.note(key, func(n *note) { n.created = e.clock.Now() })
+	e.update(key, func(n *memory) { n.created = e.clock.Now() })
 	if err == nil {
-		e.note(key, func(n *note) { n.missing = time.Time{} })
+		e.update(key, func(n *memory) { n.missing = time.Time{} })
 		return made, nil
 	}
 	if cloud.CodeOf(err) == cloud.TokenUsed && w.Request.ProviderID == "" {
-		return e.renew(ctx, a, traits, w)
+		return e.nextAttempt(ctx, a, traits, w)
 	}
 	// The answer may be what failed: what was not there before may be there now.
-	e.note(key, func(n *note) { n.missing = time.Time{} })
+	e.update(key, func(n *memory) { n.missing = time.Time{} })
 	return cloud.VM{}, err
 }
 
@@ -104,19 +104,19 @@ func (e *Engine) Admit(ctx context.Context, a cloud.Account, w Want) error {
 	return cloud.Admit(ctx, a, w.Request)
 }
 
-// renew looks for the VM of an attempt that must not be repeated, and begins
+// nextAttempt looks for the VM of an attempt that must not be repeated, and begins
 // the next one when the cloud has shown none for its settle time.
-func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
+func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
 	asked := e.clock.Now()
 	found, err := a.Get(ctx, w.Request.Ref)
 	if err == nil {
-		e.note(w.Request.OwnerID, func(n *note) { n.missing = time.Time{} })
+		e.update(w.Request.OwnerID, func(n *memory) { n.missing = time.Time{} })
 		return found, nil
 	}
 	if cloud.CodeOf(err) != cloud.NotFound {
 		return cloud.VM{}, err
 	}
-	if wait := e.unbelieved(w.Request.OwnerID, traits.Settle, asked); wait > 0 {
+	if wait := e.absenceGraceLeft(w.Request.OwnerID, traits.Settle, asked); wait > 0 {
 		return cloud.VM{}, &cloud.Error{
 			Code: cloud.TokenUsed, Op: "create VM", Reason: "WaitingForLookup", RetryAfter: wait,
 			Err: fmt.Errorf("attempt %d cannot be repeated, and the cloud may not show its VM yet", w.Attempt),
@@ -125,21 +125,21 @@ func (e *Engine) renew(ctx context.Context, a cloud.Account, traits cloud.Traits
 	if err := w.Next(ctx, w.Attempt+1); err != nil {
 		return cloud.VM{}, fmt.Errorf("record attempt %d: %w", w.Attempt+1, err)
 	}
-	e.note(w.Request.OwnerID, func(n *note) { n.missing = time.Time{} })
+	e.update(w.Request.OwnerID, func(n *memory) { n.missing = time.Time{} })
 	return cloud.VM{}, &cloud.Error{
 		Code: cloud.TokenUsed, Op: "create VM", Reason: "NewAttempt", RetryAfter: time.Millisecond,
 		Err: fmt.Errorf("attempt %d made no VM, attempt %d follows", w.Attempt, w.Attempt+1),
 	}
 }
 
-// Saw notes that a machine's providerID is known. Called for each that is looked
+// ObserveProviderID notes that a machine's providerID is known. Called for each that is looked
 // at, it saves Remove the wait for VMs that have been there for long. Empty says
 // nothing.
-func (e *Engine) Saw(ownerID, providerID string) {
+func (e *Engine) ObserveProviderID(ownerID, providerID string) {
 	if providerID == "" {
 		return
 	}
-	e.note(ownerID, func(n *note) {
+	e.update(ownerID, func(n *memory) {
 		if n.seen.IsZero() {
 			n.seen = e.clock.Now()
 		}
@@ -153,53 +153,53 @@ func (e *Engine) Saw(ownerID, providerID string) {
 func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion,
 	error,
 ) {
-	e.Saw(r.OwnerID, r.ProviderID)
+	e.ObserveProviderID(r.OwnerID, r.ProviderID)
 	asked := e.clock.Now()
 	d, err := a.Delete(ctx, r)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
 	if !d.Done {
-		e.note(r.OwnerID, func(n *note) { n.missing, n.going = time.Time{}, true })
+		e.update(r.OwnerID, func(n *memory) { n.missing, n.going = time.Time{}, true })
 		if d.RetryAfter <= 0 {
 			d.RetryAfter = time.Second // a cloud without a hint is not asked at once
 		}
 		return d, nil
 	}
-	if !e.doubtful(r, traits.Settle, asked) {
+	if !e.absenceUncertain(r, traits.Settle, asked) {
 		return d, nil
 	}
-	if wait := e.unbelieved(r.OwnerID, traits.Settle, asked); wait > 0 {
+	if wait := e.absenceGraceLeft(r.OwnerID, traits.Settle, asked); wait > 0 {
 		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that the cloud may not show yet"}}, nil
 	}
 	return d, nil
 }
 
-// Asked reports whether this process has asked for the machine's VM itself. Where it
+// HasCreated reports whether this process has asked for the machine's VM itself. Where it
 // has not, another one did, which may be at it still.
-func (e *Engine) Asked(ownerID string) bool {
+func (e *Engine) HasCreated(ownerID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.notes[ownerID].created.IsZero()
+	return !e.memories[ownerID].created.IsZero()
 }
 
-// Going reports whether Remove has been accepted by the cloud before: then the VM
+// Deleting reports whether Remove has been accepted by the cloud before: then the VM
 // cannot be had back, and nothing on it is left to be saved.
-func (e *Engine) Going(ownerID string) bool {
+func (e *Engine) Deleting(ownerID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.notes[ownerID].going
+	return e.memories[ownerID].going
 }
 
-// doubtful reports whether a VM of r may exist although the cloud shows none: its
+// absenceUncertain reports whether a VM of r may exist although the cloud shows none: its
 // id was never learnt, or it was made less than the settle time before the cloud
 // was asked. When it answered does not count: answers can be slow.
-func (e *Engine) doubtful(r cloud.Ref, settle time.Duration, asked time.Time) bool {
+func (e *Engine) absenceUncertain(r cloud.Ref, settle time.Duration, asked time.Time) bool {
 	if r.ProviderID == "" {
 		return settle > 0
 	}
 	e.mu.Lock()
-	n := e.notes[r.OwnerID]
+	n := e.memories[r.OwnerID]
 	e.mu.Unlock()
 	created := n.created
 	if created.IsZero() {
@@ -208,12 +208,12 @@ func (e *Engine) doubtful(r cloud.Ref, settle time.Duration, asked time.Time) bo
 	return asked.Sub(created) < settle
 }
 
-// unbelieved returns how long "nothing there" has still to last before it is
+// absenceGraceLeft returns how long "nothing there" has still to last before it is
 // believed, from the answer that first said so to the question that was asked last.
-func (e *Engine) unbelieved(key string, settle time.Duration, asked time.Time) time.Duration {
+func (e *Engine) absenceGraceLeft(key string, settle time.Duration, asked time.Time) time.Duration {
 	now := e.clock.Now()
 	var since time.Time
-	e.note(key, func(n *note) {
+	e.update(key, func(n *memory) {
 		if n.missing.IsZero() {
 			n.missing = now
 		}
@@ -226,13 +226,13 @@ func (e *Engine) unbelieved(key string, settle time.Duration, asked time.Time) t
 func (e *Engine) Forget(ownerID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.notes, ownerID)
+	delete(e.memories, ownerID)
 }
 
-func (e *Engine) note(key string, change func(*note)) {
+func (e *Engine) update(key string, change func(*memory)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n := e.notes[key]
+	n := e.memories[key]
 	change(&n)
-	e.notes[key] = n
+	e.memories[key] = n
 }

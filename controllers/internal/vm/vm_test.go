@@ -208,11 +208,11 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 			e := New(clock)
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			_, _ = e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other", ProviderID: "q"})
-			e.Saw("o", "")
+			e.ObserveProviderID("o", "")
 			clock.SetTime(start.Add(time.Hour))
-			e.Saw("o", "p")
+			e.ObserveProviderID("o", "p")
 			clock.SetTime(start.Add(time.Hour + tc.known))
-			e.Saw("o", "p")
+			e.ObserveProviderID("o", "p")
 			if d, err := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil ||
 				d.Done != tc.done {
 				t.Errorf("Remove() = %+v, %v: %s", d, err, tc.reason)

@@ -1,4 +1,5 @@
-package machine
+// Package permit lets one unhealthy machine of a pool be replaced at a time.
+package permit
 
 import (
 	"context"
@@ -12,12 +13,13 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// permits let one unhealthy machine of a pool be replaced at a time. Unlike the
+// Permits let one unhealthy machine of a pool be replaced at a time. Unlike the
 // phase of a Machine, a permit is known at once: it covers the time until the
-// cache shows what was done under it.
-type permits struct {
+// cache shows the phase. It is safe for concurrent use, and lost at a restart.
+type Permits struct {
 	client client.Reader
 	clock  clock.PassiveClock
 
@@ -34,13 +36,15 @@ type permit struct {
 // because the write under it failed or the machine recovered.
 const permitAge = time.Minute
 
-func newPermits(c client.Reader, clock clock.PassiveClock) *permits {
-	return &permits{client: c, clock: clock, granted: map[string]permit{}}
+// New returns Permits of which none is taken. c is a cache with index.MachineByPool
+// and index.MachineByOwner.
+func New(c client.Reader, clock clock.PassiveClock) *Permits {
+	return &Permits{client: c, clock: clock, granted: map[string]permit{}}
 }
 
-// take reports whether m may be marked as Failed now. If not, busy names the
+// Take reports whether m may be marked as Failed now. If not, busy names the
 // machine that is being replaced.
-func (p *permits) take(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
+func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
 	key, machines, err := p.pool(ctx, m)
 	if err != nil {
 		return false, "", err
@@ -64,7 +68,7 @@ func leftBehind(m, other *machinev1.Machine) bool {
 }
 
 // holds reports whether other has the pool's permit and the cache does not show it yet.
-func (p *permits) holds(key string, other *machinev1.Machine) bool {
+func (p *Permits) holds(key string, other *machinev1.Machine) bool {
 	held := p.granted[key]
 	if held.machine != other.UID || p.clock.Since(held.at) > permitAge {
 		return false
@@ -76,7 +80,7 @@ func (p *permits) holds(key string, other *machinev1.Machine) bool {
 // pool returns the machines that m is replaced among: those of its
 // MachineDeployment, which the label name identifies, else those of its owner,
 // else m alone.
-func (p *permits) pool(ctx context.Context, m *machinev1.Machine) (string, []machinev1.Machine, error) {
+func (p *Permits) pool(ctx context.Context, m *machinev1.Machine) (string, []machinev1.Machine, error) {
 	field, value := index.MachineByPool, m.Labels[machinev1.NameLabel]
 	if value == "" {
 		owner := metav1.GetControllerOf(m)
@@ -106,11 +110,8 @@ func replacing(m *machinev1.Machine) bool {
 	case machinev1.MachineRunning, machinev1.MachineUnknown, machinev1.MachineAvailable, machinev1.MachineInPlaceUpdateFailed:
 		return false
 	case "", machinev1.MachineCrashLoopBackOff:
-		return m.Status.LastOperation.ErrorCode != resourceExhausted
+		return m.Status.LastOperation.ErrorCode != outcome.ResourceExhausted
 	default:
 		return true
 	}
 }
-
-// resourceExhausted is MCM's code of a lack of capacity, which autoscalers read.
-const resourceExhausted = "ResourceExhausted"

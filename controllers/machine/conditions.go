@@ -13,12 +13,12 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// progress says what the machine waits for, one condition per concern that this
+// progressConditions says what the machine waits for, one condition per concern that this
 // pass learnt something about. Messages hold no times, so that they change only
 // when their meaning does.
-func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.Condition {
+func progressConditions(f *facts, failure error, status machinev1.MachineStatus) []metav1.Condition {
 	if !f.machine.DeletionTimestamp.IsZero() {
-		return leavingProgress(f, failure)
+		return deletionConditions(f, failure)
 	}
 	var found []metav1.Condition
 	if len(f.problems) > 0 {
@@ -36,7 +36,7 @@ func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
 			"An API server was unreachable for too long, nothing is decided until it answers again"))
 	}
-	if c, ok := refusal(f, failure); ok {
+	if c, ok := refusedCondition(f, failure); ok {
 		return append(found, c)
 	}
 	if c, ok := vmCondition(f, status); ok {
@@ -51,9 +51,9 @@ func progress(f *facts, failure error, status machinev1.MachineStatus) []metav1.
 // reasonRefused is shown when an API server does not let us do what a machine needs.
 const reasonRefused = "RequestRefused"
 
-// refusal tells of a failure that lasts until somebody does something about it.
+// refusedCondition tells of a failure that lasts until somebody does something about it.
 // Those that pass by themselves would only be writes.
-func refusal(f *facts, failure error) (metav1.Condition, bool) {
+func refusedCondition(f *facts, failure error) (metav1.Condition, bool) {
 	kind, reason := machinev1.ConditionNodeReady, reasonRefused
 	if wantsVM(f.machine) || isCloud(failure) {
 		kind = machinev1.ConditionVMReady
@@ -80,18 +80,18 @@ func vmCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bo
 		return condition(kind, false, reasonOf(f.createErr), f.createErr.Error()), true
 	case f.created:
 		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true
-	case f.waiting != nil && wantsVM(f.machine):
-		return condition(kind, false, f.waiting.reason, f.waiting.message), true
+	case f.waitsFor != nil && wantsVM(f.machine):
+		return condition(kind, false, f.waitsFor.reason, f.waitsFor.message), true
 	case status.CurrentStatus.Phase == machinev1.MachineRunning:
 		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true // its node says so
 	case f.vm == nil:
 		return metav1.Condition{}, false
 	}
-	return seenVM(f.vm, status.CurrentStatus.Phase), true
+	return conditionOfVM(f.vm, status.CurrentStatus.Phase), true
 }
 
-// seenVM is the condition of a VM that the cloud showed.
-func seenVM(vm *cloud.VM, phase machinev1.MachinePhase) metav1.Condition {
+// conditionOfVM is the condition of a VM that the cloud showed.
+func conditionOfVM(vm *cloud.VM, phase machinev1.MachinePhase) metav1.Condition {
 	const kind = machinev1.ConditionVMReady
 	switch {
 	case vm.State == cloud.StateStopped:
@@ -116,18 +116,18 @@ func vmText(text string, vm *cloud.VM) string {
 // nodeCondition reports whether the Machine's node has joined and is healthy.
 func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
 	phase := status.CurrentStatus.Phase
-	if expectsNoNode(f, phase) {
+	if hasNoNode(f, phase) {
 		return metav1.Condition{}, false
 	}
 	no := func(reason, message string) (metav1.Condition, bool) {
 		return condition(machinev1.ConditionNodeReady, false, reason, message), true
 	}
 	switch {
-	case f.rival != "":
+	case f.otherClaimant != "":
 		return no(machinev1.ReasonNodeShared, fmt.Sprintf(
-			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", f.rival, f.nodeName, machinev1.NodeLabel))
-	case f.waiting != nil:
-		return no(f.waiting.reason, f.waiting.message)
+			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", f.otherClaimant, f.nodeName, machinev1.NodeLabel))
+	case f.waitsFor != nil:
+		return no(f.waitsFor.reason, f.waitsFor.message)
 	case phase == machinev1.MachinePending && (f.node == nil || justRegistered(f.node, f.now)):
 		return no(machinev1.ReasonWaitingForNode, fmt.Sprintf("Node %s has not joined the cluster yet", f.nodeName))
 	case f.node == nil && phase != machinev1.MachineRunning:
@@ -135,20 +135,20 @@ func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, 
 	case f.node == nil:
 		return metav1.Condition{}, false
 	}
-	return seenNode(f, phase), true
+	return conditionOfNode(f, phase), true
 }
 
-// expectsNoNode reports whether a Machine in that phase has no node to tell of.
-func expectsNoNode(f *facts, phase machinev1.MachinePhase) bool {
+// hasNoNode reports whether a Machine in that phase has no node to tell of.
+func hasNoNode(f *facts, phase machinev1.MachinePhase) bool {
 	switch phase {
 	case "", machinev1.MachineCrashLoopBackOff, machinev1.MachineAvailable:
 		return true
 	}
-	return f.nodeName == "" && f.waiting == nil
+	return f.nodeName == "" && f.waitsFor == nil
 }
 
-// seenNode is the condition of a node that is there.
-func seenNode(f *facts, phase machinev1.MachinePhase) metav1.Condition {
+// conditionOfNode is the condition of a node that is there.
+func conditionOfNode(f *facts, phase machinev1.MachinePhase) metav1.Condition {
 	const kind = machinev1.ConditionNodeReady
 	unhealthy := unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions)
 	switch {
@@ -163,8 +163,8 @@ func seenNode(f *facts, phase machinev1.MachinePhase) metav1.Condition {
 	return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy")
 }
 
-// leavingProgress says what the deletion waits for.
-func leavingProgress(f *facts, failure error) []metav1.Condition {
+// deletionConditions says what the deletion waits for.
+func deletionConditions(f *facts, failure error) []metav1.Condition {
 	var found []metav1.Condition
 	if f.drained != nil {
 		found = append(found, condition(machinev1.ConditionDrained, f.drained.done, f.drained.reason, f.drained.message))
@@ -172,19 +172,19 @@ func leavingProgress(f *facts, failure error) []metav1.Condition {
 	switch {
 	case failure != nil && isCloud(failure):
 		found = append(found, condition(machinev1.ConditionDeleted, false, reasonOf(failure), failure.Error()))
-	case f.leaving != nil:
-		found = append(found, condition(machinev1.ConditionDeleted, false, f.leaving.reason, f.leaving.message))
+	case f.deletionWaitsFor != nil:
+		found = append(found, condition(machinev1.ConditionDeleted, false, f.deletionWaitsFor.reason, f.deletionWaitsFor.message))
 	}
 	return found
 }
 
-// settled returns the conditions that do not apply any more.
-func settled(f *facts, status machinev1.MachineStatus) []string {
+// obsoleteConditions returns the conditions that do not apply any more.
+func obsoleteConditions(f *facts, status machinev1.MachineStatus) []string {
 	var done []string
 	if len(f.problems) == 0 && len(f.warnings) == 0 {
 		done = append(done, machinev1.ConditionSpecValid)
 	}
-	if !f.machine.DeletionTimestamp.IsZero() || thawed(f, status) {
+	if !f.machine.DeletionTimestamp.IsZero() || freezeIsOver(f, status) {
 		done = append(done, machinev1.ConditionNodeReady)
 	}
 	if f.machine.DeletionTimestamp.IsZero() && f.drained == nil && status.CurrentStatus.PreserveExpiryTime == nil {
@@ -193,10 +193,10 @@ func settled(f *facts, status machinev1.MachineStatus) []string {
 	return done
 }
 
-// thawed reports whether the word about a freeze that is over stands there still,
+// freezeIsOver reports whether the word about a freeze that is over stands there still,
 // because nothing else is to be said about the node.
-func thawed(f *facts, status machinev1.MachineStatus) bool {
-	was := find(f.machine.Status.Progress, machinev1.ConditionNodeReady)
+func freezeIsOver(f *facts, status machinev1.MachineStatus) bool {
+	was := findCondition(f.machine.Status.Progress, machinev1.ConditionNodeReady)
 	_, said := nodeCondition(f, status)
 	return !f.frozen && !said && was != nil && was.Reason == machinev1.ReasonFrozen
 }

@@ -5,12 +5,63 @@ import (
 	"errors"
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
+
+// ref says which VM is the Machine's.
+func (c *Controller) ref(m *machinev1.Machine, r class.Resolved) cloud.Ref {
+	return cloud.Ref{
+		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID, Class: r.Class,
+		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time,
+	}
+}
+
+// nextAttempt records the number of the next attempt before it begins.
+func (c *Controller) nextAttempt(f *facts) func(context.Context, int) error {
+	return func(ctx context.Context, attempt int) error {
+		return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+			setAnnotation(m, machinev1.CreateAttemptAnnotation, fmt.Sprint(attempt))
+		})
+	}
+}
+
+// checkpoint persists the driver's note to itself, where MCM keeps it.
+func (c *Controller) checkpoint(f *facts) func(context.Context, string) error {
+	return func(ctx context.Context, state string) error {
+		if f.machine.Status.LastKnownState == state {
+			return nil
+		}
+		changed := f.machine.DeepCopy()
+		changed.Status.LastKnownState = state
+		if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.machine)); err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		c.marks.Wrote(changed)
+		f.machine = changed
+		return nil
+	}
+}
+
+// record persists what identifies the VM, in one write: from then on this
+// Machine never makes another.
+func (c *Controller) record(ctx context.Context, f *facts, made cloud.VM) error {
+	err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		if m.Spec.ProviderID == "" {
+			m.Spec.ProviderID = providerIDIn(m, made)
+		}
+		if c.Target != nil && made.NodeName != "" {
+			setLabel(m, machinev1.NodeLabel, made.NodeName)
+		}
+	})
+	f.nodeName = f.machine.Labels[machinev1.NodeLabel]
+	return err
+}
 
 // userData returns the finished boot payload of the Machine's current attempt:
 // the same bytes each time. spent means that the attempt can have none any more.

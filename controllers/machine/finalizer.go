@@ -1,0 +1,136 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+)
+
+// ensureFinalizer puts finalizer and owner id onto a Machine before anything is made for
+// it. Machines of a MachineSet are born with both.
+func (c *Controller) ensureFinalizer(ctx context.Context, f *facts) error {
+	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		if startedByMCM(m) {
+			setAnnotation(m, machinev1.CreateAttemptAnnotation, attemptOfMCM)
+		}
+		addFinalizer(m, machinev1.Finalizer)
+		defaultAnnotation(m, machinev1.OwnerIDAnnotation, string(m.UID))
+		defaultAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
+	})
+}
+
+// attemptOfMCM as the number of the attempt stands for MCM's, which used no
+// token of ours: nothing is made before the cloud has been looked at.
+const attemptOfMCM = "0"
+
+// startedByMCM reports whether MCM may have made a VM for m whose id it did not live
+// to record: it puts its finalizer first, and knows no owner ids.
+func startedByMCM(m *machinev1.Machine) bool {
+	return m.Annotations[machinev1.OwnerIDAnnotation] == "" && m.Spec.ProviderID == "" &&
+		controllerutil.ContainsFinalizer(m, machinev1.Finalizer)
+}
+
+// waitForName keeps a young Machine until no process can make another one of its
+// name any more. Usually none can: a MachineSet's controller says so as soon as
+// it has made its Machines. But one that was stalled, or cut off, while another
+// took over may still ask for them, and only the name stands in its way.
+func (c *Controller) waitForName(ctx context.Context, f *facts) (bool, error) {
+	owner := metav1.GetControllerOf(f.machine)
+	young := f.now.Sub(f.machine.CreationTimestamp.Time) < rollout.Settle
+	if owner == nil || owner.Kind != machinev1.MachineSetKind || forceDeletion(f.machine) || !young {
+		return true, nil
+	}
+	set := &machinev1.MachineSet{}
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: f.machine.Namespace, Name: owner.Name}, set)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read MachineSet %s on the API server: %w", owner.Name, err)
+	}
+	left := rollout.NameInUse(set, f.machine, f.now)
+	if err != nil || set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || left <= 0 {
+		return true, nil
+	}
+	f.deletionWaitsFor = &waiting{machinev1.ReasonNameInUse, fmt.Sprintf(
+		"VM and Node are gone; the name is kept until %s, because a manager that was replaced may still create a "+
+			"Machine of it",
+		f.now.Add(left).UTC().Format(time.RFC3339))}
+	requeueAfter(f, left)
+	return false, nil
+}
+
+// removeFinalizer ends what this controller does for the Machine: the API server
+// deletes it then, unless others have finalizers on it.
+func (c *Controller) removeFinalizer(ctx context.Context, f *facts) (bool, error) {
+	if err := patchOutFinalizer(ctx, c.Client, f.machine.DeepCopy(), machinev1.Finalizer); err != nil {
+		return false, fmt.Errorf("remove finalizer: %w", err)
+	}
+	f.finalizerRemoved = true
+	f.events = append(f.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, deletedMessage(f)})
+	return true, nil
+}
+
+func deletedMessage(f *facts) string {
+	switch {
+	case f.vmRetained:
+		return "The machine is gone, its VM was left behind"
+	case f.machine.Spec.ProviderID == "":
+		return "The machine is gone, it had no VM"
+	}
+	return fmt.Sprintf("VM %s and its node are gone", f.machine.Spec.ProviderID)
+}
+
+// patchOutFinalizer takes a finalizer off an object, and nothing else: it does not
+// need the object to be current, only the finalizer in its place. An object that
+// is gone, or has no such finalizer, is fine; another one of the same name keeps its own.
+func patchOutFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
+	at := slices.Index(o.GetFinalizers(), finalizer)
+	if at < 0 {
+		return nil
+	}
+	path, test := fmt.Sprintf("/metadata/finalizers/%d", at), ""
+	if uid := o.GetUID(); uid != "" {
+		test = fmt.Sprintf(`{"op":"test","path":"/metadata/uid","value":%q},`, uid)
+	}
+	patch := fmt.Appendf(nil, `[%s{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, test, path, finalizer,
+		path)
+	return client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch)))
+}
+
+func addFinalizer(o metav1.Object, finalizer string) {
+	if !slices.Contains(o.GetFinalizers(), finalizer) {
+		o.SetFinalizers(append(slices.Clone(o.GetFinalizers()), finalizer))
+	}
+}
+
+func setAnnotation(o metav1.Object, key, value string) {
+	all := o.GetAnnotations()
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[key] = value
+	o.SetAnnotations(all)
+}
+
+func defaultAnnotation(o metav1.Object, key, value string) {
+	if o.GetAnnotations()[key] == "" {
+		setAnnotation(o, key, value)
+	}
+}
+
+func setLabel(o metav1.Object, key, value string) {
+	all := o.GetLabels()
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[key] = value
+	o.SetLabels(all)
+}
