@@ -43,8 +43,8 @@ func (f *Fence) whileOpen(ctx context.Context) (context.Context, context.CancelF
 	}
 	guarded, cancel := context.WithCancelCause(detached)
 	var timer *time.Timer
-	timer = time.AfterFunc(f.left(), func() {
-		if left := f.left(); left > 0 {
+	timer = time.AfterFunc(f.open(), func() {
+		if left := f.open(); left > 0 {
 			timer.Reset(left)
 			return
 		}

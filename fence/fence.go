@@ -40,7 +40,8 @@ type Fence struct {
 	term  time.Duration
 
 	mu      sync.Mutex
-	alone   time.Time // since when no other process can send; zero while the lease is not held
+	former  time.Time // until when a former leader may have sent something; zero if none has
+	silence time.Time // when a request of this process got no answer for the last time
 	renewed time.Time // the beginning of the last renewal; zero while no lease is held
 	always  bool
 }
@@ -52,17 +53,17 @@ func New(c clock.PassiveClock, term time.Duration) *Fence { return &Fence{clock:
 
 // Always returns a Fence that is never closed, for a process without leader
 // election that starts now.
-func Always(c clock.PassiveClock) *Fence { return &Fence{clock: c, alone: c.Now(), always: true} }
+func Always(c clock.PassiveClock) *Fence { return &Fence{clock: c, former: c.Now(), always: true} }
 
 // Acquired records that the lease was acquired by requests of which the first
 // was sent at began. released reports that the former holder gave it up, which it
-// does when its last request has been answered; else its lease has expired.
+// does only when all of its requests have been answered; else its lease has expired.
 func (f *Fence) Acquired(began time.Time, released bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.alone, f.renewed = began, began
-	if released {
-		f.alone = began.Add(-Reach)
+	f.renewed = began
+	if !released {
+		f.former = began
 	}
 }
 
@@ -75,20 +76,45 @@ func (f *Fence) Renewed(began time.Time) {
 	f.renewed = began
 }
 
-// Released closes the fence: the lease has been given up.
+// Released closes the fence: the lease is given up.
 func (f *Fence) Released() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.alone, f.renewed = time.Time{}, time.Time{}
+	f.renewed = time.Time{}
+}
+
+// Unanswered records that a mutating request of this process got no answer: it may
+// take effect later.
+func (f *Fence) Unanswered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silence = f.clock.Now()
 }
 
 // FormerLeader returns for how long a request that a former leader has sent may
-// still take effect; 0 if none can. Without leader election the former process
-// ended when this one began, at the earliest.
+// still take effect; 0 if none can. Without leader election a former process may
+// have ended just before this one began.
 func (f *Fence) FormerLeader() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return max(0, Reach-f.clock.Since(f.alone))
+	return f.left(f.former)
+}
+
+// Settled reports whether no request of this process or of a former leader can
+// take effect any more once this process sends none. Only then may the lease be
+// given up, so that a successor need not wait.
+func (f *Fence) Settled() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left(f.former) == 0 && f.left(f.silence) == 0
+}
+
+// left returns for how long a request that was sent at that time may take effect.
+func (f *Fence) left(sent time.Time) time.Duration {
+	if sent.IsZero() {
+		return 0
+	}
+	return max(0, Reach-f.clock.Since(sent))
 }
 
 // Check returns nil while the fence is open, else an error that wraps ErrClosed.
@@ -107,9 +133,9 @@ func (f *Fence) Check() error {
 	return nil
 }
 
-// left returns for how long the fence stays open unless the lease is renewed;
+// open returns for how long the fence stays open unless the lease is renewed;
 // not positive while it is closed.
-func (f *Fence) left() time.Duration {
+func (f *Fence) open() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.renewed.IsZero() {

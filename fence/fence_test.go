@@ -154,6 +154,51 @@ func TestTransport(t *testing.T) {
 	}
 }
 
+// TestUnanswered: an answer that does not tell the outcome leaves it open.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	t.Cleanup(server.Close)
+	now := clocktesting.NewFakePassiveClock(noon)
+	f := released(now)
+	send := func(method string, next http.RoundTripper) {
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response, err := (transport{f, next}).RoundTrip(r); err == nil {
+			response.Body.Close()
+		}
+	}
+	for _, known := range []int{http.StatusOK, http.StatusConflict, http.StatusInternalServerError} {
+		status = known
+		send(http.MethodPatch, http.DefaultTransport)
+	}
+	send(http.MethodGet, broken{})
+	if !f.Settled() {
+		t.Error("not settled although each request that changes something was answered")
+	}
+	status = http.StatusGatewayTimeout
+	send(http.MethodPatch, http.DefaultTransport)
+	if f.Settled() {
+		t.Error("settled although the API server may go on with a request that timed out")
+	}
+	now.SetTime(noon.Add(2 * Reach))
+	f.Renewed(now.Now())
+	if !f.Settled() {
+		t.Error("not settled long after")
+	}
+	send(http.MethodPatch, broken{})
+	if f.Settled() || f.FormerLeader() != 0 {
+		t.Error("settled although a connection broke before the answer")
+	}
+}
+
+type broken struct{}
+
+func (broken) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
 // TestRequestOutlivesStop: what a reconcile has begun is finished and recorded
 // although the process is asked to stop.
 func TestRequestOutlivesStop(t *testing.T) {

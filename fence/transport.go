@@ -46,7 +46,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel()
+		t.fence.Unanswered()
 		return nil, err
+	}
+	if response.StatusCode == http.StatusGatewayTimeout { // the server answers, and may go on with it
+		t.fence.Unanswered()
 	}
 	response.Body = &body{ReadCloser: response.Body, done: sync.OnceFunc(cancel)}
 	return response, nil
@@ -88,7 +92,7 @@ func (a account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, e
 	}
 	ctx, cancel := a.fence.whileOpen(ctx)
 	defer cancel()
-	return a.Account.Create(ctx, r)
+	return a.fence.created(a.Account.Create(ctx, r))
 }
 
 // Delete deletes the VM while the fence is open.
@@ -112,6 +116,14 @@ func (a account) Close() error {
 // refusal is ErrClosed as an error of a cloud: the call may be repeated later.
 func refusal(op string, err error) error {
 	return &cloud.Error{Code: cloud.Unavailable, Op: op, Reason: "NotLeader", Err: err}
+}
+
+// created notes an error of a cloud that does not tell whether a VM will be there.
+func (f *Fence) created(made cloud.VM, err error) (cloud.VM, error) {
+	if code := cloud.CodeOf(err); err != nil && (code == cloud.Unavailable || code == cloud.Unknown) {
+		f.Unanswered()
+	}
+	return made, err
 }
 
 // Clusters returns the connections to workload clusters with clients whose
@@ -183,7 +195,7 @@ func (f *Fence) do(ctx context.Context, request func(context.Context) error) err
 	return request(ctx)
 }
 
-// unwatched is a client as the interceptor takes it. Nobody watches through it.
+// unwatched is a client as the interceptor takes it. Controllers watch through clustercache.
 type unwatched struct{ client.Client }
 
 // Watch is not available: clustercache.ClusterCache.Watch watches.

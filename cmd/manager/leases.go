@@ -189,10 +189,14 @@ func (l *leaseLock) freed(i int) resourcelock.LeaderElectionRecord {
 	}
 }
 
-// release frees whichever lease is ours; one that fails does not keep the others.
+// release frees whichever lease is ours, unless a request may still take effect; one
+// that fails does not keep the others.
 func (l *leaseLock) release(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.renewed.Store(0)
 	l.fence.Released()
+	if !l.fence.Settled() {
+		return nil // they expire, which tells the successor that a request may still be on its way
+	}
 	var failed []error
 	for i := range l.parts {
 		if !l.ours(i) {
