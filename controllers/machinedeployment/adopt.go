@@ -139,7 +139,8 @@ func (s *scope) addTemplateHash(ctx context.Context, o *ownedSet) (bool, error) 
 	}
 	if o.observed.Status.FullyLabeledReplicas >= o.observed.Status.Replicas {
 		machinev1.SetLabel(o.desired, machinev1.TemplateHashLabel, hash)
-		o.desired.Spec.Selector.MatchLabels = withLabel(o.desired.Spec.Selector.MatchLabels, machinev1.TemplateHashLabel, hash)
+		selector := o.desired.Spec.Selector
+		selector.MatchLabels = withLabel(selector.MatchLabels, machinev1.TemplateHashLabel, hash)
 	}
 	return false, nil
 }

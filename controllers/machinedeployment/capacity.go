@@ -21,13 +21,10 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// The upstream cluster-autoscaler, with CAPI_GROUP=machine.sapcloud.io, reads
-// from the deployment what a node of it would be like, and from the machines
-// which nodes are theirs.
-
-// offerCapacity writes what a node of the deployment will be like, from its class and
-// its node template, where the autoscaler's bounds make it a node group. What
-// its author wrote stays.
+// offerCapacity annotates a deployment that is a node group of the upstream
+// cluster-autoscaler (CAPI_GROUP=machine.sapcloud.io) with the capacity, labels
+// and taints of its nodes, from the MachineClass and the node template. The
+// autoscaler needs them to scale from zero. Annotations of users stay.
 func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
 	if _, group := s.d.Annotations[machinev1.NodeGroupMaxSizeAnnotation]; !group {
 		s.applyCapacity(nil)
@@ -36,31 +33,31 @@ func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
 	class := &machinev1.MachineClass{}
 	key := client.ObjectKey{Namespace: s.d.Namespace, Name: s.d.Spec.Template.Spec.Class.Name}
 	if err := s.Client.Get(ctx, key, class); err != nil {
-		return true, client.IgnoreNotFound(err) // the machines tell about a missing class
+		return true, client.IgnoreNotFound(err) // the machines report a missing class
 	}
 	s.applyCapacity(capacityOf(class.NodeTemplate, &s.d.Spec.Template.Spec.NodeTemplateSpec))
 	if s.bounds.Replicas == 0 && !s.capacityKnown() {
 		s.problems = append(s.problems, problem{text: fmt.Sprintf(
-			"annotations %s and %s are missing: the autoscaler cannot begin at zero; give MachineClass %s a nodeTemplate, "+
-				"or set them",
+			"annotations %s and %s are missing: the autoscaler cannot scale from zero; give MachineClass %s a "+
+				"nodeTemplate, or set them",
 			machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation, class.Name)})
 	}
 	return true, nil
 }
 
-// capacityKnown reports whether the autoscaler can know what a node will be like.
+// capacityKnown reports whether the autoscaler can read the capacity of a node.
 func (s *scope) capacityKnown() bool {
 	return s.desired.Annotations[machinev1.CapacityCPUAnnotation] != "" &&
 		s.desired.Annotations[machinev1.CapacityMemoryAnnotation] != ""
 }
 
-// applyCapacity brings the capacity annotations to what is offered, except those that
-// somebody else has written: what is there now and was not written here.
+// applyCapacity sets the capacity annotations to the offer, except those that a user
+// has written: all that exist and were not written here.
 func (s *scope) applyCapacity(offer map[string]string) {
 	var ours map[string]string
-	note, noted := s.d.Annotations[machinev1.OfferedCapacityAnnotation]
-	if err := json.Unmarshal([]byte(note), &ours); err != nil {
-		ours = nil // a note that cannot be read: everything there is somebody else's
+	record, recorded := s.d.Annotations[machinev1.OfferedCapacityAnnotation]
+	if err := json.Unmarshal([]byte(record), &ours); err != nil {
+		ours = nil // without a record, all existing annotations are a user's
 	}
 	written := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(union(ours, offer))) {
@@ -80,7 +77,7 @@ func (s *scope) applyCapacity(offer map[string]string) {
 	case len(written) > 0:
 		text, _ := json.Marshal(written) // strings cannot fail
 		machinev1.SetAnnotation(s.desired, machinev1.OfferedCapacityAnnotation, string(text))
-	case noted:
+	case recorded:
 		delete(s.desired.Annotations, machinev1.OfferedCapacityAnnotation)
 	}
 }
@@ -94,8 +91,8 @@ func union(a, b map[string]string) map[string]string {
 	return all
 }
 
-// capacityOf is what a node of a class will be like, in the autoscaler's words; nil
-// for a class that does not say.
+// capacityOf returns the autoscaler's annotations for the nodes of a class; nil for
+// a class without nodeTemplate.
 func capacityOf(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) map[string]string {
 	if class == nil {
 		return nil
@@ -123,7 +120,7 @@ func capacityOf(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec)
 	return offer
 }
 
-// nodeLabels are the labels that a node will have.
+// nodeLabels returns the labels that a node will have.
 func nodeLabels(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec) map[string]string {
 	labels := map[string]string{
 		corev1.LabelInstanceTypeStable: class.InstanceType, corev1.LabelTopologyRegion: class.Region,
@@ -137,7 +134,7 @@ func nodeLabels(class *machinev1.NodeTemplate, node *machinev1.NodeTemplateSpec)
 	return labels
 }
 
-// joinLabels is the form "a=1,b=2", sorted.
+// joinLabels returns the labels as "a=1,b=2", sorted.
 func joinLabels(all map[string]string) string {
 	var texts []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -146,7 +143,7 @@ func joinLabels(all map[string]string) string {
 	return strings.Join(texts, ",")
 }
 
-// joinTaints is the form "a=1:NoSchedule,b=2:NoExecute", in the given order.
+// joinTaints returns the taints as "a=1:NoSchedule,b=2:NoExecute", in the given order.
 func joinTaints(taints []corev1.Taint) string {
 	var texts []string
 	for _, t := range taints {
@@ -155,7 +152,7 @@ func joinTaints(taints []corev1.Taint) string {
 	return strings.Join(texts, ",")
 }
 
-// deploymentsOfClass are the deployments whose machines are made from a class.
+// deploymentsOfClass returns the node groups whose machines refer to a class.
 func (c *Controller) deploymentsOfClass(ctx context.Context, o client.Object) []types.NamespacedName {
 	list := &machinev1.MachineDeploymentList{}
 	err := c.Client.List(ctx, list, client.InNamespace(o.GetNamespace()),
@@ -174,15 +171,15 @@ func (c *Controller) deploymentsOfClass(ctx context.Context, o client.Object) []
 	return keys
 }
 
-// nodeTemplateChanged passes changes of what a node will be like.
+// nodeTemplateChanged lets through updates that change the node template of a class.
 func nodeTemplateChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*machinev1.MachineClass), e.ObjectNew.(*machinev1.MachineClass)
 	return !apiequality.Semantic.DeepEqual(before.NodeTemplate, after.NodeTemplate)
 }
 
-// reportProviderIDForm says in which form the machines carry their providerIDs. MCM's orphan
-// collector would take the VM of a machine with another form than its own for
-// nobody's, so going back is safe only where the condition is not there.
+// reportProviderIDForm sets the condition about the form of the machines'
+// providerIDs. MCM's orphan collector would delete the VM of a machine with another
+// form than MCM's, so going back to MCM is safe only without the condition.
 func (s *scope) reportProviderIDForm(conditions *[]metav1.Condition) {
 	other := 0
 	for _, o := range s.sets {

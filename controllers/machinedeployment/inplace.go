@@ -259,7 +259,9 @@ func updateSuccessful(c corev1.NodeCondition) bool {
 
 // transferMachine moves a machine to the new set: owner, labels and class. It fails
 // on a stale machine, which may have moved already.
-func (s *scope) transferMachine(ctx context.Context, m *machinev1.Machine, from *ownedSet, class *machinev1.MachineClass) error {
+func (s *scope) transferMachine(ctx context.Context, m *machinev1.Machine, from *ownedSet,
+	class *machinev1.MachineClass,
+) error {
 	if err := s.confirmNotHeld(ctx); err != nil {
 		return err
 	}

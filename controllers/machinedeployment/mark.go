@@ -22,7 +22,8 @@ func (s *scope) markForDeletion(ctx context.Context) (bool, error) {
 	requests, malformed := rollout.ParseDeletionRequests(
 		s.d.Annotations[machinev1.TriggerDeletionAnnotation], s.lastScalerChange())
 	for _, entry := range malformed {
-		s.emitWarning(machinev1.ReasonInvalidSpec, "Annotation %s: entry %q is dropped; entries are machine~2006-01-02T15:04:05Z",
+		s.emitWarning(machinev1.ReasonInvalidSpec,
+			"Annotation %s: entry %q is dropped; entries are machine~2006-01-02T15:04:05Z",
 			machinev1.TriggerDeletionAnnotation, message.Truncate(entry, maxQuoted))
 	}
 	machines := s.machinesByName()
@@ -69,7 +70,8 @@ func (s *scope) isOpen(ctx context.Context, r rollout.DeletionRequest, m *machin
 	if m == nil {
 		err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.d.Namespace, Name: r.Name}, &machinev1.Machine{})
 		if err == nil {
-			s.emitWarning(machinev1.ReasonInvalidSpec, "Annotation %s: machine %q is dropped; it does not belong to this deployment",
+			s.emitWarning(machinev1.ReasonInvalidSpec,
+				"Annotation %s: machine %q is dropped; it does not belong to this deployment",
 				machinev1.TriggerDeletionAnnotation, r.Name)
 		}
 		return false

@@ -17,18 +17,18 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// nodeInitRetry is when a node is looked at again that a rollout has left
-// behind before it was made the Machine's: the node controller may be about to
-// write on it that it is to be kept.
+// nodeInitRetry is when a node is read again that was not initialized when the
+// rollout was complete: the node controller may be about to disable its
+// scale-down.
 const nodeInitRetry = 10 * time.Second
 
-// nodeMarks is what the nodes of a pool shall carry during a rollout.
+// nodeMarks is what the nodes of a set carry during a rollout.
 type nodeMarks struct {
-	// preferNoSchedule: pods shall rather not be scheduled here; the node goes next. False
-	// takes the taint away, also from nodes whose set has become current again.
+	// preferNoSchedule taints nodes that are drained later. False removes the taint,
+	// also from nodes whose set has the template again.
 	preferNoSchedule bool
-	// disableScaleDown: autoscalers shall not remove the node. One that is not made the
-	// Machine's yet gets that from the node controller, with what that writes anyway.
+	// disableScaleDown prevents autoscalers from removing the node. A node that is not
+	// initialized yet gets that from the node controller, with its first patch.
 	disableScaleDown bool
 	// enableScaleDown: autoscalers may remove the node again.
 	enableScaleDown bool
@@ -64,9 +64,11 @@ func (s *scope) markNodes(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// hasOldReplicas says that old sets still have machines to replace.
+// hasOldReplicas reports whether old sets still have machines to replace.
 func (s *scope) hasOldReplicas() bool {
-	return slices.ContainsFunc(s.oldSets(), func(o *ownedSet) bool { return o.observed.Spec.Replicas > 0 && !o.deleting() })
+	return slices.ContainsFunc(s.oldSets(), func(o *ownedSet) bool {
+		return o.observed.Spec.Replicas > 0 && !o.deleting()
+	})
 }
 
 // markSetNodes stops at the first error: the target cluster may be unreachable. A
@@ -117,7 +119,7 @@ func (s *scope) node(ctx context.Context, m *machinev1.Machine) (*corev1.Node, e
 	return node, nil
 }
 
-// patchNode makes the node look like shaped, which differs at most in labels,
+// patchNode patches the node to shaped, which differs at most in labels,
 // annotations, taints and unschedulable.
 func (s *scope) patchNode(ctx context.Context, node, shaped *corev1.Node) error {
 	if apiequality.Semantic.DeepEqual(node.Labels, shaped.Labels) &&
@@ -140,7 +142,7 @@ func (s *scope) patchNode(ctx context.Context, node, shaped *corev1.Node) error 
 	return nil
 }
 
-// apply returns node as it shall be. What it does not change it shares with node.
+// apply returns the node with its marks. It shares with node what it does not change.
 func (m nodeMarks) apply(node *corev1.Node, machine *machinev1.Machine) *corev1.Node {
 	out := *node
 	out.Labels, out.Annotations = maps.Clone(node.Labels), maps.Clone(node.Annotations)
@@ -176,14 +178,14 @@ func (m nodeMarks) applyAutoscaler(node *corev1.Node, machine *machinev1.Machine
 	}
 }
 
-// initialized says that the node controller has made the node its Machine's.
+// initialized reports whether the node controller has annotated the node with its Machine.
 func initialized(node *corev1.Node) bool {
 	return node.Annotations[machinev1.NodeMachineAnnotation] != ""
 }
 
-// finishNodeUpdate puts a node of the current set back to work after its update in place,
-// once its components are ready. One that was only a candidate, before its set
-// became current again, is none any more.
+// finishNodeUpdate makes a node of the new set schedulable after its in-place
+// update, with a taint until its critical components are ready. A node that was
+// not selected, because its set got the template again, is no candidate any more.
 func finishNodeUpdate(node *corev1.Node) {
 	_, selected := node.Labels[machinev1.SelectedForUpdateLabel]
 	switch {
@@ -199,13 +201,11 @@ func finishNodeUpdate(node *corev1.Node) {
 	}
 }
 
-// updateSucceeded says that an update in place of the node has succeeded and has been
-// seen by the machine's controller.
+// updateSucceeded reports whether an in-place update of the node has succeeded and
+// the Machine controller has observed that.
 func updateSucceeded(node *corev1.Node) bool {
 	return node.Labels[machinev1.UpdateResultLabel] == machinev1.UpdateSuccessful &&
-		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == machinev1.NodeInPlaceUpdate && c.Reason == machinev1.ReasonUpdateSuccessful
-		})
+		slices.ContainsFunc(node.Status.Conditions, updateSuccessful)
 }
 
 func taint(node *corev1.Node, key, value string, effect corev1.TaintEffect) {

@@ -23,9 +23,9 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// batchPeriod is how long changes of sets and machines are gathered before they
-// are looked at. A hundred machines that start together are one step of a
-// rollout then, not a hundred, each with its writes.
+// batchPeriod is how long changes of sets and machines are collected before one
+// reconcile. A hundred machines that start together are one step of a rollout
+// then, not a hundred, each with its writes.
 const batchPeriod = 100 * time.Millisecond
 
 // SetupWithManager registers the controller. Nodes are not watched: what a
@@ -57,7 +57,7 @@ func deploymentChanged(e event.UpdateEvent) bool {
 		before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero()
 }
 
-// machineChanged leaves in what a rollout goes by.
+// machineChanged lets through updates that change the input of a rollout.
 func machineChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*machinev1.Machine), e.ObjectNew.(*machinev1.Machine)
 	return machineStateOf(before) != machineStateOf(after) ||
@@ -65,19 +65,19 @@ func machineChanged(e event.UpdateEvent) bool {
 		!apiequality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 }
 
-// machineState is what a rollout goes by, beside the node and the owner of a machine:
-// whether it serves, goes, is preserved or marked, and how far its update is.
+// machineState is the input of a rollout from a machine, besides its labels and
+// owner references.
 type machineState struct {
-	phase                    machinev1.MachinePhase
-	going, marked, preserved bool
-	held                     bool
-	since, update, form      string
+	phase                       machinev1.MachinePhase
+	deleting, marked, preserved bool
+	held                        bool
+	since, update, form         string
 }
 
 func machineStateOf(m *machinev1.Machine) machineState {
 	n := machineState{
 		phase:     m.Status.CurrentStatus.Phase,
-		going:     !m.DeletionTimestamp.IsZero(),
+		deleting:  !m.DeletionTimestamp.IsZero(),
 		marked:    markedForDeletion(m),
 		preserved: !m.Status.CurrentStatus.PreserveExpiryTime.IsZero(),
 		held:      machinev1.Held(m),

@@ -238,7 +238,7 @@ func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.
 	case len(names) > 0:
 		c.Reason = machinev1.ReasonFrozen
 		c.Message += "; no machines are created by " + strings.Join(names, ", ") + " while there are too many"
-	case status.AvailableReplicas < s.d.Spec.Replicas || status.UpdatedReplicas < s.d.Spec.Replicas || s.newSetUnavailable():
+	case min(status.AvailableReplicas, status.UpdatedReplicas) < s.d.Spec.Replicas || s.newSetUnavailable():
 		c.Reason = s.unavailableReason()
 		c.Message += firstFailure(status)
 	default:

@@ -30,7 +30,7 @@ const staleCacheRetry = 200 * time.Millisecond
 // Deps are what a Controller needs; all are required but Target.
 type Deps struct {
 	Client client.Client   // reads from a cache with the indexes of package index
-	Live   client.Reader   // reads from the API server; before machines are made or chosen for deletion
+	Live   client.Reader   // reads from the API server, before machines are created or chosen for deletion
 	Target *target.Cluster // nil: there are no nodes
 	Clock  clock.PassiveClock
 	Events record.EventRecorder

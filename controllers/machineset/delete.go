@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +13,13 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
+
+// StaleMachines counts machines that were deleted because their health check
+// had failed. The manager registers it.
+var StaleMachines = prometheus.NewCounter(prometheus.CounterOpts{
+	Name: "mcm_machine_stale_machines_total",
+	Help: "Machines deleted because their health check had failed.",
+})
 
 // deleteMachines deletes Machines, at most burstReplicas of them. A Machine that
 // has changed since it was read is not deleted: it may have recovered, or belong

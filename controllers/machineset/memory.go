@@ -52,7 +52,7 @@ type batch struct {
 	unconfirmedCreates bool
 }
 
-// memoryOf returns the memory of a set; another set of the same name starts anew.
+// memoryOf returns the memory of a set; it is new for another set of the same name.
 func (c *Controller) memoryOf(set *machinev1.MachineSet) *memory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,9 @@ func (c *Controller) forget(key client.ObjectKey) {
 
 // recordWrite remembers the Machine that a write returned.
 func (m *memory) recordWrite(machine *machinev1.Machine, now time.Time) {
-	m.writes[machine.Name] = write{machine: machine, notCached: m.writes[machine.Name].notCached, expires: now.Add(expectationTimeout)}
+	m.writes[machine.Name] = write{
+		machine: machine, notCached: m.writes[machine.Name].notCached, expires: now.Add(expectationTimeout),
+	}
 }
 
 // recordCreate remembers a Machine that the cache may never have shown.

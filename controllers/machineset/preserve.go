@@ -12,8 +12,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// preserveFailed marks failed machines as kept for examination, the newest first,
-// up to the number that the set allows, and unmarks the oldest ones beyond it.
+// preserveFailed annotates failed machines that are kept for examination, the
+// newest first, up to the number that the set allows, and removes the annotation
+// from the oldest ones beyond it.
 func (c *Controller) preserveFailed(ctx context.Context, s *scope) error {
 	mark, unmark := planAutoPreserve(s.machines, int(s.set.Spec.AutoPreserveFailedMachineMax))
 	var errs []error
@@ -36,9 +37,8 @@ func (c *Controller) preserveFailed(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// planAutoPreserve returns the machines to mark and to unmark, so that as many
-// are marked as the set allows. A machine that a person has decided on is left
-// to that person.
+// planAutoPreserve returns the machines to annotate and those to remove the
+// annotation from. A machine that a person has annotated is left alone.
 func planAutoPreserve(machines []*machinev1.Machine, allowed int) (mark, unmark []*machinev1.Machine) {
 	var marked, failed []*machinev1.Machine
 	for _, m := range machines {
@@ -59,7 +59,7 @@ func planAutoPreserve(machines []*machinev1.Machine, allowed int) (mark, unmark 
 	return failed[:min(free, len(failed))], nil
 }
 
-// hasPreserveValue reports whether the annotation of a Machine says what shall become of it.
+// hasPreserveValue reports whether the preserve annotation of a Machine has a known value.
 func hasPreserveValue(m *machinev1.Machine) bool {
 	switch m.Annotations[machinev1.PreserveAnnotation] {
 	case machinev1.PreserveNow, machinev1.PreserveWhenFailed, machinev1.PreserveAuto, machinev1.PreserveFalse:
@@ -68,8 +68,9 @@ func hasPreserveValue(m *machinev1.Machine) bool {
 	return false
 }
 
-// shouldReplaceFailed reports whether a failed machine is to be deleted: unless it is preserved,
-// or will be as soon as the machine controller gets to it.
+// shouldReplaceFailed reports whether a failed machine is deleted, so that it gets
+// replaced: unless it is preserved, or will be once the Machine controller has
+// read the annotations.
 func shouldReplaceFailed(m *machinev1.Machine, view nodePreserve, now time.Time) bool {
 	if rollout.PhaseOf(m) != machinev1.MachineFailed {
 		return false
@@ -91,7 +92,8 @@ func shouldReplaceFailed(m *machinev1.Machine, view nodePreserve, now time.Time)
 	return true
 }
 
-// requeueAtPreserveExpiry asks for a pass when the first failed machine is no longer preserved.
+// requeueAtPreserveExpiry asks for a reconcile when the preservation of the first
+// failed machine expires.
 func (s *scope) requeueAtPreserveExpiry() {
 	for _, m := range s.machines {
 		if rollout.PhaseOf(m) == machinev1.MachineFailed && rollout.Preserved(m, s.now) {

@@ -13,7 +13,8 @@ func namesOf(set *machinev1.MachineSet) rollout.Names { return rollout.NewNames(
 // reserveOrdinals returns at most missing ordinals to create Machines with: those
 // of an unfinished reservation, or new ones. They are recorded in the set before
 // it returns.
-func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*machinev1.Machine, missing int) ([]int64, error) {
+func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*machinev1.Machine, missing int,
+) ([]int64, error) {
 	record := s.ordinalsRecord(live)
 	left := s.unfinishedOrdinals(record, live)
 	if len(left) > 0 {
@@ -85,9 +86,10 @@ func (s *scope) allCreatesAnswered(record rollout.Ordinals) bool {
 func (c *Controller) closeReservation(ctx context.Context, s *scope) error {
 	record, err := rollout.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
 	if err != nil || !record.IsOpen() {
-		return nil
+		return nil //nolint:nilerr // the next reservation restores a damaged record
 	}
-	if left := record.Unsettled(s.now); left > 0 && !(s.allCreatesAnswered(record) && len(s.unfinishedOrdinals(record, s.machines)) == 0) {
+	finished := s.allCreatesAnswered(record) && len(s.unfinishedOrdinals(record, s.machines)) == 0
+	if left := record.Unsettled(s.now); left > 0 && !finished {
 		s.requeueAfter(left)
 		return nil
 	}

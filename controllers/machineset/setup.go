@@ -22,12 +22,12 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// batchPeriod is how long events of Machines are gathered into one pass: a hundred
-// machines that become Running cost a few status writes, not a hundred, and as
-// many fewer passes of the MachineDeployment.
+// batchPeriod is how long events of Machines are collected before one reconcile: a
+// hundred machines that become Running cost a few status writes, not a hundred,
+// and equally fewer reconciles of the MachineDeployment.
 const batchPeriod = 200 * time.Millisecond
 
-// SetupWithManager has the manager run the controller, workers passes at a time.
+// SetupWithManager registers the controller with that many workers.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineset").

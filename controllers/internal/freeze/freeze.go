@@ -1,5 +1,5 @@
-// Package freeze decides when a MachineSet has so many machines that something
-// must be wrong, and no further one may be created until that is over.
+// Package freeze decides when a MachineSet has so many machines that it is frozen:
+// it creates no further one until the surplus is gone.
 package freeze
 
 import (
@@ -91,7 +91,7 @@ func (l Limits) Evaluate(frozen bool, machines int) Change {
 	return Keep
 }
 
-// IsFrozen reports whether the label of a MachineSet or MachineDeployment says so.
+// IsFrozen reports whether a MachineSet or MachineDeployment is labelled as frozen.
 func IsFrozen(o metav1.Object) bool { return o.GetLabels()[machinev1.FreezeLabel] == LabelValue }
 
 // Message is that of the condition Frozen.

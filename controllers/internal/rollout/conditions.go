@@ -96,7 +96,9 @@ func (o Observation) setProgressing(d *machinev1.MachineDeployment, status *mach
 // setStarted records that a rollout has begun, or could not. Unlike MCM it does so
 // without a progress deadline too: an autoscaler that still reads
 // NewMachineSetAvailable would remove nodes.
-func (o Observation) setStarted(status *machinev1.MachineDeploymentStatus, former *machinev1.MachineDeploymentCondition) {
+func (o Observation) setStarted(status *machinev1.MachineDeploymentStatus,
+	former *machinev1.MachineDeploymentCondition,
+) {
 	switch {
 	case o.Started.Reason == machinev1.ReasonMachineSetCreateError:
 		o.set(status, machinev1.MachineDeploymentProgressing, machinev1.ConditionFalse, o.Started)

@@ -5,8 +5,8 @@ package rollout
 // updated may move to it.
 //
 // It never grows for a machine that could be updated instead: only by what the
-// old sets lack, and to everything once they have nothing. fresh says that it
-// is being made: then it gets the surge.
+// old sets lack, and to all replicas once they have none. creating is true if the
+// set does not exist yet: then it gets the surge.
 func InPlaceReplicas(b Bounds, newSet Set, old []Set, creating bool) (size int, transfer bool) {
 	kept := sum(old, expected)
 	switch {

@@ -2,7 +2,7 @@ package rollout
 
 import "slices"
 
-// OldReplicas is how many machines each of the old sets shall keep during a
+// OldReplicas returns how many machines each of the old sets keeps during a
 // rolling update, in the order of old. Unhealthy machines go first, whichever
 // set they are in, then as many as availability allows; older sets before
 // younger ones. Old machines that are kept for examination are not missed, as in
@@ -26,14 +26,14 @@ func OldReplicas(b Bounds, newSet Set, old []Set) []int {
 	}
 	// What is left of the budget bounds this too: available machines that a set has
 	// in excess of its spec go anyway, and would otherwise be counted on.
-	spare := min(budget, sum(old, available)+newSet.Available-b.MinAvailable()+sum(old, preserved))
+	removable := min(budget, sum(old, available)+newSet.Available-b.MinAvailable()+sum(old, preserved))
 	for _, i := range order {
-		if spare <= 0 {
+		if removable <= 0 {
 			break
 		}
-		n := min(spare, keep[i])
+		n := min(removable, keep[i])
 		keep[i] -= n
-		spare -= n
+		removable -= n
 	}
 	return keep
 }

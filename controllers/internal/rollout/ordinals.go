@@ -9,7 +9,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// An Ordinals record says which ordinals of a MachineSet are used up: all below
+// An Ordinals record tells which ordinals of a MachineSet are used up: all below
 // Next. Those from Open to Next-1 are reserved for Machines that may or may not
 // have been created; none are if Open equals Next. The zero record is that of a
 // MachineSet that never made a Machine.
@@ -40,7 +40,7 @@ func ParseOrdinals(text string) (Ordinals, error) {
 	return o, nil
 }
 
-// parsePart sets what one part of a record says, and whether it says anything.
+// parsePart sets the field of one part of a record, and reports whether it is valid.
 func (o *Ordinals) parsePart(part string) bool {
 	key, value, _ := strings.Cut(part, "=")
 	number, err := strconv.ParseInt(value, 10, 64)

@@ -9,14 +9,14 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// Complete says that all machines of d have the current template and are
+// Complete reports whether all machines of d have the current template and are
 // available, and that no others are left.
 func Complete(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStatus) bool {
 	return s.UpdatedReplicas == d.Spec.Replicas && s.Replicas == d.Spec.Replicas &&
 		s.AvailableReplicas == d.Spec.Replicas && s.ObservedGeneration >= d.Generation
 }
 
-// Progressed says that there are more updated, ready or available machines, or
+// Progressed reports whether there are more updated, ready or available machines, or
 // fewer old ones, than before.
 func Progressed(before, after *machinev1.MachineDeploymentStatus) bool {
 	return after.UpdatedReplicas > before.UpdatedReplicas ||
@@ -40,7 +40,7 @@ func Deadline(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStat
 	return end.Sub(now), true
 }
 
-// TimedOut says that d has made no progress within its deadline.
+// TimedOut reports whether d has made no progress within its deadline.
 func TimedOut(d *machinev1.MachineDeployment, s *machinev1.MachineDeploymentStatus, now time.Time) bool {
 	if c := Condition(s, machinev1.MachineDeploymentProgressing); c != nil &&
 		c.Reason == machinev1.ReasonProgressDeadlineExceeded {

@@ -29,7 +29,7 @@ func Scaling(wanted int, newSet *Set, others []Set) bool {
 	return active == 0 && left == 0 && wanted > 0
 }
 
-// Scaled is how large each set shall be when the deployment is scaled, by the
+// Scaled returns how large each set becomes when the deployment is scaled, by the
 // index of sets; current is the index of the set with the current template, or
 // -1. proportional is false for strategies that distribute by themselves.
 //
@@ -80,7 +80,7 @@ func distribute(b Bounds, sets []Set, active, sizes []int, growing int) {
 	case more < 0:
 		scaleIn(b, sets, active, sizes, -more)
 	case more > 0 && growing >= 0:
-		// Machines that a set was told to give up and still has would come on top.
+		// Machines that a set no longer has replicas for may still exist.
 		sizes[growing] += max(b.Allowed()-sum(sets, expected), 0)
 	}
 }
@@ -108,7 +108,7 @@ func single(b Bounds, sets []Set, i int) int {
 	return max(min(b.Replicas, b.Allowed()-others), sets[i].Spec)
 }
 
-// saturated says that the set with the current template has all that is wanted.
+// saturated reports whether the new set has all replicas, and all are available.
 func saturated(b Bounds, s Set) bool {
 	return s.Spec == b.Replicas && s.Desired != nil && *s.Desired == b.Replicas && s.Available == b.Replicas
 }
