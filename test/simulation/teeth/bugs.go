@@ -79,8 +79,8 @@ func ofRemoving() []Bug {
 			"controllers/internal/vm/vm.go", "return asked.Sub(created) < settle", "return e.clock.Since(created) < settle",
 		}}},
 		{"a Machine is let go while its VM is still going", []Edit{{
-			"controllers/machine/deletevm.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\ttext",
-			"\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n\ttext",
+			"controllers/machine/deletevm.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n\tp.did",
+			"\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n\tp.did",
 		}}},
 		{"the drain is skipped", []Edit{{
 			"controllers/machine/controller.go", "\t\t{\"drain\", machinev1.StepDrain, (*Controller).drain},\n", "",
@@ -127,20 +127,20 @@ func ofWatching() []Bug {
 			"if wait := time.Minute - now.Sub(since); wait > 0 {",
 		}}},
 		{"machines are replaced one by one while a zone is cut off", []Edit{{
-			"controllers/machine/outage.go", "if c.Options.IgnoreOutages || c.protectionExpired(f) {", "if true {",
+			"controllers/machine/outage.go", "if c.Options.IgnoreOutages || c.protectionExpired(p) {", "if true {",
 		}}},
 		{"a failed creation is not repeated", []Edit{{
-			"controllers/machine/launch.go", "\trequeueAfter(f, wait)\n\trequeueAfter(f, " +
-				"f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))\n\treturn nil",
-			"\trequeueAfter(f, wait*0)\n\treturn nil",
+			"controllers/machine/launch.go", "\trequeueAfter(p, wait)\n\trequeueAfter(p, " +
+				"p.seen.settings.creation-p.seen.now.Sub(p.machine.CreationTimestamp.Time))\n\treturn nil",
+			"\trequeueAfter(p, wait*0)\n\treturn nil",
 		}}},
 		{"a status is written although it is as it was", []Edit{{
 			"controllers/machineset/status.go", "\tif equality.Semantic.DeepEqual(p.set.Status, status) {\n\t\treturn nil\n\t}\n", "\t_ = equality.Semantic\n",
 		}}},
 		{"a reconcile panics on a Machine without a class", []Edit{{
-			"controllers/machine/launch.go", "\tif !resolved.Protected {\n",
-			"\tif resolved.Object.DeletionTimestamp == nil && !resolved.Protected {\n\t\tpanic(\"unprotected\")\n\t}\n\tif " +
-				"!resolved.Protected {\n",
+			"controllers/internal/vm/life.go", "\tif !exists && !resolved.Protected {\n",
+			"\tif !exists && resolved.Object.DeletionTimestamp == nil && !resolved.Protected {\n\t\tpanic(\"unprotected\")\n\t}\n\t" +
+				"if !exists && !resolved.Protected {\n",
 		}}},
 	}
 }
@@ -149,20 +149,20 @@ func ofWatching() []Bug {
 func ofClusterAPI() []Bug {
 	return []Bug{
 		{"the VM of a MCMMachine is asked for before that is written down", []Edit{{
-			"controllers/inframachine/launch.go",
-			"\tif err := c.intend(ctx, f); err != nil {\n\t\treturn cloud.VM{}, err\n\t}\n", "\t_ = c.intend\n",
+			"controllers/internal/vm/life.go",
+			"\tif err := o.RecordIntent(ctx); err != nil {\n\t\treturn fmt.Errorf(\"record intent: %w\", err)\n\t}\n", "",
 		}}},
 		{"a MCMMachine whose VM has vanished gets another", []Edit{{
-			"controllers/inframachine/look.go", "\tf.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
-			"\tif err := c.patch(context.Background(), f, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = \"\" }); err != " +
-				"nil {\n\t\treturn err\n\t}\n\tf.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+			"controllers/inframachine/look.go", "\tp.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+			"\tif err := c.patch(context.Background(), p, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = \"\" }); err != " +
+				"nil {\n\t\treturn err\n\t}\n\tp.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
 		}}},
 		{"a MCMMachine is let go while its VM is still going", []Edit{{
 			"controllers/inframachine/leave.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n",
 			"\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n",
 		}}},
 		{"MCMMachines of a paused Cluster are acted upon", []Edit{{
-			"controllers/inframachine/controller.go", "\tcase f.paused != \"\":\n\t\treturn nil\n", "",
+			"controllers/inframachine/controller.go", "\tcase p.seen.paused != \"\":\n\t\treturn nil\n", "",
 		}, {
 			"controllers/inframachine/controller.go", ", capi.Moving(object):", ":",
 		}}},
