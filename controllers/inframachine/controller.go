@@ -49,13 +49,13 @@ type Deps struct {
 // Controller keeps the VM of each MCMMachine.
 type Controller struct {
 	Deps
-	classes *class.Resolver
-	engine  *vm.Engine
-	listings  *vmListings
-	marks   fresh.Marks
-	watcher clustercache.SourceWatcher[ctrl.Request] // nil until SetupWithManager
+	classes  *class.Resolver
+	engine   *vm.Engine
+	listings *vmListings
+	marks    fresh.Marks
+	watcher  clustercache.SourceWatcher[ctrl.Request] // nil until SetupWithManager
 
-	mu    sync.Mutex
+	mu      sync.Mutex
 	lookups map[types.NamespacedName]lookups
 }
 
@@ -98,43 +98,43 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	c.engine.ObserveProviderID(machinev1.OwnerID(object), object.Spec.ProviderID)
-	f, err := c.observe(ctx, object)
+	p, err := c.observe(ctx, object)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	err = c.act(ctx, f)
-	if werr := c.write(ctx, f); werr != nil {
+	err = c.act(ctx, p)
+	if werr := c.write(ctx, p); werr != nil {
 		return outcome.Of(0, werr)
 	}
-	c.emitEvents(f)
-	if f.finalizerRemoved {
-		c.engine.Forget(machinev1.OwnerID(f.object))
-		c.marks.Ended(f.object)
+	c.emitEvents(p)
+	if p.did.finalizerRemoved {
+		c.engine.Forget(machinev1.OwnerID(p.object))
+		c.marks.Ended(p.object)
 		c.forgetLookups(req.NamespacedName)
 	}
-	return outcome.Of(f.requeue, err)
+	return outcome.Of(p.did.requeue, err)
 }
 
-func (c *Controller) act(ctx context.Context, f *facts) error {
+func (c *Controller) act(ctx context.Context, p *pass) error {
 	switch {
-	case f.paused != "":
+	case p.seen.paused != "":
 		return nil
-	case !f.object.DeletionTimestamp.IsZero():
-		return c.delete(ctx, f)
+	case !p.object.DeletionTimestamp.IsZero():
+		return c.delete(ctx, p)
 	}
-	return c.join(ctx, f)
+	return c.join(ctx, p)
 }
 
 // join gives a MCMMachine its VM, and its Node what spec.nodeTemplate asks for.
-func (c *Controller) join(ctx context.Context, f *facts) error {
-	if f.cluster == nil || f.machine == nil {
-		if !provisioned(f.object) {
-			f.vmCondition = missingOwner(f)
+func (c *Controller) join(ctx context.Context, p *pass) error {
+	if p.seen.cluster == nil || p.seen.machine == nil {
+		if !provisioned(p.object) {
+			p.did.vmCondition = missingOwner(p)
 		}
 		return nil // an owner reference wakes it; one that is lost for a moment says nothing about the VM
 	}
-	for _, step := range []func(context.Context, *facts) error{c.ensureFinalizer, c.launch, c.syncNode} {
-		if err := step(ctx, f); err != nil {
+	for _, step := range []func(context.Context, *pass) error{c.ensureFinalizer, c.launch, c.syncNode} {
+		if err := step(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -143,53 +143,53 @@ func (c *Controller) join(ctx context.Context, f *facts) error {
 
 // ensureFinalizer puts finalizer and owner id onto a MCMMachine before anything is made for
 // it, and takes over a providerID that only the Machine knows any more.
-func (c *Controller) ensureFinalizer(ctx context.Context, f *facts) error {
-	return c.patch(ctx, f, func(o *infrav1.MCMMachine) {
+func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
+	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
 		capi.AddFinalizer(o, machinev1.MCMMachineFinalizer)
-		capi.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(f.object))
-		if o.Spec.ProviderID == "" && f.machine.Spec.ProviderID != "" {
-			o.Spec.ProviderID = f.machine.Spec.ProviderID
+		capi.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(p.object))
+		if o.Spec.ProviderID == "" && p.seen.machine.Spec.ProviderID != "" {
+			o.Spec.ProviderID = p.seen.machine.Spec.ProviderID
 		}
 	})
 }
 
 // patch applies change to metadata and spec, and writes what differs, if anything
 // does. It fails on a stale object.
-func (c *Controller) patch(ctx context.Context, f *facts, change func(*infrav1.MCMMachine)) error {
-	changed := f.object.DeepCopy()
+func (c *Controller) patch(ctx context.Context, p *pass, change func(*infrav1.MCMMachine)) error {
+	changed := p.object.DeepCopy()
 	change(changed)
-	if equality.Semantic.DeepEqual(f.object.ObjectMeta, changed.ObjectMeta) &&
-		equality.Semantic.DeepEqual(f.object.Spec, changed.Spec) {
+	if equality.Semantic.DeepEqual(p.object.ObjectMeta, changed.ObjectMeta) &&
+		equality.Semantic.DeepEqual(p.object.Spec, changed.Spec) {
 		return nil
 	}
-	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(f.object,
+	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(p.object,
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
-	f.object = changed
+	p.object = changed
 	return nil
 }
 
-// write persists the status that follows from f, if it differs and the object has
+// write persists the status that follows from p, if it differs and the object has
 // not changed since it was read: conditions are replaced as a whole, and others
 // write some too, e.g. the runtime extension how an update in place has ended.
-func (c *Controller) write(ctx context.Context, f *facts) error {
-	if f.finalizerRemoved {
+func (c *Controller) write(ctx context.Context, p *pass) error {
+	if p.did.finalizerRemoved {
 		return nil
 	}
-	status := report(f)
-	if equality.Semantic.DeepEqual(status, f.object.Status) {
+	status := report(p)
+	if equality.Semantic.DeepEqual(status, p.object.Status) {
 		return nil
 	}
-	changed := f.object.DeepCopy()
+	changed := p.object.DeepCopy()
 	changed.Status = status
-	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(f.object,
+	if err := c.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(p.object,
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.marks.Wrote(changed)
-	f.object = changed
+	p.object = changed
 	return nil
 }
 

@@ -23,23 +23,23 @@ const (
 )
 
 // emitEvents tells about what happened in this pass, and about each fault once.
-func (c *Controller) emitEvents(f *facts) {
-	for _, e := range f.events {
-		c.Events.Event(f.object, e.kind, e.reason, e.message)
+func (c *Controller) emitEvents(p *pass) {
+	for _, e := range p.did.events {
+		c.Events.Event(p.object, e.kind, e.reason, e.message)
 	}
-	if f.finalizerRemoved || f.paused != "" {
+	if p.did.finalizerRemoved || p.seen.paused != "" {
 		return
 	}
 	for _, kind := range []string{
 		infrav1.VMProvisionedCondition, infrav1.CloudReachableCondition, infrav1.CredentialsAvailableCondition,
 		infrav1.NodeSyncedCondition, clusterv1.DeletingCondition,
 	} {
-		was := meta.FindStatusCondition(f.before.Status.Conditions, kind)
-		is := meta.FindStatusCondition(f.object.Status.Conditions, kind)
+		was := meta.FindStatusCondition(p.seen.before.Status.Conditions, kind)
+		is := meta.FindStatusCondition(p.object.Status.Conditions, kind)
 		if is == nil || expected(*is) || was != nil && was.Reason == is.Reason && was.Message == is.Message {
 			continue
 		}
-		c.Events.Event(f.object, corev1.EventTypeWarning, is.Reason, is.Message)
+		c.Events.Event(p.object, corev1.EventTypeWarning, is.Reason, is.Message)
 	}
 }
 

@@ -15,85 +15,87 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // delete removes the VM with all that was made with it, and lets the MCMMachine
 // go. Nothing is drained: Cluster API has done that, or decided not to.
-func (c *Controller) delete(ctx context.Context, f *facts) error {
-	if !slices.Contains(f.object.Finalizers, machinev1.MCMMachineFinalizer) {
+func (c *Controller) delete(ctx context.Context, p *pass) error {
+	if !slices.Contains(p.object.Finalizers, machinev1.MCMMachineFinalizer) {
 		return nil
 	}
-	done, err := c.ensureVMDeleted(ctx, f)
+	done, err := c.ensureVMDeleted(ctx, p)
 	if err != nil || !done {
 		return err
 	}
-	if err := c.removeNode(ctx, f); err != nil {
-		f.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingNode, "The Node could not be deleted: "+err.Error())
+	if err := c.removeNode(ctx, p); err != nil {
+		p.did.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingNode, "The Node could not be deleted: "+err.Error())
 		return err
 	}
-	if err := capi.DropFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMMachineFinalizer); err != nil {
+	if err := capi.DropFinalizer(ctx, c.Client, p.object.DeepCopy(), machinev1.MCMMachineFinalizer); err != nil {
 		return err
 	}
-	f.finalizerRemoved = true
-	if !f.vmRetained && f.object.Spec.ProviderID != "" {
-		f.events = append(f.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, "VM " + f.object.Spec.ProviderID +
+	p.did.finalizerRemoved = true
+	if !p.did.vmRetained && p.object.Spec.ProviderID != "" {
+		p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, "VM " + p.object.Spec.ProviderID +
 			" is gone"})
 	}
 	return nil
 }
 
 // ensureVMDeleted reports whether nothing is left to be removed, or is to be left.
-func (c *Controller) ensureVMDeleted(ctx context.Context, f *facts) (bool, error) {
-	if f.object.Annotations[machinev1.RetainVMAnnotation] == "true" {
-		return true, c.retainVM(ctx, f)
+func (c *Controller) ensureVMDeleted(ctx context.Context, p *pass) (bool, error) {
+	if p.object.Annotations[machinev1.RetainVMAnnotation] == "true" {
+		return true, c.retainVM(ctx, p)
 	}
-	if neverCreated(f.object) {
+	if neverCreated(p.object) {
 		return true, nil
 	}
-	other, err := c.otherMachineWithSameVM(ctx, f)
+	other, err := c.otherMachineWithSameVM(ctx, p)
 	if err != nil {
 		return false, err
 	}
 	if other != "" {
-		f.vmRetained = true
-		warn(f, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is "+
-			"not being deleted", f.object.Spec.ProviderID, other))
+		p.did.vmRetained = true
+		warn(p, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is "+
+			"not being deleted", p.object.Spec.ProviderID, other))
 		return true, nil
 	}
-	done, err := c.deleteVM(ctx, f)
+	done, err := c.deleteVM(ctx, p)
 	switch {
 	case err == nil && !done:
 		return false, nil
 	case err == nil:
 		return true, nil
-	case !isCloud(err):
+	case !outcome.IsCloud(err):
 		return false, err
 	}
-	if f.object.Annotations[machinev1.ReleaseAnnotation] == "true" && isPermanent(err) {
-		f.vmRetained = true
-		warn(f, eventReleased, fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation,
-			f.object.Spec.ProviderID))
+	if p.object.Annotations[machinev1.ReleaseAnnotation] == "true" && isPermanent(err) {
+		p.did.vmRetained = true
+		warn(p, eventReleased, fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation,
+			p.object.Spec.ProviderID))
 		return true, nil
 	}
-	f.deletionWaitsFor = conditionFalse(reasonOf(err), deletionMessage(err))
-	n := c.updateLookups(f.object, func(n *lookups) { n.failures++ })
-	requeueAfter(f, min(c.retryAfter(f, err, n), longRetry)) // class and Secrets are watched
+	p.did.deletionWaitsFor = conditionFalse(outcome.Reason(err), deletionMessage(err))
+	n := c.updateLookups(p.object, func(n *lookups) { n.failures++ })
+	requeueAfter(p, min(c.retryAfter(p, err, n), longRetry)) // class and Secrets are watched
 	return false, nil
 }
 
 // otherMachineWithSameVM is another MCMMachine of the same VM that stays: two that were made by
 // hand can adopt it both. The one that goes may not take it along. Empty if there
 // is none. Both come from one watch, in order: whoever goes last sees the first go.
-func (c *Controller) otherMachineWithSameVM(ctx context.Context, f *facts) (string, error) {
-	if f.object.Spec.ProviderID == "" {
+func (c *Controller) otherMachineWithSameVM(ctx context.Context, p *pass) (string, error) {
+	if p.object.Spec.ProviderID == "" {
 		return "", nil
 	}
 	var list infrav1.MCMMachineList
-	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByProviderID: f.object.Spec.ProviderID}); err != nil {
+	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByProviderID: p.object.Spec.ProviderID}); err != nil {
 		return "", fmt.Errorf("look up MCMMachines by providerID: %w", err)
 	}
 	for i := range list.Items {
-		if list.Items[i].UID != f.object.UID && list.Items[i].DeletionTimestamp.IsZero() {
+		if list.Items[i].UID != p.object.UID && list.Items[i].DeletionTimestamp.IsZero() {
 			return client.ObjectKeyFromObject(&list.Items[i]).String(), nil
 		}
 	}
@@ -105,45 +107,33 @@ func neverCreated(o *infrav1.MCMMachine) bool {
 	return o.Spec.ProviderID == "" && !createStarted(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" && !provisioned(o)
 }
 
-// deleteVM asks for the VM and what was made with it to go.
-func (c *Controller) deleteVM(ctx context.Context, f *facts) (bool, error) {
-	resolved, err := c.resolve(ctx, f)
+// deleteVM asks for the VM and everything that was created with it to go.
+func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
+	d, err := c.engine.Remove(ctx, c.owner(p), c.unconfirmedCreates(p))
 	if err != nil {
 		return false, err
 	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return false, err
-	}
-	d, err := c.engine.Remove(ctx, account, c.unconfirmedCreates(f, resolved.Driver.Traits()), ref(f, resolved))
-	if err != nil {
-		return false, err
-	}
-	c.callSucceeded(f)
+	c.callSucceeded(p)
 	if d.Done {
 		return true, nil
 	}
-	message := "The VM is being deleted"
-	if len(d.Remaining) > 0 {
-		message += ", there is still " + strings.Join(d.Remaining, ", ")
-	}
-	f.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingVM, message)
-	requeueAfter(f, d.RetryAfter)
+	p.did.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingVM, vm.DeletionMessage(d))
+	requeueAfter(p, d.RetryAfter)
 	return false, nil
 }
 
-// formerLeaderReach is for how long a manager that has lost its lease may still finish what
-// it was about to do: it renews every few seconds and gives up after ten.
+// formerLeaderReach is for how long a manager that has lost its lease may still finish
+// what it was about to do: it renews every few seconds and gives up after ten.
 const formerLeaderReach = 20 * time.Second
 
-// unconfirmedCreates are the cloud's traits, with a longer wait before nothing is believed to
-// be there where another process has asked for a VM that was never recorded: that
-// may be stalled, and ask for it late.
-func (c *Controller) unconfirmedCreates(f *facts, traits cloud.Traits) cloud.Traits {
-	if f.object.Spec.ProviderID == "" && !c.engine.HasCreated(machinev1.OwnerID(f.object)) {
-		traits.Settle += formerLeaderReach
+// unconfirmedCreates is how much longer than usual the absence of a VM has to last
+// where another process has asked for one that was never recorded: that process
+// may be stalled, and ask late.
+func (c *Controller) unconfirmedCreates(p *pass) time.Duration {
+	if p.object.Spec.ProviderID == "" && !c.engine.HasCreated(machinev1.OwnerID(p.object)) {
+		return formerLeaderReach
 	}
-	return traits
+	return 0
 }
 
 // isPermanent reports whether err lasts until somebody brings class or credentials back.
@@ -162,14 +152,14 @@ func deletionMessage(err error) string {
 }
 
 // retainVM leaves the VM, and notes on the MCMCluster that it is nobody's orphan.
-func (c *Controller) retainVM(ctx context.Context, f *facts) error {
-	f.vmRetained = true
-	if f.infra != nil && !capi.Externally(f.infra) && !neverCreated(f.object) {
-		if err := c.recordRetained(ctx, f.infra, machinev1.OwnerID(f.object)); err != nil {
+func (c *Controller) retainVM(ctx context.Context, p *pass) error {
+	p.did.vmRetained = true
+	if p.seen.infra != nil && !capi.Externally(p.seen.infra) && !neverCreated(p.object) {
+		if err := c.recordRetained(ctx, p.seen.infra, machinev1.OwnerID(p.object)); err != nil {
 			return err
 		}
 	}
-	warn(f, eventRetained, fmt.Sprintf("VM %q stays, as the annotation %s asks", f.object.Spec.ProviderID,
+	warn(p, eventRetained, fmt.Sprintf("VM %q stays, as the annotation %s asks", p.object.Spec.ProviderID,
 		machinev1.RetainVMAnnotation))
 	return nil
 }

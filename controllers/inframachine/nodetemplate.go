@@ -38,14 +38,14 @@ func desired(node *corev1.Node, t *infrav1.NodeTemplate) (*corev1.Node, []nodete
 
 // templateProblems says what of the template does not reach the Node, for as long as that is
 // so: texts go into the condition. A note that was mended is an Event, once.
-func templateProblems(f *facts, problems []nodetemplate.Problem) (texts string) {
+func templateProblems(p *pass, problems []nodetemplate.Problem) (texts string) {
 	var invalid []string
-	for _, p := range problems {
-		if p.Note {
-			warn(f, eventInvalidNote, p.Text)
+	for _, problem := range problems {
+		if problem.Note {
+			warn(p, eventInvalidNote, problem.Text)
 			continue
 		}
-		invalid = append(invalid, p.Text)
+		invalid = append(invalid, problem.Text)
 	}
 	return strings.Join(invalid, "; ")
 }

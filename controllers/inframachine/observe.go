@@ -11,33 +11,44 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// facts are what one reconcile has seen and done. observe fills them, steps keep
-// them true, report reads them. They live for one reconcile and have no methods.
-type facts struct {
-	now     time.Time
-	before  *infrav1.MCMMachine // as read; never modified
-	object  *infrav1.MCMMachine // as it is after what this pass has written
-	machine *clusterv1.Machine  // that owns it; nil: none, or it does not exist
-	cluster *clusterv1.Cluster  // nil: none, or it does not exist
-	infra   *infrav1.MCMCluster // of the Cluster; nil: it has another infrastructure
-	clusterName   string              // name of the Cluster
-	paused  string              // why it is to be left alone
+// pass is one reconcile of a MCMMachine: what it has read, the object as it is
+// after what it wrote, and what the steps did. report derives the status from it.
+type pass struct {
+	seen   observation
+	object *infrav1.MCMMachine
+	did    outcomes
+}
 
-	vm            *cloud.VM // as the cloud showed it in this pass; nil if it was not asked
-	complete      bool      // nothing is left to be done for the VM
-	interruptible *bool     // nil: not known
+// observation is what a pass reads before the first step. No step changes it.
+type observation struct {
+	now         time.Time
+	before      *infrav1.MCMMachine // as read
+	machine     *clusterv1.Machine  // that owns it; nil: none, or it does not exist
+	cluster     *clusterv1.Cluster  // nil: none, or it does not exist
+	clusterName string              // as object or Machine name it; empty: they do not
+	infra       *infrav1.MCMCluster // of the Cluster; nil: it has another infrastructure
+	paused      string              // why the object is to be left alone; empty: it is not
+	class       class.Resolved
+	classErr    error // why class could not be read
+}
 
-	// What was learnt; nil: nothing, so what stands there stays.
+// outcomes are what the steps did, and what they found out.
+type outcomes struct {
+	vm       *cloud.VM // as the cloud showed it in this pass; nil if it was not asked
+	complete bool      // nothing is left to be done for the VM
+
+	// What was found out; nil: nothing, so the condition stays.
 	vmCondition, cloudCondition, credentialsCondition, nodeCondition *condition
-	nodeConditionObsolete                                   bool // nothing is asked for of the Node any more
+	nodeConditionObsolete                                            bool // nothing is asked for of the Node any more
 
-	deletionWaitsFor  *condition // what the deletion waits for
-	vmRetained   bool  // the VM stays, as the user wants it
-	finalizerRemoved bool  // the finalizer is gone
-	requeue     time.Duration
-	events   []kubeEvent
+	deletionWaitsFor *condition
+	vmRetained       bool // the VM stays, as the user wants it
+	finalizerRemoved bool
+	requeue          time.Duration // until the next pass; 0: when something changes
+	events           []kubeEvent
 }
 
 // condition is what a condition says.
@@ -51,40 +62,54 @@ type kubeEvent struct{ kind, reason, message string }
 
 func conditionTrue(reason string) *condition { return &condition{metav1.ConditionTrue, reason, ""} }
 
-func conditionFalse(reason, message string) *condition { return &condition{metav1.ConditionFalse, reason, message} }
+func conditionFalse(reason, message string) *condition {
+	return &condition{metav1.ConditionFalse, reason, message}
+}
 
 // observe reads what there is to know about o without asking the cloud.
-func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*facts, error) {
-	f := &facts{now: c.Clock.Now(), before: o, object: o.DeepCopy()}
-	var err error
-	if f.machine, err = capi.MachineOf(ctx, c.Client, o); err != nil {
+func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*pass, error) {
+	p := &pass{object: o.DeepCopy(), seen: observation{now: c.Clock.Now(), before: o}}
+	seen, err := &p.seen, error(nil)
+	if seen.machine, err = capi.MachineOf(ctx, c.Client, o); err != nil {
 		return nil, err
 	}
-	if f.cluster, f.clusterName, err = capi.ClusterOf(ctx, c.Client, o); err != nil {
+	if seen.cluster, seen.clusterName, err = capi.ClusterOf(ctx, c.Client, o); err != nil {
 		return nil, err
 	}
-	if f.clusterName == "" && f.machine != nil {
-		if f.cluster, f.clusterName, err = capi.ClusterOf(ctx, c.Client, f.machine); err != nil {
+	if seen.clusterName == "" && seen.machine != nil {
+		if seen.cluster, seen.clusterName, err = capi.ClusterOf(ctx, c.Client, seen.machine); err != nil {
 			return nil, err
 		}
 	}
-	if f.infra, err = capi.InfraClusterOf(ctx, c.Client, f.cluster); err != nil {
+	if seen.infra, err = capi.InfraClusterOf(ctx, c.Client, seen.cluster); err != nil {
 		return nil, err
 	}
-	f.paused = capi.Paused(f.cluster, o)
-	return f, nil
+	seen.paused = capi.Paused(seen.cluster, o)
+	seen.class, seen.classErr = c.resolveClass(ctx, o)
+	return p, nil
+}
+
+// resolveClass reads the class of the VM: that which it was created from, else
+// that which the spec names.
+func (c *Controller) resolveClass(ctx context.Context, o *infrav1.MCMMachine) (class.Resolved, error) {
+	name := className(o)
+	resolved, err := c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, name)
+	if err != nil || resolved.Object != nil || name == o.Spec.MachineClassRef.Name {
+		return resolved, err
+	}
+	return c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, o.Spec.MachineClassRef.Name)
 }
 
 // missingOwner says what keeps a MCMMachine from being looked after at all.
-func missingOwner(f *facts) *condition {
-	if f.machine == nil {
+func missingOwner(p *pass) *condition {
+	if p.seen.machine == nil {
 		return conditionFalse(infrav1.ReasonWaitingForMachine, "No Machine of Cluster API owns this object yet; it makes no VM by itself")
 	}
-	if f.clusterName == "" {
+	if p.seen.clusterName == "" {
 		return conditionFalse(infrav1.ReasonWaitingForCluster, "Neither this object nor its Machine names a Cluster in the label "+
 			clusterv1.ClusterNameLabel)
 	}
-	return conditionFalse(infrav1.ReasonWaitingForCluster, "Cluster "+f.clusterName+" does not exist")
+	return conditionFalse(infrav1.ReasonWaitingForCluster, "Cluster "+p.seen.clusterName+" does not exist")
 }
 
 // provisioned reports whether core has been told that the VM is there.
@@ -92,13 +117,13 @@ func provisioned(o *infrav1.MCMMachine) bool {
 	return o.Status.Initialization.Provisioned != nil && *o.Status.Initialization.Provisioned
 }
 
-// requeueAfter shortens the wait of f to d; 0 is no wait.
-func requeueAfter(f *facts, d time.Duration) {
-	if d > 0 && (f.requeue == 0 || d < f.requeue) {
-		f.requeue = d
+// requeueAfter shortens the wait of p to d; 0 is no wait.
+func requeueAfter(p *pass, d time.Duration) {
+	if d > 0 && (p.did.requeue == 0 || d < p.did.requeue) {
+		p.did.requeue = d
 	}
 }
 
-func warn(f *facts, reason, message string) {
-	f.events = append(f.events, kubeEvent{corev1.EventTypeWarning, reason, message})
+func warn(p *pass, reason, message string) {
+	p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeWarning, reason, message})
 }

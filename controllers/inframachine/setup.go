@@ -64,18 +64,18 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 }
 
 // watchNodes makes the Nodes of the machine's Cluster wake their machines.
-func (c *Controller) watchNodes(ctx context.Context, f *facts) error {
+func (c *Controller) watchNodes(ctx context.Context, p *pass) error {
 	if c.watcher == nil {
 		return nil
 	}
-	err := c.Clusters.Watch(ctx, client.ObjectKeyFromObject(f.cluster),
+	err := c.Clusters.Watch(ctx, client.ObjectKeyFromObject(p.seen.cluster),
 		clustercache.NewWatcher(clustercache.TypedWatcherOptions[client.Object, ctrl.Request]{
 			Name: controllerName + "-nodes", Watcher: c.watcher, Kind: &corev1.Node{},
 			EventHandler: handler.EnqueueRequestsFromMapFunc(c.ofNode),
 			Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged()},
 		}))
 	if err != nil {
-		return fmt.Errorf("watch the Nodes of Cluster %s: %w", f.cluster.Name, err)
+		return fmt.Errorf("watch the Nodes of Cluster %s: %w", p.seen.cluster.Name, err)
 	}
 	return nil
 }

@@ -14,61 +14,61 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
 
-// report is the status that follows from f. It is pure, and the only code that
+// report is the status that follows from p. It is pure, and the only code that
 // builds a MCMMachineStatus: equal facts give equal bytes. What nothing was
 // learnt about stays as it was. An object that is paused says so and nothing else.
-func report(f *facts) infrav1.MCMMachineStatus {
-	status := *f.object.Status.DeepCopy()
-	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, f.object.Generation, f.now) }
-	set(capi.PausedCondition(f.paused))
-	if f.paused != "" {
+func report(p *pass) infrav1.MCMMachineStatus {
+	status := *p.object.Status.DeepCopy()
+	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, p.object.Generation, p.seen.now) }
+	set(capi.PausedCondition(p.seen.paused))
+	if p.seen.paused != "" {
 		return status
 	}
-	reportVM(f, &status)
+	reportVM(p, &status)
 	say := func(kind string, w *condition) {
 		if w != nil {
 			set(metav1.Condition{Type: kind, Status: w.status, Reason: w.reason, Message: w.message})
 		}
 	}
-	say(infrav1.VMProvisionedCondition, f.vmCondition)
-	say(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition, f.cloudCondition))
+	say(infrav1.VMProvisionedCondition, p.did.vmCondition)
+	say(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition, p.did.cloudCondition))
 	say(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition,
-		f.credentialsCondition))
-	say(infrav1.NodeSyncedCondition, f.nodeCondition)
-	if f.nodeConditionObsolete {
+		p.did.credentialsCondition))
+	say(infrav1.NodeSyncedCondition, p.did.nodeCondition)
+	if p.did.nodeConditionObsolete {
 		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
 	}
-	if !f.object.DeletionTimestamp.IsZero() {
-		set(deleting(f))
+	if !p.object.DeletionTimestamp.IsZero() {
+		set(deleting(p))
 	}
-	set(ready(f, status))
-	observeGeneration(&status, f)
+	set(ready(p, status))
+	observeGeneration(&status, p)
 	return status
 }
 
 // reportVM fills in what the cloud showed of the VM.
-func reportVM(f *facts, status *infrav1.MCMMachineStatus) {
-	if f.vm == nil || !f.object.DeletionTimestamp.IsZero() {
+func reportVM(p *pass, status *infrav1.MCMMachineStatus) {
+	if p.did.vm == nil || !p.object.DeletionTimestamp.IsZero() {
 		return
 	}
-	if found := addresses(f.vm.Addresses); len(found) > 0 {
+	if found := addresses(p.did.vm.Addresses); len(found) > 0 {
 		status.Addresses = found
 	}
-	if f.vm.Zone != "" {
-		status.FailureDomain = f.vm.Zone
+	if p.did.vm.Zone != "" {
+		status.FailureDomain = p.did.vm.Zone
 	}
-	status.Interruptible = f.interruptible
-	if f.complete && f.object.Spec.ProviderID != "" && f.vmCondition != nil && f.vmCondition.status == metav1.ConditionTrue {
+	status.Interruptible = interruptible(p.seen.class)
+	if p.did.complete && p.object.Spec.ProviderID != "" && p.did.vmCondition != nil && p.did.vmCondition.status == metav1.ConditionTrue {
 		status.Initialization.Provisioned = new(true)
 	}
 }
 
 // ready is the summary: it follows the VM and nothing else, so that neither a
 // throttled API nor credentials that have expired make a running machine unready.
-func ready(f *facts, status infrav1.MCMMachineStatus) metav1.Condition {
+func ready(p *pass, status infrav1.MCMMachineStatus) metav1.Condition {
 	c := metav1.Condition{Type: clusterv1.ReadyCondition}
-	if !f.object.DeletionTimestamp.IsZero() {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.ReasonDeleting, deleting(f).Message
+	if !p.object.DeletionTimestamp.IsZero() {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.ReasonDeleting, deleting(p).Message
 		return c
 	}
 	vm := meta.FindStatusCondition(status.Conditions, infrav1.VMProvisionedCondition)
@@ -84,10 +84,10 @@ func ready(f *facts, status infrav1.MCMMachineStatus) metav1.Condition {
 }
 
 // deleting says what the deletion waits for.
-func deleting(f *facts) metav1.Condition {
+func deleting(p *pass) metav1.Condition {
 	c := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonDeleting}
-	if f.deletionWaitsFor != nil {
-		c.Reason, c.Message = f.deletionWaitsFor.reason, f.deletionWaitsFor.message
+	if p.did.deletionWaitsFor != nil {
+		c.Reason, c.Message = p.did.deletionWaitsFor.reason, p.did.deletionWaitsFor.message
 	}
 	return c
 }
@@ -113,9 +113,9 @@ func messageFromCloud(reason string) bool {
 }
 
 // observeGeneration notes of every condition that it holds for the object as it is now.
-func observeGeneration(status *infrav1.MCMMachineStatus, f *facts) {
+func observeGeneration(status *infrav1.MCMMachineStatus, p *pass) {
 	for i := range status.Conditions {
-		status.Conditions[i].ObservedGeneration = f.object.Generation
+		status.Conditions[i].ObservedGeneration = p.object.Generation
 	}
 }
 

@@ -1,8 +1,8 @@
 package machine
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,38 +11,39 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // progressConditions says what the machine waits for, one condition per concern that this
 // pass learnt something about. Messages hold no times, so that they change only
 // when their meaning does.
-func progressConditions(f *facts, failure error, status machinev1.MachineStatus) []metav1.Condition {
-	if !f.machine.DeletionTimestamp.IsZero() {
-		return deletionConditions(f, failure)
+func progressConditions(p *pass, failure error, status machinev1.MachineStatus) []metav1.Condition {
+	if !p.machine.DeletionTimestamp.IsZero() {
+		return deletionConditions(p, failure)
 	}
 	var found []metav1.Condition
-	if len(f.problems) > 0 {
+	if len(p.seen.problems) > 0 {
 		found = append(found, condition(machinev1.ConditionSpecValid, false, machinev1.ReasonInvalidSpec,
-			strings.Join(f.problems, "; ")))
+			strings.Join(p.seen.problems, "; ")))
 	}
-	if len(f.problems) == 0 && len(f.warnings) > 0 {
+	if warnings := slices.Concat(p.seen.warnings, p.did.warnings); len(p.seen.problems) == 0 && len(warnings) > 0 {
 		found = append(found, condition(machinev1.ConditionSpecValid, true, machinev1.ReasonIgnoredValue,
-			strings.Join(f.warnings, "; ")))
+			strings.Join(warnings, "; ")))
 	}
-	if f.drained != nil {
-		found = append(found, condition(machinev1.ConditionDrained, f.drained.done, f.drained.reason, f.drained.message))
+	if p.did.drained != nil {
+		found = append(found, condition(machinev1.ConditionDrained, p.did.drained.done, p.did.drained.reason, p.did.drained.message))
 	}
-	if f.frozen {
+	if p.seen.frozen {
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
 			"An API server was unreachable for too long, nothing is decided until it answers again"))
 	}
-	if c, ok := refusedCondition(f, failure); ok {
+	if c, ok := refusedCondition(p, failure); ok {
 		return append(found, c)
 	}
-	if c, ok := vmCondition(f, status); ok {
+	if c, ok := vmCondition(p, status); ok {
 		found = append(found, c)
 	}
-	if c, ok := nodeCondition(f, status); ok {
+	if c, ok := nodeCondition(p, status); ok {
 		found = append(found, c)
 	}
 	return found
@@ -53,16 +54,16 @@ const reasonRefused = "RequestRefused"
 
 // refusedCondition tells of a failure that lasts until somebody does something about it.
 // Those that pass by themselves would only be writes.
-func refusedCondition(f *facts, failure error) (metav1.Condition, bool) {
+func refusedCondition(p *pass, failure error) (metav1.Condition, bool) {
 	kind, reason := machinev1.ConditionNodeReady, reasonRefused
-	if wantsVM(f.machine) || isCloud(failure) {
+	if wantsVM(p.machine) || outcome.IsCloud(failure) {
 		kind = machinev1.ConditionVMReady
 	}
 	switch {
 	case failure == nil:
 		return metav1.Condition{}, false
-	case isCloud(failure):
-		reason = reasonOf(failure)
+	case outcome.IsCloud(failure):
+		reason = outcome.Reason(failure)
 	case !apierrors.IsForbidden(failure) && !apierrors.IsUnauthorized(failure) && !apierrors.IsInvalid(failure):
 		return metav1.Condition{}, false
 	}
@@ -70,124 +71,115 @@ func refusedCondition(f *facts, failure error) (metav1.Condition, bool) {
 }
 
 // vmCondition reports whether the Machine has its VM.
-func vmCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
+func vmCondition(p *pass, status machinev1.MachineStatus) (metav1.Condition, bool) {
 	const kind = machinev1.ConditionVMReady
 	switch {
-	case f.createErr != nil && status.CurrentStatus.Phase == machinev1.MachineFailed:
+	case p.did.createErr != nil && status.CurrentStatus.Phase == machinev1.MachineFailed:
 		return condition(kind, false, machinev1.ReasonCreationTimedOut,
-			fmt.Sprintf("No VM came into being within %s: %s", f.settings.creation, f.createErr)), true
-	case f.createErr != nil:
-		return condition(kind, false, reasonOf(f.createErr), f.createErr.Error()), true
-	case f.created:
+			fmt.Sprintf("No VM came into being within %s: %s", p.seen.settings.creation, p.did.createErr)), true
+	case p.did.createErr != nil:
+		return condition(kind, false, outcome.Reason(p.did.createErr), p.did.createErr.Error()), true
+	case p.did.created:
 		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true
-	case f.waitsFor != nil && wantsVM(f.machine):
-		return condition(kind, false, f.waitsFor.reason, f.waitsFor.message), true
+	case p.did.waitsFor != nil && wantsVM(p.machine):
+		return condition(kind, false, p.did.waitsFor.reason, p.did.waitsFor.message), true
 	case status.CurrentStatus.Phase == machinev1.MachineRunning:
 		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true // its node says so
-	case f.vm == nil:
+	case p.did.vm == nil:
 		return metav1.Condition{}, false
 	}
-	return conditionOfVM(f.vm, status.CurrentStatus.Phase), true
+	return conditionOfVM(p.did.vm, status.CurrentStatus.Phase), true
 }
 
 // conditionOfVM is the condition of a VM that the cloud showed.
-func conditionOfVM(vm *cloud.VM, phase machinev1.MachinePhase) metav1.Condition {
+func conditionOfVM(seen *cloud.VM, phase machinev1.MachinePhase) metav1.Condition {
 	const kind = machinev1.ConditionVMReady
 	switch {
-	case vm.State == cloud.StateStopped:
-		return condition(kind, false, machinev1.ReasonVMStopped, vmText("The VM does not run", vm))
-	case vm.State == cloud.StateFailed:
-		return condition(kind, false, machinev1.ReasonVMFailed, vmText("The VM cannot run", vm))
-	case vm.State == cloud.StatePending, phase == "":
-		return condition(kind, false, machinev1.ReasonVMPending, vmText("The VM is being made", vm))
+	case seen.State == cloud.StateStopped:
+		return condition(kind, false, machinev1.ReasonVMStopped, vm.StateMessage("The VM does not run", *seen))
+	case seen.State == cloud.StateFailed:
+		return condition(kind, false, machinev1.ReasonVMFailed, vm.StateMessage("The VM cannot run", *seen))
+	case seen.State == cloud.StatePending, phase == "":
+		return condition(kind, false, machinev1.ReasonVMPending, vm.StateMessage("The VM is being made", *seen))
 	}
 	return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists")
 }
 
-func vmText(text string, vm *cloud.VM) string {
-	for _, more := range []string{vm.Reason, vm.Message} {
-		if more != "" {
-			text += ": " + more
-		}
-	}
-	return text
-}
-
 // nodeCondition reports whether the Machine's node has joined and is healthy.
-func nodeCondition(f *facts, status machinev1.MachineStatus) (metav1.Condition, bool) {
+func nodeCondition(p *pass, status machinev1.MachineStatus) (metav1.Condition, bool) {
 	phase := status.CurrentStatus.Phase
-	if hasNoNode(f, phase) {
+	if hasNoNode(p, phase) {
 		return metav1.Condition{}, false
 	}
 	no := func(reason, message string) (metav1.Condition, bool) {
 		return condition(machinev1.ConditionNodeReady, false, reason, message), true
 	}
 	switch {
-	case f.otherClaimant != "":
+	case p.otherClaimant != "":
 		return no(machinev1.ReasonNodeShared, fmt.Sprintf(
-			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", f.otherClaimant, f.nodeName, machinev1.NodeLabel))
-	case f.waitsFor != nil:
-		return no(f.waitsFor.reason, f.waitsFor.message)
-	case phase == machinev1.MachinePending && (f.node == nil || justRegistered(f.node, f.now)):
-		return no(machinev1.ReasonWaitingForNode, fmt.Sprintf("Node %s has not joined the cluster yet", f.nodeName))
-	case f.node == nil && phase != machinev1.MachineRunning:
-		return no(machinev1.ReasonNodeNotFound, fmt.Sprintf("Node %s does not exist", f.nodeName))
-	case f.node == nil:
+			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", p.otherClaimant, p.nodeName, machinev1.NodeLabel))
+	case p.did.waitsFor != nil:
+		return no(p.did.waitsFor.reason, p.did.waitsFor.message)
+	case phase == machinev1.MachinePending && (p.node == nil || justRegistered(p.node, p.seen.now)):
+		return no(machinev1.ReasonWaitingForNode, fmt.Sprintf("Node %s has not joined the cluster yet", p.nodeName))
+	case p.node == nil && phase != machinev1.MachineRunning:
+		return no(machinev1.ReasonNodeNotFound, fmt.Sprintf("Node %s does not exist", p.nodeName))
+	case p.node == nil:
 		return metav1.Condition{}, false
 	}
-	return conditionOfNode(f, phase), true
+	return conditionOfNode(p, phase), true
 }
 
 // hasNoNode reports whether a Machine in that phase has no node to tell of.
-func hasNoNode(f *facts, phase machinev1.MachinePhase) bool {
+func hasNoNode(p *pass, phase machinev1.MachinePhase) bool {
 	switch phase {
 	case "", machinev1.MachineCrashLoopBackOff, machinev1.MachineAvailable:
 		return true
 	}
-	return f.nodeName == "" && f.waitsFor == nil
+	return p.nodeName == "" && p.did.waitsFor == nil
 }
 
 // conditionOfNode is the condition of a node that is there.
-func conditionOfNode(f *facts, phase machinev1.MachinePhase) metav1.Condition {
+func conditionOfNode(p *pass, phase machinev1.MachinePhase) metav1.Condition {
 	const kind = machinev1.ConditionNodeReady
-	unhealthy := unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions)
+	unhealthy := unhealthyReason(p.node.Status.Conditions, p.seen.settings.nodeConditions)
 	switch {
 	case unhealthy != "":
 		return condition(kind, false, machinev1.ReasonNodeUnhealthy,
-			fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name, unhealthy))
+			fmt.Sprintf("Node %s is unhealthy: %s", p.node.Name, unhealthy))
 	case phase == machinev1.MachinePending:
 		return condition(kind, false, machinev1.ReasonWaitingForComponents,
-			fmt.Sprintf("Node %s waits for its critical components, see its taint %s", f.node.Name,
+			fmt.Sprintf("Node %s waits for its critical components, see its taint %s", p.node.Name,
 				machinev1.CriticalComponentsNotReadyTaint))
 	}
 	return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy")
 }
 
 // deletionConditions says what the deletion waits for.
-func deletionConditions(f *facts, failure error) []metav1.Condition {
+func deletionConditions(p *pass, failure error) []metav1.Condition {
 	var found []metav1.Condition
-	if f.drained != nil {
-		found = append(found, condition(machinev1.ConditionDrained, f.drained.done, f.drained.reason, f.drained.message))
+	if p.did.drained != nil {
+		found = append(found, condition(machinev1.ConditionDrained, p.did.drained.done, p.did.drained.reason, p.did.drained.message))
 	}
 	switch {
-	case failure != nil && isCloud(failure):
-		found = append(found, condition(machinev1.ConditionDeleted, false, reasonOf(failure), failure.Error()))
-	case f.deletionWaitsFor != nil:
-		found = append(found, condition(machinev1.ConditionDeleted, false, f.deletionWaitsFor.reason, f.deletionWaitsFor.message))
+	case failure != nil && outcome.IsCloud(failure):
+		found = append(found, condition(machinev1.ConditionDeleted, false, outcome.Reason(failure), failure.Error()))
+	case p.did.deletionWaitsFor != nil:
+		found = append(found, condition(machinev1.ConditionDeleted, false, p.did.deletionWaitsFor.reason, p.did.deletionWaitsFor.message))
 	}
 	return found
 }
 
 // obsoleteConditions returns the conditions that do not apply any more.
-func obsoleteConditions(f *facts, status machinev1.MachineStatus) []string {
+func obsoleteConditions(p *pass, status machinev1.MachineStatus) []string {
 	var done []string
-	if len(f.problems) == 0 && len(f.warnings) == 0 {
+	if len(p.seen.problems) == 0 && len(p.seen.warnings)+len(p.did.warnings) == 0 {
 		done = append(done, machinev1.ConditionSpecValid)
 	}
-	if !f.machine.DeletionTimestamp.IsZero() || freezeIsOver(f, status) {
+	if !p.machine.DeletionTimestamp.IsZero() || freezeIsOver(p, status) {
 		done = append(done, machinev1.ConditionNodeReady)
 	}
-	if f.machine.DeletionTimestamp.IsZero() && f.drained == nil && status.CurrentStatus.PreserveExpiryTime == nil {
+	if p.machine.DeletionTimestamp.IsZero() && p.did.drained == nil && status.CurrentStatus.PreserveExpiryTime == nil {
 		done = append(done, machinev1.ConditionDrained)
 	}
 	return done
@@ -195,24 +187,10 @@ func obsoleteConditions(f *facts, status machinev1.MachineStatus) []string {
 
 // freezeIsOver reports whether the word about a freeze that is over stands there still,
 // because nothing else is to be said about the node.
-func freezeIsOver(f *facts, status machinev1.MachineStatus) bool {
-	was := findCondition(f.machine.Status.Progress, machinev1.ConditionNodeReady)
-	_, said := nodeCondition(f, status)
-	return !f.frozen && !said && was != nil && was.Reason == machinev1.ReasonFrozen
-}
-
-// reasonOf is the condition reason for a failed call: what the resolver of the
-// class found, else what the cloud's code means.
-func reasonOf(err error) string {
-	e, ok := errors.AsType[*cloud.Error](err)
-	if ok && e.Code == cloud.Invalid {
-		switch e.Reason {
-		case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound,
-			machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData:
-			return e.Reason
-		}
-	}
-	return outcome.Reason(err)
+func freezeIsOver(p *pass, status machinev1.MachineStatus) bool {
+	was := findCondition(p.machine.Status.Progress, machinev1.ConditionNodeReady)
+	_, said := nodeCondition(p, status)
+	return !p.seen.frozen && !said && was != nil && was.Reason == machinev1.ReasonFrozen
 }
 
 func condition(kind string, ok bool, reason, message string) metav1.Condition {

@@ -114,26 +114,26 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c.restorePruned(m)
 	c.engine.ObserveProviderID(machinev1.OwnerID(m), m.Spec.ProviderID)
-	f, err := c.observe(ctx, m)
+	p, err := c.observe(ctx, m)
 	if err != nil {
 		return outcome.Of(0, err)
 	}
-	err = c.act(ctx, f)
-	if werr := c.write(ctx, f, err); werr != nil {
+	err = c.act(ctx, p)
+	if werr := c.write(ctx, p, err); werr != nil {
 		return outcome.Of(0, werr)
 	}
-	c.emitEvents(f)
-	c.recordDurations(ctx, f)
+	c.emitEvents(p)
+	c.recordDurations(ctx, p)
 	if err == nil {
-		c.trackOutage(ctx, f)
+		c.trackOutage(ctx, p)
 	}
-	if f.finalizerRemoved {
-		c.engine.Forget(machinev1.OwnerID(f.machine))
-		c.marks.Ended(f.machine)
-		c.pruned.Forget(f.machine.UID)
-		c.outages.Forget(f.machine.UID)
+	if p.did.finalizerRemoved {
+		c.engine.Forget(machinev1.OwnerID(p.machine))
+		c.marks.Ended(p.machine)
+		c.pruned.Forget(p.machine.UID)
+		c.outages.Forget(p.machine.UID)
 	}
-	return outcome.Of(f.requeue, err)
+	return outcome.Of(p.did.requeue, err)
 }
 
 // step is one step of a Machine's life. It reports whether the next one may
@@ -141,12 +141,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 type step struct {
 	name string
 	mcm  string // MCM's name of it; empty: MCM has none
-	run  func(*Controller, context.Context, *facts) (done bool, err error)
+	run  func(*Controller, context.Context, *pass) (done bool, err error)
 }
 
 // always makes a step of whose end the next one does not depend on.
-func always(run func(*Controller, context.Context, *facts) error) func(*Controller, context.Context, *facts) (bool, error) {
-	return func(c *Controller, ctx context.Context, f *facts) (bool, error) { return true, run(c, ctx, f) }
+func always(run func(*Controller, context.Context, *pass) error) func(*Controller, context.Context, *pass) (bool, error) {
+	return func(c *Controller, ctx context.Context, p *pass) (bool, error) { return true, run(c, ctx, p) }
 }
 
 // joinSteps give a Machine its VM and its node, and keep them.
@@ -178,25 +178,24 @@ func deletionSteps() []step {
 }
 
 // act runs the steps that the Machine is due for, until one is not done.
-func (c *Controller) act(ctx context.Context, f *facts) error {
+func (c *Controller) act(ctx context.Context, p *pass) error {
 	steps := joinSteps()
 	switch {
-	case !f.machine.DeletionTimestamp.IsZero():
-		if !controllerutil.ContainsFinalizer(f.machine, machinev1.Finalizer) {
-			f.finalizerRemoved = true // other finalizers keep the object; there is nothing of ours left to do
+	case !p.machine.DeletionTimestamp.IsZero():
+		if !controllerutil.ContainsFinalizer(p.machine, machinev1.Finalizer) {
+			p.did.finalizerRemoved = true // other finalizers keep the object; there is nothing of ours left to do
 			return nil
 		}
 		steps = deletionSteps()
-	case c.Frozen != nil && c.Frozen():
-		f.frozen = true
-		requeueAfter(f, frozenRetry)
+	case p.seen.frozen:
+		requeueAfter(p, frozenRetry)
 		return nil
-	case len(f.problems) > 0 && f.machine.Spec.ProviderID == "":
+	case len(p.seen.problems) > 0 && p.machine.Spec.ProviderID == "":
 		return nil
 	}
 	for _, s := range steps {
-		f.step = s.mcm
-		if done, err := s.run(c, ctx, f); err != nil || !done {
+		p.did.step = s.mcm
+		if done, err := s.run(c, ctx, p); err != nil || !done {
 			return err
 		}
 	}
@@ -224,43 +223,43 @@ func (c *Controller) held(ctx context.Context, m *machinev1.Machine) (bool, reco
 	return closed, result, err
 }
 
-// write persists the status that follows from f, if it differs.
-func (c *Controller) write(ctx context.Context, f *facts, failure error) error {
-	if f.finalizerRemoved {
+// write persists the status that follows from p, if it differs.
+func (c *Controller) write(ctx context.Context, p *pass, failure error) error {
+	if p.did.finalizerRemoved {
 		return nil
 	}
-	status := report(f, failure)
-	if equality.Semantic.DeepEqual(status, f.machine.Status) {
+	status := report(p, failure)
+	if equality.Semantic.DeepEqual(status, p.machine.Status) {
 		return nil
 	}
-	if c.changesOnlyPruned(f.machine, status) {
-		f.machine.Status = status
+	if c.changesOnlyPruned(p.machine, status) {
+		p.machine.Status = status
 		return nil
 	}
-	base := f.machine.DeepCopy()
-	f.machine.Status = status
-	if err := c.Client.Status().Patch(ctx, f.machine, client.MergeFrom(base)); err != nil {
+	base := p.machine.DeepCopy()
+	p.machine.Status = status
+	if err := c.Client.Status().Patch(ctx, p.machine, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	c.rememberPruned(f.machine, status)
-	c.marks.Wrote(f.machine)
+	c.rememberPruned(p.machine, status)
+	c.marks.Wrote(p.machine)
 	return nil
 }
 
 // patchMachine applies change to the Machine's metadata and spec, and writes
 // what differs, if anything does. It fails on a stale object.
-func (c *Controller) patchMachine(ctx context.Context, f *facts, change func(*machinev1.Machine)) error {
-	changed := f.machine.DeepCopy()
+func (c *Controller) patchMachine(ctx context.Context, p *pass, change func(*machinev1.Machine)) error {
+	changed := p.machine.DeepCopy()
 	change(changed)
-	if equality.Semantic.DeepEqual(f.machine.ObjectMeta, changed.ObjectMeta) &&
-		equality.Semantic.DeepEqual(f.machine.Spec, changed.Spec) {
+	if equality.Semantic.DeepEqual(p.machine.ObjectMeta, changed.ObjectMeta) &&
+		equality.Semantic.DeepEqual(p.machine.Spec, changed.Spec) {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(f.machine, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(p.machine, client.MergeFromWithOptimisticLock{})
 	if err := c.Client.Patch(ctx, changed, patch); err != nil {
 		return err
 	}
 	c.marks.Wrote(changed)
-	f.machine = changed
+	p.machine = changed
 	return nil
 }

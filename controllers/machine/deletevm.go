@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,37 +10,32 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// deleteVM removes the VM and everything that was made with it. It needs
-// credentials and region; where these are gone it waits, visibly.
-func (c *Controller) deleteVM(ctx context.Context, f *facts) (bool, error) {
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return false, err
+// deleteVM removes the VM and everything that was created with it. It needs
+// credentials and region; where these are missing it waits, visibly.
+func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
+	if p.seen.classErr != nil {
+		return false, p.seen.classErr
 	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return c.deleteWithoutAccount(ctx, f, resolved, err)
+	if _, _, err := c.engine.Account(ctx, c.owner(p)); err != nil {
+		return c.deleteWithoutAccount(ctx, p, err)
 	}
-	d, err := c.engine.Remove(ctx, account, resolved.Driver.Traits(), c.ref(f.machine, resolved))
-	if cloud.CodeOf(err) == cloud.Denied && releaseWithoutVM(f) {
+	d, err := c.engine.Remove(ctx, c.owner(p), 0)
+	if cloud.CodeOf(err) == cloud.Denied && releaseWithoutVM(p) {
 		return true, nil
 	}
 	if err != nil {
-		f.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, "The VM could not be deleted"}
+		p.did.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, "The VM could not be deleted"}
 		return false, err
 	}
 	if d.Done {
 		return true, nil
 	}
-	text := "The VM is being deleted"
-	if len(d.Remaining) > 0 {
-		text += ", there is still " + strings.Join(d.Remaining, ", ")
-	}
-	f.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, text}
-	requeueAfter(f, d.RetryAfter)
+	p.did.deletionWaitsFor = &waiting{machinev1.ReasonDeletingVM, vm.DeletionMessage(d)}
+	requeueAfter(p, d.RetryAfter)
 	return false, nil
 }
 
@@ -49,23 +43,23 @@ func (c *Controller) deleteVM(ctx context.Context, f *facts) (bool, error) {
 // or credentials are missing. It goes if it cannot have a VM: none is made from
 // a class without finalizer, so a class that does not exist never made one for a
 // Machine without providerID. Else it waits, or the user releases it.
-func (c *Controller) deleteWithoutAccount(ctx context.Context, f *facts, r class.Resolved, cause error) (bool, error) {
-	if !isCloud(cause) {
+func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause error) (bool, error) {
+	if !outcome.IsCloud(cause) {
 		return false, cause
 	}
-	if releaseWithoutVM(f) {
+	if releaseWithoutVM(p) {
 		return true, nil
 	}
-	if f.machine.Spec.ProviderID == "" && r.Object == nil {
-		never, err := c.classNeverExisted(ctx, f.machine)
+	if p.machine.Spec.ProviderID == "" && p.seen.class.Object == nil {
+		never, err := c.classNeverExisted(ctx, p.machine)
 		if err != nil || never {
 			return never, err
 		}
 	}
-	f.deletionWaitsFor = &waiting{reasonOf(cause), fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the "+
+	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the "+
 		"annotation %s=true to let the Machine go without its VM",
 		cause.Error(), machinev1.ReleaseAnnotation)}
-	requeueAfter(f, longRetry) // class and Secret are watched
+	requeueAfter(p, longRetry) // class and Secret are watched
 	return false, nil
 }
 
@@ -75,15 +69,15 @@ func mayReleaseWithoutVM(m *machinev1.Machine) bool {
 }
 
 // releaseWithoutVM lets the Machine go without its VM if the user wants it, and tells it.
-func releaseWithoutVM(f *facts) bool {
-	if !mayReleaseWithoutVM(f.machine) {
+func releaseWithoutVM(p *pass) bool {
+	if !mayReleaseWithoutVM(p.machine) {
 		return false
 	}
-	f.vmRetained = true
-	f.events = append(f.events, kubeEvent{
+	p.did.vmRetained = true
+	p.did.events = append(p.did.events, kubeEvent{
 		corev1.EventTypeWarning, "ReleasedWithoutVM",
 		fmt.Sprintf("Released by annotation %s; VM %q may still exist", machinev1.ReleaseAnnotation,
-			f.machine.Spec.ProviderID),
+			p.machine.Spec.ProviderID),
 	})
 	return true
 }

@@ -9,23 +9,23 @@ import (
 
 // detachVolumes removes the volume attachments of a node whose pods were not waited
 // for: nobody else would while the kubelet is silent.
-func (c *Controller) detachVolumes(ctx context.Context, f *facts) (bool, error) {
-	if f.node == nil || !ownsNode(f) {
+func (c *Controller) detachVolumes(ctx context.Context, p *pass) (bool, error) {
+	if p.node == nil || !ownsNode(p) {
 		return true, nil
 	}
-	late := f.now.Sub(f.machine.DeletionTimestamp.Time) > f.settings.drain
-	if !late && !c.forceDrain(f) {
+	late := p.seen.now.Sub(p.machine.DeletionTimestamp.Time) > p.seen.settings.drain
+	if !late && !c.forceDrain(p) {
 		return true, nil
 	}
-	remaining, err := c.drainer.DeleteAttachments(ctx, f.node)
+	remaining, err := c.drainer.DeleteAttachments(ctx, p.node)
 	if err != nil {
 		return false, err
 	}
 	if len(remaining) == 0 {
 		return true, nil
 	}
-	f.deletionWaitsFor = &waiting{machinev1.ReasonDetachingVolumes, fmt.Sprintf("%d volumes of Node %s are still attached",
-		len(remaining), f.node.Name)}
-	requeueAfter(f, shortRetry)
+	p.did.deletionWaitsFor = &waiting{machinev1.ReasonDetachingVolumes, fmt.Sprintf("%d volumes of Node %s are still attached",
+		len(remaining), p.node.Name)}
+	requeueAfter(p, shortRetry)
 	return false, nil
 }

@@ -15,59 +15,59 @@ import (
 // confirmNotHeld is the first step of a deletion: it makes sure that the Machine is not
 // held. A process that has just become the leader may have a cache from before a
 // hold that another one answered.
-func (c *Controller) confirmNotHeld(ctx context.Context, f *facts) (bool, error) {
-	return true, c.gate.Confirm(ctx, f.machine)
+func (c *Controller) confirmNotHeld(ctx context.Context, p *pass) (bool, error) {
+	return true, c.gate.Confirm(ctx, p.machine)
 }
 
 // drain moves the pods off the node. A node that another Machine claims, or
 // that belongs to another VM, is left alone.
-func (c *Controller) drain(ctx context.Context, f *facts) (bool, error) {
-	if f.node == nil || !ownsNode(f) || c.engine.Deleting(machinev1.OwnerID(f.machine)) {
+func (c *Controller) drain(ctx context.Context, p *pass) (bool, error) {
+	if p.node == nil || !ownsNode(p) || c.engine.Deleting(machinev1.OwnerID(p.machine)) {
 		return true, nil
 	}
-	started := f.machine.DeletionTimestamp.Time
-	late := f.now.Sub(started) > f.settings.drain
-	if ready, err := c.cordon(ctx, f, late); err != nil || !ready {
+	started := p.machine.DeletionTimestamp.Time
+	late := p.seen.now.Sub(started) > p.seen.settings.drain
+	if ready, err := c.cordon(ctx, p, late); err != nil || !ready {
 		return false, err
 	}
-	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, late || c.forceDrain(f)))
+	result, err := c.drainer.Drain(ctx, c.drainRequest(p, started, late || c.forceDrain(p)))
 	if err != nil {
-		f.deletionWaitsFor = &waiting{machinev1.ReasonDraining, fmt.Sprintf("Drain of Node %s failed", f.node.Name)}
-		return false, fmt.Errorf("drain Node %s: %w", f.node.Name, err)
+		p.did.deletionWaitsFor = &waiting{machinev1.ReasonDraining, fmt.Sprintf("Drain of Node %s failed", p.node.Name)}
+		return false, fmt.Errorf("drain Node %s: %w", p.node.Name, err)
 	}
-	f.drained = &drainState{result.Done, result.Reason, result.Message}
+	p.did.drained = &drainState{result.Done, result.Reason, result.Message}
 	if result.Done {
 		return true, nil
 	}
-	f.deletionWaitsFor = &waiting{result.Reason, result.Message}
-	requeueAfter(f, result.Wait)
+	p.did.deletionWaitsFor = &waiting{result.Reason, result.Message}
+	requeueAfter(p, result.Wait)
 	if !late {
-		requeueAfter(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
+		requeueAfter(p, started.Add(p.seen.settings.drain).Sub(p.seen.now)+time.Second)
 	}
 	return false, nil
 }
 
 // cordon keeps new pods off a node that is to be drained. One that is silent
 // together with others is left alone for now.
-func (c *Controller) cordon(ctx context.Context, f *facts, late bool) (bool, error) {
-	waits, err := c.drainPausedByOutage(ctx, f, late)
+func (c *Controller) cordon(ctx context.Context, p *pass, late bool) (bool, error) {
+	waits, err := c.drainPausedByOutage(ctx, p, late)
 	if err != nil {
 		return false, err
 	}
 	if waits {
-		f.deletionWaitsFor = f.waitsFor
-		requeueAfter(f, f.machine.DeletionTimestamp.Add(f.settings.drain).Sub(f.now)+time.Second)
+		p.did.deletionWaitsFor = p.did.waitsFor
+		requeueAfter(p, p.machine.DeletionTimestamp.Add(p.seen.settings.drain).Sub(p.seen.now)+time.Second)
 		return false, nil
 	}
-	if err := c.drainer.MarkTerminating(ctx, f.node, c.terminatingReason(f)); err != nil {
+	if err := c.drainer.MarkTerminating(ctx, p.node, c.terminatingReason(p)); err != nil {
 		return false, err
 	}
-	return true, c.drainer.Cordon(ctx, f.node)
+	return true, c.drainer.Cordon(ctx, p.node)
 }
 
 // terminatingReason says on the node why its machine goes.
-func (c *Controller) terminatingReason(f *facts) string {
-	if unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions) != "" {
+func (c *Controller) terminatingReason(p *pass) string {
+	if unhealthyReason(p.node.Status.Conditions, p.seen.settings.nodeConditions) != "" {
 		return machinev1.ReasonUnhealthy
 	}
 	return machinev1.ReasonScaleDown
@@ -75,8 +75,8 @@ func (c *Controller) terminatingReason(f *facts) string {
 
 // forceDrain reports whether pods are deleted without asking: the user wants it, or
 // the kubelet has been silent for so long that it will not confirm an eviction.
-func (c *Controller) forceDrain(f *facts) bool {
-	return forceDeletion(f.machine) || longUnhealthy(f.node, f.now)
+func (c *Controller) forceDrain(p *pass) bool {
+	return forceDeletion(p.machine) || longUnhealthy(p.node, p.seen.now)
 }
 
 // unresponsiveLimit is how long a node may be unready or read-only before its pods are
@@ -97,16 +97,12 @@ func longUnhealthy(node *corev1.Node, now time.Time) bool {
 }
 
 // drainRequest says how the node is drained.
-func (c *Controller) drainRequest(ctx context.Context, f *facts, started time.Time, force bool) drain.Request {
+func (c *Controller) drainRequest(p *pass, started time.Time, force bool) drain.Request {
 	r := drain.Request{
-		Node: f.node, Started: started, Timeout: f.settings.drain, MaxEvictRetries: f.settings.maxEvictRetries,
+		Node: p.node, Started: started, Timeout: p.seen.settings.drain, MaxEvictRetries: p.seen.settings.maxEvictRetries,
 		PVDetachTimeout: c.Options.PVDetachTimeout, PVReattachTimeout: c.Options.PVReattachTimeout, Force: force,
 	}
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil || resolved.Driver == nil {
-		return r
-	}
-	if namer, ok := resolved.Driver.(cloud.VolumeNamer); ok {
+	if namer, ok := p.seen.class.Driver.(cloud.VolumeNamer); ok {
 		r.VolumeID = func(pv *corev1.PersistentVolumeSpec) (string, bool) { return namer.VolumeID(volumeOf(pv)) }
 	}
 	return r

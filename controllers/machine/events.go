@@ -32,15 +32,15 @@ const (
 
 // emitEvents tells about what changed in this pass. What did not change was told
 // before.
-func (c *Controller) emitEvents(f *facts) {
-	for _, e := range f.events {
-		c.Events.Event(f.machine, e.kind, e.reason, e.message)
+func (c *Controller) emitEvents(p *pass) {
+	for _, e := range p.did.events {
+		c.Events.Event(p.machine, e.kind, e.reason, e.message)
 	}
-	if f.finalizerRemoved {
+	if p.did.finalizerRemoved {
 		return
 	}
-	if e, ok := phaseEvent(f); ok {
-		c.Events.Event(f.machine, e.kind, e.reason, e.message)
+	if e, ok := phaseEvent(p); ok {
+		c.Events.Event(p.machine, e.kind, e.reason, e.message)
 	}
 	for _, kind := range []struct{ condition, reason string }{
 		{machinev1.ConditionSpecValid, machinev1.ReasonInvalidSpec},
@@ -48,35 +48,35 @@ func (c *Controller) emitEvents(f *facts) {
 		{machinev1.ConditionDrained, eventDrainBlocked},
 		{machinev1.ConditionDeleted, eventDeleteFailed},
 	} {
-		if changed, ok := newFault(f, kind.condition); ok {
-			c.Events.Event(f.machine, corev1.EventTypeWarning, kind.reason, changed.Message)
+		if changed, ok := newFault(p, kind.condition); ok {
+			c.Events.Event(p.machine, corev1.EventTypeWarning, kind.reason, changed.Message)
 		}
 	}
-	if is := findCondition(f.machine.Status.Progress, machinev1.ConditionSpecValid); is != nil &&
+	if is := findCondition(p.machine.Status.Progress, machinev1.ConditionSpecValid); is != nil &&
 		is.Reason == machinev1.ReasonIgnoredValue {
-		was := findCondition(f.before.Status.Progress, machinev1.ConditionSpecValid)
+		was := findCondition(p.seen.before.Status.Progress, machinev1.ConditionSpecValid)
 		if was == nil || was.Message != is.Message {
-			c.Events.Event(f.machine, corev1.EventTypeWarning, eventIgnoredValue, is.Message)
+			c.Events.Event(p.machine, corev1.EventTypeWarning, eventIgnoredValue, is.Message)
 		}
 	}
 }
 
 // phaseEvent is the Event of a change of phase that a person would ask about.
-func phaseEvent(f *facts) (kubeEvent, bool) {
-	was, is := f.before.Status.CurrentStatus.Phase, f.machine.Status.CurrentStatus.Phase
-	text := f.machine.Status.LastOperation.Description
+func phaseEvent(p *pass) (kubeEvent, bool) {
+	was, is := p.seen.before.Status.CurrentStatus.Phase, p.machine.Status.CurrentStatus.Phase
+	text := p.machine.Status.LastOperation.Description
 	if was == is {
 		return kubeEvent{}, false
 	}
 	switch is {
 	case machinev1.MachineRunning:
 		if was == machinev1.MachinePending {
-			return kubeEvent{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", f.machine.Spec.ProviderID,
-				f.nodeName)}, true
+			return kubeEvent{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", p.machine.Spec.ProviderID,
+				p.nodeName)}, true
 		}
 		return kubeEvent{corev1.EventTypeNormal, eventRecovered, text}, true
 	case machinev1.MachineAvailable:
-		return kubeEvent{corev1.EventTypeNormal, eventCreated, "VM " + f.machine.Spec.ProviderID + " exists"}, true
+		return kubeEvent{corev1.EventTypeNormal, eventCreated, "VM " + p.machine.Spec.ProviderID + " exists"}, true
 	case machinev1.MachineUnknown:
 		return kubeEvent{corev1.EventTypeWarning, eventUnhealthy, text}, true
 	case machinev1.MachineFailed:
@@ -93,9 +93,9 @@ func phaseEvent(f *facts) (kubeEvent, bool) {
 
 // newFault returns the condition of that type if this pass made it False for a
 // reason that is a fault, and says so for the first time.
-func newFault(f *facts, kind string) (metav1.Condition, bool) {
-	is := findCondition(f.machine.Status.Progress, kind)
-	was := findCondition(f.before.Status.Progress, kind)
+func newFault(p *pass, kind string) (metav1.Condition, bool) {
+	is := findCondition(p.machine.Status.Progress, kind)
+	was := findCondition(p.seen.before.Status.Progress, kind)
 	if is == nil || is.Status != metav1.ConditionFalse || expected(is.Reason) {
 		return metav1.Condition{}, false
 	}
@@ -133,32 +133,32 @@ type Durations interface {
 
 // recordDurations tells how long the step took that this pass ended. It reads only what
 // was observed: the machine's age, and the time since its deletion was asked for.
-func (c *Controller) recordDurations(ctx context.Context, f *facts) {
+func (c *Controller) recordDurations(ctx context.Context, p *pass) {
 	if c.Durations == nil {
 		return
 	}
-	step, since := stepEnded(f)
+	step, since := stepEnded(p)
 	if step == "" {
 		return
 	}
-	instanceType, zone := c.placement(ctx, f)
+	instanceType, zone := c.placement(ctx, p)
 	if step == stepFailedJoin {
-		c.Durations.FailedJoin(f.machine, instanceType, zone)
+		c.Durations.FailedJoin(p.machine, instanceType, zone)
 		return
 	}
-	c.Durations.Observe(f.machine, instanceType, zone, step, since)
+	c.Durations.Observe(p.machine, instanceType, zone, step, since)
 }
 
 const stepFailedJoin = "failed join"
 
 // stepEnded is the step that this pass ended and how many seconds it took; empty
 // if it ended none.
-func stepEnded(f *facts) (step string, seconds float64) {
-	if f.machine.DeletionTimestamp != nil {
-		return deletionStepEnded(f)
+func stepEnded(p *pass) (step string, seconds float64) {
+	if p.machine.DeletionTimestamp != nil {
+		return deletionStepEnded(p)
 	}
-	age := f.now.Sub(f.machine.CreationTimestamp.Time).Seconds()
-	was, is := f.before.Status.CurrentStatus.Phase, f.machine.Status.CurrentStatus.Phase
+	age := p.seen.now.Sub(p.machine.CreationTimestamp.Time).Seconds()
+	was, is := p.seen.before.Status.CurrentStatus.Phase, p.machine.Status.CurrentStatus.Phase
 	switch {
 	case was == is:
 		return "", 0
@@ -173,12 +173,12 @@ func stepEnded(f *facts) (step string, seconds float64) {
 }
 
 // deletionStepEnded is stepEnded of a machine that goes.
-func deletionStepEnded(f *facts) (step string, seconds float64) {
-	going := f.now.Sub(f.machine.DeletionTimestamp.Time).Seconds()
+func deletionStepEnded(p *pass) (step string, seconds float64) {
+	going := p.seen.now.Sub(p.machine.DeletionTimestamp.Time).Seconds()
 	switch {
-	case f.finalizerRemoved && f.machine.Spec.ProviderID != "":
+	case p.did.finalizerRemoved && p.machine.Spec.ProviderID != "":
 		return "delete", going
-	case f.drained != nil && f.drained.done:
+	case p.did.drained != nil && p.did.drained.done:
 		return "drain", going
 	}
 	return "", 0
@@ -186,17 +186,17 @@ func deletionStepEnded(f *facts) (step string, seconds float64) {
 
 // placement is where the machine is: as its node says, else its template, else
 // its class.
-func (c *Controller) placement(ctx context.Context, f *facts) (instanceType, zone string) {
-	labels := f.machine.Spec.NodeTemplateSpec.Labels
-	if f.node != nil {
-		labels = f.node.Labels
+func (c *Controller) placement(ctx context.Context, p *pass) (instanceType, zone string) {
+	labels := p.machine.Spec.NodeTemplateSpec.Labels
+	if p.node != nil {
+		labels = p.node.Labels
 	}
 	instanceType, zone = labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone]
 	if instanceType != "" && zone != "" {
 		return instanceType, zone
 	}
 	class := &machinev1.MachineClass{}
-	key := client.ObjectKey{Namespace: f.machine.Namespace, Name: f.machine.Spec.Class.Name}
+	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: p.machine.Spec.Class.Name}
 	if err := c.Client.Get(ctx, key, class); err != nil || class.NodeTemplate == nil {
 		return instanceType, zone // a label of a metric is worth no retry
 	}

@@ -18,8 +18,8 @@ import (
 
 // ensureFinalizer puts finalizer and owner id onto a Machine before anything is made for
 // it. Machines of a MachineSet are born with both.
-func (c *Controller) ensureFinalizer(ctx context.Context, f *facts) error {
-	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
+	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		if startedByMCM(m) {
 			setAnnotation(m, machinev1.CreateAttemptAnnotation, attemptOfMCM)
 		}
@@ -44,48 +44,48 @@ func startedByMCM(m *machinev1.Machine) bool {
 // name any more. Usually none can: a MachineSet's controller says so as soon as
 // it has made its Machines. But one that was stalled, or cut off, while another
 // took over may still ask for them, and only the name stands in its way.
-func (c *Controller) waitForName(ctx context.Context, f *facts) (bool, error) {
-	owner := metav1.GetControllerOf(f.machine)
-	young := f.now.Sub(f.machine.CreationTimestamp.Time) < rollout.Settle
-	if owner == nil || owner.Kind != machinev1.MachineSetKind || forceDeletion(f.machine) || !young {
+func (c *Controller) waitForName(ctx context.Context, p *pass) (bool, error) {
+	owner := metav1.GetControllerOf(p.machine)
+	young := p.seen.now.Sub(p.machine.CreationTimestamp.Time) < rollout.Settle
+	if owner == nil || owner.Kind != machinev1.MachineSetKind || forceDeletion(p.machine) || !young {
 		return true, nil
 	}
 	set := &machinev1.MachineSet{}
-	err := c.Live.Get(ctx, client.ObjectKey{Namespace: f.machine.Namespace, Name: owner.Name}, set)
+	err := c.Live.Get(ctx, client.ObjectKey{Namespace: p.machine.Namespace, Name: owner.Name}, set)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read MachineSet %s on the API server: %w", owner.Name, err)
 	}
-	left := rollout.NameInUse(set, f.machine, f.now)
+	left := rollout.NameInUse(set, p.machine, p.seen.now)
 	if err != nil || set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || left <= 0 {
 		return true, nil
 	}
-	f.deletionWaitsFor = &waiting{machinev1.ReasonNameInUse, fmt.Sprintf(
+	p.did.deletionWaitsFor = &waiting{machinev1.ReasonNameInUse, fmt.Sprintf(
 		"VM and Node are gone; the name is kept until %s, because a manager that was replaced may still create a "+
 			"Machine of it",
-		f.now.Add(left).UTC().Format(time.RFC3339))}
-	requeueAfter(f, left)
+		p.seen.now.Add(left).UTC().Format(time.RFC3339))}
+	requeueAfter(p, left)
 	return false, nil
 }
 
 // removeFinalizer ends what this controller does for the Machine: the API server
 // deletes it then, unless others have finalizers on it.
-func (c *Controller) removeFinalizer(ctx context.Context, f *facts) (bool, error) {
-	if err := patchOutFinalizer(ctx, c.Client, f.machine.DeepCopy(), machinev1.Finalizer); err != nil {
+func (c *Controller) removeFinalizer(ctx context.Context, p *pass) (bool, error) {
+	if err := patchOutFinalizer(ctx, c.Client, p.machine.DeepCopy(), machinev1.Finalizer); err != nil {
 		return false, fmt.Errorf("remove finalizer: %w", err)
 	}
-	f.finalizerRemoved = true
-	f.events = append(f.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, deletedMessage(f)})
+	p.did.finalizerRemoved = true
+	p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, deletedMessage(p)})
 	return true, nil
 }
 
-func deletedMessage(f *facts) string {
+func deletedMessage(p *pass) string {
 	switch {
-	case f.vmRetained:
+	case p.did.vmRetained:
 		return "The machine is gone, its VM was left behind"
-	case f.machine.Spec.ProviderID == "":
+	case p.machine.Spec.ProviderID == "":
 		return "The machine is gone, it had no VM"
 	}
-	return fmt.Sprintf("VM %s and its node are gone", f.machine.Spec.ProviderID)
+	return fmt.Sprintf("VM %s and its node are gone", p.machine.Spec.ProviderID)
 }
 
 // patchOutFinalizer takes a finalizer off an object, and nothing else: it does not

@@ -15,54 +15,54 @@ import (
 
 // checkHealth decides the phase of a Machine that has its VM, and carries out what
 // becoming Running or Failed asks for.
-func (c *Controller) checkHealth(ctx context.Context, f *facts) error {
-	if f.created {
-		f.transition = c.phaseAfterLaunch()
+func (c *Controller) checkHealth(ctx context.Context, p *pass) error {
+	if p.did.created {
+		p.did.transition = c.phaseAfterLaunch()
 		if c.Target != nil {
-			requeueAfter(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
+			requeueAfter(p, p.seen.settings.creation-p.seen.now.Sub(p.machine.CreationTimestamp.Time))
 		}
 		return nil
 	}
-	if f.transition != nil || c.Target == nil || f.otherClaimant != "" {
+	if p.did.transition != nil || c.Target == nil || p.otherClaimant != "" {
 		return nil // a node that two machines claim says nothing about either
 	}
-	v := evaluateHealth(f.machine, f.node, f.settings, f.now)
-	if f.createErr != nil && v.next == nil {
+	v := evaluateHealth(p.machine, p.node, p.seen.settings, p.seen.now)
+	if p.did.createErr != nil && v.next == nil {
 		return nil
 	}
-	f.createErr = nil // a healthy node runs on a VM, whatever the cloud says
-	requeueAfter(f, v.wait)
-	return c.applyDecision(ctx, f, v)
+	p.did.createErr = nil // a healthy node runs on a VM, whatever the cloud says
+	requeueAfter(p, v.wait)
+	return c.applyDecision(ctx, p, v)
 }
 
 // applyDecision carries out the verdict, unless an outage keeps the machine.
-func (c *Controller) applyDecision(ctx context.Context, f *facts, v decision) error {
-	v, err := c.applyOutageProtection(ctx, f, v)
+func (c *Controller) applyDecision(ctx context.Context, p *pass, v decision) error {
+	v, err := c.applyOutageProtection(ctx, p, v)
 	switch {
-	case err != nil || protected(f):
+	case err != nil || protected(p):
 		return err
 	case v.next == nil:
-		return c.inspectSlowJoin(ctx, f)
+		return c.inspectSlowJoin(ctx, p)
 	}
-	return c.enterPhase(ctx, f, v)
+	return c.enterPhase(ctx, p, v)
 }
 
 // enterPhase carries out what the verdict's phase asks for.
-func (c *Controller) enterPhase(ctx context.Context, f *facts, v decision) error {
+func (c *Controller) enterPhase(ctx context.Context, p *pass, v decision) error {
 	if v.replaces {
-		return c.replaceInTurn(ctx, f, v.next)
+		return c.replaceInTurn(ctx, p, v.next)
 	}
-	if err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+	if err := c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		delete(m.Annotations, machinev1.OutageObservedAnnotation)
 	}); err != nil {
 		return err
 	}
 	if v.next.phase == machinev1.MachineRunning && v.next.operation == machinev1.MachineOperationCreate {
-		if err := c.dropToken(ctx, f); err != nil && !apierrors.IsForbidden(err) {
+		if err := c.dropToken(ctx, p); err != nil && !apierrors.IsForbidden(err) {
 			return err // one that we may not remove is left to its expiry
 		}
 	}
-	f.transition = v.next
+	p.did.transition = v.next
 	return nil
 }
 
@@ -82,18 +82,18 @@ func (c *Controller) phaseAfterLaunch() *transition {
 }
 
 // replaceInTurn fails an unhealthy machine if it is its turn.
-func (c *Controller) replaceInTurn(ctx context.Context, f *facts, next *transition) error {
-	ok, busy, err := c.permits.Take(ctx, f.machine)
+func (c *Controller) replaceInTurn(ctx context.Context, p *pass, next *transition) error {
+	ok, busy, err := c.permits.Take(ctx, p.machine)
 	if err != nil {
 		return fmt.Errorf("look for machines being replaced: %w", err)
 	}
 	if ok {
-		f.transition = next
+		p.did.transition = next
 		return nil
 	}
-	f.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, fmt.Sprintf("Machine %s of the same pool is being replaced",
+	p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, fmt.Sprintf("Machine %s of the same pool is being replaced",
 		busy)}
-	requeueAfter(f, shortRetry)
+	requeueAfter(p, shortRetry)
 	return nil
 }
 
@@ -106,33 +106,28 @@ const (
 
 // inspectSlowJoin asks the cloud about the VM of a machine that takes long to join,
 // so that its condition can say why.
-func (c *Controller) inspectSlowJoin(ctx context.Context, f *facts) error {
-	if f.machine.Status.CurrentStatus.Phase != machinev1.MachinePending {
+func (c *Controller) inspectSlowJoin(ctx context.Context, p *pass) error {
+	if p.machine.Status.CurrentStatus.Phase != machinev1.MachinePending {
 		return nil
 	}
-	if justRegistered(f.node, f.now) {
-		requeueAfter(f, nodeGrace-f.now.Sub(f.node.CreationTimestamp.Time)) // then it is worth a word
+	if justRegistered(p.node, p.seen.now) {
+		requeueAfter(p, nodeGrace-p.seen.now.Sub(p.node.CreationTimestamp.Time)) // then it is worth a word
 	}
-	since := f.now.Sub(f.machine.Status.CurrentStatus.LastUpdateTime.Time)
+	since := p.seen.now.Sub(p.machine.Status.CurrentStatus.LastUpdateTime.Time)
 	if since < slowJoin {
-		requeueAfter(f, slowJoin-since)
+		requeueAfter(p, slowJoin-since)
 		return nil
 	}
-	requeueAfter(f, slowJoinCheck)
-	r, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return err
+	requeueAfter(p, slowJoinCheck)
+	if _, _, err := c.engine.Account(ctx, c.owner(p)); err != nil {
+		return p.seen.classErr // what is wrong with the class is reported elsewhere
 	}
-	account, err := r.Account(ctx)
+	found, err := c.engine.Get(ctx, c.owner(p))
 	if err != nil {
-		return nil //nolint:nilerr // the class is told about elsewhere; here it only means that nobody can be asked
+		p.did.waitsFor = &waiting{machinev1.ReasonWaitingForNode, "The VM cannot be seen: " + err.Error()}
+		return nil //nolint:nilerr // a failed lookup changes nothing
 	}
-	found, err := account.Get(ctx, c.ref(f.machine, r))
-	if err != nil {
-		f.waitsFor = &waiting{machinev1.ReasonWaitingForNode, "The VM cannot be seen: " + err.Error()}
-		return nil //nolint:nilerr // a look that fails changes nothing
-	}
-	f.vm = &found
+	p.did.vm = &found
 	return nil
 }
 

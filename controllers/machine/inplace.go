@@ -14,29 +14,29 @@ import (
 // agent on the node (result); the condition InPlaceUpdate answers them:
 //
 //	candidate ─▶ selected ─▶ DrainSuccessful ─▶ ReadyForUpdate ─▶ agent updates ─▶ result
-func (c *Controller) updateInPlace(ctx context.Context, f *facts) error {
-	if f.node == nil || f.otherClaimant != "" {
+func (c *Controller) updateInPlace(ctx context.Context, p *pass) error {
+	if p.node == nil || p.otherClaimant != "" {
 		return nil
 	}
-	want, ok := inPlaceCondition(f.node)
+	want, ok := inPlaceCondition(p.node)
 	if ok {
-		if err := c.setNodeCondition(ctx, f, want); err != nil {
+		if err := c.setNodeCondition(ctx, p, want); err != nil {
 			return err
 		}
 	}
-	shown := nodeConditionOf(f.node, machinev1.NodeInPlaceUpdate)
-	if shown == nil || f.transition != nil {
+	shown := nodeConditionOf(p.node, machinev1.NodeInPlaceUpdate)
+	if shown == nil || p.did.transition != nil {
 		return nil // what becomes of the machine is written first, that wakes it again
 	}
 	switch shown.Reason {
 	case machinev1.ReasonSelectedForUpdate:
-		return c.drainInPlace(ctx, f, shown.LastTransitionTime.Time)
+		return c.drainInPlace(ctx, p, shown.LastTransitionTime.Time)
 	case machinev1.ReasonDrainSuccessful:
-		if f.machine.Status.CurrentStatus.Phase != machinev1.MachineInPlaceUpdating {
-			f.transition = inPlaceStarted()
+		if p.machine.Status.CurrentStatus.Phase != machinev1.MachineInPlaceUpdating {
+			p.did.transition = inPlaceStarted()
 			return nil
 		}
-		return c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonReadyForUpdate,
+		return c.setNodeCondition(ctx, p, inPlace(machinev1.ReasonReadyForUpdate,
 			"The node has been drained and can be updated"))
 	}
 	return nil
@@ -92,33 +92,33 @@ func inPlace(reason, message string) corev1.NodeCondition {
 
 // drainInPlace moves the pods off a node that was selected, and then hands it to
 // the agent.
-func (c *Controller) drainInPlace(ctx context.Context, f *facts, selected time.Time) error {
-	if err := c.drainer.Cordon(ctx, f.node); err != nil {
+func (c *Controller) drainInPlace(ctx context.Context, p *pass, selected time.Time) error {
+	if err := c.drainer.Cordon(ctx, p.node); err != nil {
 		return err
 	}
-	late := f.now.Sub(selected) > f.settings.drain
-	force := late || f.machine.Labels[machinev1.ForceDrainLabel] == "True" || longUnhealthy(f.node, f.now)
-	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, selected, force))
+	late := p.seen.now.Sub(selected) > p.seen.settings.drain
+	force := late || p.machine.Labels[machinev1.ForceDrainLabel] == "True" || longUnhealthy(p.node, p.seen.now)
+	result, err := c.drainer.Drain(ctx, c.drainRequest(p, selected, force))
 	if err != nil {
 		return err
 	}
-	f.drained = &drainState{result.Done, result.Reason, result.Message}
+	p.did.drained = &drainState{result.Done, result.Reason, result.Message}
 	if !result.Done {
-		requeueAfter(f, result.Wait)
+		requeueAfter(p, result.Wait)
 		if !late {
-			requeueAfter(f, selected.Add(f.settings.drain).Sub(f.now)+time.Second)
+			requeueAfter(p, selected.Add(p.seen.settings.drain).Sub(p.seen.now)+time.Second)
 		}
-		f.transition = &transition{
-			phase: f.machine.Status.CurrentStatus.Phase, operation: machinev1.MachineOperationDrainNode,
+		p.did.transition = &transition{
+			phase: p.machine.Status.CurrentStatus.Phase, operation: machinev1.MachineOperationDrainNode,
 			state:       machinev1.MachineStateProcessing,
 			description: result.Message + ". " + machinev1.StepDrain,
 		}
 		return nil
 	}
-	if err := c.setNodeCondition(ctx, f, inPlace(machinev1.ReasonDrainSuccessful,
+	if err := c.setNodeCondition(ctx, p, inPlace(machinev1.ReasonDrainSuccessful,
 		"The node has been drained")); err != nil {
 		return err
 	}
-	f.transition = inPlaceStarted()
+	p.did.transition = inPlaceStarted()
 	return nil
 }

@@ -25,56 +25,53 @@ const (
 	shortRetry    = 5 * time.Second // MCM's short retry, after errors that pass
 	longRetry     = 3 * time.Minute // MCM's medium retry
 
-	// most waits that nobody is to blame for are over by then; before, a word would be a write
+	// most waits that are nobody's fault are over by then; reporting them earlier would be a write
 	quietGrace = 10 * time.Second
 )
 
-// reasonUnprotected is why no VM is made from a class yet.
-const reasonUnprotected = "ClassUnprotected"
+// errNodeNameTaken is why a VM is not recorded but removed: an older node is still
+// registered under its node name, so it could never join.
+var errNodeNameTaken = errors.New("its node name belongs to an older node")
 
 // launch gives a Machine its VM, unless it has one that is complete.
-func (c *Controller) launch(ctx context.Context, f *facts) error {
-	if !wantsVM(f.machine) {
-		return c.recoverProviderID(ctx, f)
+func (c *Controller) launch(ctx context.Context, p *pass) error {
+	if !wantsVM(p.machine) {
+		return c.recoverProviderID(ctx, p)
 	}
-	made, err := c.ensure(ctx, f)
-	if err != nil {
-		return c.launchFailed(f, err)
-	}
-	f.vm = &made
-	stale, err := c.nodeNameTaken(ctx, f, made)
-	if err != nil {
+	if err := c.gate.Confirm(ctx, p.machine); err != nil {
 		return err
 	}
-	if stale {
-		return c.discardVM(ctx, f, made)
-	}
-	if err := c.record(ctx, f, made); err != nil {
-		return fmt.Errorf("record VM %s: %w", made.ProviderID, err)
+	made, err := c.engine.Ensure(ctx, c.owner(p))
+	if err == nil || made.ProviderID != "" {
+		p.did.vm = &made
 	}
 	switch {
+	case errors.Is(err, errNodeNameTaken):
+		return c.discardVM(ctx, p, made)
+	case err != nil:
+		return c.launchFailed(p, err)
 	case made.RetryAfter > 0:
-		waitForVM(f, made.RetryAfter)
+		waitForVM(p, made.RetryAfter)
 	case made.NodeName == "" && c.Target != nil:
-		waitForVM(f, nodeNameRetry)
+		waitForVM(p, nodeNameRetry)
 	default:
-		f.created = true
+		p.did.created = true
 	}
 	return nil
 }
 
 // waitForVM waits for a VM that is not complete, for as long as a creation may take.
-func waitForVM(f *facts, wait time.Duration) {
-	left := f.settings.creation - f.now.Sub(f.machine.CreationTimestamp.Time)
+func waitForVM(p *pass, wait time.Duration) {
+	left := p.seen.settings.creation - p.seen.now.Sub(p.machine.CreationTimestamp.Time)
 	if left <= 0 {
-		f.transition = &transition{
+		p.did.transition = &transition{
 			phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
-			description: fmt.Sprintf("VM of Machine %s was not complete in %s", f.machine.Name, f.settings.creation),
+			description: fmt.Sprintf("VM of Machine %s was not complete in %s", p.machine.Name, p.seen.settings.creation),
 		}
 		return
 	}
-	requeueAfter(f, wait)
-	requeueAfter(f, left)
+	requeueAfter(p, wait)
+	requeueAfter(p, left)
 }
 
 // wantsVM reports whether m has no VM, or one that is not known to be complete. A
@@ -90,85 +87,25 @@ func wantsVM(m *machinev1.Machine) bool {
 	}
 }
 
-// ensure asks the engine for the VM of the Machine.
-func (c *Controller) ensure(ctx context.Context, f *facts) (cloud.VM, error) {
-	if err := c.gate.Confirm(ctx, f.machine); err != nil {
-		return cloud.VM{}, err
-	}
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return cloud.VM{}, err
-	}
-	if err := resolved.Err(blockingSeverity(f.machine)); err != nil {
-		return cloud.VM{}, err
-	}
-	if !resolved.Protected {
-		return cloud.VM{}, unprotected(resolved.Object.Name)
-	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return cloud.VM{}, err
-	}
-	want := vm.Want{Attempt: attemptOf(f.machine), Next: c.nextAttempt(f)}
-	want.Request = cloud.CreateRequest{
-		Ref: c.ref(f.machine, resolved), Annotations: f.machine.Spec.NodeTemplateSpec.Annotations,
-		Checkpoint: c.checkpoint(f),
-	}
-	switch {
-	case f.machine.Spec.ProviderID != "":
-	case f.machine.Annotations[machinev1.CreateAttemptAnnotation] == attemptOfMCM:
-		want.Spent = true // there may be a VM that knows nothing of our tokens
-	default:
-		// A bootstrap token costs requests, and again each time that it is asked for.
-		if err := c.engine.Admit(ctx, account, want); err != nil {
-			return cloud.VM{}, err
-		}
-		want.Request.UserData, want.Spent, err = c.userData(ctx, f, resolved)
-		if err != nil {
-			return cloud.VM{}, err
-		}
-	}
-	return c.engine.Ensure(ctx, account, resolved.Driver.Traits(), want)
-}
-
-// unprotected says that the class may still vanish at any moment. No VM is made
-// from such a class, so that a Machine whose class does not exist and that has
-// no providerID has no VM either.
-func unprotected(name string) error {
-	return &cloud.Error{
-		Code: cloud.Unavailable, Op: "create VM", Reason: reasonUnprotected, RetryAfter: shortRetry,
-		Err: fmt.Errorf("MachineClass %q has no finalizer yet, the machineclass controller puts it there", name),
-	}
-}
-
-// blockingSeverity is the severity of problems that keep m from its VM: one that exists
-// already only needs to be found.
-func blockingSeverity(m *machinev1.Machine) cloud.Severity {
-	if m.Spec.ProviderID != "" {
-		return cloud.BlocksAll
-	}
-	return cloud.BlocksCreate
-}
-
 // launchFailed notes why there is no VM yet and when it is worth trying again.
-func (c *Controller) launchFailed(f *facts, err error) error {
-	if apierrors.IsConflict(err) || !isCloud(err) {
+func (c *Controller) launchFailed(p *pass, err error) error {
+	if apierrors.IsConflict(err) || !outcome.IsCloud(err) {
 		return err // the API server's fault, not the cloud's: nothing to tell about the machine
 	}
-	if e, ok := errors.AsType[*cloud.Error](err); ok && c.queued(f, e) {
-		requeueAfter(f, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
-		if f.now.Sub(f.machine.CreationTimestamp.Time) > quietGrace {
-			f.waitsFor = &waiting{waitReason(e), err.Error()}
+	if e, ok := errors.AsType[*cloud.Error](err); ok && c.queued(p, e) {
+		requeueAfter(p, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once
+		if p.seen.now.Sub(p.machine.CreationTimestamp.Time) > quietGrace {
+			p.did.waitsFor = &waiting{waitReason(e), err.Error()}
 		}
 		return nil
 	}
-	f.createErr = err
+	p.did.createErr = err
 	wait := outcome.After(err, c.Options.ResourceExhaustedRetry)
 	if wait == 0 {
-		wait = backoff(f.now.Sub(f.machine.CreationTimestamp.Time))
+		wait = outcome.Backoff(p.seen.now.Sub(p.machine.CreationTimestamp.Time))
 	}
-	requeueAfter(f, wait)
-	requeueAfter(f, f.settings.creation-f.now.Sub(f.machine.CreationTimestamp.Time))
+	requeueAfter(p, wait)
+	requeueAfter(p, p.seen.settings.creation-p.seen.now.Sub(p.machine.CreationTimestamp.Time))
 	return nil
 }
 
@@ -176,9 +113,9 @@ func (c *Controller) launchFailed(f *facts, err error) error {
 // class's finalizer, or for its turn at the cloud's rate, of which a thousand
 // machines that are made at once use up more than there is. To call each of them
 // failed would be a write and two Events a machine, and wrong.
-func (c *Controller) queued(f *facts, e *cloud.Error) bool {
-	late := f.now.Sub(f.machine.CreationTimestamp.Time) >= f.settings.creation
-	return e.Reason == reasonUnprotected || e.Reason == cloud.ReasonRateBudget && !late
+func (c *Controller) queued(p *pass, e *cloud.Error) bool {
+	late := p.seen.now.Sub(p.machine.CreationTimestamp.Time) >= p.seen.settings.creation
+	return e.Reason == vm.ReasonUnprotected || e.Reason == cloud.ReasonRateBudget && !late
 }
 
 // waitReason is how conditions name what awaitsTurn is true for.
@@ -189,16 +126,10 @@ func waitReason(e *cloud.Error) string {
 	return e.Reason
 }
 
-// backoff is the wait before the next try of a machine of that age: it grows
-// with the time that trying has taken, without anything to remember.
-func backoff(age time.Duration) time.Duration {
-	return min(max(age/4, shortRetry), longRetry)
-}
-
 // nodeNameTaken reports whether the name of the VM's node belongs to an older node that
 // is still registered. Such a VM could never join.
-func (c *Controller) nodeNameTaken(ctx context.Context, f *facts, made cloud.VM) (bool, error) {
-	if c.Target == nil || made.NodeName == "" || made.NodeName == f.machine.Name || f.machine.Spec.ProviderID != "" {
+func (c *Controller) nodeNameTaken(ctx context.Context, p *pass, made cloud.VM) (bool, error) {
+	if c.Target == nil || made.NodeName == "" || made.NodeName == p.machine.Name || p.machine.Spec.ProviderID != "" {
 		return false, nil
 	}
 	node := &corev1.Node{}
@@ -206,30 +137,20 @@ func (c *Controller) nodeNameTaken(ctx context.Context, f *facts, made cloud.VM)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return node.CreationTimestamp.Time.Before(f.machine.CreationTimestamp.Time), nil
+	return node.CreationTimestamp.Time.Before(p.machine.CreationTimestamp.Time), nil
 }
 
 // discardVM removes a VM whose node name is taken, and fails the Machine, so that
-// its set makes another.
-func (c *Controller) discardVM(ctx context.Context, f *facts, made cloud.VM) error {
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return err
-	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return err
-	}
-	ref := c.ref(f.machine, resolved)
-	ref.ProviderID = made.ProviderID
-	d, err := c.engine.Remove(ctx, account, resolved.Driver.Traits(), ref)
+// its set creates another.
+func (c *Controller) discardVM(ctx context.Context, p *pass, made cloud.VM) error {
+	d, err := c.engine.Discard(ctx, c.owner(p), made)
 	if err != nil {
 		return err
 	}
 	if !d.Done {
-		requeueAfter(f, d.RetryAfter)
+		requeueAfter(p, d.RetryAfter)
 	}
-	f.transition = &transition{
+	p.did.transition = &transition{
 		phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
 		description: "VM using old node obj", errorCode: "Internal",
 	}

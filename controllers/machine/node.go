@@ -18,36 +18,31 @@ import (
 )
 
 // findNode learns the node of a Machine that was deleted before it was recorded.
-func (c *Controller) findNode(ctx context.Context, f *facts) (bool, error) {
-	if c.Target == nil || f.nodeName != "" {
+func (c *Controller) findNode(ctx context.Context, p *pass) (bool, error) {
+	if c.Target == nil || p.nodeName != "" {
 		return true, nil
 	}
-	found, err := c.lookUpVM(ctx, f)
+	found, err := c.lookUpVM(ctx, p)
 	if err != nil {
 		return false, err
 	}
 	if !isLabelValue(found.NodeName) || found.NodeName == "" {
 		return true, nil // it has no node, or one whose name could never be recorded
 	}
-	if err := c.record(ctx, f, found); err != nil {
+	if err := c.record(ctx, p, found); err != nil {
 		return false, fmt.Errorf("record Node %s: %w", found.NodeName, err)
 	}
-	return true, c.observeNode(ctx, f)
+	return true, c.observeNode(ctx, p)
 }
 
 // lookUpVM is what the cloud knows of the Machine's VM; the zero VM if it
 // has none, or if the cloud cannot be asked.
-func (c *Controller) lookUpVM(ctx context.Context, f *facts) (cloud.VM, error) {
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return cloud.VM{}, err
+func (c *Controller) lookUpVM(ctx context.Context, p *pass) (cloud.VM, error) {
+	if _, _, err := c.engine.Account(ctx, c.owner(p)); err != nil {
+		return cloud.VM{}, p.seen.classErr // deleteVM reports it; without the cloud there is no way to learn a node
 	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return cloud.VM{}, nil //nolint:nilerr // destroy says so; without the cloud there is no way to learn a node
-	}
-	found, err := account.Get(ctx, c.ref(f.machine, resolved))
-	if code := cloud.CodeOf(err); err != nil && (code == cloud.NotFound || (code == cloud.Denied && mayReleaseWithoutVM(f.machine))) {
+	found, err := c.engine.Get(ctx, c.owner(p))
+	if code := cloud.CodeOf(err); err != nil && (code == cloud.NotFound || (code == cloud.Denied && mayReleaseWithoutVM(p.machine))) {
 		return cloud.VM{}, nil
 	}
 	return found, err
@@ -56,22 +51,22 @@ func (c *Controller) lookUpVM(ctx context.Context, f *facts) (cloud.VM, error) {
 // ownsNode reports whether the node of that name is this Machine's. A node of
 // another VM, one that registered under the name of another machine, or whose
 // other claimant lives, is not ours to drain or delete.
-func ownsNode(f *facts) bool {
-	if f.nodeOwner != ownershipUnknown {
-		return f.nodeOwner == ownedByThis
+func ownsNode(p *pass) bool {
+	if p.nodeOwner != ownershipUnknown {
+		return p.nodeOwner == ownedByThis
 	}
-	name := f.node.Labels[machinev1.MachineNameLabel]
-	return f.otherClaimant == "" && (name == "" || name == f.machine.Name)
+	name := p.node.Labels[machinev1.MachineNameLabel]
+	return p.otherClaimant == "" && (name == "" || name == p.machine.Name)
 }
 
 // deleteNode deletes the Machine's Node.
-func (c *Controller) deleteNode(ctx context.Context, f *facts) (bool, error) {
-	if f.node == nil || !ownsNode(f) {
+func (c *Controller) deleteNode(ctx context.Context, p *pass) (bool, error) {
+	if p.node == nil || !ownsNode(p) {
 		return true, nil
 	}
-	if err := c.deleteNodeObject(ctx, f); err != nil {
-		f.deletionWaitsFor = &waiting{
-			machinev1.ReasonDeletingNode, fmt.Sprintf("Node %s could not be deleted", f.node.Name),
+	if err := c.deleteNodeObject(ctx, p); err != nil {
+		p.did.deletionWaitsFor = &waiting{
+			machinev1.ReasonDeletingNode, fmt.Sprintf("Node %s could not be deleted", p.node.Name),
 		}
 		return false, err
 	}
@@ -80,15 +75,15 @@ func (c *Controller) deleteNode(ctx context.Context, f *facts) (bool, error) {
 
 // deleteNodeObject takes our finalizer, which kept the node until now, off it and
 // deletes it, unless somebody has deleted it already.
-func (c *Controller) deleteNodeObject(ctx context.Context, f *facts) error {
-	node := f.node.DeepCopy()
+func (c *Controller) deleteNodeObject(ctx context.Context, p *pass) error {
+	node := p.node.DeepCopy()
 	if err := patchOutFinalizer(ctx, c.Target.Client, node, machinev1.NodeFinalizer); err != nil {
 		return fmt.Errorf("remove finalizer of Node %s: %w", node.Name, err)
 	}
 	if !node.DeletionTimestamp.IsZero() { // as the answer says
 		return nil
 	}
-	opts := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.node.UID}}
+	opts := &client.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.node.UID}}
 	if err := c.Target.Client.Delete(ctx, node, opts); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Node %s: %w", node.Name, err)
 	}
@@ -96,12 +91,12 @@ func (c *Controller) deleteNodeObject(ctx context.Context, f *facts) error {
 }
 
 // deleteToken deletes the bootstrap token of a Machine that never joined.
-func (c *Controller) deleteToken(ctx context.Context, f *facts) (bool, error) {
-	if c.Target == nil || f.machine.Status.NodeRef != nil ||
-		f.machine.Status.CurrentStatus.Phase == machinev1.MachineRunning {
+func (c *Controller) deleteToken(ctx context.Context, p *pass) (bool, error) {
+	if c.Target == nil || p.machine.Status.NodeRef != nil ||
+		p.machine.Status.CurrentStatus.Phase == machinev1.MachineRunning {
 		return true, nil
 	}
-	if err := token.DeleteOwned(ctx, c.tokens(), c.tokenRequest(f)); err != nil && !apierrors.IsForbidden(err) {
+	if err := token.DeleteOwned(ctx, c.tokens(), c.tokenRequest(p)); err != nil && !apierrors.IsForbidden(err) {
 		return false, err // one that we may not delete is left to its expiry
 	}
 	return true, nil
@@ -109,31 +104,31 @@ func (c *Controller) deleteToken(ctx context.Context, f *facts) (bool, error) {
 
 // patchNode applies change to the machine's node and writes what differs, if
 // anything does.
-func (c *Controller) patchNode(ctx context.Context, f *facts, change func(*corev1.Node)) error {
-	changed := f.node.DeepCopy()
+func (c *Controller) patchNode(ctx context.Context, p *pass, change func(*corev1.Node)) error {
+	changed := p.node.DeepCopy()
 	change(changed)
-	if equality.Semantic.DeepEqual(f.node.ObjectMeta, changed.ObjectMeta) &&
-		equality.Semantic.DeepEqual(f.node.Spec, changed.Spec) {
+	if equality.Semantic.DeepEqual(p.node.ObjectMeta, changed.ObjectMeta) &&
+		equality.Semantic.DeepEqual(p.node.Spec, changed.Spec) {
 		return nil
 	}
-	if err := target.PatchNode(ctx, c.Target.Client, f.node, changed); err != nil {
-		return fmt.Errorf("patch Node %s: %w", f.node.Name, err)
+	if err := target.PatchNode(ctx, c.Target.Client, p.node, changed); err != nil {
+		return fmt.Errorf("patch Node %s: %w", p.node.Name, err)
 	}
-	f.node = changed
+	p.node = changed
 	return nil
 }
 
 // setNodeCondition writes a condition of the machine's node unless it is there
 // with that status, reason and message.
-func (c *Controller) setNodeCondition(ctx context.Context, f *facts, want corev1.NodeCondition) error {
-	i := slices.IndexFunc(f.node.Status.Conditions, func(n corev1.NodeCondition) bool { return n.Type == want.Type })
-	at := metav1.NewTime(f.now)
+func (c *Controller) setNodeCondition(ctx context.Context, p *pass, want corev1.NodeCondition) error {
+	i := slices.IndexFunc(p.node.Status.Conditions, func(n corev1.NodeCondition) bool { return n.Type == want.Type })
+	at := metav1.NewTime(p.seen.now)
 	want.LastHeartbeatTime, want.LastTransitionTime = at, at
-	changed := f.node.DeepCopy()
+	changed := p.node.DeepCopy()
 	if i < 0 {
 		changed.Status.Conditions = append(changed.Status.Conditions, want)
 	} else {
-		was := f.node.Status.Conditions[i]
+		was := p.node.Status.Conditions[i]
 		if was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {
 			return nil
 		}
@@ -142,10 +137,10 @@ func (c *Controller) setNodeCondition(ctx context.Context, f *facts, want corev1
 		}
 		changed.Status.Conditions[i] = want
 	}
-	if err := target.PatchNodeStatus(ctx, c.Target.Client, f.node, changed); err != nil {
-		return fmt.Errorf("set condition %s of Node %s: %w", want.Type, f.node.Name, err)
+	if err := target.PatchNodeStatus(ctx, c.Target.Client, p.node, changed); err != nil {
+		return fmt.Errorf("set condition %s of Node %s: %w", want.Type, p.node.Name, err)
 	}
-	f.node = changed
+	p.node = changed
 	return nil
 }
 

@@ -11,42 +11,57 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 )
 
-// facts are what one reconcile has seen and done. observe fills them, steps keep
-// them true, report reads them. They live for one reconcile and have no methods.
-type facts struct {
-	now      time.Time
-	before   *machinev1.Machine // as read; never modified
-	machine  *machinev1.Machine // as it is after what this pass has written
-	settings settings
-	warnings []string // about annotations and labels that cannot be read
-	problems []string // about the spec
+// pass is one reconcile of a Machine: what it has read, the objects as they are
+// after what it wrote, and what the steps did. report derives the status from it.
+type pass struct {
+	seen observation
+
+	machine *machinev1.Machine
 
 	nodeName      string       // name of the machine's node, empty until known
 	node          *corev1.Node // nil: there is none, or no target cluster
 	otherClaimant string       // another Machine that claims the node, empty if none
-	nodeOwner     ownership    // of the node; unproven where nobody doubts it
+	nodeOwner     ownership    // of the node; unknown where nobody else claims it
 
+	did outcomes
+}
+
+// observation is what a pass reads before the first step. No step changes it.
+type observation struct {
+	now      time.Time
+	before   *machinev1.Machine // as read
+	settings settings
+	warnings []string // about annotations and labels that cannot be read
+	problems []string // about the spec
+	frozen   bool     // an API server was unreachable for too long
+	class    class.Resolved
+	classErr error // why class could not be read
+}
+
+// outcomes are what the steps did, and what they found out.
+type outcomes struct {
 	vm      *cloud.VM // what the cloud returned in this pass; nil if it was not asked
-	created bool      // the VM is complete and the Machine knows it
+	created bool      // the VM is complete and recorded
 
 	createErr            error       // why there is no VM
-	transition           *transition // what becomes of phase and operation; nil: nothing
+	transition           *transition // of phase and operation; nil: none
 	waitsFor             *waiting    // what the pass ends waiting for; nil: nothing
 	expiry               *expiryChange
-	frozen               bool
+	warnings             []string      // about annotations that cannot be read
 	outage               outage.Outage // that protects the machine; zero: none
-	restartHealthTimeout bool          // the health timeout begins anew
+	restartHealthTimeout bool
 
 	step             string        // MCM's name of the deletion step that the pass ends in
 	deletionWaitsFor *waiting      // what deletion waits for; nil: nothing
 	drained          *drainState   // how far the drain is; nil if there is none
-	vmRetained       bool          // the user let the Machine go without its VM
-	finalizerRemoved bool          // the finalizer is gone
-	requeue          time.Duration // until it is worth looking again; 0: when something changes
+	vmRetained       bool          // the user released the Machine without its VM
+	finalizerRemoved bool          // nothing is left to be done for the Machine
+	requeue          time.Duration // until the next pass; 0: when something changes
 	events           []kubeEvent
 }
 
@@ -63,37 +78,41 @@ type drainState struct {
 type kubeEvent struct{ kind, reason, message string }
 
 // observe reads what there is to know about m without asking the cloud.
-func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*facts, error) {
-	f := &facts{now: c.Clock.Now(), before: m, machine: m.DeepCopy(), nodeName: m.Labels[machinev1.NodeLabel]}
-	f.settings, f.warnings = settingsOf(m, c.Options)
-	f.problems = problems(m, c.Target != nil)
-	if c.ThawedAt != nil {
-		f.settings.thawed = c.ThawedAt()
+func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*pass, error) {
+	p := &pass{machine: m.DeepCopy(), nodeName: m.Labels[machinev1.NodeLabel]}
+	p.seen = observation{
+		now: c.Clock.Now(), before: m, problems: problems(m, c.Target != nil),
+		frozen: c.Frozen != nil && c.Frozen() && m.DeletionTimestamp.IsZero(),
 	}
-	return f, c.observeNode(ctx, f)
+	p.seen.settings, p.seen.warnings = settingsOf(m, c.Options)
+	if c.ThawedAt != nil {
+		p.seen.settings.thawed = c.ThawedAt()
+	}
+	p.seen.class, p.seen.classErr = c.classes.Resolve(ctx, c.Client, m.Namespace, m.Spec.Class.Name)
+	return p, c.observeNode(ctx, p)
 }
 
 // observeNode reads the machine's node, and whose it is where that is in doubt.
-func (c *Controller) observeNode(ctx context.Context, f *facts) error {
-	if c.Target == nil || f.nodeName == "" {
+func (c *Controller) observeNode(ctx context.Context, p *pass) error {
+	if c.Target == nil || p.nodeName == "" {
 		return nil
 	}
 	node := &corev1.Node{}
-	switch err := c.Target.Client.Get(ctx, client.ObjectKey{Name: f.nodeName}, node); {
+	switch err := c.Target.Client.Get(ctx, client.ObjectKey{Name: p.nodeName}, node); {
 	case err == nil:
-		f.node = node.DeepCopy()
+		p.node = node.DeepCopy()
 	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("read Node %s: %w", f.nodeName, err)
+		return fmt.Errorf("read Node %s: %w", p.nodeName, err)
 	}
 	var err error
-	if f.otherClaimant, err = c.otherClaimantOf(ctx, f.machine, f.nodeName); err != nil {
+	if p.otherClaimant, err = c.otherClaimantOf(ctx, p.machine, p.nodeName); err != nil {
 		return err
 	}
-	if f.otherClaimant == "" && f.machine.DeletionTimestamp.IsZero() {
+	if p.otherClaimant == "" && p.machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if f.nodeOwner, err = c.nodeOwnerOf(ctx, f); f.nodeOwner == ownedByThis {
-		f.otherClaimant = "" // the other one is wrong
+	if p.nodeOwner, err = nodeOwnerOf(p); p.nodeOwner == ownedByThis {
+		p.otherClaimant = "" // the other one is wrong
 	}
 	return err
 }
@@ -129,16 +148,16 @@ const (
 
 // nodeOwnerOf compares the VM of the Machine with that of the node. Names of nodes
 // can be used again, ids of VMs cannot.
-func (c *Controller) nodeOwnerOf(ctx context.Context, f *facts) (ownership, error) {
-	if f.node == nil || f.node.Spec.ProviderID == "" || f.machine.Spec.ProviderID == "" {
+func nodeOwnerOf(p *pass) (ownership, error) {
+	if p.node == nil || p.node.Spec.ProviderID == "" || p.machine.Spec.ProviderID == "" {
 		return ownershipUnknown, nil
 	}
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil || resolved.Driver == nil {
-		return ownershipUnknown, err
+	driver := p.seen.class.Driver
+	if driver == nil {
+		return ownershipUnknown, p.seen.classErr
 	}
-	ours, ok := resolved.Driver.DecodeProviderID(f.machine.Spec.ProviderID)
-	its, known := resolved.Driver.DecodeProviderID(f.node.Spec.ProviderID)
+	ours, ok := driver.DecodeProviderID(p.machine.Spec.ProviderID)
+	its, known := driver.DecodeProviderID(p.node.Spec.ProviderID)
 	switch {
 	case !ok || !known:
 		return ownershipUnknown, nil
@@ -149,9 +168,9 @@ func (c *Controller) nodeOwnerOf(ctx context.Context, f *facts) (ownership, erro
 	}
 }
 
-// requeueAfter shortens the wait of f to d; 0 is no wait.
-func requeueAfter(f *facts, d time.Duration) {
-	if d > 0 && (f.requeue == 0 || d < f.requeue) {
-		f.requeue = d
+// requeueAfter shortens the wait of p to d; 0 is no wait.
+func requeueAfter(p *pass, d time.Duration) {
+	if d > 0 && (p.did.requeue == 0 || d < p.did.requeue) {
+		p.did.requeue = d
 	}
 }

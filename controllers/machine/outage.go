@@ -68,57 +68,51 @@ func (c *Controller) classZone(ctx context.Context, m *machinev1.Machine) string
 }
 
 // findOutage returns the outage where the machine is, if there is one.
-func (c *Controller) findOutage(ctx context.Context, f *facts) (outage.Outage, error) {
+func (c *Controller) findOutage(ctx context.Context, p *pass) (outage.Outage, error) {
 	return c.outages.Find(ctx, outage.Query{
-		Machine: f.machine, Node: f.node, Now: f.now, Window: f.settings.outageWindow(), Limit: c.outageLimit(),
-		Recheck: f.settings.outageCheck(),
+		Machine: p.machine, Node: p.node, Now: p.seen.now, Window: p.seen.settings.outageWindow(), Limit: c.outageLimit(),
+		Recheck: p.seen.settings.outageCheck(),
 	})
 }
 
 // applyOutageProtection returns what becomes of a machine in an outage: nothing,
 // unless the cloud reports that its VM is gone. Without outage it returns v.
-func (c *Controller) applyOutageProtection(ctx context.Context, f *facts, v decision) (decision, error) {
-	if !atRisk(f, v) {
-		c.outages.Forget(f.machine.UID)
+func (c *Controller) applyOutageProtection(ctx context.Context, p *pass, v decision) (decision, error) {
+	if !atRisk(p, v) {
+		c.outages.Forget(p.machine.UID)
 		return v, nil
 	}
-	if c.Options.IgnoreOutages || c.protectionExpired(f) {
+	if c.Options.IgnoreOutages || c.protectionExpired(p) {
 		return v, nil
 	}
-	requeueAfter(f, f.settings.outageCheck())
-	found, err := c.findOutage(ctx, f)
+	requeueAfter(p, p.seen.settings.outageCheck())
+	found, err := c.findOutage(ctx, p)
 	if err != nil {
 		return v, err
 	}
 	if found.Scope == outage.None {
-		return waitAfterOutage(f, v), nil
+		return waitAfterOutage(p, v), nil
 	}
-	if replacementDue(f, v) {
-		gone, err := c.vmGone(ctx, f)
-		if err != nil {
-			return v, err
-		}
-		if gone {
-			return dueDecision(f, v), nil
-		}
+	if replacementDue(p, v) && c.vmGone(ctx, p) {
+		return dueDecision(p, v), nil
 	}
-	markProtected(f, found, c.outageMessage(f, found))
-	return decision{}, c.extendTimeout(ctx, f)
+	markProtected(p, found, c.outageMessage(p, found))
+	return decision{}, c.extendTimeout(ctx, p)
 }
 
 // extendTimeout lets the timeout of a protected machine start again once a part
 // of it has passed.
-func (c *Controller) extendTimeout(ctx context.Context, f *facts) error {
-	if !pending(f) {
-		began := f.machine.Status.CurrentStatus.LastUpdateTime.Time
-		f.restartHealthTimeout = f.now.Sub(began) >= f.settings.health/checksPerTimeout
+func (c *Controller) extendTimeout(ctx context.Context, p *pass) error {
+	if !pending(p) {
+		began := p.machine.Status.CurrentStatus.LastUpdateTime.Time
+		p.did.restartHealthTimeout = p.seen.now.Sub(began) >= p.seen.settings.health/checksPerTimeout
 		return nil
 	}
-	if f.now.Sub(outageObserved(f.machine)) < f.settings.health/checksPerTimeout {
+	if p.seen.now.Sub(outageObserved(p.machine)) < p.seen.settings.health/checksPerTimeout {
 		return nil
 	}
-	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
-		setAnnotation(m, machinev1.OutageObservedAnnotation, f.now.UTC().Format(time.RFC3339))
+	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
+		setAnnotation(m, machinev1.OutageObservedAnnotation, p.seen.now.UTC().Format(time.RFC3339))
 	})
 }
 
@@ -133,10 +127,10 @@ func outageObserved(m *machinev1.Machine) time.Time {
 }
 
 // atRisk reports whether the machine may be replaced because of its node, now or soon.
-func atRisk(f *facts, v decision) bool {
-	switch f.machine.Status.CurrentStatus.Phase {
+func atRisk(p *pass, v decision) bool {
+	switch p.machine.Status.CurrentStatus.Phase {
 	case machinev1.MachineUnknown:
-		return !f.settings.neverFails && (v.next == nil || v.replaces)
+		return !p.seen.settings.neverFails && (v.next == nil || v.replaces)
 	case machinev1.MachinePending:
 		return v.next != nil && v.next.phase == machinev1.MachineFailed
 	case machinev1.MachineInPlaceUpdateFailed:
@@ -146,15 +140,15 @@ func atRisk(f *facts, v decision) bool {
 	}
 }
 
-func pending(f *facts) bool {
-	return f.machine.Status.CurrentStatus.Phase == machinev1.MachinePending
+func pending(p *pass) bool {
+	return p.machine.Status.CurrentStatus.Phase == machinev1.MachinePending
 }
 
 // unhealthySince is when the condition began that the machine may be replaced for.
-func unhealthySince(f *facts) time.Time {
-	m := f.machine
-	if pending(f) {
-		return m.CreationTimestamp.Add(f.settings.creation)
+func unhealthySince(p *pass) time.Time {
+	m := p.machine
+	if pending(p) {
+		return m.CreationTimestamp.Add(p.seen.settings.creation)
 	}
 	since := m.Status.LastOperation.LastUpdateTime.Time
 	if since.IsZero() {
@@ -165,8 +159,8 @@ func unhealthySince(f *facts) time.Time {
 
 // protectionExpired reports whether outages have protected the machine for as
 // long as they may.
-func (c *Controller) protectionExpired(f *facts) bool {
-	return f.now.Sub(unhealthySince(f)) > c.outageLimit()
+func (c *Controller) protectionExpired(p *pass) bool {
+	return p.seen.now.Sub(unhealthySince(p)) > c.outageLimit()
 }
 
 func (c *Controller) outageLimit() time.Duration {
@@ -177,27 +171,27 @@ func (c *Controller) outageLimit() time.Duration {
 }
 
 // replacementDue reports whether MCM would replace the machine by now.
-func replacementDue(f *facts, v decision) bool {
-	return v.next != nil || !later(unhealthySince(f), f.settings.thawed).Add(f.settings.health).After(f.now)
+func replacementDue(p *pass, v decision) bool {
+	return v.next != nil || !later(unhealthySince(p), p.seen.settings.thawed).Add(p.seen.settings.health).After(p.seen.now)
 }
 
 // dueDecision is the decision about a machine whose replacement is due, however
 // often its timeout started again.
-func dueDecision(f *facts, v decision) decision {
+func dueDecision(p *pass, v decision) decision {
 	if v.next != nil {
 		return v
 	}
-	return healthTimedOut(f.machine, f.settings)
+	return healthTimedOut(p.machine, p.seen.settings)
 }
 
 // waitAfterOutage gives a machine that an outage kept from joining a whole health
 // timeout after the outage, as an Unknown one has.
-func waitAfterOutage(f *facts, v decision) decision {
-	if !pending(f) {
+func waitAfterOutage(p *pass, v decision) decision {
+	if !pending(p) {
 		return v
 	}
-	if wait := outageObserved(f.machine).Add(f.settings.health).Sub(f.now); wait > 0 {
-		requeueAfter(f, wait)
+	if wait := outageObserved(p.machine).Add(p.seen.settings.health).Sub(p.seen.now); wait > 0 {
+		requeueAfter(p, wait)
 		return decision{wait: wait}
 	}
 	return v
@@ -223,77 +217,66 @@ func (s settings) outageWindow() time.Duration { return min(s.health, outage.Win
 // vmGone asks the cloud whether the machine's VM is gone or will not run again by
 // itself. Then the machine is lost, outage or not. A cloud that does not answer
 // proves nothing.
-func (c *Controller) vmGone(ctx context.Context, f *facts) (bool, error) {
-	if c.outages.IsGone(f.machine.UID, f.now.Add(-f.settings.outageCheck())) {
-		return true, nil
+func (c *Controller) vmGone(ctx context.Context, p *pass) bool {
+	if c.outages.IsGone(p.machine.UID, p.seen.now.Add(-p.seen.settings.outageCheck())) {
+		return true
 	}
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return false, err
-	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return false, nil //nolint:nilerr // the class is reported elsewhere; here it only means that there is no answer
-	}
-	found, err := account.Get(ctx, c.ref(f.machine, resolved))
+	found, err := c.engine.Get(ctx, c.owner(p))
 	gone := cloud.CodeOf(err) == cloud.NotFound
 	if err != nil && !gone {
-		return false, nil // a failed lookup changes nothing
+		return false // a failed lookup changes nothing
 	}
 	if err == nil {
-		f.vm = &found
+		p.did.vm = &found
 		gone = found.State == cloud.StateStopped || found.State == cloud.StateFailed || found.State == cloud.StateDeleting
 	}
 	if gone {
-		c.outages.MarkGone(f.machine.UID, f.now)
+		c.outages.MarkGone(p.machine.UID, p.seen.now)
 	} else {
-		c.outages.Forget(f.machine.UID)
+		c.outages.Forget(p.machine.UID)
 	}
-	return gone, nil
+	return gone
 }
 
 // outageMessage says why the machine is not replaced. It holds no numbers that
 // change during an outage: each change would be a write.
-func (c *Controller) outageMessage(f *facts, found outage.Outage) string {
-	what := fmt.Sprintf("Node %s does not exist", f.nodeName)
-	if f.node != nil {
-		what = fmt.Sprintf("Node %s is unhealthy: %s", f.node.Name,
-			unhealthyReason(f.node.Status.Conditions, f.settings.nodeConditions))
+func (c *Controller) outageMessage(p *pass, found outage.Outage) string {
+	what := fmt.Sprintf("Node %s does not exist", p.nodeName)
+	if p.node != nil {
+		what = fmt.Sprintf("Node %s is unhealthy: %s", p.node.Name,
+			unhealthyReason(p.node.Status.Conditions, p.seen.settings.nodeConditions))
 	}
 	return fmt.Sprintf("%s; nodes %s became unhealthy within %s of each other, replacement paused for up to %s "+
-		"unless the VM is gone", what, found.Where(), outage.Duration(f.settings.outageWindow()),
+		"unless the VM is gone", what, found.Where(), outage.Duration(p.seen.settings.outageWindow()),
 		outage.Duration(c.outageLimit()))
 }
 
 // drainPausedByOutage reports whether the node is not to be drained yet: it is
 // unreachable together with others, so no kubelet would act on evictions, and its
 // pods may still run. The user can force the drain, and the drain timeout ends the pause.
-func (c *Controller) drainPausedByOutage(ctx context.Context, f *facts, late bool) (bool, error) {
-	if c.Options.IgnoreOutages || late || forceDeletion(f.machine) || !unreachable(f.node) {
+func (c *Controller) drainPausedByOutage(ctx context.Context, p *pass, late bool) (bool, error) {
+	if c.Options.IgnoreOutages || late || forceDeletion(p.machine) || !unreachable(p.node) {
 		return false, nil
 	}
-	found, err := c.findOutage(ctx, f)
-	if err != nil || found.Scope == outage.None {
+	found, err := c.findOutage(ctx, p)
+	if err != nil || found.Scope == outage.None || c.vmGone(ctx, p) {
 		return false, err
 	}
-	if gone, err := c.vmGone(ctx, f); err != nil || gone {
-		return false, err
-	}
-	markProtected(f, found, fmt.Sprintf("Node %s is unreachable: nodes %s became unhealthy within %s of each other; drain "+
-		"paused until the outage or the drain timeout is over", f.node.Name, found.Where(),
-		outage.Duration(f.settings.outageWindow())))
-	requeueAfter(f, f.settings.outageCheck())
+	markProtected(p, found, fmt.Sprintf("Node %s is unreachable: nodes %s became unhealthy within %s of each other; drain "+
+		"paused until the outage or the drain timeout is over", p.node.Name, found.Where(),
+		outage.Duration(p.seen.settings.outageWindow())))
+	requeueAfter(p, p.seen.settings.outageCheck())
 	return true, nil
 }
 
 // markProtected records that an outage protects the machine, and why.
-func markProtected(f *facts, found outage.Outage, why string) {
-	f.outage = found
-	f.waitsFor = &waiting{machinev1.ReasonOutage, why}
+func markProtected(p *pass, found outage.Outage, why string) {
+	p.did.outage = found
+	p.did.waitsFor = &waiting{machinev1.ReasonOutage, why}
 }
 
 // protected reports whether an outage protects the machine in this pass.
-func protected(f *facts) bool { return f.outage.Scope != outage.None }
+func protected(p *pass) bool { return p.did.outage.Scope != outage.None }
 
 // unreachable reports whether the node's kubelet has not reported for a while.
 func unreachable(node *corev1.Node) bool {
@@ -303,20 +286,20 @@ func unreachable(node *corev1.Node) bool {
 
 // trackOutage emits an Event on the pool when an outage begins to protect
 // machines of it, and when it ends.
-func (c *Controller) trackOutage(ctx context.Context, f *facts) {
-	key := client.ObjectKeyFromObject(f.machine)
-	if f.frozen {
+func (c *Controller) trackOutage(ctx context.Context, p *pass) {
+	key := client.ObjectKeyFromObject(p.machine)
+	if p.seen.frozen {
 		return
 	}
-	if !protected(f) || f.finalizerRemoved {
+	if !protected(p) || p.did.finalizerRemoved {
 		c.untrackOutage(key)
 		return
 	}
-	object, first := c.tracker.Add(key, outage.PoolOf(f.machine), func() client.Object { return c.poolObject(ctx, f.machine) })
+	object, first := c.tracker.Add(key, outage.PoolOf(p.machine), func() client.Object { return c.poolObject(ctx, p.machine) })
 	if first {
 		c.Events.Event(object, corev1.EventTypeWarning, eventOutage, fmt.Sprintf(
 			"%d nodes %s became unhealthy within %s; replacement and drain of machines whose VMs are not gone paused for up to %s",
-			f.outage.Nodes, f.outage.Where(), outage.Duration(f.settings.outageWindow()), outage.Duration(c.outageLimit())))
+			p.did.outage.Nodes, p.did.outage.Where(), outage.Duration(p.seen.settings.outageWindow()), outage.Duration(c.outageLimit())))
 	}
 }
 

@@ -81,81 +81,81 @@ func preserveActionOf(value string, failed, expired bool) preserveAction {
 }
 
 // preserve preserves a machine for examination, as its annotations ask, or ends that.
-func (c *Controller) preserve(ctx context.Context, f *facts) error {
-	if node := f.node; node != nil && !ownsNode(f) {
-		f.node = nil // only the Machine itself is kept: the pods there may be another's
-		defer func() { f.node = node }()
+func (c *Controller) preserve(ctx context.Context, p *pass) error {
+	if node := p.node; node != nil && !ownsNode(p) {
+		p.node = nil // only the Machine itself is kept: the pods there may be another's
+		defer func() { p.node = node }()
 	}
-	expiry := f.machine.Status.CurrentStatus.PreserveExpiryTime
-	w, warning, ok := preserveRequestOf(f.machine, f.node)
+	expiry := p.machine.Status.CurrentStatus.PreserveExpiryTime
+	w, warning, ok := preserveRequestOf(p.machine, p.node)
 	if warning != "" {
-		f.warnings = append(f.warnings, warning)
+		p.did.warnings = append(p.did.warnings, warning)
 	}
 	if !ok || (expiry == nil && w.value == "" &&
-		f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == "") {
+		p.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == "") {
 		return nil
 	}
-	return c.applyPreserveRequest(ctx, f, w)
+	return c.applyPreserveRequest(ctx, p, w)
 }
 
 // applyPreserveRequest does what the wish means for a machine in this phase, at this time.
-func (c *Controller) applyPreserveRequest(ctx context.Context, f *facts, w preserveRequest) error {
-	expiry := f.machine.Status.CurrentStatus.PreserveExpiryTime
-	failed := phaseOf(f) == machinev1.MachineFailed
-	expired := expiry != nil && !f.now.Before(expiry.Time)
+func (c *Controller) applyPreserveRequest(ctx context.Context, p *pass, w preserveRequest) error {
+	expiry := p.machine.Status.CurrentStatus.PreserveExpiryTime
+	failed := phaseOf(p) == machinev1.MachineFailed
+	expired := expiry != nil && !p.seen.now.Before(expiry.Time)
 	var err error
 	switch preserveActionOf(w.value, failed, expired) {
 	case actionPreserve:
-		err = c.startPreserving(ctx, f, w, failed)
+		err = c.startPreserving(ctx, p, w, failed)
 	case actionStop:
-		err = c.stopPreserving(ctx, f, false)
+		err = c.stopPreserving(ctx, p, false)
 	case actionStopAndClear:
-		return c.stopPreserving(ctx, f, true)
+		return c.stopPreserving(ctx, p, true)
 	}
 	if err != nil {
 		return err
 	}
-	return c.recordNodeRequest(ctx, f, w)
+	return c.recordNodeRequest(ctx, p, w)
 }
 
 // phaseOf is the phase that the Machine will have after this pass.
-func phaseOf(f *facts) machinev1.MachinePhase {
-	if f.transition != nil {
-		return f.transition.phase
+func phaseOf(p *pass) machinev1.MachinePhase {
+	if p.did.transition != nil {
+		return p.did.transition.phase
 	}
-	return f.machine.Status.CurrentStatus.Phase
+	return p.machine.Status.CurrentStatus.Phase
 }
 
 // startPreserving keeps the machine until its time is over: the autoscaler leaves its
 // node alone, and a failed one takes no pods and loses those that it has.
-func (c *Controller) startPreserving(ctx context.Context, f *facts, w preserveRequest, failed bool) error {
-	until := f.machine.Status.CurrentStatus.PreserveExpiryTime
+func (c *Controller) startPreserving(ctx context.Context, p *pass, w preserveRequest, failed bool) error {
+	until := p.machine.Status.CurrentStatus.PreserveExpiryTime
 	if until == nil {
 		// It is written before the node is touched, so that whatever happens then
 		// somebody gives the node back. The write wakes the machine again.
-		t := metav1.NewTime(f.now.Add(f.settings.preserve).Truncate(time.Second))
-		f.expiry = &expiryChange{&t}
+		t := metav1.NewTime(p.seen.now.Add(p.seen.settings.preserve).Truncate(time.Second))
+		p.did.expiry = &expiryChange{&t}
 		return nil
 	}
-	requeueAfter(f, until.Sub(f.now))
-	if f.node == nil {
+	requeueAfter(p, until.Sub(p.seen.now))
+	if p.node == nil {
 		return nil
 	}
-	if shown := nodeConditionOf(f.node, machinev1.NodePreserved); shown != nil && shown.Status == corev1.ConditionTrue &&
-		(!failed || f.node.Annotations[machinev1.PreservedDrainedAnnotation] == "true") {
-		return c.removePreservedTaint(ctx, f, failed)
+	if shown := nodeConditionOf(p.node, machinev1.NodePreserved); shown != nil && shown.Status == corev1.ConditionTrue &&
+		(!failed || p.node.Annotations[machinev1.PreservedDrainedAnnotation] == "true") {
+		return c.removePreservedTaint(ctx, p, failed)
 	}
-	if err := c.patchNode(ctx, f, func(n *corev1.Node) { markNodePreserved(n, failed) }); err != nil {
+	if err := c.patchNode(ctx, p, func(n *corev1.Node) { markNodePreserved(n, failed) }); err != nil {
 		return err
 	}
-	want, ok := c.preservedCondition(ctx, f, w, failed)
+	want, ok := c.preservedCondition(ctx, p, w, failed)
 	if !ok {
 		return nil
 	}
-	if err := c.setNodeCondition(ctx, f, want); err != nil || !failed || want.Status != corev1.ConditionTrue {
+	if err := c.setNodeCondition(ctx, p, want); err != nil || !failed || want.Status != corev1.ConditionTrue {
 		return err
 	}
-	return c.patchNode(ctx, f, func(n *corev1.Node) { setAnnotation(n, machinev1.PreservedDrainedAnnotation, "true") })
+	return c.patchNode(ctx, p, func(n *corev1.Node) { setAnnotation(n, machinev1.PreservedDrainedAnnotation, "true") })
 }
 
 // markNodePreserved keeps the autoscaler off the node, and new pods off one whose
@@ -176,7 +176,7 @@ func markNodePreserved(n *corev1.Node, failed bool) {
 
 // preservedCondition is what the node says about its preservation, after one
 // more step of the drain of a failed machine; ok is false while that goes on.
-func (c *Controller) preservedCondition(ctx context.Context, f *facts, w preserveRequest, failed bool) (want corev1.NodeCondition,
+func (c *Controller) preservedCondition(ctx context.Context, p *pass, w preserveRequest, failed bool) (want corev1.NodeCondition,
 	ok bool,
 ) {
 	want = corev1.NodeCondition{
@@ -186,15 +186,15 @@ func (c *Controller) preservedCondition(ctx context.Context, f *facts, w preserv
 	if w.value == machinev1.PreserveAuto {
 		want.Reason = machinev1.ReasonPreservedByMCM
 	}
-	text := "Machine preserved until " + f.machine.Status.CurrentStatus.PreserveExpiryTime.UTC().Format(time.RFC3339) + "."
+	text := "Machine preserved until " + p.machine.Status.CurrentStatus.PreserveExpiryTime.UTC().Format(time.RFC3339) + "."
 	want.Message = text
 	if !failed {
 		return want, true
 	}
-	done, err := c.drainPreserved(ctx, f)
+	done, err := c.drainPreserved(ctx, p)
 	if err != nil {
-		f.drained = &drainState{reason: machinev1.ReasonDraining, message: err.Error()}
-		requeueAfter(f, slowJoinCheck)
+		p.did.drained = &drainState{reason: machinev1.ReasonDraining, message: err.Error()}
+		requeueAfter(p, slowJoinCheck)
 		want.Status, want.Message = corev1.ConditionFalse, machinev1.MessagePreservedNotDrained+" "+text
 		return want, true
 	}
@@ -203,49 +203,49 @@ func (c *Controller) preservedCondition(ctx context.Context, f *facts, w preserv
 }
 
 // removePreservedTaint lets pods back onto a preserved node that recovered.
-func (c *Controller) removePreservedTaint(ctx context.Context, f *facts, failed bool) error {
+func (c *Controller) removePreservedTaint(ctx context.Context, p *pass, failed bool) error {
 	if failed {
 		return nil
 	}
-	return c.patchNode(ctx, f, func(n *corev1.Node) {
+	return c.patchNode(ctx, p, func(n *corev1.Node) {
 		n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
 	})
 }
 
 // drainPreserved moves the pods off a failed machine that is kept.
-func (c *Controller) drainPreserved(ctx context.Context, f *facts) (bool, error) {
-	started := f.machine.Status.CurrentStatus.LastUpdateTime.Time
-	force := f.machine.Labels[machinev1.ForceDrainLabel] == "True" || f.now.Sub(started) > f.settings.drain
-	if waits, err := c.drainPausedByOutage(ctx, f, force); err != nil || waits {
+func (c *Controller) drainPreserved(ctx context.Context, p *pass) (bool, error) {
+	started := p.machine.Status.CurrentStatus.LastUpdateTime.Time
+	force := p.machine.Labels[machinev1.ForceDrainLabel] == "True" || p.seen.now.Sub(started) > p.seen.settings.drain
+	if waits, err := c.drainPausedByOutage(ctx, p, force); err != nil || waits {
 		return false, err
 	}
-	result, err := c.drainer.Drain(ctx, c.drainRequest(ctx, f, started, force || longUnhealthy(f.node, f.now)))
+	result, err := c.drainer.Drain(ctx, c.drainRequest(p, started, force || longUnhealthy(p.node, p.seen.now)))
 	if err != nil {
 		return false, err
 	}
-	f.drained = &drainState{result.Done, result.Reason, result.Message}
-	requeueAfter(f, result.Wait)
+	p.did.drained = &drainState{result.Done, result.Reason, result.Message}
+	requeueAfter(p, result.Wait)
 	if !result.Done {
-		requeueAfter(f, started.Add(f.settings.drain).Sub(f.now)+time.Second)
+		requeueAfter(p, started.Add(p.seen.settings.drain).Sub(p.seen.now)+time.Second)
 	}
 	return result.Done, nil
 }
 
 // stopPreserving gives the machine back to everybody, and where the wish is
 // fulfilled removes it too.
-func (c *Controller) stopPreserving(ctx context.Context, f *facts, fulfilled bool) error {
-	if f.machine.Status.CurrentStatus.PreserveExpiryTime == nil {
+func (c *Controller) stopPreserving(ctx context.Context, p *pass, fulfilled bool) error {
+	if p.machine.Status.CurrentStatus.PreserveExpiryTime == nil {
 		return nil
 	}
-	if f.node != nil {
+	if p.node != nil {
 		stopped := corev1.NodeCondition{
 			Type: machinev1.NodePreserved, Status: corev1.ConditionFalse,
 			Reason: machinev1.ReasonPreservationStopped,
 		}
-		if err := c.setNodeCondition(ctx, f, stopped); err != nil {
+		if err := c.setNodeCondition(ctx, p, stopped); err != nil {
 			return err
 		}
-		err := c.patchNode(ctx, f, func(n *corev1.Node) {
+		err := c.patchNode(ctx, p, func(n *corev1.Node) {
 			if n.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] == "true" {
 				delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)
 				delete(n.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
@@ -261,7 +261,7 @@ func (c *Controller) stopPreserving(ctx context.Context, f *facts, fulfilled boo
 		}
 	}
 	if fulfilled {
-		err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+		err := c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 			delete(m.Annotations, machinev1.PreserveAnnotation)
 			delete(m.Annotations, machinev1.LastAppliedNodePreserveAnnotation)
 		})
@@ -269,16 +269,16 @@ func (c *Controller) stopPreserving(ctx context.Context, f *facts, fulfilled boo
 			return err
 		}
 	}
-	f.expiry = &expiryChange{}
+	p.did.expiry = &expiryChange{}
 	return nil
 }
 
 // recordNodeRequest notes that the node's annotation has taken over from the Machine's.
-func (c *Controller) recordNodeRequest(ctx context.Context, f *facts, w preserveRequest) error {
-	if !w.fromNode || f.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == w.value {
+func (c *Controller) recordNodeRequest(ctx context.Context, p *pass, w preserveRequest) error {
+	if !w.fromNode || p.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == w.value {
 		return nil
 	}
-	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		delete(m.Annotations, machinev1.PreserveAnnotation)
 		if w.value == "" {
 			delete(m.Annotations, machinev1.LastAppliedNodePreserveAnnotation)
@@ -289,8 +289,8 @@ func (c *Controller) recordNodeRequest(ctx context.Context, f *facts, w preserve
 }
 
 // reportPreservation carries the change of this pass into the status.
-func reportPreservation(f *facts, status *machinev1.MachineStatus) {
-	if f.expiry != nil && f.machine.DeletionTimestamp.IsZero() {
-		status.CurrentStatus.PreserveExpiryTime = f.expiry.until
+func reportPreservation(p *pass, status *machinev1.MachineStatus) {
+	if p.did.expiry != nil && p.machine.DeletionTimestamp.IsZero() {
+		status.CurrentStatus.PreserveExpiryTime = p.did.expiry.until
 	}
 }

@@ -19,44 +19,36 @@ func providerIDIn(m *machinev1.Machine, made cloud.VM) string {
 
 // syncProviderIDForm brings the providerID of a Machine that has its VM into the form that
 // is asked for. Both forms name the same VM.
-func (c *Controller) syncProviderIDForm(ctx context.Context, f *facts) error {
-	switch f.machine.Annotations[machinev1.ProviderIDFormAnnotation] {
+func (c *Controller) syncProviderIDForm(ctx context.Context, p *pass) error {
+	switch p.machine.Annotations[machinev1.ProviderIDFormAnnotation] {
 	case machinev1.ProviderIDFormNode:
-		return c.useNodeForm(ctx, f)
+		return c.useNodeForm(ctx, p)
 	case machinev1.ProviderIDFormMCM:
-		return c.useMCMForm(ctx, f)
+		return c.useMCMForm(ctx, p)
 	}
 	return nil
 }
 
 // useNodeForm copies the providerID of the node, once it is there and known to
 // run on this Machine's VM.
-func (c *Controller) useNodeForm(ctx context.Context, f *facts) error {
-	if f.node == nil || f.node.Spec.ProviderID == f.machine.Spec.ProviderID {
+func (c *Controller) useNodeForm(ctx context.Context, p *pass) error {
+	if p.node == nil || p.node.Spec.ProviderID == p.machine.Spec.ProviderID {
 		return nil
 	}
-	if whose, err := c.nodeOwnerOf(ctx, f); err != nil || whose != ownedByThis {
+	if whose, err := nodeOwnerOf(p); err != nil || whose != ownedByThis {
 		return err
 	}
-	return c.patchMachine(ctx, f, func(m *machinev1.Machine) { m.Spec.ProviderID = f.node.Spec.ProviderID })
+	return c.patchMachine(ctx, p, func(m *machinev1.Machine) { m.Spec.ProviderID = p.node.Spec.ProviderID })
 }
 
 // useMCMForm asks the cloud for MCM's form. Where the VM is gone, the Machine
 // keeps what it has: it is replaced anyway.
-func (c *Controller) useMCMForm(ctx context.Context, f *facts) error {
-	id := f.machine.Spec.ProviderID
+func (c *Controller) useMCMForm(ctx context.Context, p *pass) error {
+	id := p.machine.Spec.ProviderID
 	if id != "" {
-		resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-		if err != nil {
-			return err
-		}
-		account, err := resolved.Account(ctx)
-		if err != nil {
-			return err
-		}
-		found, err := account.Get(ctx, c.ref(f.machine, resolved))
+		found, err := c.engine.Get(ctx, c.owner(p))
 		if cloud.CodeOf(err) == cloud.NotFound {
-			requeueAfter(f, slowJoinCheck)
+			requeueAfter(p, slowJoinCheck)
 			return nil
 		}
 		if err != nil {
@@ -64,7 +56,7 @@ func (c *Controller) useMCMForm(ctx context.Context, f *facts) error {
 		}
 		id = found.ProviderID
 	}
-	return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		m.Spec.ProviderID = id
 		delete(m.Annotations, machinev1.ProviderIDFormAnnotation)
 	})
@@ -73,30 +65,22 @@ func (c *Controller) useMCMForm(ctx context.Context, f *facts) error {
 // recoverProviderID looks up the VM of a Machine that has lost its providerID, as when it
 // was replaced by a manifest of its author. It makes none: its node reports whether
 // the VM is there, and a Machine without one is replaced like any other.
-func (c *Controller) recoverProviderID(ctx context.Context, f *facts) error {
-	if f.machine.Spec.ProviderID != "" || phaseOf(f) == machinev1.MachineFailed {
+func (c *Controller) recoverProviderID(ctx context.Context, p *pass) error {
+	if p.machine.Spec.ProviderID != "" || phaseOf(p) == machinev1.MachineFailed {
 		return nil
 	}
-	resolved, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return err
-	}
-	account, err := resolved.Account(ctx)
-	if err != nil {
-		return err
-	}
-	found, err := account.Get(ctx, c.ref(f.machine, resolved))
+	found, err := c.engine.Get(ctx, c.owner(p))
 	if err != nil && cloud.CodeOf(err) == cloud.NotFound {
-		f.waitsFor = &waiting{machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " +
+		p.did.waitsFor = &waiting{machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " +
 			err.Error()}
-		requeueAfter(f, slowJoinCheck)
+		requeueAfter(p, slowJoinCheck)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.record(ctx, f, found); err != nil {
+	if err := c.record(ctx, p, found); err != nil {
 		return fmt.Errorf("record VM %s: %w", found.ProviderID, err)
 	}
-	return c.observeNode(ctx, f)
+	return c.observeNode(ctx, p)
 }

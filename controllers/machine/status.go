@@ -17,81 +17,81 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// report is the status that follows from f; failure is why the pass ended
+// report is the status that follows from p; failure is why the pass ended
 // early, nil if it did not. It is pure, and the only code that builds a
 // MachineStatus: equal facts give equal bytes, so an unchanged Machine is not
 // written. Times move only with what they belong to.
-func report(f *facts, failure error) machinev1.MachineStatus {
-	prev := f.machine.Status
+func report(p *pass, failure error) machinev1.MachineStatus {
+	prev := p.machine.Status
 	status := *prev.DeepCopy()
-	if !f.machine.DeletionTimestamp.IsZero() {
-		reportDeletion(f, failure, &status)
+	if !p.machine.DeletionTimestamp.IsZero() {
+		reportDeletion(p, failure, &status)
 	} else {
-		reportCreation(f, &status)
+		reportCreation(p, &status)
 	}
-	reportNode(f, prev, &status)
+	reportNode(p, prev, &status)
 	reportFailure(&status)
-	reportPreservation(f, &status)
+	reportPreservation(p, &status)
 	conditions := []metav1.Condition{}
 	if status.Progress != nil {
 		conditions = status.Progress.Conditions
 	}
-	for _, c := range progressConditions(f, failure, status) {
-		c.ObservedGeneration = f.machine.Generation
-		c.LastTransitionTime = metav1.NewTime(f.now)
+	for _, c := range progressConditions(p, failure, status) {
+		c.ObservedGeneration = p.machine.Generation
+		c.LastTransitionTime = metav1.NewTime(p.seen.now)
 		c.Message = truncate(c.Message)
 		meta.SetStatusCondition(&conditions, c)
 	}
-	for _, kind := range obsoleteConditions(f, status) {
+	for _, kind := range obsoleteConditions(p, status) {
 		meta.RemoveStatusCondition(&conditions, kind)
 	}
 	status.Progress = nil
 	if len(conditions) > 0 {
 		status.Progress = &machinev1.Progress{Conditions: conditions}
 	}
-	stamp(prev, &status, f.now)
-	if f.restartHealthTimeout {
-		status.CurrentStatus.LastUpdateTime = metav1.NewTime(f.now.Truncate(time.Second))
+	stamp(prev, &status, p.seen.now)
+	if p.did.restartHealthTimeout {
+		status.CurrentStatus.LastUpdateTime = metav1.NewTime(p.seen.now.Truncate(time.Second))
 	}
 	return status
 }
 
 // reportCreation sets phase and operation of a Machine that is to be there.
-func reportCreation(f *facts, status *machinev1.MachineStatus) {
-	if f.createErr != nil {
-		reportCreateError(f, status)
+func reportCreation(p *pass, status *machinev1.MachineStatus) {
+	if p.did.createErr != nil {
+		reportCreateError(p, status)
 		return
 	}
-	if f.transition == nil {
+	if p.did.transition == nil {
 		return
 	}
-	status.CurrentStatus.Phase = f.transition.phase
-	status.CurrentStatus.TimeoutActive = f.transition.phase == machinev1.MachinePending
-	status.LastOperation.Description = f.transition.description
-	status.LastOperation.ErrorCode = f.transition.errorCode
-	status.LastOperation.State = f.transition.state
-	status.LastOperation.Type = f.transition.operation
-	if f.created {
+	status.CurrentStatus.Phase = p.did.transition.phase
+	status.CurrentStatus.TimeoutActive = p.did.transition.phase == machinev1.MachinePending
+	status.LastOperation.Description = p.did.transition.description
+	status.LastOperation.ErrorCode = p.did.transition.errorCode
+	status.LastOperation.State = p.did.transition.state
+	status.LastOperation.Type = p.did.transition.operation
+	if p.did.created {
 		status.LastKnownState = ""
 	}
-	if f.transition.phase == machinev1.MachineAvailable && f.vm != nil {
-		status.Addresses = addresses(f.vm)
+	if p.did.transition.phase == machinev1.MachineAvailable && p.did.vm != nil {
+		status.Addresses = addresses(p.did.vm)
 	}
 }
 
 // reportCreateError shows a failed create as MCM does: CrashLoopBackOff, and
 // Failed once the creation timeout has passed. A class that is missing is not
 // the machine's fault, so that never fails it.
-func reportCreateError(f *facts, status *machinev1.MachineStatus) {
+func reportCreateError(p *pass, status *machinev1.MachineStatus) {
 	phase := machinev1.MachineCrashLoopBackOff
-	late := f.now.Sub(f.machine.CreationTimestamp.Time) >= f.settings.creation
-	if late && !classOrSecretMissing(f.createErr) {
+	late := p.seen.now.Sub(p.machine.CreationTimestamp.Time) >= p.seen.settings.creation
+	if late && !classOrSecretMissing(p.did.createErr) {
 		phase = machinev1.MachineFailed
 	}
 	status.CurrentStatus.Phase = phase
 	status.CurrentStatus.TimeoutActive = false
-	status.LastOperation.Description = truncate("Cloud provider message - " + f.createErr.Error())
-	status.LastOperation.ErrorCode = outcome.MCMCode(f.createErr)
+	status.LastOperation.Description = truncate("Cloud provider message - " + p.did.createErr.Error())
+	status.LastOperation.ErrorCode = outcome.MCMCode(p.did.createErr)
 	status.LastOperation.State = machinev1.MachineStateFailed
 	status.LastOperation.Type = machinev1.MachineOperationCreate
 }
@@ -111,7 +111,7 @@ func reportFailure(status *machinev1.MachineStatus) {
 
 // classOrSecretMissing reports whether err only says that something does not exist yet.
 func classOrSecretMissing(err error) bool {
-	switch reasonOf(err) {
+	switch outcome.Reason(err) {
 	case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound:
 		return true
 	}
@@ -119,7 +119,7 @@ func classOrSecretMissing(err error) bool {
 }
 
 // reportDeletion sets phase and operation of a Machine that is being deleted.
-func reportDeletion(f *facts, failure error, status *machinev1.MachineStatus) {
+func reportDeletion(p *pass, failure error, status *machinev1.MachineStatus) {
 	status.CurrentStatus.Phase = machinev1.MachineTerminating
 	status.CurrentStatus.TimeoutActive = false
 	status.CurrentStatus.PreserveExpiryTime = nil
@@ -128,36 +128,36 @@ func reportDeletion(f *facts, failure error, status *machinev1.MachineStatus) {
 	switch {
 	case failure != nil:
 		status.LastOperation.State = machinev1.MachineStateFailed
-		status.LastOperation.Description = withStep(failure.Error(), f)
-		if isCloud(failure) {
+		status.LastOperation.Description = withStep(failure.Error(), p)
+		if outcome.IsCloud(failure) {
 			status.LastOperation.ErrorCode = outcome.MCMCode(failure)
 		}
-	case f.deletionWaitsFor != nil:
+	case p.did.deletionWaitsFor != nil:
 		status.LastOperation.State = machinev1.MachineStateProcessing
-		status.LastOperation.Description = withStep(f.deletionWaitsFor.message, f)
+		status.LastOperation.Description = withStep(p.did.deletionWaitsFor.message, p)
 	}
 }
 
-// withStep adds MCM's name of the step that f ended in to a text, for observers
+// withStep adds MCM's name of the step that p ended in to a text, for observers
 // and for an MCM that takes over: it continues with the step that it finds
 // there, so naming a later one would make it skip what has not been done.
-func withStep(text string, f *facts) string {
-	return truncate(text) + ". " + f.step
+func withStep(text string, p *pass) string {
+	return truncate(text) + ". " + p.did.step
 }
 
 // reportNode copies the node's conditions when one of their statuses changed,
 // as MCM does, and names the node once it has registered.
-func reportNode(f *facts, prev machinev1.MachineStatus, status *machinev1.MachineStatus) {
-	if f.node == nil || f.otherClaimant != "" {
+func reportNode(p *pass, prev machinev1.MachineStatus, status *machinev1.MachineStatus) {
+	if p.node == nil || p.otherClaimant != "" {
 		return
 	}
-	quiet := status.CurrentStatus.Phase == machinev1.MachinePending && justRegistered(f.node, f.now)
+	quiet := status.CurrentStatus.Phase == machinev1.MachinePending && justRegistered(p.node, p.seen.now)
 	if quiet || status.CurrentStatus.Phase == "" {
 		return
 	}
-	status.NodeRef = &machinev1.NodeReference{Kind: "Node", Name: f.node.Name}
-	if conditionsChanged(prev.Conditions, f.node.Status.Conditions) {
-		status.Conditions = f.node.DeepCopy().Status.Conditions
+	status.NodeRef = &machinev1.NodeReference{Kind: "Node", Name: p.node.Name}
+	if conditionsChanged(prev.Conditions, p.node.Status.Conditions) {
+		status.Conditions = p.node.DeepCopy().Status.Conditions
 	}
 }
 

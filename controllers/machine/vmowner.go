@@ -2,8 +2,8 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strconv"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,46 +12,83 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// ref says which VM is the Machine's.
-func (c *Controller) ref(m *machinev1.Machine, r class.Resolved) cloud.Ref {
+// vmOwner is the Machine of a pass as the engine sees it.
+type vmOwner struct {
+	*Controller
+	p *pass
+}
+
+var _ vm.Owner = vmOwner{}
+
+func (c *Controller) owner(p *pass) vmOwner { return vmOwner{c, p} }
+
+// Class is the class as the pass observed it.
+func (o vmOwner) Class() (class.Resolved, error) { return o.p.seen.class, o.p.seen.classErr }
+
+// Ref identifies the Machine's VM.
+func (o vmOwner) Ref() cloud.Ref {
+	m := o.p.machine
 	return cloud.Ref{
-		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID, Class: r.Class,
+		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
 		State: m.Status.LastKnownState, Created: m.CreationTimestamp.Time,
 	}
 }
 
-// nextAttempt records the number of the next attempt before it begins.
-func (c *Controller) nextAttempt(f *facts) func(context.Context, int) error {
-	return func(ctx context.Context, attempt int) error {
-		return c.patchMachine(ctx, f, func(m *machinev1.Machine) {
-			setAnnotation(m, machinev1.CreateAttemptAnnotation, fmt.Sprint(attempt))
-		})
-	}
+// Attempt is foreign where MCM may have created a VM, without any token.
+func (o vmOwner) Attempt() (number int, foreign bool) {
+	return attemptOf(o.p.machine), o.p.machine.Annotations[machinev1.CreateAttemptAnnotation] == attemptOfMCM
 }
 
-// checkpoint persists the driver's note to itself, where MCM keeps it.
-func (c *Controller) checkpoint(f *facts) func(context.Context, string) error {
-	return func(ctx context.Context, state string) error {
-		if f.machine.Status.LastKnownState == state {
-			return nil
-		}
-		changed := f.machine.DeepCopy()
-		changed.Status.LastKnownState = state
-		if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(f.machine)); err != nil {
-			return fmt.Errorf("checkpoint: %w", err)
-		}
-		c.marks.Wrote(changed)
-		f.machine = changed
+// Request asks for the annotations of the node template, which some clouds read.
+func (o vmOwner) Request() cloud.CreateRequest {
+	return cloud.CreateRequest{Annotations: o.p.machine.Spec.NodeTemplateSpec.Annotations}
+}
+
+// RecordIntent does nothing: finalizer and owner id are there before the first
+// step, and the first attempt needs no record.
+func (o vmOwner) RecordIntent(context.Context) error { return nil }
+
+// RecordAttempt persists the number of the next attempt.
+func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
+	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
+		setAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
+	})
+}
+
+// RecordState persists the driver's checkpoint where MCM keeps it.
+func (o vmOwner) RecordState(ctx context.Context, state string) error {
+	if o.p.machine.Status.LastKnownState == state {
 		return nil
 	}
+	changed := o.p.machine.DeepCopy()
+	changed.Status.LastKnownState = state
+	if err := o.Client.Status().Patch(ctx, changed, client.MergeFrom(o.p.machine)); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	o.marks.Wrote(changed)
+	o.p.machine = changed
+	return nil
 }
 
-// record persists what identifies the VM, in one write: from then on this
-// Machine never makes another.
-func (c *Controller) record(ctx context.Context, f *facts, made cloud.VM) error {
-	err := c.patchMachine(ctx, f, func(m *machinev1.Machine) {
+// RecordVM persists providerID and node name in one write, unless the node name
+// is taken.
+func (o vmOwner) RecordVM(ctx context.Context, made cloud.VM) error {
+	taken, err := o.nodeNameTaken(ctx, o.p, made)
+	switch {
+	case err != nil:
+		return err
+	case taken:
+		return errNodeNameTaken
+	}
+	return o.record(ctx, o.p, made)
+}
+
+// record persists what identifies the VM, in one write.
+func (c *Controller) record(ctx context.Context, p *pass, made cloud.VM) error {
+	err := c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		if m.Spec.ProviderID == "" {
 			m.Spec.ProviderID = providerIDIn(m, made)
 		}
@@ -59,20 +96,19 @@ func (c *Controller) record(ctx context.Context, f *facts, made cloud.VM) error 
 			setLabel(m, machinev1.NodeLabel, made.NodeName)
 		}
 	})
-	f.nodeName = f.machine.Labels[machinev1.NodeLabel]
+	p.nodeName = p.machine.Labels[machinev1.NodeLabel]
 	return err
 }
 
-// userData returns the finished boot payload of the Machine's current attempt:
-// the same bytes each time. spent means that the attempt can have none any more.
-func (c *Controller) userData(ctx context.Context, f *facts, r class.Resolved) (data []byte, spent bool, err error) {
-	raw, err := r.UserData()
+// UserData is the boot data of the class with the placeholders filled in.
+func (o vmOwner) UserData(ctx context.Context) (data []byte, spent bool, err error) {
+	raw, err := o.p.seen.class.UserData()
 	if err != nil {
 		return nil, false, err
 	}
-	values := bootstrap.Values{MachineName: f.machine.Name, Token: bootstrap.KeepToken}
-	if c.Target != nil && bootstrap.NeedsToken(raw) {
-		values.Token, spent, err = token.Ensure(ctx, c.tokens(), c.tokenRequest(f))
+	values := bootstrap.Values{MachineName: o.p.machine.Name, Token: bootstrap.KeepToken}
+	if o.Target != nil && bootstrap.NeedsToken(raw) {
+		values.Token, spent, err = token.Ensure(ctx, o.tokens(), o.tokenRequest(o.p))
 		if err != nil || spent {
 			return nil, spent, err
 		}
@@ -81,7 +117,7 @@ func (c *Controller) userData(ctx context.Context, f *facts, r class.Resolved) (
 	if err != nil {
 		return nil, false, invalidUserData(err)
 	}
-	packed, err := bootstrap.Pack(filled, r.Driver.Traits().UserDataMax)
+	packed, err := bootstrap.Pack(filled, o.p.seen.class.Driver.Traits().UserDataMax)
 	if err != nil {
 		return nil, false, invalidUserData(err)
 	}
@@ -92,29 +128,28 @@ func (c *Controller) tokens() token.Deps {
 	return token.Deps{Client: c.Target.Client, Live: c.Target.Live}
 }
 
-func (c *Controller) tokenRequest(f *facts) token.Request {
+func (c *Controller) tokenRequest(p *pass) token.Request {
 	return token.Request{
-		MachineName: f.machine.Name, OwnerID: machinev1.OwnerID(f.machine), Attempt: attemptOf(f.machine),
-		Now: f.now, Expiration: f.now.Add(f.settings.creation),
+		MachineName: p.machine.Name, OwnerID: machinev1.OwnerID(p.machine), Attempt: attemptOf(p.machine),
+		Now: p.seen.now, Expiration: p.seen.now.Add(p.seen.settings.creation),
 		ExtraGroups: c.Options.BootstrapTokenExtraGroups, Rand: c.Rand,
 	}
 }
 
 // dropToken removes the Machine's bootstrap token, if its boot data asks for
 // one. What cannot be read any more is left to the token's expiry.
-func (c *Controller) dropToken(ctx context.Context, f *facts) error {
+func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 	if c.Target == nil {
 		return nil
 	}
-	r, err := c.classes.Resolve(ctx, c.Client, f.machine.Namespace, f.machine.Spec.Class.Name)
-	if err != nil {
-		return err
+	if p.seen.classErr != nil {
+		return p.seen.classErr
 	}
-	raw, err := r.UserData()
+	raw, err := p.seen.class.UserData()
 	if err != nil || !bootstrap.NeedsToken(raw) {
 		return nil //nolint:nilerr // no boot data, no token
 	}
-	if err := token.Delete(ctx, c.tokens(), c.tokenRequest(f)); err != nil {
+	if err := token.Delete(ctx, c.tokens(), c.tokenRequest(p)); err != nil {
 		return fmt.Errorf("remove bootstrap token: %w", err)
 	}
 	return nil
@@ -129,10 +164,4 @@ func invalidUserData(err error) error {
 		}},
 		Err: err,
 	}
-}
-
-// isCloud reports whether err tells about the machine rather than about the API server.
-func isCloud(err error) bool {
-	_, ok := errors.AsType[*cloud.Error](err)
-	return ok
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
@@ -19,6 +20,9 @@ const (
 	deniedRetry    = 3 * time.Minute
 	invalidRetry   = 10 * time.Minute // a change of the class or the Secret comes sooner
 	throttledRetry = 30 * time.Second
+
+	shortestBackoff = 5 * time.Second
+	longestBackoff  = 3 * time.Minute
 )
 
 // Of turns how a reconcile ended into what the queue does next. A wait of 0
@@ -66,8 +70,30 @@ func After(err error, exhausted time.Duration) time.Duration {
 	return 0
 }
 
-// Reason is the condition reason for a failed cloud call.
+// Backoff is the wait before the next try of an object of that age, where After
+// has no answer: it grows with the time that trying has taken, without anything
+// to remember.
+func Backoff(age time.Duration) time.Duration {
+	return min(max(age/4, shortestBackoff), longestBackoff)
+}
+
+// IsCloud reports whether err is about the machine rather than about the API server.
+func IsCloud(err error) bool {
+	_, ok := errors.AsType[*cloud.Error](err)
+	return ok
+}
+
+// Reason is the condition reason for a failed call: what was found wrong with
+// class, Secret or boot data, else what the cloud's code means.
 func Reason(err error) string {
+	if e, ok := errors.AsType[*cloud.Error](err); ok {
+		switch e.Reason {
+		case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound,
+			machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData, infrav1.ReasonSecretNotAllowed,
+			infrav1.ReasonBootstrapNotFound, infrav1.ReasonInvalidBootstrapData, infrav1.ReasonWaitingForBootstrap:
+			return e.Reason
+		}
+	}
 	switch cloud.CodeOf(err) {
 	case cloud.NotFound:
 		return machinev1.ReasonVMNotFound

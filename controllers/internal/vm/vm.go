@@ -56,8 +56,8 @@ func Token(ownerID string, attempt int) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// Want is the VM that is wanted.
-type Want struct {
+// want is the VM that is wanted.
+type want struct {
 	// Request without Token.
 	Request cloud.CreateRequest
 	// Attempt at the VM, from 1.
@@ -71,11 +71,11 @@ type Want struct {
 	Next func(ctx context.Context, attempt int) error
 }
 
-// Ensure returns the VM of w, and makes it if there is none. It does not wait:
+// ensure returns the VM of w, and makes it if there is none. It does not wait:
 // while VM.RetryAfter is positive it wants to be called again. After a new
 // attempt was recorded it returns an error of code TokenUsed, and the caller
 // comes back with that attempt.
-func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
+func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w want) (cloud.VM, error) {
 	key := w.Request.OwnerID
 	if w.Spent && w.Request.ProviderID == "" {
 		return e.nextAttempt(ctx, a, traits, w)
@@ -97,16 +97,9 @@ func (e *Engine) Ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	return cloud.VM{}, err
 }
 
-// Admit returns the error that Ensure would return without asking the cloud, so
-// that nothing has to be prepared for it; nil while Ensure would ask.
-func (e *Engine) Admit(ctx context.Context, a cloud.Account, w Want) error {
-	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
-	return cloud.Admit(ctx, a, w.Request)
-}
-
 // nextAttempt looks for the VM of an attempt that must not be repeated, and begins
 // the next one when the cloud has shown none for its settle time.
-func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.Traits, w Want) (cloud.VM, error) {
+func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.Traits, w want) (cloud.VM, error) {
 	asked := e.clock.Now()
 	found, err := a.Get(ctx, w.Request.Ref)
 	if err == nil {
@@ -146,11 +139,11 @@ func (e *Engine) ObserveProviderID(ownerID, providerID string) {
 	})
 }
 
-// Remove asks for the VM of r, and all that was made with it, to go. Done is
+// remove asks for the VM of r, and all that was made with it, to go. Done is
 // only true when it can be believed: where a VM may have been made so recently
 // that the cloud does not show it yet, "nothing there" has to last for the
 // settle time first.
-func (e *Engine) Remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion,
+func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Traits, r cloud.Ref) (cloud.Deletion,
 	error,
 ) {
 	e.ObserveProviderID(r.OwnerID, r.ProviderID)

@@ -47,8 +47,8 @@ func notFound(cloud.Ref) (cloud.VM, error) {
 	return cloud.VM{}, cloud.Errorf(cloud.NotFound, "get", "NotFound", "no VM")
 }
 
-func want(next func(context.Context, int) error) Want {
-	return Want{Attempt: 1, Next: next, Request: cloud.CreateRequest{Ref: cloud.Ref{Name: "m", OwnerID: "owner"}}}
+func wanted(next func(context.Context, int) error) want {
+	return want{Attempt: 1, Next: next, Request: cloud.CreateRequest{Ref: cloud.Ref{Name: "m", OwnerID: "owner"}}}
 }
 
 func TestToken(t *testing.T) {
@@ -71,23 +71,23 @@ func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
 	e := New(clock)
 	a := &account{create: tokenUsed, get: notFound}
 	attempts := []int{}
-	w := want(func(_ context.Context, n int) error { attempts = append(attempts, n); return nil })
+	w := wanted(func(_ context.Context, n int) error { attempts = append(attempts, n); return nil })
 
-	_, err := e.Ensure(t.Context(), a, traits, w)
+	_, err := e.ensure(t.Context(), a, traits, w)
 	if cloud.CodeOf(err) != cloud.TokenUsed || len(attempts) != 0 {
 		t.Fatalf("attempts %v, error %v: the VM of the first attempt may still appear", attempts, err)
 	}
 	clock.SetTime(start.Add(9 * time.Second))
-	if _, err = e.Ensure(t.Context(), a, traits, w); len(attempts) != 0 {
+	if _, err = e.ensure(t.Context(), a, traits, w); len(attempts) != 0 {
 		t.Fatalf("attempts %v after 9 s, settle time is 10 s: %v", attempts, err)
 	}
 	clock.SetTime(start.Add(11 * time.Second))
-	if _, err = e.Ensure(t.Context(), a, traits, w); len(attempts) != 1 || attempts[0] != 2 {
+	if _, err = e.ensure(t.Context(), a, traits, w); len(attempts) != 1 || attempts[0] != 2 {
 		t.Fatalf("attempts %v, want the second to be recorded: %v", attempts, err)
 	}
 	w.Attempt = 2
 	a.create = func(cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{ID: "i"}, nil }
-	made, err := e.Ensure(t.Context(), a, traits, w)
+	made, err := e.ensure(t.Context(), a, traits, w)
 	if err != nil || made.ID != "i" {
 		t.Fatalf("second attempt: %v, %v", made, err)
 	}
@@ -100,8 +100,8 @@ func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
 	t.Parallel()
 	e := New(testingclock.NewFakePassiveClock(start))
 	a := &account{create: tokenUsed, get: func(cloud.Ref) (cloud.VM, error) { return cloud.VM{ID: "first"}, nil }}
-	w := want(func(context.Context, int) error { t.Error("no attempt may follow: there is a VM"); return nil })
-	if made, err := e.Ensure(t.Context(), a, traits, w); err != nil || made.ID != "first" {
+	w := wanted(func(context.Context, int) error { t.Error("no attempt may follow: there is a VM"); return nil })
+	if made, err := e.ensure(t.Context(), a, traits, w); err != nil || made.ID != "first" {
 		t.Errorf("Ensure() = %v, %v, want the VM that is there", made, err)
 	}
 }
@@ -112,11 +112,11 @@ func TestEnsureDoesNothingUnderAnAttemptThatCouldNotBeRecorded(t *testing.T) {
 	e := New(clock)
 	a := &account{create: tokenUsed, get: notFound}
 	boom := errors.New("conflict")
-	w := want(func(context.Context, int) error { return boom })
+	w := wanted(func(context.Context, int) error { return boom })
 	w.Spent = true
-	_, _ = e.Ensure(t.Context(), a, traits, w)
+	_, _ = e.ensure(t.Context(), a, traits, w)
 	clock.SetTime(start.Add(time.Minute))
-	if _, err := e.Ensure(t.Context(), a, traits, w); !errors.Is(err, boom) {
+	if _, err := e.ensure(t.Context(), a, traits, w); !errors.Is(err, boom) {
 		t.Errorf("error %v, want that of the write", err)
 	}
 	if len(a.tokens) != 0 {
@@ -159,7 +159,7 @@ func TestRemoveBelieves(t *testing.T) {
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			for i, at := range []time.Duration{0, tc.at} {
 				clock.SetTime(start.Add(at))
-				d, err := e.Remove(t.Context(), a, traits, tc.ref)
+				d, err := e.remove(t.Context(), a, traits, tc.ref)
 				if err != nil || d.Done != tc.done[i] {
 					t.Errorf("call %d: done %v, want %v, error %v: %s", i, d.Done, tc.done[i], err, tc.reason)
 				}
@@ -184,7 +184,7 @@ func TestRemoveForgetsAnAbsenceThatEnded(t *testing.T) {
 	ref := cloud.Ref{OwnerID: "o"}
 	for i := range 3 {
 		clock.SetTime(start.Add(time.Duration(i) * 20 * time.Second))
-		if d, _ := e.Remove(t.Context(), a, traits, ref); d.Done {
+		if d, _ := e.remove(t.Context(), a, traits, ref); d.Done {
 			t.Errorf("call %d: done, although the VM was seen in between", i)
 		}
 	}
@@ -207,13 +207,13 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 			clock := testingclock.NewFakePassiveClock(start)
 			e := New(clock)
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
-			_, _ = e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other", ProviderID: "q"})
+			_, _ = e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other", ProviderID: "q"})
 			e.ObserveProviderID("o", "")
 			clock.SetTime(start.Add(time.Hour))
 			e.ObserveProviderID("o", "p")
 			clock.SetTime(start.Add(time.Hour + tc.known))
 			e.ObserveProviderID("o", "p")
-			if d, err := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil ||
+			if d, err := e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o", ProviderID: "p"}); err != nil ||
 				d.Done != tc.done {
 				t.Errorf("Remove() = %+v, %v: %s", d, err, tc.reason)
 			}
@@ -228,31 +228,31 @@ func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 	a := &account{create: tokenUsed, get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) {
 		return cloud.Deletion{Done: true}, nil
 	}}
-	w := want(func(_ context.Context, n int) error {
+	w := wanted(func(_ context.Context, n int) error {
 		t.Errorf("attempt %d begins while the VM of the first may appear", n)
 		return nil
 	})
-	_, _ = e.Ensure(t.Context(), a, traits, w) // nothing there at 0 s
+	_, _ = e.ensure(t.Context(), a, traits, w) // nothing there at 0 s
 
 	clock.SetTime(start.Add(9 * time.Second)) // what the token was used with is asked for again
 	a.create = func(cloud.CreateRequest) (cloud.VM, error) {
 		return cloud.VM{}, cloud.Errorf(cloud.Unavailable, "run", "Timeout", "no answer")
 	}
-	_, _ = e.Ensure(t.Context(), a, traits, w)
+	_, _ = e.ensure(t.Context(), a, traits, w)
 
 	clock.SetTime(start.Add(11 * time.Second))
-	if d, err := e.Remove(t.Context(), a, traits, w.Request.Ref); err != nil || d.Done {
+	if d, err := e.remove(t.Context(), a, traits, w.Request.Ref); err != nil || d.Done {
 		t.Errorf("Remove() = %+v, %v: the VM of a lost answer 2 s ago may not be shown yet", d, err)
 	}
 	a.create = tokenUsed
-	_, _ = e.Ensure(t.Context(), a, traits, w)
+	_, _ = e.ensure(t.Context(), a, traits, w)
 }
 
 func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
 	t.Parallel()
 	e := New(testingclock.NewFakePassiveClock(start))
 	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil }}
-	if d, _ := e.Remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o"}); d.RetryAfter < time.Second {
+	if d, _ := e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o"}); d.RetryAfter < time.Second {
 		t.Errorf("asked again after %s", d.RetryAfter)
 	}
 }
@@ -288,20 +288,20 @@ func TestSlowAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 					return cloud.Deletion{Done: true}, nil
 				},
 			}
-			w := want(nil)
-			if _, err := e.Ensure(t.Context(), a, traits, w); err != nil {
+			w := wanted(nil)
+			if _, err := e.ensure(t.Context(), a, traits, w); err != nil {
 				t.Fatal(err)
 			}
 			ref := w.Request.Ref
 			if tc.created {
 				ref.ProviderID = "test:///i"
 			}
-			d, err := e.Remove(t.Context(), a, traits, ref)
+			d, err := e.remove(t.Context(), a, traits, ref)
 			if err != nil || d.Done != tc.want {
 				t.Errorf("Remove() = %+v, %v, want done %v: %s", d, err, tc.want, tc.reason)
 			}
 			clock.SetTime(clock.Now().Add(traits.Settle + time.Second))
-			if d, err = e.Remove(t.Context(), a, traits, ref); err != nil || !d.Done {
+			if d, err = e.remove(t.Context(), a, traits, ref); err != nil || !d.Done {
 				t.Errorf("Remove() = %+v, %v after the settle time, want done", d, err)
 			}
 		})

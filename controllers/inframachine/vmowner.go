@@ -1,0 +1,143 @@
+package inframachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/bootstrap"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+)
+
+// vmOwner is the MCMMachine of a pass as the engine sees it.
+type vmOwner struct {
+	*Controller
+	p *pass
+}
+
+var _ vm.Owner = vmOwner{}
+
+func (c *Controller) owner(p *pass) vmOwner { return vmOwner{c, p} }
+
+// Class is the class as the pass observed it.
+func (o vmOwner) Class() (class.Resolved, error) { return o.p.seen.class, o.p.seen.classErr }
+
+// Ref identifies the MCMMachine's VM.
+func (o vmOwner) Ref() cloud.Ref {
+	m := o.p.object
+	return cloud.Ref{
+		Name: m.Name, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
+		State: m.Annotations[infrav1.CloudStateAnnotation], Created: m.CreationTimestamp.Time,
+	}
+}
+
+// Attempt is never foreign: only this controller creates VMs for MCMMachines.
+func (o vmOwner) Attempt() (number int, foreign bool) { return attemptOf(o.p.object), false }
+
+// Request asks for the Cluster's tags and the Machine's failure domain.
+func (o vmOwner) Request() cloud.CreateRequest {
+	return cloud.CreateRequest{
+		Tags: tags(o.p), Zone: o.p.seen.machine.Spec.FailureDomain,
+		Annotations: o.p.object.Spec.NodeTemplate.Annotations,
+	}
+}
+
+// RecordIntent persists that a VM is about to be created, and from which class,
+// and keeps clusterctl from moving the object meanwhile. It fails on a stale
+// object, so a cache that does not show a deletion creates nothing.
+func (o vmOwner) RecordIntent(ctx context.Context) error {
+	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		capi.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)))
+		capi.SetAnnotation(m, infrav1.MadeFromAnnotation, className(m))
+		capi.SetAnnotation(m, capi.BlockMoveAnnotation, "true")
+	})
+}
+
+// RecordAttempt persists the number of the next attempt.
+func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
+	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		capi.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
+	})
+}
+
+// RecordState persists the driver's checkpoint.
+func (o vmOwner) RecordState(ctx context.Context, state string) error {
+	err := o.patch(ctx, o.p, func(m *infrav1.MCMMachine) { capi.SetAnnotation(m, infrav1.CloudStateAnnotation, state) })
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// RecordVM persists the providerID in the Node's form, once the cloud knows it.
+// When the VM is complete, the intent goes with the same write.
+func (o vmOwner) RecordVM(ctx context.Context, made cloud.VM) error {
+	if made.NodeProviderID == "" {
+		return nil
+	}
+	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		if m.Spec.ProviderID == "" {
+			m.Spec.ProviderID = made.NodeProviderID
+		}
+		if made.RetryAfter <= 0 {
+			capi.SetAnnotation(m, machinev1.CreateAttemptAnnotation, "")
+			capi.SetAnnotation(m, capi.BlockMoveAnnotation, "")
+			capi.SetAnnotation(m, infrav1.CloudStateAnnotation, "")
+		}
+	})
+}
+
+// bootstrapDataKey is the entry of a bootstrap Secret that holds the boot data, as
+// Cluster API's contract for bootstrap providers says.
+const bootstrapDataKey = "value"
+
+// UserData is what the bootstrap provider wrote, packed if it is too large for the
+// cloud. The data itself shows whether it is cloud-config or ignition.
+func (o vmOwner) UserData(ctx context.Context) (data []byte, spent bool, err error) {
+	const field = "spec.bootstrap.dataSecretName"
+	machine := o.p.seen.machine
+	name := ptr.Deref(machine.Spec.Bootstrap.DataSecretName, "")
+	if name == "" {
+		return nil, false, invalidBootstrapData(infrav1.ReasonWaitingForBootstrap, field,
+			"is empty; the bootstrap provider fills it in")
+	}
+	secret := &corev1.Secret{}
+	err = o.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, false, invalidBootstrapData(infrav1.ReasonBootstrapNotFound, field,
+			fmt.Sprintf("there is no Secret %q; create it, or delete the Machine", name))
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read bootstrap Secret %s: %w", name, err)
+	}
+	if len(secret.Data[bootstrapDataKey]) == 0 {
+		return nil, false, invalidBootstrapData(infrav1.ReasonInvalidBootstrapData, field,
+			fmt.Sprintf("Secret %q has no entry %q; put the boot data there", name, bootstrapDataKey))
+	}
+	packed, err := bootstrap.Pack(secret.Data[bootstrapDataKey], o.p.seen.class.Driver.Traits().UserDataMax)
+	if err != nil {
+		return nil, false, invalidBootstrapData(infrav1.ReasonInvalidBootstrapData,
+			fmt.Sprintf("Secret %s[%s]", name, bootstrapDataKey), err.Error())
+	}
+	return packed, false, nil
+}
+
+// invalidBootstrapData is an error about the Machine's boot data.
+func invalidBootstrapData(reason, field, message string) error {
+	return &cloud.Error{
+		Code: cloud.Invalid, Op: "prepare boot data", Reason: reason,
+		Problems: []cloud.Problem{{Severity: cloud.BlocksCreate, Field: field, Message: message}},
+		Err:      errors.New(field + ": " + message),
+	}
+}

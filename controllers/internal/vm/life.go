@@ -1,0 +1,186 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// ReasonUnprotected is the reason of the error with which Ensure waits for the
+// finalizer of a class.
+const ReasonUnprotected = "ClassUnprotected"
+
+// unprotectedRetry is when the finalizer of a class is looked for again; its
+// arrival wakes the machine sooner.
+const unprotectedRetry = 5 * time.Second
+
+// Owner is the object that has the VM, in one pass over it; each API implements
+// it once. The Record methods persist something before Ensure goes on. They fail
+// on a stale object, and the other methods see what they wrote.
+type Owner interface {
+	// Class is the class of the VM as this pass resolved it, or why it could not be read.
+	Class() (class.Resolved, error)
+	// Ref identifies the VM. Class is filled in by the engine.
+	Ref() cloud.Ref
+	// Attempt is the number of the current attempt at the VM, from 1. foreign is set
+	// when it was begun without a token of the engine: it is looked up, not repeated.
+	Attempt() (number int, foreign bool)
+	// Request is what the object asks for beside its class. Ref, Token, UserData and
+	// Checkpoint are filled in by the engine.
+	Request() cloud.CreateRequest
+	// UserData is the boot data of the attempt, the same bytes each time. spent means
+	// that the attempt can have none any more, e.g. because its token has expired.
+	UserData(ctx context.Context) (data []byte, spent bool, err error)
+
+	// RecordIntent persists that a VM is about to be created, unless it is known already.
+	RecordIntent(ctx context.Context) error
+	// RecordAttempt persists the number of the next attempt.
+	RecordAttempt(ctx context.Context, number int) error
+	// RecordState persists the driver's checkpoint, which Ref returns from then on.
+	RecordState(ctx context.Context, state string) error
+	// RecordVM persists what identifies the VM. From then on no other is created.
+	RecordVM(ctx context.Context, made cloud.VM) error
+}
+
+// Account returns the account that the owner's class belongs to, or why there is none.
+func (e *Engine) Account(ctx context.Context, o Owner) (cloud.Account, class.Resolved, error) {
+	resolved, err := o.Class()
+	if err != nil {
+		return nil, resolved, err
+	}
+	account, err := resolved.Account(ctx)
+	return account, resolved, err
+}
+
+// Get returns the owner's VM as the cloud shows it.
+func (e *Engine) Get(ctx context.Context, o Owner) (cloud.VM, error) {
+	account, resolved, err := e.Account(ctx, o)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	return account.Get(ctx, refOf(o, resolved))
+}
+
+// Ensure returns the owner's VM, recorded, and creates it if there is none. It
+// finds whatever is wrong with class and boot data before it does anything. It
+// does not wait: while VM.RetryAfter is positive it wants to be called again. If
+// the VM could not be recorded, it is returned together with the error.
+func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
+	account, resolved, err := e.usableClass(ctx, o)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	w := want{Request: o.Request(), Next: o.RecordAttempt}
+	w.Request.Ref, w.Request.Checkpoint = refOf(o, resolved), o.RecordState
+	if w.Attempt, w.Spent = o.Attempt(); w.Request.ProviderID == "" {
+		if err := e.prepare(ctx, account, o, &w); err != nil {
+			return cloud.VM{}, err
+		}
+	}
+	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	if err != nil {
+		return cloud.VM{}, err
+	}
+	if err := o.RecordVM(ctx, made); err != nil {
+		return made, fmt.Errorf("record VM %s: %w", made.ProviderID, err)
+	}
+	return made, nil
+}
+
+// usableClass returns the class of a VM that is to be created, or that exists and
+// needs less of its class. No VM is created from a class without finalizer, which
+// could vanish at any moment: so an owner whose class does not exist, and that has
+// no providerID, has no VM.
+func (e *Engine) usableClass(ctx context.Context, o Owner) (cloud.Account, class.Resolved, error) {
+	resolved, err := o.Class()
+	if err != nil {
+		return nil, resolved, err
+	}
+	exists, blocking := o.Ref().ProviderID != "", cloud.BlocksCreate
+	if exists {
+		blocking = cloud.BlocksAll
+	}
+	if err := resolved.Err(blocking); err != nil {
+		return nil, resolved, err
+	}
+	if !exists && !resolved.Protected {
+		return nil, resolved, &cloud.Error{
+			Code: cloud.Unavailable, Op: "create VM", Reason: ReasonUnprotected, RetryAfter: unprotectedRetry,
+			Err: fmt.Errorf("MachineClass %q has no finalizer yet; its controller adds it", resolved.Object.Name),
+		}
+	}
+	account, err := resolved.Account(ctx)
+	return account, resolved, err
+}
+
+// prepare completes the request for a VM that is not known to exist, and persists
+// the intent. Boot data can cost requests, so the account is asked first whether
+// it would take the call.
+func (e *Engine) prepare(ctx context.Context, account cloud.Account, o Owner, w *want) error {
+	if !w.Spent {
+		w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
+		if err := cloud.Admit(ctx, account, w.Request); err != nil {
+			return err
+		}
+		var err error
+		if w.Request.UserData, w.Spent, err = o.UserData(ctx); err != nil {
+			return err
+		}
+	}
+	if err := o.RecordIntent(ctx); err != nil {
+		return fmt.Errorf("record intent: %w", err)
+	}
+	return nil
+}
+
+// Remove asks for the owner's VM, and all that was created with it, to go. Done
+// is only true when it can be believed. lateCreates is how much longer than the
+// cloud's settle time another process may take to create it; usually 0.
+func (e *Engine) Remove(ctx context.Context, o Owner, lateCreates time.Duration) (cloud.Deletion, error) {
+	account, resolved, err := e.Account(ctx, o)
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	traits := resolved.Driver.Traits()
+	traits.Settle += lateCreates
+	return e.remove(ctx, account, traits, refOf(o, resolved))
+}
+
+// Discard removes a VM that Ensure returned and that was not recorded.
+func (e *Engine) Discard(ctx context.Context, o Owner, made cloud.VM) (cloud.Deletion, error) {
+	account, resolved, err := e.Account(ctx, o)
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	ref := refOf(o, resolved)
+	ref.ProviderID = made.ProviderID
+	return e.remove(ctx, account, resolved.Driver.Traits(), ref)
+}
+
+func refOf(o Owner, r class.Resolved) cloud.Ref {
+	ref := o.Ref()
+	ref.Class = r.Class
+	return ref
+}
+
+// DeletionMessage says how far a deletion is.
+func DeletionMessage(d cloud.Deletion) string {
+	if len(d.Remaining) == 0 {
+		return "The VM is being deleted"
+	}
+	return "The VM is being deleted, there is still " + strings.Join(d.Remaining, ", ")
+}
+
+// StateMessage appends the cloud's explanation of a VM's state to text.
+func StateMessage(text string, v cloud.VM) string {
+	for _, more := range []string{v.Reason, v.Message} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	return text
+}
