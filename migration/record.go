@@ -65,10 +65,8 @@ type Record struct {
 	KubeconfigSecret string   `json:"kubeconfigSecret,omitempty"`
 	Accept           []string `json:"accept,omitempty"`
 	Defaults         Defaults `json:"defaults,omitzero"`
-	// Runner is the command that works on it, Renewed when it was last seen to.
-	// Empty: none does.
-	Runner  string    `json:"runner,omitempty"`
-	Renewed time.Time `json:"renewed,omitzero"`
+	// Holder is the command, as its Lease names it, that worked on the pool last.
+	Holder string `json:"holder,omitempty"`
 }
 
 // Authority is the API whose objects say what machines there are to be.

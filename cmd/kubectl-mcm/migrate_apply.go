@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 func newEngine(c *clusters, out io.Writer) *steps.Engine {
 	timer := clock.RealClock{}
 	return steps.New(steps.Deps{
-		Control: c.control, Target: c.target, Clock: timer, Wait: wait, Name: uuid.NewString,
+		Control: c.control, Target: c.target, Clock: timer, Wait: wait, Name: uuid.NewString, Identity: identity(),
 		Events: &recorder{client: c.control, clock: timer},
 		Progress: func(p steps.Progress) {
 			text := string(p.Phase)
@@ -30,6 +31,15 @@ func newEngine(c *clusters, out io.Writer) *steps.Engine {
 			fmt.Fprintf(out, "%s  %s  to %s  %s\n", timer.Now().Format(time.TimeOnly), p.Pool, p.To, text)
 		},
 	})
+}
+
+// identity is the host that the command runs on, as other holders of Leases say it.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return component
+	}
+	return host
 }
 
 // wait waits for so long, or until ctx ends.

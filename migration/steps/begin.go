@@ -1,47 +1,26 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
 )
 
-// open reads the record of a pool, nil if it was never moved, once no other command
-// works on it. One that was killed says nothing from then on; one that is there is not
-// waited for.
+// open reads the record of a pool once no other command works on it.
 func (e *Engine) open(ctx context.Context, p migration.Pool, o migration.Options) (*stored, error) {
-	var first *stored
-	begun := e.Clock.Now()
-	for {
-		s, err := load(ctx, e.Control, p)
-		if err != nil || s == nil || s.Runner == "" || o.TakeOver {
-			return s, err
-		}
-		now := e.Clock.Now()
-		seen := max(now.Sub(s.Renewed).Round(time.Second), 0)
-		if first != nil && (s.Runner != first.Runner || !s.Renewed.Equal(first.Renewed)) {
-			return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take "+
-				"over with --take-over once it is gone for certain", p, s.Runner, seen)
-		}
-		if seen >= runnerExpiry || now.Sub(begun) >= runnerExpiry { // its clock may go wrong
-			s.Runner = ""
-			return s, nil
-		}
-		if first == nil && e.Progress != nil {
-			e.Progress(Progress{
-				Pool: p, To: s.To, Phase: s.Phase,
-				Waiting: fmt.Sprintf("another command was at it %s ago; if it is gone, this one goes on %s after that", seen,
-					runnerExpiry),
-			})
-		}
-		first = s
-		if err := e.Wait(ctx, lookAgain); err != nil {
-			return nil, err
-		}
+	lease, err := e.awaitLease(ctx, p, o)
+	if err != nil {
+		return nil, err
 	}
+	s, err := load(ctx, e.Control, p)
+	if err != nil {
+		return nil, err
+	}
+	s.lease = lease
+	return s, nil
 }
 
 // begin finds the move of a pool to the API that o names, or starts one.
@@ -62,7 +41,11 @@ func (e *Engine) begin(ctx context.Context, s *stored, p migration.Pool, o migra
 	if m.To == o.To {
 		return m, nil
 	}
-	return m, e.turn(ctx, m, o)
+	if err := e.turn(ctx, m, o); err != nil {
+		e.release(ctx, m)
+		return nil, err
+	}
+	return m, nil
 }
 
 // sameCluster refuses another Cluster than the one that a move has begun with.
@@ -78,8 +61,8 @@ func (s *stored) sameCluster(name string) error {
 // moved, it is to go elsewhere than its last move went, or that is history, and a pool
 // of its name was made anew on the other API since.
 func (e *Engine) over(ctx context.Context, s *stored, o migration.Options) (bool, error) {
-	if s == nil || s.Phase != migration.PhaseFinished || s.To != o.To {
-		return s == nil || s.Phase == migration.PhaseFinished, nil
+	if s.object == nil || s.Phase != migration.PhaseFinished || s.To != o.To {
+		return s.object == nil || s.Phase == migration.PhaseFinished, nil
 	}
 	scene, err := migration.ReadPool(ctx, e.Control, e.Target, s.Pool, s.Cluster)
 	if err != nil {
@@ -90,9 +73,6 @@ func (e *Engine) over(ctx context.Context, s *stored, o migration.Options) (bool
 
 // newMove starts a move that nothing has been done for yet.
 func (e *Engine) newMove(ctx context.Context, s *stored, p migration.Pool, o migration.Options) (*move, error) {
-	if s == nil {
-		s = &stored{}
-	}
 	s.Record = migration.Record{
 		Pool: p, To: o.To, Origin: o.To.Other(), Phase: migration.PhaseHolding, Cluster: o.Cluster, KubeconfigSecret: o.KubeconfigSecret,
 		Accept: o.Accept, Defaults: o.Defaults, Hold: e.Name(),
@@ -161,34 +141,34 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// resume takes the pool for this call, unless somebody else has since it was opened.
+// resume takes the pool for this call, unless another command has since it was opened.
+// The record is written each time: no later write of the command before can succeed.
 func (e *Engine) resume(ctx context.Context, s *stored, o migration.Options) (*move, error) {
-	m := &move{stored: s, runner: e.Name(), timeout: o.Timeout}
+	m := &move{stored: s, timeout: o.Timeout}
 	if m.timeout <= 0 {
 		m.timeout = defaultTimeout
 	}
-	s.Runner, s.Renewed = m.runner, e.Clock.Now().UTC()
-	return m, e.save(ctx, m)
-}
-
-// renew says that this call is still at it, with what it waits for, and fails if
-// somebody else has taken over.
-func (e *Engine) renew(ctx context.Context, m *move) error {
-	now := e.Clock.Now().UTC()
-	if now.Sub(m.Renewed) < renewEvery {
-		return nil
+	m.Holder = cmp.Or(e.Identity, "migration") + "_" + e.Name()
+	if err := e.acquire(ctx, m); err != nil {
+		return nil, err
 	}
-	m.Renewed, m.Waiting = now, m.waiting
-	return e.save(ctx, m)
+	if err := e.save(ctx, m); err != nil {
+		e.release(ctx, m)
+		return nil, err
+	}
+	return m, nil
 }
 
-// leave gives the pool free for the next command. It may fail: then that waits.
+// leave ends the command's work on the pool.
 func (e *Engine) leave(ctx context.Context, m *move) {
-	if m.object == nil || m.Runner != m.runner {
-		return
+	if m.lease == nil {
+		return // taken over
 	}
-	m.Runner, m.Waiting = "", m.waiting
-	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	ctx, cancel := context.WithTimeout(ctx, renewInterval)
 	defer cancel()
-	_ = m.save(ctx, e.Control)
+	if m.Waiting != m.waiting {
+		m.Waiting = m.waiting
+		_ = m.save(ctx, e.Control)
+	}
+	e.release(ctx, m)
 }

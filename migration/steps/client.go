@@ -3,13 +3,14 @@ package steps
 import (
 	"context"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// leaseClient is a client that says, before a write and not too often, that its move is
-// being worked on, and fails once somebody else has taken that over: a step through a
-// thousand machines may take longer than others wait.
+// leaseClient is a client that renews the Lease of the move before each write, if it is
+// time, and refuses to write once another command has taken the Lease over: a step through
+// a thousand machines may take longer than the Lease lasts.
 type leaseClient struct {
 	client.Client
 	renew func(context.Context) error
@@ -17,15 +18,16 @@ type leaseClient struct {
 
 // at is the engine while it works on m.
 func (e *Engine) at(m *move) *Engine {
-	beat := func(ctx context.Context) error { return e.renew(ctx, m) }
+	renew := func(ctx context.Context) error { return e.renew(ctx, m) }
 	out := *e
-	out.Control, out.Target = leaseClient{e.Control, beat}, leaseClient{e.Target, beat}
+	out.Control, out.Target = leaseClient{e.Control, renew}, leaseClient{e.Target, renew}
 	return &out
 }
 
-// before is called before each write. That of the record needs no other.
+// before is called before each write. The record and the Lease are written for themselves.
 func (b leaseClient) before(ctx context.Context, o client.Object) error {
-	if _, record := o.(*corev1.ConfigMap); record {
+	switch o.(type) {
+	case *corev1.ConfigMap, *coordinationv1.Lease:
 		return nil
 	}
 	return b.renew(ctx)

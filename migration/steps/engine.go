@@ -16,8 +16,6 @@ import (
 const (
 	lookAgain      = time.Second      // between two looks at what controllers have done
 	defaultTimeout = 10 * time.Minute // for one thing to happen
-	renewEvery     = 5 * time.Second  // while a command works on a pool
-	runnerExpiry   = 30 * time.Second // after which somebody else may go on
 )
 
 // Deps are what an Engine needs; all are required but Events and Progress.
@@ -31,6 +29,8 @@ type Deps struct {
 	Wait func(context.Context, time.Duration) error
 	// Name returns a new name that nobody else has, e.g. a UUID.
 	Name func() string
+	// Identity names who runs the command, e.g. the host, in the Lease of a pool.
+	Identity string
 	// Events are told of each step, on the head of the pool; nil tells nobody.
 	Events record.EventRecorder
 	// Progress is told what is done and waited for; nil is not.
@@ -78,7 +78,7 @@ func (e *Engine) Rollback(ctx context.Context, p migration.Pool, o migration.Opt
 		return err
 	}
 	switch {
-	case s == nil:
+	case s.object == nil:
 		return fmt.Errorf("%s was never moved: there is nothing to roll back", p)
 	case s.Phase == migration.PhaseFinished && s.To != s.Origin:
 		return fmt.Errorf("the move of %s is finished: move it back with apply --to %s", p, s.Origin)
@@ -103,7 +103,7 @@ func (e *Engine) Finish(ctx context.Context, p migration.Pool, o migration.Optio
 		return err
 	}
 	switch {
-	case s == nil:
+	case s.object == nil:
 		return fmt.Errorf("%s was never moved: there is nothing to finish", p)
 	case s.Phase == migration.PhaseFinished:
 		return nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -122,7 +123,7 @@ func (w *env) copy() *env {
 		&clusterv1.MachineHealthCheckList{},
 		&infrav1.MCMClusterList{}, &infrav1.MCMMachineList{}, &infrav1.MCMMachineTemplateList{},
 		&bootstrapv1.MCMConfigTemplateList{},
-		&controlplanev1.MCMExternalControlPlaneList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.NodeList{},
+		&controlplanev1.MCMExternalControlPlaneList{}, &corev1.ConfigMapList{}, &coordinationv1.LeaseList{}, &corev1.SecretList{}, &corev1.NodeList{},
 		&corev1.NamespaceList{},
 	} {
 		err := meta.EachListItem(get(w, list), func(o runtime.Object) error {

@@ -6,9 +6,14 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // slowly is an engine whose API server takes 4 seconds for each write, before which
@@ -16,7 +21,9 @@ import (
 func (w *env) slowly(look func()) *Engine {
 	e := w.engine(-1)
 	slow := func(o client.Object, do func() error) error {
-		if _, record := o.(*corev1.ConfigMap); !record {
+		switch o.(type) {
+		case *corev1.ConfigMap, *coordinationv1.Lease:
+		default:
 			look()
 			w.clock.Step(4 * time.Second)
 		}
@@ -46,9 +53,9 @@ func TestASlowCommandIsSeen(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, 12)
 	e := w.slowly(func() {
-		s, err := load(t.Context(), w.api, pool())
-		if err != nil || s.Runner == "" || w.clock.Since(s.Renewed) > runnerExpiry/2 {
-			t.Errorf("the record shows nobody at work for %s: %v", w.clock.Since(s.Renewed), err)
+		l := w.lease()
+		if l == nil || *l.Spec.HolderIdentity == "" || w.clock.Since(l.Spec.RenewTime.Time) > leaseDuration/2 {
+			t.Errorf("the Lease shows nobody at work: %+v", l)
 		}
 	})
 	for _, c := range []command{there, back, finish} {
@@ -69,15 +76,61 @@ func TestATakenOverCommandStops(t *testing.T) {
 		if writes++; writes != 8 {
 			return
 		}
-		s, err := load(t.Context(), w.api, pool())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Runner = "another"
-		w.must(s.save(t.Context(), w.api))
+		l := w.lease()
+		l.Spec.HolderIdentity = ptr.To("another")
+		w.must(w.api.Update(t.Context(), l))
 	})
 	err := there(t.Context(), e)
 	if err == nil || !strings.Contains(err.Error(), "another command has taken over") || writes > 10 {
 		t.Errorf("it ended after %d writes with %v", writes, err)
 	}
+}
+
+// TestTheLeaseShowsWhoMoves, since when, and goes with the command that has ended.
+func TestTheLeaseShowsWhoMoves(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, 1)
+	e := w.engine(5)
+	e.Identity = "alice"
+	if err := there(t.Context(), e); err == nil {
+		t.Fatal("it was not killed")
+	}
+	first := w.lease()
+	if first == nil || !strings.HasPrefix(*first.Spec.HolderIdentity, "alice_") ||
+		*first.Spec.LeaseDurationSeconds != 30 || first.Spec.AcquireTime == nil || first.Labels[machinev1.MigrationLabel] == "" {
+		t.Fatalf("the Lease of a command that was killed is %+v", first)
+	}
+	w.kill(there, 2)
+	if second := w.lease(); *second.Spec.HolderIdentity == *first.Spec.HolderIdentity ||
+		*second.Spec.LeaseTransitions != 1 {
+		t.Errorf("the next command has not taken it over: %+v", second)
+	}
+	w.run(there)
+	if l := w.lease(); l != nil {
+		t.Errorf("the command has ended, and there is still %+v", l)
+	}
+}
+
+// TestTheRecordIsFenced: a command that has not noticed yet that another one has taken
+// over its Lease does not write the record any more.
+func TestTheRecordIsFenced(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, 1)
+	w.kill(there, 5)
+	s, err := load(t.Context(), w.api, pool())
+	w.must(err)
+	w.kill(there, 2) // it takes the Lease and writes the record
+	if err := s.save(t.Context(), w.api); !apierrors.IsConflict(err) {
+		t.Errorf("the command before writes the record: %v", err)
+	}
+}
+
+// lease is the Lease of the pool; nil if there is none.
+func (w *env) lease() *coordinationv1.Lease {
+	w.t.Helper()
+	l, err := New(Deps{Control: w.api}).readLease(w.t.Context(), pool())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
 }

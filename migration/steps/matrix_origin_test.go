@@ -44,7 +44,7 @@ func TestHomeOnClusterAPIWithoutHealthCheck(t *testing.T) {
 	t.Parallel()
 	begun := settled(t, 1)
 	begun.must(begun.api.Delete(t.Context(), &get(begun, &clusterv1.MachineHealthCheckList{}).Items[0]))
-	for after := 1; ; after++ {
+	for after := begunWrites; ; after++ {
 		w := begun.copy()
 		killed := w.kill(backUnnamed, after)
 		w.run(rollback)
@@ -98,7 +98,7 @@ func TestScaledOnTheWayBack(t *testing.T) {
 	}{"Home": {rollback, (*env).onClusterAPI}, "On": {backUnnamed, (*env).onNative}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for write := 1; ; write++ {
+			for write := begunWrites; ; write++ {
 				w := begun.copy()
 				w.t = t
 				killed := w.kill(backUnnamed, write)
@@ -139,7 +139,7 @@ func TestALooseSetIsScaledInTheMiddle(t *testing.T) {
 	begun := envOf(t, objects)
 	begun.eager = true
 	begun.play()
-	for write := 1; ; write++ {
+	for write := begunWrites; ; write++ {
 		w := begun.copy()
 		killed := w.kill(move, write)
 		w.scaleSet(set, 2)
@@ -166,7 +166,7 @@ func (w *env) scaleSet(p migration.Pool, replicas int32) {
 		w.t.Fatal(err)
 	}
 	var set client.Object = &get(w, &machinev1.MachineSetList{}).Items[0]
-	if s != nil && s.Authority() == migration.ClusterAPI {
+	if s.object != nil && s.Authority() == migration.ClusterAPI {
 		set = &get(w, &clusterv1.MachineSetList{}).Items[0]
 	}
 	w.patchObject(set, func(o client.Object) {

@@ -14,7 +14,6 @@ import (
 // move is one pool's move as one call sees it.
 type move struct {
 	*stored
-	runner  string
 	timeout time.Duration
 	waiting string    // for what, since when
 	since   time.Time // zero: nothing
@@ -34,6 +33,9 @@ func (e *Engine) run(ctx context.Context, m *move, goal migration.Phase) error {
 	e.report(m)
 	for !m.Reached(goal) {
 		if err := e.renew(ctx, m); err != nil {
+			return err
+		}
+		if err := e.saveWaiting(ctx, m); err != nil {
 			return err
 		}
 		waiting, err := e.step(ctx, m)
@@ -116,7 +118,7 @@ func (e *Engine) report(m *move) {
 
 // enter writes the next phase. That write decides which API is authoritative.
 func (e *Engine) enter(ctx context.Context, m *move, s *migration.PoolState, p migration.Phase) error {
-	m.Phase, m.Changed, m.Waiting, m.Renewed = p, e.Clock.Now().UTC(), "", e.Clock.Now().UTC()
+	m.Phase, m.Changed, m.Waiting = p, e.Clock.Now().UTC(), ""
 	if err := e.save(ctx, m); err != nil {
 		return err
 	}
@@ -124,6 +126,16 @@ func (e *Engine) enter(ctx context.Context, m *move, s *migration.PoolState, p m
 	e.report(m)
 	e.emitEvent(m, s)
 	return nil
+}
+
+// saveWaiting writes what the step waits for into the record once it has waited a while,
+// and that it waits no longer.
+func (e *Engine) saveWaiting(ctx context.Context, m *move) error {
+	if m.Waiting == m.waiting || m.waiting != "" && e.Clock.Now().Sub(m.since) < renewInterval {
+		return nil
+	}
+	m.Waiting = m.waiting
+	return e.save(ctx, m)
 }
 
 // save writes the record, and fails for good if somebody else did since.

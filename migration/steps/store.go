@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,16 +18,17 @@ import (
 // stored is a Record and the ConfigMap that it was read from.
 type stored struct {
 	migration.Record
-	object *corev1.ConfigMap // nil: it has not been written yet
-	backup []byte            // to be written with it; nil: the backup stays as it is
+	object *corev1.ConfigMap     // nil: it has not been written yet
+	lease  *coordinationv1.Lease // as it was last read or written; nil: nobody, or another command, has it
+	backup []byte                // to be written with it; nil: the backup stays as it is
 }
 
-// load reads the Record of a pool; nil if it was never moved.
+// load reads the Record of a pool; one that was never moved has no object.
 func load(ctx context.Context, c client.Reader, p migration.Pool) (*stored, error) {
 	object := &corev1.ConfigMap{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: migration.RecordName(p)}, object)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // a pool that was never moved is no failure
+		return &stored{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the record of %s: %w", p, err)
