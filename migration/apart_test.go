@@ -1,4 +1,4 @@
-package migration
+package migration_test
 
 import (
 	"testing"
@@ -6,6 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/pools"
 )
 
 func TestApart(t *testing.T) {
@@ -22,7 +25,7 @@ func TestApart(t *testing.T) {
 		{"two ways to one cluster", system("a"), system("a"), false},
 		{"one that does not tell", system("a"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false},
 	} {
-		got, err := Apart(t.Context(), served(t).WithObjects(c.control).Build(), served(t).WithObjects(c.target).Build())
+		got, err := migration.Apart(t.Context(), pools.Served(t).WithObjects(c.control).Build(), pools.Served(t).WithObjects(c.target).Build())
 		if err != nil || got != c.want {
 			t.Errorf("%s: %v, %v", c.reason, got, err)
 		}

@@ -1,8 +1,8 @@
-// Package migration moves pools of machines from one door to the other without
+// Package migration moves pools of machines from one API to the other without
 // touching a VM: a MachineDeployment of Machine Controller Manager's API becomes
 // one of Cluster API on the infrastructure provider, and back.
 //
-// A pool is described on both doors at once: [Native] and [ClusterAPI] are what
+// A pool is described on both APIs at once: [Native] and [ClusterAPI] are what
 // the API server shows of it. One of them is the truth, the other a copy that
 // nobody acts on:
 //
@@ -15,7 +15,7 @@
 //	   └─────────────────────────────────────────────────────────────────────┴────────────────────────┘
 //	      rollback: pause, ack, refresh the native side, one write, release the hold, the copies go
 //
-// The way back from Cluster API is the same with the doors exchanged.
+// The way back from Cluster API is the same with the APIs exchanged.
 //
 // The rules that make it safe:
 //

@@ -1,13 +1,15 @@
 package migration
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Level is what a Finding means for a move.
 type Level string
 
 // The levels, from good to bad.
 const (
-	Kept     Level = "kept"     // means the same on the other door
+	Kept     Level = "kept"     // means the same on the other API
 	Replaced Level = "replaced" // something else does the same there
 	Lost     Level = "lost"     // has no counterpart; moved only if the user accepts that field by name
 	Blocked  Level = "blocked"  // not moved until the remedy is done

@@ -1,11 +1,38 @@
 package migration
 
-import "time"
+import (
+	"time"
+)
+
+// defaultNodeConditions are MCM's of --node-conditions.
+const defaultNodeConditions = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"
+
+// Complete returns d with MCM's defaults where it says nothing.
+func (d Defaults) Complete() Defaults {
+	for _, field := range []struct {
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{&d.DrainTimeout, 2 * time.Hour},
+		{&d.HealthTimeout, 10 * time.Minute},
+		{&d.CreationTimeout, 20 * time.Minute},
+		{&d.InPlaceUpdateTimeout, 20 * time.Minute},
+		{&d.PvDetachTimeout, 2 * time.Minute},
+	} {
+		if *field.value <= 0 {
+			*field.value = field.fallback
+		}
+	}
+	if d.NodeConditions == "" {
+		d.NodeConditions = defaultNodeConditions
+	}
+	return d
+}
 
 // Options are what a person decides about a move.
 type Options struct {
-	// To is the door to move to.
-	To Door
+	// To is the API to move to.
+	To API
 	// Cluster is the name of the Cluster, in the pools' namespace, that the machines
 	// are to belong to, or belong to. One that does not exist is made.
 	Cluster string
@@ -28,7 +55,7 @@ type Options struct {
 	// TakeOver goes on with a pool although another command seems to work on it.
 	TakeOver bool
 
-	rollback bool // the machines go home as they are, whatever a plan says
+	Rollback bool // the machines go home as they are, whatever a plan says
 }
 
 // Defaults are the manager's flags of the same names.

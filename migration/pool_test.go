@@ -1,6 +1,8 @@
 package migration
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestParsePool(t *testing.T) {
 	t.Parallel()

@@ -64,11 +64,11 @@ func TestCommands(t *testing.T) {
 	}{
 		{"a pool by name", "migrate plan machine/solo --cluster shoot", "machine/solo  clusterapi  1         1     0", ""},
 		{"all pools", "migrate plan --cluster shoot", "machine/solo", ""},
-		{"nothing is on the other door", "migrate plan --to native", "There are no pools to move.", ""},
+		{"nothing is on the other API", "migrate plan --to native", "There are no pools to move.", ""},
 		{"a pool that does not exist", "migrate plan nobody --cluster shoot", "there is no such pool", errBlocked.Error()},
 		{"no Cluster", "migrate plan machine/solo", "no Cluster is named", errBlocked.Error()},
 		{"machine readable", "migrate plan machine/solo --cluster shoot -o json", `"providerID": "sim:///zone/i-1"`, ""},
-		{"no such door", "migrate plan --to elsewhere", "", `--to="elsewhere"`},
+		{"no such API", "migrate plan --to elsewhere", "", `--to="elsewhere"`},
 		{"no such format", "migrate plan -o xml", "", `--output="xml"`},
 		{"nothing named", "migrate apply --cluster shoot", "", errNoPools.Error()},
 		{"nothing moved", "migrate status", "No pool has been moved.", ""},
@@ -100,7 +100,7 @@ func TestCommands(t *testing.T) {
 			"a kubeconfig that is not there", "migrate plan machine/solo --cluster shoot --kubeconfig-secret none",
 			"Secret garden/none does not exist", errBlocked.Error(),
 		},
-		{"kinds are missing", "takeover check", "to the native door: not safe", errUnsafe.Error()},
+		{"kinds are missing", "takeover check", "to the native API: not safe", errUnsafe.Error()},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
@@ -116,10 +116,10 @@ func TestCommands(t *testing.T) {
 }
 
 // recorded is the state of a move of machine/solo.
-func recorded(to migration.Door, phase migration.Phase) client.Object {
+func recorded(to migration.API, phase migration.Phase) client.Object {
 	text, _ := json.Marshal(migration.Record{
 		Pool: migration.Pool{Kind: migration.KindMachine, Namespace: "garden", Name: "solo"}, To: to,
-		Home: migration.DoorNative, Phase: phase, Cluster: "shoot", Hold: "h",
+		Origin: migration.Native, Phase: phase, Cluster: "shoot", Hold: "h",
 	})
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -140,15 +140,15 @@ func TestAllGoesOn(t *testing.T) {
 		want   string // in what it says, and fails with after no time
 	}{
 		{
-			"the new side is the truth already, and not started", recorded(migration.DoorClusterAPI, migration.PhaseSwitching),
+			"the new side is the truth already, and not started", recorded(migration.ClusterAPI, migration.PhaseSwitching),
 			"migrate apply --all --cluster shoot", "machine/solo  to clusterapi  Switching",
 		},
 		{
-			"a rollback that clears", recorded(migration.DoorNative, migration.PhaseFinishing), "migrate rollback --all",
+			"a rollback that clears", recorded(migration.Native, migration.PhaseFinishing), "migrate rollback --all",
 			"machine/solo  to native  Finish",
 		},
 		{
-			"a finish that clears", recorded(migration.DoorClusterAPI, migration.PhaseFinishing), "migrate finish --all",
+			"a finish that clears", recorded(migration.ClusterAPI, migration.PhaseFinishing), "migrate finish --all",
 			"machine/solo  to clusterapi  Finish",
 		},
 	} {

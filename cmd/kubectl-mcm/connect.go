@@ -30,7 +30,7 @@ type common struct {
 	output    string
 }
 
-// clusters are the two clusters that the doors work on, read from their API servers.
+// clusters are the two clusters that the APIs work on, read from their API servers.
 type clusters struct {
 	control, target client.Client
 	namespace       string

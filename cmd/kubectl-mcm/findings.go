@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/takeover"
 )
 
 // headings of the levels, from bad to good.
@@ -96,11 +97,11 @@ func few(names []string) string {
 func sorted[V any](all map[string]V) []string { return slices.Sorted(maps.Keys(all)) }
 
 // printTakeover prints whether a fleet can change hands.
-func printTakeover(out io.Writer, format string, t migration.Takeover) error {
+func printTakeover(out io.Writer, format string, t takeover.Report) error {
 	if done, err := printed(out, format, takeoverOutput{t, t.Safe(), t.BackSafe()}); done {
 		return err
 	}
-	fmt.Fprintf(out, "namespace %s: %d Machines\n\nto the native door: %s\n", t.Namespace, t.Machines, verdict(t.Safe()))
+	fmt.Fprintf(out, "namespace %s: %d Machines\n\nto the native API: %s\n", t.Namespace, t.Machines, verdict(t.Safe()))
 	printFindings(out, t.There, nil)
 	fmt.Fprintf(out, "\nback to MCM: %s\n", verdict(t.BackSafe()))
 	printFindings(out, t.Back, nil)
@@ -109,7 +110,7 @@ func printTakeover(out io.Writer, format string, t migration.Takeover) error {
 
 // takeoverOutput is a Takeover with what follows from it.
 type takeoverOutput struct {
-	migration.Takeover
+	takeover.Report
 	Safe     bool `json:"safe"`
 	BackSafe bool `json:"backSafe"`
 }

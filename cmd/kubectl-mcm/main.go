@@ -1,5 +1,5 @@
 // Command kubectl-mcm is a plugin of kubectl: kubectl mcm. It moves pools of
-// machines between the two doors of this project, and reports whether a fleet of
+// machines between the two APIs of this project, and reports whether a fleet of
 // Machine Controller Manager's can be taken over, and given back.
 package main
 

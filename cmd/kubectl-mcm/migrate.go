@@ -11,14 +11,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
 )
 
 // newMigrate is the command that moves pools.
 func newMigrate(c *common) *cobra.Command {
 	o := &migration.Options{}
 	cmd := onlyHelps(&cobra.Command{
-		Use: "migrate", Short: "Move pools between the native door and Cluster API without touching a VM",
-		Long: "Move pools between the native door and Cluster API without touching a VM.\n\n" +
+		Use: "migrate", Short: "Move pools between the native API and Cluster API without touching a VM",
+		Long: "Move pools between the native API and Cluster API without touching a VM.\n\n" +
 			"A pool is named NAME or machinedeployment/NAME, machineset/NAME or machine/NAME; the latter two belong to " +
 			"nothing above them.",
 	})
@@ -33,7 +34,7 @@ func newMigrate(c *common) *cobra.Command {
 
 // addMoveFlags adds what a person decides about a move.
 func addMoveFlags(flags *pflag.FlagSet, o *migration.Options) {
-	flags.StringVar((*string)(&o.To), "to", string(migration.DoorClusterAPI), "door to move to: clusterapi or native")
+	flags.StringVar((*string)(&o.To), "to", string(migration.ClusterAPI), "API to move to: clusterapi or native")
 	flags.StringVar(&o.Cluster, "cluster", "",
 		"name of the Cluster, in the namespace of the pools, that the machines are to belong to; one that does not exist "+
 			"is made. --to native finds it on the pools")
@@ -56,8 +57,8 @@ func prepare(ctx context.Context, c *common, o *migration.Options) (*clusters, e
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if o.To != migration.DoorClusterAPI && o.To != migration.DoorNative {
-		return nil, fmt.Errorf("--to=%q is neither %s nor %s", o.To, migration.DoorClusterAPI, migration.DoorNative)
+	if o.To != migration.ClusterAPI && o.To != migration.Native {
+		return nil, fmt.Errorf("--to=%q is neither %s nor %s", o.To, migration.ClusterAPI, migration.Native)
 	}
 	o.Now = time.Now()
 	found, err := c.connect(c)
@@ -99,7 +100,7 @@ func newPlan(c *common, o *migration.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			plans, err := plan(cmd.Context(), found, *o, pools)
+			plans, err := planPools(cmd.Context(), found, *o, pools)
 			if err != nil {
 				return err
 			}
@@ -116,8 +117,8 @@ func newPlan(c *common, o *migration.Options) *cobra.Command {
 	}
 }
 
-// plan plans pools; none are all that are on the door to move from.
-func plan(ctx context.Context, c *clusters, o migration.Options, pools []migration.Pool) ([]migration.Plan, error) {
+// planPools plans pools; none are all that are on the API to move from.
+func planPools(ctx context.Context, c *clusters, o migration.Options, pools []migration.Pool) ([]plan.Plan, error) {
 	fleet, err := migration.ReadFleet(ctx, c.control, c.target, c.namespace, o.Cluster, pools...)
 	if err != nil {
 		return nil, err
@@ -125,5 +126,5 @@ func plan(ctx context.Context, c *clusters, o migration.Options, pools []migrati
 	if len(pools) == 0 {
 		fleet = fleet.On(o.To.Other())
 	}
-	return fleet.Plans(o), nil
+	return plan.All(fleet, o), nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -13,15 +14,16 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/steps"
 )
 
 // newEngine is an engine that works on the clusters and tells out what it does.
-func newEngine(c *clusters, out io.Writer) *migration.Engine {
+func newEngine(c *clusters, out io.Writer) *steps.Engine {
 	timer := clock.RealClock{}
-	return migration.New(migration.Deps{
-		Control: c.control, Target: c.target, Clock: timer, Wait: wait, Name: uuid.NewString,
+	return steps.New(steps.Deps{
+		Control: c.control, Target: c.target, Clock: timer, Wait: wait, Name: uuid.NewString, Identity: identity(),
 		Events: &recorder{client: c.control, clock: timer},
-		Progress: func(p migration.Progress) {
+		Progress: func(p steps.Progress) {
 			text := string(p.Phase)
 			if p.Waiting != "" {
 				text += ": waits: " + p.Waiting
@@ -29,6 +31,15 @@ func newEngine(c *clusters, out io.Writer) *migration.Engine {
 			fmt.Fprintf(out, "%s  %s  to %s  %s\n", timer.Now().Format(time.TimeOnly), p.Pool, p.To, text)
 		},
 	})
+}
+
+// identity is the host that the command runs on, as other holders of Leases say it.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return component
+	}
+	return host
 }
 
 // wait waits for so long, or until ctx ends.
@@ -50,7 +61,7 @@ var (
 )
 
 // act is one of the engine's verbs.
-type act func(*migration.Engine, context.Context, migration.Pool, migration.Options) error
+type act func(*steps.Engine, context.Context, migration.Pool, migration.Options) error
 
 // newAct is the command that does it to each pool, one after the other. It stops at
 // the first that fails: what is wrong with one is often wrong with all. Of all pools it
@@ -109,7 +120,7 @@ func choose(namespace string, args []string, every bool, all func() ([]migration
 
 // explained prints why a pool is refused, with what is said of many machines once.
 func explained(out io.Writer, err error) error {
-	refused, ok := errors.AsType[*migration.RefusedError](err)
+	refused, ok := errors.AsType[*steps.RefusedError](err)
 	if !ok {
 		return err
 	}
@@ -127,9 +138,9 @@ func interrupted(ctx context.Context, p migration.Pool, err error) error {
 }
 
 func newApply(c *common, o *migration.Options) *cobra.Command {
-	return newAct(c, o, "apply", "Move pools; the same command goes on after an interruption", (*migration.Engine).Apply,
+	return newAct(c, o, "apply", "Move pools; the same command goes on after an interruption", (*steps.Engine).Apply,
 		func(ctx context.Context, found *clusters, o migration.Options) ([]migration.Pool, error) {
-			plans, err := plan(ctx, found, o, nil)
+			plans, err := planPools(ctx, found, o, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -146,9 +157,9 @@ func newApply(c *common, o *migration.Options) *cobra.Command {
 		})
 }
 
-// begun are the pools on their way to a door: the new side may be the truth already,
+// begun are the pools on their way to an API: the new side may be the truth already,
 // so that a plan does not find them on the old one any more.
-func begun(ctx context.Context, found *clusters, to migration.Door) ([]migration.Pool, error) {
+func begun(ctx context.Context, found *clusters, to migration.API) ([]migration.Pool, error) {
 	records, err := migration.Records(ctx, found.control, found.namespace)
 	if err != nil {
 		return nil, err
@@ -167,14 +178,14 @@ func begun(ctx context.Context, found *clusters, to migration.Door) ([]migration
 
 func newRollback(c *common, o *migration.Options) *cobra.Command {
 	return newAct(c, o, "rollback", "Bring pools back to where their move began, from any phase that is not Finished",
-		(*migration.Engine).Rollback,
+		(*steps.Engine).Rollback,
 		inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved,
 			migration.PhaseFinishing))
 }
 
 func newFinish(c *common, o *migration.Options) *cobra.Command {
-	return newAct(c, o, "finish", "Remove what moves have left on the old door, after a backup",
-		(*migration.Engine).Finish,
+	return newAct(c, o, "finish", "Remove what moves have left on the old API, after a backup",
+		(*steps.Engine).Finish,
 		inPhases(migration.PhaseMoved, migration.PhaseFinishing))
 }
 

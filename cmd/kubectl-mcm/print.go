@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
 )
 
 // Formats of what is printed.
@@ -41,7 +41,7 @@ func printed(out io.Writer, format string, v any) (bool, error) {
 }
 
 // printPlans prints plans: a line for each pool, then what is to be known about it.
-func printPlans(out io.Writer, format string, plans []migration.Plan) error {
+func printPlans(out io.Writer, format string, plans []plan.Plan) error {
 	if done, err := printed(out, format, plans); done {
 		return err
 	}
@@ -64,7 +64,7 @@ func printPlans(out io.Writer, format string, plans []migration.Plan) error {
 	return nil
 }
 
-func poolRow(p migration.Plan) []string {
+func poolRow(p plan.Plan) []string {
 	versions, forms := map[string]int{}, map[string]int{}
 	blocked := 0
 	for _, m := range p.Machines {
@@ -72,7 +72,7 @@ func poolRow(p migration.Plan) []string {
 			versions[m.KubeletVersion]++
 		}
 		forms[formText(m.ProviderIDForm)]++
-		if m.Verdict == migration.VerdictBlocked {
+		if m.Verdict == plan.VerdictBlocked {
 			blocked++
 		}
 	}
@@ -92,9 +92,9 @@ func poolRow(p migration.Plan) []string {
 
 func formText(form string) string {
 	switch form {
-	case migration.FormNode:
+	case plan.FormNode:
 		return "becomes the Node's"
-	case migration.FormMCM:
+	case plan.FormMCM:
 		return "becomes MCM's"
 	}
 	return "stays"
@@ -116,7 +116,7 @@ func counts(all map[string]int) string {
 }
 
 // printPlan prints what a plan says of one pool.
-func printPlan(out io.Writer, format string, p migration.Plan) error {
+func printPlan(out io.Writer, format string, p plan.Plan) error {
 	fmt.Fprintf(out, "\n%s\n", p.Pool)
 	if format == formatWide {
 		rows := [][]string{{"MACHINE", "SET", "NODE", "PHASE", "VERDICT", "KUBELET", "PROVIDERID"}}

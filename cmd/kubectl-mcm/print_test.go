@@ -12,20 +12,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/takeover"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 // examplePlans are one pool that can be moved, and one with many machines in its way.
-func examplePlans() []migration.Plan {
-	good := migration.Plan{
-		Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "garden", Name: "pool-a"}, From: migration.DoorNative,
-		To:      migration.DoorClusterAPI,
+func examplePlans() []plan.Plan {
+	good := plan.Plan{
+		Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "garden", Name: "pool-a"}, From: migration.Native,
+		To:      migration.ClusterAPI,
 		Cluster: "shoot", Replicas: 1, Accepted: []string{"spec.revisionHistoryLimit"},
-		Machines: []migration.MachinePlan{{
-			Name: "pool-a-1", Set: "pool-a-abcde", Node: "node-1", Phase: "Running", Verdict: migration.VerdictKept,
+		Machines: []plan.MachinePlan{{
+			Name: "pool-a-1", Set: "pool-a-abcde", Node: "node-1", Phase: "Running", Verdict: plan.VerdictKept,
 			KubeletVersion: "v1.36.3",
-			ProviderID:     "sim:///zone/i-1", ProviderIDForm: migration.FormNode,
+			ProviderID:     "sim:///zone/i-1", ProviderIDForm: plan.FormNode,
 			Finalizers: []string{"machine.sapcloud.io/machine-controller-manager"},
 		}},
 		Findings: []migration.Finding{
@@ -35,8 +37,8 @@ func examplePlans() []migration.Plan {
 			},
 			{Level: migration.Kept, Object: "MachineDeployment garden/pool-a", Field: "spec.replicas", Text: "stays 1"},
 		},
-		Creates: []migration.Objects{{Kind: "Machine", Names: []string{"pool-a-1"}}},
-		Finalizers: []migration.Finalizer{{
+		Creates: []plan.Objects{{Kind: "Machine", Names: []string{"pool-a-1"}}},
+		Finalizers: []plan.Finalizer{{
 			Name: "machine.cluster.x-k8s.io", On: "Machine (Cluster API)",
 			Text: "added by Cluster API",
 		}},
@@ -45,21 +47,21 @@ func examplePlans() []migration.Plan {
 	bad.Pool.Name, bad.Phase, bad.Machines, bad.Findings, bad.Creates, bad.Finalizers, bad.Accepted = "pool-b", migration.PhaseHolding, nil, nil, nil, nil, nil
 	for i := range 6 {
 		name := fmt.Sprintf("pool-b-%d", i)
-		bad.Machines = append(bad.Machines, migration.MachinePlan{
-			Name: name, Verdict: migration.VerdictBlocked,
-			Reason: "it is Failed", Remedy: "wait", ProviderIDForm: migration.FormSame,
+		bad.Machines = append(bad.Machines, plan.MachinePlan{
+			Name: name, Verdict: plan.VerdictBlocked,
+			Reason: "it is Failed", Remedy: "wait", ProviderIDForm: plan.FormSame,
 		})
 		bad.Findings = append(bad.Findings, migration.Finding{
 			Level: migration.Blocked, Object: "Machine garden/" + name,
 			Text: "it is Failed", Remedy: "wait",
 		})
 	}
-	return []migration.Plan{good, bad}
+	return []plan.Plan{good, bad}
 }
 
 func TestOutput(t *testing.T) {
 	t.Parallel()
-	takeover := migration.Takeover{
+	takeover := takeover.Report{
 		Namespace: "garden", Machines: 2,
 		There: []migration.Finding{{
 			Level: migration.Kept, Object: "Lease",
@@ -72,13 +74,13 @@ func TestOutput(t *testing.T) {
 	}
 	records := []migration.Record{{
 		Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "garden", Name: "pool-a"},
-		To:   migration.DoorClusterAPI, Home: migration.DoorNative,
+		To:   migration.ClusterAPI, Origin: migration.Native,
 		Phase: migration.PhaseCopying, Cluster: "shoot", Changed: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Waiting: "Cluster shoot is being made",
 	}}
 	for name, show := range map[string]func(*bytes.Buffer, string) error{
 		"plan":     func(out *bytes.Buffer, format string) error { return printPlans(out, format, examplePlans()) },
-		"none":     func(out *bytes.Buffer, format string) error { return printPlans(out, format, []migration.Plan{}) },
+		"none":     func(out *bytes.Buffer, format string) error { return printPlans(out, format, []plan.Plan{}) },
 		"takeover": func(out *bytes.Buffer, format string) error { return printTakeover(out, format, takeover) },
 		"status":   func(out *bytes.Buffer, format string) error { return printRecords(out, format, records) },
 	} {

@@ -70,7 +70,7 @@ func printRecords(out io.Writer, format string, records []migration.Record) erro
 	rows := [][]string{{"POOL", "TO", "PHASE", "TRUTH", "CLUSTER", "SINCE", "WAITING"}}
 	for _, r := range records {
 		rows = append(rows, []string{
-			r.Pool.String(), string(r.To), string(r.Phase), string(r.Truth()), dash(r.Cluster),
+			r.Pool.String(), string(r.To), string(r.Phase), string(r.Authority()), dash(r.Cluster),
 			r.Changed.UTC().Format(time.RFC3339), dash(r.Waiting),
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/takeover"
 )
 
 var errUnsafe = errors.New("taking over is not safe yet: see what is blocked above")
@@ -15,10 +16,10 @@ var errUnsafe = errors.New("taking over is not safe yet: see what is blocked abo
 func newTakeover(c *common) *cobra.Command {
 	cmd := onlyHelps(&cobra.Command{
 		Use:   "takeover",
-		Short: "Give a fleet of Machine Controller Manager's to the native door, and back",
+		Short: "Give a fleet of Machine Controller Manager's to the native API, and back",
 	})
 	cmd.AddCommand(&cobra.Command{
-		Use: "check", Short: "Say whether the native door can take the namespace over, and whether MCM could have it back; " +
+		Use: "check", Short: "Report whether the native API can take the namespace over, and whether MCM could have it back; " +
 			"changes nothing", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.validate(); err != nil {
@@ -28,15 +29,15 @@ func newTakeover(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			around, err := migration.ReadSurroundings(cmd.Context(), found.control, found.namespace)
+			around, err := migration.ReadNamespace(cmd.Context(), found.control, found.namespace)
 			if err != nil {
 				return err
 			}
-			managers, err := migration.ReadManagers(cmd.Context(), found.control, found.namespace)
+			managers, err := takeover.ReadManagers(cmd.Context(), found.control, found.namespace)
 			if err != nil {
 				return err
 			}
-			t := migration.CheckTakeover(around, managers, time.Now())
+			t := takeover.Check(around, managers, time.Now())
 			if err := printTakeover(cmd.OutOrStdout(), c.output, t); err != nil {
 				return err
 			}

@@ -8,11 +8,11 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/fields"
 )
 
 // TestMigrationRollsNothing: what a pool is after a move to Cluster API and back is
-// for the deployment's controller what it was before. Package migration cannot use
-// this one, and compares templates by itself.
+// for the deployment's controller what it was before.
 func TestMigrationRollsNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*machinev1.MachineTemplateSpec){
@@ -43,10 +43,10 @@ func TestMigrationRollsNothing(t *testing.T) {
 		}}
 		set.Spec.Template = *template.DeepCopy()
 		set.Spec.Template.Labels["machine-template-hash"] = "1"
-		s := &migration.Scene{Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "n", Name: "p"}}
-		s.Native = migration.Native{Deployment: d, Sets: []machinev1.MachineSet{set}}
-		s.ClusterAPI, _ = s.CopyToClusterAPI(migration.Options{To: migration.DoorClusterAPI, Cluster: "k"})
-		back, _ := s.CopyToNative(migration.Options{To: migration.DoorNative})
+		s := &migration.PoolState{Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: "n", Name: "p"}}
+		s.Native = migration.NativeObjects{Deployment: d, Sets: []machinev1.MachineSet{set}}
+		s.ClusterAPI, _ = fields.ToClusterAPI(s, migration.Options{To: migration.ClusterAPI, Cluster: "k"})
+		back, _ := fields.ToNative(s, migration.Options{To: migration.Native})
 		if !machinev1.SameTemplate(&back.Deployment.Spec.Template, &template) ||
 			FindNewSet(&back.Deployment.Spec.Template, []*machinev1.MachineSet{&back.Sets[0]}) == nil {
 			t.Errorf("%s: the deployment's controller would roll from %+v to %+v", name, template, back.Deployment.Spec.Template)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/steps"
 )
 
 // errKilled is what a command gets for each request after its end.
@@ -90,10 +91,10 @@ func (r *run) client(through client.WithWatch) client.Client {
 }
 
 // engine is the command's, which looks more often than a person needs.
-func (d *doors) engine(r *run, progress func(migration.Progress)) *migration.Engine {
+func (d *doors) engine(r *run, progress func(steps.Progress)) *steps.Engine {
 	const look = 200 * time.Millisecond
 	cl := r.client(d.api)
-	return migration.New(migration.Deps{
+	return steps.New(steps.Deps{
 		Control: cl, Target: cl, Clock: clock.RealClock{}, Progress: progress,
 		Name: func() string { return string(uuid.NewUUID()) },
 		Wait: func(ctx context.Context, _ time.Duration) error {
@@ -108,23 +109,23 @@ func (d *doors) engine(r *run, progress func(migration.Progress)) *migration.Eng
 }
 
 // A leg is one command about a pool.
-type leg func(context.Context, *migration.Engine, migration.Pool, migration.Options) error
+type leg func(context.Context, *steps.Engine, migration.Pool, migration.Options) error
 
-func toClusterAPI(ctx context.Context, e *migration.Engine, p migration.Pool, o migration.Options) error {
-	o.To = migration.DoorClusterAPI
+func toClusterAPI(ctx context.Context, e *steps.Engine, p migration.Pool, o migration.Options) error {
+	o.To = migration.ClusterAPI
 	return e.Apply(ctx, p, o)
 }
 
-func toNative(ctx context.Context, e *migration.Engine, p migration.Pool, o migration.Options) error {
-	o.To = migration.DoorNative
+func toNative(ctx context.Context, e *steps.Engine, p migration.Pool, o migration.Options) error {
+	o.To = migration.Native
 	return e.Apply(ctx, p, o)
 }
 
-func rollBack(ctx context.Context, e *migration.Engine, p migration.Pool, o migration.Options) error {
+func rollBack(ctx context.Context, e *steps.Engine, p migration.Pool, o migration.Options) error {
 	return e.Rollback(ctx, p, o)
 }
 
-func finishMove(ctx context.Context, e *migration.Engine, p migration.Pool, o migration.Options) error {
+func finishMove(ctx context.Context, e *steps.Engine, p migration.Pool, o migration.Options) error {
 	return e.Finish(ctx, p, o)
 }
 
@@ -146,7 +147,7 @@ func (h *herd) insist(ctx context.Context, l leg, o migration.Options) error {
 	deadline := time.Now().Add(2 * wait)
 	for {
 		_, err := h.run(ctx, l, o, -1)
-		if _, refused := errors.AsType[*migration.RefusedError](err); err == nil || refused || ctx.Err() != nil ||
+		if _, refused := errors.AsType[*steps.RefusedError](err); err == nil || refused || ctx.Err() != nil ||
 			time.Now().After(deadline) {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster/audit"
 )
 
@@ -171,7 +172,7 @@ func planned(t *testing.T, d *doors, pools int, args []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var plans []migration.Plan
+	var plans []plan.Plan
 	if err := json.Unmarshal([]byte(text), &plans); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

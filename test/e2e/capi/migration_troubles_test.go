@@ -172,7 +172,7 @@ func (h *herd) scaleTruth(ctx context.Context, replicas int32) error {
 	}
 	at := slices.IndexFunc(records, func(r migration.Record) bool { return r.Pool == h.Pool })
 	meta := metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name}
-	if at < 0 || records[at].Truth() == migration.DoorNative {
+	if at < 0 || records[at].Authority() == migration.Native {
 		return edit(ctx, h.cl, &machinev1.MachineDeployment{ObjectMeta: meta}, func(d *machinev1.MachineDeployment) {
 			d.Spec.Replicas = replicas
 		})
@@ -227,7 +227,7 @@ func (h *herd) tell(ctx context.Context) string {
 			add("  %+v", records[i])
 		}
 	}
-	scene, err := migration.ReadScene(ctx, h.cl, h.cl, h.Pool, fleetCluster)
+	scene, err := migration.ReadPool(ctx, h.cl, h.cl, h.Pool, fleetCluster)
 	if err != nil {
 		return text + err.Error()
 	}

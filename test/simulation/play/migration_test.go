@@ -8,15 +8,16 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/steps"
 )
 
 // migrate moves the native pool to the Cluster.
 func migrate(name func() string) func(context.Context, *Command) error {
 	return func(ctx context.Context, c *Command) error {
-		e := migration.New(migration.Deps{Control: c.Control, Target: c.Target, Clock: c.Clock, Wait: c.Wait, Name: name})
+		e := steps.New(steps.Deps{Control: c.Control, Target: c.Target, Clock: c.Clock, Wait: c.Wait, Name: name})
 		return e.Apply(ctx, migration.Pool{Kind: migration.KindDeployment, Namespace: namespace, Name: poolName(0)},
 			migration.Options{
-				To: migration.DoorClusterAPI, Cluster: clusterName, KubeconfigSecret: givenSecret, Now: c.Clock.Now(),
+				To: migration.ClusterAPI, Cluster: clusterName, KubeconfigSecret: givenSecret, Now: c.Clock.Now(),
 			})
 	}
 }

@@ -1,0 +1,104 @@
+package fields
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
+)
+
+const (
+	// tooMany is the share of unhealthy machines above which it is not the machines.
+	maxUnhealthy = "40%"
+	// fewest is the number of machines from which that share allows at least one.
+	minMachinesForLimit = 3
+	// leastStartup is the least that Cluster API takes for nodeStartupTimeoutSeconds.
+	minStartupTimeout = 30 * time.Second
+)
+
+// healthCheck makes the MachineHealthCheck that replaces machines when MCM would.
+// A Machine that belongs to no set is replaced by nobody on either API.
+func (c *toClusterAPI) healthCheck() {
+	if c.Native.Deployment == nil && (c.Pool.Kind != migration.KindSet || len(c.Native.Sets) == 0) {
+		return
+	}
+	config, annotations, labels, origin := c.configuration()
+	l := timeoutsOf(config, annotations, c.options.Defaults)
+	check := &clusterv1.MachineHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Pool.Namespace, Name: c.Pool.Name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster},
+			Annotations:     map[string]string{machinev1.MigratedFromAnnotation: origin},
+			OwnerReferences: []metav1.OwnerReference{c.clusterOwner()},
+		},
+		Spec: clusterv1.MachineHealthCheckSpec{
+			ClusterName: c.options.Cluster,
+			Selector:    metav1.LabelSelector{MatchLabels: labels},
+			Checks:      checksOf(l),
+		},
+	}
+	if len(c.Native.Machines) >= minMachinesForLimit {
+		check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.FromString(maxUnhealthy))
+	}
+	c.out.HealthCheck = check
+}
+
+// configuration is that of the pool's template, with the annotations that count
+// for it, the labels of its Machines, and what it comes from.
+func (c *toClusterAPI) configuration() (_ *machinev1.MachineConfiguration, annotations, labels map[string]string,
+	origin string,
+) {
+	if d := c.Native.Deployment; d != nil {
+		labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
+		return d.Spec.Template.Spec.MachineConfiguration, d.Annotations, labels, objects.CopyOf(machinev1.MachineDeploymentKind, d)
+	}
+	s := &c.Native.Sets[0]
+	labels = map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name)}
+	return s.Spec.Template.Spec.MachineConfiguration, s.Annotations, labels, objects.CopyOf(machinev1.MachineSetKind, s)
+}
+
+// checksOf is when a machine is unhealthy: for MCM every listed condition that is
+// not False, and Ready unless it is True.
+func checksOf(l timeouts) clusterv1.MachineHealthCheckChecks {
+	checks := clusterv1.MachineHealthCheckChecks{NodeStartupTimeoutSeconds: seconds(max(l.creation, minStartupTimeout))}
+	if l.neverFails {
+		return checks
+	}
+	unhealthy := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) {
+		checks.UnhealthyNodeConditions = append(checks.UnhealthyNodeConditions,
+			clusterv1.UnhealthyNodeCondition{Type: kind, Status: status, TimeoutSeconds: seconds(l.health)})
+	}
+	unhealthy(corev1.NodeReady, corev1.ConditionFalse)
+	unhealthy(corev1.NodeReady, corev1.ConditionUnknown)
+	var seen []string
+	for _, kind := range l.conditions {
+		if kind == string(corev1.NodeReady) || slices.Contains(seen, kind) {
+			continue
+		}
+		seen = append(seen, kind)
+		unhealthy(corev1.NodeConditionType(kind), corev1.ConditionTrue)
+		unhealthy(corev1.NodeConditionType(kind), corev1.ConditionUnknown)
+	}
+	return checks
+}
+
+// timeoutsOfChecks is the reverse. It says nothing of what checks do not tell.
+func timeoutsOfChecks(checks clusterv1.MachineHealthCheckChecks) timeouts {
+	l := timeouts{creation: time.Duration(objects.Value(checks.NodeStartupTimeoutSeconds)) * time.Second, neverFails: true}
+	for _, condition := range checks.UnhealthyNodeConditions {
+		l.neverFails = false
+		l.health = max(l.health, time.Duration(objects.Value(condition.TimeoutSeconds))*time.Second)
+		if condition.Type != corev1.NodeReady && !slices.Contains(l.conditions, string(condition.Type)) {
+			l.conditions = append(l.conditions, string(condition.Type))
+		}
+	}
+	return l
+}

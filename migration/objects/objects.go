@@ -1,0 +1,147 @@
+package objects
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// Merge returns a copy of all with the entries of each of more.
+func Merge(all map[string]string, more ...map[string]string) map[string]string {
+	out := maps.Clone(all)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for _, m := range more {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+// CopyOf is the value of the annotation migrated-from.
+func CopyOf(kind string, o metav1.Object) string {
+	return kind + "/" + o.GetName() + "/" + string(o.GetUID())
+}
+
+// SameVM reports whether two providerIDs can name the same VM: all forms of all
+// clouds end in the VM's own name.
+func SameVM(a, b string) bool { return strings.EqualFold(LastSegment(a), LastSegment(b)) }
+
+func LastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
+
+// ControllerRef is the reference to an owner that controls, without its UID: that is
+// known once it is made.
+func ControllerRef(kind schema.GroupVersionKind, name string) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: name, Controller: new(true),
+		BlockOwnerDeletion: new(true),
+	}
+}
+
+// CopiedFrom is the name of the object of that kind that o was copied from; empty if
+// it was not.
+func CopiedFrom(o metav1.Object, kind string) string {
+	parts := strings.Split(o.GetAnnotations()[machinev1.MigratedFromAnnotation], "/")
+	if len(parts) != 3 || parts[0] != kind {
+		return ""
+	}
+	return parts[1]
+}
+
+func Value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// ControllerOf returns the reference to the controller of an object, if it is of that kind.
+func ControllerOf(o metav1.Object, kind string) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || owner.Kind != kind {
+		return nil
+	}
+	return owner
+}
+
+// Keys are the keys of a map in the order of text.
+func Keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Find returns the element of that name; nil if there is none.
+func Find[T any, P interface {
+	*T
+	metav1.Object
+}](list []T, name string) P {
+	for i := range list {
+		if P(&list[i]).GetName() == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Pointers returns the elements as objects.
+func Pointers[T any, P interface {
+	*T
+	client.Object
+}](list []T) []client.Object {
+	out := make([]client.Object, 0, len(list))
+	for i := range list {
+		out = append(out, P(&list[i]))
+	}
+	return out
+}
+
+func Contains[T any, P interface {
+	*T
+	client.Object
+}](list []T, name string) bool {
+	return Find[T, P](list, name) != nil
+}
+
+// Names are the names of objects.
+func Names[T any, P interface {
+	*T
+	GetName() string
+}](list []T) map[string]bool {
+	out := map[string]bool{}
+	for i := range list {
+		out[P(&list[i]).GetName()] = true
+	}
+	return out
+}
+
+// Related reports whether an object of Cluster API and a native one of that kind are
+// copies of each other.
+func Related(o, native metav1.Object, kind string) bool {
+	return CopiedFrom(o, kind) == native.GetName() || CopiedFrom(native, kind) == o.GetName()
+}
+
+// ByName are objects by their names.
+func ByName[T any, P interface {
+	*T
+	metav1.Object
+}](list []T) map[string]metav1.Object {
+	out := map[string]metav1.Object{}
+	for i := range list {
+		out[P(&list[i]).GetName()] = P(&list[i])
+	}
+	return out
+}
+
+// Selects reports whether a selector that can be read matches labels, of which there are some.
+func Selects(s *metav1.LabelSelector, all map[string]string) bool {
+	if s == nil {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && len(all) > 0 && selector.Matches(labels.Set(all))
+}
