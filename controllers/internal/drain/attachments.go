@@ -14,11 +14,11 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// DeleteAttachments marks every VolumeAttachment of the node as deleted, so that
-// its volumes are free for other nodes although its kubelet cannot say that
-// they are unmounted. It does not wait for volumes to be detached. It returns
-// the names of those that are not marked yet, sorted; none if the node is gone
-// or has no volumes. Meant for nodes that were drained by force.
+// DeleteAttachments deletes every VolumeAttachment of the node, so that its volumes can
+// be attached to other nodes although its kubelet does not report that they are
+// unmounted. It does not wait for volumes to be detached. It returns the names of the
+// attachments that could not be deleted, sorted; none if the node does not exist or
+// has no volumes. It is meant for nodes that were drained by force.
 func (d *Drainer) DeleteAttachments(ctx context.Context, node *corev1.Node) (remaining []string, err error) {
 	if node == nil || len(node.Status.VolumesAttached) == 0 {
 		return nil, nil

@@ -45,7 +45,7 @@ func (p *pass) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]budget, error)
 	return found, nil
 }
 
-// parse leaves out budgets whose selector cannot be read: they protect nothing.
+// parse leaves out budgets with an invalid selector: they select no pods.
 func parse(items []policyv1.PodDisruptionBudget) []budget {
 	var all []budget
 	for i := range items {
@@ -58,10 +58,9 @@ func parse(items []policyv1.PodDisruptionBudget) []budget {
 	return all
 }
 
-// misconfigured reports whether the budget can never allow an eviction, as opposed
-// to not now: it demands every pod that it selects, all of them are healthy,
-// and none of that is old news. desiredHealthy is what distinguishes the two
-// while the number of healthy pods is still changing.
+// misconfigured reports whether the budget can never allow an eviction: it requires
+// every pod that it selects, all of them are healthy, and its status is current. Where
+// it only refuses now, desiredHealthy is less than the number of pods.
 func (b budget) misconfigured() bool {
 	s := b.Status
 	return b.observed() && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
@@ -75,7 +74,7 @@ func (b budget) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
 
-// names of the budgets, for a person.
+// names returns the names of the budgets, for people.
 func names(budgets []budget) string {
 	var n []string
 	for _, b := range budgets {

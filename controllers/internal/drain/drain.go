@@ -1,6 +1,6 @@
-// Package drain empties a node before its machine goes, without ever waiting:
-// each pass looks at what is there, takes the steps that are due, and says what
-// the rest depends on. The rules are MCM's (docs/drain.md).
+// Package drain drains a node before its machine is deleted. It never blocks: each
+// pass observes pods and volumes, takes the steps that are due, and reports what the
+// drain waits for. The rules are MCM's (docs/drain.md).
 package drain
 
 import (
@@ -19,9 +19,9 @@ import (
 // Times that MCM fixes.
 const (
 	retryInterval = 20 * time.Second // between two evictions of one pod
-	overdueAfter  = 30 * time.Second // a pod that lives this much longer than its grace period is named
-	defaultGrace  = 30 * time.Second // of a pod that names none
-	busyWait      = time.Second      // another worker drains the same node right now
+	overdueAfter  = 30 * time.Second // after its grace period, a pod is reported
+	defaultGrace  = 30 * time.Second // of a pod without a grace period
+	busyWait      = time.Second      // another worker is draining the same node
 )
 
 // Deps are what a Drainer works with.
@@ -30,37 +30,37 @@ type Deps struct {
 	// indexes of package index and Indexes.
 	Target *target.Cluster
 	Clock  clock.PassiveClock
-	// Confirm asks the API server for the pods of the node once more when the
-	// cache shows none: a pod that was bound just before the node was cordoned
-	// may not have reached the cache. It costs one request a drain.
+	// Confirm makes the drain list the pods of the node from the API server when the
+	// cache shows none: a pod that was bound just before the node was cordoned may not
+	// be in the cache yet. It costs one request for each drain.
 	Confirm bool
 }
 
-// A Drainer drains any number of nodes, and may be used by several workers at a
-// time. It remembers how often an eviction was refused; losing that memory makes
-// a drain slower, and never more forceful.
+// A Drainer drains any number of nodes, and is safe for concurrent use. It counts in
+// memory how often an eviction was refused: losing the count makes a drain slower,
+// never more forceful.
 type Drainer struct {
 	target  *target.Cluster
 	clock   clock.PassiveClock
 	confirm bool
-	book    book
+	tracker tracker
 }
 
-// New returns a Drainer that has not seen any node.
+// New returns a Drainer that has not drained any node.
 func New(d Deps) *Drainer {
-	return &Drainer{target: d.Target, clock: d.Clock, confirm: d.Confirm, book: book{ledgers: map[string]*ledger{}}}
+	return &Drainer{target: d.Target, clock: d.Clock, confirm: d.Confirm, tracker: tracker{states: map[string]*nodeState{}}}
 }
 
-// Request says which node is to be drained, and how.
+// Request is which node to drain, and how.
 type Request struct {
-	// Node as the cache shows it. Nil means that there is no such Node: then
-	// Kubernetes removes its pods whatever anybody does, and the drain is done.
+	// Node as the cache shows it. Nil if it does not exist: then Kubernetes deletes its
+	// pods, and the drain is complete.
 	Node *corev1.Node
-	// Started is when this drain began. It stays the same from pass to pass;
-	// another value begins another drain.
+	// Started is when this drain began. It is the same in all passes; another value
+	// begins another drain.
 	Started time.Time
-	// Timeout is how long the drain may take. A drain that takes longer goes on
-	// and says so; Force is for the caller to set.
+	// Timeout is how long the drain may take. A drain that takes longer continues and
+	// reports DrainTimedOut; the caller decides whether to set Force.
 	Timeout time.Duration
 	// MaxEvictRetries is how often a refused eviction is repeated, every 20
 	// seconds, before the pod is deleted. Below 0 is 0.
@@ -71,39 +71,40 @@ type Request struct {
 	PVDetachTimeout, PVReattachTimeout time.Duration
 	// Force deletes all pods at once, without grace, and does not wait for them.
 	Force bool
-	// VolumeID is the cloud's name of a volume; ok is false for a volume of
-	// something else, which is not waited for. Nil names none.
+	// VolumeID returns the ID of a volume in the cloud; ok is false for any other
+	// volume, which the drain does not wait for. Nil: the drain waits for no volume.
 	VolumeID func(*corev1.PersistentVolumeSpec) (id string, ok bool)
 }
 
-// Result says how far the drain is.
+// Result is the progress of a drain.
 type Result struct {
-	// Done is true once there is nothing left to wait for.
+	// Done is true once the drain is complete.
 	Done bool
-	// Wait is when to call again unless something happens before; above 0 unless Done.
+	// Wait is after how long to call again, unless an event comes before; above 0 unless
+	// Done.
 	Wait time.Duration
-	// Reason is a condition reason, Message is for a person. Neither changes
-	// with every pod that goes, so that writing them costs little.
+	// Reason is a condition reason, Message is for people. They do not change with each
+	// pod that ends, so that a drain of many pods needs few writes.
 	Reason, Message string
 }
 
-// Drain takes the steps that are due on one node. An error means that nothing
-// can be said about the node, e.g. since the API server does not answer; what
-// happens to a single pod is in the Result.
+// Drain takes the steps that are due on one node. An error means that the progress is
+// unknown, for example because the API server does not answer; a failure of a single
+// pod is in the Result.
 func (d *Drainer) Drain(ctx context.Context, r Request) (result Result, err error) {
 	if r.Node == nil {
-		return Result{Done: true, Reason: machinev1.ReasonNodeNotFound, Message: "the node is gone"}, nil
+		return Result{Done: true, Reason: machinev1.ReasonNodeNotFound, Message: "the node does not exist"}, nil
 	}
 	now := d.clock.Now()
-	memory, free := d.book.open(r.Node.Name, r.Started, now)
+	state, free := d.tracker.begin(r.Node.Name, r.Started, now)
 	if !free {
 		return Result{
 			Wait: busyWait, Reason: machinev1.ReasonDraining,
-			Message: "the node is already being drained by another machine",
+			Message: "another worker is draining the node",
 		}, nil
 	}
-	p := &pass{drainer: d, request: r, now: now, memory: memory}
-	defer func() { d.book.closed(memory, p.awaited(result)) }()
+	p := &pass{drainer: d, request: r, now: now, state: state}
+	defer func() { d.tracker.end(state, p.awaited(result)) }()
 	if err := p.observe(ctx); err != nil {
 		return Result{}, err
 	}
@@ -113,28 +114,27 @@ func (d *Drainer) Drain(ctx context.Context, r Request) (result Result, err erro
 	if err := p.act(ctx); err != nil {
 		return Result{}, err
 	}
-	result = report(p.facts())
-	if result.Done && d.confirm && !memory.confirmed {
+	result = report(p.progress())
+	if result.Done && d.confirm && !state.confirmed {
 		return p.confirmed(ctx, result)
 	}
-	return memory.settle(result, now), nil
+	return state.report(result, now), nil
 }
 
-// A pass is one look at a node and the steps that follow from it.
+// A pass is one call of Drain: what it has observed of a node.
 type pass struct {
 	drainer *Drainer
 	request Request
 	now     time.Time
-	memory  *ledger
+	state   *nodeState
 
-	pods    []*corev1.Pod                 // that have to go, by namespace and name; of the cache, never changed
-	claims  map[types.NamespacedName]int  // how many pods of the node use each claim
-	budgets map[string][]budget           // by namespace, read when first needed
-	spent   map[types.NamespacedName]bool // budgets that have refused an eviction in this pass
+	pods      []*corev1.Pod                 // to be drained, by namespace and name; shared with the cache, never changed
+	claims    map[types.NamespacedName]int  // how many pods of the node use each claim
+	budgets   map[string][]budget           // by namespace, read when first needed
+	exhausted map[types.NamespacedName]bool // budgets that have refused an eviction in this pass
 }
 
-// act evicts what may go: pods without claims all at once, the others one after
-// the other.
+// act evicts the pods without claims all at once, and the others one by one.
 func (p *pass) act(ctx context.Context) error {
 	var bound []*corev1.Pod
 	for _, pod := range p.pods {
@@ -145,11 +145,11 @@ func (p *pass) act(ctx context.Context) error {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		if _, err := p.release(ctx, pod); err != nil {
+		if _, err := p.evictIfDue(ctx, pod); err != nil {
 			return fmt.Errorf("draining node %s: %w", p.request.Node.Name, err)
 		}
 	}
-	if err := p.releaseSerially(ctx, bound); err != nil {
+	if err := p.evictSerially(ctx, bound); err != nil {
 		return fmt.Errorf("draining node %s: %w", p.request.Node.Name, err)
 	}
 	return nil

@@ -140,11 +140,11 @@ func TestConfirm(t *testing.T) {
 func TestSecondWorkerIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, pod("p"))
-	memory, _ := w.drainer.book.open("n", epoch, epoch)
+	state, _ := w.drainer.tracker.begin("n", epoch, epoch)
 	if r, calls := w.pass(); r.Done || calls != nil || r.Wait != busyWait {
 		t.Errorf("Drain() = %+v with %v; want to be told to come back", r, calls)
 	}
-	w.drainer.book.closed(memory, awaited{})
+	w.drainer.tracker.end(state, awaited{})
 	if _, calls := w.pass(); calls == nil {
 		t.Error("no eviction after the other worker has finished")
 	}
@@ -182,7 +182,7 @@ func TestManyPodsCostLinearCalls(t *testing.T) {
 	w.lists = 0
 	woken := 0
 	for _, o := range pods {
-		if w.drainer.book.podGone(o.(*corev1.Pod)) != "" {
+		if w.drainer.tracker.podGone(o.(*corev1.Pod)) != "" {
 			woken++
 		}
 		w.end(o.GetName())

@@ -16,24 +16,24 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// Reasons that only a drain knows.
+// Condition reasons of a drain, besides those in package machinev1.
 const (
-	// ReasonBudgetMisconfigured names a disruption budget that can never allow an eviction.
+	// ReasonBudgetMisconfigured: a PodDisruptionBudget can never allow an eviction.
 	ReasonBudgetMisconfigured = "PodDisruptionBudgetMisconfigured"
-	// ReasonEvictionFailed is an eviction that failed for another reason than a disruption budget.
+	// ReasonEvictionFailed: an eviction failed, not because of a PodDisruptionBudget.
 	ReasonEvictionFailed = "EvictionFailed"
-	// ReasonPodOverdue is a pod that lives longer than its grace period.
+	// ReasonPodOverdue: a pod still runs after its grace period.
 	ReasonPodOverdue = "PodOverdue"
-	// ReasonReattachingVolumes is a wait for volumes to arrive at another node.
+	// ReasonReattachingVolumes: the drain waits for volumes to be attached to another node.
 	ReasonReattachingVolumes = "ReattachingVolumes"
 )
 
-// release evicts a pod if it is time to, and reports whether it is on its way. A
-// pod whose eviction a disruption budget refuses more often than allowed is
-// deleted, except if the budget can never allow it: that is for its owner to
-// correct before the drain's time is up.
-func (p *pass) release(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	a := p.memory.attempt(pod)
+// evictIfDue evicts a pod if an attempt is due, and reports whether the eviction was
+// accepted. A pod whose eviction is refused more often than MaxEvictRetries is
+// deleted, unless the disruption budget can never allow it: its owner has until the
+// drain timeout to correct it.
+func (p *pass) evictIfDue(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	a := p.state.attempt(pod)
 	if p.now.Before(a.next) {
 		return a.accepted, nil
 	}
@@ -41,20 +41,20 @@ func (p *pass) release(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	err = p.refusedAlready(pod, budgets)
+	err = p.knownRefusal(pod, budgets)
 	if err == nil {
 		err = p.evict(ctx, pod)
 	}
 	*a = attempt{next: p.now.Add(retryInterval), refusals: a.refusals}
 	switch {
-	case err == nil || gone(err):
+	case err == nil || isGone(err):
 		a.accepted = true
-	case refused(err):
-		p.refuse(a, pod, budgets)
+	case isRefusal(err):
+		p.recordRefusal(a, pod, budgets)
 		if a.refusals > max(p.request.MaxEvictRetries, 0) {
 			return p.deleteInstead(ctx, pod, a)
 		}
-	case unreachable(err):
+	case isServerError(err):
 		return false, fmt.Errorf("evicting pod %s: %w", name(pod), err)
 	default:
 		a.reason, a.problem = ReasonEvictionFailed, failure(pod, budgets, err)
@@ -62,13 +62,13 @@ func (p *pass) release(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return a.accepted, nil
 }
 
-// deleteInstead ends a pod whose eviction was refused too often.
+// deleteInstead deletes a pod whose eviction was refused too often.
 func (p *pass) deleteInstead(ctx context.Context, pod *corev1.Pod, a *attempt) (bool, error) {
-	err := p.remove(ctx, pod)
+	err := p.deletePod(ctx, pod)
 	switch {
 	case err == nil:
 		a.accepted, a.reason, a.problem = true, "", ""
-	case unreachable(err):
+	case isServerError(err):
 		return false, fmt.Errorf("deleting pod %s: %w", name(pod), err)
 	default:
 		a.reason, a.problem = ReasonEvictionFailed, fmt.Sprintf("pod %s cannot be deleted: %v", name(pod), err)
@@ -76,8 +76,8 @@ func (p *pass) deleteInstead(ctx context.Context, pod *corev1.Pod, a *attempt) (
 	return a.accepted, nil
 }
 
-// evict asks the API server to let the pod go. The UID keeps a stale cache from
-// evicting a namesake on another node.
+// evict evicts the pod. The UID is a precondition: with a stale cache, the name may be
+// that of another pod on another node.
 func (p *pass) evict(ctx context.Context, pod *corev1.Pod) error {
 	meta := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}
 	return p.drainer.target.Client.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: meta}, &policyv1.Eviction{
@@ -86,46 +86,46 @@ func (p *pass) evict(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// remove deletes the pod without grace. Nil if it is gone.
-func (p *pass) remove(ctx context.Context, pod *corev1.Pod) error {
+// deletePod deletes the pod without a grace period. It returns nil if the pod is gone.
+func (p *pass) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	uid := pod.UID
 	err := p.drainer.target.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
 	}},
 		client.GracePeriodSeconds(0), client.Preconditions{UID: &uid})
-	if gone(err) {
+	if isGone(err) {
 		return nil
 	}
 	return err
 }
 
-// errRefused stands for an answer that is known without asking.
+// errRefused stands for a refusal that is known without a request.
 var errRefused = apierrors.NewTooManyRequests("refused by a disruption budget", 0)
 
-// refusedAlready spares calls whose answer is known: a budget that refused one
-// healthy pod in this pass refuses the next one too, and one whose status is
-// behind its spec refuses all, with a request to wait that the client library
-// would sleep through.
-func (p *pass) refusedAlready(pod *corev1.Pod, budgets []budget) error {
+// knownRefusal returns errRefused where the answer is known, to save the request: a
+// budget that has refused one healthy pod in this pass refuses the next one too. A
+// budget whose status is behind its spec refuses all pods, with a delay for which
+// the client library would block.
+func (p *pass) knownRefusal(pod *corev1.Pod, budgets []budget) error {
 	if !running(pod) {
-		return nil // budgets do not protect it
+		return nil // budgets do not apply to it
 	}
 	for _, b := range budgets {
-		if !b.observed() || (p.spent[b.key()] && ready(pod)) {
+		if !b.observed() || (p.exhausted[b.key()] && ready(pod)) {
 			return errRefused
 		}
 	}
 	return nil
 }
 
-// refuse notes that disruption budgets keep the pod.
-func (p *pass) refuse(a *attempt, pod *corev1.Pod, budgets []budget) {
-	if p.spent == nil {
-		p.spent = map[types.NamespacedName]bool{}
+// recordRefusal records that disruption budgets have refused the eviction.
+func (p *pass) recordRefusal(a *attempt, pod *corev1.Pod, budgets []budget) {
+	if p.exhausted == nil {
+		p.exhausted = map[types.NamespacedName]bool{}
 	}
 	if len(budgets) == 1 && ready(pod) {
-		p.spent[budgets[0].key()] = true
+		p.exhausted[budgets[0].key()] = true
 	}
 	if i := slices.IndexFunc(budgets, budget.misconfigured); i >= 0 {
 		b := budgets[i]
@@ -141,13 +141,13 @@ func (p *pass) refuse(a *attempt, pod *corev1.Pod, budgets []budget) {
 	if len(budgets) == 1 {
 		b := budgets[0]
 		a.problem = fmt.Sprintf("pod %s: PodDisruptionBudget %s allows no eviction now (%d of %d pods are healthy, %d "+
-			"are needed)",
+			"are required)",
 			name(pod), b.Name, b.Status.CurrentHealthy, b.Status.ExpectedPods, b.Status.DesiredHealthy)
 	}
 }
 
-// failure describes an eviction that failed. The API server refuses pods that
-// two budgets select, with an error that names neither.
+// failure returns the message for an eviction that has failed. The API server refuses
+// a pod that two budgets select, with an error that names neither.
 func failure(pod *corev1.Pod, budgets []budget, err error) string {
 	if len(budgets) > 1 {
 		return fmt.Sprintf("pod %s is selected by %d PodDisruptionBudgets (%s), which the eviction API does not support; "+
@@ -157,9 +157,9 @@ func failure(pod *corev1.Pod, budgets []budget, err error) string {
 	return fmt.Sprintf("pod %s cannot be evicted: %v", name(pod), err)
 }
 
-// refused reports whether a disruption budget said no. A busy API server also
-// answers 429, with a time to wait and without that cause.
-func refused(err error) bool {
+// isRefusal reports whether a disruption budget has refused the eviction. A busy API
+// server answers 429 too, with a delay and without that cause.
+func isRefusal(err error) bool {
 	if !apierrors.IsTooManyRequests(err) {
 		return false
 	}
@@ -167,12 +167,13 @@ func refused(err error) bool {
 	return !wait || apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
 
-// gone says that there is no such pod any more; a conflict is the UID's.
-func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+// isGone reports whether the pod does not exist any more. A conflict means that its
+// name has another UID.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// unreachable reports whether the error is about the API server rather than the
-// pod, so that the next pod would fail in the same way.
-func unreachable(err error) bool {
+// isServerError reports whether the error is about the API server and not about the
+// pod, so that the next request would fail too.
+func isServerError(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return true
@@ -186,8 +187,8 @@ func unreachable(err error) bool {
 	}
 }
 
-// running reports whether disruption budgets protect the pod: the API server lets
-// pending and finished ones go.
+// running reports whether disruption budgets apply to the pod: the API server evicts
+// pending and finished pods without them.
 func running(pod *corev1.Pod) bool {
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:

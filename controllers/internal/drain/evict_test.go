@@ -87,7 +87,7 @@ func TestBudgets(t *testing.T) {
 				s.CurrentHealthy, s.DesiredHealthy = 2, 2
 			}))},
 			true, machinev1.ReasonEvictionDenied,
-			"PodDisruptionBudget b allows no eviction now (2 of 3 pods are healthy, 2 are needed)",
+			"PodDisruptionBudget b allows no eviction now (2 of 3 pods are healthy, 2 are required)",
 		},
 		"Misconfigured": {
 			"A budget that never allows an eviction is named, and not run over before the time-out.",

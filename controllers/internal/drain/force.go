@@ -8,17 +8,17 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// force deletes every pod of the drain without grace, and waits for none. One
-// pod that cannot be deleted does not keep the others.
+// force deletes every pod without a grace period, and waits for none. It goes on with
+// the other pods if one cannot be deleted.
 func (p *pass) force(ctx context.Context) (Result, error) {
 	var failed []error
 	for _, pod := range p.pods {
-		a := p.memory.attempt(pod)
+		a := p.state.attempt(pod)
 		if a.forced {
-			continue // the cache has not caught up
+			continue // deleted in an earlier pass; the cache does not show it yet
 		}
-		err := p.remove(ctx, pod)
-		if err != nil && unreachable(err) {
+		err := p.deletePod(ctx, pod)
+		if err != nil && isServerError(err) {
 			return Result{}, fmt.Errorf("draining node %s by force: deleting pod %s: %w", p.request.Node.Name, name(pod), err)
 		}
 		if err != nil {

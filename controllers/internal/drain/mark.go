@@ -12,8 +12,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// Cordon makes the node unschedulable. Nothing is written if it is, or if there
-// is no such node any more.
+// Cordon makes the node unschedulable. It writes nothing if the node is unschedulable
+// or does not exist.
 func (d *Drainer) Cordon(ctx context.Context, node *corev1.Node) error {
 	if node == nil || node.Spec.Unschedulable {
 		return nil
@@ -26,10 +26,9 @@ func (d *Drainer) Cordon(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// MarkTerminating sets the node's condition Terminating for others to see, with
-// reason ScaleDown or Unhealthy. Nothing is written if it says so already, or
-// if there is no such node any more. The other conditions are left to the
-// kubelet.
+// MarkTerminating sets the node's condition Terminating, with reason ScaleDown or
+// Unhealthy. It writes nothing if the condition has that reason, or if the node does
+// not exist. The other conditions stay the kubelet's.
 func (d *Drainer) MarkTerminating(ctx context.Context, node *corev1.Node, reason string) error {
 	if node == nil {
 		return nil
@@ -56,7 +55,7 @@ func terminating(reason string, now metav1.Time) corev1.NodeCondition {
 	return c
 }
 
-// setCondition puts a condition on the node, and reports whether that changes it.
+// setCondition sets a condition of the node, and reports whether it has changed.
 func setCondition(node *corev1.Node, want corev1.NodeCondition) bool {
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]

@@ -16,8 +16,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// observe reads the pods of the node. They are those of the cache itself, since
-// a node may have hundreds and a drain looks many times; nothing changes them.
+// observe reads the pods of the node. They are not copied from the cache, since a node
+// may have hundreds of them; nothing may change them.
 func (p *pass) observe(ctx context.Context) error {
 	var pods corev1.PodList
 	err := p.drainer.target.Client.List(ctx, &pods,
@@ -31,32 +31,32 @@ func (p *pass) observe(ctx context.Context) error {
 		for _, claim := range mountsOf(pod) {
 			p.claims[claim]++
 		}
-		if leaves(pod) {
+		if isDrained(pod) {
 			p.pods = append(p.pods, pod)
 		}
 	}
 	slices.SortFunc(p.pods, func(a, b *corev1.Pod) int { return strings.Compare(name(a), name(b)) })
-	return p.lookBack(ctx)
+	return p.recoverVolumes(ctx)
 }
 
-// confirmed returns done unless the API server knows of a pod that the cache
-// does not show.
+// confirmed returns done, unless the API server has a pod that the cache does not
+// show.
 func (p *pass) confirmed(ctx context.Context, done Result) (Result, error) {
 	var pods corev1.PodList
 	if err := p.drainer.target.Live.List(ctx, &pods,
 		client.MatchingFields{"spec.nodeName": p.request.Node.Name}); err != nil {
 		return Result{}, fmt.Errorf("listing the pods of node %s: %w", p.request.Node.Name, err)
 	}
-	if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return leaves(&pod) }) {
-		return Result{Wait: busyWait, Reason: machinev1.ReasonDraining, Message: "waiting for the pods to end"}, nil
+	if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return isDrained(&pod) }) {
+		return Result{Wait: busyWait, Reason: machinev1.ReasonDraining, Message: "waiting for pods to terminate"}, nil
 	}
-	p.memory.confirmed = true
+	p.state.confirmed = true
 	return done, nil
 }
 
-// leaves reports whether a drain removes the pod: all but those that would come
-// back at once, mirror pods and pods of a DaemonSet.
-func leaves(pod *corev1.Pod) bool {
+// isDrained reports whether a drain removes the pod: all but mirror pods and pods of a
+// DaemonSet, which would come back at once.
+func isDrained(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
@@ -64,8 +64,8 @@ func leaves(pod *corev1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet"
 }
 
-// claimsOf returns the claims that make a pod leave on its own: those it names
-// itself. A volume that is made for the pod goes with it and does not count.
+// claimsOf returns the claims for which a pod is evicted one by one: those that it
+// names. Ephemeral volumes are deleted with the pod and do not count.
 func claimsOf(pod *corev1.Pod) []types.NamespacedName {
 	var claims []types.NamespacedName
 	for i := range pod.Spec.Volumes {
@@ -76,7 +76,7 @@ func claimsOf(pod *corev1.Pod) []types.NamespacedName {
 	return claims
 }
 
-// mountsOf returns every claim whose volume the pod uses, each once.
+// mountsOf returns every claim that the pod uses, ephemeral ones included, each once.
 func mountsOf(pod *corev1.Pod) []types.NamespacedName {
 	claims := claimsOf(pod)
 	for i := range pod.Spec.Volumes {
@@ -88,8 +88,8 @@ func mountsOf(pod *corev1.Pod) []types.NamespacedName {
 	return slices.Compact(claims)
 }
 
-// byPriority orders pods by falling priority, which is 0 where none is set,
-// then by name.
+// byPriority orders pods by priority, the highest first, then by name. Pods without a
+// priority have 0.
 func byPriority(a, b *corev1.Pod) int {
 	if x, y := priority(a), priority(b); x != y {
 		if x > y {

@@ -11,48 +11,48 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// spelledOut is how many obstacles a message names.
-const spelledOut = 3
+// maxNamed is how many obstacles a message names.
+const maxNamed = 3
 
-// facts are what a pass has found, after its steps.
-type facts struct {
+// progress is what a pass has found, after its steps.
+type progress struct {
 	now, deadline time.Time
 	timeout       time.Duration
-	left          int // pods that have not gone
+	left          int // pods that still exist
 	obstacles     []obstacle
-	departing     bool // a pod with volumes is on its way out
+	departing     bool // the drain waits for a pod with volumes, or for its volumes
 	next          time.Time
 	notes         []string
 }
 
-// An obstacle is one reason for which a drain has not ended.
+// An obstacle is one reason why the drain is not complete.
 type obstacle struct{ reason, text string }
 
-// order is how much a reason matters; the message begins with the first.
+// order has the reasons by severity; the message begins with the most severe.
 var order = [...]string{
 	ReasonBudgetMisconfigured, machinev1.ReasonEvictionDenied, ReasonEvictionFailed, ReasonPodOverdue,
 	machinev1.ReasonDetachingVolumes, ReasonReattachingVolumes,
 }
 
-// report says how far the drain is.
-func report(f facts) Result {
+// report returns the Result for the progress of a drain.
+func report(f progress) Result {
 	if f.left == 0 && !f.departing {
-		return Result{Done: true, Reason: machinev1.ReasonDrained, Message: sentence("all pods have left", f.notes)}
+		return Result{Done: true, Reason: machinev1.ReasonDrained, Message: withNotes("all pods have terminated", f.notes)}
 	}
-	r := Result{Wait: until(f), Reason: machinev1.ReasonDraining, Message: "waiting for the pods to end"}
+	r := Result{Wait: nextPass(f), Reason: machinev1.ReasonDraining, Message: "waiting for pods to terminate"}
 	if reason, text := summarise(f.obstacles); reason != "" {
 		r.Reason, r.Message = reason, text
 	}
 	if !f.now.Before(f.deadline) {
 		r.Reason, r.Message = machinev1.ReasonDrainTimedOut, fmt.Sprintf("not drained within %s: %s", f.timeout, r.Message)
 	}
-	r.Message = sentence(r.Message, f.notes)
+	r.Message = withNotes(r.Message, f.notes)
 	return r
 }
 
-// until is how long the drain can be left alone: to the next step that time
-// allows, but no longer than between two evictions.
-func until(f facts) time.Duration {
+// nextPass returns how long the drain can wait for the next pass: until a step is due,
+// but no longer than the interval between two evictions.
+func nextPass(f progress) time.Duration {
 	wait := retryInterval
 	for _, t := range []time.Time{f.next, f.deadline} {
 		if d := t.Sub(f.now); d > 0 {
@@ -62,7 +62,7 @@ func until(f facts) time.Duration {
 	return wait
 }
 
-// summarise names the most serious obstacles.
+// summarise returns the most severe reason, and a text that names the obstacles.
 func summarise(obstacles []obstacle) (reason, text string) {
 	var texts []string
 	for _, r := range order {
@@ -76,30 +76,30 @@ func summarise(obstacles []obstacle) (reason, text string) {
 			texts = append(texts, o.text)
 		}
 	}
-	if more := len(texts) - spelledOut; more > 0 {
-		texts = append(texts[:spelledOut], fmt.Sprintf("and %d more", more))
+	if more := len(texts) - maxNamed; more > 0 {
+		texts = append(texts[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	return reason, strings.Join(texts, "; ")
 }
 
-func sentence(text string, notes []string) string {
-	if more := len(notes) - spelledOut; more > 0 {
+func withNotes(text string, notes []string) string {
+	if more := len(notes) - maxNamed; more > 0 {
 		notes = append([]string{fmt.Sprintf("%d more", more)}, notes[more:]...)
 	}
 	return strings.Join(append([]string{text}, notes...), "; ")
 }
 
-// facts collects what the pass has found.
-func (p *pass) facts() facts {
-	f := facts{
+// progress collects what the pass has found.
+func (p *pass) progress() progress {
+	f := progress{
 		now: p.now, timeout: p.request.Timeout, deadline: p.request.Started.Add(p.request.Timeout),
-		left: len(p.pods), notes: p.memory.notes,
+		left: len(p.pods), notes: p.state.notes,
 	}
 	for _, pod := range p.pods {
-		p.look(&f, pod)
+		p.addPod(&f, pod)
 	}
-	for _, d := range p.memory.departures {
-		if d.over {
+	for _, d := range p.state.departures {
+		if d.complete {
 			continue
 		}
 		f.departing = true
@@ -112,8 +112,8 @@ func (p *pass) facts() facts {
 	return f
 }
 
-// look adds what keeps one pod.
-func (p *pass) look(f *facts, pod *corev1.Pod) {
+// addPod adds what the drain waits for with one pod.
+func (p *pass) addPod(f *progress, pod *corev1.Pod) {
 	if end := pod.DeletionTimestamp; end != nil {
 		overdue := end.Add(overdueAfter)
 		if f.now.Before(overdue) {
@@ -122,13 +122,13 @@ func (p *pass) look(f *facts, pod *corev1.Pod) {
 		}
 		f.obstacles = append(f.obstacles, obstacle{
 			ReasonPodOverdue,
-			fmt.Sprintf("pod %s should have ended at %s", name(pod), end.UTC().Format(time.RFC3339)),
+			fmt.Sprintf("pod %s has not terminated by the end of its grace period, %s", name(pod), end.UTC().Format(time.RFC3339)),
 		})
 		return
 	}
-	a := p.memory.attempts[pod.UID]
+	a := p.state.attempts[pod.UID]
 	if a == nil {
-		return // a pod with volumes whose turn has not come
+		return // a pod with volumes that is evicted later
 	}
 	f.soon(a.next)
 	if a.reason != "" {
@@ -136,12 +136,12 @@ func (p *pass) look(f *facts, pod *corev1.Pod) {
 	}
 }
 
-// obstacle says what a departure waits for, and until when.
+// obstacle returns what a departure waits for, and until when.
 func (d *departure) obstacle(node *corev1.Node) (obstacle, time.Time) {
 	if d.detached {
 		return obstacle{
 			ReasonReattachingVolumes,
-			fmt.Sprintf("%s has left; waiting for %s at another node", d.pod, list(d.volumes)),
+			fmt.Sprintf("%s has terminated; waiting for %s to be attached to another node", d.pod, list(d.volumes)),
 		}, d.reattachBy
 	}
 	if still := attached(node, d.volumes); len(still) > 0 {
@@ -153,14 +153,15 @@ func (d *departure) obstacle(node *corev1.Node) (obstacle, time.Time) {
 	return obstacle{}, d.detachBy
 }
 
-// soon makes t the next time to look, if none is earlier and t is to come.
-func (f *facts) soon(t time.Time) {
+// soon makes t the time of the next pass, if t is in the future and no other time is
+// earlier.
+func (f *progress) soon(t time.Time) {
 	if t.After(f.now) && (f.next.IsZero() || t.Before(f.next)) {
 		f.next = t
 	}
 }
 
-// awaited is what the event handlers shall watch for until the next pass.
+// awaited returns the pods and volumes whose events begin the next pass early.
 func (p *pass) awaited(result Result) awaited {
 	if result.Done {
 		return awaited{}
@@ -169,8 +170,8 @@ func (p *pass) awaited(result Result) awaited {
 	for _, pod := range p.pods {
 		a.pods[pod.UID] = len(claimsOf(pod)) > 0
 	}
-	for _, d := range p.memory.departures {
-		if d.over {
+	for _, d := range p.state.departures {
+		if d.complete {
 			continue
 		}
 		for _, v := range d.volumes {

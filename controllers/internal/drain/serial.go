@@ -15,63 +15,63 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// A departure is a pod with volumes on its way out. As long as one is not over,
-// no other pod with volumes is evicted: clouds attach volumes one by one, and
-// pods that wait for theirs in a crowd come up late.
+// A departure is the eviction of a pod with volumes, until the volumes are attached to
+// another node. Only one is under way at a time: clouds attach volumes one by one, so
+// that many pods that wait for volumes at once all start late.
 type departure struct {
-	uid        types.UID // of the pod; "" if only its volumes are left
-	pod        string    // for a person
+	uid        types.UID // of the pod; empty if only its volumes are left
+	pod        string    // for people
 	volumes    []volume
 	detachBy   time.Time
 	detached   bool
 	reattachBy time.Time // once detached
-	over       bool
+	complete   bool
 }
 
-// releaseSerially evicts the pods with claims one after the other, the most
-// important first. A pod that a disruption budget keeps lets the next one pass.
-func (p *pass) releaseSerially(ctx context.Context, bound []*corev1.Pod) error {
-	if err := p.meet(ctx, bound); err != nil {
+// evictSerially evicts the pods with claims one by one, by priority. If a disruption
+// budget refuses one, it tries the next.
+func (p *pass) evictSerially(ctx context.Context, bound []*corev1.Pod) error {
+	if err := p.trackDeletedPods(ctx, bound); err != nil {
 		return err
 	}
-	busy, err := p.follow(ctx, bound)
+	busy, err := p.advanceDepartures(ctx, bound)
 	if err != nil || busy {
 		return err
 	}
 	slices.SortFunc(bound, byPriority)
 	for _, pod := range bound {
-		if pod.DeletionTimestamp != nil || p.now.Before(p.memory.attempt(pod).next) {
+		if pod.DeletionTimestamp != nil || p.now.Before(p.state.attempt(pod).next) {
 			continue
 		}
-		// Read before the pod goes: its claims may go with it.
+		// Read before the eviction: the claims may be deleted with the pod.
 		volumes, err := p.volumesOf(ctx, pod)
 		if err != nil {
 			return err
 		}
-		released, err := p.release(ctx, pod)
+		evicted, err := p.evictIfDue(ctx, pod)
 		if err != nil {
 			return err
 		}
-		if released {
-			p.depart(pod, volumes, p.now.Add(grace(pod)))
+		if evicted {
+			p.addDeparture(pod, volumes, p.now.Add(grace(pod)))
 			return nil
 		}
 	}
 	return nil
 }
 
-// depart begins to wait for a pod that ends at the given time at the latest.
-func (p *pass) depart(pod *corev1.Pod, volumes []volume, ends time.Time) {
-	p.memory.departures = slices.DeleteFunc(p.memory.departures, func(d *departure) bool { return d.uid == pod.UID })
-	p.memory.departures = append(p.memory.departures, &departure{
+// addDeparture makes the drain wait for a pod that terminates by the given time.
+func (p *pass) addDeparture(pod *corev1.Pod, volumes []volume, ends time.Time) {
+	p.state.departures = slices.DeleteFunc(p.state.departures, func(d *departure) bool { return d.uid == pod.UID })
+	p.state.departures = append(p.state.departures, &departure{
 		uid: pod.UID, pod: "pod " + name(pod), volumes: volumes, detachBy: ends.Add(max(p.request.PVDetachTimeout, 0)),
 	})
 }
 
-// meet makes departures of the pods that something else is deleting.
-func (p *pass) meet(ctx context.Context, bound []*corev1.Pod) error {
+// trackDeletedPods adds departures for the pods that others are deleting.
+func (p *pass) trackDeletedPods(ctx context.Context, bound []*corev1.Pod) error {
 	known := map[types.UID]bool{}
-	for _, d := range p.memory.departures {
+	for _, d := range p.state.departures {
 		known[d.uid] = true
 	}
 	for _, pod := range bound {
@@ -82,41 +82,41 @@ func (p *pass) meet(ctx context.Context, bound []*corev1.Pod) error {
 		if err != nil {
 			return err
 		}
-		p.depart(pod, volumes, pod.DeletionTimestamp.Time)
+		p.addDeparture(pod, volumes, pod.DeletionTimestamp.Time)
 	}
 	return nil
 }
 
-// follow looks after the departures, and reports whether one is not over.
-func (p *pass) follow(ctx context.Context, bound []*corev1.Pod) (busy bool, err error) {
+// advanceDepartures advances each departure, and reports whether one is not complete.
+func (p *pass) advanceDepartures(ctx context.Context, bound []*corev1.Pod) (busy bool, err error) {
 	present := map[types.UID]bool{}
 	for _, pod := range bound {
 		present[pod.UID] = true
 	}
-	for _, d := range p.memory.departures {
-		if d.over {
+	for _, d := range p.state.departures {
+		if d.complete {
 			continue
 		}
-		if d.over, err = p.isOver(ctx, d, present[d.uid]); err != nil {
+		if d.complete, err = p.isComplete(ctx, d, present[d.uid]); err != nil {
 			return true, err
 		}
-		busy = busy || !d.over
+		busy = busy || !d.complete
 	}
 	return busy, nil
 }
 
-// isOver reports whether a departure needs no more waiting for: its volumes have
-// arrived elsewhere, or its time is up, which is noted.
-func (p *pass) isOver(ctx context.Context, d *departure, present bool) (bool, error) {
+// isComplete reports whether a departure is complete: its volumes are attached to other
+// nodes, or its time is up, which it records as a note.
+func (p *pass) isComplete(ctx context.Context, d *departure, present bool) (bool, error) {
 	if !d.detached {
-		if over := p.isLeft(d, present); !d.detached {
+		if over := p.isDetached(d, present); !d.detached {
 			return over, nil
 		}
 	}
 	if len(d.volumes) == 0 || d.uid == "" {
 		return true, nil
 	}
-	arrived, err := p.elsewhere(ctx, d.volumes)
+	arrived, err := p.attachedElsewhere(ctx, d.volumes)
 	if err != nil || arrived {
 		return arrived, err
 	}
@@ -129,10 +129,10 @@ func (p *pass) isOver(ctx context.Context, d *departure, present bool) (bool, er
 	return true, nil
 }
 
-// isLeft reports whether a departure whose volumes are on the node need not be
-// waited for any longer, which is noted. Where pod and volumes have left, it
-// notes that they are detached, and the time for them to arrive begins.
-func (p *pass) isLeft(d *departure, present bool) bool {
+// isDetached reports whether the drain has to stop waiting for a pod and its volumes
+// to leave the node, because their time is up; it records that as a note. Where they
+// have left, it starts the time for the volumes to be attached elsewhere.
+func (p *pass) isDetached(d *departure, present bool) bool {
 	still := attached(p.request.Node, d.volumes)
 	switch {
 	case !present && len(still) == 0:
@@ -141,37 +141,36 @@ func (p *pass) isLeft(d *departure, present bool) bool {
 	case p.now.Before(d.detachBy):
 		return false
 	case present:
-		p.note("%s has not ended in time, the next one goes", d.pod)
+		p.note("%s has not terminated in time; the next pod is evicted", d.pod)
 	default:
-		p.note("%s: %s has not been detached in time, the next one goes", d.pod, list(still))
+		p.note("%s: %s has not been detached in time; the next pod is evicted", d.pod, list(still))
 	}
 	return true
 }
 
-// lookBack finds, in the first pass, volumes whose pods have gone but which have
-// not left the node: the drain may have been begun by another process. They
-// hold up the drain like those of a pod that it has evicted itself.
-func (p *pass) lookBack(ctx context.Context) error {
-	if p.memory.looked || p.request.Force || len(p.request.Node.Status.VolumesAttached) == 0 {
-		p.memory.looked = true
+// recoverVolumes finds, in the first pass, volumes that are still attached although
+// their pods are gone: another process may have begun the drain. The drain waits for
+// them as for those of a pod that it has evicted itself.
+func (p *pass) recoverVolumes(ctx context.Context) error {
+	if p.state.recovered || p.request.Force || len(p.request.Node.Status.VolumesAttached) == 0 {
+		p.state.recovered = true
 		return nil
 	}
-	left, err := p.unclaimed(ctx)
+	left, err := p.leftoverVolumes(ctx)
 	if err != nil {
 		return err
 	}
 	if len(attached(p.request.Node, left)) > 0 {
-		p.memory.departures = append(p.memory.departures, &departure{
-			pod: "a pod that is gone", volumes: left, detachBy: p.now.Add(max(p.request.PVDetachTimeout, 0)),
+		p.state.departures = append(p.state.departures, &departure{
+			pod: "a deleted pod", volumes: left, detachBy: p.now.Add(max(p.request.PVDetachTimeout, 0)),
 		})
 	}
-	p.memory.looked = true
+	p.state.recovered = true
 	return nil
 }
 
-// unclaimed returns the volumes attached to the node that no pod there has
-// claimed.
-func (p *pass) unclaimed(ctx context.Context) ([]volume, error) {
+// leftoverVolumes returns the volumes attached to the node that no pod there claims.
+func (p *pass) leftoverVolumes(ctx context.Context) ([]volume, error) {
 	var all storagev1.VolumeAttachmentList
 	err := p.drainer.target.Client.List(ctx, &all, client.MatchingFields{index.AttachmentByNode: p.request.Node.Name})
 	if err != nil {
@@ -195,12 +194,13 @@ func (p *pass) unclaimed(ctx context.Context) ([]volume, error) {
 	return left, nil
 }
 
-// note keeps what the drain no longer waits for, to be said until its end.
+// note records what the drain no longer waits for. Its messages contain it until the
+// end.
 func (p *pass) note(format string, args ...any) {
-	p.memory.notes = append(p.memory.notes, fmt.Sprintf(format, args...))
+	p.state.notes = append(p.state.notes, fmt.Sprintf(format, args...))
 }
 
-// list of volumes, for a person.
+// list returns the names of volumes, for people.
 func list(volumes []volume) string {
 	var names []string
 	for _, v := range volumes {

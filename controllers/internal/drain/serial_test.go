@@ -201,8 +201,8 @@ func TestMentions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := mentions(tc.text, tc.id); got != tc.want {
-				t.Errorf("mentions(%q, %q) = %v: %s", tc.text, tc.id, got, tc.reason)
+			if got := containsID(tc.text, tc.id); got != tc.want {
+				t.Errorf("containsID(%q, %q) = %v: %s", tc.text, tc.id, got, tc.reason)
 			}
 		})
 	}

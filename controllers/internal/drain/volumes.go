@@ -36,7 +36,7 @@ func Indexes() []index.Index {
 // A volume is one that a drain waits for.
 type volume struct {
 	name string // of the PersistentVolume
-	id   string // the cloud's name of it
+	id   string // its ID in the cloud
 }
 
 // volumeOf returns the name of the PersistentVolume that is attached; "" for an
@@ -48,9 +48,9 @@ func volumeOf(va *storagev1.VolumeAttachment) string {
 	return ""
 }
 
-// volumesOf returns the volumes that leave the node together with the pod. A
-// volume that another pod of the node uses too stays attached, and one that the
-// cloud does not know cannot be recognised: neither is waited for.
+// volumesOf returns the volumes that are detached when the pod has terminated. A
+// volume that another pod of the node uses stays attached, and one of another cloud
+// cannot be recognised: the drain waits for neither.
 func (p *pass) volumesOf(ctx context.Context, pod *corev1.Pod) ([]volume, error) {
 	var volumes []volume
 	for _, key := range mountsOf(pod) {
@@ -98,12 +98,12 @@ func (p *pass) volume(ctx context.Context, key string) (volume, types.Namespaced
 	return v, claim, nil
 }
 
-// attached returns those of the volumes that the node still has.
+// attached returns those of the volumes that are attached to the node.
 func attached(node *corev1.Node, volumes []volume) []volume {
 	var still []volume
 	for _, v := range volumes {
 		if slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool {
-			return mentions(string(a.Name), v.id)
+			return containsID(string(a.Name), v.id)
 		}) {
 			still = append(still, v)
 		}
@@ -111,9 +111,9 @@ func attached(node *corev1.Node, volumes []volume) []volume {
 	return still
 }
 
-// mentions reports whether id stands in the name of an attached volume, and is not
-// merely part of a longer word in it.
-func mentions(text, id string) bool {
+// containsID reports whether the name of an attached volume contains the ID, not as a
+// part of a longer one.
+func containsID(text, id string) bool {
 	if id == "" {
 		return false
 	}
@@ -123,19 +123,19 @@ func mentions(text, id string) bool {
 			return false
 		}
 		start, end := from+i, from+i+len(id)
-		if (start == 0 || !wordly(text[start-1])) && (end == len(text) || !wordly(text[end])) {
+		if (start == 0 || !isAlphanumeric(text[start-1])) && (end == len(text) || !isAlphanumeric(text[end])) {
 			return true
 		}
 		from = start + 1
 	}
 }
 
-func wordly(c byte) bool {
+func isAlphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// elsewhere reports whether every volume is attached to another node by now.
-func (p *pass) elsewhere(ctx context.Context, volumes []volume) (bool, error) {
+// attachedElsewhere reports whether every volume is attached to another node.
+func (p *pass) attachedElsewhere(ctx context.Context, volumes []volume) (bool, error) {
 	for _, v := range volumes {
 		var list storagev1.VolumeAttachmentList
 		if err := p.drainer.target.Client.List(ctx, &list, client.MatchingFields{AttachmentByVolume: v.name}); err != nil {

@@ -16,32 +16,31 @@ import (
 // Requests returns the requests of the machines of a node.
 type Requests func(ctx context.Context, node string) []reconcile.Request
 
-// PodHandler wakes the machines of a node that is being drained when a pod's
-// end allows the next step, or a pod is added. The end of one of many pods that
-// are awaited together wakes nobody: a drain of n pods is looked at a few
-// times, not n times.
+// PodHandler enqueues the machines of a node that is being drained when the end of a
+// pod allows the next step, or a pod is added. Of many pods that were evicted
+// together, only the last one does: a drain of n pods needs a few passes, not n.
 func (d *Drainer) PodHandler(requests Requests) handler.TypedEventHandler[*corev1.Pod, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
-			enqueue(ctx, q, requests, d.book.podAdded(e.Object))
+			enqueue(ctx, q, requests, d.tracker.podAdded(e.Object))
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
 			if e.ObjectOld.Spec.NodeName != e.ObjectNew.Spec.NodeName {
-				enqueue(ctx, q, requests, d.book.podAdded(e.ObjectNew))
+				enqueue(ctx, q, requests, d.tracker.podAdded(e.ObjectNew))
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
-			enqueue(ctx, q, requests, d.book.podGone(e.Object))
+			enqueue(ctx, q, requests, d.tracker.podGone(e.Object))
 		},
 	}
 }
 
-// AttachmentHandler wakes the machines of the nodes whose drain waits for the
-// volume of an attachment.
+// AttachmentHandler enqueues the machines of the nodes whose drain waits for the volume
+// of an attachment.
 func (d *Drainer) AttachmentHandler(requests Requests) handler.TypedEventHandler[*storagev1.VolumeAttachment,
 	reconcile.Request] {
 	moved := func(ctx context.Context, va *storagev1.VolumeAttachment, q queue) {
-		enqueue(ctx, q, requests, d.book.waitingFor(volumeOf(va))...)
+		enqueue(ctx, q, requests, d.tracker.waitingFor(volumeOf(va))...)
 	}
 	return handler.TypedFuncs[*storagev1.VolumeAttachment, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*storagev1.VolumeAttachment], q queue) {
@@ -78,40 +77,42 @@ func enqueue(ctx context.Context, q queue, requests Requests, nodes ...string) {
 	}
 }
 
-// podAdded returns the node of a pod if that node is being drained, else "".
-func (b *book) podAdded(pod *corev1.Pod) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	memory := b.ledgers[pod.Spec.NodeName]
-	if memory == nil || (memory.awaited.pods == nil && !memory.running) || !leaves(pod) {
+// podAdded returns the node of a pod if that node is being drained, else an empty
+// string.
+func (t *tracker) podAdded(pod *corev1.Pod) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state := t.states[pod.Spec.NodeName]
+	if state == nil || (state.awaited.pods == nil && !state.running) || !isDrained(pod) {
 		return ""
 	}
 	return pod.Spec.NodeName
 }
 
-// podGone returns the node of a pod if the drain of that node can go on, else "".
-func (b *book) podGone(pod *corev1.Pod) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	memory := b.ledgers[pod.Spec.NodeName]
-	if memory == nil {
+// podGone returns the node of a pod if the drain of that node can take its next step,
+// else an empty string.
+func (t *tracker) podGone(pod *corev1.Pod) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	state := t.states[pod.Spec.NodeName]
+	if state == nil {
 		return ""
 	}
-	alone, known := memory.awaited.pods[pod.UID]
-	delete(memory.awaited.pods, pod.UID)
-	if memory.running || (known && (alone || len(memory.awaited.pods) == 0)) {
+	alone, known := state.awaited.pods[pod.UID]
+	delete(state.awaited.pods, pod.UID)
+	if state.running || (known && (alone || len(state.awaited.pods) == 0)) {
 		return pod.Spec.NodeName
 	}
 	return ""
 }
 
 // waitingFor returns the nodes whose drain waits for a PersistentVolume, sorted.
-func (b *book) waitingFor(pv string) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (t *tracker) waitingFor(pv string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var nodes []string
-	for node, memory := range b.ledgers {
-		if pv != "" && memory.awaited.volumes[pv] {
+	for node, state := range t.states {
+		if pv != "" && state.awaited.volumes[pv] {
 			nodes = append(nodes, node)
 		}
 	}

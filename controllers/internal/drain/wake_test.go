@@ -84,18 +84,18 @@ func TestWake(t *testing.T) {
 	check("an inline volume", false)
 }
 
-func TestBookForgets(t *testing.T) {
+func TestTrackerForgets(t *testing.T) {
 	t.Parallel()
-	b := book{ledgers: map[string]*ledger{}}
-	memory, _ := b.open("old", epoch, epoch)
-	b.closed(memory, awaited{})
-	memory, _ = b.open("new", epoch, epoch.Add(forgetAfter+time.Second))
-	b.closed(memory, awaited{})
-	if b.ledgers["old"] != nil || b.ledgers["new"] == nil {
-		t.Errorf("ledgers %v, want the old one forgotten", b.ledgers)
+	b := tracker{states: map[string]*nodeState{}}
+	state, _ := b.begin("old", epoch, epoch)
+	b.end(state, awaited{})
+	state, _ = b.begin("new", epoch, epoch.Add(forgetAfter+time.Second))
+	b.end(state, awaited{})
+	if b.states["old"] != nil || b.states["new"] == nil {
+		t.Errorf("states %v, want the old one forgotten", b.states)
 	}
-	again, _ := b.open("new", epoch.Add(time.Minute), epoch.Add(2*forgetAfter))
-	if again == memory {
+	again, _ := b.begin("new", epoch.Add(time.Minute), epoch.Add(2*forgetAfter))
+	if again == state {
 		t.Error("another drain of the node must not inherit the count of refusals")
 	}
 }
