@@ -14,9 +14,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// account is the cloud.Account of one account of a simulated cloud. It has no
-// state of its own.
-type account struct{ client client }
+// account is the cloud.Account of one account of a simulated cloud.
+type account struct {
+	client client
+
+	// Lookups that come together share a call; nil if each has its own.
+	lookups *driverkit.Batcher[lookup, wanted, []Resource]
+}
 
 // The shortest and longest wait that the driver suggests.
 const (
@@ -68,12 +72,12 @@ func one(op string, r cloud.Ref, vms []Resource) (cloud.VM, error) {
 // providerID is set it is the only VM that counts, and only its parts and loose
 // ones of no other owner: other VMs of that name may be in use.
 func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]Resource, error) {
-	named, err := a.byName(ctx, op, s, r)
-	if err != nil || r.ProviderID == "" {
-		return named, err
+	if r.ProviderID == "" {
+		return a.byName(ctx, op, s, r)
 	}
-	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
-	found := slices.DeleteFunc(named, func(f Resource) bool {
+	id, _ := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	found, err := a.lookedUp(ctx, op, s, r, wanted{r.Name, id})
+	return slices.DeleteFunc(found, func(f Resource) bool {
 		if f.VM != nil {
 			return f.ID != id
 		}
@@ -82,30 +86,13 @@ func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]
 		}
 		owner := f.Tags[ownerTag]
 		return owner != "" && owner != r.OwnerID
-	})
-	if !known || slices.ContainsFunc(found, func(f Resource) bool { return f.ID == id }) {
-		return found, nil
-	}
-	vm, err := a.byID(ctx, op, s, r, id)
-	return append(found, vm...), err
+	}), err
 }
 
 // byName returns what has the name of r and is provably of it; nothing without
 // a name.
 func (a *account) byName(ctx context.Context, op string, s *spec, r cloud.Ref) ([]Resource, error) {
-	if r.Name == "" {
-		return nil, nil
-	}
-	var found []Resource
-	for item, err := range a.pages(ctx, op, s, NameTag+"="+r.Name) {
-		if err != nil {
-			return nil, err
-		}
-		if s.owns(item, r) {
-			found = append(found, item)
-		}
-	}
-	return found, nil
+	return a.lookedUp(ctx, op, s, r, wanted{name: r.Name})
 }
 
 // byID returns the VM of that id if it is provably of r; nothing otherwise.
@@ -146,7 +133,7 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 			yield(cloud.Resource{}, err)
 			return
 		}
-		for item, err := range a.pages(ctx, op, s) {
+		for item, err := range a.pages(ctx, op, s.Region, url.Values{"tag": s.ownership}) {
 			if err != nil {
 				yield(cloud.Resource{}, err)
 				return
@@ -158,15 +145,14 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 	}
 }
 
-// pages yields every resource with the ownership tags of s and those filters,
-// page by page. It stops after the first error.
-func (a *account) pages(ctx context.Context, op string, s *spec, filters ...string) iter.Seq2[Resource, error] {
+// pages yields every resource of a region that a query selects, page by page. It
+// stops after the first error.
+func (a *account) pages(ctx context.Context, op, region string, query url.Values) iter.Seq2[Resource, error] {
 	return func(yield func(Resource, error) bool) {
-		query := url.Values{"tag": append(filters, s.ownership...)}
 		for {
 			var page Page
 			r := request{op: op, method: http.MethodGet, path: []string{"resources"}, query: query}
-			if err := a.client.call(ctx, s.Region, r, &page); err != nil {
+			if err := a.client.call(ctx, region, r, &page); err != nil {
 				yield(Resource{}, err)
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -133,7 +134,7 @@ func (c *Cloud) count(op, account string, about subject, now time.Time, err *API
 		c.calls[key] = &Count{Op: op, Account: account}
 	}
 	c.calls[key].Total++
-	made := Call{Time: now, Op: op, Account: account, Subject: about.name}
+	made := Call{Time: now, Op: op, Account: account, Subject: cmp.Or(about.name, strings.Join(about.names, ","))}
 	if err != nil {
 		c.calls[key].Refused++
 		made.Code = err.Code

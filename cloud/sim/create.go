@@ -47,7 +47,7 @@ type NICInput struct {
 // VM, pending. For an equal token and equal input it returns the VM that it has
 // made, also while reads miss it.
 func (c *Cloud) CreateVM(who Login, region string, in VMInput) (Resource, error) {
-	return call(c, who, OpCreateVM, subject{in.Tags[NameTag], in.Zone},
+	return call(c, who, OpCreateVM, subject{name: in.Tags[NameTag], zone: in.Zone},
 		func(a Tenant, now time.Time) (Resource, *APIError) {
 			token := in.ClientToken
 			in.ClientToken = ""
@@ -131,7 +131,7 @@ func (c *Cloud) addNIC(a Tenant, nic *Resource, in NICInput, now time.Time) *API
 
 // CreateDisk makes a loose disk.
 func (c *Cloud) CreateDisk(who Login, region string, in DiskInput) (Resource, error) {
-	return call(c, who, OpCreateDisk, subject{in.Tags[NameTag], ""}, func(a Tenant, now time.Time) (Resource, *APIError) {
+	return call(c, who, OpCreateDisk, subject{name: in.Tags[NameTag]}, func(a Tenant, now time.Time) (Resource, *APIError) {
 		token := in.ClientToken
 		in.ClientToken = ""
 		hash := hashOf(region, in)
@@ -156,7 +156,7 @@ func (c *Cloud) CreateDisk(who Login, region string, in DiskInput) (Resource, er
 // CreateNIC makes an interface and attaches it to a VM, in any state but
 // deleting.
 func (c *Cloud) CreateNIC(who Login, region string, in NICInput) (Resource, error) {
-	return call(c, who, OpCreateNIC, subject{in.Tags[NameTag], ""}, func(a Tenant, now time.Time) (Resource, *APIError) {
+	return call(c, who, OpCreateNIC, subject{name: in.Tags[NameTag]}, func(a Tenant, now time.Time) (Resource, *APIError) {
 		token := in.ClientToken
 		in.ClientToken = ""
 		hash := hashOf(region, in)

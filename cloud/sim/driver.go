@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // Names that belong to the simulated cloud.
@@ -24,7 +25,10 @@ const settleTime = 2 * time.Second
 const nameMax = 253
 
 // Driver is the cloud.Driver of simulated clouds.
-type Driver struct{ transport http.RoundTripper }
+type Driver struct {
+	transport http.RoundTripper
+	window    *driverkit.Window // of lookups; nil does not share them
+}
 
 // The parts of the contract that a Driver keeps.
 var (
@@ -32,17 +36,24 @@ var (
 	_ cloud.VolumeNamer = (*Driver)(nil)
 )
 
-// NewDriver returns a Driver whose calls go through transport; nil is one of
-// its own that keeps connections open.
+// NewDriver returns a Driver whose calls go through transport, each lookup in a
+// call of its own. A nil transport is one of its own that keeps connections open,
+// and lookups are batched.
 func NewDriver(transport http.RoundTripper) *Driver {
-	if transport == nil {
-		const connections = 100
-		transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
-			IdleConnTimeout: time.Minute, ResponseHeaderTimeout: time.Minute,
-		}
+	if transport != nil {
+		return &Driver{transport: transport}
 	}
-	return &Driver{transport: transport}
+	const connections = 100
+	d := &Driver{transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
+		IdleConnTimeout: time.Minute, ResponseHeaderTimeout: time.Minute,
+	}}
+	return d.Batched(driverkit.Window{Idle: 100 * time.Millisecond, Longest: 500 * time.Millisecond})
+}
+
+// Batched returns a Driver like d whose lookups wait for others to share a call.
+func (d *Driver) Batched(w driverkit.Window) *Driver {
+	return &Driver{transport: d.transport, window: &w}
 }
 
 // Traits are the constants of simulated clouds.
@@ -111,7 +122,11 @@ func (d *Driver) Open(_ context.Context, c cloud.Class, creds cloud.Credentials)
 	if err := cloud.Worst("open account", s.Problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}
-	return &account{client{endpoint: c.Endpoint, who: login(creds), transport: d.transport}}, nil
+	a := &account{client: client{endpoint: c.Endpoint, who: login(creds), transport: d.transport}}
+	if d.window != nil {
+		a.batched(*d.window)
+	}
+	return a, nil
 }
 
 // Interruptible reports whether VMs of c are spot VMs, which the cloud may reclaim.

@@ -1,5 +1,7 @@
 package sim
 
+import "slices"
+
 // The ways in which a fault shows.
 const (
 	FaultBefore   = "before"   // an error, nothing has happened
@@ -30,7 +32,13 @@ type Fault struct {
 }
 
 // subject is what a call is about, as far as faults look at it.
-type subject struct{ name, zone string }
+type subject struct {
+	name, zone string
+	names      []string // of a list of several; name is empty then
+}
+
+// isNamed reports whether a call is about a resource of that name.
+func (s subject) isNamed(name string) bool { return s.name == name || slices.Contains(s.names, name) }
 
 // AddFault makes calls fail from now on and returns what takes that back.
 func (c *Cloud) AddFault(f Fault) (undo func()) {
@@ -97,7 +105,7 @@ func (c *Cloud) takeFault(op, account string, about subject) *Fault {
 
 func (f *Fault) matches(op, account string, about subject) bool {
 	return (f.Op == "*" || f.Op == op) && (f.Mode != FaultBoot || op == OpCreateVM) &&
-		(f.Account == "" || f.Account == account) && (f.Name == "" || f.Name == about.name) &&
+		(f.Account == "" || f.Account == account) && (f.Name == "" || about.isNamed(f.Name)) &&
 		(f.Zone == "" || f.Zone == about.zone)
 }
 

@@ -10,10 +10,13 @@ import (
 
 // Query says what to list.
 type Query struct {
-	Kind  string   // empty is every kind
-	Tags  []string // "key" or "key=value"; a resource must have all
-	Limit int      // most resources on a page; 0 is as many as the cloud gives
-	Next  string   // where the page before ended
+	Kind string // empty is every kind
+
+	// A resource must have one of these name tags or ids; without either it is any.
+	Names, IDs []string
+	Tags       []string // "key" or "key=value"; a resource must have all
+	Limit      int      // most resources on a page; 0 is as many as the cloud gives
+	Next       string   // where the page before ended
 }
 
 // Page is a part of a list.
@@ -36,7 +39,7 @@ func (c *Cloud) GetVM(who Login, region, id string) (Resource, error) {
 // List returns a page of the account's resources in a region, in the order in
 // which they were made.
 func (c *Cloud) List(who Login, region string, q Query) (Page, error) {
-	return call(c, who, OpList, subject{tagValue(q.Tags, NameTag), ""}, func(a Tenant, now time.Time) (Page, *APIError) {
+	return call(c, who, OpList, q.subject(), func(a Tenant, now time.Time) (Page, *APIError) {
 		if len(c.settings.zones(region)) == 0 {
 			return Page{}, refuse(CodeInvalidRegion, "there is no region %q", region)
 		}
@@ -68,13 +71,37 @@ func (c *Cloud) candidates(q Query, seq uint64) []*Resource {
 	among := c.live
 	if name := tagValue(q.Tags, NameTag); name != "" {
 		among = c.byName[name]
+	} else if len(q.Names)+len(q.IDs) > 0 {
+		among = c.chosen(q)
 	}
 	i, _ := slices.BinarySearchFunc(among, seq+1, func(r *Resource, s uint64) int { return cmp.Compare(r.Seq, s) })
 	return among[i:]
 }
 
+// subject is what faults see of the query.
+func (q *Query) subject() subject {
+	return subject{name: tagValue(q.Tags, NameTag), names: slices.Compact(slices.Sorted(slices.Values(q.Names)))}
+}
+
+// chosen returns the live resources of the query's names and ids.
+func (c *Cloud) chosen(q Query) []*Resource {
+	var among []*Resource
+	for _, name := range q.Names {
+		among = append(among, c.byName[name]...)
+	}
+	for _, id := range q.IDs {
+		if r := c.all[id]; r != nil && !r.goneAt(c.clock.Now()) {
+			among = append(among, r)
+		}
+	}
+	return slices.Compact(sortedBySeq(among))
+}
+
 func (q *Query) matches(r *Resource) bool {
 	if q.Kind != "" && q.Kind != r.Kind {
+		return false
+	}
+	if len(q.Names)+len(q.IDs) > 0 && !slices.Contains(q.Names, r.Name()) && !slices.Contains(q.IDs, r.ID) {
 		return false
 	}
 	for _, tag := range q.Tags {
@@ -126,7 +153,7 @@ func (c *Cloud) subject(id string) subject {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.all[id]; r != nil {
-		return subject{r.Name(), r.Zone}
+		return subject{name: r.Name(), zone: r.Zone}
 	}
 	return subject{}
 }

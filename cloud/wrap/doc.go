@@ -1,10 +1,12 @@
 // Package wrap has what every account is wrapped in, whatever the cloud. Each
-// decorator is a cloud.Middleware that is safe for concurrent use, starts no
-// goroutines, never modifies arguments and passes io.Closer through.
+// decorator is a cloud.Middleware that is safe for concurrent use, never modifies
+// arguments and passes io.Closer through. None starts a goroutine, but for a
+// listing that several callers wait for.
 //
 // Standard puts them into the right order. From the caller to the cloud:
 //
 //	SharedListing   one listing for everyone who asks in a period
+//	PacedDeletions  a deletion is not asked about sooner than the cloud said
 //	Offerings       what is sold out is not asked for again at once
 //	Budget          an account's rate, learned from the cloud's answers
 //	Metrics         counts what gets here, so only calls that are made

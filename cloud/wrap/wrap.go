@@ -32,7 +32,8 @@ func Standard(o Options) []cloud.Middleware {
 	if o.Recorder != nil {
 		all = append(all, o.Recorder.Middleware(clock))
 	}
-	return append(all, Budget(o.Rate, clock), Offerings(o.SoldOut, clock), SharedListing(o.Listing, clock))
+	return append(all, Budget(o.Rate, clock), Offerings(o.SoldOut, clock), PacedDeletions(clock),
+		SharedListing(o.Listing, clock))
 }
 
 // StandardWith is Standard with the metrics registered on r. It panics when
