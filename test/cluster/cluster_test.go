@@ -23,6 +23,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster/audit"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 const crds = "../../config/crd"
@@ -42,12 +43,7 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-func machine(name string) *machinev1.Machine {
-	return &machinev1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-		Spec:       machinev1.MachineSpec{Class: machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "small"}},
-	}
-}
+func machine(name string) *machinev1.Machine { return fixture.Machine(name, "small") }
 
 func TestObjectsSurviveAnAPIServerRestart(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -36,10 +37,8 @@ func (t *trial) keeper() metav1.OwnerReference {
 
 // set makes a MachineSet of the trial, for Machines with the label name.
 func (t *trial) set(class string, replicas int32) *machinev1.MachineSet {
-	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: t.name, Namespace: stack.Namespace}}
-	template := stack.Deployment(t.name, class, replicas, "1", "0").Spec.Template
-	set.Labels, set.Spec.Replicas, set.Spec.Template = template.Labels, replicas, template
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{machinev1.NameLabel: t.name}}
+	set := fixture.MachineSet(t.name, class, replicas)
+	set.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": t.name}
 	return set
 }
 

@@ -22,6 +22,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -188,15 +189,8 @@ func (t *trial) machine(class, suffix string, change ...func(*machinev1.Machine)
 }
 
 func (t *trial) newMachine(class, suffix string, change ...func(*machinev1.Machine)) *machinev1.Machine {
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Name: t.name + "-" + suffix, Namespace: stack.Namespace,
-		Labels: map[string]string{"trial": t.name},
-	}}
-	m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: class}
-	for _, f := range change {
-		f(m)
-	}
-	return m
+	labels := fixture.Labels[*machinev1.Machine]("trial", t.name)
+	return fixture.Machine(t.name+"-"+suffix, class, append([]func(*machinev1.Machine){labels}, change...)...)
 }
 
 // phase waits until a Machine has a phase, and leaves it as it is then.

@@ -18,6 +18,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -185,9 +186,8 @@ func (s *scene) pool(replicas int32, change ...func(*machinev1.MachineDeployment
 // single creates a Machine that no set looks after.
 func (s *scene) single(name string, change ...func(*machinev1.Machine)) *machinev1.Machine {
 	s.Helper()
-	m := &machinev1.Machine{ObjectMeta: s.meta(name)}
-	m.Labels = map[string]string{machinev1.NameLabel: s.name}
-	m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: s.name}
+	m := fixture.Machine(name, s.name, fixture.In[*machinev1.Machine](s.namespace),
+		fixture.Labels[*machinev1.Machine](machinev1.NameLabel, s.name))
 	m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{}
 	for _, f := range change {
 		f(m)

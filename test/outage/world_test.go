@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +28,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
 )
@@ -135,11 +135,11 @@ func serve(s *model.Server) {
 }
 
 func classOf(zone string) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: zone}, Provider: "sim"}
-	c.SecretRef = &corev1.SecretReference{Namespace: namespace, Name: "access"}
-	c.ProviderSpec.Raw = fmt.Appendf(
-		nil, `{"endpoint":"http://cloud.invalid","region":%q,"zone":%q,"instanceType":"small","image":"linux-1",
-		"tags":{"kubernetes.io/cluster/outage":"1","kubernetes.io/role/node":"1"}}`, region, zone)
+	c := fixture.MachineClass(zone, fixture.ProviderSpec(map[string]any{
+		"endpoint": "http://cloud.invalid", "region": region, "zone": zone,
+		"tags": map[string]string{"kubernetes.io/cluster/outage": "1", "kubernetes.io/role/node": "1"},
+	}), fixture.In[*machinev1.MachineClass](namespace))
+	c.SecretRef.Name = "access"
 	return c
 }
 
@@ -153,20 +153,7 @@ func (w *world) create(o client.Object) {
 // pool makes a MachineDeployment in a zone.
 func (w *world) pool(name, zone string, replicas int32) {
 	w.Helper()
-	labels := map[string]string{machinev1.NameLabel: name}
-	d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
-	d.Spec.Replicas = replicas
-	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	d.Spec.Strategy.Type = machinev1.RollingUpdateStrategyType
-	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{}
-	d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(1))
-	d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(0))
-	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec.Class = machinev1.ClassSpec{
-		APIGroup: machinev1.GroupVersion.Group,
-		Kind:     machinev1.MachineClassKind, Name: zone,
-	}
-	w.create(d)
+	w.create(fixture.MachineDeployment(name, zone, replicas, fixture.In[*machinev1.MachineDeployment](namespace)))
 }
 
 // start runs a new manager; the one before is gone with all that it remembered.

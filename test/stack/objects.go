@@ -12,11 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 // UserData is boot data with which a simulated VM joins the stack's cluster.
@@ -96,21 +96,10 @@ func (s *Stack) fillIn(sample map[string]any) {
 	}
 }
 
-// Deployment returns a MachineDeployment with rolling updates.
+// Deployment returns a MachineDeployment with rolling updates, whose nodes have the
+// label pool.
 func Deployment(name, class string, replicas int32, surge, unavailable string) *machinev1.MachineDeployment {
-	labels := map[string]string{machinev1.NameLabel: name}
-	d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace}}
-	d.Spec.Replicas = replicas
-	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.RollingUpdateStrategyType}
-	d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{}
-	d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.Parse(surge))
-	d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.Parse(unavailable))
-	d.Spec.Template.Labels = map[string]string{machinev1.NameLabel: name}
-	d.Spec.Template.Spec.Class = machinev1.ClassSpec{
-		APIGroup: machinev1.GroupVersion.Group,
-		Kind:     machinev1.MachineClassKind, Name: class,
-	}
+	d := fixture.MachineDeployment(name, class, replicas, fixture.RollingUpdate(surge, unavailable))
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": name}
 	return d
 }

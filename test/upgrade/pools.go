@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -113,8 +114,7 @@ func configuredTemplate(t machinev1.MachineTemplateSpec) machinev1.MachineTempla
 }
 
 func machineAlone() *machinev1.Machine {
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Name: alone, Namespace: stack.Namespace}}
-	m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: first}
+	m := fixture.Machine(alone, first)
 	m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": alone}
 	return m
 }

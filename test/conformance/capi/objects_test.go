@@ -4,7 +4,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,10 +12,11 @@ import (
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
-// The objects, most of them of one machine m, as core leaves them for a provider, each with a generation that
-// conditions have to repeat.
+// The objects, most of them of one machine m, as core leaves them for a provider, each
+// with a generation that conditions have to repeat.
 const (
 	namespace  = "ns"
 	generation = 3
@@ -31,97 +31,48 @@ func objectMeta(name, uid string) metav1.ObjectMeta {
 	}
 }
 
-// theCluster is provisioned, and its control plane is initialized.
-func theCluster() *clusterv1.Cluster {
-	c := &clusterv1.Cluster{ObjectMeta: objectMeta("c1", "cluster-uid")}
-	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: infrav1.GroupVersion.Group,
-		Kind:     "MCMCluster", Name: "c1",
-	}
-	c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: controlplanev1.GroupVersion.Group,
-		Kind:     "MCMExternalControlPlane", Name: "c1",
-	}
-	c.Status.Initialization.InfrastructureProvisioned = new(true)
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
-		Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue,
-		Reason: clusterv1.ClusterControlPlaneInitializedReason,
-	})
-	return c
+// onServer gives an object what an API server gives it.
+func onServer[O metav1.Object](o O) {
+	o.SetNamespace(namespace)
+	o.SetGeneration(generation)
 }
+
+// theCluster is provisioned, and its control plane is initialized.
+func theCluster() *clusterv1.Cluster { return fixture.Cluster("c1", onServer) }
 
 func clusterOwner() []metav1.OwnerReference {
-	return []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c1",
-		UID: "cluster-uid",
-	}}
+	return []metav1.OwnerReference{fixture.ClusterOwner("c1")}
 }
 
-func theMCMCluster() *infrav1.MCMCluster {
-	c := &infrav1.MCMCluster{ObjectMeta: objectMeta("c1", "infra-uid")}
-	c.OwnerReferences = clusterOwner()
-	return c
-}
+func theMCMCluster() *infrav1.MCMCluster { return fixture.MCMCluster("c1", onServer) }
 
 func machineOwner() []metav1.OwnerReference {
-	return []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m",
-		UID: "machine-m", Controller: new(true),
-	}}
+	return []metav1.OwnerReference{fixture.CAPIMachineOwner("m")}
 }
 
-func theMachine() *clusterv1.Machine {
-	m := &clusterv1.Machine{ObjectMeta: objectMeta("m", "machine-m")}
-	m.Spec.ClusterName = "c1"
-	m.Spec.Bootstrap.DataSecretName = new("boot-m")
-	m.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: bootstrapv1.GroupVersion.Group,
-		Kind:     "MCMConfig", Name: "m",
-	}
-	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: infrav1.GroupVersion.Group,
-		Kind:     "MCMMachine", Name: "m",
-	}
-	return m
-}
+func theMachine() *clusterv1.Machine { return fixture.CAPIMachine("m", "c1", onServer) }
 
 func theMCMMachine(created time.Time) *infrav1.MCMMachine {
-	o := &infrav1.MCMMachine{ObjectMeta: objectMeta("m", "uid-m")}
+	o := fixture.MCMMachine("m", "c1", "small", onServer)
 	o.CreationTimestamp = metav1.NewTime(created)
-	o.OwnerReferences = machineOwner()
-	o.Spec.MachineClassRef.Name = "small"
 	return o
 }
 
 // bootData is what a bootstrap provider has made for a Machine.
 func bootData() *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "boot-m"}, Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{"value": []byte(bootText)},
-	}
+	return fixture.BootSecret("m", bootText, fixture.In[*corev1.Secret](namespace))
 }
 
-// theClass is a class of the demo account; more are further fields of its spec.
-func theClass(name string, more ...string) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name,
-		UID: types.UID("class-" + name),
-	}, Provider: "sim"}
+// theClass is a class of the demo account; options change it.
+func theClass(name string, options ...func(*machinev1.MachineClass)) *machinev1.MachineClass {
+	c := fixture.MachineClass(name, append(options, fixture.In[*machinev1.MachineClass](namespace))...)
 	c.SecretRef = &corev1.SecretReference{Name: "small", Namespace: namespace}
-	fields := ""
-	for _, f := range more {
-		fields += f + ","
-	}
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",` +
-		`"instanceType":"small","image":"linux-1",` + fields +
-		`"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
 	return c
 }
 
 func theCredentials() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"}, Data: map[string][]byte{
-		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"),
-	}}
+	return fixture.Secret("small", map[string]string{"accountID": "demo", "secretKey": "demo-secret"},
+		fixture.In[*corev1.Secret](namespace))
 }
 
 func theTemplate() *infrav1.MCMMachineTemplate {
@@ -140,9 +91,9 @@ func theConfig() *bootstrapv1.MCMConfig {
 }
 
 func theUserData() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "user-data"}, Data: map[string][]byte{
-		machinev1.UserDataKey: []byte("#cloud-config\nhostname: <<MACHINE_NAME>>\ntoken: <<BOOTSTRAP_TOKEN>>\n"),
-	}}
+	return fixture.Secret("user-data", map[string]string{
+		machinev1.UserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\ntoken: <<BOOTSTRAP_TOKEN>>\n",
+	}, fixture.In[*corev1.Secret](namespace))
 }
 
 func theControlPlane() *controlplanev1.MCMExternalControlPlane {

@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 // What a provider deletes is the VM. Core has drained the Node, or decided not
@@ -104,7 +105,7 @@ func TestInfraMachineBootDataIsNowhereElse(t *testing.T) {
 
 func TestInfraMachineInterruptible(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theClass("spot", `"spot":true`))
+	w := newWorld(t, theClass("spot", fixture.ProviderSpec(map[string]any{"spot": true})))
 	w.machine(func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "spot" })
 	w.run(classController, "spot")
 	w.provision()
