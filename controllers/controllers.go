@@ -28,6 +28,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/node"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // Names of the components that Events come from; the first two are MCM's.
@@ -48,7 +49,8 @@ type Deps struct {
 	Namespace string        // of the native kinds; empty is all
 	Clouds    *cloud.Registry
 	Clock     clock.PassiveClock
-	Rand      io.Reader // makes bootstrap tokens
+	Fence     *fence.Fence // knows for how long a former leader's requests may take effect
+	Rand      io.Reader    // makes bootstrap tokens
 	// Events returns the recorder of a component.
 	Events func(component string) record.EventRecorder
 	// Workers is how many reconciles of a controller run at a time.
@@ -178,7 +180,7 @@ func addMachineClass(s *setup) error {
 
 func addMachine(s *setup) error {
 	c := machine.New(machine.Deps{
-		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock,
+		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
 		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, ThawedAt: s.thawedAt, Rand: s.Rand,
 		Durations: s.Durations,
 		Visits:    s.visits,
@@ -200,7 +202,7 @@ func addMachineSet(s *setup) error {
 		}
 	}
 	return machineset.New(machineset.Deps{
-		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock,
+		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Fence: s.Fence,
 		Events: s.Events(machineSetComponent), SafetyEvents: s.Events(managerComponent),
 		SafetyUp: s.Options.SafetyUp, SafetyDown: s.Options.SafetyDown, OvershootPeriod: s.Options.OvershootPeriod,
 	}).SetupWithManager(s.mgr, s.Workers("machineset"))

@@ -52,8 +52,12 @@ type Fence struct {
 func New(c clock.PassiveClock, term time.Duration) *Fence { return &Fence{clock: c, term: term} }
 
 // Always returns a Fence that is never closed, for a process without leader
-// election that starts now.
+// election that starts now. A former process may have ended just before.
 func Always(c clock.PassiveClock) *Fence { return &Fence{clock: c, former: c.Now(), always: true} }
+
+// Alone returns a Fence that is never closed, for a process of which there never was
+// another.
+func Alone(c clock.PassiveClock) *Fence { return &Fence{clock: c, always: true} }
 
 // Acquired records that the lease was acquired by requests of which the first
 // was sent at began. released reports that the former holder gave it up, which it
@@ -100,13 +104,13 @@ func (f *Fence) FormerLeader() time.Duration {
 	return f.left(f.former)
 }
 
-// Settled reports whether no request of this process or of a former leader can
-// take effect any more once this process sends none. Only then may the lease be
-// given up, so that a successor need not wait.
-func (f *Fence) Settled() bool {
+// InFlight returns for how long any request that got no answer may still take
+// effect, of this process or of a former leader; 0 if there is none. Only then may
+// the lease be given up, so that a successor need not wait.
+func (f *Fence) InFlight() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.left(f.former) == 0 && f.left(f.silence) == 0
+	return max(f.left(f.former), f.left(f.silence))
 }
 
 // left returns for how long a request that was sent at that time may take effect.

@@ -176,21 +176,21 @@ func TestUnanswered(t *testing.T) {
 		send(http.MethodPatch, http.DefaultTransport)
 	}
 	send(http.MethodGet, broken{})
-	if !f.Settled() {
+	if f.InFlight() != 0 {
 		t.Error("not settled although each request that changes something was answered")
 	}
 	status = http.StatusGatewayTimeout
 	send(http.MethodPatch, http.DefaultTransport)
-	if f.Settled() {
+	if f.InFlight() == 0 {
 		t.Error("settled although the API server may go on with a request that timed out")
 	}
 	now.SetTime(noon.Add(2 * Reach))
 	f.Renewed(now.Now())
-	if !f.Settled() {
+	if f.InFlight() != 0 {
 		t.Error("not settled long after")
 	}
 	send(http.MethodPatch, broken{})
-	if f.Settled() || f.FormerLeader() != 0 {
+	if f.InFlight() != Reach || f.FormerLeader() != 0 {
 		t.Error("settled although a connection broke before the answer")
 	}
 }

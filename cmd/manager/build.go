@@ -201,7 +201,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	return controllers.Setup(ctx, w.manager, controllers.Deps{
 		Client: scopedClient{w.manager.GetClient(), w.clusters.namespace}, Live: w.manager.GetAPIReader(),
 		Target:    target,
-		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Rand: rand.Reader,
+		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
 		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads), WatchFilter: w.clusters.watchFilter,

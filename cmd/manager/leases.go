@@ -194,7 +194,7 @@ func (l *leaseLock) freed(i int) resourcelock.LeaderElectionRecord {
 func (l *leaseLock) release(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.renewed.Store(0)
 	l.fence.Released()
-	if !l.fence.Settled() {
+	if l.fence.InFlight() > 0 {
 		return nil // they expire, which tells the successor that a request may still be on its way
 	}
 	var failed []error

@@ -25,6 +25,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
@@ -36,6 +37,7 @@ type Deps struct {
 	Target  *target.Cluster // nil: there are no nodes
 	Clouds  *cloud.Registry
 	Clock   clock.PassiveClock
+	Fence   *fence.Fence // knows for how long a former leader's requests may take effect
 	Events  record.EventRecorder
 	Options Options
 	// Frozen reports whether an API server was unreachable for too long; nil is never.

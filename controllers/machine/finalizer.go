@@ -40,14 +40,14 @@ func startedByMCM(m *machinev1.Machine) bool {
 		controllerutil.ContainsFinalizer(m, machinev1.Finalizer)
 }
 
-// waitForName keeps a young Machine until no process can make another one of its
-// name any more. Usually none can: a MachineSet's controller says so as soon as
-// it has made its Machines. But one that was stalled, or cut off, while another
-// took over may still ask for them, and only the name stands in its way.
+// waitForName keeps a Machine while a request that creates another one of its name
+// may be in flight, of a former leader or of this process: only the name makes that
+// request fail. Usually there is none: the MachineSet's controller closes its
+// reservation as soon as all of its requests were answered.
 func (c *Controller) waitForName(ctx context.Context, p *pass) (bool, error) {
 	owner := metav1.GetControllerOf(p.machine)
-	young := p.seen.now.Sub(p.machine.CreationTimestamp.Time) < rollout.Settle
-	if owner == nil || owner.Kind != machinev1.MachineSetKind || forceDeletion(p.machine) || !young {
+	left := c.Fence.InFlight()
+	if owner == nil || owner.Kind != machinev1.MachineSetKind || forceDeletion(p.machine) || left <= 0 {
 		return true, nil
 	}
 	set := &machinev1.MachineSet{}
@@ -55,8 +55,7 @@ func (c *Controller) waitForName(ctx context.Context, p *pass) (bool, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read MachineSet %s on the API server: %w", owner.Name, err)
 	}
-	left := rollout.NameInUse(set, p.machine, p.seen.now)
-	if err != nil || set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || left <= 0 {
+	if err != nil || set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || !rollout.NameReserved(set, p.machine) {
 		return true, nil
 	}
 	p.did.deletionWaitsFor = &waiting{machinev1.ReasonNameInUse, fmt.Sprintf(

@@ -3,45 +3,47 @@ package machine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 func TestNameIsKept(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		record func(at int64) rollout.Ordinals // of the set, whose Machine has ordinal 4
+		record func() rollout.Ordinals // of the set, whose Machine has ordinal 4
 		change func(*machinev1.MachineSet, *machinev1.Machine)
 		kept   bool
 	}{
 		"Open": {
 			reason: "A request to create it may still be under way.",
-			record: func(at int64) rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3, At: at} },
+			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3} },
 			kept:   true,
 		},
 		"Closed": {
 			reason: "Who made it had all answers.",
-			record: func(int64) rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 6} },
+			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 6} },
 		},
 		"Others": {
 			reason: "Only the reserved ordinals are in doubt.",
-			record: func(at int64) rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 5, At: at} },
+			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 5} },
 		},
 		"Forced": {
 			reason: "The user does not want to wait.",
-			record: func(at int64) rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3, At: at} },
+			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3} },
 			change: func(_ *machinev1.MachineSet, m *machinev1.Machine) {
 				m.Labels = map[string]string{machinev1.ForceDeletionLabel: "True"}
 			},
 		},
 		"AnotherSet": {
 			reason: "A set of the same name that came later knows nothing of it.",
-			record: func(at int64) rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3, At: at} },
+			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3} },
 			change: func(s *machinev1.MachineSet, _ *machinev1.Machine) { s.UID = "another" },
 		},
 	}
@@ -49,9 +51,12 @@ func TestNameIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, interceptor.Funcs{})
+			w.fence = fence.New(w.clock, time.Hour)
+			w.fence.Acquired(w.clock.Now(), false)
+			w.restart()
 			set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set", UID: "set-uid"}}
 			m := newMachine(rollout.NewNames(set).Name(4), w.clock.Now())
-			set.Annotations = map[string]string{machinev1.OrdinalsAnnotation: tc.record(w.clock.Now().Unix()).String()}
+			set.Annotations = map[string]string{machinev1.OrdinalsAnnotation: tc.record().String()}
 			m.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineSetKind, Name: set.Name, UID: set.UID,
 				Controller: new(true),
@@ -70,7 +75,7 @@ func TestNameIsKept(t *testing.T) {
 				if _, live := w.vms(); live != 0 {
 					t.Error("its VM waits for the name")
 				}
-				w.pass(rollout.Settle)
+				w.pass(fence.Reach)
 			}
 			w.settle(m.Name, func() bool {
 				if strings.HasPrefix(w.condition(m.Name, machinev1.ConditionDeleted), machinev1.ReasonNameInUse) {

@@ -29,6 +29,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // world is a control and target cluster in one, a cloud, and the controller
@@ -38,6 +39,7 @@ type world struct {
 	client     client.WithWatch
 	cloud      *sim.Cloud
 	clock      *testingclock.FakePassiveClock
+	fence      *fence.Fence
 	events     *record.FakeRecorder
 	controller *Controller
 	options    Options
@@ -72,6 +74,7 @@ func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 		T: t, client: b.Build(), clock: testingclock.NewFakePassiveClock(begin),
 		events: record.NewFakeRecorder(1000),
 	}
+	w.fence = fence.Alone(w.clock)
 	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
 	w.target = &target.Cluster{Client: w.client, Live: w.client}
 	w.options = Options{
@@ -93,7 +96,7 @@ func (w *world) restart() {
 		w.Fatal(err)
 	}
 	w.controller = New(Deps{
-		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Events: w.events,
+		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Fence: w.fence, Events: w.events,
 		Options: w.options, Rand: rand.Reader,
 	})
 }

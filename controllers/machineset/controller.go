@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // burstReplicas is how many Machines one reconcile creates, deletes or patches at most.
@@ -33,6 +34,7 @@ type Deps struct {
 	Live   client.Reader   // reads from the API server, before machines are created or chosen for deletion
 	Target *target.Cluster // nil: there are no nodes
 	Clock  clock.PassiveClock
+	Fence  *fence.Fence // knows for how long a former leader's requests may take effect
 	Events record.EventRecorder
 	// SafetyEvents records that a set was frozen or unfrozen: in MCM these Events
 	// have another source component than those about machines.

@@ -64,7 +64,9 @@ func (c *Controller) createMachine(ctx context.Context, s *scope, ordinal int64)
 		s.memory.batch.done[ordinal] = true
 		return m.Name, nil
 	case !apierrors.IsAlreadyExists(err):
-		s.memory.batch.unconfirmedCreates = s.memory.batch.unconfirmedCreates || !createRejected(err)
+		if !createRejected(err) {
+			s.memory.batch.unanswered = c.Clock.Now()
+		}
 		return "", fmt.Errorf("create Machine %s: %w", m.Name, err)
 	}
 	existing := &machinev1.Machine{}

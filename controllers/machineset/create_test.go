@@ -14,6 +14,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 var errBoom = errors.New("boom")
@@ -124,7 +125,7 @@ func TestCreateExactlyOnce(t *testing.T) {
 					if made := len(env.machines()); made != wanted {
 						t.Errorf("%s, crash %v, lagging %v, write %d: %d machines, want %d", mode, crash, lagging, at, made, wanted)
 					}
-					env.clock.SetTime(env.clock.Now().Add(rollout.Settle))
+					env.clock.SetTime(env.clock.Now().Add(fence.Reach))
 					env.settle()
 					if strings.Contains(env.set().Annotations[machinev1.OrdinalsAnnotation], "open") {
 						t.Errorf("%s, crash %v, lagging %v, write %d: the reservation stays open for ever", mode, crash, lagging, at)
@@ -156,10 +157,9 @@ func TestFinishReservation(t *testing.T) {
 	ordinal := func(i int64) *machinev1.Machine {
 		return newMember(names.Name(i), annotated(machinev1.OwnerIDAnnotation, names.OwnerID(i)))
 	}
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	cases := map[string]struct {
 		reason   string
-		age      time.Duration
+		age      time.Duration // since this process was elected
 		exist    []int64
 		replicas int32
 		want     []int64
@@ -168,33 +168,33 @@ func TestFinishReservation(t *testing.T) {
 		"Young": {
 			reason: "What a process that died just now left undone is done under the same names.",
 			age:    time.Second, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 6, 7},
-			record: "next=8,open=4,at=1767323044",
+			record: "next=8,open=4",
 		},
 		"Gap": {
 			reason: "A machine that is missing below one that exists was created and is gone: another one is made.",
 			age:    time.Second, exist: []int64{4, 6, 7}, replicas: 4, want: []int64{4, 6, 7, 8},
-			record: "next=9,open=4,at=1767323045",
+			record: "next=9,open=4",
 		},
 		"Old": {
 			reason: "After a while nobody can tell whether the missing ones have existed, so they are given up.",
-			age:    rollout.Settle, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 8, 9}, record: "next=10",
+			age:    fence.Reach, exist: []int64{4, 5}, replicas: 4, want: []int64{4, 5, 8, 9}, record: "next=10",
 		},
 		"TooMany": {
 			reason: "The rest of a reservation that nobody wants stays open: who made it may have asked for it.",
-			age:    time.Second, exist: []int64{4}, replicas: 2, want: []int64{4, 5}, record: "next=8,open=4,at=1767323044",
+			age:    time.Second, exist: []int64{4}, replicas: 2, want: []int64{4, 5}, record: "next=8,open=4",
 		},
 		"NoneWanted": {
 			reason: "A reservation of which nothing is wanted any more stays open until no request can be under way.",
-			age:    time.Second, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8,open=4,at=1767323044",
+			age:    time.Second, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8,open=4",
 		},
 		"NoneWantedForLong": {
 			reason: "A reservation that nobody wants is closed without creating when no request can be under way.",
-			age:    rollout.Settle, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8",
+			age:    fence.Reach, exist: []int64{4}, replicas: 1, want: []int64{4}, record: "next=8",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			record := rollout.Ordinals{Next: 8, Open: 4, At: now.Add(-tc.age).Unix()}
+			record := rollout.Ordinals{Next: 8, Open: 4}
 			objects := []client.Object{newSet(tc.replicas, func(set *machinev1.MachineSet) {
 				set.Annotations = map[string]string{machinev1.OrdinalsAnnotation: record.String()}
 			})}
@@ -202,6 +202,8 @@ func TestFinishReservation(t *testing.T) {
 				objects = append(objects, ordinal(i))
 			}
 			env := newEnv(t, objects...)
+			env.c.Fence = fence.New(env.clock, time.Hour)
+			env.c.Fence.Acquired(env.clock.Now().Add(-tc.age), false)
 			env.settle()
 			var want []string
 			for _, i := range tc.want {
@@ -297,11 +299,11 @@ func TestCreateNotTwice(t *testing.T) {
 		"Known": {reason: "This process knows what it created.", fault: errors.New("third")},
 		"Unknown": {
 			reason: "Without an answer nobody knows, so after a while the name is given up.", lost: errBoom,
-			wait: rollout.Settle,
+			wait: fence.Reach,
 		},
 		"Rejected": {
 			reason: "What was refused was not created.", fault: apierrors.NewBadRequest("third"),
-			wait: rollout.Settle,
+			wait: fence.Reach,
 		},
 	}
 	for name, tc := range cases {

@@ -22,6 +22,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 const namespace = "shoot"
@@ -58,12 +59,15 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	return env
 }
 
-// restart makes a controller that remembers nothing.
+// restart makes a controller that remembers nothing: the first one, or the successor
+// of one that has crashed.
 func (env *env) restart() {
+	leases := fence.New(env.clock, 24*time.Hour)
+	leases.Acquired(env.clock.Now(), env.c == nil)
 	env.events, env.safety = record.NewFakeRecorder(1000), record.NewFakeRecorder(1000)
 	env.c = New(Deps{
 		Client: view{Client: env.live, w: env}, Live: counted{env.live, env}, Target: &target.Cluster{Client: env.live},
-		Clock: env.clock, Events: env.events, SafetyEvents: env.safety, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
+		Clock: env.clock, Fence: leases, Events: env.events, SafetyEvents: env.safety, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
 	})
 }
 

@@ -47,9 +47,11 @@ type batch struct {
 	record rollout.Ordinals
 	// done are the ordinals whose Machine has been created once.
 	done map[int64]bool
-	// unconfirmedCreates is true if this process may not know the answer to a create
-	// request: one of its own that failed, or one of its predecessor.
-	unconfirmedCreates bool
+	// inherited is true if a former leader made the reservation, or one that is still
+	// open beside it.
+	inherited bool
+	// unanswered is when a create request of this process got no answer; zero if each did.
+	unanswered time.Time
 }
 
 // memoryOf returns the memory of a set; it is new for another set of the same name.

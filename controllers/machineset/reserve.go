@@ -3,9 +3,11 @@ package machineset
 import (
 	"context"
 	"maps"
+	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 func namesOf(set *machinev1.MachineSet) rollout.Names { return rollout.NewNames(set) }
@@ -16,7 +18,7 @@ func namesOf(set *machinev1.MachineSet) rollout.Names { return rollout.NewNames(
 func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*machinev1.Machine, missing int,
 ) ([]int64, error) {
 	record := s.ordinalsRecord(live)
-	left := s.unfinishedOrdinals(record, live)
+	left := c.unfinishedOrdinals(s, record, live)
 	if len(left) > 0 {
 		// Nothing is written here, so no conflict would reveal a stale set.
 		if now, err := c.getLiveSet(ctx, s); err != nil {
@@ -25,25 +27,29 @@ func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*mach
 			return nil, errCacheStale("the MachineSet has changed")
 		}
 		if s.memory.batch.record != record {
-			s.memory.batch = batch{record: record, done: map[int64]bool{}, unconfirmedCreates: true}
+			s.memory.batch = batch{record: record, done: map[int64]bool{}, inherited: true}
 		}
 		return left[:min(len(left), missing)], nil
 	}
-	unconfirmed := record.Unsettled(s.now) > 0
+	inFlight := c.createsInFlight(s, record) > 0
 	before := s.memory.batch
-	next, err := record.Reserve(missing, s.now)
+	next, err := record.Reserve(missing, inFlight)
 	if err != nil {
 		return nil, err
 	}
 	// Remembered before the write, because its answer may get lost.
-	s.memory.batch = batch{record: next, done: map[int64]bool{}, unconfirmedCreates: unconfirmed}
-	if before.record == record {
+	s.memory.batch = batch{record: next, done: map[int64]bool{}}
+	switch {
+	case inFlight && before.record == record:
 		maps.Copy(s.memory.batch.done, before.done)
+		s.memory.batch.inherited, s.memory.batch.unanswered = before.inherited, before.unanswered
+	case inFlight:
+		s.memory.batch.inherited = true
 	}
 	if err := c.writeOrdinals(ctx, s, next); err != nil {
 		return nil, err
 	}
-	return s.unfinishedOrdinals(next, live), nil
+	return c.unfinishedOrdinals(s, next, live), nil
 }
 
 // ordinalsRecord returns the set's record of ordinals. A lost or damaged record is
@@ -57,8 +63,10 @@ func (s *scope) ordinalsRecord(live []*machinev1.Machine) rollout.Ordinals {
 }
 
 // unfinishedOrdinals returns the reserved ordinals whose Machines are yet to be created.
-func (s *scope) unfinishedOrdinals(record rollout.Ordinals, live []*machinev1.Machine) []int64 {
-	if !record.IsOpen() || (!s.allCreatesAnswered(record) && record.Unsettled(s.now) <= 0) {
+// Once no request to create one can be in flight any more, a name without Machine
+// is given up: its Machine may have existed.
+func (c *Controller) unfinishedOrdinals(s *scope, record rollout.Ordinals, live []*machinev1.Machine) []int64 {
+	if !record.IsOpen() || (!s.allCreatesAnswered(record) && c.createsInFlight(s, record) == 0) {
 		return nil
 	}
 	known := s.memory.batch.record == record
@@ -75,21 +83,38 @@ func (s *scope) unfinishedOrdinals(record rollout.Ordinals, live []*machinev1.Ma
 // allCreatesAnswered reports whether this process made the reservation and received
 // an answer to each of its create requests.
 func (s *scope) allCreatesAnswered(record rollout.Ordinals) bool {
-	return s.memory.batch.record == record && !s.memory.batch.unconfirmedCreates
+	b := s.memory.batch
+	return b.record == record && !b.inherited && b.unanswered.IsZero()
+}
+
+// createsInFlight returns for how long a request to create a Machine of an open
+// reservation may still take effect: one of a former leader, or one of this process
+// that got no answer; 0 if there is none.
+func (c *Controller) createsInFlight(s *scope, record rollout.Ordinals) time.Duration {
+	b := s.memory.batch
+	var left time.Duration
+	switch {
+	case !record.IsOpen():
+		return 0
+	case b.record == record && !b.unanswered.IsZero():
+		left = fence.Reach - s.now.Sub(b.unanswered)
+	}
+	if b.record != record || b.inherited {
+		left = max(left, c.Fence.FormerLeader())
+	}
+	return max(left, 0)
 }
 
 // closeReservation records that the open ordinals are used up, once no request to
-// create one of their Machines can be in flight: either this process sent them all
-// and received all answers, or the reservation is old. Until then a further
-// Machine gets one of those names, and a deleted Machine keeps its name, so that a
-// late request of another process collides.
+// create one of their Machines can be in flight. Until then a further Machine gets
+// one of those names, and a deleted Machine keeps its name, so that a late request
+// collides.
 func (c *Controller) closeReservation(ctx context.Context, s *scope) error {
 	record, err := rollout.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
 	if err != nil || !record.IsOpen() {
 		return nil //nolint:nilerr // the next reservation restores a damaged record
 	}
-	finished := s.allCreatesAnswered(record) && len(s.unfinishedOrdinals(record, s.machines)) == 0
-	if left := record.Unsettled(s.now); left > 0 && !finished {
+	if left := c.createsInFlight(s, record); left > 0 {
 		s.requeueAfter(left)
 		return nil
 	}

@@ -55,7 +55,7 @@ var parts = map[string]part{
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
-		"controllers/*",
+		"controllers/*", "fence",
 	}, theirs: kubernetes},
 
 	// The library below kubectl mcm: it knows the APIs and the names of the clouds, and

@@ -28,6 +28,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
@@ -177,15 +178,17 @@ func (w *world) start() {
 	err = controllers.Setup(w.Context(), mgr, controllers.Deps{
 		Client: cached, Live: live, Target: &controllers.Target{Client: cached, Live: live, Cache: w.mirror},
 		Namespace: namespace,
-		Clouds:    clouds, Clock: clockOf{w}, Rand: rand.NewChaCha8([32]byte{}), Metrics: w.metrics,
+		Clouds:    clouds, Clock: clockOf{w}, Fence: fence.Alone(clockOf{w}), Rand: rand.NewChaCha8([32]byte{}), Metrics: w.metrics,
 		Events:  func(string) record.EventRecorder { return recorder{w} },
 		Workers: func(string) int { return 1 },
 		Options: controllers.Options{
 			Machine: w.options, APIServer: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
 			Orphans: orphan.Options{Period: 30 * time.Minute}, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
 		},
-	}, []string{"machineclass", "machine", "machineset", "machinedeployment", "node",
-		"machinesafetyapiserver", "machinesafetyorphanvms"})
+	}, []string{
+		"machineclass", "machine", "machineset", "machinedeployment", "node",
+		"machinesafetyapiserver", "machinesafetyorphanvms",
+	})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package rollout
 import (
 	"slices"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -16,8 +15,6 @@ import (
 type Ordinals struct {
 	Next int64
 	Open int64
-	// At is when the open ones were reserved, in seconds since 1970.
-	At int64
 }
 
 // ParseOrdinals reads what String wrote; "" is the zero record.
@@ -52,8 +49,7 @@ func (o *Ordinals) parsePart(part string) bool {
 		o.Next = number
 	case "open":
 		o.Open = number
-	case "at":
-		o.At = number
+	case "at": // the time of the reservation, which earlier versions needed
 	default:
 		return false
 	}
@@ -65,57 +61,37 @@ func (o Ordinals) String() string {
 	if !o.IsOpen() {
 		return fmt.Sprintf("next=%d", o.Next)
 	}
-	return fmt.Sprintf("next=%d,open=%d,at=%d", o.Next, o.Open, o.At)
+	return fmt.Sprintf("next=%d,open=%d", o.Next, o.Open)
 }
 
 // IsOpen reports whether a reservation is unfinished.
 func (o Ordinals) IsOpen() bool { return o.Open < o.Next }
 
 // Reserve returns the record with count further ordinals reserved. An earlier
-// reservation counts as finished, but stays open until no request of its can
-// arrive. It fails when the names are used up.
-func (o Ordinals) Reserve(count int, now time.Time) (Ordinals, error) {
+// reservation stays open if inFlight: a request to create one of its Machines may
+// still take effect. It fails when the names are used up.
+func (o Ordinals) Reserve(count int, inFlight bool) (Ordinals, error) {
 	if o.Next+int64(count) > NameCount {
 		return o, fmt.Errorf("reserve %d ordinals: all %d names of the set are used, replace it by a new one", count,
 			NameCount)
 	}
 	open := o.Next
-	if o.Unsettled(now) > 0 {
+	if inFlight {
 		open = o.Open
 	}
-	return Ordinals{Next: o.Next + int64(count), Open: open, At: now.Unix()}, nil
+	return Ordinals{Next: o.Next + int64(count), Open: open}, nil
 }
 
 // Close returns the record with its reservation finished.
 func (o Ordinals) Close() Ordinals { return Ordinals{Next: o.Next, Open: o.Next} }
 
-// Settle is after how long a create request of a process that is gone can no
-// longer arrive: the API server gives every request up after a minute. Until
-// then the reservation of another process is finished under the same names, so
-// that a late request collides. Afterwards a name without Machine is given up,
-// because its Machine may have come and gone.
-const Settle = 2 * time.Minute
-
-// Unsettled is for how long a request to create a Machine with an open ordinal
-// may still arrive; 0 or less if none can.
-func (o Ordinals) Unsettled(now time.Time) time.Duration {
-	if !o.IsOpen() {
-		return 0
-	}
-	return Settle - now.Sub(time.Unix(o.At, 0))
-}
-
-// NameInUse is for how long a request to create the Machine m of the set may
-// still arrive; 0 or less if none can. Without m it would make another of its
-// name.
-func NameInUse(set *machinev1.MachineSet, m *machinev1.Machine, now time.Time) time.Duration {
+// NameReserved reports whether the name of m is one of an open reservation of its
+// set: a request to create a Machine of it may be in flight, and would succeed once
+// m is gone.
+func NameReserved(set *machinev1.MachineSet, m *machinev1.Machine) bool {
 	record, err := ParseOrdinals(set.Annotations[machinev1.OrdinalsAnnotation])
 	ordinal, named := NewNames(set).Ordinal(m.Name)
-	if err != nil || !named || ordinal < record.Open || ordinal >= record.Next ||
-		now.Sub(m.CreationTimestamp.Time) >= Settle {
-		return 0
-	}
-	return record.Unsettled(now)
+	return err == nil && named && ordinal >= record.Open && ordinal < record.Next
 }
 
 // Unfinished returns the reserved ordinals that have no Machine yet. Machines of

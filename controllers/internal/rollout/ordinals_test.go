@@ -3,7 +3,6 @@ package rollout
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,12 +21,12 @@ func TestParseOrdinals(t *testing.T) {
 		"None":   {reason: "A set without record has made nothing.", text: ""},
 		"Closed": {reason: "Without open, nothing is reserved.", text: "next=17", want: Ordinals{Next: 17, Open: 17}},
 		"Open": {
-			reason: "open to next are reserved.", text: "next=17,open=12,at=99",
-			want: Ordinals{Next: 17, Open: 12, At: 99},
+			reason: "Open to next are reserved; earlier versions wrote when.", text: "next=17,open=12,at=99",
+			want: Ordinals{Next: 17, Open: 12},
 		},
 		"FromZero": {
-			reason: "The first reservation starts at 0.", text: "next=2,open=0,at=5",
-			want: Ordinals{Next: 2, Open: 0, At: 5},
+			reason: "The first reservation starts at 0.", text: "next=2,open=0",
+			want: Ordinals{Next: 2, Open: 0},
 		},
 		"Negative":   {reason: "There is no negative ordinal.", text: "next=-1", bad: true},
 		"OpenBeyond": {reason: "What is reserved is below next.", text: "next=1,open=2", bad: true},
@@ -67,28 +66,23 @@ func FuzzParseOrdinals(f *testing.F) {
 
 func TestReserve(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1000, 0)
-	o, err := Ordinals{}.Reserve(3, now)
+	o, err := Ordinals{}.Reserve(3, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Ordinals{Next: 3, Open: 0, At: 1000}, o); diff != "" {
+	if diff := cmp.Diff(Ordinals{Next: 3, Open: 0}, o); diff != "" {
 		t.Error(diff)
 	}
-	if second, err := o.Reserve(2, now.Add(time.Minute)); err != nil || second.Open != 0 || second.Next != 5 ||
-		second.At != 1060 {
+	if second, err := o.Reserve(2, true); err != nil || second.Open != 0 || second.Next != 5 {
 		t.Errorf("a second reservation keeps the first open, whose requests may be late: %+v, %v", second, err)
 	}
-	if second, err := o.Reserve(2, now.Add(Settle)); err != nil || second.Open != 3 || second.Next != 5 {
+	if second, err := o.Reserve(2, false); err != nil || second.Open != 3 || second.Next != 5 {
 		t.Errorf("a second reservation follows the first when nothing can be late: %+v, %v", second, err)
 	}
 	if o.Close().IsOpen() || o.Close().Next != 3 {
 		t.Errorf("closed: %+v", o.Close())
 	}
-	if o.Unsettled(now.Add(time.Minute)) != time.Minute || o.Close().Unsettled(now) != 0 {
-		t.Errorf("unsettled: %v, closed %v", o.Unsettled(now.Add(time.Minute)), o.Close().Unsettled(now))
-	}
-	if _, err := (Ordinals{Next: NameCount - 1, Open: NameCount - 1}).Reserve(2, now); err == nil {
+	if _, err := (Ordinals{Next: NameCount - 1, Open: NameCount - 1}).Reserve(2, false); err == nil {
 		t.Error("there are not that many names")
 	}
 }

@@ -36,8 +36,10 @@ func TestEdits(t *testing.T) {
 		"a statement, its import": {Drop(`fmt.Println(x)`), "\tfmt.Println(a)\n", "\t\n"},
 		"a statement in a block":  {Drop(`t.n`), "t.n = n", ""},
 		"a statement more":        {Before(`n > 1`, `n++`), "if n > 1", "n++\nif n > 1"},
-		"the body": {Body(`return 0, nil`), sample[strings.Index(sample, "\n\tfmt"):strings.LastIndex(sample, "}")],
-			"\nreturn 0, nil\n"},
+		"the body": {
+			Body(`return 0, nil`), sample[strings.Index(sample, "\n\tfmt"):strings.LastIndex(sample, "}")],
+			"\nreturn 0, nil\n",
+		},
 	} {
 		root := t.TempDir()
 		if err := os.WriteFile(filepath.Join(root, "p.go"), []byte(sample), 0o600); err != nil {

@@ -79,11 +79,13 @@ func (w *World) exchange(t *task, writes bool, how trouble, failure error, do fu
 		return failure
 	case lostRequest:
 		w.trace("%s: request lost", t)
+		t.process.fence.Unanswered()
 		late()
 		return failure
 	case lostAnswer:
 		_ = do(false)
 		w.trace("%s: answer lost", t)
+		t.process.fence.Unanswered()
 		w.point(t, writes, func() {})
 		return failure
 	case fine:
