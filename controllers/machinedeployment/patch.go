@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"sync"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,27 +35,30 @@ func (s *scope) setReplicasAnnotations(set *machinev1.MachineSet) {
 
 // patchSets patches every set that differs from its desired state, each once. It
 // goes on after a failure: no replicas were decided in reliance on another set's
-// patch.
+// patch. All were decided from the same deployment, so one uncached read confirms
+// it for all of them.
 func (s *scope) patchSets(ctx context.Context) error {
+	ensureCurrent := sync.OnceValue(func() error { return s.ensureCacheCurrent(ctx) })
 	var errs []error
 	for _, o := range s.sets {
-		errs = append(errs, s.patchSet(ctx, o))
+		errs = append(errs, s.patchSet(ctx, o, ensureCurrent))
 	}
 	return errors.Join(errs...)
 }
 
-func (s *scope) patchSet(ctx context.Context, o *ownedSet) error {
+func (s *scope) patchSet(ctx context.Context, o *ownedSet, ensureCurrent func() error) error {
 	if o.deleting() || setUnchanged(o.observed, o.desired) {
 		return nil
 	}
 	before, after := o.observed.Spec.Replicas, o.desired.Spec.Replicas
-	patch, precondition := client.MergeFrom(o.observed), s.confirmNotHeld
+	patch := client.MergeFrom(o.observed)
+	precondition := func() error { return s.confirmNotHeld(ctx) }
 	if before != after {
 		// New replicas are derived from the former ones, which must not be stale.
 		patch = client.MergeFromWithOptions(o.observed, client.MergeFromWithOptimisticLock{})
-		precondition = s.ensureCacheCurrent
+		precondition = ensureCurrent
 	}
-	if err := precondition(ctx); err != nil {
+	if err := precondition(); err != nil {
 		return err
 	}
 	saved := o.desired.DeepCopy()

@@ -1,7 +1,6 @@
 package machineset
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -260,7 +259,7 @@ func TestStaleHoldOfSet(t *testing.T) {
 	env := newEnv(t, newSet(0, heldSet))
 	env.lag(nil)
 	env.edit(func(set *machinev1.MachineSet) { machinev1.DropHold(set) })
-	_, err := env.c.gate.Answer(context.Background(), func() client.Object {
+	_, err := env.c.gate.Answer(env.t.Context(), func() client.Object {
 		set := &machinev1.MachineSet{}
 		if err := env.cache.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, set); err != nil {
 			t.Fatal(err)
