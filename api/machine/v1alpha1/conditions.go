@@ -44,7 +44,7 @@ const (
 	ReasonVMNotFound         = "VMNotFound"
 	ReasonCreationTimedOut   = "CreationTimedOut"
 	ReasonFrozen             = "Frozen"
-	ReasonOutage             = "Outage" // nodes of the zone or pool were lost together, so nothing is replaced
+	ReasonOutage             = "Outage" // nodes of the zone or pool became unhealthy together: replacement paused
 
 	ReasonWaitingForNode       = "WaitingForNode"
 	ReasonNodeUnhealthy        = "NodeUnhealthy"
