@@ -131,7 +131,7 @@ func (c *Controller) join(ctx context.Context, p *pass) error {
 		if !provisioned(p.object) {
 			p.did.vmCondition = missingOwner(p)
 		}
-		return nil // an owner reference wakes it; one that is lost for a moment says nothing about the VM
+		return nil // an owner reference wakes it; one that is missing for a moment proves nothing about the VM
 	}
 	for _, step := range []func(context.Context, *pass) error{c.ensureFinalizer, c.launch, c.syncNode} {
 		if err := step(ctx, p); err != nil {
@@ -141,8 +141,8 @@ func (c *Controller) join(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// ensureFinalizer puts finalizer and owner id onto a MCMMachine before anything is made for
-// it, and takes over a providerID that only the Machine knows any more.
+// ensureFinalizer puts finalizer and owner id onto a MCMMachine before anything is
+// created for it, and takes over a providerID that only the Machine knows any more.
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
 		capi.AddFinalizer(o, machinev1.MCMMachineFinalizer)

@@ -1,15 +1,13 @@
 // Package inframachine keeps the VM of each MCMMachine as Cluster API's contract
 // for infrastructure machines asks.
 //
-//	claim ─▶ wait for cluster and boot data ─▶ intent ─▶ create ─▶ record ─▶ provisioned
+//	ensureFinalizer ─▶ wait for cluster and boot data ─▶ intent ─▶ create ─▶ record ─▶ provisioned
 //
 // The intent is an annotation that is written before the first create call, and
-// taken away in the write that records the providerID of a complete VM. From then
-// on the VM is looked at, never made again: one listing for an account and period
-// serves all of its machines. A MCMMachine that is born with a providerID begins
-// with the looking.
+// removed in the write that records the providerID of a complete VM. From then on
+// the VM is looked up, never created again: one listing per account and period
+// serves all machines. A MCMMachine that is created with a providerID starts there.
 //
-// Draining and deleting Nodes is Cluster API's, which asks for the deletion of a
-// MCMMachine when that is over; only when the whole Cluster goes, which leaves
-// Nodes behind, they are removed here.
+// Cluster API drains and deletes Nodes before it deletes a MCMMachine. Only when a
+// whole Cluster is deleted it leaves Nodes behind, which are deleted here.
 package inframachine

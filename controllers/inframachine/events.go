@@ -18,11 +18,11 @@ const (
 	eventRetained  = "RetainedVM"
 	eventRewritten = "ProviderIDRewritten"
 	eventNodeLeft  = "NodeLeft"
-	// The native door has the same.
+	// The native API has the same.
 	eventInvalidNote = "InvalidAnnotation"
 )
 
-// emitEvents tells about what happened in this pass, and about each fault once.
+// emitEvents emits Events about what happened in this pass, once for each fault.
 func (c *Controller) emitEvents(p *pass) {
 	for _, e := range p.did.events {
 		c.Events.Event(p.object, e.kind, e.reason, e.message)
@@ -43,13 +43,14 @@ func (c *Controller) emitEvents(p *pass) {
 	}
 }
 
-// expected reports whether a condition tells of the normal course of things.
+// expected reports whether a condition shows the normal course of things.
 func expected(c metav1.Condition) bool {
 	if c.Status == metav1.ConditionTrue && c.Type != clusterv1.DeletingCondition {
 		return true
 	}
 	switch c.Reason {
-	case infrav1.ReasonWaitingForMachine, infrav1.ReasonWaitingForCluster, infrav1.ReasonWaitingForInfra, infrav1.ReasonWaitingForBootstrap,
+	case infrav1.ReasonWaitingForMachine, infrav1.ReasonWaitingForCluster, infrav1.ReasonWaitingForInfra,
+		infrav1.ReasonWaitingForBootstrap,
 		infrav1.ReasonWaitingForAddresses, infrav1.ReasonDeleting, infrav1.ReasonClassChanged, machinev1.ReasonVMPending,
 		machinev1.ReasonVMNotFound,
 		machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode, machinev1.ReasonTokenUsed:

@@ -15,7 +15,7 @@ import (
 )
 
 // failureThreshold is how many looks at a VM that was made may fail in a row before a
-// word is said: a blip is worth no write.
+// condition shows it: a blip is worth no write.
 const failureThreshold = 2
 
 // callFailed notes why the cloud could not be asked, or refused, and when it is worth
@@ -23,7 +23,7 @@ const failureThreshold = 2
 // the cloud's API is no outage of the VM.
 func (c *Controller) callFailed(p *pass, err error) error {
 	if apierrors.IsConflict(err) || !outcome.IsCloud(err) {
-		return err // the API server's fault, not the cloud's: nothing to tell about the machine
+		return err // the API server failed, not the cloud: nothing to report about the machine
 	}
 	n := c.updateLookups(p.object, func(n *lookups) { n.failures++ })
 	requeueAfter(p, c.retryAfter(p, err, n))
@@ -43,22 +43,23 @@ func (c *Controller) callFailed(p *pass, err error) error {
 	return nil
 }
 
-// reportCloudFailure puts a word about a failed call where it belongs.
+// reportCloudFailure sets the condition that a failed call belongs to.
 func reportCloudFailure(p *pass, w *condition) {
 	switch w.reason {
-	case machinev1.ReasonCredentialsRefused, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret, infrav1.ReasonSecretNotAllowed:
+	case machinev1.ReasonCredentialsRefused, machinev1.ReasonSecretNotFound, machinev1.ReasonInvalidSecret,
+		infrav1.ReasonSecretNotAllowed:
 		p.did.credentialsCondition = w
 	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError:
 		p.did.cloudCondition = w
 	case machinev1.ReasonClassNotFound, machinev1.ReasonInvalidSpec:
-		if provisioned(p.object) { // else the VM's own condition says it
+		if provisioned(p.object) { // else the VM's own condition shows it
 			p.did.cloudCondition = w
 		}
 	}
 }
 
 // unprotectedGrace is how long a class usually needs at most to get its finalizer;
-// before that, a word about it would be a write.
+// before that, a condition about it would be a write.
 const unprotectedGrace = 10 * time.Second
 
 func (c *Controller) retryAfter(p *pass, err error, n lookups) time.Duration {
@@ -86,8 +87,8 @@ func reasonOf(err error) string {
 	return outcome.Reason(err)
 }
 
-// message is what a condition says about a failed call. What is sold out is
-// named first, since that is what its reader looks for.
+// message is the message of a condition about a failed call. An exhausted offering
+// comes first: that is what its reader looks for.
 func message(err error) string {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Exhausted && e.Offering != nil {
 		return fmt.Sprintf("%s is exhausted: %s", e.Offering, e)

@@ -36,7 +36,7 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 	case known, provisioned(p.object):
 		return c.checkVM(ctx, p)
 	case !p.seen.cluster.DeletionTimestamp.IsZero(), !p.seen.machine.DeletionTimestamp.IsZero():
-		p.did.vmCondition = conditionFalse(infrav1.ReasonDeleting, "Cluster or Machine is being deleted, no VM is made any more")
+		p.did.vmCondition = conditionFalse(infrav1.ReasonDeleting, "Cluster or Machine is being deleted: no VM is created")
 		return nil // the deletion of this object follows, and removes what was asked for
 	case createStarted(p.object):
 		return c.resumeCreate(ctx, p)
@@ -111,14 +111,16 @@ func createStarted(o *infrav1.MCMMachine) bool {
 // waitsFor are what Cluster API must have done before a VM may be made; nil if it has.
 func waitsFor(p *pass) *condition {
 	if !ptr.Deref(p.seen.cluster.Status.Initialization.InfrastructureProvisioned, false) {
-		return conditionFalse(infrav1.ReasonWaitingForInfra, "The infrastructure of Cluster "+p.seen.cluster.Name+" is not provisioned yet")
+		return conditionFalse(infrav1.ReasonWaitingForInfra,
+			"The infrastructure of Cluster "+p.seen.cluster.Name+" is not provisioned yet")
 	}
 	if ptr.Deref(p.seen.machine.Spec.Bootstrap.DataSecretName, "") == "" {
 		return conditionFalse(infrav1.ReasonWaitingForBootstrap, "Machine "+p.seen.machine.Name+
 			" has no bootstrap data yet: spec.bootstrap.dataSecretName is empty")
 	}
-	if p.seen.infra != nil && !capi.Externally(p.seen.infra) && p.seen.infra.Annotations[machinev1.OwnerIDAnnotation] == "" {
-		return conditionFalse(infrav1.ReasonWaitingForInfra, "MCMCluster "+p.seen.infra.Name+" has no durable id yet")
+	infra := p.seen.infra
+	if infra != nil && !capi.Externally(infra) && infra.Annotations[machinev1.OwnerIDAnnotation] == "" {
+		return conditionFalse(infrav1.ReasonWaitingForInfra, "MCMCluster "+infra.Name+" has no durable id yet")
 	}
 	return nil
 }
@@ -140,16 +142,16 @@ func (c *Controller) ensure(ctx context.Context, p *pass) error {
 		return err
 	case made.NodeProviderID == "":
 		p.did.vmCondition = conditionFalse(machinev1.ReasonVMPending,
-			"The VM exists, and the cloud does not tell its providerID yet")
+			"VM exists, but the cloud does not return its providerID yet")
 		requeueAfter(p, max(made.RetryAfter, providerIDRetry))
 		return nil
 	case first:
 		p.did.events = append(p.did.events, kubeEvent{
-			corev1.EventTypeNormal, eventCreated, "VM " + made.NodeProviderID + " was made",
+			corev1.EventTypeNormal, eventCreated, "VM " + made.NodeProviderID + " created",
 		})
 	}
 	if p.did.complete = made.RetryAfter <= 0; !p.did.complete {
-		p.did.vmCondition = conditionFalse(machinev1.ReasonVMPending, "The VM is being made")
+		p.did.vmCondition = conditionFalse(machinev1.ReasonVMPending, "VM is being created")
 		requeueAfter(p, made.RetryAfter)
 		return nil
 	}
@@ -159,15 +161,15 @@ func (c *Controller) ensure(ctx context.Context, p *pass) error {
 
 // switchClass takes back what was asked for with a class that the spec does not
 // name any more, e.g. because it was wrong, before anything is asked for with
-// the new one: a token says nothing in another account.
+// the new one: a token means nothing in another account.
 func (c *Controller) switchClass(ctx context.Context, p *pass) error {
 	done, err := c.deleteVM(ctx, p)
 	if err != nil {
 		return c.callFailed(p, err)
 	}
 	if !done {
-		p.did.vmCondition = conditionFalse(infrav1.ReasonClassChanged, "What was asked for with MachineClass "+className(p.object)+
-			" is being removed")
+		p.did.vmCondition = conditionFalse(infrav1.ReasonClassChanged,
+			"The VM requested from MachineClass "+className(p.object)+" is being deleted")
 		return nil
 	}
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
@@ -192,7 +194,7 @@ func attemptOf(o *infrav1.MCMMachine) int {
 	return 1
 }
 
-// tags say which Cluster resources in the cloud belong to. The id is the durable
+// tags identify the Cluster that resources in the cloud belong to. The id is the durable
 // one of the MCMCluster; where there is none it belongs to this Cluster only, and
 // then no collector takes the resources.
 func tags(p *pass) map[string]string {

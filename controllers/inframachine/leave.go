@@ -19,8 +19,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// delete removes the VM with all that was made with it, and lets the MCMMachine
-// go. Nothing is drained: Cluster API has done that, or decided not to.
+// delete removes the VM with all that was made with it, and then the
+// finalizer. Nothing is drained: Cluster API has done that, or decided not to.
 func (c *Controller) delete(ctx context.Context, p *pass) error {
 	if !slices.Contains(p.object.Finalizers, machinev1.MCMMachineFinalizer) {
 		return nil
@@ -39,7 +39,7 @@ func (c *Controller) delete(ctx context.Context, p *pass) error {
 	p.did.finalizerRemoved = true
 	if !p.did.vmRetained && p.object.Spec.ProviderID != "" {
 		p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, "VM " + p.object.Spec.ProviderID +
-			" is gone"})
+			" deleted"})
 	}
 	return nil
 }
@@ -52,24 +52,12 @@ func (c *Controller) ensureVMDeleted(ctx context.Context, p *pass) (bool, error)
 	if neverCreated(p.object) {
 		return true, nil
 	}
-	other, err := c.otherMachineWithSameVM(ctx, p)
-	if err != nil {
-		return false, err
-	}
-	if other != "" {
-		p.did.vmRetained = true
-		warn(p, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is "+
-			"not being deleted", p.object.Spec.ProviderID, other))
-		return true, nil
+	if shared, err := c.keepSharedVM(ctx, p); shared || err != nil {
+		return shared, err
 	}
 	done, err := c.deleteVM(ctx, p)
-	switch {
-	case err == nil && !done:
-		return false, nil
-	case err == nil:
-		return true, nil
-	case !outcome.IsCloud(err):
-		return false, err
+	if err == nil || !outcome.IsCloud(err) {
+		return done, err
 	}
 	if p.object.Annotations[machinev1.ReleaseAnnotation] == "true" && isPermanent(err) {
 		p.did.vmRetained = true
@@ -83,6 +71,18 @@ func (c *Controller) ensureVMDeleted(ctx context.Context, p *pass) (bool, error)
 	return false, nil
 }
 
+// keepSharedVM reports whether the VM stays because another MCMMachine has it too.
+func (c *Controller) keepSharedVM(ctx context.Context, p *pass) (bool, error) {
+	other, err := c.otherMachineWithSameVM(ctx, p)
+	if err != nil || other == "" {
+		return false, err
+	}
+	p.did.vmRetained = true
+	warn(p, eventRetained, fmt.Sprintf("VM %q stays: spec.providerID of MCMMachine %s names it too, and that one is "+
+		"not being deleted", p.object.Spec.ProviderID, other))
+	return true, nil
+}
+
 // otherMachineWithSameVM is another MCMMachine of the same VM that stays: two that were made by
 // hand can adopt it both. The one that goes may not take it along. Empty if there
 // is none. Both come from one watch, in order: whoever goes last sees the first go.
@@ -91,7 +91,8 @@ func (c *Controller) otherMachineWithSameVM(ctx context.Context, p *pass) (strin
 		return "", nil
 	}
 	var list infrav1.MCMMachineList
-	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MCMMachineByProviderID: p.object.Spec.ProviderID}); err != nil {
+	same := client.MatchingFields{index.MCMMachineByProviderID: p.object.Spec.ProviderID}
+	if err := c.Client.List(ctx, &list, same); err != nil {
 		return "", fmt.Errorf("look up MCMMachines by providerID: %w", err)
 	}
 	for i := range list.Items {
@@ -104,7 +105,8 @@ func (c *Controller) otherMachineWithSameVM(ctx context.Context, p *pass) (strin
 
 // neverCreated reports whether no VM was ever asked for: that is written down first.
 func neverCreated(o *infrav1.MCMMachine) bool {
-	return o.Spec.ProviderID == "" && !createStarted(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" && !provisioned(o)
+	return o.Spec.ProviderID == "" && !createStarted(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" &&
+		!provisioned(o)
 }
 
 // deleteVM asks for the VM and everything that was created with it to go.
@@ -146,12 +148,12 @@ func deletionMessage(err error) string {
 	if !isPermanent(err) {
 		return "The VM could not be deleted: " + err.Error()
 	}
-	return fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the annotation %s=true to let the "+
-		"MCMMachine go without its VM",
+	return fmt.Sprintf("%s; VM deletion waits for that. To remove the "+
+		"MCMMachine without its VM, set the annotation %s=true",
 		err.Error(), machinev1.ReleaseAnnotation)
 }
 
-// retainVM leaves the VM, and notes on the MCMCluster that it is nobody's orphan.
+// retainVM leaves the VM, and records on the MCMCluster that it is no orphan.
 func (c *Controller) retainVM(ctx context.Context, p *pass) error {
 	p.did.vmRetained = true
 	if p.seen.infra != nil && !capi.Externally(p.seen.infra) && !neverCreated(p.object) {

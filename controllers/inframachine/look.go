@@ -57,7 +57,7 @@ func (c *Controller) checkVM(ctx context.Context, p *pass) error {
 }
 
 // find returns the VM and when to look again: from the listing that all machines
-// of the account share, else from the cloud's word about this one VM.
+// of the account share, else by a lookup of this one VM.
 func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration, error) {
 	r, period := p.seen.class, c.period(p)
 	id, ok := r.Driver.DecodeProviderID(p.object.Spec.ProviderID)
@@ -83,7 +83,7 @@ func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration
 }
 
 // period is how often the VM is looked at: seldom while its Node is well, which
-// proves more than the cloud's word.
+// proves more than the cloud's API.
 func (c *Controller) period(p *pass) time.Duration {
 	switch {
 	case !provisioned(p.object):
@@ -105,7 +105,7 @@ func nodeUnhealthy(m *clusterv1.Machine) bool {
 
 // recordIdentity records of which class an adopted VM is, and what was learnt about the
 // VM's id: one that was lost, or that
-// was written in a form that its Node does not carry, while nobody else knows it.
+// was written in a form that its Node does not carry, while no other object has it.
 func (c *Controller) recordIdentity(ctx context.Context, p *pass, found cloud.VM) error {
 	if p.object.Annotations[infrav1.MadeFromAnnotation] == "" {
 		err := c.patch(ctx, p, func(o *infrav1.MCMMachine) {
@@ -128,7 +128,7 @@ func (c *Controller) recordIdentity(ctx context.Context, p *pass, found cloud.VM
 	return nil
 }
 
-// rewritable reports whether nobody relies on what spec.providerID says, if anything.
+// rewritable reports whether no other object relies on spec.providerID.
 func rewritable(p *pass, is string) bool {
 	if provisioned(p.object) && p.object.Spec.ProviderID != "" {
 		return false
@@ -154,7 +154,8 @@ func (c *Controller) vmNotFound(p *pass, settle time.Duration, cause error) erro
 		return nil
 	}
 	p.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(
-		"VM %s does not exist any more. It is not made again; delete the Machine, or let a MachineHealthCheck replace it", p.object.Spec.ProviderID))
+		"VM %s does not exist any more. It is not made again; delete the Machine, or let a MachineHealthCheck replace it",
+		p.object.Spec.ProviderID))
 	requeueAfter(p, c.Options.LookPeriod)
 	return nil
 }
@@ -165,15 +166,16 @@ func reportedGone(o *infrav1.MCMMachine) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonInstanceNotFound
 }
 
-// reportVMState says what state the VM is in, and when to look again while it is not final.
+// reportVMState reports the VM's state, and when to look again while it is not final.
 func (c *Controller) reportVMState(p *pass, found cloud.VM) {
 	switch found.State {
 	case cloud.StateStopped:
-		p.did.vmCondition = conditionFalse(machinev1.ReasonVMStopped, vm.StateMessage("The VM does not run", found))
+		p.did.vmCondition = conditionFalse(machinev1.ReasonVMStopped, vm.StateMessage("VM stopped", found))
 	case cloud.StateFailed:
-		p.did.vmCondition = conditionFalse(machinev1.ReasonVMFailed, vm.StateMessage("The VM cannot run", found))
+		p.did.vmCondition = conditionFalse(machinev1.ReasonVMFailed, vm.StateMessage("VM failed", found))
 	case cloud.StateDeleting:
-		p.did.vmCondition = conditionFalse(infrav1.ReasonInstanceDeleting, vm.StateMessage("The VM is being deleted, and not by this controller", found))
+		p.did.vmCondition = conditionFalse(infrav1.ReasonInstanceDeleting,
+			vm.StateMessage("VM is being deleted, and not by this controller", found))
 	case cloud.StatePending, cloud.StateRunning, cloud.StateUnknown:
 		if !provisioned(p.object) && !hasAddresses(p) {
 			p.did.vmCondition = conditionFalse(infrav1.ReasonWaitingForAddresses, "The VM has no address yet")
@@ -185,11 +187,12 @@ func (c *Controller) reportVMState(p *pass, found cloud.VM) {
 	requeueAfter(p, c.period(p))
 }
 
-// hasAddresses reports whether the VM can be told to core: its addresses are known, or
+// hasAddresses reports whether the VM can be reported as provisioned: its addresses are known, or
 // it has been running for so long that it will not get any.
 func hasAddresses(p *pass) bool {
 	if len(p.did.vm.Addresses) > 0 {
 		return true
 	}
-	return p.did.vm.State == cloud.StateRunning && !p.did.vm.Created.IsZero() && p.seen.now.Sub(p.did.vm.Created) > addressGrace
+	created := p.did.vm.Created
+	return p.did.vm.State == cloud.StateRunning && !created.IsZero() && p.seen.now.Sub(created) > addressGrace
 }

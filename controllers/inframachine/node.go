@@ -52,7 +52,7 @@ func (c *Controller) connect(ctx context.Context, p *pass) (client.Client, error
 	return workload, c.watchNodes(ctx, p)
 }
 
-// applyTemplate writes the Node, and says how that went.
+// applyTemplate writes the Node, and reports the result.
 func (c *Controller) applyTemplate(ctx context.Context, p *pass, workload client.Writer, node *corev1.Node) error {
 	want, problems := desired(node, &p.object.Spec.NodeTemplate)
 	err := write(ctx, workload, node, want)
@@ -90,11 +90,12 @@ func nodeOf(ctx context.Context, workload client.Reader, p *pass) (*corev1.Node,
 		}
 	}
 	var list corev1.NodeList
-	if err := workload.List(ctx, &list, client.MatchingFields{index.NodeByProviderID: p.object.Spec.ProviderID}); err != nil {
+	same := client.MatchingFields{index.NodeByProviderID: p.object.Spec.ProviderID}
+	if err := workload.List(ctx, &list, same); err != nil {
 		return nil, fmt.Errorf("look up the Node of VM %s: %w", p.object.Spec.ProviderID, err)
 	}
 	if len(list.Items) != 1 {
-		return nil, nil //nolint:nilnil // a Node that nobody can name is none
+		return nil, nil //nolint:nilnil // an ambiguous Node is none
 	}
 	return list.Items[0].DeepCopy(), nil
 }

@@ -21,8 +21,8 @@ func empty(t *infrav1.NodeTemplate) bool {
 }
 
 // desired returns the Node as the template wants it, and what of that cannot be
-// had. What was applied is noted in the native door's form, so that a Node that
-// changes doors keeps nothing that nobody asks for. Unlike there, a template that
+// had. What was applied is noted in the form of the native API, so that a Node that
+// moves between the APIs keeps nothing that no template asks for. Unlike there, a template that
 // asks for nothing leaves no note: most machines here have none.
 func desired(node *corev1.Node, t *infrav1.NodeTemplate) (*corev1.Node, []nodetemplate.Problem) {
 	template := &machinev1.NodeTemplateSpec{
@@ -36,8 +36,8 @@ func desired(node *corev1.Node, t *infrav1.NodeTemplate) (*corev1.Node, []nodete
 	return want, problems
 }
 
-// templateProblems says what of the template does not reach the Node, for as long as that is
-// so: texts go into the condition. A note that was mended is an Event, once.
+// templateProblems returns what of the template does not reach the Node, for the
+// condition. A repaired record of what was applied is an Event, once.
 func templateProblems(p *pass, problems []nodetemplate.Problem) (texts string) {
 	var invalid []string
 	for _, problem := range problems {

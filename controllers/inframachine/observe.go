@@ -51,7 +51,7 @@ type outcomes struct {
 	events           []kubeEvent
 }
 
-// condition is what a condition says.
+// condition is the part of a condition that varies.
 type condition struct {
 	status          metav1.ConditionStatus
 	reason, message string
@@ -100,19 +100,20 @@ func (c *Controller) resolveClass(ctx context.Context, o *infrav1.MCMMachine) (c
 	return c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, o.Spec.MachineClassRef.Name)
 }
 
-// missingOwner says what keeps a MCMMachine from being looked after at all.
+// missingOwner is why a MCMMachine is not reconciled at all.
 func missingOwner(p *pass) *condition {
 	if p.seen.machine == nil {
-		return conditionFalse(infrav1.ReasonWaitingForMachine, "No Machine of Cluster API owns this object yet; it makes no VM by itself")
+		return conditionFalse(infrav1.ReasonWaitingForMachine,
+			"No Machine of Cluster API owns this object yet; it makes no VM by itself")
 	}
 	if p.seen.clusterName == "" {
-		return conditionFalse(infrav1.ReasonWaitingForCluster, "Neither this object nor its Machine names a Cluster in the label "+
-			clusterv1.ClusterNameLabel)
+		return conditionFalse(infrav1.ReasonWaitingForCluster,
+			"Neither this object nor its Machine names a Cluster in the label "+clusterv1.ClusterNameLabel)
 	}
 	return conditionFalse(infrav1.ReasonWaitingForCluster, "Cluster "+p.seen.clusterName+" does not exist")
 }
 
-// provisioned reports whether core has been told that the VM is there.
+// provisioned reports whether Cluster API has been told that the VM exists.
 func provisioned(o *infrav1.MCMMachine) bool {
 	return o.Status.Initialization.Provisioned != nil && *o.Status.Initialization.Provisioned
 }

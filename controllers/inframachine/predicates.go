@@ -64,7 +64,8 @@ func infraClusterChanged() predicate.Predicate {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetAnnotations()[machinev1.OwnerIDAnnotation] != e.ObjectNew.GetAnnotations()[machinev1.OwnerIDAnnotation]
+			const key = machinev1.OwnerIDAnnotation
+			return e.ObjectOld.GetAnnotations()[key] != e.ObjectNew.GetAnnotations()[key]
 		},
 	}
 }

@@ -58,7 +58,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return nil
 }
 
-// retries says when a pass that failed is repeated: ever later, but not much later.
+// retries backs off passes that fail, but not for long.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longRetry)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // report is the status that follows from p. It is pure, and the only code that
-// builds a MCMMachineStatus: equal facts give equal bytes. What nothing was
-// learnt about stays as it was. An object that is paused says so and nothing else.
+// builds a MCMMachineStatus: equal passes give equal bytes. What
+// nothing was found out about stays. A paused object reports only that it is paused.
 func report(p *pass) infrav1.MCMMachineStatus {
 	status := *p.object.Status.DeepCopy()
 	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, p.object.Generation, p.seen.now) }
@@ -25,16 +25,17 @@ func report(p *pass) infrav1.MCMMachineStatus {
 		return status
 	}
 	reportVM(p, &status)
-	say := func(kind string, w *condition) {
+	setIf := func(kind string, w *condition) {
 		if w != nil {
 			set(metav1.Condition{Type: kind, Status: w.status, Reason: w.reason, Message: w.message})
 		}
 	}
-	say(infrav1.VMProvisionedCondition, p.did.vmCondition)
-	say(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition, p.did.cloudCondition))
-	say(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition,
+	setIf(infrav1.VMProvisionedCondition, p.did.vmCondition)
+	setIf(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition,
+		p.did.cloudCondition))
+	setIf(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition,
 		p.did.credentialsCondition))
-	say(infrav1.NodeSyncedCondition, p.did.nodeCondition)
+	setIf(infrav1.NodeSyncedCondition, p.did.nodeCondition)
 	if p.did.nodeConditionObsolete {
 		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
 	}
@@ -58,7 +59,8 @@ func reportVM(p *pass, status *infrav1.MCMMachineStatus) {
 		status.FailureDomain = p.did.vm.Zone
 	}
 	status.Interruptible = interruptible(p.seen.class)
-	if p.did.complete && p.object.Spec.ProviderID != "" && p.did.vmCondition != nil && p.did.vmCondition.status == metav1.ConditionTrue {
+	ready := p.did.vmCondition != nil && p.did.vmCondition.status == metav1.ConditionTrue
+	if p.did.complete && p.object.Spec.ProviderID != "" && ready {
 		status.Initialization.Provisioned = new(true)
 	}
 }
@@ -83,7 +85,7 @@ func ready(p *pass, status infrav1.MCMMachineStatus) metav1.Condition {
 	return c
 }
 
-// deleting says what the deletion waits for.
+// deleting is what the deletion waits for.
 func deleting(p *pass) metav1.Condition {
 	c := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonDeleting}
 	if p.did.deletionWaitsFor != nil {
@@ -93,9 +95,8 @@ func deleting(p *pass) metav1.Condition {
 }
 
 // stable keeps the message of a condition whose reason has not changed, where the
-// cloud has worded it: that differs from call to call, and each change is a write.
-// What is wrong with class or Secret is always told as it is: it may be another
-// one by now.
+// cloud wrote it: that differs from call to call, and each change is a write.
+// What is wrong with class or Secret is always shown as it is now.
 func stable(conditions []metav1.Condition, kind string, w *condition) *condition {
 	was := meta.FindStatusCondition(conditions, kind)
 	if w == nil || was == nil || was.Status != w.status || was.Reason != w.reason || !messageFromCloud(w.reason) {
@@ -106,7 +107,8 @@ func stable(conditions []metav1.Condition, kind string, w *condition) *condition
 
 func messageFromCloud(reason string) bool {
 	switch reason {
-	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError, machinev1.ReasonCredentialsRefused:
+	case machinev1.ReasonCloudThrottled, machinev1.ReasonCloudUnavailable, machinev1.ReasonCloudError,
+		machinev1.ReasonCredentialsRefused:
 		return true
 	}
 	return false

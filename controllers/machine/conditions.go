@@ -14,8 +14,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
-// progressConditions says what the machine waits for, one condition per concern that this
-// pass learnt something about. Messages hold no times, so that they change only
+// progressConditions are what the machine waits for, one condition per concern that
+// this pass found something out about. Messages hold no times, so that they change only
 // when their meaning does.
 func progressConditions(p *pass, failure error, status machinev1.MachineStatus) []metav1.Condition {
 	if !p.machine.DeletionTimestamp.IsZero() {
@@ -31,11 +31,11 @@ func progressConditions(p *pass, failure error, status machinev1.MachineStatus) 
 			strings.Join(warnings, "; ")))
 	}
 	if p.did.drained != nil {
-		found = append(found, condition(machinev1.ConditionDrained, p.did.drained.done, p.did.drained.reason, p.did.drained.message))
+		found = append(found, drainCondition(p.did.drained))
 	}
 	if p.seen.frozen {
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
-			"An API server was unreachable for too long, nothing is decided until it answers again"))
+			"An API server was unreachable for too long; no decisions until it answers again"))
 	}
 	if c, ok := refusedCondition(p, failure); ok {
 		return append(found, c)
@@ -52,7 +52,7 @@ func progressConditions(p *pass, failure error, status machinev1.MachineStatus) 
 // reasonRefused is shown when an API server does not let us do what a machine needs.
 const reasonRefused = "RequestRefused"
 
-// refusedCondition tells of a failure that lasts until somebody does something about it.
+// refusedCondition is the condition of a failure that lasts until somebody acts.
 // Those that pass by themselves would only be writes.
 func refusedCondition(p *pass, failure error) (metav1.Condition, bool) {
 	kind, reason := machinev1.ConditionNodeReady, reasonRefused
@@ -76,7 +76,7 @@ func vmCondition(p *pass, status machinev1.MachineStatus) (metav1.Condition, boo
 	switch {
 	case p.did.createErr != nil && status.CurrentStatus.Phase == machinev1.MachineFailed:
 		return condition(kind, false, machinev1.ReasonCreationTimedOut,
-			fmt.Sprintf("No VM came into being within %s: %s", p.seen.settings.creation, p.did.createErr)), true
+			fmt.Sprintf("VM not created within %s: %s", p.seen.settings.creation, p.did.createErr)), true
 	case p.did.createErr != nil:
 		return condition(kind, false, outcome.Reason(p.did.createErr), p.did.createErr.Error()), true
 	case p.did.created:
@@ -84,7 +84,7 @@ func vmCondition(p *pass, status machinev1.MachineStatus) (metav1.Condition, boo
 	case p.did.waitsFor != nil && wantsVM(p.machine):
 		return condition(kind, false, p.did.waitsFor.reason, p.did.waitsFor.message), true
 	case status.CurrentStatus.Phase == machinev1.MachineRunning:
-		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true // its node says so
+		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true // its node proves it
 	case p.did.vm == nil:
 		return metav1.Condition{}, false
 	}
@@ -96,11 +96,11 @@ func conditionOfVM(seen *cloud.VM, phase machinev1.MachinePhase) metav1.Conditio
 	const kind = machinev1.ConditionVMReady
 	switch {
 	case seen.State == cloud.StateStopped:
-		return condition(kind, false, machinev1.ReasonVMStopped, vm.StateMessage("The VM does not run", *seen))
+		return condition(kind, false, machinev1.ReasonVMStopped, vm.StateMessage("VM stopped", *seen))
 	case seen.State == cloud.StateFailed:
-		return condition(kind, false, machinev1.ReasonVMFailed, vm.StateMessage("The VM cannot run", *seen))
+		return condition(kind, false, machinev1.ReasonVMFailed, vm.StateMessage("VM failed", *seen))
 	case seen.State == cloud.StatePending, phase == "":
-		return condition(kind, false, machinev1.ReasonVMPending, vm.StateMessage("The VM is being made", *seen))
+		return condition(kind, false, machinev1.ReasonVMPending, vm.StateMessage("VM is being created", *seen))
 	}
 	return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists")
 }
@@ -117,7 +117,8 @@ func nodeCondition(p *pass, status machinev1.MachineStatus) (metav1.Condition, b
 	switch {
 	case p.otherClaimant != "":
 		return no(machinev1.ReasonNodeShared, fmt.Sprintf(
-			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to", p.otherClaimant, p.nodeName, machinev1.NodeLabel))
+			"Machine %s claims Node %s too; remove the label %s from the Machine that the node does not belong to",
+			p.otherClaimant, p.nodeName, machinev1.NodeLabel))
 	case p.did.waitsFor != nil:
 		return no(p.did.waitsFor.reason, p.did.waitsFor.message)
 	case phase == machinev1.MachinePending && (p.node == nil || justRegistered(p.node, p.seen.now)):
@@ -130,7 +131,7 @@ func nodeCondition(p *pass, status machinev1.MachineStatus) (metav1.Condition, b
 	return conditionOfNode(p, phase), true
 }
 
-// hasNoNode reports whether a Machine in that phase has no node to tell of.
+// hasNoNode reports whether a Machine in that phase has no node to report.
 func hasNoNode(p *pass, phase machinev1.MachinePhase) bool {
 	switch phase {
 	case "", machinev1.MachineCrashLoopBackOff, machinev1.MachineAvailable:
@@ -155,17 +156,18 @@ func conditionOfNode(p *pass, phase machinev1.MachinePhase) metav1.Condition {
 	return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy")
 }
 
-// deletionConditions says what the deletion waits for.
+// deletionConditions are what the deletion waits for.
 func deletionConditions(p *pass, failure error) []metav1.Condition {
 	var found []metav1.Condition
 	if p.did.drained != nil {
-		found = append(found, condition(machinev1.ConditionDrained, p.did.drained.done, p.did.drained.reason, p.did.drained.message))
+		found = append(found, drainCondition(p.did.drained))
 	}
 	switch {
 	case failure != nil && outcome.IsCloud(failure):
 		found = append(found, condition(machinev1.ConditionDeleted, false, outcome.Reason(failure), failure.Error()))
 	case p.did.deletionWaitsFor != nil:
-		found = append(found, condition(machinev1.ConditionDeleted, false, p.did.deletionWaitsFor.reason, p.did.deletionWaitsFor.message))
+		found = append(found, condition(machinev1.ConditionDeleted, false, p.did.deletionWaitsFor.reason,
+			p.did.deletionWaitsFor.message))
 	}
 	return found
 }
@@ -185,12 +187,16 @@ func obsoleteConditions(p *pass, status machinev1.MachineStatus) []string {
 	return done
 }
 
-// freezeIsOver reports whether the word about a freeze that is over stands there still,
-// because nothing else is to be said about the node.
+// freezeIsOver reports whether the condition still shows a freeze that is over,
+// because nothing else replaces it.
 func freezeIsOver(p *pass, status machinev1.MachineStatus) bool {
 	was := findCondition(p.machine.Status.Progress, machinev1.ConditionNodeReady)
 	_, said := nodeCondition(p, status)
 	return !p.seen.frozen && !said && was != nil && was.Reason == machinev1.ReasonFrozen
+}
+
+func drainCondition(d *drainState) metav1.Condition {
+	return condition(machinev1.ConditionDrained, d.done, d.reason, d.message)
 }
 
 func condition(kind string, ok bool, reason, message string) metav1.Condition {

@@ -42,12 +42,12 @@ type Deps struct {
 	Options Options
 	// Frozen reports whether an API server was unreachable for too long; nil is never.
 	Frozen func() bool
-	// ThawedAt says when an API server was reachable again after that; zero and nil
+	// ThawedAt is when an API server was reachable again after that; zero and nil
 	// are never. Health timeouts do not begin before it.
 	ThawedAt func() time.Time
 	// Rand makes bootstrap tokens.
 	Rand io.Reader
-	// Durations are told how long machines took; nil tells nobody.
+	// Durations record how long machines took; nil records nothing.
 	Durations Durations
 	// Visits are the passes of the node controller, which a hold waits for; nil is
 	// that there are none.
@@ -91,7 +91,7 @@ func New(d Deps) *Controller {
 // Reconcile brings a Machine one observation closer to its spec:
 //
 //  1. observe the Machine and its node;
-//  2. run the joining steps, or the leaving steps if it is being deleted;
+//  2. run the join steps, or the deletion steps if it is being deleted;
 //  3. report what was seen into its status, and write that if it changed.
 //
 // A Machine that is held is left alone, whatever else is true of it.
@@ -105,10 +105,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if c.marks.HasEnded(m) {
+	switch {
+	case c.marks.HasEnded(m):
 		return reconcile.Result{}, nil // its last event is on the way
-	}
-	if c.marks.Stale(m) {
+	case c.marks.Stale(m):
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	if held, result, err := c.held(ctx, m); held || err != nil {
@@ -130,12 +130,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.trackOutage(ctx, p)
 	}
 	if p.did.finalizerRemoved {
-		c.engine.Forget(machinev1.OwnerID(p.machine))
-		c.marks.Ended(p.machine)
-		c.pruned.Forget(p.machine.UID)
-		c.outages.Forget(p.machine.UID)
+		c.forget(p.machine)
 	}
 	return outcome.Of(p.did.requeue, err)
+}
+
+// forget drops what is remembered of a Machine whose finalizer is gone.
+func (c *Controller) forget(m *machinev1.Machine) {
+	c.engine.Forget(machinev1.OwnerID(m))
+	c.marks.Ended(m)
+	c.pruned.Forget(m.UID)
+	c.outages.Forget(m.UID)
 }
 
 // step is one step of a Machine's life. It reports whether the next one may
@@ -146,8 +151,10 @@ type step struct {
 	run  func(*Controller, context.Context, *pass) (done bool, err error)
 }
 
-// always makes a step of whose end the next one does not depend on.
-func always(run func(*Controller, context.Context, *pass) error) func(*Controller, context.Context, *pass) (bool, error) {
+// always turns run into a step after which the next one always follows.
+func always(
+	run func(*Controller, context.Context, *pass) error,
+) func(*Controller, context.Context, *pass) (bool, error) {
 	return func(c *Controller, ctx context.Context, p *pass) (bool, error) { return true, run(c, ctx, p) }
 }
 
@@ -249,7 +256,7 @@ func (c *Controller) write(ctx context.Context, p *pass, failure error) error {
 }
 
 // patchMachine applies change to the Machine's metadata and spec, and writes
-// what differs, if anything does. It fails on a stale object.
+// the differences, if there are any. It fails on a stale object.
 func (c *Controller) patchMachine(ctx context.Context, p *pass, change func(*machinev1.Machine)) error {
 	changed := p.machine.DeepCopy()
 	change(changed)

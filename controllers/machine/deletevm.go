@@ -56,19 +56,20 @@ func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause er
 			return never, err
 		}
 	}
-	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s. Without it the VM cannot be deleted; restore it, or set the "+
-		"annotation %s=true to let the Machine go without its VM",
+	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s; VM deletion waits for that. To remove the "+
+		"Machine without its VM, set the annotation %s=true",
 		cause.Error(), machinev1.ReleaseAnnotation)}
 	requeueAfter(p, longRetry) // class and Secret are watched
 	return false, nil
 }
 
-// mayReleaseWithoutVM reports whether the user lets m go without its VM if that cannot be removed.
+// mayReleaseWithoutVM reports whether the user accepts that the VM of m stays.
 func mayReleaseWithoutVM(m *machinev1.Machine) bool {
 	return m.Annotations[machinev1.ReleaseAnnotation] == "true"
 }
 
-// releaseWithoutVM lets the Machine go without its VM if the user wants it, and tells it.
+// releaseWithoutVM reports whether the user wants the Machine removed without its
+// VM, and emits an Event about it.
 func releaseWithoutVM(p *pass) bool {
 	if !mayReleaseWithoutVM(p.machine) {
 		return false

@@ -8,7 +8,7 @@ import (
 )
 
 // detachVolumes removes the volume attachments of a node whose pods were not waited
-// for: nobody else would while the kubelet is silent.
+// for: no other component does while the kubelet does not answer.
 func (c *Controller) detachVolumes(ctx context.Context, p *pass) (bool, error) {
 	if p.node == nil || !ownsNode(p) {
 		return true, nil
@@ -24,8 +24,10 @@ func (c *Controller) detachVolumes(ctx context.Context, p *pass) (bool, error) {
 	if len(remaining) == 0 {
 		return true, nil
 	}
-	p.did.deletionWaitsFor = &waiting{machinev1.ReasonDetachingVolumes, fmt.Sprintf("%d volumes of Node %s are still attached",
-		len(remaining), p.node.Name)}
+	p.did.deletionWaitsFor = &waiting{
+		machinev1.ReasonDetachingVolumes,
+		fmt.Sprintf("%d volumes of Node %s are still attached", len(remaining), p.node.Name),
+	}
 	requeueAfter(p, shortRetry)
 	return false, nil
 }

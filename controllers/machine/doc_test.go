@@ -2,6 +2,7 @@ package machine
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,5 +32,28 @@ func TestDocListsTheSteps(t *testing.T) {
 	}
 	if !slices.Equal(listed, run) {
 		t.Errorf("doc.go lists %v, Reconcile runs %v", listed, run)
+	}
+}
+
+// TestNoStepWritesTheObservation keeps what a pass has seen as it was seen: steps
+// write outcomes, and the status follows from both.
+func TestNoStepWritesTheObservation(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	assignment := regexp.MustCompile(`(?m)^.*\.seen\.[\w.]+(, [\w.]+)* :?[-+]?= .*$`)
+	for _, file := range files {
+		if file == "observe.go" || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range assignment.FindAllString(string(source), -1) {
+			t.Errorf("%s: %s", file, strings.TrimSpace(line))
+		}
 	}
 }

@@ -65,7 +65,7 @@ func (c *Controller) cordon(ctx context.Context, p *pass, late bool) (bool, erro
 	return true, c.drainer.Cordon(ctx, p.node)
 }
 
-// terminatingReason says on the node why its machine goes.
+// terminatingReason is the reason on the node for which its machine is deleted.
 func (c *Controller) terminatingReason(p *pass) string {
 	if unhealthyReason(p.node.Status.Conditions, p.seen.settings.nodeConditions) != "" {
 		return machinev1.ReasonUnhealthy
@@ -84,7 +84,7 @@ func (c *Controller) forceDrain(p *pass) bool {
 const unresponsiveLimit = 5 * time.Minute
 
 // longUnhealthy reports whether node has not been Ready, or its file system not
-// been writable, for so long that draining it in good order is hopeless.
+// been writable, for so long that its pods cannot be drained gracefully.
 func longUnhealthy(node *corev1.Node, now time.Time) bool {
 	for _, n := range node.Status.Conditions {
 		bad := (n.Type == corev1.NodeReady && n.Status != corev1.ConditionTrue) ||
@@ -96,7 +96,7 @@ func longUnhealthy(node *corev1.Node, now time.Time) bool {
 	return false
 }
 
-// drainRequest says how the node is drained.
+// drainRequest is how the node is drained.
 func (c *Controller) drainRequest(p *pass, started time.Time, force bool) drain.Request {
 	r := drain.Request{
 		Node: p.node, Started: started, Timeout: p.seen.settings.drain, MaxEvictRetries: p.seen.settings.maxEvictRetries,
@@ -108,7 +108,7 @@ func (c *Controller) drainRequest(p *pass, started time.Time, force bool) drain.
 	return r
 }
 
-// volumeOf is what a persistent volume says about its place.
+// volumeOf is the identity of a persistent volume in its cloud.
 func volumeOf(pv *corev1.PersistentVolumeSpec) cloud.Volume {
 	switch {
 	case pv.CSI != nil:

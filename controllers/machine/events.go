@@ -30,8 +30,7 @@ const (
 	eventOutageOver   = "OutageOver"
 )
 
-// emitEvents tells about what changed in this pass. What did not change was told
-// before.
+// emitEvents emits Events about what changed in this pass.
 func (c *Controller) emitEvents(p *pass) {
 	for _, e := range p.did.events {
 		c.Events.Event(p.machine, e.kind, e.reason, e.message)
@@ -71,8 +70,8 @@ func phaseEvent(p *pass) (kubeEvent, bool) {
 	switch is {
 	case machinev1.MachineRunning:
 		if was == machinev1.MachinePending {
-			return kubeEvent{corev1.EventTypeNormal, eventJoined, fmt.Sprintf("VM %s joined as Node %s", p.machine.Spec.ProviderID,
-				p.nodeName)}, true
+			text = fmt.Sprintf("VM %s joined as Node %s", p.machine.Spec.ProviderID, p.nodeName)
+			return kubeEvent{corev1.EventTypeNormal, eventJoined, text}, true
 		}
 		return kubeEvent{corev1.EventTypeNormal, eventRecovered, text}, true
 	case machinev1.MachineAvailable:
@@ -92,7 +91,7 @@ func phaseEvent(p *pass) (kubeEvent, bool) {
 }
 
 // newFault returns the condition of that type if this pass made it False for a
-// reason that is a fault, and says so for the first time.
+// reason that is a fault, and shows that for the first time.
 func newFault(p *pass, kind string) (metav1.Condition, bool) {
 	is := findCondition(p.machine.Status.Progress, kind)
 	was := findCondition(p.seen.before.Status.Progress, kind)
@@ -108,9 +107,10 @@ func newFault(p *pass, kind string) (metav1.Condition, bool) {
 // expected reports whether waiting for that reason is the normal course of things.
 func expected(reason string) bool {
 	switch reason {
-	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes, machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,
+	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes,
+		machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,
 		machinev1.ReasonNameInUse,
-		machinev1.ReasonOutage: // its pool is told
+		machinev1.ReasonOutage: // its pool has the Event
 		return true
 	}
 	return false
@@ -123,7 +123,7 @@ func findCondition(p *machinev1.Progress, kind string) *metav1.Condition {
 	return meta.FindStatusCondition(p.Conditions, kind)
 }
 
-// Durations are told how long steps of a machine's life took.
+// Durations record how long steps of a machine's life took.
 type Durations interface {
 	// Observe is called once per machine and step: create, join, drain, delete.
 	Observe(m *machinev1.Machine, instanceType, zone, step string, seconds float64)
@@ -131,7 +131,7 @@ type Durations interface {
 	FailedJoin(m *machinev1.Machine, instanceType, zone string)
 }
 
-// recordDurations tells how long the step took that this pass ended. It reads only what
+// recordDurations records how long the step took that this pass ended. It reads only what
 // was observed: the machine's age, and the time since its deletion was asked for.
 func (c *Controller) recordDurations(ctx context.Context, p *pass) {
 	if c.Durations == nil {
@@ -184,7 +184,7 @@ func deletionStepEnded(p *pass) (step string, seconds float64) {
 	return "", 0
 }
 
-// placement is where the machine is: as its node says, else its template, else
+// placement is where the machine is: by the labels of its node, else its template, else
 // its class.
 func (c *Controller) placement(ctx context.Context, p *pass) (instanceType, zone string) {
 	labels := p.machine.Spec.NodeTemplateSpec.Labels

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,8 +17,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
-// ensureFinalizer puts finalizer and owner id onto a Machine before anything is made for
-// it. Machines of a MachineSet are born with both.
+// ensureFinalizer puts finalizer and owner id onto a Machine before anything is
+// created for it. A MachineSet creates its Machines with both.
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		if startedByMCM(m) {
@@ -29,12 +30,12 @@ func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	})
 }
 
-// attemptOfMCM as the number of the attempt stands for MCM's, which used no
-// token of ours: nothing is made before the cloud has been looked at.
+// attemptOfMCM is the number of an attempt of MCM, which used no token of ours:
+// nothing is created before the VM has been looked up.
 const attemptOfMCM = "0"
 
-// startedByMCM reports whether MCM may have made a VM for m whose id it did not live
-// to record: it puts its finalizer first, and knows no owner ids.
+// startedByMCM reports whether MCM may have created a VM for m without recording
+// its id: MCM adds its finalizer first, and knows no owner ids.
 func startedByMCM(m *machinev1.Machine) bool {
 	return m.Annotations[machinev1.OwnerIDAnnotation] == "" && m.Spec.ProviderID == "" &&
 		controllerutil.ContainsFinalizer(m, machinev1.Finalizer)
@@ -52,15 +53,17 @@ func (c *Controller) waitForName(ctx context.Context, p *pass) (bool, error) {
 	}
 	set := &machinev1.MachineSet{}
 	err := c.Live.Get(ctx, client.ObjectKey{Namespace: p.machine.Namespace, Name: owner.Name}, set)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("read MachineSet %s on the API server: %w", owner.Name, err)
 	}
-	if err != nil || set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || !rollout.NameReserved(set, p.machine) {
+	if set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || !rollout.NameReserved(set, p.machine) {
 		return true, nil
 	}
 	p.did.deletionWaitsFor = &waiting{machinev1.ReasonNameInUse, fmt.Sprintf(
-		"VM and Node are gone; the name is kept until %s, because a manager that was replaced may still create a "+
-			"Machine of it",
+		"VM and Node deleted; name kept until %s: a former leader may still create a Machine of it",
 		p.seen.now.Add(left).UTC().Format(time.RFC3339))}
 	requeueAfter(p, left)
 	return false, nil
@@ -80,11 +83,11 @@ func (c *Controller) removeFinalizer(ctx context.Context, p *pass) (bool, error)
 func deletedMessage(p *pass) string {
 	switch {
 	case p.did.vmRetained:
-		return "The machine is gone, its VM was left behind"
+		return "Machine deleted without its VM"
 	case p.machine.Spec.ProviderID == "":
-		return "The machine is gone, it had no VM"
+		return "Machine deleted, it had no VM"
 	}
-	return fmt.Sprintf("VM %s and its node are gone", p.machine.Spec.ProviderID)
+	return fmt.Sprintf("VM %s and its Node deleted", p.machine.Spec.ProviderID)
 }
 
 // patchOutFinalizer takes a finalizer off an object, and nothing else: it does not

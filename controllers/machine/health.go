@@ -24,7 +24,7 @@ func (c *Controller) checkHealth(ctx context.Context, p *pass) error {
 		return nil
 	}
 	if p.did.transition != nil || c.Target == nil || p.otherClaimant != "" {
-		return nil // a node that two machines claim says nothing about either
+		return nil // a node that two machines claim proves nothing about either
 	}
 	v := evaluateHealth(p.machine, p.node, p.seen.settings, p.seen.now)
 	if p.did.createErr != nil && v.next == nil {
@@ -105,13 +105,13 @@ const (
 )
 
 // inspectSlowJoin asks the cloud about the VM of a machine that takes long to join,
-// so that its condition can say why.
+// so that its condition can show why.
 func (c *Controller) inspectSlowJoin(ctx context.Context, p *pass) error {
 	if p.machine.Status.CurrentStatus.Phase != machinev1.MachinePending {
 		return nil
 	}
 	if justRegistered(p.node, p.seen.now) {
-		requeueAfter(p, nodeGrace-p.seen.now.Sub(p.node.CreationTimestamp.Time)) // then it is worth a word
+		requeueAfter(p, nodeGrace-p.seen.now.Sub(p.node.CreationTimestamp.Time)) // from then on it is reported
 	}
 	since := p.seen.now.Sub(p.machine.Status.CurrentStatus.LastUpdateTime.Time)
 	if since < slowJoin {
@@ -132,8 +132,8 @@ func (c *Controller) inspectSlowJoin(ctx context.Context, p *pass) error {
 }
 
 // nodeGrace is how long a registered node may be unhealthy before a machine
-// that waits for it says so: kubelets register first and get ready then, and
-// each word about it would be a write.
+// that waits for it shows that: kubelets register first and get ready then, and
+// each change of the condition would be a write.
 const nodeGrace = 30 * time.Second
 
 // justRegistered reports whether node is so young that being unhealthy is normal.
@@ -159,7 +159,7 @@ type decision struct {
 	replaces bool
 }
 
-// evaluateHealth says what becomes of a machine that has its VM: the health rules of
+// evaluateHealth decides what becomes of a machine that has its VM: the health rules of
 // MCM, as a pure function of what is seen. node is nil if there is none.
 func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) decision {
 	unhealthy := "the node does not exist"
@@ -177,7 +177,8 @@ func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now tim
 		return evaluateUnknown(m, unhealthy, s, now)
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateFailed:
 		return evaluateInPlace(m, node, s, now)
-	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff, machinev1.MachineInPlaceUpdateSuccessful:
+	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff,
+		machinev1.MachineInPlaceUpdateSuccessful:
 		if unhealthy == "" {
 			return healthy(m)
 		}
@@ -303,7 +304,7 @@ func evaluateInPlace(m *machinev1.Machine, node *corev1.Node, s settings, now ti
 		fmt.Sprintf("Machine %s failed to be updated in place in %s", m.Name, s.inPlace))
 }
 
-// unhealthyReason says which of a node's conditions make it unhealthy, sorted;
+// unhealthyReason lists which of a node's conditions make it unhealthy, sorted;
 // empty if none does. A node without conditions is unhealthy; so is one whose
 // Ready is not True, or which reports one of types as anything but False.
 func unhealthyReason(conditions []corev1.NodeCondition, types []string) string {

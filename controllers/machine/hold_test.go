@@ -37,15 +37,6 @@ func (w *world) release(name string) {
 	w.edit(name, func(m *machinev1.Machine) { machinev1.DropHold(m) })
 }
 
-func node(name string, w *world) *corev1.Node {
-	w.Helper()
-	n := &corev1.Node{}
-	if err := w.client.Get(w.Context(), client.ObjectKey{Name: name}, n); err != nil {
-		w.Fatal(err)
-	}
-	return n
-}
-
 // TestHeld does to held machines what else has consequences, and looks that
 // there are none until they are released.
 func TestHeld(t *testing.T) {
@@ -68,7 +59,7 @@ func TestHeld(t *testing.T) {
 		},
 		"NoNode": {
 			"Neither is a node that is gone.", nil,
-			func(w *world) { w.delete(node("m", w)); w.pass(24 * time.Hour) },
+			func(w *world) { w.delete(w.nodeNamed("m")); w.pass(24 * time.Hour) },
 			func(w *world) bool { return w.phase("m") == machinev1.MachineFailed },
 		},
 		"Draining": {
@@ -80,7 +71,7 @@ func TestHeld(t *testing.T) {
 					Finalizers: []string{"stays/here"},
 				}, Spec: corev1.PodSpec{NodeName: "m"}})
 				w.delete(w.machine("m"))
-				w.settle("m", func() bool { return node("m", w).Spec.Unschedulable })
+				w.settle("m", func() bool { return w.nodeNamed("m").Spec.Unschedulable })
 			},
 			func(w *world) {
 				p := &corev1.Pod{}
@@ -103,13 +94,13 @@ func TestHeld(t *testing.T) {
 		"Template": {
 			"An update in place that is asked for does not begin.", nil,
 			func(w *world) {
-				n := node("m", w)
+				n := w.nodeNamed("m")
 				n.Labels = map[string]string{machinev1.CandidateForUpdateLabel: "true"}
 				if err := w.client.Update(w.Context(), n); err != nil {
 					w.Fatal(err)
 				}
 			},
-			func(w *world) bool { return nodeConditionOf(node("m", w), machinev1.NodeInPlaceUpdate) != nil },
+			func(w *world) bool { return nodeConditionOf(w.nodeNamed("m"), machinev1.NodeInPlaceUpdate) != nil },
 		},
 	}
 	for name, tc := range cases {
@@ -222,7 +213,7 @@ func TestHoldOfAnotherLeader(t *testing.T) {
 			if m, l := w.vms(); m != made || l != live {
 				t.Errorf("%d VMs made, %d live, was %d, %d", m, l, made, live)
 			}
-			if deleted && node("m", w).Spec.Unschedulable {
+			if deleted && w.nodeNamed("m").Spec.Unschedulable {
 				t.Error("the node has been cordoned")
 			}
 		})

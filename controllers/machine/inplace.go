@@ -71,7 +71,7 @@ func inPlaceCondition(node *corev1.Node) (want corev1.NodeCondition, ok bool) {
 	return inPlaceResult(node, reason)
 }
 
-// inPlaceResult is what the condition becomes because of what the agent says;
+// inPlaceResult is what the condition becomes because of the agent's result;
 // ok is false if it shows that already.
 func inPlaceResult(node *corev1.Node, shown string) (want corev1.NodeCondition, ok bool) {
 	switch result := node.Labels[machinev1.UpdateResultLabel]; {

@@ -20,12 +20,12 @@ import (
 // How long the steps wait where nothing wakes them.
 const (
 	staleRetry    = time.Second     // the newer version arrives by watch; this only guards against a lost event
-	frozenRetry   = 5 * time.Second // a thaw wakes nobody, and such a pass only reads the cache
+	frozenRetry   = 5 * time.Second // no event ends a freeze, and such a pass only reads the cache
 	nodeNameRetry = 5 * time.Second // a cloud that names its nodes does so within seconds
 	shortRetry    = 5 * time.Second // MCM's short retry, after errors that pass
 	longRetry     = 3 * time.Minute // MCM's medium retry
 
-	// most waits that are nobody's fault are over by then; reporting them earlier would be a write
+	// Most waits without a fault are over by then; reporting them earlier would be a write.
 	quietGrace = 10 * time.Second
 )
 
@@ -45,11 +45,19 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 	if err == nil || made.ProviderID != "" {
 		p.did.vm = &made
 	}
-	switch {
-	case errors.Is(err, errNodeNameTaken):
+	if errors.Is(err, errNodeNameTaken) {
 		return c.discardVM(ctx, p, made)
-	case err != nil:
+	}
+	if err != nil {
 		return c.launchFailed(p, err)
+	}
+	c.launched(p, made)
+	return nil
+}
+
+// launched records whether the VM is complete, or when to look again.
+func (c *Controller) launched(p *pass, made cloud.VM) {
+	switch {
 	case made.RetryAfter > 0:
 		waitForVM(p, made.RetryAfter)
 	case made.NodeName == "" && c.Target != nil:
@@ -57,7 +65,6 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 	default:
 		p.did.created = true
 	}
-	return nil
 }
 
 // waitForVM waits for a VM that is not complete, for as long as a creation may take.
@@ -90,7 +97,7 @@ func wantsVM(m *machinev1.Machine) bool {
 // launchFailed notes why there is no VM yet and when it is worth trying again.
 func (c *Controller) launchFailed(p *pass, err error) error {
 	if apierrors.IsConflict(err) || !outcome.IsCloud(err) {
-		return err // the API server's fault, not the cloud's: nothing to tell about the machine
+		return err // the API server failed, not the cloud: nothing to report about the machine
 	}
 	if e, ok := errors.AsType[*cloud.Error](err); ok && c.queued(p, e) {
 		requeueAfter(p, e.RetryAfter) // where it waits for its class, the class's update wakes the machine at once

@@ -42,7 +42,8 @@ func (c *Controller) lookUpVM(ctx context.Context, p *pass) (cloud.VM, error) {
 		return cloud.VM{}, p.seen.classErr // deleteVM reports it; without the cloud there is no way to learn a node
 	}
 	found, err := c.engine.Get(ctx, c.owner(p))
-	if code := cloud.CodeOf(err); err != nil && (code == cloud.NotFound || (code == cloud.Denied && mayReleaseWithoutVM(p.machine))) {
+	code := cloud.CodeOf(err)
+	if err != nil && (code == cloud.NotFound || (code == cloud.Denied && mayReleaseWithoutVM(p.machine))) {
 		return cloud.VM{}, nil
 	}
 	return found, err

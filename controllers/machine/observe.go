@@ -65,7 +65,7 @@ type outcomes struct {
 	events           []kubeEvent
 }
 
-// waiting is something that a machine waits for, in words.
+// waiting is something that a machine waits for.
 type waiting struct{ reason, message string }
 
 // drainState is how far a drain is.
@@ -137,11 +137,11 @@ func (c *Controller) otherClaimantOf(ctx context.Context, m *machinev1.Machine, 
 	return "", nil
 }
 
-// ownership says whose VM a node runs on.
+// ownership is whose VM a node runs on.
 type ownership uint8
 
 const (
-	ownershipUnknown ownership = iota // the providerIDs do not say
+	ownershipUnknown ownership = iota // the providerIDs prove nothing
 	ownedByThis                       // the Machine's
 	ownedByOther                      // another VM, whose node got the same name
 )

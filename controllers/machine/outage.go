@@ -262,8 +262,8 @@ func (c *Controller) drainPausedByOutage(ctx context.Context, p *pass, late bool
 	if err != nil || found.Scope == outage.None || c.vmGone(ctx, p) {
 		return false, err
 	}
-	markProtected(p, found, fmt.Sprintf("Node %s is unreachable: nodes %s became unhealthy within %s of each other; drain "+
-		"paused until the outage or the drain timeout is over", p.node.Name, found.Where(),
+	markProtected(p, found, fmt.Sprintf("Node %s is unreachable: nodes %s became unhealthy within %s of each other; "+
+		"drain paused until the outage or the drain timeout is over", p.node.Name, found.Where(),
 		outage.Duration(p.seen.settings.outageWindow())))
 	requeueAfter(p, p.seen.settings.outageCheck())
 	return true, nil
@@ -295,11 +295,14 @@ func (c *Controller) trackOutage(ctx context.Context, p *pass) {
 		c.untrackOutage(key)
 		return
 	}
-	object, first := c.tracker.Add(key, outage.PoolOf(p.machine), func() client.Object { return c.poolObject(ctx, p.machine) })
+	object, first := c.tracker.Add(key, outage.PoolOf(p.machine), func() client.Object {
+		return c.poolObject(ctx, p.machine)
+	})
 	if first {
 		c.Events.Event(object, corev1.EventTypeWarning, eventOutage, fmt.Sprintf(
-			"%d nodes %s became unhealthy within %s; replacement and drain of machines whose VMs are not gone paused for up to %s",
-			p.did.outage.Nodes, p.did.outage.Where(), outage.Duration(p.seen.settings.outageWindow()), outage.Duration(c.outageLimit())))
+			"%d nodes %s became unhealthy within %s; replacement and drain paused for up to %s, except where the VM is gone",
+			p.did.outage.Nodes, p.did.outage.Where(), outage.Duration(p.seen.settings.outageWindow()),
+			outage.Duration(c.outageLimit())))
 	}
 }
 

@@ -30,7 +30,8 @@ func preserveRequestOf(m *machinev1.Machine, node *corev1.Node) (w preserveReque
 		value := node.Annotations[key]
 		if value != "" || m.Annotations[machinev1.LastAppliedNodePreserveAnnotation] != "" {
 			if !slices.Contains(preserveValues, value) {
-				return preserveRequest{}, "Node " + node.Name + ": " + annotationWarning(key, value, "now, when-failed or false"), false
+				warning := annotationWarning(key, value, "now, when-failed or false")
+				return preserveRequest{}, "Node " + node.Name + ": " + warning, false
 			}
 			return preserveRequest{value, true}, "", true
 		}
@@ -141,8 +142,7 @@ func (c *Controller) startPreserving(ctx context.Context, p *pass, w preserveReq
 	if p.node == nil {
 		return nil
 	}
-	if shown := nodeConditionOf(p.node, machinev1.NodePreserved); shown != nil && shown.Status == corev1.ConditionTrue &&
-		(!failed || p.node.Annotations[machinev1.PreservedDrainedAnnotation] == "true") {
+	if nodePreserved(p.node, failed) {
 		return c.removePreservedTaint(ctx, p, failed)
 	}
 	if err := c.patchNode(ctx, p, func(n *corev1.Node) { markNodePreserved(n, failed) }); err != nil {
@@ -156,6 +156,14 @@ func (c *Controller) startPreserving(ctx context.Context, p *pass, w preserveReq
 		return err
 	}
 	return c.patchNode(ctx, p, func(n *corev1.Node) { setAnnotation(n, machinev1.PreservedDrainedAnnotation, "true") })
+}
+
+// nodePreserved reports whether node shows all that preservation does to it: the
+// pods of a failed machine have been drained, too.
+func nodePreserved(node *corev1.Node, failed bool) bool {
+	shown := nodeConditionOf(node, machinev1.NodePreserved)
+	drained := node.Annotations[machinev1.PreservedDrainedAnnotation] == "true"
+	return shown != nil && shown.Status == corev1.ConditionTrue && (!failed || drained)
 }
 
 // markNodePreserved keeps the autoscaler off the node, and new pods off one whose
@@ -174,11 +182,11 @@ func markNodePreserved(n *corev1.Node, failed bool) {
 	}
 }
 
-// preservedCondition is what the node says about its preservation, after one
+// preservedCondition is the node's condition about its preservation, after one
 // more step of the drain of a failed machine; ok is false while that goes on.
-func (c *Controller) preservedCondition(ctx context.Context, p *pass, w preserveRequest, failed bool) (want corev1.NodeCondition,
-	ok bool,
-) {
+func (c *Controller) preservedCondition(
+	ctx context.Context, p *pass, w preserveRequest, failed bool,
+) (want corev1.NodeCondition, ok bool) {
 	want = corev1.NodeCondition{
 		Type: machinev1.NodePreserved, Status: corev1.ConditionTrue,
 		Reason: machinev1.ReasonPreservedByUser,

@@ -174,3 +174,64 @@ func TestFailedDrainOfAPreservedMachineIsTriedAgain(t *testing.T) {
 		t.Errorf("condition %q, want the node to be drained", said)
 	}
 }
+
+func TestAnnotationsNotTextsSayWhetherAPreservedNodeIsDrained(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*corev1.Node)
+		stays  bool
+	}{
+		"OtherText": {
+			"A text that others changed does not begin the drain anew.", func(n *corev1.Node) {
+				nodeConditionOf(n, machinev1.NodePreserved).Message = "preserved"
+			}, true,
+		},
+		"NoAnnotation": {
+			"A text proves no drain.", func(n *corev1.Node) {
+				delete(n.Annotations, machinev1.PreservedDrainedAnnotation)
+			}, false,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, interceptor.Funcs{})
+			w.running("m")
+			m := w.machine("m")
+			m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveWhenFailed
+			w.update(m)
+			m.Status.CurrentStatus.Phase = machinev1.MachineFailed
+			if err := w.client.Status().Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			w.setUnready("m")
+			for range 3 {
+				_, _ = w.reconcile("m")
+			}
+			n := w.nodeNamed("m")
+			shown := nodeConditionOf(n, machinev1.NodePreserved)
+			if shown == nil || !strings.HasPrefix(shown.Message, machinev1.MessagePreservedDrained) ||
+				n.Annotations[machinev1.PreservedDrainedAnnotation] != "true" {
+				t.Fatalf("condition %+v, annotations %v: MCM reads the one, we the other", shown, n.Annotations)
+			}
+			tc.change(n)
+			if err := w.client.Update(t.Context(), n.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			n.ResourceVersion = w.nodeNamed("m").ResourceVersion
+			if err := w.client.Status().Update(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			w.create(podOn("m")) // somebody examines the node
+			w.pass(time.Minute)
+			for range 3 {
+				_, _ = w.reconcile("m")
+			}
+			err := w.client.Get(t.Context(), client.ObjectKeyFromObject(podOn("m")), &corev1.Pod{})
+			if stays := err == nil; stays != tc.stays {
+				t.Errorf("pod stays: %v (%v), want %v: %s", stays, err, tc.stays, tc.reason)
+			}
+		})
+	}
+}

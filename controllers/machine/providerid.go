@@ -71,8 +71,9 @@ func (c *Controller) recoverProviderID(ctx context.Context, p *pass) error {
 	}
 	found, err := c.engine.Get(ctx, c.owner(p))
 	if err != nil && cloud.CodeOf(err) == cloud.NotFound {
-		p.did.waitsFor = &waiting{machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " +
-			err.Error()}
+		p.did.waitsFor = &waiting{
+			machinev1.ReasonVMNotFound, "spec.providerID is empty, and the VM cannot be found by name: " + err.Error(),
+		}
 		requeueAfter(p, slowJoinCheck)
 		return nil
 	}

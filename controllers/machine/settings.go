@@ -29,8 +29,8 @@ type Options struct {
 	BootstrapTokenExtraGroups string
 	// ResourceExhaustedRetry is the wait after a lack of capacity; 0 is 10 minutes.
 	ResourceExhaustedRetry time.Duration
-	// IgnoreOutages replaces machines whose nodes were lost together as if each was
-	// lost alone.
+	// IgnoreOutages replaces machines whose nodes became unhealthy together as if each had
+	// failed alone.
 	IgnoreOutages bool
 	// OutageLimit is how long an outage may keep a machine from being replaced; 0 is
 	// 2 hours.

@@ -49,8 +49,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return b.Complete(c)
 }
 
-// retries says when a pass that failed is repeated: ever later, but after an
-// outage of hours a machine must not wait for a quarter of an hour.
+// retries backs off passes that fail, but not for long: after an outage of hours a
+// machine must not wait for a quarter of an hour.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longRetry)
 }

@@ -109,7 +109,7 @@ func reportFailure(status *machinev1.MachineStatus) {
 	}
 }
 
-// classOrSecretMissing reports whether err only says that something does not exist yet.
+// classOrSecretMissing reports whether err only means that something does not exist yet.
 func classOrSecretMissing(err error) bool {
 	switch outcome.Reason(err) {
 	case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound:
@@ -251,8 +251,8 @@ func (c *Controller) rememberPruned(m *machinev1.Machine, sent machinev1.Machine
 	c.restorePruned(m)
 }
 
-// changesOnlyPruned reports whether status differs from what m has in nothing but what the
-// API server drops. Then there is nothing to write, and status is remembered.
+// changesOnlyPruned reports whether status differs from that of m only in what the API
+// server prunes. Then there is nothing to write, and status is remembered.
 func (c *Controller) changesOnlyPruned(m *machinev1.Machine, status machinev1.MachineStatus) bool {
 	if _, drops := c.pruned.Get(m.UID); !drops {
 		return false
@@ -276,5 +276,6 @@ func prunedFieldsOf(s machinev1.MachineStatus) prunedFields {
 
 // applyTo makes a the additions of s.
 func (a prunedFields) applyTo(s *machinev1.MachineStatus) {
-	s.NodeRef, s.Progress, s.Phase, s.FailureMessage = a.nodeRef.DeepCopy(), a.progress.DeepCopy(), a.phase, a.failureMessage
+	s.NodeRef, s.Progress = a.nodeRef.DeepCopy(), a.progress.DeepCopy()
+	s.Phase, s.FailureMessage = a.phase, a.failureMessage
 }

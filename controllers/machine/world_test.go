@@ -68,8 +68,7 @@ func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 	b = b.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 		return []string{o.(*corev1.Pod).Spec.NodeName}
 	})
-	begin := time.Now().Truncate(
-		time.Second) //nolint:forbidigo // the fake API server stamps deletions with the real time
+	begin := time.Now().Truncate(time.Second) //nolint:forbidigo // the fake API server stamps deletions with real time
 	w := &world{
 		T: t, client: b.Build(), clock: testingclock.NewFakePassiveClock(begin),
 		events: record.NewFakeRecorder(1000),

@@ -15,15 +15,15 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// How the kinds of Cluster API's door name a class.
+// Where the Cluster API kinds name a class.
 const (
 	classRefField    = "spec.machineClassRef.name"
 	templateRefField = "spec.template.spec.machineClassRef.name"
 )
 
-// ResolveForClusterAPI is Resolve by the rules of Cluster API's door: a Secret of
+// ResolveForClusterAPI is Resolve by the rules of the Cluster API kinds: a Secret of
 // another namespace counts only if it allows the class's namespace itself, a class
-// is protected by that door's finalizer, and problems name that door's fields.
+// is protected by their finalizer, and problems name their fields.
 func (r *Resolver) ResolveForClusterAPI(ctx context.Context, c client.Reader, namespace, name string) (Resolved,
 	error,
 ) {
@@ -48,13 +48,13 @@ func (r *Resolver) resolveAt(ctx context.Context, c client.Reader, namespace, na
 			out.Problems[i].Field = field
 		}
 	}
-	out.tellRefused(guarded.refused)
+	out.explainRefused(guarded.refused)
 	out.Account = r.account(out)
 	return out, nil
 }
 
-// tellRefused says of the Secrets that were refused why they do not count.
-func (r *Resolved) tellRefused(refused map[client.ObjectKey]bool) {
+// explainRefused gives the Secrets that were refused their reason.
+func (r *Resolved) explainRefused(refused map[client.ObjectKey]bool) {
 	if r.Object == nil || len(refused) == 0 {
 		return
 	}

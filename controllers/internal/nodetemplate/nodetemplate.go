@@ -1,6 +1,6 @@
 // Package nodetemplate makes a Node what a template asks for: labels,
-// annotations and taints. What was applied is noted on the Node in MCM's form,
-// so that a later template, of either door, takes away what it does not have any more.
+// annotations and taints. What was applied is recorded on the Node in MCM's form,
+// so that a later template, of either API, takes away what it does not have any more.
 package nodetemplate
 
 import (
@@ -17,8 +17,8 @@ import (
 // A Problem is something that keeps a part of a template from reaching the Node,
 // or from leaving it. Text names the field or annotation, and the remedy.
 type Problem struct {
-	// Note: the note of what was applied is at fault, and not the template. It is
-	// told once: the note is written anew.
+	// Note is set when the record of what was applied is at fault, and not the
+	// template. It is reported once: the record is written anew.
 	Note bool
 	Text string
 }
@@ -43,12 +43,12 @@ func Apply(node *corev1.Node, template *machinev1.NodeTemplateSpec, fields Field
 	replace(want.Labels, last.Labels, template.Labels, accepted.Labels)
 	replace(want.Annotations, last.Annotations, template.Annotations, accepted.Annotations)
 	want.Spec.Taints = taints(want.Spec.Taints, last.Spec.Taints, accepted.Spec.Taints)
-	keep(want, node)
+	restoreRecords(want, node)
 	if broken != "" {
 		problems = append(problems, Problem{Note: true, Text: broken})
 	}
 	if !known || !Same(last, template) {
-		note(want, template, broken != "")
+		recordApplied(want, template, broken != "")
 	}
 	return want, problems
 }
@@ -66,7 +66,7 @@ func Empty(t *machinev1.NodeTemplateSpec) bool {
 }
 
 // Unreadable is the text of a Problem with an annotation in which this manager
-// notes what it has applied; leftovers is what nobody knows any more because of it.
+// records what it has applied; leftovers is what can no longer be told apart from others' entries.
 func Unreadable(node *corev1.Node, annotation, leftovers string, err error) string {
 	return "annotation " + annotation + " of node " + node.Name + " cannot be read (" + err.Error() +
 		") and is written anew; remove by hand from the node: " + leftovers
@@ -83,14 +83,14 @@ func replace(have, last, mentioned, wanted map[string]string) {
 	maps.Copy(have, wanted)
 }
 
-// notes are the annotations that no template reaches.
-func notes() []string {
+// recordKeys are the annotations that no template reaches.
+func recordKeys() []string {
 	return []string{machinev1.LastAppliedNodeTemplateAnnotation, machinev1.LastAppliedVirtualCapacityAnnotation}
 }
 
-// keep restores them, should the note say that a template has had them.
-func keep(want, node *corev1.Node) {
-	for _, key := range notes() {
+// restoreRecords restores them, should the record list them as parts of a template.
+func restoreRecords(want, node *corev1.Node) {
+	for _, key := range recordKeys() {
 		if value, ok := node.Annotations[key]; ok {
 			want.Annotations[key] = value
 		} else {
@@ -100,7 +100,7 @@ func keep(want, node *corev1.Node) {
 }
 
 // lastOf returns what was applied last, and whether that is known. One that
-// cannot be read counts as empty, and broken says so.
+// cannot be read counts as empty, and broken tells why.
 func lastOf(node *corev1.Node) (last *machinev1.NodeTemplateSpec, known bool, broken string) {
 	last = &machinev1.NodeTemplateSpec{}
 	text, ok := node.Annotations[machinev1.LastAppliedNodeTemplateAnnotation]
@@ -114,10 +114,11 @@ func lastOf(node *corev1.Node) (last *machinev1.NodeTemplateSpec, known bool, br
 	return last, true, ""
 }
 
-// note writes down the template as applied, in MCM's form: the JSON of the whole.
-// An empty one needs no note unless it replaces one, or one that cannot be read.
-func note(want *corev1.Node, template *machinev1.NodeTemplateSpec, always bool) {
-	if _, noted := want.Annotations[machinev1.LastAppliedNodeTemplateAnnotation]; !noted && !always && Empty(template) {
+// recordApplied records the template as applied, in MCM's form: the JSON of the whole.
+// An empty one needs no record unless it replaces one, or one that cannot be read.
+func recordApplied(want *corev1.Node, template *machinev1.NodeTemplateSpec, always bool) {
+	_, recorded := want.Annotations[machinev1.LastAppliedNodeTemplateAnnotation]
+	if !recorded && !always && Empty(template) {
 		return
 	}
 	text, err := json.Marshal(template)

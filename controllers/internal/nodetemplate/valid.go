@@ -39,7 +39,7 @@ func valid(template *machinev1.NodeTemplateSpec, fields Fields) (*machinev1.Node
 	return out, problems
 }
 
-// pick returns the entries that have no errors, and tells about the others in order.
+// pick returns the entries that have no errors, and rejects the others in order.
 func pick(entries map[string]string, check func(key, value string) []string,
 	reject func(key string, errs []string),
 ) map[string]string {
@@ -59,8 +59,8 @@ func wrongLabel(key, value string) []string {
 }
 
 func wrongAnnotation(key, _ string) []string {
-	if slices.Contains(notes(), key) {
-		return []string{"the manager notes there what it has applied"}
+	if slices.Contains(recordKeys(), key) {
+		return []string{"the manager records there what it has applied"}
 	}
 	return validation.IsQualifiedName(strings.ToLower(key))
 }

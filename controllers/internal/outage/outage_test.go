@@ -112,3 +112,27 @@ func TestShortHealthTimeoutsNarrowTheWindow(t *testing.T) {
 		t.Errorf("Around() = %d: the first loss was replaced before the second came", got)
 	}
 }
+
+func TestAroundCountsTheLargestGroup(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(100000, 0)
+	var losses []outage.Loss
+	for _, after := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, time.Hour + time.Minute} {
+		losses = append(losses, outage.Loss{Zone: "a", Signs: map[string]time.Time{"Ready": begin.Add(after)}})
+	}
+	if scope, n := outage.Around(outage.Place{Zone: "a"}, losses, outage.Window, begin); scope != outage.Zone || n != 3 {
+		t.Errorf("Around() = %d, %d, want the three of the first storm", scope, n)
+	}
+}
+
+func TestDurationsAreShort(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		2 * time.Hour: "2h", 10 * time.Minute: "10m", 90 * time.Minute: "1h30m", 30 * time.Second: "30s", 0: "0s",
+		90 * time.Second: "1m30s",
+	} {
+		if got := outage.Duration(d); got != want {
+			t.Errorf("Duration(%s) = %q, want %q", d, got, want)
+		}
+	}
+}

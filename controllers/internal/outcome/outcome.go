@@ -1,5 +1,5 @@
-// Package outcome says what follows from an error: what the queue does next,
-// and what the outside world is told.
+// Package outcome decides what follows from an error: what the queue does next, and
+// what conditions and statuses show.
 package outcome
 
 import (
@@ -41,7 +41,7 @@ func Of(wait time.Duration, err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// After says when a failed cloud call is worth repeating; 0 leaves it to the
+// After returns when a failed cloud call is worth repeating; 0 leaves it to the
 // queue's back-off. exhausted is the wait after a lack of capacity; 0 means 10
 // minutes.
 func After(err error, exhausted time.Duration) time.Duration {
@@ -86,13 +86,8 @@ func IsCloud(err error) bool {
 // Reason is the condition reason for a failed call: what was found wrong with
 // class, Secret or boot data, else what the cloud's code means.
 func Reason(err error) string {
-	if e, ok := errors.AsType[*cloud.Error](err); ok {
-		switch e.Reason {
-		case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound,
-			machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData, infrav1.ReasonSecretNotAllowed,
-			infrav1.ReasonBootstrapNotFound, infrav1.ReasonInvalidBootstrapData, infrav1.ReasonWaitingForBootstrap:
-			return e.Reason
-		}
+	if reason := inputReason(err); reason != "" {
+		return reason
 	}
 	switch cloud.CodeOf(err) {
 	case cloud.NotFound:
@@ -113,6 +108,22 @@ func Reason(err error) string {
 		return machinev1.ReasonCloudError
 	}
 	return machinev1.ReasonCloudError
+}
+
+// inputReason is what was found wrong with class, Secret or boot data; empty if it
+// was something else.
+func inputReason(err error) string {
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok {
+		return ""
+	}
+	switch e.Reason {
+	case machinev1.ReasonClassNotFound, machinev1.ReasonClassDeleting, machinev1.ReasonSecretNotFound,
+		machinev1.ReasonInvalidSecret, machinev1.ReasonInvalidUserData, infrav1.ReasonSecretNotAllowed,
+		infrav1.ReasonBootstrapNotFound, infrav1.ReasonInvalidBootstrapData, infrav1.ReasonWaitingForBootstrap:
+		return e.Reason
+	}
+	return ""
 }
 
 // ResourceExhausted is MCM's code of a lack of capacity, which autoscalers read.

@@ -107,7 +107,8 @@ func replacing(m *machinev1.Machine) bool {
 		return false
 	}
 	switch m.Status.CurrentStatus.Phase {
-	case machinev1.MachineRunning, machinev1.MachineUnknown, machinev1.MachineAvailable, machinev1.MachineInPlaceUpdateFailed:
+	case machinev1.MachineRunning, machinev1.MachineUnknown, machinev1.MachineAvailable,
+		machinev1.MachineInPlaceUpdateFailed:
 		return false
 	case "", machinev1.MachineCrashLoopBackOff:
 		return m.Status.LastOperation.ErrorCode != outcome.ResourceExhausted

@@ -19,9 +19,14 @@ const ReasonUnprotected = "ClassUnprotected"
 const unprotectedRetry = 5 * time.Second
 
 // Owner is the object that has the VM, in one pass over it; each API implements
-// it once. The Record methods persist something before Ensure goes on. They fail
-// on a stale object, and the other methods see what they wrote.
+// it once.
 type Owner interface {
+	Subject
+	Recorder
+}
+
+// Subject is what an owner asks for, as the pass has read it and written it since.
+type Subject interface {
 	// Class is the class of the VM as this pass resolved it, or why it could not be read.
 	Class() (class.Resolved, error)
 	// Ref identifies the VM. Class is filled in by the engine.
@@ -35,7 +40,11 @@ type Owner interface {
 	// UserData is the boot data of the attempt, the same bytes each time. spent means
 	// that the attempt can have none any more, e.g. because its token has expired.
 	UserData(ctx context.Context) (data []byte, spent bool, err error)
+}
 
+// Recorder persists something before Ensure goes on. Its methods fail on a stale
+// object, and the Subject shows what they wrote.
+type Recorder interface {
 	// RecordIntent persists that a VM is about to be created, unless it is known already.
 	RecordIntent(ctx context.Context) error
 	// RecordAttempt persists the number of the next attempt.
@@ -170,9 +179,9 @@ func refOf(o Owner, r class.Resolved) cloud.Ref {
 // DeletionMessage says how far a deletion is.
 func DeletionMessage(d cloud.Deletion) string {
 	if len(d.Remaining) == 0 {
-		return "The VM is being deleted"
+		return "VM is being deleted"
 	}
-	return "The VM is being deleted, there is still " + strings.Join(d.Remaining, ", ")
+	return "VM is being deleted; still there: " + strings.Join(d.Remaining, ", ")
 }
 
 // StateMessage appends the cloud's explanation of a VM's state to text.

@@ -1,5 +1,6 @@
 // Package vm is the engine: the one implementation of "this machine has exactly
-// one VM", under both doors.
+// one VM", for both APIs. [Owner] is the
+// object that has it.
 //
 //	            Create(name, token)
 //	no VM ───────────────────────────▶ VM ──▶ persisted providerID
@@ -25,7 +26,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// Engine gives machines their VMs and takes them away. It is safe for
+// Engine creates, finds and deletes the VMs of machines. It is safe for
 // concurrent use by different machines.
 type Engine struct {
 	clock clock.PassiveClock
@@ -36,7 +37,7 @@ type Engine struct {
 
 // memory is what the engine remembers of one machine's VM.
 type memory struct {
-	seen    time.Time // since when its providerID is known here; who made the VM did so before
+	seen    time.Time // since when its providerID is known here; the VM was created before
 	created time.Time // last call of Create
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going   bool      // the cloud has accepted that it goes
@@ -125,9 +126,9 @@ func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.
 	}
 }
 
-// ObserveProviderID notes that a machine's providerID is known. Called for each that is looked
-// at, it saves Remove the wait for VMs that have been there for long. Empty says
-// nothing.
+// ObserveProviderID notes that a machine's providerID is known; an empty one is
+// ignored. Called for each machine that is observed, it saves Remove the wait for
+// VMs that have existed for long.
 func (e *Engine) ObserveProviderID(ownerID, providerID string) {
 	if providerID == "" {
 		return
@@ -168,25 +169,25 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 	return d, nil
 }
 
-// HasCreated reports whether this process has asked for the machine's VM itself. Where it
-// has not, another one did, which may be at it still.
+// HasCreated reports whether this process has called Create for the machine. If it
+// has not, another process did, whose call may still be under way.
 func (e *Engine) HasCreated(ownerID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.memories[ownerID].created.IsZero()
 }
 
-// Deleting reports whether Remove has been accepted by the cloud before: then the VM
-// cannot be had back, and nothing on it is left to be saved.
+// Deleting reports whether Remove has been accepted by the cloud before: then the
+// VM is lost, and nothing on it is left to be drained.
 func (e *Engine) Deleting(ownerID string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.memories[ownerID].going
 }
 
-// absenceUncertain reports whether a VM of r may exist although the cloud shows none: its
-// id was never learnt, or it was made less than the settle time before the cloud
-// was asked. When it answered does not count: answers can be slow.
+// absenceUncertain reports whether a VM of r may exist although the cloud shows
+// none: its id was never recorded, or it was created less than the settle time
+// before the cloud was asked. When it answered does not count: answers can be slow.
 func (e *Engine) absenceUncertain(r cloud.Ref, settle time.Duration, asked time.Time) bool {
 	if r.ProviderID == "" {
 		return settle > 0
@@ -196,13 +197,13 @@ func (e *Engine) absenceUncertain(r cloud.Ref, settle time.Duration, asked time.
 	e.mu.Unlock()
 	created := n.created
 	if created.IsZero() {
-		created = n.seen // another process made it: one that was, or one that still is
+		created = n.seen // another process created it, which may still run
 	}
 	return asked.Sub(created) < settle
 }
 
-// absenceGraceLeft returns how long "nothing there" has still to last before it is
-// believed, from the answer that first said so to the question that was asked last.
+// absenceGraceLeft returns how much longer the VM has to be absent before that is
+// believed: from the first answer without it to the latest question.
 func (e *Engine) absenceGraceLeft(key string, settle time.Duration, asked time.Time) time.Duration {
 	now := e.clock.Now()
 	var since time.Time
