@@ -220,7 +220,7 @@ const (
 	KindKey       Kind = "key"
 )
 
-// Resource is one thing in the cloud that carries our ownership tags.
+// Resource is a resource of the cloud that carries our ownership tags.
 type Resource struct {
 	Kind        Kind
 	ID          string // the cloud's own

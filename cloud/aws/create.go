@@ -46,7 +46,7 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
 	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax))
 	if r.Token == "" && r.ProviderID == "" {
-		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
 	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
 }

@@ -29,7 +29,7 @@ type Result struct {
 	Problems []cloud.Problem
 	// Unread are the paths of the values of a wrong type, in the spec's spelling.
 	Unread []string
-	// Bad says that the spec is no JSON object. Nothing was decoded.
+	// Bad is set if the spec is no JSON object. Nothing was decoded.
 	Bad bool
 }
 

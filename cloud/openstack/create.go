@@ -137,7 +137,7 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 	id := out.Server.ID
 	if id == "" {
 		return server{}, false, cloud.Errorf(cloud.Unavailable, opCreate, "BrokenAnswer",
-			"the answer of the cloud names no server")
+			"the cloud's answer names no server")
 	}
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {

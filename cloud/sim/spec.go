@@ -86,7 +86,7 @@ func (s *spec) validate() {
 	for _, key := range []string{NameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
 			s.Problems.Add(cloud.Warning, "tags["+key+"]",
-				"is given to every resource by the manager and has no effect here; remove it")
+				"is set by the manager on every resource and has no effect here; remove it")
 		}
 	}
 	s.Require(cloud.BlocksCreate, "instanceType", s.InstanceType, "name one of the cloud's instance types, e.g. small")

@@ -58,7 +58,7 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 			"zone %q cannot be chosen; a class names the one place where its VMs run", r.Zone)
 	}
 	if r.Token == "" && r.ProviderID == "" {
-		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (a *account) shown(ctx context.Context, s *spec, r cloud.CreateRequest) (*s
 	return vms[0], nil
 }
 
-// cloned looks at the task of the clone. Done says that it has ended; the VM is
+// cloned looks at the task of the clone. Done is true once it has ended; the VM is
 // nil if it ended in nothing that helps.
 func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n note) (vm *seen, done bool, err error) {
 	info, err := a.task(ctx, n.Task)

@@ -150,7 +150,7 @@ func (f *fleet) of(r sim.Resource) *kubelet {
 	return k
 }
 
-// set reports whether a kubelet runs.
+// set notes whether a kubelet runs.
 func (f *fleet) set(k *kubelet, running bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
