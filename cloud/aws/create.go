@@ -123,7 +123,7 @@ func (a *account) offering(ctx context.Context, s *spec, r cloud.CreateRequest, 
 	return o
 }
 
-// capacityType says on which market the class buys.
+// capacityType returns the market on which the class buys.
 func (s *spec) capacityType() string {
 	switch {
 	case s.MarketOptions != nil:

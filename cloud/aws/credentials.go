@@ -16,7 +16,7 @@ var (
 	sessionPrefix = "cluster-api-provider-mcm"
 )
 
-// login says as whom to call.
+// login is the credentials of a caller.
 type login struct{ keyID, key, tokenFile, role string }
 
 // loginOf returns the credentials without white space around them.

@@ -37,7 +37,7 @@ const (
 	interfaceDefault = gophercloud.AvailabilityPublic
 )
 
-// login says where to log in, and as whom.
+// login is where to log in, and as whom.
 type login struct {
 	authURL                string
 	userID, user, password string
@@ -205,7 +205,7 @@ func (l *login) authOptions() gophercloud.AuthOptions {
 	return o
 }
 
-// nameUser says who the user is: by id, or by name and domain.
+// nameUser names the user: by id, or by name and domain.
 func (l *login) nameUser(o *gophercloud.AuthOptions) {
 	if o.UserID = l.userID; l.userID != "" {
 		return

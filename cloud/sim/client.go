@@ -130,7 +130,7 @@ func retryAfter(resp *http.Response, exact Duration) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// reactions says what each of the cloud's errors means for the controllers.
+// reactions is the error table: the code of each of the cloud's errors.
 func reactions() map[string]cloud.Code {
 	return map[string]cloud.Code{
 		CodeInvalidParameter:     cloud.Invalid,
