@@ -65,7 +65,7 @@ type Account interface {
 	// by page, in no order. It stops after the first error.
 	List(ctx context.Context, c Class) iter.Seq2[Resource, error]
 
-	// Capacity says what a node of c will offer.
+	// Capacity returns what a node of c will offer.
 	// Codes: Invalid (unknown type), Denied, Throttled, Unavailable, Unknown.
 	Capacity(ctx context.Context, c Class) (Capacity, error)
 }
@@ -115,7 +115,7 @@ type Class struct {
 	Spec any
 }
 
-// Ref says which VM is meant.
+// Ref identifies the VM of a machine.
 type Ref struct {
 	Name       string    // of the machine; a tag, and where the cloud has names the name of the VM
 	OwnerID    string    // durable id of the machine, a tag on all that is made for it; empty accepts any
@@ -125,7 +125,7 @@ type Ref struct {
 	Created    time.Time // of the machine object
 }
 
-// CreateRequest says what VM is wanted.
+// CreateRequest describes the VM that is wanted.
 type CreateRequest struct {
 	Ref
 	// Token is equal for all calls of one attempt at this VM and differs from
@@ -220,7 +220,7 @@ const (
 	KindKey       Kind = "key"
 )
 
-// Resource is one thing in the cloud that carries our ownership tags.
+// Resource is a resource of the cloud that carries our ownership tags.
 type Resource struct {
 	Kind        Kind
 	ID          string // the cloud's own

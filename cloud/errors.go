@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Code says what a controller can do about an error. There is one per reaction,
+// Code is what a controller can do about an error. There is one per reaction,
 // not one per cause; a new Code needs a new reaction in package outcome.
 type Code uint8
 
@@ -85,7 +85,7 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
-// Severity says which calls a problem rules out.
+// Severity is which calls a problem rules out.
 type Severity uint8
 
 // The severities.

@@ -2,7 +2,7 @@ package cloud
 
 import "fmt"
 
-// Problems says what of the request is longer than a cloud takes; lengths are in
+// Problems returns what of the request is longer than a cloud takes; lengths are in
 // bytes. Each blocks the creation. A name that is missing is a problem too.
 func (r CreateRequest) Problems(nameMax, userDataMax int) []Problem {
 	var problems []Problem

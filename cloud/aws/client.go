@@ -70,7 +70,7 @@ func ask[In, Out any](ctx context.Context, a *account, op string,
 	call func(context.Context, *In, ...func(*ec2.Options)) (*Out, error), in *In,
 ) (*Out, *cloud.Error) {
 	if err := ctx.Err(); err != nil {
-		return nil, cloud.Errorf(cloud.Unavailable, op, "NotSent", "nothing was asked of the cloud: %w", err)
+		return nil, cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", err)
 	}
 	out, err := call(ctx, in)
 	if err == nil {

@@ -46,7 +46,7 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
 	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax))
 	if r.Token == "" && r.ProviderID == "" {
-		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
 	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
 }
@@ -123,7 +123,7 @@ func (a *account) offering(ctx context.Context, s *spec, r cloud.CreateRequest, 
 	return o
 }
 
-// capacityType says on which market the class buys.
+// capacityType returns the market on which the class buys.
 func (s *spec) capacityType() string {
 	switch {
 	case s.MarketOptions != nil:

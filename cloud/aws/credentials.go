@@ -16,7 +16,7 @@ var (
 	sessionPrefix = "cluster-api-provider-mcm"
 )
 
-// login says as whom to call.
+// login is the credentials of a caller.
 type login struct{ keyID, key, tokenFile, role string }
 
 // loginOf returns the credentials without white space around them.
@@ -32,10 +32,10 @@ func loginOf(creds cloud.Credentials) login {
 	return login{first(keyIDEntries), first(keyEntries), first(tokenEntries), first(roleEntries)}
 }
 
-// static says that there is an access key, which goes before a web identity.
+// static reports whether there is an access key, which goes before a web identity.
 func (l login) static() bool { return l.keyID != "" && l.key != "" }
 
-// none says that the Secret has no credentials at all.
+// none reports whether the Secret has no credentials at all.
 func (l login) none() bool { return l == login{} }
 
 // problems names what is missing, by field.

@@ -18,7 +18,7 @@ type Options struct {
 	// Endpoint is the URL of EC2; empty leaves it to the SDK, which also looks at
 	// AWS_ENDPOINT_URL_EC2.
 	Endpoint string
-	// Ambient says that a Secret without credentials means those of the process:
+	// Ambient lets a Secret without credentials stand for those of the process:
 	// its environment, web identity or instance profile.
 	Ambient bool
 	// Now is the clock; nil is time.Now.

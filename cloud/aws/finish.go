@@ -19,7 +19,7 @@ const opFinish = "configure interface"
 const waitToFinish = 2 * time.Second
 
 // finish does what cannot be asked for when an instance is launched. A positive
-// wait says that it is not finished.
+// wait means that it is not finished.
 func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t resource) (wait time.Duration, err error) {
 	if t.going() || t.gone() {
 		return 0, nil // whoever looks at its state decides

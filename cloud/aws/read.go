@@ -99,7 +99,7 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 	}
 }
 
-// Capacity says what a node of c will offer.
+// Capacity returns what a node of c will offer.
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
 	s, err := driverkit.SpecOf[*spec](opCapacity, c)
 	if err != nil {

@@ -28,20 +28,20 @@ type resource struct {
 	instance   *types.Instance // of a VM
 }
 
-// gone says that EC2 only remembers it.
+// gone reports whether the resource no longer exists; EC2 still shows it for a while.
 func (t resource) gone() bool {
 	return t.kind == cloud.KindVM && t.state == string(types.InstanceStateNameTerminated) ||
 		t.kind == cloud.KindDisk && t.state == string(types.VolumeStateDeleted)
 }
 
-// going says that it has been told to go.
+// going reports whether its deletion has begun.
 func (t resource) going() bool {
 	return t.kind == cloud.KindVM && t.state == string(types.InstanceStateNameShuttingDown) ||
 		t.kind == cloud.KindDisk && t.state == string(types.VolumeStateDeleting)
 }
 
-// owns reports whether a resource is provably of r: it carries the ownership tags of
-// the class, the machine's owner id or none, and the machine's name. One with
+// owns reports whether a resource provably belongs to r: it carries the ownership
+// tags of the class, the machine's owner id or none, and the machine's name. One with
 // the machine's owner id may have any name, because machines that are restored
 // elsewhere keep only the id.
 func (s *spec) owns(t resource, r cloud.Ref) bool {

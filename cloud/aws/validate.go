@@ -30,7 +30,7 @@ func (s *spec) validate() {
 	for _, key := range []string{nameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
 			s.Problems.Add(cloud.Warning, "tags["+key+"]",
-				"is given to every resource by the manager and has no effect here; remove it")
+				"is set by the manager on every resource and has no effect here; remove it")
 		}
 	}
 	s.Require(cloud.BlocksCreate, "ami", s.AMI, "name the image, e.g. ami-0123456789abcdef0")

@@ -28,7 +28,7 @@ type Reply struct {
 	Body   string
 }
 
-// FaultKind says what a Fault does to a call.
+// FaultKind is what a Fault does to a call.
 type FaultKind uint8
 
 // The kinds of faults.
@@ -91,7 +91,7 @@ func (i *Injected) Undo() {
 	i.proxy.faults = slices.DeleteFunc(i.proxy.faults, func(x *Injected) bool { return x == i })
 }
 
-// Fired says how many calls were hit.
+// Fired returns how many calls were hit.
 func (i *Injected) Fired() int {
 	i.proxy.mu.Lock()
 	defer i.proxy.mu.Unlock()

@@ -27,7 +27,7 @@ type Harness struct {
 	Errors      []ErrorRow   // C17
 	Volumes     []Volume     // C25
 
-	// CaseSensitive says that MCM's driver for this cloud matches JSON keys with
+	// CaseSensitive is set if MCM's driver for this cloud matches JSON keys with
 	// their case (C01).
 	CaseSensitive bool
 
@@ -94,7 +94,7 @@ type Backend struct {
 	// tags; VM may be nil.
 	Ledger func(t testing.TB) []cloud.Resource
 
-	// Seed puts a thing into the cloud and returns the cloud's id of it.
+	// Seed puts a resource into the cloud and returns the cloud's id of it.
 	Seed func(t testing.TB, s Seed) string
 
 	// Advance lets d pass. Nil where time is real: then changes are waited for.
@@ -132,7 +132,7 @@ type Backend struct {
 	PageSize int
 }
 
-// Seed is a thing to put into the cloud.
+// Seed is a resource to put into the cloud.
 type Seed struct {
 	Kind     cloud.Kind
 	Class    cloud.Class   // whose ownership tags, region and zone it gets

@@ -73,7 +73,7 @@ func TestProxyFaults(t *testing.T) {
 					client.Transport = &http.Transport{DisableKeepAlives: true}
 				}
 				fault := p.Inject(c.fault)
-				resp, err := client.Post(base+"/things", "text/plain", strings.NewReader("hello"))
+				resp, err := client.Post(base+"/items", "text/plain", strings.NewReader("hello"))
 				body, status := "", 0
 				if err == nil {
 					var b []byte
@@ -137,14 +137,14 @@ func TestProxyNth(t *testing.T) {
 func TestProxyHidesFreshObjects(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var things []string
+	var lines []string
 	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			things = append(things, fmt.Sprintf("t%d", len(things)))
-			_, _ = io.WriteString(w, things[len(things)-1])
+			lines = append(lines, fmt.Sprintf("t%d", len(lines)))
+			_, _ = io.WriteString(w, lines[len(lines)-1])
 			return
 		}
-		_, _ = io.WriteString(w, strings.Join(things, ","))
+		_, _ = io.WriteString(w, strings.Join(lines, ","))
 	})
 	p := cloudtest.NewProxy(cloudtest.HandlerTransport(server), nil)
 	client := &http.Client{Transport: p}

@@ -18,17 +18,17 @@ import (
 )
 
 // all returns what has the class's tags and these, page by page.
-func (a *account) all(ctx context.Context, c cloud.Class, kind, name string) iter.Seq2[thing, error] {
+func (a *account) all(ctx context.Context, c cloud.Class, kind, name string) iter.Seq2[resource, error] {
 	sp := c.Spec.(spec)
 	q := url.Values{"cluster": {sp.Tags["cluster"]}, "role": {sp.Tags["role"]}}
 	if name != "" && !a.bug("matchesPrefix") {
 		q.Set("name", name)
 	}
-	return func(yield func(thing, error) bool) {
+	return func(yield func(resource, error) bool) {
 		left := false // of the bug readsOn
 		for {
 			var page struct {
-				Items []thing
+				Items []resource
 				Next  string
 			}
 			err := a.call(ctx, "list "+kind, http.MethodGet, c, "/"+kind+"?"+q.Encode(), nil, &page)
@@ -36,7 +36,7 @@ func (a *account) all(ctx context.Context, c cloud.Class, kind, name string) ite
 				return
 			}
 			if err != nil {
-				yield(thing{}, err)
+				yield(resource{}, err)
 				return
 			}
 			for _, t := range page.Items {
@@ -57,9 +57,9 @@ func (a *account) all(ctx context.Context, c cloud.Class, kind, name string) ite
 	}
 }
 
-// mine returns the things of that kind that are r's.
-func (a *account) mine(ctx context.Context, r cloud.Ref, kind string) ([]thing, error) {
-	var mine []thing
+// mine returns the resources of that kind that are r's.
+func (a *account) mine(ctx context.Context, r cloud.Ref, kind string) ([]resource, error) {
+	var mine []resource
 	for t, err := range a.all(ctx, r.Class, kind, r.Name) {
 		if err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ func (a *account) mine(ctx context.Context, r cloud.Ref, kind string) ([]thing, 
 }
 
 // owns reports whether t was made for r.
-func (a *account) owns(r cloud.Ref, t thing) bool {
+func (a *account) owns(r cloud.Ref, t resource) bool {
 	sp := r.Class.Spec.(spec)
 	if a.bug("ownsEverything") {
 		return true
@@ -91,12 +91,12 @@ func (a *account) owns(r cloud.Ref, t thing) bool {
 }
 
 // vms returns the VMs that r may mean.
-func (a *account) vms(ctx context.Context, r cloud.Ref) ([]thing, error) {
+func (a *account) vms(ctx context.Context, r cloud.Ref) ([]resource, error) {
 	if r.ProviderID == "" {
 		return a.mine(ctx, r, "vm")
 	}
 	id, _ := a.d.DecodeProviderID(r.ProviderID)
-	var t thing
+	var t resource
 	err := a.call(ctx, "show VM", http.MethodGet, r.Class, "/vm/"+url.PathEscape(id), nil, &t)
 	switch {
 	case cloud.CodeOf(err) == cloud.NotFound:
@@ -106,7 +106,7 @@ func (a *account) vms(ctx context.Context, r cloud.Ref) ([]thing, error) {
 	case !a.owns(r, t) || t.Word == "TERMINATED":
 		return nil, nil
 	}
-	return []thing{t}, nil
+	return []resource{t}, nil
 }
 
 func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
@@ -126,7 +126,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		return cloud.VM{}, err
 	}
 	want := a.wanted(r, nic)
-	var t thing
+	var t resource
 	if err := a.call(ctx, "make", http.MethodPost, r.Class, "/vm", want, &t); err != nil {
 		return cloud.VM{}, err
 	}
@@ -142,7 +142,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 }
 
 // wanted is the body of the request for a VM.
-func (a *account) wanted(r cloud.CreateRequest, nic string) thing {
+func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 	sp := r.Class.Spec.(spec)
 	tags := map[string]string{}
 	maps.Copy(tags, r.Tags)
@@ -151,7 +151,7 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) thing {
 	if a.bug("changesTags") {
 		r.Tags["name"] = r.Name
 	}
-	t := thing{
+	t := resource{
 		Token: r.Token, VM: nic, Tags: tags, UserData: r.UserData,
 		Type: sp.Type, Zone: cmp.Or(r.Zone, sp.Zone), Name: sp.Image,
 	}
@@ -185,13 +185,13 @@ func (a *account) nic(ctx context.Context, r cloud.CreateRequest) (string, error
 			return "", cloud.Errorf(cloud.Unknown, "note down interface", "Checkpoint", "%w", err)
 		}
 	}
-	var t thing
-	err := a.call(ctx, "make", http.MethodPost, r.Class, "/interface", thing{Name: name, Tags: a.wanted(r, "").Tags}, &t)
+	var t resource
+	err := a.call(ctx, "make", http.MethodPost, r.Class, "/interface", resource{Name: name, Tags: a.wanted(r, "").Tags}, &t)
 	return t.ID, err
 }
 
 // vm is t in the words of the contract.
-func (a *account) vm(c cloud.Class, t thing) cloud.VM {
+func (a *account) vm(c cloud.Class, t resource) cloud.VM {
 	states := map[string]cloud.State{
 		"BUILDING": cloud.StatePending, "": cloud.StatePending, "RUNNING": cloud.StateRunning,
 		"STOPPED": cloud.StateStopped, "ERROR": cloud.StateFailed, "DELETING": cloud.StateDeleting,
@@ -255,7 +255,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 		if err != nil {
 			return cloud.Deletion{}, err
 		}
-		rest = slices.DeleteFunc(rest, func(t thing) bool {
+		rest = slices.DeleteFunc(rest, func(t resource) bool {
 			return t.VM != "" || kind == "interface" && a.bug("leavesInterfaces")
 		})
 		found = append(found, rest...)
@@ -282,11 +282,11 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 }
 
 // disks deletes whatever is attached to found.
-func (a *account) disks(ctx context.Context, r cloud.Ref, found []thing) {
-	var page struct{ Items []thing }
+func (a *account) disks(ctx context.Context, r cloud.Ref, found []resource) {
+	var page struct{ Items []resource }
 	_ = a.call(ctx, "list disks", http.MethodGet, r.Class, "/disk?limit=1", nil, &page)
 	for _, t := range page.Items {
-		if slices.ContainsFunc(found, func(vm thing) bool { return t.VM == vm.ID }) {
+		if slices.ContainsFunc(found, func(vm resource) bool { return t.VM == vm.ID }) {
 			_ = a.call(ctx, "delete disk", http.MethodDelete, r.Class, "/disk/"+t.ID, nil, &t)
 		}
 	}

@@ -21,8 +21,8 @@ const (
 	pageSize = 10
 )
 
-// thing is anything in the reference cloud.
-type thing struct {
+// resource is anything in the reference cloud.
+type resource struct {
 	ID, Kind, Name, VM string // VM is what it is attached to
 	Keep               bool   // it stays when VM goes
 	Tags               map[string]string
@@ -36,15 +36,15 @@ type thing struct {
 
 // server is a small cloud with memory, virtual time and sessions.
 type server struct {
-	mu       sync.Mutex
-	now      time.Time
-	things   []*thing
-	key      string
-	revoked  bool
-	sessions map[string]bool
-	serial   int
-	hide     time.Duration
-	hiding   time.Time // what is younger is hidden
+	mu        sync.Mutex
+	now       time.Time
+	resources []*resource
+	key       string
+	revoked   bool
+	sessions  map[string]bool
+	serial    int
+	hide      time.Duration
+	hiding    time.Time // what is younger is hidden
 }
 
 func newServer(key string) *server {
@@ -73,7 +73,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case kind == "types":
 		s.types(w, id)
 	case r.Method == http.MethodPost && strings.HasSuffix(id, "/init"):
-		s.change(w, strings.TrimSuffix(id, "/init"), func(t *thing) { t.Ready = true })
+		s.change(w, strings.TrimSuffix(id, "/init"), func(t *resource) { t.Ready = true })
 	case r.Method == http.MethodPost:
 		s.create(w, r, kind)
 	case r.Method == http.MethodDelete:
@@ -107,12 +107,12 @@ func (s *server) types(w http.ResponseWriter, name string) {
 }
 
 func (s *server) create(w http.ResponseWriter, r *http.Request, kind string) {
-	t := &thing{}
+	t := &resource{}
 	if err := json.NewDecoder(r.Body).Decode(t); err != nil {
 		fail(w, http.StatusBadRequest, "BadBody", "cannot decode")
 		return
 	}
-	for _, old := range s.things {
+	for _, old := range s.resources {
 		same := kind == "vm" && t.Token != "" && old.Token == t.Token
 		if same || kind == "interface" && old.Kind == kind && old.Name == t.Name {
 			_ = json.NewEncoder(w).Encode(old)
@@ -123,7 +123,7 @@ func (s *server) create(w http.ResponseWriter, r *http.Request, kind string) {
 	t.Kind, t.VM = kind, ""
 	s.add(t, 0)
 	if kind == "vm" {
-		s.add(&thing{Kind: "disk", VM: t.ID, Tags: t.Tags}, 0)
+		s.add(&resource{Kind: "disk", VM: t.ID, Tags: t.Tags}, 0)
 		if n := s.find(nic); n != nil {
 			n.VM = t.ID
 		}
@@ -132,18 +132,18 @@ func (s *server) create(w http.ResponseWriter, r *http.Request, kind string) {
 }
 
 // add puts t into the cloud, age old. The lock is held.
-func (s *server) add(t *thing, age time.Duration) {
+func (s *server) add(t *resource, age time.Duration) {
 	s.serial++
 	t.ID, t.Created = fmt.Sprintf("%s-%04d", t.Kind, s.serial), s.now.Add(-age)
 	if t.Kind == "vm" {
 		t.Host = "host-" + t.ID
 	}
-	s.things = append(s.things, t)
+	s.resources = append(s.resources, t)
 }
 
-func (s *server) find(id string) *thing {
+func (s *server) find(id string) *resource {
 	s.settle()
-	for _, t := range s.things {
+	for _, t := range s.resources {
 		if t.ID == id {
 			return t
 		}
@@ -154,12 +154,12 @@ func (s *server) find(id string) *thing {
 // settle lets VMs go whose time has come, with what is attached.
 func (s *server) settle() {
 	gone := map[string]bool{}
-	for _, t := range s.things {
+	for _, t := range s.resources {
 		if !t.Gone.IsZero() && !s.now.Before(t.Gone) {
 			gone[t.ID] = true
 		}
 	}
-	s.things = slices.DeleteFunc(s.things, func(t *thing) bool {
+	s.resources = slices.DeleteFunc(s.resources, func(t *resource) bool {
 		if gone[t.VM] && (t.Keep || t.Kind == "interface") {
 			t.VM = ""
 		}
@@ -167,7 +167,7 @@ func (s *server) settle() {
 	})
 }
 
-func (s *server) remove(t *thing) {
+func (s *server) remove(t *resource) {
 	switch {
 	case t.Kind != "vm":
 		t.Gone = s.now
@@ -176,7 +176,7 @@ func (s *server) remove(t *thing) {
 	}
 }
 
-func (s *server) change(w http.ResponseWriter, id string, f func(t *thing)) {
+func (s *server) change(w http.ResponseWriter, id string, f func(t *resource)) {
 	t := s.find(id)
 	if t == nil {
 		fail(w, http.StatusNotFound, "NoSuchThing", id)
@@ -187,12 +187,12 @@ func (s *server) change(w http.ResponseWriter, id string, f func(t *thing)) {
 	_ = json.NewEncoder(w).Encode(t)
 }
 
-func (s *server) hidden(t *thing) bool {
+func (s *server) hidden(t *resource) bool {
 	return s.hide > 0 && !t.Created.Before(s.hiding) && s.now.Sub(t.Created) < s.hide
 }
 
 // shown is t as it is now.
-func (s *server) shown(t *thing) thing {
+func (s *server) shown(t *resource) resource {
 	c := *t
 	if c.Kind == "vm" && c.Word == "" {
 		c.Word = "RUNNING"
@@ -221,10 +221,10 @@ func (s *server) list(w http.ResponseWriter, r *http.Request, kind string) {
 	s.settle()
 	q := r.URL.Query()
 	var page struct {
-		Items []thing
+		Items []resource
 		Next  string
 	}
-	for _, t := range s.things {
+	for _, t := range s.resources {
 		match := t.Kind == kind && t.ID > q.Get("after") && !s.hidden(t)
 		for _, tag := range []string{"cluster", "role", "name", "owner"} {
 			if want := q.Get(tag); want != "" && t.Tags[tag] != want {
@@ -235,7 +235,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request, kind string) {
 			page.Items = append(page.Items, s.shown(t))
 		}
 	}
-	slices.SortFunc(page.Items, func(a, b thing) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(page.Items, func(a, b resource) int { return strings.Compare(a.ID, b.ID) })
 	if limit, _ := strconv.Atoi(q.Get("limit")); limit == 0 && len(page.Items) > pageSize {
 		page.Items = page.Items[:pageSize]
 		page.Next = page.Items[pageSize-1].ID
@@ -257,7 +257,7 @@ func (s *server) set(word string) func(t testing.TB, id string) {
 
 func (s *server) ledger(testing.TB) (all []cloud.Resource) {
 	s.locked(func() {
-		for _, t := range s.things {
+		for _, t := range s.resources {
 			all = append(all, cloud.Resource{
 				Kind: cloud.Kind(t.Kind), ID: t.ID, MachineName: t.Tags["name"],
 				OwnerID: t.Tags["owner"],
@@ -268,7 +268,7 @@ func (s *server) ledger(testing.TB) (all []cloud.Resource) {
 }
 
 func (s *server) seed(_ testing.TB, d cloudtest.Seed) (id string) {
-	t := &thing{
+	t := &resource{
 		Kind: string(d.Kind), VM: d.AttachTo, Keep: d.AttachTo != "", Type: "small", Tags: map[string]string{},
 		Ready: true,
 	}

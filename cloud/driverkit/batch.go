@@ -119,7 +119,7 @@ func (b *Batcher[K, R, O]) DoSince(ctx context.Context, op string, key K, reques
 func (b *Batcher[K, R, O]) wait(ctx context.Context, op string, key K, join func() *batch[R, O]) (O, error) {
 	var none O
 	if err := ctx.Err(); err != nil {
-		return none, cloud.Errorf(cloud.Unavailable, op, "NotSent", "nothing was asked of the cloud: %w", err)
+		return none, cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", err)
 	}
 	b.mu.Lock()
 	mine := join()

@@ -19,7 +19,7 @@ type Options struct {
 	Severity func(path string) cloud.Severity
 	// CaseSensitive is set where MCM's driver matches keys with their case.
 	CaseSensitive bool
-	// Hint says what a spec has to have, for one that is no JSON object.
+	// Hint names what a spec needs, for one that is no JSON object.
 	Hint string
 }
 
@@ -29,7 +29,7 @@ type Result struct {
 	Problems []cloud.Problem
 	// Unread are the paths of the values of a wrong type, in the spec's spelling.
 	Unread []string
-	// Bad says that the spec is no JSON object. Nothing was decoded.
+	// Bad is set if the spec is no JSON object. Nothing was decoded.
 	Bad bool
 }
 
@@ -196,7 +196,7 @@ func (d *decoder) texts(path string, raw json.RawMessage, into reflect.Value) {
 	into.Set(reflect.ValueOf(out))
 }
 
-// typeOf says what a JSON value is.
+// typeOf describes the type of a JSON value.
 func typeOf(raw json.RawMessage) string {
 	switch raw[0] {
 	case '{':
@@ -211,7 +211,7 @@ func typeOf(raw json.RawMessage) string {
 	return "the number " + string(raw)
 }
 
-// wanted says what a single value has to be.
+// wanted describes the type that a single value has to have.
 func wanted(k reflect.Kind) string {
 	switch k { //nolint:exhaustive // all others are whole numbers
 	case reflect.String:

@@ -90,6 +90,6 @@ func (t *turns) take(ctx context.Context, op, key string) (done func(), failed *
 		return func() { <-q.turn; leave() }, nil
 	case <-ctx.Done():
 		leave()
-		return nil, cloud.Errorf(cloud.Unavailable, op, "NotSent", "nothing was asked of the cloud: %w", ctx.Err())
+		return nil, cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", ctx.Err())
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 const opCapacity = "look up flavor"
 
-// Capacity says what a node of the class will offer.
+// Capacity returns what a node of the class will offer.
 func (a *account) Capacity(ctx context.Context, class cloud.Class) (cloud.Capacity, error) {
 	c, err := driverkit.SpecOf[*config](opCapacity, class)
 	if err != nil {

@@ -244,7 +244,7 @@ type call struct {
 // ask makes a call. A token that has ended is replaced, once.
 func (s *session) ask(ctx context.Context, op string, c call) *cloud.Error {
 	if err := ctx.Err(); err != nil {
-		return cloud.Errorf(cloud.Unavailable, op, "NotSent", "nothing was asked of the cloud: %w", err)
+		return cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", err)
 	}
 	token, e := s.try(ctx, op, c)
 	if e == nil || e.Reason != reasonUnauthorized {
@@ -285,7 +285,7 @@ func (s *session) try(ctx context.Context, op string, c call) (string, *cloud.Er
 		return token, nil
 	}
 	if err := json.Unmarshal(raw, c.out); err != nil || len(raw) == 0 {
-		return token, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "the answer of the cloud cannot be read")
+		return token, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "the cloud's answer cannot be decoded")
 	}
 	return token, nil
 }

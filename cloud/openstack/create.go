@@ -137,7 +137,7 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 	id := out.Server.ID
 	if id == "" {
 		return server{}, false, cloud.Errorf(cloud.Unavailable, opCreate, "BrokenAnswer",
-			"the answer of the cloud names no server")
+			"the cloud's answer names no server")
 	}
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
@@ -220,7 +220,7 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 	return out, nil
 }
 
-// attach says what the server is attached to: networks, or the port that is made
+// attach adds what the server is attached to: networks, or the port that is made
 // here.
 func (a *account) attach(ctx context.Context, c *config, r cloud.CreateRequest, networks []map[string]string,
 	in map[string]any,
@@ -245,7 +245,7 @@ func nameEach(names []string) []map[string]string {
 	return all
 }
 
-// disk says what the server boots from: the image, a volume that Nova makes of
+// disk adds what the server boots from: the image, a volume that Nova makes of
 // it, or one that is made here.
 func (a *account) disk(ctx context.Context, c *config, r cloud.CreateRequest, imageID string,
 	in map[string]any,
@@ -292,7 +292,7 @@ func (c *config) metadata(r cloud.CreateRequest) map[string]string {
 	return all
 }
 
-// blames says which field is wrong, by what the cloud says of it.
+// blames returns which field is wrong, judging by the cloud's error.
 var blames = []struct{ text, field, remedy string }{
 	{"key_name", "spec.keyName", "name a key pair of this user"},
 	{"key pair", "spec.keyName", "name a key pair of this user"},

@@ -37,7 +37,7 @@ const (
 	interfaceDefault = gophercloud.AvailabilityPublic
 )
 
-// login says where to log in, and as whom.
+// login is where to log in, and as whom.
 type login struct {
 	authURL                string
 	userID, user, password string
@@ -79,7 +79,7 @@ func loginOf(creds cloud.Credentials, ambient *environment) login {
 	return l
 }
 
-// nothing says that a Secret says nothing about whom to log in as.
+// nothing reports whether a Secret does not name whom to log in as.
 func nothing(creds cloud.Credentials) bool {
 	for _, key := range []string{
 		keyAuthURL, keyDomainName, keyDomainID, keyTenantName, keyTenantID, keyUserDomain, keyUserDomainID, keyUsername,
@@ -183,10 +183,10 @@ func (l *login) validatePassword() {
 	}
 }
 
-// nameless says that nothing says who the user is.
+// nameless reports whether the user is not named.
 func (l *login) nameless() bool { return l.user == "" && l.userID == "" }
 
-// userHasNoDomain says that the user is named, and in no domain of its own.
+// userHasNoDomain reports whether the user is named, and in no domain of its own.
 func (l *login) userHasNoDomain() bool { return l.userID == "" && l.userDomain+l.userDomID == "" }
 
 // authOptions are what Keystone is given.
@@ -205,7 +205,7 @@ func (l *login) authOptions() gophercloud.AuthOptions {
 	return o
 }
 
-// nameUser says who the user is: by id, or by name and domain.
+// nameUser names the user: by id, or by name and domain.
 func (l *login) nameUser(o *gophercloud.AuthOptions) {
 	if o.UserID = l.userID; l.userID != "" {
 		return

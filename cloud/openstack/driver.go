@@ -16,7 +16,7 @@ type Options struct {
 	// Transport is what all calls go through; nil is one of its own for each
 	// account, which checks certificates as the Secret says.
 	Transport http.RoundTripper
-	// Ambient says that a Secret without credentials means those of the process:
+	// Ambient lets a Secret without credentials stand for those of the process:
 	// OS_CLOUD with a clouds.yaml, or OS_AUTH_URL and what goes with it.
 	Ambient bool
 	// Now is the clock; nil is time.Now.

@@ -121,7 +121,7 @@ func answer(ctx context.Context, op string, err error) *cloud.Error {
 		reason = fmt.Sprintf("HTTP%d", status.Actual)
 	}
 	if message == "" {
-		message = fmt.Sprintf("the cloud answered %d without saying why", status.Actual)
+		message = fmt.Sprintf("the cloud answered HTTP status %d without an error code", status.Actual)
 	}
 	e := cloud.Errorf(r.code, op, reason, "%w", scoped{errors.New(briefly(message)), r.scope})
 	e.RetryAfter = retryAfter(status.ResponseHeader)

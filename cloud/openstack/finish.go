@@ -13,7 +13,7 @@ import (
 const opFinish = "configure port"
 
 // finish does what cannot be asked for when a server is made. A positive wait
-// says that it is not finished.
+// means that it is not finished.
 func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, s server) (time.Duration,
 	*cloud.Error,
 ) {

@@ -29,7 +29,7 @@ func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter
 		var after []string // ids after which the next page may begin, the best last
 		for {
 			items, more, err := page(ctx, a, op, l, last(after))
-			if err != nil && len(after) > 0 && (err.Code == cloud.Invalid || err.Code == cloud.NotFound) {
+			if len(after) > 0 && markerGone(err) {
 				after = after[:len(after)-1]
 				continue
 			}
@@ -47,6 +47,12 @@ func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter
 			}
 		}
 	}
+}
+
+// markerGone reports whether a service refused a page because of where it was to
+// begin.
+func markerGone(err *cloud.Error) bool {
+	return err != nil && (err.Code == cloud.Invalid || err.Code == cloud.NotFound)
 }
 
 // yieldNew yields the items that were not seen before, and returns what the last
@@ -89,7 +95,7 @@ func page[T any](ctx context.Context, a *account, op string, l listing[T], after
 	}
 	var items []T
 	if err := json.Unmarshal(out[l.key], &items); err != nil {
-		return nil, false, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "the answer of the cloud cannot be read")
+		return nil, false, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "the cloud's answer cannot be decoded")
 	}
 	var links []struct {
 		Rel string `json:"rel"`

@@ -73,7 +73,7 @@ func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest
 		return port{}, c.invalid(err)
 	}
 	if out.Port.ID == "" {
-		return port{}, cloud.Errorf(cloud.Unavailable, opPort, "BrokenAnswer", "the answer of the cloud names no port")
+		return port{}, cloud.Errorf(cloud.Unavailable, opPort, "BrokenAnswer", "the cloud's answer names no port")
 	}
 	return out.Port, nil
 }
@@ -123,7 +123,7 @@ func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateReq
 	return "", e
 }
 
-// ready says that a volume can be booted from, failed that it never can.
+// ready reports whether a volume can be booted from, failed whether it never can.
 func (p part) ready() bool  { return p.state == "available" || p.state == "reserved" }
 func (p part) failed() bool { return strings.HasPrefix(p.state, "error") }
 
@@ -159,7 +159,7 @@ func pause(ctx context.Context, op string, d time.Duration) *cloud.Error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return cloud.Errorf(cloud.Unavailable, op, "NotSent", "given up: %w", ctx.Err())
+		return cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", ctx.Err())
 	}
 }
 
@@ -182,7 +182,7 @@ func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateReque
 		return part{}, c.invalid(err)
 	}
 	if out.Volume.ID == "" {
-		return part{}, cloud.Errorf(cloud.Unavailable, opVolume, "BrokenAnswer", "the answer of the cloud names no volume")
+		return part{}, cloud.Errorf(cloud.Unavailable, opVolume, "BrokenAnswer", "the cloud's answer names no volume")
 	}
 	return out.Volume.part(), nil
 }

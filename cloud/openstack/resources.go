@@ -38,7 +38,7 @@ type address struct {
 	Type    string `json:"OS-EXT-IPS:type"`
 }
 
-// going says that it has been told to go.
+// going reports whether its deletion has begun.
 func (s server) going() bool {
 	return strings.EqualFold(s.Task, "deleting") || s.Status == statusDeleted || s.Status == statusSoftDeleted
 }
@@ -144,7 +144,7 @@ func (v volume) part() part {
 	return out
 }
 
-// going says that a volume has been told to go.
+// going reports whether the deletion of a volume has begun.
 func (p part) going() bool { return p.kind == cloud.KindDisk && p.state == "deleting" }
 
 // pageMax is how many ports or volumes are asked for at once.

@@ -86,10 +86,10 @@ func (c *config) setDefaults() {
 	empty(&s.ServerGroupID)
 }
 
-// ownPort says that the server gets a port that is made for it beforehand.
+// ownPort reports whether the driver makes a port before the server.
 func (s *spec) ownPort() bool { return s.NetworkID != "" && len(s.SubnetIDs) > 0 }
 
-// ownVolume says that the server gets a volume that is made for it beforehand.
+// ownVolume reports whether the driver makes a root volume before the server.
 func (s *spec) ownVolume() bool { return s.RootDiskSize > 0 && s.RootDiskType != nil }
 
 // birthmark says, in the description that a port is made with, whose it is.

@@ -169,7 +169,7 @@ func (a *account) pages(ctx context.Context, op, region string, query url.Values
 	}
 }
 
-// Capacity says what a node of c will offer.
+// Capacity returns what a node of c will offer.
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
 	const op = "get instance type"
 	s, err := driverkit.SpecOf[*spec](op, c)

@@ -115,7 +115,7 @@ type bucket struct {
 	at     time.Time
 }
 
-// take takes a token and returns 0, or says how long there will be none.
+// take takes a token and returns 0, or returns how long there will be none.
 func (b *bucket) take(now time.Time, perSecond, burst float64) time.Duration {
 	if elapsed := now.Sub(b.at).Seconds(); elapsed > 0 {
 		b.tokens = min(b.tokens+elapsed*perSecond, burst)

@@ -38,7 +38,7 @@ type request struct {
 // *cloud.Error.
 func (c client) call(ctx context.Context, region string, r request, out any) error {
 	if err := ctx.Err(); err != nil {
-		return cloud.Errorf(cloud.Unavailable, r.op, "NotSent", "nothing was asked of the cloud: %w", err)
+		return cloud.Errorf(cloud.Unavailable, r.op, "NotSent", "request not sent: %w", err)
 	}
 	req, err := c.build(ctx, region, r)
 	if err != nil {
@@ -108,7 +108,7 @@ func refusal(op string, resp *http.Response, text []byte) error {
 		return &cloud.Error{
 			Code: byStatus(resp.StatusCode), Op: op, Reason: fmt.Sprintf("HTTP%d", resp.StatusCode),
 			RetryAfter: retryAfter(resp, 0),
-			Err:        fmt.Errorf("the cloud answered %d without saying why", resp.StatusCode),
+			Err:        fmt.Errorf("the cloud answered HTTP status %d without an error code", resp.StatusCode),
 		}
 	}
 	e := wrapped.Error
@@ -130,7 +130,7 @@ func retryAfter(resp *http.Response, exact Duration) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// reactions says what each of the cloud's errors means for the controllers.
+// reactions is the error table: the code of each of the cloud's errors.
 func reactions() map[string]cloud.Code {
 	return map[string]cloud.Code{
 		CodeInvalidParameter:     cloud.Invalid,

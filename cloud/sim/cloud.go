@@ -110,7 +110,7 @@ func (c *Cloud) Change(edit func(*Settings)) {
 	c.recordSettings()
 }
 
-// SetCapacity says how many VMs of a type fit into a zone from now on; a
+// SetCapacity limits how many VMs of a type fit into a zone from now on; a
 // negative number is no limit.
 func (c *Cloud) SetCapacity(zone, instanceType string, vms int) {
 	c.Change(func(s *Settings) {

@@ -197,7 +197,7 @@ func hashOf(region string, in any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// check says why a VM cannot be made, and otherwise where.
+// check returns where a VM can be made, or why it cannot.
 func (c *Cloud) check(a Tenant, region string, in VMInput) (zone string, network Network, err *APIError) {
 	zones := c.settings.zones(region)
 	if len(zones) == 0 {

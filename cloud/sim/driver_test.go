@@ -155,7 +155,7 @@ func (b backend) ledger(testing.TB) []cloud.Resource {
 	return all
 }
 
-// seed makes a thing by the ordinary API.
+// seed makes a resource by the ordinary API.
 func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
 	t.Helper()
 	who := sim.Login{Account: "demo", Secret: "demo-secret"}

@@ -42,7 +42,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 // checkRequest refuses what the cloud would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	if r.Token == "" && r.ProviderID == "" {
-		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
 	return cloud.Worst(opCreate, slices.Concat(s.Problems, r.Problems(nameMax, UserDataMax)), cloud.BlocksCreate)
 }

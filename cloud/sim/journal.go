@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// line is one thing that a Cloud has to remember.
+// line is one fact that a Cloud has to remember.
 type line struct {
 	Settings *Settings `json:"settings,omitempty"`
 	Resource *Resource `json:"resource,omitempty"`

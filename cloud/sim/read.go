@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Query says what to list.
+// Query selects what to list.
 type Query struct {
 	Kind string // empty is every kind
 

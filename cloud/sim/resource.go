@@ -28,7 +28,7 @@ const (
 // NameTag is the tag that names a resource.
 const NameTag = "Name"
 
-// Resource is one thing that was made in the cloud, as the API shows it.
+// Resource is a VM, disk or interface, as the API shows it.
 type Resource struct {
 	Kind     string            `json:"kind"`
 	ID       string            `json:"id"`

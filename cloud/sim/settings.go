@@ -34,7 +34,7 @@ type Zone struct {
 	Capacity map[string]int `json:"capacity,omitempty"`
 }
 
-// InstanceType says what a VM offers, in Kubernetes' notation of quantities.
+// InstanceType is what a VM offers, in Kubernetes' notation of quantities.
 type InstanceType struct {
 	Name             string `json:"name"`
 	CPU              string `json:"cpu"`

@@ -60,7 +60,7 @@ func decode(raw json.RawMessage) *spec {
 	return s
 }
 
-// severityOf says what it rules out that a field is of a wrong type.
+// severityOf returns which calls a field of a wrong type rules out.
 func severityOf(path string) cloud.Severity {
 	switch strings.ToLower(path) {
 	case "endpoint", "region", "tags":
@@ -86,7 +86,7 @@ func (s *spec) validate() {
 	for _, key := range []string{NameTag, ownerTag} {
 		if _, set := s.Tags[key]; set {
 			s.Problems.Add(cloud.Warning, "tags["+key+"]",
-				"is given to every resource by the manager and has no effect here; remove it")
+				"is set by the manager on every resource and has no effect here; remove it")
 		}
 	}
 	s.Require(cloud.BlocksCreate, "instanceType", s.InstanceType, "name one of the cloud's instance types, e.g. small")

@@ -20,8 +20,8 @@ func (c *Cloud) DeleteVM(who Login, region, id string) (Resource, error) {
 	})
 }
 
-// SetForwarding reports whether a VM may forward what is not addressed to it. The
-// VM has to run.
+// SetForwarding lets a VM forward packets that are not addressed to it, or no
+// longer. The VM has to run.
 func (c *Cloud) SetForwarding(who Login, region, id string, on bool) (Resource, error) { //nolint:revive // what is set
 	return call(c, who, OpSetForwarding, c.subject(id), func(a Tenant, now time.Time) (Resource, *APIError) {
 		r, err := c.lookup(a, KindVM, region, id)

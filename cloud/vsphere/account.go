@@ -193,7 +193,7 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 	}
 }
 
-// Capacity says what a node of c will offer: what the class says, else what the
+// Capacity returns what a node of c will offer: what the class says, else what the
 // template has.
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
 	const op = "read template"

@@ -104,7 +104,7 @@ func (v *vcenter) transport(given http.RoundTripper) http.RoundTripper {
 	}
 }
 
-// errThumbprint says that somebody else answers.
+// errThumbprint is the error if another server answers.
 var errThumbprint = errors.New("the server's certificate has another thumbprint than secret.vsphereThumbprint")
 
 func checkThumbprint(state tls.ConnectionState, want []byte) error {

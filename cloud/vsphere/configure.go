@@ -38,7 +38,7 @@ func (a *account) configure(ctx context.Context, s *spec, r cloud.CreateRequest,
 	return a.reconfigure(ctx, vm.ref, change)
 }
 
-// fits says what of the request the template cannot serve.
+// fits returns what of the request the template cannot serve.
 func (s *spec) fits(r cloud.CreateRequest, t configured) error {
 	var problems []cloud.Problem
 	disk := firstDisk(t.config)

@@ -58,7 +58,7 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 			"zone %q cannot be chosen; a class names the one place where its VMs run", r.Zone)
 	}
 	if r.Token == "" && r.ProviderID == "" {
-		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "a VM is not made without an idempotency token")
+		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (a *account) shown(ctx context.Context, s *spec, r cloud.CreateRequest) (*s
 	return vms[0], nil
 }
 
-// cloned looks at the task of the clone. Done says that it has ended; the VM is
+// cloned looks at the task of the clone. Done is true once it has ended; the VM is
 // nil if it ended in nothing that helps.
 func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n note) (vm *seen, done bool, err error) {
 	info, err := a.task(ctx, n.Task)
@@ -162,7 +162,7 @@ func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n 
 	}
 	// The failure is told once; then Create starts again.
 	if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true}.text()); err != nil {
-		return nil, true, fmt.Errorf("keep that the clone failed: %w", err)
+		return nil, true, fmt.Errorf("record that the clone failed: %w", err)
 	}
 	return nil, true, cloneFailure(info)
 }
@@ -202,7 +202,7 @@ func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) err
 	}
 	n := note{Token: r.Token, Clone: true}
 	if err := r.Checkpoint(ctx, n.text()); err != nil {
-		return fmt.Errorf("keep that a clone is asked for: %w", err)
+		return fmt.Errorf("record the request for a clone: %w", err)
 	}
 	made, err := methods.CloneVM_Task(ctx, a.v, req)
 	if isFault[types.ManagedObjectNotFound](err) {
@@ -213,7 +213,7 @@ func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) err
 	}
 	n.Task = made.Returnval.Value
 	if err := r.Checkpoint(ctx, n.text()); err != nil {
-		return fmt.Errorf("keep the task of the clone: %w", err)
+		return fmt.Errorf("record the task of the clone: %w", err)
 	}
 	return nil
 }

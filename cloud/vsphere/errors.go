@@ -129,7 +129,7 @@ func fail(op string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return cloud.Errorf(cloud.Unavailable, op, "GivenUp", "%w", err)
 	case soap.IsSoapFault(err):
-		return cloud.Errorf(cloud.Unknown, op, "Fault", "vCenter answers with a fault that it does not name")
+		return cloud.Errorf(cloud.Unknown, op, "Fault", "vCenter answered with an unnamed fault")
 	case soap.IsCertificateUntrusted(err), errors.Is(err, errThumbprint):
 		return cloud.Errorf(cloud.Unavailable, op, "CertificateUntrusted",
 			"%w; put its authority into secret.%s or its thumbprint into secret.%s", err, caKey, thumbprintKey)
@@ -145,7 +145,7 @@ func failFault(op string, f types.AnyType) *cloud.Error {
 	if base, ok := f.(types.BaseMethodFault); !known && ok {
 		code = familyCode(base)
 	}
-	return cloud.Errorf(code, op, name, "vCenter answers %s%s", name, detail(f))
+	return cloud.Errorf(code, op, name, "vCenter answered %s%s", name, detail(f))
 }
 
 // familyCode is the code of a fault that is not in the table and belongs to a
@@ -164,7 +164,7 @@ func familyCode(f types.BaseMethodFault) cloud.Code {
 	return cloud.Unknown
 }
 
-// detail says which property, object or permission a fault is about.
+// detail names the property, object or permission that a fault is about.
 func detail(f types.AnyType) string {
 	if v := reflect.ValueOf(f); v.Kind() == reflect.Struct { // a fault of a call; that of a task is a pointer
 		pointer := reflect.New(v.Type())

@@ -15,7 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// inventory remembers where things are that classes name by path. A path costs
+// inventory remembers the objects that classes name by path. A path costs
 // several calls to look up, and they rarely move.
 type inventory struct {
 	v   *vcenter
@@ -154,7 +154,8 @@ func findIn(ctx context.Context, f *find.Finder, field, path string) (object.Ref
 	return nil, fmt.Errorf("no such field: %s", field)
 }
 
-// missing says that a field names nothing, or too much. Other errors stay.
+// missing explains that a field names nothing, or several objects. It returns other
+// errors as they are.
 func missing(field, path string, severity cloud.Severity, err error) error {
 	_, none := errors.AsType[*find.NotFoundError](err)
 	_, several := errors.AsType[*find.MultipleFoundError](err)

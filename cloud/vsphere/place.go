@@ -68,7 +68,7 @@ func (a *account) pool(ctx context.Context, s *spec) (pool types.ManagedObjectRe
 	return pool, nil, err
 }
 
-// errNowhere says that vCenter recommends no place.
+// errNowhere is the error if vCenter recommends no place.
 func errNowhere(what string) error {
 	return cloud.Errorf(cloud.Exhausted, opCreate, "NoRecommendation", "vCenter recommends no %s for the VM", what)
 }

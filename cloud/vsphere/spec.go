@@ -59,7 +59,7 @@ func decode(raw json.RawMessage) *spec {
 	return s
 }
 
-// severityOf says what it rules out that a field is of a wrong type.
+// severityOf returns which calls a field of a wrong type rules out.
 func severityOf(path string) cloud.Severity {
 	switch strings.ToLower(path) {
 	case "region", "datacenter", "folder", "tags":

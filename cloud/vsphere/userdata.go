@@ -38,7 +38,7 @@ func (b boot) vApp() types.BaseVmConfigSpec {
 	return &types.VmConfigSpec{Property: b.edits}
 }
 
-// boot says how a VM of that configuration gets its user data: as the class's
+// boot returns how a VM of that configuration gets its user data: as the class's
 // own vApp properties, which stand alone as with MCM; as Ignition for the guests
 // for which MCM does so; in vApp properties where the template has them; else as
 // guest information.

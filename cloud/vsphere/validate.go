@@ -29,7 +29,7 @@ func named(tags map[string]string, prefix, key string) string {
 	return tags[key]
 }
 
-// has reports whether tags say in either spelling that a thing is of name.
+// has reports whether tags name that cluster or role, in either spelling.
 func has(tags map[string]string, prefix, key, name string) bool {
 	_, there := tags[prefix+name]
 	return there || tags[key] == name
@@ -85,7 +85,7 @@ func (s *spec) warn() {
 	}
 }
 
-// vAppGiven says that the class sets the vApp properties itself. Then, as with
+// vAppGiven reports whether the class sets the vApp properties itself. Then, as with
 // MCM, neither user data nor SSH keys are injected.
 func (s *spec) vAppGiven() bool { return s.VApp != nil && len(s.VApp.Properties) > 0 }
 

@@ -185,7 +185,7 @@ func owned(t testing.TB, c cloud.Class) map[string]string {
 	return map[string]string{"kubernetes.io/cluster/" + words[n-2]: "1", "kubernetes.io/role/" + words[n-1]: "1"}
 }
 
-// seed makes a thing as we do, when it has an owner, and else as MCM does.
+// seed makes a resource as we do, when it has an owner, and else as MCM does.
 func (s *vcsim) seed(t testing.TB, seed cloudtest.Seed) string {
 	t.Helper()
 	s.seeded++

@@ -75,7 +75,7 @@ func (v *seen) owner() string {
 	return v.mark.Owner
 }
 
-// half says that the VM was cloned and lacks all that makes it the machine's.
+// half reports whether the VM was cloned and lacks all that makes it the machine's.
 func (v *seen) half() bool { return v.mark != nil && v.mark.Phase == phaseCloned }
 
 // vmPaths are the properties of a VM that its state comes from. Nothing of what

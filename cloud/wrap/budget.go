@@ -151,7 +151,7 @@ func (b *budget) later(op string, now time.Time, least time.Duration) error {
 	wait := least + b.clock.upTo(b.queue.Sub(now)-least)
 	return &cloud.Error{
 		Code: cloud.Throttled, Op: op, Reason: cloud.ReasonRateBudget, RetryAfter: max(wait, time.Millisecond),
-		Err: errors.New("the account's rate is used up"),
+		Err: errors.New("the account's rate limit is reached"),
 	}
 }
 

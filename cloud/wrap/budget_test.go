@@ -155,7 +155,7 @@ func TestBudgetHalvesAndRecovers(t *testing.T) {
 		t.Fatalf("%d calls a second in good times, want 16", n)
 	}
 	m.throttle(time.Millisecond)
-	for range 3 { // three callers hear the same thing at the same time
+	for range 3 { // three callers hear the same at the same time
 		_, _ = passed(m.remove(t))
 	}
 	m.clk.pass(time.Second)

@@ -107,7 +107,7 @@ func (a *remembering) known(r cloud.CreateRequest) error {
 		e := *s.said
 		left := s.until.Sub(now)
 		e.Op, e.RetryAfter = opCreate, left+a.clock.upTo(left)
-		e.Err = fmt.Errorf("no capacity for %v, as the cloud said a short while ago", *e.Offering)
+		e.Err = fmt.Errorf("no capacity for %v: the cloud refused it a moment ago", *e.Offering)
 		copied := *e.Offering
 		e.Offering = &copied
 		return &e

@@ -10,7 +10,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
-// market is a cloud that runs out of things.
+// market is a cloud that runs out of capacity.
 type market struct {
 	cloud.Account
 	bare *account
@@ -57,7 +57,7 @@ func TestOfferings(t *testing.T) {
 			r.Class.InstanceType = "u"
 		}, 0, true},
 		"Other region": {"and another region", full(""), func(r *cloud.CreateRequest) { r.Class.Region = "s" }, 0, true},
-		"Other class": {"another class asks for the same thing", full(""), func(r *cloud.CreateRequest) {
+		"Other class": {"another class asks for the same offering", full(""), func(r *cloud.CreateRequest) {
 			r.Class.Name = "d"
 		}, 0, false},
 		"Spot": {

@@ -18,13 +18,13 @@ func TestTimeout(t *testing.T) {
 		return cloud.Errorf(cloud.Unavailable, "ask", "NoAnswer", "%w", ctx.Err())
 	}
 	cases := map[string]struct {
-		reason   string
-		get      func(ctx context.Context) error
-		patience time.Duration // of the caller; 0 is endless
-		code     cloud.Code
-		word     string
-		is       error
-		took     time.Duration
+		reason  string
+		get     func(ctx context.Context) error
+		timeout time.Duration // of the caller; 0 is endless
+		code    cloud.Code
+		word    string
+		is      error
+		took    time.Duration
 	}{
 		"Answer": {"an answer in time is the answer", func(context.Context) error {
 			return nil
@@ -53,9 +53,9 @@ func TestTimeout(t *testing.T) {
 					get: func(ctx context.Context, _ cloud.Ref) (cloud.VM, error) { return cloud.VM{}, c.get(ctx) },
 				})
 				ctx := t.Context()
-				if c.patience > 0 {
+				if c.timeout > 0 {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, c.patience)
+					ctx, cancel = context.WithTimeout(ctx, c.timeout)
 					defer cancel()
 				}
 				start := time.Now()

@@ -150,7 +150,7 @@ func (f *fleet) of(r sim.Resource) *kubelet {
 	return k
 }
 
-// set reports whether a kubelet runs.
+// set notes whether a kubelet runs.
 func (f *fleet) set(k *kubelet, running bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,7 +211,7 @@ func (f *fleet) behaviour(k *kubelet) behaviour {
 // print writes onto the VM's console.
 func (f *fleet) print(k *kubelet, text string) { f.cloud.Print(k.id, text) }
 
-// complain says what went wrong and when to try again.
+// complain logs what went wrong and returns when to try again.
 func (f *fleet) complain(k *kubelet, what string, err error) time.Duration {
 	const retry = time.Second
 	f.print(k, what+": "+err.Error())

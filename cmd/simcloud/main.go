@@ -126,7 +126,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// announce says where the cloud listens: on standard output, and in a file that
+// announce prints where the cloud listens: on standard output, and in a file that
 // appears when it is whole.
 func announce(address, file string) error {
 	if _, err := fmt.Fprintln(os.Stdout, address); err != nil {

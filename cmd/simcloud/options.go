@@ -174,7 +174,7 @@ func setCapacity(s *sim.Settings, text string) error {
 	return nil
 }
 
-// limit says how many VMs of a type fit into a zone; false without such a zone.
+// limit sets how many VMs of a type fit into a zone; false without such a zone.
 func limit(s *sim.Settings, zone, instanceType string, n int) bool {
 	for i := range s.Zones {
 		if s.Zones[i].Name != zone {

@@ -169,7 +169,7 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// start says that a pod runs and is ready.
+// start reports a pod as running and ready.
 func (p *pods) start(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
 	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now}

@@ -246,7 +246,7 @@ func (c *Cloud) describeInterfaces(f params) (any, error) {
 	}{Interfaces: all, Next: next}, nil
 }
 
-// hidden says that reads do not show it yet.
+// hidden reports whether reads do not show it yet.
 func (c *Cloud) hidden(r *Resource) bool { return c.now().Sub(r.Made) < c.settings.Settle }
 
 // page returns a page of what matches, and the token of the next.

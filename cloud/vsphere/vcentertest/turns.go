@@ -16,7 +16,7 @@ type turns struct {
 	mu    sync.Mutex
 	next  *sync.Cond
 	runs  types.ManagedObjectReference          // the task whose turn it is
-	parts map[types.ManagedObjectReference]bool // tasks on other things than VMs, which that one may have begun
+	parts map[types.ManagedObjectReference]bool // tasks on objects other than VMs, which that one may have begun
 	fails map[string]types.BaseMethodFault      // what the next task of a kind fails with
 }
 
