@@ -93,7 +93,8 @@ func (c *toNative) deployment() {
 	if from == nil {
 		return
 	}
-	c.judgeDeployment(from)
+	head := clusterHeadOfDeployment(from, c)
+	c.judgeHead(machinev1.MachineDeploymentKind, head)
 	d := c.Native.Deployment.DeepCopy()
 	if d == nil {
 		d = &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -106,12 +107,8 @@ func (c *toNative) deployment() {
 		}
 		d.Spec.Selector = nativeSelector(from.Spec.Selector, c.Pool.Name)
 	}
-	d.Annotations = objects.Merge(d.Annotations, scalingToNative(from.Annotations), c.holdAnnotation())
-	d.Spec.Replicas = objects.Value(from.Spec.Replicas)
-	var paused bool
-	d.Spec.Strategy, paused = strategyToNative(from.Spec.Rollout.Strategy, d.Spec.Strategy)
-	d.Spec.Paused = paused || objects.Value(from.Spec.Paused)
-	d.Spec.MinReadySeconds = objects.Value(from.Spec.Template.Spec.MinReadySeconds)
+	convertBack(headTable, head, headOfDeployment(d))
+	d.Annotations = objects.Merge(d.Annotations, c.holdAnnotation())
 	c.template(&d.Spec.Template, &from.Spec.Template, d.Spec.Selector)
 	c.out.Deployment = d
 }
@@ -152,9 +149,9 @@ func (c *toNative) set(i int) {
 		s.Spec.Template.Labels = objects.Merge(template.Labels, map[string]string{machinev1.TemplateHashLabel: hash})
 	}
 	if c.out.Deployment == nil {
-		s.Spec.Replicas, s.Spec.MinReadySeconds = objects.Value(from.Spec.Replicas), objects.Value(from.Spec.Template.Spec.MinReadySeconds)
-		s.Annotations = objects.Merge(s.Annotations, scalingToNative(from.Annotations))
-		c.judgeSet(from)
+		head := clusterHeadOfSet(from, c)
+		convertBack(headTable, head, headOfSet(s))
+		c.judgeHead(machinev1.MachineSetKind, head)
 	}
 	c.target[i] = at
 }
@@ -242,12 +239,8 @@ func (c *toNative) template(into *machinev1.MachineTemplateSpec, from *clusterv1
 	into.Labels, into.Annotations = labels, from.Annotations
 	into.Spec.Class.Kind = cmp.Or(into.Spec.Class.Kind, machinev1.MachineClassKind)
 	into.Spec.Class.APIGroup = cmp.Or(into.Spec.Class.APIGroup, c.apiGroup())
-	if t := c.templates[from.Spec.InfrastructureRef.Name]; t != nil &&
-		from.Spec.InfrastructureRef.Kind == objects.KindMCMMachineTemplate {
-		into.Spec.Class.Name = t.Spec.Template.Spec.MachineClassRef.Name
-		nodeTemplateToNative(&into.Spec.NodeTemplateSpec, t.Spec.Template.Spec.NodeTemplate)
-	}
-	into.Spec.MachineConfiguration = c.configuration(into.Spec.MachineConfiguration, from.Spec.Deletion)
+	convertBack(templateTable, c.clusterTemplate(&from.Spec), into)
+	into.Spec.MachineConfiguration = c.configuration(into.Spec.MachineConfiguration, &from.Spec)
 }
 
 // apiGroup is what class references of the pool say: the native API takes another
