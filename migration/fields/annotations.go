@@ -78,10 +78,16 @@ var headAnnotations = []annotation{
 		native: nativeScaling, clusterAPI: ClusterAPIScaling, prefix: true, toClusterAPI: true, toNative: true,
 		leavesNative: kept("becomes {}"), leavesClusterAPI: kept("becomes {}"),
 	},
-	{native: machinev1.ProviderIDFormAnnotation, leavesNative: replaced("providerIDs have the Node's form on Cluster API " +
-		"anyway; after finish and a way back it has to be set again")},
-	{native: machinev1.OfferedCapacityAnnotation, leavesNative: replaced("status.capacity of the MCMMachineTemplate tells " +
-		"what a node will be like; labels and taints stay as annotations")},
+	{
+		native: machinev1.ProviderIDFormAnnotation,
+		leavesNative: replaced("providerIDs have the Node's form on Cluster API " +
+			"anyway; after finish and a way back it has to be set again"),
+	},
+	{
+		native: machinev1.OfferedCapacityAnnotation,
+		leavesNative: replaced("status.capacity of the MCMMachineTemplate tells " +
+			"what a node will be like; labels and taints stay as annotations"),
+	},
 	{native: machinev1.EffectiveCreationTimeoutAnnotation, leavesNative: replaced("becomes " +
 		"spec.checks.nodeStartupTimeoutSeconds of the MachineHealthCheck")},
 }
@@ -95,10 +101,16 @@ func gardenerOption(gardeners, upstreams string) annotation {
 
 // machineAnnotations are annotations of Machines that the native API does nothing for.
 var machineAnnotations = []annotation{
-	{clusterAPI: clusterv1.MachineSkipRemediationAnnotation, leavesClusterAPI: lost("the native API replaces an unhealthy " +
-		"machine although this asks it not to")},
-	{clusterAPI: clusterv1.ExcludeNodeDrainingAnnotation, leavesClusterAPI: lost("the native API drains each node that can " +
-		"be drained")},
+	{
+		clusterAPI: clusterv1.MachineSkipRemediationAnnotation,
+		leavesClusterAPI: lost("the native API replaces an unhealthy " +
+			"machine although this asks it not to"),
+	},
+	{
+		clusterAPI: clusterv1.ExcludeNodeDrainingAnnotation,
+		leavesClusterAPI: lost("the native API drains each node that can " +
+			"be drained"),
+	},
 	{clusterAPI: clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation, leavesClusterAPI: lost("the native API waits until " +
 		"volumes are detached, for --machine-pv-detach-timeout")},
 	{clusterAPI: clusterv1.PreDrainDeleteHookAnnotationPrefix, prefix: true, leavesClusterAPI: lost(hooksText)},

@@ -55,7 +55,8 @@ func (c *toClusterAPI) configuration() (_ *machinev1.MachineConfiguration, annot
 ) {
 	if d := c.Native.Deployment; d != nil {
 		labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
-		return d.Spec.Template.Spec.MachineConfiguration, d.Annotations, labels, objects.CopyOf(machinev1.MachineDeploymentKind, d)
+		return d.Spec.Template.Spec.MachineConfiguration, d.Annotations, labels,
+			objects.CopyOf(machinev1.MachineDeploymentKind, d)
 	}
 	s := &c.Native.Sets[0]
 	labels = map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name)}

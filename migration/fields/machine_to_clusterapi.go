@@ -26,7 +26,8 @@ func (c *toClusterAPI) machine(m *machinev1.Machine, set *clusterv1.MachineSet) 
 	}
 	out := c.bareMachine(m)
 	out.Labels, out.Annotations = labels, objects.Merge(out.Annotations, set.Spec.Template.Annotations)
-	out.OwnerReferences = []metav1.OwnerReference{objects.ControllerRef(clusterv1.GroupVersion.WithKind(machinev1.MachineSetKind),
+	out.OwnerReferences = []metav1.OwnerReference{objects.ControllerRef(clusterv1.GroupVersion.WithKind(
+		machinev1.MachineSetKind),
 		set.Name)}
 	out.Spec.Version = c.machineVersion(m, set.Spec.Template.Spec.Version)
 	out.Spec.Deletion, out.Spec.MinReadySeconds = set.Spec.Template.Spec.Deletion, set.Spec.Template.Spec.MinReadySeconds

@@ -96,7 +96,8 @@ func (c *toNative) refresh(m *machinev1.Machine, from *clusterv1.Machine, infra 
 func (c *toNative) name(m *machinev1.Machine, infra *infrav1.MCMMachine) {
 	m.Spec.ProviderID = infra.Spec.ProviderID
 	form := machinev1.ProviderIDFormMCM
-	if d := c.out.Deployment; d != nil && d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
+	if d := c.out.Deployment; d != nil &&
+		d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
 		form = machinev1.ProviderIDFormNode
 	}
 	m.Annotations[machinev1.ProviderIDFormAnnotation] = form

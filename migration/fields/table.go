@@ -1,3 +1,5 @@
+// Package fields converts pools between the native API and Cluster API, and says what
+// becomes of each field. A field is one [row] of a table; everything here is pure.
 package fields
 
 import "github.com/capmcm/cluster-api-provider-mcm/migration"

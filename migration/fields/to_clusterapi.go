@@ -74,7 +74,8 @@ func (c *toClusterAPI) deployment() {
 	c.out.Deployment = &clusterv1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name,
-			Labels: objects.Merge(withoutFreeze(portable(d.Labels)), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster}),
+			Labels: objects.Merge(withoutFreeze(portable(d.Labels)),
+				map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster}),
 			Annotations: objects.Merge(portable(d.Annotations), map[string]string{
 				clusterv1.PausedAnnotation: "", clusterv1.RevisionAnnotation: revisionOf(d),
 				machinev1.MigratedFromAnnotation: objects.CopyOf(machinev1.MachineDeploymentKind, d),
@@ -172,7 +173,8 @@ func (c *toClusterAPI) set(i int) {
 func (c *toClusterAPI) place(out *clusterv1.MachineSet, s *machinev1.MachineSet) {
 	d := c.out.Deployment
 	if d == nil {
-		out.Labels = objects.Merge(withoutFreeze(portable(s.Labels)), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
+		out.Labels = objects.Merge(withoutFreeze(portable(s.Labels)),
+			map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
 		out.Annotations = objects.Merge(portable(s.Annotations), out.Annotations)
 		out.Spec.Selector = c.selector(s.Spec.Selector, "")
 		out.OwnerReferences = []metav1.OwnerReference{c.clusterOwner()}
@@ -210,7 +212,8 @@ func (c *toClusterAPI) template(t *machinev1.MachineTemplateSpec, annotations ma
 			ClusterName: c.options.Cluster,
 			Version:     version,
 			Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
-				APIGroup: bootstrapv1.GroupVersion.Group, Kind: objects.KindMCMConfigTemplate, Name: c.configTemplate(t.Spec.Class.Name),
+				APIGroup: bootstrapv1.GroupVersion.Group, Kind: objects.KindMCMConfigTemplate,
+				Name: c.configTemplate(t.Spec.Class.Name),
 			}},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: infrav1.GroupVersion.Group, Kind: objects.KindMCMMachineTemplate,
@@ -251,7 +254,10 @@ func (c *toClusterAPI) find(f migration.Finding) { c.findings = append(c.finding
 
 // clusterOwner is the reference to the Cluster, which does not control what it owns.
 func (c *toClusterAPI) clusterOwner() metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: objects.KindCluster, Name: c.options.Cluster}
+	return metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: objects.KindCluster,
+		Name: c.options.Cluster,
+	}
 }
 
 // sort brings the lists into the order of their names.
@@ -292,7 +298,8 @@ func surge(d *clusterv1.MachineDeployment) int32 {
 	if strategy.Type != clusterv1.RollingUpdateMachineDeploymentStrategyType || strategy.RollingUpdate.MaxSurge == nil {
 		return 0
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(strategy.RollingUpdate.MaxSurge, int(objects.Value(d.Spec.Replicas)), true)
+	n, err := intstr.GetScaledValueFromIntOrPercent(strategy.RollingUpdate.MaxSurge, int(objects.Value(d.Spec.Replicas)),
+		true)
 	if err != nil {
 		return 0
 	}

@@ -58,8 +58,10 @@ type toNative struct {
 
 func newToNative(s *migration.PoolState, o migration.Options) *toNative {
 	c := &toNative{
-		PoolState: s, options: o, templates: map[string]*infrav1.MCMMachineTemplate{}, infra: map[string]*infrav1.MCMMachine{},
-		have: map[string]*machinev1.Machine{}, nodes: map[string]*migration.Node{}, target: make([]int, len(s.ClusterAPI.Sets)),
+		PoolState: s, options: o, templates: map[string]*infrav1.MCMMachineTemplate{},
+		infra: map[string]*infrav1.MCMMachine{},
+		have:  map[string]*machinev1.Machine{}, nodes: map[string]*migration.Node{},
+		target: make([]int, len(s.ClusterAPI.Sets)),
 	}
 	if s.Record != nil {
 		c.hold = s.Record.Hold
@@ -260,7 +262,8 @@ func (c *toNative) holdAnnotation() map[string]string {
 }
 
 func (c *toNative) newAnnotations(annotations map[string]string, kind string, o metav1.Object) map[string]string {
-	return objects.Merge(annotations, c.holdAnnotation(), map[string]string{machinev1.MigratedFromAnnotation: objects.CopyOf(kind, o)})
+	return objects.Merge(annotations, c.holdAnnotation(),
+		map[string]string{machinev1.MigratedFromAnnotation: objects.CopyOf(kind, o)})
 }
 
 // nativeSelector is a selector without what only Cluster API's machines carry. One

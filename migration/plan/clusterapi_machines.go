@@ -82,7 +82,8 @@ func (p *planner) judgeCluster(out *MachinePlan, m *clusterv1.Machine, o *infrav
 func (p *planner) retainsVM(o client.Object) {
 	if o.GetAnnotations()[machinev1.RetainVMAnnotation] != "" && p.Phase == "" {
 		p.find(migration.Finding{
-			Level: migration.Lost, Object: objects.Name(objects.KindMCMMachine, o), Field: "metadata.annotations[" + machinev1.RetainVMAnnotation +
+			Level: migration.Lost, Object: objects.Name(objects.KindMCMMachine, o), Field: "metadata.annotations[" +
+				machinev1.RetainVMAnnotation +
 				"]",
 			Text: "natively the VM goes with its Machine; a way back does not set it again",
 		})
