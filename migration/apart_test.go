@@ -25,7 +25,8 @@ func TestApart(t *testing.T) {
 		{"two ways to one cluster", system("a"), system("a"), false},
 		{"one that does not tell", system("a"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false},
 	} {
-		got, err := migration.Apart(t.Context(), pools.Served(t).WithObjects(c.control).Build(), pools.Served(t).WithObjects(c.target).Build())
+		got, err := migration.Apart(t.Context(), pools.Served(t).WithObjects(c.control).Build(),
+			pools.Served(t).WithObjects(c.target).Build())
 		if err != nil || got != c.want {
 			t.Errorf("%s: %v, %v", c.reason, got, err)
 		}

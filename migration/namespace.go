@@ -108,7 +108,8 @@ func ReadNamespace(ctx context.Context, c client.Reader, namespace string) (*Nam
 	}
 	s.Deployments, s.Sets, s.Machines = deployments.Items, sets.Items, machines.Items
 	s.Clusters, s.MCMClusters, s.ControlPlanes = clusters.Items, mcmClusters.Items, controlPlanes.Items
-	s.ClusterDeployments, s.ClusterSets, s.ClusterMachines = clusterDeployments.Items, clusterSets.Items, clusterMachines.Items
+	s.ClusterDeployments, s.ClusterSets, s.ClusterMachines = clusterDeployments.Items, clusterSets.Items,
+		clusterMachines.Items
 	s.MCMMachines, s.MachineTemplates, s.ConfigTemplates = mcmMachines.Items, machineTemplates.Items, configTemplates.Items
 	s.HealthChecks = healthChecks.Items
 	if err := s.readLeases(ctx, c); err != nil {

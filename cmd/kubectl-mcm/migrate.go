@@ -90,7 +90,8 @@ var errBlocked = errors.New("not everything can be moved yet: see what is blocke
 // newPlan is the command that says what a move would do.
 func newPlan(c *common, o *migration.Options) *cobra.Command {
 	return &cobra.Command{
-		Use: "plan [POOL...]", Short: "Say what a move would do, and change nothing; without a pool, for all of the namespace",
+		Use: "plan [POOL...]", Short: "Say what a move would do, and change nothing; without a pool, for all of the " +
+			"namespace",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := prepare(cmd.Context(), c, o)
 			if err != nil {

@@ -44,7 +44,8 @@ func examplePlans() []plan.Plan {
 		}},
 	}
 	bad := good
-	bad.Pool.Name, bad.Phase, bad.Machines, bad.Findings, bad.Creates, bad.Finalizers, bad.Accepted = "pool-b", migration.PhaseHolding, nil, nil, nil, nil, nil
+	bad.Pool.Name, bad.Phase, bad.Machines, bad.Findings, bad.Creates, bad.Finalizers, bad.Accepted = "pool-b",
+		migration.PhaseHolding, nil, nil, nil, nil, nil
 	for i := range 6 {
 		name := fmt.Sprintf("pool-b-%d", i)
 		bad.Machines = append(bad.Machines, plan.MachinePlan{

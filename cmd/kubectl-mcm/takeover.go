@@ -19,7 +19,8 @@ func newTakeover(c *common) *cobra.Command {
 		Short: "Give a fleet of Machine Controller Manager's to the native API, and back",
 	})
 	cmd.AddCommand(&cobra.Command{
-		Use: "check", Short: "Report whether the native API can take the namespace over, and whether MCM could have it back; " +
+		Use: "check", Short: "Report whether the native API can take the namespace over, and whether MCM could have it " +
+			"back; " +
 			"changes nothing", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.validate(); err != nil {

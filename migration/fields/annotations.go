@@ -9,6 +9,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
 
 // Prefixes of the autoscaler's annotations, which each API has in its own group.
@@ -48,43 +50,135 @@ func hasPrefix(key string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
 }
 
-// gardenerOptions are the settings of Gardener's autoscaler by their upstream names.
-func gardenerOptions() map[string]string {
-	return map[string]string{
-		gardenerScaling + "scale-down-utilization-threshold":     ClusterAPIScaling + "scaledownutilizationthreshold",
-		gardenerScaling + "scale-down-gpu-utilization-threshold": ClusterAPIScaling + "scaledowngpuutilizationthreshold",
-		gardenerScaling + "scale-down-unneeded-time":             ClusterAPIScaling + "scaledownunneededtime",
-		gardenerScaling + "scale-down-unready-time":              ClusterAPIScaling + "scaledownunreadytime",
-		gardenerScaling + "max-node-provision-time":              ClusterAPIScaling + "maxnodeprovisiontime",
+// annotation is a row for an annotation: its name on each API, and what becomes of it. In
+// texts {} is the other name.
+type annotation struct {
+	native, clusterAPI             string // empty: that API does not have it
+	prefix                         bool   // the names are prefixes of names
+	toClusterAPI, toNative         bool   // copied with its value
+	leavesNative, leavesClusterAPI outcome
+}
+
+const upstreamText = "stays for Gardener's autoscaler; upstream's reads {}, which gets the same value"
+
+// headAnnotations are annotations of MachineDeployments, and of MachineSets of their own.
+// Of two rows that write the same annotation, the later wins.
+var headAnnotations = []annotation{
+	{ // moved with the record
+		native: nativeBounds, clusterAPI: ClusterAPIBounds, prefix: true,
+		leavesNative:     kept("becomes {}; the pool has neither while it is between APIs"),
+		leavesClusterAPI: kept("becomes {}; the pool has neither while it is between APIs"),
+	},
+	gardenerOption("scale-down-utilization-threshold", "scaledownutilizationthreshold"),
+	gardenerOption("scale-down-gpu-utilization-threshold", "scaledowngpuutilizationthreshold"),
+	gardenerOption("scale-down-unneeded-time", "scaledownunneededtime"),
+	gardenerOption("scale-down-unready-time", "scaledownunreadytime"),
+	gardenerOption("max-node-provision-time", "maxnodeprovisiontime"),
+	{
+		native: nativeScaling, clusterAPI: ClusterAPIScaling, prefix: true, toClusterAPI: true, toNative: true,
+		leavesNative: kept("becomes {}"), leavesClusterAPI: kept("becomes {}"),
+	},
+	{
+		native: machinev1.ProviderIDFormAnnotation,
+		leavesNative: replaced("providerIDs have the Node's form on Cluster API " +
+			"anyway; after finish and a way back it has to be set again"),
+	},
+	{
+		native: machinev1.OfferedCapacityAnnotation,
+		leavesNative: replaced("status.capacity of the MCMMachineTemplate tells " +
+			"what a node will be like; labels and taints stay as annotations"),
+	},
+	{native: machinev1.EffectiveCreationTimeoutAnnotation, leavesNative: replaced("becomes " +
+		"spec.checks.nodeStartupTimeoutSeconds of the MachineHealthCheck")},
+}
+
+func gardenerOption(gardeners, upstreams string) annotation {
+	return annotation{
+		native: gardenerScaling + gardeners, clusterAPI: ClusterAPIScaling + upstreams, toClusterAPI: true,
+		leavesNative: replaced(upstreamText),
 	}
 }
 
-// scalingToClusterAPI returns the autoscaler's settings, without its bounds, in
-// Cluster API's words.
-func scalingToClusterAPI(annotations map[string]string) map[string]string {
+// machineAnnotations are annotations of Machines that the native API does nothing for.
+var machineAnnotations = []annotation{
+	{
+		clusterAPI: clusterv1.MachineSkipRemediationAnnotation,
+		leavesClusterAPI: lost("the native API replaces an unhealthy " +
+			"machine although this asks it not to"),
+	},
+	{
+		clusterAPI: clusterv1.ExcludeNodeDrainingAnnotation,
+		leavesClusterAPI: lost("the native API drains each node that can " +
+			"be drained"),
+	},
+	{clusterAPI: clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation, leavesClusterAPI: lost("the native API waits until " +
+		"volumes are detached, for --machine-pv-detach-timeout")},
+	{clusterAPI: clusterv1.PreDrainDeleteHookAnnotationPrefix, prefix: true, leavesClusterAPI: lost(hooksText)},
+	{clusterAPI: clusterv1.PreTerminateDeleteHookAnnotationPrefix, prefix: true, leavesClusterAPI: lost(hooksText)},
+}
+
+const hooksText = "the native API waits for no hooks when it deletes a machine"
+
+// translate returns what key is called on the other API if the row, which calls it name, is about it.
+func (a annotation) translate(key, name, other string) (string, bool) {
+	rest, ok := strings.CutPrefix(key, name)
+	return other + rest, ok && name != "" && (rest == "" || a.prefix)
+}
+
+// annotationsToClusterAPI returns those that are copied, by their names on Cluster API.
+func annotationsToClusterAPI(all map[string]string) map[string]string {
 	out := map[string]string{}
-	for key, upstream := range gardenerOptions() {
-		if value, there := annotations[key]; there {
-			out[upstream] = value
-		}
-	}
-	for key, value := range annotations {
-		if option, ok := strings.CutPrefix(key, nativeScaling); ok {
-			out[ClusterAPIScaling+option] = value
+	for _, a := range headAnnotations {
+		for key, value := range all {
+			if other, ok := a.translate(key, a.native, a.clusterAPI); ok && a.toClusterAPI {
+				out[other] = value
+			}
 		}
 	}
 	return out
 }
 
-// scalingToNative is the reverse, for upstream's autoscaler.
-func scalingToNative(annotations map[string]string) map[string]string {
+// annotationsToNative is the reverse, for upstream's autoscaler.
+func annotationsToNative(all map[string]string) map[string]string {
 	out := map[string]string{}
-	for key, value := range annotations {
-		if option, ok := strings.CutPrefix(key, ClusterAPIScaling); ok {
-			out[nativeScaling+option] = value
+	for _, a := range headAnnotations {
+		for key, value := range all {
+			if other, ok := a.translate(key, a.clusterAPI, a.native); ok && a.toNative {
+				out[other] = value
+			}
 		}
 	}
 	return out
+}
+
+// judgeAnnotations returns what becomes of the native annotations of a head.
+func judgeAnnotations(object string, all map[string]string) (found []migration.Finding) {
+	for _, key := range objects.Keys(all) {
+		for _, a := range headAnnotations {
+			if other, ok := a.translate(key, a.native, a.clusterAPI); ok && a.leavesNative.level != "" {
+				found = append(found, a.leavesNative.annotation(object, key, other))
+			}
+		}
+	}
+	return found
+}
+
+// judgeClusterAPIAnnotations returns what becomes of annotations of Cluster API.
+func judgeClusterAPIAnnotations(object string, all map[string]string, table []annotation) (found []migration.Finding) {
+	for _, key := range objects.Keys(all) {
+		for _, a := range table {
+			if other, ok := a.translate(key, a.clusterAPI, a.native); ok && a.leavesClusterAPI.level != "" {
+				found = append(found, a.leavesClusterAPI.annotation(object, key, other))
+			}
+		}
+	}
+	return found
+}
+
+// annotation is what o says of an annotation that is called otherwise on the other API.
+func (o outcome) annotation(object, key, other string) migration.Finding {
+	o.text = strings.ReplaceAll(o.text, "{}", other)
+	return o.finding(object, "metadata.annotations["+key+"]")
 }
 
 // dropClusterAPILabels takes away what Cluster API itself puts on machines and templates.

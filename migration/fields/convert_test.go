@@ -24,15 +24,18 @@ func TestCopiesAreWhatClusterAPIAsksFor(t *testing.T) {
 	c, _ := fields.ToClusterAPI(s, pools.ToCluster())
 	set, m, o := &c.Sets[0], &c.Machines[0], &c.MCMMachines[0]
 	for reason, ok := range map[string]bool{
-		"the template of the set is that of the deployment": migration.SameClusterAPITemplate(&c.Deployment.Spec.Template.Spec,
+		"the template of the set is that of the deployment": migration.SameClusterAPITemplate(
+			&c.Deployment.Spec.Template.Spec,
 			&set.Spec.Template.Spec),
 		"the set has as many as there are":   *set.Spec.Replicas == 2 && *c.Deployment.Spec.Replicas == 2,
 		"the set has the hash in its labels": set.Labels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
-		"in its selector":                    set.Spec.Selector.MatchLabels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
-		"in its template":                    set.Spec.Template.Labels[clusterv1.MachineDeploymentUniqueLabel] == "1234567890",
-		"and a revision":                     set.Annotations[clusterv1.RevisionAnnotation] == "3",
-		"the deployment selects the set":     objects.Selects(&c.Deployment.Spec.Selector, set.Labels),
-		"the set selects the Machine":        objects.Selects(&set.Spec.Selector, m.Labels),
+		"in its selector": set.Spec.Selector.MatchLabels[clusterv1.MachineDeploymentUniqueLabel] ==
+			"1234567890",
+		"in its template": set.Spec.Template.Labels[clusterv1.MachineDeploymentUniqueLabel] ==
+			"1234567890",
+		"and a revision":                 set.Annotations[clusterv1.RevisionAnnotation] == "3",
+		"the deployment selects the set": objects.Selects(&c.Deployment.Spec.Selector, set.Labels),
+		"the set selects the Machine":    objects.Selects(&set.Spec.Selector, m.Labels),
 		"the Machine is not taken for a stand-alone one": m.Labels[clusterv1.MachineSetNameLabel] == set.Name &&
 			m.OwnerReferences[0].Name == set.Name,
 		"the Machine names its deployment": m.Labels[clusterv1.MachineDeploymentNameLabel] == "pool",
@@ -44,13 +47,15 @@ func TestCopiesAreWhatClusterAPIAsksFor(t *testing.T) {
 			o.Spec.ProviderID == m.Spec.ProviderID,
 		"the MCMMachine has no set for an owner": len(o.OwnerReferences) == 1 &&
 			o.OwnerReferences[0].Kind == "Machine" && *o.OwnerReferences[0].Controller,
-		"it keeps its VM":                       o.Annotations[machinev1.RetainVMAnnotation] == "true",
-		"and its tags":                          o.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+o.Name,
-		"it was cloned from the set's template": o.Annotations[clusterv1.TemplateClonedFromNameAnnotation] == set.Spec.Template.Spec.InfrastructureRef.Name,
-		"by its group":                          o.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] == "MCMMachineTemplate.infrastructure.cluster.x-k8s.io",
-		"it keeps the Node's taints":            len(o.Spec.NodeTemplate.Taints) == 1,
-		"the template exists":                   c.MachineTemplates[0].Name == set.Spec.Template.Spec.InfrastructureRef.Name,
-		"for boot data too":                     c.ConfigTemplates[0].Name == set.Spec.Template.Spec.Bootstrap.ConfigRef.Name,
+		"it keeps its VM": o.Annotations[machinev1.RetainVMAnnotation] == "true",
+		"and its tags":    o.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+o.Name,
+		"it was cloned from the set's template": o.Annotations[clusterv1.TemplateClonedFromNameAnnotation] ==
+			set.Spec.Template.Spec.InfrastructureRef.Name,
+		"by its group": o.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] ==
+			"MCMMachineTemplate.infrastructure.cluster.x-k8s.io",
+		"it keeps the Node's taints": len(o.Spec.NodeTemplate.Taints) == 1,
+		"the template exists":        c.MachineTemplates[0].Name == set.Spec.Template.Spec.InfrastructureRef.Name,
+		"for boot data too":          c.ConfigTemplates[0].Name == set.Spec.Template.Spec.Bootstrap.ConfigRef.Name,
 		"the Secret is one that Cluster API sees": c.BootstrapSecrets[0].Type == clusterv1.ClusterSecretType &&
 			c.BootstrapSecrets[0].Labels[clusterv1.ClusterNameLabel] == "shoot" && len(c.BootstrapSecrets[0].Data["value"]) > 0,
 		"one is replaced at a time":                           c.Deployment.Spec.Remediation.MaxInFlight.String() == "1",
@@ -236,7 +241,8 @@ func rolled(s *migration.PoolState, template string) {
 	set.Annotations = map[string]string{clusterv1.RevisionAnnotation: "4"}
 	m := *c.Machines[0].DeepCopy()
 	m.Name, m.UID, m.Labels, m.Annotations = "pool-zzzzz-1", "uid-z-1", objects.Merge(set.Spec.Template.Labels), nil
-	m.OwnerReferences = []metav1.OwnerReference{objects.ControllerRef(clusterv1.GroupVersion.WithKind("MachineSet"), set.Name)}
+	m.OwnerReferences = []metav1.OwnerReference{objects.ControllerRef(clusterv1.GroupVersion.WithKind("MachineSet"),
+		set.Name)}
 	m.OwnerReferences[0].UID = set.UID
 	m.Spec.InfrastructureRef.Name, m.Spec.ProviderID = m.Name, "sim:///zone-a/i-z"
 	o := infrav1.MCMMachine{
@@ -254,11 +260,14 @@ func TestHomeOnClusterAPI(t *testing.T) {
 	s := pools.OnClusterAPI(2)
 	c := &s.ClusterAPI
 	for _, spec := range []*clusterv1.MachineSpec{&c.Deployment.Spec.Template.Spec, &c.Sets[0].Spec.Template.Spec} {
-		spec.InfrastructureRef.Name, spec.Bootstrap.ConfigRef.Name, spec.Bootstrap.ConfigRef.Kind = "md-0", "md-0", "KubeadmConfigTemplate"
+		spec.InfrastructureRef.Name, spec.Bootstrap.ConfigRef.Name, spec.Bootstrap.ConfigRef.Kind = "md-0", "md-0",
+			"KubeadmConfigTemplate"
 		spec.FailureDomain = "zone-a"
 	}
 	c.MachineTemplates[0].Name = "md-0"
-	c.Deployment.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{Type: clusterv1.OnDeleteMachineDeploymentStrategyType}
+	c.Deployment.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
+		Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
+	}
 	n, _ := fields.ToNative(s, migration.Options{To: migration.Native})
 	s.Native = made2(n)
 	s.Native.Deployment.Spec.Replicas = 5

@@ -1,10 +1,8 @@
 package fields
 
 import (
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -31,7 +29,6 @@ func (c *toClusterAPI) healthCheck() {
 		return
 	}
 	config, annotations, labels, origin := c.configuration()
-	l := timeoutsOf(config, annotations, c.options.Defaults)
 	check := &clusterv1.MachineHealthCheck{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Pool.Namespace, Name: c.Pool.Name,
@@ -42,9 +39,9 @@ func (c *toClusterAPI) healthCheck() {
 		Spec: clusterv1.MachineHealthCheckSpec{
 			ClusterName: c.options.Cluster,
 			Selector:    metav1.LabelSelector{MatchLabels: labels},
-			Checks:      checksOf(l),
 		},
 	}
+	c.spec(c.nativeSpec(config, annotations), &clusterv1.MachineSpec{}, &check.Spec.Checks)
 	if len(c.Native.Machines) >= minMachinesForLimit {
 		check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.FromString(maxUnhealthy))
 	}
@@ -58,47 +55,10 @@ func (c *toClusterAPI) configuration() (_ *machinev1.MachineConfiguration, annot
 ) {
 	if d := c.Native.Deployment; d != nil {
 		labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
-		return d.Spec.Template.Spec.MachineConfiguration, d.Annotations, labels, objects.CopyOf(machinev1.MachineDeploymentKind, d)
+		return d.Spec.Template.Spec.MachineConfiguration, d.Annotations, labels,
+			objects.CopyOf(machinev1.MachineDeploymentKind, d)
 	}
 	s := &c.Native.Sets[0]
 	labels = map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name)}
 	return s.Spec.Template.Spec.MachineConfiguration, s.Annotations, labels, objects.CopyOf(machinev1.MachineSetKind, s)
-}
-
-// checksOf is when a machine is unhealthy: for MCM every listed condition that is
-// not False, and Ready unless it is True.
-func checksOf(l timeouts) clusterv1.MachineHealthCheckChecks {
-	checks := clusterv1.MachineHealthCheckChecks{NodeStartupTimeoutSeconds: seconds(max(l.creation, minStartupTimeout))}
-	if l.neverFails {
-		return checks
-	}
-	unhealthy := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) {
-		checks.UnhealthyNodeConditions = append(checks.UnhealthyNodeConditions,
-			clusterv1.UnhealthyNodeCondition{Type: kind, Status: status, TimeoutSeconds: seconds(l.health)})
-	}
-	unhealthy(corev1.NodeReady, corev1.ConditionFalse)
-	unhealthy(corev1.NodeReady, corev1.ConditionUnknown)
-	var seen []string
-	for _, kind := range l.conditions {
-		if kind == string(corev1.NodeReady) || slices.Contains(seen, kind) {
-			continue
-		}
-		seen = append(seen, kind)
-		unhealthy(corev1.NodeConditionType(kind), corev1.ConditionTrue)
-		unhealthy(corev1.NodeConditionType(kind), corev1.ConditionUnknown)
-	}
-	return checks
-}
-
-// timeoutsOfChecks is the reverse. It says nothing of what checks do not tell.
-func timeoutsOfChecks(checks clusterv1.MachineHealthCheckChecks) timeouts {
-	l := timeouts{creation: time.Duration(objects.Value(checks.NodeStartupTimeoutSeconds)) * time.Second, neverFails: true}
-	for _, condition := range checks.UnhealthyNodeConditions {
-		l.neverFails = false
-		l.health = max(l.health, time.Duration(objects.Value(condition.TimeoutSeconds))*time.Second)
-		if condition.Type != corev1.NodeReady && !slices.Contains(l.conditions, string(condition.Type)) {
-			l.conditions = append(l.conditions, string(condition.Type))
-		}
-	}
-	return l
 }

@@ -26,7 +26,8 @@ func (c *toClusterAPI) machine(m *machinev1.Machine, set *clusterv1.MachineSet) 
 	}
 	out := c.bareMachine(m)
 	out.Labels, out.Annotations = labels, objects.Merge(out.Annotations, set.Spec.Template.Annotations)
-	out.OwnerReferences = []metav1.OwnerReference{objects.ControllerRef(clusterv1.GroupVersion.WithKind(machinev1.MachineSetKind),
+	out.OwnerReferences = []metav1.OwnerReference{objects.ControllerRef(clusterv1.GroupVersion.WithKind(
+		machinev1.MachineSetKind),
 		set.Name)}
 	out.Spec.Version = c.machineVersion(m, set.Spec.Template.Spec.Version)
 	out.Spec.Deletion, out.Spec.MinReadySeconds = set.Spec.Template.Spec.Deletion, set.Spec.Template.Spec.MinReadySeconds
@@ -37,15 +38,15 @@ func (c *toClusterAPI) machine(m *machinev1.Machine, set *clusterv1.MachineSet) 
 func (c *toClusterAPI) looseMachine(i int) {
 	m := &c.Native.Machines[i]
 	c.judgeMachine(m)
-	c.judgeConfiguration(m, "spec.", m.Spec.MachineConfiguration, m.Annotations)
-	c.judgeClass(objects.Name(machinev1.MachineKind, m), "spec.class", m.Spec.Class,
-		"becomes machineClassRef of the MCMMachine")
-	c.judgeNodeTemplate(objects.Name(machinev1.MachineKind, m), "spec.nodeTemplate", &m.Spec.NodeTemplateSpec)
+	object := objects.Name(machinev1.MachineKind, m)
+	c.judgeConfiguration(object, "spec.", m.Spec.MachineConfiguration, m.Annotations)
+	c.find(kept("becomes machineClassRef of the MCMMachine").finding(object, "spec.class"))
+	c.findings = append(c.findings, judgeNative(machineSpecTable, object, "spec.", &m.Spec)...)
 	out := c.bareMachine(m)
 	out.Labels = objects.Merge(c.ownLabels(m), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
 	out.OwnerReferences = []metav1.OwnerReference{c.clusterOwner()}
 	out.Spec.Version = c.machineVersion(m, c.options.Defaults.KubeletVersion)
-	out.Spec.Deletion = c.deletion(timeoutsOf(m.Spec.MachineConfiguration, m.Annotations, c.options.Defaults))
+	c.spec(c.nativeSpec(m.Spec.MachineConfiguration, m.Annotations), &out.Spec, nil)
 	c.add(m, out, "")
 }
 
@@ -54,10 +55,7 @@ func (c *toClusterAPI) bareMachine(m *machinev1.Machine) clusterv1.Machine {
 	annotations := objects.Merge(portable(m.Annotations), map[string]string{
 		clusterv1.PausedAnnotation: "", machinev1.MigratedFromAnnotation: objects.CopyOf(machinev1.MachineKind, m),
 	})
-	if deletedFirst(m) {
-		annotations[clusterv1.DeleteMachineAnnotation] = "true"
-	}
-	return clusterv1.Machine{
+	out := clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Annotations: annotations},
 		Spec: clusterv1.MachineSpec{
 			ClusterName: c.options.Cluster,
@@ -68,12 +66,8 @@ func (c *toClusterAPI) bareMachine(m *machinev1.Machine) clusterv1.Machine {
 			},
 		},
 	}
-}
-
-// deletedFirst reports whether a machine is the first to be deleted when its set shrinks.
-func deletedFirst(m *machinev1.Machine) bool {
-	_, chosen := m.Annotations[machinev1.DeleteMachineAnnotation]
-	return chosen || m.Annotations[machinev1.PriorityAnnotation] == machinev1.HighestPriority
+	convert(machineTable, c.machineView(m), &out)
+	return out
 }
 
 // providerID is that of the Node, byte for byte: Cluster API finds the Node by it.

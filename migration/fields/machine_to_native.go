@@ -2,8 +2,6 @@ package fields
 
 import (
 	"slices"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +40,7 @@ func (c *toNative) machine(from *clusterv1.Machine) {
 	if set >= 0 {
 		c.join(m, &c.out.Sets[c.target[set]])
 	}
-	c.rank(m, from)
+	convertBack(machineTable, from, &nativeMachine{Machine: m})
 	if node := c.nodes[infra.Spec.ProviderID]; node != nil {
 		m.Labels = objects.Merge(m.Labels, map[string]string{machinev1.NodeLabel: node.Object.Name})
 	}
@@ -69,7 +67,7 @@ func (c *toNative) newMachine(from *clusterv1.Machine, infra *infrav1.MCMMachine
 		m.Spec.MachineConfiguration = template.Spec.MachineConfiguration.DeepCopy()
 		m.Annotations = objects.Merge(m.Annotations, template.Annotations)
 	} else {
-		m.Spec.MachineConfiguration = c.configuration(nil, from.Spec.Deletion)
+		m.Spec.MachineConfiguration = c.configuration(nil, &from.Spec)
 	}
 	nodeTemplateToNative(&m.Spec.NodeTemplateSpec, infra.Spec.NodeTemplate)
 	c.name(m, infra)
@@ -79,7 +77,7 @@ func (c *toNative) newMachine(from *clusterv1.Machine, infra *infrav1.MCMMachine
 // refresh changes what Cluster API may say otherwise since the Machine was native.
 func (c *toNative) refresh(m *machinev1.Machine, from *clusterv1.Machine, infra *infrav1.MCMMachine) {
 	nodeTemplateToNative(&m.Spec.NodeTemplateSpec, infra.Spec.NodeTemplate)
-	m.Spec.MachineConfiguration = c.configuration(m.Spec.MachineConfiguration, from.Spec.Deletion)
+	m.Spec.MachineConfiguration = c.configuration(m.Spec.MachineConfiguration, &from.Spec)
 	m.Annotations = objects.Merge(m.Annotations, map[string]string{machinev1.OwnerIDAnnotation: ownerIDOf(infra)})
 	switch {
 	case m.Spec.ProviderID == "":
@@ -98,7 +96,8 @@ func (c *toNative) refresh(m *machinev1.Machine, from *clusterv1.Machine, infra 
 func (c *toNative) name(m *machinev1.Machine, infra *infrav1.MCMMachine) {
 	m.Spec.ProviderID = infra.Spec.ProviderID
 	form := machinev1.ProviderIDFormMCM
-	if d := c.out.Deployment; d != nil && d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
+	if d := c.out.Deployment; d != nil &&
+		d.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormNode {
 		form = machinev1.ProviderIDFormNode
 	}
 	m.Annotations[machinev1.ProviderIDFormAnnotation] = form
@@ -117,20 +116,6 @@ func (c *toNative) join(m *machinev1.Machine, s *machinev1.MachineSet) {
 	ref := objects.ControllerRef(machinev1.GroupVersion.WithKind(machinev1.MachineSetKind), s.Name)
 	ref.UID = s.UID
 	m.OwnerReferences = append([]metav1.OwnerReference{ref}, others...) // autoscalers look at the first
-}
-
-// rank reports whether m is the first to be deleted.
-func (c *toNative) rank(m *machinev1.Machine, from *clusterv1.Machine) {
-	_, chosen := from.Annotations[clusterv1.DeleteMachineAnnotation]
-	priority, there := m.Annotations[machinev1.PriorityAnnotation]
-	switch {
-	case chosen:
-		m.Annotations[machinev1.PriorityAnnotation] = machinev1.HighestPriority
-	case !there || priority == machinev1.HighestPriority:
-		m.Annotations[machinev1.PriorityAnnotation] = machinev1.DefaultPriority
-		delete(m.Annotations, machinev1.DeleteMachineAnnotation)
-		delete(m.Annotations, machinev1.MarkedForDeletionAnnotation)
-	}
 }
 
 // status is that of a Machine whose VM runs, and whose node has joined if there is
@@ -176,58 +161,4 @@ func classOf(infra *infrav1.MCMMachine) string {
 		return name
 	}
 	return infra.Spec.MachineClassRef.Name
-}
-
-// configuration brings timeouts and limits up to date with what Cluster API says.
-// Those that mean the same there stay as they are written.
-func (c *toNative) configuration(have *machinev1.MachineConfiguration,
-	deletion clusterv1.MachineDeletionSpec,
-) *machinev1.MachineConfiguration {
-	out := objects.Value(have.DeepCopy())
-	d := c.options.Defaults.Complete()
-	was := timeoutsOf(have, nil, c.options.Defaults)
-	if drain := time.Duration(objects.Value(deletion.NodeDrainTimeoutSeconds)) * time.Second; drain > 0 &&
-		*seconds(was.drain) != *deletion.NodeDrainTimeoutSeconds {
-		out.MachineDrainTimeout = unless(drain, d.DrainTimeout)
-	}
-	if check := c.ClusterAPI.HealthCheck; check != nil {
-		c.health(&out, was, timeoutsOfChecks(check.Spec.Checks), d)
-	}
-	if out == (machinev1.MachineConfiguration{}) {
-		return nil
-	}
-	return &out
-}
-
-// health brings what a MachineHealthCheck says into a configuration.
-func (c *toNative) health(out *machinev1.MachineConfiguration, was, is timeouts, d migration.Defaults) {
-	if is.creation > 0 && *seconds(max(was.creation, minStartupTimeout)) != *seconds(is.creation) {
-		out.MachineCreationTimeout = unless(is.creation, d.CreationTimeout)
-	}
-	if is.neverFails != was.neverFails {
-		out.DisableHealthTimeout = nil
-		if is.neverFails {
-			out.DisableHealthTimeout = new(true)
-		}
-	}
-	if is.neverFails {
-		return
-	}
-	if *seconds(was.health) != *seconds(is.health) {
-		out.MachineHealthTimeout = unless(is.health, d.HealthTimeout)
-	}
-	if list := strings.Join(is.conditions, ","); list != strings.Join(was.conditions, ",") {
-		out.NodeConditions = &list
-		if list == d.NodeConditions {
-			out.NodeConditions = nil
-		}
-	}
-}
-
-// unless is t, or nil where that is the manager's own.
-func unless(t, managers time.Duration) *metav1.Duration {
-	if t == managers {
-		return nil
-	}
-	return &metav1.Duration{Duration: t}
 }

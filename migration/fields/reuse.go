@@ -29,7 +29,8 @@ func (c *toClusterAPI) keepDeployment() {
 	}
 	c.keepTemplate(&spec.Template, &want.Spec.Template, &source.Spec.Template)
 	want.Spec = *spec
-	want.Labels, want.Annotations = objects.Merge(have.Labels, want.Labels), objects.Merge(have.Annotations, want.Annotations)
+	want.Labels, want.Annotations = objects.Merge(have.Labels, want.Labels),
+		objects.Merge(have.Annotations, want.Annotations)
 	want.Annotations[machinev1.MigratedFromAnnotation] = objects.CopyOf(machinev1.MachineDeploymentKind, source)
 }
 
@@ -69,7 +70,8 @@ func (c *toClusterAPI) keepTemplate(have, want *clusterv1.MachineTemplateSpec, s
 	}
 	have.Spec.MinReadySeconds = want.Spec.MinReadySeconds
 	if is.Spec.Class.Name != source.Spec.Class.Name {
-		have.Spec.Version, have.Spec.Bootstrap, have.Spec.InfrastructureRef = want.Spec.Version, want.Spec.Bootstrap, want.Spec.InfrastructureRef
+		have.Spec.Version, have.Spec.Bootstrap, have.Spec.InfrastructureRef = want.Spec.Version, want.Spec.Bootstrap,
+			want.Spec.InfrastructureRef
 	} else if !sameNodeTemplate(&is.Spec.NodeTemplateSpec, &source.Spec.NodeTemplateSpec) {
 		have.Spec.InfrastructureRef = want.Spec.InfrastructureRef
 	}

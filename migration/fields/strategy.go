@@ -9,12 +9,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
 
 // strategyToClusterAPI is how Cluster API replaces machines where MCM does so as s
-// says. It is the nearest there is; see judgeStrategy for what it lacks.
+// says. It is the nearest there is; see judgeStrategyType for what it lacks.
 func strategyToClusterAPI(s machinev1.MachineDeploymentStrategy) clusterv1.MachineDeploymentRolloutStrategy {
 	rolling := func(surge, unavailable intstr.IntOrString) clusterv1.MachineDeploymentRolloutStrategy {
 		return clusterv1.MachineDeploymentRolloutStrategy{
@@ -63,49 +62,50 @@ func strategyToNative(s clusterv1.MachineDeploymentRolloutStrategy,
 	}, s.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
-// judgeStrategy says what becomes of a native strategy.
-func judgeStrategy(object string, s machinev1.MachineDeploymentStrategy) []migration.Finding {
-	f := migration.Finding{Level: migration.Kept, Object: object, Field: "spec.strategy.type", Text: "becomes spec.rollout.strategy.type"}
-	bounds, field := (*machinev1.UpdateConfiguration)(nil), ""
-	switch s.Type {
+func judgeStrategyType(d *machinev1.MachineDeployment) outcome {
+	switch d.Spec.Strategy.Type {
 	case machinev1.RollingUpdateStrategyType:
-		field = "spec.strategy.rollingUpdate"
-		if s.RollingUpdate != nil {
-			bounds = &s.RollingUpdate.UpdateConfiguration
-		}
+		return kept("becomes spec.rollout.strategy.type")
 	case machinev1.InPlaceUpdateStrategyType:
-		field = "spec.strategy.inPlaceUpdate"
-		if s.InPlaceUpdate != nil {
-			bounds = &s.InPlaceUpdate.UpdateConfiguration
-		}
-		f.Level, f.Text = migration.Lost, "InPlaceUpdate becomes OnDelete: Cluster API updates machines in place only through a "+
-			"runtime extension; a new template replaces nothing until a machine is deleted"
+		return lost("InPlaceUpdate becomes OnDelete: Cluster API updates machines in place only through a runtime " +
+			"extension; a new template replaces nothing until a machine is deleted")
 	case machinev1.RecreateStrategyType:
-		f.Level, f.Text = migration.Lost, "Recreate becomes RollingUpdate with maxSurge 0 and maxUnavailable 100%: all old machines "+
-			"go at once, but new ones do not wait for the last of them"
-		return []migration.Finding{f}
-	default:
-		f.Level, f.Text = migration.Blocked, fmt.Sprintf("%q is no strategy of MCM, which does nothing for such a MachineDeployment",
-			s.Type)
-		f.Remedy = "set it to RollingUpdate, with spec.strategy.rollingUpdate"
-		return []migration.Finding{f}
+		return lost("Recreate becomes RollingUpdate with maxSurge 0 and maxUnavailable 100%: all old machines go at once, " +
+			"but new ones do not wait for the last of them")
 	}
-	if bounds == nil || bounds.MaxSurge == nil || bounds.MaxUnavailable == nil {
-		return []migration.Finding{f, {
-			Level: migration.Blocked, Object: object, Field: field,
-			Text: "maxSurge or maxUnavailable is missing; MCM does nothing for such a MachineDeployment", Remedy: "set both",
-		}}
-	}
-	found := []migration.Finding{f, {
-		Level: migration.Kept, Object: object, Field: field,
-		Text: "becomes spec.rollout.strategy.rollingUpdate, with the same numbers",
-	}}
+	return blocked(fmt.Sprintf("%q is no strategy of MCM, which does nothing for such a MachineDeployment",
+		d.Spec.Strategy.Type), "set it to RollingUpdate, with spec.strategy.rollingUpdate")
+}
+
+func judgeRollingUpdate(d *machinev1.MachineDeployment) outcome {
+	s := d.Spec.Strategy
 	switch {
-	case s.Type == machinev1.InPlaceUpdateStrategyType:
-		found[1].Level, found[1].Text = migration.Lost, "OnDelete has no bounds: who deletes the machines decides how many at a time"
-	case zero(*bounds.MaxSurge) && zero(*bounds.MaxUnavailable):
-		found[1].Level, found[1].Text = migration.Replaced, "both are 0, which MCM takes for maxUnavailable 1; that is written out, "+
-			"as Cluster API refuses 0 and 0"
+	case s.Type != machinev1.RollingUpdateStrategyType:
+		return outcome{}
+	case s.RollingUpdate == nil || incomplete(s.RollingUpdate.UpdateConfiguration):
+		return blockedBounds()
+	case zero(*s.RollingUpdate.MaxSurge) && zero(*s.RollingUpdate.MaxUnavailable):
+		return replaced("both are 0, which MCM takes for maxUnavailable 1; that is written out, as Cluster API refuses 0 " +
+			"and 0")
 	}
-	return found
+	return kept("becomes spec.rollout.strategy.rollingUpdate, with the same numbers")
+}
+
+func judgeInPlaceUpdate(d *machinev1.MachineDeployment) outcome {
+	s := d.Spec.Strategy
+	switch {
+	case s.Type != machinev1.InPlaceUpdateStrategyType:
+		return outcome{}
+	case s.InPlaceUpdate == nil || incomplete(s.InPlaceUpdate.UpdateConfiguration):
+		return blockedBounds()
+	}
+	return lost("OnDelete has no bounds: who deletes the machines decides how many at a time")
+}
+
+func incomplete(u machinev1.UpdateConfiguration) bool {
+	return u.MaxSurge == nil || u.MaxUnavailable == nil
+}
+
+func blockedBounds() outcome {
+	return blocked("maxSurge or maxUnavailable is missing; MCM does nothing for such a MachineDeployment", "set both")
 }

@@ -68,13 +68,15 @@ func (c *toClusterAPI) deployment() {
 	if d == nil {
 		return
 	}
-	c.judgeDeployment(d)
+	head := headOfDeployment(d)
+	c.judgeHead(machinev1.MachineDeploymentKind, head)
 	template := c.template(&d.Spec.Template, d.Annotations, c.headVersion())
 	c.out.Deployment = &clusterv1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name,
-			Labels: objects.Merge(withoutFreeze(portable(d.Labels)), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster}),
-			Annotations: objects.Merge(portable(d.Annotations), scalingToClusterAPI(d.Annotations), map[string]string{
+			Labels: objects.Merge(withoutFreeze(portable(d.Labels)),
+				map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster}),
+			Annotations: objects.Merge(portable(d.Annotations), map[string]string{
 				clusterv1.PausedAnnotation: "", clusterv1.RevisionAnnotation: revisionOf(d),
 				machinev1.MigratedFromAnnotation: objects.CopyOf(machinev1.MachineDeploymentKind, d),
 			}),
@@ -82,18 +84,11 @@ func (c *toClusterAPI) deployment() {
 		},
 		Spec: clusterv1.MachineDeploymentSpec{
 			ClusterName: c.options.Cluster,
-			Replicas:    new(d.Spec.Replicas),
 			Selector:    c.selector(d.Spec.Selector, ""),
 			Template:    template,
-			Rollout:     clusterv1.MachineDeploymentRolloutSpec{Strategy: strategyToClusterAPI(d.Spec.Strategy)},
-			// as MCM, one after the other
-			Remediation: clusterv1.MachineDeploymentRemediationSpec{MaxInFlight: new(intstr.FromInt32(1))},
-			Deletion:    clusterv1.MachineDeploymentDeletionSpec{Order: clusterv1.OldestMachineSetDeletionOrder},
 		},
 	}
-	if d.Spec.Paused {
-		c.out.Deployment.Spec.Paused = new(true)
-	}
+	convert(headTable, head, clusterHeadOfDeployment(c.out.Deployment, nil))
 	dropOffered(c.out.Deployment.Annotations, d.Annotations)
 	c.keepDeployment()
 }
@@ -160,11 +155,10 @@ func (c *toClusterAPI) set(i int) {
 		},
 	}
 	if c.Native.Deployment == nil {
-		c.judgeSet(s)
-		out.Spec.Replicas = new(s.Spec.Replicas)
-		if s.Spec.MinReadySeconds > 0 {
-			out.Spec.Template.Spec.MinReadySeconds = new(s.Spec.MinReadySeconds)
-		}
+		c.judgeHead(machinev1.MachineSetKind, headOfSet(s))
+		convert(headTable, headOfSet(s), clusterHeadOfSet(&out, nil))
+	} else {
+		out.Spec.Template.Spec.MinReadySeconds = c.out.Deployment.Spec.Template.Spec.MinReadySeconds
 	}
 	c.place(&out, s)
 	c.keepSet(&out, source, current)
@@ -179,8 +173,9 @@ func (c *toClusterAPI) set(i int) {
 func (c *toClusterAPI) place(out *clusterv1.MachineSet, s *machinev1.MachineSet) {
 	d := c.out.Deployment
 	if d == nil {
-		out.Labels = objects.Merge(withoutFreeze(portable(s.Labels)), map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
-		out.Annotations = objects.Merge(portable(s.Annotations), scalingToClusterAPI(s.Annotations), out.Annotations)
+		out.Labels = objects.Merge(withoutFreeze(portable(s.Labels)),
+			map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
+		out.Annotations = objects.Merge(portable(s.Annotations), out.Annotations)
 		out.Spec.Selector = c.selector(s.Spec.Selector, "")
 		out.OwnerReferences = []metav1.OwnerReference{c.clusterOwner()}
 		if hash := s.Spec.Template.Labels[machinev1.TemplateHashLabel]; hash != "" {
@@ -209,7 +204,6 @@ func (c *toClusterAPI) place(out *clusterv1.MachineSet, s *machinev1.MachineSet)
 func (c *toClusterAPI) template(t *machinev1.MachineTemplateSpec, annotations map[string]string,
 	version string,
 ) clusterv1.MachineTemplateSpec {
-	limits := timeoutsOf(t.Spec.MachineConfiguration, annotations, c.options.Defaults)
 	labels := objects.Merge(t.Labels, map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster})
 	delete(labels, machinev1.TemplateHashLabel)
 	out := clusterv1.MachineTemplateSpec{
@@ -218,29 +212,30 @@ func (c *toClusterAPI) template(t *machinev1.MachineTemplateSpec, annotations ma
 			ClusterName: c.options.Cluster,
 			Version:     version,
 			Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
-				APIGroup: bootstrapv1.GroupVersion.Group, Kind: objects.KindMCMConfigTemplate, Name: c.configTemplate(t.Spec.Class.Name),
+				APIGroup: bootstrapv1.GroupVersion.Group, Kind: objects.KindMCMConfigTemplate,
+				Name: c.configTemplate(t.Spec.Class.Name),
 			}},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: infrav1.GroupVersion.Group, Kind: objects.KindMCMMachineTemplate,
 				Name: c.machineTemplate(t.Spec.Class.Name, nodeTemplateToClusterAPI(&t.Spec.NodeTemplateSpec)),
 			},
-			Deletion: c.deletion(limits),
 		},
 	}
 	if len(out.Annotations) == 0 {
 		out.Annotations = nil
 	}
-	if d := c.Native.Deployment; d != nil && d.Spec.MinReadySeconds > 0 {
-		out.Spec.MinReadySeconds = new(d.Spec.MinReadySeconds)
-	}
+	c.spec(c.nativeSpec(t.Spec.MachineConfiguration, annotations), &out.Spec, nil)
 	return out
 }
 
-// deletion is how long a deletion waits for what.
-func (c *toClusterAPI) deletion(l timeouts) clusterv1.MachineDeletionSpec {
-	return clusterv1.MachineDeletionSpec{
-		NodeDrainTimeoutSeconds:        seconds(l.drain),
-		NodeVolumeDetachTimeoutSeconds: seconds(c.options.Defaults.Complete().PvDetachTimeout),
+// dropOffered removes annotations that the native API wrote from the capacity it was
+// offered; labels and taints stay.
+func dropOffered(into, annotations map[string]string) {
+	for key, written := range offered(annotations) {
+		if key != machinev1.CapacityNodeLabelAnnotation && key != machinev1.CapacityNodeTaintAnnotation &&
+			into[key] == written {
+			delete(into, key)
+		}
 	}
 }
 
@@ -259,7 +254,10 @@ func (c *toClusterAPI) find(f migration.Finding) { c.findings = append(c.finding
 
 // clusterOwner is the reference to the Cluster, which does not control what it owns.
 func (c *toClusterAPI) clusterOwner() metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: objects.KindCluster, Name: c.options.Cluster}
+	return metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: objects.KindCluster,
+		Name: c.options.Cluster,
+	}
 }
 
 // sort brings the lists into the order of their names.
@@ -300,7 +298,8 @@ func surge(d *clusterv1.MachineDeployment) int32 {
 	if strategy.Type != clusterv1.RollingUpdateMachineDeploymentStrategyType || strategy.RollingUpdate.MaxSurge == nil {
 		return 0
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(strategy.RollingUpdate.MaxSurge, int(objects.Value(d.Spec.Replicas)), true)
+	n, err := intstr.GetScaledValueFromIntOrPercent(strategy.RollingUpdate.MaxSurge, int(objects.Value(d.Spec.Replicas)),
+		true)
 	if err != nil {
 		return 0
 	}

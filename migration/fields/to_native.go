@@ -58,8 +58,10 @@ type toNative struct {
 
 func newToNative(s *migration.PoolState, o migration.Options) *toNative {
 	c := &toNative{
-		PoolState: s, options: o, templates: map[string]*infrav1.MCMMachineTemplate{}, infra: map[string]*infrav1.MCMMachine{},
-		have: map[string]*machinev1.Machine{}, nodes: map[string]*migration.Node{}, target: make([]int, len(s.ClusterAPI.Sets)),
+		PoolState: s, options: o, templates: map[string]*infrav1.MCMMachineTemplate{},
+		infra: map[string]*infrav1.MCMMachine{},
+		have:  map[string]*machinev1.Machine{}, nodes: map[string]*migration.Node{},
+		target: make([]int, len(s.ClusterAPI.Sets)),
 	}
 	if s.Record != nil {
 		c.hold = s.Record.Hold
@@ -93,7 +95,8 @@ func (c *toNative) deployment() {
 	if from == nil {
 		return
 	}
-	c.judgeDeployment(from)
+	head := clusterHeadOfDeployment(from, c)
+	c.judgeHead(machinev1.MachineDeploymentKind, head)
 	d := c.Native.Deployment.DeepCopy()
 	if d == nil {
 		d = &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -106,12 +109,8 @@ func (c *toNative) deployment() {
 		}
 		d.Spec.Selector = nativeSelector(from.Spec.Selector, c.Pool.Name)
 	}
-	d.Annotations = objects.Merge(d.Annotations, scalingToNative(from.Annotations), c.holdAnnotation())
-	d.Spec.Replicas = objects.Value(from.Spec.Replicas)
-	var paused bool
-	d.Spec.Strategy, paused = strategyToNative(from.Spec.Rollout.Strategy, d.Spec.Strategy)
-	d.Spec.Paused = paused || objects.Value(from.Spec.Paused)
-	d.Spec.MinReadySeconds = objects.Value(from.Spec.Template.Spec.MinReadySeconds)
+	convertBack(headTable, head, headOfDeployment(d))
+	d.Annotations = objects.Merge(d.Annotations, c.holdAnnotation())
 	c.template(&d.Spec.Template, &from.Spec.Template, d.Spec.Selector)
 	c.out.Deployment = d
 }
@@ -152,9 +151,9 @@ func (c *toNative) set(i int) {
 		s.Spec.Template.Labels = objects.Merge(template.Labels, map[string]string{machinev1.TemplateHashLabel: hash})
 	}
 	if c.out.Deployment == nil {
-		s.Spec.Replicas, s.Spec.MinReadySeconds = objects.Value(from.Spec.Replicas), objects.Value(from.Spec.Template.Spec.MinReadySeconds)
-		s.Annotations = objects.Merge(s.Annotations, scalingToNative(from.Annotations))
-		c.judgeSet(from)
+		head := clusterHeadOfSet(from, c)
+		convertBack(headTable, head, headOfSet(s))
+		c.judgeHead(machinev1.MachineSetKind, head)
 	}
 	c.target[i] = at
 }
@@ -242,12 +241,8 @@ func (c *toNative) template(into *machinev1.MachineTemplateSpec, from *clusterv1
 	into.Labels, into.Annotations = labels, from.Annotations
 	into.Spec.Class.Kind = cmp.Or(into.Spec.Class.Kind, machinev1.MachineClassKind)
 	into.Spec.Class.APIGroup = cmp.Or(into.Spec.Class.APIGroup, c.apiGroup())
-	if t := c.templates[from.Spec.InfrastructureRef.Name]; t != nil &&
-		from.Spec.InfrastructureRef.Kind == objects.KindMCMMachineTemplate {
-		into.Spec.Class.Name = t.Spec.Template.Spec.MachineClassRef.Name
-		nodeTemplateToNative(&into.Spec.NodeTemplateSpec, t.Spec.Template.Spec.NodeTemplate)
-	}
-	into.Spec.MachineConfiguration = c.configuration(into.Spec.MachineConfiguration, from.Spec.Deletion)
+	convertBack(templateTable, c.clusterTemplate(&from.Spec), into)
+	into.Spec.MachineConfiguration = c.configuration(into.Spec.MachineConfiguration, &from.Spec)
 }
 
 // apiGroup is what class references of the pool say: the native API takes another
@@ -267,7 +262,8 @@ func (c *toNative) holdAnnotation() map[string]string {
 }
 
 func (c *toNative) newAnnotations(annotations map[string]string, kind string, o metav1.Object) map[string]string {
-	return objects.Merge(annotations, c.holdAnnotation(), map[string]string{machinev1.MigratedFromAnnotation: objects.CopyOf(kind, o)})
+	return objects.Merge(annotations, c.holdAnnotation(),
+		map[string]string{machinev1.MigratedFromAnnotation: objects.CopyOf(kind, o)})
 }
 
 // nativeSelector is a selector without what only Cluster API's machines carry. One

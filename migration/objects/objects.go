@@ -1,3 +1,5 @@
+// Package objects has what the packages below migration ask of objects of both APIs: how
+// they are found, named and related.
 package objects
 
 import (

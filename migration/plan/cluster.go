@@ -75,15 +75,20 @@ func (p *planner) oldCluster(object string, c *clusterv1.Cluster) {
 // controlPlane is about how the control plane of a Cluster that is there is reached.
 func (p *planner) controlPlane(object string) {
 	block := func(text, remedy string) {
-		p.find(migration.Finding{Level: migration.Blocked, Object: object, Field: "spec.controlPlaneRef", Text: text, Remedy: remedy})
+		p.find(migration.Finding{
+			Level: migration.Blocked, Object: object, Field: "spec.controlPlaneRef", Text: text,
+			Remedy: remedy,
+		})
 	}
 	plane := p.PoolState.Cluster.ControlPlane
 	if plane != nil && objects.Value(plane.Spec.SelfHosted) && p.options.Apart {
 		block("MCMExternalControlPlane "+plane.Name+
-			" says selfHosted, and the nodes are in another cluster than the objects: Cluster API would not find them", "give it spec.kubeconfigSecretRef instead, or name another Cluster")
+			" says selfHosted, and the nodes are in another cluster than the objects: Cluster API would not find them",
+			"give it spec.kubeconfigSecretRef instead, or name another Cluster")
 	}
 	secret := p.options.KubeconfigSecret
-	if named := plane != nil && objects.Value(plane.Spec.KubeconfigSecretRef).Name == secret; secret != "" && p.Phase == "" &&
+	if named := plane != nil && objects.Value(plane.Spec.KubeconfigSecretRef).Name == secret; secret != "" &&
+		p.Phase == "" &&
 		!named {
 		block("the Cluster exists, and its control plane is not reached by Secret "+secret,
 			"leave --kubeconfig-secret out, or name another Cluster")
@@ -95,7 +100,8 @@ func (p *planner) sameCluster() {
 	belongs := p.ClusterAPI.ClusterName()
 	if p.options.Cluster != belongs {
 		p.find(migration.Finding{
-			Level: migration.Blocked, Object: p.Plan.Pool.String(), Field: "spec.clusterName", Text: "it belongs to Cluster " + belongs +
+			Level: migration.Blocked, Object: p.Plan.Pool.String(), Field: "spec.clusterName", Text: "it belongs to Cluster " +
+				belongs +
 				", not to " + p.options.Cluster,
 			Remedy: "leave --cluster out",
 		})

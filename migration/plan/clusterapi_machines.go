@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,39 +76,14 @@ func (p *planner) judgeCluster(out *MachinePlan, m *clusterv1.Machine, o *infrav
 		out.block("annotation "+clusterv1.RemediateMachineAnnotation+" asks to replace it",
 			"wait until it is replaced, or remove the annotation")
 	}
-	for _, key := range objects.Keys(m.Annotations) {
-		if text := ignoredAnnotation(key); text != "" {
-			p.find(migration.Finding{
-				Level: migration.Lost, Object: objects.Name(machinev1.MachineKind, m), Field: "metadata.annotations[" + key + "]",
-				Text: text,
-			})
-		}
-	}
-}
-
-// ignoredAnnotation says what an annotation of a Machine of Cluster API asks for that the
-// native API does not do; empty if nothing.
-func ignoredAnnotation(key string) string {
-	switch key {
-	case clusterv1.MachineSkipRemediationAnnotation:
-		return "the native API replaces an unhealthy machine although this asks it not to"
-	case clusterv1.ExcludeNodeDrainingAnnotation:
-		return "the native API drains each node that can be drained"
-	case clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation:
-		return "the native API waits until volumes are detached, for --machine-pv-detach-timeout"
-	}
-	if strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) ||
-		strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
-		return "the native API waits for no hooks when it deletes a machine"
-	}
-	return ""
 }
 
 // retainsVM is about MCMMachines whose VM is to outlive them.
 func (p *planner) retainsVM(o client.Object) {
 	if o.GetAnnotations()[machinev1.RetainVMAnnotation] != "" && p.Phase == "" {
 		p.find(migration.Finding{
-			Level: migration.Lost, Object: objects.Name(objects.KindMCMMachine, o), Field: "metadata.annotations[" + machinev1.RetainVMAnnotation +
+			Level: migration.Lost, Object: objects.Name(objects.KindMCMMachine, o), Field: "metadata.annotations[" +
+				machinev1.RetainVMAnnotation +
 				"]",
 			Text: "natively the VM goes with its Machine; a way back does not set it again",
 		})

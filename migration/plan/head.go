@@ -12,10 +12,14 @@ import (
 
 // absent says that the pool is not on the API to move from, whose group that is.
 func (p *planner) absent(from migration.API, group string) {
-	f := migration.Finding{Level: migration.Blocked, Object: p.Plan.Pool.String(), Text: fmt.Sprintf("there is no such pool on %s", from.Title())}
+	f := migration.Finding{
+		Level: migration.Blocked, Object: p.Plan.Pool.String(),
+		Text: fmt.Sprintf("there is no such pool on %s", from.Title()),
+	}
 	f.Remedy = fmt.Sprintf("name one that kubectl get %ss.%s shows", p.Plan.Pool.Kind, group)
 	if p.On(from.Other()) {
-		f.Text, f.Remedy = fmt.Sprintf("it is on %s already", from.Other().Title()), fmt.Sprintf("nothing is to be done; --to %s is the way back", from)
+		f.Text, f.Remedy = fmt.Sprintf("it is on %s already", from.Other().Title()),
+			fmt.Sprintf("nothing is to be done; --to %s is the way back", from)
 	}
 	p.find(f)
 }

@@ -45,7 +45,8 @@ func (p *planner) names(want *migration.ClusterAPIObjects) {
 		}
 	}
 	for i := range p.Around.MCMMachines {
-		if o := &p.Around.MCMMachines[i]; machines[o.Name] != nil && !objects.Related(o, machines[o.Name], machinev1.MachineKind) {
+		if o := &p.Around.MCMMachines[i]; machines[o.Name] != nil &&
+			!objects.Related(o, machines[o.Name], machinev1.MachineKind) {
 			p.taken(objects.KindMCMMachine, o)
 		}
 	}
@@ -81,7 +82,8 @@ func (p *planner) nativeNames(want *migration.NativeObjects) {
 		}
 	}
 	for i := range p.Around.Machines {
-		if o := &p.Around.Machines[i]; machines[o.Name] != nil && !objects.Related(machines[o.Name], o, machinev1.MachineKind) {
+		if o := &p.Around.Machines[i]; machines[o.Name] != nil && !objects.Related(machines[o.Name], o,
+			machinev1.MachineKind) {
 			taken(machinev1.MachineKind, o.Name)
 		}
 	}

@@ -64,7 +64,8 @@ func (p *planner) secrets(object string, class *machinev1.MachineClass) {
 		there := secret != nil && secret.Name != ""
 		if ref.Key.Namespace == class.Namespace {
 			if !there {
-				p.find(migration.Finding{Level: migration.Blocked, Object: object, Field: ref.Field, Text: "Secret " + ref.Key.String() +
+				p.find(migration.Finding{Level: migration.Blocked, Object: object, Field: ref.Field, Text: "Secret " +
+					ref.Key.String() +
 					" does not exist, and without it no VM is found", Remedy: "restore it"})
 			}
 			continue

@@ -37,7 +37,8 @@ func nativeMachinePool() *migration.PoolState {
 // finds reports whether findings have one of that level with a text in it.
 func finds(all []migration.Finding, level migration.Level, text string) bool {
 	return slices.ContainsFunc(all, func(f migration.Finding) bool {
-		return f.Level == level && strings.Contains(f.Field+" "+f.Text, text) && (level != migration.Blocked || f.Remedy != "")
+		return f.Level == level && strings.Contains(f.Field+" "+f.Text, text) &&
+			(level != migration.Blocked || f.Remedy != "")
 	})
 }
 
@@ -92,7 +93,10 @@ func TestOtherPools(t *testing.T) {
 		{"a set with a drain timeout", nativeSetPool, set(func(s *machinev1.MachineSet) {
 			config(s).MachineDrainTimeout = &metav1.Duration{Duration: time.Hour}
 		}), migration.Replaced, "nodeDrainTimeoutSeconds 3600"},
-		{"a set with a health timeout", nativeSetPool, func(*migration.PoolState) {}, migration.Replaced, "spec.template.spec.healthTimeout"},
+		{
+			"a set with a health timeout", nativeSetPool, func(*migration.PoolState) {}, migration.Replaced,
+			"spec.template.spec.healthTimeout",
+		},
 		{"a set with a finalizer in its template", nativeSetPool, set(func(s *machinev1.MachineSet) {
 			s.Spec.Template.Finalizers = []string{"a/b"}
 		}), migration.Lost, "spec.template.metadata"},
@@ -263,7 +267,10 @@ func TestTheCluster(t *testing.T) {
 			exists(s)
 			s.Cluster.ControlPlane.Spec.KubeconfigSecretRef = &controlplanev1.NameReference{Name: "cloud"}
 		}, func(o *migration.Options) { o.KubeconfigSecret = "cloud" }, ""},
-		{"the classes' Secret", func(s *migration.PoolState) { clear(s.Around.Secrets) }, func(*migration.Options) {}, "garden/cloud does not exist"},
+		{
+			"the classes' Secret", func(s *migration.PoolState) { clear(s.Around.Secrets) }, func(*migration.Options) {},
+			"garden/cloud does not exist",
+		},
 		{"a version that Cluster API refuses", func(s *migration.PoolState) {
 			s.Native.Machines, s.Native.Deployment.Spec.Replicas = nil, 0
 			clear(s.Nodes)
@@ -318,7 +325,8 @@ func TestHealthChecksOfOthers(t *testing.T) {
 		want   string // empty: nothing is in the way
 	}{
 		{
-			"one for the whole Cluster", check("all", "shoot", map[string]string{clusterv1.ClusterNameLabel: "shoot"}), migration.Lost,
+			"one for the whole Cluster", check("all", "shoot", map[string]string{clusterv1.ClusterNameLabel: "shoot"}),
+			migration.Lost,
 			"spec.selector this MachineHealthCheck selects",
 		},
 		{"one of another Cluster", check("all", "other", nil), "", ""},

@@ -1,3 +1,4 @@
+// Package plan says what a move would do to a pool, and what is in its way.
 package plan
 
 import (

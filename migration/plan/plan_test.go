@@ -172,7 +172,10 @@ func TestBadInput(t *testing.T) {
 				Name:      "pool",
 			}}}
 		}, "was not made from the native"},
-		{"Cluster API is not there", func(s *migration.PoolState) { s.Around.Unserved = []string{"Cluster"} }, "does not know this kind"},
+		{
+			"Cluster API is not there", func(s *migration.PoolState) { s.Around.Unserved = []string{"Cluster"} },
+			"does not know this kind",
+		},
 		{"nobody would look after the machines", func(s *migration.PoolState) {
 			s.Cluster.Cluster = &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{Paused: new(true)}}
 		}, "it is paused"},
@@ -183,7 +186,10 @@ func TestBadInput(t *testing.T) {
 			pools.Around(s)
 			c.spoil(s)
 			blocked := Of(s, pools.ToCluster()).Blocked()
-			at := slices.IndexFunc(blocked, func(f migration.Finding) bool { return strings.Contains(f.Text+" "+f.Field, c.want) })
+			at := slices.IndexFunc(blocked, func(f migration.Finding) bool {
+				return strings.Contains(f.Text+" "+f.Field,
+					c.want)
+			})
 			if at < 0 {
 				t.Fatalf("want it blocked by %q, got %v", c.want, blocked)
 			}
@@ -203,7 +209,8 @@ func TestASharedClassIsHandled(t *testing.T) {
 	pools.Around(s).Deployments = append(s.Around.Deployments, *other)
 	p := Of(s, pools.ToCluster())
 	if len(p.Blocked()) > 0 || !slices.ContainsFunc(p.Findings, func(f migration.Finding) bool {
-		return f.Level == migration.Kept && strings.Contains(f.Text, "machinedeployment/stays") && strings.Contains(f.Text, "finalizer")
+		return f.Level == migration.Kept && strings.Contains(f.Text, "machinedeployment/stays") &&
+			strings.Contains(f.Text, "finalizer")
 	}) {
 		t.Errorf("want the other user named and nothing blocked, got %v", p.Findings)
 	}
@@ -223,29 +230,46 @@ func fieldCases() []fieldCase {
 	}
 	hour := &metav1.Duration{Duration: time.Hour}
 	return []fieldCase{
-		{"spec.strategy.type", migration.Lost, "InPlaceUpdate becomes OnDelete", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.Strategy = machinev1.MachineDeploymentStrategy{
-				Type:          machinev1.InPlaceUpdateStrategyType,
-				InPlaceUpdate: &machinev1.InPlaceUpdateMachineDeployment{UpdateConfiguration: d.Spec.Strategy.RollingUpdate.UpdateConfiguration},
-			}
-		})},
-		{"spec.strategy.type", migration.Lost, "Recreate becomes RollingUpdate", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.Strategy.Type = machinev1.RecreateStrategyType
-		})},
-		{"spec.strategy.rollingUpdate", migration.Replaced, "maxUnavailable 1", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(
-				intstr.FromInt32(0)), new(intstr.FromInt32(0))
-		})},
+		{
+			"spec.strategy.type", migration.Lost, "InPlaceUpdate becomes OnDelete",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Spec.Strategy = machinev1.MachineDeploymentStrategy{
+					Type: machinev1.InPlaceUpdateStrategyType,
+					InPlaceUpdate: &machinev1.InPlaceUpdateMachineDeployment{
+						UpdateConfiguration: d.Spec.Strategy.RollingUpdate.UpdateConfiguration,
+					},
+				}
+			}),
+		},
+		{
+			"spec.strategy.type", migration.Lost, "Recreate becomes RollingUpdate",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Spec.Strategy.Type = machinev1.RecreateStrategyType
+			}),
+		},
+		{
+			"spec.strategy.rollingUpdate", migration.Replaced, "maxUnavailable 1",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(
+					intstr.FromInt32(0)), new(intstr.FromInt32(0))
+			}),
+		},
 		{"spec.minReadySeconds", migration.Replaced, "MCM ignores it", deployment(func(d *machinev1.MachineDeployment) {
 			d.Spec.MinReadySeconds = 5
 		})},
-		{"spec.paused", migration.Kept, "no rollouts", deployment(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true })},
+		{
+			"spec.paused", migration.Kept, "no rollouts",
+			deployment(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true }),
+		},
 		{"spec.progressDeadlineSeconds", migration.Lost, "no deadline", deployment(func(d *machinev1.MachineDeployment) {
 			d.Spec.ProgressDeadlineSeconds = new(int32(9))
 		})},
-		{"spec.revisionHistoryLimit", migration.Lost, "deletes old MachineSets", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.RevisionHistoryLimit = new(int32(9))
-		})},
+		{
+			"spec.revisionHistoryLimit", migration.Lost, "deletes old MachineSets",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Spec.RevisionHistoryLimit = new(int32(9))
+			}),
+		},
 		{
 			"spec.autoPreserveFailedMachineMax", migration.Lost, "keeps no failed machines",
 			deployment(func(d *machinev1.MachineDeployment) { d.Spec.AutoPreserveFailedMachineMax = 1 }),
@@ -254,9 +278,12 @@ func fieldCases() []fieldCase {
 			"spec.template.spec.drainTimeout", migration.Replaced, "nodeDrainTimeoutSeconds 3600",
 			config(func(c *machinev1.MachineConfiguration) { c.MachineDrainTimeout = hour }),
 		},
-		{"spec.template.spec.healthTimeout", migration.Replaced, "timeoutSeconds 3600", config(func(c *machinev1.MachineConfiguration) {
-			c.MachineHealthTimeout = hour
-		})},
+		{
+			"spec.template.spec.healthTimeout", migration.Replaced, "timeoutSeconds 3600",
+			config(func(c *machinev1.MachineConfiguration) {
+				c.MachineHealthTimeout = hour
+			}),
+		},
 		{
 			"spec.template.spec.creationTimeout", migration.Replaced, "nodeStartupTimeoutSeconds 3600",
 			config(func(c *machinev1.MachineConfiguration) { c.MachineCreationTimeout = hour }),
@@ -276,21 +303,36 @@ func fieldCases() []fieldCase {
 			"spec.template.spec.machinePreserveTimeout", migration.Lost, "preserves no machines",
 			config(func(c *machinev1.MachineConfiguration) { c.MachinePreserveTimeout = hour }),
 		},
-		{"spec.template.spec.inPlaceUpdateTimeout", migration.Replaced, "no effect", config(func(c *machinev1.MachineConfiguration) {
-			c.MachineInPlaceUpdateTimeout = hour
-		})},
-		{"spec.template.spec.nodeTemplate", migration.Replaced, "neither a label", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.Template.Spec.NodeTemplateSpec.Spec.PodCIDR = "10.0.0.0/24"
-		})},
-		{"spec.template.metadata", migration.Lost, "only labels and annotations", deployment(func(d *machinev1.MachineDeployment) {
-			d.Spec.Template.Finalizers = []string{"a/b"}
-		})},
-		{"metadata.annotations[machinepriority.machine.sapcloud.io]", migration.Replaced, "delete-machine", func(s *migration.PoolState) {
-			s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "1"
-		}},
-		{"metadata.annotations[machinepriority.machine.sapcloud.io]", migration.Lost, `"2" has no counterpart`, func(s *migration.PoolState) {
-			s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "2"
-		}},
+		{
+			"spec.template.spec.inPlaceUpdateTimeout", migration.Replaced, "no effect",
+			config(func(c *machinev1.MachineConfiguration) {
+				c.MachineInPlaceUpdateTimeout = hour
+			}),
+		},
+		{
+			"spec.template.spec.nodeTemplate", migration.Replaced, "neither a label",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Spec.Template.Spec.NodeTemplateSpec.Spec.PodCIDR = "10.0.0.0/24"
+			}),
+		},
+		{
+			"spec.template.metadata", migration.Lost, "only labels and annotations",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Spec.Template.Finalizers = []string{"a/b"}
+			}),
+		},
+		{
+			"metadata.annotations[machinepriority.machine.sapcloud.io]", migration.Replaced, "delete-machine",
+			func(s *migration.PoolState) {
+				s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "1"
+			},
+		},
+		{
+			"metadata.annotations[machinepriority.machine.sapcloud.io]", migration.Lost, `"2" has no counterpart`,
+			func(s *migration.PoolState) {
+				s.Native.Machines[0].Annotations[machinev1.PriorityAnnotation] = "2"
+			},
+		},
 		{"spec.drainTimeout", migration.Lost, "differs from that of MachineSet", func(s *migration.PoolState) {
 			s.Native.Machines[0].Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineDrainTimeout: hour}
 		}},
@@ -317,7 +359,8 @@ func fieldCases() []fieldCase {
 			}),
 		},
 		{
-			"metadata.annotations[node.machine.sapcloud.io/effective-creation-timeout]", migration.Replaced, "nodeStartupTimeoutSeconds",
+			"metadata.annotations[node.machine.sapcloud.io/effective-creation-timeout]", migration.Replaced,
+			"nodeStartupTimeoutSeconds",
 			deployment(func(d *machinev1.MachineDeployment) {
 				d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "1h"
 			}),
@@ -328,17 +371,24 @@ func fieldCases() []fieldCase {
 		{"metadata.labels[force-drain]", migration.Lost, "no pod by force", func(s *migration.PoolState) {
 			s.Native.Machines[0].Labels[machinev1.ForceDrainLabel] = "True"
 		}},
-		{"metadata.finalizers[example.org/audit]", migration.Lost, "somebody else's", deployment(func(d *machinev1.MachineDeployment) {
-			d.Finalizers = append(d.Finalizers, "example.org/audit")
-		})},
+		{
+			"metadata.finalizers[example.org/audit]", migration.Lost, "somebody else's",
+			deployment(func(d *machinev1.MachineDeployment) {
+				d.Finalizers = append(d.Finalizers, "example.org/audit")
+			}),
+		},
 		{"metadata.ownerReferences", migration.Lost, "does not belong to", deployment(func(d *machinev1.MachineDeployment) {
 			d.OwnerReferences = []metav1.OwnerReference{{Kind: "Worker", Name: "w"}}
 		})},
 		{"spec.selector", migration.Lost, "this MachineHealthCheck", func(s *migration.PoolState) {
-			s.Around.HealthChecks = []clusterv1.MachineHealthCheck{{Spec: clusterv1.MachineHealthCheckSpec{ClusterName: "shoot"}}}
+			s.Around.HealthChecks = []clusterv1.MachineHealthCheck{{Spec: clusterv1.MachineHealthCheckSpec{
+				ClusterName: "shoot",
+			}}}
 		}},
 		{"nodeTemplate.virtualCapacity", migration.Lost, "virtual capacity", func(s *migration.PoolState) {
-			s.Native.Classes["pool-class"].NodeTemplate = &machinev1.NodeTemplate{VirtualCapacity: corev1.ResourceList{"a/b": {}}}
+			s.Native.Classes["pool-class"].NodeTemplate = &machinev1.NodeTemplate{VirtualCapacity: corev1.ResourceList{
+				"a/b": {},
+			}}
 		}},
 	}
 }

@@ -46,7 +46,8 @@ func (p *planner) machineFindings() {
 	for i := range p.Machines {
 		if m := &p.Machines[i]; m.Verdict == VerdictBlocked {
 			p.find(migration.Finding{
-				Level: migration.Blocked, Object: machinev1.MachineKind + " " + p.Plan.Pool.Namespace + "/" + m.Name, Text: m.Reason,
+				Level: migration.Blocked, Object: machinev1.MachineKind + " " + p.Plan.Pool.Namespace + "/" + m.Name,
+				Text:   m.Reason,
 				Remedy: m.Remedy,
 			})
 		}

@@ -79,7 +79,8 @@ func (p *planner) adopters(m *machinev1.Machine) {
 	for i := range p.Around.Sets {
 		if s := &p.Around.Sets[i]; objects.Selects(s.Spec.Selector, m.Labels) {
 			p.find(migration.Finding{
-				Level: migration.Blocked, Object: objects.Name(machinev1.MachineKind, m), Field: "metadata.labels", Text: "MachineSet " +
+				Level: migration.Blocked, Object: objects.Name(machinev1.MachineKind, m), Field: "metadata.labels",
+				Text: "MachineSet " +
 					s.Name + " selects it, and adopts it as soon as it may",
 				Remedy: "take the labels that it selects by off the Machine, or move the pool of that MachineSet",
 			})

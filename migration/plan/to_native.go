@@ -85,7 +85,10 @@ func (p *planner) clusterSet(s *clusterv1.MachineSet) {
 	p.Replicas = objects.Value(s.Spec.Replicas)
 	p.partOf(machinev1.MachineSetKind, s)
 	if !s.DeletionTimestamp.IsZero() {
-		p.find(migration.Finding{Level: migration.Blocked, Object: object, Text: "it is being deleted", Remedy: "wait until it is gone"})
+		p.find(migration.Finding{
+			Level: migration.Blocked, Object: object, Text: "it is being deleted",
+			Remedy: "wait until it is gone",
+		})
 	}
 	p.scales(object, len(p.ClusterAPI.Machines))
 }

@@ -26,7 +26,10 @@ func TestBadInputOfClusterAPI(t *testing.T) {
 		{"a deletion has to end", func(s *migration.PoolState) {
 			s.ClusterAPI.Machines[0].DeletionTimestamp = &pools.TestBirth
 		}, "is being deleted"},
-		{"its VM is not ours", func(s *migration.PoolState) { s.ClusterAPI.MCMMachines = s.ClusterAPI.MCMMachines[1:] }, "no MCMMachine"},
+		{
+			"its VM is not ours", func(s *migration.PoolState) { s.ClusterAPI.MCMMachines = s.ClusterAPI.MCMMachines[1:] },
+			"no MCMMachine",
+		},
 		{"its VM is not complete", func(s *migration.PoolState) {
 			s.ClusterAPI.MCMMachines[0].Annotations[machinev1.CreateAttemptAnnotation] = "1"
 		}, "is being made"},

@@ -74,8 +74,9 @@ func (e *Engine) over(ctx context.Context, s *stored, o migration.Options) (bool
 // newMove starts a move that nothing has been done for yet.
 func (e *Engine) newMove(ctx context.Context, s *stored, p migration.Pool, o migration.Options) (*move, error) {
 	s.Record = migration.Record{
-		Pool: p, To: o.To, Origin: o.To.Other(), Phase: migration.PhaseHolding, Cluster: o.Cluster, KubeconfigSecret: o.KubeconfigSecret,
-		Accept: o.Accept, Defaults: o.Defaults, Hold: e.Name(),
+		Pool: p, To: o.To, Origin: o.To.Other(), Phase: migration.PhaseHolding, Cluster: o.Cluster,
+		KubeconfigSecret: o.KubeconfigSecret,
+		Accept:           o.Accept, Defaults: o.Defaults, Hold: e.Name(),
 	}
 	scene, err := e.check(ctx, &s.Record, o)
 	if err != nil {

@@ -75,7 +75,8 @@ func (w *env) playNativeSet(s *machinev1.MachineSet) {
 		w.serial++
 		name := fmt.Sprintf("%s-n%d", s.Name, w.serial)
 		m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, Labels: objects.Merge(s.Spec.Template.Labels, map[string]string{machinev1.NodeLabel: name}),
+			Namespace: "ns", Name: name, Labels: objects.Merge(s.Spec.Template.Labels,
+				map[string]string{machinev1.NodeLabel: name}),
 			Finalizers: []string{machinev1.Finalizer},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s,
 				machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))},

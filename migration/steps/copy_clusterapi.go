@@ -46,7 +46,9 @@ func deleting(s *migration.PoolState, d migration.API) bool {
 
 // copyToClusterAPI writes the copies of Cluster API, and lets its
 // MCMMachines look for their VMs. They make and delete none.
-func (e *Engine) copyToClusterAPI(ctx context.Context, m *move, s *migration.PoolState) (done bool, waiting string, err error) {
+func (e *Engine) copyToClusterAPI(ctx context.Context, m *move, s *migration.PoolState) (done bool, waiting string,
+	err error,
+) {
 	if waiting, err = e.ensureCluster(ctx, m, s); err != nil || waiting != "" {
 		return false, waiting, err
 	}
@@ -93,7 +95,9 @@ func refuse(p migration.Pool, findings []migration.Finding) error {
 
 // removeStale removes copies of machines that are gone from the old side, or that
 // were made for another VM.
-func (e *Engine) removeStale(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (done bool, waiting string, err error) {
+func (e *Engine) removeStale(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (done bool,
+	waiting string, err error,
+) {
 	providerIDs := map[string]string{}
 	for i := range want.Machines {
 		providerIDs[want.Machines[i].Name] = want.Machines[i].Spec.ProviderID
@@ -120,7 +124,9 @@ func (e *Engine) removeStale(ctx context.Context, s *migration.PoolState, want *
 	return false, "", e.remove(ctx, strays)
 }
 
-func (e *Engine) writeTemplates(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (wrote bool, err error) {
+func (e *Engine) writeTemplates(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	owner := refTo(s.Cluster.Cluster, false)
 	for i := range want.MachineTemplates {
 		o := &want.MachineTemplates[i]
@@ -143,7 +149,9 @@ func (e *Engine) writeTemplates(ctx context.Context, s *migration.PoolState, wan
 	return wrote, nil
 }
 
-func (e *Engine) writeDeployment(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (wrote bool, err error) {
+func (e *Engine) writeDeployment(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	if want.Deployment == nil {
 		return false, nil
 	}
@@ -159,7 +167,9 @@ func (e *Engine) writeDeployment(ctx context.Context, s *migration.PoolState, wa
 	return true, e.patch(ctx, have, changed)
 }
 
-func (e *Engine) writeSets(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (wrote bool, err error) {
+func (e *Engine) writeSets(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (wrote bool,
+	err error,
+) {
 	owner := refTo(s.Cluster.Cluster, false)
 	if s.ClusterAPI.Deployment != nil {
 		owner = refTo(s.ClusterAPI.Deployment, true)
@@ -184,7 +194,9 @@ func (e *Engine) writeSets(ctx context.Context, s *migration.PoolState, want *mi
 
 // writeMachines writes each Machine, and once that is there what it owns: a
 // MCMMachine without its Machine would be cleaned up by Cluster API.
-func (e *Engine) writeMachines(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (wrote bool, err error) {
+func (e *Engine) writeMachines(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	for i := range want.Machines {
 		o := &want.Machines[i]
 		if objects.Find(s.ClusterAPI.Machines, o.Name) != nil {

@@ -15,7 +15,9 @@ import (
 
 // copyToNative writes the native side, held, as Cluster API is. What is
 // there already keeps its identity; what is missing is made.
-func (e *Engine) copyToNative(ctx context.Context, m *move, s *migration.PoolState) (done bool, waiting string, err error) {
+func (e *Engine) copyToNative(ctx context.Context, m *move, s *migration.PoolState) (done bool, waiting string,
+	err error,
+) {
 	if wrote, err := e.removeDeleted(ctx, s); err != nil || wrote {
 		return false, "", err
 	}
@@ -58,13 +60,16 @@ func (e *Engine) removeDeleted(ctx context.Context, s *migration.PoolState) (wro
 	}
 	for _, o := range stale {
 		if !pauseAcknowledged(o) {
-			return false, fmt.Errorf("%s is being deleted and is not held: its VM may go; wait until it is gone", objects.Title(o))
+			return false, fmt.Errorf("%s is being deleted and is not held: its VM may go; wait until it is gone",
+				objects.Title(o))
 		}
 	}
 	return len(stale) > 0, e.remove(ctx, stale)
 }
 
-func (e *Engine) writeNativeDeployment(ctx context.Context, s *migration.PoolState, want *migration.NativeObjects) (bool, error) {
+func (e *Engine) writeNativeDeployment(ctx context.Context, s *migration.PoolState,
+	want *migration.NativeObjects,
+) (bool, error) {
 	switch have := s.Native.Deployment; {
 	case want.Deployment == nil:
 		return false, nil
@@ -72,12 +77,15 @@ func (e *Engine) writeNativeDeployment(ctx context.Context, s *migration.PoolSta
 		return true, e.create(ctx, want.Deployment, nil)
 	default:
 		changed := have.DeepCopy()
-		changed.Labels, changed.Annotations, changed.Spec = want.Deployment.Labels, want.Deployment.Annotations, want.Deployment.Spec
+		changed.Labels, changed.Annotations, changed.Spec = want.Deployment.Labels, want.Deployment.Annotations,
+			want.Deployment.Spec
 		return e.update(ctx, have, changed)
 	}
 }
 
-func (e *Engine) writeNativeSets(ctx context.Context, s *migration.PoolState, want *migration.NativeObjects) (wrote bool, err error) {
+func (e *Engine) writeNativeSets(ctx context.Context, s *migration.PoolState,
+	want *migration.NativeObjects,
+) (wrote bool, err error) {
 	var owner *metav1.OwnerReference
 	if s.Native.Deployment != nil {
 		owner = refTo(s.Native.Deployment, true)
@@ -100,7 +108,9 @@ func (e *Engine) writeNativeSets(ctx context.Context, s *migration.PoolState, wa
 	return wrote, nil
 }
 
-func (e *Engine) writeNativeMachines(ctx context.Context, s *migration.PoolState, want *migration.NativeObjects) (wrote bool, err error) {
+func (e *Engine) writeNativeMachines(ctx context.Context, s *migration.PoolState,
+	want *migration.NativeObjects,
+) (wrote bool, err error) {
 	for i := range want.Machines {
 		o := &want.Machines[i]
 		owner := ownerOfNative(s, o)
@@ -136,7 +146,9 @@ func ownerOfNative(s *migration.PoolState, m *machinev1.Machine) *metav1.OwnerRe
 
 // writeNativeStatus gives Machines that were made here the status of one that has
 // joined; the API server takes none with the object.
-func (e *Engine) writeNativeStatus(ctx context.Context, s *migration.PoolState, want *migration.NativeObjects) (wrote bool, err error) {
+func (e *Engine) writeNativeStatus(ctx context.Context, s *migration.PoolState,
+	want *migration.NativeObjects,
+) (wrote bool, err error) {
 	for i := range want.Machines {
 		have := objects.Find(s.Native.Machines, want.Machines[i].Name)
 		if have == nil || have.Status.CurrentStatus.Phase != "" || want.Machines[i].Status.CurrentStatus.Phase == "" {
@@ -155,7 +167,9 @@ func (e *Engine) writeNativeStatus(ctx context.Context, s *migration.PoolState, 
 // deleteSurplus asks for the deletion of native Machines that Cluster API
 // has removed meanwhile. They are held: it is carried out after their release, and
 // takes along whatever there still is.
-func (e *Engine) deleteSurplus(ctx context.Context, s *migration.PoolState, want *migration.NativeObjects) (wrote bool, err error) {
+func (e *Engine) deleteSurplus(ctx context.Context, s *migration.PoolState, want *migration.NativeObjects) (wrote bool,
+	err error,
+) {
 	for i := range s.Native.Machines {
 		o := &s.Native.Machines[i]
 		if objects.Find(want.Machines, o.Name) != nil || !o.DeletionTimestamp.IsZero() {

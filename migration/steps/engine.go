@@ -1,3 +1,5 @@
+// Package steps moves pools: it pauses the old side, writes the new one, starts it and
+// clears the old one, under a Lease and with a record of how far it is.
 package steps
 
 import (

@@ -123,7 +123,8 @@ func (w *env) copy() *env {
 		&clusterv1.MachineHealthCheckList{},
 		&infrav1.MCMClusterList{}, &infrav1.MCMMachineList{}, &infrav1.MCMMachineTemplateList{},
 		&bootstrapv1.MCMConfigTemplateList{},
-		&controlplanev1.MCMExternalControlPlaneList{}, &corev1.ConfigMapList{}, &coordinationv1.LeaseList{}, &corev1.SecretList{}, &corev1.NodeList{},
+		&controlplanev1.MCMExternalControlPlaneList{}, &corev1.ConfigMapList{}, &coordinationv1.LeaseList{},
+		&corev1.SecretList{}, &corev1.NodeList{},
 		&corev1.NamespaceList{},
 	} {
 		err := meta.EachListItem(get(w, list), func(o runtime.Object) error {
@@ -213,7 +214,9 @@ func fleet(machines int) []client.Object {
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	deployment.Spec.Strategy.Type = machinev1.RollingUpdateStrategyType
 	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
-	deployment.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: &one, MaxUnavailable: &none}}
+	deployment.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{
+		UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: &one, MaxUnavailable: &none},
+	}
 	set := &machinev1.MachineSet{ObjectMeta: meta("pool-1234", hashed)}
 	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment,
 		machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))}

@@ -52,7 +52,9 @@ func pausePending(d migration.API, missing []client.Object) string {
 
 // finishBegun lets the machines that are not settled go on, if an earlier pass has
 // held them: a user may have deleted one meanwhile.
-func (e *Engine) finishBegun(ctx context.Context, s *migration.PoolState, d migration.API, waiting string) (string, error) {
+func (e *Engine) finishBegun(ctx context.Context, s *migration.PoolState, d migration.API, waiting string) (string,
+	error,
+) {
 	var restless []client.Object
 	for _, tier := range s.Tiers(d)[2:] {
 		for _, o := range tier {

@@ -97,7 +97,8 @@ func TestTheLeaseShowsWhoMoves(t *testing.T) {
 	}
 	first := w.lease()
 	if first == nil || !strings.HasPrefix(*first.Spec.HolderIdentity, "alice_") ||
-		*first.Spec.LeaseDurationSeconds != 30 || first.Spec.AcquireTime == nil || first.Labels[machinev1.MigrationLabel] == "" {
+		*first.Spec.LeaseDurationSeconds != 30 || first.Spec.AcquireTime == nil ||
+		first.Labels[machinev1.MigrationLabel] == "" {
 		t.Fatalf("the Lease of a command that was killed is %+v", first)
 	}
 	w.kill(there, 2)

@@ -203,11 +203,17 @@ func TestAnotherClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, 1)
 	w.kill(there, 4)
-	err := w.engine(-1).Apply(t.Context(), pool(), migration.Options{To: migration.ClusterAPI, Cluster: "c2", TakeOver: true})
+	err := w.engine(-1).Apply(t.Context(), pool(), migration.Options{
+		To: migration.ClusterAPI, Cluster: "c2",
+		TakeOver: true,
+	})
 	if want := "has begun with Cluster c1, not c2"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
-	if err := w.engine(-1).Apply(t.Context(), pool(), migration.Options{To: migration.ClusterAPI, TakeOver: true}); err != nil {
+	if err := w.engine(-1).Apply(t.Context(), pool(), migration.Options{
+		To:       migration.ClusterAPI,
+		TakeOver: true,
+	}); err != nil {
 		t.Errorf("somebody who does not know the Cluster goes on: %v", err)
 	}
 	w.onClusterAPI(1)

@@ -117,7 +117,10 @@ func setAnnotation(o client.Object, key, value string) {
 
 // refTo is a reference to o as it stands in what it owns.
 func refTo(o client.Object, controller bool) *metav1.OwnerReference {
-	ref := &metav1.OwnerReference{APIVersion: versionOf(o).String(), Kind: objects.KindOf(o), Name: o.GetName(), UID: o.GetUID()}
+	ref := &metav1.OwnerReference{
+		APIVersion: versionOf(o).String(), Kind: objects.KindOf(o), Name: o.GetName(),
+		UID: o.GetUID(),
+	}
 	if controller {
 		ref.Controller, ref.BlockOwnerDeletion = ptr.To(true), ptr.To(true)
 	}

@@ -68,7 +68,9 @@ func (e *Engine) startTier(ctx context.Context, m *move, s *migration.PoolState,
 // catchUp copies the number of machines that a user has asked the old head for
 // between its last copy and the moment when that ceased to be the truth, before the
 // new head, which is of this tier, is started.
-func (e *Engine) catchUp(ctx context.Context, m *move, s *migration.PoolState, tier []client.Object) (wrote bool, err error) {
+func (e *Engine) catchUp(ctx context.Context, m *move, s *migration.PoolState, tier []client.Object) (wrote bool,
+	err error,
+) {
 	from, head := s.Head(m.To.Other()), s.Head(m.To)
 	if m.Generation == 0 || from == nil || head == nil || from.GetGeneration() == m.Generation ||
 		!slices.Contains(tier, head) || !pauseRequested(head) {

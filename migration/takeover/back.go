@@ -60,8 +60,12 @@ func backMoves(s *migration.Namespace, m *Managers) []migration.Finding {
 		}
 	}
 	if len(held) > 0 && len(out) == 0 {
-		out = append(out, migration.Finding{Level: migration.Blocked, Object: firstNames(machinev1.MachineKind, held), Field: "metadata.annotations[" +
-			machinev1.MigrationHoldAnnotation + "]", Text: "they are held, and MCM knows no holds", Remedy: "find out who holds them; remove the annotation if nobody does"})
+		out = append(out, migration.Finding{
+			Level: migration.Blocked, Object: firstNames(machinev1.MachineKind, held),
+			Field: "metadata.annotations[" +
+				machinev1.MigrationHoldAnnotation + "]", Text: "they are held, and MCM knows no holds",
+			Remedy: "find out who holds them; remove the annotation if nobody does",
+		})
 	}
 	var foreign []string
 	for i := range s.MCMMachines {
@@ -101,8 +105,12 @@ func backMarks(s *migration.Namespace) []migration.Finding {
 		})
 	}
 	if len(kept) > 0 {
-		out = append(out, migration.Finding{Level: migration.Blocked, Object: firstNames(machinev1.MachineKind, kept), Field: "metadata.annotations[" +
-			machinev1.HoldAnnotation + "]", Text: "it keeps the orphan collector from their VMs, which MCM's does not know", Remedy: "end what it was set for, and remove it"})
+		out = append(out, migration.Finding{
+			Level: migration.Blocked, Object: firstNames(machinev1.MachineKind, kept),
+			Field: "metadata.annotations[" +
+				machinev1.HoldAnnotation + "]", Text: "it keeps the orphan collector from their VMs, which MCM's does not know",
+			Remedy: "end what it was set for, and remove it",
+		})
 	}
 	for _, name := range objects.Keys(s.Classes) {
 		class := s.Classes[name]

@@ -1,3 +1,5 @@
+// Package takeover reports whether a namespace of Machine Controller Manager's can be given
+// to the native API, and whether it could be given back.
 package takeover
 
 import (
@@ -29,7 +31,10 @@ func (t Report) Safe() bool { return !anyBlocked(t.There) }
 func (t Report) BackSafe() bool { return !anyBlocked(t.Back) }
 
 func anyBlocked(all []migration.Finding) bool {
-	return slices.ContainsFunc(all, func(f migration.Finding) bool { return f.Level == migration.Blocked || f.Level == migration.Lost })
+	return slices.ContainsFunc(all, func(f migration.Finding) bool {
+		return f.Level == migration.Blocked ||
+			f.Level == migration.Lost
+	})
 }
 
 // Check judges a namespace at a time. It reads nothing and changes nothing.
@@ -59,7 +64,10 @@ func takeoverLeases(s *migration.Namespace, now time.Time) []migration.Finding {
 		}
 	}
 	if ours > 0 {
-		out = append(out, migration.Finding{Level: migration.Kept, Object: "Lease", Text: "a manager of this project holds MCM's leases already"})
+		out = append(out, migration.Finding{
+			Level: migration.Kept, Object: "Lease",
+			Text: "a manager of this project holds MCM's leases already",
+		})
 	}
 	return out
 }
@@ -161,7 +169,8 @@ func takeoverObjects(s *migration.Namespace) []migration.Finding {
 		text  string
 	}{
 		{going, "are being deleted; the native API goes on at the step that status.lastOperation.description tells"},
-		{unmade, "have no VM on record; the native API looks in the cloud for one that MCM may have made before it makes one"},
+		{unmade, "have no VM on record; the native API looks in the cloud for one that MCM may have made before it makes " +
+			"one"},
 		{inPlace, "are being updated in place; the native API goes on"},
 	} {
 		if c.count > 0 {

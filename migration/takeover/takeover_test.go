@@ -59,11 +59,18 @@ func TestTakeover(t *testing.T) {
 			d.Spec.Template.Spec.Containers = []corev1.Container{{Image: "registry/machine-controller-manager-provider-aws:v1"}}
 			m.Deployments = append(m.Deployments, d)
 		}, "machine-controller-manager-provider-aws", false, true},
-		{"kinds are missing", func(_ *migration.Namespace, m *Managers) { m.CRDs = m.CRDs[1:] }, "machineclasses", false, true},
+		{
+			"kinds are missing", func(_ *migration.Namespace, m *Managers) { m.CRDs = m.CRDs[1:] }, "machineclasses", false,
+			true,
+		},
 		{"MCM's kinds prune", func(_ *migration.Namespace, m *Managers) {
-			m.CRDs[2].Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-				Properties: map[string]apiextensionsv1.JSONSchemaProps{"status": {Properties: map[string]apiextensionsv1.JSONSchemaProps{"phase": {}}}},
-			}}}}
+			m.CRDs[2].Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{"status": {
+						Properties: map[string]apiextensionsv1.JSONSchemaProps{"phase": {}},
+					}},
+				}},
+			}}
 		}, "status.nodeRef", true, true},
 		{"a deletion goes on", func(s *migration.Namespace, _ *Managers) {
 			s.Machines[0].DeletionTimestamp = &pools.TestBirth
@@ -75,7 +82,10 @@ func TestTakeover(t *testing.T) {
 			s.Machines[0].Annotations[machinev1.ProviderIDFormAnnotation] = machinev1.ProviderIDFormMCM
 		}, "VMs for orphans", true, false},
 		{"a pool is between APIs", func(_ *migration.Namespace, m *Managers) {
-			m.Records = []migration.Record{{Pool: migration.Pool{Kind: migration.KindDeployment, Namespace: pools.TestNamespace, Name: "pool"}, To: migration.ClusterAPI, Phase: migration.PhaseMoved}}
+			m.Records = []migration.Record{{Pool: migration.Pool{
+				Kind: migration.KindDeployment, Namespace: pools.TestNamespace,
+				Name: "pool",
+			}, To: migration.ClusterAPI, Phase: migration.PhaseMoved}}
 		}, "although they are held", true, false},
 		{"a pool has moved for good", func(s *migration.Namespace, _ *Managers) {
 			s.MCMMachines = []infrav1.MCMMachine{{Spec: infrav1.MCMMachineSpec{ProviderID: "x"}}}
