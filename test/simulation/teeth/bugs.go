@@ -109,12 +109,12 @@ func ofCounting() []Bug {
 func ofWatching() []Bug {
 	return []Bug{
 		{"the orphan collector takes no second look, and asks the cache for owners", []Edit{{
-			"controllers/safety/orphan/look.go", "\t\towners, err := door.Live(ctx)\n", "\t\towners, err := door, error(nil)\n",
+			"controllers/safety/orphan/scan.go", "\t\towners, err := door.Live(ctx)\n", "\t\towners, err := door, error(nil)\n",
 		}, {
-			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if false {",
+			"controllers/safety/orphan/decide.go", "if s.firstSeen.IsZero() || r.now.Before(r.removableAt(s)) {", "if false {",
 		}}},
 		{"the orphan collector is forgotten", []Edit{{
-			"controllers/safety/orphan/decide.go", "if s.first.IsZero() || r.now.Before(r.ripe(s)) {", "if true {",
+			"controllers/safety/orphan/decide.go", "if s.firstSeen.IsZero() || r.now.Before(r.removableAt(s)) {", "if true {",
 		}}},
 		{"an unhealthy machine is given up at once", []Edit{{
 			"controllers/machine/health.go", "if wait := s.health - now.Sub(since); wait > 0 {",
@@ -161,10 +161,10 @@ func ofClusterAPI() []Bug {
 			"controllers/inframachine/controller.go", ", capi.Moving(object):", ":",
 		}}},
 		{"the collector takes what belongs to a Cluster that is not here", []Edit{{
-			"controllers/safety/orphan/clusterapi.go", "\t\tat.held = \"its Cluster is not here\"\n", "",
+			"controllers/safety/orphan/clusterapi.go", "\t\tat.held = \"its Cluster does not exist here\"\n", "",
 		}, {
 			"controllers/safety/orphan/clusterapi.go", "\tif len(list.Items) != 1 {\n",
-			"\tif len(list.Items) == 0 {\n\t\treturn home{}, nil\n\t}\n\tif len(list.Items) != 1 {\n",
+			"\tif len(list.Items) == 0 {\n\t\treturn origin{}, nil\n\t}\n\tif len(list.Items) != 1 {\n",
 		}}},
 		{"the native collector takes what belongs to Clusters", []Edit{{
 			"controllers/safety/orphan/owners.go", "return !ofClusterAPI(r) }", "return true }",
