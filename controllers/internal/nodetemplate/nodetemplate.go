@@ -1,6 +1,6 @@
-// Package nodetemplate makes a Node what a template asks for: labels,
-// annotations and taints. What was applied is noted on the Node in MCM's form,
-// so that a later template, of either door, takes away what it does not have any more.
+// Package nodetemplate applies labels, annotations and taints of a template to a Node.
+// What was applied is recorded on the Node in MCM's form, so that a later template, of
+// either API, removes what it does not have any more.
 package nodetemplate
 
 import (
@@ -14,11 +14,11 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// A Problem is something that keeps a part of a template from reaching the Node,
-// or from leaving it. Text names the field or annotation, and the remedy.
+// A Problem is a part of a template that cannot be applied to the Node or removed from it.
+// Text has the field or annotation, and what to do.
 type Problem struct {
-	// Note: the note of what was applied is at fault, and not the template. It is
-	// told once: the note is written anew.
+	// Note is true if not the template but the record of what was applied is invalid. That
+	// is reported once, since the record is written again.
 	Note bool
 	Text string
 }
@@ -27,9 +27,9 @@ type Problem struct {
 // Problems.
 type Fields struct{ Labels, Annotations, Taints string }
 
-// Apply returns the Node as the template wants it, and what of that cannot be
-// had. It touches nothing that the template does not name and has not named; node
-// stays as it is. Equal templates make equal Nodes, so a second Apply changes nothing.
+// Apply returns the Node with the template applied, and the problems found. It changes
+// only what the template names or has named, and does not modify node. It is
+// idempotent.
 func Apply(node *corev1.Node, template *machinev1.NodeTemplateSpec, fields Fields) (*corev1.Node, []Problem) {
 	want := node.DeepCopy()
 	if want.Labels == nil {
@@ -53,27 +53,27 @@ func Apply(node *corev1.Node, template *machinev1.NodeTemplateSpec, fields Field
 	return want, problems
 }
 
-// Same compares what is applied of two templates.
+// Same reports whether two templates have the same labels, annotations and taints.
 func Same(a, b *machinev1.NodeTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
 		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
 		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, sameTaint)
 }
 
-// Empty reports whether a template asks for nothing.
+// Empty reports whether a template has no labels, annotations and taints.
 func Empty(t *machinev1.NodeTemplateSpec) bool {
 	return len(t.Labels) == 0 && len(t.Annotations) == 0 && len(t.Spec.Taints) == 0
 }
 
-// Unreadable is the text of a Problem with an annotation in which this manager
-// notes what it has applied; leftovers is what nobody knows any more because of it.
+// Unreadable returns the text of a Problem with an annotation in which the manager records
+// what it has applied. leftovers is what may stay on the Node because of it.
 func Unreadable(node *corev1.Node, annotation, leftovers string, err error) string {
 	return "annotation " + annotation + " of node " + node.Name + " cannot be read (" + err.Error() +
-		") and is written anew; remove by hand from the node: " + leftovers
+		") and is written again; remove by hand from the node: " + leftovers
 }
 
-// replace takes away what the last template had and the new one does not
-// mention, and puts in what the new one has and is valid.
+// replace removes what the last template had and the new one does not mention, and adds
+// what is valid in the new one.
 func replace(have, last, mentioned, wanted map[string]string) {
 	for key := range last {
 		if _, still := mentioned[key]; !still {
@@ -83,12 +83,12 @@ func replace(have, last, mentioned, wanted map[string]string) {
 	maps.Copy(have, wanted)
 }
 
-// notes are the annotations that no template reaches.
+// notes returns the annotations that no template can change.
 func notes() []string {
 	return []string{machinev1.LastAppliedNodeTemplateAnnotation, machinev1.LastAppliedVirtualCapacityAnnotation}
 }
 
-// keep restores them, should the note say that a template has had them.
+// keep restores them, in case an earlier template had them.
 func keep(want, node *corev1.Node) {
 	for _, key := range notes() {
 		if value, ok := node.Annotations[key]; ok {
@@ -114,8 +114,8 @@ func lastOf(node *corev1.Node) (last *machinev1.NodeTemplateSpec, known bool, br
 	return last, true, ""
 }
 
-// note writes down the template as applied, in MCM's form: the JSON of the whole.
-// An empty one needs no note unless it replaces one, or one that cannot be read.
+// note records the template as applied, in MCM's form: as JSON. It records an empty
+// template only if that replaces another record, or one that cannot be read.
 func note(want *corev1.Node, template *machinev1.NodeTemplateSpec, always bool) {
 	if _, noted := want.Annotations[machinev1.LastAppliedNodeTemplateAnnotation]; !noted && !always && Empty(template) {
 		return

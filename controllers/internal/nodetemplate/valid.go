@@ -19,7 +19,7 @@ func valid(template *machinev1.NodeTemplateSpec, fields Fields) (*machinev1.Node
 	var problems []Problem
 	reject := func(field, entry string, errs []string) {
 		problems = append(problems, Problem{Text: fmt.Sprintf(
-			"%s: %q does not reach the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
+			"%s: %q is not applied to the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
 	}
 	out.Labels = pick(template.Labels, wrongLabel, func(key string, errs []string) { reject(fields.Labels, key, errs) })
 	out.Annotations = pick(template.Annotations, wrongAnnotation, func(key string, errs []string) {
@@ -60,7 +60,7 @@ func wrongLabel(key, value string) []string {
 
 func wrongAnnotation(key, _ string) []string {
 	if slices.Contains(notes(), key) {
-		return []string{"the manager notes there what it has applied"}
+		return []string{"the manager records there what it has applied"}
 	}
 	return validation.IsQualifiedName(strings.ToLower(key))
 }

@@ -1,15 +1,15 @@
-// Package outage tells nodes that were lost together from nodes that were lost
-// one by one.
+// Package outage distinguishes nodes that became unhealthy together from nodes that
+// became unhealthy one by one.
 //
-//	lost   ├──┤ window        two of a zone, or of a pool: an outage
+//	       ├─────┤ window     two of a zone, or of a pool: an outage
 //	─────x─────x──────────▶
-//	lost   ├──┤
-//	─────x───────────────x▶   two lone losses
+//	       ├─────┤
+//	─────x───────────────x▶   two separate failures
 //
-// Whatever makes many nodes silent at once, a partition, a broken network plugin
-// or a load balancer in front of the API server, is not mended by new VMs. All
-// that is decided here follows from what the nodes themselves say and when they
-// began to say it, so it comes out the same after a restart.
+// New VMs do not repair what makes many nodes unhealthy at once: a network partition, a
+// broken network plugin, or a load balancer in front of the API server. The decision
+// follows from the conditions of the nodes and their transition times alone, so it is
+// the same after a restart.
 package outage
 
 import (
@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// Window is how far apart two losses may be and still belong together. Node
-// controllers notice silence within a minute; a zone that goes dark goes in steps.
+// Window is how far apart two failures of one outage may be. Node controllers notice a
+// silent kubelet within a minute, and a zone fails in steps.
 const Window = 5 * time.Minute
 
-// A Loss is a machine whose node is unhealthy.
+// A Loss is a machine with an unhealthy node.
 type Loss struct {
 	Zone string // empty if unknown
 	Pool string // empty if it has none
-	// Signs are what is wrong with the node, by type of condition, and since when.
+	// Signs has the conditions that make the node unhealthy, and since when.
 	Signs map[string]time.Time
 }
 
-// Place is where a machine is.
+// Place is the zone and the pool of a machine.
 type Place struct{ Zone, Pool string }
 
-// Scope is what an outage is an outage of.
+// Scope is the extent of an outage.
 type Scope uint8
 
 // The scopes.
@@ -42,9 +42,9 @@ const (
 	Pool
 )
 
-// Around reports whether there is an outage where a machine is: two losses of its
-// zone, or of its pool, that show the same sign and began at most window apart,
-// both at since or later. Zones come before pools.
+// Around returns the scope of the outage that a machine is in, or None: at least two
+// losses of its zone, or of its pool, have the same sign, and began at most window
+// apart, at since or later. Zones take precedence over pools.
 func Around(p Place, losses []Loss, window time.Duration, since time.Time) Scope {
 	of := func(in func(Loss) bool) bool {
 		return together(losses, in, window, since)
@@ -58,7 +58,8 @@ func Around(p Place, losses []Loss, window time.Duration, since time.Time) Scope
 	return None
 }
 
-// together reports whether any two of the losses that are in belong together.
+// together reports whether any two of the losses for which in is true belong to one
+// outage.
 func together(losses []Loss, in func(Loss) bool, window time.Duration, since time.Time) bool {
 	began := map[string][]time.Time{}
 	for _, l := range losses {
