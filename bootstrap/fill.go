@@ -1,5 +1,5 @@
-// Package bootstrap finishes the boot data of VMs: it fills in placeholders and
-// sees to it that the result fits.
+// Package bootstrap completes the bootstrap data of VMs: it replaces placeholders and
+// compresses data that is too long for the cloud.
 package bootstrap
 
 import (
@@ -10,15 +10,16 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// ErrNoToken says that boot data asks for a bootstrap token and got none.
+// ErrNoToken means that the data has a placeholder for a bootstrap token and there is no
+// token.
 var ErrNoToken = errors.New("boot data contains " + machinev1.BootstrapTokenPlaceholder +
 	", and there is no bootstrap token")
 
-// KeepToken as Values.Token leaves the placeholder of the token as it is, as MCM
-// does where there is no target cluster to make a token in.
+// KeepToken as Values.Token keeps the placeholder of the token, as MCM does where there is
+// no target cluster to create a token in.
 const KeepToken = machinev1.BootstrapTokenPlaceholder
 
-// Values are what placeholders stand for.
+// Values are the values of the placeholders.
 type Values struct {
 	MachineName string
 	Token       string // a secret; empty if NeedsToken is false
@@ -37,7 +38,7 @@ func Fill(data []byte, v Values) ([]byte, error) {
 	return replace(filled, machinev1.MachineNamePlaceholder, v.MachineName), nil
 }
 
-// NeedsToken reports whether data has a place for a bootstrap token.
+// NeedsToken reports whether data has the placeholder for a bootstrap token.
 func NeedsToken(data []byte) bool {
 	return bytes.Contains(data, []byte(machinev1.BootstrapTokenPlaceholder)) ||
 		bytes.Contains(data, []byte(url.QueryEscape(machinev1.BootstrapTokenPlaceholder)))

@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// TooLargeError says that boot data does not fit into what a cloud accepts.
+// TooLargeError means that the data is longer than the cloud accepts.
 type TooLargeError struct {
 	Size   int // bytes as written
 	Packed int // bytes after compression; 0 if the format does not allow it
 	Limit  int // bytes the cloud accepts
 }
 
-// Error names the sizes and the remedy, never the content.
+// Error returns the sizes and what to do, never the content.
 func (e *TooLargeError) Error() string {
 	if e.Packed > 0 {
 		return fmt.Sprintf("boot data is %d bytes, %d when compressed, and the cloud accepts %d: shorten it", e.Size,
@@ -24,9 +24,9 @@ func (e *TooLargeError) Error() string {
 }
 
 // Pack returns data if it has at most limit bytes. Longer data is compressed
-// with gzip if only cloud-init can be its reader, since cloud-init unpacks it;
-// ignition and plain scripts have readers that do not. Equal data gives equal
-// bytes, so that a repeated create call is the same call. A limit of 0 is none.
+// with gzip if only cloud-init can be its reader, since cloud-init decompresses it;
+// ignition and plain scripts are read by programs that do not. Equal data gives equal
+// bytes, so that a repeated create call has the same body. A limit of 0 means none.
 // The error is a *TooLargeError.
 func Pack(data []byte, limit int) ([]byte, error) {
 	if limit <= 0 || len(data) <= limit {
@@ -45,7 +45,7 @@ func Pack(data []byte, limit int) ([]byte, error) {
 	return packed, nil
 }
 
-// forCloudInit reports whether nobody but cloud-init reads data in this format.
+// forCloudInit reports whether data has a format that only cloud-init reads.
 // Source: cloud-init docs, "User-data formats".
 func forCloudInit(data []byte) bool {
 	for _, start := range []string{"#cloud-config", "## template: jinja", "Content-Type: multipart/", "MIME-Version:"} {

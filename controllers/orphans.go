@@ -7,13 +7,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 )
 
-// Each door's collector judges what was made for its own kinds, and knows the
-// owners of both: a VM that went from one door to the other is nobody's orphan.
+// The collector of each API judges the resources of its own kinds, and finds owners in
+// both: a VM that was migrated to the other API has an owner there.
 
 func addOrphans(s *setup) error {
 	doors := []orphan.Owners{orphan.NewMachines(s.Client, s.Live, s.Namespace)}
 	if _, other := witnesses(s.running, s.served); other || slices.Contains(s.running, Infrastructure) {
-		doors = append(doors, orphan.Witness(orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)))
+		doors = append(doors, orphan.OwnersOnly(orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)))
 	}
 	return s.collect("machinesafetyorphanvms", machineComponent, doors)
 }
@@ -21,7 +21,7 @@ func addOrphans(s *setup) error {
 func addMCMOrphans(s *setup) error {
 	doors := []orphan.Owners{orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)}
 	if other, _ := witnesses(s.running, s.served); other || slices.Contains(s.running, Native) {
-		doors = append(doors, orphan.Witness(orphan.NewMachines(s.Client, s.Live, s.Namespace)))
+		doors = append(doors, orphan.OwnersOnly(orphan.NewMachines(s.Client, s.Live, s.Namespace)))
 	}
 	return s.collect("mcmorphanvms", "mcmorphanvms-controller", doors)
 }

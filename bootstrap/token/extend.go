@@ -10,11 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Extend lets the token of an attempt, for which Ensure has returned one, live
-// until r.Expiration if it has less than least left, and returns when it expires
-// then. The token stays the same, and so does the boot data with it. The zero
-// time says that the token does not live any more. It costs one request, and
-// another one where the token has to be extended.
+// Extend extends the token of an attempt, for which Ensure has returned one, to
+// r.Expiration if it expires in less than least, and returns when it expires. The token,
+// and so the bootstrap data, does not change. The zero time means that the token is not
+// valid any more. It costs one request, and another one to extend the token.
 // Source: Cluster API's kubeadm bootstrap provider refreshes tokens like this
 // until the node has joined.
 func Extend(ctx context.Context, w client.Client, r Request, least time.Duration) (time.Time, error) {

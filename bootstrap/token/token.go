@@ -1,5 +1,5 @@
-// Package token makes and removes the bootstrap tokens that VMs join the target
-// cluster with. A token is a Secret of the target cluster's kube-system.
+// Package token creates and deletes the bootstrap tokens with which VMs join the target
+// cluster. A token is a Secret in the namespace kube-system of the target cluster.
 package token
 
 import (
@@ -33,28 +33,27 @@ const (
 	keyExpiration = "expiration"
 )
 
-// Deps are the ways into the target cluster.
+// Deps are the clients of the target cluster.
 type Deps struct {
 	Client client.Writer // creates and deletes
 	Live   client.Reader // reads from the API server: the role has no watch on these Secrets
 }
 
-// Request says whose token is meant. Delete needs only OwnerID and Attempt.
+// Request identifies a token. Delete needs only OwnerID and Attempt.
 type Request struct {
 	MachineName string
-	OwnerID     string    // durable id of the machine
-	Attempt     int       // at its VM; 0 means 1
+	OwnerID     string    // owner ID of the machine
+	Attempt     int       // to create its VM; 0 means 1
 	Now         time.Time // decides what has expired
 	Expiration  time.Time // of a new token
 	ExtraGroups string    // of a new token, separated by commas; may be empty
 	Rand        io.Reader // source of a new token
 }
 
-// Ensure returns the token of this attempt: a new one, or for as long as it
-// lives the one that an earlier call made, so that equal attempts boot with
-// equal data. spent means that this attempt has none any more, because its token
-// has expired or its id belongs to another machine: start the next attempt.
-// It costs one request where the token is new.
+// Ensure returns the token of this attempt: the one that an earlier call created, until
+// it expires, else a new one, so that equal attempts boot with equal data. spent means
+// that the token of this attempt has expired, or that its ID belongs to another machine:
+// start the next attempt. A new token costs one request.
 func Ensure(ctx context.Context, d Deps, r Request) (token string, spent bool, err error) {
 	secret, err := newSecret(r)
 	if err != nil {
@@ -77,14 +76,14 @@ func Ensure(ctx context.Context, d Deps, r Request) (token string, spent bool, e
 	return value(existing), false, nil
 }
 
-// Delete removes the token of an attempt for which Ensure has returned one,
-// without looking. Nothing to remove is fine. It costs one request.
+// Delete deletes the token of an attempt for which Ensure has returned one. It does not
+// check whose token it is, and ignores one that does not exist. It costs one request.
 func Delete(ctx context.Context, d Deps, r Request) error {
 	return remove(ctx, d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namePrefix + id(r)}})
 }
 
-// DeleteOwned removes the token of an attempt for which Ensure may not have
-// returned one: it looks first, and leaves another machine's alone.
+// DeleteOwned deletes the token of an attempt for which Ensure may not have returned one:
+// it reads the token first, and does not delete that of another machine.
 func DeleteOwned(ctx context.Context, d Deps, r Request) error {
 	existing := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: namePrefix + id(r)}
@@ -105,8 +104,8 @@ func remove(ctx context.Context, d Deps, secret *corev1.Secret, opts ...client.D
 	return nil
 }
 
-// id is the public part of the token. It comes from the whole owner id, so that
-// machines with similar names do not share a token as they do in MCM.
+// id returns the public part of the token. It is derived from the whole owner ID, so that
+// machines with similar names do not share a token as they do with MCM.
 func id(r Request) string {
 	sum := sha256.Sum256([]byte(r.OwnerID + "/" + strconv.Itoa(max(r.Attempt, 1))))
 	n := binary.BigEndian.Uint64(sum[:])
@@ -148,8 +147,7 @@ func ours(secret *corev1.Secret, r Request) bool {
 		string(secret.Data[keyID]) == id(r) && len(secret.Data[keySecret]) == secretLength
 }
 
-// alive reports whether the token still opens the cluster. One whose expiration
-// cannot be read does not.
+// alive reports whether the token is valid. One with an unreadable expiration is not.
 func alive(secret *corev1.Secret, now time.Time) bool {
 	expiration, err := time.Parse(time.RFC3339, string(secret.Data[keyExpiration]))
 	return err == nil && expiration.After(now) && secret.DeletionTimestamp.IsZero()
@@ -161,7 +159,7 @@ func value(secret *corev1.Secret) string {
 
 // randomText returns secretLength characters, each equally likely.
 func randomText(random io.Reader) ([]byte, error) {
-	const unbiased = 256 / len(alphabet) * len(alphabet) // bytes from here on would favour the first characters
+	const unbiased = 256 / len(alphabet) * len(alphabet) // larger bytes would favour the first characters
 	out := make([]byte, 0, secretLength)
 	buffer := make([]byte, secretLength)
 	for len(out) < secretLength {

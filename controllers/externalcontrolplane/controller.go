@@ -1,10 +1,9 @@
-// Package externalcontrolplane stands for a control plane that someone else
-// runs: it provides the kubeconfig of the Cluster, and reports whether the API
-// server answers. With that, Cluster API drains, watches and moves machines of a
-// Cluster whose control plane it does not know.
+// Package externalcontrolplane represents a control plane that somebody else runs: it
+// provides the kubeconfig of the Cluster, and reports whether the API server answers, so
+// that Cluster API can drain, watch and move the machines of the Cluster.
 //
-// The kubeconfig is either given, in a Secret, or, where the machines join the
-// cluster that all of this runs in, made for a ServiceAccount of it.
+// The user provides the kubeconfig in a Secret. Where the machines join the management
+// cluster itself, the controller creates the kubeconfig, for a ServiceAccount.
 package externalcontrolplane
 
 import (
@@ -37,8 +36,8 @@ const (
 	defaultTokenLifetime = 24 * time.Hour
 	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
 	renewRetry           = 30 * time.Second // a token is renewed long before it expires
-	forbiddenRetry       = time.Minute      // rights are given without a word to us
-	silence              = time.Minute      // a connection that is made anew, with another token say, is back sooner
+	forbiddenRetry       = time.Minute      // no event reports that permissions were granted
+	silence              = time.Minute      // a connection that is opened again, for example with another token, takes less
 )
 
 // Roles are the names of the ClusterRoles that a ServiceAccount of a self-hosted
@@ -69,7 +68,7 @@ type Deps struct {
 	Roles Roles
 }
 
-// Controller keeps the kubeconfig of a Cluster with an external control plane.
+// Controller keeps the kubeconfig of a Cluster with an external control plane up to date.
 type Controller struct {
 	Deps
 	written fresh.Marks // of statuses
@@ -86,15 +85,15 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d}
 }
 
-// Reconcile brings the kubeconfig Secret into line with the spec, and says
-// whether the API server answers. What is paused is left alone, first of all:
-// after a move the source removes nothing.
+// Reconcile updates the kubeconfig Secret, and reports whether the API server answers.
+// It does nothing for an object that is paused: after a move, the source must not remove
+// anything.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	f, err := c.observe(ctx, req.NamespacedName)
 	if err != nil || f == nil {
 		return outcome.Of(0, err)
 	}
-	if c.written.Stale(f.cp) { // what is seen now would be compared with what was said before
+	if c.written.Stale(f.cp) { // the status in the cache is not the last one
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	switch {
@@ -103,19 +102,20 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case !f.cp.DeletionTimestamp.IsZero():
 		return c.leave(ctx, f)
 	}
-	err = f.settle(c.act(ctx, f))
+	err = f.recordOutcome(c.act(ctx, f))
 	return outcome.Of(f.wait, errors.Join(err, c.report(ctx, f)))
 }
 
-// settle notes how acting has ended, and returns what is worth a retry at once.
-func (f *facts) settle(err error) error {
+// recordOutcome records how act has ended, and returns an error that is retried with
+// back-off.
+func (f *facts) recordOutcome(err error) error {
 	if p, told := errors.AsType[*problem](err); told {
 		f.problem = p
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
 		f.problem = &problem{controlplanev1.ReasonForbidden, fmt.Sprintf(
-			"this manager lacks rights; bind ClusterRole capmcm-control-plane-self-hosted to it for spec.selfHosted, and "+
+			"this manager lacks permissions; bind ClusterRole capmcm-control-plane-self-hosted to it for spec.selfHosted, and "+
 				"capmcm-control-plane-manager for all else: %s", err), true}
 		f.wait = forbiddenRetry
 		return nil
@@ -124,7 +124,7 @@ func (f *facts) settle(err error) error {
 	return err
 }
 
-// act makes what is missing.
+// act creates what is missing.
 func (c *Controller) act(ctx context.Context, f *facts) error {
 	if err := c.claim(ctx, f); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 	return c.fillEndpoint(ctx, f, made)
 }
 
-// claim puts the finalizer onto the object, before anything is made for it.
+// claim adds the finalizer to the object, before anything is created for it.
 func (c *Controller) claim(ctx context.Context, f *facts) error {
 	home := f.cp.Annotations[controlplanev1.HomeAnnotation]
 	switch selfHosted := isTrue(f.cp.Spec.SelfHosted); {
@@ -172,7 +172,7 @@ func (c *Controller) kubeconfig(ctx context.Context, f *facts) (kubeconfig, erro
 	}
 	if f.secret != nil && !f.mine() {
 		return kubeconfig{}, wrong(controlplanev1.ReasonSecretNameTaken,
-			"Secret %q has the name of the Cluster's kubeconfig and is somebody else's; remove it, or rename it and set "+
+			"Secret %q has the name of the Cluster's kubeconfig and was not created for this object; remove it, or rename it and set "+
 				"spec.kubeconfigSecretRef.name", f.secret.Name)
 	}
 	selfHosted := isTrue(f.cp.Spec.SelfHosted)
@@ -187,7 +187,7 @@ func (c *Controller) kubeconfig(ctx context.Context, f *facts) (kubeconfig, erro
 	}
 }
 
-// patch writes what change changes of the object, if anything.
+// patch applies change to the object, and writes it if it has changed.
 func (c *Controller) patch(ctx context.Context, f *facts, change func(*controlplanev1.MCMExternalControlPlane)) error {
 	changed := f.cp.DeepCopy()
 	change(changed)

@@ -22,7 +22,7 @@ const (
 	keyKubeconfig = "kubeconfig"
 )
 
-// kubeconfig is the way to an API server, and how long it is good for.
+// kubeconfig is a connection to an API server, and the annotations of its Secret.
 type kubeconfig struct {
 	cluster *clientcmdapi.Cluster
 	user    *clientcmdapi.AuthInfo
@@ -60,8 +60,8 @@ func (c *Controller) givenKubeconfig(ctx context.Context, f *facts, name string)
 	return out, capi.EnsureMoveLabel(ctx, c.Client, secret)
 }
 
-// parse returns what the current context of a kubeconfig means, or why it is of
-// no use here. It never repeats content but names.
+// parse returns cluster and user of the current context of a kubeconfig, or why it cannot
+// be used. The text contains names only, no secrets.
 func parse(data []byte) (out kubeconfig, why string) {
 	config, err := clientcmd.Load(data)
 	if err != nil {
@@ -88,7 +88,7 @@ func parse(data []byte) (out kubeconfig, why string) {
 	return kubeconfig{cluster: cluster, user: user}, ""
 }
 
-// refuseCluster says what cannot be used of a cluster; empty if all can.
+// refuseCluster returns why a cluster cannot be used; empty if it can.
 func refuseCluster(c *clientcmdapi.Cluster) string {
 	switch {
 	case !isServer(c.Server):
@@ -109,7 +109,7 @@ func isServer(text string) bool {
 	return err == nil && server.Hostname() != "" && (server.Scheme == "https" || server.Scheme == "http")
 }
 
-// refuseUser says what cannot be used of a user; empty if all can.
+// refuseUser returns why a user cannot be used; empty if it can.
 // Source: Cluster API refuses exec and authProvider in its connections.
 func refuseUser(u *clientcmdapi.AuthInfo) string {
 	files := "files of other machines cannot be read; "

@@ -98,7 +98,7 @@ func (c *Controller) ensure(ctx context.Context, cp *controlplanev1.MCMExternalC
 		return nil, fmt.Errorf("read %s: %w", nameOf(want), err)
 	case existing.GetAnnotations()[controlplanev1.MadeForAnnotation] != madeFor(cp):
 		return nil, wrong(controlplanev1.ReasonIdentityTaken,
-			"spec.selfHosted: %s exists and is somebody else's; remove it, or name this object differently", nameOf(want))
+			"spec.selfHosted: %s exists and was not created for this object; remove it, or rename this object", nameOf(want))
 	}
 	switch changed, again := putRight(existing, want); {
 	case again:

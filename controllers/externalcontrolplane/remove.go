@@ -17,17 +17,17 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// leave lets the object go. What keeps it, and somebody has to correct, is told.
+// leave removes the finalizer, or reports what keeps the object.
 func (c *Controller) leave(ctx context.Context, f *facts) (reconcile.Result, error) {
-	err := f.settle(c.remove(ctx, f))
+	err := f.recordOutcome(c.remove(ctx, f))
 	if f.problem != nil {
 		err = errors.Join(err, c.report(ctx, f))
 	}
 	return outcome.Of(f.wait, err)
 }
 
-// remove takes back what was made for the object. The kubeconfig Secret goes
-// with its owner, by the garbage collector.
+// remove deletes what was created for the object, and then the finalizer. The garbage
+// collector deletes the kubeconfig Secret.
 func (c *Controller) remove(ctx context.Context, f *facts) error {
 	if !slices.Contains(f.cp.Finalizers, machinev1.MCMExternalControlPlaneFinalizer) {
 		return nil
@@ -40,8 +40,8 @@ func (c *Controller) remove(ctx context.Context, f *facts) error {
 	return capi.DropFinalizer(ctx, c.Client, f.cp.DeepCopy(), machinev1.MCMExternalControlPlaneFinalizer)
 }
 
-// removeIdentity deletes the ServiceAccount and its rights, the rights first.
-// What is in another cluster cannot be removed from here; it is told about.
+// removeIdentity deletes the bindings of the ServiceAccount, and then the ServiceAccount.
+// Where they are in another cluster, it emits an Event that names them.
 func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
 	here, err := c.here(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
 	slices.Reverse(all)
 	if here != f.cp.Annotations[controlplanev1.HomeAnnotation] {
 		c.Events.Eventf(f.cp, corev1.EventTypeWarning, controlplanev1.ReasonMovedAway,
-			"This object was moved here. In the cluster that it means, remove what has the annotation %s=%s: %s, and what is "+
+			"This object was moved here. In its workload cluster, delete what has the annotation %s=%s: %s, and what is "+
 				"bound to it",
 			controlplanev1.MadeForAnnotation, madeFor(f.cp), nameOf(all[len(all)-1]))
 		return nil

@@ -79,7 +79,7 @@ func (c *Controller) awayKubeconfig(ctx context.Context, f *facts, old kubeconfi
 		return old, nil
 	}
 	failed := wait(controlplanev1.ReasonTokenNotRenewed,
-		"the token of the kubeconfig is to be renewed, and the API server that it is for does not do it")
+		"the token of the kubeconfig could not be renewed by its API server; it is tried again every 30s")
 	there, err := c.Clusters.GetUncachedClient(ctx, client.ObjectKeyFromObject(f.cluster))
 	if err != nil {
 		f.wait = renewRetry

@@ -20,8 +20,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
-// report writes the status, if it has changed, and tells what somebody has to
-// correct, once for each change of it.
+// report writes the status if it has changed, and emits Events for what the user has to
+// correct.
 func (c *Controller) report(ctx context.Context, f *facts) error {
 	if f.paused == "" && f.cp.DeletionTimestamp.IsZero() && !f.connected && f.answered >= 0 && f.answered < silence {
 		f.sooner(silence - f.answered)
@@ -39,7 +39,8 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// announce tells of the conditions that are new in changed and want somebody's help.
+// announce emits Events for the conditions that have changed and that the user has to act
+// on.
 func (c *Controller) announce(f *facts, changed *controlplanev1.MCMExternalControlPlane) {
 	kinds := []string{controlplanev1.KubeletVersionsMatchCondition}
 	switch {
@@ -53,8 +54,8 @@ func (c *Controller) announce(f *facts, changed *controlplanev1.MCMExternalContr
 	}
 }
 
-// tell tells of a condition that is bad now and was not, or not like that: of one
-// that is False, or that a deletion waits.
+// tell emits an Event for a condition that has become False or has another message, or
+// that reports what a deletion waits for.
 func (c *Controller) tell(cp *controlplanev1.MCMExternalControlPlane, before []metav1.Condition, kind string) {
 	was, is := meta.FindStatusCondition(before, kind), meta.FindStatusCondition(cp.Status.Conditions, kind)
 	if is != nil && (is.Status == metav1.ConditionFalse || kind == clusterv1.DeletingCondition) &&
@@ -118,14 +119,14 @@ func kubeconfigCondition(f *facts) metav1.Condition {
 		"")
 }
 
-// deletingCondition says what keeps an object that is to go.
+// deletingCondition reports what the deletion waits for.
 func deletingCondition(f *facts) metav1.Condition {
 	return condition(clusterv1.DeletingCondition, metav1.ConditionTrue, f.problem.reason,
-		"the ServiceAccount that was made for spec.selfHosted, and its rights, are to be removed first: "+f.problem.message)
+		"the ServiceAccount that was created for spec.selfHosted, and its bindings, have to be removed first: "+f.problem.message)
 }
 
-// availableCondition reports whether the API server answers. A connection that is
-// made anew is not a control plane that is gone.
+// availableCondition reports whether the API server answers. A connection that is being
+// opened again does not make it unavailable.
 func availableCondition(f *facts) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(clusterv1.AvailableCondition, status, reason, message)
@@ -137,7 +138,7 @@ func availableCondition(f *facts) metav1.Condition {
 		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForCluster, "no Cluster owns this object yet")
 	case !isTrue(f.cluster.Status.Initialization.InfrastructureProvisioned):
 		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForInfra,
-			"the infrastructure of the Cluster is not provisioned yet; the API server is not connected to before")
+			"the infrastructure of the Cluster is not provisioned yet, so there is no connection to the API server")
 	case f.problem != nil:
 		return is(metav1.ConditionFalse, controlplanev1.ReasonNotConnected,
 			"the kubeconfig is not ready, and there is no connection to the API server")
@@ -157,9 +158,9 @@ func readyCondition(of ...metav1.Condition) metav1.Condition {
 	return condition(clusterv1.ReadyCondition, metav1.ConditionTrue, clusterv1.ReadyReason, "")
 }
 
-// versionsCondition compares what Machines ask for with what their kubelets say.
-// Cluster API compares the texts, and takes a Machine that differs for outdated
-// for ever: rollouts then never end.
+// versionsCondition compares spec.version of Machines with the versions of their kubelets.
+// Cluster API compares the strings, and never considers a Machine up to date whose
+// strings differ: its rollout never completes.
 func versionsCondition(machines []clusterv1.Machine) metav1.Condition {
 	const told = 3
 	var differ []clusterv1.Machine
@@ -180,7 +181,7 @@ func versionsCondition(machines []clusterv1.Machine) metav1.Condition {
 			m.Status.NodeInfo.KubeletVersion))
 	}
 	if more := len(differ) - told; more > 0 {
-		text = append(text, fmt.Sprintf("so it is with %d more", more))
+		text = append(text, fmt.Sprintf("and %d more Machines", more))
 	}
 	text = append(text, "set spec.template.spec.version of their MachineDeployment to the kubelet's, or boot that version")
 	return condition(controlplanev1.KubeletVersionsMatchCondition, metav1.ConditionFalse,

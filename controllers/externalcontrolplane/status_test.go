@@ -191,7 +191,7 @@ func TestKubeletVersions(t *testing.T) {
 				machine("e", "v1", "v2"), machine("d", "v1", "v2"),
 				machine("c", "v1", "v2"), machine("b", "v1", "v2"), machine("a", "v1", "v2"),
 			},
-			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; so it is with 2 more; set`,
+			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; and 2 more Machines; set`,
 		},
 	}
 	for name, tc := range cases {

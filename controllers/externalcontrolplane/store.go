@@ -22,7 +22,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
-// store writes the Secret with the kubeconfig, if it is not as it should be.
+// store writes the Secret with the kubeconfig, if it has changed.
 func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
 	data, err := k.render(f.cluster.Name, f.override())
 	if err != nil {
@@ -67,7 +67,8 @@ func (c *Controller) createSecret(ctx context.Context, f *facts, secret *corev1.
 	return nil
 }
 
-// own puts on the Secret what Cluster API finds, moves and removes it by.
+// own sets the label and the owner by which Cluster API finds, moves and deletes the
+// Secret.
 func (f *facts) own(secret *corev1.Secret) {
 	capi.SetLabel(secret, clusterv1.ClusterNameLabel, f.cluster.Name)
 	ref := *metav1.NewControllerRef(f.cp, controlplanev1.GroupVersion.WithKind(kind))
@@ -80,8 +81,8 @@ func (f *facts) own(secret *corev1.Secret) {
 	secret.OwnerReferences = append(secret.OwnerReferences, ref)
 }
 
-// render is the kubeconfig as a file: equal ones have equal bytes. It has nothing
-// but the one way to the API server, at the endpoint that the user wants, if any.
+// render returns the kubeconfig as a file with one context; equal ones have equal bytes.
+// override is the endpoint that the user wants; zero keeps that of the kubeconfig.
 func (k kubeconfig) render(name string, override clusterv1.APIEndpoint) ([]byte, error) {
 	cluster, user := k.cluster.DeepCopy(), k.user.DeepCopy()
 	cluster.Server = redirect(cluster.Server, override)
@@ -95,8 +96,8 @@ func (k kubeconfig) render(name string, override clusterv1.APIEndpoint) ([]byte,
 	return clientcmd.Write(*config)
 }
 
-// redirect puts another host and port into the URL of a server. Its path stays:
-// behind it may be a proxy of many clusters.
+// redirect replaces host and port in the URL of a server. It keeps the path, which may
+// select a cluster behind a proxy.
 func redirect(server string, to clusterv1.APIEndpoint) string {
 	if to.IsZero() {
 		return server
@@ -122,8 +123,7 @@ func endpointOf(server string) clusterv1.APIEndpoint {
 	return clusterv1.APIEndpoint{Host: u.Hostname(), Port: int32(port)}
 }
 
-// fillEndpoint tells core where the API server is, once. What stands there
-// already is never touched.
+// fillEndpoint sets spec.controlPlaneEndpoint where it is empty. It never changes one.
 func (c *Controller) fillEndpoint(ctx context.Context, f *facts, k kubeconfig) error {
 	endpoint := endpointOf(k.cluster.Server)
 	if !f.cp.Spec.ControlPlaneEndpoint.IsZero() || !endpoint.IsValid() {

@@ -1,6 +1,6 @@
-// Package infracluster keeps MCMClusters: nothing is made for one, it says that
-// machines may be made and in which failure domains, and it is held until none of
-// them is left.
+// Package infracluster reconciles MCMClusters. It creates nothing in the cloud: it
+// reports that machines may be created, and in which failure domains, and keeps the
+// finalizer of an MCMCluster until its machines are gone.
 package infracluster
 
 import (
@@ -45,7 +45,7 @@ type Deps struct {
 	WatchFilter string
 }
 
-// Controller keeps MCMClusters.
+// Controller reconciles MCMClusters.
 type Controller struct {
 	Deps
 	marks fresh.Marks
@@ -54,20 +54,20 @@ type Controller struct {
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller { return &Controller{Deps: d} }
 
-// facts are what one reconcile has seen.
+// facts are what one reconcile has observed.
 type facts struct {
 	now      time.Time
 	before   *infrav1.MCMCluster // as read; never modified
 	object   *infrav1.MCMCluster // as it is after what this pass has written
 	cluster  *clusterv1.Cluster  // nil: there is none, or it is not known
 	named    string              // name of the Cluster, empty if nothing names one
-	paused   string              // why it is to be left alone
+	paused   string              // why it is paused; empty if it is not
 	left     []string            // names of the MCMMachines that a deletion waits for, sorted
 	released bool
 }
 
-// Reconcile brings a MCMCluster into line with its spec, and lets it go when
-// none of its machines is left. One that somebody else manages is not touched.
+// Reconcile updates the status of an MCMCluster, and removes its finalizer when none of
+// its machines is left. It does nothing for one that is managed externally.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &infrav1.MCMCluster{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
@@ -88,7 +88,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return outcome.Of(wait, c.write(ctx, f))
 }
 
-// act looks whose the object is, and does the one thing that fits.
+// act finds the Cluster of the object, and takes the one action that follows.
 func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 	var err error
 	if f.cluster, f.named, err = capi.ClusterOf(ctx, c.Client, f.object); err != nil {
@@ -106,7 +106,7 @@ func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 	return 0, c.claim(ctx, f)
 }
 
-// claim puts finalizer and durable id onto the object.
+// claim adds the finalizer and the owner ID to the object.
 func (c *Controller) claim(ctx context.Context, f *facts) error {
 	changed := f.object.DeepCopy()
 	capi.AddFinalizer(changed, machinev1.MCMClusterFinalizer)
@@ -122,8 +122,8 @@ func (c *Controller) claim(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// leave lets the object go when no machine of its Cluster is left. The last look
-// is at the API server: a machine that the cache does not show yet needs this object.
+// leave removes the finalizer when no machine of the Cluster is left. The API server has
+// to confirm that: a machine that the cache does not show yet needs this object.
 func (c *Controller) leave(ctx context.Context, f *facts) (time.Duration, error) {
 	if !slices.Contains(f.object.Finalizers, machinev1.MCMClusterFinalizer) {
 		return 0, nil
@@ -150,7 +150,7 @@ func (c *Controller) leave(ctx context.Context, f *facts) (time.Duration, error)
 	return 0, nil
 }
 
-// machines notes the MCMMachines that r shows.
+// machines records the MCMMachines that r shows.
 func (c *Controller) machines(ctx context.Context, r client.Reader, f *facts, which client.ListOption) error {
 	var list infrav1.MCMMachineList
 	if err := r.List(ctx, &list, client.InNamespace(f.object.Namespace), which); err != nil {
@@ -163,7 +163,7 @@ func (c *Controller) machines(ctx context.Context, r client.Reader, f *facts, wh
 	return nil
 }
 
-// write persists the status that follows from f, if it differs.
+// write writes the status if it has changed.
 func (c *Controller) write(ctx context.Context, f *facts) error {
 	if f.released {
 		return nil
@@ -186,12 +186,12 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// waitsFor says what a deletion waits for.
+// waitsFor returns what a deletion waits for.
 func waitsFor(left []string) string {
 	const most = 5
 	text := strings.Join(left[:min(len(left), most)], ", ")
 	if len(left) > most {
 		text += fmt.Sprintf(" and %d more", len(left)-most)
 	}
-	return fmt.Sprintf("%d MCMMachines of the Cluster are still there: %s", len(left), text)
+	return fmt.Sprintf("%d MCMMachines of the Cluster still exist: %s", len(left), text)
 }

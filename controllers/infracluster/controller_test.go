@@ -223,7 +223,7 @@ func TestDeletionWaitsForMachines(t *testing.T) {
 	}
 	w.run()
 	if got := w.condition(clusterv1.DeletingCondition); got != "True WaitingForMachines: 2 MCMMachines of the Cluster "+
-		"are still there: m1, m2" {
+		"still exist: m1, m2" {
 		t.Errorf("Deleting is %q", got)
 	}
 	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False Deleting: 2 MCMMachines") {

@@ -8,8 +8,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
 
-// report is the status that follows from f. It is pure. An object that is
-// paused says so and nothing else.
+// report returns the status that follows from f. It is pure. Of a paused object it only
+// changes the condition Paused.
 func report(f *facts) infrav1.MCMClusterStatus {
 	status := *f.object.Status.DeepCopy()
 	set := func(c metav1.Condition) {

@@ -1,6 +1,6 @@
-// Package inframachinetemplate fills in what a node of a MCMMachineTemplate will
-// offer, so that an autoscaler can start from zero, and tells of templates that
-// were edited in place, which no machine follows.
+// Package inframachinetemplate reports the capacity of the nodes of an
+// MCMMachineTemplate, so that an autoscaler can scale from zero, and templates that were
+// edited in place, which existing machines do not follow.
 package inframachinetemplate
 
 import (
@@ -55,17 +55,17 @@ func New(d Deps) *Controller { return &Controller{Deps: d, classes: class.New(d.
 
 // facts are what one reconcile has seen.
 type facts struct {
-	now      time.Time
-	object   *infrav1.MCMMachineTemplate // as it is after what this pass has written
-	paused   string                      // why it is to be left alone
-	edited   bool                        // the spec is not the one that was seen first
-	capacity corev1.ResourceList         // nil: nothing was learnt
-	info     infrav1.NodeInfo
-	word     metav1.Condition // what is known of the capacity; no Type: nothing was learnt
-	worded   bool             // its message is the cloud's, which differs from call to call
+	now       time.Time
+	object    *infrav1.MCMMachineTemplate // as it is after what this pass has written
+	paused    string                      // why it is to be left alone
+	edited    bool                        // the spec is not the one that was seen first
+	capacity  corev1.ResourceList         // nil: unknown
+	info      infrav1.NodeInfo
+	condition metav1.Condition // CapacityKnown; without a Type, nothing is known yet
+	fromCloud bool             // its message is the cloud's, which changes from call to call
 }
 
-// Reconcile brings the status of a MCMMachineTemplate into line with its class.
+// Reconcile updates the status of an MCMMachineTemplate.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &infrav1.MCMMachineTemplate{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
@@ -100,10 +100,10 @@ func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 	if err := c.compare(ctx, f); err != nil {
 		return 0, err
 	}
-	return c.measure(ctx, f)
+	return c.findCapacity(ctx, f)
 }
 
-// compare notes the spec as it was seen first, and tells whether it still is.
+// compare records the spec as it was first observed, and whether it has changed since.
 func (c *Controller) compare(ctx context.Context, f *facts) error {
 	edited, first, err := capi.Edited(f.object, f.object.Spec)
 	if f.edited = edited; err != nil || first == "" {
@@ -119,29 +119,28 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// measure learns what a node will offer: from the class if that says it, else
-// from the cloud.
-func (c *Controller) measure(ctx context.Context, f *facts) (time.Duration, error) {
+// findCapacity finds the capacity of a node: in the class, else from the cloud.
+func (c *Controller) findCapacity(ctx context.Context, f *facts) (time.Duration, error) {
 	resolved, err := c.classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace,
 		f.object.Spec.Template.Spec.MachineClassRef.Name)
 	if err != nil {
 		return 0, err
 	}
 	if found, info, ok := ofClass(resolved); ok {
-		f.learn(found, info, infrav1.ReasonCapacityOfClass)
+		f.setCapacity(found, info, infrav1.ReasonCapacityOfClass)
 		return 0, nil
 	}
 	found, err := c.ask(ctx, resolved)
 	if err == nil {
 		capacity, info, problem := ofCloud(found)
 		if problem == "" {
-			f.learn(capacity, info, infrav1.ReasonCapacityOfCloud)
+			f.setCapacity(capacity, info, infrav1.ReasonCapacityOfCloud)
 			return 0, nil
 		}
 		err = cloud.Errorf(cloud.Unknown, "look up capacity", "InvalidCapacity", "%s", problem)
 	}
-	f.worded = cloud.CodeOf(err) != cloud.Invalid
-	f.word = metav1.Condition{
+	f.fromCloud = cloud.CodeOf(err) != cloud.Invalid
+	f.condition = metav1.Condition{
 		Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionFalse, Reason: reasonOf(err),
 		Message: err.Error() + "; correct that, or set nodeTemplate of the MachineClass",
 	}
@@ -156,13 +155,13 @@ func (c *Controller) ask(ctx context.Context, r class.Resolved) (cloud.Capacity,
 	return account.Capacity(ctx, r.Class)
 }
 
-func (f *facts) learn(capacity corev1.ResourceList, info infrav1.NodeInfo, reason string) {
+func (f *facts) setCapacity(capacity corev1.ResourceList, info infrav1.NodeInfo, reason string) {
 	f.capacity, f.info = capacity, info
-	f.word = metav1.Condition{Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionTrue, Reason: reason}
+	f.condition = metav1.Condition{Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionTrue, Reason: reason}
 }
 
-// write persists the status that follows from f, if it differs, and tells once
-// about what a person has to correct.
+// write writes the status if it has changed, and emits an Event for what the user has to
+// correct.
 func (c *Controller) write(ctx context.Context, f *facts) error {
 	status := report(f)
 	changed, err := c.save(ctx, f.object, status)
@@ -194,7 +193,7 @@ func (c *Controller) save(ctx context.Context, object *infrav1.MCMMachineTemplat
 	return changed, nil
 }
 
-// reasonOf is the condition reason for a failed look.
+// reasonOf returns the condition reason for a lookup that failed.
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Invalid && e.Reason != "" {
 		return e.Reason

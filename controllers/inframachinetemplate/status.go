@@ -23,8 +23,8 @@ const (
 	gpuOfNodes = "nvidia.com/gpu"
 )
 
-// report is the status that follows from f. It is pure. What nothing was learnt
-// about stays as it was.
+// report returns the status that follows from f. It is pure. What is unknown stays as it
+// was.
 func report(f *facts) infrav1.MCMMachineTemplateStatus {
 	status := *f.object.Status.DeepCopy()
 	set := func(c metav1.Condition) { capi.SetCondition(&status.Conditions, c, f.object.Generation, f.now) }
@@ -35,16 +35,16 @@ func report(f *facts) infrav1.MCMMachineTemplateStatus {
 	if f.capacity != nil {
 		status.Capacity, status.NodeInfo = f.capacity, f.info
 	}
-	word := f.word
-	if was := meta.FindStatusCondition(status.Conditions, word.Type); f.worded && was != nil &&
-		was.Reason == word.Reason && was.Status == word.Status {
-		word.Message = was.Message
+	condition := f.condition
+	if was := meta.FindStatusCondition(status.Conditions, condition.Type); f.fromCloud && was != nil &&
+		was.Reason == condition.Reason && was.Status == condition.Status {
+		condition.Message = was.Message
 	}
-	set(word)
+	set(condition)
 	unchanged := capi.SpecUnchangedCondition(f.edited, "MCMMachineTemplate", "spec.template.spec.infrastructureRef")
 	set(unchanged)
 	ready := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonReady}
-	for _, c := range []metav1.Condition{unchanged, word} {
+	for _, c := range []metav1.Condition{unchanged, condition} {
 		if c.Status == metav1.ConditionFalse {
 			ready.Status, ready.Reason, ready.Message = c.Status, c.Reason, c.Message
 			break
@@ -54,9 +54,9 @@ func report(f *facts) infrav1.MCMMachineTemplateStatus {
 	return status
 }
 
-// ofClass is what the class says that a node will offer; ok is false if it does
-// not say at least cpu and memory. Its virtualCapacity does not count: nobody
-// writes that onto the Nodes of this door.
+// ofClass returns the capacity in nodeTemplate of the class; ok is false if it lacks cpu or
+// memory. Its virtualCapacity does not count: no controller applies it to the Nodes of
+// MCMMachines.
 func ofClass(r class.Resolved) (corev1.ResourceList, infrav1.NodeInfo, bool) {
 	if r.Object == nil || r.Object.NodeTemplate == nil {
 		return nil, infrav1.NodeInfo{}, false
@@ -74,7 +74,7 @@ func ofClass(r class.Resolved) (corev1.ResourceList, infrav1.NodeInfo, bool) {
 	return named(t.Capacity), infoOf(architecture), true
 }
 
-// ofCloud is what the cloud says; problem is what of that cannot be read.
+// ofCloud returns the capacity that the cloud reports; problem is what is invalid in it.
 func ofCloud(found cloud.Capacity) (corev1.ResourceList, infrav1.NodeInfo, string) {
 	all := corev1.ResourceList{}
 	for _, name := range slices.Sorted(maps.Keys(found.Resources)) {

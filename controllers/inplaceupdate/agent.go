@@ -15,7 +15,7 @@ import (
 // The answer is zero once the node is back in service.
 func (e *Extension) agent(ctx context.Context, u *update) (answer, error) {
 	for _, step := range []func(context.Context, *update) (answer, error){
-		e.begin, e.empty, e.handOver, e.await, e.finish,
+		e.begin, e.drainNode, e.handOver, e.awaitResult, e.finish,
 	} {
 		if a, err := step(ctx, u); err != nil || a != (answer{}) {
 			return a, err
@@ -55,7 +55,7 @@ func running(u *update) bool {
 
 // empty moves the pods off the node, before the agent may touch it. Core leaves
 // that to the extension.
-func (e *Extension) empty(ctx context.Context, u *update) (answer, error) {
+func (e *Extension) drainNode(ctx context.Context, u *update) (answer, error) {
 	c := shown(u.node)
 	if u.result() != "" || c.Reason != machinev1.ReasonSelectedForUpdate {
 		return answer{}, nil
@@ -78,7 +78,7 @@ func (e *Extension) handOver(ctx context.Context, u *update) (answer, error) {
 }
 
 // await looks for what the agent says. An agent that has failed may still succeed.
-func (e *Extension) await(ctx context.Context, u *update) (answer, error) {
+func (e *Extension) awaitResult(ctx context.Context, u *update) (answer, error) {
 	wants := u.machine.Spec.Version
 	has := u.node.Status.NodeInfo.KubeletVersion
 	switch result := u.result(); {
@@ -115,10 +115,10 @@ func (e *Extension) agentFailed(ctx context.Context, u *update) (answer, error) 
 		return answer{}, err
 	}
 	if why == "" {
-		why = "it does not say why in the annotation " + machinev1.UpdateFailedReasonAnnotation
+		why = "there is no reason in the annotation " + machinev1.UpdateFailedReasonAnnotation
 	}
 	return failed(infrav1.ReasonNodeAgentFailed,
-		"The agent on Node %s has failed: %s; remove its label %s to have it try again, or delete the Machine, so that a "+
+		"The agent on Node %s has failed: %s; remove its label %s to retry, or delete the Machine, so that a "+
 			"new one replaces it",
 		u.node.Name, why, machinev1.UpdateResultLabel), nil
 }

@@ -103,7 +103,7 @@ func (e *Extension) answer(ctx context.Context, q question, annotations map[stri
 		case err != nil:
 			return verdict{err: err}
 		case refusal != "" && q.unreadable != nil:
-			return verdict{err: q.unreadable} // a misspelt word shall not replace machines
+			return verdict{err: q.unreadable} // a misspelled entry must not replace machines
 		case refusal != "":
 			return q.refused(refusal)
 		}
@@ -155,11 +155,11 @@ func (e *Extension) compareMachine(_ context.Context, q question) (refusal strin
 	}
 	switch {
 	case data(was) != data(is):
-		return fmt.Sprintf("spec.bootstrap.dataSecretName was %q and is to be %q", data(was), data(is)), nil
+		return fmt.Sprintf("spec.bootstrap.dataSecretName changes from %q to %q", data(was), data(is)), nil
 	case was.FailureDomain != is.FailureDomain:
-		return fmt.Sprintf("spec.failureDomain was %q and is to be %q", was.FailureDomain, is.FailureDomain), nil
+		return fmt.Sprintf("spec.failureDomain changes from %q to %q", was.FailureDomain, is.FailureDomain), nil
 	case was.Version != is.Version && !q.agent.version:
-		return fmt.Sprintf("spec.version was %q and is to be %q, and annotation %s does not list %s", was.Version, is.Version,
+		return fmt.Sprintf("spec.version changes from %q to %q, and annotation %s does not list %s", was.Version, is.Version,
 			infrav1.NodeAgentUpdatesAnnotation, itemVersion), nil
 	}
 	return "", nil

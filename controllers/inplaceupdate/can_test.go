@@ -289,7 +289,7 @@ func TestCanUpdateMachineSet(t *testing.T) {
 			side{infra: plain, spec: data("d1")},
 			side{infra: plain, spec: data("d2"), agent: "bootstrap"},
 			[3]string{`[{"op":"add","path":"` + at +
-				`failureDomain","value":"not to be updated in place: spec.bootstrap.dataSecretName was \"d1\" and is to be \"d2\""}]`, "", ""},
+				`failureDomain","value":"not to be updated in place: spec.bootstrap.dataSecretName changes from \"d1\" to \"d2\""}]`, "", ""},
 			"dataSecretName", false,
 		},
 		{

@@ -62,7 +62,7 @@ func (e *Extension) compareBootstrap(_ context.Context, q question) (refusal str
 	field := besides(was.spec, is.spec)
 	switch {
 	case was.kind != is.kind:
-		return fmt.Sprintf("the bootstrap configuration was a %s and is to be a %s", was.kind.Kind, is.kind.Kind), nil
+		return fmt.Sprintf("the bootstrap configuration changes from a %s to a %s", was.kind.Kind, is.kind.Kind), nil
 	case field == "":
 		return "", nil
 	case is.kind.Group != bootstrapv1.GroupVersion.Group || !slices.Contains([]string{"MCMConfig", "MCMConfigTemplate"},
@@ -83,7 +83,7 @@ func (e *Extension) compareBootstrap(_ context.Context, q question) (refusal str
 // nothing but what the agent changes inside of the VM.
 func (e *Extension) compareClasses(ctx context.Context, q question, was, is string) (refusal string, err error) {
 	if q.agent.none() {
-		return fmt.Sprintf("spec.machineClassRef.name was %q and is to be %q, and there is no annotation %s", was, is,
+		return fmt.Sprintf("spec.machineClassRef.name changes from %q to %q, and there is no annotation %s", was, is,
 			infrav1.NodeAgentUpdatesAnnotation), nil
 	}
 	var classes [2]machinev1.MachineClass

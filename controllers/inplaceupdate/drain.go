@@ -44,7 +44,7 @@ func (e *Extension) drain(ctx context.Context, u *update, since time.Time) (answ
 
 // leaving are the pods that have to leave the node, with the rule for each, by
 // namespace and name.
-func (e *Extension) leaving(ctx context.Context, u *update) ([]departure, error) {
+func (e *Extension) leaving(ctx context.Context, u *update) ([]drainedPod, error) {
 	var pods corev1.PodList
 	if err := u.cluster.List(ctx, &pods, client.MatchingFields{"spec.nodeName": u.node.Name}); err != nil {
 		return nil, fmt.Errorf("list the pods of Node %s: %w", u.node.Name, err)
@@ -57,7 +57,7 @@ func (e *Extension) leaving(ctx context.Context, u *update) ([]departure, error)
 	if err != nil {
 		return nil, err
 	}
-	var all []departure
+	var all []drainedPod
 	for i := range pods.Items {
 		d, err := rules.of(&pods.Items[i])
 		if err != nil {
@@ -67,7 +67,7 @@ func (e *Extension) leaving(ctx context.Context, u *update) ([]departure, error)
 			all = append(all, d)
 		}
 	}
-	slices.SortFunc(all, func(a, b departure) int { return strings.Compare(a.name(), b.name()) })
+	slices.SortFunc(all, func(a, b drainedPod) int { return strings.Compare(a.name(), b.name()) })
 	return all, nil
 }
 
@@ -81,33 +81,33 @@ func stays(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// departure is a pod that has to leave, and how.
-type departure struct {
+// drainedPod is a pod that has to leave, and how.
+type drainedPod struct {
 	pod      *corev1.Pod
 	behavior clusterv1.MachineDrainRuleDrainBehavior // Drain or WaitCompleted
 	order    int32
 }
 
 // free reports whether nothing waits for the pod.
-func (d departure) free() bool {
+func (d drainedPod) free() bool {
 	completed := d.pod.Status.Phase == corev1.PodSucceeded || d.pod.Status.Phase == corev1.PodFailed
 	return d.behavior == clusterv1.MachineDrainRuleDrainBehaviorSkip ||
 		d.behavior == clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted && completed
 }
 
-func (d departure) name() string { return d.pod.Namespace + "/" + d.pod.Name }
+func (d drainedPod) name() string { return d.pod.Namespace + "/" + d.pod.Name }
 
 // evict evicts the pods whose turn it is, which are those of the lowest order, and
 // says what is waited for. The text changes only with that.
-func evict(ctx context.Context, c client.Client, pods []departure) string {
-	turn := slices.MinFunc(pods, func(a, b departure) int { return int(a.order) - int(b.order) }).order
+func evict(ctx context.Context, c client.Client, pods []drainedPod) string {
+	turn := slices.MinFunc(pods, func(a, b drainedPod) int { return int(a.order) - int(b.order) }).order
 	waits := map[string][]string{}
 	for _, d := range pods {
 		why := "whose turn comes later"
 		switch {
 		case d.order != turn:
 		case d.behavior == clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted:
-			why = "which is to complete by itself"
+			why = "which has to complete by itself"
 		case d.pod.DeletionTimestamp != nil:
 			why = "which is ending"
 		default:
@@ -137,7 +137,7 @@ func evictPod(ctx context.Context, c client.Client, pod *corev1.Pod) string {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return ""
 	case apierrors.IsTooManyRequests(err):
-		return "which a PodDisruptionBudget does not let go"
+		return "whose eviction a PodDisruptionBudget refuses"
 	case ctx.Err() != nil:
 		return "whose turn comes later"
 	}

@@ -22,16 +22,16 @@ import (
 // request is only believed to name a Machine, since anybody who reaches the port
 // can send one. Core has written what it asks for before it asks.
 type update struct {
-	now     time.Time
-	machine *clusterv1.Machine
-	infra   *infrav1.MCMMachine
-	config  *bootstrapv1.MCMConfig // nil: the boot data is not from one
-	made    string                 // spec that the boot data was made from; empty if that is not known
-	cluster client.Client          // the workload cluster
-	node    *corev1.Node
-	target  string // what the agent is to bring about
-	agent   abilities
-	unread  error // why it is not known what the agent can do
+	now      time.Time
+	machine  *clusterv1.Machine
+	infra    *infrav1.MCMMachine
+	config   *bootstrapv1.MCMConfig // nil: the boot data is not from one
+	made     string                 // spec that the boot data was made from; empty if that is not known
+	cluster  client.Client          // the workload cluster
+	node     *corev1.Node
+	target   string // what the agent is to bring about
+	agent    abilities
+	agentErr error // why it is not known what the agent can do
 }
 
 // observe reads what the update of the Machine with that key depends on. Where
@@ -55,7 +55,7 @@ func (e *Extension) observe(ctx context.Context, key client.ObjectKey) (*update,
 	if u.target, err = targetOf(u); err != nil {
 		return nil, answer{}, err
 	}
-	u.agent, u.unread = abilitiesOf(u.machine.Annotations)
+	u.agent, u.agentErr = abilitiesOf(u.machine.Annotations)
 	a, err := e.readNode(ctx, u)
 	return u, a, err
 }

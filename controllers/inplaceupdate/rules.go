@@ -13,42 +13,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ruleBook are the MachineDrainRules that count for a Machine, by name.
-type ruleBook struct {
+// drainRules are the MachineDrainRules that count for a Machine, by name.
+type drainRules struct {
 	rules      []clusterv1.MachineDrainRule
 	namespaces map[string]map[string]string // labels of the workload cluster's namespaces; nil if no rule asks for them
 }
 
 // rules reads the MachineDrainRules of the Machine's namespace that apply to it.
-func (e *Extension) rules(ctx context.Context, u *update) (ruleBook, error) {
+func (e *Extension) rules(ctx context.Context, u *update) (drainRules, error) {
 	var list clusterv1.MachineDrainRuleList
 	if err := e.Live.List(ctx, &list, client.InNamespace(u.machine.Namespace)); err != nil {
-		return ruleBook{}, fmt.Errorf("list MachineDrainRules: %w", err)
+		return drainRules{}, fmt.Errorf("list MachineDrainRules: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return ruleBook{}, nil
+		return drainRules{}, nil
 	}
 	var cluster clusterv1.Cluster
 	if err := e.Live.Get(ctx, client.ObjectKey{Namespace: u.machine.Namespace, Name: u.machine.Spec.ClusterName},
 		&cluster); err != nil {
-		return ruleBook{}, fmt.Errorf("read Cluster %s: %w", u.machine.Spec.ClusterName, err)
+		return drainRules{}, fmt.Errorf("read Cluster %s: %w", u.machine.Spec.ClusterName, err)
 	}
-	var book ruleBook
+	var applicable drainRules
 	for _, r := range list.Items {
 		applies, err := ofMachine(r.Spec.Machines, u.machine.Labels, cluster.Labels)
 		if err != nil {
-			return ruleBook{}, fmt.Errorf("MachineDrainRule %s: %w", r.Name, err)
+			return drainRules{}, fmt.Errorf("MachineDrainRule %s: %w", r.Name, err)
 		}
 		if applies {
-			book.rules = append(book.rules, r)
+			applicable.rules = append(applicable.rules, r)
 		}
 	}
-	slices.SortFunc(book.rules, func(a, b clusterv1.MachineDrainRule) int { return strings.Compare(a.Name, b.Name) })
-	return book, book.readNamespaces(ctx, u.cluster)
+	slices.SortFunc(applicable.rules, func(a, b clusterv1.MachineDrainRule) int { return strings.Compare(a.Name, b.Name) })
+	return applicable, applicable.readNamespaces(ctx, u.cluster)
 }
 
 // readNamespaces reads the labels of namespaces if a rule selects by them.
-func (b *ruleBook) readNamespaces(ctx context.Context, workload client.Reader) error {
+func (b *drainRules) readNamespaces(ctx context.Context, workload client.Reader) error {
 	if !slices.ContainsFunc(b.rules, func(r clusterv1.MachineDrainRule) bool {
 		return slices.ContainsFunc(r.Spec.Pods, func(s clusterv1.MachineDrainRulePodSelector) bool {
 			return s.NamespaceSelector != nil
@@ -69,8 +69,8 @@ func (b *ruleBook) readNamespaces(ctx context.Context, workload client.Reader) e
 
 // of is how a pod leaves: as its label says, else the first rule that selects it,
 // else by eviction.
-func (b ruleBook) of(pod *corev1.Pod) (departure, error) {
-	d := departure{pod: pod, behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain}
+func (b drainRules) of(pod *corev1.Pod) (drainedPod, error) {
+	d := drainedPod{pod: pod, behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain}
 	for _, known := range []clusterv1.MachineDrainRuleDrainBehavior{
 		clusterv1.MachineDrainRuleDrainBehaviorSkip, clusterv1.MachineDrainRuleDrainBehaviorWaitCompleted,
 	} {

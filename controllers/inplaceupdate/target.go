@@ -75,8 +75,8 @@ func (u *update) otherClass() bool {
 // agentless is the answer to an update that somebody has made impossible after it was promised.
 func (u *update) agentless() answer {
 	why := "has no annotation " + infrav1.NodeAgentUpdatesAnnotation
-	if u.unread != nil {
-		why = "has a wrong one: " + u.unread.Error()
+	if u.agentErr != nil {
+		why = "has a wrong one: " + u.agentErr.Error()
 	}
 	return failed(infrav1.ReasonUpdateImpossible,
 		"Node %s has to be changed by an agent, but the Machine %s; put the annotation (back) into the metadata of the "+

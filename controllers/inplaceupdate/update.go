@@ -96,12 +96,12 @@ func (u *update) unsynced() answer {
 func passing(ctx context.Context, err error) answer {
 	switch {
 	case apierrors.IsConflict(err):
-		return waiting(soon, "An object has changed meanwhile; looking again")
+		return waiting(soon, "An object has changed meanwhile; it is read again")
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
 		return waiting(last, "There is no connection to the workload cluster")
 	case apierrors.IsForbidden(err):
 		return waiting(last, "An API server refuses what the update needs: %v", err)
 	}
 	ctrl.LoggerFrom(ctx).Error(err, "Update a Machine in place")
-	return waiting(later, "A request to an API server has failed; the log of the runtime extension says which")
+	return waiting(later, "A request to an API server failed; see the log of the runtime extension")
 }

@@ -411,8 +411,8 @@ func TestDrain(t *testing.T) {
 	w.pod("held", nil)
 	w.refuse = func(*corev1.Pod) error { return apierrors.NewTooManyRequests("budget", 0) }
 	w.expect("held by a budget", inProgress,
-		"waiting for default/held, which a PodDisruptionBudget does not let go; waiting for default/completes, which is to "+
-			"complete by itself; waiting for default/last, whose turn comes later")
+		"waiting for default/completes, which has to complete by itself; waiting for default/held, whose eviction a "+
+			"PodDisruptionBudget refuses; waiting for default/last, whose turn comes later")
 	w.refuse = nil
 	w.call()
 	if w.pods() != 5 {

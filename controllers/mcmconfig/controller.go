@@ -1,11 +1,10 @@
-// Package mcmconfig turns user data into the boot data of machines: it fills in
-// the placeholders, makes and looks after the bootstrap token, and writes the
-// Secret that Cluster API hands to the infrastructure.
+// Package mcmconfig creates the bootstrap data of machines: it replaces the placeholders
+// in the user data, creates and maintains the bootstrap token, and writes the Secret that
+// Cluster API passes to the infrastructure provider.
 //
-// The bytes of that Secret are what a VM is created with, so they change as
-// seldom as can be: a token that gets old is given more time in the workload
-// cluster, and the data that holds it stays as it is. Only a token that has
-// gone, before any VM was made, leads to new data.
+// A VM is created with the bytes of that Secret, so they change as rarely as possible: a
+// token that is about to expire is extended in the workload cluster, and the data does
+// not change. Only if the token is gone before a VM was created, there is new data.
 package mcmconfig
 
 import (
@@ -33,7 +32,7 @@ const (
 	kind                 = "MCMConfig"
 	defaultTokenLifetime = 20 * time.Minute // MCM's creation timeout
 	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
-	forbiddenRetry       = time.Minute      // rights are given without a word to us
+	forbiddenRetry       = time.Minute      // no event reports that permissions were granted
 )
 
 // Deps are what the controller needs; all are required unless said otherwise.
@@ -53,7 +52,7 @@ type Deps struct {
 	TokenExtraGroups string
 }
 
-// Controller keeps the data Secret of a MCMConfig.
+// Controller keeps the data Secret of an MCMConfig up to date.
 type Controller struct {
 	Deps
 	written fresh.Marks // of statuses
@@ -67,16 +66,16 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d}
 }
 
-// Reconcile makes the data Secret of a MCMConfig once all that it needs is
-// there, keeps its token alive until the node has joined, and says what it waits
-// for. A paused MCMConfig, or one that is being deleted, is left alone: what
-// belongs to it goes with it.
+// Reconcile creates the data Secret of an MCMConfig once all that it needs exists,
+// extends its token until the node has joined, and reports what it waits for. It does
+// nothing for an MCMConfig that is paused or being deleted: the garbage collector
+// deletes its Secret.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	f, err := c.observe(ctx, req.NamespacedName)
 	if err != nil || f == nil {
 		return outcome.Of(0, err)
 	}
-	if c.written.Stale(f.config) { // what is seen now would be compared with what was said before
+	if c.written.Stale(f.config) { // the status in the cache is not the last one
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	if f.paused == "" {
@@ -85,12 +84,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return outcome.Of(f.wait, errors.Join(err, c.report(ctx, f)))
 }
 
-// act does the one thing that is next.
+// act takes the next step.
 func (c *Controller) act(ctx context.Context, f *facts) error {
 	switch {
 	case f.secret != nil && !f.mine():
 		f.refuse(bootstrapv1.ReasonDataSecretNameTaken,
-			"metadata.name: Secret %q exists and is not this object's; remove it, or name this object differently", f.config.Name)
+			"metadata.name: Secret %q exists and was not created for this object; remove it, or rename this object", f.config.Name)
 		return nil
 	case f.secret != nil:
 		return c.keep(ctx, f)
@@ -98,7 +97,7 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 		f.waitFor(bootstrapv1.ReasonWaitingForMachine, "no Machine owns this object yet")
 		return nil
 	case f.begun():
-		f.created = true // its VM has all that it will ever get
+		f.created = true // the VM does not read the data again
 		return nil
 	case !f.open():
 		return nil

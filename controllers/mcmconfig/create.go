@@ -26,11 +26,12 @@ const (
 	keyFormat = "format"
 )
 
-// How many token ids are tried in one pass. An id is only spent if a pass ended
-// between token and Secret, and its token has expired and was not cleaned up.
+// tokenTries is how many token IDs are tried in one reconcile. An ID is only used up if
+// a reconcile ended between token and Secret, and its token has expired and was not
+// deleted.
 const tokenTries = 5
 
-// create makes the data Secret.
+// create creates the data Secret.
 func (c *Controller) create(ctx context.Context, f *facts) error {
 	made, ok, err := c.payload(ctx, f, 1)
 	if err != nil || !ok {
@@ -42,7 +43,7 @@ func (c *Controller) create(ctx context.Context, f *facts) error {
 	}
 	f.own(secret)
 	made.into(secret, f.ownerID())
-	if err := originate(secret, f.config); err != nil {
+	if err := recordSource(secret, f.config); err != nil {
 		return err
 	}
 	err = c.Client.Create(ctx, secret)
@@ -61,15 +62,15 @@ func (c *Controller) create(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// payload is finished boot data.
+// payload is complete bootstrap data.
 type payload struct {
 	data    []byte
 	format  bootstrapv1.Format
 	attempt int // number of the token in it; 0 if there is none
 }
 
-// payload finishes the user data, with the first token from that number on. It
-// is not ok if that has to wait or somebody has to correct something.
+// payload completes the user data, with the first usable token from that number on. ok is
+// false if it has to wait, or if the user has to correct something.
 func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made payload, ok bool, err error) {
 	from, err := c.source(ctx, f.config)
 	if p, bad := errors.AsType[*problem](err); bad {
@@ -82,7 +83,7 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 	values := bootstrap.Values{MachineName: f.nodeName()}
 	made.format = from.format
 	if bootstrap.NeedsToken(from.data) {
-		values.Token, made.attempt, err = c.mint(ctx, f, attempt)
+		values.Token, made.attempt, err = c.ensureToken(ctx, f, attempt)
 		if errors.Is(err, clustercache.ErrClusterNotConnected) {
 			f.waitFor(bootstrapv1.ReasonWaitingForConnection,
 				"there is no connection to the workload cluster, where a bootstrap token has to be made")
@@ -103,7 +104,7 @@ func (c *Controller) payload(ctx context.Context, f *facts, attempt int) (made p
 	return made, true, nil
 }
 
-// forbidden notes that the workload cluster does not let us look after tokens.
+// forbidden records that the workload cluster forbids access to bootstrap tokens.
 func (f *facts) forbidden() {
 	f.refuse(bootstrapv1.ReasonTokenForbidden,
 		"the user of the kubeconfig of Cluster %q may not get, create, patch or delete Secrets in the namespace "+
@@ -112,7 +113,7 @@ func (f *facts) forbidden() {
 	f.wait = forbiddenRetry
 }
 
-// finish fills in the placeholders and makes the data fit.
+// finish replaces the placeholders and compresses the data if it is too long.
 func finish(from source, values bootstrap.Values) ([]byte, error) {
 	filled, err := bootstrap.Fill(from.data, values)
 	if err != nil {
@@ -121,8 +122,8 @@ func finish(from source, values bootstrap.Values) ([]byte, error) {
 	return bootstrap.Pack(filled, from.limit)
 }
 
-// mint returns a living bootstrap token and its number, the first from attempt on.
-func (c *Controller) mint(ctx context.Context, f *facts, attempt int) (string, int, error) {
+// ensureToken returns a valid bootstrap token and its number, the first from attempt on.
+func (c *Controller) ensureToken(ctx context.Context, f *facts, attempt int) (string, int, error) {
 	workload, err := c.Clusters.GetUncachedClient(ctx, f.clusterKey())
 	if err != nil {
 		return "", 0, fmt.Errorf("connect to the workload cluster: %w", err)
@@ -159,9 +160,9 @@ func (p payload) into(secret *corev1.Secret, ownerID string) {
 	}
 }
 
-// originate notes what the data is made from. It stays when the spec changes for
-// an update in place, which makes no other data.
-func originate(secret *corev1.Secret, config *bootstrapv1.MCMConfig) error {
+// recordSource records the spec that the data is created from. It stays when the spec
+// changes for an in-place update, which creates no other data.
+func recordSource(secret *corev1.Secret, config *bootstrapv1.MCMConfig) error {
 	spec, err := json.Marshal(config.Spec)
 	if err != nil {
 		return fmt.Errorf("note what the data of MCMConfig %s is made from: %w", config.Name, err)
@@ -170,8 +171,8 @@ func originate(secret *corev1.Secret, config *bootstrapv1.MCMConfig) error {
 	return nil
 }
 
-// own puts on a data Secret what says whose it is. clusterctl moves it, and the
-// garbage collector removes it, by that reference.
+// own sets the owner of a data Secret. clusterctl moves the Secret, and the garbage
+// collector deletes it, by that reference.
 func (f *facts) own(secret *corev1.Secret) {
 	if f.machine != nil {
 		if secret.Labels == nil {
@@ -196,7 +197,7 @@ func sourceField(config *bootstrapv1.MCMConfig) string {
 	return "spec.userDataSecretRef.name"
 }
 
-// patchSecret writes what change changes of the data Secret, if anything.
+// patchSecret applies change to the data Secret, and writes it if it has changed.
 func (c *Controller) patchSecret(ctx context.Context, f *facts, change func(*corev1.Secret)) error {
 	changed := f.secret.DeepCopy()
 	change(changed)

@@ -15,8 +15,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 )
 
-// keep looks after data that exists. It is not made anew because the spec, the
-// class or the user data have changed: that is a rollout's business.
+// keep maintains data that exists. It does not create new data when the spec, the class
+// or the user data change: that needs a rollout.
 func (c *Controller) keep(ctx context.Context, f *facts) error {
 	f.created = true
 	if err := c.patchSecret(ctx, f, f.own); err != nil {
@@ -25,19 +25,20 @@ func (c *Controller) keep(ctx context.Context, f *facts) error {
 	if f.machine == nil || f.attempt() == 0 {
 		return nil
 	}
-	err := c.tend(ctx, f)
+	err := c.maintainToken(ctx, f)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return nil // the connection wakes this object
 	}
-	if apierrors.IsForbidden(err) && !f.joined() { // a node that has joined is well, whatever becomes of its token
+	if apierrors.IsForbidden(err) && !f.joined() { // a node that has joined does not need its token
 		f.forbidden()
 		return nil
 	}
 	return err
 }
 
-// tend looks after the token in the data: it lives until the node has joined.
-func (c *Controller) tend(ctx context.Context, f *facts) error {
+// maintainToken extends the token in the data until the node has joined, and then deletes
+// it.
+func (c *Controller) maintainToken(ctx context.Context, f *facts) error {
 	workload, err := c.Clusters.GetUncachedClient(ctx, f.clusterKey())
 	if err != nil {
 		return fmt.Errorf("connect to the workload cluster: %w", err)
@@ -50,7 +51,7 @@ func (c *Controller) tend(ctx context.Context, f *facts) error {
 		return c.patchSecret(ctx, f, func(s *corev1.Secret) { delete(s.Annotations, machinev1.CreateAttemptAnnotation) })
 	}
 	if !f.machine.DeletionTimestamp.IsZero() {
-		return nil // nobody needs it any more
+		return nil // the token is not needed any more
 	}
 	expires, err := token.Extend(ctx, workload, request, c.TokenLifetime/2)
 	switch {
@@ -68,10 +69,10 @@ func (c *Controller) tend(ctx context.Context, f *facts) error {
 	return c.renew(ctx, f)
 }
 
-// renew makes the data anew, with another token. No VM is known to have been
-// made with the old one. If one is being made right now, the engine meets other
-// bytes under the same idempotency token, looks for that VM, and only without
-// one begins its next attempt.
+// renew creates new data with another token. No VM is known to be created with the old
+// one. If one is being created right now, the engine gets other bytes for the same
+// idempotency token, looks for that VM, and begins the next attempt only if there is
+// none.
 func (c *Controller) renew(ctx context.Context, f *facts) error {
 	made, ok, err := c.payload(ctx, f, f.attempt()+1)
 	if err != nil || !ok {

@@ -19,19 +19,19 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 )
 
-// facts are what one reconcile has seen, and what it makes of it.
+// facts are what one reconcile has observed and decided.
 type facts struct {
 	now     time.Time
 	config  *bootstrapv1.MCMConfig
 	machine *clusterv1.Machine // nil until one owns the config
 	cluster *clusterv1.Cluster // nil if it is not known
 	secret  *corev1.Secret     // with the data; nil if there is none
-	paused  string             // why this object is to be left alone; empty if it is not
+	paused  string             // why the object is paused; empty if it is not
 
 	created bool   // the data exists, or has been used
 	reason  string // why not, or what is wrong
 	message string
-	bad     bool // somebody has to correct something
+	invalid bool // the user has to correct something
 	wait    time.Duration
 }
 
@@ -74,17 +74,15 @@ func (c *Controller) secretAt(ctx context.Context, key client.ObjectKey) (*corev
 	return secret, nil
 }
 
-// mine reports whether the data Secret is the config's: it is of Cluster API's
-// type, and nobody else controls it. The owner reference alone does not say it,
-// since it may have been lost in a restore.
+// mine reports whether the data Secret belongs to the config: it has Cluster API's type,
+// and no other object controls it. It may have lost its owner reference in a restore.
 func (f *facts) mine() bool {
 	owner := metav1.GetControllerOf(f.secret)
 	return f.secret.Type == clusterv1.ClusterSecretType && (owner == nil || owner.Kind == kind &&
 		owner.Name == f.config.Name)
 }
 
-// begun reports whether the Machine has its VM, as far as Cluster API knows. It
-// will not get another.
+// begun reports whether the Machine has its VM, as far as Cluster API knows.
 func (f *facts) begun() bool {
 	return f.machine != nil && (f.machine.Spec.ProviderID != "" || f.joined())
 }
@@ -92,7 +90,7 @@ func (f *facts) begun() bool {
 // joined reports whether the Machine has its Node.
 func (f *facts) joined() bool { return f.machine != nil && f.machine.Status.NodeRef.IsDefined() }
 
-// open reports whether data may be made now, and notes what that waits for.
+// open reports whether the data may be created now, and records what it waits for.
 // Source: Cluster API contract v1beta2, bootstrap config.
 func (f *facts) open() bool {
 	switch {
@@ -115,15 +113,15 @@ func (f *facts) open() bool {
 	return false
 }
 
-// waitFor notes what comes by itself.
+// waitFor records what the config waits for.
 func (f *facts) waitFor(reason, format string, args ...any) {
 	f.reason, f.message = reason, fmt.Sprintf(format, args...)
 }
 
-// refuse notes what somebody has to correct.
+// refuse records what the user has to correct.
 func (f *facts) refuse(reason, format string, args ...any) {
 	f.waitFor(reason, format, args...)
-	f.bad = true
+	f.invalid = true
 }
 
 // clusterKey is where the Cluster is.

@@ -16,8 +16,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
-// report writes the status, if it has changed, and tells what somebody has to
-// correct, once for each change of it.
+// report writes the status if it has changed, and emits an Event for what the user has to
+// correct.
 func (c *Controller) report(ctx context.Context, f *facts) error {
 	changed := f.config.DeepCopy()
 	changed.Status = statusOf(f)
@@ -29,7 +29,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	}
 	c.written.Wrote(changed)
 	before := meta.FindStatusCondition(f.config.Status.Conditions, clusterv1.ReadyCondition)
-	if f.bad && (before == nil || before.Reason != f.reason || before.Message != capi.Clip(f.message)) {
+	if f.invalid && (before == nil || before.Reason != f.reason || before.Message != capi.Clip(f.message)) {
 		c.Events.Event(changed, corev1.EventTypeWarning, f.reason, f.message)
 	}
 	return nil

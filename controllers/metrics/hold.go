@@ -14,12 +14,12 @@ import (
 
 var (
 	heldObjects = prometheus.NewDesc("mcm_migration_held_objects",
-		"Objects that are held for a migration, by whether their controller has answered.", []string{
+		"Number of objects that are held for a migration, by whether their controller has answered.", []string{
 			"namespace", "kind",
 			"answered",
 		}, nil)
 	heldSince = prometheus.NewDesc("mcm_migration_held_since_timestamp_seconds",
-		"When the oldest hold of the namespace that still lasts was answered, in seconds since 1970.", []string{"namespace"}, nil)
+		"Unix time at which the oldest current hold of the namespace was answered.", []string{"namespace"}, nil)
 )
 
 func holdDescs() []*prometheus.Desc { return []*prometheus.Desc{heldObjects, heldSince} }

@@ -36,14 +36,14 @@ func TestHolds(t *testing.T) {
 		hold(&machinev1.MachineDeployment{ObjectMeta: meta("d")}, "x", "x", "1970-01-01T00:20:00Z"),
 	).Build(), scrape(t), nil, nil)
 	compare(t, "holds are counted by whether they are answered; the oldest answer of a namespace is told", o, `
-# HELP mcm_migration_held_objects Objects that are held for a migration, by whether their controller has answered.
+# HELP mcm_migration_held_objects Number of objects that are held for a migration, by whether their controller has answered.
 # TYPE mcm_migration_held_objects gauge
 mcm_migration_held_objects{answered="false",kind="Machine",namespace="ns"} 1
 mcm_migration_held_objects{answered="false",kind="Machine",namespace="other"} 1
 mcm_migration_held_objects{answered="true",kind="Machine",namespace="ns"} 3
 mcm_migration_held_objects{answered="true",kind="MachineDeployment",namespace="ns"} 1
 mcm_migration_held_objects{answered="true",kind="MachineSet",namespace="ns"} 1
-# HELP mcm_migration_held_since_timestamp_seconds When the oldest hold of the namespace that still lasts was answered, in seconds since 1970.
+# HELP mcm_migration_held_since_timestamp_seconds Unix time at which the oldest current hold of the namespace was answered.
 # TYPE mcm_migration_held_since_timestamp_seconds gauge
 mcm_migration_held_since_timestamp_seconds{namespace="ns"} 300
 `, "mcm_migration_held_objects", "mcm_migration_held_since_timestamp_seconds")

@@ -10,7 +10,7 @@ import (
 
 var (
 	machineItems = prometheus.NewDesc("mcm_machine_items_total", "Number of machines.", nil, nil)
-	machineInfo  = desc("mcm_machine_info", "What a machine is; always 1.",
+	machineInfo  = desc("mcm_machine_info", "Information about a machine; always 1.",
 		"createdAt", "spec_provider_id", "spec_class_api_group", "spec_class_kind", "spec_class_name", "node_name")
 	machineCondition = desc("mcm_machine_status_condition",
 		"Status of a condition of the machine's node: 1 True, 0 False, 2 Unknown.", "condition")

@@ -12,7 +12,7 @@ import (
 var (
 	deploymentItems = prometheus.NewDesc("mcm_machine_deployment_items_total", "Number of machine deployments.", nil,
 		nil)
-	deploymentInfo = desc("mcm_machine_deployment_info", "What a machine deployment is; always 1.", "createdAt",
+	deploymentInfo = desc("mcm_machine_deployment_info", "Information about a machine deployment; always 1.", "createdAt",
 		"spec_strategy_type")
 	deploymentCondition = desc("mcm_machine_deployment_status_condition",
 		"Status of a condition of the machine deployment: 1 True, 0 False, 2 Unknown.", "condition")
@@ -22,7 +22,7 @@ var (
 	deploymentNumbers = []number[machinev1.MachineDeployment]{
 		always("mcm_machine_deployment_info_spec_paused", "1 while rollouts are paused.",
 			func(d *machinev1.MachineDeployment) float64 { return boolean(d.Spec.Paused) }),
-		always("mcm_machine_deployment_info_spec_replicas", "Machines wanted.", func(d *machinev1.MachineDeployment) float64 {
+		always("mcm_machine_deployment_info_spec_replicas", "Number of desired machines.", func(d *machinev1.MachineDeployment) float64 {
 			return float64(d.Spec.Replicas)
 		}),
 		always("mcm_machine_deployment_info_spec_min_ready_seconds", "spec.minReadySeconds, which has no effect.",
@@ -34,7 +34,7 @@ var (
 			return bound(d, true)
 		}},
 		{desc("mcm_machine_deployment_info_spec_rolling_update_max_unavailable",
-			"Machines that may be missing in a rolling update; a percentage is resolved."), func(
+			"Machines that may be unavailable in a rolling update; a percentage is resolved."), func(
 			d *machinev1.MachineDeployment,
 		) (float64, bool) {
 			return bound(d, false)
@@ -44,7 +44,7 @@ var (
 		maybe("mcm_machine_deployment_info_spec_progress_deadline_seconds", "How long a rollout may make no progress.",
 			func(d *machinev1.MachineDeployment) *int32 { return d.Spec.ProgressDeadlineSeconds }),
 		{
-			desc("mcm_machine_deployment_info_spec_rollback_to_revision", "Revision to go back to, while that is asked for."),
+			desc("mcm_machine_deployment_info_spec_rollback_to_revision", "Revision to roll back to, while a rollback is requested."),
 			func(d *machinev1.MachineDeployment) (float64, bool) {
 				if d.Spec.RollbackTo == nil {
 					return 0, false
@@ -52,17 +52,17 @@ var (
 				return float64(d.Spec.RollbackTo.Revision), true
 			},
 		},
-		always("mcm_machine_deployment_status_replicas", "Machines that there are.",
+		always("mcm_machine_deployment_status_replicas", "Number of machines.",
 			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.Replicas) }),
-		always("mcm_machine_deployment_status_updated_replicas", "Machines with the current template.",
+		always("mcm_machine_deployment_status_updated_replicas", "Number of machines with the current template.",
 			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.UpdatedReplicas) }),
-		always("mcm_machine_deployment_status_ready_replicas", "Machines that are ready.",
+		always("mcm_machine_deployment_status_ready_replicas", "Number of ready machines.",
 			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.ReadyReplicas) }),
-		always("mcm_machine_deployment_status_available_replicas", "Machines that are available.",
+		always("mcm_machine_deployment_status_available_replicas", "Number of available machines.",
 			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.AvailableReplicas) }),
-		always("mcm_machine_deployment_status_unavailable_replicas", "Machines that are wanted and not available.",
+		always("mcm_machine_deployment_status_unavailable_replicas", "Number of desired machines that are not available.",
 			func(d *machinev1.MachineDeployment) float64 { return float64(d.Status.UnavailableReplicas) }),
-		maybe("mcm_machine_deployment_status_collision_count", "Names of new machine sets that were taken.",
+		maybe("mcm_machine_deployment_status_collision_count", "Number of name collisions of new machine sets.",
 			func(d *machinev1.MachineDeployment) *int32 { return d.Status.CollisionCount }),
 	}
 )

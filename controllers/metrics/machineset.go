@@ -10,7 +10,7 @@ import (
 
 var (
 	setItems = prometheus.NewDesc("mcm_machine_set_items_total", "Number of machine sets.", nil, nil)
-	setInfo  = desc("mcm_machine_set_info", "What a machine set is; always 1.",
+	setInfo  = desc("mcm_machine_set_info", "Information about a machine set; always 1.",
 		"createdAt", "spec_machine_class_api_group", "spec_machine_class_kind", "spec_machine_class_name")
 	setCondition = desc("mcm_machine_set_status_condition",
 		"Status of a condition of the machine set: 1 True, 0 False, 2 Unknown.", "condition")
@@ -18,20 +18,20 @@ var (
 		failedLabels...)
 
 	setNumbers = []number[machinev1.MachineSet]{
-		always("mcm_machine_set_info_spec_replicas", "Machines wanted.", func(s *machinev1.MachineSet) float64 {
+		always("mcm_machine_set_info_spec_replicas", "Number of desired machines.", func(s *machinev1.MachineSet) float64 {
 			return float64(s.Spec.Replicas)
 		}),
 		always("mcm_machine_set_info_spec_min_ready_seconds", "spec.minReadySeconds, which has no effect.",
 			func(s *machinev1.MachineSet) float64 { return float64(s.Spec.MinReadySeconds) }),
-		always("mcm_machine_set_status_replicas", "Machines that there are.", func(s *machinev1.MachineSet) float64 {
+		always("mcm_machine_set_status_replicas", "Number of machines.", func(s *machinev1.MachineSet) float64 {
 			return float64(s.Status.Replicas)
 		}),
-		always("mcm_machine_set_status_ready_replicas", "Machines that are ready.", func(s *machinev1.MachineSet) float64 {
+		always("mcm_machine_set_status_ready_replicas", "Number of ready machines.", func(s *machinev1.MachineSet) float64 {
 			return float64(s.Status.ReadyReplicas)
 		}),
-		always("mcm_machine_set_status_available_replicas", "Machines that are available.",
+		always("mcm_machine_set_status_available_replicas", "Number of available machines.",
 			func(s *machinev1.MachineSet) float64 { return float64(s.Status.AvailableReplicas) }),
-		always("mcm_machine_set_status_fully_labelled_replicas", "Machines that carry all labels of the template.",
+		always("mcm_machine_set_status_fully_labelled_replicas", "Number of machines with all labels of the template.",
 			func(s *machinev1.MachineSet) float64 { return float64(s.Status.FullyLabeledReplicas) }),
 	}
 )

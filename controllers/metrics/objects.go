@@ -9,7 +9,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// What MCM's two binaries call themselves in mcm_misc_scrape_failure_total.
+// Values of the label binary of mcm_misc_scrape_failure_total, by MCM's binary.
 const (
 	binaryManager  = "machine-controller-manager"
 	binaryProvider = "machine-controller-manager-provider"
@@ -19,7 +19,7 @@ const (
 // wait for a cache that has not synced yet.
 type Scrape func() (context.Context, context.CancelFunc)
 
-// Objects collects what is true of the objects in a cache.
+// Objects collects metrics about the objects in a cache.
 type Objects struct {
 	reader client.Reader
 	scrape Scrape
@@ -45,7 +45,7 @@ func NewObjects(reader client.Reader, scrape Scrape, active, frozen func() bool)
 func scrapeFailures(binary string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name:        "mcm_misc_scrape_failure_total",
-		Help:        "Times that objects of a kind could not be read for metrics.",
+		Help:        "Number of times that objects of a kind could not be read for metrics.",
 		ConstLabels: prometheus.Labels{"binary": binary},
 	}, []string{"kind"})
 }
@@ -65,7 +65,8 @@ func (o *Objects) Describe(ch chan<- *prometheus.Desc) {
 	o.providerFailures.Describe(ch)
 }
 
-// Collect reads the cache. A kind that cannot be read is left out and counted.
+// Collect reads the cache. It leaves out a kind that cannot be read, and counts the
+// failure.
 func (o *Objects) Collect(ch chan<- prometheus.Metric) {
 	defer o.managerFailures.Collect(ch)
 	defer o.providerFailures.Collect(ch)
@@ -111,7 +112,7 @@ func (o *Objects) list(ctx context.Context, into client.ObjectList, failures *pr
 }
 
 var frozenDesc = prometheus.NewDesc("mcm_machine_controller_frozen",
-	"1 while machines are left alone because an API server cannot be reached.", nil, nil)
+	"1 while machines are frozen because an API server cannot be reached.", nil, nil)
 
 // objectLabels name an object.
 var objectLabels = []string{"namespace", "name"}

@@ -69,10 +69,10 @@ func TestMachines(t *testing.T) {
 	}
 	o := NewObjects(builder(t, m).Build(), scrape(t), nil, func() bool { return true })
 	compare(t, "a machine is described under MCM's names; a condition that is there twice does not break the scrape", o, `
-# HELP mcm_machine_controller_frozen 1 while machines are left alone because an API server cannot be reached.
+# HELP mcm_machine_controller_frozen 1 while machines are frozen because an API server cannot be reached.
 # TYPE mcm_machine_controller_frozen gauge
 mcm_machine_controller_frozen 1
-# HELP mcm_machine_info What a machine is; always 1.
+# HELP mcm_machine_info Information about a machine; always 1.
 # TYPE mcm_machine_info gauge
 mcm_machine_info{createdAt="1700000000",name="m1",namespace="ns",node_name="node-m1",spec_class_api_group="machine.sapcloud.io",spec_class_kind="MachineClass",spec_class_name="class",spec_provider_id="sim:///m1"} 1
 # HELP mcm_machine_items_total Number of machines.
@@ -119,10 +119,10 @@ func TestMachineSets(t *testing.T) {
 # HELP mcm_machine_set_failed_machines A machine of the set whose last operation failed; always 1.
 # TYPE mcm_machine_set_failed_machines gauge
 mcm_machine_set_failed_machines{failed_machine_last_operation_machine_operation_type="Create",failed_machine_last_operation_state="Failed",failed_machine_name="m1",failed_machine_owner_ref="s1",failed_machine_provider_id="p",name="s1",namespace="ns"} 1
-# HELP mcm_machine_set_status_ready_replicas Machines that are ready.
+# HELP mcm_machine_set_status_ready_replicas Number of ready machines.
 # TYPE mcm_machine_set_status_ready_replicas gauge
 mcm_machine_set_status_ready_replicas{name="s1",namespace="ns"} 1
-# HELP mcm_machine_set_status_replicas Machines that there are.
+# HELP mcm_machine_set_status_replicas Number of machines.
 # TYPE mcm_machine_set_status_replicas gauge
 mcm_machine_set_status_replicas{name="s1",namespace="ns"} 3
 `, "mcm_machine_set_status_replicas", "mcm_machine_set_status_ready_replicas", "mcm_machine_set_failed_machines")
@@ -153,7 +153,7 @@ mcm_machine_deployment_info_spec_paused{name="d3",namespace="ns"} 0
 # HELP mcm_machine_deployment_info_spec_rolling_update_max_surge Machines that a rolling update may add; a percentage is resolved.
 # TYPE mcm_machine_deployment_info_spec_rolling_update_max_surge gauge
 mcm_machine_deployment_info_spec_rolling_update_max_surge{name="d1",namespace="ns"} 3
-# HELP mcm_machine_deployment_info_spec_rolling_update_max_unavailable Machines that may be missing in a rolling update; a percentage is resolved.
+# HELP mcm_machine_deployment_info_spec_rolling_update_max_unavailable Machines that may be unavailable in a rolling update; a percentage is resolved.
 # TYPE mcm_machine_deployment_info_spec_rolling_update_max_unavailable gauge
 mcm_machine_deployment_info_spec_rolling_update_max_unavailable{name="d1",namespace="ns"} 2
 `, "mcm_machine_deployment_info_spec_paused", "mcm_machine_deployment_info_spec_rolling_update_max_surge", "mcm_machine_deployment_info_spec_rolling_update_max_unavailable")
@@ -203,7 +203,7 @@ func TestScrapeFailures(t *testing.T) {
 # HELP mcm_machine_deployment_items_total Number of machine deployments.
 # TYPE mcm_machine_deployment_items_total gauge
 mcm_machine_deployment_items_total 0
-# HELP mcm_misc_scrape_failure_total Times that objects of a kind could not be read for metrics.
+# HELP mcm_misc_scrape_failure_total Number of times that objects of a kind could not be read for metrics.
 # TYPE mcm_misc_scrape_failure_total counter
 mcm_misc_scrape_failure_total{binary="machine-controller-manager",kind="MachineSet"} 1
 `, "mcm_misc_scrape_failure_total", "mcm_machine_deployment_items_total", "mcm_machine_set_items_total")

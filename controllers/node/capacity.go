@@ -15,8 +15,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
 )
 
-// capacity puts the virtual capacity of the class onto the Node, and takes away
-// what an earlier one had. Without class, nothing changes: it may only be late.
+// capacity applies the virtual capacity of the class to the Node, and removes what an
+// earlier one had. Without a class nothing changes: the cache may be behind.
 func capacity(want *corev1.Node, class *machinev1.MachineClass) []problem {
 	if class == nil {
 		return nil
@@ -36,8 +36,7 @@ func capacity(want *corev1.Node, class *machinev1.MachineClass) []problem {
 	return problems
 }
 
-// replaceCapacity puts virtual where last was. Equal quantities keep their
-// spelling.
+// replaceCapacity replaces last by virtual. Equal quantities keep their format.
 func replaceCapacity(want *corev1.Node, last, virtual corev1.ResourceList) {
 	for name := range last {
 		if _, still := virtual[name]; !still {
@@ -55,8 +54,8 @@ func replaceCapacity(want *corev1.Node, last, virtual corev1.ResourceList) {
 	}
 }
 
-// virtualCapacity returns what of the class's virtual capacity can be had: a
-// resource that the kubelet reports would be written by two for ever.
+// virtualCapacity returns the valid part of the class's virtual capacity. A resource
+// that the kubelet reports is invalid: both would overwrite it for ever.
 func virtualCapacity(class *machinev1.MachineClass) (corev1.ResourceList, []problem) {
 	out := corev1.ResourceList{}
 	if class.NodeTemplate == nil {
@@ -68,15 +67,15 @@ func virtualCapacity(class *machinev1.MachineClass) (corev1.ResourceList, []prob
 		wrong := ""
 		switch {
 		case !strings.Contains(string(name), "/"):
-			wrong = "the kubelet reports it; name an extended resource, as in example.com/thing"
+			wrong = "the kubelet reports it; name an extended resource, for example example.com/resource"
 		case len(validation.IsQualifiedName(string(name))) > 0:
-			wrong = "it is no resource name; name an extended resource, as in example.com/thing"
+			wrong = "it is no resource name; name an extended resource, for example example.com/resource"
 		case quantity.Sign() < 0 || quantity.MilliValue()%1000 != 0:
 			wrong = "its quantity must be a whole number from 0"
 		}
 		if wrong != "" {
 			problems = append(problems, problem{eventInvalidTemplate, fmt.Sprintf(
-				"MachineClass %s: nodeTemplate.virtualCapacity: %q does not reach the node: %s", class.Name, name, wrong)})
+				"MachineClass %s: nodeTemplate.virtualCapacity: %q is not applied to the node: %s", class.Name, name, wrong)})
 			continue
 		}
 		out[name] = quantity

@@ -1,6 +1,6 @@
-// Package node keeps each Node in step with its Machine: what the Machine's
-// template and class ask for gets onto the Node, a Node that is deleted takes
-// its Machine along, and a Node that no Machine names is marked as such.
+// Package node syncs each Node with its Machine: it applies the node template of the
+// Machine and the virtual capacity of its class, deletes the Machine of a Node that is
+// deleted, and marks a Node that belongs to no Machine.
 package node
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// staleRetry is how long a pass is put off when the cache is behind what this
-// process wrote. The cache's own event usually comes first.
+// staleRetry is the delay when the cache is behind the last write of this process. The
+// event of that write usually comes first.
 const staleRetry = 200 * time.Millisecond
 
 // Reasons of Events on Machines.
@@ -51,35 +51,34 @@ type Deps struct {
 	// AnnotateDuringRollout keeps autoscalers from removing nodes that join during
 	// a rollout. False where it is not said.
 	AnnotateDuringRollout bool
-	// Visits are told of every pass, so that a Machine's hold is not answered in the
-	// middle of one; nil: nobody holds Machines.
+	// Visits records every reconcile, so that a Machine's hold is not answered during
+	// one; nil: Machines are not held.
 	Visits *hold.Visits
 }
 
-// Controller keeps Nodes in step with their Machines.
+// Controller syncs Nodes with their Machines.
 type Controller struct {
 	Deps
 	marks fresh.Marks
 
 	mu   sync.Mutex
-	seen map[string]sight // by node name
+	seen map[string]seenNode // by node name
 }
 
-// A sight is that of a Node and its Machine.
-type sight struct{ node, machine types.UID }
+// A seenNode is a Node that this process has seen, and its Machine.
+type seenNode struct{ node, machine types.UID }
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, seen: map[string]sight{}}
+	return &Controller{Deps: d, seen: map[string]seenNode{}}
 }
 
-// Reconcile brings the Node of that name, and the Machine that names it, closer
-// to each other:
+// Reconcile syncs the Node of that name with the Machine that names it:
 //
 //  1. observe the Node, the Machines that name it and their class;
-//  2. do the one thing that fits what was seen.
+//  2. take the one action that follows from it.
 //
-// The Node of a Machine that is held is left alone.
+// It does nothing about the Node of a Machine that is held.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	defer c.Visits.Begin(req.Name)()
 	o, err := c.observe(ctx, req.Name)
@@ -89,21 +88,21 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return outcome.Of(c.act(ctx, o))
 }
 
-// act chooses what to do. A Node that several Machines name is nobody's: its
-// deletion would take the wrong one along.
+// act takes the action that follows from the observation. A Node that several Machines
+// name belongs to none: its deletion could delete the wrong Machine.
 func (c *Controller) act(ctx context.Context, o *observation) (time.Duration, error) {
 	switch {
 	case slices.ContainsFunc(o.machines, func(m machinev1.Machine) bool { return machinev1.Held(&m) }):
-		return 0, nil // its release asks again
+		return 0, nil // the end of the hold enqueues the Node
 	case len(o.machines) > 1:
-		c.tellShared(o)
+		c.reportShared(o)
 		return 0, nil
 	case o.node == nil:
 		return c.followMissing(ctx, o)
 	case c.marks.Stale(o.node):
 		return staleRetry, nil
 	case len(o.machines) == 0:
-		return c.disown(ctx, o.node)
+		return c.markNotManaged(ctx, o.node)
 	}
 	if !o.node.DeletionTimestamp.IsZero() {
 		return 0, c.followDeleted(ctx, o)
@@ -115,22 +114,22 @@ func (c *Controller) act(ctx context.Context, o *observation) (time.Duration, er
 	return 0, c.sync(ctx, o)
 }
 
-// tellShared says on each Machine that it is not the only one of its Node.
-func (c *Controller) tellShared(o *observation) {
+// reportShared emits an Event on each of several Machines that name the same Node.
+func (c *Controller) reportShared(o *observation) {
 	for i := range o.machines {
 		m := &o.machines[i]
 		c.Events.Eventf(m, corev1.EventTypeWarning, machinev1.ReasonNodeShared,
-			"label %s: %d Machines name node %s (%s); the node is left alone until only one does: delete the others, or "+
+			"label %s: %d Machines name node %s (%s); the node is not managed until only one does: delete the others, or "+
 				"correct the label",
 			machinev1.NodeLabel, len(o.machines), o.name, o.claimants())
 	}
 }
 
-// remember notes that the Node of a Machine is there.
+// remember records that the Node of a Machine exists.
 func (c *Controller) remember(o *observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen[o.name] = sight{node: o.node.UID, machine: o.machine().UID}
+	c.seen[o.name] = seenNode{node: o.node.UID, machine: o.machine().UID}
 }
 
 // hasSeen reports whether this process has seen the Node of that name as the
@@ -142,7 +141,7 @@ func (c *Controller) hasSeen(name string, m *machinev1.Machine) bool {
 	return ok && s.machine == m.UID
 }
 
-// forget drops what is remembered of a Node that is gone.
+// forget drops the record of a Node that is gone.
 func (c *Controller) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,8 +149,8 @@ func (c *Controller) forget(name string) {
 	delete(c.seen, name)
 }
 
-// deleteMachine deletes exactly this Machine, which takes its VM along, unless it
-// has changed since it was read: it may have been held.
+// deleteMachine deletes the Machine, and so its VM, unless the Machine has changed since
+// it was read: it may be held now.
 func (c *Controller) deleteMachine(ctx context.Context, m *machinev1.Machine, why string) error {
 	if !m.DeletionTimestamp.IsZero() {
 		return nil

@@ -10,19 +10,18 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
 )
 
-// A problem is something in an object that keeps a part of it from reaching the
-// Node.
+// A problem is a part of a template or class that cannot be applied to the Node.
 type problem struct{ reason, text string }
 
-// templateFields is where a Machine has its template.
+// templateFields are the paths of the node template in a Machine.
 var templateFields = nodetemplate.Fields{
 	Labels: "spec.nodeTemplate.metadata.labels", Annotations: "spec.nodeTemplate.metadata.annotations",
 	Taints: "spec.nodeTemplate.spec.taints",
 }
 
-// desired returns the Node as its Machine and class want it, and what of that
-// cannot be had. It touches nothing that neither of them names or has named.
-// class is nil if there is none: then the capacity stays as it is.
+// desired returns the Node with the template of its Machine and the virtual capacity of
+// its class applied, and the problems found. It changes only what they name or have
+// named. A nil class leaves the capacity unchanged.
 func desired(node *corev1.Node, m *machinev1.Machine, class *machinev1.MachineClass) (*corev1.Node, []problem) {
 	want, found := nodetemplate.Apply(node, &m.Spec.NodeTemplateSpec, templateFields)
 	var problems []problem
@@ -34,11 +33,11 @@ func desired(node *corev1.Node, m *machinev1.Machine, class *machinev1.MachineCl
 		problems = append(problems, problem{reason, p.Text})
 	}
 	problems = append(problems, capacity(want, class)...)
-	return want, append(problems, identify(want, m)...)
+	return want, append(problems, applyIdentity(want, m)...)
 }
 
 // identify says on the Node which Machine it belongs to.
-func identify(want *corev1.Node, m *machinev1.Machine) []problem {
+func applyIdentity(want *corev1.Node, m *machinev1.Machine) []problem {
 	delete(want.Annotations, machinev1.NotManagedAnnotation)
 	want.Annotations[machinev1.NodeMachineAnnotation] = m.Name
 	want.Annotations[machinev1.NodeNamespaceAnnotation] = m.Namespace
@@ -46,8 +45,8 @@ func identify(want *corev1.Node, m *machinev1.Machine) []problem {
 		want.Finalizers = append(want.Finalizers, machinev1.NodeFinalizer)
 	}
 	if len(validation.IsValidLabelValue(m.Name)) > 0 {
-		return []problem{{eventInvalidTemplate, "metadata.name is no label value, so the node cannot carry it in label " +
-			machinev1.MachineNameLabel + "; names of 63 characters or fewer can be found there"}}
+		return []problem{{eventInvalidTemplate, "metadata.name is not a valid label value, so the node does not get label " +
+			machinev1.MachineNameLabel + "; use a name of at most 63 characters"}}
 	}
 	want.Labels[machinev1.MachineNameLabel] = m.Name
 	return nil

@@ -13,8 +13,8 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// followDeleted deletes the Machine of a Node that is being deleted. The Node's
-// finalizer holds it until the VM is gone.
+// followDeleted deletes the Machine of a Node that is being deleted. The Node keeps its
+// finalizer until the VM is gone.
 func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
 	m := o.machine()
 	if _, foreign := o.node.Annotations[machinev1.NotManagedAnnotation]; foreign || !m.DeletionTimestamp.IsZero() {
@@ -23,13 +23,13 @@ func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
 	if o.node.DeletionTimestamp.Before(&m.CreationTimestamp) {
 		c.forget(o.name)
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s was deleted before this Machine was created, so the Machine is kept; remove the finalizers of the node "+
+			"node %s was deleted before this Machine was created, so the Machine is not deleted; remove the finalizers of the node "+
 				"if it is left over from another machine", o.name)
 		return nil
 	}
 	if !sameVM(m.Spec.ProviderID, o.node.Spec.ProviderID) {
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s is being deleted, but runs on VM %s and not on this Machine's, so the Machine is kept; correct the label %s", o.name, o.node.Spec.ProviderID, machinev1.NodeLabel)
+			"node %s is being deleted, but runs on VM %s and not on this Machine's, so the Machine is not deleted; correct the label %s", o.name, o.node.Spec.ProviderID, machinev1.NodeLabel)
 		return nil
 	}
 	return c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))
@@ -43,10 +43,9 @@ func sameVM(a, b string) bool {
 	return a == "" || b == "" || strings.EqualFold(id(a), id(b))
 }
 
-// followMissing deletes the Machine of a Node that has joined and is gone. The
-// cache is not enough for that: the API server must say that there is no such
-// Node, and the target cluster must be the one that the Machines belong to.
-// Where that cannot be told, the Machine's health decides.
+// followMissing deletes the Machine of a Node that had joined and is gone. The API server
+// has to confirm that the Node does not exist, and the target cluster has to be the one
+// of the Machines. Where that is unknown, the Machine's health timeout applies.
 func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Duration, error) {
 	if len(o.machines) == 0 || !o.machine().DeletionTimestamp.IsZero() {
 		c.forget(o.name)
@@ -82,14 +81,14 @@ func (c *Controller) hasJoined(ctx context.Context, name string, m *machinev1.Ma
 	}
 	ours, err := c.targetIsOurs(ctx)
 	if err != nil || !ours {
-		c.tellMissing(m, name, err)
+		c.reportMissing(m, name, err)
 		return false, err
 	}
 	return true, nil
 }
 
-// targetIsOurs reports whether any Node of the target cluster belongs to a Machine
-// of the control cluster. Only a Node that is missing asks.
+// targetIsOurs reports whether any Node of the target cluster belongs to a Machine of the
+// control cluster. It is called only for a Node that is missing.
 func (c *Controller) targetIsOurs(ctx context.Context) (bool, error) {
 	var nodes corev1.NodeList
 	if err := c.Target.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -104,10 +103,10 @@ func (c *Controller) targetIsOurs(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (c *Controller) tellMissing(m *machinev1.Machine, node string, err error) {
+func (c *Controller) reportMissing(m *machinev1.Machine, node string, err error) {
 	if err == nil {
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s is missing, and so is every other node of a Machine; nothing is deleted for that. Is --target-kubeconfig "+
-				"the right cluster?", node)
+			"node %s is missing, and so are the nodes of all other Machines, so no Machine is deleted; check that "+
+				"--target-kubeconfig is the right cluster", node)
 	}
 }

@@ -152,10 +152,10 @@ func (l looking) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 // TestHoldMatters: that a machine is held, and that it is released, wakes its node.
 func TestHoldMatters(t *testing.T) {
 	t.Parallel()
-	if !matters(machine(), machine(heldMachine)) || !matters(machine(heldMachine), machine()) {
+	if !affectsNode(machine(), machine(heldMachine)) || !affectsNode(machine(heldMachine), machine()) {
 		t.Error("the node must be looked at again")
 	}
-	if other := machine(heldMachine); matters(other, other.DeepCopy()) || equality.Semantic.DeepEqual(other, machine()) {
+	if other := machine(heldMachine); affectsNode(other, other.DeepCopy()) || equality.Semantic.DeepEqual(other, machine()) {
 		t.Error("nothing has changed")
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// sync makes the Node as its Machine and class want it: with one write, and
-// another one before it if the capacity changes. The note of what was applied
-// comes last, so that a crash in between repeats work and loses none.
+// sync applies template and class to the Node: with one write, and another one before
+// it if the capacity changes. The record of what was applied is in the last write, so
+// that a crash in between only repeats work.
 func (c *Controller) sync(ctx context.Context, o *observation) error {
 	m := o.machine()
 	class, err := c.classOf(ctx, m)
 	if err != nil {
 		return err
 	}
-	spare, err := c.spare(ctx, o)
+	rollout, err := c.inRollout(ctx, o)
 	if err != nil {
 		return err
 	}
 	wanted := func(node *corev1.Node) (*corev1.Node, []problem) {
 		want, problems := desired(node, m, class)
-		if spare {
-			keepOff(want)
+		if rollout {
+			disableScaleDown(want)
 		}
 		return want, problems
 	}
@@ -43,11 +43,11 @@ func (c *Controller) sync(ctx context.Context, o *observation) error {
 	node := o.node
 	if !equality.Semantic.DeepEqual(want.Status.Capacity, node.Status.Capacity) {
 		if node, err = c.writeCapacity(ctx, node, want); err != nil {
-			return c.refused(m, err)
+			return c.reportRefusal(m, err)
 		}
 		want, _ = wanted(node)
 	}
-	return c.refused(m, c.write(ctx, node, want))
+	return c.reportRefusal(m, c.write(ctx, node, want))
 }
 
 // writeCapacity writes the capacity alone, and returns the node as it is then.
@@ -72,13 +72,13 @@ func (c *Controller) write(ctx context.Context, node, want *corev1.Node) error {
 	return nil
 }
 
-// refused says on the Machine that the API server does not accept its Node. A
-// node that has gone in the meantime is no failure.
-func (c *Controller) refused(m *machinev1.Machine, err error) error {
+// reportRefusal emits an Event on the Machine if the API server refuses the Node. It
+// ignores that the Node does not exist any more.
+func (c *Controller) reportRefusal(m *machinev1.Machine, err error) error {
 	if apierrors.IsInvalid(err) {
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeRefused,
-			"the node does not get what spec.nodeTemplate and the virtualCapacity of the class ask for: %v; correct the field "+
-				"that is named there", err)
+			"spec.nodeTemplate and the virtualCapacity of the class could not be applied to the node: %v; correct the field "+
+				"that the error names", err)
 	}
 	return client.IgnoreNotFound(err)
 }

@@ -40,7 +40,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Complete(c)
 }
 
-// nodeChanges leaves out what a kubelet reports every few seconds.
+// nodeChanges leaves out the status that a kubelet reports every few seconds.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
@@ -56,13 +56,13 @@ func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	}
 }
 
-// machineHandler asks for the node of a Machine when something changes that the
-// node depends on, and for the former node of a Machine that names another one.
+// machineHandler enqueues the node of a Machine when something changes that the node
+// depends on, and the former node of a Machine that names another one.
 func machineHandler() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { ask(q, nodeOf(e.Object)) },
-		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { ask(q, nodeOf(e.Object)) },
-		GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { ask(q, nodeOf(e.Object)) },
+		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, nodeOf(e.Object)) },
+		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, nodeOf(e.Object)) },
+		GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { enqueue(q, nodeOf(e.Object)) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			a, ok := e.ObjectOld.(*machinev1.Machine)
 			b, also := e.ObjectNew.(*machinev1.Machine)
@@ -70,17 +70,17 @@ func machineHandler() handler.EventHandler {
 				return
 			}
 			if nodeOf(a) != nodeOf(b) {
-				ask(q, nodeOf(a))
-			} else if !matters(a, b) {
+				enqueue(q, nodeOf(a))
+			} else if !affectsNode(a, b) {
 				return
 			}
-			ask(q, nodeOf(b))
+			enqueue(q, nodeOf(b))
 		},
 	}
 }
 
 // matters reports whether a Machine changed in what its node depends on.
-func matters(a, b *machinev1.Machine) bool {
+func affectsNode(a, b *machinev1.Machine) bool {
 	return a.UID != b.UID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		machinev1.Held(a) != machinev1.Held(b) ||
@@ -128,7 +128,7 @@ func (c *Controller) nodesOfClass(ctx context.Context, class client.Object) []re
 // queue is what handlers add to.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func ask(q queue, node string) {
+func enqueue(q queue, node string) {
 	if node != "" {
 		q.Add(request(node))
 	}

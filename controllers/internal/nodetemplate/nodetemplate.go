@@ -14,8 +14,8 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// A Problem is something that keeps a part of a template from reaching the Node,
-// or from leaving it. Text names the field or annotation, and the remedy.
+// A Problem is a part of a template that cannot be applied to the Node or removed from it.
+// Text has the field or annotation, and what to do.
 type Problem struct {
 	// Note is set when the record of what was applied is at fault, and not the
 	// template. It is reported once: the record is written anew.
@@ -27,9 +27,9 @@ type Problem struct {
 // Problems.
 type Fields struct{ Labels, Annotations, Taints string }
 
-// Apply returns the Node as the template wants it, and what of that cannot be
-// had. It touches nothing that the template does not name and has not named; node
-// stays as it is. Equal templates make equal Nodes, so a second Apply changes nothing.
+// Apply returns the Node with the template applied, and the problems found. It changes
+// only what the template names or has named, and does not modify node. It is
+// idempotent.
 func Apply(node *corev1.Node, template *machinev1.NodeTemplateSpec, fields Fields) (*corev1.Node, []Problem) {
 	want := node.DeepCopy()
 	if want.Labels == nil {
@@ -53,14 +53,14 @@ func Apply(node *corev1.Node, template *machinev1.NodeTemplateSpec, fields Field
 	return want, problems
 }
 
-// Same compares what is applied of two templates.
+// Same reports whether two templates have the same labels, annotations and taints.
 func Same(a, b *machinev1.NodeTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
 		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
 		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, sameTaint)
 }
 
-// Empty reports whether a template asks for nothing.
+// Empty reports whether a template has no labels, annotations and taints.
 func Empty(t *machinev1.NodeTemplateSpec) bool {
 	return len(t.Labels) == 0 && len(t.Annotations) == 0 && len(t.Spec.Taints) == 0
 }
@@ -69,11 +69,11 @@ func Empty(t *machinev1.NodeTemplateSpec) bool {
 // records what it has applied; leftovers is what can no longer be told apart from others' entries.
 func Unreadable(node *corev1.Node, annotation, leftovers string, err error) string {
 	return "annotation " + annotation + " of node " + node.Name + " cannot be read (" + err.Error() +
-		") and is written anew; remove by hand from the node: " + leftovers
+		") and is written again; remove by hand from the node: " + leftovers
 }
 
-// replace takes away what the last template had and the new one does not
-// mention, and puts in what the new one has and is valid.
+// replace removes what the last template had and the new one does not mention, and adds
+// what is valid in the new one.
 func replace(have, last, mentioned, wanted map[string]string) {
 	for key := range last {
 		if _, still := mentioned[key]; !still {

@@ -19,7 +19,7 @@ func valid(template *machinev1.NodeTemplateSpec, fields Fields) (*machinev1.Node
 	var problems []Problem
 	reject := func(field, entry string, errs []string) {
 		problems = append(problems, Problem{Text: fmt.Sprintf(
-			"%s: %q does not reach the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
+			"%s: %q is not applied to the node: %s; correct it in the template", field, entry, strings.Join(errs, ", "))})
 	}
 	out.Labels = pick(template.Labels, wrongLabel, func(key string, errs []string) { reject(fields.Labels, key, errs) })
 	out.Annotations = pick(template.Annotations, wrongAnnotation, func(key string, errs []string) {

@@ -21,7 +21,7 @@ import (
 // controllers notice an unreachable node within a minute; zones fail in steps.
 const Window = 5 * time.Minute
 
-// A Loss is a machine whose node is unhealthy.
+// A Loss is a machine with an unhealthy node.
 type Loss struct {
 	Zone string // empty if unknown
 	Pool string // empty if it has none
@@ -29,7 +29,7 @@ type Loss struct {
 	Signs map[string]time.Time
 }
 
-// Place is where a machine is.
+// Place is the zone and the pool of a machine.
 type Place struct{ Zone, Pool string }
 
 // Scope is what fails as a whole in an outage.

@@ -1,6 +1,6 @@
-// Package workloadtest has a clustercache.ClusterCache in memory, for tests:
-// workload clusters behind clients that the test provides, connected and
-// disconnected at its word.
+// Package workloadtest has an in-memory clustercache.ClusterCache for tests: workload
+// clusters with clients that the test provides, connected and
+// disconnected on demand.
 package workloadtest
 
 import (

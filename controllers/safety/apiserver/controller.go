@@ -1,8 +1,9 @@
-// Package apiserver freezes the manager while an API server does not answer.
+// Package apiserver freezes the manager while an API server cannot be reached.
 //
-// Nodes cannot report to an API server that is away, so all machines would look
-// broken at once, and replacing them would destroy a healthy cluster. While the
-// manager is frozen no machine is judged or created; deletions go on.
+// Nodes cannot report to an API server that is down, so all machines would look
+// unhealthy at once, and replacing them would destroy a healthy cluster. While the
+// manager is frozen, no machine becomes Unknown or Failed and none is created;
+// deletions continue.
 //
 //	          down > timeout                up
 //	running ──────────────────▶ frozen ─────────▶ Unknown machines
@@ -37,7 +38,7 @@ type Options struct {
 type Deps struct {
 	Client    client.Client   // control cluster, writes
 	Live      client.Reader   // control cluster, reads from the API server
-	Target    *target.Cluster // nil: there are no nodes to misjudge, so nothing freezes
+	Target    *target.Cluster // nil: there are no nodes, so nothing freezes
 	Namespace string          // of the Machines; empty is all
 	Clock     clock.PassiveClock
 	Events    record.EventRecorder
@@ -56,25 +57,24 @@ type Controller struct {
 // New returns a Controller that is not frozen.
 func New(d Deps) *Controller { return &Controller{Deps: d} }
 
-// Frozen reports whether an API server has been away for too long. It does not
-// block. It is also what the metric mcm_machine_controller_frozen shows.
+// Frozen reports whether an API server has been unreachable for longer than the
+// timeout. It does not block. The metric mcm_machine_controller_frozen shows it.
 func (c *Controller) Frozen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Frozen
 }
 
-// ThawedAt is when the manager was frozen last; zero if never. What a node did
-// not report before then says nothing about it: health timeouts count from here
-// at the earliest, however old the phase in a cache is.
+// ThawedAt returns when the manager was last frozen; zero if never. A node could not
+// report before then, so health timeouts begin then at the earliest.
 func (c *Controller) ThawedAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.thawed
 }
 
-// Reconcile makes one check and comes back for the next, whatever happens: a
-// check that stopped would leave the manager frozen for ever.
+// Reconcile checks both API servers and always requeues itself: without further checks
+// the manager could stay frozen for ever.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	at := c.Clock.Now()
 	failure := c.probe(ctx)
@@ -98,7 +98,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{RequeueAfter: c.Options.Period}, nil
 }
 
-// advance takes the result of a check into account.
+// advance updates the state with the result of a check.
 func (c *Controller) advance(down bool, at time.Time) (before, after State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// absent is the name that MCM asks for: no object can have it.
+	// absent is the name that MCM uses: no object can have it.
 	absent = "dummy_name"
-	// defaultNamespace is asked where Machines of all namespaces are managed.
+	// defaultNamespace is used where Machines of all namespaces are managed.
 	defaultNamespace = "default"
-	// shortestProbe is what an answer may take at least.
+	// shortestProbe is the shortest timeout of a check.
 	shortestProbe = time.Second
 )
 
-// probe asks both API servers for something that does not exist, and returns why
-// one of them counts as down; nil if both answered. It returns within a third of
-// the timeout, so that a server that hangs is noticed in time.
+// probe gets an object that does not exist from both API servers, and returns why one of
+// them is unreachable; nil if both answered. It returns within a third of the timeout,
+// so that a server that hangs is noticed in time.
 func (c *Controller) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(c.Options.Timeout/3, shortestProbe))
 	defer cancel()
@@ -38,9 +38,9 @@ func (c *Controller) probe(ctx context.Context) error {
 	return errors.Join(outage("control", control), outage("target", nodes))
 }
 
-// outage returns err if it means that the API server is away. A server that
-// refuses (unauthorized, forbidden, too many requests) is there: what it
-// refuses us it does not refuse the kubelets.
+// outage returns err if it means that the API server is unreachable. A server that
+// answers Unauthorized, Forbidden or TooManyRequests is up: the kubelets can still
+// report to it.
 func outage(cluster string, err error) error {
 	status, answered := errors.AsType[*apierrors.StatusError](err)
 	if err == nil || answered && status.ErrStatus.Code < http.StatusInternalServerError {

@@ -21,9 +21,9 @@ const (
 	descriptionReset = "Machine Health Timeout was reset due to APIServer being unreachable"
 )
 
-// reset makes all Unknown machines Running, so that their health timeouts start
-// anew. An error means that some have still to be reset. They are read from the
-// API server: the outage has left the caches behind.
+// reset makes all Unknown machines Running, so that their health timeouts start again.
+// An error means that some still have to be reset. The machines are read from the API
+// server, since the caches are stale after the outage.
 func (c *Controller) reset(ctx context.Context) error {
 	var failed []error
 	err := live.Pages(ctx, c.Live, func(page *machinev1.MachineList) {
@@ -34,9 +34,9 @@ func (c *Controller) reset(ctx context.Context) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// resetOne resets a machine that needs it, unless it is held: then nothing is
-// decided about it, and nothing is to be undone. What the API server refuses for good
-// is logged and left: one such machine must not keep all others frozen.
+// resetOne resets a machine that is Unknown, unless it is held: then no controller acts
+// on its phase. A permanent error is logged and ignored: one such machine must not keep
+// the manager frozen.
 func (c *Controller) resetOne(ctx context.Context, m *machinev1.Machine) error {
 	if m.Status.CurrentStatus.Phase != machinev1.MachineUnknown || !m.DeletionTimestamp.IsZero() || machinev1.Held(m) {
 		return nil

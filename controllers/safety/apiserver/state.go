@@ -2,20 +2,20 @@ package apiserver
 
 import "time"
 
-// State is what the checks have shown so far. The zero State is a manager that
-// has not looked yet.
+// State is what the checks have shown so far. The zero State is that of a manager
+// before its first check.
 type State struct {
 	// DownSince is the start of the first failed check since the last one that
 	// succeeded; zero while the API servers answer.
 	DownSince time.Time
-	// Frozen is set once they have not answered for longer than the timeout, and
-	// until what the outage did to machines has been undone.
+	// Frozen is true from when they have not answered for longer than the timeout until
+	// the machines have been reset.
 	Frozen bool
 }
 
-// next is the state after a check at that time. Success forgets earlier
-// failures, so that single ones, far apart, never add up. It leaves Frozen,
-// which ends with thaw.
+// next returns the state after a check at that time. A success resets the time of the
+// first failure, so that single failures never add up. It does not reset Frozen; thaw
+// does.
 func (s State) next(down bool, at time.Time, timeout time.Duration) State {
 	switch {
 	case !down:
@@ -28,11 +28,11 @@ func (s State) next(down bool, at time.Time, timeout time.Duration) State {
 	return s
 }
 
-// thaws reports whether the outage is over and its traces have to go.
+// thaws reports whether the outage is over and the machines have to be reset.
 func (s State) thaws() bool { return s.Frozen && s.DownSince.IsZero() }
 
-// wait is the time until the next check: seldom while all is well, often while
-// something changes. Source: MCM machine_safety.go.
+// wait returns the time until the next check: short while an API server is unreachable
+// or the manager is frozen. Source: MCM machine_safety.go.
 func (s State) wait(o Options) time.Duration {
 	if s.Frozen || !s.DownSince.IsZero() {
 		return o.Timeout / 5

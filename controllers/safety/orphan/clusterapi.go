@@ -18,16 +18,16 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/live"
 )
 
-// clusterAPI are the kind and the competence of Cluster API's door.
+// clusterAPI has what Owners of Cluster API's kinds judge, and their kind.
 type clusterAPI struct{}
 
-// Judges is true for what was made for a Cluster of Cluster API.
+// Judges reports whether r was created for a Cluster of Cluster API.
 func (clusterAPI) Judges(r cloud.Resource) bool { return ofClusterAPI(r) }
 
-// Kind is MCMMachine.
+// Kind returns MCMMachine.
 func (clusterAPI) Kind() client.Object { return &infrav1.MCMMachine{} }
 
-// mcmMachines are the owners of Cluster API's door.
+// mcmMachines are the MCMMachines of a cache.
 type mcmMachines struct {
 	clusterAPI
 	cached    client.Reader
@@ -35,21 +35,21 @@ type mcmMachines struct {
 	namespace string
 }
 
-// NewMCMMachines returns the Owners of Cluster API's door: the MCMMachines of a
-// namespace, or of all if it is empty. A resource of a Cluster that is not here,
-// paused or being moved is held. cached has the indexes of index.Infrastructure;
+// NewMCMMachines returns the Owners of Cluster API: the MCMMachines of a namespace,
+// or of all namespaces if it is empty. A resource of a Cluster that does not exist
+// here, is paused or is being moved is held. cached has the indexes of index.Infrastructure;
 // live reads from the API server.
 func NewMCMMachines(cached, live client.Reader, namespace string) Owners {
 	return &mcmMachines{cached: cached, live: live, namespace: namespace}
 }
 
-// indexOf are the indexes of MCMMachines by the native ones'.
+// indexOf maps an index of Machines to that of MCMMachines.
 var indexOf = map[string]string{
 	byOwnerID: index.MCMMachineByOwnerID, byName: index.MCMMachineByName,
 	byProviderID: index.MCMMachineByProviderID,
 }
 
-// Find looks up, and copies nothing.
+// Find looks the owners up in the cache, without copies.
 func (o *mcmMachines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) {
 	var found []Owner
 	seen := map[string]bool{}
@@ -70,28 +70,28 @@ func (o *mcmMachines) Find(ctx context.Context, r cloud.Resource) ([]Owner, erro
 	if !ofClusterAPI(r) {
 		return found, nil
 	}
-	home, err := o.homeOf(ctx, r.Tags[machinev1.ClusterIDTag])
-	return append(found, home.holds(r)...), err
+	at, err := o.originByID(ctx, r.Tags[machinev1.ClusterIDTag])
+	return append(found, at.heldBy(r)...), err
 }
 
-// homeOf is what a cache shows of the Cluster with a durable id.
-func (o *mcmMachines) homeOf(ctx context.Context, id string) (home, error) {
+// originByID returns what the cache shows of the Cluster with an owner ID.
+func (o *mcmMachines) originByID(ctx context.Context, id string) (origin, error) {
 	var list infrav1.MCMClusterList
 	err := o.cached.List(ctx, &list, client.InNamespace(o.namespace), client.MatchingFields{index.MCMClusterByOwnerID: id})
 	if err != nil {
-		return home{}, fmt.Errorf("look up the MCMCluster with id %s: %w", id, err)
+		return origin{}, fmt.Errorf("look up the MCMCluster with id %s: %w", id, err)
 	}
 	if len(list.Items) != 1 {
-		return home{held: fmt.Sprintf("%d MCMClusters here have the id %s", len(list.Items), id)}, nil
+		return origin{held: fmt.Sprintf("%d MCMClusters have the owner ID %s", len(list.Items), id)}, nil
 	}
 	cluster, _, err := capi.ClusterOf(ctx, o.cached, &list.Items[0])
-	return homeFor(&list.Items[0], cluster), err
+	return originOf(&list.Items[0], cluster), err
 }
 
-// Live lists all MCMMachines and their Clusters once, so that three requests
-// answer for all resources.
+// Live lists all MCMMachines and their Clusters from the API server, once for all
+// resources.
 func (o *mcmMachines) Live(ctx context.Context) (Owners, error) {
-	now := &mcmSnapshot{snapshot: snapshot{byKey: map[key][]Owner{}}, homes: map[string]home{}}
+	now := &mcmSnapshot{snapshot: snapshot{byKey: map[key][]Owner{}}, origins: map[string]origin{}}
 	inNamespace := client.InNamespace(o.namespace)
 	err := live.Pages(ctx, o.live, func(page *infrav1.MCMMachineList) {
 		for i := range page.Items {
@@ -106,77 +106,77 @@ func (o *mcmMachines) Live(ctx context.Context) (Owners, error) {
 	}, inNamespace))
 	err = errors.Join(err, live.Pages(ctx, o.live, func(page *infrav1.MCMClusterList) {
 		for i := range page.Items {
-			now.settle(&page.Items[i], clusters)
+			now.addCluster(&page.Items[i], clusters)
 		}
 	}, inNamespace))
 	return now, err
 }
 
-// mcmSnapshot are the owners of Cluster API's door, and their Clusters, at one time.
+// mcmSnapshot has all MCMMachines and their Clusters at one time.
 type mcmSnapshot struct {
 	clusterAPI
 	snapshot
-	homes map[string]home // by durable id
+	origins map[string]origin // by owner ID
 }
 
-// settle notes a MCMCluster. Two with the same id are one too many to tell whose
-// a resource is.
-func (s *mcmSnapshot) settle(infra *infrav1.MCMCluster, clusters map[client.ObjectKey]*clusterv1.Cluster) {
+// addCluster adds an MCMCluster. Where two have the same owner ID, it is unknown which
+// of them a resource belongs to, so both are held.
+func (s *mcmSnapshot) addCluster(infra *infrav1.MCMCluster, clusters map[client.ObjectKey]*clusterv1.Cluster) {
 	id := infra.Annotations[machinev1.OwnerIDAnnotation]
 	if id == "" {
 		return
 	}
-	if _, twice := s.homes[id]; twice {
-		s.homes[id] = home{held: "several MCMClusters here have the id " + id}
+	if _, twice := s.origins[id]; twice {
+		s.origins[id] = origin{held: "several MCMClusters have the owner ID " + id}
 		return
 	}
-	s.homes[id] = homeFor(infra, clusters[client.ObjectKey{Namespace: infra.Namespace, Name: capi.ClusterName(infra)}])
+	s.origins[id] = originOf(infra, clusters[client.ObjectKey{Namespace: infra.Namespace, Name: capi.ClusterName(infra)}])
 }
 
-// Find returns who may own r, or why it is held.
+// Find returns who may own r, and why it is held.
 func (s *mcmSnapshot) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) {
 	found, err := s.snapshot.Find(ctx, r)
 	if !ofClusterAPI(r) {
 		return found, err
 	}
-	at, here := s.homes[r.Tags[machinev1.ClusterIDTag]]
+	at, here := s.origins[r.Tags[machinev1.ClusterIDTag]]
 	if !here {
-		at.held = "its Cluster is not here"
+		at.held = "its Cluster does not exist here"
 	}
-	return append(found, at.holds(r)...), err
+	return append(found, at.heldBy(r)...), err
 }
 
 // Live returns s itself.
 func (s *mcmSnapshot) Live(context.Context) (Owners, error) { return s, nil }
 
-// home is the Cluster that resources belong to.
-type home struct {
-	held     string   // why nothing of it may be touched; empty if it may
+// origin is the Cluster that resources belong to.
+type origin struct {
+	held     string   // why its resources must not be removed; empty if they may
 	retained []string // owner ids of VMs that were left on purpose
 }
 
-// homeFor is what a MCMCluster and its Cluster mean to resources; cluster is nil
-// if there is none.
-func homeFor(infra *infrav1.MCMCluster, cluster *clusterv1.Cluster) home {
-	h := home{retained: strings.Split(infra.Annotations[infrav1.RetainedVMsAnnotation], ",")}
+// originOf returns the origin of the resources of an MCMCluster and its Cluster;
+// cluster is nil if it does not exist.
+func originOf(infra *infrav1.MCMCluster, cluster *clusterv1.Cluster) origin {
+	o := origin{retained: strings.Split(infra.Annotations[infrav1.RetainedVMsAnnotation], ",")}
 	switch {
 	case cluster == nil:
-		h.held = "there is no Cluster of MCMCluster " + infra.Namespace + "/" + infra.Name
+		o.held = "no Cluster owns MCMCluster " + infra.Namespace + "/" + infra.Name
 	case capi.Paused(cluster, infra) != "":
-		h.held = "its Cluster is paused"
+		o.held = "its Cluster is paused"
 	case capi.Moving(infra), capi.Moving(cluster):
-		h.held = "its Cluster is being moved"
+		o.held = "its Cluster is being moved"
 	case capi.Externally(infra):
-		h.held = "its MCMCluster is managed by somebody else"
+		o.held = "its MCMCluster is managed externally"
 	}
-	return h
+	return o
 }
 
-// holds says, in the form of an owner, why r may not be touched.
-func (h home) holds(r cloud.Resource) []Owner {
-	why := h.held
-	if why == "" && r.OwnerID != "" && slices.Contains(h.retained, r.OwnerID) {
-		why = "it was left on purpose"
+// heldBy returns the Cluster as an owner that holds r, if it does.
+func (o origin) heldBy(r cloud.Resource) []Owner {
+	why := o.held
+	if why == "" && r.OwnerID != "" && slices.Contains(o.retained, r.OwnerID) {
+		why = "it is retained: its MCMMachine was deleted without its VM"
 	}
 	if why == "" {
 		return nil
@@ -187,7 +187,7 @@ func (h home) holds(r cloud.Resource) []Owner {
 	}}
 }
 
-// mcmOwnerOf is what a MCMMachine means to the resources of the cloud.
+// mcmOwnerOf returns an MCMMachine as the owner of resources.
 func mcmOwnerOf(m *infrav1.MCMMachine) Owner {
 	o := Owner{
 		Text: "MCMMachine " + m.Namespace + "/" + m.Name, Name: m.Name, ID: machinev1.OwnerID(m),

@@ -54,9 +54,9 @@ func twoDoors(t *testing.T, d doors, objects ...client.Object) *world {
 		door Owners
 	}{
 		{d.native, NewMachines(w.client, w.client, "")},
-		{d.nativeWitness, Witness(NewMachines(w.client, w.client, ""))},
+		{d.nativeWitness, OwnersOnly(NewMachines(w.client, w.client, ""))},
 		{d.clusterAPI, NewMCMMachines(w.client, w.client, "")},
-		{d.clusterAPIWitness, Witness(NewMCMMachines(w.client,
+		{d.clusterAPIWitness, OwnersOnly(NewMCMMachines(w.client,
 			w.client, ""))},
 	} {
 		if o.on {

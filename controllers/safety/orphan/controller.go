@@ -20,21 +20,22 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// firstRetry is the wait after a look that failed; it doubles with each further one.
+// firstRetry is the delay after a failed scan. It doubles with each further failure.
 const firstRetry = time.Minute
 
-// Options are the collector's times. Zero fields take the value named.
+// Options are the settings of the collector. Zero fields have the default named.
 type Options struct {
-	Period time.Duration // between looks; 30 minutes
-	MinAge time.Duration // that a resource has when it is removed; 5 minutes, at most the period
-	// from the first look to the deciding one, at least the cloud's settle time; 1 minute, at most the period
+	Period time.Duration // between scans; 30 minutes
+	MinAge time.Duration // of a resource that is removed; 5 minutes, at most the period
+	// Confirm is the delay between the scan that first finds an orphan and the one that
+	// removes it, at least the cloud's settle time; 1 minute, at most the period.
 	Confirm     time.Duration
-	AfterDelete time.Duration // from the deletion of a Machine to the look it causes; 30 seconds, at most the period
+	AfterDelete time.Duration // from the deletion of a Machine to the scan; 30 seconds, at most the period
 	ReportOnly  bool          // remove nothing
 }
 
-// withDefaults fills in what is not set. Who looks more often than once in five
-// minutes wants orphans gone sooner than that.
+// withDefaults sets the fields that are 0. A short period shortens the other
+// defaults: its user wants orphans removed soon.
 func (o Options) withDefaults() Options {
 	if o.Period <= 0 {
 		o.Period = 30 * time.Minute
@@ -55,17 +56,17 @@ type Deps struct {
 	Name    string        // of the controller, in logs and metrics
 	Client  client.Client // reads from a cache
 	Classes *class.Resolver
-	Doors   []Owners // where owners are looked for; see NewMachines, NewMCMMachines and Witness
+	Doors   []Owners // owners of both APIs; see NewMachines, NewMCMMachines and OwnersOnly
 	Clock   clock.PassiveClock
 	Events  record.EventRecorder
 	Options Options
-	// Fresh returns a context under which a listing shows the cloud as it was at
-	// that time or later; nil where listings are never shared.
+	// Fresh returns a context whose listings show the cloud at that time or later; nil
+	// where listings are never shared.
 	Fresh func(ctx context.Context, notBefore time.Time) context.Context
 }
 
-// Controller looks for orphans with every MachineClass. It is keyed by class;
-// classes with the same account and ownership tags share their looks.
+// Controller scans for orphans with every MachineClass. Its key is the class; classes
+// with the same account and ownership tags share their scans.
 type Controller struct {
 	Deps
 	memory  *memory
@@ -78,8 +79,8 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d, memory: newMemory(), metrics: newMetrics()}
 }
 
-// Reconcile looks for orphans of the class's account if a look is due, and comes
-// back for the next.
+// Reconcile scans the account of the class for orphans if a scan is due, and requeues
+// the class for the next one.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &machinev1.MachineClass{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
@@ -94,21 +95,21 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return outcome.Of(0, err)
 	}
 	if resolved.Err(cloud.BlocksAll) != nil {
-		//nolint:nilerr // the class's own controller tells about it
+		//nolint:nilerr // the MachineClass controller reports it
 		return reconcile.Result{RequeueAfter: c.Options.Period}, nil
 	}
 	_, reports := object.Annotations[ReportAnnotation]
 	began := c.Clock.Now()
-	g, wait := c.memory.enter(groupKey(resolved), req.NamespacedName, reports, began)
+	g, wait := c.memory.begin(groupKey(resolved), req.NamespacedName, reports, began)
 	if g == nil {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	next := c.visit(ctx, g, resolved, began)
-	return reconcile.Result{RequeueAfter: c.memory.done(g, began, c.Clock.Now(), next)}, nil
+	next := c.tryScan(ctx, g, resolved, began)
+	return reconcile.Result{RequeueAfter: c.memory.end(g, began, c.Clock.Now(), next)}, nil
 }
 
-// resolve reads the class by the rules of the door that judges with it: where
-// that is Cluster API's alone, Secrets of other namespaces have to allow their use.
+// resolve reads the class by the rules of the API that judges with it. Where that is
+// Cluster API alone, Secrets of other namespaces have to allow their use.
 func (c *Controller) resolve(ctx context.Context, object *machinev1.MachineClass) (class.Resolved, error) {
 	if slices.ContainsFunc(c.Doors, func(door Owners) bool { return door.Judges(cloud.Resource{}) }) {
 		return c.Classes.ResolveObject(ctx, c.Client, object)
@@ -116,26 +117,26 @@ func (c *Controller) resolve(ctx context.Context, object *machinev1.MachineClass
 	return c.Classes.ResolveForClusterAPI(ctx, c.Client, object.Namespace, object.Name)
 }
 
-// visit looks, and returns when to look next. A failure is told once and never
-// returned: it concerns this account only.
-func (c *Controller) visit(ctx context.Context, g *group, resolved class.Resolved, began time.Time) time.Time {
-	next, err := c.look(ctx, g, resolved, began)
+// tryScan scans, and returns when the next scan is due. It reports the first failure
+// and never returns one: a failure concerns this account only.
+func (c *Controller) tryScan(ctx context.Context, g *group, resolved class.Resolved, began time.Time) time.Time {
+	next, err := c.scan(ctx, g, resolved, began)
 	if err == nil {
 		g.failures = 0
 		return next
 	}
 	g.failures++
 	c.metrics.failed.WithLabelValues(resolved.Driver.Traits().Name).Inc()
-	ctrl.LoggerFrom(ctx).Error(err, "Look for orphans", "MachineClass", client.ObjectKeyFromObject(resolved.Object))
+	ctrl.LoggerFrom(ctx).Error(err, "Scan for orphans", "MachineClass", client.ObjectKeyFromObject(resolved.Object))
 	if g.failures == 1 {
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventLookFailed, "Looking for orphans in the cloud: %v",
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventScanFailed, "Scan for orphans failed: %v; it is retried with back-off",
 			err)
 	}
 	backoff := firstRetry << min(g.failures-1, 10)
 	return began.Add(min(max(backoff, outcome.After(err, 0)), c.Options.Period))
 }
 
-// groupKey is equal for classes that see the same resources through the same account.
+// groupKey is equal for classes that have the same account and see the same resources.
 func groupKey(r class.Resolved) string {
 	return strings.Join([]string{
 		r.Driver.Traits().Name, r.Class.Endpoint, r.Class.Owner, r.Credentials.Fingerprint(machinev1.UserDataKey),

@@ -34,14 +34,14 @@ func TestOrphansGoAndOthersStay(t *testing.T) {
 	if diff := cmp.Diff(want, w.left()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	told := strings.Join(w.told(), "\n")
+	reported := strings.Join(w.reported(), "\n")
 	for _, id := range []string{second, orphan, oldOrphan, looseOrphan} {
-		if strings.Count(told, id) != 1 || !strings.Contains(told, "OrphanRemoved") {
-			t.Errorf("%s has to be told once:\n%s", id, told)
+		if strings.Count(reported, id) != 1 || !strings.Contains(reported, "OrphanRemoved") {
+			t.Errorf("%s has to be reported once:\n%s", id, reported)
 		}
 	}
-	if !strings.Contains(told, "OrphanFound VM "+nameless) {
-		t.Errorf("what nobody can judge has to be told:\n%s", told)
+	if !strings.Contains(reported, "OrphanFound VM "+nameless) {
+		t.Errorf("what nobody can judge has to be reported:\n%s", reported)
 	}
 	if vms, disks := testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim",
 		"vm")), testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim", "disk")); vms != 3 || disks != 1 {
@@ -54,8 +54,8 @@ func TestNobodyIsToldWithoutOrphans(t *testing.T) {
 	w := newWorld(t, Options{}, machineClass("a"))
 	w.create(t, machine("m-1", "o-1", provider(w.makeVM(t, "m-1", "o-1"))))
 	w.pass(t, "a", 2*time.Hour)
-	if told := w.told(); len(told) > 0 {
-		t.Errorf("told %q", told)
+	if reported := w.reported(); len(reported) > 0 {
+		t.Errorf("reported %q", reported)
 	}
 	if calls := w.lists(); calls != 5 {
 		t.Errorf("%d listings in two hours, want one at start and one per period", calls)
@@ -89,7 +89,7 @@ func TestOwnerThatReturnsClearsSuspicion(t *testing.T) {
 	if err := w.client.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	w.memory.want(client.ObjectKey{Namespace: "default", Name: "a"}, w.clock.Now())
+	w.memory.requestScan(client.ObjectKey{Namespace: "default", Name: "a"}, w.clock.Now())
 	w.run(t, "a")
 	if !w.left()[id] {
 		t.Error("looks with an owner in between do not add up")
@@ -151,13 +151,13 @@ func TestRemovalIsFinished(t *testing.T) {
 				t.Errorf("left %v: what a VM leaves behind goes after it, unless a machine has taken the name", w.left())
 			}
 			removed := 0
-			for _, e := range w.told() {
+			for _, e := range w.reported() {
 				if strings.Contains(e, EventRemoved) {
 					removed++
 				}
 			}
 			if removed != 1 {
-				t.Errorf("told %d times, want once", removed)
+				t.Errorf("reported %d times, want once", removed)
 			}
 		})
 	}
@@ -184,8 +184,8 @@ func TestReportOnly(t *testing.T) {
 				w.run(t, "b")
 			}
 			w.pass(t, "a", 2*time.Hour)
-			if told := w.told(); !w.left()[id] || len(told) != 1 || !strings.Contains(told[0], "OrphanFound VM "+id) {
-				t.Errorf("left %v, told %q: report once, remove nothing", w.left(), told)
+			if reported := w.reported(); !w.left()[id] || len(reported) != 1 || !strings.Contains(reported[0], "OrphanFound VM "+id) {
+				t.Errorf("left %v, reported %q: report once, remove nothing", w.left(), reported)
 			}
 		})
 	}
@@ -218,16 +218,16 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 		t.Error("the failing account has held up the other")
 	}
 	failed := 0
-	for _, e := range w.told() {
-		if strings.Contains(e, EventLookFailed) {
+	for _, e := range w.reported() {
+		if strings.Contains(e, EventScanFailed) {
 			failed++
 		}
 		if strings.Contains(e, "wrong") {
-			t.Errorf("a secret is told: %s", e)
+			t.Errorf("a secret is reported: %s", e)
 		}
 	}
 	if failed != 1 {
-		t.Errorf("the failure is told %d times, want once", failed)
+		t.Errorf("the failure is reported %d times, want once", failed)
 	}
 }
 

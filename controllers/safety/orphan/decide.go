@@ -12,40 +12,40 @@ import (
 type action uint8
 
 const (
-	keep    action = iota // it is somebody's, or going by itself
-	suspect               // nobody's, and not yet sure enough
-	remove                // nobody's
-	report                // nobody can tell: a person has to look
+	keep    action = iota // it has an owner, or is being deleted
+	suspect               // it has no owner; the next scan has to confirm that
+	remove                // it has no owner
+	report                // it is unknown whether it has an owner: a person has to decide
 )
 
 // verdict is an action and why.
 type verdict struct {
 	action action
 	why    string // empty for keep
-	// owned is set if an owner exists, which has another VM.
+	// owned is true if an owner exists that has another VM.
 	owned bool
 }
 
-// sighting is a resource as one look shows it.
-type sighting struct {
-	resource cloud.Resource
-	owners   []Owner   // who may own it
-	first    time.Time // first look that found it orphaned, zero if none did
-	// inUse is set if removing what is left of its owner could take a VM that stays.
+// candidate is a resource as one scan shows it.
+type candidate struct {
+	resource  cloud.Resource
+	owners    []Owner   // who may own it
+	firstSeen time.Time // first scan that found it without an owner; zero if none did
+	// inUse is true if removing the parts of its owner could remove a VM that stays.
 	inUse bool
 }
 
-// rules are what sightings are judged by.
+// rules decide about candidates.
 type rules struct {
-	now     time.Time     // when the look began
-	minAge  time.Duration // younger resources stay
-	confirm time.Duration // from the first look to the deciding one
+	now     time.Time     // when the scan began
+	minAge  time.Duration // of a resource that is removed
+	confirm time.Duration // from the first scan to the deciding one
 	decode  func(providerID string) (id string, ok bool)
 }
 
-// decide says what becomes of a resource. It is pure and total.
-func (r rules) decide(s sighting) verdict {
-	if s.resource.Attached || going(s.resource) {
+// decide returns what to do with a resource. It is pure.
+func (r rules) decide(s candidate) verdict {
+	if s.resource.Attached || isDeleting(s.resource) {
 		return verdict{}
 	}
 	for _, o := range s.owners {
@@ -56,25 +56,25 @@ func (r rules) decide(s sighting) verdict {
 	if s.resource.Kind == cloud.KindVM {
 		return r.decideVM(s)
 	}
-	// Parts without owner id are never taken: MCM did not either, and a volume may
-	// be wanted. Parts of a machine that exists go with the machine.
-	if s.resource.OwnerID == "" || s.inUse || len(heirs(s)) > 0 {
+	// Parts without an owner ID are never removed: MCM does not either, and somebody may
+	// need a volume. Parts of a machine that exists are deleted with the machine.
+	if s.resource.OwnerID == "" || s.inUse || len(ownersByTag(s)) > 0 {
 		return verdict{}
 	}
-	return r.orphan(s, fmt.Sprintf("no machine has owner id %s", s.resource.OwnerID))
+	return r.orphan(s, fmt.Sprintf("no machine has the owner ID %s", s.resource.OwnerID))
 }
 
-func (r rules) decideVM(s sighting) verdict {
+func (r rules) decideVM(s candidate) verdict {
 	if slices.ContainsFunc(s.owners, func(o Owner) bool { return r.names(o, s.resource) }) {
 		return verdict{}
 	}
-	family := heirs(s)
+	family := ownersByTag(s)
 	if slices.ContainsFunc(family, func(o Owner) bool { return o.Creating }) {
 		return verdict{}
 	}
 	for _, o := range family {
 		if _, ok := r.decode(o.ProviderID); !ok {
-			return verdict{action: report, why: fmt.Sprintf("%s has providerID %q, which is none of this cloud's", o.Text,
+			return verdict{action: report, why: fmt.Sprintf("%s has providerID %q, which is not one of this cloud", o.Text,
 				o.ProviderID)}
 		}
 	}
@@ -84,27 +84,27 @@ func (r rules) decideVM(s sighting) verdict {
 		v.owned = true
 		return v
 	case s.resource.OwnerID != "":
-		return r.orphan(s, fmt.Sprintf("no machine has owner id %s", s.resource.OwnerID))
+		return r.orphan(s, fmt.Sprintf("no machine has the owner ID %s", s.resource.OwnerID))
 	case s.resource.MachineName != "":
-		return r.orphan(s, fmt.Sprintf("there is no machine %s", s.resource.MachineName))
+		return r.orphan(s, fmt.Sprintf("machine %s does not exist", s.resource.MachineName))
 	default:
-		return verdict{action: report, why: "it carries neither an owner id nor the name of a machine"}
+		return verdict{action: report, why: "it has neither an owner ID nor the name of a machine"}
 	}
 }
 
-// orphan is the verdict on a resource that is nobody's now.
-func (r rules) orphan(s sighting, why string) verdict {
-	if s.first.IsZero() || r.now.Before(r.ripe(s)) {
+// orphan returns the verdict on a resource that has no owner now.
+func (r rules) orphan(s candidate, why string) verdict {
+	if s.firstSeen.IsZero() || r.now.Before(r.removableAt(s)) {
 		return verdict{action: suspect, why: why}
 	}
 	return verdict{action: remove, why: why}
 }
 
-// ripe is when an orphan may be removed: some time after it was first seen as
-// one, and not before it has the minimum age. Where the cloud does not tell its
-// age, it counts from that look.
-func (r rules) ripe(s sighting) time.Time {
-	first, born := s.first, s.resource.Created
+// removableAt returns when an orphan may be removed: some time after it was first seen
+// without an owner, and not before it has the minimum age. Where the cloud does not
+// report when it was created, the age counts from the first scan.
+func (r rules) removableAt(s candidate) time.Time {
+	first, born := s.firstSeen, s.resource.Created
 	if first.IsZero() {
 		first = r.now
 	}
@@ -130,9 +130,9 @@ func (r rules) names(o Owner, vm cloud.Resource) bool {
 	return ok && id == vm.ID
 }
 
-// heirs are the owners that the resource's tags name: by owner id if it has one,
-// else by the name of the machine.
-func heirs(s sighting) []Owner {
+// ownersByTag returns the owners that the tags of the resource name: by owner ID if it
+// has one, else by the name of the machine.
+func ownersByTag(s candidate) []Owner {
 	var found []Owner
 	for _, o := range s.owners {
 		if s.resource.OwnerID != "" && o.ID == s.resource.OwnerID ||
@@ -143,4 +143,4 @@ func heirs(s sighting) []Owner {
 	return found
 }
 
-func going(r cloud.Resource) bool { return r.VM != nil && r.VM.State == cloud.StateDeleting }
+func isDeleting(r cloud.Resource) bool { return r.VM != nil && r.VM.State == cloud.StateDeleting }

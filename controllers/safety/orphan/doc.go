@@ -1,40 +1,41 @@
-// Package orphan finds what machines left behind in a cloud, and removes it.
+// Package orphan finds resources in a cloud that have no owner, and removes them.
 //
-//	            no owner                no owner still, old enough,
+//	            no owner                still no owner, old enough,
 //	resource ──────────────▶ suspect ──────────────────────────────▶ read the owners
 //	   ▲                        │       confirm delay later            from the API server
 //	   └────────────────────────┘                                           │ none
-//	          an owner shows                                                ▼
+//	          an owner is found                                             ▼
 //	                                                    log, Event, removal (or only a report)
 //
-// A resource with an owner id is judged by it alone; a VM without one is older
-// than this project and judged by MCM's rule, the machine's name and providerID.
-// What is judged by neither is reported and left.
+// A resource with an owner ID is judged by that ID alone. A VM without one was created
+// by MCM and is judged by MCM's rule, the machine's name and providerID. All other
+// VMs are reported and not removed.
 //
-// Each door judges its own: a resource with the tag of a Cluster of Cluster API is
-// that door's alone, and is taken only if that Cluster lives here, unpaused; a
-// resource without it is the native door's. Owners are looked for behind both.
+// Each API has a collector. A resource with the tag of a Cluster belongs to that of
+// Cluster API, and is removed only if the Cluster exists here and is not paused. A
+// resource without the tag belongs to that of the native API. Both look for owners of
+// either API.
 //
-// An account is looked at once per period, however many classes share it; a
-// look that fails is repeated later and delays no other.
+// An account is scanned once per period, however many classes share it. A scan that
+// fails is retried later and delays no other.
 package orphan
 
 import machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 
-// Annotations that keep the collector's hands off. They are read, never written.
+// Annotations for the collector. It only reads them.
 const (
-	// HoldAnnotation on a Machine, with any value, keeps everything that may be its
-	// VM: while it is adopted, moved, restored or migrated.
+	// HoldAnnotation on a Machine or MCMMachine, with any value, keeps all resources that
+	// may belong to it: while it is adopted, moved, restored or migrated.
 	HoldAnnotation = machinev1.HoldAnnotation
-	// ReportAnnotation on a MachineClass, with any value, makes the collector only
-	// report what it finds with the class, and with every class that shares the
-	// class's account and ownership tags.
+	// ReportAnnotation on a MachineClass, with any value, makes the collector report
+	// orphans and remove none, for the class and for every class with the same account
+	// and ownership tags.
 	ReportAnnotation = machinev1.ReportOrphansAnnotation
-	// LookAnnotation on a MachineClass makes the collector look at once whenever
-	// its value changes.
-	LookAnnotation = machinev1.LookForOrphansAnnotation
+	// ScanAnnotation on a MachineClass makes the collector scan at once when its value
+	// changes.
+	ScanAnnotation = machinev1.LookForOrphansAnnotation
 
-	// What Cluster API and clusterctl put onto objects that others look after.
+	// Annotations of Cluster API and clusterctl on paused and moved objects.
 	pausedAnnotation = "cluster.x-k8s.io/paused"
 	moveAnnotation   = "clusterctl.cluster.x-k8s.io/delete-for-move"
 )
@@ -44,5 +45,5 @@ const (
 	EventFound        = "OrphanFound"
 	EventRemoved      = "OrphanRemoved"
 	EventRemoveFailed = "OrphanRemovalFailed"
-	EventLookFailed   = "OrphanLookFailed"
+	EventScanFailed   = "OrphanLookFailed"
 )

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count what looks find and do.
+// metrics count what scans find and remove.
 type metrics struct {
 	seen    *prometheus.CounterVec // provider, kind
 	removed *prometheus.CounterVec // provider, kind
@@ -22,8 +22,8 @@ func newMetrics() *metrics {
 		seen: counter("orphans_seen_total", "Resources in the cloud that were found without an owner.", "provider",
 			"kind"),
 		removed: counter("orphans_removed_total",
-			"Resources in the cloud whose removal was asked for because they have no owner.", "provider", "kind"),
-		failed: counter("orphan_looks_failed_total", "Looks for orphans that were not completed.", "provider"),
+			"Resources in the cloud that were removed because they have no owner.", "provider", "kind"),
+		failed: counter("orphan_looks_failed_total", "Scans for orphans that failed.", "provider"),
 	}
 }
 

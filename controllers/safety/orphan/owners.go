@@ -12,61 +12,62 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/live"
 )
 
-// Owner is an object that has a VM, of either door.
+// Owner is an object that has a VM: a Machine or an MCMMachine.
 type Owner struct {
 	Text       string // "Machine default/m-1"
 	Name       string // of the machine
-	ID         string // durable owner id
+	ID         string // owner ID
 	ProviderID string // of its VM, in any form; empty until known
-	// Creating is set while its VM may exist before the object knows it.
+	// Creating is true while its VM may exist although the object has no providerID.
 	Creating bool
-	// Held says why nothing that may be its may be touched; empty if it may.
+	// Held is why resources that may belong to it must not be removed; empty if they
+	// may.
 	Held string
 }
 
-// Owners finds the objects of one door that may own a resource.
+// Owners finds the objects of one API that may own a resource.
 type Owners interface {
-	// Find returns every object that has the resource's owner id, its machine
-	// name, or its providerID, as a cache shows them.
+	// Find returns every object with the owner ID, the machine name or the providerID
+	// of the resource, as a cache shows them.
 	Find(ctx context.Context, r cloud.Resource) ([]Owner, error)
-	// Live returns Owners that know what the API server shows at this time.
+	// Live returns Owners with what the API server shows at this time.
 	Live(ctx context.Context) (Owners, error)
-	// Judges reports whether a resource that nobody owns is an orphan of this door.
-	// Each resource is judged by one door at most, and by none where that door's
-	// controllers do not run.
+	// Judges reports whether a resource without an owner is an orphan of this API. At
+	// most one of all Owners judges a resource, and none does where the controllers of
+	// that API do not run.
 	Judges(r cloud.Resource) bool
-	// Kind is the kind of the owners, whose deletion is a reason to look.
+	// Kind returns the kind of the owners. A scan follows the deletion of one.
 	Kind() client.Object
 }
 
-// Witness returns door as one that knows owners and judges nothing: that of
-// controllers which run elsewhere.
-func Witness(door Owners) Owners { return witness{door} }
+// OwnersOnly returns door as Owners that judge nothing, for an API whose controllers
+// run in another process.
+func OwnersOnly(door Owners) Owners { return ownersOnly{door} }
 
-type witness struct{ Owners }
+type ownersOnly struct{ Owners }
 
-// Live returns a witness of what the API server shows.
-func (w witness) Live(ctx context.Context) (Owners, error) {
+// Live returns OwnersOnly of what the API server shows.
+func (w ownersOnly) Live(ctx context.Context) (Owners, error) {
 	now, err := w.Owners.Live(ctx)
-	return witness{now}, err
+	return ownersOnly{now}, err
 }
 
-// Judges is false.
-func (w witness) Judges(cloud.Resource) bool { return false }
+// Judges returns false.
+func (w ownersOnly) Judges(cloud.Resource) bool { return false }
 
-// ofClusterAPI reports whether a resource was made for a Cluster of Cluster API.
+// ofClusterAPI reports whether a resource was created for a Cluster of Cluster API.
 func ofClusterAPI(r cloud.Resource) bool { return r.Tags[machinev1.ClusterIDTag] != "" }
 
-// native are the kind and the competence of the native door.
+// native has what Owners of the native API judge, and their kind.
 type native struct{}
 
-// Judges is true for what was not made for a Cluster of Cluster API.
+// Judges reports whether r was not created for a Cluster of Cluster API.
 func (native) Judges(r cloud.Resource) bool { return !ofClusterAPI(r) }
 
-// Kind is Machine.
+// Kind returns Machine.
 func (native) Kind() client.Object { return &machinev1.Machine{} }
 
-// The indexes that Machines are found by.
+// Indexes of Machines.
 const (
 	byOwnerID    = "index.owner-id"
 	byName       = "index.name"
@@ -91,7 +92,7 @@ func Indexes() []index.Index {
 	}
 }
 
-// machines are the owners of the native door.
+// machines are the Machines of a cache.
 type machines struct {
 	native
 	cached    client.Reader
@@ -99,13 +100,13 @@ type machines struct {
 	namespace string
 }
 
-// NewMachines returns the Owners of the native door: the Machines of a namespace,
-// or of all if it is empty. cached has Indexes; live reads from the API server.
+// NewMachines returns the Owners of the native API: the Machines of a namespace, or
+// of all namespaces if it is empty. cached has Indexes; live reads from the API server.
 func NewMachines(cached, live client.Reader, namespace string) Owners {
 	return &machines{cached: cached, live: live, namespace: namespace}
 }
 
-// Find looks up, and copies nothing.
+// Find looks the owners up in the cache, without copies.
 func (o *machines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) {
 	var found []Owner
 	seen := map[string]bool{}
@@ -126,7 +127,7 @@ func (o *machines) Find(ctx context.Context, r cloud.Resource) ([]Owner, error) 
 	return found, nil
 }
 
-// Live lists all Machines once, so that one request answers for all resources.
+// Live lists all Machines from the API server, once for all resources.
 func (o *machines) Live(ctx context.Context) (Owners, error) {
 	now := &nativeSnapshot{snapshot: snapshot{byKey: map[key][]Owner{}}}
 	err := live.Pages(ctx, o.live, func(page *machinev1.MachineList) {
@@ -137,10 +138,10 @@ func (o *machines) Live(ctx context.Context) (Owners, error) {
 	return now, err
 }
 
-// key is one way to find an owner.
+// key is an index and a value under which an owner can be found.
 type key struct{ field, value string }
 
-// keysOf returns the ways in which the owner of r can be found.
+// keysOf returns the keys under which an owner of r can be found.
 func keysOf(r cloud.Resource) []key {
 	keys := []key{{byOwnerID, r.OwnerID}, {byName, r.MachineName}}
 	if r.VM != nil {
@@ -155,7 +156,7 @@ func keysOf(r cloud.Resource) []key {
 	return out
 }
 
-// snapshot are owners at one time.
+// snapshot has all owners at one time.
 type snapshot struct{ byKey map[key][]Owner }
 
 func (s *snapshot) add(o Owner) {
@@ -179,7 +180,7 @@ func (s *snapshot) Find(_ context.Context, r cloud.Resource) ([]Owner, error) {
 	return found, nil
 }
 
-// nativeSnapshot are the owners of the native door at one time.
+// nativeSnapshot has all Machines at one time.
 type nativeSnapshot struct {
 	native
 	snapshot
@@ -188,7 +189,7 @@ type nativeSnapshot struct {
 // Live returns s itself.
 func (s *nativeSnapshot) Live(context.Context) (Owners, error) { return s, nil }
 
-// ownerOf is what a Machine means to the resources of the cloud.
+// ownerOf returns a Machine as the owner of resources.
 func ownerOf(m *machinev1.Machine) Owner {
 	phase := m.Status.CurrentStatus.Phase
 	return Owner{
@@ -198,8 +199,8 @@ func ownerOf(m *machinev1.Machine) Owner {
 	}
 }
 
-// held says why nothing of m may be touched: its VM is being adopted, moved or
-// migrated, so it may be known under another name or id.
+// held returns why the resources of m must not be removed: while its VM is adopted,
+// moved or migrated, it may have another name or owner ID.
 func held(m *machinev1.Machine) string {
 	for _, a := range []string{HoldAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
 		if _, ok := m.Annotations[a]; ok {

@@ -13,17 +13,17 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
-// site is where a look takes place, and what it found.
-type site struct {
+// scope is the account of a scan, and what the scan has found.
+type scope struct {
 	account  cloud.Account
 	resolved class.Resolved
 	found    []finding
 }
 
-// clear removes what was found to be nobody's, and goes on with removals that
-// earlier looks began. doors are live. It returns when it is worth going on; 0
-// if all is done. One removal that fails does not stop the others.
-func (c *Controller) clear(ctx context.Context, doors []Owners, g *group, s site) (time.Duration, error) {
+// removeOrphans removes the orphans of a scan, and continues removals that earlier
+// scans began. doors are live. It returns after how long to continue; 0 if all
+// removals are complete. One removal that fails does not stop the others.
+func (c *Controller) removeOrphans(ctx context.Context, doors []Owners, g *group, s scope) (time.Duration, error) {
 	reportOnly := c.Options.ReportOnly || c.memory.reportOnly(g)
 	todo, err := unfinished(ctx, doors, g.pending)
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Controller) clear(ctx context.Context, doors []Owners, g *group, s site
 	for _, r := range removals(s) {
 		if reportOnly {
 			c.report(ctx, g, s.resolved, finding{
-				sighting{resource: r.resource},
-				verdict{why: r.why + "; the collector only reports"},
+				candidate{resource: r.resource},
+				verdict{why: r.why + "; the collector is in report-only mode"},
 			})
 			continue
 		}
@@ -52,16 +52,16 @@ func (c *Controller) clear(ctx context.Context, doors []Owners, g *group, s site
 	return again, failed
 }
 
-// remove asks for one removal to go on, and returns when to ask again.
-func (c *Controller) remove(ctx context.Context, g *group, s site, r removal) (time.Duration, error) {
+// remove begins or continues one removal, and returns after how long to continue.
+func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (time.Duration, error) {
 	key := name(r.resource)
 	log := ctrl.LoggerFrom(ctx).WithValues("resource", key, "machine", r.resource.MachineName, "why", r.why)
 	deletion, err := s.account.Delete(ctx, r.ref)
 	if err != nil {
 		log.Error(err, "Remove orphan")
-		if !g.told[key] {
-			g.told[key] = true
-			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoveFailed, "Removing orphan %s: %v",
+		if !g.reported[key] {
+			g.reported[key] = true
+			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoveFailed, "Orphan %s not removed: %v; the next scan retries it",
 				describe(r.resource), err)
 		}
 		return 0, fmt.Errorf("remove %s: %w", key, err)
@@ -73,20 +73,20 @@ func (c *Controller) remove(ctx context.Context, g *group, s site, r removal) (t
 			describe(r.resource), r.why)
 	}
 	if deletion.Done || r.owned {
-		return 0, nil // what is left of a second VM goes with the machine that it was made for
+		return 0, nil // parts of a second VM are deleted with their machine
 	}
 	r.begun = true
 	g.pending = append(g.pending, r)
 	return max(deletion.RetryAfter, time.Second), nil
 }
 
-// removals are the calls that remove what was found: one for each VM, and one
-// for the parts that an owner left without a VM.
-func removals(s site) []removal {
+// removals returns the calls that remove what was found: one for each VM, and one for
+// the parts of an owner without a VM.
+func removals(s scope) []removal {
 	var out []removal
 	covered := map[string]bool{}
 	for _, f := range s.found {
-		r := f.sighting.resource
+		r := f.candidate.resource
 		if f.verdict.action != remove || r.Kind != cloud.KindVM && covered[r.OwnerID] {
 			continue
 		}
@@ -96,15 +96,15 @@ func removals(s site) []removal {
 			ref.ProviderID = r.VM.ProviderID
 		}
 		if f.verdict.owned {
-			ref.Name = "" // loose parts of that name and owner may be the other VM's
+			ref.Name = "" // parts of that name and owner may belong to the other VM
 		}
 		out = append(out, removal{ref: ref, resource: r, why: f.verdict.why, owned: f.verdict.owned})
 	}
 	return out
 }
 
-// unfinished returns the removals that have still no owner; a machine that took
-// the name since must not lose its parts.
+// unfinished returns the removals that still have no owner: a machine that was created
+// since with that name must not lose its parts.
 func unfinished(ctx context.Context, doors []Owners, pending []removal) ([]removal, error) {
 	var still []removal
 	for _, r := range pending {

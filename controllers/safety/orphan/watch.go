@@ -20,8 +20,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// SetupWithManager starts the collector with mgr. The first look is at start:
-// every class arrives as new. The manager's cache needs Indexes for NewMachines,
+// SetupWithManager starts the collector with mgr. It scans at once, since every class
+// is new to it. The manager's cache needs Indexes for NewMachines,
 // and index.Infrastructure for NewMCMMachines.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named(c.Name).
@@ -33,8 +33,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return b.Complete(c)
 }
 
-// classEvents enqueues a class that is new or gone, whose spec has changed, or
-// that asks for a look.
+// classEvents enqueues a class that was created, deleted or changed, or that requests
+// a scan.
 func (c *Controller) classEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
@@ -49,8 +49,8 @@ func (c *Controller) classEvents() handler.EventHandler {
 			_, reported := before[ReportAnnotation]
 			_, reports := after[ReportAnnotation]
 			switch {
-			case before[LookAnnotation] != after[LookAnnotation]:
-				c.memory.want(class, c.Clock.Now())
+			case before[ScanAnnotation] != after[ScanAnnotation]:
+				c.memory.requestScan(class, c.Clock.Now())
 				c.request(q, class, 0)
 			case e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || reported != reports:
 				c.request(q, class, 0)
@@ -59,19 +59,19 @@ func (c *Controller) classEvents() handler.EventHandler {
 	}
 }
 
-// machineEvents asks for a look some time after a Machine is gone, one for all
-// that go in that time.
+// machineEvents requests a scan some time after a Machine was deleted: one for all that
+// are deleted in that time.
 func (c *Controller) machineEvents() handler.EventHandler {
 	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
 		for _, name := range classesOf(e.Object) {
 			class := client.ObjectKey{Namespace: e.Object.GetNamespace(), Name: name}
-			c.memory.want(class, c.Clock.Now().Add(c.Options.AfterDelete))
+			c.memory.requestScan(class, c.Clock.Now().Add(c.Options.AfterDelete))
 			c.request(q, class, c.Options.AfterDelete)
 		}
 	}}
 }
 
-// classesOf are the names of the classes that an owner's VM may be of.
+// classesOf returns the names of the classes that the VM of an owner may have.
 func classesOf(o client.Object) []string {
 	switch m := o.(type) {
 	case *machinev1.Machine:

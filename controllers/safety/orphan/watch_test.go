@@ -62,7 +62,7 @@ func TestClassEvents(t *testing.T) {
 			c.Generation = 7
 		}), true, false},
 		"Report": {"The annotation that only reports counts at once.", annotated(ReportAnnotation, ""), true, false},
-		"Look":   {"A look can be asked for.", annotated(LookAnnotation, "now"), true, true},
+		"Look":   {"A look can be asked for.", annotated(ScanAnnotation, "now"), true, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestGoneClassIsForgotten(t *testing.T) {
 	c := machineClass("a")
 	w := newWorld(t, Options{}, c)
 	w.run(t, "a")
-	w.memory.want(client.ObjectKeyFromObject(c), now)
+	w.memory.requestScan(client.ObjectKeyFromObject(c), now)
 	if err := w.client.Delete(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func (w *world) left() map[string]bool {
 	return ids
 }
 
-func (w *world) told() []string {
+func (w *world) reported() []string {
 	var all []string
 	for {
 		select {

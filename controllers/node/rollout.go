@@ -12,12 +12,12 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
-// spare reports whether autoscalers are to keep off a Node that is about to be made
-// the Machine's: its MachineDeployment is being rolled, so the Node is needed
-// although nothing runs there yet. It is asked with the first write to a Node,
-// and costs none; the MachineDeployment's controller keeps the Nodes that are
-// there already, and lets autoscalers have all of them when the rollout is over.
-func (c *Controller) spare(ctx context.Context, o *observation) (bool, error) {
+// inRollout reports whether scale-down has to be disabled for a Node that joins: its
+// MachineDeployment is being rolled out, so the Node is needed although no pods run
+// there yet. It is called before the first write to a Node, which then includes the
+// annotation; the MachineDeployment controller annotates the Nodes that have joined
+// before, and removes all annotations when the rollout is complete.
+func (c *Controller) inRollout(ctx context.Context, o *observation) (bool, error) {
 	if !c.AnnotateDuringRollout || o.node.Annotations[machinev1.NodeMachineAnnotation] != "" {
 		return false, nil
 	}
@@ -38,7 +38,7 @@ func (c *Controller) spare(ctx context.Context, o *observation) (bool, error) {
 	return c.rolling(ctx, set, deployment)
 }
 
-// rolling reports whether another set of the deployment has machines still.
+// rolling reports whether another MachineSet of the deployment still has machines.
 func (c *Controller) rolling(ctx context.Context, set *machinev1.MachineSet, deployment *metav1.OwnerReference) (bool,
 	error,
 ) {
@@ -58,7 +58,7 @@ func (c *Controller) rolling(ctx context.Context, set *machinev1.MachineSet, dep
 }
 
 // keepOff tells autoscalers to leave a Node alone. What its user has said stays.
-func keepOff(want *corev1.Node) {
+func disableScaleDown(want *corev1.Node) {
 	if _, said := want.Annotations[machinev1.ScaleDownDisabledAnnotation]; said {
 		return
 	}

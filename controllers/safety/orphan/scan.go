@@ -17,14 +17,14 @@ import (
 
 // finding is a resource with its verdict.
 type finding struct {
-	sighting sighting
-	verdict  verdict
+	candidate candidate
+	verdict   verdict
 }
 
-// look lists what is there, judges it, and removes what is nobody's for sure. It
-// returns when the next look makes sense. Everything is judged before anything
-// is removed, and nothing is removed after an incomplete listing.
-func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (time.Time, error) {
+// scan lists all resources, judges them, and removes those that have no owner. It
+// returns when the next scan is due. It judges everything before it removes anything,
+// and removes nothing after an incomplete listing.
+func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (time.Time, error) {
 	account, err := resolved.Account(ctx)
 	if err != nil {
 		return time.Time{}, err
@@ -50,14 +50,15 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 	if err != nil {
 		return time.Time{}, err
 	}
-	again, err := c.clear(ctx, doors, g, site{account, resolved, found})
+	again, err := c.removeOrphans(ctx, doors, g, scope{account, resolved, found})
 	if again > 0 {
 		next = earlier(next, c.Clock.Now().Add(again))
 	}
 	return next, err
 }
 
-// listing is the context of a listing: what may be removed now must be there now.
+// listing returns the context of a listing. Where the scan may remove resources, the
+// listing has to be current.
 func (c *Controller) listing(ctx context.Context, g *group, began time.Time) context.Context {
 	if c.Fresh != nil && len(g.suspects)+len(g.pending) > 0 {
 		return c.Fresh(ctx, began)
@@ -81,7 +82,7 @@ func list(ctx context.Context, account cloud.Account, c cloud.Class) ([]cloud.Re
 		}
 		all = append(all, r)
 	}
-	// VMs first: what becomes of a part depends on its VM.
+	// VMs first: the decision about a part depends on its VM.
 	slices.SortFunc(all, func(a, b cloud.Resource) int {
 		if aVM, bVM := a.Kind == cloud.KindVM, b.Kind == cloud.KindVM; aVM != bVM {
 			if aVM {
@@ -94,15 +95,15 @@ func list(ctx context.Context, account cloud.Account, c cloud.Class) ([]cloud.Re
 	return all, nil
 }
 
-// judge decides about resources with the owners that doors know.
+// judge decides about resources, with the owners that doors find.
 func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *group,
 	resources []cloud.Resource,
 ) ([]finding, error) {
 	var found []finding
-	staying := vms{ids: map[string]bool{}, names: map[string]bool{}}
+	remaining := vms{ids: map[string]bool{}, names: map[string]bool{}}
 	for _, resource := range resources {
-		s := sighting{resource: resource, first: g.suspects[name(resource)], inUse: staying.have(resource)}
-		if !resource.Attached && !going(resource) {
+		s := candidate{resource: resource, firstSeen: g.suspects[name(resource)], inUse: remaining.have(resource)}
+		if !resource.Attached && !isDeleting(resource) {
 			owners, err := find(ctx, doors, resource)
 			if err != nil {
 				return nil, err
@@ -110,8 +111,8 @@ func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *grou
 			s.owners = owners
 		}
 		v := r.decide(s)
-		if resource.Kind == cloud.KindVM && v.action != remove && !going(resource) {
-			staying.add(resource)
+		if resource.Kind == cloud.KindVM && v.action != remove && !isDeleting(resource) {
+			remaining.add(resource)
 		}
 		if v.action != keep {
 			found = append(found, finding{s, v})
@@ -120,8 +121,7 @@ func (c *Controller) judge(ctx context.Context, doors []Owners, r rules, g *grou
 	return found, nil
 }
 
-// vms are the VMs that stay, for now at least, as a removal by owner id and name
-// would find them.
+// vms are the VMs that stay, by the keys that a removal uses.
 type vms struct {
 	ids   map[string]bool // owner ids
 	names map[string]bool // machine names of those without owner id
@@ -135,56 +135,57 @@ func (v vms) add(vm cloud.Resource) {
 	}
 }
 
-// have reports whether removing what is left of part's owner could take a VM.
+// have reports whether removing the parts of part's owner could remove a VM.
 func (v vms) have(part cloud.Resource) bool { return v.ids[part.OwnerID] || v.names[part.MachineName] }
 
-// remember keeps the suspects of this look for the next, tells about what a
-// person has to look at, and returns when to look next.
+// remember keeps the suspects of this scan for the next one, reports what a person has
+// to decide, and returns when the next scan is due.
 func (c *Controller) remember(ctx context.Context, g *group, resolved class.Resolved, r rules,
 	found []finding,
 ) time.Time {
 	next := r.now.Add(c.Options.Period)
 	suspects := map[string]time.Time{}
 	for _, f := range found {
-		key := name(f.sighting.resource)
+		key := name(f.candidate.resource)
 		if f.verdict.action == report {
 			c.report(ctx, g, resolved, f)
 			continue
 		}
-		suspects[key] = f.sighting.first
-		if f.sighting.first.IsZero() {
+		suspects[key] = f.candidate.firstSeen
+		if f.candidate.firstSeen.IsZero() {
 			suspects[key] = r.now
-			c.metrics.seen.WithLabelValues(resolved.Driver.Traits().Name, string(f.sighting.resource.Kind)).Inc()
+			c.metrics.seen.WithLabelValues(resolved.Driver.Traits().Name, string(f.candidate.resource.Kind)).Inc()
 			ctrl.LoggerFrom(ctx).Info("Orphan suspected", "resource", key, "why", f.verdict.why)
 		}
 		if f.verdict.action == suspect {
-			next = earlier(next, r.ripe(f.sighting))
+			next = earlier(next, r.removableAt(f.candidate))
 		}
 	}
 	g.suspects = suspects
-	for key := range g.told {
+	for key := range g.reported {
 		if _, ok := suspects[key]; !ok && !slices.ContainsFunc(found, func(f finding) bool {
-			return name(f.sighting.resource) == key
+			return name(f.candidate.resource) == key
 		}) {
-			delete(g.told, key)
+			delete(g.reported, key)
 		}
 	}
 	return next
 }
 
-// report tells about a resource that stays.
+// report reports a resource that is not removed.
 func (c *Controller) report(ctx context.Context, g *group, resolved class.Resolved, f finding) {
-	key := name(f.sighting.resource)
-	if g.told[key] {
+	key := name(f.candidate.resource)
+	if g.reported[key] {
 		return
 	}
-	g.told[key] = true
+	g.reported[key] = true
 	ctrl.LoggerFrom(ctx).Info("Orphan reported", "resource", key, "why", f.verdict.why)
 	c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventFound,
-		"%s may be an orphan and stays: %s", describe(f.sighting.resource), f.verdict.why)
+		"%s may be an orphan and is not removed: %s", describe(f.candidate.resource), f.verdict.why)
 }
 
-// find returns the owners of r behind all doors. What none of them judges is held.
+// find returns the owners of r in both APIs. A resource that none of them judges is
+// held.
 func find(ctx context.Context, doors []Owners, r cloud.Resource) ([]Owner, error) {
 	var all []Owner
 	for _, door := range doors {
@@ -195,12 +196,12 @@ func find(ctx context.Context, doors []Owners, r cloud.Resource) ([]Owner, error
 		all = append(all, owners...)
 	}
 	if !slices.ContainsFunc(doors, func(door Owners) bool { return door.Judges(r) }) {
-		all = append(all, Owner{Text: "another door", Held: "controllers that run elsewhere judge it"})
+		all = append(all, Owner{Text: "the other API", Held: "a collector in another process judges it"})
 	}
 	return all, nil
 }
 
-// readLive returns doors that know what the API server shows now.
+// readLive returns doors with what the API server shows now.
 func readLive(ctx context.Context, doors []Owners) ([]Owners, error) {
 	var now []Owners
 	var failed error
@@ -219,7 +220,7 @@ func removable(f finding) bool { return f.verdict.action == remove }
 
 func name(r cloud.Resource) string { return string(r.Kind) + " " + r.ID }
 
-// describe names a resource for a person.
+// describe returns a resource for people.
 func describe(r cloud.Resource) string {
 	text := string(r.Kind) + " " + r.ID
 	if r.Kind == cloud.KindVM {

@@ -11,9 +11,9 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// disown marks a Node that no Machine names as not managed, and takes our
-// finalizer away, once it is older than a machine takes to come up.
-func (c *Controller) disown(ctx context.Context, node *corev1.Node) (time.Duration, error) {
+// markNotManaged annotates a Node that no Machine names as not managed, and removes the
+// finalizer, once the Node is older than MachineCreationTimeout.
+func (c *Controller) markNotManaged(ctx context.Context, node *corev1.Node) (time.Duration, error) {
 	_, marked := node.Annotations[machinev1.NotManagedAnnotation]
 	held := slices.Contains(node.Finalizers, machinev1.NodeFinalizer)
 	if marked && !held {

@@ -1,0 +1,109 @@
+package usage
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+const byClass = "by-class"
+
+func machine(namespace, name, kind, class string) *machinev1.Machine {
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	m.Spec.Class = machinev1.ClassSpec{Kind: kind, Name: class}
+	return m
+}
+
+func reader(t *testing.T, machines ...client.Object) client.Reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := machinev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machines...).
+		WithIndex(&machinev1.Machine{}, byClass, func(o client.Object) []string {
+			return []string{o.(*machinev1.Machine).Spec.Class.Name}
+		}).Build()
+	return limited{c}
+}
+
+// limited returns no more objects than were asked for, as a cache does.
+type limited struct{ client.Reader }
+
+func (r limited) List(ctx context.Context, into client.ObjectList, which ...client.ListOption) error {
+	var options client.ListOptions
+	options.ApplyOptions(which)
+	if err := r.Reader.List(ctx, into, which...); err != nil {
+		return err
+	}
+	list := into.(*machinev1.MachineList)
+	if most := int(options.Limit); most > 0 && len(list.Items) > most {
+		list.Items = list.Items[:most]
+	}
+	return nil
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	const kind = machinev1.MachineClassKind
+	cases := map[string]struct {
+		reason       string
+		cached, live []client.Object
+		deleting     bool
+		want         Users
+	}{
+		"None": {"Nobody uses the class.", nil, nil, true, Users{}},
+		"One": {
+			"Of a class that stays, one user is enough.",
+			[]client.Object{machine("n", "a", kind, "c"), machine("n", "b", kind, "c")}, nil, false, Users{1, "a"},
+		},
+		"All": {
+			"Of a class that is being deleted, all users are counted.",
+			[]client.Object{machine("n", "b", kind, "c"), machine("n", "a", kind, "c")}, nil, true, Users{2, "a"},
+		},
+		"OtherKind": {
+			"The first object of the index may name another kind of that name.",
+			[]client.Object{machine("n", "a", "Other", "c"), machine("n", "b", kind, "c")}, nil, false, Users{1, "b"},
+		},
+		"OtherNamespace": {
+			"A class of the same name elsewhere is another class.",
+			[]client.Object{machine("x", "a", kind, "c")}, nil, true, Users{},
+		},
+		"Stale": {
+			"The API server has a user that the cache does not show.",
+			nil, []client.Object{machine("n", "a", kind, "c"), machine("n", "z", kind, "d")}, true, Users{1, "a"},
+		},
+		"NotConfirmed": {
+			"The API server is asked only where Confirm reports so.",
+			nil, []client.Object{machine("n", "a", kind, "c")}, false, Users{},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := Finder[machinev1.MachineList, *machinev1.MachineList]{
+				Cached: reader(t, tc.cached...), Live: reader(t, tc.live...), Kind: machinev1.MachineKind, Index: byClass,
+				Uses: func(o client.Object, class string) bool {
+					ref := o.(*machinev1.Machine).Spec.Class
+					return ref.Kind == kind && ref.Name == class
+				},
+				Confirm: func(class *machinev1.MachineClass) bool { return !class.DeletionTimestamp.IsZero() },
+			}
+			class := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
+			if tc.deleting {
+				class.DeletionTimestamp = &now
+			}
+			got, err := f.Find(t.Context(), class)
+			if err != nil || got != tc.want {
+				t.Errorf("got %+v, %v, want %+v: %s", got, err, tc.want, tc.reason)
+			}
+		})
+	}
+}
