@@ -123,7 +123,7 @@ func (p *Project) Server(t testing.TB, id string) Server {
 	var out struct {
 		Server Server `json:"server"`
 	}
-	if err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out); err != nil {
+	if err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova/servers/"+id, nil, &out); err != nil {
 		t.Fatalf("get server: %v", err)
 	}
 	return out.Server
@@ -135,7 +135,7 @@ func (p *Project) PortsOf(t testing.TB, server string) []Port {
 	var out struct {
 		Ports []Port `json:"ports"`
 	}
-	if err := p.own.do(t.Context(), http.MethodGet, "neutron", "/ports?device_id="+server, nil, &out); err != nil {
+	if err := p.own.do(t.Context(), http.MethodGet, "neutron/ports?device_id="+server, nil, &out); err != nil {
 		t.Fatalf("list ports: %v", err)
 	}
 	return out.Ports
@@ -147,7 +147,7 @@ func (p *Project) AddPort(t testing.TB, name, description string, tags []string)
 	id, err := p.own.create(t.Context(), "neutron", "/ports", "port",
 		object{"network_id": p.Network, "name": name, "description": description})
 	if err == nil && len(tags) > 0 {
-		err = p.own.do(t.Context(), http.MethodPut, "neutron", "/ports/"+id+"/tags", object{"tags": tags}, nil)
+		err = p.own.do(t.Context(), http.MethodPut, "neutron/ports/"+id+"/tags", object{"tags": tags}, nil)
 	}
 	if err != nil {
 		t.Fatalf("make a port: %v", err)
@@ -164,7 +164,7 @@ func (p *Project) Act(t testing.TB, id string, action object, status string) {
 	if action == nil {
 		method, path, body = http.MethodDelete, "/servers/"+id, nil
 	}
-	if err := p.Rig.admin.do(t.Context(), method, "nova", path, body, nil); err != nil {
+	if err := p.Rig.admin.do(t.Context(), method, "nova"+path, body, nil); err != nil {
 		t.Fatalf("%v: %v", action, err)
 	}
 	p.await(t, id, status)
@@ -181,7 +181,7 @@ func (p *Project) await(t testing.TB, id, status string) {
 		var out struct {
 			Server Server `json:"server"`
 		}
-		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out)
+		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova/servers/"+id, nil, &out)
 		refusal, refused := errors.AsType[*RefusalError](err)
 		if refused && refusal.Status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status &&
 			out.Server.Task == "" {
@@ -194,7 +194,7 @@ func (p *Project) await(t testing.TB, id, status string) {
 // AttachVolume attaches a volume to a server.
 func (p *Project) AttachVolume(t testing.TB, server, volume string) {
 	t.Helper()
-	err := p.own.do(t.Context(), http.MethodPost, "nova", "/servers/"+server+"/os-volume_attachments",
+	err := p.own.do(t.Context(), http.MethodPost, "nova/servers/"+server+"/os-volume_attachments",
 		object{"volumeAttachment": object{"volumeId": volume}}, nil)
 	if err != nil {
 		t.Fatalf("attach volume: %v", err)
@@ -247,23 +247,24 @@ func (p *Project) copyServer(ctx context.Context, name string, metadata map[stri
 	}
 	id := fmt.Sprintf("5eeded00-0000-4000-8000-%012x", r.number.Add(1))
 	at := created.UTC().Format("2006-01-02 15:04:05")
-	sql := fmt.Sprintf("INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, "+
+	var sql strings.Builder
+	fmt.Fprintf(&sql, "INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, "+
 		"created_at, launched_at) SELECT %[1]s, '%[2]s', '%[3]s', 'seeded', '%[4]s', '%[5]s', '%[6]s', '%[6]s' FROM "+
 		"nova_cell1.instances WHERE uuid = '%[7]s';",
 		r.model.columns["instances"], id, name, p.ID, p.UserID, at, r.model.id)
 	for _, table := range []string{"instance_extra", "instance_info_caches"} {
-		sql += fmt.Sprintf("INSERT INTO nova_cell1.%[1]s (%[2]s, instance_uuid) SELECT %[2]s, '%[3]s' FROM "+
+		fmt.Fprintf(&sql, "INSERT INTO nova_cell1.%[1]s (%[2]s, instance_uuid) SELECT %[2]s, '%[3]s' FROM "+
 			"nova_cell1.%[1]s WHERE instance_uuid = '%[4]s';",
 			table, r.model.columns[table], id, r.model.id)
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		sql += fmt.Sprintf("INSERT INTO nova_cell1.instance_metadata (created_at, instance_uuid, `key`, value, deleted) "+
+		fmt.Fprintf(&sql, "INSERT INTO nova_cell1.instance_metadata (created_at, instance_uuid, `key`, value, deleted) "+
 			"VALUES ('%s', '%s', '%s', '%s', 0);", at, id, key, metadata[key])
 	}
-	sql += fmt.Sprintf("INSERT INTO nova_api.instance_mappings (created_at, instance_uuid, cell_id, project_id, "+
+	fmt.Fprintf(&sql, "INSERT INTO nova_api.instance_mappings (created_at, instance_uuid, cell_id, project_id, "+
 		"user_id, queued_for_delete) SELECT '%s', '%s', id, '%s', '%s', 0 FROM nova_api.cell_mappings WHERE name = 'cell1';",
 		at, id, p.ID, p.UserID)
-	_, err := r.books.query(r.settings, sql)
+	_, err := r.books.query(r.settings, sql.String())
 	return id, err
 }
 
@@ -284,7 +285,7 @@ func (r *Rig) makeTemplate(ctx context.Context) error {
 		var out struct {
 			Server Server `json:"server"`
 		}
-		if err := r.admin.do(ctx, http.MethodGet, "nova", "/servers/"+id, nil, &out); err != nil {
+		if err := r.admin.do(ctx, http.MethodGet, "nova/servers/"+id, nil, &out); err != nil {
 			return err
 		}
 		if status = out.Server.Status; status == "ERROR" {

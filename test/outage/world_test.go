@@ -184,8 +184,10 @@ func (w *world) start() {
 			Machine: w.options, APIServer: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
 			Orphans: orphan.Options{Period: 30 * time.Minute}, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
 		},
-	}, []string{"machineclass", "machine", "machineset", "machinedeployment", "node",
-		"machinesafetyapiserver", "machinesafetyorphanvms"})
+	}, []string{
+		"machineclass", "machine", "machineset", "machinedeployment", "node",
+		"machinesafetyapiserver", "machinesafetyorphanvms",
+	})
 	if err != nil {
 		w.Fatal(err)
 	}
