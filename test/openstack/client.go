@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,7 +41,7 @@ func (c *client) do(ctx context.Context, method, target string, body, out any) e
 	if service == "nova" {
 		header.Set("X-OpenStack-Nova-API-Version", "2.79")
 	}
-	_, text, err := c.send(ctx, method, c.rig.URL(service)+bases[service]+"/"+path, header, body)
+	text, err := c.persist(ctx, method, c.rig.URL(service)+bases[service]+"/"+path, header, body)
 	if err != nil || out == nil {
 		return err
 	}
@@ -48,6 +49,27 @@ func (c *client) do(ctx context.Context, method, target string, body, out any) e
 		return fmt.Errorf("%s %s: %w", method, target, err)
 	}
 	return nil
+}
+
+// persist sends a request again, for some minutes, while the service is unavailable:
+// on a busy machine Keystone does not answer the others in time, which then do not
+// act on a request.
+func (c *client) persist(ctx context.Context, method, url string, header http.Header, body any) ([]byte, error) {
+	const pause, attempts = time.Second, 300
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for attempt := 1; ; attempt++ {
+		_, text, err := c.send(ctx, method, url, header, body)
+		refusal, refused := errors.AsType[*RefusalError](err)
+		if !refused || refusal.Status != http.StatusServiceUnavailable || attempt == attempts {
+			return text, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-tick.C:
+		}
+	}
 }
 
 // logIn returns a token.

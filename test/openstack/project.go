@@ -134,7 +134,7 @@ func (p *Project) More(t testing.TB) *Project {
 	p.used = true
 	ctx := context.WithoutCancel(t.Context())
 	var subnet string
-	for _, thing := range []struct {
+	for _, resource := range []struct {
 		into                *string
 		service, path, kind string
 		properties          func() object
@@ -148,11 +148,11 @@ func (p *Project) More(t testing.TB) *Project {
 			return object{"name": "spread", "policy": "soft-anti-affinity"}
 		}},
 	} {
-		id, err := p.own.create(ctx, thing.service, thing.path, thing.kind, thing.properties())
+		id, err := p.own.create(ctx, resource.service, resource.path, resource.kind, resource.properties())
 		if err != nil {
-			t.Fatalf("make a %s: %v", thing.kind, err)
+			t.Fatalf("make a %s: %v", resource.kind, err)
 		}
-		*thing.into = id
+		*resource.into = id
 	}
 	return p
 }

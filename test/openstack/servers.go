@@ -47,13 +47,16 @@ type Entry struct {
 // nothing: it has one processor for all that is asked of it.
 const peek = 50 * time.Millisecond
 
+// timeout bounds what takes seconds, and on a machine with much other work minutes.
+const timeout = 10 * time.Minute
+
 // Rest waits until none of the project's servers and volumes is on its way to
 // another state, and reports whether any was. It waits no longer than a server
 // takes to be built on a loaded machine.
 func (p *Project) Rest(t testing.TB) (moved bool) {
 	t.Helper()
-	const patience = 30 * time.Second
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+	const timeout = 30 * time.Second
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(peek) {
 		servers := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
 			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0
 			AND (task_state IS NOT NULL OR vm_state = 'building')`, p.ID))
@@ -69,8 +72,7 @@ func (p *Project) Rest(t testing.TB) (moved bool) {
 // that are on their way in or out are waited for.
 func (p *Project) Servers(t testing.TB) []Entry {
 	t.Helper()
-	const patience = 2 * time.Minute
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(peek) {
 		moving := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
 			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0
 			AND task_state IN ('deleting', 'soft-deleting')`, p.ID))
@@ -172,8 +174,7 @@ func (p *Project) Act(t testing.TB, id string, action object, status string) {
 
 func (p *Project) await(t testing.TB, id, status string) {
 	t.Helper()
-	const patience = 60 * time.Second
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(peek) {
 		if len(p.query(t, fmt.Sprintf("SELECT id FROM nova_cell1.instances WHERE uuid = '%s' AND deleted = 0 AND "+
 			"task_state IS NOT NULL", id))) > 0 {
 			continue
@@ -319,13 +320,12 @@ func (p *Project) AwaitBuild(id string) {
 	}
 }
 
-// Until calls f until it says true. It ends the test when that takes minutes.
+// Until calls f until it returns true, and ends the test when that takes too long.
 func Until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	const patience = 3 * time.Minute
-	for deadline := time.Now().Add(patience); !f(); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !f(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not in %v", what, patience)
+			t.Fatalf("%s: not in %v", what, timeout)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (r *run) client(through client.WithWatch) client.Client {
 }
 
 // engine is the command's, which looks more often than a person needs.
-func (d *doors) engine(r *run, progress func(migration.Progress)) *migration.Engine {
+func (d *bothAPIs) engine(r *run, progress func(migration.Progress)) *migration.Engine {
 	const look = 200 * time.Millisecond
 	cl := r.client(d.api)
 	return migration.New(migration.Deps{
@@ -130,19 +130,19 @@ func finishMove(ctx context.Context, e *migration.Engine, p migration.Pool, o mi
 
 // run runs a command once. It is killed after so many writes; a negative number
 // lets it come to its end.
-func (h *herd) run(ctx context.Context, l leg, o migration.Options, kill int) (*run, error) {
+func (h *movingPool) run(ctx context.Context, l leg, o migration.Options, kill int) (*run, error) {
 	r := &run{left: kill}
 	return r, h.runAs(ctx, l, o, r)
 }
 
-func (h *herd) runAs(ctx context.Context, l leg, o migration.Options, r *run) error {
+func (h *movingPool) runAs(ctx context.Context, l leg, o migration.Options, r *run) error {
 	o.TakeOver = true // the one before is gone for certain
 	return l(ctx, h.engine(r, nil), h.Pool, o)
 }
 
 // insist runs a command again until it has come to its end, as somebody does whose
 // API server or manager comes and goes.
-func (h *herd) insist(ctx context.Context, l leg, o migration.Options) error {
+func (h *movingPool) insist(ctx context.Context, l leg, o migration.Options) error {
 	deadline := time.Now().Add(2 * wait)
 	for {
 		_, err := h.run(ctx, l, o, -1)
