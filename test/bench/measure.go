@@ -175,7 +175,8 @@ func (b *bench) lookOn(ctx context.Context) (steady, error) {
 	}
 	b.show("steady", asked)
 	return steady{
-		Requests: asked.total(), CloudCalls: sum(increase(before.calls, after.calls)), Seconds: after.at.Sub(before.at).Seconds(),
+		Requests: asked.total(), CloudCalls: sum(increase(before.calls, after.calls)),
+		Seconds:    after.at.Sub(before.at).Seconds(),
 		CPUSeconds: since(before.cpu, after.cpu),
 	}, nil
 }

@@ -38,10 +38,10 @@ func panels() []panel {
 			{"bound of the start", grey, constant(startupMost)},
 		}},
 		{"requests and cloud calls a machine", []line{
+			{"bound, made", grey, constant(requestsInTen)},
 			{"requests, made", blue, func(r *record) float64 { return r.Create.RequestsPerMachine }},
 			{"requests, rolled", orange, func(r *record) float64 { return r.Roll.RequestsPerMachine }},
 			{"calls, made", green, func(r *record) float64 { return r.Create.CloudCallsPerMachine }},
-			{"bound, made", grey, constant(requestsInTen)},
 		}},
 		{"memory of the manager, MiB", []line{
 			{"most resident", blue, func(r *record) float64 { return r.Memory.PeakMiB }},

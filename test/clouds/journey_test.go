@@ -25,7 +25,7 @@ import (
 
 const (
 	replicas = 5
-	patience = 4 * time.Minute
+	timeout  = 4 * time.Minute
 )
 
 // TestClouds lets one manager make, roll, mend and delete a MachineDeployment in
@@ -105,7 +105,7 @@ func (j *journey) must(err error) {
 func (j *journey) eventually(what string, check func(context.Context) error) {
 	j.Helper()
 	start := time.Now()
-	if err := stack.Until(j.Context(), patience, check); err != nil {
+	if err := stack.Until(j.Context(), timeout, check); err != nil {
 		j.Fatalf("%s: %v; kubelets: %v\n%s", what, err, j.kubelets.error(), j.describe())
 	}
 	j.Logf("%s: after %s", what, time.Since(start).Round(time.Second/10))

@@ -50,7 +50,8 @@ func TestMatrixListsEveryCloud(t *testing.T) {
 	for _, driver := range drivers(t) {
 		cells := strings.Split(rows[driver], " | ")
 		delete(rows, driver)
-		if slices.ContainsFunc(cells, func(cell string) bool { return !slices.Contains([]string{"ok", "part", "–"}, cell) }) {
+		known := []string{"ok", "part", "–"}
+		if slices.ContainsFunc(cells, func(cell string) bool { return !slices.Contains(known, cell) }) {
 			t.Errorf("%s: cloud/%s did not keep all rules, %q; run make conformance CLOUD=%[2]s", page, driver, cells)
 		}
 	}

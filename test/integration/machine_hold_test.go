@@ -15,7 +15,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// A whole pool is held, as for a move to another door. Whatever is done to it then
+// A whole pool is held, as for a move to another API. Whatever is done to it then
 // has no consequence, also not for a manager that starts in between. Once it is
 // released, in whatever order, all of it has.
 func heldPoolIsLeftAlone(s *scene) {

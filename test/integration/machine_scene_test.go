@@ -103,7 +103,7 @@ type scene struct {
 func (s *suite) scene(t *testing.T, name string, launch *sync.Mutex) *scene {
 	t.Helper()
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
+	g.SetDefaultEventuallyTimeout(timeout)
 	g.SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	return &scene{
 		suite: &suite{Stack: s.Stack, T: t, Gomega: g, manager: s.manager}, name: name,

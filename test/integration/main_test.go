@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long something may take that takes seconds: two cores are
+// timeout is how long something may take that takes seconds: two cores are
 // shared by many processes.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 // suite is a stack with what tests need to wait for it.
 type suite struct {
@@ -55,7 +55,7 @@ func startWithout(t *testing.T, o stack.Options) *suite {
 	t.Helper()
 	cluster.Require(t)
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
+	g.SetDefaultEventuallyTimeout(timeout)
 	g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	o.Binaries = binaries
 	if o.Controllers == nil {
@@ -82,7 +82,7 @@ func startWithout(t *testing.T, o stack.Options) *suite {
 // eventually waits until check returns nil.
 func (s *suite) eventually(what string, check func(context.Context) error) {
 	s.Helper()
-	if err := stack.Until(s.Context(), patience, check); err != nil {
+	if err := stack.Until(s.Context(), timeout, check); err != nil {
 		s.Fatalf("%s: %v", what, err)
 	}
 }

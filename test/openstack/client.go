@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,11 +28,11 @@ var bases = map[string]string{"keystone": "/v3", "glance": "/v2", "neutron": "/v
 
 type object = map[string]any
 
-// do makes a call and decodes the answer into out, which may be nil. An answer
-// that is none of success is an error.
-func (c *client) do(ctx context.Context, method, service, path string, body,
-	out any,
-) error { //nolint:revive // it is what a request is
+// do makes a call to a service and decodes the answer into out, which may be nil.
+// target is the name of the service with a path, as "nova/servers". An answer
+// without success is an error.
+func (c *client) do(ctx context.Context, method, target string, body, out any) error {
+	service, path, _ := strings.Cut(target, "/")
 	token, err := c.logIn(ctx)
 	if err != nil {
 		return err
@@ -39,8 +41,35 @@ func (c *client) do(ctx context.Context, method, service, path string, body,
 	if service == "nova" {
 		header.Set("X-OpenStack-Nova-API-Version", "2.79")
 	}
-	_, err = c.send(ctx, method, c.rig.URL(service)+bases[service]+path, header, body, out)
-	return err
+	text, err := c.persist(ctx, method, c.rig.URL(service)+bases[service]+"/"+path, header, body)
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%s %s: %w", method, target, err)
+	}
+	return nil
+}
+
+// persist sends a request again, for some minutes, while the service is unavailable:
+// on a busy machine Keystone does not answer the others in time, which then do not
+// act on a request.
+func (c *client) persist(ctx context.Context, method, url string, header http.Header, body any) ([]byte, error) {
+	const pause, attempts = time.Second, 300
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for attempt := 1; ; attempt++ {
+		_, text, err := c.send(ctx, method, url, header, body)
+		refusal, refused := errors.AsType[*RefusalError](err)
+		if !refused || refusal.Status != http.StatusServiceUnavailable || attempt == attempts {
+			return text, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-tick.C:
+		}
+	}
 }
 
 // logIn returns a token.
@@ -52,14 +81,14 @@ func (c *client) logIn(ctx context.Context) (string, error) {
 		return c.token, nil
 	}
 	domain := object{"id": "default"}
-	answer, err := c.send(ctx, http.MethodPost, c.rig.URL("keystone")+"/v3/auth/tokens", http.Header{},
+	answer, _, err := c.send(ctx, http.MethodPost, c.rig.URL("keystone")+"/v3/auth/tokens", http.Header{},
 		object{"auth": object{
 			"identity": object{"methods": []string{"password"}, "password": object{"user": object{
 				"name":   c.user,
 				"domain": domain, "password": c.password,
 			}}},
 			"scope": object{"project": object{"name": c.project, "domain": domain}},
-		}}, nil)
+		}})
 	if err != nil {
 		return "", err
 	}
@@ -74,9 +103,11 @@ func (c *client) forget() {
 	c.token = ""
 }
 
-func (c *client) send(ctx context.Context, method, url string, header http.Header, body, out any) (http.Header,
+// send sends a request whose body is nil, bytes, or encoded as JSON, and returns the
+// header and the body of the answer.
+func (c *client) send(ctx context.Context, method, url string, header http.Header, body any) (http.Header, []byte,
 	error,
-) { //nolint:revive // it is what a request is
+) {
 	var in io.Reader = http.NoBody
 	switch b := body.(type) {
 	case nil:
@@ -86,38 +117,34 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 	default:
 		text, err := json.Marshal(body)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		in = bytes.NewReader(text)
 		header.Set("Content-Type", "application/json")
 	}
 	request, err := http.NewRequestWithContext(ctx, method, url, in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	request.Header = header
 	resp, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return nil, &RefusalError{Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode,
-			text)}
-	}
-	if out != nil {
-		if err := json.Unmarshal(text, out); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", method, url, err)
+		return nil, nil, &RefusalError{
+			Status: resp.StatusCode, text: fmt.Sprintf("%s %s: %d: %s", method, url, resp.StatusCode, text),
 		}
 	}
-	return resp.Header, nil
+	return resp.Header, text, nil
 }
 
-// RefusalError is an answer that is none of success.
+// RefusalError is an answer without success.
 type RefusalError struct {
 	Status int
 	text   string
@@ -126,14 +153,14 @@ type RefusalError struct {
 // Error is the answer.
 func (r *RefusalError) Error() string { return r.text }
 
-// made is an answer that describes one thing.
+// made is an answer that describes one resource.
 type made map[string]struct {
 	ID string `json:"id"`
 }
 
-// create makes a thing and returns its id.
+// create makes a resource and returns its id.
 func (c *client) create(ctx context.Context, service, path, kind string, properties object) (string, error) {
 	var out made
-	err := c.do(ctx, http.MethodPost, service, path, object{kind: properties}, &out)
+	err := c.do(ctx, http.MethodPost, service+path, object{kind: properties}, &out)
 	return out[kind].ID, err
 }

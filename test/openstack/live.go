@@ -11,13 +11,13 @@ func (p *Project) Live(ctx context.Context) ([]Server, error) {
 	var out struct {
 		Servers []Server `json:"servers"`
 	}
-	err := p.Rig.admin.do(ctx, http.MethodGet, "nova", "/servers/detail?all_tenants=1&project_id="+p.ID, nil, &out)
+	err := p.Rig.admin.do(ctx, http.MethodGet, "nova/servers/detail?all_tenants=1&project_id="+p.ID, nil, &out)
 	return out.Servers, err
 }
 
 // Delete asks for a server to go, as an administrator. One that is gone is no error.
 func (p *Project) Delete(ctx context.Context, id string) error {
-	err := p.Rig.admin.do(ctx, http.MethodDelete, "nova", "/servers/"+id, nil, nil)
+	err := p.Rig.admin.do(ctx, http.MethodDelete, "nova/servers/"+id, nil, nil)
 	if refusal, ok := errors.AsType[*RefusalError](err); ok && refusal.Status == http.StatusNotFound {
 		return nil
 	}
@@ -29,6 +29,6 @@ func (p *Project) LivePorts(ctx context.Context) ([]Port, error) {
 	var out struct {
 		Ports []Port `json:"ports"`
 	}
-	err := p.own.do(ctx, http.MethodGet, "neutron", "/ports?project_id="+p.ID, nil, &out)
+	err := p.own.do(ctx, http.MethodGet, "neutron/ports?project_id="+p.ID, nil, &out)
 	return out.Ports, err
 }

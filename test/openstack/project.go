@@ -99,7 +99,7 @@ func (p *Project) make(ctx context.Context) (err error) {
 	if err == nil {
 		var role string
 		if role, err = p.Rig.role(ctx); err == nil {
-			err = admin.do(ctx, http.MethodPut, "keystone", "/projects/"+p.ID+"/users/"+p.UserID+"/roles/"+role, nil, nil)
+			err = admin.do(ctx, http.MethodPut, "keystone/projects/"+p.ID+"/users/"+p.UserID+"/roles/"+role, nil, nil)
 		}
 	}
 	p.own = &client{rig: p.Rig, user: p.User, password: p.Password, project: p.Name}
@@ -120,7 +120,7 @@ func (r *Rig) role(ctx context.Context) (string, error) {
 			ID string `json:"id"`
 		} `json:"roles"`
 	}
-	if err := r.admin.do(ctx, http.MethodGet, "keystone", "/roles?name=member", nil, &out); err != nil ||
+	if err := r.admin.do(ctx, http.MethodGet, "keystone/roles?name=member", nil, &out); err != nil ||
 		len(out.Roles) != 1 {
 		return "", fmt.Errorf("look up role: %d found, %w", len(out.Roles), err)
 	}
@@ -134,7 +134,7 @@ func (p *Project) More(t testing.TB) *Project {
 	p.used = true
 	ctx := context.WithoutCancel(t.Context())
 	var subnet string
-	for _, thing := range []struct {
+	for _, resource := range []struct {
 		into                *string
 		service, path, kind string
 		properties          func() object
@@ -148,11 +148,11 @@ func (p *Project) More(t testing.TB) *Project {
 			return object{"name": "spread", "policy": "soft-anti-affinity"}
 		}},
 	} {
-		id, err := p.own.create(ctx, thing.service, thing.path, thing.kind, thing.properties())
+		id, err := p.own.create(ctx, resource.service, resource.path, resource.kind, resource.properties())
 		if err != nil {
-			t.Fatalf("make a %s: %v", thing.kind, err)
+			t.Fatalf("make a %s: %v", resource.kind, err)
 		}
-		*thing.into = id
+		*resource.into = id
 	}
 	return p
 }
@@ -171,7 +171,7 @@ func (p *Project) ApplicationCredential(t testing.TB) (id, name, secret string) 
 			Secret string `json:"secret"`
 		} `json:"application_credential"`
 	}
-	err := p.own.do(t.Context(), http.MethodPost, "keystone", "/users/"+p.UserID+"/application_credentials",
+	err := p.own.do(t.Context(), http.MethodPost, "keystone/users/"+p.UserID+"/application_credentials",
 		object{"application_credential": object{"name": name}}, &out)
 	if err != nil {
 		t.Fatalf("make an application credential: %v", err)
@@ -182,7 +182,7 @@ func (p *Project) ApplicationCredential(t testing.TB) (id, name, secret string) 
 // DeleteApplicationCredential takes one back.
 func (p *Project) DeleteApplicationCredential(t testing.TB, id string) {
 	t.Helper()
-	if err := p.own.do(t.Context(), http.MethodDelete, "keystone", "/users/"+p.UserID+"/application_credentials/"+id, nil,
+	if err := p.own.do(t.Context(), http.MethodDelete, "keystone/users/"+p.UserID+"/application_credentials/"+id, nil,
 		nil); err != nil {
 		t.Fatalf("delete an application credential: %v", err)
 	}
@@ -209,7 +209,7 @@ func (p *Project) Disable(t testing.TB) {
 func (p *Project) setUser(t testing.TB, change object) {
 	t.Helper()
 	p.used = true
-	if err := p.Rig.admin.do(context.WithoutCancel(t.Context()), http.MethodPatch, "keystone", "/users/"+p.UserID,
+	if err := p.Rig.admin.do(context.WithoutCancel(t.Context()), http.MethodPatch, "keystone/users/"+p.UserID,
 		object{"user": change}, nil); err != nil {
 		t.Fatalf("change the user: %v", err)
 	}
@@ -225,7 +225,7 @@ func (p *Project) Limit(t testing.TB, service string, quota map[string]int) {
 	if service == "neutron" {
 		path, kind = "/quotas/"+p.ID, "quota"
 	}
-	if err := p.Rig.admin.do(t.Context(), http.MethodPut, service, path, object{kind: quota}, nil); err != nil {
+	if err := p.Rig.admin.do(t.Context(), http.MethodPut, service+path, object{kind: quota}, nil); err != nil {
 		t.Fatalf("set quota: %v", err)
 	}
 }

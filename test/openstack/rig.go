@@ -77,8 +77,8 @@ func StopShared() {
 // Start starts an OpenStack. The first time on a machine it takes a minute, later
 // half of that.
 func Start(ctx context.Context) (*Rig, error) {
-	const longest = 6 * time.Minute
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	const timeout = 30 * time.Minute // on a machine with much other work
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cache, err := cacheDir()
 	if err != nil {

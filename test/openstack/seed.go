@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -56,14 +57,14 @@ func (r *Rig) seed(ctx context.Context) error {
 		r.flavors[name] = id
 	}
 	specs := object{"extra_specs": object{"pci_passthrough:alias": "a-gpu:1"}}
-	if err := r.admin.do(ctx, http.MethodPost, "nova", "/flavors/"+r.flavors[FlavorLarge]+"/os-extra_specs", specs,
+	if err := r.admin.do(ctx, http.MethodPost, "nova/flavors/"+r.flavors[FlavorLarge]+"/os-extra_specs", specs,
 		nil); err != nil {
 		return err
 	}
 	var image struct {
 		ID string `json:"id"`
 	}
-	err := r.admin.do(ctx, http.MethodPost, "glance", "/images", object{
+	err := r.admin.do(ctx, http.MethodPost, "glance/images", object{
 		"name": Image, "disk_format": "raw", "container_format": "bare", "visibility": "public", "min_disk": 1,
 		"architecture": "x86_64",
 	}, &image)
@@ -71,7 +72,7 @@ func (r *Rig) seed(ctx context.Context) error {
 		return err
 	}
 	r.images[Image] = image.ID
-	if err := r.admin.do(ctx, http.MethodPut, "glance", "/images/"+image.ID+"/file", make([]byte, 1<<12),
+	if err := r.admin.do(ctx, http.MethodPut, "glance/images/"+image.ID+"/file", make([]byte, 1<<12),
 		nil); err != nil {
 		return err
 	}
@@ -100,17 +101,17 @@ func (r *Rig) seedHosts(ctx context.Context) error {
 				ID int `json:"id"`
 			} `json:"aggregate"`
 		}
-		if err := r.admin.do(ctx, http.MethodPost, "nova", "/os-aggregates",
+		if err := r.admin.do(ctx, http.MethodPost, "nova/os-aggregates",
 			object{"aggregate": object{"name": h.zone, "availability_zone": h.zone}}, &out); err != nil {
 			return err
 		}
-		if err := r.admin.do(ctx, http.MethodPost, "nova", fmt.Sprintf("/os-aggregates/%d/action", out.Aggregate.ID),
+		if err := r.admin.do(ctx, http.MethodPost, fmt.Sprintf("nova/os-aggregates/%d/action", out.Aggregate.ID),
 			object{"add_host": object{"host": h.name}}, nil); err != nil {
 			return err
 		}
 	}
 	// A fresh Neutron answers a list of ports only after another query.
-	return r.admin.do(ctx, http.MethodGet, "neutron", "/networks?limit=1", nil, nil)
+	return r.admin.do(ctx, http.MethodGet, "neutron/networks?limit=1", nil, nil)
 }
 
 // awaitHosts waits until all computes have said that they are there.
@@ -150,6 +151,9 @@ func (r *Rig) projectOf(ctx context.Context, token string) (string, bool) {
 		} `json:"token"`
 	}
 	header := http.Header{"X-Auth-Token": {admin}, "X-Subject-Token": {token}}
-	_, err = r.admin.send(ctx, http.MethodGet, r.URL("keystone")+"/v3/auth/tokens", header, nil, &out)
-	return out.Token.Project.ID, err == nil
+	_, text, err := r.admin.send(ctx, http.MethodGet, r.URL("keystone")+"/v3/auth/tokens", header, nil)
+	if err != nil || json.Unmarshal(text, &out) != nil {
+		return "", false
+	}
+	return out.Token.Project.ID, true
 }

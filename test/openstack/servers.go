@@ -47,13 +47,16 @@ type Entry struct {
 // nothing: it has one processor for all that is asked of it.
 const peek = 50 * time.Millisecond
 
+// timeout bounds what takes seconds, and on a machine with much other work minutes.
+const timeout = 10 * time.Minute
+
 // Rest waits until none of the project's servers and volumes is on its way to
 // another state, and reports whether any was. It waits no longer than a server
 // takes to be built on a loaded machine.
 func (p *Project) Rest(t testing.TB) (moved bool) {
 	t.Helper()
-	const patience = 30 * time.Second
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+	const timeout = 30 * time.Second
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(peek) {
 		servers := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
 			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0
 			AND (task_state IS NOT NULL OR vm_state = 'building')`, p.ID))
@@ -69,8 +72,7 @@ func (p *Project) Rest(t testing.TB) (moved bool) {
 // that are on their way in or out are waited for.
 func (p *Project) Servers(t testing.TB) []Entry {
 	t.Helper()
-	const patience = 2 * time.Minute
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(peek) {
 		moving := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
 			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0
 			AND task_state IN ('deleting', 'soft-deleting')`, p.ID))
@@ -123,7 +125,7 @@ func (p *Project) Server(t testing.TB, id string) Server {
 	var out struct {
 		Server Server `json:"server"`
 	}
-	if err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out); err != nil {
+	if err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova/servers/"+id, nil, &out); err != nil {
 		t.Fatalf("get server: %v", err)
 	}
 	return out.Server
@@ -135,7 +137,7 @@ func (p *Project) PortsOf(t testing.TB, server string) []Port {
 	var out struct {
 		Ports []Port `json:"ports"`
 	}
-	if err := p.own.do(t.Context(), http.MethodGet, "neutron", "/ports?device_id="+server, nil, &out); err != nil {
+	if err := p.own.do(t.Context(), http.MethodGet, "neutron/ports?device_id="+server, nil, &out); err != nil {
 		t.Fatalf("list ports: %v", err)
 	}
 	return out.Ports
@@ -147,7 +149,7 @@ func (p *Project) AddPort(t testing.TB, name, description string, tags []string)
 	id, err := p.own.create(t.Context(), "neutron", "/ports", "port",
 		object{"network_id": p.Network, "name": name, "description": description})
 	if err == nil && len(tags) > 0 {
-		err = p.own.do(t.Context(), http.MethodPut, "neutron", "/ports/"+id+"/tags", object{"tags": tags}, nil)
+		err = p.own.do(t.Context(), http.MethodPut, "neutron/ports/"+id+"/tags", object{"tags": tags}, nil)
 	}
 	if err != nil {
 		t.Fatalf("make a port: %v", err)
@@ -164,7 +166,7 @@ func (p *Project) Act(t testing.TB, id string, action object, status string) {
 	if action == nil {
 		method, path, body = http.MethodDelete, "/servers/"+id, nil
 	}
-	if err := p.Rig.admin.do(t.Context(), method, "nova", path, body, nil); err != nil {
+	if err := p.Rig.admin.do(t.Context(), method, "nova"+path, body, nil); err != nil {
 		t.Fatalf("%v: %v", action, err)
 	}
 	p.await(t, id, status)
@@ -172,8 +174,7 @@ func (p *Project) Act(t testing.TB, id string, action object, status string) {
 
 func (p *Project) await(t testing.TB, id, status string) {
 	t.Helper()
-	const patience = 60 * time.Second
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(peek) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(peek) {
 		if len(p.query(t, fmt.Sprintf("SELECT id FROM nova_cell1.instances WHERE uuid = '%s' AND deleted = 0 AND "+
 			"task_state IS NOT NULL", id))) > 0 {
 			continue
@@ -181,7 +182,7 @@ func (p *Project) await(t testing.TB, id, status string) {
 		var out struct {
 			Server Server `json:"server"`
 		}
-		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova", "/servers/"+id, nil, &out)
+		err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova/servers/"+id, nil, &out)
 		refusal, refused := errors.AsType[*RefusalError](err)
 		if refused && refusal.Status == http.StatusNotFound && status == "" || err == nil && out.Server.Status == status &&
 			out.Server.Task == "" {
@@ -194,7 +195,7 @@ func (p *Project) await(t testing.TB, id, status string) {
 // AttachVolume attaches a volume to a server.
 func (p *Project) AttachVolume(t testing.TB, server, volume string) {
 	t.Helper()
-	err := p.own.do(t.Context(), http.MethodPost, "nova", "/servers/"+server+"/os-volume_attachments",
+	err := p.own.do(t.Context(), http.MethodPost, "nova/servers/"+server+"/os-volume_attachments",
 		object{"volumeAttachment": object{"volumeId": volume}}, nil)
 	if err != nil {
 		t.Fatalf("attach volume: %v", err)
@@ -247,23 +248,24 @@ func (p *Project) copyServer(ctx context.Context, name string, metadata map[stri
 	}
 	id := fmt.Sprintf("5eeded00-0000-4000-8000-%012x", r.number.Add(1))
 	at := created.UTC().Format("2006-01-02 15:04:05")
-	sql := fmt.Sprintf("INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, "+
+	var sql strings.Builder
+	fmt.Fprintf(&sql, "INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, "+
 		"created_at, launched_at) SELECT %[1]s, '%[2]s', '%[3]s', 'seeded', '%[4]s', '%[5]s', '%[6]s', '%[6]s' FROM "+
 		"nova_cell1.instances WHERE uuid = '%[7]s';",
 		r.model.columns["instances"], id, name, p.ID, p.UserID, at, r.model.id)
 	for _, table := range []string{"instance_extra", "instance_info_caches"} {
-		sql += fmt.Sprintf("INSERT INTO nova_cell1.%[1]s (%[2]s, instance_uuid) SELECT %[2]s, '%[3]s' FROM "+
+		fmt.Fprintf(&sql, "INSERT INTO nova_cell1.%[1]s (%[2]s, instance_uuid) SELECT %[2]s, '%[3]s' FROM "+
 			"nova_cell1.%[1]s WHERE instance_uuid = '%[4]s';",
 			table, r.model.columns[table], id, r.model.id)
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		sql += fmt.Sprintf("INSERT INTO nova_cell1.instance_metadata (created_at, instance_uuid, `key`, value, deleted) "+
+		fmt.Fprintf(&sql, "INSERT INTO nova_cell1.instance_metadata (created_at, instance_uuid, `key`, value, deleted) "+
 			"VALUES ('%s', '%s', '%s', '%s', 0);", at, id, key, metadata[key])
 	}
-	sql += fmt.Sprintf("INSERT INTO nova_api.instance_mappings (created_at, instance_uuid, cell_id, project_id, "+
+	fmt.Fprintf(&sql, "INSERT INTO nova_api.instance_mappings (created_at, instance_uuid, cell_id, project_id, "+
 		"user_id, queued_for_delete) SELECT '%s', '%s', id, '%s', '%s', 0 FROM nova_api.cell_mappings WHERE name = 'cell1';",
 		at, id, p.ID, p.UserID)
-	_, err := r.books.query(r.settings, sql)
+	_, err := r.books.query(r.settings, sql.String())
 	return id, err
 }
 
@@ -284,7 +286,7 @@ func (r *Rig) makeTemplate(ctx context.Context) error {
 		var out struct {
 			Server Server `json:"server"`
 		}
-		if err := r.admin.do(ctx, http.MethodGet, "nova", "/servers/"+id, nil, &out); err != nil {
+		if err := r.admin.do(ctx, http.MethodGet, "nova/servers/"+id, nil, &out); err != nil {
 			return err
 		}
 		if status = out.Server.Status; status == "ERROR" {
@@ -318,13 +320,12 @@ func (p *Project) AwaitBuild(id string) {
 	}
 }
 
-// Until calls f until it says true. It ends the test when that takes minutes.
+// Until calls f until it returns true, and ends the test when that takes too long.
 func Until(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	const patience = 3 * time.Minute
-	for deadline := time.Now().Add(patience); !f(); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !f(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not in %v", what, patience)
+			t.Fatalf("%s: not in %v", what, timeout)
 		}
 	}
 }

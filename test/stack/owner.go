@@ -94,7 +94,7 @@ func (c *Cloud) MakeVM(ctx context.Context, account sim.Tenant, in sim.VMInput) 
 	return out, json.Unmarshal(answer, &out)
 }
 
-// Strike does to a VM what happens to VMs: terminate, reclaim, stop, start, fail.
-func (c *Cloud) Strike(ctx context.Context, id, how string) error {
+// Disrupt does to a VM what happens to VMs: terminate, reclaim, stop, start, fail.
+func (c *Cloud) Disrupt(ctx context.Context, id, how string) error {
 	return c.call(ctx, http.MethodPost, "/admin/vms/"+id+"/"+how, nil, nil)
 }

@@ -28,7 +28,7 @@ const (
 	// editedLabel is what editWhileStopped gives nodes.
 	editedLabel = "edited"
 
-	patience = 5 * time.Minute
+	timeout = 5 * time.Minute
 )
 
 // live does what users do, until all of it is done and all machines run.
@@ -50,7 +50,7 @@ func live(ctx context.Context, s *stack.Stack, c *core) error {
 	if err := c.populate(ctx, s); err != nil {
 		return err
 	}
-	if err := stack.Until(ctx, patience, func(ctx context.Context) error { return done(ctx, s, c) }); err != nil {
+	if err := stack.Until(ctx, timeout, func(ctx context.Context) error { return done(ctx, s, c) }); err != nil {
 		return err
 	}
 	for _, d := range pools {
@@ -66,7 +66,7 @@ func live(ctx context.Context, s *stack.Stack, c *core) error {
 			return err
 		}
 	}
-	return stack.Until(ctx, patience, func(ctx context.Context) error { return done(ctx, s, c) })
+	return stack.Until(ctx, timeout, func(ctx context.Context) error { return done(ctx, s, c) })
 }
 
 // pools are the MachineDeployments of a record.

@@ -163,7 +163,7 @@ func (u *upgrade) must(err error) {
 func (u *upgrade) until(what string, check func(context.Context) error) {
 	u.Helper()
 	began := time.Now()
-	if err := stack.Until(u.Context(), patience, check); err != nil {
+	if err := stack.Until(u.Context(), timeout, check); err != nil {
 		u.Fatalf("%s: %v", what, err)
 	}
 	u.Logf("%s: %.1f s", what, time.Since(began).Seconds())

@@ -14,7 +14,8 @@ import (
 const (
 	create = `{"stage":"ResponseComplete","verb":"create",` +
 		`"requestURI":"/apis/machine.sapcloud.io/v1alpha1/namespaces/a/machines?x=y",` +
-		`"user":{"username":"manager"},"userAgent":"manager/v1","objectRef":{"resource":"machines","namespace":"a","name":"m1",` +
+		`"user":{"username":"manager"},"userAgent":"manager/v1",` +
+		`"objectRef":{"resource":"machines","namespace":"a","name":"m1",` +
 		`"apiGroup":"machine.sapcloud.io"},"responseStatus":{"code":201}}` + "\n"
 	patch = `{"verb":"patch","user":{"username":"manager"},` +
 		`"objectRef":{"resource":"nodes","name":"n1","subresource":"status"},"responseStatus":{"code":200}}` + "\n"

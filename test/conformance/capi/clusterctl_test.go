@@ -286,7 +286,7 @@ func componentsCRDs(t *testing.T, r release) {
 }
 
 // clusterctl merges into what exists, and deletes what it has labelled: the
-// native kinds of a seed are not its business. Classes are what this door needs.
+// native kinds of a seed are not its business. Classes are what this provider needs.
 func nothingOfTheNativeDoor(t *testing.T, r release) {
 	t.Helper()
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {

@@ -1,4 +1,4 @@
-// Package capi holds the kinds of Cluster API's door to Cluster API's contract,
+// Package capi holds the kinds of the Cluster API provider to Cluster API's contract,
 // version v1beta2. It has one test for each rule, named after it: about the CRDs
 // and what a release consists of, and about what the reconcilers do, wired as
 // the product wires them. rules_test.go says which test is for which rule of the

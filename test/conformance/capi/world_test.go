@@ -43,7 +43,7 @@ const (
 )
 
 // world is a management cluster, a workload cluster, a cloud, and all controllers
-// of Cluster API's door between them. Its time moves only when a test moves it.
+// of the Cluster API provider between them. Its time moves only when a test moves it.
 type world struct {
 	*testing.T
 

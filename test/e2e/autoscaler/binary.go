@@ -142,7 +142,7 @@ func (p *Play) command(b Binary, provisionTime time.Duration) *exec.Cmd {
 		"--max-node-provision-time="+provisionTime.String(), "--address=127.0.0.1:0", "--v=4")
 	cmd.Env = os.Environ()
 	if p.API.Group == machinev1.GroupVersion.Group {
-		cmd.Env = append(cmd.Env, "CAPI_GROUP="+p.API.Group) // the other door's is the default
+		cmd.Env = append(cmd.Env, "CAPI_GROUP="+p.API.Group) // the other API's is the default
 	}
 	return cmd
 }

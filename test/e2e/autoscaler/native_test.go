@@ -20,7 +20,7 @@ const (
 	spare = "spare"
 )
 
-// world is a stack with two node groups of the native door, at zero.
+// world is a stack with two node groups of the native API, at zero.
 type world struct {
 	*stack.Stack
 	autoscaler.Play
@@ -99,13 +99,13 @@ func (w *world) see(name string) autoscaler.Group {
 	return g
 }
 
-// TestSurface makes the reads and writes of the upstream autoscaler on the native door.
+// TestSurface makes the reads and writes of the upstream autoscaler on the native API.
 func TestSurface(t *testing.T) {
 	t.Parallel()
 	newWorld(t).Surface()
 }
 
-// TestBinary runs a cluster-autoscaler on the native door.
+// TestBinary runs a cluster-autoscaler on the native API.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	w, b, pods := newBinary(t)

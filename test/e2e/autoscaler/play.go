@@ -11,9 +11,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
-// patience bounds steps that take seconds. Cluster API looks again at what a
+// timeout bounds steps that take seconds. Cluster API looks again at what a
 // deletion waits for every 20 s.
-const patience = 3 * time.Minute
+const timeout = 3 * time.Minute
 
 // A Play is one node group of VMs of type small, at zero, and what the autoscaler
 // does to it.
@@ -113,7 +113,7 @@ func (p *Play) rollout(before []Instance) {
 func (p *Play) until(what string, check func(context.Context) error) {
 	p.Helper()
 	begin := time.Now()
-	if err := stack.Until(p.Context(), patience, check); err != nil {
+	if err := stack.Until(p.Context(), timeout, check); err != nil {
 		p.Fatalf("%s: %v", what, err)
 	}
 	p.Logf("%s: %.1f s", what, time.Since(begin).Seconds())

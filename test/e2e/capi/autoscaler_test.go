@@ -26,7 +26,7 @@ type scaled struct {
 	kubeconfig string // of the autoscaler, for the management cluster
 }
 
-// TestAutoscaler plays the upstream autoscaler on the door of Cluster API, and runs
+// TestAutoscaler plays the upstream autoscaler on Cluster API, and runs
 // it where the environment names one.
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func (s *scaled) copyTemplate(ctx context.Context, from, to, class string) error
 }
 
 // spare makes a second group, of larger VMs, so that the autoscaler prefers the
-// first; and tells it not to wait long for a node of the first: on this door it
+// first; and tells it not to wait long for a node of the first: on this API it
 // does not see why there is none.
 func (s *scaled) spare(t *testing.T) {
 	t.Helper()

@@ -38,7 +38,7 @@ func checkInit(t *testing.T, m *management, ctl clusterctl) {
 		switch crd.Spec.Group {
 		case "machine.sapcloud.io":
 			if crd.Spec.Names.Kind != "MachineClass" {
-				t.Errorf("clusterctl init has installed %s: the native door is opt-in", crd.Name)
+				t.Errorf("clusterctl init has installed %s: the native API is opt-in", crd.Name)
 			}
 			ours++
 		case "infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io":

@@ -91,7 +91,7 @@ func (r *run) client(through client.WithWatch) client.Client {
 }
 
 // engine is the command's, which looks more often than a person needs.
-func (d *doors) engine(r *run, progress func(steps.Progress)) *steps.Engine {
+func (d *bothAPIs) engine(r *run, progress func(steps.Progress)) *steps.Engine {
 	const look = 200 * time.Millisecond
 	cl := r.client(d.api)
 	return steps.New(steps.Deps{
@@ -131,19 +131,19 @@ func finishMove(ctx context.Context, e *steps.Engine, p migration.Pool, o migrat
 
 // run runs a command once. It is killed after so many writes; a negative number
 // lets it come to its end.
-func (h *herd) run(ctx context.Context, l leg, o migration.Options, kill int) (*run, error) {
+func (h *movingPool) run(ctx context.Context, l leg, o migration.Options, kill int) (*run, error) {
 	r := &run{left: kill}
 	return r, h.runAs(ctx, l, o, r)
 }
 
-func (h *herd) runAs(ctx context.Context, l leg, o migration.Options, r *run) error {
+func (h *movingPool) runAs(ctx context.Context, l leg, o migration.Options, r *run) error {
 	o.TakeOver = true // the one before is gone for certain
 	return l(ctx, h.engine(r, nil), h.Pool, o)
 }
 
 // insist runs a command again until it has come to its end, as somebody does whose
 // API server or manager comes and goes.
-func (h *herd) insist(ctx context.Context, l leg, o migration.Options) error {
+func (h *movingPool) insist(ctx context.Context, l leg, o migration.Options) error {
 	deadline := time.Now().Add(2 * wait)
 	for {
 		_, err := h.run(ctx, l, o, -1)

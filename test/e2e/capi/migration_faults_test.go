@@ -20,7 +20,7 @@ const (
 )
 
 // TestMigrationFaults kills the command after each of its writes, on the real API
-// server with the real controllers of both doors, and goes on in either direction;
+// server with the real controllers of both APIs, and goes on in either direction;
 // the manager and the API server are killed in the middle. Each pool is once
 // forward and once back, and no VM, Node or pod has noticed. Afterwards machines
 // fail and people scale in the middle. TestKilledAfterEachWrite of package
@@ -28,7 +28,7 @@ const (
 func TestMigrationFaults(t *testing.T) {
 	t.Parallel()
 	a := require(t)
-	f := &faults{doors: newDoors(t, a)}
+	f := &faults{bothAPIs: newBothAPIs(t, a)}
 	manager := f.startBoth(t)
 	for i := range namespaces {
 		f.namespace(t, f.space(i))
@@ -45,7 +45,7 @@ func TestMigrationFaults(t *testing.T) {
 
 // faults is where they happen.
 type faults struct {
-	*doors
+	*bothAPIs
 	kills atomic.Int32 // commands that were killed
 }
 
@@ -54,7 +54,7 @@ func (f *faults) space(i int) string { return fmt.Sprintf("faults-%d", i%namespa
 // discover returns how many writes each command makes without faults.
 func (f *faults) discover(t *testing.T) map[string]int {
 	t.Helper()
-	h := f.herd(t, f.space(0), "probe", "small", small, bounded)
+	h := f.movingPool(t, f.space(0), "probe", "small", small, bounded)
 	h.until(t, "the first pool works", h.onNative(small, true))
 	writes := map[string]int{}
 	for _, step := range []struct {
@@ -78,7 +78,7 @@ func (f *faults) discover(t *testing.T) map[string]int {
 // A story is what happens to one pool.
 type story struct {
 	*faults
-	h      *herd
+	h      *movingPool
 	number int
 	kill   int // after which write the first command is killed; 0: after each
 	writes map[string]int
@@ -91,7 +91,7 @@ func (f *faults) stories(t *testing.T, writes map[string]int) []*story {
 	var all []*story
 	add := func(name string, kill int) {
 		n := len(all)
-		h := f.herd(t, f.space(n), name, "small", small, bounded)
+		h := f.movingPool(t, f.space(n), name, "small", small, bounded)
 		all = append(all, &story{f, h, n, kill, writes})
 	}
 	add("each", 0) // it takes longest
@@ -172,7 +172,7 @@ func (f *faults) disturb(t *testing.T, stories []*story, manager *process.Proces
 		f.kills.Load(), time.Since(begin).Seconds())
 }
 
-func (h *herd) options() migration.Options {
+func (h *movingPool) options() migration.Options {
 	return migration.Options{Cluster: fleetCluster, Timeout: wait}
 }
 

@@ -19,7 +19,7 @@ import (
 type fleet map[string]string
 
 // fleet reads it.
-func (d *doors) fleet(t *testing.T) fleet {
+func (d *bothAPIs) fleet(t *testing.T) fleet {
 	t.Helper()
 	f := fleet{}
 	ledger, err := d.Cloud.Ledger(t.Context(), "")
@@ -64,7 +64,7 @@ func lifeOf(r *sim.Resource) string {
 func faceOf(n *corev1.Node) string {
 	var labels, taints []string
 	for key, value := range n.Labels {
-		if key != machinev1.MachineNameLabel { // the native door's own
+		if key != machinev1.MachineNameLabel { // the native API's own
 			labels = append(labels, key+"="+value)
 		}
 	}
@@ -88,14 +88,14 @@ func (f fleet) same(t *testing.T, what string, now fleet) {
 
 // A watch looks for what must not happen while pools are moved.
 type watch struct {
-	d     *doors
+	d     *bothAPIs
 	fleet fleet
 	from  audit.Mark
 	calls map[string]int
 }
 
 // watch begins.
-func (d *doors) watch(t *testing.T) watch {
+func (d *bothAPIs) watch(t *testing.T) watch {
 	t.Helper()
 	from, err := d.Cluster.Audit().End()
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *doors) watch(t *testing.T) watch {
 }
 
 // changes is how often each call that changes something in the cloud was made.
-func (d *doors) changes(t *testing.T) map[string]int {
+func (d *bothAPIs) changes(t *testing.T) map[string]int {
 	t.Helper()
 	calls := map[string]int{}
 	for _, op := range []string{
@@ -124,7 +124,7 @@ func (d *doors) changes(t *testing.T) map[string]int {
 
 // ends fails if the moves since its begin have touched anything: the cloud was not
 // even asked for a change, no pod was evicted and no Node deleted, and no
-// controller has made or deleted a machine on either door.
+// controller has made or deleted a machine on either API.
 func (w watch) ends(t *testing.T, what string) {
 	t.Helper()
 	w.fleet.same(t, what, w.d.fleet(t))
@@ -141,7 +141,7 @@ func (w watch) ends(t *testing.T, what string) {
 }
 
 // forbidden reports whether a request would be a machine's, a node's or a pod's end
-// or begin, or a set's, unless it is the mover's own about the objects of a door.
+// or begin, or a set's, unless it is the mover's own about the objects of an API.
 func forbidden(e audit.Entry) bool {
 	mutating := e.Verb == "create" || e.Verb == "delete" || e.Verb == "deletecollection"
 	switch {

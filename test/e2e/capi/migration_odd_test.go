@@ -17,8 +17,8 @@ import (
 
 // oddPools are pools without a MachineDeployment.
 type oddPools struct {
-	set     *herd // a MachineSet whose Machines and VMs are as MCM has made them
-	machine *herd // a Machine
+	set     *movingPool // a MachineSet whose Machines and VMs are as MCM has made them
+	machine *movingPool // a Machine
 }
 
 const (
@@ -28,12 +28,12 @@ const (
 )
 
 // oddPools makes them, while no manager runs that could make machines of its own.
-func (d *doors) oddPools(t *testing.T) oddPools {
+func (d *bothAPIs) oddPools(t *testing.T) oddPools {
 	t.Helper()
 	d.class(t, fleetNamespace, oddClass, "small")
 	odd := oddPools{
-		set:     &herd{d, migration.Pool{Kind: migration.KindSet, Namespace: fleetNamespace, Name: "foreign"}},
-		machine: &herd{d, migration.Pool{Kind: migration.KindMachine, Namespace: fleetNamespace, Name: "single"}},
+		set:     &movingPool{d, migration.Pool{Kind: migration.KindSet, Namespace: fleetNamespace, Name: "foreign"}},
+		machine: &movingPool{d, migration.Pool{Kind: migration.KindMachine, Namespace: fleetNamespace, Name: "single"}},
 	}
 	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: odd.set.Name}}
 	labels := map[string]string{machinev1.NameLabel: odd.set.Name}
@@ -62,7 +62,7 @@ func (d *doors) oddPools(t *testing.T) oddPools {
 
 // foreign makes a VM and its Machine as MCM leaves them behind: without
 // owner ids.
-func (d *doors) foreign(t *testing.T, set *machinev1.MachineSet, name string) {
+func (d *bothAPIs) foreign(t *testing.T, set *machinev1.MachineSet, name string) {
 	t.Helper()
 	tags := stack.OwnershipTags()
 	maps.Copy(tags, map[string]string{sim.NameTag: name})
@@ -86,7 +86,7 @@ func (d *doors) foreign(t *testing.T, set *machinev1.MachineSet, name string) {
 }
 
 // joinData are boot data with a bootstrap token in them.
-func (d *doors) joinData(t *testing.T, name string) []byte {
+func (d *bothAPIs) joinData(t *testing.T, name string) []byte {
 	t.Helper()
 	const id, secret = "abcdef", "0123456789abcdef"
 	token := &corev1.Secret{
@@ -104,7 +104,7 @@ func (d *doors) joinData(t *testing.T, name string) []byte {
 }
 
 // both are the pools.
-func (o oddPools) both() []*herd { return []*herd{o.set, o.machine} }
+func (o oddPools) both() []*movingPool { return []*movingPool{o.set, o.machine} }
 
 func (o oddPools) onNative(t *testing.T) {
 	t.Helper()

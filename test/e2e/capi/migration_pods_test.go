@@ -15,7 +15,7 @@ import (
 
 // pods puts one pod on each of the pool's Nodes, with a budget that allows none of
 // them to be evicted.
-func (h *herd) pods(t *testing.T) {
+func (h *movingPool) pods(t *testing.T) {
 	t.Helper()
 	vms, err := h.vms(t.Context())
 	if err != nil {
@@ -54,7 +54,7 @@ func (h *herd) pods(t *testing.T) {
 }
 
 // release takes the pods' budget away: their nodes may be drained.
-func (h *herd) release(t *testing.T) {
+func (h *movingPool) release(t *testing.T) {
 	t.Helper()
 	at := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: h.Name}
 	if err := h.cl.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: at}); err != nil {
@@ -63,7 +63,7 @@ func (h *herd) release(t *testing.T) {
 }
 
 // unload ends the pods, so that the next ones may have their names.
-func (h *herd) unload(t *testing.T) {
+func (h *movingPool) unload(t *testing.T) {
 	t.Helper()
 	pods := []client.DeleteAllOfOption{
 		client.InNamespace(metav1.NamespaceDefault),

@@ -21,16 +21,16 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
-// A herd is a pool that moves between the doors.
-type herd struct {
-	*doors
+// A movingPool is a pool that moves between the two APIs.
+type movingPool struct {
+	*bothAPIs
 	migration.Pool
 }
 
-// herd makes a native MachineDeployment, as change says.
-func (d *doors) herd(t *testing.T, namespace, name, class string, replicas int32,
+// movingPool makes a native MachineDeployment, as change says.
+func (d *bothAPIs) movingPool(t *testing.T, namespace, name, class string, replicas int32,
 	change ...func(*machinev1.MachineDeployment),
-) *herd {
+) *movingPool {
 	t.Helper()
 	o := stack.Deployment(name, class, replicas, "100%", "0")
 	o.Namespace = namespace
@@ -40,16 +40,16 @@ func (d *doors) herd(t *testing.T, namespace, name, class string, replicas int32
 	if err := d.cl.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	return &herd{d, migration.Pool{Kind: migration.KindDeployment, Namespace: namespace, Name: name}}
+	return &movingPool{d, migration.Pool{Kind: migration.KindDeployment, Namespace: namespace, Name: name}}
 }
 
-func (h *herd) key(name string) client.ObjectKey {
+func (h *movingPool) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: h.Namespace, Name: name}
 }
 
-// nativeMachines are the names of the pool's Machines of the native door, which all
+// nativeMachines are the names of the pool's Machines of the native API, which all
 // have to be Running.
-func (h *herd) nativeMachines(ctx context.Context) (map[string]bool, error) {
+func (h *movingPool) nativeMachines(ctx context.Context) (map[string]bool, error) {
 	var list machinev1.MachineList
 	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
 		client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
@@ -68,7 +68,7 @@ func (h *herd) nativeMachines(ctx context.Context) (map[string]bool, error) {
 }
 
 // capiMachines are those of Cluster API.
-func (h *herd) capiMachines(ctx context.Context) (map[string]bool, error) {
+func (h *movingPool) capiMachines(ctx context.Context) (map[string]bool, error) {
 	var list clusterv1.MachineList
 	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
 		client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
@@ -91,8 +91,8 @@ func (h *herd) capiMachines(ctx context.Context) (map[string]bool, error) {
 }
 
 // looseNative and looseOnClusterAPI report whether a pool without a MachineDeployment
-// works on a door.
-func (h *herd) looseNative(want int, alone bool) func(context.Context) error {
+// works on an API.
+func (h *movingPool) looseNative(want int, alone bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		names, err := h.nativeMachines(ctx)
 		if err == nil && alone {
@@ -105,7 +105,7 @@ func (h *herd) looseNative(want int, alone bool) func(context.Context) error {
 	}
 }
 
-func (h *herd) looseOnClusterAPI(want int, alone bool) func(context.Context) error {
+func (h *movingPool) looseOnClusterAPI(want int, alone bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		names, err := h.capiMachines(ctx)
 		if err == nil && alone {
@@ -119,7 +119,7 @@ func (h *herd) looseOnClusterAPI(want int, alone bool) func(context.Context) err
 }
 
 // vms are the names of the pool's VMs that are there to stay.
-func (h *herd) vms(ctx context.Context) (map[string]bool, error) {
+func (h *movingPool) vms(ctx context.Context) (map[string]bool, error) {
 	all, err := h.Cloud.VMs(ctx)
 	names := map[string]bool{}
 	for name := range all {
@@ -130,9 +130,9 @@ func (h *herd) vms(ctx context.Context) (map[string]bool, error) {
 	return names, err
 }
 
-// onNative reports whether the pool works on the native door with so many machines,
-// and that door's word is good. With alone, nothing is left on the other door.
-func (h *herd) onNative(want int, alone bool) func(context.Context) error {
+// onNative reports whether the pool works on the native API with so many machines,
+// and its conditions are good. With alone, nothing is left on the other API.
+func (h *movingPool) onNative(want int, alone bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		d := &machinev1.MachineDeployment{}
 		if err := h.cl.Get(ctx, h.key(h.Name), d); err != nil {
@@ -172,7 +172,7 @@ func (h *herd) onNative(want int, alone bool) func(context.Context) error {
 }
 
 // nativeSets reports whether one MachineSet has all machines.
-func (h *herd) nativeSets(ctx context.Context, want int) error {
+func (h *movingPool) nativeSets(ctx context.Context, want int) error {
 	var list machinev1.MachineSetList
 	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
 		client.MatchingLabels{machinev1.NameLabel: h.Name}); err != nil {
@@ -195,7 +195,7 @@ func (h *herd) nativeSets(ctx context.Context, want int) error {
 }
 
 // nothingOnClusterAPI reports whether nothing of the pool is left there.
-func (h *herd) nothingOnClusterAPI(ctx context.Context) error {
+func (h *movingPool) nothingOnClusterAPI(ctx context.Context) error {
 	for _, list := range []client.ObjectList{
 		&clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}, &clusterv1.MachineList{}, &infrav1.MCMMachineList{},
 		&clusterv1.MachineHealthCheckList{},
@@ -208,7 +208,7 @@ func (h *herd) nothingOnClusterAPI(ctx context.Context) error {
 }
 
 // nothingOnNative is the reverse.
-func (h *herd) nothingOnNative(ctx context.Context) error {
+func (h *movingPool) nothingOnNative(ctx context.Context) error {
 	for _, list := range []client.ObjectList{
 		&machinev1.MachineDeploymentList{}, &machinev1.MachineSetList{},
 		&machinev1.MachineList{},
@@ -220,7 +220,7 @@ func (h *herd) nothingOnNative(ctx context.Context) error {
 	return nil
 }
 
-func (h *herd) nothing(ctx context.Context, list client.ObjectList) error {
+func (h *movingPool) nothing(ctx context.Context, list client.ObjectList) error {
 	if err := h.cl.List(ctx, list, client.InNamespace(h.Namespace)); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (h *herd) nothing(ctx context.Context, list client.ObjectList) error {
 
 // onClusterAPI reports whether the pool works on Cluster API with so many machines,
 // and what core says of it is good.
-func (h *herd) onClusterAPI(want int, alone bool) func(context.Context) error {
+func (h *movingPool) onClusterAPI(want int, alone bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		d := &clusterv1.MachineDeployment{}
 		if err := h.cl.Get(ctx, h.key(h.Name), d); err != nil {
@@ -273,7 +273,7 @@ func (h *herd) onClusterAPI(want int, alone bool) func(context.Context) error {
 }
 
 // sets reports whether one MachineSet of Cluster API has all machines.
-func (h *herd) sets(ctx context.Context, want int) error {
+func (h *movingPool) sets(ctx context.Context, want int) error {
 	var list clusterv1.MachineSetList
 	if err := h.cl.List(ctx, &list, client.InNamespace(h.Namespace),
 		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: h.Name}); err != nil {
@@ -297,7 +297,7 @@ func (h *herd) sets(ctx context.Context, want int) error {
 
 // isThere reports whether each Machine has its VM and its ready Node, and there are
 // no others.
-func (h *herd) isThere(ctx context.Context, names map[string]bool, want int) error {
+func (h *movingPool) isThere(ctx context.Context, names map[string]bool, want int) error {
 	vms, err := h.vms(ctx)
 	if err != nil {
 		return err
@@ -341,7 +341,7 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// longTimeouts are settings of machines that are told to both doors.
+// longTimeouts are settings of machines that are told to both APIs.
 func longTimeouts(d *machinev1.MachineDeployment) {
 	d.Spec.Template.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
 		MachineDrainTimeout:    &metav1.Duration{Duration: 17 * time.Minute},

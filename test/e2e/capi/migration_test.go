@@ -28,19 +28,19 @@ const (
 	each           = 10 // machines of a pool
 )
 
-// TestMigration moves three pools of ten machines from the native door to Cluster
+// TestMigration moves three pools of ten machines from the native API to Cluster
 // API and back, with what else people have beside them, and scales and rolls them
 // on each side. Managers run with the flags and rights that the bundles ship.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	a := require(t)
-	d := newDoors(t, a)
+	d := newBothAPIs(t, a)
 	d.buildCommand(t)
 	d.namespace(t, fleetNamespace)
 	pools := d.threePools(t)
 	odd := d.oddPools(t)
 	d.startBundles(t)
-	everyone(t, pools, "works natively", func(h *herd) func(context.Context) error { return h.onNative(each, true) })
+	everyone(t, pools, "works natively", func(h *movingPool) func(context.Context) error { return h.onNative(each, true) })
 	odd.onNative(t)
 	loadAll(t, pools)
 
@@ -48,7 +48,7 @@ func TestMigration(t *testing.T) {
 		w := d.watch(t)
 		moveAll(t, pools, there()...)
 		moveAll(t, pools, "rollback")
-		everyone(t, pools, "works natively as before", func(h *herd) func(context.Context) error {
+		everyone(t, pools, "works natively as before", func(h *movingPool) func(context.Context) error {
 			return h.onNative(each, true)
 		})
 		w.ends(t, "a move that is rolled back")
@@ -57,7 +57,7 @@ func TestMigration(t *testing.T) {
 		planned(t, d, len(pools)+len(odd.both()), there())
 		w := d.watch(t)
 		moveAll(t, pools, there()...)
-		everyone(t, pools, "works on Cluster API", func(h *herd) func(context.Context) error {
+		everyone(t, pools, "works on Cluster API", func(h *movingPool) func(context.Context) error {
 			return h.onClusterAPI(each, false)
 		})
 		odd.there(t)
@@ -65,7 +65,7 @@ func TestMigration(t *testing.T) {
 		phases(t, d, len(pools)+len(odd.both()), migration.PhaseMoved)
 		moveAll(t, pools, "finish")
 		odd.finish(t)
-		everyone(t, pools, "works on Cluster API alone", func(h *herd) func(context.Context) error {
+		everyone(t, pools, "works on Cluster API alone", func(h *movingPool) func(context.Context) error {
 			return h.onClusterAPI(each, true)
 		})
 		w.ends(t, "the end of the move to Cluster API")
@@ -77,21 +77,21 @@ func TestMigration(t *testing.T) {
 		planned(t, d, len(pools)+len(odd.both()), home())
 		w := d.watch(t)
 		moveAll(t, pools, home()...)
-		everyone(t, pools, "works natively again", func(h *herd) func(context.Context) error {
+		everyone(t, pools, "works natively again", func(h *movingPool) func(context.Context) error {
 			return h.onNative(each-1, false)
 		})
 		odd.back(t)
 		w.ends(t, "the move back")
 		moveAll(t, pools, "finish")
 		odd.finish(t)
-		everyone(t, pools, "works natively alone", func(h *herd) func(context.Context) error {
+		everyone(t, pools, "works natively alone", func(h *movingPool) func(context.Context) error {
 			return h.onNative(each-1, true)
 		})
 		odd.onNative(t)
 		w.ends(t, "the end of the move back")
 		phases(t, d, len(pools)+len(odd.both()), migration.PhaseFinished)
 	})
-	step(t, "life on the native door", func(t *testing.T) { nativeLife(t, pools) })
+	step(t, "life on the native API", func(t *testing.T) { nativeLife(t, pools) })
 	odd.shrink(t)
 	d.rights(t)
 	rights(t, d.Cluster, nativeProvider().namespace+":"+nativeProvider().account)
@@ -106,7 +106,7 @@ func step(t *testing.T, name string, run func(*testing.T)) {
 }
 
 // threePools are pools that differ in all that a move has to carry along.
-func (d *doors) threePools(t *testing.T) []*herd {
+func (d *bothAPIs) threePools(t *testing.T) []*movingPool {
 	t.Helper()
 	for name, instanceType := range map[string]string{"plain": "small", "special": "large", "elastic": "arm"} {
 		d.class(t, fleetNamespace, name, instanceType)
@@ -123,15 +123,15 @@ func (d *doors) threePools(t *testing.T) []*herd {
 			machinev1.NodeGroupMaxSizeAnnotation: "12",
 		}
 	}
-	return []*herd{
-		d.herd(t, fleetNamespace, "plain", "plain", each, longTimeouts),
-		d.herd(t, fleetNamespace, "special", "special", each, special),
-		d.herd(t, fleetNamespace, "elastic", "elastic", each, elastic),
+	return []*movingPool{
+		d.movingPool(t, fleetNamespace, "plain", "plain", each, longTimeouts),
+		d.movingPool(t, fleetNamespace, "special", "special", each, special),
+		d.movingPool(t, fleetNamespace, "elastic", "elastic", each, elastic),
 	}
 }
 
 // everyone waits until each pool passes a check.
-func everyone(t *testing.T, pools []*herd, what string, check func(*herd) func(context.Context) error) {
+func everyone(t *testing.T, pools []*movingPool, what string, check func(*movingPool) func(context.Context) error) {
 	t.Helper()
 	begin := time.Now()
 	for _, h := range pools {
@@ -141,7 +141,7 @@ func everyone(t *testing.T, pools []*herd, what string, check func(*herd) func(c
 }
 
 // moveAll runs one command of kubectl mcm migrate for each pool, all at the same time.
-func moveAll(t *testing.T, pools []*herd, args ...string) {
+func moveAll(t *testing.T, pools []*movingPool, args ...string) {
 	t.Helper()
 	begin := time.Now()
 	errs := make([]error, len(pools))
@@ -162,7 +162,7 @@ func home() []string  { return []string{"apply", "--to=native", "--cluster=" + f
 
 // planned: a plan of all pools finds nothing that keeps them from being moved, and
 // changes nothing.
-func planned(t *testing.T, d *doors, pools int, args []string) {
+func planned(t *testing.T, d *bothAPIs, pools int, args []string) {
 	t.Helper()
 	from, err := d.Cluster.Audit().End()
 	if err != nil {
@@ -194,7 +194,7 @@ func planned(t *testing.T, d *doors, pools int, args []string) {
 }
 
 // phases: status says that all pools are in a phase.
-func phases(t *testing.T, d *doors, pools int, phase migration.Phase) {
+func phases(t *testing.T, d *bothAPIs, pools int, phase migration.Phase) {
 	t.Helper()
 	text, err := d.migrate(t.Context(), "status", "-o=json")
 	if err != nil {
@@ -214,21 +214,21 @@ func phases(t *testing.T, d *doors, pools int, phase migration.Phase) {
 	}
 }
 
-func loadAll(t *testing.T, pools []*herd) {
+func loadAll(t *testing.T, pools []*movingPool) {
 	t.Helper()
 	for _, h := range pools {
 		h.pods(t)
 	}
 }
 
-func unloadAll(t *testing.T, pools []*herd) {
+func unloadAll(t *testing.T, pools []*movingPool) {
 	t.Helper()
 	for _, h := range pools {
 		h.unload(t)
 	}
 }
 
-func releaseAll(t *testing.T, pools []*herd) {
+func releaseAll(t *testing.T, pools []*movingPool) {
 	t.Helper()
 	for _, h := range pools {
 		h.release(t)
@@ -236,13 +236,13 @@ func releaseAll(t *testing.T, pools []*herd) {
 }
 
 // clusterAPILife scales and rolls the pools on Cluster API.
-func clusterAPILife(t *testing.T, pools []*herd) {
+func clusterAPILife(t *testing.T, pools []*movingPool) {
 	releaseAll(t, pools)
 	for _, n := range []int32{each + 2, each - 1} {
 		for _, h := range pools {
 			h.editCAPI(t, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = &n })
 		}
-		everyone(t, pools, fmt.Sprintf("has %d machines on Cluster API", n), func(h *herd) func(context.Context) error {
+		everyone(t, pools, fmt.Sprintf("has %d machines on Cluster API", n), func(h *movingPool) func(context.Context) error {
 			return h.onClusterAPI(int(n), true)
 		})
 	}
@@ -251,19 +251,19 @@ func clusterAPILife(t *testing.T, pools []*herd) {
 		before[h.Name] = h.mustVMs(t)
 		h.rollCAPI(t)
 	}
-	everyone(t, pools, "is rolled on Cluster API", func(h *herd) func(context.Context) error {
+	everyone(t, pools, "is rolled on Cluster API", func(h *movingPool) func(context.Context) error {
 		return h.rolled(before[h.Name], h.onClusterAPI(each-1, true))
 	})
 }
 
 // nativeLife does so natively.
-func nativeLife(t *testing.T, pools []*herd) {
+func nativeLife(t *testing.T, pools []*movingPool) {
 	releaseAll(t, pools)
 	for _, n := range []int32{each + 1, each - 2} {
 		for _, h := range pools {
 			h.editNative(t, func(md *machinev1.MachineDeployment) { md.Spec.Replicas = n })
 		}
-		everyone(t, pools, fmt.Sprintf("has %d machines natively", n), func(h *herd) func(context.Context) error {
+		everyone(t, pools, fmt.Sprintf("has %d machines natively", n), func(h *movingPool) func(context.Context) error {
 			return h.onNative(int(n), true)
 		})
 	}
@@ -273,12 +273,12 @@ func nativeLife(t *testing.T, pools []*herd) {
 		h.class(t, h.Namespace, h.Name+"-v3", "small")
 		h.editNative(t, func(md *machinev1.MachineDeployment) { md.Spec.Template.Spec.Class.Name = h.Name + "-v3" })
 	}
-	everyone(t, pools, "is rolled natively", func(h *herd) func(context.Context) error {
+	everyone(t, pools, "is rolled natively", func(h *movingPool) func(context.Context) error {
 		return h.rolled(before[h.Name], h.onNative(each-2, true))
 	})
 }
 
-func (h *herd) editCAPI(t *testing.T, change func(*clusterv1.MachineDeployment)) {
+func (h *movingPool) editCAPI(t *testing.T, change func(*clusterv1.MachineDeployment)) {
 	t.Helper()
 	if err := edit(t.Context(), h.cl, &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: h.Namespace,
@@ -288,7 +288,7 @@ func (h *herd) editCAPI(t *testing.T, change func(*clusterv1.MachineDeployment))
 	}
 }
 
-func (h *herd) editNative(t *testing.T, change func(*machinev1.MachineDeployment)) {
+func (h *movingPool) editNative(t *testing.T, change func(*machinev1.MachineDeployment)) {
 	t.Helper()
 	if err := edit(t.Context(), h.cl, &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: h.Namespace,
@@ -298,7 +298,7 @@ func (h *herd) editNative(t *testing.T, change func(*machinev1.MachineDeployment
 	}
 }
 
-func (h *herd) mustVMs(t *testing.T) map[string]bool {
+func (h *movingPool) mustVMs(t *testing.T) map[string]bool {
 	t.Helper()
 	vms, err := h.vms(t.Context())
 	if err != nil {
@@ -309,7 +309,7 @@ func (h *herd) mustVMs(t *testing.T) map[string]bool {
 
 // rollCAPI gives the pool another class through other templates: what its machines
 // are made of, and what they boot with.
-func (h *herd) rollCAPI(t *testing.T) {
+func (h *movingPool) rollCAPI(t *testing.T) {
 	t.Helper()
 	next := h.Name + "-v2"
 	h.class(t, h.Namespace, next, "small")
@@ -339,7 +339,7 @@ func (h *herd) rollCAPI(t *testing.T) {
 }
 
 // rolled reports whether a check holds and no VM is one of those before.
-func (h *herd) rolled(before map[string]bool, check func(context.Context) error) func(context.Context) error {
+func (h *movingPool) rolled(before map[string]bool, check func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := check(ctx); err != nil {
 			return err

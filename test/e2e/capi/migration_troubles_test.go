@@ -29,7 +29,9 @@ func bounded(d *machinev1.MachineDeployment) {
 // hasty is when a machine of a pool counts as broken.
 func hasty(d *machinev1.MachineDeployment) {
 	const health = 10 * time.Second
-	d.Spec.Template.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: health}}
+	d.Spec.Template.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
+		MachineHealthTimeout: &metav1.Duration{Duration: health},
+	}
 }
 
 // trouble is something that happens to a pool between two commands.
@@ -37,14 +39,14 @@ type trouble struct {
 	name string
 	want int // machines after it
 	lost int // of those that there were
-	do   func(context.Context, *herd) error
+	do   func(context.Context, *movingPool) error
 }
 
 func allTroubles() []trouble {
 	return []trouble{
-		{"grows", small + 1, 0, func(ctx context.Context, h *herd) error { return h.scaleTruth(ctx, small+1) }},
-		{"shrinks", small - 1, 1, func(ctx context.Context, h *herd) error { return h.scaleTruth(ctx, small-1) }},
-		{"breaks", small, 1, func(ctx context.Context, h *herd) error { return h.breakOne(ctx) }},
+		{"grows", small + 1, 0, func(ctx context.Context, h *movingPool) error { return h.scaleTruth(ctx, small+1) }},
+		{"shrinks", small - 1, 1, func(ctx context.Context, h *movingPool) error { return h.scaleTruth(ctx, small-1) }},
+		{"breaks", small, 1, func(ctx context.Context, h *movingPool) error { return h.breakOne(ctx) }},
 	}
 }
 
@@ -59,7 +61,7 @@ func (f *faults) troubles(t *testing.T, writes map[string]int) {
 		for _, way := range []string{"there", "back"} {
 			for _, tr := range allTroubles() {
 				n := len(all)
-				h := f.herd(t, f.space(n), fmt.Sprintf("%s-%s%d", tr.name, way, part), "small", small, bounded, hasty)
+				h := f.movingPool(t, f.space(n), fmt.Sprintf("%s-%s%d", tr.name, way, part), "small", small, bounded, hasty)
 				all = append(all, &story{f, h, n, 1 + writes[way]*part/8, writes})
 				what = append(what, tr)
 			}
@@ -165,7 +167,7 @@ func (s *story) settles(ctx context.Context, check func(context.Context) error, 
 }
 
 // scaleTruth scales the side that says what machines there are to be.
-func (h *herd) scaleTruth(ctx context.Context, replicas int32) error {
+func (h *movingPool) scaleTruth(ctx context.Context, replicas int32) error {
 	records, err := migration.Records(ctx, h.cl, h.Namespace)
 	if err != nil {
 		return err
@@ -184,7 +186,7 @@ func (h *herd) scaleTruth(ctx context.Context, replicas int32) error {
 
 // breakOne takes one of the pool's VMs away, and says so on its Node as the node
 // lifecycle controller does of a kubelet that is heard of no more.
-func (h *herd) breakOne(ctx context.Context) error {
+func (h *movingPool) breakOne(ctx context.Context) error {
 	vms, err := h.vms(ctx)
 	if err != nil {
 		return err
@@ -217,7 +219,7 @@ func (h *herd) breakOne(ctx context.Context) error {
 }
 
 // tell describes a pool for somebody who looks for a failure.
-func (h *herd) tell(ctx context.Context) string {
+func (h *movingPool) tell(ctx context.Context) string {
 	text := ""
 	add := func(format string, args ...any) { text += fmt.Sprintf(format+"\n", args...) }
 	records, err := migration.Records(ctx, h.cl, h.Namespace)

@@ -19,7 +19,7 @@ import (
 
 func main() {
 	o := options{settle: 6 * time.Minute, quiet: 20 * time.Second}
-	flag.Float64Var(&o.minutes, "minutes", 10, "how long faults strike")
+	flag.Float64Var(&o.minutes, "minutes", 10, "how long faults are injected")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the schedule; 0 is a random one")
 	flag.StringVar(&o.dir, "dir", "", "`folder` for data and logs; empty is a new temporary one, which is kept if "+
 		"something is wrong")

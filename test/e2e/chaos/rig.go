@@ -30,7 +30,7 @@ const (
 	// takeover is how long there may be no leader after one was killed.
 	takeover = leaseDuration + 4*time.Second
 	// orphanBound is the age from which on an orphan is removed, two looks, and
-	// some patience. See docs/safety.md.
+	// a longer timeout. See docs/safety.md.
 	orphanBound = 8 * time.Minute
 
 	usualLatency = "20ms"

@@ -18,7 +18,7 @@ import (
 )
 
 // await waits until everything has settled and stays so, and remembers what has
-// not. Nothing strikes meanwhile; managers that ended are started.
+// not. No fault is injected meanwhile; managers that ended are started.
 func (c *chaos) await(ctx context.Context) {
 	const calm = 5 * time.Second
 	began := time.Now()
@@ -175,7 +175,7 @@ func tellsOfOrphan(e audit.Entry) bool {
 	return false
 }
 
-// panics returns the managers whose logs tell of a panic.
+// panics returns the managers whose logs show a panic.
 func (c *chaos) panics() ([]string, error) {
 	logs, err := filepath.Glob(filepath.Join(c.options.dir, "manager-*.log"))
 	if err != nil {

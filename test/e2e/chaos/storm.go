@@ -40,7 +40,7 @@ func (c *chaos) kinds() []kind {
 	}
 }
 
-// storm does one thing after the other until the time is over.
+// storm injects one fault after the other until the time is over.
 func (c *chaos) storm(ctx context.Context) error {
 	kinds := c.kinds()
 	end := time.Now().Add(time.Duration(c.options.minutes * float64(time.Minute)))

@@ -82,7 +82,7 @@ func (c *chaos) loseVM(how string) action {
 		c.say("%s VM %s of %s", how, found.ID, name)
 		c.faults++
 		c.trouble(name, how+" of its VM "+found.ID)
-		if err := c.Cloud.Strike(ctx, found.ID, how); err != nil {
+		if err := c.Cloud.Disrupt(ctx, found.ID, how); err != nil {
 			c.say("%s of %s: %v", how, found.ID, err) // it went a moment ago
 		}
 		return true, nil
@@ -129,6 +129,6 @@ func (c *chaos) stray(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	c.faults++
-	c.say("VM %s is made and belongs to nobody", id)
+	c.say("VM %s is made and has no owner", id)
 	return true, nil
 }

@@ -9,13 +9,12 @@ import (
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
@@ -29,19 +28,19 @@ func nativeProvider() provider {
 	return provider{"machine-controller-manager", "machine-controller-manager", "machine-controller-manager"}
 }
 
-// doors is a management cluster with both doors. Its nodes join it itself.
-type doors struct {
+// bothAPIs is a management cluster with both APIs. Its nodes join it itself.
+type bothAPIs struct {
 	*management
 	kubeconfig string           // of mover
 	api        client.WithWatch // as mover
 	command    string           // kubectl-mcm; empty until it is built
 }
 
-// newDoors starts Cluster API with our providers' kinds, and adds those of the
+// newBothAPIs starts Cluster API with our providers' kinds, and adds those of the
 // native bundle.
-func newDoors(t *testing.T, a assets) *doors {
+func newBothAPIs(t *testing.T, a assets) *bothAPIs {
 	t.Helper()
-	d := &doors{management: newManagement(t, a, newClusterctl(t, a))}
+	d := &bothAPIs{management: newManagement(t, a, newClusterctl(t, a))}
 	found, err := filepath.Glob(filepath.Join(a.repository, "native", "*", "native-components.yaml"))
 	if err != nil || len(found) == 0 {
 		t.Fatalf("no native bundle in the release: %v", err)
@@ -75,7 +74,7 @@ func impatient() []string {
 
 // startBundles starts one manager for each bundle, with the rights and flags that
 // it ships.
-func (d *doors) startBundles(t *testing.T) {
+func (d *bothAPIs) startBundles(t *testing.T) {
 	t.Helper()
 	for _, p := range append(providers(), nativeProvider()) {
 		kubeconfig := d.kubeconfigOf(t, p.namespace, p.account)
@@ -87,18 +86,18 @@ func (d *doors) startBundles(t *testing.T) {
 	}
 }
 
-// startBoth starts one manager for both doors.
-func (d *doors) startBoth(t *testing.T) *process.Process {
+// startBoth starts one manager for both APIs.
+func (d *bothAPIs) startBoth(t *testing.T) *process.Process {
 	t.Helper()
 	kubeconfig, err := d.Cluster.KubeconfigFor(stack.ManagerUser, "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.startManager(t, "both-doors", "--control-kubeconfig="+kubeconfig, "--target-kubeconfig="+kubeconfig,
+	return d.startManager(t, "both-apis", "--control-kubeconfig="+kubeconfig, "--target-kubeconfig="+kubeconfig,
 		"--namespace=", "--v=2")
 }
 
-func (d *doors) startManager(t *testing.T, name string, args ...string) *process.Process {
+func (d *bothAPIs) startManager(t *testing.T, name string, args ...string) *process.Process {
 	t.Helper()
 	port := process.PortForTest(t)
 	args = append(args, "--address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--machine-controller-port=0")
@@ -110,7 +109,7 @@ func (d *doors) startManager(t *testing.T, name string, args ...string) *process
 }
 
 // argsOf are the flags that a bundle's Deployment gives its only container.
-func (d *doors) argsOf(t *testing.T, p provider) []string {
+func (d *bothAPIs) argsOf(t *testing.T, p provider) []string {
 	t.Helper()
 	var deployment appsv1.Deployment
 	if err := d.cl.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: p.deployment},
@@ -121,7 +120,7 @@ func (d *doors) argsOf(t *testing.T, p provider) []string {
 }
 
 // class makes a MachineClass with its Secret.
-func (d *doors) class(t *testing.T, namespace, name, instanceType string) {
+func (d *bothAPIs) class(t *testing.T, namespace, name, instanceType string) {
 	t.Helper()
 	class, secret := d.Class(name, instanceType)
 	class.Namespace, secret.Namespace, class.SecretRef.Namespace = namespace, namespace, namespace
@@ -133,7 +132,7 @@ func (d *doors) class(t *testing.T, namespace, name, instanceType string) {
 }
 
 // ensureNamespace makes a namespace unless it is there.
-func (d *doors) ensureNamespace(t *testing.T, name string) {
+func (d *bothAPIs) ensureNamespace(t *testing.T, name string) {
 	t.Helper()
 	err := d.cl.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -142,7 +141,7 @@ func (d *doors) ensureNamespace(t *testing.T, name string) {
 }
 
 // until waits for a step.
-func (d *doors) until(t *testing.T, what string, check func(context.Context) error) {
+func (d *bothAPIs) until(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	if err := eventually(t.Context(), check); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -165,7 +164,7 @@ func edit[T client.Object](ctx context.Context, cl client.Client, o T, change fu
 }
 
 // buildCommand compiles kubectl-mcm.
-func (d *doors) buildCommand(t *testing.T) {
+func (d *bothAPIs) buildCommand(t *testing.T) {
 	t.Helper()
 	d.command = filepath.Join(d.dir, "kubectl-mcm")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", d.command, "./cmd/kubectl-mcm")
@@ -176,7 +175,7 @@ func (d *doors) buildCommand(t *testing.T) {
 }
 
 // migrate runs kubectl mcm migrate as mover, and returns what it printed.
-func (d *doors) migrate(ctx context.Context, args ...string) (string, error) {
+func (d *bothAPIs) migrate(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*wait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.command, append([]string{"migrate", "--kubeconfig=" + d.kubeconfig, "--namespace=" +
