@@ -22,22 +22,87 @@ func (s *Server) Patch(by string, k *Kind, key types.NamespacedName, how types.P
 	if e == nil {
 		return nil, apierrors.NewNotFound(k.Resource, key.Name)
 	}
-	if e.text == nil {
-		text, err := json.Marshal(e.object)
-		if err != nil {
-			return nil, refuse("encode: %v", err)
-		}
-		e.text = text
-	}
-	text, err := apply(k, e.text, how, patch)
+	wanted, err := patched(k, e.object, how, patch)
 	if err != nil {
+		return nil, err
+	}
+	return s.replace(by, k, wanted, status)
+}
+
+// patched returns what a patch makes of an object.
+func patched(k *Kind, before client.Object, how types.PatchType, patch []byte) (client.Object, error) {
+	if how == types.MergePatchType {
+		if after, ok, err := mergeFields(before, patch); ok || err != nil {
+			return after, err
+		}
+	}
+	text, err := json.Marshal(before)
+	if err != nil {
+		return nil, refuse("encode: %v", err)
+	}
+	if text, err = apply(k, text, how, patch); err != nil {
 		return nil, err
 	}
 	wanted := k.New()
 	if err := json.Unmarshal(text, wanted); err != nil {
 		return nil, refuse("decode: %v", err)
 	}
-	return s.replace(by, k, wanted, status)
+	return wanted, nil
+}
+
+// mergeFields applies a JSON merge patch to the fields of an object that it names,
+// and shares the others with it. It is not ok if it names what is no such field.
+func mergeFields(before client.Object, patch []byte) (after client.Object, ok bool, err error) {
+	var changes map[string]any
+	if err := json.Unmarshal(patch, &changes); err != nil {
+		return nil, false, refuse("merge patch: %v", err)
+	}
+	into := reflect.New(reflect.TypeOf(before).Elem())
+	into.Elem().Set(reflect.ValueOf(before).Elem())
+	for name, change := range changes {
+		field := fieldOf(into.Elem(), name)
+		if !field.IsValid() {
+			return nil, false, nil
+		}
+		if err := mergeField(field, change); err != nil {
+			return nil, false, err
+		}
+	}
+	return into.Interface().(client.Object), true, nil
+}
+
+// fieldOf returns the field of an object with that name in JSON; invalid if there is none.
+func fieldOf(object reflect.Value, name string) reflect.Value {
+	for i := range object.NumField() {
+		if tag, _, _ := strings.Cut(object.Type().Field(i).Tag.Get("json"), ","); tag == name {
+			return object.Field(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+// mergeField changes one field as a JSON merge patch asks.
+func mergeField(field reflect.Value, change any) error {
+	if inner, isObject := change.(map[string]any); isObject {
+		text, err := json.Marshal(field.Interface())
+		if err != nil {
+			return refuse("encode: %v", err)
+		}
+		var was map[string]any
+		if err := json.Unmarshal(text, &was); err != nil {
+			return refuse("decode: %v", err)
+		}
+		change = merge(was, inner)
+	}
+	text, err := json.Marshal(change)
+	if err != nil {
+		return refuse("encode: %v", err)
+	}
+	field.SetZero()
+	if err := json.Unmarshal(text, field.Addr().Interface()); err != nil {
+		return refuse("decode: %v", err)
+	}
+	return nil
 }
 
 // apply returns the JSON that a patch makes of another.

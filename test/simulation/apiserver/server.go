@@ -39,11 +39,9 @@ type Kind struct {
 	log          []Change
 }
 
-// entry is a stored object; nobody modifies it. Its JSON is made when first needed.
-type entry struct {
-	object client.Object
-	text   []byte
-}
+// entry is a stored object; nobody modifies it, and versions share what they
+// have in common.
+type entry struct{ object client.Object }
 
 // A Change is one entry of a log. Nobody modifies its objects.
 type Change struct {

@@ -115,10 +115,11 @@ func (s *Server) merged(k *Kind, before, wanted client.Object, status bool) clie
 	after := wanted
 	switch {
 	case status && k.Status:
-		after = before.DeepCopyObject().(client.Object)
+		after = k.New()
+		reflect.ValueOf(after).Elem().Set(reflect.ValueOf(before).Elem())
 		copyStatus(after, wanted)
 	case k.Status:
-		copyStatus(after, before.DeepCopyObject().(client.Object))
+		copyStatus(after, before)
 	}
 	after.SetUID(before.GetUID())
 	after.SetCreationTimestamp(before.GetCreationTimestamp())

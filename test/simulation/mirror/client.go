@@ -201,7 +201,7 @@ func (c *Client) Patch(ctx context.Context, o client.Object, patch client.Patch,
 }
 
 func (c *Client) patch(ctx context.Context, o client.Object, patch client.Patch, status bool) error {
-	data, err := patch.Data(o)
+	data, err := dataOf(o, patch)
 	if err != nil {
 		return err
 	}

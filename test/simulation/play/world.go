@@ -42,7 +42,7 @@ type World struct {
 	started   int
 	contested bool // two managers have led at once
 	running   *task
-	idle      []*coroutine // that have ended their tasks
+	idle      []*coroutine      // that have ended their tasks
 	writer    *invariant.Writer // who acts right now; nil: nobody of ours
 
 	weather  weather

@@ -1,0 +1,47 @@
+package mirror
+
+import (
+	"reflect"
+	"unsafe"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// dataOf returns what patch.Data(o) does. Of a patch that compares o with how it
+// was, it leaves out the fields that are the same in both: writing them as JSON
+// and reading them again costs most of it.
+func dataOf(o client.Object, patch client.Patch) ([]byte, error) {
+	inner := reflect.ValueOf(patch)
+	if inner.Kind() != reflect.Pointer || !inner.Elem().FieldByName("from").IsValid() {
+		return patch.Data(o)
+	}
+	shallow := reflect.New(inner.Elem().Type())
+	shallow.Elem().Set(inner.Elem())
+	field := shallow.Elem().FieldByName("from")
+	from := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem() //nolint:gosec // there is no other way
+	before, after, ok := differing(from.Interface(), o)
+	if !ok {
+		return patch.Data(o)
+	}
+	from.Set(reflect.ValueOf(before))
+	return shallow.Interface().(client.Patch).Data(after)
+}
+
+// differing returns copies of two objects without the fields that are the same in
+// both; metadata stays. It is not ok for what are no two objects of one type.
+func differing(before any, o client.Object) (was, is client.Object, ok bool) {
+	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(o).Elem()
+	if a.Type() != b.Type() || a.Kind() != reflect.Struct {
+		return nil, nil, false
+	}
+	x, y := reflect.New(a.Type()), reflect.New(b.Type())
+	x.Elem().Set(a)
+	y.Elem().Set(b)
+	for i := range a.NumField() {
+		if !a.Type().Field(i).Anonymous && reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+			x.Elem().Field(i).SetZero()
+			y.Elem().Field(i).SetZero()
+		}
+	}
+	return x.Interface().(client.Object), y.Interface().(client.Object), true
+}
