@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -59,12 +60,11 @@ func mergeFields(before client.Object, patch []byte) (after client.Object, ok bo
 	}
 	into := reflect.New(reflect.TypeOf(before).Elem())
 	into.Elem().Set(reflect.ValueOf(before).Elem())
+	if !knows(into.Elem(), changes) {
+		return nil, false, nil
+	}
 	for name, change := range changes {
-		field := fieldOf(into.Elem(), name)
-		if !field.IsValid() {
-			return nil, false, nil
-		}
-		if err := mergeField(field, change); err != nil {
+		if err := mergeField(fieldOf(into.Elem(), name), change); err != nil {
 			return nil, false, err
 		}
 	}
@@ -81,9 +81,44 @@ func fieldOf(object reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
+// knows reports whether a struct has a field for each change.
+func knows(object reflect.Value, changes map[string]any) bool {
+	for name := range changes {
+		if !fieldOf(object, name).IsValid() {
+			return false
+		}
+	}
+	return true
+}
+
+// scalars are the answers of IsScalar, by type.
+var scalars sync.Map
+
+// IsScalar reports whether values of a type are not written to JSON field by field.
+func IsScalar(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return true
+	}
+	if known, ok := scalars.Load(t); ok {
+		return known.(bool)
+	}
+	is := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
+	scalars.Store(t, is)
+	return is
+}
+
 // mergeField changes one field as a JSON merge patch asks.
 func mergeField(field reflect.Value, change any) error {
-	if inner, isObject := change.(map[string]any); isObject {
+	inner, isObject := change.(map[string]any)
+	if isObject && !IsScalar(field.Type()) && knows(field, inner) {
+		for name, c := range inner {
+			if err := mergeField(fieldOf(field, name), c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if isObject {
 		text, err := json.Marshal(field.Interface())
 		if err != nil {
 			return refuse("encode: %v", err)

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
 
 // dataOf returns what patch.Data(o) does. Of a patch that compares o with how it
@@ -28,7 +30,8 @@ func dataOf(o client.Object, patch client.Patch) ([]byte, error) {
 }
 
 // differing returns copies of two objects without the fields that are the same in
-// both; metadata stays. It is not ok for what are no two objects of one type.
+// both; their names and versions stay. It is not ok for what are no two objects of
+// one type.
 func differing(before any, o client.Object) (was, is client.Object, ok bool) {
 	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(o).Elem()
 	if a.Type() != b.Type() || a.Kind() != reflect.Struct {
@@ -37,11 +40,23 @@ func differing(before any, o client.Object) (was, is client.Object, ok bool) {
 	x, y := reflect.New(a.Type()), reflect.New(b.Type())
 	x.Elem().Set(a)
 	y.Elem().Set(b)
+	blank(x.Elem(), y.Elem())
+	was, is = x.Interface().(client.Object), y.Interface().(client.Object)
+	was.SetResourceVersion(before.(client.Object).GetResourceVersion())
+	is.SetResourceVersion(o.GetResourceVersion())
+	return was, is, true
+}
+
+// blank clears the fields that are the same in two values of one type of struct.
+func blank(a, b reflect.Value) {
 	for i := range a.NumField() {
-		if !a.Type().Field(i).Anonymous && reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
-			x.Elem().Field(i).SetZero()
-			y.Elem().Field(i).SetZero()
+		x, y := a.Field(i), b.Field(i)
+		switch {
+		case x.Kind() == reflect.Struct && !apiserver.IsScalar(x.Type()):
+			blank(x, y)
+		case reflect.DeepEqual(x.Interface(), y.Interface()):
+			x.SetZero()
+			y.SetZero()
 		}
 	}
-	return x.Interface().(client.Object), y.Interface().(client.Object), true
 }
