@@ -14,16 +14,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// A Patch is a patch as it is sent.
+type Patch struct {
+	Type types.PatchType
+	Data []byte
+}
+
 // Patch applies a patch to the stored object of that key and returns what is
 // stored then. A patch that holds a resourceVersion fails on another one.
-func (s *Server) Patch(by string, k *Kind, key types.NamespacedName, how types.PatchType, patch []byte,
-	status bool,
-) (client.Object, error) {
+func (s *Server) Patch(by string, k *Kind, key types.NamespacedName, p Patch, status bool) (client.Object, error) {
 	e := k.stored[key]
 	if e == nil {
 		return nil, apierrors.NewNotFound(k.Resource, key.Name)
 	}
-	wanted, err := patched(k, e.object, how, patch)
+	wanted, err := patched(k, e.object, p.Type, p.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +146,7 @@ func mergeField(field reflect.Value, change any) error {
 
 // apply returns the JSON that a patch makes of another.
 func apply(k *Kind, text []byte, how types.PatchType, patch []byte) ([]byte, error) {
-	switch how { //nolint:exhaustive // the others are server-side apply
+	switch how {
 	case types.StrategicMergePatchType:
 		out, err := strategicpatch.StrategicMergePatch(text, patch, reflect.New(k.object).Interface())
 		if err != nil {

@@ -166,15 +166,6 @@ func (s *Server) record(k *Kind, by string, before, after client.Object) {
 	}
 }
 
-// version of an object as a number; 0 for none.
-func version(o client.Object) uint64 {
-	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 func conflict(k *Kind, name string) error {
 	return apierrors.NewConflict(k.Resource, name,
 		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))

@@ -207,7 +207,7 @@ func (c *Client) patch(ctx context.Context, o client.Object, patch client.Patch,
 	}
 	key := client.ObjectKeyFromObject(o)
 	return c.write(ctx, "patch"+suffix(status), o, func(by string, k *apiserver.Kind) (client.Object, error) {
-		return c.Server.Patch(by, k, key, patch.Type(), data, status)
+		return c.Server.Patch(by, k, key, apiserver.Patch{Type: patch.Type(), Data: data}, status)
 	})
 }
 

@@ -20,7 +20,7 @@ func dataOf(o client.Object, patch client.Patch) ([]byte, error) {
 	shallow := reflect.New(inner.Elem().Type())
 	shallow.Elem().Set(inner.Elem())
 	field := shallow.Elem().FieldByName("from")
-	from := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem() //nolint:gosec // there is no other way
+	from := reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 	before, after, ok := differing(from.Interface(), o)
 	if !ok {
 		return patch.Data(o)
