@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,36 +14,139 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// A Patch is a patch as it is sent.
+type Patch struct {
+	Type types.PatchType
+	Data []byte
+}
+
 // Patch applies a patch to the stored object of that key and returns what is
 // stored then. A patch that holds a resourceVersion fails on another one.
-func (s *Server) Patch(by string, k *Kind, key types.NamespacedName, how types.PatchType, patch []byte,
-	status bool,
-) (client.Object, error) {
+func (s *Server) Patch(by string, k *Kind, key types.NamespacedName, p Patch, status bool) (client.Object, error) {
 	e := k.stored[key]
 	if e == nil {
 		return nil, apierrors.NewNotFound(k.Resource, key.Name)
 	}
-	if e.text == nil {
-		text, err := json.Marshal(e.object)
-		if err != nil {
-			return nil, refuse("encode: %v", err)
-		}
-		e.text = text
-	}
-	text, err := apply(k, e.text, how, patch)
+	wanted, err := patched(k, e.object, p.Type, p.Data)
 	if err != nil {
+		return nil, err
+	}
+	return s.replace(by, k, wanted, status)
+}
+
+// patched returns what a patch makes of an object.
+func patched(k *Kind, before client.Object, how types.PatchType, patch []byte) (client.Object, error) {
+	if how == types.MergePatchType {
+		if after, ok, err := mergeFields(before, patch); ok || err != nil {
+			return after, err
+		}
+	}
+	text, err := json.Marshal(before)
+	if err != nil {
+		return nil, refuse("encode: %v", err)
+	}
+	if text, err = apply(k, text, how, patch); err != nil {
 		return nil, err
 	}
 	wanted := k.New()
 	if err := json.Unmarshal(text, wanted); err != nil {
 		return nil, refuse("decode: %v", err)
 	}
-	return s.replace(by, k, wanted, status)
+	return wanted, nil
+}
+
+// mergeFields applies a JSON merge patch to the fields of an object that it names,
+// and shares the others with it. It is not ok if it names what is no such field.
+func mergeFields(before client.Object, patch []byte) (after client.Object, ok bool, err error) {
+	var changes map[string]any
+	if err := json.Unmarshal(patch, &changes); err != nil {
+		return nil, false, refuse("merge patch: %v", err)
+	}
+	into := reflect.New(reflect.TypeOf(before).Elem())
+	into.Elem().Set(reflect.ValueOf(before).Elem())
+	if !knows(into.Elem(), changes) {
+		return nil, false, nil
+	}
+	for name, change := range changes {
+		if err := mergeField(fieldOf(into.Elem(), name), change); err != nil {
+			return nil, false, err
+		}
+	}
+	return into.Interface().(client.Object), true, nil
+}
+
+// fieldOf returns the field of an object with that name in JSON; invalid if there is none.
+func fieldOf(object reflect.Value, name string) reflect.Value {
+	for i := range object.NumField() {
+		if tag, _, _ := strings.Cut(object.Type().Field(i).Tag.Get("json"), ","); tag == name {
+			return object.Field(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+// knows reports whether a struct has a field for each change.
+func knows(object reflect.Value, changes map[string]any) bool {
+	for name := range changes {
+		if !fieldOf(object, name).IsValid() {
+			return false
+		}
+	}
+	return true
+}
+
+// scalars are the answers of IsScalar, by type.
+var scalars sync.Map
+
+// IsScalar reports whether values of a type are not written to JSON field by field.
+func IsScalar(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return true
+	}
+	if known, ok := scalars.Load(t); ok {
+		return known.(bool)
+	}
+	is := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
+	scalars.Store(t, is)
+	return is
+}
+
+// mergeField changes one field as a JSON merge patch asks.
+func mergeField(field reflect.Value, change any) error {
+	inner, isObject := change.(map[string]any)
+	if isObject && !IsScalar(field.Type()) && knows(field, inner) {
+		for name, c := range inner {
+			if err := mergeField(fieldOf(field, name), c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if isObject {
+		text, err := json.Marshal(field.Interface())
+		if err != nil {
+			return refuse("encode: %v", err)
+		}
+		var was map[string]any
+		if err := json.Unmarshal(text, &was); err != nil {
+			return refuse("decode: %v", err)
+		}
+		change = merge(was, inner)
+	}
+	text, err := json.Marshal(change)
+	if err != nil {
+		return refuse("encode: %v", err)
+	}
+	field.SetZero()
+	if err := json.Unmarshal(text, field.Addr().Interface()); err != nil {
+		return refuse("decode: %v", err)
+	}
+	return nil
 }
 
 // apply returns the JSON that a patch makes of another.
 func apply(k *Kind, text []byte, how types.PatchType, patch []byte) ([]byte, error) {
-	switch how { //nolint:exhaustive // the others are server-side apply
+	switch how {
 	case types.StrategicMergePatchType:
 		out, err := strategicpatch.StrategicMergePatch(text, patch, reflect.New(k.object).Interface())
 		if err != nil {

@@ -39,11 +39,9 @@ type Kind struct {
 	log          []Change
 }
 
-// entry is a stored object; nobody modifies it. Its JSON is made when first needed.
-type entry struct {
-	object client.Object
-	text   []byte
-}
+// entry is a stored object; nobody modifies it, and versions share what they
+// have in common.
+type entry struct{ object client.Object }
 
 // A Change is one entry of a log. Nobody modifies its objects.
 type Change struct {
@@ -166,15 +164,6 @@ func (s *Server) record(k *Kind, by string, before, after client.Object) {
 	for _, f := range s.watch {
 		f(c)
 	}
-}
-
-// version of an object as a number; 0 for none.
-func version(o client.Object) uint64 {
-	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 func conflict(k *Kind, name string) error {

@@ -115,10 +115,11 @@ func (s *Server) merged(k *Kind, before, wanted client.Object, status bool) clie
 	after := wanted
 	switch {
 	case status && k.Status:
-		after = before.DeepCopyObject().(client.Object)
+		after = k.New()
+		reflect.ValueOf(after).Elem().Set(reflect.ValueOf(before).Elem())
 		copyStatus(after, wanted)
 	case k.Status:
-		copyStatus(after, before.DeepCopyObject().(client.Object))
+		copyStatus(after, before)
 	}
 	after.SetUID(before.GetUID())
 	after.SetCreationTimestamp(before.GetCreationTimestamp())
@@ -232,9 +233,27 @@ func (s *Server) disrupt(by string, k *Kind, pod *corev1.Pod) {
 	s.record(k, by, pod, after)
 }
 
-// Equal reports whether two values mean the same. Most that are asked about are
-// the same in every bit, which is told much sooner.
-func Equal(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
+// Equal reports whether two objects mean the same. Most of their fields are the
+// same in every bit, which is told much sooner.
+func Equal(a, b client.Object) bool {
+	return reflect.DeepEqual(a, b) || equalFields(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+}
+
+func equalFields(a, b reflect.Value) bool {
+	for i := range a.NumField() {
+		x, y := a.Field(i), b.Field(i)
+		if !IsScalar(x.Type()) {
+			if !equalFields(x, y) {
+				return false
+			}
+			continue
+		}
+		if !reflect.DeepEqual(x.Interface(), y.Interface()) && !equality.Semantic.DeepEqual(x.Interface(), y.Interface()) {
+			return false
+		}
+	}
+	return true
+}
 
 // sameSpec reports whether two objects are equal apart from metadata and status.
 func sameSpec(a, b client.Object) bool {
@@ -244,7 +263,8 @@ func sameSpec(a, b client.Object) bool {
 		case "TypeMeta", "ObjectMeta", "Status":
 			continue
 		}
-		if !Equal(x.Field(i).Interface(), y.Field(i).Interface()) {
+		if f, g := x.Field(i), y.Field(i); f.Kind() == reflect.Struct && !equalFields(f, g) ||
+			f.Kind() != reflect.Struct && !equality.Semantic.DeepEqual(f.Interface(), g.Interface()) {
 			return false
 		}
 	}

@@ -201,13 +201,13 @@ func (c *Client) Patch(ctx context.Context, o client.Object, patch client.Patch,
 }
 
 func (c *Client) patch(ctx context.Context, o client.Object, patch client.Patch, status bool) error {
-	data, err := patch.Data(o)
+	data, err := dataOf(o, patch)
 	if err != nil {
 		return err
 	}
 	key := client.ObjectKeyFromObject(o)
 	return c.write(ctx, "patch"+suffix(status), o, func(by string, k *apiserver.Kind) (client.Object, error) {
-		return c.Server.Patch(by, k, key, patch.Type(), data, status)
+		return c.Server.Patch(by, k, key, apiserver.Patch{Type: patch.Type(), Data: data}, status)
 	})
 }
 

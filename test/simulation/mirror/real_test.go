@@ -51,7 +51,7 @@ func TestLikeARealServer(t *testing.T) {
 	p := &pair{
 		T: t, rng: rand.New(rand.NewPCG(7, 7)), real: actual,
 		model: newModel(scheme),
-	} //nolint:gosec // has to be repeatable
+	}
 	for i := range operations {
 		p.step(i)
 		if t.Failed() {
@@ -160,7 +160,7 @@ func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // clients return them bare
+	status, ok := err.(apierrors.APIStatus)
 	if !ok {
 		return err.Error()
 	}

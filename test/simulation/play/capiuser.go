@@ -15,8 +15,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
-// clusterAPIBlows are what a user of Cluster API does.
-func clusterAPIBlows() map[string]func(*World, Event) {
+// clusterAPIFaults are what a user of Cluster API does.
+func clusterAPIFaults() map[string]func(*World, Event) {
 	return map[string]func(*World, Event){
 		"scale workers":     (*World).scaleWorkers,
 		"roll workers":      (*World).rollWorkers,
@@ -42,7 +42,7 @@ func (w *World) editWorkers(e Event, change func(*clusterv1.MachineDeployment)) 
 func (w *World) scaleWorkers(e Event) {
 	w.editWorkers(e, func(d *clusterv1.MachineDeployment) {
 		d.Spec.Replicas = new(int32(e.N >> 4 % 5))
-	}) //nolint:gosec // small
+	})
 }
 
 func (w *World) rollWorkers(e Event) {

@@ -36,28 +36,28 @@ func workersName(i int) string { return fmt.Sprintf("workers-%d", i) }
 
 // serveClusterAPI serves the kinds of Cluster API and of its providers here.
 func serveClusterAPI(s *model.Server) {
-	of := func(gv schema.GroupVersion, name, plural string, status bool) model.Kind {
+	of := func(gv schema.GroupVersion, name, plural string) model.Kind {
 		return model.Kind{
 			GVK: gv.WithKind(name), Resource: gv.WithResource(plural).GroupResource(), Namespaced: true,
-			Generation: true, Status: status,
+			Generation: true, Status: true,
 		}
 	}
 	core, infra, boot, plane := clusterv1.GroupVersion, infrav1.GroupVersion, bootstrapv1.GroupVersion, controlplanev1.GroupVersion
-	s.Serve(of(core, "Cluster", "clusters", true), &clusterv1.Cluster{}, &clusterv1.ClusterList{})
-	s.Serve(of(core, "MachineDeployment", "machinedeployments", true), &clusterv1.MachineDeployment{},
+	s.Serve(of(core, "Cluster", "clusters"), &clusterv1.Cluster{}, &clusterv1.ClusterList{})
+	s.Serve(of(core, "MachineDeployment", "machinedeployments"), &clusterv1.MachineDeployment{},
 		&clusterv1.MachineDeploymentList{})
-	s.Serve(of(core, "MachineSet", "machinesets", true), &clusterv1.MachineSet{}, &clusterv1.MachineSetList{})
-	s.Serve(of(core, "Machine", "machines", true), &clusterv1.Machine{}, &clusterv1.MachineList{})
-	s.Serve(of(core, "MachineHealthCheck", "machinehealthchecks", true), &clusterv1.MachineHealthCheck{},
+	s.Serve(of(core, "MachineSet", "machinesets"), &clusterv1.MachineSet{}, &clusterv1.MachineSetList{})
+	s.Serve(of(core, "Machine", "machines"), &clusterv1.Machine{}, &clusterv1.MachineList{})
+	s.Serve(of(core, "MachineHealthCheck", "machinehealthchecks"), &clusterv1.MachineHealthCheck{},
 		&clusterv1.MachineHealthCheckList{})
-	s.Serve(of(infra, "MCMCluster", "mcmclusters", true), &infrav1.MCMCluster{}, &infrav1.MCMClusterList{})
-	s.Serve(of(infra, "MCMMachine", "mcmmachines", true), &infrav1.MCMMachine{}, &infrav1.MCMMachineList{})
-	s.Serve(of(infra, "MCMMachineTemplate", "mcmmachinetemplates", true), &infrav1.MCMMachineTemplate{},
+	s.Serve(of(infra, "MCMCluster", "mcmclusters"), &infrav1.MCMCluster{}, &infrav1.MCMClusterList{})
+	s.Serve(of(infra, "MCMMachine", "mcmmachines"), &infrav1.MCMMachine{}, &infrav1.MCMMachineList{})
+	s.Serve(of(infra, "MCMMachineTemplate", "mcmmachinetemplates"), &infrav1.MCMMachineTemplate{},
 		&infrav1.MCMMachineTemplateList{})
-	s.Serve(of(boot, "MCMConfig", "mcmconfigs", true), &bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigList{})
-	s.Serve(of(boot, "MCMConfigTemplate", "mcmconfigtemplates", true), &bootstrapv1.MCMConfigTemplate{},
+	s.Serve(of(boot, "MCMConfig", "mcmconfigs"), &bootstrapv1.MCMConfig{}, &bootstrapv1.MCMConfigList{})
+	s.Serve(of(boot, "MCMConfigTemplate", "mcmconfigtemplates"), &bootstrapv1.MCMConfigTemplate{},
 		&bootstrapv1.MCMConfigTemplateList{})
-	s.Serve(of(plane, "MCMExternalControlPlane", "mcmexternalcontrolplanes", true),
+	s.Serve(of(plane, "MCMExternalControlPlane", "mcmexternalcontrolplanes"),
 		&controlplanev1.MCMExternalControlPlane{}, &controlplanev1.MCMExternalControlPlaneList{})
 }
 

@@ -22,7 +22,7 @@ func Open(p Plan, verbose bool) *World {
 	w.populate()
 	w.start()
 	for _, e := range p.Events {
-		w.after(e.At, func() { w.strike(e) })
+		w.after(e.At, func() { w.inject(e) })
 	}
 	return w
 }

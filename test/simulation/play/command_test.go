@@ -43,7 +43,7 @@ func grow(to int32) func(context.Context, *Command) error {
 func TestACommandRunsBesideManagers(t *testing.T) {
 	t.Parallel()
 	for kill := range 3 {
-		w := Open(BothDoors(uint64(kill), kill%2 == 0), true) //nolint:gosec // not negative
+		w := Open(BothDoors(uint64(kill), kill%2 == 0), true)
 		w.Play(10 * time.Minute)
 		ended, err := w.Await(w.Start("grow", kill, grow(5)), time.Hour)
 		if err != nil || ended != (kill == 0) {

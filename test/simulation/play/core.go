@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -70,15 +71,15 @@ func (c *core) sayPaused(cluster *clusterv1.Cluster) {
 	s := c.home.server
 	for _, d := range all[*clusterv1.MachineDeployment](s) {
 		d = hold(c, d, clusterv1.MachineDeploymentFinalizer)
-		tell(c, d, func(o *clusterv1.MachineDeployment) { c.pausedIs(cluster, o, o.Spec.ClusterName) })
+		tellPaused(c, cluster, d, d.Spec.ClusterName)
 	}
 	for _, set := range all[*clusterv1.MachineSet](s) {
 		set = hold(c, set, clusterv1.MachineSetFinalizer)
-		tell(c, set, func(o *clusterv1.MachineSet) { c.pausedIs(cluster, o, o.Spec.ClusterName) })
+		tellPaused(c, cluster, set, set.Spec.ClusterName)
 	}
 	for _, m := range all[*clusterv1.Machine](s) {
 		m = hold(c, m, clusterv1.MachineFinalizer)
-		tell(c, m, func(o *clusterv1.Machine) { c.pausedIs(cluster, o, o.Spec.ClusterName) })
+		tellPaused(c, cluster, m, m.Spec.ClusterName)
 	}
 }
 
@@ -89,11 +90,15 @@ func hold[T client.Object](c *core, o T, finalizer string) T {
 	return put(c, o, func(o T) { controllerutil.AddFinalizer(o, finalizer) })
 }
 
-func (c *core) pausedIs(cluster *clusterv1.Cluster, o interface {
+// withConditions is what has conditions.
+type withConditions interface {
 	client.Object
 	conditions.Setter
-}, named string,
-) {
+	conditions.Getter
+}
+
+// tellPaused writes whether an object of a Cluster is paused, if it does not say so.
+func tellPaused[T withConditions](c *core, cluster *clusterv1.Cluster, o T, named string) {
 	if named != cluster.Name {
 		return
 	}
@@ -104,8 +109,12 @@ func (c *core) pausedIs(cluster *clusterv1.Cluster, o interface {
 	if yes(cluster.Spec.Paused) || paused(o) {
 		is.Status, is.Reason = metav1.ConditionTrue, clusterv1.PausedReason
 	}
+	if said := conditions.Get(o, is.Type); said != nil && said.Status == is.Status && said.Reason == is.Reason &&
+		said.ObservedGeneration == is.ObservedGeneration {
+		return
+	}
 	is.LastTransitionTime = metav1.NewTime(c.world.now.Truncate(time.Second))
-	conditions.Set(o, is)
+	tell(c, o, func(o T) { conditions.Set(o, is) })
 }
 
 // all are the objects of a type, sorted by key. They must not be modified.
@@ -202,6 +211,23 @@ func belong(o client.Object, cluster string, owner *metav1.OwnerReference) {
 	refs[at] = *owner
 }
 
+// belongs reports whether belong would change nothing.
+func belongs(o client.Object, cluster string, owner *metav1.OwnerReference) bool {
+	refs := o.GetOwnerReferences()
+	at := slices.IndexFunc(refs, func(r metav1.OwnerReference) bool {
+		return r.Kind == owner.Kind && r.Name == owner.Name
+	})
+	return at >= 0 && o.GetLabels()[clusterv1.ClusterNameLabel] == cluster && equality.Semantic.DeepEqual(refs[at], *owner)
+}
+
+// adopt writes that an object is of a Cluster and has an owner, if it does not say so.
+func adopt[T client.Object](c *core, o T, cluster string, owner *metav1.OwnerReference) T {
+	if belongs(o, cluster, owner) {
+		return o
+	}
+	return put(c, o, func(o T) { belong(o, cluster, owner) })
+}
+
 func clusterRef(cluster *clusterv1.Cluster, controls bool) *metav1.OwnerReference {
 	ref := metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))
 	if !controls {
@@ -214,7 +240,7 @@ func clusterRef(cluster *clusterv1.Cluster, controls bool) *metav1.OwnerReferenc
 func (c *core) cluster(cluster *clusterv1.Cluster) {
 	s := c.home.server
 	if cluster.DeletionTimestamp.IsZero() {
-		cluster = put(c, cluster, func(o *clusterv1.Cluster) { controllerutil.AddFinalizer(o, clusterv1.ClusterFinalizer) })
+		cluster = hold(c, cluster, clusterv1.ClusterFinalizer)
 		c.gates(cluster)
 	} else {
 		c.removeCluster(cluster)
@@ -240,13 +266,11 @@ func (c *core) cluster(cluster *clusterv1.Cluster) {
 func (c *core) gates(cluster *clusterv1.Cluster) {
 	infra, found := find[*infrav1.MCMCluster](c.home.server, cluster.Spec.InfrastructureRef.Name)
 	if found {
-		infra = put(c, infra, func(o *infrav1.MCMCluster) { belong(o, cluster.Name, clusterRef(cluster, true)) })
+		infra = adopt(c, infra, cluster.Name, clusterRef(cluster, true))
 	}
 	plane, known := find[*controlplanev1.MCMExternalControlPlane](c.home.server, cluster.Spec.ControlPlaneRef.Name)
 	if known {
-		plane = put(c, plane, func(o *controlplanev1.MCMExternalControlPlane) {
-			belong(o, cluster.Name, clusterRef(cluster, true))
-		})
+		plane = adopt(c, plane, cluster.Name, clusterRef(cluster, true))
 	}
 	tell(c, cluster, func(o *clusterv1.Cluster) {
 		if found && yes(infra.Status.Initialization.Provisioned) {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,36 +33,47 @@ func (c *core) machine(cluster *clusterv1.Cluster, m *clusterv1.Machine) {
 		c.removeMachine(cluster, m)
 		return
 	}
-	m = put(c, m, func(o *clusterv1.Machine) {
-		controllerutil.AddFinalizer(o, clusterv1.MachineFinalizer)
-		if metav1.GetControllerOf(o) == nil {
-			belong(o, cluster.Name, clusterRef(cluster, false))
-		}
-	})
+	if metav1.GetControllerOf(m) == nil || !controllerutil.ContainsFinalizer(m, clusterv1.MachineFinalizer) {
+		m = put(c, m, func(o *clusterv1.Machine) {
+			controllerutil.AddFinalizer(o, clusterv1.MachineFinalizer)
+			if metav1.GetControllerOf(o) == nil {
+				belong(o, cluster.Name, clusterRef(cluster, false))
+			}
+		})
+	}
 	if made && infra.DeletionTimestamp.IsZero() {
-		infra = put(c, infra, func(o *infrav1.MCMMachine) { own(o, m) })
+		infra = own(c, infra, m)
 	}
 	if known && config.DeletionTimestamp.IsZero() {
-		config = put(c, config, func(o *bootstrapv1.MCMConfig) { own(o, m) })
+		config = own(c, config, m)
 	}
-	m = put(c, m, func(o *clusterv1.Machine) {
-		if known && yes(config.Status.Initialization.DataSecretCreated) && config.Status.DataSecretName != "" {
-			o.Spec.Bootstrap.DataSecretName = new(config.Status.DataSecretName)
-		}
-		if made && yes(infra.Status.Initialization.Provisioned) && infra.Spec.ProviderID != "" {
-			o.Spec.ProviderID = infra.Spec.ProviderID
-		}
-	})
+	secret, providerID := m.Spec.Bootstrap.DataSecretName, m.Spec.ProviderID
+	if known && yes(config.Status.Initialization.DataSecretCreated) && config.Status.DataSecretName != "" {
+		secret = &config.Status.DataSecretName
+	}
+	if made && yes(infra.Status.Initialization.Provisioned) && infra.Spec.ProviderID != "" {
+		providerID = infra.Spec.ProviderID
+	}
+	if providerID != m.Spec.ProviderID || !ptr.Equal(secret, m.Spec.Bootstrap.DataSecretName) {
+		m = put(c, m, func(o *clusterv1.Machine) {
+			o.Spec.Bootstrap.DataSecretName, o.Spec.ProviderID = secret, providerID
+		})
+	}
 	m = c.look(m)
 	c.remedy(cluster, m)
 }
 
 // own makes a Machine the one that controls an object, in the place of its set.
-func own(o client.Object, m *clusterv1.Machine) {
-	o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
-		return r.Kind == "MachineSet"
-	}))
-	belong(o, m.Spec.ClusterName, metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine")))
+func own[T client.Object](c *core, o T, m *clusterv1.Machine) T {
+	ofSet := func(r metav1.OwnerReference) bool { return r.Kind == "MachineSet" }
+	ref := metav1.NewControllerRef(m, clusterv1.GroupVersion.WithKind("Machine"))
+	if belongs(o, m.Spec.ClusterName, ref) && !slices.ContainsFunc(o.GetOwnerReferences(), ofSet) {
+		return o
+	}
+	return put(c, o, func(o T) {
+		o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), ofSet))
+		belong(o, m.Spec.ClusterName, ref)
+	})
 }
 
 // node is the Node of a Machine; nil if there is none.

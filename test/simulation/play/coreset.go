@@ -30,11 +30,10 @@ func (c *core) deployment(cluster *clusterv1.Cluster, d *clusterv1.MachineDeploy
 		}
 		return
 	}
-	d = put(c, d, func(o *clusterv1.MachineDeployment) {
-		controllerutil.AddFinalizer(o, clusterv1.MachineDeploymentFinalizer)
-		belong(o, cluster.Name, clusterRef(cluster, false))
-	})
-	d = tell(c, d, func(o *clusterv1.MachineDeployment) { o.Status.ObservedGeneration = o.Generation })
+	d = adopt(c, hold(c, d, clusterv1.MachineDeploymentFinalizer), cluster.Name, clusterRef(cluster, false))
+	if d.Status.ObservedGeneration != d.Generation {
+		d = tell(c, d, func(o *clusterv1.MachineDeployment) { o.Status.ObservedGeneration = o.Generation })
+	}
 	c.ownTemplates(cluster, &d.Spec.Template.Spec)
 	if !slices.ContainsFunc(sets, func(s *clusterv1.MachineSet) bool { return sameTemplate(s, d) }) {
 		c.newSet(cluster, d)
@@ -50,10 +49,10 @@ func sameTemplate(s *clusterv1.MachineSet, d *clusterv1.MachineDeployment) bool 
 // ownTemplates has templates go, and move, with the Cluster.
 func (c *core) ownTemplates(cluster *clusterv1.Cluster, spec *clusterv1.MachineSpec) {
 	if t, found := find[*infrav1.MCMMachineTemplate](c.home.server, spec.InfrastructureRef.Name); found {
-		put(c, t, func(o *infrav1.MCMMachineTemplate) { belong(o, cluster.Name, clusterRef(cluster, false)) })
+		adopt(c, t, cluster.Name, clusterRef(cluster, false))
 	}
 	if t, found := find[*bootstrapv1.MCMConfigTemplate](c.home.server, spec.Bootstrap.ConfigRef.Name); found {
-		put(c, t, func(o *bootstrapv1.MCMConfigTemplate) { belong(o, cluster.Name, clusterRef(cluster, false)) })
+		adopt(c, t, cluster.Name, clusterRef(cluster, false))
 	}
 }
 
@@ -89,10 +88,12 @@ func (c *core) roll(d *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet
 	if has < wanted && total > has {
 		grown = min(wanted, has+max(wanted+1-total, 0))
 	}
-	newest = put(c, newest, func(o *clusterv1.MachineSet) { o.Spec.Replicas = &grown })
+	if grown != has {
+		newest = put(c, newest, func(o *clusterv1.MachineSet) { o.Spec.Replicas = &grown })
+	}
 	total += grown - has
 	unready := grown - int32(len(slices.DeleteFunc(children[*clusterv1.Machine](c.home.server, newest),
-		unready))) //nolint:gosec // small
+		unready)))
 	spare := total - wanted - max(unready, 0)
 	for _, s := range sets {
 		if sameTemplate(s, d) || spare <= 0 || *s.Spec.Replicas == 0 {
@@ -122,9 +123,12 @@ func (c *core) set(cluster *clusterv1.Cluster, s *clusterv1.MachineSet) {
 		}
 		return
 	}
-	s = tell(c, s, func(o *clusterv1.MachineSet) {
-		o.Status.ObservedGeneration, o.Status.Replicas = o.Generation, new(int32(len(machines))) //nolint:gosec // small
-	})
+	count := int32(len(machines))
+	if s.Status.ObservedGeneration != s.Generation || s.Status.Replicas == nil || *s.Status.Replicas != count {
+		s = tell(c, s, func(o *clusterv1.MachineSet) {
+			o.Status.ObservedGeneration, o.Status.Replicas = o.Generation, &count
+		})
+	}
 	machines = slices.DeleteFunc(machines, func(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 	for range int(*s.Spec.Replicas) - len(machines) {
 		c.newMachine(cluster, s)

@@ -28,7 +28,7 @@ func migrate(name func() string) func(context.Context, *Command) error {
 func TestAMigrationIsKilledAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []int{0, 1, 5, 9, 14, 20} {
-		w := Open(BothDoors(uint64(100+kill), kill%2 == 0), true) //nolint:gosec // not negative
+		w := Open(BothDoors(uint64(100+kill), kill%2 == 0), true)
 		names := 0
 		name := func() string { names++; return fmt.Sprintf("run-%d-%d", kill, names) }
 		w.Play(10 * time.Minute)

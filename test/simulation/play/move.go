@@ -244,14 +244,15 @@ func (m *mover) removeOne(s *model.Server, o object, next func()) {
 	w := m.world
 	steps := []func() error{
 		func() error {
-			patch := []byte(`[{"op":"add","path":"/metadata/annotations","value":{"` + clusterctlv1.DeleteForMoveAnnotation +
-				`":""}}]`)
-			_, err := s.Patch(moverName, o.kind, o.key, types.JSONPatchType, patch, false)
+			patch := model.Patch{Type: types.JSONPatchType, Data: []byte(`[{"op":"add","path":"/metadata/annotations","value":{"` + clusterctlv1.DeleteForMoveAnnotation +
+				`":""}}]`)}
+			_, err := s.Patch(moverName, o.kind, o.key, patch, false)
 			return err
 		},
 		func() error { return s.Delete(moverName, o.kind, o.key, &metav1.DeleteOptions{}) },
 		func() error {
-			_, err := s.Patch(moverName, o.kind, o.key, types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`), false)
+			patch := model.Patch{Type: types.MergePatchType, Data: []byte(`{"metadata":{"finalizers":[]}}`)}
+			_, err := s.Patch(moverName, o.kind, o.key, patch, false)
 			return err
 		},
 	}

@@ -20,7 +20,7 @@ func cutOff(seed uint64, unprotected bool) Plan {
 
 // TestAZoneThatIsCutOffLosesNoMachine: while a zone cannot be heard and the cloud
 // says that its VMs run, none of its machines is replaced. Without the protection
-// some are, so the test has teeth.
+// some are: the test can fail.
 func TestAZoneThatIsCutOffLosesNoMachine(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (p Plan) String() string {
 // NewPlan is the plan of a seed.
 func NewPlan(seed uint64) Plan {
 	const stream = 1
-	r := rand.New(rand.NewPCG(seed, stream)) //nolint:gosec // has to be repeatable
+	r := rand.New(rand.NewPCG(seed, stream))
 	p := Plan{
 		Seed: seed, Length: time.Duration(20+r.IntN(100)) * time.Minute, Split: r.IntN(2) == 0,
 		Boot: time.Duration(r.IntN(60)) * time.Second, Delete: time.Duration(r.IntN(40)) * time.Second, Pods: r.IntN(5),
@@ -75,7 +76,7 @@ func NewPlan(seed uint64) Plan {
 		pool := Pool{
 			Replicas: int32(1 + r.IntN(4)), Surge: int32(r.IntN(3)), Unavailable: int32(r.IntN(2)),
 			Class: r.IntN(classes), Recreate: r.IntN(10) == 0,
-		} //nolint:gosec // small
+		}
 		if pool.Surge == 0 && pool.Unavailable == 0 {
 			pool.Surge = 1
 		}
@@ -132,4 +133,82 @@ func (p Plan) patience() time.Duration {
 		}
 	}
 	return wait
+}
+
+// faults are what can happen, by name.
+func faults() map[string]func(*World, Event) {
+	all := commonFaults()
+	maps.Copy(all, nativeFaults())
+	maps.Copy(all, clusterAPIFaults())
+	return all
+}
+
+// commonFaults are those that do not depend on a door.
+func commonFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		// The manager.
+		"crash":        (*World).crashSoon,
+		"kill":         (*World).kill,
+		"two leaders":  (*World).twoLeaders,
+		"blind leader": (*World).blindLeader,
+		"lag":          (*World).lagBehind,
+		// The API servers.
+		"bad answers": func(w *World, e Event) {
+			w.weather.storm[w.pickServer(e)], w.weather.odds = w.now.Add(e.For), 0.1+float64(e.N%8)/10
+		},
+		"server down": (*World).serverDown,
+		"guarded":     func(w *World, e Event) { w.weather.guarded = w.now.Add(e.For) },
+		// The cloud.
+		"cloud rain": func(w *World, e Event) {
+			w.weather.rain, w.weather.rainOdds = w.now.Add(e.For), 0.1+float64(e.N%8)/10
+		},
+		"cloud dark":  func(w *World, e Event) { w.weather.dark = w.now.Add(e.For) },
+		"cloud fault": (*World).cloudFault,
+		"exhausted":   (*World).exhaust,
+		"quota":       (*World).quota,
+		"slow cloud":  (*World).slowCloud,
+		"stray VM":    (*World).stray,
+		"hasty user":  (*World).hasty,
+		// VMs and nodes.
+		"reclaim": func(w *World, e Event) { w.onVM(e, func(id string) { w.Cloud.Reclaim(id) }) },
+		"VM fails": func(w *World, e Event) {
+			w.onVM(e, func(id string) { w.Cloud.Fail(id, "HardwareFailure", "the host has failed") })
+		},
+		"VM stops": func(w *World, e Event) { w.onVM(e, func(id string) { w.Cloud.Stop(id) }) },
+		"zone cut": (*World).cutZone,
+		"sick":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.sick = bad }) },
+		"lost":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.lost = bad }) },
+		// The user.
+		"delete node":  (*World).deleteNode,
+		"break class":  (*World).breakClass,
+		"break secret": (*World).breakSecret,
+	}
+}
+
+// nativeFaults are what a user of the native door does.
+func nativeFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		"scale":             (*World).scale,
+		"roll":              (*World).roll,
+		"pause":             (*World).pause,
+		"node template":     (*World).nodeTemplate,
+		"delete machine":    (*World).deleteMachine,
+		"force deletion":    (*World).forceDeletion,
+		"relabel":           (*World).relabel,
+		"priority":          (*World).priority,
+		"delete deployment": (*World).deleteDeployment,
+		"strategy":          (*World).strategy,
+	}
+}
+
+// menu are the names of what can happen to a world where these doors are open.
+func menu(native, clusterAPI bool) []string {
+	all := commonFaults()
+	if native {
+		maps.Copy(all, nativeFaults())
+	}
+	if clusterAPI {
+		maps.Copy(all, clusterAPIFaults())
+	}
+	return slices.Sorted(maps.Keys(all))
 }

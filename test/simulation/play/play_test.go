@@ -51,7 +51,7 @@ func recorded(t *testing.T) []span {
 		if err := errors.Join(err, err2); err != nil || first < 1 || last < first {
 			t.Fatalf("%q is neither a seed nor a range of seeds: %v", line, err)
 		}
-		all = append(all, span{first, int(last-first) + 1}) //nolint:gosec // a short list
+		all = append(all, span{first, int(last-first) + 1})
 	}
 	return all
 }

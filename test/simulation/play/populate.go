@@ -49,7 +49,7 @@ func newWorld(p Plan, verbose bool) *World {
 	const stream = 2 // the plan has the first
 	w := &World{
 		seed: p.Seed, plan: p, rng: rand.New(rand.NewPCG(p.Seed, stream)), now: epoch(),
-		verbose: verbose, //nolint:gosec // has to be repeatable
+		verbose: verbose,
 		weather: newWeather(), kubelets: map[string]*kubelet{}, parsed: map[string]parsed{}, pods: workload{wanted: p.Pods},
 	}
 	w.scheme = runtime.NewScheme()

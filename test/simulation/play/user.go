@@ -46,7 +46,7 @@ func (w *World) editPool(e Event, change func(*machinev1.MachineDeployment)) {
 }
 
 func (w *World) scale(e Event) {
-	w.editPool(e, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = int32(e.N >> 4 % 6) }) //nolint:gosec // small
+	w.editPool(e, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = int32(e.N >> 4 % 6) })
 }
 
 func (w *World) roll(e Event) {
@@ -70,7 +70,7 @@ func (w *World) strategy(e Event) {
 	w.editPool(e, func(d *machinev1.MachineDeployment) {
 		if r := d.Spec.Strategy.RollingUpdate; r != nil {
 			r.MaxSurge, r.MaxUnavailable = new(
-				intstr.FromInt32(int32(1+e.N>>4%2))), new(intstr.FromInt32(int32(e.N>>8%2))) //nolint:gosec // small
+				intstr.FromInt32(int32(1+e.N>>4%2))), new(intstr.FromInt32(int32(e.N>>8%2)))
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -62,6 +63,8 @@ type World struct {
 }
 
 // Violation is an invariant that did not hold.
+//
+//nolint:errname // it is called so everywhere
 type Violation struct {
 	Rule string
 	Err  error
@@ -189,4 +192,32 @@ func (w *World) objects() string {
 		fmt.Fprintf(&b, "VM %s %s %s in %s\n", r.ID, r.Name(), r.VM.State, r.Zone)
 	}
 	return b.String()
+}
+
+// recorder notes Events in the trace.
+type recorder struct {
+	world     *World
+	process   *process
+	component string
+}
+
+// Event notes an Event.
+func (r recorder) Event(o runtime.Object, kind, reason, message string) {
+	name := ""
+	if m, err := meta.Accessor(o); err == nil {
+		name = m.GetName()
+	}
+	r.world.trace("%s tells of %s: %s %s %s", r.process.name, name, kind, reason, message)
+}
+
+// Eventf notes an Event.
+func (r recorder) Eventf(o runtime.Object, kind, reason, format string, args ...any) {
+	r.Event(o, kind, reason, fmt.Sprintf(format, args...))
+}
+
+// AnnotatedEventf notes an Event.
+//
+//nolint:revive // record.EventRecorder has so many arguments
+func (r recorder) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	r.Event(o, kind, reason, fmt.Sprintf(format, args...))
 }

@@ -2,7 +2,6 @@ package play
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,93 +12,100 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
 )
 
-// blows are what can happen, by name.
-func blows() map[string]func(*World, Event) {
-	all := commonBlows()
-	maps.Copy(all, nativeBlows())
-	maps.Copy(all, clusterAPIBlows())
-	return all
+// weather is what is wrong right now, and until when.
+type weather struct {
+	down     map[*model.Server]time.Time // does not answer
+	storm    map[*model.Server]time.Time // answers badly
+	odds     float64                     // of a bad answer in a storm
+	rain     time.Time                   // the cloud answers badly
+	rainOdds float64
+	dark     time.Time            // the cloud does not answer
+	lag      [2]time.Time         // caches of the control and the target cluster show nothing new
+	cut      map[string]time.Time // zones whose nodes are cut off
+	guarded  time.Time            // disruption budgets allow nothing
 }
 
-// commonBlows are those that do not depend on a door.
-func commonBlows() map[string]func(*World, Event) {
-	return map[string]func(*World, Event){
-		// The manager.
-		"crash":        (*World).crashSoon,
-		"kill":         (*World).kill,
-		"two leaders":  (*World).twoLeaders,
-		"blind leader": (*World).blindLeader,
-		"lag":          (*World).lagBehind,
-		// The API servers.
-		"bad answers": func(w *World, e Event) {
-			w.weather.storm[w.pickServer(e)], w.weather.odds = w.now.Add(e.For), 0.1+float64(e.N%8)/10
-		},
-		"server down": (*World).serverDown,
-		"guarded":     func(w *World, e Event) { w.weather.guarded = w.now.Add(e.For) },
-		// The cloud.
-		"cloud rain": func(w *World, e Event) {
-			w.weather.rain, w.weather.rainOdds = w.now.Add(e.For), 0.1+float64(e.N%8)/10
-		},
-		"cloud dark":  func(w *World, e Event) { w.weather.dark = w.now.Add(e.For) },
-		"cloud fault": (*World).cloudFault,
-		"exhausted":   (*World).exhaust,
-		"quota":       (*World).quota,
-		"slow cloud":  (*World).slowCloud,
-		"stray VM":    (*World).stray,
-		"hasty user":  (*World).hasty,
-		// VMs and nodes.
-		"reclaim": func(w *World, e Event) { w.onVM(e, func(id string) { w.Cloud.Reclaim(id) }) },
-		"VM fails": func(w *World, e Event) {
-			w.onVM(e, func(id string) { w.Cloud.Fail(id, "HardwareFailure", "the host has failed") })
-		},
-		"VM stops": func(w *World, e Event) { w.onVM(e, func(id string) { w.Cloud.Stop(id) }) },
-		"zone cut": (*World).cutZone,
-		"sick":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.sick = bad }) },
-		"lost":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.lost = bad }) },
-		// The user.
-		"delete node":  (*World).deleteNode,
-		"break class":  (*World).breakClass,
-		"break secret": (*World).breakSecret,
+func newWeather() weather {
+	return weather{down: map[*model.Server]time.Time{}, storm: map[*model.Server]time.Time{}, cut: map[string]time.Time{}}
+}
+
+// lagging is until when the i-th cache of a process shows nothing new.
+func (s *weather) lagging(p *process, i int) time.Time {
+	until := s.lag[min(i, 1)]
+	if down := s.down[p.mirrors[i].Server()]; down.After(until) {
+		until = down
+	}
+	return until
+}
+
+// isDown reports whether a server does not answer.
+func (w *World) isDown(s *model.Server) bool { return w.weather.down[s].After(w.now) }
+
+// isCut reports whether a zone is cut off.
+func (w *World) isCut(zone string) bool { return w.weather.cut[zone].After(w.now) }
+
+// request is what becomes of a request to an API server.
+func (s *weather) request(w *World, server *model.Server, c mirror.Call) (trouble, error) {
+	if w.isDown(server) {
+		return refused, fmt.Errorf("%s: %w", c.Kind.Resource, errRefused)
+	}
+	if s.storm[server].After(w.now) && w.chance(s.odds) {
+		return fault(c.Kind, c.Key.Name, int(w.rng.Uint32()>>1))
+	}
+	return fine, nil
+}
+
+// cloud is what becomes of a request to the cloud, besides what the cloud itself
+// does wrong.
+func (s *weather) cloud(w *World, _ bool) (trouble, error) {
+	if s.dark.After(w.now) {
+		return refused, errRefused
+	}
+	if s.rain.After(w.now) && w.chance(s.rainOdds) {
+		return [...]trouble{refused, lostRequest, lostAnswer}[w.rng.IntN(3)], errReset
+	}
+	return fine, nil
+}
+
+// heal ends all trouble. What was broken by hand is repaired, and there is one
+// manager.
+func (w *World) heal() {
+	w.trace("all trouble ends")
+	w.healing = true
+	w.weather = newWeather()
+	w.Cloud.RemoveFault(0)
+	w.plentiful()
+	w.repair()
+	for _, k := range w.sortedKubelets() {
+		k.sick, k.lost = false, false
+		w.nodeOf(k)
+	}
+	for _, p := range w.processes {
+		if !p.isCommand() {
+			p.crashIn = 0
+		}
+	}
+	w.reconnect(0)
+	for i := 0; i < len(w.processes); {
+		p := w.processes[i]
+		if !p.isCommand() && slices.ContainsFunc(w.processes[i+1:], p.same) {
+			w.crash(p, "another one leads")
+			continue
+		}
+		i++
 	}
 }
 
-// nativeBlows are what a user of the native door does.
-func nativeBlows() map[string]func(*World, Event) {
-	return map[string]func(*World, Event){
-		"scale":             (*World).scale,
-		"roll":              (*World).roll,
-		"pause":             (*World).pause,
-		"node template":     (*World).nodeTemplate,
-		"delete machine":    (*World).deleteMachine,
-		"force deletion":    (*World).forceDeletion,
-		"relabel":           (*World).relabel,
-		"priority":          (*World).priority,
-		"delete deployment": (*World).deleteDeployment,
-		"strategy":          (*World).strategy,
-	}
-}
-
-// menu are the names of what can happen to a world where these doors are open.
-func menu(native, clusterAPI bool) []string {
-	all := commonBlows()
-	if native {
-		maps.Copy(all, nativeBlows())
-	}
-	if clusterAPI {
-		maps.Copy(all, clusterAPIBlows())
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// strike has an event happen.
-func (w *World) strike(e Event) {
+// inject has a fault or a user's action happen.
+func (w *World) inject(e Event) {
 	if w.healing {
 		return
 	}
 	w.trace("EVENT %s (%d) for %s", e.What, e.N, e.For)
-	blows()[e.What](w, e)
+	faults()[e.What](w, e)
 }
 
 func (w *World) crashSoon(e Event) {
