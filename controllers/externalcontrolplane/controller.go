@@ -37,7 +37,7 @@ const (
 	staleRetry           = time.Second      // the newer version arrives by watch; this only guards against a lost event
 	renewRetry           = 30 * time.Second // a token is renewed long before it expires
 	forbiddenRetry       = time.Minute      // no event reports that permissions were granted
-	silence              = time.Minute      // a connection that is opened again, for example with another token, takes less
+	silence              = time.Minute      // opening a connection again takes less
 )
 
 // Roles are the names of the ClusterRoles that a ServiceAccount of a self-hosted
@@ -172,7 +172,8 @@ func (c *Controller) kubeconfig(ctx context.Context, f *facts) (kubeconfig, erro
 	}
 	if f.secret != nil && !f.mine() {
 		return kubeconfig{}, wrong(controlplanev1.ReasonSecretNameTaken,
-			"Secret %q has the name of the Cluster's kubeconfig and was not created for this object; remove it, or rename it and set "+
+			"Secret %q has the name of the Cluster's kubeconfig and was not created for this object; remove it, or "+
+				"rename it and set "+
 				"spec.kubeconfigSecretRef.name", f.secret.Name)
 	}
 	selfHosted := isTrue(f.cp.Spec.SelfHosted)

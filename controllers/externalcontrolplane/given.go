@@ -34,7 +34,8 @@ func (c *Controller) givenKubeconfig(ctx context.Context, f *facts, name string)
 	const field = "spec.kubeconfigSecretRef.name"
 	if name == f.secretKey().Name {
 		return kubeconfig{}, wrong(machinev1.ReasonInvalidSpec,
-			"%s: %q is the name of the Secret that is made from it; give the kubeconfig in a Secret of another name", field, name)
+			"%s: %q is the name of the Secret that is made from it; give the kubeconfig in a Secret of another name", field,
+			name)
 	}
 	secret := &corev1.Secret{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: f.cp.Namespace, Name: name}, secret)

@@ -122,7 +122,8 @@ func kubeconfigCondition(f *facts) metav1.Condition {
 // deletingCondition reports what the deletion waits for.
 func deletingCondition(f *facts) metav1.Condition {
 	return condition(clusterv1.DeletingCondition, metav1.ConditionTrue, f.problem.reason,
-		"the ServiceAccount that was created for spec.selfHosted, and its bindings, have to be removed first: "+f.problem.message)
+		"the ServiceAccount that was created for spec.selfHosted, and its bindings, have to be removed first: "+
+			f.problem.message)
 }
 
 // availableCondition reports whether the API server answers. A connection that is being

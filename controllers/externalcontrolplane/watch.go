@@ -52,13 +52,15 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		&controlplanev1.MCMExternalControlPlane{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&controlplanev1.MCMExternalControlPlane{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.written.Foreign()))).
+		For(&controlplanev1.MCMExternalControlPlane{},
+			builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.written.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			builder.WithPredicates(clusterChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
 			builder.WithPredicates(machineChanged())).
 		Watches(&corev1.Secret{}, owned, builder.WithPredicates(watch.SecretContentOrOwner())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(watch.SecretContentOrOwner())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
+			builder.WithPredicates(watch.SecretContentOrOwner())).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
 		Complete(c)
 }

@@ -260,7 +260,8 @@ func TestStaleCacheDoesNotLetGo(t *testing.T) {
 func TestMovedObjectIsNotReleased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, object(func(o *infrav1.MCMCluster) {
-		o.Annotations, o.Finalizers = map[string]string{capi.DeleteForMoveAnnotation: ""}, []string{machinev1.MCMClusterFinalizer}
+		o.Annotations, o.Finalizers = map[string]string{capi.DeleteForMoveAnnotation: ""},
+			[]string{machinev1.MCMClusterFinalizer}
 	}), cluster())
 	if err := w.client.Delete(t.Context(), object()); err != nil {
 		t.Fatal(err)

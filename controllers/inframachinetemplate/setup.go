@@ -28,7 +28,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&infrav1.MCMMachineTemplate{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.marks.Foreign()))).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClassNamed),
 			builder.WithPredicates(watch.SpecOrDeletion())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(watch.SecretContent())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
+			builder.WithPredicates(watch.SecretContent())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),
 			builder.WithPredicates(pauseChanged())).
 		Complete(c)
@@ -43,7 +44,8 @@ func pauseChanged() predicate.Predicate {
 
 // ofClassNamed returns the templates that name a class.
 func (c *Controller) ofClassNamed(ctx context.Context, o client.Object) []reconcile.Request {
-	return c.templates(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.TemplateByClass: o.GetName()})
+	return c.templates(ctx, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.TemplateByClass: o.GetName()})
 }
 
 // ofSecret returns the templates whose class names a Secret. The cloud may have

@@ -44,7 +44,8 @@ func (e *Extension) CanUpdateMachineSet(ctx context.Context, req *runtimehooksv1
 		was.InfrastructureMachineTemplate, is.InfrastructureMachineTemplate, was.BootstrapConfigTemplate,
 		is.BootstrapConfigTemplate,
 	})
-	resp.MachineSetPatch, resp.InfrastructureMachineTemplatePatch, resp.BootstrapConfigTemplatePatch = a.machine, a.infra, a.bootstrap
+	resp.MachineSetPatch, resp.InfrastructureMachineTemplatePatch, resp.BootstrapConfigTemplatePatch = a.machine,
+		a.infra, a.bootstrap
 	a.tell(ctx, resp, "MachineSet", is.MachineSet.Name)
 }
 

@@ -32,7 +32,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("machineclass").WithOptions(options).
 		For(&machinev1.MachineClass{}, builder.WithPredicates(classChanged())).
 		Watches(&machinev1.Machine{}, c.machineEvents()).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf), builder.WithPredicates(watch.SecretContent())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf),
+			builder.WithPredicates(watch.SecretContent())).
 		Complete(c)
 	if err != nil {
 		return err

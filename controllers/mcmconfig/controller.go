@@ -89,7 +89,8 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 	switch {
 	case f.secret != nil && !f.mine():
 		f.refuse(bootstrapv1.ReasonDataSecretNameTaken,
-			"metadata.name: Secret %q exists and was not created for this object; remove it, or rename this object", f.config.Name)
+			"metadata.name: Secret %q exists and was not created for this object; remove it, or rename this object",
+			f.config.Name)
 		return nil
 	case f.secret != nil:
 		return c.keep(ctx, f)

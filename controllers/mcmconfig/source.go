@@ -65,7 +65,8 @@ func (c *Controller) fromSecret(ctx context.Context, namespace, name string) (so
 			"spec.userDataSecretRef.name: there is no Secret %q in namespace %q; create it or name another one", name, namespace)
 	case len(secret.Data[machinev1.UserDataKey]) == 0:
 		return source{}, wrong(machinev1.ReasonInvalidUserData,
-			"spec.userDataSecretRef.name: Secret %q has no entry %q; add one with the boot data of the VMs", name, machinev1.UserDataKey)
+			"spec.userDataSecretRef.name: Secret %q has no entry %q; add one with the boot data of the VMs", name,
+			machinev1.UserDataKey)
 	}
 	return source{data: secret.Data[machinev1.UserDataKey]}, capi.EnsureMoveLabel(ctx, c.Client, secret)
 }
@@ -85,7 +86,8 @@ func (c *Controller) fromClass(ctx context.Context, namespace, name string) (sou
 	if err != nil {
 		return source{}, wrong(reasonOf(err), "spec.machineClassRef.name: %s", err)
 	}
-	return source{data: data, limit: resolved.Driver.Traits().UserDataMax}, capi.EnsureMoveLabel(ctx, c.Client, resolved.Object)
+	return source{data: data, limit: resolved.Driver.Traits().UserDataMax}, capi.EnsureMoveLabel(ctx, c.Client,
+		resolved.Object)
 }
 
 // unusable says why a class cannot give boot data: it or its cloud is not known,

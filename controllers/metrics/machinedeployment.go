@@ -22,9 +22,10 @@ var (
 	deploymentNumbers = []number[machinev1.MachineDeployment]{
 		always("mcm_machine_deployment_info_spec_paused", "1 while rollouts are paused.",
 			func(d *machinev1.MachineDeployment) float64 { return boolean(d.Spec.Paused) }),
-		always("mcm_machine_deployment_info_spec_replicas", "Number of desired machines.", func(d *machinev1.MachineDeployment) float64 {
-			return float64(d.Spec.Replicas)
-		}),
+		always("mcm_machine_deployment_info_spec_replicas", "Number of desired machines.",
+			func(d *machinev1.MachineDeployment) float64 {
+				return float64(d.Spec.Replicas)
+			}),
 		always("mcm_machine_deployment_info_spec_min_ready_seconds", "spec.minReadySeconds, which has no effect.",
 			func(d *machinev1.MachineDeployment) float64 { return float64(d.Spec.MinReadySeconds) }),
 		{desc("mcm_machine_deployment_info_spec_rolling_update_max_surge",
@@ -44,7 +45,8 @@ var (
 		maybe("mcm_machine_deployment_info_spec_progress_deadline_seconds", "How long a rollout may make no progress.",
 			func(d *machinev1.MachineDeployment) *int32 { return d.Spec.ProgressDeadlineSeconds }),
 		{
-			desc("mcm_machine_deployment_info_spec_rollback_to_revision", "Revision to roll back to, while a rollback is requested."),
+			desc("mcm_machine_deployment_info_spec_rollback_to_revision",
+				"Revision to roll back to, while a rollback is requested."),
 			func(d *machinev1.MachineDeployment) (float64, bool) {
 				if d.Spec.RollbackTo == nil {
 					return 0, false

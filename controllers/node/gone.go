@@ -23,13 +23,15 @@ func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
 	if o.node.DeletionTimestamp.Before(&m.CreationTimestamp) {
 		c.forget(o.name)
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s was deleted before this Machine was created, so the Machine is not deleted; remove the finalizers of the node "+
+			"node %s was deleted before this Machine was created, so the Machine is not deleted; remove the "+
+				"finalizers of the node "+
 				"if it is left over from another machine", o.name)
 		return nil
 	}
 	if !sameVM(m.Spec.ProviderID, o.node.Spec.ProviderID) {
 		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s is being deleted, but runs on VM %s and not on this Machine's, so the Machine is not deleted; correct the label %s", o.name, o.node.Spec.ProviderID, machinev1.NodeLabel)
+			"node %s is being deleted, but runs on VM %s and not on this Machine's, so the Machine is not deleted; "+
+				"correct the label %s", o.name, o.node.Spec.ProviderID, machinev1.NodeLabel)
 		return nil
 	}
 	return c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))

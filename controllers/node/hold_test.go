@@ -155,7 +155,8 @@ func TestHoldMatters(t *testing.T) {
 	if !affectsNode(machine(), machine(heldMachine)) || !affectsNode(machine(heldMachine), machine()) {
 		t.Error("the node must be looked at again")
 	}
-	if other := machine(heldMachine); affectsNode(other, other.DeepCopy()) || equality.Semantic.DeepEqual(other, machine()) {
+	if other := machine(heldMachine); affectsNode(other, other.DeepCopy()) || equality.Semantic.DeepEqual(other,
+		machine()) {
 		t.Error("nothing has changed")
 	}
 }

@@ -122,7 +122,8 @@ func (p *pass) addPod(f *progress, pod *corev1.Pod) {
 		}
 		f.obstacles = append(f.obstacles, obstacle{
 			ReasonPodOverdue,
-			fmt.Sprintf("pod %s has not terminated by the end of its grace period, %s", name(pod), end.UTC().Format(time.RFC3339)),
+			fmt.Sprintf("pod %s has not terminated by the end of its grace period, %s", name(pod),
+				end.UTC().Format(time.RFC3339)),
 		})
 		return
 	}

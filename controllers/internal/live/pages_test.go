@@ -47,7 +47,8 @@ func secrets(next string, names ...string) corev1.SecretList {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	reader := &pagedReader{pages: map[string]corev1.SecretList{"": secrets("second", "a", "b"), "second": secrets("", "c")}}
+	reader := &pagedReader{pages: map[string]corev1.SecretList{"": secrets("second", "a", "b"), "second": secrets("",
+		"c")}}
 	var got []string
 	err := Pages(t.Context(), reader, func(page *corev1.SecretList) {
 		for i := range page.Items {

@@ -16,7 +16,8 @@ import (
 // recorder returns a client that keeps the body of the last patch in sent.
 func recorder(sent *[]byte) client.Client {
 	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch, _ ...client.PatchOption) (err error) {
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch,
+			_ ...client.PatchOption) (err error) {
 			*sent, err = p.Data(o)
 			return err
 		},

@@ -54,7 +54,8 @@ func SpecOrDeletion() predicate.Predicate {
 func SecretContent() predicate.Predicate {
 	return Updates(func(before, after *corev1.Secret) bool {
 		const allowed = machinev1.AllowedNamespacesAnnotation
-		return !equality.Semantic.DeepEqual(before.Data, after.Data) || before.Annotations[allowed] != after.Annotations[allowed]
+		return !equality.Semantic.DeepEqual(before.Data,
+			after.Data) || before.Annotations[allowed] != after.Annotations[allowed]
 	})
 }
 

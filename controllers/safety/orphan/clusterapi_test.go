@@ -72,7 +72,8 @@ func (w *world) makeTagged(t *testing.T, name, ownerID, clusterID string) string
 	t.Helper()
 	w.serial++
 	all := tags(name, ownerID)
-	all[machinev1.ClusterIDTag], all[machinev1.ClusterNameTag], all[machinev1.ClusterNamespaceTag] = clusterID, "c1", "default"
+	all[machinev1.ClusterIDTag], all[machinev1.ClusterNameTag], all[machinev1.ClusterNamespaceTag] = clusterID, "c1",
+		"default"
 	r, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{
 		ClientToken: fmt.Sprint(w.serial), InstanceType: "small",
 		Image: "linux-1", Tags: all,

@@ -129,7 +129,8 @@ func (c *Controller) tryScan(ctx context.Context, g *group, resolved class.Resol
 	c.metrics.failed.WithLabelValues(resolved.Driver.Traits().Name).Inc()
 	ctrl.LoggerFrom(ctx).Error(err, "Scan for orphans", "MachineClass", client.ObjectKeyFromObject(resolved.Object))
 	if g.failures == 1 {
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventScanFailed, "Scan for orphans failed: %v; it is retried with back-off",
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventScanFailed,
+			"Scan for orphans failed: %v; it is retried with back-off",
 			err)
 	}
 	backoff := firstRetry << min(g.failures-1, 10)

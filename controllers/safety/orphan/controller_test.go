@@ -184,7 +184,8 @@ func TestReportOnly(t *testing.T) {
 				w.run(t, "b")
 			}
 			w.pass(t, "a", 2*time.Hour)
-			if reported := w.reported(); !w.left()[id] || len(reported) != 1 || !strings.Contains(reported[0], "OrphanFound VM "+id) {
+			if reported := w.reported(); !w.left()[id] || len(reported) != 1 || !strings.Contains(reported[0],
+				"OrphanFound VM "+id) {
 				t.Errorf("left %v, reported %q: report once, remove nothing", w.left(), reported)
 			}
 		})

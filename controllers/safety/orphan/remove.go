@@ -61,7 +61,8 @@ func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (
 		log.Error(err, "Remove orphan")
 		if !g.reported[key] {
 			g.reported[key] = true
-			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoveFailed, "Orphan %s not removed: %v; the next scan retries it",
+			c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoveFailed,
+				"Orphan %s not removed: %v; the next scan retries it",
 				describe(r.resource), err)
 		}
 		return 0, fmt.Errorf("remove %s: %w", key, err)
