@@ -153,12 +153,12 @@ func ofClusterAPI() []Bug {
 			"\tif err := o.RecordIntent(ctx); err != nil {\n\t\treturn fmt.Errorf(\"record intent: %w\", err)\n\t}\n", "",
 		}}},
 		{"a MCMMachine whose VM has vanished gets another", []Edit{{
-			"controllers/inframachine/look.go", "\tp.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
+			"controllers/inframachine/checkvm.go", "\tp.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
 			"\tif err := c.patch(context.Background(), p, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = \"\" }); err != " +
 				"nil {\n\t\treturn err\n\t}\n\tp.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(",
 		}}},
 		{"a MCMMachine is let go while its VM is still going", []Edit{{
-			"controllers/inframachine/leave.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n",
+			"controllers/inframachine/delete.go", "\tif d.Done {\n\t\treturn true, nil\n\t}\n",
 			"\tif d.Done || d.RetryAfter > 0 {\n\t\treturn true, nil\n\t}\n",
 		}}},
 		{"MCMMachines of a paused Cluster are acted upon", []Edit{{
