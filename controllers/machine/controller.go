@@ -124,23 +124,24 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if werr := c.write(ctx, p, err); werr != nil {
 		return outcome.Of(0, werr)
 	}
-	c.emitEvents(p)
-	c.recordDurations(ctx, p)
-	if err == nil {
-		c.trackOutage(ctx, p)
-	}
-	if p.did.finalizerRemoved {
-		c.forget(p.machine)
-	}
+	c.finish(ctx, p, err)
 	return outcome.Of(p.did.requeue, err)
 }
 
-// forget drops what is remembered of a Machine whose finalizer is gone.
-func (c *Controller) forget(m *machinev1.Machine) {
-	c.engine.Forget(machinev1.OwnerID(m))
-	c.marks.Ended(m)
-	c.pruned.Forget(m.UID)
-	c.outages.Forget(m.UID)
+// finish emits what a pass that has been written did, and forgets a Machine whose
+// finalizer is gone. failure is why the pass ended early, nil if it did not.
+func (c *Controller) finish(ctx context.Context, p *pass, failure error) {
+	c.emitEvents(p)
+	c.recordDurations(ctx, p)
+	if failure == nil {
+		c.trackOutage(ctx, p)
+	}
+	if p.did.finalizerRemoved {
+		c.engine.Forget(machinev1.OwnerID(p.machine))
+		c.marks.Ended(p.machine)
+		c.pruned.Forget(p.machine.UID)
+		c.outages.Forget(p.machine.UID)
+	}
 }
 
 // step is one step of a Machine's life. It reports whether the next one may
@@ -216,7 +217,7 @@ func (c *Controller) act(ctx context.Context, p *pass) error {
 const visitRetry = 200 * time.Millisecond
 
 // held reports whether m is left alone in this pass because somebody moves it to
-// another door, and when to look again. What is remembered of its VM is dropped,
+// another API, and when to look again. What is remembered of its VM is dropped,
 // as if this process had just started: others may change the VM meanwhile.
 func (c *Controller) held(ctx context.Context, m *machinev1.Machine) (bool, reconcile.Result, error) {
 	if machinev1.Held(m) {

@@ -35,7 +35,7 @@ func (c *Controller) checkHealth(ctx context.Context, p *pass) error {
 	return c.applyDecision(ctx, p, v)
 }
 
-// applyDecision carries out the verdict, unless an outage keeps the machine.
+// applyDecision carries out the decision, unless an outage protects the machine.
 func (c *Controller) applyDecision(ctx context.Context, p *pass, v decision) error {
 	v, err := c.applyOutageProtection(ctx, p, v)
 	switch {
@@ -47,7 +47,7 @@ func (c *Controller) applyDecision(ctx context.Context, p *pass, v decision) err
 	return c.enterPhase(ctx, p, v)
 }
 
-// enterPhase carries out what the verdict's phase asks for.
+// enterPhase carries out what the phase of the decision asks for.
 func (c *Controller) enterPhase(ctx context.Context, p *pass, v decision) error {
 	if v.replaces {
 		return c.replaceInTurn(ctx, p, v.next)
@@ -261,7 +261,7 @@ func evaluateHealthTimeout(m *machinev1.Machine, s settings, now time.Time) deci
 	return healthTimedOut(m, s)
 }
 
-// healthTimedOut is the verdict on a machine that was unhealthy for too long.
+// healthTimedOut is the decision about a machine that was unhealthy for too long.
 func healthTimedOut(m *machinev1.Machine, s settings) decision {
 	op := m.Status.LastOperation.Type
 	if op == "" {

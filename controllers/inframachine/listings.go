@@ -42,11 +42,11 @@ func newVMListings(c clock.PassiveClock) *vmListings {
 	return &vmListings{clock: c, last: map[string]listing{}}
 }
 
-// look returns a listing that was read since then, and that shows what was there
+// get returns a listing that was read since then, and that shows what was there
 // at asOf. It asks the cloud if there is none.
-func (s *vmListings) look(ctx context.Context, r class.Resolved, since, asOf time.Time) (listing, error) {
+func (s *vmListings) get(ctx context.Context, r class.Resolved, since, asOf time.Time) (listing, error) {
 	key, now := listingKey(r), s.clock.Now()
-	l, ok := s.get(key)
+	l, ok := s.cached(key)
 	switch {
 	case ok && l.err != nil && now.Sub(l.read) < failedAge:
 		return l, l.err
@@ -80,7 +80,7 @@ func read(ctx context.Context, r class.Resolved, now, asOf time.Time) listing {
 	return l
 }
 
-func (s *vmListings) get(key string) (listing, bool) {
+func (s *vmListings) cached(key string) (listing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.last[key]

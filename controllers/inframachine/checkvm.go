@@ -70,7 +70,7 @@ func (c *Controller) find(ctx context.Context, p *pass) (cloud.VM, time.Duration
 	}
 	born := c.updateLookups(p.object, func(*lookups) {}).born
 	if ok {
-		l, err := c.listings.look(ctx, r, p.seen.now.Add(-period+time.Nanosecond), born)
+		l, err := c.listings.get(ctx, r, p.seen.now.Add(-period+time.Nanosecond), born)
 		if err != nil {
 			return cloud.VM{}, 0, err
 		}
