@@ -64,8 +64,8 @@ func ownedBy(in map[string][]int, uid types.UID, name string) []int {
 	return in["name/"+name]
 }
 
-// scene picks a pool.
-func (x *owners) scene(p Pool, cluster string) *PoolState {
+// state picks a pool.
+func (x *owners) state(p Pool, cluster string) *PoolState {
 	s := &PoolState{Pool: p, Nodes: map[string]*corev1.Node{}, Around: x.Namespace}
 	x.native(s)
 	x.clusterAPI(s)

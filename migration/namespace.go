@@ -185,6 +185,7 @@ type secretRef struct {
 	Key   client.ObjectKey
 }
 
+// SecretsOf returns the Secrets that a class names, in the order of its fields.
 func SecretsOf(class *machinev1.MachineClass) []secretRef {
 	var out []secretRef
 	for _, ref := range []struct {

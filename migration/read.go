@@ -31,7 +31,7 @@ type Fleet struct {
 	Namespace *Namespace
 }
 
-// ReadFleet reads pools as ReadScene does, with the same few calls for any number
+// ReadFleet reads pools as ReadPool does, with the same few calls for any number
 // of pools; no pools are all that are on either API.
 func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cluster string, pools ...Pool) (*Fleet,
 	error,
@@ -52,7 +52,7 @@ func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cl
 	index := newOwners(around)
 	for _, p := range pools {
 		record := recordOf(records, p)
-		s := index.scene(p, cmp.Or(cluster, record.cluster()))
+		s := index.state(p, cmp.Or(cluster, record.cluster()))
 		s.Record = record
 		if s.Nodes, err = nodes.of(ctx, s); err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ func (p Phase) rank() int {
 // Phase is how far a move is.
 type Phase string
 
-// The phases, in their order. Truth follows from them, see [Record.Truth].
+// The phases, in their order. Which API is authoritative follows from them, see [Record.Authority].
 const (
 	PhaseHolding   Phase = "Holding"   // the old side is being told to stop
 	PhaseCopying   Phase = "Copying"   // the old side has stopped, the new one is being written, paused
@@ -58,7 +58,7 @@ type Record struct {
 	Generation int64 `json:"generation,omitempty"`
 	// BackedUp is the Hold of the move whose old side the ConfigMap has a backup of.
 	BackedUp string `json:"backedUp,omitempty"`
-	// Unchecked says that the pool had no MachineHealthCheck at home on Cluster API,
+	// NoHealthCheck says that the pool had no MachineHealthCheck on Cluster API, its origin,
 	// so that it gets none when it comes back.
 	NoHealthCheck bool `json:"unchecked,omitempty"`
 	// Options of the move that a successor needs.

@@ -60,8 +60,3 @@ func seconds(d time.Duration) *int32 {
 	n = min(max(n, 1), math.MaxInt32)
 	return new(int32(n)) // #nosec G115 -- bounded above
 }
-
-// whole reports whether seconds(d) is d.
-func whole(d time.Duration) bool {
-	return time.Duration(*seconds(d))*time.Second == d
-}

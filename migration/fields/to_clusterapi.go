@@ -19,10 +19,10 @@ import (
 
 // ToClusterAPI returns the objects of Cluster API that say what the
 // native ones say, and what becomes of each field that has no equal there. It reads
-// nothing and changes nothing; the same scene yields the same objects.
+// nothing and changes nothing; the same state yields the same objects.
 //
 // MachineDeployment, MachineSet, Machine and MCMMachine are paused, a MCMMachine
-// keeps its VM, and none has autoscaler bounds, see [Scene.Bounds], status or
+// keeps its VM, and none has autoscaler bounds, status or
 // finalizers. Their owners have no UID yet. The health check is not
 // paused and is to be made last. A set without machines is copied only if it is the
 // pool's current one; a pool in the middle of a rollout is copied set by set.

@@ -17,7 +17,7 @@ import (
 
 // ToNative returns the objects of the native API that say what those of
 // Cluster API say, and what becomes of each field that has no equal there. It reads
-// nothing and changes nothing; the same scene yields the same objects.
+// nothing and changes nothing; the same state yields the same objects.
 //
 // Native objects that exist are taken as they are, and changed in what the Cluster
 // API says otherwise; the others are new, with the finalizer of the native

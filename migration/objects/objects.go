@@ -36,6 +36,7 @@ func CopyOf(kind string, o metav1.Object) string {
 // clouds end in the VM's own name.
 func SameVM(a, b string) bool { return strings.EqualFold(LastSegment(a), LastSegment(b)) }
 
+// LastSegment returns what follows the last slash.
 func LastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 // ControllerRef is the reference to an owner that controls, without its UID: that is
@@ -57,6 +58,7 @@ func CopiedFrom(o metav1.Object, kind string) string {
 	return parts[1]
 }
 
+// Value returns what p points at; nil is the zero value.
 func Value[T any](p *T) T {
 	if p == nil {
 		var zero T
@@ -102,6 +104,7 @@ func Pointers[T any, P interface {
 	return out
 }
 
+// Contains reports whether an element has that name.
 func Contains[T any, P interface {
 	*T
 	client.Object

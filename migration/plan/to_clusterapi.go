@@ -112,7 +112,7 @@ func (p *planner) createsOfClusterAPI(want *migration.ClusterAPIObjects) {
 			p.Creates = append(p.Creates, Objects{Kind: kind, Names: []string{p.options.Cluster}})
 		}
 	}
-	have := &p.PoolState.ClusterAPI
+	have := &p.ClusterAPI
 	creates(p, objects.KindMCMMachineTemplate, want.MachineTemplates, objects.Names(have.MachineTemplates))
 	creates(p, objects.KindMCMConfigTemplate, want.ConfigTemplates, objects.Names(have.ConfigTemplates))
 	if want.Deployment != nil && have.Deployment == nil {

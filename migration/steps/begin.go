@@ -64,11 +64,11 @@ func (e *Engine) over(ctx context.Context, s *stored, o migration.Options) (bool
 	if s.object == nil || s.Phase != migration.PhaseFinished || s.To != o.To {
 		return s.object == nil || s.Phase == migration.PhaseFinished, nil
 	}
-	scene, err := migration.ReadPool(ctx, e.Control, e.Target, s.Pool, s.Cluster)
+	state, err := migration.ReadPool(ctx, e.Control, e.Target, s.Pool, s.Cluster)
 	if err != nil {
 		return false, err
 	}
-	return !scene.On(o.To), nil
+	return !state.On(o.To), nil
 }
 
 // newMove starts a move that nothing has been done for yet.
@@ -78,11 +78,11 @@ func (e *Engine) newMove(ctx context.Context, s *stored, p migration.Pool, o mig
 		KubeconfigSecret: o.KubeconfigSecret,
 		Accept:           o.Accept, Defaults: o.Defaults, Hold: e.Name(),
 	}
-	scene, err := e.check(ctx, &s.Record, o)
+	state, err := e.check(ctx, &s.Record, o)
 	if err != nil {
 		return nil, err
 	}
-	s.NoHealthCheck = o.To == migration.Native && scene.ClusterAPI.HealthCheck == nil
+	s.NoHealthCheck = o.To == migration.Native && state.ClusterAPI.HealthCheck == nil
 	s.Started, s.Changed = e.Clock.Now().UTC(), e.Clock.Now().UTC()
 	return e.resume(ctx, s, o)
 }

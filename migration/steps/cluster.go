@@ -46,7 +46,7 @@ func clusterObjects(namespace string, o migration.Options) []client.Object {
 	if o.KubeconfigSecret != "" {
 		controlPlane.Spec.KubeconfigSecretRef = &controlplanev1.NameReference{Name: o.KubeconfigSecret}
 	} else {
-		controlPlane.Spec.SelfHosted = ptr.To(true)
+		controlPlane.Spec.SelfHosted = new(true)
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: meta}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -437,5 +436,3 @@ func addFinalizer(o client.Object, finalizer string) {
 		o.SetFinalizers(append(slices.Clone(o.GetFinalizers()), finalizer))
 	}
 }
-
-func baseName(name string) string { return name[:strings.LastIndexByte(name, '-')] }

@@ -85,8 +85,8 @@ func (e *Engine) acquire(ctx context.Context, m *move) error {
 		}}
 	}
 	l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.RenewTime = &m.Holder, &now, &now
-	l.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
-	l.Spec.LeaseTransitions = ptr.To(ptr.Deref(l.Spec.LeaseTransitions, -1) + 1)
+	l.Spec.LeaseDurationSeconds = new(int32(leaseDuration / time.Second))
+	l.Spec.LeaseTransitions = new(ptr.Deref(l.Spec.LeaseTransitions, -1) + 1)
 	var err error
 	if m.lease == nil {
 		err = e.Control.Create(ctx, l)
@@ -111,7 +111,7 @@ func (e *Engine) renew(ctx context.Context, m *move) error {
 		return nil
 	}
 	l := m.lease.DeepCopy()
-	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
+	l.Spec.RenewTime = new(metav1.NewMicroTime(now))
 	if err := e.patchLease(ctx, m.lease, l); err != nil {
 		m.lease = nil
 		return leaseError(m.Pool, err)

@@ -145,33 +145,34 @@ func TestKilledAfterEachWrite(t *testing.T) {
 		killed  command
 		after   []command
 		verdict func(*env, int)
+		first   int // the first write to be killed after; 0 is the first of all
 	}{
-		"There":         {"The next command goes on.", nil, there, []command{there}, (*env).onClusterAPI},
-		"ThereAndHome":  {"A half-moved pool goes home.", nil, there, []command{rollback}, (*env).home},
-		"Rollback":      {"A rollback that is killed is repeated.", moved, rollback, []command{rollback}, (*env).home},
-		"RollbackThere": {"A rollback that is killed may be turned around, too.", moved, rollback, []command{there}, nil},
+		"There":         {"The next command goes on.", nil, there, []command{there}, (*env).onClusterAPI, 0},
+		"ThereAndHome":  {"A half-moved pool goes home.", nil, there, []command{rollback}, (*env).home, begunWrites},
+		"Rollback":      {"A rollback that is killed is repeated.", moved, rollback, []command{rollback}, (*env).home, 0},
+		"RollbackThere": {"A rollback that is killed may be turned around, too.", moved, rollback, []command{there}, nil, 0},
 		"Finish": {
 			"What is left of a finish is done by the next.", moved, finish,
 			[]command{finish},
-			(*env).onClusterAPI,
+			(*env).onClusterAPI, 0,
 		},
 		"FinishAndHome": {
 			"A finish that is killed can still be rolled back.", moved, finish,
 			[]command{homeAgain},
-			(*env).home,
+			(*env).home, 0,
 		},
 		"Back": {
 			"The way back to the native API is a move like any other.", finished, back,
 			[]command{back},
-			(*env).onNative,
+			(*env).onNative, 0,
 		},
-		"BackAndHome": {"Its rollback leads to Cluster API.", finished, back, []command{rollback}, (*env).onClusterAPI},
+		"BackAndHome": {"Its rollback leads to Cluster API.", finished, back, []command{rollback}, (*env).onClusterAPI, begunWrites},
 		"BackThenFinish": {
 			"Nothing of Cluster API stays.",
 			[]command{there, finish, back},
 			finish,
 			[]command{finish},
-			(*env).home,
+			(*env).home, 0,
 		},
 	}
 	for name, tc := range cases {
@@ -193,7 +194,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 				for _, b := range tc.before {
 					begun.run(b)
 				}
-				for after := 1; after <= writes; after++ {
+				for after := max(1, tc.first); after <= writes; after++ {
 					w := begun.copy()
 					w.kill(tc.killed, after)
 					for _, c := range tc.after {
