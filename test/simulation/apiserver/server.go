@@ -21,16 +21,16 @@ type Kind struct {
 	GVK        schema.GroupVersionKind
 	Resource   schema.GroupResource
 	Namespaced bool
-	// Status says that the kind has a status subresource, which the main resource
+	// Status reports whether the kind has a status subresource, which the main resource
 	// does not write.
 	Status bool
-	// KeepsStatus says that a creation keeps the status that it came with, as
+	// KeepsStatus reports whether a creation keeps the status that it came with, as
 	// those of nodes do.
 	KeepsStatus bool
-	// Generation says that changes of anything but metadata and status count up
+	// Generation reports whether changes of anything but metadata and status count up
 	// metadata.generation.
 	Generation bool
-	// Grace says that a deletion only marks the object, until it is deleted with
+	// Grace reports whether a deletion only marks the object, until it is deleted with
 	// a grace period of 0.
 	Grace bool
 

@@ -24,7 +24,7 @@ type Plan struct {
 
 	// IgnoreOutages takes the protection from outages away.
 	IgnoreOutages bool
-	// AllJoin says that every VM joins soon.
+	// AllJoin reports whether every VM joins soon.
 	AllJoin bool
 }
 

@@ -190,7 +190,7 @@ func (q *queue) take(i int) reconcile.Request {
 	return r
 }
 
-// Done says that an item is not worked on any more.
+// Done ends the work on an item.
 func (q *queue) Done(r reconcile.Request) {
 	delete(q.busy, r)
 	if q.dirty[r] {
