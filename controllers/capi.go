@@ -17,7 +17,8 @@ func addMCMCluster(s *setup) error {
 
 func addMCMMachine(s *setup) error {
 	return inframachine.New(inframachine.Deps{
-		Client: s.Client, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachine-controller"),
+		Client: s.Client, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
+		Events: s.Events("mcmmachine-controller"),
 		Options: inframachine.Options{
 			WatchFilter:            s.WatchFilter,
 			ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry,

@@ -23,6 +23,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // Options are the manager's flags as far as MCMMachines go.
@@ -42,6 +43,7 @@ type Deps struct {
 	Clusters clustercache.ClusterCache
 	Clouds   *cloud.Registry
 	Clock    clock.PassiveClock
+	Fence    *fence.Fence // knows for how long a former leader's requests may take effect
 	Events   record.EventRecorder
 	Options  Options
 }
@@ -74,7 +76,7 @@ func New(d Deps) *Controller {
 		d.Options.LookPeriod = 10 * time.Minute
 	}
 	return &Controller{
-		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock), listings: newVMListings(d.Clock),
+		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader), listings: newVMListings(d.Clock),
 		lookups: map[types.NamespacedName]lookups{},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,7 +110,7 @@ func neverCreated(o *infrav1.MCMMachine) bool {
 
 // deleteVM asks for the VM and everything that was created with it to go.
 func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
-	d, err := c.engine.Remove(ctx, c.owner(p), c.unconfirmedCreates(p))
+	d, err := c.engine.Remove(ctx, c.owner(p))
 	if err != nil {
 		return false, err
 	}
@@ -122,20 +121,6 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
 	p.did.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingVM, vm.DeletionMessage(d))
 	requeueAfter(p, d.RetryAfter)
 	return false, nil
-}
-
-// formerLeaderReach is for how long a manager that has lost its lease may still finish
-// what it was about to do: it renews every few seconds and gives up after ten.
-const formerLeaderReach = 20 * time.Second
-
-// unconfirmedCreates is how much longer than usual the absence of a VM has to last
-// where another process has asked for one that was never recorded: that process
-// may be stalled, and ask late.
-func (c *Controller) unconfirmedCreates(p *pass) time.Duration {
-	if p.object.Spec.ProviderID == "" && !c.engine.HasCreated(machinev1.OwnerID(p.object)) {
-		return formerLeaderReach
-	}
-	return 0
 }
 
 // isPermanent reports whether err lasts until somebody brings class or credentials back.

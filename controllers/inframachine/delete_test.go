@@ -3,12 +3,14 @@ package inframachine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 func TestDeletionIsNeverBlockedByABadSpec(t *testing.T) {
@@ -87,6 +89,9 @@ func TestSharedVM(t *testing.T) {
 func TestDeletionWaitsForAStalledLeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.fence = fence.New(w.clock, time.Hour)
+	w.fence.Acquired(w.clock.Now(), false)
+	w.restart()
 	w.create(w.newMachine("m")...)
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) {
 		o.Finalizers = append(o.Finalizers, machinev1.MCMMachineFinalizer)
@@ -95,7 +100,7 @@ func TestDeletionWaitsForAStalledLeader(t *testing.T) {
 	began := w.clock.Now()
 	w.delete(w.get("m"))
 	w.settle("m", w.gone())
-	if took := w.clock.Now().Sub(began); took < formerLeaderReach {
-		t.Errorf("gone after %s: the leader that asked for the VM may have been about to do so for %s", took, formerLeaderReach)
+	if took := w.clock.Now().Sub(began); took < fence.Reach {
+		t.Errorf("gone after %s: the leader that asked for the VM may have been about to do so for %s", took, fence.Reach)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 const namespace = "ns"
@@ -40,6 +41,7 @@ type world struct {
 	connected  bool
 	cloud      *sim.Cloud
 	clock      *testingclock.FakePassiveClock
+	fence      *fence.Fence
 	events     *record.FakeRecorder
 	controller *Controller
 	writes     int // to the management cluster
@@ -97,6 +99,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.workload = n.Build()
 	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
+	w.fence = fence.Alone(w.clock)
 	w.restart()
 	return w
 }
@@ -172,7 +175,7 @@ func (w *world) restart() {
 	}
 	w.controller = New(Deps{
 		Client: w.client, Clusters: clusters{w: w}, Clouds: registry, Clock: w.clock,
-		Events: w.events,
+		Fence: w.fence, Events: w.events,
 	})
 }
 

@@ -25,8 +25,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
-	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
 // Deps are what a Controller needs; all are required but Target, Frozen,
@@ -76,7 +76,7 @@ func New(d Deps) *Controller {
 	c := &Controller{
 		Deps:    d,
 		classes: class.New(d.Clouds),
-		engine:  vm.New(d.Clock),
+		engine:  vm.New(d.Clock, d.Fence.FormerLeader),
 		permits: permit.New(d.Client, d.Clock),
 		tracker: outage.NewTracker(),
 		gate:    hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events}),

@@ -23,7 +23,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
 	if _, _, err := c.engine.Account(ctx, c.owner(p)); err != nil {
 		return c.deleteWithoutAccount(ctx, p, err)
 	}
-	d, err := c.engine.Remove(ctx, c.owner(p), 0)
+	d, err := c.engine.Remove(ctx, c.owner(p))
 	if cloud.CodeOf(err) == cloud.Denied && releaseWithoutVM(p) {
 		return true, nil
 	}

@@ -147,16 +147,14 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, o Owner, w 
 }
 
 // Remove asks for the owner's VM, and all that was created with it, to go. Done
-// is only true when it can be believed. lateCreates is how much longer than the
-// cloud's settle time another process may take to create it; usually 0.
-func (e *Engine) Remove(ctx context.Context, o Owner, lateCreates time.Duration) (cloud.Deletion, error) {
+// is only true when it can be believed: where the cloud may not show a VM yet, or a
+// former leader may still create it, it waits.
+func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
 	account, resolved, err := e.Account(ctx, o)
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
-	traits := resolved.Driver.Traits()
-	traits.Settle += lateCreates
-	return e.remove(ctx, account, traits, refOf(o, resolved))
+	return e.remove(ctx, account, resolved.Driver.Traits(), refOf(o, resolved))
 }
 
 // Discard removes a VM that Ensure returned and that was not recorded.

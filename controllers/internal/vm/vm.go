@@ -29,7 +29,8 @@ import (
 // Engine creates, finds and deletes the VMs of machines. It is safe for
 // concurrent use by different machines.
 type Engine struct {
-	clock clock.PassiveClock
+	clock        clock.PassiveClock
+	formerLeader func() time.Duration
 
 	mu       sync.Mutex
 	memories map[string]memory
@@ -43,9 +44,10 @@ type memory struct {
 	going   bool      // the cloud has accepted that it goes
 }
 
-// New returns an Engine that remembers nothing.
-func New(c clock.PassiveClock) *Engine {
-	return &Engine{clock: c, memories: map[string]memory{}}
+// New returns an Engine that remembers nothing. formerLeader returns for how long a
+// request of a former leader may still take effect, see fence.Fence.
+func New(c clock.PassiveClock, formerLeader func() time.Duration) *Engine {
+	return &Engine{clock: c, formerLeader: formerLeader, memories: map[string]memory{}}
 }
 
 // Token is the idempotency token of one attempt of an owner: 36 characters in
@@ -160,6 +162,10 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		}
 		return d, nil
 	}
+	if wait := e.formerLeader(); wait > 0 && r.ProviderID == "" {
+		e.update(r.OwnerID, func(n *memory) { n.missing = time.Time{} })
+		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that a former leader may have requested"}}, nil
+	}
 	if !e.absenceUncertain(r, traits.Settle, asked) {
 		return d, nil
 	}
@@ -167,14 +173,6 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that the cloud may not show yet"}}, nil
 	}
 	return d, nil
-}
-
-// HasCreated reports whether this process has called Create for the machine. If it
-// has not, another process did, whose call may still be under way.
-func (e *Engine) HasCreated(ownerID string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.memories[ownerID].created.IsZero()
 }
 
 // Deleting reports whether Remove has been accepted by the cloud before: then the

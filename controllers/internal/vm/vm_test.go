@@ -17,6 +17,9 @@ var (
 	traits = cloud.Traits{Name: "test", Settle: 10 * time.Second}
 )
 
+// noFormerLeader is the engine of a process of which there never was another.
+func noFormerLeader() time.Duration { return 0 }
+
 // account answers each call with what the test put there.
 type account struct {
 	create func(cloud.CreateRequest) (cloud.VM, error)
@@ -68,7 +71,7 @@ func TestToken(t *testing.T) {
 func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock)
+	e := New(clock, noFormerLeader)
 	a := &account{create: tokenUsed, get: notFound}
 	attempts := []int{}
 	w := wanted(func(_ context.Context, n int) error { attempts = append(attempts, n); return nil })
@@ -98,7 +101,7 @@ func TestEnsureBeginsANewAttemptOnlyAfterTheSettleTime(t *testing.T) {
 
 func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start))
+	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
 	a := &account{create: tokenUsed, get: func(cloud.Ref) (cloud.VM, error) { return cloud.VM{ID: "first"}, nil }}
 	w := wanted(func(context.Context, int) error { t.Error("no attempt may follow: there is a VM"); return nil })
 	if made, err := e.ensure(t.Context(), a, traits, w); err != nil || made.ID != "first" {
@@ -109,7 +112,7 @@ func TestEnsureAdoptsWhatTheUsedTokenMade(t *testing.T) {
 func TestEnsureDoesNothingUnderAnAttemptThatCouldNotBeRecorded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock)
+	e := New(clock, noFormerLeader)
 	a := &account{create: tokenUsed, get: notFound}
 	boom := errors.New("conflict")
 	w := wanted(func(context.Context, int) error { return boom })
@@ -155,7 +158,7 @@ func TestRemoveBelieves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock)
+			e := New(clock, noFormerLeader)
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			for i, at := range []time.Duration{0, tc.at} {
 				clock.SetTime(start.Add(at))
@@ -171,10 +174,48 @@ func TestRemoveBelieves(t *testing.T) {
 	}
 }
 
+// TestRemoveReckonsWithFormerLeader: a leader that was replaced may have requested a
+// VM of which nothing is recorded, and the request takes effect when the cloud has
+// shown nothing for long.
+func TestRemoveReckonsWithFormerLeader(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		ref    cloud.Ref
+		done   []time.Duration // until which there is no end, and then one
+	}{
+		"Unknown": {
+			"The settle time begins when no request can arrive any more.",
+			cloud.Ref{OwnerID: "o"},
+			[]time.Duration{time.Minute, time.Minute + 9*time.Second, time.Minute + 10*time.Second},
+		},
+		"Known": {
+			"No leader creates a VM for a machine that has a providerID.",
+			cloud.Ref{OwnerID: "o", ProviderID: "p", Created: start.Add(-time.Hour)},
+			[]time.Duration{0, 10 * time.Second},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakePassiveClock(start)
+			e := New(clock, func() time.Duration { return max(0, time.Minute-clock.Since(start)) })
+			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
+			for i, at := range append([]time.Duration{0}, tc.done...) {
+				clock.SetTime(start.Add(at))
+				d, err := e.remove(t.Context(), a, traits, tc.ref)
+				if err != nil || d.Done != (i == len(tc.done)) {
+					t.Errorf("after %s: %+v, %v. %s", at, d, err, tc.reason)
+				}
+			}
+		})
+	}
+}
+
 func TestRemoveForgetsAnAbsenceThatEnded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock)
+	e := New(clock, noFormerLeader)
 	answers := []bool{true, false, true}
 	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) {
 		done := answers[0]
@@ -205,7 +246,7 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock)
+			e := New(clock, noFormerLeader)
 			a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{Done: true}, nil }}
 			_, _ = e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "other", ProviderID: "q"})
 			e.ObserveProviderID("o", "")
@@ -224,7 +265,7 @@ func TestRemoveOfAVMThatSomebodyElseMade(t *testing.T) {
 func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakePassiveClock(start)
-	e := New(clock)
+	e := New(clock, noFormerLeader)
 	a := &account{create: tokenUsed, get: notFound, del: func(cloud.Ref) (cloud.Deletion, error) {
 		return cloud.Deletion{Done: true}, nil
 	}}
@@ -250,7 +291,7 @@ func TestAnAbsenceEndsWithACreateThatMayHaveWorked(t *testing.T) {
 
 func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
 	t.Parallel()
-	e := New(testingclock.NewFakePassiveClock(start))
+	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
 	a := &account{del: func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil }}
 	if d, _ := e.remove(t.Context(), a, traits, cloud.Ref{OwnerID: "o"}); d.RetryAfter < time.Second {
 		t.Errorf("asked again after %s", d.RetryAfter)
@@ -277,7 +318,7 @@ func TestSlowAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := testingclock.NewFakePassiveClock(start)
-			e := New(clock)
+			e := New(clock, noFormerLeader)
 			a := &account{
 				create: func(cloud.CreateRequest) (cloud.VM, error) {
 					clock.SetTime(clock.Now().Add(tc.create))
