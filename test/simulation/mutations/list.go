@@ -26,17 +26,17 @@ func creations() []Mutation {
 	const machineset = "controllers/machineset"
 	return []Mutation{
 		{"no expectations: what was just created is not remembered", []Target{
-			{machineset, "(*Controller).create", Replace(`c.survey(x, p)`, `p.machines, error(nil)`)},
+			{machineset, "(*Controller).createMachines", Replace(`c.listLiveMachines(x, s)`, `s.machines, error(nil)`)},
 			{machineset, "(*memory).overlay", Begin(`clear(recv.writes)`)},
 		}},
 		{"names are drawn at random instead of reserved", []Target{
-			{machineset, "(*Controller).reserve", Drop(`c.writeRecord(x, p, r)`)},
+			{machineset, "(*Controller).reserveOrdinals", Drop(`c.writeOrdinals(x, s, r)`)},
 			{machineset, "(*Controller).createMachine", Replace(`newMachine(s, n)`,
 				`func() *machinev1.Machine { made := newMachine(s, n); `+
 					`made.Name += recv.Clock.Now().Format("-150405.000000000"); return made }()`)},
 		}},
 		{"a VM is created before the intent is written", []Target{
-			{"controllers/machine", "(*Controller).join", Swap(`c.claim`, `c.launch`)},
+			{"controllers/machine", "joinSteps", Swap(`(*Controller).ensureFinalizer`, `(*Controller).launch`)},
 			{machineset, "newMachine", Drop(`controllerutil.AddFinalizer(m, f)`)},
 		}},
 	}
@@ -47,11 +47,11 @@ func attempts() []Mutation {
 	const engine = "controllers/internal/vm"
 	return []Mutation{
 		{"every attempt at a VM has a token of its own", []Target{
-			{engine, "(*Engine).Ensure", Replace(`Token(i, n)`, `Token(i+recv.clock.Now().String(), n)`)},
+			{engine, "(*Engine).ensure", Replace(`Token(i, n)`, `Token(i+recv.clock.Now().String(), n)`)},
 		}},
 		{"a new attempt begins without looking for the VM of the one before", []Target{
-			{engine, "(*Engine).renew", Replace(`a.Get(x, r)`, `cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})`)},
-			{engine, "(*Engine).renew", Replace(`e.unbelieved(i, s, t)`, `t.Sub(t)`)},
+			{engine, "(*Engine).nextAttempt", Replace(`a.Get(x, r)`, `cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})`)},
+			{engine, "(*Engine).nextAttempt", Replace(`e.absenceGraceLeft(i, s, t)`, `t.Sub(t)`)},
 		}},
 	}
 }
@@ -61,13 +61,13 @@ func deletions() []Mutation {
 	const engine = "controllers/internal/vm"
 	return []Mutation{
 		{"a VM that cannot be seen is believed to be gone", []Target{
-			{engine, "(*Engine).Remove", Replace(`e.doubtful(r, s, t)`, `e.doubtful(r, 0, t)`)},
+			{engine, "(*Engine).remove", Replace(`e.absenceUncertain(r, s, t)`, `e.absenceUncertain(r, 0, t)`)},
 		}},
 		{"a slow answer of the cloud is taken for a new one", []Target{
-			{engine, "(*Engine).doubtful", Replace(`t.Sub(m)`, `recv.clock.Since(m)`)},
+			{engine, "(*Engine).absenceUncertain", Replace(`t.Sub(m)`, `recv.clock.Since(m)`)},
 		}},
 		{"the finalizer of a Machine is removed while its VM is still being deleted", []Target{
-			{"controllers/machine", "(*Controller).destroy", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+			{"controllers/machine", "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
 		}},
 	}
 }
@@ -98,7 +98,7 @@ func counts() []Mutation {
 			{rollout, "Bounds.MinAvailable", Replace(`b.Unavailable`, `(b.Unavailable + 1)`)},
 		}},
 		{"a set deletes one machine too many", []Target{
-			{"controllers/machineset", "(*Controller).surplus", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
+			{"controllers/machineset", "(*Controller).findSurplus", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
 		}},
 	}
 }
@@ -108,15 +108,15 @@ func orphans() []Mutation {
 	const orphan = "controllers/safety/orphan"
 	return []Mutation{
 		{"the orphan collector takes no second look, and asks the cache for owners", []Target{
-			{orphan, "live", Replace(`d.Live(x)`, `d, error(nil)`)},
-			{orphan, "rules.orphan", Replace(`s.first.IsZero() || x`, `false`)},
+			{orphan, "readLive", Replace(`d.Live(x)`, `d, error(nil)`)},
+			{orphan, "rules.orphan", Replace(`s.firstSeen.IsZero() || x`, `false`)},
 		}},
 		{"the orphan collector never removes anything", []Target{
-			{orphan, "rules.orphan", Replace(`s.first.IsZero() || x`, `true`)},
+			{orphan, "rules.orphan", Replace(`s.firstSeen.IsZero() || x`, `true`)},
 		}},
 		{"the collector takes what belongs to a Cluster that is not here", []Target{
 			{orphan, "(*mcmSnapshot).Find", Drop(`a.held`)},
-			{orphan, "(*mcmMachines).homeOf", Before(`len(l.Items) != 1`, `if len(l.Items) == 0 { return home{}, nil }`)},
+			{orphan, "(*mcmMachines).originByID", Before(`len(l.Items) != 1`, `if len(l.Items) == 0 { return origin{}, nil }`)},
 		}},
 		{"the native collector takes what belongs to Clusters", []Target{
 			{orphan, "native.Judges", Body(`return true`)},
@@ -129,10 +129,10 @@ func health() []Mutation {
 	const machine = "controllers/machine"
 	return []Mutation{
 		{"an unhealthy machine is given up at once", []Target{
-			{machine, "judgeHealthTimeout", Replace(`s.health`, `time.Minute`)},
+			{machine, "evaluateHealthTimeout", Replace(`s.health`, `time.Minute`)},
 		}},
 		{"machines are replaced one by one while a zone is cut off", []Target{
-			{machine, "(*Controller).withstand", Replace(`c.Options.IgnoreOutages || x`, `true`)},
+			{machine, "(*Controller).applyOutageProtection", Replace(`c.Options.IgnoreOutages || x`, `true`)},
 		}},
 	}
 }
@@ -141,13 +141,13 @@ func health() []Mutation {
 func writes() []Mutation {
 	return []Mutation{
 		{"a failed creation is not repeated", []Target{
-			{"controllers/machine", "(*Controller).failLaunch", Replace(`sooner(f, x)`, `sooner(f, (x)*0)`)},
+			{"controllers/machine", "(*Controller).launchFailed", Replace(`requeueAfter(p, x)`, `requeueAfter(p, (x)*0)`)},
 		}},
 		{"a status is written although nothing changed", []Target{
 			{"controllers/machineset", "(*Controller).report", Drop(`equality.Semantic.DeepEqual(a, b)`)},
 		}},
 		{"a reconcile panics on a Machine whose class has no finalizer yet", []Target{
-			{"controllers/machine", "(*Controller).ensure", Before(`!r.Protected`,
+			{"controllers/internal/vm", "(*Engine).usableClass", Before(`!r.Protected`,
 				`if r.Object.DeletionTimestamp == nil && !r.Protected { panic("unprotected") }`)},
 		}},
 	}
@@ -158,15 +158,15 @@ func clusterAPI() []Mutation {
 	const inframachine = "controllers/inframachine"
 	return []Mutation{
 		{"the VM of a MCMMachine is asked for before that is written down", []Target{
-			{inframachine, "(*Controller).make", Drop(`c.intend(x, f)`)},
+			{inframachine, "vmOwner.RecordIntent", Body(`return nil`)},
 		}},
 		{"a MCMMachine whose VM has vanished gets another", []Target{
-			{inframachine, "(*Controller).missed", Before(`infrav1.ReasonInstanceNotFound`,
+			{inframachine, "(*Controller).vmNotFound", Before(`infrav1.ReasonInstanceNotFound`,
 				`if err := recv.patch(context.Background(), arg0, func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "" }); `+
 					`err != nil { return err }`)},
 		}},
 		{"the finalizer of a MCMMachine is removed while its VM is still being deleted", []Target{
-			{inframachine, "(*Controller).destroy", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+			{inframachine, "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
 		}},
 		{"MCMMachines of a paused Cluster are acted upon", []Target{
 			{inframachine, "(*Controller).act", Replace(`f.paused != ""`, `false`)},
