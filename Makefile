@@ -50,7 +50,7 @@ test: controlplane capi verify lint binaries ## everything that CI runs
 	@# Prints what go test -v prints, and at the end what failed. The linter has
 	@# vetted everything. The timeout finds tests that hang, not slow machines.
 	@go build -o out/bin/gotest ./test/gotest
-	out/bin/gotest $(RACE) -vet=off -count=1 -timeout 90m ./...
+	out/bin/gotest $(RACE) -vet=off -count=1 -timeout 45m ./...
 	@$(CAPI_TEST)
 
 # The programs that several test packages start, built once before they do.
@@ -94,7 +94,7 @@ chaos: controlplane ## processes killed at random on a real control plane: MINUT
 	@go run ./test/e2e/chaos -minutes=$(MINUTES) $(if $(SEED),-seed=$(SEED))
 
 # A module of its own, which follows the main one's dependencies by itself.
-CAPI_TEST = cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 90m ./...
+CAPI_TEST = cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 45m ./...
 
 .PHONY: e2e
 e2e: controlplane capi ## with the real Cluster API core manager and clusterctl
