@@ -118,7 +118,7 @@ func refusal(op string, err error) error {
 	return &cloud.Error{Code: cloud.Unavailable, Op: op, Reason: "NotLeader", Err: err}
 }
 
-// created notes an error of a cloud that does not tell whether a VM will be there.
+// created notes an error that leaves open whether the cloud creates the VM.
 func (f *Fence) created(made cloud.VM, err error) (cloud.VM, error) {
 	if code := cloud.CodeOf(err); err != nil && (code == cloud.Unavailable || code == cloud.Unknown) {
 		f.Unanswered()

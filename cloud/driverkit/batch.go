@@ -37,8 +37,8 @@ type BatchOptions struct {
 // Batcher lets callers share calls to a cloud: one call answers all callers of
 // an equal key that come together. K is what the callers of one call have in
 // common, R what each of them asks for, O the whole answer, from which each
-// takes its own part. It is safe for concurrent use, and nothing of it runs
-// while nobody calls.
+// takes its own part. It is safe for concurrent use, and runs only while there
+// are callers.
 type Batcher[K comparable, R, O any] struct {
 	options BatchOptions
 	call    func(ctx context.Context, key K, requests []R) (O, error)

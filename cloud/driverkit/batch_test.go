@@ -233,7 +233,7 @@ func TestCallEndsWithItsLastCaller(t *testing.T) {
 	})
 }
 
-// TestNobodyLeftNoCall: a call that nobody waits for any more is not made.
+// TestNobodyLeftNoCall: a call is dropped when its last caller has gone.
 func TestNobodyLeftNoCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestNothingIsLeft: keys that nobody asks for any more cost nothing.
+// TestNothingIsLeft: keys without callers are forgotten.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

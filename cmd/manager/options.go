@@ -200,8 +200,8 @@ func (o *options) addClusterFlags(fs *pflag.FlagSet) {
 func (o *options) addElectionFlags(fs *pflag.FlagSet) {
 	e := &o.election
 	fs.BoolVar(&e.elect, "leader-elect", e.elect,
-		"work only while holding the leases of the doors that run, for MCM's kinds both of MCM's; without it nothing keeps "+
-			"MCM or another of us from working at the same time")
+		"work only while holding the leases of the APIs that run, for the native API both of MCM's; without it nothing "+
+			"keeps MCM or another replica from working at the same time")
 	fs.DurationVar(&e.leaseDuration, "leader-elect-lease-duration", e.leaseDuration,
 		"how long a lease that is not renewed is respected")
 	fs.DurationVar(&e.renewDeadline, "leader-elect-renew-deadline", e.renewDeadline,

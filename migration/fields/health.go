@@ -23,7 +23,7 @@ const (
 )
 
 // healthCheck makes the MachineHealthCheck that replaces machines when MCM would.
-// A Machine that belongs to no set is replaced by nobody on either API.
+// A Machine that belongs to no set is replaced on neither API.
 func (c *toClusterAPI) healthCheck() {
 	if c.Native.Deployment == nil && (c.Pool.Kind != migration.KindSet || len(c.Native.Sets) == 0) {
 		return

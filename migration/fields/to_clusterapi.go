@@ -101,9 +101,9 @@ func (c *toClusterAPI) headVersion() string {
 	return c.versionOf(nil)
 }
 
-// versionOf is the kubelet version that most of those machines have, of equally
-// many the first in the order of text; of all machines if there are none, and what
-// the options say if no node is known.
+// versionOf is the kubelet version of most of the machines; of equally frequent
+// versions the first in alphabetical order. An empty list means all machines. If no
+// node is known, it is the version of the options.
 func (c *toClusterAPI) versionOf(machines []int) string {
 	if len(machines) == 0 {
 		for i := range c.Native.Machines {

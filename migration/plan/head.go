@@ -10,7 +10,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
 
-// absent says that the pool is not on the API to move from, whose group that is.
+// absent adds the finding that the pool is not on the API to move from. group is
+// that API's group.
 func (p *planner) absent(from migration.API, group string) {
 	f := migration.Finding{
 		Level: migration.Blocked, Object: p.Plan.Pool.String(),

@@ -109,7 +109,8 @@ func (p *planner) healthChecks(want *migration.ClusterAPIObjects) {
 	}
 }
 
-// taken says that somebody else has a name on Cluster API.
+// taken adds the finding that an object that this move did not create has a name
+// that it needs on Cluster API.
 func (p *planner) taken(kind string, o metav1.Object) {
 	p.find(migration.Finding{
 		Level: migration.Blocked, Object: objects.Name(kind, o),

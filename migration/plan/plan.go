@@ -73,7 +73,7 @@ type Finalizer struct {
 }
 
 // Blocked returns the findings that keep the pool from being moved: what has to be
-// done first, and losses that nobody has accepted.
+// done first, and losses that the user has not accepted.
 func (p Plan) Blocked() []migration.Finding {
 	var out []migration.Finding
 	for _, f := range p.Findings {

@@ -9,9 +9,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 )
 
-// Of says what a move to the API that o names would do. It reads nothing and
-// changes nothing. A pool whose move has begun is looked at like any other, except
-// that what this move has made is in nobody's way.
+// Of returns what a move to the API that o names would do. It reads nothing and
+// changes nothing. A pool whose move has begun is planned like any other, except
+// that objects that this move has created do not block it.
 func Of(s *migration.PoolState, o migration.Options) Plan {
 	o.Cluster = cmp.Or(o.Cluster, s.Cluster.Name)
 	p := &planner{PoolState: s, options: o, Plan: Plan{
@@ -67,8 +67,8 @@ func (p *planner) sort() {
 	slices.SortFunc(p.Machines, func(a, b MachinePlan) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// block says that m is in the way. The first reason counts: it is the one to be
-// dealt with first.
+// block records that m blocks the move. The first reason is kept: it is the one to
+// be dealt with first.
 func (m *MachinePlan) block(reason, remedy string) {
 	if m.Verdict != VerdictBlocked {
 		m.Verdict, m.Reason, m.Remedy = VerdictBlocked, reason, remedy

@@ -12,8 +12,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
 
-// takeBounds takes the autoscaler's bounds off the old head, so that nobody
-// scales a pool that is between APIs, after it has put them into the record.
+// takeBounds stores the autoscaler's bounds in the record, and then removes them
+// from the old head, so that no autoscaler scales a pool that is between APIs.
 // done is false if it wrote anything.
 func (e *Engine) takeBounds(ctx context.Context, m *move, s *migration.PoolState) (done bool, err error) {
 	head := s.Head(m.To.Other())

@@ -29,11 +29,11 @@ type Deps struct {
 	Clock  clock.PassiveClock
 	// Wait waits for so long, or until the context ends, whose error it returns.
 	Wait func(context.Context, time.Duration) error
-	// Name returns a new name that nobody else has, e.g. a UUID.
+	// Name returns a new name that no other object has, e.g. a UUID.
 	Name func() string
 	// Identity names who runs the command, e.g. the host, in the Lease of a pool.
 	Identity string
-	// Events are told of each step, on the head of the pool; nil tells nobody.
+	// Events records an Event for each step, on the head of the pool; nil records none.
 	Events record.EventRecorder
 	// Progress is told what is done and waited for; nil is not.
 	Progress func(Progress)
@@ -56,9 +56,9 @@ func New(d Deps) *Engine { return &Engine{Deps: d} }
 
 // Apply moves a pool to the API that o names, going on where an earlier move was
 // left, or turning one around. It blocks until the pool is there ([PhaseMoved]),
-// and does nothing if it is already. A plan with findings that block it, or that
-// nobody has accepted, is refused before anything is written. The error says what
-// it waited for; calling it again goes on.
+// and does nothing if it is already. A plan with findings that block it, or with
+// losses that the options do not accept, is refused before anything is written. The
+// error names what it waited for; calling it again goes on.
 func (e *Engine) Apply(ctx context.Context, p migration.Pool, o migration.Options) error {
 	s, err := e.open(ctx, p, o)
 	if err != nil {

@@ -38,7 +38,7 @@ import (
 
 // world is one API server and the least that controllers of both APIs do to
 // machines: acknowledge, make what is missing, delete what is too much. It holds
-// them to what they promise: a VM is made or deleted by one of them and nobody else.
+// them to what they promise: a VM is made or deleted by exactly one of them.
 type env struct {
 	t       *testing.T
 	api     client.WithWatch // not counted, not killed
@@ -78,7 +78,7 @@ func envOf(t *testing.T, objects []client.Object) *env {
 		}
 	}
 	w := &env{t: t, left: -1, clock: testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
-	// Without managed fields, which nobody here reads and which take most of the time.
+	// Without managed fields, which no test here reads and which take most of the time.
 	tracker := clienttesting.NewObjectTracker(s, serializer.NewCodecFactory(s).UniversalDecoder())
 	w.api = fake.NewClientBuilder().WithScheme(s).WithObjectTracker(tracker).WithStatusSubresource(
 		&machinev1.Machine{}, &machinev1.MachineSet{}, &machinev1.MachineDeployment{}, &infrav1.MCMMachine{},

@@ -24,8 +24,9 @@ const (
 // name. The command creates the Lease when it begins, renews it while it works, and
 // deletes it when it ends. The Lease of a command that was killed expires.
 
-// awaitLease returns the Lease of a pool as it was read when nobody held it any more, nil
-// if there is none. It writes nothing, and fails if another command renews the Lease.
+// awaitLease waits until no other command holds the Lease of a pool, and returns it as it
+// was read then, nil if there is none. It writes nothing, and fails if another command
+// renews the Lease.
 func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.Options) (*coordinationv1.Lease, error) {
 	var first *coordinationv1.Lease
 	begun := e.Clock.Now()
@@ -61,12 +62,12 @@ func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.O
 	}
 }
 
-// readLease reads the Lease of a pool; nil if nobody has it.
+// readLease reads the Lease of a pool; nil if there is none.
 func (e *Engine) readLease(ctx context.Context, p migration.Pool) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
 	err := e.Control.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: migration.RecordName(p)}, l)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // a pool that nobody works on is no failure
+		return nil, nil //nolint:nilnil // a pool that no command works on is no failure
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the Lease of %s: %w", p, err)

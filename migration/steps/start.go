@@ -15,8 +15,8 @@ import (
 )
 
 // startNewSide makes sure that the other side rests, hands over what only one side
-// can have, and starts the new one from the machines up. Who may be asked to delete
-// a machine must be able to: a VM that is kept then is nobody's later.
+// can have, and starts the new one from the machines up. A controller that may be
+// asked to delete a machine must be able to: a VM that it leaves becomes an orphan.
 func (e *Engine) startNewSide(ctx context.Context, m *move, s *migration.PoolState) (string, error) {
 	for _, tier := range s.Tiers(m.To.Other()) {
 		if missing, err := e.pause(ctx, m.Hold, tier); err != nil || len(missing) > 0 {

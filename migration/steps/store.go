@@ -19,7 +19,7 @@ import (
 type stored struct {
 	migration.Record
 	object *corev1.ConfigMap     // nil: it has not been written yet
-	lease  *coordinationv1.Lease // as it was last read or written; nil: nobody, or another command, has it
+	lease  *coordinationv1.Lease // as it was last read or written; nil: there is none, or another command has it
 	backup []byte                // to be written with it; nil: the backup stays as it is
 }
 

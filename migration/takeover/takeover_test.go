@@ -18,7 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/pools"
 )
 
-// managersOf is a namespace with MCM's kinds and nobody who works on it.
+// managersOf is a namespace with MCM's kinds and no manager that works on it.
 func managersOf() *Managers {
 	m := &Managers{}
 	for _, plural := range nativePlurals {

@@ -25,14 +25,9 @@ var wordings = []struct {
 // unconverted are the folders whose comments do not follow wordings yet. It only
 // gets shorter.
 var unconverted = []string{
-	"api/controlplane",
-	"api/infrastructure",
-	"api/machine",
-	"bootstrap",
 	"cloud",
 	"cloud/aws",
 	"cloud/cloudtest",
-	"cloud/lenient",
 	"cloud/openstack",
 	"cloud/sim",
 	"cloud/vsphere",
@@ -42,16 +37,12 @@ var unconverted = []string{
 	"controllers",
 	"controllers/externalcontrolplane",
 	"controllers/inframachine",
-	"controllers/inframachinetemplate",
 	"controllers/inplaceupdate",
 	"controllers/internal",
 	"controllers/machine",
-	"controllers/machineclass",
 	"controllers/machinedeployment",
-	"controllers/machineset",
 	"controllers/mcmconfig",
 	"controllers/node",
-	"controllers/safety",
 	"migration",
 	"test/simulation",
 }

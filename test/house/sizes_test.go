@@ -3,7 +3,6 @@ package house
 import (
 	"go/ast"
 	"path"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -16,16 +15,6 @@ const (
 	packageFiles  = 20 // without tests and generated files
 )
 
-// largePackages are those with more files. It only gets shorter.
-var largePackages = []string{
-	"cloud/openstack",
-	"cloud/sim",
-	"controllers/machine",
-	"controllers/machinedeployment",
-	"migration",
-	"test/simulation/play",
-}
-
 func TestPackageSizes(t *testing.T) {
 	t.Parallel()
 	files := map[string]int{}
@@ -33,13 +22,8 @@ func TestPackageSizes(t *testing.T) {
 		files[path.Dir(s.name)]++
 	}
 	for folder, n := range files {
-		if n > packageFiles && !slices.Contains(largePackages, folder) {
+		if n > packageFiles {
 			t.Errorf("%s has %d files, more than %d: split it by concern", folder, n, packageFiles)
-		}
-	}
-	for _, folder := range largePackages {
-		if files[folder] <= packageFiles {
-			t.Errorf("%s needs no exception any more: remove it from largePackages in sizes_test.go", folder)
 		}
 	}
 }
