@@ -70,7 +70,8 @@ func TestOwnership(t *testing.T) {
 		want          []string
 	}{
 		"Both": {
-			map[string]string{"c/a": "1", "r/n": "1", "x": "1"}, driverkit.Begins("c/"), driverkit.Begins("r/"),
+			map[string]string{"c/a": "1", "r/n": "1", "x": "1"},
+			driverkit.Begins("c/"), driverkit.Begins("r/"),
 			[]string{"c/a", "r/n"},
 		},
 		"NoRole":   {map[string]string{"c/a": "1"}, driverkit.Begins("c/"), driverkit.Begins("r/"), nil},
