@@ -96,6 +96,7 @@ func TestDeletionWaitsForAStalledLeader(t *testing.T) {
 	w.delete(w.get("m"))
 	w.settle("m", w.gone())
 	if took := w.clock.Now().Sub(began); took < formerLeaderReach {
-		t.Errorf("gone after %s: the leader that asked for the VM may have been about to do so for %s", took, formerLeaderReach)
+		t.Errorf("gone after %s: the leader that asked for the VM may have been about to do so for %s", took,
+			formerLeaderReach)
 	}
 }

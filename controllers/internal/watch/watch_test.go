@@ -39,7 +39,8 @@ func TestPredicates(t *testing.T) {
 		},
 		"Allowed": {
 			"Another namespace may use it.",
-			func(s *corev1.Secret) { s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "*"} }, true, false, true, true,
+			func(s *corev1.Secret) { s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "*"} }, true,
+			false, true, true,
 		},
 		"Annotation": {
 			"An annotation.", func(s *corev1.Secret) { s.Annotations = map[string]string{"a": "1"} }, true,
