@@ -105,8 +105,10 @@ func All() []Controller {
 		{"machinedeployment", Native, "rolls out changes of a MachineDeployment", addMachineDeployment},
 		{"node", Native, "syncs nodes with their machines", addNode},
 		{"machinesafetyorphanvms", Native, "removes orphan VMs", addOrphans},
-		{"mcmcluster", Infrastructure, "reports the failure domains of a Cluster, and protects it while it has machines",
-			addMCMCluster},
+		{
+			"mcmcluster", Infrastructure, "reports the failure domains of a Cluster, and protects it while it has machines",
+			addMCMCluster,
+		},
 		{"mcmmachine", Infrastructure, "creates, monitors and deletes the VMs of Cluster API's machines", addMCMMachine},
 		{"mcmmachinetemplate", Infrastructure, "reports the capacity of a template's nodes", addMCMMachineTemplate},
 		{"mcmorphanvms", Infrastructure, "removes orphan VMs of Clusters", addMCMOrphans},

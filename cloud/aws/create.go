@@ -86,7 +86,8 @@ func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (re
 	}
 	found = slices.DeleteFunc(found, resource.gone)
 	if len(found) == 0 {
-		return resource{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound, "EC2 does not show the instance of %s",
+		return resource{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound,
+			"EC2 does not show the instance of %s",
 			r.ProviderID)
 	}
 	return found[0], nil

@@ -163,7 +163,8 @@ func refusal(ctx context.Context, op string, err error) *cloud.Error {
 		return e
 	}
 	if status := statusOf(err); status >= http.StatusMultipleChoices {
-		e := cloud.Errorf(byStatus(status), op, fmt.Sprintf("HTTP%d", status), "the cloud answered HTTP status %d without an error code",
+		e := cloud.Errorf(byStatus(status), op, fmt.Sprintf("HTTP%d", status),
+			"the cloud answered HTTP status %d without an error code",
 			status)
 		e.RetryAfter = retryAfter(err)
 		return e

@@ -20,7 +20,9 @@ const waitToFinish = 2 * time.Second
 
 // finish does what cannot be asked for when an instance is launched. A positive
 // wait means that it is not finished.
-func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t resource) (wait time.Duration, err error) {
+func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t resource) (wait time.Duration,
+	err error,
+) {
 	if t.going() || t.gone() {
 		return 0, nil // whoever looks at its state decides
 	}

@@ -67,7 +67,8 @@ func identity() []testCase {
 // behaviour are the last ten: what a VM is, and what never happens.
 func behaviour() []testCase {
 	return []testCase{
-		{"C21", "UserData", "A VM boots with the payload byte for byte; what is too large is refused before anything is made.", userData},
+		{"C21", "UserData", "A VM boots with the payload byte for byte; what is too large is refused before anything is " +
+			"made.", userData},
 		{"C22", "States", "A stopped or failed VM is no running one; controllers replace it.", states},
 		{"C23", "SeveralVMs", "Two VMs of one machine are reported with their ids, and both go.", several},
 		{"C24", "Addresses", "Addresses are valid and keep their order, so that status does not flap.", addresses},

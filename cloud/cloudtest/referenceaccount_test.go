@@ -186,7 +186,8 @@ func (a *account) nic(ctx context.Context, r cloud.CreateRequest) (string, error
 		}
 	}
 	var t resource
-	err := a.call(ctx, "make", http.MethodPost, r.Class, "/interface", resource{Name: name, Tags: a.wanted(r, "").Tags}, &t)
+	err := a.call(ctx, "make", http.MethodPost, r.Class, "/interface", resource{Name: name, Tags: a.wanted(r, "").Tags},
+		&t)
 	return t.ID, err
 }
 

@@ -70,12 +70,17 @@ func TestOwnership(t *testing.T) {
 		want          []string
 	}{
 		"Both": {
-			map[string]string{"c/a": "1", "r/n": "1", "x": "1"}, driverkit.Begins("c/"), driverkit.Begins("r/"),
+			map[string]string{"c/a": "1", "r/n": "1", "x": "1"},
+			driverkit.Begins("c/"), driverkit.Begins("r/"),
 			[]string{"c/a", "r/n"},
 		},
-		"NoRole":   {map[string]string{"c/a": "1"}, driverkit.Begins("c/"), driverkit.Begins("r/"), nil},
-		"NoName":   {map[string]string{"c/": "1", "r/n": "1"}, driverkit.Begins("c/"), driverkit.Begins("r/"), nil},
-		"Contains": {map[string]string{"x-c/": "", "r/": ""}, driverkit.Contains("c/"), driverkit.Contains("r/"), []string{"r/", "x-c/"}},
+		"NoRole": {map[string]string{"c/a": "1"}, driverkit.Begins("c/"), driverkit.Begins("r/"), nil},
+		"NoName": {map[string]string{"c/": "1", "r/n": "1"}, driverkit.Begins("c/"), driverkit.Begins("r/"), nil},
+		"Contains": {
+			map[string]string{"x-c/": "", "r/": ""},
+			driverkit.Contains("c/"), driverkit.Contains("r/"),
+			[]string{"r/", "x-c/"},
+		},
 	} {
 		if got := driverkit.Ownership(c.tags, c.cluster, c.role); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)

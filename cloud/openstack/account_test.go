@@ -234,8 +234,10 @@ func TestTurns(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]cloud.Code{
-		"No valid host was found. There are not enough hosts available.":                                             cloud.Exhausted,
-		"Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance": cloud.Exhausted,
+		"No valid host was found. There are not enough hosts " +
+			"available.": cloud.Exhausted,
+		"Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for " +
+			"instance": cloud.Exhausted,
 		"Build of instance x aborted: VolumeSizeExceedsAvailableQuota: Requested volume exceeds available volume or " +
 			"gigabytes quota": cloud.Exhausted,
 		"Failed to allocate the network(s): No more IP addresses available on network x.":   cloud.Exhausted,

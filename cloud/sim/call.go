@@ -233,7 +233,8 @@ func statusOf(code string) int {
 		return http.StatusForbidden
 	case CodeNotFound:
 		return http.StatusNotFound
-	case CodeTokenMismatch, CodeTokenExpired, CodeIncorrectState, CodeInsufficientCapacity, CodeQuotaExceeded, CodeAddressesExhausted:
+	case CodeTokenMismatch, CodeTokenExpired, CodeIncorrectState, CodeInsufficientCapacity, CodeQuotaExceeded,
+		CodeAddressesExhausted:
 		return http.StatusConflict
 	case CodeRequestLimitExceeded:
 		return http.StatusTooManyRequests

@@ -131,26 +131,27 @@ func (c *Cloud) addNIC(a Tenant, nic *Resource, in NICInput, now time.Time) *API
 
 // CreateDisk makes a loose disk.
 func (c *Cloud) CreateDisk(who Login, region string, in DiskInput) (Resource, error) {
-	return call(c, who, OpCreateDisk, subject{name: in.Tags[NameTag]}, func(a Tenant, now time.Time) (Resource, *APIError) {
-		token := in.ClientToken
-		in.ClientToken = ""
-		hash := hashOf(region, in)
-		if made, err := c.made(tokenKey{a.ID, KindDisk, token}, hash, now); made != nil || err != nil {
-			return c.answer(made, err, now)
-		}
-		if len(c.settings.zones(region)) == 0 {
-			return Resource{}, refuse(CodeInvalidRegion, "there is no region %q", region)
-		}
-		if in.SizeGiB < 1 {
-			return Resource{}, refuse(CodeInvalidParameter, "sizeGiB is %d and has to be at least 1", in.SizeGiB)
-		}
-		r := c.add(&Resource{
-			Kind: KindDisk, Account: a.ID, Region: region, Tags: maps.Clone(in.Tags),
-			Disk: &Disk{SizeGiB: in.SizeGiB, Type: in.Type}, token: token, tokenHash: hash,
-		}, now)
-		c.changed(r, now)
-		return c.view(r, now), nil
-	})
+	return call(c, who, OpCreateDisk, subject{name: in.Tags[NameTag]},
+		func(a Tenant, now time.Time) (Resource, *APIError) {
+			token := in.ClientToken
+			in.ClientToken = ""
+			hash := hashOf(region, in)
+			if made, err := c.made(tokenKey{a.ID, KindDisk, token}, hash, now); made != nil || err != nil {
+				return c.answer(made, err, now)
+			}
+			if len(c.settings.zones(region)) == 0 {
+				return Resource{}, refuse(CodeInvalidRegion, "there is no region %q", region)
+			}
+			if in.SizeGiB < 1 {
+				return Resource{}, refuse(CodeInvalidParameter, "sizeGiB is %d and has to be at least 1", in.SizeGiB)
+			}
+			r := c.add(&Resource{
+				Kind: KindDisk, Account: a.ID, Region: region, Tags: maps.Clone(in.Tags),
+				Disk: &Disk{SizeGiB: in.SizeGiB, Type: in.Type}, token: token, tokenHash: hash,
+			}, now)
+			c.changed(r, now)
+			return c.view(r, now), nil
+		})
 }
 
 // CreateNIC makes an interface and attaches it to a VM, in any state but

@@ -147,7 +147,10 @@ func TestListOfNames(t *testing.T) {
 	}
 	undo := s.AddFault(sim.Fault{Op: sim.OpList, Name: "m-3"})
 	who := sim.Login{Account: "demo", Secret: "demo-secret"}
-	query := sim.Query{Kind: sim.KindVM, Names: []string{"m-3", "m-1", "m-1", "none"}, IDs: []string{s.VMs()[1].ID, s.VMs()[2].ID}}
+	query := sim.Query{
+		Kind: sim.KindVM, Names: []string{"m-3", "m-1", "m-1", "none"},
+		IDs: []string{s.VMs()[1].ID, s.VMs()[2].ID},
+	}
 	if _, err := s.List(who, c.Region, query); err == nil {
 		t.Error("a fault of one of the names does not strike")
 	}

@@ -198,7 +198,10 @@ func (s *server) setTags(who Login, r *http.Request) (any, error) {
 
 func (s *server) list(who Login, r *http.Request) (any, error) {
 	values := r.URL.Query()
-	q := Query{Kind: values.Get("kind"), Names: values["name"], IDs: values["id"], Tags: values["tag"], Next: values.Get("next")}
+	q := Query{
+		Kind: values.Get("kind"), Names: values["name"], IDs: values["id"], Tags: values["tag"],
+		Next: values.Get("next"),
+	}
 	if text := values.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 {

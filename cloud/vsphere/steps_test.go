@@ -227,7 +227,8 @@ func TestChange(t *testing.T) {
 	}
 	none := config()
 	none.Hardware.Device = none.Hardware.Device[:1]
-	if added := interfaceChange(none, network).GetVirtualDeviceConfigSpec(); added.Operation != types.VirtualDeviceConfigSpecOperationAdd {
+	if added := interfaceChange(none,
+		network).GetVirtualDeviceConfigSpec(); added.Operation != types.VirtualDeviceConfigSpecOperationAdd {
 		t.Errorf("a template without interface: got %v, want one to be added", added.Operation)
 	}
 	small := spec{SystemDisk: &systemDisk{5}}

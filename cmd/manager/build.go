@@ -204,7 +204,8 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
-		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads), WatchFilter: w.clusters.watchFilter,
+		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads),
+		WatchFilter: w.clusters.watchFilter,
 	}, which)
 }
 
@@ -245,7 +246,8 @@ func (w *wiring) serve(ctx context.Context, h *health, flags *pflag.FlagSet) err
 	if s.machineControllerPort != 0 && s.machineControllerPort != s.port {
 		ports[0].serve = metrics.ManagerPort
 		ports = append(ports, ports[0])
-		ports[1].flag, ports[1].port, ports[1].serve = "machine-controller-port", s.machineControllerPort, metrics.MachineController
+		ports[1].flag, ports[1].port, ports[1].serve = "machine-controller-port", s.machineControllerPort,
+			metrics.MachineController
 	}
 	for _, p := range ports {
 		mux := newMux(h, w.registry.Gatherer(p.serve, ctrlmetrics.Registry), flags, s)

@@ -10,7 +10,10 @@ import (
 
 func TestStripPod(t *testing.T) {
 	t.Parallel()
-	claim := corev1.Volume{Name: "c", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}
+	claim := corev1.Volume{
+		Name:         "c",
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}},
+	}
 	owner := []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r"}}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -53,7 +53,8 @@ func TestWaitingForItsTurnAtTheCloudCostsNothing(t *testing.T) {
 		}
 	}
 	if tokens != 0 || statuses != 0 || w.phase("m") != "" {
-		t.Errorf("%d tokens, %d writes of a status, phase %q while the account's rate is used up; want none: nothing is wrong", tokens, statuses, w.phase("m"))
+		t.Errorf("%d tokens, %d writes of a status, phase %q while the account's rate is used up; want none: nothing is "+
+			"wrong", tokens, statuses, w.phase("m"))
 	}
 	w.pass(20 * time.Second)
 	_, _ = w.reconcile("m")

@@ -95,7 +95,8 @@ func (w *world) restart() {
 		w.Fatal(err)
 	}
 	w.controller = New(Deps{
-		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Fence: w.fence, Events: w.events,
+		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Fence: w.fence,
+		Events:  w.events,
 		Options: w.options, Rand: rand.Reader,
 	})
 }

@@ -328,7 +328,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			"Every missing key is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {
 				c.NodeTemplate = &machinev1.NodeTemplate{}
 			})),
-			[]string{"Warning InvalidSpec Machines of this class cannot be created: nodeTemplate.capacity: has no entry \"cpu\""},
+			[]string{"Warning InvalidSpec Machines of this class cannot be created: nodeTemplate.capacity: has no entry " +
+				"\"cpu\""},
 		},
 	}
 	for name, tc := range cases {

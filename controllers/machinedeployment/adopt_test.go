@@ -27,7 +27,8 @@ func TestAdoption(t *testing.T) {
 	before := names(env.live())
 	env.until("the set has the hash", func() bool {
 		set := env.sets()[0]
-		return set.Spec.Selector.MatchLabels[machinev1.TemplateHashLabel] != "" && env.deployment().Status.AvailableReplicas == 2
+		return set.Spec.Selector.MatchLabels[machinev1.TemplateHashLabel] != "" &&
+			env.deployment().Status.AvailableReplicas == 2
 	})
 	mine, theirs := &machinev1.MachineSet{}, &machinev1.MachineSet{}
 	for name, set := range map[string]*machinev1.MachineSet{"mine": mine, "theirs": theirs} {

@@ -62,7 +62,10 @@ func TestNodeGroupSaysWhatANodeWillBeLike(t *testing.T) {
 		t.Fatalf("an autoscaler begins at zero only with this (-want +got):\n%s", diff)
 	}
 
-	change(env, env.deployment(), func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, machinev1.CapacityCPUAnnotation, "3") })
+	change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
+		machinev1.SetAnnotation(d,
+			machinev1.CapacityCPUAnnotation, "3")
+	})
 	change(env, class, func(c *machinev1.MachineClass) { c.NodeTemplate.Capacity["memory"] = resource.MustParse("16Gi") })
 	env.run()
 	want[machinev1.CapacityCPUAnnotation], want[machinev1.CapacityMemoryAnnotation] = "3", "16Gi"
@@ -75,7 +78,8 @@ func TestNodeGroupSaysWhatANodeWillBeLike(t *testing.T) {
 		delete(d.Annotations, machinev1.NodeGroupMaxSizeAnnotation)
 	})
 	env.run()
-	if diff := cmp.Diff(map[string]string{machinev1.CapacityCPUAnnotation: "3"}, capacities(env.deployment())); diff != "" {
+	if diff := cmp.Diff(map[string]string{machinev1.CapacityCPUAnnotation: "3"},
+		capacities(env.deployment())); diff != "" {
 		t.Errorf("what was written here goes with the node group (-want +got):\n%s", diff)
 	}
 }

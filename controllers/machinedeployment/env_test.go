@@ -340,7 +340,8 @@ func (env *env) describe() string {
 		fmt.Fprintf(&b, "status %+v\n", d.Status)
 	}
 	for _, set := range env.sets() {
-		fmt.Fprintf(&b, "set %s class %s: %d asked, status %+v\n", set.Name, set.Spec.Template.Spec.Class.Name, set.Spec.Replicas,
+		fmt.Fprintf(&b, "set %s class %s: %d asked, status %+v\n", set.Name, set.Spec.Template.Spec.Class.Name,
+			set.Spec.Replicas,
 			set.Status)
 	}
 	for _, m := range env.machines() {

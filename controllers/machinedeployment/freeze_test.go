@@ -19,7 +19,10 @@ func TestFreezeIsMirrored(t *testing.T) {
 	if d.Labels[machinev1.FreezeLabel] != "True" || c == nil || c.Reason != machinev1.ReasonMachineDeploymentStateSync {
 		t.Fatalf("labels %v, condition %+v", d.Labels, c)
 	}
-	change(env, d, func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, machinev1.UnfreezeAnnotation, "true") })
+	change(env, d, func(d *machinev1.MachineDeployment) {
+		machinev1.SetAnnotation(d, machinev1.UnfreezeAnnotation,
+			"true")
+	})
 	env.pass()
 	set = env.sets()[0]
 	if _, asked := env.deployment().Annotations[machinev1.UnfreezeAnnotation]; asked ||

@@ -252,7 +252,10 @@ func TestUnseenHoldOfSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(env, &env.sets()[0], func(set *machinev1.MachineSet) { machinev1.SetAnnotation(set, machinev1.MigrationHoldAnnotation, "x") })
+	change(env, &env.sets()[0], func(set *machinev1.MachineSet) {
+		machinev1.SetAnnotation(set,
+			machinev1.MigrationHoldAnnotation, "x")
+	})
 	if err := s.act(t.Context()); !apierrors.IsConflict(err) || len(env.sets()) != 1 {
 		t.Errorf("got %v and %d sets, want a conflict and one", err, len(env.sets()))
 	}

@@ -131,7 +131,8 @@ func TestBack(t *testing.T) {
 	if _, marked := set.Annotations[machinev1.PreferNoScheduleKey]; marked {
 		t.Errorf("the set is marked as tainted still: %v", set.Annotations)
 	}
-	if r, h := set.Annotations[machinev1.RevisionAnnotation], set.Annotations[machinev1.RevisionHistoryAnnotation]; r != "3" || h != "1" {
+	if r, h := set.Annotations[machinev1.RevisionAnnotation],
+		set.Annotations[machinev1.RevisionHistoryAnnotation]; r != "3" || h != "1" {
 		t.Errorf("revision %s, history %q; want 3 and 1", r, h)
 	}
 	if env.deployment().Annotations[machinev1.RevisionAnnotation] != "3" {

@@ -74,7 +74,8 @@ func TestRollCosts(t *testing.T) {
 	if n := env.writes["patch *v1.Node"]; n > 40 {
 		t.Errorf("%d patches of nodes: one for each old one and, when the roll is over, for each new one is enough", n)
 	}
-	if n := env.writes["patch MachineSet"] + env.writes["status MachineDeployment"] + env.writes["patch MachineDeployment"]; n > 40 {
+	if n := env.writes["patch MachineSet"] + env.writes["status MachineDeployment"] +
+		env.writes["patch MachineDeployment"]; n > 40 {
 		t.Errorf("%d writes of sets and deployment are too many: %v", n, env.writes)
 	}
 }

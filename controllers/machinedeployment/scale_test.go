@@ -18,7 +18,10 @@ func TestPause(t *testing.T) {
 	env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Paused = true; class("v3")(d) })
 	env.pass()
 	env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 7 })
-	env.until("it is scaled", func() bool { return len(env.live()) >= 7 && env.deployment().Status.AvailableReplicas >= 7 })
+	env.until("it is scaled", func() bool {
+		return len(env.live()) >= 7 &&
+			env.deployment().Status.AvailableReplicas >= 7
+	})
 	if len(env.sets()) != 2 {
 		t.Errorf("a paused deployment makes no new set\n%s", env.describe())
 	}

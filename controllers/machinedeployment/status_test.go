@@ -22,7 +22,8 @@ func TestStatus(t *testing.T) {
 	env.pass()
 	failed := []machinev1.MachineSummary{{Name: "m1", OwnerRef: "x"}}
 	change(env, env.set("v1"), func(set *machinev1.MachineSet) {
-		set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas, set.Status.PreservedFailedReplicas = 4, 1, 1, 1
+		set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas,
+			set.Status.PreservedFailedReplicas = 4, 1, 1, 1
 		set.Status.FailedMachines = &failed
 		set.Status.Conditions = []machinev1.MachineSetCondition{{
 			Type: machinev1.MachineSetReplicaFailure, Status: "True",
@@ -74,7 +75,10 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	env.run()
 	before := env.deployment()
 	available := func(n int32) {
-		change(env, env.set("v1"), func(set *machinev1.MachineSet) { set.Status.AvailableReplicas, set.Status.ReadyReplicas = n, n })
+		change(env, env.set("v1"), func(set *machinev1.MachineSet) {
+			set.Status.AvailableReplicas,
+				set.Status.ReadyReplicas = n, n
+		})
 	}
 	available(1)
 	env.pass()

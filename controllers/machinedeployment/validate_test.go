@@ -96,7 +96,10 @@ func TestBadAnnotations(t *testing.T) {
 	} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
-			env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) { machinev1.SetAnnotation(d, key, strings.Repeat("ü", 200)) }))
+			env := newEnv(t, deployment(1, func(d *machinev1.MachineDeployment) {
+				machinev1.SetAnnotation(d, key,
+					strings.Repeat("ü", 200))
+			}))
 			env.run()
 			if c := specValidCondition(&env.deployment().Status); c == nil || !strings.Contains(c.Message, key) {
 				t.Errorf("condition %+v", c)

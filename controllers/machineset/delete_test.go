@@ -87,7 +87,8 @@ func TestRemoveLeavesOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.edit(func(set *machinev1.MachineSet) {
-		set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == metav1.FinalizerOrphanDependents })
+		set.Finalizers = slices.DeleteFunc(set.Finalizers,
+			func(f string) bool { return f == metav1.FinalizerOrphanDependents })
 	})
 	_, _ = env.reconcile()
 	if len(env.alive()) != 1 || !env.gone() {

@@ -67,7 +67,8 @@ func (env *env) restart() {
 	env.events, env.safety = record.NewFakeRecorder(1000), record.NewFakeRecorder(1000)
 	env.c = New(Deps{
 		Client: view{Client: env.live, w: env}, Live: counted{env.live, env}, Target: &target.Cluster{Client: env.live},
-		Clock: env.clock, Fence: leases, Events: env.events, SafetyEvents: env.safety, SafetyUp: 2, SafetyDown: 1, OvershootPeriod: time.Minute,
+		Clock: env.clock, Fence: leases, Events: env.events, SafetyEvents: env.safety, SafetyUp: 2, SafetyDown: 1,
+		OvershootPeriod: time.Minute,
 	})
 }
 

@@ -334,7 +334,8 @@ func TestFailedMachines(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := newMember("a", append([]func(*machinev1.Machine){phase(machinev1.MachineFailed)}, tc.machine...)...)
-			objects := []client.Object{newSet(1, func(set *machinev1.MachineSet) { set.Spec.AutoPreserveFailedMachineMax = 1 }), m}
+			objects := []client.Object{newSet(1,
+				func(set *machinev1.MachineSet) { set.Spec.AutoPreserveFailedMachineMax = 1 }), m}
 			if tc.node != nil {
 				objects = append(objects, tc.node)
 			}

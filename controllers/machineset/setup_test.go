@@ -135,7 +135,8 @@ func TestGathered(t *testing.T) {
 	moved := newMember("a")
 	moved.OwnerReferences[0].Name = "new"
 	q := delays{of: map[string][]time.Duration{}}
-	enqueueBatched(env.c.setsOfMachine).Update(t.Context(), event.UpdateEvent{ObjectOld: newMember("a"), ObjectNew: moved}, q)
+	enqueueBatched(env.c.setsOfMachine).Update(t.Context(),
+		event.UpdateEvent{ObjectOld: newMember("a"), ObjectNew: moved}, q)
 	want := map[string][]time.Duration{"set": {batchPeriod}, "new": {batchPeriod}}
 	if diff := cmp.Diff(want, q.of); diff != "" {
 		t.Errorf("a machine that moves concerns both sets\n%s", diff)

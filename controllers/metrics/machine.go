@@ -15,7 +15,8 @@ var (
 	machineCondition = desc("mcm_machine_status_condition",
 		"Status of a condition of the machine's node: 1 True, 0 False, 2 Unknown.", "condition")
 	machinePhase = desc("mcm_machine_current_status_phase",
-		"Phase of a machine: -4 Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 0 Pending and all others, 1 Running.")
+		"Phase of a machine: -4 Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 0 Pending and all others, 1 "+
+			"Running.")
 )
 
 func machineDescs() []*prometheus.Desc {

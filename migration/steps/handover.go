@@ -78,7 +78,8 @@ func (e *Engine) writeHealthCheck(ctx context.Context, m *move, s *migration.Poo
 		return nil
 	}
 	if s.Cluster.Cluster == nil {
-		return fmt.Errorf("make the MachineHealthCheck: Cluster %s does not exist any more; restore it, or roll back", m.Cluster)
+		return fmt.Errorf("make the MachineHealthCheck: Cluster %s does not exist any more; restore it, or roll back",
+			m.Cluster)
 	}
 	return e.create(ctx, want.HealthCheck, refTo(s.Cluster.Cluster, false))
 }

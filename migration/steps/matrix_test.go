@@ -166,7 +166,12 @@ func TestKilledAfterEachWrite(t *testing.T) {
 			[]command{back},
 			(*env).onNative, 0,
 		},
-		"BackAndHome": {"Its rollback leads to Cluster API.", finished, back, []command{rollback}, (*env).onClusterAPI, begunWrites},
+		"BackAndHome": {
+			"Its rollback leads to Cluster API.", finished, back,
+			[]command{rollback},
+			(*env).onClusterAPI,
+			begunWrites,
+		},
 		"BackThenFinish": {
 			"Nothing of Cluster API stays.",
 			[]command{there, finish, back},

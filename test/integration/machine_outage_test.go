@@ -27,7 +27,8 @@ func nodesLostTogetherAreKept(s *scene) {
 		s.kubelet(&all[i], map[string]any{"ready": false})
 	}
 	for i := range all {
-		s.Expect(s.says(&all[i], machinev1.ConditionNodeReady, machinev1.ReasonOutage)).To(ContainSubstring("became unhealthy within"))
+		s.Expect(s.says(&all[i], machinev1.ConditionNodeReady,
+			machinev1.ReasonOutage)).To(ContainSubstring("became unhealthy within"))
 	}
 	s.Expect(s.told("Outage", d.Name)).NotTo(BeEmpty())
 	kept, err := manager.Metric(s.Context(), "mcm_machine_outage_kept_machines")

@@ -178,7 +178,8 @@ func (w *world) start() {
 	err = controllers.Setup(w.Context(), mgr, controllers.Deps{
 		Client: cached, Live: live, Target: &controllers.Target{Client: cached, Live: live, Cache: w.mirror},
 		Namespace: namespace,
-		Clouds:    clouds, Clock: clockOf{w}, Fence: fence.Alone(clockOf{w}), Rand: rand.NewChaCha8([32]byte{}), Metrics: w.metrics,
+		Clouds:    clouds, Clock: clockOf{w}, Fence: fence.Alone(clockOf{w}), Rand: rand.NewChaCha8([32]byte{}),
+		Metrics: w.metrics,
 		Events:  func(string) record.EventRecorder { return recorder{w} },
 		Workers: func(string) int { return 1 },
 		Options: controllers.Options{

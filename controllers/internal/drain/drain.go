@@ -48,8 +48,10 @@ type Drainer struct {
 
 // New returns a Drainer that has not drained any node.
 func New(d Deps) *Drainer {
-	return &Drainer{target: d.Target, clock: d.Clock, confirm: d.Confirm,
-		tracker: tracker{states: map[string]*nodeState{}}}
+	return &Drainer{
+		target: d.Target, clock: d.Clock, confirm: d.Confirm,
+		tracker: tracker{states: map[string]*nodeState{}},
+	}
 }
 
 // Request is which node to drain, and how.

@@ -94,7 +94,8 @@ func (g *Gate) Answer(ctx context.Context, o client.Object, wrote func(client.Ob
 	}
 	if held {
 		g.Events.Eventf(changed, corev1.EventTypeNormal, machinev1.EventHeld,
-			"Left alone, and all that belongs to it, as annotation %s asks: nothing that was begun is still going on", machinev1.MigrationHoldAnnotation)
+			"Left alone, and all that belongs to it, as annotation %s asks: nothing that was begun is still going on",
+			machinev1.MigrationHoldAnnotation)
 	}
 	return true, nil
 }

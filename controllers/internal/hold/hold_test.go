@@ -76,7 +76,8 @@ func (w *world) answer(m *machinev1.Machine) (bool, error) {
 
 func TestAnswer(t *testing.T) {
 	t.Parallel()
-	asked, held, since := machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation
+	asked, held, since := machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation,
+		machinev1.MigrationHeldSinceAnnotation
 	at := noon.Format(time.RFC3339)
 	cases := map[string]struct {
 		reason string

@@ -17,7 +17,8 @@ import (
 func recorder(sent *[]byte) client.Client {
 	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, p client.Patch,
-			_ ...client.PatchOption) (err error) {
+			_ ...client.PatchOption,
+		) (err error) {
 			*sent, err = p.Data(o)
 			return err
 		},

@@ -18,9 +18,13 @@ func TestParseDeletionRequests(t *testing.T) {
 		want      []DeletionRequest
 		malformed []string
 	}{
-		"None":   {"Nothing chosen.", "", nil, nil},
-		"Timed":  {"The format of today.", "m1~2026-01-02T03:04:05Z", []DeletionRequest{{"m1", "2026-01-02T03:04:05Z"}}, nil},
-		"Legacy": {"Names alone get the time of the last scaling.", "m1,m2", []DeletionRequest{{"m1", stamp}, {"m2", stamp}}, nil},
+		"None":  {"Nothing chosen.", "", nil, nil},
+		"Timed": {"The format of today.", "m1~2026-01-02T03:04:05Z", []DeletionRequest{{"m1", "2026-01-02T03:04:05Z"}}, nil},
+		"Legacy": {
+			"Names alone get the time of the last scaling.", "m1,m2",
+			[]DeletionRequest{{"m1", stamp}, {"m2", stamp}},
+			nil,
+		},
 		"Mixed": {
 			"Both in one list, spaces and empty entries do no harm.", " m1 ,,m2~2026-01-02T03:04:05Z,",
 			[]DeletionRequest{{"m1", stamp}, {"m2", "2026-01-02T03:04:05Z"}},

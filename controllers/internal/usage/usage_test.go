@@ -62,27 +62,41 @@ func TestFind(t *testing.T) {
 		"None": {"Nobody uses the class.", nil, nil, true, Users{}},
 		"One": {
 			"Of a class that stays, one user is enough.",
-			[]client.Object{machine("n", "a", kind, "c"), machine("n", "b", kind, "c")}, nil, false, Users{1, "a"},
+			[]client.Object{machine("n", "a", kind, "c"), machine("n", "b", kind, "c")},
+			nil, false,
+			Users{1, "a"},
 		},
 		"All": {
 			"Of a class that is being deleted, all users are counted.",
-			[]client.Object{machine("n", "b", kind, "c"), machine("n", "a", kind, "c")}, nil, true, Users{2, "a"},
+			[]client.Object{machine("n", "b", kind, "c"), machine("n", "a", kind, "c")},
+			nil, true,
+			Users{2, "a"},
 		},
 		"OtherKind": {
 			"The first object of the index may name another kind of that name.",
-			[]client.Object{machine("n", "a", "Other", "c"), machine("n", "b", kind, "c")}, nil, false, Users{1, "b"},
+			[]client.Object{machine("n", "a", "Other", "c"), machine("n", "b", kind, "c")},
+			nil, false,
+			Users{1, "b"},
 		},
 		"OtherNamespace": {
 			"A class of the same name elsewhere is another class.",
-			[]client.Object{machine("x", "a", kind, "c")}, nil, true, Users{},
+			[]client.Object{machine("x", "a", kind, "c")},
+			nil, true,
+			Users{},
 		},
 		"Stale": {
 			"The API server has a user that the cache does not show.",
-			nil, []client.Object{machine("n", "a", kind, "c"), machine("n", "z", kind, "d")}, true, Users{1, "a"},
+			nil,
+			[]client.Object{machine("n", "a", kind, "c"), machine("n", "z", kind, "d")},
+			true,
+			Users{1, "a"},
 		},
 		"NotConfirmed": {
 			"The API server is asked only where Confirm reports so.",
-			nil, []client.Object{machine("n", "a", kind, "c")}, false, Users{},
+			nil,
+			[]client.Object{machine("n", "a", kind, "c")},
+			false,
+			Users{},
 		},
 	}
 	for name, tc := range cases {

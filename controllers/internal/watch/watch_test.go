@@ -29,23 +29,40 @@ func TestPredicates(t *testing.T) {
 		secretContent, secretContentOrOwner bool
 	}{
 		"Nothing": {"A resync changes nothing.", func(*corev1.Secret) {}, false, false, false, false},
-		"Managed": {"Nobody reads managed fields.",
-			func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{{}} }, false, false, false, false},
-		"Data": {"The data is not part of the metadata.",
-			func(s *corev1.Secret) { s.Data = map[string][]byte{"a": {1}} }, false, false, true, true},
-		"Allowed": {"Another namespace may use it.",
-			func(s *corev1.Secret) { s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "*"} }, true, false, true, true},
-		"Annotation": {"An annotation.", func(s *corev1.Secret) { s.Annotations = map[string]string{"a": "1"} }, true,
-			false, false, true},
-		"Label": {"A label.", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "1"} }, true, false, false,
-			true},
-		"Owner": {"It has an owner.",
-			func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }, true, false, false, true},
+		"Managed": {
+			"Nobody reads managed fields.",
+			func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{{}} }, false, false, false, false,
+		},
+		"Data": {
+			"The data is not part of the metadata.",
+			func(s *corev1.Secret) { s.Data = map[string][]byte{"a": {1}} }, false, false, true, true,
+		},
+		"Allowed": {
+			"Another namespace may use it.",
+			func(s *corev1.Secret) { s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "*"} }, true,
+			false, true, true,
+		},
+		"Annotation": {
+			"An annotation.", func(s *corev1.Secret) { s.Annotations = map[string]string{"a": "1"} }, true,
+			false, false, true,
+		},
+		"Label": {
+			"A label.", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "1"} }, true, false, false,
+			true,
+		},
+		"Owner": {
+			"It has an owner.",
+			func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "a"}} }, true, false, false, true,
+		},
 		"Finalizer": {"A finalizer.", func(s *corev1.Secret) { s.Finalizers = []string{"a/b"} }, true, false, false, true},
-		"Spec": {"The generation counts changes of the spec.", func(s *corev1.Secret) { s.Generation++ }, true, true,
-			false, true},
-		"Deletion": {"It is being deleted.", func(s *corev1.Secret) { s.DeletionTimestamp = &now }, true, true, false,
-			true},
+		"Spec": {
+			"The generation counts changes of the spec.", func(s *corev1.Secret) { s.Generation++ }, true, true,
+			false, true,
+		},
+		"Deletion": {
+			"It is being deleted.", func(s *corev1.Secret) { s.DeletionTimestamp = &now }, true, true, false,
+			true,
+		},
 		"Recreated": {"Another object of the name.", func(s *corev1.Secret) { s.UID = "2" }, true, false, false, true},
 	}
 	for name, tc := range cases {

@@ -168,8 +168,10 @@ func TestDecide(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := testRules.decide(candidate{resource: tc.resource, owners: tc.owners, firstSeen: tc.firstSeen,
-				inUse: tc.inUse})
+			got := testRules.decide(candidate{
+				resource: tc.resource, owners: tc.owners, firstSeen: tc.firstSeen,
+				inUse: tc.inUse,
+			})
 			if got.action != tc.want || (got.why == "") != (tc.want == keep) {
 				t.Errorf("decide() = %d %q, want %d: %s", got.action, got.why, tc.want, tc.reason)
 			}

@@ -120,7 +120,8 @@ func (w *world) wire(m *recorder) {
 	} {
 		m.reconcilers = nil
 		err := controllers.Setup(w.Context(), m, controllers.Deps{
-			Client: w.client, Live: w.client, Clouds: clouds, Clock: w.clock, Fence: fence.Alone(w.clock), Rand: rand.New(rand.NewSource(1)),
+			Client: w.client, Live: w.client, Clouds: clouds, Clock: w.clock, Fence: fence.Alone(w.clock),
+			Rand:     rand.New(rand.NewSource(1)),
 			Clusters: clusters{world: w},
 			Events:   func(string) record.EventRecorder { return w.events },
 			Workers:  func(string) int { return 1 }, WatchFilter: w.filter,

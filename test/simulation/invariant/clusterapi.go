@@ -91,7 +91,8 @@ func mcmIntentFirst(c *Checker, before *sim.Resource, now sim.Resource, w *Write
 			return nil // it was asked for before
 		case notes[machinev1.OwnerIDAnnotation] != id, !slices.Contains(m.Finalizers, machinev1.MCMMachineFinalizer):
 			return fmt.Errorf("VM %s is made for MCMMachine %s before that has finalizer and owner id", now.ID, m.Name)
-		case notes[machinev1.CreateAttemptAnnotation] == "", notes[infrav1.MadeFromAnnotation] == "", notes[clusterctlv1.BlockMoveAnnotation] == "":
+		case notes[machinev1.CreateAttemptAnnotation] == "", notes[infrav1.MadeFromAnnotation] == "",
+			notes[clusterctlv1.BlockMoveAnnotation] == "":
 			return fmt.Errorf("VM %s is made for MCMMachine %s, which does not say that one is asked for", now.ID, m.Name)
 		}
 		return nil

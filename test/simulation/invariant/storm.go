@@ -70,7 +70,8 @@ func (c *Checker) lost(m *machinev1.Machine) (zone string, since time.Time, lost
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return node.Labels[corev1.LabelTopologyZone], condition.LastTransitionTime.Time, condition.Status != corev1.ConditionTrue
+			return node.Labels[corev1.LabelTopologyZone], condition.LastTransitionTime.Time,
+				condition.Status != corev1.ConditionTrue
 		}
 	}
 	return "", time.Time{}, false

@@ -133,7 +133,8 @@ func (p *pair) step(i int) {
 	p.done[chosen.name]++
 	p.history = append(p.history, fmt.Sprintf("%d: %s of %T %s: %s, versions %s and %s, deletion %v and %v", i,
 		chosen.name, objects[0], client.ObjectKeyFromObject(objects[0]),
-		reason(errs[0]), objects[0].GetResourceVersion(), objects[1].GetResourceVersion(), objects[0].GetDeletionTimestamp(), objects[1].GetDeletionTimestamp()))
+		reason(errs[0]), objects[0].GetResourceVersion(), objects[1].GetResourceVersion(),
+		objects[0].GetDeletionTimestamp(), objects[1].GetDeletionTimestamp()))
 	if got, want := reason(errs[1]), reason(errs[0]); got != want {
 		p.Errorf("step %d, %s of %T %s: the model answers %q (%v), the real server %q (%v)", i, chosen.name, objects[0], name,
 			got, errs[1], want, errs[0])

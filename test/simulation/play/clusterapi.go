@@ -42,7 +42,8 @@ func serveClusterAPI(s *model.Server) {
 			Generation: true, Status: true,
 		}
 	}
-	core, infra, boot, plane := clusterv1.GroupVersion, infrav1.GroupVersion, bootstrapv1.GroupVersion, controlplanev1.GroupVersion
+	core, infra, boot, plane := clusterv1.GroupVersion, infrav1.GroupVersion, bootstrapv1.GroupVersion,
+		controlplanev1.GroupVersion
 	s.Serve(of(core, "Cluster", "clusters"), &clusterv1.Cluster{}, &clusterv1.ClusterList{})
 	s.Serve(of(core, "MachineDeployment", "machinedeployments"), &clusterv1.MachineDeployment{},
 		&clusterv1.MachineDeploymentList{})
@@ -138,8 +139,10 @@ func (w *World) wakeCores(c model.Change) {
 		switch c.Object().(type) {
 		case *corev1.Node:
 			h.core.wake()
-		case *clusterv1.Cluster, *clusterv1.MachineDeployment, *clusterv1.MachineSet, *clusterv1.Machine, *infrav1.MCMCluster, *infrav1.MCMMachine,
-			*infrav1.MCMMachineTemplate, *bootstrapv1.MCMConfig, *bootstrapv1.MCMConfigTemplate, *controlplanev1.MCMExternalControlPlane:
+		case *clusterv1.Cluster, *clusterv1.MachineDeployment, *clusterv1.MachineSet, *clusterv1.Machine,
+			*infrav1.MCMCluster, *infrav1.MCMMachine,
+			*infrav1.MCMMachineTemplate, *bootstrapv1.MCMConfig, *bootstrapv1.MCMConfigTemplate,
+			*controlplanev1.MCMExternalControlPlane:
 			if h.server.KindOf(c.Object()) == c.Kind {
 				h.core.wake()
 			}

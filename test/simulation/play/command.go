@@ -73,7 +73,10 @@ type Command struct {
 // use the context that it gets, and wait by Command.Wait alone.
 func (w *World) Start(name string, kill int, do func(ctx context.Context, c *Command) error) *Command {
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logr.Discard()))
-	p := &process{world: w, home: w.homes[0], name: name, ctx: ctx, cancel: cancel, crashIn: kill, fence: fence.Alone(clockOf{w})}
+	p := &process{
+		world: w, home: w.homes[0], name: name, ctx: ctx, cancel: cancel, crashIn: kill,
+		fence: fence.Alone(clockOf{w}),
+	}
 	c := &Command{
 		Control: &mirror.Client{Server: w.Control, Wire: w.wireTo(w.Control), Schema: w.scheme},
 		Target:  &mirror.Client{Server: w.Target, Wire: w.wireTo(w.Target), Schema: w.scheme}, Clock: clockOf{w},

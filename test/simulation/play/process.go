@@ -165,7 +165,8 @@ func (w *World) equip(p *process) (*mirror.Manager, controllers.Deps) {
 		panic(err)
 	}
 	deps := controllers.Deps{
-		Client: client, Live: live, Target: target, Namespace: namespace, Clouds: clouds, Clock: clockOf{w}, Fence: p.fence, Rand: w.bytes(),
+		Client: client, Live: live, Target: target, Namespace: namespace, Clouds: clouds, Clock: clockOf{w},
+		Fence: p.fence, Rand: w.bytes(),
 		Events:  func(component string) record.EventRecorder { return recorder{w, p, component} },
 		Workers: func(string) int { return workers },
 		Options: w.options(), Served: p.home.serves,
