@@ -157,7 +157,7 @@ func machineWithoutVMFails(s *scene) {
 		Message: "the roof is on fire",
 	})
 	s.class()
-	m := s.single("never-made", func(m *machinev1.Machine) { m.Spec.MachineCreationTimeout = seconds(3) })
+	m := s.single("never-made", func(m *machinev1.Machine) { m.Spec.MachineCreationTimeout = seconds(10) })
 	s.phase(m, machinev1.MachineCrashLoopBackOff)
 	s.Expect(s.says(m, machinev1.ConditionVMReady,
 		machinev1.ReasonCloudUnavailable)).To(ContainSubstring("the roof is on fire"))
