@@ -148,10 +148,13 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 		return fmt.Errorf("write lease %s: %w", l.parts[i].lock.Describe(), err)
 	}
 	l.renewed.Store(l.clock.Now().UnixNano())
-	if held {
+	switch {
+	case held:
 		l.fence.Renewed(began)
-	} else {
-		l.fence.Acquired(began, free)
+	case free:
+		l.fence.AcquiredReleased(began)
+	default:
+		l.fence.Acquired(began)
 	}
 	return nil
 }
