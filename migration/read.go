@@ -3,6 +3,7 @@ package migration
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,14 +102,9 @@ func (s *Namespace) Pools() []Pool {
 			add(KindMachine, &s.ClusterMachines[i])
 		}
 	}
-	pools := make([]Pool, 0, len(seen))
-	for p := range seen {
-		pools = append(pools, p)
-	}
-	slices.SortFunc(pools, func(a, b Pool) int {
+	return slices.SortedFunc(maps.Keys(seen), func(a, b Pool) int {
 		return cmp.Or(cmp.Compare(a.Kind.rank(), b.Kind.rank()), cmp.Compare(a.Name, b.Name))
 	})
-	return pools
 }
 
 // On is the fleet without the pools that are not on that API, or not any more.

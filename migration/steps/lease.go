@@ -31,7 +31,7 @@ func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.O
 	begun := e.Clock.Now()
 	for {
 		l, err := e.readLease(ctx, p)
-		if err != nil || l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" || o.TakeOver {
+		if err != nil || o.TakeOver || !isHeld(l) {
 			return l, err
 		}
 		renewed := ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{})
@@ -43,22 +43,36 @@ func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.O
 				"over with --take-over once it is gone for certain", p, *l.Spec.HolderIdentity, seen)
 		case seen >= duration, e.Clock.Now().Sub(begun) >= duration: // the holder's clock may be ahead
 			return l, nil
-		case first == nil && e.Progress != nil:
-			s, err := load(ctx, e.Control, p)
-			if err != nil {
+		case first == nil:
+			waiting := fmt.Sprintf("Lease %s is held by %s, which renewed it %s ago; it expires after %s", l.Name,
+				*l.Spec.HolderIdentity, seen, duration)
+			if err := e.progressOf(ctx, p, waiting); err != nil {
 				return nil, err
 			}
-			e.Progress(Progress{
-				Pool: p, To: s.To, Phase: s.Phase,
-				Waiting: fmt.Sprintf("Lease %s is held by %s, which renewed it %s ago; it expires after %s", l.Name,
-					*l.Spec.HolderIdentity, seen, duration),
-			})
 		}
 		first = l
 		if err := e.Wait(ctx, lookAgain); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// isHeld reports whether somebody holds a Lease, which may be nil.
+func isHeld(l *coordinationv1.Lease) bool {
+	return l != nil && ptr.Deref(l.Spec.HolderIdentity, "") != ""
+}
+
+// progressOf tells what a pool waits for that is moved by another command.
+func (e *Engine) progressOf(ctx context.Context, p migration.Pool, waiting string) error {
+	if e.Progress == nil {
+		return nil
+	}
+	s, err := load(ctx, e.Control, p)
+	if err != nil {
+		return err
+	}
+	e.Progress(Progress{Pool: p, To: s.To, Phase: s.Phase, Waiting: waiting})
+	return nil
 }
 
 // readLease reads the Lease of a pool; nil if nobody has it.
