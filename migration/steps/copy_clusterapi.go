@@ -72,9 +72,9 @@ func (e *Engine) copyToClusterAPI(ctx context.Context, m *move, s *migration.Poo
 }
 
 // writeCopies writes what is missing of the first step that misses something.
-func (e *Engine) writeCopies(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (wrote bool,
-	err error,
-) {
+func (e *Engine) writeCopies(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	for _, step := range []func(context.Context, *migration.PoolState, *migration.ClusterAPIObjects) (bool, error){
 		e.writeTemplates, e.writeDeployment, e.writeSets, e.writeMachines,
 	} {
@@ -233,9 +233,9 @@ func (e *Engine) writeMachines(ctx context.Context, s *migration.PoolState,
 }
 
 // writeOwners writes the Machines.
-func (e *Engine) writeOwners(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (wrote bool,
-	err error,
-) {
+func (e *Engine) writeOwners(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	for i := range want.Machines {
 		o := &want.Machines[i]
 		if objects.Find(s.ClusterAPI.Machines, o.Name) != nil {

@@ -38,7 +38,7 @@ func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.O
 		seen := max(e.Clock.Now().Sub(renewed.Time).Round(time.Second), 0)
 		duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
 		switch {
-		case first != nil && first.ResourceVersion != l.ResourceVersion:
+		case isRenewed(first, l):
 			return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take "+
 				"over with --take-over once it is gone for certain", p, *l.Spec.HolderIdentity, seen)
 		case seen >= duration, e.Clock.Now().Sub(begun) >= duration: // the holder's clock may be ahead
@@ -55,6 +55,11 @@ func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.O
 			return nil, err
 		}
 	}
+}
+
+// isRenewed reports whether a Lease has changed since it was first read, if it was.
+func isRenewed(first, now *coordinationv1.Lease) bool {
+	return first != nil && first.ResourceVersion != now.ResourceVersion
 }
 
 // isHeld reports whether somebody holds a Lease, which may be nil.
