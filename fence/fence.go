@@ -60,16 +60,17 @@ func Always(c clock.PassiveClock) *Fence { return &Fence{clock: c, former: c.Now
 func Alone(c clock.PassiveClock) *Fence { return &Fence{clock: c, always: true} }
 
 // Acquired records that the lease was acquired by requests of which the first
-// was sent at began. released reports that the former holder gave it up, which it
-// does only when all of its requests have been answered; else its lease has expired.
-func (f *Fence) Acquired(began time.Time, released bool) {
+// was sent at began. The lease of a former holder has expired; its requests may
+// still take effect.
+func (f *Fence) Acquired(began time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.renewed = began
-	if !released {
-		f.former = began
-	}
+	f.renewed, f.former = began, began
 }
+
+// AcquiredReleased is Acquired for a lease that its former holder has released,
+// which it does only when all of its requests have been answered.
+func (f *Fence) AcquiredReleased(began time.Time) { f.Renewed(began) }
 
 // Renewed records that the lease was renewed by requests of which the first was
 // sent at began. The successor counts from when the API server received them,

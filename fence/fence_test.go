@@ -34,15 +34,15 @@ func TestCheck(t *testing.T) {
 		open   bool
 	}{
 		"Never":    {"A standby has not acquired the lease.", func(*Fence) {}, 0, false},
-		"Acquired": {"The leader may act.", func(f *Fence) { f.Acquired(noon, false) }, 0, true},
-		"Last":     {"It may until the renew deadline.", func(f *Fence) { f.Acquired(noon, false) }, term - 1, true},
-		"Lapsed":   {"Then a successor may soon lead.", func(f *Fence) { f.Acquired(noon, false) }, term, false},
+		"Acquired": {"The leader may act.", func(f *Fence) { f.Acquired(noon) }, 0, true},
+		"Last":     {"It may until the renew deadline.", func(f *Fence) { f.Acquired(noon) }, term - 1, true},
+		"Lapsed":   {"Then a successor may soon lead.", func(f *Fence) { f.Acquired(noon) }, term, false},
 		"Renewed": {"A renewal opens it again.", func(f *Fence) {
-			f.Acquired(noon, false)
+			f.Acquired(noon)
 			f.Renewed(noon.Add(term))
 		}, term + 1, true},
 		"Released": {"A successor leads at once.", func(f *Fence) {
-			f.Acquired(noon, false)
+			f.Acquired(noon)
 			f.Released()
 		}, 1, false},
 	}
@@ -76,7 +76,7 @@ func TestFormerLeader(t *testing.T) {
 		"Again": {"Somebody else may have led in between.", func(c clock.PassiveClock) *Fence {
 			f := released(c)
 			f.Released()
-			f.Acquired(noon, false)
+			f.Acquired(noon)
 			return f
 		}, 0, Reach},
 		"Unled": {"A process without leases cannot know what ran before it.", Always, 0, Reach},
@@ -97,13 +97,13 @@ func TestFormerLeader(t *testing.T) {
 
 func expired(c clock.PassiveClock) *Fence {
 	f := New(c, term)
-	f.Acquired(noon, false)
+	f.Acquired(noon)
 	return f
 }
 
 func released(c clock.PassiveClock) *Fence {
 	f := New(c, term)
-	f.Acquired(noon, true)
+	f.AcquiredReleased(noon)
 	return f
 }
 

@@ -167,17 +167,13 @@ func (x *owners) templates(s *PoolState) {
 		used[t.Spec.InfrastructureRef.Kind+"/"+t.Spec.InfrastructureRef.Name] = true
 		used[t.Spec.Bootstrap.ConfigRef.Kind+"/"+t.Spec.Bootstrap.ConfigRef.Name] = true
 	}
-	of := func(o metav1.Object) bool {
-		return objects.CopiedFrom(o, machinev1.MachineDeploymentKind) == s.Pool.Name && s.Pool.Kind == KindDeployment ||
-			objects.CopiedFrom(o, machinev1.MachineSetKind) == s.Pool.Name && s.Pool.Kind == KindSet
-	}
 	for i := range x.MachineTemplates {
-		if t := &x.MachineTemplates[i]; of(t) || used[objects.KindMCMMachineTemplate+"/"+t.Name] {
+		if t := &x.MachineTemplates[i]; madeFor(t, s.Pool) || used[objects.KindMCMMachineTemplate+"/"+t.Name] {
 			s.ClusterAPI.MachineTemplates = append(s.ClusterAPI.MachineTemplates, *t)
 		}
 	}
 	for i := range x.ConfigTemplates {
-		if t := &x.ConfigTemplates[i]; of(t) || used[objects.KindMCMConfigTemplate+"/"+t.Name] {
+		if t := &x.ConfigTemplates[i]; madeFor(t, s.Pool) || used[objects.KindMCMConfigTemplate+"/"+t.Name] {
 			s.ClusterAPI.ConfigTemplates = append(s.ClusterAPI.ConfigTemplates, *t)
 		}
 	}
@@ -188,6 +184,12 @@ func (x *owners) templates(s *PoolState) {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	s.ClusterAPI.HealthCheck = CheckOf(x.HealthChecks, &s.ClusterAPI, s.Pool)
+}
+
+// madeFor reports whether a template was made for the pool.
+func madeFor(o metav1.Object, p Pool) bool {
+	return objects.CopiedFrom(o, machinev1.MachineDeploymentKind) == p.Name && p.Kind == KindDeployment ||
+		objects.CopiedFrom(o, machinev1.MachineSetKind) == p.Name && p.Kind == KindSet
 }
 
 func (x *owners) cluster(s *PoolState) {

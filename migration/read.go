@@ -3,6 +3,7 @@ package migration
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,11 +18,16 @@ import (
 // one that its move goes to or that it belongs to, if there is one. What does not
 // exist is left empty; an error is one of the API server's.
 func ReadPool(ctx context.Context, control, target client.Reader, p Pool, cluster string) (*PoolState, error) {
-	fleet, err := ReadFleet(ctx, control, target, p.Namespace, cluster, p)
+	fleet, err := ReadFleet(ctx, Readers{control, target}, p.Namespace, cluster, p)
 	if err != nil {
 		return nil, err
 	}
 	return fleet.Pools[0], nil
+}
+
+// Readers read the cluster with the objects and that with the nodes, from their API servers.
+type Readers struct {
+	Control, Target client.Reader
 }
 
 // Fleet is what is known of several pools of a namespace at one time.
@@ -33,22 +39,20 @@ type Fleet struct {
 
 // ReadFleet reads pools as ReadPool does, with the same few calls for any number
 // of pools; no pools are all that are on either API.
-func ReadFleet(ctx context.Context, control, target client.Reader, namespace, cluster string, pools ...Pool) (*Fleet,
-	error,
-) {
-	around, err := ReadNamespace(ctx, control, namespace)
+func ReadFleet(ctx context.Context, from Readers, namespace, cluster string, pools ...Pool) (*Fleet, error) {
+	around, err := ReadNamespace(ctx, from.Control, namespace)
 	if err != nil {
 		return nil, err
 	}
 	if len(pools) == 0 {
 		pools = around.Pools()
 	}
-	records, err := Records(ctx, control, namespace)
+	records, err := Records(ctx, from.Control, namespace)
 	if err != nil {
 		return nil, err
 	}
 	f := &Fleet{Namespace: around}
-	nodes := newNodeReader(target)
+	nodes := newNodeReader(from.Target)
 	index := newOwners(around)
 	for _, p := range pools {
 		record := recordOf(records, p)
@@ -98,14 +102,9 @@ func (s *Namespace) Pools() []Pool {
 			add(KindMachine, &s.ClusterMachines[i])
 		}
 	}
-	pools := make([]Pool, 0, len(seen))
-	for p := range seen {
-		pools = append(pools, p)
-	}
-	slices.SortFunc(pools, func(a, b Pool) int {
+	return slices.SortedFunc(maps.Keys(seen), func(a, b Pool) int {
 		return cmp.Or(cmp.Compare(a.Kind.rank(), b.Kind.rank()), cmp.Compare(a.Name, b.Name))
 	})
-	return pools
 }
 
 // On is the fleet without the pools that are not on that API, or not any more.

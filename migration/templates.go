@@ -1,9 +1,12 @@
 package migration
 
 import (
+	"slices"
+
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
@@ -64,24 +67,22 @@ func better(a, b *clusterv1.MachineSet) bool {
 // SetOf returns the index of the set that owns the machine; -1 if none does. The
 // owner's UID decides, where it has one.
 func (n *NativeObjects) SetOf(m *machinev1.Machine) int {
-	owner := objects.ControllerOf(m, machinev1.MachineSetKind)
-	for i := range n.Sets {
-		if owner != nil && owned(owner, n.Sets[i].UID != "", string(n.Sets[i].UID), n.Sets[i].Name) {
-			return i
-		}
-	}
-	return -1
+	return setOf(objects.Pointers(n.Sets), m)
 }
 
 // SetOf returns the index of the set that owns the machine; -1 if none does.
 func (c *ClusterAPIObjects) SetOf(m *clusterv1.Machine) int {
+	return setOf(objects.Pointers(c.Sets), m)
+}
+
+func setOf(sets []client.Object, m metav1.Object) int {
 	owner := objects.ControllerOf(m, machinev1.MachineSetKind)
-	for i := range c.Sets {
-		if owner != nil && owned(owner, c.Sets[i].UID != "", string(c.Sets[i].UID), c.Sets[i].Name) {
-			return i
-		}
+	if owner == nil {
+		return -1
 	}
-	return -1
+	return slices.IndexFunc(sets, func(s client.Object) bool {
+		return owned(owner, s.GetUID() != "", string(s.GetUID()), s.GetName())
+	})
 }
 
 func owned(owner *metav1.OwnerReference, known bool, uid, name string) bool {

@@ -222,13 +222,14 @@ func TestChange(t *testing.T) {
 	if m == nil || m.Phase != phaseConfigured || !slices.Equal(m.Disks, []string{"u1"}) {
 		t.Errorf("got mark %+v, want that of a configured VM with its disk", m)
 	}
-	if disk := change.DeviceChange[1].GetVirtualDeviceConfigSpec().Device.(*types.VirtualDisk); disk.CapacityInKB != 20<<20 {
+	disk := change.DeviceChange[1].GetVirtualDeviceConfigSpec().Device.(*types.VirtualDisk)
+	if disk.CapacityInKB != 20<<20 {
 		t.Errorf("got a disk of %d KiB, want 20 GiB", disk.CapacityInKB)
 	}
 	none := config()
 	none.Hardware.Device = none.Hardware.Device[:1]
-	if added := interfaceChange(none,
-		network).GetVirtualDeviceConfigSpec(); added.Operation != types.VirtualDeviceConfigSpecOperationAdd {
+	added := interfaceChange(none, network).GetVirtualDeviceConfigSpec()
+	if added.Operation != types.VirtualDeviceConfigSpecOperationAdd {
 		t.Errorf("a template without interface: got %v, want one to be added", added.Operation)
 	}
 	small := spec{SystemDisk: &systemDisk{5}}

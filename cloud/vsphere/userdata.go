@@ -110,7 +110,9 @@ func setProperties(there map[string]types.VAppPropertyInfo, field string, values
 			})
 		}
 		p.Value = values[id]
-		b.edits = append(b.edits, types.VAppPropertySpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit}, Info: &p})
+		b.edits = append(b.edits, types.VAppPropertySpec{
+			ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit}, Info: &p,
+		})
 	}
 	return b, cloud.Worst(opCreate, problems, cloud.BlocksCreate)
 }

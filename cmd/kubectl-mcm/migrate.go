@@ -120,7 +120,8 @@ func newPlan(c *common, o *migration.Options) *cobra.Command {
 
 // planPools plans pools; none are all that are on the API to move from.
 func planPools(ctx context.Context, c *clusters, o migration.Options, pools []migration.Pool) ([]plan.Plan, error) {
-	fleet, err := migration.ReadFleet(ctx, c.control, c.target, c.namespace, o.Cluster, pools...)
+	from := migration.Readers{Control: c.control, Target: c.target}
+	fleet, err := migration.ReadFleet(ctx, from, c.namespace, o.Cluster, pools...)
 	if err != nil {
 		return nil, err
 	}

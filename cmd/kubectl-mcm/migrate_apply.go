@@ -60,17 +60,19 @@ var (
 	errRefused = errors.New("see what is blocked or lost above; --accept=<field> accepts a loss")
 )
 
-// act is one of the engine's verbs.
-type act func(*steps.Engine, context.Context, migration.Pool, migration.Options) error
+// act is one of the engine's verbs as a command.
+type act struct {
+	use, short string
+	do         func(*steps.Engine, context.Context, migration.Pool, migration.Options) error
+	all        func(context.Context, *clusters, migration.Options) ([]migration.Pool, error) // pools of --all
+}
 
-// newAct is the command that does it to each pool, one after the other. It stops at
+// newAct is the command that does a to each pool, one after the other. It stops at
 // the first that fails: what is wrong with one is often wrong with all. Of all pools it
 // leaves out those that are refused, and fails at the end.
-func newAct(c *common, o *migration.Options, use, short string, do act,
-	all func(context.Context, *clusters, migration.Options) ([]migration.Pool, error),
-) *cobra.Command {
+func newAct(c *common, o *migration.Options, a act) *cobra.Command {
 	var every bool
-	cmd := &cobra.Command{Use: use + " POOL...", Short: short}
+	cmd := &cobra.Command{Use: a.use + " POOL...", Short: a.short}
 	cmd.Flags().BoolVar(&every, "all", false,
 		"all pools of the namespace; those that are refused are left out, with exit code 1")
 	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false,
@@ -81,7 +83,7 @@ func newAct(c *common, o *migration.Options, use, short string, do act,
 			return err
 		}
 		pools, err := choose(found.namespace, args, every, func() ([]migration.Pool, error) {
-			return all(cmd.Context(), found, *o)
+			return a.all(cmd.Context(), found, *o)
 		})
 		if err != nil {
 			return err
@@ -89,7 +91,7 @@ func newAct(c *common, o *migration.Options, use, short string, do act,
 		engine := newEngine(found, cmd.ErrOrStderr())
 		var refused error
 		for _, p := range pools {
-			err := explained(cmd.ErrOrStderr(), interrupted(cmd.Context(), p, do(engine, cmd.Context(), p, *o)))
+			err := explained(cmd.ErrOrStderr(), interrupted(cmd.Context(), p, a.do(engine, cmd.Context(), p, *o)))
 			if every && errors.Is(err, errRefused) {
 				refused = err
 				continue
@@ -138,8 +140,9 @@ func interrupted(ctx context.Context, p migration.Pool, err error) error {
 }
 
 func newApply(c *common, o *migration.Options) *cobra.Command {
-	return newAct(c, o, "apply", "Move pools; the same command goes on after an interruption", (*steps.Engine).Apply,
-		func(ctx context.Context, found *clusters, o migration.Options) ([]migration.Pool, error) {
+	return newAct(c, o, act{
+		use: "apply", short: "Move pools; the same command goes on after an interruption", do: (*steps.Engine).Apply,
+		all: func(ctx context.Context, found *clusters, o migration.Options) ([]migration.Pool, error) {
 			plans, err := planPools(ctx, found, o, nil)
 			if err != nil {
 				return nil, err
@@ -154,7 +157,8 @@ func newApply(c *common, o *migration.Options) *cobra.Command {
 				}
 			}
 			return pools, nil
-		})
+		},
+	})
 }
 
 // begun are the pools on their way to an API: the new side may be the truth already,
@@ -177,16 +181,19 @@ func begun(ctx context.Context, found *clusters, to migration.API) ([]migration.
 }
 
 func newRollback(c *common, o *migration.Options) *cobra.Command {
-	return newAct(c, o, "rollback", "Bring pools back to where their move began, from any phase that is not Finished",
-		(*steps.Engine).Rollback,
-		inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved,
-			migration.PhaseFinishing))
+	return newAct(c, o, act{
+		use: "rollback", short: "Bring pools back to where their move began, from any phase that is not Finished",
+		do: (*steps.Engine).Rollback,
+		all: inPhases(migration.PhaseHolding, migration.PhaseCopying, migration.PhaseSwitching, migration.PhaseMoved,
+			migration.PhaseFinishing),
+	})
 }
 
 func newFinish(c *common, o *migration.Options) *cobra.Command {
-	return newAct(c, o, "finish", "Remove what moves have left on the old API, after a backup",
-		(*steps.Engine).Finish,
-		inPhases(migration.PhaseMoved, migration.PhaseFinishing))
+	return newAct(c, o, act{
+		use: "finish", short: "Remove what moves have left on the old API, after a backup",
+		do: (*steps.Engine).Finish, all: inPhases(migration.PhaseMoved, migration.PhaseFinishing),
+	})
 }
 
 // inPhases are the pools whose move is in one of these phases.

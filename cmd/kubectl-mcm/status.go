@@ -39,9 +39,7 @@ func printStatus(ctx context.Context, out io.Writer, format string, c *clusters,
 	if err != nil {
 		return err
 	}
-	if len(pools) > 0 {
-		records = slices.DeleteFunc(records, func(r migration.Record) bool { return !slices.Contains(pools, r.Pool) })
-	}
+	records = recordsOf(records, pools)
 	people := format == formatTable || format == formatWide
 	if len(records) > 0 || len(pools) == 0 || !people {
 		if err := printRecords(out, format, records); err != nil || !people {
@@ -54,6 +52,14 @@ func printStatus(ctx context.Context, out io.Writer, format string, c *clusters,
 		}
 	}
 	return nil
+}
+
+// recordsOf are the records of pools; no pools are all.
+func recordsOf(records []migration.Record, pools []migration.Pool) []migration.Record {
+	if len(pools) == 0 {
+		return records
+	}
+	return slices.DeleteFunc(records, func(r migration.Record) bool { return !slices.Contains(pools, r.Pool) })
 }
 
 func printRecords(out io.Writer, format string, records []migration.Record) error {

@@ -60,6 +60,8 @@ func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, er
 }
 
 // assemble makes the parts and connects them.
+//
+//nolint:revive // each argument is a result of build
 func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface,
 	which []string,
 	served func(controllers.Kind) bool,

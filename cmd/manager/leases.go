@@ -60,6 +60,8 @@ var _ resourcelock.Interface = &leaseLock{}
 // newLeaseLock returns the lock on the leases of these names, at least one, in
 // that namespace. Nothing is written until it is used. Each lease is marked as
 // held by us, since MCM's identities look like ours.
+//
+//nolint:revive // the last argument is a list of names
 func newLeaseLock(leases coordinationv1client.LeasesGetter, namespace, identity string, c clock.PassiveClock,
 	f *fence.Fence, names ...string,
 ) *leaseLock {
@@ -148,10 +150,13 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 		return fmt.Errorf("write lease %s: %w", l.parts[i].lock.Describe(), err)
 	}
 	l.renewed.Store(l.clock.Now().UnixNano())
-	if held {
+	switch {
+	case held:
 		l.fence.Renewed(began)
-	} else {
-		l.fence.Acquired(began, free)
+	case free:
+		l.fence.AcquiredReleased(began)
+	default:
+		l.fence.Acquired(began)
 	}
 	return nil
 }

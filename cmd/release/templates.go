@@ -141,6 +141,6 @@ func (r release) configuration() error {
 				filepath.Join(r.out, b.label, r.version, b.file))
 		}
 	}
-	return os.WriteFile(filepath.Join(r.out, "clusterctl.yaml"), []byte(text.String()),
-		0o644) //nolint:gosec // a release is for everybody to read
+	file := filepath.Join(r.out, "clusterctl.yaml")
+	return os.WriteFile(file, []byte(text.String()), 0o644) //nolint:gosec // a release is for everybody to read
 }

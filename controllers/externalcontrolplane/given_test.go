@@ -142,7 +142,9 @@ func TestRefused(t *testing.T) {
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "a"},
 		}), secret: given(), want: machinev1.ReasonInvalidSpec +
 			": spec.controlPlaneEndpoint: set both"},
-		"its own name": {cp: spec(controlplanev1.MCMExternalControlPlaneSpec{KubeconfigSecretRef: &controlplanev1.NameReference{Name: "c1-kubeconfig"}}), want: machinev1.ReasonInvalidSpec + ": spec.kubeconfigSecretRef.name:"},
+		"its own name": {cp: spec(controlplanev1.MCMExternalControlPlaneSpec{
+			KubeconfigSecretRef: &controlplanev1.NameReference{Name: "c1-kubeconfig"},
+		}), want: machinev1.ReasonInvalidSpec + ": spec.kubeconfigSecretRef.name:"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

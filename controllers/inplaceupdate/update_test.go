@@ -388,7 +388,9 @@ func TestDrain(t *testing.T) {
 				Behavior: clusterv1.MachineDrainRuleDrainBehaviorDrain,
 				Order:    new(int32(5)),
 			},
-			Pods: []clusterv1.MachineDrainRulePodSelector{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "last"}}}},
+			Pods: []clusterv1.MachineDrainRulePodSelector{{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "last"}},
+			}},
 		},
 	}
 	w := newWorld(t, rule)

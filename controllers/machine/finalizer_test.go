@@ -52,7 +52,7 @@ func TestNameIsKept(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, interceptor.Funcs{})
 			w.fence = fence.New(w.clock, time.Hour)
-			w.fence.Acquired(w.clock.Now(), false)
+			w.fence.Acquired(w.clock.Now())
 			w.restart()
 			set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set", UID: "set-uid"}}
 			m := newMachine(rollout.NewNames(set).Name(4), w.clock.Now())

@@ -42,7 +42,9 @@ func TestSettingsOf(t *testing.T) {
 			reason: "The effective creation timeout wins over the spec.",
 			change: func(m *machinev1.Machine) {
 				m.Annotations = map[string]string{machinev1.EffectiveCreationTimeoutAnnotation: "30m"}
-				m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: time.Minute}}
+				m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
+					MachineCreationTimeout: &metav1.Duration{Duration: time.Minute},
+				}
 			},
 			check: func(s settings) bool { return s.creation == 30*time.Minute },
 		},

@@ -102,7 +102,8 @@ func TestMarksAreTakenBack(t *testing.T) {
 
 func TestChoicesOfOthers(t *testing.T) {
 	t.Parallel()
-	foreign := &machinev1.Machine{Status: machinev1.MachineStatus{CurrentStatus: machinev1.CurrentStatus{Phase: machinev1.MachineRunning}}}
+	foreign := &machinev1.Machine{}
+	foreign.Status.CurrentStatus.Phase = machinev1.MachineRunning
 	foreign.Namespace, foreign.Name = namespace, "foreign"
 	env := newEnv(t, deployment(1), foreign)
 	env.run()

@@ -203,7 +203,7 @@ func TestFinishReservation(t *testing.T) {
 			}
 			env := newEnv(t, objects...)
 			env.c.Fence = fence.New(env.clock, time.Hour)
-			env.c.Fence.Acquired(env.clock.Now().Add(-tc.age), false)
+			env.c.Fence.Acquired(env.clock.Now().Add(-tc.age))
 			env.settle()
 			var want []string
 			for _, i := range tc.want {

@@ -63,7 +63,11 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 // of one that has crashed.
 func (env *env) restart() {
 	leases := fence.New(env.clock, 24*time.Hour)
-	leases.Acquired(env.clock.Now(), env.c == nil)
+	if env.c == nil {
+		leases.AcquiredReleased(env.clock.Now())
+	} else {
+		leases.Acquired(env.clock.Now())
+	}
 	env.events, env.safety = record.NewFakeRecorder(1000), record.NewFakeRecorder(1000)
 	env.c = New(Deps{
 		Client: view{Client: env.live, w: env}, Live: counted{env.live, env}, Target: &target.Cluster{Client: env.live},

@@ -33,7 +33,7 @@ func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*mach
 	}
 	inFlight := c.createsInFlight(s, record) > 0
 	before := s.memory.batch
-	next, err := record.Reserve(missing, inFlight)
+	next, err := reserve(record, missing, inFlight)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +50,15 @@ func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*mach
 		return nil, err
 	}
 	return c.unfinishedOrdinals(s, next, live), nil
+}
+
+// reserve reserves count further ordinals. An earlier reservation stays open if
+// requests to create its Machines are in flight: they may still take effect.
+func reserve(record rollout.Ordinals, count int, inFlight bool) (rollout.Ordinals, error) {
+	if inFlight {
+		return record.Reserve(count)
+	}
+	return record.Close().Reserve(count)
 }
 
 // ordinalsRecord returns the set's record of ordinals. A lost or damaged record is

@@ -29,7 +29,9 @@ func TestSyncSpecs(t *testing.T) {
 	}
 	old := func(m *machinev1.Machine) {
 		m.Spec.NodeTemplateSpec.Labels = map[string]string{"zone": "a", "gone": "x"}
-		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: time.Minute}}
+		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
+			MachineHealthTimeout: &metav1.Duration{Duration: time.Minute},
+		}
 	}
 	cases := map[string]struct {
 		reason string
@@ -66,7 +68,9 @@ func TestSyncSpecs(t *testing.T) {
 func TestSyncTakesConfigurationAway(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, newSet(1), newMember("a", func(m *machinev1.Machine) {
-		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: time.Minute}}
+		m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
+			MachineHealthTimeout: &metav1.Duration{Duration: time.Minute},
+		}
 	}))
 	env.settle()
 	if got := env.machine("a").Spec.MachineConfiguration; got != nil && *got != (machinev1.MachineConfiguration{}) {

@@ -208,8 +208,10 @@ func machine(change ...func(*clusterv1.Machine)) *clusterv1.Machine {
 	m := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "machine-uid"},
 		Spec: clusterv1.MachineSpec{
-			ClusterName:       "c1",
-			Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: "m1"}},
+			ClusterName: "c1",
+			Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: "m1",
+			}},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{Name: "vm-1"},
 		},
 	}

@@ -36,8 +36,7 @@ func TestHolds(t *testing.T) {
 		hold(&machinev1.MachineDeployment{ObjectMeta: meta("d")}, "x", "x", "1970-01-01T00:20:00Z"),
 	).Build(), scrape(t), nil, nil)
 	compare(t, "holds are counted by whether they are answered; the oldest answer of a namespace is told", o, `
-# HELP mcm_migration_held_objects Number of objects that are held for a migration,
-	by whether their controller has answered.
+# HELP mcm_migration_held_objects Number of objects that are held for a migration, by whether their controller has answered.
 # TYPE mcm_migration_held_objects gauge
 mcm_migration_held_objects{answered="false",kind="Machine",namespace="ns"} 1
 mcm_migration_held_objects{answered="false",kind="Machine",namespace="other"} 1

@@ -142,7 +142,9 @@ func TestMachineDeployments(t *testing.T) {
 	d.Status.FailedMachines = []*machinev1.MachineSummary{nil, {Name: "m1"}}
 	plain := &machinev1.MachineDeployment{ObjectMeta: meta("d2")}
 	broken := &machinev1.MachineDeployment{ObjectMeta: meta("d3")}
-	broken.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromString("x"))}}
+	broken.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{
+		UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromString("x"))},
+	}
 	o := NewObjects(builder(t, d, plain, broken).Build(), scrape(t), nil, nil)
 	compare(t, "percentages are resolved, which MCM shows as 0; what a deployment does not have is not shown", o, `
 # HELP mcm_machine_deployment_info_spec_paused 1 while rollouts are paused.

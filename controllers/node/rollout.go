@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,11 +29,14 @@ func (c *Controller) inRollout(ctx context.Context, o *observation) (bool, error
 	}
 	set := &machinev1.MachineSet{}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: owner.Name}, set)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("reading MachineSet %s/%s: %w", m.Namespace, owner.Name, err)
 	}
 	deployment := metav1.GetControllerOf(set)
-	if err != nil || set.UID != owner.UID || deployment == nil {
+	if set.UID != owner.UID || deployment == nil {
 		return false, nil
 	}
 	return c.rolling(ctx, set, deployment)

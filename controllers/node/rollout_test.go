@@ -29,9 +29,7 @@ func setOf(deployment, name string, replicas int32, options ...func(*machinev1.M
 	return s
 }
 
-func ofSet(name string) func(*machinev1.Machine) {
-	return func(m *machinev1.Machine) { controlledBy(m, "MachineSet", name) }
-}
+func ofSet(m *machinev1.Machine) { controlledBy(m, "MachineSet", "new") }
 
 func TestAutoscalersKeepOffNodesOfARollout(t *testing.T) {
 	t.Parallel()
@@ -49,37 +47,37 @@ func TestAutoscalersKeepOffNodesOfARollout(t *testing.T) {
 		byUs    bool
 	}{
 		"Rollout": {
-			"Old machines are still to be replaced.", node(), machine(ofSet("new")),
+			"Old machines are still to be replaced.", node(), machine(ofSet),
 			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
 			false, "true", true,
 		},
 		"Over": {
-			"There is nothing left to replace.", node(), machine(ofSet("new")),
+			"There is nothing left to replace.", node(), machine(ofSet),
 			[]client.Object{setOf("d", "new", 3), setOf("d", "old", 0)},
 			false, "", false,
 		},
 		"Growing": {
-			"A pool that grows is no rollout.", node(), machine(ofSet("new")),
+			"A pool that grows is no rollout.", node(), machine(ofSet),
 			[]client.Object{setOf("d", "new", 3), setOf("other", "set", 2)},
 			false, "", false,
 		},
 		"SetGoes": {
-			"A set that is being deleted is not rolled.", node(), machine(ofSet("new")),
+			"A set that is being deleted is not rolled.", node(), machine(ofSet),
 			[]client.Object{setOf("d", "new", 3), setOf("d", "old", 2, going)},
 			false, "", false,
 		},
 		"Made": {
-			"A node that was there before is for the deployment's controller.", node(owned), machine(ofSet("new")),
+			"A node that was there before is for the deployment's controller.", node(owned), machine(ofSet),
 			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
 			false, "", false,
 		},
 		"User's": {
-			"What the user has said stays.", node(said), machine(ofSet("new")),
+			"What the user has said stays.", node(said), machine(ofSet),
 			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
 			false, "false", false,
 		},
 		"SetIsGone": {
-			"A machine may outlive its set.", node(), machine(ofSet("new")),
+			"A machine may outlive its set.", node(), machine(ofSet),
 			[]client.Object{setOf("d", "old", 2)},
 			false, "", false,
 		},
@@ -90,7 +88,7 @@ func TestAutoscalersKeepOffNodesOfARollout(t *testing.T) {
 			false,
 		},
 		"Off": {
-			"It can be switched off.", node(), machine(ofSet("new")),
+			"It can be switched off.", node(), machine(ofSet),
 			[]client.Object{setOf("d", "new", 1), setOf("d", "old", 2)},
 			true, "", false,
 		},

@@ -58,8 +58,9 @@ func TestCopiesAreWhatClusterAPIAsksFor(t *testing.T) {
 		"for boot data too":          c.ConfigTemplates[0].Name == set.Spec.Template.Spec.Bootstrap.ConfigRef.Name,
 		"the Secret is one that Cluster API sees": c.BootstrapSecrets[0].Type == clusterv1.ClusterSecretType &&
 			c.BootstrapSecrets[0].Labels[clusterv1.ClusterNameLabel] == "shoot" && len(c.BootstrapSecrets[0].Data["value"]) > 0,
-		"one is replaced at a time":                           c.Deployment.Spec.Remediation.MaxInFlight.String() == "1",
-		"of the same bounds":                                  c.Deployment.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.String() == "20%",
+		"one is replaced at a time": c.Deployment.Spec.Remediation.MaxInFlight.String() == "1",
+		"of the same bounds": c.Deployment.Spec.Rollout.
+			Strategy.RollingUpdate.MaxUnavailable.String() == "20%",
 		"drains end":                                          *m.Spec.Deletion.NodeDrainTimeoutSeconds == 7200,
 		"machines that do not join are replaced":              *c.HealthCheck.Spec.Checks.NodeStartupTimeoutSeconds == 1200,
 		"the health check selects them":                       objects.Selects(&c.HealthCheck.Spec.Selector, m.Labels),

@@ -28,37 +28,47 @@ func (c *toClusterAPI) healthCheck() {
 	if c.Native.Deployment == nil && (c.Pool.Kind != migration.KindSet || len(c.Native.Sets) == 0) {
 		return
 	}
-	config, annotations, labels, origin := c.configuration()
+	from := c.healthSource()
 	check := &clusterv1.MachineHealthCheck{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: c.Pool.Namespace, Name: c.Pool.Name,
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: c.options.Cluster},
-			Annotations:     map[string]string{machinev1.MigratedFromAnnotation: origin},
+			Annotations:     map[string]string{machinev1.MigratedFromAnnotation: from.origin},
 			OwnerReferences: []metav1.OwnerReference{c.clusterOwner()},
 		},
 		Spec: clusterv1.MachineHealthCheckSpec{
 			ClusterName: c.options.Cluster,
-			Selector:    metav1.LabelSelector{MatchLabels: labels},
+			Selector:    metav1.LabelSelector{MatchLabels: from.labels},
 		},
 	}
-	c.spec(c.nativeSpec(config, annotations), &clusterv1.MachineSpec{}, &check.Spec.Checks)
+	c.spec(c.nativeSpec(from.config, from.annotations), &clusterv1.MachineSpec{}, &check.Spec.Checks)
 	if len(c.Native.Machines) >= minMachinesForLimit {
 		check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.FromString(maxUnhealthy))
 	}
 	c.out.HealthCheck = check
 }
 
-// configuration is that of the pool's template, with the annotations that count
-// for it, the labels of its Machines, and what it comes from.
-func (c *toClusterAPI) configuration() (_ *machinev1.MachineConfiguration, annotations, labels map[string]string,
-	origin string,
-) {
+// healthSource is what a MachineHealthCheck is made from.
+type healthSource struct {
+	config      *machinev1.MachineConfiguration // of the pool's template
+	annotations map[string]string               // that count for config
+	labels      map[string]string               // of the pool's Machines on Cluster API
+	origin      string
+}
+
+// healthSource returns that of the pool.
+func (c *toClusterAPI) healthSource() healthSource {
 	if d := c.Native.Deployment; d != nil {
-		labels := map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name}
-		return d.Spec.Template.Spec.MachineConfiguration, d.Annotations, labels,
-			objects.CopyOf(machinev1.MachineDeploymentKind, d)
+		return healthSource{
+			config: d.Spec.Template.Spec.MachineConfiguration, annotations: d.Annotations,
+			labels: map[string]string{clusterv1.MachineDeploymentNameLabel: d.Name},
+			origin: objects.CopyOf(machinev1.MachineDeploymentKind, d),
+		}
 	}
 	s := &c.Native.Sets[0]
-	labels = map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name)}
-	return s.Spec.Template.Spec.MachineConfiguration, s.Annotations, labels, objects.CopyOf(machinev1.MachineSetKind, s)
+	return healthSource{
+		config: s.Spec.Template.Spec.MachineConfiguration, annotations: s.Annotations,
+		labels: map[string]string{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Name)},
+		origin: objects.CopyOf(machinev1.MachineSetKind, s),
+	}
 }

@@ -69,12 +69,7 @@ func convertBack[N, C any](table []row[N, C], c C, n N) {
 // judgeNative returns what becomes of the native fields of an object. Paths begin with prefix.
 func judgeNative[N, C any](table []row[N, C], object, prefix string, n N) (found []migration.Finding) {
 	for _, r := range table {
-		if r.leavesNative == nil {
-			continue
-		}
-		if o := r.leavesNative(n); o.level != "" {
-			found = append(found, o.finding(object, prefix+r.native))
-		}
+		found = append(found, judge(r.leavesNative, n, object, prefix+r.native)...)
 	}
 	return found
 }
@@ -82,12 +77,18 @@ func judgeNative[N, C any](table []row[N, C], object, prefix string, n N) (found
 // judgeClusterAPI returns what becomes of the fields of an object of Cluster API.
 func judgeClusterAPI[N, C any](table []row[N, C], object, prefix string, c C) (found []migration.Finding) {
 	for _, r := range table {
-		if r.leavesClusterAPI == nil {
-			continue
-		}
-		if o := r.leavesClusterAPI(c); o.level != "" {
-			found = append(found, o.finding(object, prefix+r.clusterAPI))
-		}
+		found = append(found, judge(r.leavesClusterAPI, c, object, prefix+r.clusterAPI)...)
 	}
 	return found
+}
+
+// judge returns what becomes of one field of o; nothing if there is nothing to say.
+func judge[O any](leaves func(O) outcome, o O, object, field string) []migration.Finding {
+	if leaves == nil {
+		return nil
+	}
+	if out := leaves(o); out.level != "" {
+		return []migration.Finding{out.finding(object, field)}
+	}
+	return nil
 }

@@ -39,18 +39,34 @@ func (p *planner) clusterMachines(want *migration.NativeObjects) {
 		if o != nil {
 			p.retainsVM(o)
 		}
-		if c := copies[m.Spec.InfrastructureRef.Name]; c != nil && o != nil {
-			out.ProviderID = c.Spec.ProviderID
-			if c.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM ||
-				out.ProviderID != o.Spec.ProviderID {
-				out.ProviderIDForm = FormMCM
-			}
-			if p.Native.Classes[c.Spec.Class.Name] == nil {
-				out.block(fmt.Sprintf("its MachineClass %q does not exist", c.Spec.Class.Name), "restore the MachineClass")
-			}
-		}
+		p.nativeCopy(&out, o, copies[m.Spec.InfrastructureRef.Name])
 		p.Machines = append(p.Machines, out)
 	}
+}
+
+// nativeCopy plans what the copy c of a MCMMachine is to have; both may be missing.
+func (p *planner) nativeCopy(out *MachinePlan, o *infrav1.MCMMachine, c *machinev1.Machine) {
+	if c == nil || o == nil {
+		return
+	}
+	out.ProviderID = c.Spec.ProviderID
+	if c.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM ||
+		out.ProviderID != o.Spec.ProviderID {
+		out.ProviderIDForm = FormMCM
+	}
+	if p.Native.Classes[c.Spec.Class.Name] == nil {
+		out.block(fmt.Sprintf("its MachineClass %q does not exist", c.Spec.Class.Name), "restore the MachineClass")
+	}
+}
+
+// beingMade reports whether the VM of a MCMMachine may not be there yet.
+func beingMade(o *infrav1.MCMMachine) bool {
+	return o.Spec.ProviderID == "" || o.Annotations[machinev1.CreateAttemptAnnotation] != ""
+}
+
+// hasNode reports whether the Node of a Machine is there.
+func (p *planner) hasNode(m *clusterv1.Machine) bool {
+	return m.Status.NodeRef.IsDefined() && p.Nodes[m.Status.NodeRef.Name] != nil
 }
 
 // judgeCluster says what is in the way of a Machine of Cluster API.
@@ -63,9 +79,9 @@ func (p *planner) judgeCluster(out *MachinePlan, m *clusterv1.Machine, o *infrav
 			"delete the Machine, or leave its pool where it is")
 	case !o.DeletionTimestamp.IsZero():
 		out.block("its MCMMachine is being deleted", "wait until it is gone")
-	case o.Spec.ProviderID == "" || o.Annotations[machinev1.CreateAttemptAnnotation] != "":
+	case beingMade(o):
 		out.block("its VM is being made", "wait until it has joined, or delete it")
-	case !m.Status.NodeRef.IsDefined() || p.Nodes[m.Status.NodeRef.Name] == nil:
+	case !p.hasNode(m):
 		out.block("its node has not joined, or is gone", "wait until it has joined, or delete it")
 	case m.Name != o.Name:
 		out.block("its MCMMachine has another name, "+o.Name+", and natively both have that of the VM", "replace the machine")

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -14,7 +15,24 @@ import (
 
 // names refuses names that Cluster API cannot have, or that somebody else has.
 func (p *planner) names(want *migration.ClusterAPIObjects) {
-	if d := want.Deployment; d != nil {
+	p.labelName(want.Deployment)
+	if p.Phase != "" || p.Around == nil {
+		return
+	}
+	p.takenDeployment(want.Deployment)
+	p.takenMachines()
+	for i := range want.BootstrapSecrets {
+		o := &want.BootstrapSecrets[i]
+		if have := p.Around.Secrets[client.ObjectKeyFromObject(o)]; have != nil &&
+			objects.CopiedFrom(have, machinev1.MachineKind) == "" {
+			p.taken("Secret", have)
+		}
+	}
+}
+
+// labelName refuses a name that is no value of a label.
+func (p *planner) labelName(d *clusterv1.MachineDeployment) {
+	if d != nil {
 		if problems := validation.IsValidLabelValue(d.Name); len(problems) > 0 {
 			p.find(migration.Finding{
 				Level: migration.Blocked, Object: objects.Name(machinev1.MachineDeploymentKind, d), Field: "metadata.name",
@@ -23,15 +41,20 @@ func (p *planner) names(want *migration.ClusterAPIObjects) {
 			})
 		}
 	}
-	if p.Phase != "" || p.Around == nil {
-		return
-	}
+}
+
+// takenDeployment refuses the name of another MachineDeployment of Cluster API.
+func (p *planner) takenDeployment(d *clusterv1.MachineDeployment) {
 	for i := range p.Around.ClusterDeployments {
-		if o := &p.Around.ClusterDeployments[i]; want.Deployment != nil && o.Name == want.Deployment.Name &&
+		if o := &p.Around.ClusterDeployments[i]; d != nil && o.Name == d.Name &&
 			!objects.Related(o, p.Native.Deployment, machinev1.MachineDeploymentKind) {
 			p.taken(machinev1.MachineDeploymentKind, o)
 		}
 	}
+}
+
+// takenMachines refuses names of other MachineSets, Machines and MCMMachines.
+func (p *planner) takenMachines() {
 	sets, machines := objects.ByName(p.Native.Sets), objects.ByName(p.Native.Machines)
 	for i := range p.Around.ClusterSets {
 		if o := &p.Around.ClusterSets[i]; sets[o.Name] != nil && !objects.Related(o, sets[o.Name], machinev1.MachineSetKind) {
@@ -50,13 +73,6 @@ func (p *planner) names(want *migration.ClusterAPIObjects) {
 			p.taken(objects.KindMCMMachine, o)
 		}
 	}
-	for i := range want.BootstrapSecrets {
-		o := &want.BootstrapSecrets[i]
-		if have := p.Around.Secrets[client.ObjectKeyFromObject(o)]; have != nil &&
-			objects.CopiedFrom(have, machinev1.MachineKind) == "" {
-			p.taken("Secret", have)
-		}
-	}
 }
 
 // nativeNames refuses names that somebody else has on the native API.
@@ -64,29 +80,36 @@ func (p *planner) nativeNames(want *migration.NativeObjects) {
 	if p.Phase != "" || p.Around == nil {
 		return
 	}
-	taken := func(kind, name string) {
-		p.find(migration.Finding{
-			Level: migration.Blocked, Object: kind + " " + p.Plan.Pool.Namespace + "/" + name,
-			Text:   "it exists on the native API, and is no copy of that of Cluster API with this name",
-			Remedy: "delete or rename it",
-		})
-	}
 	if o := objects.Find(p.Around.Deployments, p.Plan.Pool.Name); o != nil && want.Deployment != nil &&
 		!objects.Related(p.ClusterAPI.Deployment, o, machinev1.MachineDeploymentKind) {
-		taken(machinev1.MachineDeploymentKind, o.Name)
+		p.takenNatively(machinev1.MachineDeploymentKind, o.Name)
 	}
+	p.takenNativeMachines()
+}
+
+// takenNativeMachines refuses names of other MachineSets and Machines.
+func (p *planner) takenNativeMachines() {
 	sets, machines := objects.ByName(p.ClusterAPI.Sets), objects.ByName(p.ClusterAPI.Machines)
 	for i := range p.Around.Sets {
 		if o := &p.Around.Sets[i]; sets[o.Name] != nil && !objects.Related(sets[o.Name], o, machinev1.MachineSetKind) {
-			taken(machinev1.MachineSetKind, o.Name)
+			p.takenNatively(machinev1.MachineSetKind, o.Name)
 		}
 	}
 	for i := range p.Around.Machines {
 		if o := &p.Around.Machines[i]; machines[o.Name] != nil && !objects.Related(machines[o.Name], o,
 			machinev1.MachineKind) {
-			taken(machinev1.MachineKind, o.Name)
+			p.takenNatively(machinev1.MachineKind, o.Name)
 		}
 	}
+}
+
+// takenNatively says that somebody else has a name on the native API.
+func (p *planner) takenNatively(kind, name string) {
+	p.find(migration.Finding{
+		Level: migration.Blocked, Object: kind + " " + p.Plan.Pool.Namespace + "/" + name,
+		Text:   "it exists on the native API, and is no copy of that of Cluster API with this name",
+		Remedy: "delete or rename it",
+	})
 }
 
 // healthChecks is about MachineHealthChecks that are there before the pool's own is

@@ -55,6 +55,23 @@ func (p *planner) nativeMachines(want *migration.ClusterAPIObjects) map[string]i
 
 // judgeNative says what is in the way of a Machine in its own state.
 func (p *planner) judgeNative(out *MachinePlan, m *machinev1.Machine) {
+	judgePhase(out, m)
+	if !m.DeletionTimestamp.IsZero() {
+		out.Verdict = VerdictKept // this reason goes before its phase
+		out.block("it is being deleted", "wait until it is gone")
+	}
+	judgeRequests(out, m)
+	if m.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM && p.Phase == "" {
+		out.block("its providerID is being turned into MCM's form", "wait until annotation "+
+			machinev1.ProviderIDFormAnnotation+" is gone")
+	}
+	if p.Plan.Pool.Kind == migration.KindDeployment && out.Set == "" {
+		out.block("it belongs to no MachineSet of the pool", "wait until it is adopted")
+	}
+}
+
+// judgePhase says what is in the way of a Machine in its phase.
+func judgePhase(out *MachinePlan, m *machinev1.Machine) {
 	switch phase := m.Status.CurrentStatus.Phase; phase {
 	case machinev1.MachineRunning:
 	case machinev1.MachineTerminating:
@@ -72,10 +89,10 @@ func (p *planner) judgeNative(out *MachinePlan, m *machinev1.Machine) {
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateFailed, machinev1.MachineInPlaceUpdateSuccessful:
 		out.block("it is being updated in place ("+string(phase)+")", "wait until the update is over")
 	}
-	if !m.DeletionTimestamp.IsZero() {
-		out.Verdict = VerdictKept // this reason goes before its phase
-		out.block("it is being deleted", "wait until it is gone")
-	}
+}
+
+// judgeRequests says what users and operators ask for that is in the way.
+func judgeRequests(out *MachinePlan, m *machinev1.Machine) {
 	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
 		out.block("it is preserved until "+expiry.UTC().Format("2006-01-02T15:04:05Z"), "wait, or set annotation "+
 			machinev1.PreserveAnnotation+"=false on its node")
@@ -91,13 +108,6 @@ func (p *planner) judgeNative(out *MachinePlan, m *machinev1.Machine) {
 	if _, held := m.Annotations[machinev1.HoldAnnotation]; held {
 		out.block("annotation "+machinev1.HoldAnnotation+" says that it is being adopted or moved",
 			"end what it was set for, and remove it")
-	}
-	if m.Annotations[machinev1.ProviderIDFormAnnotation] == machinev1.ProviderIDFormMCM && p.Phase == "" {
-		out.block("its providerID is being turned into MCM's form", "wait until annotation "+
-			machinev1.ProviderIDFormAnnotation+" is gone")
-	}
-	if p.Plan.Pool.Kind == migration.KindDeployment && out.Set == "" {
-		out.block("it belongs to no MachineSet of the pool", "wait until it is adopted")
 	}
 }
 

@@ -32,7 +32,7 @@ func TestReadingAFleetTakesAFewCalls(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			},
 		}).Build()
-		fleet, err := migration.ReadFleet(t.Context(), c, c, pools.TestNamespace, "shoot")
+		fleet, err := migration.ReadFleet(t.Context(), migration.Readers{Control: c, Target: c}, pools.TestNamespace, "shoot")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestReadingAFleetTakesAFewCalls(t *testing.T) {
 func BenchmarkPlanOfThousandMachines(b *testing.B) {
 	c := pools.Served(b, pools.NativePool("pool", 1000)).Build()
 	for b.Loop() {
-		fleet, err := migration.ReadFleet(b.Context(), c, c, pools.TestNamespace, "shoot")
+		fleet, err := migration.ReadFleet(b.Context(), migration.Readers{Control: c, Target: c}, pools.TestNamespace, "shoot")
 		if err != nil {
 			b.Fatal(err)
 		}

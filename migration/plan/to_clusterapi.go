@@ -31,9 +31,8 @@ func (p *planner) toClusterAPI() {
 	p.finalizersToClusterAPI()
 }
 
-// nativeHead is about the state of the pool as a whole.
-func (p *planner) nativeHead() {
-	d := p.Native.Deployment
+// deletedSets is about MachineSets that are being deleted.
+func (p *planner) deletedSets() {
 	for i := range p.Native.Sets {
 		if s := &p.Native.Sets[i]; !s.DeletionTimestamp.IsZero() {
 			p.find(migration.Finding{
@@ -42,6 +41,12 @@ func (p *planner) nativeHead() {
 			})
 		}
 	}
+}
+
+// nativeHead is about the state of the pool as a whole.
+func (p *planner) nativeHead() {
+	d := p.Native.Deployment
+	p.deletedSets()
 	switch p.Plan.Pool.Kind {
 	case migration.KindSet:
 		p.nativeSet(&p.Native.Sets[0])

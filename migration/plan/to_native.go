@@ -60,6 +60,12 @@ func (p *planner) clusterHead() {
 		block("metadata.labels["+clusterv1.ClusterTopologyOwnedLabel+"]",
 			"a ClusterClass manages it, and would make it again", "take it out of spec.topology of its Cluster first")
 	}
+	p.clusterRollout(object, block)
+}
+
+// clusterRollout is about the MachineSets of a MachineDeployment of Cluster API: one of
+// its template has all machines.
+func (p *planner) clusterRollout(object string, block func(field, text, remedy string)) {
 	current := p.ClusterAPI.CurrentSet()
 	if current < 0 {
 		block("spec.template", "no MachineSet has this template yet: a rollout begins",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/plan"
@@ -132,14 +133,15 @@ type RefusedError struct {
 
 // Error has a line for each finding.
 func (e *RefusedError) Error() string {
-	text := e.Pool.String() + " is not moved:"
+	var text strings.Builder
+	text.WriteString(e.Pool.String() + " is not moved:")
 	for _, f := range e.Findings {
-		text += "\n  " + f.String()
+		text.WriteString("\n  " + f.String())
 		if f.Level == migration.Lost {
-			text += "; --accept=" + f.Field + " accepts it"
+			text.WriteString("; --accept=" + f.Field + " accepts it")
 		}
 	}
-	return text
+	return text.String()
 }
 
 // resume takes the pool for this call, unless another command has since it was opened.

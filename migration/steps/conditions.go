@@ -117,18 +117,26 @@ func notYet(s *migration.PoolState, o client.Object) string {
 			return "has not found its VM yet: " + vmCondition(o)
 		}
 	case *clusterv1.Machine:
-		infra := mcmMachineOf(s, o)
-		if !o.Status.NodeRef.IsDefined() && nodeOf(s, o.Spec.ProviderID) != nil && (infra == nil || !vmGone(infra)) {
-			return "has not found its Node yet"
-		}
+		return noNodeYet(s, o)
 	case *clusterv1.MachineSet:
-		if o.Status.ObservedGeneration < o.Generation {
-			return "has not been looked at yet"
-		}
+		return notObserved(o.Status.ObservedGeneration, o.Generation)
 	case *clusterv1.MachineDeployment:
-		if o.Status.ObservedGeneration < o.Generation {
-			return "has not been looked at yet"
-		}
+		return notObserved(o.Status.ObservedGeneration, o.Generation)
+	}
+	return ""
+}
+
+func noNodeYet(s *migration.PoolState, m *clusterv1.Machine) string {
+	infra := mcmMachineOf(s, m)
+	if !m.Status.NodeRef.IsDefined() && nodeOf(s, m.Spec.ProviderID) != nil && (infra == nil || !vmGone(infra)) {
+		return "has not found its Node yet"
+	}
+	return ""
+}
+
+func notObserved(observed, generation int64) string {
+	if observed < generation {
+		return "has not been looked at yet"
 	}
 	return ""
 }

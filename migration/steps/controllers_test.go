@@ -209,6 +209,6 @@ func (w *env) playMCMMachine(o *infrav1.MCMMachine) {
 		return
 	}
 	w.patchStatus(o, func(x client.Object) {
-		x.(*infrav1.MCMMachine).Status.Initialization.Provisioned = ptr.To(slices.Contains(w.vms(), o.Name))
+		x.(*infrav1.MCMMachine).Status.Initialization.Provisioned = new(slices.Contains(w.vms(), o.Name))
 	})
 }

@@ -59,24 +59,40 @@ func (e *Engine) copyToClusterAPI(ctx context.Context, m *move, s *migration.Poo
 	if done, waiting, err = e.removeStale(ctx, s, &want); err != nil || !done {
 		return false, waiting, err
 	}
-	for _, step := range []func(context.Context, *migration.PoolState, *migration.ClusterAPIObjects) (bool, error){
-		e.writeTemplates, e.writeDeployment, e.writeSets, e.writeMachines,
-	} {
-		if wrote, err := step(ctx, s, &want); err != nil || wrote {
-			return false, "", err
-		}
+	if wrote, err := e.writeCopies(ctx, s, &want); err != nil || wrote {
+		return false, "", err
 	}
 	missing, err := e.unpause(ctx, objects.Pointers(s.ClusterAPI.MCMMachines))
 	if err != nil || len(missing) > 0 {
 		return false, fmt.Sprintf("this provider's controllers have not looked for the VMs of %s yet; do they run?",
 			objects.List(missing)), err
 	}
-	for i := range s.ClusterAPI.MCMMachines {
-		if o := &s.ClusterAPI.MCMMachines[i]; !provisioned(o) && !vmGone(o) {
-			return false, fmt.Sprintf("%s has not found VM %s yet: %s", objects.Title(o), o.Spec.ProviderID, vmCondition(o)), nil
+	waiting = vmsPending(s)
+	return waiting == "", waiting, nil
+}
+
+// writeCopies writes what is missing of the first step that misses something.
+func (e *Engine) writeCopies(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
+	for _, step := range []func(context.Context, *migration.PoolState, *migration.ClusterAPIObjects) (bool, error){
+		e.writeTemplates, e.writeDeployment, e.writeSets, e.writeMachines,
+	} {
+		if wrote, err := step(ctx, s, want); err != nil || wrote {
+			return wrote, err
 		}
 	}
-	return true, "", nil
+	return false, nil
+}
+
+// vmsPending tells of a MCMMachine that has not found its VM yet; empty if all have.
+func vmsPending(s *migration.PoolState) string {
+	for i := range s.ClusterAPI.MCMMachines {
+		if o := &s.ClusterAPI.MCMMachines[i]; !provisioned(o) && !vmGone(o) {
+			return fmt.Sprintf("%s has not found VM %s yet: %s", objects.Title(o), o.Spec.ProviderID, vmCondition(o))
+		}
+	}
+	return ""
 }
 
 // refuse fails if something cannot be expressed on the other API.
@@ -98,30 +114,38 @@ func refuse(p migration.Pool, findings []migration.Finding) error {
 func (e *Engine) removeStale(ctx context.Context, s *migration.PoolState, want *migration.ClusterAPIObjects) (done bool,
 	waiting string, err error,
 ) {
+	stale := staleCopies(s, want)
+	if len(stale) == 0 {
+		return true, "", nil
+	}
+	if missing, err := e.pause(ctx, "", stale); err != nil || len(missing) > 0 {
+		return false, pausePending(migration.ClusterAPI, missing), err
+	}
+	return false, "", e.remove(ctx, stale)
+}
+
+// staleCopies are the copies that are not wanted, or are being deleted.
+func staleCopies(s *migration.PoolState, want *migration.ClusterAPIObjects) []client.Object {
 	providerIDs := map[string]string{}
 	for i := range want.Machines {
 		providerIDs[want.Machines[i].Name] = want.Machines[i].Spec.ProviderID
 	}
-	var strays []client.Object
+	isStale := func(o client.Object, providerID string) bool {
+		id, wanted := providerIDs[o.GetName()]
+		return !wanted || id != providerID || !o.GetDeletionTimestamp().IsZero()
+	}
+	var stale []client.Object
 	for i := range s.ClusterAPI.MCMMachines {
-		o := &s.ClusterAPI.MCMMachines[i]
-		if id, wanted := providerIDs[o.Name]; !wanted || id != o.Spec.ProviderID || !o.DeletionTimestamp.IsZero() {
-			strays = append(strays, o)
+		if o := &s.ClusterAPI.MCMMachines[i]; isStale(o, o.Spec.ProviderID) {
+			stale = append(stale, o)
 		}
 	}
 	for i := range s.ClusterAPI.Machines {
-		o := &s.ClusterAPI.Machines[i]
-		if id, wanted := providerIDs[o.Name]; !wanted || id != o.Spec.ProviderID || !o.DeletionTimestamp.IsZero() {
-			strays = append(strays, o)
+		if o := &s.ClusterAPI.Machines[i]; isStale(o, o.Spec.ProviderID) {
+			stale = append(stale, o)
 		}
 	}
-	if len(strays) == 0 {
-		return true, "", nil
-	}
-	if missing, err := e.pause(ctx, "", strays); err != nil || len(missing) > 0 {
-		return false, pausePending(migration.ClusterAPI, missing), err
-	}
-	return false, "", e.remove(ctx, strays)
+	return stale
 }
 
 func (e *Engine) writeTemplates(ctx context.Context, s *migration.PoolState,
@@ -197,6 +221,21 @@ func (e *Engine) writeSets(ctx context.Context, s *migration.PoolState, want *mi
 func (e *Engine) writeMachines(ctx context.Context, s *migration.PoolState,
 	want *migration.ClusterAPIObjects,
 ) (wrote bool, err error) {
+	if wrote, err := e.writeOwners(ctx, s, want); err != nil || wrote {
+		return wrote, err
+	}
+	secrets, err := e.writeBootData(ctx, s, want)
+	if err != nil {
+		return secrets, err
+	}
+	machines, err := e.writeMCMMachines(ctx, s, want)
+	return secrets || machines, err
+}
+
+// writeOwners writes the Machines.
+func (e *Engine) writeOwners(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	for i := range want.Machines {
 		o := &want.Machines[i]
 		if objects.Find(s.ClusterAPI.Machines, o.Name) != nil {
@@ -213,9 +252,13 @@ func (e *Engine) writeMachines(ctx context.Context, s *migration.PoolState,
 		}
 		wrote = true
 	}
-	if wrote {
-		return true, nil
-	}
+	return wrote, nil
+}
+
+// writeBootData writes the Secrets that Machines name as their boot data.
+func (e *Engine) writeBootData(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	for i := range want.BootstrapSecrets {
 		o := &want.BootstrapSecrets[i]
 		if machine := e.ownerAmong(s, o); machine != nil && !objects.Contains(s.ClusterAPI.BootstrapSecrets, o.Name) {
@@ -225,6 +268,12 @@ func (e *Engine) writeMachines(ctx context.Context, s *migration.PoolState,
 			return wrote, err
 		}
 	}
+	return wrote, nil
+}
+
+func (e *Engine) writeMCMMachines(ctx context.Context, s *migration.PoolState,
+	want *migration.ClusterAPIObjects,
+) (wrote bool, err error) {
 	for i := range want.MCMMachines {
 		o := &want.MCMMachines[i]
 		have, machine := objects.Find(s.ClusterAPI.MCMMachines, o.Name), objects.Find(s.ClusterAPI.Machines, o.Name)

@@ -22,7 +22,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -343,7 +342,7 @@ func (w *env) playCluster() {
 	for _, o := range objects.Pointers(get(w, &clusterv1.ClusterList{}).Items) {
 		w.patchStatus(o, func(o client.Object) {
 			o.(*clusterv1.Cluster).Status.Initialization = clusterv1.ClusterInitializationStatus{
-				InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true),
+				InfrastructureProvisioned: new(true), ControlPlaneInitialized: new(true),
 			}
 		})
 	}

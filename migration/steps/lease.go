@@ -32,28 +32,24 @@ func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.O
 	begun := e.Clock.Now()
 	for {
 		l, err := e.readLease(ctx, p)
-		if err != nil || l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" || o.TakeOver {
+		if err != nil || o.TakeOver || !isHeld(l) {
 			return l, err
 		}
 		renewed := ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{})
 		seen := max(e.Clock.Now().Sub(renewed.Time).Round(time.Second), 0)
 		duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
 		switch {
-		case first != nil && first.ResourceVersion != l.ResourceVersion:
+		case isRenewed(first, l):
 			return nil, fmt.Errorf("%s is being moved by another command (%s, seen %s ago): wait for it, stop it, or take "+
 				"over with --take-over once it is gone for certain", p, *l.Spec.HolderIdentity, seen)
 		case seen >= duration, e.Clock.Now().Sub(begun) >= duration: // the holder's clock may be ahead
 			return l, nil
-		case first == nil && e.Progress != nil:
-			s, err := load(ctx, e.Control, p)
-			if err != nil {
+		case first == nil:
+			waiting := fmt.Sprintf("Lease %s is held by %s, which renewed it %s ago; it expires after %s", l.Name,
+				*l.Spec.HolderIdentity, seen, duration)
+			if err := e.progressOf(ctx, p, waiting); err != nil {
 				return nil, err
 			}
-			e.Progress(Progress{
-				Pool: p, To: s.To, Phase: s.Phase,
-				Waiting: fmt.Sprintf("Lease %s is held by %s, which renewed it %s ago; it expires after %s", l.Name,
-					*l.Spec.HolderIdentity, seen, duration),
-			})
 		}
 		first = l
 		if err := e.Wait(ctx, lookAgain); err != nil {

@@ -185,7 +185,7 @@ func TestAPoolThatWasMadeAnew(t *testing.T) {
 		Cluster: "old",
 	}}
 	w.must(history.save(t.Context(), w.api))
-	f, err := migration.ReadFleet(t.Context(), w.api, w.api, "ns", "")
+	f, err := migration.ReadFleet(t.Context(), migration.Readers{Control: w.api, Target: w.api}, "ns", "")
 	if err != nil {
 		t.Fatal(err)
 	}

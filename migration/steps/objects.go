@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,7 +121,7 @@ func refTo(o client.Object, controller bool) *metav1.OwnerReference {
 		UID: o.GetUID(),
 	}
 	if controller {
-		ref.Controller, ref.BlockOwnerDeletion = ptr.To(true), ptr.To(true)
+		ref.Controller, ref.BlockOwnerDeletion = new(true), new(true)
 	}
 	return ref
 }

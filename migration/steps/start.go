@@ -23,6 +23,22 @@ func (e *Engine) startNewSide(ctx context.Context, m *move, s *migration.PoolSta
 			return pausePending(m.To.Other(), missing), err
 		}
 	}
+	if waiting, err := e.startTiers(ctx, m, s); err != nil || waiting != "" {
+		return waiting, err
+	}
+	if m.To == migration.ClusterAPI {
+		if err := e.writeHealthCheck(ctx, m, s); err != nil {
+			return "", err
+		}
+	}
+	if err := e.giveBounds(ctx, m, s); err != nil {
+		return "", err
+	}
+	return "", e.enter(ctx, m, s, migration.PhaseMoved)
+}
+
+// startTiers starts the new side from the machines up, and hands over once they work.
+func (e *Engine) startTiers(ctx context.Context, m *move, s *migration.PoolState) (string, error) {
 	tiers := s.Tiers(m.To)
 	slices.Reverse(tiers)
 	for i, tier := range tiers {
@@ -36,15 +52,7 @@ func (e *Engine) startNewSide(ctx context.Context, m *move, s *migration.PoolSta
 			return waiting, err
 		}
 	}
-	if m.To == migration.ClusterAPI {
-		if err := e.writeHealthCheck(ctx, m, s); err != nil {
-			return "", err
-		}
-	}
-	if err := e.giveBounds(ctx, m, s); err != nil {
-		return "", err
-	}
-	return "", e.enter(ctx, m, s, migration.PhaseMoved)
+	return "", nil
 }
 
 // startTier starts objects and waits until they work.

@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"fmt"
+	"strings"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
@@ -135,13 +136,7 @@ func backMarks(s *migration.Namespace) []migration.Finding {
 // firstNames names the first of many objects.
 func firstNames(kind string, names []string) string {
 	const most = 3
-	text := kind
-	for i, name := range names[:min(most, len(names))] {
-		if i > 0 {
-			text += ","
-		}
-		text += " " + name
-	}
+	text := kind + " " + strings.Join(names[:min(most, len(names))], ", ")
 	if more := len(names) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

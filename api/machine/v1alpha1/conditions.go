@@ -45,7 +45,7 @@ const (
 	ReasonVMNotFound         = "VMNotFound"
 	ReasonCreationTimedOut   = "CreationTimedOut"
 	ReasonFrozen             = "Frozen"
-	ReasonOutage             = "Outage" // several nodes of the zone or pool became unhealthy together; replacement is paused
+	ReasonOutage             = "Outage" // many nodes of the zone or pool became unhealthy together; replacement is paused
 
 	ReasonWaitingForNode       = "WaitingForNode"
 	ReasonNodeUnhealthy        = "NodeUnhealthy"

@@ -103,7 +103,7 @@ const (
 
 // Finalizers.
 const (
-	// Machine, MachineSet, MachineDeployment, MachineClass
+	// Finalizer is that of Machine, MachineSet, MachineDeployment and MachineClass.
 	Finalizer       = "machine.sapcloud.io/machine-controller-manager"
 	SecretFinalizer = "machine.sapcloud.io/machine-controller"      // Secret
 	NodeFinalizer   = "node.machine.sapcloud.io/machine-controller" // Node

@@ -34,6 +34,8 @@ func Edited(o client.Object, spec any) (edited bool, first string, err error) {
 
 // SpecUnchangedCondition returns the condition SpecUnchanged of a template of that
 // kind. path is where a MachineDeployment names such a template.
+//
+//nolint:revive // edited is what the condition tells
 func SpecUnchangedCondition(edited bool, kind, path string) metav1.Condition {
 	c := metav1.Condition{
 		Type: infrav1.SpecUnchangedCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonUnchanged,

@@ -80,8 +80,8 @@ func TestWake(t *testing.T) {
 	attachments.Delete(t.Context(), event.TypedDeleteEvent[*storagev1.VolumeAttachment]{Object: attachment("v9", "m",
 		true)}, q)
 	check("another volume", false)
-	attachments.Create(t.Context(),
-		event.TypedCreateEvent[*storagev1.VolumeAttachment]{Object: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "inline"}}}, q)
+	inline := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "inline"}}
+	attachments.Create(t.Context(), event.TypedCreateEvent[*storagev1.VolumeAttachment]{Object: inline}, q)
 	check("an inline volume", false)
 }
 

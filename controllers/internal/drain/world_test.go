@@ -264,8 +264,10 @@ func attachment(volume, node string, attached bool) *storagev1.VolumeAttachment 
 func pdb(name, app string, status policyv1.PodDisruptionBudgetStatus) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, Generation: 2},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
-		Status:     status,
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+		Status: status,
 	}
 }
 

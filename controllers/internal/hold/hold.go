@@ -125,7 +125,7 @@ func (g *Gate) Confirm(ctx context.Context, o client.Object) error {
 	if g.isConfirmed(id, o) {
 		return nil
 	}
-	live, ok := reflect.New(id.kind.Elem()).Interface().(client.Object)
+	live, ok := reflect.TypeAssert[client.Object](reflect.New(id.kind.Elem()))
 	if !ok {
 		return fmt.Errorf("%T is no object of an API", o)
 	}

@@ -68,18 +68,14 @@ func (o Ordinals) String() string {
 func (o Ordinals) IsOpen() bool { return o.Open < o.Next }
 
 // Reserve returns the record with count further ordinals reserved. An earlier
-// reservation stays open if inFlight: a request to create one of its Machines may
-// still take effect. It fails when the names are used up.
-func (o Ordinals) Reserve(count int, inFlight bool) (Ordinals, error) {
+// reservation stays open; close it first, unless a request to create one of its
+// Machines may still take effect. It fails when the names are used up.
+func (o Ordinals) Reserve(count int) (Ordinals, error) {
 	if o.Next+int64(count) > NameCount {
 		return o, fmt.Errorf("reserve %d ordinals: all %d names of the set are used, replace it by a new one", count,
 			NameCount)
 	}
-	open := o.Next
-	if inFlight {
-		open = o.Open
-	}
-	return Ordinals{Next: o.Next + int64(count), Open: open}, nil
+	return Ordinals{Next: o.Next + int64(count), Open: o.Open}, nil
 }
 
 // Close returns the record with its reservation finished.

@@ -66,23 +66,23 @@ func FuzzParseOrdinals(f *testing.F) {
 
 func TestReserve(t *testing.T) {
 	t.Parallel()
-	o, err := Ordinals{}.Reserve(3, false)
+	o, err := Ordinals{}.Reserve(3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Ordinals{Next: 3, Open: 0}, o); diff != "" {
 		t.Error(diff)
 	}
-	if second, err := o.Reserve(2, true); err != nil || second.Open != 0 || second.Next != 5 {
+	if second, err := o.Reserve(2); err != nil || second.Open != 0 || second.Next != 5 {
 		t.Errorf("a second reservation keeps the first open, whose requests may be late: %+v, %v", second, err)
 	}
-	if second, err := o.Reserve(2, false); err != nil || second.Open != 3 || second.Next != 5 {
+	if second, err := o.Close().Reserve(2); err != nil || second.Open != 3 || second.Next != 5 {
 		t.Errorf("a second reservation follows the first when nothing can be late: %+v, %v", second, err)
 	}
 	if o.Close().IsOpen() || o.Close().Next != 3 {
 		t.Errorf("closed: %+v", o.Close())
 	}
-	if _, err := (Ordinals{Next: NameCount - 1, Open: NameCount - 1}).Reserve(2, false); err == nil {
+	if _, err := (Ordinals{Next: NameCount - 1, Open: NameCount - 1}).Reserve(2); err == nil {
 		t.Error("there are not that many names")
 	}
 }

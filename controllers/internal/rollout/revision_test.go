@@ -13,7 +13,9 @@ import (
 )
 
 func revised(revision string) *machinev1.MachineSet {
-	return &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{machinev1.RevisionAnnotation: revision}}}
+	return &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{machinev1.RevisionAnnotation: revision},
+	}}
 }
 
 func TestRevisions(t *testing.T) {

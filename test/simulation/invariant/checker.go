@@ -5,6 +5,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -260,12 +261,12 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 // since returns the loosest bounds of what was asked for since then.
 func (c *Checker) since(uid types.UID, began time.Time) (b bounds, known bool) {
 	all := c.wanted[uid]
-	for i := len(all) - 1; i >= 0; i-- {
+	for _, w := range slices.Backward(all) {
 		if !known {
-			b, known = all[i], true
+			b, known = w, true
 		}
-		b.most, b.least, b.unlimited = max(b.most, all[i].most), min(b.least, all[i].least), b.unlimited || all[i].unlimited
-		if !all[i].at.After(began) {
+		b.most, b.least, b.unlimited = max(b.most, w.most), min(b.least, w.least), b.unlimited || w.unlimited
+		if !w.at.After(began) {
 			break
 		}
 	}

@@ -254,11 +254,10 @@ func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error 
 // mcmProviderIDStays: a MCMMachine keeps its VM once it has been told to core.
 func mcmProviderIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
 	before, after := mcmIn(change)
-	if w == nil || before == nil || after == nil || before.Spec.ProviderID == "" ||
-		before.Spec.ProviderID == after.Spec.ProviderID {
+	if w == nil || before == nil || after == nil {
 		return nil
 	}
-	return fmt.Errorf("MCMMachine %s had VM %s and gets %q", after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
+	return sameVM("MCMMachine "+after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
 }
 
 // clusterGoesLast: a MCMCluster goes only when nothing of its Cluster's machines

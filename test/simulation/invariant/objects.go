@@ -72,11 +72,18 @@ func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 // providerIDStays: a Machine keeps its VM.
 func providerIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
-	if w == nil || before == nil || after == nil || before.Spec.ProviderID == "" ||
-		before.Spec.ProviderID == after.Spec.ProviderID {
+	if w == nil || before == nil || after == nil {
 		return nil
 	}
-	return fmt.Errorf("Machine %s had VM %s and gets %q", after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
+	return sameVM("Machine "+after.Name, before.Spec.ProviderID, after.Spec.ProviderID)
+}
+
+// sameVM fails if an object that had a VM gets another one, or none.
+func sameVM(name, before, after string) error {
+	if before == "" || before == after {
+		return nil
+	}
+	return fmt.Errorf("%s had VM %s and gets %q", name, before, after)
 }
 
 // neverTooManyMachines: no Machine is created while there are as many as its set

@@ -213,9 +213,11 @@ func (w *World) deploymentOf(i int) *machinev1.MachineDeployment {
 	if p.Recreate {
 		d.Spec.Strategy.Type = machinev1.RecreateStrategyType
 	} else {
-		d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{UpdateConfiguration: machinev1.UpdateConfiguration{
-			MaxSurge: new(intstr.FromInt32(p.Surge)), MaxUnavailable: new(intstr.FromInt32(p.Unavailable)),
-		}}
+		d.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{
+			UpdateConfiguration: machinev1.UpdateConfiguration{
+				MaxSurge: new(intstr.FromInt32(p.Surge)), MaxUnavailable: new(intstr.FromInt32(p.Unavailable)),
+			},
+		}
 	}
 	d.Spec.Template.Labels = map[string]string{machinev1.NameLabel: poolName(i)}
 	d.Spec.Template.Spec.Class = machinev1.ClassSpec{

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
@@ -30,7 +29,7 @@ type process struct {
 	home        *home
 	doors       []controllers.Door
 	name        string
-	ctx         context.Context
+	ctx         context.Context //nolint:containedctx // it ends when the process does
 	cancel      context.CancelFunc
 	mirrors     []*mirror.Mirror // of the management cluster, and of that with the nodes if it is another one
 	connections *connections     // to workload clusters of Cluster API; nil without it
@@ -87,7 +86,7 @@ func (w *World) startOne(h *home, doors []controllers.Door) {
 		world: w, home: h, doors: doors, name: fmt.Sprintf("manager-%d", w.started), ctx: ctx, cancel: cancel,
 		fence: fence.New(clockOf{w}, renewDeadline),
 	}
-	p.fence.Acquired(w.now, false)
+	p.fence.Acquired(w.now)
 	w.trace("%s starts, for %v of %s", p.name, doors, h.name)
 	mgr, deps := w.equip(p)
 	if err := controllers.Setup(ctx, mgr, deps, controllersOf(doors)); err != nil {
@@ -293,9 +292,6 @@ func (w *World) finish(t *task, c *controller) {
 		w.crash(p, "it is done")
 	}
 }
-
-// request is for those who only need its name.
-type request = reconcile.Request
 
 // remembering is a driver that parses each class once for all processes: parsing
 // is pure, and takes a tenth of all time otherwise.
