@@ -103,7 +103,7 @@ func (p *planner) takenNativeMachines() {
 	}
 }
 
-// takenNatively says that somebody else has a name on the native API.
+// takenNatively adds a finding: another object has the name on the native API.
 func (p *planner) takenNatively(kind, name string) {
 	p.find(migration.Finding{
 		Level: migration.Blocked, Object: kind + " " + p.Plan.Pool.Namespace + "/" + name,

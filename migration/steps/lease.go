@@ -24,9 +24,8 @@ const (
 // name. The command creates the Lease when it begins, renews it while it works, and
 // deletes it when it ends. The Lease of a command that was killed expires.
 
-// awaitLease waits until no other command holds the Lease of a pool, and returns it as it
-// was read then, nil if there is none. It writes nothing, and fails if another command
-// renews the Lease.
+// awaitLease returns the Lease of a pool as it was read when nobody held it any more, nil
+// if there is none. It writes nothing, and fails if another command renews the Lease.
 func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.Options) (*coordinationv1.Lease, error) {
 	var first *coordinationv1.Lease
 	begun := e.Clock.Now()
@@ -58,12 +57,35 @@ func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.O
 	}
 }
 
+// isRenewed reports whether a Lease has changed since it was first read, if it was.
+func isRenewed(first, now *coordinationv1.Lease) bool {
+	return first != nil && first.ResourceVersion != now.ResourceVersion
+}
+
+// isHeld reports whether a command holds a Lease, which may be nil.
+func isHeld(l *coordinationv1.Lease) bool {
+	return l != nil && ptr.Deref(l.Spec.HolderIdentity, "") != ""
+}
+
+// progressOf tells what a pool waits for that is moved by another command.
+func (e *Engine) progressOf(ctx context.Context, p migration.Pool, waiting string) error {
+	if e.Progress == nil {
+		return nil
+	}
+	s, err := load(ctx, e.Control, p)
+	if err != nil {
+		return err
+	}
+	e.Progress(Progress{Pool: p, To: s.To, Phase: s.Phase, Waiting: waiting})
+	return nil
+}
+
 // readLease reads the Lease of a pool; nil if there is none.
 func (e *Engine) readLease(ctx context.Context, p migration.Pool) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
 	err := e.Control.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: migration.RecordName(p)}, l)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // a pool that no command works on is no failure
+		return nil, nil //nolint:nilnil // a pool that nobody works on is no failure
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the Lease of %s: %w", p, err)
