@@ -90,7 +90,7 @@ func TestDeletionWaitsForAStalledLeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fence = fence.New(w.clock, time.Hour)
-	w.fence.Acquired(w.clock.Now(), false)
+	w.fence.Acquired(w.clock.Now())
 	w.restart()
 	w.create(w.newMachine("m")...)
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) {

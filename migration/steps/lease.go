@@ -24,7 +24,7 @@ const (
 // name. The command creates the Lease when it begins, renews it while it works, and
 // deletes it when it ends. The Lease of a command that was killed expires.
 
-// awaitLease returns the Lease of a pool as it was read when nobody held it any more, nil
+// awaitLease returns the Lease of a pool as it was read when no command held it any more, nil
 // if there is none. It writes nothing, and fails if another command renews the Lease.
 func (e *Engine) awaitLease(ctx context.Context, p migration.Pool, o migration.Options) (*coordinationv1.Lease, error) {
 	var first *coordinationv1.Lease
