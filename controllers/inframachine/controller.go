@@ -76,8 +76,9 @@ func New(d Deps) *Controller {
 		d.Options.LookPeriod = 10 * time.Minute
 	}
 	return &Controller{
-		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader), listings: newVMListings(d.Clock),
-		lookups: map[types.NamespacedName]lookups{},
+		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader),
+		listings: newVMListings(d.Clock),
+		lookups:  map[types.NamespacedName]lookups{},
 	}
 }
 

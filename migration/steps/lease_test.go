@@ -9,7 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -77,7 +76,7 @@ func TestATakenOverCommandStops(t *testing.T) {
 			return
 		}
 		l := w.lease()
-		l.Spec.HolderIdentity = ptr.To("another")
+		l.Spec.HolderIdentity = new("another")
 		w.must(w.api.Update(t.Context(), l))
 	})
 	err := there(t.Context(), e)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -269,7 +268,7 @@ func (w *env) scale(replicas int32) {
 		return
 	}
 	w.patchObject(&get(w, &clusterv1.MachineDeploymentList{}).Items[0], func(o client.Object) {
-		o.(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To(replicas)
+		o.(*clusterv1.MachineDeployment).Spec.Replicas = new(replicas)
 		o.SetGeneration(o.GetGeneration() + 1)
 	})
 }
@@ -284,7 +283,7 @@ func TestOneCommandAtATime(t *testing.T) {
 	look := e.Wait
 	e.Wait = func(ctx context.Context, d time.Duration) error {
 		l := w.lease()
-		l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(w.clock.Now().Add(d))) // it was not killed
+		l.Spec.RenewTime = new(metav1.NewMicroTime(w.clock.Now().Add(d))) // it was not killed
 		w.must(w.api.Update(ctx, l))
 		return look(ctx, d)
 	}
