@@ -42,16 +42,19 @@ func (f *Fence) whileOpen(ctx context.Context) (context.Context, context.CancelF
 		return detached, done
 	}
 	guarded, cancel := context.WithCancelCause(detached)
-	var timer *time.Timer
-	timer = time.AfterFunc(f.open(), func() {
-		if left := f.open(); left > 0 {
-			timer.Reset(left)
-			return
+	go func() {
+		for left := f.open(); left > 0; left = f.open() {
+			timer := time.NewTimer(left)
+			select {
+			case <-timer.C:
+			case <-guarded.Done():
+				timer.Stop()
+				return
+			}
 		}
 		cancel(ErrClosed)
-	})
+	}()
 	return guarded, func() {
-		timer.Stop()
 		cancel(nil)
 		done()
 	}

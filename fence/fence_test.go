@@ -118,7 +118,7 @@ func TestTransport(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	f := New(clocktesting.NewFakePassiveClock(noon), term)
-	c := &http.Client{Transport: transport{f, http.DefaultTransport}}
+	c := &http.Client{Transport: transport{f, server.Client().Transport}}
 	send := func(method string) error {
 		r, err := http.NewRequestWithContext(t.Context(), method, server.URL, nil)
 		if err != nil {
@@ -173,14 +173,14 @@ func TestUnanswered(t *testing.T) {
 	}
 	for _, known := range []int{http.StatusOK, http.StatusConflict, http.StatusInternalServerError} {
 		status = known
-		send(http.MethodPatch, http.DefaultTransport)
+		send(http.MethodPatch, server.Client().Transport)
 	}
 	send(http.MethodGet, broken{})
 	if f.InFlight() != 0 {
 		t.Error("not settled although each request that changes something was answered")
 	}
 	status = http.StatusGatewayTimeout
-	send(http.MethodPatch, http.DefaultTransport)
+	send(http.MethodPatch, server.Client().Transport)
 	if f.InFlight() == 0 {
 		t.Error("settled although the API server may go on with a request that timed out")
 	}
@@ -214,7 +214,7 @@ func TestRequestOutlivesStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := (transport{Always(clock.RealClock{}), http.DefaultTransport}).RoundTrip(r)
+		response, err := (transport{Always(clock.RealClock{}), server.Client().Transport}).RoundTrip(r)
 		if !errors.Is(err, want) {
 			t.Errorf("%s after the request to stop: %v, want %v", method, err, want)
 		}
