@@ -3,6 +3,8 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -107,21 +109,26 @@ func (s *scene) gone(objects ...client.Object) {
 	}
 }
 
-// told waits for an Event about an object, and returns its text.
-func (s *scene) told(reason, object string) string {
+// told waits for an Event about an object, and returns its text. With more words it
+// waits for one whose text has them all: a reason can have several texts, e.g. when a
+// cache shows a Machine before its class.
+func (s *scene) told(reason, object string, words ...string) string {
 	s.Helper()
 	text := ""
 	s.eventually("Event "+reason+" about "+object, func(ctx context.Context) error {
 		var list corev1.EventList
 		err := s.Client.List(ctx, &list, client.InNamespace(s.namespace),
 			client.MatchingFields{"reason": reason, "involvedObject.name": object})
-		if err == nil && len(list.Items) == 0 {
-			return fmt.Errorf("there is none")
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			text = list.Items[0].Message
+		for _, e := range list.Items {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Message, w) }) {
+				text = e.Message
+				return nil
+			}
 		}
-		return err
+		return fmt.Errorf("there is none with %q among %d", words, len(list.Items))
 	})
 	return text
 }
