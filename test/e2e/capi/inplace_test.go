@@ -474,7 +474,7 @@ func (p *pool) otherSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until(t, "core sees that the Secret is another", func(context.Context) error {
-		if !strings.Contains(p.m.core.Output(), "not to be updated in place: spec.bootstrap.dataSecretName was") {
+		if !strings.Contains(p.m.core.Output(), "not to be updated in place: spec.bootstrap.dataSecretName changes from") {
 			return errors.New("its log does not say so")
 		}
 		return nil

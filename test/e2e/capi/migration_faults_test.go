@@ -95,7 +95,8 @@ func (f *faults) stories(t *testing.T, writes map[string]int) []*story {
 		all = append(all, &story{f, h, n, kill, writes})
 	}
 	add("each", 0) // it takes longest
-	for kill := 1; kill <= writes["there"]; kill++ {
+	// The first write is the Lease: without the second one, the record, no move has begun.
+	for kill := 2; kill <= writes["there"]; kill++ {
 		add(fmt.Sprintf("k%02d", kill), kill)
 	}
 	for _, s := range all {
@@ -194,13 +195,13 @@ func (s *story) through(ctx context.Context, l leg, after int) error {
 	return s.h.insist(ctx, l, s.h.options())
 }
 
-// stutter runs a command again and again, each of which is killed after its second
-// write; the first is that it is there.
+// stutter runs a command again and again, each of which is killed after its third
+// write; the first two, Lease and record, are that it is there.
 func (s *story) stutter(ctx context.Context, l leg) error {
 	const most = 200
 	for range most {
 		before := s.kills.Load()
-		if err := s.killed(ctx, l, 2); err != nil && !isAway(err) {
+		if err := s.killed(ctx, l, 3); err != nil && !isAway(err) {
 			return err
 		}
 		if s.kills.Load() == before {
