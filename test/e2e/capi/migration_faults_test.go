@@ -195,13 +195,13 @@ func (s *story) through(ctx context.Context, l leg, after int) error {
 	return s.h.insist(ctx, l, s.h.options())
 }
 
-// stutter runs a command again and again, each of which is killed after its third
-// write; the first two, Lease and record, are that it is there.
+// stutter runs a command again and again, each of which is killed after its fourth
+// write; up to three, of Lease and record, are that it is there.
 func (s *story) stutter(ctx context.Context, l leg) error {
 	const most = 200
 	for range most {
 		before := s.kills.Load()
-		if err := s.killed(ctx, l, 3); err != nil && !isAway(err) {
+		if err := s.killed(ctx, l, 4); err != nil && !isAway(err) {
 			return err
 		}
 		if s.kills.Load() == before {
