@@ -71,7 +71,7 @@ type Deps struct {
 // Controller keeps the kubeconfig of a Cluster with an external control plane up to date.
 type Controller struct {
 	Deps
-	written fresh.Marks // of statuses
+	own *fresh.Client // Client, which reads its own writes
 }
 
 // New returns a Controller.
@@ -82,7 +82,9 @@ func New(d Deps) *Controller {
 	if d.Roles == (Roles{}) {
 		d.Roles = DefaultRoles()
 	}
-	return &Controller{Deps: d}
+	own := fresh.NewClient(d.Client, &controlplanev1.MCMExternalControlPlane{})
+	d.Client = own
+	return &Controller{Deps: d, own: own}
 }
 
 // Reconcile updates the kubeconfig Secret, and reports whether the API server answers.
@@ -92,9 +94,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	f, err := c.observe(ctx, req.NamespacedName)
 	if err != nil || f == nil {
 		return outcome.Of(0, err)
-	}
-	if c.written.Stale(f.cp) { // the status in the cache is not the last one
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	switch {
 	case f.paused != "":

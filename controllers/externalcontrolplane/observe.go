@@ -55,7 +55,6 @@ func wait(reason, format string, args ...any) error {
 func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts, error) {
 	cp := &controlplanev1.MCMExternalControlPlane{}
 	if err := c.Client.Get(ctx, key, cp); err != nil {
-		c.written.Drop(key)
 		return nil, client.IgnoreNotFound(err)
 	}
 	if !capi.Watched(cp, c.WatchFilter) {

@@ -34,7 +34,6 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if err := patch.Status(ctx, c.Client, f.cp, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMExternalControlPlane: %w", err)
 	}
-	c.written.Wrote(changed)
 	c.announce(f, changed)
 	return nil
 }

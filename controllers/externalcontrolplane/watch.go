@@ -53,7 +53,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&controlplanev1.MCMExternalControlPlane{},
-			builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.written.Foreign()))).
+			builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			builder.WithPredicates(clusterChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),

@@ -48,11 +48,15 @@ type Deps struct {
 // Controller reconciles MCMClusters.
 type Controller struct {
 	Deps
-	marks fresh.Marks
+	own *fresh.Client // Client, which reads its own writes
 }
 
 // New returns a Controller that has seen nothing yet.
-func New(d Deps) *Controller { return &Controller{Deps: d} }
+func New(d Deps) *Controller {
+	own := fresh.NewClient(d.Client, &infrav1.MCMCluster{})
+	d.Client = own
+	return &Controller{Deps: d, own: own}
+}
 
 // facts are what one reconcile has observed.
 type facts struct {
@@ -71,14 +75,10 @@ type facts struct {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &infrav1.MCMCluster{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
-		c.marks.Absent(req.NamespacedName)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
-	switch {
-	case capi.Externally(object), !capi.Watched(object, c.WatchFilter), c.marks.HasEnded(object):
+	if capi.Externally(object) || !capi.Watched(object, c.WatchFilter) {
 		return reconcile.Result{}, nil
-	case c.marks.Stale(object):
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	f := &facts{now: c.Clock.Now(), before: object, object: object.DeepCopy()}
 	wait, err := c.act(ctx, f)
@@ -117,7 +117,6 @@ func (c *Controller) claim(ctx context.Context, f *facts) error {
 	if err := patch.Object(ctx, c.Client, f.object, changed); err != nil {
 		return err
 	}
-	c.marks.Wrote(changed)
 	f.object = changed
 	return nil
 }
@@ -145,7 +144,6 @@ func (c *Controller) leave(ctx context.Context, f *facts) (time.Duration, error)
 	if err := capi.DropFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMClusterFinalizer); err != nil {
 		return 0, err
 	}
-	c.marks.Ended(f.object)
 	f.released = true
 	return 0, nil
 }
@@ -177,7 +175,6 @@ func (c *Controller) write(ctx context.Context, f *facts) error {
 	if err := patch.Status(ctx, c.Client, f.object, changed); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	c.marks.Wrote(changed)
 	was := meta.FindStatusCondition(f.before.Status.Conditions, clusterv1.DeletingCondition)
 	is := meta.FindStatusCondition(status.Conditions, clusterv1.DeletingCondition)
 	if is != nil && (was == nil || was.Message != is.Message) && len(f.left) > 0 {

@@ -24,7 +24,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmcluster").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&infrav1.MCMCluster{},
-			builder.WithPredicates(predicate.Or(watch.ExceptStatus(), statusLost(), c.marks.Foreign()))).
+			builder.WithPredicates(predicate.Or(watch.ExceptStatus(), statusLost(), c.own.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			builder.WithPredicates(watch.SpecOrDeletion())).
 		Watches(&infrav1.MCMMachine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),

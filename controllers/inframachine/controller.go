@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -54,7 +55,7 @@ type Controller struct {
 	classes  *class.Resolver
 	engine   *vm.Engine
 	listings *vmListings
-	marks    fresh.Marks
+	own      *fresh.Client                            // Client, which reads its own writes
 	watcher  clustercache.SourceWatcher[ctrl.Request] // nil until SetupWithManager
 
 	mu      sync.Mutex
@@ -75,8 +76,10 @@ func New(d Deps) *Controller {
 	if d.Options.LookPeriod <= 0 {
 		d.Options.LookPeriod = 10 * time.Minute
 	}
+	own := fresh.NewClient(d.Client, &infrav1.MCMMachine{})
+	d.Client = own
 	return &Controller{
-		Deps: d, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader),
+		Deps: d, own: own, classes: class.New(d.Clouds), engine: vm.New(d.Clock, d.Fence.FormerLeader),
 		listings: newVMListings(d.Clock),
 		lookups:  map[types.NamespacedName]lookups{},
 	}
@@ -90,15 +93,13 @@ func New(d Deps) *Controller {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &infrav1.MCMMachine{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
-		c.marks.Absent(req.NamespacedName)
-		c.forgetLookups(req.NamespacedName)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			c.forgetLookups(req.NamespacedName)
+		}
+		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
-	switch {
-	case !capi.Watched(object, c.Options.WatchFilter), c.marks.HasEnded(object), capi.Moving(object):
+	if !capi.Watched(object, c.Options.WatchFilter) || capi.Moving(object) {
 		return reconcile.Result{}, nil
-	case c.marks.Stale(object):
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	c.engine.ObserveProviderID(machinev1.OwnerID(object), object.Spec.ProviderID)
 	p, err := c.observe(ctx, object)
@@ -112,7 +113,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	c.emitEvents(p)
 	if p.did.finalizerRemoved {
 		c.engine.Forget(machinev1.OwnerID(p.object))
-		c.marks.Ended(p.object)
 		c.forgetLookups(req.NamespacedName)
 	}
 	return outcome.Of(p.did.requeue, err)
@@ -169,7 +169,6 @@ func (c *Controller) patch(ctx context.Context, p *pass, change func(*infrav1.MC
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	c.marks.Wrote(changed)
 	p.object = changed
 	return nil
 }
@@ -191,7 +190,6 @@ func (c *Controller) write(ctx context.Context, p *pass) error {
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	c.marks.Wrote(changed)
 	p.object = changed
 	return nil
 }

@@ -37,7 +37,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			MaxConcurrentReconciles: workers, SkipNameValidation: new(true),
 			RateLimiter: retries(),
 		}).
-		For(&infrav1.MCMMachine{}, builder.WithPredicates(predicate.Or(objectChanged(), c.marks.Foreign()))).
+		For(&infrav1.MCMMachine{}, builder.WithPredicates(predicate.Or(objectChanged(), c.own.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine),
 			builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),

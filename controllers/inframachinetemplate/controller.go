@@ -47,11 +47,15 @@ type Deps struct {
 type Controller struct {
 	Deps
 	classes *class.Resolver
-	marks   fresh.Marks
+	own     *fresh.Client // Client, which reads its own writes
 }
 
 // New returns a Controller that has seen nothing yet.
-func New(d Deps) *Controller { return &Controller{Deps: d, classes: class.New(d.Clouds)} }
+func New(d Deps) *Controller {
+	own := fresh.NewClient(d.Client, &infrav1.MCMMachineTemplate{})
+	d.Client = own
+	return &Controller{Deps: d, own: own, classes: class.New(d.Clouds)}
+}
 
 // facts are what one reconcile has seen.
 type facts struct {
@@ -69,13 +73,11 @@ type facts struct {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &infrav1.MCMMachineTemplate{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
 	switch {
 	case !object.DeletionTimestamp.IsZero(), !capi.Watched(object, c.WatchFilter), capi.Moving(object):
 		return reconcile.Result{}, nil
-	case c.marks.Stale(object):
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	case capi.OwnedByClusterClass(object):
 		// A status from before the ClusterClass owned it means nothing.
 		_, err := c.save(ctx, object, infrav1.MCMMachineTemplateStatus{})
@@ -114,7 +116,6 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 	if err := patch.Object(ctx, c.Client, f.object, changed); err != nil {
 		return err
 	}
-	c.marks.Wrote(changed)
 	f.object = changed
 	return nil
 }
@@ -189,7 +190,6 @@ func (c *Controller) save(ctx context.Context, object *infrav1.MCMMachineTemplat
 	if err := patch.Status(ctx, c.Client, object, changed); err != nil {
 		return nil, client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	c.marks.Wrote(changed)
 	return changed, nil
 }
 

@@ -25,7 +25,7 @@ import (
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmmachinetemplate").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&infrav1.MCMMachineTemplate{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.marks.Foreign()))).
+		For(&infrav1.MCMMachineTemplate{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClassNamed),
 			builder.WithPredicates(watch.SpecOrDeletion())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),

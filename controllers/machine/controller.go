@@ -64,7 +64,6 @@ type Controller struct {
 	outages *outage.Detector
 	tracker *outage.Tracker
 	gate    *hold.Gate
-	marks   fresh.Marks
 	pruned  fresh.Dropped[prunedFields]
 }
 
@@ -73,6 +72,7 @@ func (c *Controller) Collectors() []prometheus.Collector { return []prometheus.C
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
+	d.Client = fresh.NewClient(d.Client, &machinev1.Machine{})
 	c := &Controller{
 		Deps:    d,
 		classes: class.New(d.Clouds),
@@ -99,17 +99,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	m := &machinev1.Machine{}
 	if err := c.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.marks.Absent(req.NamespacedName)
 			c.untrackOutage(req.NamespacedName)
 			c.gate.Forget(m, req.NamespacedName)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	switch {
-	case c.marks.HasEnded(m):
-		return reconcile.Result{}, nil // its last event is on the way
-	case c.marks.Stale(m):
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
+		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
 	if held, result, err := c.held(ctx, m); held || err != nil {
 		return result, err
@@ -138,7 +131,6 @@ func (c *Controller) finish(ctx context.Context, p *pass, failure error) {
 	}
 	if p.did.finalizerRemoved {
 		c.engine.Forget(machinev1.OwnerID(p.machine))
-		c.marks.Ended(p.machine)
 		c.pruned.Forget(p.machine.UID)
 		c.outages.Forget(p.machine.UID)
 	}
@@ -228,7 +220,7 @@ func (c *Controller) held(ctx context.Context, m *machinev1.Machine) (bool, reco
 			return true, reconcile.Result{RequeueAfter: visitRetry}, nil
 		}
 	}
-	closed, err := c.gate.Answer(ctx, m, c.marks.Wrote)
+	closed, err := c.gate.Answer(ctx, m)
 	result, err := outcome.Of(0, err)
 	return closed, result, err
 }
@@ -252,7 +244,6 @@ func (c *Controller) write(ctx context.Context, p *pass, failure error) error {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
 	c.rememberPruned(p.machine, status)
-	c.marks.Wrote(p.machine)
 	return nil
 }
 
@@ -269,7 +260,6 @@ func (c *Controller) patchMachine(ctx context.Context, p *pass, change func(*mac
 	if err := c.Client.Patch(ctx, changed, patch); err != nil {
 		return err
 	}
-	c.marks.Wrote(changed)
 	p.machine = changed
 	return nil
 }

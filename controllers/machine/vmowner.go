@@ -68,7 +68,6 @@ func (o vmOwner) RecordState(ctx context.Context, state string) error {
 	if err := o.Client.Status().Patch(ctx, changed, client.MergeFrom(o.p.machine)); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	o.marks.Wrote(changed)
 	o.p.machine = changed
 	return nil
 }

@@ -3,7 +3,6 @@ package machinedeployment
 import (
 	"context"
 	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,10 +18,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
-
-// staleStatusRetry is when a reconcile is retried whose cache did not show the last
-// status written. A change of the status alone triggers no reconcile.
-const staleStatusRetry = time.Second
 
 // Deps are what the controller works with.
 type Deps struct {
@@ -45,14 +40,16 @@ type Deps struct {
 // Controller reconciles MachineDeployments.
 type Controller struct {
 	Deps
-	gate            *hold.Gate
-	writtenStatuses fresh.Marks // of statuses
-	prunedProgress  fresh.Dropped[*machinev1.Progress]
+	own            *fresh.Client // Client, which reads its own writes
+	gate           *hold.Gate
+	prunedProgress fresh.Dropped[*machinev1.Progress]
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	return &Controller{Deps: d, gate: hold.New(hold.Deps{
+	own := fresh.NewClient(d.Client, &machinev1.MachineDeployment{})
+	d.Client = own
+	return &Controller{Deps: d, own: own, gate: hold.New(hold.Deps{
 		Client: d.Client, Live: d.Live, Clock: d.Clock,
 		Events: d.Events,
 	})}
@@ -66,14 +63,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.gate.Forget(d, req.NamespacedName)
-			c.writtenStatuses.Drop(req.NamespacedName)
 		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
-	if c.writtenStatuses.Stale(d) { // progress is judged by comparison with the former counts
-		return reconcile.Result{RequeueAfter: staleStatusRetry}, nil
-	}
-	if closed, err := c.gate.Answer(ctx, d, nil); closed || err != nil {
+	if closed, err := c.gate.Answer(ctx, d); closed || err != nil {
 		return outcome.Of(0, err)
 	}
 	if progress, ok := c.prunedProgress.Get(d.UID); ok && d.Status.Progress == nil {

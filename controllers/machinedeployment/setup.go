@@ -34,7 +34,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
 		For(&machinev1.MachineDeployment{}, builder.WithPredicates(
-			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.writtenStatuses.Foreign()))).
+			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.own.Foreign()))).
 		Watches(&machinev1.MachineSet{}, enqueueBatched(c.deploymentsOfSet)).
 		Watches(&machinev1.MachineClass{}, enqueueBatched(c.deploymentsOfClass), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: nodeTemplateChanged,

@@ -45,7 +45,6 @@ func (s *scope) writeStatus(ctx context.Context, status machinev1.MachineDeploym
 	if err := s.Client.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch status of MachineDeployment: %w", err)
 	}
-	s.writtenStatuses.Wrote(changed)
 	if status.Progress != nil && changed.Status.Progress == nil {
 		s.prunedProgress.Keep(s.d.UID, status.Progress)
 	} else {

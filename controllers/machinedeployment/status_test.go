@@ -83,7 +83,7 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	available(1)
 	env.pass()
 	stale := true
-	env.c.Client = interceptor.NewClient(env.client, interceptor.Funcs{
+	env.c.own.Client = interceptor.NewClient(env.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 			opts ...client.GetOption,
 		) error {

@@ -24,10 +24,6 @@ import (
 // burstReplicas is how many Machines one reconcile creates, deletes or patches at most.
 const burstReplicas = 100
 
-// staleCacheRetry is when a reconcile is retried that found the cache older than
-// what this process wrote. The watch event usually comes first.
-const staleCacheRetry = 200 * time.Millisecond
-
 // Deps are what a Controller needs; all are required but Target.
 type Deps struct {
 	Client client.Client   // reads from a cache with the indexes of package index
@@ -51,8 +47,7 @@ type Deps struct {
 // Controller keeps the Machines of each MachineSet as its spec asks.
 type Controller struct {
 	Deps
-	gate  *hold.Gate
-	marks fresh.Marks
+	gate *hold.Gate
 	// progressPruned is true once the API server has dropped status.progress.
 	progressPruned atomic.Bool
 
@@ -62,6 +57,7 @@ type Controller struct {
 
 // New returns a Controller for SetupWithManager.
 func New(d Deps) *Controller {
+	d.Client = fresh.NewClient(d.Client, &machinev1.MachineSet{})
 	return &Controller{
 		Deps: d, memories: map[client.ObjectKey]*memory{},
 		gate: hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events}),
@@ -81,13 +77,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineSet: %w", err))
 	}
-	if c.marks.HasEnded(set) {
-		return reconcile.Result{}, nil
-	}
-	if c.marks.Stale(set) {
-		return reconcile.Result{RequeueAfter: staleCacheRetry}, nil
-	}
-	if closed, err := c.gate.Answer(ctx, set, c.marks.Wrote); closed || err != nil {
+	if closed, err := c.gate.Answer(ctx, set); closed || err != nil {
 		return outcome.Of(0, err)
 	}
 	s, err := c.observe(ctx, set)

@@ -98,7 +98,6 @@ func (c *Controller) removeFinalizer(ctx context.Context, s *scope) error {
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	c.marks.Ended(s.set)
 	s.finalizerRemoved = true
 	return nil
 }

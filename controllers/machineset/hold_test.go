@@ -265,7 +265,7 @@ func TestStaleHoldOfSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		return set
-	}(), nil)
+	}())
 	if !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}

@@ -71,14 +71,7 @@ func (c *Controller) memoryOf(set *machinev1.MachineSet) *memory {
 func (c *Controller) forget(key client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m := c.memories[key]; m != nil {
-		c.marks.Ended(&machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name,
-			UID: m.uid,
-		}})
-		delete(c.memories, key)
-	}
-	c.marks.Absent(key)
+	delete(c.memories, key)
 }
 
 // recordWrite remembers the Machine that a write returned.

@@ -26,7 +26,6 @@ func (c *Controller) patchSet(ctx context.Context, s *scope, change func(*machin
 	if err := c.Client.Patch(ctx, changed, patch); err != nil {
 		return fmt.Errorf("patch MachineSet: %w", err)
 	}
-	c.marks.Wrote(changed)
 	s.set = changed
 	return nil
 }

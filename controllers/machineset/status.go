@@ -40,7 +40,6 @@ func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(s.set)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status of MachineSet: %w", err))
 	}
-	c.marks.Wrote(changed)
 	// MCM's CRD prunes our own field. Then the field is left out; otherwise every
 	// reconcile would find it missing, write, and so trigger the next reconcile.
 	c.progressPruned.Store(status.Progress != nil && changed.Status.Progress == nil || c.progressPruned.Load())

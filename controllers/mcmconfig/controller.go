@@ -55,7 +55,7 @@ type Deps struct {
 // Controller keeps the data Secret of an MCMConfig up to date.
 type Controller struct {
 	Deps
-	written fresh.Marks // of statuses
+	own *fresh.Client // Client, which reads its own writes
 }
 
 // New returns a Controller.
@@ -63,7 +63,9 @@ func New(d Deps) *Controller {
 	if d.TokenLifetime <= 0 {
 		d.TokenLifetime = defaultTokenLifetime
 	}
-	return &Controller{Deps: d}
+	own := fresh.NewClient(d.Client, &bootstrapv1.MCMConfig{})
+	d.Client = own
+	return &Controller{Deps: d, own: own}
 }
 
 // Reconcile creates the data Secret of an MCMConfig once all that it needs exists,
@@ -74,9 +76,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	f, err := c.observe(ctx, req.NamespacedName)
 	if err != nil || f == nil {
 		return outcome.Of(0, err)
-	}
-	if c.written.Stale(f.config) { // the status in the cache is not the last one
-		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	}
 	if f.paused == "" {
 		err = c.act(ctx, f)

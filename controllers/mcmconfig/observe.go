@@ -40,7 +40,6 @@ type facts struct {
 func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts, error) {
 	config := &bootstrapv1.MCMConfig{}
 	if err := c.Client.Get(ctx, key, config); err != nil {
-		c.written.Drop(key)
 		return nil, client.IgnoreNotFound(err)
 	}
 	if !config.DeletionTimestamp.IsZero() || !capi.Watched(config, c.WatchFilter) {

@@ -27,7 +27,6 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 	if err := patch.Status(ctx, c.Client, f.config, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write status of MCMConfig: %w", err)
 	}
-	c.written.Wrote(changed)
 	before := meta.FindStatusCondition(f.config.Status.Conditions, clusterv1.ReadyCondition)
 	if f.invalid && (before == nil || before.Reason != f.reason || before.Message != capi.Clip(f.message)) {
 		c.Events.Event(changed, corev1.EventTypeWarning, f.reason, f.message)

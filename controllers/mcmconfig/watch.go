@@ -66,7 +66,7 @@ func nameOf(ref *bootstrapv1.NameReference) string {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
-		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.written.Foreign()))).
+		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster),
 			builder.WithPredicates(clusterChanged())).

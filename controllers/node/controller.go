@@ -59,8 +59,6 @@ type Deps struct {
 // Controller syncs Nodes with their Machines.
 type Controller struct {
 	Deps
-	marks fresh.Marks
-
 	mu   sync.Mutex
 	seen map[string]seenNode // by node name
 }
@@ -70,6 +68,11 @@ type seenNode struct{ node, machine types.UID }
 
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
+	if d.Target != nil {
+		own := *d.Target
+		own.Client = fresh.NewClient(own.Client, &corev1.Node{})
+		d.Target = &own
+	}
 	return &Controller{Deps: d, seen: map[string]seenNode{}}
 }
 
@@ -99,8 +102,6 @@ func (c *Controller) act(ctx context.Context, o *observation) (time.Duration, er
 		return 0, nil
 	case o.node == nil:
 		return c.followMissing(ctx, o)
-	case c.marks.Stale(o.node):
-		return staleRetry, nil
 	case len(o.machines) == 0:
 		return c.markNotManaged(ctx, o.node)
 	}
@@ -145,7 +146,6 @@ func (c *Controller) hasSeen(name string, m *machinev1.Machine) bool {
 func (c *Controller) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.marks.Forget(c.seen[name].node)
 	delete(c.seen, name)
 }
 

@@ -57,7 +57,6 @@ func (c *Controller) writeCapacity(ctx context.Context, node, want *corev1.Node)
 	if err := target.PatchNodeStatus(ctx, c.Target.Client, node, changed); err != nil {
 		return nil, fmt.Errorf("writing the capacity of node %s: %w", node.Name, err)
 	}
-	c.marks.Wrote(changed)
 	return changed, nil
 }
 
@@ -68,7 +67,6 @@ func (c *Controller) write(ctx context.Context, node, want *corev1.Node) error {
 	if err := target.PatchNode(ctx, c.Target.Client, node, changed); err != nil {
 		return fmt.Errorf("writing node %s: %w", node.Name, err)
 	}
-	c.marks.Wrote(changed)
 	return nil
 }
 

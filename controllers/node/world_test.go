@@ -34,6 +34,8 @@ type world struct {
 	clock         *clocktesting.FakePassiveClock
 	events        *record.FakeRecorder
 
+	cached *corev1.Node // what the target's cache still shows; nil: it is up to date
+
 	writes []string // to the target, with the kind of write
 	fail   error    // of the next write to the target
 }
@@ -63,6 +65,15 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.control = build(index.Control(), func(o client.Object) bool { return !isNode(o) })
 	w.rest, w.live = build(index.Target(), isNode), build(index.Target(), isNode)
 	counted := interceptor.NewClient(w.rest, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption,
+		) error {
+			if node, ok := o.(*corev1.Node); ok && w.cached != nil {
+				w.cached.DeepCopyInto(node)
+				return nil
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
 			opts ...client.PatchOption,
 		) error {

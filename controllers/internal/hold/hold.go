@@ -68,9 +68,8 @@ func New(d Deps) *Gate { return &Gate{Deps: d, confirmed: map[confirmation]types
 
 // Answer reports whether o is left alone in this pass: because it is held, or
 // because what an earlier hold left behind is taken off it first. A hold that
-// has no answer yet gets it, once, with a write that fails on a stale o. wrote is
-// called with the version that a write returned; nil if nobody wants to know.
-func (g *Gate) Answer(ctx context.Context, o client.Object, wrote func(client.Object)) (closed bool, err error) {
+// has no answer yet gets it, once, with a write that fails on a stale o.
+func (g *Gate) Answer(ctx context.Context, o client.Object) (closed bool, err error) {
 	g.begin()
 	if machinev1.HoldAnswered(o) {
 		return true, nil
@@ -88,9 +87,6 @@ func (g *Gate) Answer(ctx context.Context, o client.Object, wrote func(client.Ob
 	if err := g.Client.Patch(ctx, changed, client.MergeFromWithOptions(o,
 		client.MergeFromWithOptimisticLock{})); err != nil {
 		return true, client.IgnoreNotFound(fmt.Errorf("answer the hold of %s: %w", o.GetName(), err))
-	}
-	if wrote != nil {
-		wrote(changed)
 	}
 	if held {
 		g.Events.Eventf(changed, corev1.EventTypeNormal, machinev1.EventHeld,

@@ -13,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
@@ -39,10 +40,18 @@ func newWorld(t *testing.T, annotations map[string]string) *world {
 		Namespace: "ns", Name: "m", UID: "uid", Annotations: annotations,
 		CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
 	}}
-	w := &world{
-		T: t, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).Build(),
-		events: record.NewFakeRecorder(10),
-	}
+	w := &world{T: t, events: record.NewFakeRecorder(10)}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption,
+		) error {
+			err := c.Patch(ctx, o, p, opts...)
+			if err == nil {
+				w.wrote++
+			}
+			return err
+		},
+	}).Build()
 	w.gate = hold.New(hold.Deps{
 		Client: w.client, Live: counted{w.client, w},
 		Clock: clocktesting.NewFakePassiveClock(noon), Events: w.events,
@@ -71,7 +80,7 @@ func (w *world) machine() *machinev1.Machine {
 }
 
 func (w *world) answer(m *machinev1.Machine) (bool, error) {
-	return w.gate.Answer(w.Context(), m, func(client.Object) { w.wrote++ })
+	return w.gate.Answer(w.Context(), m)
 }
 
 func TestAnswer(t *testing.T) {

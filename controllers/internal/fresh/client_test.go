@@ -1,0 +1,173 @@
+package fresh
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+// env is a client over a cache that shows what a test says.
+type env struct {
+	*testing.T
+	*Client
+	cached *corev1.Node // nil: none
+	answer *corev1.Node // what a write returns
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	e := &env{T: t}
+	e.Client = NewClient(fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			if node, ok := o.(*corev1.Node); ok && e.cached != nil {
+				e.cached.DeepCopyInto(node)
+				return nil
+			}
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+		},
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			return e.stored(o)
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch,
+			_ ...client.SubResourcePatchOption,
+		) error {
+			return e.stored(o)
+		},
+	}).Build(), &corev1.Node{})
+	return e
+}
+
+func (e *env) stored(o client.Object) error {
+	if e.answer == nil {
+		return apierrors.NewServiceUnavailable("down")
+	}
+	if node, ok := o.(*corev1.Node); ok {
+		e.answer.DeepCopyInto(node)
+	}
+	return nil
+}
+
+// write patches the Node, and its status where that is asked for.
+func (e *env) write(answer *corev1.Node, status bool) {
+	e.Helper()
+	e.answer = answer
+	var err error
+	if o := (&corev1.Node{}); status {
+		err = e.Client.Status().Patch(e.Context(), o, client.MergeFrom(o))
+	} else {
+		err = e.Patch(e.Context(), o, client.MergeFrom(o))
+	}
+	if (err == nil) != (answer != nil) {
+		e.Fatalf("write: %v", err)
+	}
+}
+
+// read is what Get returns: "ok", "NotFound", "Conflict".
+func (e *env) read(cached *corev1.Node) string {
+	e.cached = cached
+	if err := e.Get(e.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err != nil {
+		return string(apierrors.ReasonForError(err))
+	}
+	return "ok"
+}
+
+func node(version string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: version}}
+}
+
+// ended is a Node without its last finalizer.
+func ended(version string) *corev1.Node {
+	n := node(version)
+	n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	return n
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	another := node("9")
+	another.UID = "another"
+	blocked := ended("10")
+	blocked.Finalizers = []string{"somebody's"}
+	cases := map[string]struct {
+		reason string
+		wrote  []*corev1.Node
+		cached *corev1.Node
+		want   string
+	}{
+		"NothingWritten": {"Objects that others write are read as the cache shows them.", nil, node("5"), "ok"},
+		"Older":          {"The cache is behind a write of this process.", []*corev1.Node{node("10")}, node("9"), "Conflict"},
+		"Same":           {"The write has arrived.", []*corev1.Node{node("10")}, node("10"), "ok"},
+		"Newer":          {"Somebody wrote after this process.", []*corev1.Node{node("10")}, node("11"), "ok"},
+		"Digits":         {"Versions are compared as numbers.", []*corev1.Node{node("100")}, node("99"), "Conflict"},
+		"Reordered": {
+			"A late answer to an earlier write does not lower the version.",
+			[]*corev1.Node{node("12"), node("10")},
+			node("11"), "Conflict",
+		},
+		"Failed":  {"A write that failed promises nothing.", []*corev1.Node{nil}, node("5"), "ok"},
+		"Ended":   {"The object went with its last finalizer.", []*corev1.Node{ended("5")}, node("4"), "NotFound"},
+		"Blocked": {"Finalizers of others keep the object.", []*corev1.Node{blocked}, blocked, "ok"},
+		"Again":   {"Another object got the name.", []*corev1.Node{ended("5")}, another, "ok"},
+		"Absent":  {"The cache shows nothing.", []*corev1.Node{node("5")}, nil, "NotFound"},
+	}
+	for name, tc := range cases {
+		for _, status := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				e := newEnv(t)
+				for _, answer := range tc.wrote {
+					e.write(answer, status)
+				}
+				if got := e.read(tc.cached); got != tc.want {
+					t.Errorf("Get() = %s, want %s: %s", got, tc.want, tc.reason)
+				}
+			})
+		}
+	}
+}
+
+func TestGetForgets(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.write(node("10"), false)
+	if got := e.read(nil); got != "NotFound" || len(e.written) != 0 {
+		t.Errorf("%s, %d versions are remembered of an object that no longer exists", got, len(e.written))
+	}
+}
+
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		wrote   string
+		was, is string
+		want    bool
+	}{
+		"Own":    {"What this process wrote it need not look at.", "10", "9", "10", false},
+		"Former": {"An earlier write of its own arrives after a later one was made.", "10", "8", "9", false},
+		"After":  {"What somebody else wrote after it may have undone that.", "10", "10", "11", true},
+		"Never":  {"Who has written nothing knows nothing of who did.", "", "10", "11", true},
+		"Resync": {"Nothing was written at all.", "", "10", "10", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			if tc.wrote != "" {
+				e.write(node(tc.wrote), false)
+			}
+			if got := e.Foreign().Update(event.UpdateEvent{ObjectOld: node(tc.was), ObjectNew: node(tc.is)}); got != tc.want {
+				t.Errorf("Foreign() = %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
