@@ -93,7 +93,7 @@ func createRejected(err error) bool {
 
 // rememberCreated adds a Machine that the cache may not show yet.
 func (c *Controller) rememberCreated(s *scope, m *machinev1.Machine) {
-	s.memory.recordCreate(m, s.now)
+	s.memory.machines.Created(m, s.now)
 	if !slices.ContainsFunc(s.machines, func(known *machinev1.Machine) bool { return known.Name == m.Name }) {
 		s.machines = append(s.machines, m)
 	}

@@ -57,7 +57,7 @@ func (c *Controller) deleteMachine(ctx context.Context, s *scope, m *machinev1.M
 		m.Status.LastOperation.Type == machinev1.MachineOperationHealthCheck {
 		StaleMachines.Inc()
 	}
-	s.replaceMachine(s.memory.recordDelete(m, s.now))
+	s.replaceMachine(s.memory.machines.Deleted(m, s.now))
 	return nil
 }
 

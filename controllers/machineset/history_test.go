@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 )
 
 // Histories of all that can happen: the set is scaled, machines fail, are
@@ -116,7 +117,7 @@ func (h *history) calm() {
 	h.trouble = false
 	h.catchUp()
 	for range 5 {
-		h.clock.SetTime(h.clock.Now().Add(expectationTimeout))
+		h.clock.SetTime(h.clock.Now().Add(fresh.WriteTimeout))
 		h.settle()
 		h.vanish()
 	}

@@ -30,7 +30,7 @@ func (c *Controller) listLiveMachines(ctx context.Context, s *scope) ([]*machine
 		return nil, err
 	}
 	sortByName(machines)
-	s.machines = s.memory.dropDeleted(s.machines, machines)
+	s.machines = s.memory.machines.DropDeleted(s.machines, machines)
 	return machines, errIfHeld(s.set, machines)
 }
 

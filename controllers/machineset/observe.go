@@ -85,7 +85,7 @@ func (c *Controller) observe(ctx context.Context, set *machinev1.MachineSet) (*s
 			return nil, err
 		}
 	}
-	s.requeueAfter(s.memory.untilFirstExpiry(s.now))
+	s.requeueAfter(s.memory.machines.UntilExpiry(s.now))
 	return s, nil
 }
 
@@ -120,7 +120,7 @@ func (c *Controller) observeMachines(ctx context.Context, s *scope) error {
 			cached = append(cached, &list.Items[i])
 		}
 	}
-	for _, m := range s.memory.overlay(cached, s.now) {
+	for _, m := range s.memory.machines.Complete(cached, s.now) {
 		switch {
 		case metav1.IsControlledBy(m, s.set):
 			s.machines = append(s.machines, m)

@@ -43,7 +43,7 @@ func (c *Controller) patchMachine(ctx context.Context, s *scope, m *machinev1.Ma
 	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(m, locks...)); err != nil {
 		return m, fmt.Errorf("patch Machine %s: %w", m.Name, err)
 	}
-	s.memory.recordWrite(changed, s.now)
+	s.memory.machines.Updated(changed, s.now)
 	return changed, nil
 }
 

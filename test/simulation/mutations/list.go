@@ -27,7 +27,7 @@ func creations() []Mutation {
 	return []Mutation{
 		{"no expectations: what was just created is not remembered", []Target{
 			{machineset, "(*Controller).createMachines", Replace(`c.listLiveMachines(x, s)`, `s.machines, error(nil)`)},
-			{machineset, "(*memory).overlay", Begin(`clear(recv.writes)`)},
+			{"controllers/internal/fresh", "(*Writes).Complete", Begin(`clear(recv.pending)`)},
 		}},
 		{"names are drawn at random instead of reserved", []Target{
 			{machineset, "(*Controller).reserveOrdinals", Drop(`c.writeOrdinals(x, s, r)`)},
