@@ -200,7 +200,8 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	if err != nil {
 		return err
 	}
-	return controllers.Setup(ctx, w.manager, controllers.Deps{
+	mgr := controllers.CatchingUp(w.manager, w.manager.GetAPIReader(), w.clusters.namespace, which)
+	return controllers.Setup(ctx, mgr, controllers.Deps{
 		Client: scopedClient{w.manager.GetClient(), w.clusters.namespace}, Live: w.manager.GetAPIReader(),
 		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,

@@ -79,7 +79,7 @@ func New(d Deps) *Controller {
 		engine:  vm.New(d.Clock, d.Fence.FormerLeader),
 		permits: permit.New(d.Client, d.Clock),
 		tracker: outage.NewTracker(),
-		gate:    hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events}),
+		gate:    hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),
 	}
 	c.outages = newDetector(c)
 	if d.Target != nil {
@@ -100,7 +100,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
 			c.untrackOutage(req.NamespacedName)
-			c.gate.Forget(m, req.NamespacedName)
 		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
@@ -167,7 +166,6 @@ func joinSteps() []step {
 // looks at is gone.
 func deletionSteps() []step {
 	return []step{
-		{"confirmNotHeld", machinev1.StepGetVMStatus, (*Controller).confirmNotHeld},
 		{"findNode", machinev1.StepGetVMStatus, (*Controller).findNode},
 		{"drain", machinev1.StepDrain, (*Controller).drain},
 		{"detachVolumes", machinev1.StepDeleteAttachments, (*Controller).detachVolumes},

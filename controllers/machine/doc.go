@@ -22,7 +22,6 @@
 // not done. Each is skipped when there is nothing to do, so a Machine without pods
 // is deleted in one pass:
 //
-//	confirmNotHeld   drain.go      nobody is moving the Machine to the other API
 //	findNode         node.go       the node of a Machine that never recorded it
 //	drain            drain.go      the pods
 //	detachVolumes    detach.go     volumes whose node does not answer

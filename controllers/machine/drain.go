@@ -12,13 +12,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 )
 
-// confirmNotHeld is the first step of a deletion: it makes sure that the Machine is not
-// held. A process that has just become the leader may have a cache from before a
-// hold that another one answered.
-func (c *Controller) confirmNotHeld(ctx context.Context, p *pass) (bool, error) {
-	return true, c.gate.Confirm(ctx, p.machine)
-}
-
 // drain moves the pods off the node. A node that another Machine claims, or
 // that belongs to another VM, is left alone.
 func (c *Controller) drain(ctx context.Context, p *pass) (bool, error) {

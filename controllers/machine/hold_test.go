@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"context"
 	"maps"
 	"testing"
 	"time"
@@ -162,61 +161,6 @@ func TestHoldWaitsForNode(t *testing.T) {
 	end()
 	if _, err := w.reconcile("m"); err != nil || !machinev1.HoldAnswered(w.machine("m")) {
 		t.Errorf("%v, annotations %v; want an answer", err, w.machine("m").Annotations)
-	}
-}
-
-// lagging reads Machines as they were.
-type lagging struct {
-	client.Client
-	was map[string]*machinev1.Machine
-}
-
-func (l lagging) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if m, ok := o.(*machinev1.Machine); ok && l.was[key.Name] != nil {
-		l.was[key.Name].DeepCopyInto(m)
-		return nil
-	}
-	return l.Client.Get(ctx, key, o, opts...)
-}
-
-// TestHoldOfAnotherLeader: a process that has just taken over sees a machine as
-// it was before the hold that its predecessor answered. It must not remove its
-// VM, touch its node, or make a VM.
-func TestHoldOfAnotherLeader(t *testing.T) {
-	t.Parallel()
-	for name, deleted := range map[string]bool{"Delete": true, "Create": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, interceptor.Funcs{})
-			if deleted {
-				w.running("m")
-				w.delete(w.machine("m"))
-			} else {
-				m := newMachine("m", w.clock.Now())
-				m.Finalizers, m.Annotations = []string{machinev1.Finalizer}, map[string]string{
-					machinev1.OwnerIDAnnotation:  "o",
-					machinev1.PriorityAnnotation: "3",
-				}
-				w.create(m)
-			}
-			was := w.machine("m")
-			w.hold("m", "x")
-			made, live := w.vms()
-			w.restart()
-			w.controller.Client = lagging{w.client, map[string]*machinev1.Machine{"m": was}}
-			for range 5 {
-				if result, err := w.reconcile("m"); err != nil || result.RequeueAfter == 0 {
-					t.Fatalf("%+v, %v; want a wait for the cache", result, err)
-				}
-				w.pass(time.Minute)
-			}
-			if m, l := w.vms(); m != made || l != live {
-				t.Errorf("%d VMs made, %d live, was %d, %d", m, l, made, live)
-			}
-			if deleted && w.nodeNamed("m").Spec.Unschedulable {
-				t.Error("the node has been cordoned")
-			}
-		})
 	}
 }
 

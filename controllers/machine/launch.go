@@ -38,9 +38,6 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 	if !wantsVM(p.machine) {
 		return c.recoverProviderID(ctx, p)
 	}
-	if err := c.gate.Confirm(ctx, p.machine); err != nil {
-		return err
-	}
 	made, err := c.engine.Ensure(ctx, c.owner(p))
 	if err == nil || made.ProviderID != "" {
 		p.did.vm = &made

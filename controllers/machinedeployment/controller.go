@@ -50,8 +50,7 @@ func New(d Deps) *Controller {
 	own := fresh.NewClient(d.Client, &machinev1.MachineDeployment{})
 	d.Client = own
 	return &Controller{Deps: d, own: own, gate: hold.New(hold.Deps{
-		Client: d.Client, Live: d.Live, Clock: d.Clock,
-		Events: d.Events,
+		Client: d.Client, Clock: d.Clock, Events: d.Events,
 	})}
 }
 
@@ -62,7 +61,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	d := &machinev1.MachineDeployment{}
 	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.gate.Forget(d, req.NamespacedName)
 		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}

@@ -71,9 +71,6 @@ func (s *scope) deleteSet(ctx context.Context, set *machinev1.MachineSet) error 
 	if !set.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if err := s.confirmNotHeld(ctx); err != nil {
-		return err
-	}
 	err := s.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)

@@ -1,7 +1,6 @@
 package machinedeployment
 
 import (
-	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -57,8 +56,3 @@ func (s *scope) heldMessage() string {
 	return fmt.Sprintf("%s is held for a migration; nothing is created, scaled or changed until annotation %s "+
 		"is removed from it", s.heldObject, machinev1.MigrationHoldAnnotation)
 }
-
-// confirmNotHeld returns a conflict if the deployment is held on the API server. It
-// is called before a set, a machine or a node is written: the cache of a new
-// leader may be older than a hold that its predecessor has answered.
-func (s *scope) confirmNotHeld(ctx context.Context) error { return s.gate.Confirm(ctx, s.d) }

@@ -1,7 +1,6 @@
 package machinedeployment
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -194,50 +193,6 @@ func TestHoldStaysWhereItIs(t *testing.T) {
 		if copiedToSets(key) {
 			t.Errorf("%s is copied to the sets", key)
 		}
-	}
-}
-
-// lagging reads the deployment as it was.
-type lagging struct {
-	client.Client
-	was *machinev1.MachineDeployment
-}
-
-func (l lagging) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if d, ok := o.(*machinev1.MachineDeployment); ok {
-		l.was.DeepCopyInto(d)
-		return nil
-	}
-	return l.Client.Get(ctx, key, o, opts...)
-}
-
-// TestHoldOfAnotherLeader: a process that has just taken over sees a deployment as
-// it was before the hold that its predecessor answered.
-func TestHoldOfAnotherLeader(t *testing.T) {
-	t.Parallel()
-	for name, tc := range temptations() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env := newEnv(t, deployment(2))
-			env.run()
-			tc.tempt(env)
-			was := env.deployment()
-			change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
-				machinev1.SetAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
-			})
-			env.pass()
-			sets, machines := env.sets(), env.machines()
-			env.c = New(env.c.Deps)
-			env.c.Client = lagging{env.client, was}
-			for range 3 {
-				if result, err := env.try(); result.RequeueAfter == 0 && err == nil {
-					t.Errorf("%s it does not look again", tc.reason)
-				}
-			}
-			if !equality.Semantic.DeepEqual(sets, env.sets()) || !equality.Semantic.DeepEqual(machines, env.machines()) {
-				t.Errorf("%s\n%s", tc.reason, env.describe())
-			}
-		})
 	}
 }
 

@@ -262,9 +262,6 @@ func updateSuccessful(c corev1.NodeCondition) bool {
 func (s *scope) transferMachine(ctx context.Context, m *machinev1.Machine, from *ownedSet,
 	class *machinev1.MachineClass,
 ) error {
-	if err := s.confirmNotHeld(ctx); err != nil {
-		return err
-	}
 	moved := m.DeepCopy()
 	to := s.newSet.observed
 	owner := *metav1.NewControllerRef(to, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))

@@ -52,14 +52,12 @@ func (s *scope) patchSet(ctx context.Context, o *ownedSet, ensureCurrent func() 
 	}
 	before, after := o.observed.Spec.Replicas, o.desired.Spec.Replicas
 	patch := client.MergeFrom(o.observed)
-	precondition := func() error { return s.confirmNotHeld(ctx) }
 	if before != after {
 		// New replicas are derived from the former ones, which must not be stale.
 		patch = client.MergeFromWithOptions(o.observed, client.MergeFromWithOptimisticLock{})
-		precondition = ensureCurrent
-	}
-	if err := precondition(); err != nil {
-		return err
+		if err := ensureCurrent(); err != nil {
+			return err
+		}
 	}
 	saved := o.desired.DeepCopy()
 	if err := s.Client.Patch(ctx, saved, patch); err != nil {
@@ -103,9 +101,6 @@ func (s *scope) patchDeployment(ctx context.Context) error {
 // patchMachine patches the difference between two states of a machine. One that no
 // longer exists is no error.
 func (s *scope) patchMachine(ctx context.Context, before, after *machinev1.Machine) error {
-	if err := s.confirmNotHeld(ctx); err != nil {
-		return err
-	}
 	if err := s.Client.Patch(ctx, after, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch Machine %s: %w", before.Name, err)
 	}

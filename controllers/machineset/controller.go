@@ -60,7 +60,7 @@ func New(d Deps) *Controller {
 	d.Client = fresh.NewClient(d.Client, &machinev1.MachineSet{})
 	return &Controller{
 		Deps: d, memories: map[client.ObjectKey]*memory{},
-		gate: hold.New(hold.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events}),
+		gate: hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),
 	}
 }
 
@@ -72,7 +72,6 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Get(ctx, req.NamespacedName, set); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			c.forget(req.NamespacedName)
-			c.gate.Forget(set, req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineSet: %w", err))

@@ -68,9 +68,6 @@ func (c *Controller) deleteSet(ctx context.Context, s *scope) error {
 	if controllerutil.ContainsFinalizer(s.set, metav1.FinalizerOrphanDependents) {
 		return nil
 	}
-	if err := c.confirmNotHeld(ctx, s); err != nil {
-		return err
-	}
 	var synced error
 	if !s.invalid() {
 		synced = c.syncMachines(ctx, s)

@@ -1,7 +1,6 @@
 package machineset
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,11 +50,4 @@ func errIfHeld(set *machinev1.MachineSet, machines []*machinev1.Machine) error {
 		return hold.Behind(name)
 	}
 	return nil
-}
-
-// confirmNotHeld returns a conflict if the set is held on the API server. It is
-// called before the Machines of a deleted set are deleted, because these
-// deletions have no precondition on the version of a Machine.
-func (c *Controller) confirmNotHeld(ctx context.Context, s *scope) error {
-	return c.gate.Confirm(ctx, s.set)
 }

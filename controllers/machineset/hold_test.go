@@ -221,8 +221,8 @@ func TestHoldUnseen(t *testing.T) {
 	}
 	for _, temptation := range []string{"Create", "Delete", "Failed", "Adopt", "Deleted"} {
 		for on, holds := range holds {
-			if on == "OnSet" && temptation == "Failed" || on == "OnMachine" && temptation == "Deleted" {
-				continue // decided by the version of the Machine; by the hold of the Machine, which answers for itself
+			if on == "OnSet" && temptation == "Failed" || temptation == "Deleted" {
+				continue // decided by the version of the Machine; by the answer, which this process has not given yet
 			}
 			t.Run(temptation+on, func(t *testing.T) {
 				t.Parallel()

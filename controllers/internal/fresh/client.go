@@ -22,7 +22,8 @@ var errBehind = errors.New("the cache does not show yet what this process wrote"
 // Client reads its own writes to the objects of one kind. Get fails with a
 // conflict where the cache shows an older version than a write returned, and with
 // not found where the last finalizer was removed from the object. Get of other
-// kinds, and every List, return what the cache shows. It is safe for concurrent use.
+// kinds, and every List, return what the cache shows. Updates of whole objects are
+// not remembered: no controller sends them. It is safe for concurrent use.
 type Client struct {
 	client.Client
 	kind reflect.Type
@@ -74,11 +75,6 @@ func (c *Client) Create(ctx context.Context, o client.Object, opts ...client.Cre
 	return c.record(o, c.Client.Create(ctx, o, opts...))
 }
 
-// Update updates o.
-func (c *Client) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	return c.record(o, c.Client.Update(ctx, o, opts...))
-}
-
 // Patch patches o.
 func (c *Client) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 	return c.record(o, c.Client.Patch(ctx, o, p, opts...))
@@ -90,11 +86,6 @@ func (c *Client) Status() client.SubResourceWriter { return statusWriter{c.Clien
 type statusWriter struct {
 	client.SubResourceWriter
 	client *Client
-}
-
-// Update updates the status of o.
-func (s statusWriter) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.client.record(o, s.SubResourceWriter.Update(ctx, o, opts...))
 }
 
 // Patch patches the status of o.

@@ -2,7 +2,6 @@ package hold_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +26,6 @@ type world struct {
 	events *record.FakeRecorder
 	gate   *hold.Gate
 	wrote  int
-	reads  int
 }
 
 func newWorld(t *testing.T, annotations map[string]string) *world {
@@ -53,21 +51,9 @@ func newWorld(t *testing.T, annotations map[string]string) *world {
 		},
 	}).Build()
 	w.gate = hold.New(hold.Deps{
-		Client: w.client, Live: counted{w.client, w},
-		Clock: clocktesting.NewFakePassiveClock(noon), Events: w.events,
+		Client: w.client, Clock: clocktesting.NewFakePassiveClock(noon), Events: w.events,
 	})
 	return w
-}
-
-// counted are the reads from the API server.
-type counted struct {
-	client.Reader
-	w *world
-}
-
-func (c counted) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	c.w.reads++
-	return c.Reader.Get(ctx, key, o, opts...)
 }
 
 func (w *world) machine() *machinev1.Machine {
@@ -172,84 +158,6 @@ func TestStaleAnswer(t *testing.T) {
 	}
 	if got := w.machine().Annotations; len(got) > 0 || len(w.events.Events) > 0 {
 		t.Errorf("annotations %v, %d events, want none", got, len(w.events.Events))
-	}
-}
-
-func TestConfirm(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		live   map[string]string
-		created,
-		first time.Time // of the object; of this process's first pass, zero for none yet
-		refused bool
-		reads   int
-	}{
-		"Free": {"Nobody moves it.", nil, noon.Add(-time.Hour), noon, false, 1},
-		"Held": {
-			"The cache may be from before the hold, which another process has answered.",
-			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
-			noon.Add(-time.Hour), noon, true, 2,
-		},
-		"Younger": {
-			"What was made while this process leads was never answered for by another.",
-			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
-			noon.Add(time.Hour), noon, false, 0,
-		},
-		"ShortAgo": {
-			"Clocks differ.",
-			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
-			noon.Add(30 * time.Second),
-			noon, true, 2,
-		},
-		"NoPass": {
-			"Without a first pass nothing is known.",
-			map[string]string{machinev1.MigrationHoldAnnotation: "x"},
-			noon.Add(time.Hour),
-			time.Time{},
-			true, 2,
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, tc.live)
-			cached := w.machine()
-			cached.Annotations, cached.CreationTimestamp = nil, metav1.NewTime(tc.created)
-			if !tc.first.IsZero() {
-				if _, err := w.answer(cached); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for range 2 {
-				if err := w.gate.Confirm(t.Context(), cached); apierrors.IsConflict(err) != tc.refused {
-					t.Errorf("%s refused: %v, want %t", tc.reason, err, tc.refused)
-				}
-			}
-			if w.reads != tc.reads {
-				t.Errorf("%s %d reads, want %d", tc.reason, w.reads, tc.reads)
-			}
-		})
-	}
-}
-
-// TestConfirmAnother: what was learned of one object says nothing about the next
-// one of the same name.
-func TestConfirmAnother(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, map[string]string{machinev1.MigrationHoldAnnotation: "x"})
-	former := w.machine()
-	former.UID = "former"
-	if err := w.gate.Confirm(t.Context(), former); err != nil {
-		t.Errorf("the hold of its namesake: %v", err)
-	}
-	if err := w.gate.Confirm(t.Context(), w.machine()); !apierrors.IsConflict(err) ||
-		!strings.Contains(err.Error(), `"m"`) {
-		t.Errorf("got %v, want a conflict that names it", err)
-	}
-	w.gate.Forget(former, client.ObjectKeyFromObject(former))
-	if _ = w.gate.Confirm(t.Context(), former); w.reads != 3 {
-		t.Errorf("%d reads, want a third one after it was forgotten", w.reads)
 	}
 }
 
