@@ -25,6 +25,10 @@ const (
 	roleKey    = "kubernetes.io-role-node"
 )
 
+// prompt only ends calls that hang: the services share the machine with all other
+// tests, and a call that takes half a second took a minute beside thirty processes.
+const prompt = 10 * time.Minute
+
 func TestMain(m *testing.M) { rig.Main(m) }
 
 // spec is a provider spec, or a part of one; edits change it, nil takes a field
@@ -121,7 +125,8 @@ func fixture(t testing.TB, w way) *cloudtest.Fixture {
 	b := backend{p}
 	var wraps []cloud.Middleware
 	if w == ownPort { // as the manager has accounts, but for what bends rules on purpose
-		wraps = []cloud.Middleware{wrap.Redact(nil), wrap.Timeout(wrap.Timeouts{}), wrap.Budget(wrap.Rate{}, wrap.Clock{})}
+		limits := wrap.Timeouts{Create: prompt, Get: prompt, Delete: prompt, Capacity: prompt, List: prompt}
+		wraps = []cloud.Middleware{wrap.Redact(nil), wrap.Timeout(limits), wrap.Budget(wrap.Rate{}, wrap.Clock{})}
 	}
 	return &cloudtest.Fixture{
 		Wrap:   wraps,
@@ -309,10 +314,10 @@ func harness(w way) cloudtest.Harness {
 	return cloudtest.Harness{
 		New:           func(t testing.TB) *cloudtest.Fixture { return fixture(t, w) },
 		CaseSensitive: true,
-		Concurrent:    3,           // cases wait for services of which each has one processor
-		Parallel:      8,           // a machine has few processors for all of OpenStack
-		Prompt:        time.Minute, // the services share the machine with all other tests
-		Patience:      5 * time.Minute,
+		Concurrent:    2, // cases wait for services of which each has one processor
+		Parallel:      8, // a machine has few processors for all of OpenStack
+		Prompt:        prompt,
+		Patience:      2 * prompt,
 		Samples:       samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(w), ProviderIDs: providerIDs(),
 		Volumes: volumes(),
 		Golden: &cloudtest.Golden{
