@@ -47,10 +47,11 @@ start: ## the manager on CONTROL_KUBECONFIG and TARGET_KUBECONFIG, with more fla
 
 .PHONY: test
 test: controlplane capi verify lint binaries ## everything that CI runs
-	@# Prints what go test -v prints, and at the end what failed. The linter has
-	@# vetted everything. The timeout finds tests that hang, not slow machines.
+	@# Prints what go test -v prints, and at the end what failed, beside one OpenStack
+	@# for all packages. The linter has vetted everything. The timeout finds tests
+	@# that hang, not slow machines.
 	@go build -o out/bin/gotest ./test/gotest
-	out/bin/gotest $(RACE) -vet=off -count=1 -timeout 45m ./...
+	out/bin/gotest -openstack $(RACE) -vet=off -count=1 -timeout 45m ./...
 	@$(CAPI_TEST)
 
 # The programs that several test packages start, built once before they do.

@@ -258,7 +258,7 @@ func (m *machine) create1(ctx context.Context, a cloud.Account) error {
 }
 
 // giveUp runs f, gives up when it makes its nth call, and expects it to return
-// within a second and to say why.
+// soon and to say why.
 func (k *kit) giveUp(nth int, f func(ctx context.Context) error) {
 	k.Helper()
 	ctx, cancel := context.WithCancel(k.Context())
@@ -271,8 +271,8 @@ func (k *kit) giveUp(nth int, f func(ctx context.Context) error) {
 	err := f(ctx)
 	returned := time.Now()
 	k.fires(fault)
-	if late := returned.Sub(<-met); late > time.Second {
-		k.Errorf("returns %v after its context ended, want a second at most", late)
+	if late := returned.Sub(<-met); late > k.soon() {
+		k.Errorf("returns %v after its context ended, want %v at most", late, k.soon())
 	}
 	if !errors.Is(err, context.Canceled) {
 		k.Errorf("got error %v, want context.Canceled in its chain", err)

@@ -163,6 +163,10 @@ func (m *machine) secretTexts() []string {
 	return append(textOf([]byte(canary)), base64.StdEncoding.EncodeToString(m.userData))
 }
 
+// soon is within how long a call has to return that no longer waits for the cloud:
+// a second, and more where Harness.Prompt allows for a machine with much other work.
+func (k *kit) soon() time.Duration { return max(time.Second, k.h.Prompt/10) }
+
 // pass lets d go by: in the cloud's time, or, where that is real, until the cloud
 // rests, or a moment.
 func (k *kit) pass(d time.Duration) {

@@ -48,7 +48,11 @@ func (c Cell) String() string {
 
 func newRow() *Row { return &Row{Cells: map[string]Cell{}, mu: &sync.Mutex{}} }
 
-func (r *Row) cloud(name string) { r.Cloud = name }
+func (r *Row) cloud(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Cloud = name
+}
 
 // change replaces the cell of the case that key belongs to.
 func (r *Row) change(key string, f func(c Cell) Cell) {
@@ -116,11 +120,11 @@ func (r Row) String() string {
 }
 
 // publish logs the row and, if asked for, records it.
-func (r *Row) publish(t *testing.T) {
+func (r *Row) publish(t *testing.T, unrecorded bool) {
 	t.Helper()
 	t.Log(r.String())
 	file := os.Getenv("CLOUDTEST_MATRIX")
-	if file == "" {
+	if file == "" || unrecorded {
 		return
 	}
 	if err := r.Record(file); err != nil {

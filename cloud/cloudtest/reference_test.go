@@ -163,11 +163,11 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestReferenceThroughListener is the same through sockets.
+// TestReferenceThroughListener is the same through sockets, several cases at once.
 func TestReferenceThroughListener(t *testing.T) {
 	t.Parallel()
 	h := harness("", true)
-	h.Parallel = 50
+	h.Parallel, h.Concurrent = 50, 4
 	cloudtest.Run(t, h)
 }
 

@@ -33,7 +33,7 @@ func Cases() (ids []string, reasons map[string]string) {
 func Run(t *testing.T, h Harness) Row {
 	t.Helper()
 	row := run(t, h)
-	row.publish(t)
+	row.publish(t, h.Unrecorded)
 	return *row
 }
 
@@ -51,7 +51,7 @@ func RunAll(t *testing.T, ways map[string]Harness) {
 	t.Cleanup(func() {
 		if len(rows) == len(ways) { // else -run left some out
 			row := Merge(rows)
-			row.publish(t)
+			row.publish(t, false)
 		}
 	})
 	for name, h := range ways {
@@ -70,29 +70,49 @@ func run(t *testing.T, h Harness) *Row {
 	h = h.withDefaults()
 	row := newRow()
 	known := checkLacks(t, h)
-	for _, c := range cases() {
-		t.Run(c.id+"_"+c.name, func(t *testing.T) {
-			k := &kit{T: t, h: h, id: c.id, row: row}
-			defer func() { row.finish(c.id, t.Failed()) }()
-			row.start(c.id)
-			if why := h.Lacks[c.id]; why != "" {
-				row.hole(c.id, why)
-				t.Skip(why)
-			}
-			k.renew()
-			row.cloud(k.traits.Name)
-			c.run(k)
-			if t.Failed() {
-				t.Logf("%s is tried because: %s", c.id, c.reason)
+	// Not t.Parallel: the row is whole when run returns, and how many cases run at
+	// once does not depend on the processors of this machine.
+	next := make(chan testCase)
+	var workers sync.WaitGroup
+	for range h.Concurrent {
+		workers.Go(func() {
+			for c := range next {
+				t.Run(c.id+"_"+c.name, func(t *testing.T) { h.try(t, c, row) })
 			}
 		})
 	}
+	for _, c := range cases() {
+		next <- c
+	}
+	close(next)
+	workers.Wait()
 	known.unused(t, row)
 	return row
 }
 
+// try runs one case and notes in row how it went.
+func (h Harness) try(t *testing.T, c testCase, row *Row) {
+	t.Helper()
+	k := &kit{T: t, h: h, id: c.id, row: row}
+	defer func() { row.finish(c.id, t.Failed()) }()
+	row.start(c.id)
+	if why := h.Lacks[c.id]; why != "" {
+		row.hole(c.id, why)
+		t.Skip(why)
+	}
+	k.renew()
+	row.cloud(k.traits.Name)
+	c.run(k)
+	if t.Failed() {
+		t.Logf("%s is tried because: %s", c.id, c.reason)
+	}
+}
+
 // withDefaults fills in what h leaves open.
 func (h Harness) withDefaults() Harness {
+	if h.Concurrent == 0 {
+		h.Concurrent = 1
+	}
 	if h.Parallel == 0 {
 		h.Parallel = 200
 	}

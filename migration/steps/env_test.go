@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -40,8 +39,9 @@ import (
 // them to what they promise: a VM is made or deleted by exactly one of them.
 type env struct {
 	t       *testing.T
-	api     client.WithWatch // not counted, not killed
-	client  client.Client    // the command's: counted, and dead after its last write
+	api     client.WithWatch            // not counted, not killed
+	tracker clienttesting.ObjectTracker // what api stores in
+	client  client.Client               // the command's: counted, and dead after its last write
 	clock   *testclock.FakeClock
 	eager   bool // controllers act after each write, not only when the command waits
 	writes  int
@@ -64,22 +64,14 @@ func newEnv(t *testing.T, machines int) *env {
 	return w
 }
 
-// worldOf is a world with these objects.
+// envOf is a world with these objects.
 func envOf(t *testing.T, objects []client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme,
-		controlplanev1.AddToScheme, clusterv1.AddToScheme,
-	} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s := scheme()
 	w := &env{t: t, left: -1, clock: testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	// Without managed fields, which no test here reads and which take most of the time.
-	tracker := clienttesting.NewObjectTracker(s, serializer.NewCodecFactory(s).UniversalDecoder())
-	w.api = fake.NewClientBuilder().WithScheme(s).WithObjectTracker(tracker).WithStatusSubresource(
+	w.tracker = clienttesting.NewObjectTracker(s, serializer.NewCodecFactory(s).UniversalDecoder())
+	w.api = fake.NewClientBuilder().WithScheme(s).WithObjectTracker(w.tracker).WithStatusSubresource(
 		&machinev1.Machine{}, &machinev1.MachineSet{}, &machinev1.MachineDeployment{}, &infrav1.MCMMachine{},
 		&infrav1.MCMCluster{},
 		&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}, &clusterv1.Cluster{},
@@ -251,15 +243,6 @@ func nodeFor(name string) *corev1.Node {
 
 func pool() migration.Pool {
 	return migration.Pool{Kind: migration.KindDeployment, Namespace: "ns", Name: "pool"}
-}
-
-// get reads all objects of a kind.
-func get[L client.ObjectList](w *env, list L) L {
-	w.t.Helper()
-	if err := w.api.List(w.t.Context(), list); err != nil {
-		w.t.Fatal(err)
-	}
-	return list
 }
 
 // check holds the command to its promises after each write.

@@ -25,7 +25,7 @@ import (
 
 const (
 	replicas = 5
-	timeout  = 4 * time.Minute
+	timeout  = 15 * time.Minute // of what takes seconds: the machine may have much other work
 )
 
 // TestClouds lets one manager make, roll, mend and delete a MachineDeployment in

@@ -79,10 +79,14 @@ func (o *openStackCloud) Ledger(ctx context.Context) ([]string, error) {
 		all = append(all, "server "+s.Name)
 	}
 	ports, err := o.LivePorts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range ports {
 		all = append(all, "port "+p.ID+" "+p.Name)
 	}
-	for _, v := range o.Rig.Cinder.Volumes(o.ID) {
+	volumes, err := o.LiveVolumes(ctx)
+	for _, v := range volumes {
 		all = append(all, fmt.Sprintf("volume %+v", v))
 	}
 	return all, err

@@ -1,6 +1,9 @@
 // Command gotest runs `go test -v` with its arguments, prints what that prints,
 // and ends with what failed, in so few lines that the end of a log holds it. It
 // exits as go test does.
+//
+// With -openstack as its first argument it runs one OpenStack for all packages,
+// which starts while go test compiles and ends when go test does.
 package main
 
 import (
@@ -10,17 +13,40 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:]))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := runWithServices(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
 }
 
-func run(ctx context.Context, args []string) int {
+// runWithServices runs go test beside the services that args ask for.
+func runWithServices(ctx context.Context, args []string) int {
+	if len(args) == 0 || args[0] != "-openstack" {
+		return run(ctx, args)
+	}
+	setting, end, err := openstack.Share(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gotest: start OpenStack:", err)
+		return 1
+	}
+	defer end()
+	return run(ctx, args[1:], setting)
+}
+
+// run runs go test with settings added to the environment.
+func run(ctx context.Context, args []string, settings ...string) int {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-v"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Env = append(os.Environ(), settings...)
+	// go test waits for the tests that run, which do not hear of it when this process
+	// alone is asked to end.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

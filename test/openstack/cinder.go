@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Cinder is block storage with memory. It speaks what Nova and a driver speak
-// with Cinder's version 3, microversion 3.44 and later for attachments.
-type Cinder struct {
+// cinder is block storage with memory. It speaks what Nova and a driver speak
+// with Cinder's version 3, microversion 3.44 and later for attachments. Tests,
+// which may be in another process, see and fill it at backdoorPath.
+type cinder struct {
 	projectOf func(ctx context.Context, token string) (string, bool)
 
 	mu          sync.Mutex
@@ -28,8 +29,9 @@ type Volume struct {
 	Type, Zone, ImageID       string
 	Metadata                  map[string]string
 	Created                   time.Time
+	Moving                    bool // it is on its way to another state
 
-	ready time.Time // when what it is doing is done
+	ready time.Time // when it gets there
 }
 
 // attachment ties a volume to a server.
@@ -48,21 +50,21 @@ type known struct {
 // How long a volume takes to come and to go.
 const volumeTime = 300 * time.Millisecond
 
-func newCinder(projectOf func(ctx context.Context, token string) (string, bool)) *Cinder {
-	return &Cinder{
+func newCinder(projectOf func(ctx context.Context, token string) (string, bool)) *cinder {
+	return &cinder{
 		projectOf: projectOf, volumes: map[string]*Volume{}, attachments: map[string]*attachment{},
 		tokens: map[string]known{},
 	}
 }
 
 // id has the form of a UUID. The lock is held.
-func (c *Cinder) id(kind int) string {
+func (c *cinder) id(kind int) string {
 	c.number++
 	return fmt.Sprintf("c1d3e000-000%d-4000-8000-%012x", kind, c.number)
 }
 
-// Add puts a volume into a project and returns its id.
-func (c *Cinder) Add(v Volume) string {
+// add puts a volume into a project and returns its id.
+func (c *cinder) add(v Volume) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v.ID = c.id(1)
@@ -74,34 +76,24 @@ func (c *Cinder) Add(v Volume) string {
 	return v.ID
 }
 
-// Volumes returns the volumes of a project, sorted by id.
-func (c *Cinder) Volumes(project string) []Volume {
+// list returns the volumes of a project, sorted by id.
+func (c *cinder) list(project string) []Volume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.age()
 	var all []Volume
 	for _, id := range slices.Sorted(maps.Keys(c.volumes)) {
 		if v := c.volumes[id]; v.Project == project {
-			all = append(all, *v)
+			one := *v
+			one.Moving = !v.ready.IsZero()
+			all = append(all, one)
 		}
 	}
 	return all
 }
 
-// moves reports whether a volume is on its way to another state.
-func (v Volume) moves() bool { return !v.ready.IsZero() }
-
-// Set changes the state of a volume, e.g. to error.
-func (c *Cinder) Set(id, status string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if v := c.volumes[id]; v != nil {
-		v.Status, v.ready = status, time.Time{}
-	}
-}
-
 // age lets volumes become what they are becoming. The lock is held.
-func (c *Cinder) age() {
+func (c *cinder) age() {
 	now := time.Now()
 	for id, v := range c.volumes {
 		switch {
@@ -115,7 +107,7 @@ func (c *Cinder) age() {
 }
 
 // attached returns the attachments of a volume, sorted. The lock is held.
-func (c *Cinder) attached(volume string) []*attachment {
+func (c *cinder) attached(volume string) []*attachment {
 	var all []*attachment
 	for _, id := range slices.Sorted(maps.Keys(c.attachments)) {
 		if a := c.attachments[id]; a.volume == volume {

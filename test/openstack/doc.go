@@ -4,5 +4,8 @@
 // fake one that comes with it, Neutron binds ports without agents, and Cinder,
 // which that set lacks, is played by this process.
 //
+// A process that runs tests starts one for itself, or uses that of another, which
+// has called Share: make test has one for all packages.
+//
 // Nothing of it outlives the process that started it, however that ends.
 package openstack

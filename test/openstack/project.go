@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
-
-type counter struct{ atomic.Int64 }
 
 // Project belongs to one test at a time. It has a user, a network and a key pair.
 type Project struct {
@@ -44,17 +42,16 @@ func (r *Rig) NewProject(t testing.TB) *Project {
 	t.Helper()
 	p := r.free.take()
 	if p == nil {
-		n := r.number.Add(1)
+		id := fmt.Sprintf("%d-%d", os.Getpid(), r.number.Add(1)) // others may use the rig, too
 		p = &Project{
-			Rig: r, Name: fmt.Sprintf("project-%d", n), User: fmt.Sprintf("user-%d", n),
-			Password: fmt.Sprintf("canary-password-%d-Ax9/+", n),
+			Rig: r, Name: "project-" + id, User: "user-" + id, Password: "canary-password-" + id + "-Ax9/+",
 		}
 		if err := p.make(context.WithoutCancel(t.Context())); err != nil {
 			t.Fatalf("make a project: %v", err)
 		}
 	}
 	t.Cleanup(func() {
-		if !p.used && len(p.Servers(t)) == 0 && len(p.Ports(t)) == 0 && len(r.Cinder.Volumes(p.ID)) == 0 {
+		if !p.used && len(p.Servers(t)) == 0 && len(p.Ports(t)) == 0 && len(p.Volumes(t)) == 0 {
 			r.free.put(p)
 		}
 	})

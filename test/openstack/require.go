@@ -35,6 +35,9 @@ func Require(t testing.TB) {
 	}
 }
 
+// installed reports whether the packages are there.
+func installed() bool { return missing() == nil }
+
 // missing says what of the packages is not there.
 func missing() error {
 	if runtime.GOOS != "linux" {

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"testing"
+	"sync/atomic"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
@@ -19,66 +18,40 @@ import (
 
 // Rig is a running OpenStack.
 type Rig struct {
-	settings
-	Cinder *Cinder
+	address
 
+	foreign   bool // another process started it and will stop it
 	cinder    *httptest.Server
 	processes []*process.Process
 	admin     *client
-	images    map[string]string // ids by name
-	flavors   map[string]string
-	number    counter // of projects
+	number    atomic.Int64 // of what this process makes
 	model     model
 	books     database
 	free      stock
 }
 
-// shared is the rig of this process, which all tests use.
-var shared struct {
-	sync.Mutex
-	rig *Rig
-	err error
+// address is how to find a rig and what it was seeded with.
+type address struct {
+	settings
+
+	CinderURL string
+	Images    map[string]string // ids by name
+	Flavors   map[string]string
 }
 
-// ForTest returns the rig of this process, and starts it for the first test that
-// asks. It runs until Stop, or until the process dies.
-func ForTest(t testing.TB) *Rig {
-	t.Helper()
-	Require(t)
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.rig == nil && shared.err == nil {
-		began := time.Now()
-		shared.rig, shared.err = Start(context.WithoutCancel(t.Context()))
-		t.Logf("OpenStack started in %v", time.Since(began).Round(100*time.Millisecond))
-	}
-	if shared.err != nil {
-		t.Fatalf("start OpenStack: %v", shared.err)
-	}
-	return shared.rig
+func newRig(a address) *Rig {
+	r := &Rig{address: a}
+	r.admin = &client{rig: r, user: "admin", password: adminPassword, project: "admin"}
+	return r
 }
 
-// Main runs the tests of a package and stops the rig, if one was started.
-func Main(m *testing.M) {
-	code := m.Run()
-	StopShared()
-	os.Exit(code)
-}
-
-// StopShared stops the rig of this process, if one was started.
-func StopShared() {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.rig != nil {
-		shared.rig.Stop()
-	}
-}
+// startTimeout bounds the start of a rig on a machine with much other work.
+const startTimeout = 30 * time.Minute
 
 // Start starts an OpenStack. The first time on a machine it takes a minute, later
 // half of that.
 func Start(ctx context.Context) (*Rig, error) {
-	const timeout = 30 * time.Minute // on a machine with much other work
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	cache, err := cacheDir()
 	if err != nil {
@@ -93,10 +66,10 @@ func Start(ctx context.Context) (*Rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rig{
-		settings: settings{Dir: dir, Ports: map[string]int{}, PageSize: PageSize, Zone: Zone}, images: map[string]string{},
-		flavors: map[string]string{},
-	}
+	r := newRig(address{
+		settings: settings{Dir: dir, Ports: map[string]int{}, PageSize: PageSize, Zone: Zone},
+		Images:   map[string]string{}, Flavors: map[string]string{},
+	})
 	if err := r.start(ctx, archive); err != nil {
 		r.Stop()
 		return nil, err
@@ -141,8 +114,8 @@ func (r *Rig) start(ctx context.Context, archive string) error {
 			return err
 		}
 	}
-	r.Cinder = newCinder(r.projectOf)
-	r.cinder = httptest.NewServer(r.Cinder)
+	r.cinder = httptest.NewServer(newCinder(r.projectOf))
+	r.CinderURL = r.cinder.URL
 	if err := r.write(); err != nil {
 		return err
 	}
@@ -157,7 +130,6 @@ func (r *Rig) start(ctx context.Context, archive string) error {
 	if _, err := r.sql(ctx, r.cells()+r.endpoints()); err != nil {
 		return err
 	}
-	r.admin = &client{rig: r, user: "admin", password: adminPassword, project: "admin"}
 	if err := r.startServices(ctx); err != nil {
 		return err
 	}
@@ -241,9 +213,13 @@ func (r *Rig) answers(service string) func(context.Context) error {
 	}
 }
 
-// Stop ends everything and removes its folder.
+// Stop ends everything that this process started and removes its folder. Of a rig
+// of another process it only lets go of the connections.
 func (r *Rig) Stop() {
 	r.books.close()
+	if r.foreign {
+		return
+	}
 	for _, p := range slices.Backward(r.processes) {
 		_ = p.Kill() // the kernel does it when this process ends
 	}

@@ -18,7 +18,7 @@ func (r *Rig) endpoints() string {
 		{"placement", "placement", r.URL("placement")},
 		{"image", "glance", r.URL("glance")},
 		{"network", "neutron", r.URL("neutron")},
-		{"volumev3", "cinder", r.cinder.URL + "/v3/%(tenant_id)s"},
+		{"volumev3", "cinder", r.CinderURL + "/v3/%(tenant_id)s"},
 	}
 	var sql strings.Builder
 	sql.WriteString("DELETE FROM keystone.endpoint; DELETE FROM keystone.service;")
@@ -54,10 +54,10 @@ func (r *Rig) seed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.flavors[name] = id
+		r.Flavors[name] = id
 	}
 	specs := object{"extra_specs": object{"pci_passthrough:alias": "a-gpu:1"}}
-	if err := r.admin.do(ctx, http.MethodPost, "nova/flavors/"+r.flavors[FlavorLarge]+"/os-extra_specs", specs,
+	if err := r.admin.do(ctx, http.MethodPost, "nova/flavors/"+r.Flavors[FlavorLarge]+"/os-extra_specs", specs,
 		nil); err != nil {
 		return err
 	}
@@ -71,16 +71,13 @@ func (r *Rig) seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.images[Image] = image.ID
+	r.Images[Image] = image.ID
 	if err := r.admin.do(ctx, http.MethodPut, "glance/images/"+image.ID+"/file", make([]byte, 1<<12),
 		nil); err != nil {
 		return err
 	}
 	return r.seedHosts(ctx)
 }
-
-// ImageID is the id of an image.
-func (r *Rig) ImageID(name string) string { return r.images[name] }
 
 // seedHosts puts the computes into their zones, once they are there.
 func (r *Rig) seedHosts(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -60,7 +61,7 @@ func (p *Project) Rest(t testing.TB) (moved bool) {
 		servers := p.query(t, fmt.Sprintf(`SELECT instance_uuid FROM nova_api.build_requests WHERE project_id = '%[1]s' UNION
 			SELECT uuid FROM nova_cell1.instances WHERE project_id = '%[1]s' AND deleted = 0
 			AND (task_state IS NOT NULL OR vm_state = 'building')`, p.ID))
-		if len(servers) == 0 && !slices.ContainsFunc(p.Rig.Cinder.Volumes(p.ID), Volume.moves) {
+		if len(servers) == 0 && !slices.ContainsFunc(p.Volumes(t), func(v Volume) bool { return v.Moving }) {
 			return moved
 		}
 		moved = true
@@ -200,15 +201,9 @@ func (p *Project) AttachVolume(t testing.TB, server, volume string) {
 	if err != nil {
 		t.Fatalf("attach volume: %v", err)
 	}
-	for range 200 {
-		if v := p.Rig.Cinder.Volumes(p.ID); slices.ContainsFunc(v, func(v Volume) bool {
-			return v.ID == volume && v.Status == "in-use"
-		}) {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("volume %s does not get attached", volume)
+	Until(t, "volume "+volume+" gets attached", func() bool {
+		return slices.ContainsFunc(p.Volumes(t), func(v Volume) bool { return v.ID == volume && v.Status == "in-use" })
+	})
 }
 
 // model is a server that others are copied from.
@@ -246,7 +241,7 @@ func (p *Project) copyServer(ctx context.Context, name string, metadata map[stri
 	if err := r.makeTemplate(ctx); err != nil {
 		return "", err
 	}
-	id := fmt.Sprintf("5eeded00-0000-4000-8000-%012x", r.number.Add(1))
+	id := fmt.Sprintf("5eeded00-0000-4000-8000-%012x", os.Getpid()<<20+int(r.number.Add(1)))
 	at := created.UTC().Format("2006-01-02 15:04:05")
 	var sql strings.Builder
 	fmt.Fprintf(&sql, "INSERT INTO nova_cell1.instances (%[1]s, uuid, display_name, hostname, project_id, user_id, "+
@@ -277,7 +272,7 @@ func (r *Rig) makeTemplate(ctx context.Context) error {
 		return nil
 	}
 	id, err := r.admin.create(ctx, "nova", "/servers", "server", object{
-		"name": "template", "flavorRef": r.flavors[FlavorSmall], "imageRef": r.images[Image], "networks": "none",
+		"name": "template", "flavorRef": r.Flavors[FlavorSmall], "imageRef": r.Images[Image], "networks": "none",
 	})
 	if err != nil {
 		return err
