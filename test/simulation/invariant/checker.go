@@ -108,6 +108,8 @@ type Checker struct {
 	ailing  map[string]time.Time    // when a node was last seen unhealthy, by name
 	removed map[string]time.Time    // when the Machine of an owner id went
 	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
+	taken   map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
+	put     map[types.UID]time.Time // when somebody else created a Machine
 
 	active   map[place]presence // where Clusters of Cluster API live, and do not any more
 	retained map[string]bool    // owner ids of VMs that were left on purpose
@@ -135,6 +137,7 @@ func New(w World) *Checker {
 		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{},
 		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
+		taken: map[string]time.Time{}, put: map[types.UID]time.Time{},
 		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
 	}
 }
@@ -219,6 +222,9 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		id := mcmID(o)
 		if change.New == nil {
 			c.removed[id] = c.Now()
+			if w == nil && !moved(o) {
+				c.taken[id] = c.Now()
+			}
 		} else if o.Spec.ProviderID != "" && c.bound[id].IsZero() {
 			c.bound[id] = c.Now()
 		}
@@ -240,7 +246,13 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 	id := ownerID(m)
 	if change.New == nil {
 		c.removed[id] = c.Now()
+		if w == nil {
+			c.noteTaken(id, m)
+		}
 		return
+	}
+	if change.Old == nil && w == nil {
+		c.put[m.UID] = c.Now()
 	}
 	if m.Spec.ProviderID != "" && c.bound[id].IsZero() {
 		c.bound[id] = c.Now()
@@ -255,6 +267,18 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 		// A Machine that goes because its Node was deleted was lost to whoever did that.
 		ours := w != nil && !before.DeletionTimestamp.Equal(m.DeletionTimestamp) && !c.nodeGoes(m.Labels[machinev1.NodeLabel])
 		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: ours}
+	}
+}
+
+// noteTaken remembers a Machine that somebody else has taken out of the API server,
+// finalizers and all. Managers may not know yet that it is missing.
+func (c *Checker) noteTaken(id string, m *machinev1.Machine) {
+	c.taken[id] = c.Now()
+	if set := c.setOf(m); set != nil && active(m) {
+		c.ceased[m.UID] = departure{at: c.Now(), pool: set.UID}
+	}
+	if serves(m) {
+		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m)}
 	}
 }
 

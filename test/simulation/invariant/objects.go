@@ -108,7 +108,11 @@ func neverTooManyMachines(c *Checker, change apiserver.Change, w *Writer) error 
 	count := 0
 	for _, m := range c.machines() {
 		// One without the labels that the set gives was taken out of it by a user: it
-		// is to be let go, and replaced.
+		// is to be let go, and replaced. One that somebody else has just created was not
+		// there when the reconcile began.
+		if at, others := c.put[m.UID]; others && !at.Before(w.Began) {
+			continue
+		}
 		if metav1.IsControlledBy(m, &metav1.ObjectMeta{UID: ref.UID}) && active(m) && members.Matches(labels.Set(m.Labels)) {
 			count++
 		}

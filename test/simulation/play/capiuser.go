@@ -161,7 +161,7 @@ func (w *World) retain(e Event) {
 // deleteCluster deletes the Cluster, and mostly makes it anew later.
 func (w *World) deleteCluster(e Event) {
 	h := w.clusterHome()
-	if h == nil {
+	if h == nil || w.away > 0 {
 		return
 	}
 	cluster, _ := find[*clusterv1.Cluster](h.server, clusterName)

@@ -93,6 +93,7 @@ func NewPlan(seed uint64) Plan {
 		})
 	}
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
+	p.addIncidents()
 	return p
 }
 
@@ -140,7 +141,17 @@ func faults() map[string]func(*World, Event) {
 	all := commonFaults()
 	maps.Copy(all, nativeFaults())
 	maps.Copy(all, clusterAPIFaults())
+	maps.Copy(all, incidentFaults())
 	return all
+}
+
+// incidentFaults are those that come only in incidents, besides the others.
+func incidentFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		"copy by hand":     (*World).copyByHand,
+		"slow requests":    func(w *World, e Event) { w.weather.slow = w.now.Add(e.For) },
+		"look for orphans": func(w *World, e Event) { w.lookForOrphans(fmt.Sprint(e.N)) },
+	}
 }
 
 // commonFaults are those that do not depend on a door.
