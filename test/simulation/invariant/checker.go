@@ -26,18 +26,18 @@ type World struct {
 	Cloud           *sim.Cloud
 	Account         string // of the managers in the cloud
 	Now             func() time.Time
-	// Violate is told of an invariant that does not hold.
+	// Violate is called for an invariant that does not hold.
 	Violate func(rule string, err error)
 	// Health reports whether a node is healthy right now.
 	Health func(node string) bool
-	// Patience is how much later than something happens a manager may still act
+	// ReactionTime is how much later than something happens a manager may still act
 	// as if it had not: its health timeout and the longest lag of its cache.
-	Patience time.Duration
+	ReactionTime time.Duration
 	// Lag is how far caches can be behind.
 	Lag time.Duration
-	// NativeRuns says that somebody looks after the native kinds.
+	// NativeRuns is true where the controllers of the native API run.
 	NativeRuns bool
-	// Lags says that a cache may be behind for longer than moments.
+	// Lags is true where a cache may be behind for longer than moments.
 	Lags bool
 	// HealthTimeout is how long a machine may be unhealthy.
 	HealthTimeout time.Duration
@@ -74,7 +74,7 @@ type Rule struct {
 // Rules are all invariants.
 func Rules() []Rule { return append(nativeRules(), clusterAPIRules()...) }
 
-// nativeRules are those of the native door, and of both.
+// nativeRules are those of the native API, and of both.
 func nativeRules() []Rule {
 	return []Rule{
 		{Name: "AtMostOneVM", Resource: atMostOneVM},
@@ -304,7 +304,7 @@ func (c *Checker) ailed(node string) bool {
 		return true
 	}
 	at, ever := c.ailing[node]
-	return ever && c.Now().Sub(at) < c.Patience
+	return ever && c.Now().Sub(at) < c.ReactionTime
 }
 
 // machines are the Machines there are.

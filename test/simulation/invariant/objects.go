@@ -55,7 +55,7 @@ func machineIn(c apiserver.Change) (before, after *machinev1.Machine) {
 }
 
 // nothingLeftBehind: a Machine goes only when its VM is gone, unless the user
-// lets it go without, or it has moved to a MCMMachine.
+// releases it without, or it has moved to a MCMMachine.
 func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
 	if before == nil || after != nil || w == nil || before.Annotations[machinev1.ReleaseAnnotation] == "true" {
@@ -63,7 +63,7 @@ func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	}
 	for _, vm := range c.Cloud.VMs() {
 		if vm.Tags[ownerTag] == ownerID(before) && len(c.claimants(vm)) == 0 {
-			return fmt.Errorf("Machine %s is let go although VM %s is %s", before.Name, vm.ID, vm.VM.State)
+			return fmt.Errorf("Machine %s disappears although VM %s is %s", before.Name, vm.ID, vm.VM.State)
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func neverTooManyMachines(c *Checker, change apiserver.Change, w *Writer) error 
 	count := 0
 	for _, m := range c.machines() {
 		// One without the labels that the set gives was taken out of it by a user: it
-		// is to be let go, and replaced. One that somebody else has just created was not
+		// is to be released, and replaced. One that somebody else has just created was not
 		// there when the reconcile began.
 		if at, others := c.put[m.UID]; others && !at.Before(w.Began) {
 			continue
@@ -274,7 +274,7 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 		}
 	}
 	for uid, gone := range c.left {
-		if uid != m.UID && gone.pool == d.UID && !gone.ours && c.Now().Sub(gone.at) < c.Patience {
+		if uid != m.UID && gone.pool == d.UID && !gone.ours && c.Now().Sub(gone.at) < c.ReactionTime {
 			count++
 		}
 	}

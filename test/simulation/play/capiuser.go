@@ -217,11 +217,11 @@ func (w *World) adopt(e Event) {
 }
 
 // lookForOrphans asks all collectors to look at once.
-func (w *World) lookForOrphans(word string) {
+func (w *World) lookForOrphans(value string) {
 	for _, h := range w.homes {
 		for _, c := range all[*machinev1.MachineClass](h.server) {
 			edit(w, h.server, client.ObjectKeyFromObject(c), func(o *machinev1.MachineClass) {
-				annotate(o, machinev1.LookForOrphansAnnotation, word)
+				annotate(o, machinev1.LookForOrphansAnnotation, value)
 			})
 		}
 	}

@@ -16,9 +16,9 @@ type Plan struct {
 	Split        bool          // the nodes are in another cluster
 	Boot, Delete time.Duration // of VMs
 	Pods         int
-	Pools        []Pool // of the native door
-	Workers      []Pool // of Cluster API's door
-	Apart        bool   // each door has a manager of its own
+	Pools        []Pool // of the native API
+	Workers      []Pool // of Cluster API
+	Apart        bool   // each API has a manager of its own
 	Moves        bool   // there is a second management cluster
 	Events       []Event
 
@@ -97,7 +97,7 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-// open opens one of the doors, or both: half of the worlds have only the native
+// open serves one of the APIs, or both: half of the worlds have only the native
 // one, and one of six has both.
 func (p *Plan) open(r *rand.Rand) {
 	switch draw := r.IntN(6); {
@@ -121,13 +121,13 @@ func duration(r *rand.Rand) time.Duration {
 	return time.Second + time.Duration(r.Int64N(int64(longest)))
 }
 
-// patience is the health timeout and a little more.
-const patience = 12 * time.Minute
+// reactionTime is the health timeout and a little more.
+const reactionTime = 12 * time.Minute
 
-// patience is how long a manager may act upon what was true: the health timeout,
+// reactionTime is how long a manager may act upon what was true: the health timeout,
 // and how far the caches can be behind.
-func (p Plan) patience() time.Duration {
-	wait := patience
+func (p Plan) reactionTime() time.Duration {
+	wait := reactionTime
 	for _, e := range p.Events {
 		if e.What == "lag" || e.What == "server down" {
 			wait += e.For
@@ -154,7 +154,7 @@ func incidentFaults() map[string]func(*World, Event) {
 	}
 }
 
-// commonFaults are those that do not depend on a door.
+// commonFaults are those that do not depend on an API.
 func commonFaults() map[string]func(*World, Event) {
 	return map[string]func(*World, Event){
 		// The manager.
@@ -196,7 +196,7 @@ func commonFaults() map[string]func(*World, Event) {
 	}
 }
 
-// nativeFaults are what a user of the native door does.
+// nativeFaults are what a user of the native API does.
 func nativeFaults() map[string]func(*World, Event) {
 	return map[string]func(*World, Event){
 		"scale":             (*World).scale,
@@ -212,7 +212,7 @@ func nativeFaults() map[string]func(*World, Event) {
 	}
 }
 
-// menu are the names of what can happen to a world where these doors are open.
+// menu are the names of what can happen to a world with these APIs.
 func menu(native, clusterAPI bool) []string {
 	all := commonFaults()
 	if native {
