@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -278,9 +279,21 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 			count++
 		}
 	}
-	if count < asked.least {
+	if count < asked.least && !c.userChose(m, set) {
 		return fmt.Errorf("Machine %s is deleted and leaves %d available of MachineDeployment %s, which allows no "+
 			"fewer than %d", m.Name, count, d.Name, asked.least)
 	}
 	return nil
+}
+
+// userChose reports whether a user decided that m goes: somebody else has created a
+// Machine in its set, which has one too many then, and m has a priority.
+func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet) bool {
+	if m.Annotations[machinev1.PriorityAnnotation] == "" {
+		return false
+	}
+	return slices.ContainsFunc(c.machines(), func(o *machinev1.Machine) bool {
+		_, put := c.put[o.UID]
+		return put && metav1.IsControlledBy(o, set)
+	})
 }
