@@ -69,7 +69,7 @@ type Server struct {
 	kinds   []*Kind
 	byType  map[reflect.Type]*Kind // of objects and of lists
 	watch   []func(Change)
-	// Evict says why a pod must not be evicted now; nil lets it go.
+	// Evict returns why a pod must not be evicted now; nil allows it.
 	Evict func(pod client.Object) error
 }
 

@@ -26,18 +26,18 @@ type World struct {
 	Cloud           *sim.Cloud
 	Account         string // of the managers in the cloud
 	Now             func() time.Time
-	// Violate is told of an invariant that does not hold.
+	// Violate is called for an invariant that does not hold.
 	Violate func(rule string, err error)
 	// Health reports whether a node is healthy right now.
 	Health func(node string) bool
-	// Patience is how much later than something happens a manager may still act
+	// ReactionTime is how much later than something happens a manager may still act
 	// as if it had not: its health timeout and the longest lag of its cache.
-	Patience time.Duration
+	ReactionTime time.Duration
 	// Lag is how far caches can be behind.
 	Lag time.Duration
-	// NativeRuns says that somebody looks after the native kinds.
+	// NativeRuns is true where the controllers of the native API run.
 	NativeRuns bool
-	// Lags says that a cache may be behind for longer than moments.
+	// Lags is true where a cache may be behind for longer than moments.
 	Lags bool
 	// HealthTimeout is how long a machine may be unhealthy.
 	HealthTimeout time.Duration
@@ -74,7 +74,7 @@ type Rule struct {
 // Rules are all invariants.
 func Rules() []Rule { return append(nativeRules(), clusterAPIRules()...) }
 
-// nativeRules are those of the native door, and of both.
+// nativeRules are those of the native API, and of both.
 func nativeRules() []Rule {
 	return []Rule{
 		{Name: "AtMostOneVM", Resource: atMostOneVM},
@@ -108,6 +108,8 @@ type Checker struct {
 	ailing  map[string]time.Time    // when a node was last seen unhealthy, by name
 	removed map[string]time.Time    // when the Machine of an owner id went
 	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
+	taken   map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
+	put     map[types.UID]time.Time // when somebody else created a Machine
 
 	active   map[place]presence // where Clusters of Cluster API live, and do not any more
 	retained map[string]bool    // owner ids of VMs that were left on purpose
@@ -135,6 +137,7 @@ func New(w World) *Checker {
 		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{},
 		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
+		taken: map[string]time.Time{}, put: map[types.UID]time.Time{},
 		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
 	}
 }
@@ -219,6 +222,9 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		id := mcmID(o)
 		if change.New == nil {
 			c.removed[id] = c.Now()
+			if w == nil && !moved(o) {
+				c.taken[id] = c.Now()
+			}
 		} else if o.Spec.ProviderID != "" && c.bound[id].IsZero() {
 			c.bound[id] = c.Now()
 		}
@@ -240,7 +246,13 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 	id := ownerID(m)
 	if change.New == nil {
 		c.removed[id] = c.Now()
+		if w == nil {
+			c.noteTaken(id, m)
+		}
 		return
+	}
+	if change.Old == nil && w == nil {
+		c.put[m.UID] = c.Now()
 	}
 	if m.Spec.ProviderID != "" && c.bound[id].IsZero() {
 		c.bound[id] = c.Now()
@@ -255,6 +267,18 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 		// A Machine that goes because its Node was deleted was lost to whoever did that.
 		ours := w != nil && !before.DeletionTimestamp.Equal(m.DeletionTimestamp) && !c.nodeGoes(m.Labels[machinev1.NodeLabel])
 		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: ours}
+	}
+}
+
+// noteTaken remembers a Machine that somebody else has taken out of the API server,
+// finalizers and all. Managers may not know yet that it is missing.
+func (c *Checker) noteTaken(id string, m *machinev1.Machine) {
+	c.taken[id] = c.Now()
+	if set := c.setOf(m); set != nil && active(m) {
+		c.ceased[m.UID] = departure{at: c.Now(), pool: set.UID}
+	}
+	if serves(m) {
+		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m)}
 	}
 }
 
@@ -280,7 +304,7 @@ func (c *Checker) ailed(node string) bool {
 		return true
 	}
 	at, ever := c.ailing[node]
-	return ever && c.Now().Sub(at) < c.Patience
+	return ever && c.Now().Sub(at) < c.ReactionTime
 }
 
 // machines are the Machines there are.

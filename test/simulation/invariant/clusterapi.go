@@ -16,13 +16,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
 
-// clusterAPIRules are the invariants of Cluster API's door alone.
+// clusterAPIRules are the invariants of Cluster API alone.
 func clusterAPIRules() []Rule {
 	return []Rule{
 		{Name: "IntentFirst", Resource: mcmIntentFirst},
 		{Name: "NoSecondVM", Resource: mcmNoSecondVM},
 		{Name: "VMStays", Resource: vmStays},
-		{Name: "EachDoorItsOwn", Resource: eachDoorItsOwn},
+		{Name: "OwnAPIOnly", Resource: ownAPIOnly},
 		{Name: "OnlyAtHome", Resource: onlyAtHome},
 		{Name: "NothingLeftBehind", Object: mcmNothingLeftBehind},
 		{Name: "ProviderIDStays", Object: mcmProviderIDStays},
@@ -136,15 +136,15 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 }
 
 // copies reports whether a MCMMachine is only the copy of a native Machine, which is
-// being deleted: a move between the doors had not reached its VM yet.
+// being deleted: a move between the APIs had not reached its VM yet.
 func (c *Checker) copies(m *infrav1.MCMMachine, vm sim.Resource) bool {
 	_, rests := m.Annotations[clusterv1.PausedAnnotation]
 	native := c.machineOf(vm.Tags[ownerTag])
 	return rests && native != nil && !native.DeletionTimestamp.IsZero()
 }
 
-// eachDoorItsOwn: a collector of orphans ends nothing of the other door's.
-func eachDoorItsOwn(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
+// ownAPIOnly: a collector of orphans ends nothing that was made through the other API.
+func ownAPIOnly(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func eachDoorItsOwn(c *Checker, before *sim.Resource, now sim.Resource, w *Write
 	case w.Controller == "machinesafetyorphanvms" && tagged(now):
 		return fmt.Errorf("the native collector ends VM %s, which was made for a Cluster of Cluster API", now.ID)
 	case w.Controller == "mcmorphanvms" && !tagged(now):
-		return fmt.Errorf("the collector of Cluster API's door ends VM %s, which was not made for a Cluster", now.ID)
+		return fmt.Errorf("the collector of Cluster API ends VM %s, which was not made for a Cluster", now.ID)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func mcmNothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error 
 	}
 	for _, vm := range c.Cloud.VMs() {
 		if vm.Tags[ownerTag] == mcmID(before) && !c.unasked[vm.ID] {
-			return fmt.Errorf("MCMMachine %s is let go although VM %s is %s", before.Name, vm.ID, vm.VM.State)
+			return fmt.Errorf("MCMMachine %s disappears although VM %s is %s", before.Name, vm.ID, vm.VM.State)
 		}
 	}
 	return nil
@@ -270,7 +270,7 @@ func clusterGoesLast(c *Checker, change apiserver.Change, w *Writer) error {
 	for _, vm := range c.Cloud.VMs() {
 		if vm.Tags[machinev1.ClusterIDTag] == before.Annotations[machinev1.OwnerIDAnnotation] &&
 			!c.retained[vm.Tags[ownerTag]] && !c.unasked[vm.ID] && vm.Deleting.IsZero() {
-			return fmt.Errorf("MCMCluster %s is let go although VM %s (%s) is %s", before.Name, vm.ID, vm.Name(), vm.VM.State)
+			return fmt.Errorf("MCMCluster %s disappears although VM %s (%s) is %s", before.Name, vm.ID, vm.Name(), vm.VM.State)
 		}
 	}
 	return nil

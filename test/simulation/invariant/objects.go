@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,7 +56,7 @@ func machineIn(c apiserver.Change) (before, after *machinev1.Machine) {
 }
 
 // nothingLeftBehind: a Machine goes only when its VM is gone, unless the user
-// lets it go without, or it has moved to a MCMMachine.
+// releases it without, or it has moved to a MCMMachine.
 func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	before, after := machineIn(change)
 	if before == nil || after != nil || w == nil || before.Annotations[machinev1.ReleaseAnnotation] == "true" {
@@ -63,7 +64,7 @@ func nothingLeftBehind(c *Checker, change apiserver.Change, w *Writer) error {
 	}
 	for _, vm := range c.Cloud.VMs() {
 		if vm.Tags[ownerTag] == ownerID(before) && len(c.claimants(vm)) == 0 {
-			return fmt.Errorf("Machine %s is let go although VM %s is %s", before.Name, vm.ID, vm.VM.State)
+			return fmt.Errorf("Machine %s disappears although VM %s is %s", before.Name, vm.ID, vm.VM.State)
 		}
 	}
 	return nil
@@ -108,7 +109,11 @@ func neverTooManyMachines(c *Checker, change apiserver.Change, w *Writer) error 
 	count := 0
 	for _, m := range c.machines() {
 		// One without the labels that the set gives was taken out of it by a user: it
-		// is to be let go, and replaced.
+		// is to be released, and replaced. One that somebody else has just created was not
+		// there when the reconcile began.
+		if at, others := c.put[m.UID]; others && !at.Before(w.Began) {
+			continue
+		}
 		if metav1.IsControlledBy(m, &metav1.ObjectMeta{UID: ref.UID}) && active(m) && members.Matches(labels.Set(m.Labels)) {
 			count++
 		}
@@ -270,13 +275,25 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 		}
 	}
 	for uid, gone := range c.left {
-		if uid != m.UID && gone.pool == d.UID && !gone.ours && c.Now().Sub(gone.at) < c.Patience {
+		if uid != m.UID && gone.pool == d.UID && !gone.ours && c.Now().Sub(gone.at) < c.ReactionTime {
 			count++
 		}
 	}
-	if count < asked.least {
+	if count < asked.least && !c.userChose(m, set) {
 		return fmt.Errorf("Machine %s is deleted and leaves %d available of MachineDeployment %s, which allows no "+
 			"fewer than %d", m.Name, count, d.Name, asked.least)
 	}
 	return nil
+}
+
+// userChose reports whether a user decided that m goes: somebody else has created a
+// Machine in its set, which has one too many then, and m has a priority.
+func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet) bool {
+	if m.Annotations[machinev1.PriorityAnnotation] == "" {
+		return false
+	}
+	return slices.ContainsFunc(c.machines(), func(o *machinev1.Machine) bool {
+		_, put := c.put[o.UID]
+		return put && metav1.IsControlledBy(o, set)
+	})
 }

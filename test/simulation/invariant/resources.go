@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -66,12 +67,22 @@ func noSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) e
 	return fmt.Errorf("Machine %s has VM %s and gets VM %s", m.Name, m.Spec.ProviderID, now.ID)
 }
 
-// onlyOrphansCollected: a VM is ended only with its Machine, or without one.
+// confirmation is how long a machine that somebody else took away has to be absent
+// before its VM is an orphan, less what requests take.
+const confirmation = 45 * time.Second
+
+// onlyOrphansCollected: a VM is ended only with its Machine, or without one for some
+// time: it may have been taken away by hand, and come back.
 func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
 		return nil
 	}
-	m := c.machineOf(now.Tags[ownerTag])
+	id := now.Tags[ownerTag]
+	m := c.machineOf(id)
+	if at, taken := c.taken[id]; taken && c.Now().Sub(at) < confirmation && m == nil &&
+		len(c.claimants(now)) == 0 {
+		return fmt.Errorf("VM %s is ended although its machine was there until %s", now.ID, at.Format(time.TimeOnly))
+	}
 	if m == nil || !m.DeletionTimestamp.IsZero() || m.Spec.ProviderID != "" &&
 		!strings.HasSuffix(m.Spec.ProviderID, "/"+now.ID) {
 		return nil

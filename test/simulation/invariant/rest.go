@@ -21,7 +21,7 @@ func everythingSettles(c *Checker) error {
 	owned := map[string]int32{}
 	for _, m := range c.machines() {
 		if machinev1.Held(m) {
-			continue // it has moved to the other door
+			continue // it has moved to the other API
 		}
 		if !m.DeletionTimestamp.IsZero() {
 			return fmt.Errorf("Machine %s is still going: %s", m.Name, m.Status.LastOperation.Description)
@@ -67,8 +67,8 @@ func everythingSettles(c *Checker) error {
 }
 
 // noOrphans: once trouble has ended, everything in the cloud belongs to a machine
-// of one of the doors, which knows its VM. What was left on purpose stays, and so
-// does what no door that is open judges.
+// of one of the APIs, which knows its VM. What was left on purpose stays, and so
+// does what no collector that runs judges.
 func noOrphans(c *Checker) error {
 	for _, r := range c.Cloud.Live() {
 		id := r.Tags[ownerTag]

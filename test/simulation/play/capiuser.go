@@ -161,7 +161,7 @@ func (w *World) retain(e Event) {
 // deleteCluster deletes the Cluster, and mostly makes it anew later.
 func (w *World) deleteCluster(e Event) {
 	h := w.clusterHome()
-	if h == nil {
+	if h == nil || w.away > 0 {
 		return
 	}
 	cluster, _ := find[*clusterv1.Cluster](h.server, clusterName)
@@ -217,11 +217,11 @@ func (w *World) adopt(e Event) {
 }
 
 // lookForOrphans asks all collectors to look at once.
-func (w *World) lookForOrphans(word string) {
+func (w *World) lookForOrphans(value string) {
 	for _, h := range w.homes {
 		for _, c := range all[*machinev1.MachineClass](h.server) {
 			edit(w, h.server, client.ObjectKeyFromObject(c), func(o *machinev1.MachineClass) {
-				annotate(o, machinev1.LookForOrphansAnnotation, word)
+				annotate(o, machinev1.LookForOrphansAnnotation, value)
 			})
 		}
 	}

@@ -27,10 +27,10 @@ func Open(p Plan, verbose bool) *World {
 	return w
 }
 
-// BothDoors is a plan without trouble in which both doors are open to one pool
-// each, and what the seed decides is who acts when. apart gives each door a
+// BothAPIs is a plan without trouble in which both APIs are served and have one pool
+// each, and what the seed decides is who acts when. apart gives each API a
 // manager of its own.
-func BothDoors(seed uint64, apart bool) Plan {
+func BothAPIs(seed uint64, apart bool) Plan {
 	pool := []Pool{{Replicas: 3, Surge: 1}}
 	return Plan{
 		Seed: seed, Length: time.Hour, Boot: 20 * time.Second, Delete: 10 * time.Second, Pods: 2,

@@ -38,12 +38,12 @@ func grow(to int32) func(context.Context, *Command) error {
 	}
 }
 
-// TestACommandRunsBesideManagers plays a command in a world with both doors, and
+// TestACommandRunsBesideManagers plays a command in a world with both APIs, and
 // one that is killed and started again.
 func TestACommandRunsBesideManagers(t *testing.T) {
 	t.Parallel()
 	for kill := range 3 {
-		w := Open(BothDoors(uint64(kill), kill%2 == 0), true)
+		w := Open(BothAPIs(uint64(kill), kill%2 == 0), true)
 		w.Play(10 * time.Minute)
 		ended, err := w.Await(w.Start("grow", kill, grow(5)), time.Hour)
 		if err != nil || ended != (kill == 0) {

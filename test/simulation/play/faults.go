@@ -26,6 +26,7 @@ type weather struct {
 	lag      [2]time.Time         // caches of the control and the target cluster show nothing new
 	cut      map[string]time.Time // zones whose nodes are cut off
 	guarded  time.Time            // disruption budgets allow nothing
+	slow     time.Time            // requests and answers take seconds
 }
 
 func newWeather() weather {

@@ -13,7 +13,7 @@ import (
 type home struct {
 	name     string
 	server   *model.Server
-	managers [][]controllers.Door // which doors each of them has
+	managers [][]controllers.Door // which APIs each of them runs
 	core     *core                // Cluster API's; nil without it
 }
 
@@ -27,12 +27,12 @@ func (h *home) serves(k controllers.Kind) bool {
 	})
 }
 
-// clusterAPI are the doors of Cluster API.
+// clusterAPI are the APIs of the Cluster API providers.
 func clusterAPI() []controllers.Door {
 	return []controllers.Door{controllers.Infrastructure, controllers.Bootstrap, controllers.ControlPlane}
 }
 
-// settleHomes makes the homes of a world, as its plan has them. Where both doors are
+// settleHomes makes the homes of a world, as its plan has them. Where both APIs are
 // open, one manager has both, or each has one.
 func (w *World) settleHomes() {
 	p := w.plan

@@ -23,12 +23,12 @@ func migrate(name func() string) func(context.Context, *Command) error {
 }
 
 // TestAMigrationIsKilledAtAnyWrite moves a pool to Cluster API, with the real
-// controllers of both doors, and kills the command at one of a few of its writes; package
+// controllers of both APIs, and kills the command at one of a few of its writes; package
 // migration kills it at every one, with played controllers.
 func TestAMigrationIsKilledAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []int{0, 1, 5, 9, 14, 20} {
-		w := Open(BothDoors(uint64(100+kill), kill%2 == 0), true)
+		w := Open(BothAPIs(uint64(100+kill), kill%2 == 0), true)
 		names := 0
 		name := func() string { names++; return fmt.Sprintf("run-%d-%d", kill, names) }
 		w.Play(10 * time.Minute)

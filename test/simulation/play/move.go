@@ -39,7 +39,7 @@ type object struct {
 // move moves the Cluster to the other management cluster, if clusterctl would.
 func (w *World) move(e Event) {
 	from := w.clusterHome()
-	if from == nil || len(w.homes) < 2 {
+	if from == nil || len(w.homes) < 2 || w.away > 0 {
 		return
 	}
 	to := w.homes[0]

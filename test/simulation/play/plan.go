@@ -16,9 +16,9 @@ type Plan struct {
 	Split        bool          // the nodes are in another cluster
 	Boot, Delete time.Duration // of VMs
 	Pods         int
-	Pools        []Pool // of the native door
-	Workers      []Pool // of Cluster API's door
-	Apart        bool   // each door has a manager of its own
+	Pools        []Pool // of the native API
+	Workers      []Pool // of Cluster API
+	Apart        bool   // each API has a manager of its own
 	Moves        bool   // there is a second management cluster
 	Events       []Event
 
@@ -93,10 +93,11 @@ func NewPlan(seed uint64) Plan {
 		})
 	}
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
+	p.addIncidents()
 	return p
 }
 
-// open opens one of the doors, or both: half of the worlds have only the native
+// open serves one of the APIs, or both: half of the worlds have only the native
 // one, and one of six has both.
 func (p *Plan) open(r *rand.Rand) {
 	switch draw := r.IntN(6); {
@@ -120,13 +121,13 @@ func duration(r *rand.Rand) time.Duration {
 	return time.Second + time.Duration(r.Int64N(int64(longest)))
 }
 
-// patience is the health timeout and a little more.
-const patience = 12 * time.Minute
+// reactionTime is the health timeout and a little more.
+const reactionTime = 12 * time.Minute
 
-// patience is how long a manager may act upon what was true: the health timeout,
+// reactionTime is how long a manager may act upon what was true: the health timeout,
 // and how far the caches can be behind.
-func (p Plan) patience() time.Duration {
-	wait := patience
+func (p Plan) reactionTime() time.Duration {
+	wait := reactionTime
 	for _, e := range p.Events {
 		if e.What == "lag" || e.What == "server down" {
 			wait += e.For
@@ -135,15 +136,93 @@ func (p Plan) patience() time.Duration {
 	return wait
 }
 
+// incident is several events that come together. Of events that a plan draws one
+// by one, two seldom meet within the seconds or minutes in which both matter.
+type incident []part
+
+// part is one event of an incident.
+type part struct {
+	what          string
+	from, to      time.Duration // when it begins, after the incident does
+	least, longer time.Duration // how long it lasts at least, and how much longer at most
+}
+
+// incidents are those of a world with these APIs.
+func incidents(native, clusterAPI bool) []incident {
+	const s, m = time.Second, time.Minute
+	all := []incident{
+		{
+			{what: "slow requests", least: 10 * m, longer: 10 * m},
+			{what: "hasty user", to: m, longer: m},
+			{what: "hasty user", to: 5 * m, longer: m},
+		},
+		{{what: "copy by hand", least: s, longer: 25 * s}, {what: "look for orphans", to: 20 * s}},
+		{{what: "zone cut", least: 15 * m, longer: 15 * m}, {what: "lost", to: 3 * m, least: 15 * m, longer: 5 * m}},
+	}
+	if native {
+		lag := part{what: "lag", least: 2 * m, longer: 5 * m}
+		all = append(all,
+			incident{lag, {what: "delete machine", to: m}, {what: "delete machine", to: 2 * m}},
+			incident{lag, {what: "scale", to: m}, {what: "roll", to: m}})
+	}
+	if clusterAPI {
+		all = append(all,
+			incident{
+				{what: "pause cluster", least: 5 * m, longer: 10 * m},
+				{what: "delete MCMMachine", to: 4 * m},
+				{what: "delete MCMMachine", to: 4 * m},
+			},
+			incident{{what: "adopt", longer: 5 * m}, {what: "look for orphans", to: 5 * s}})
+	}
+	return all
+}
+
+// addIncidents adds up to two incidents to the plans of half of the seeds.
+func (p *Plan) addIncidents() {
+	// A stream of its own: what else a seed draws does not depend on it. With this one,
+	// the recorded worlds that were once violated have no incident.
+	const stream = 14
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if r.IntN(2) == 0 {
+		return
+	}
+	known := incidents(len(p.Pools) > 0, len(p.Workers) > 0)
+	for range 1 + r.IntN(2) {
+		begins := between(r, 0, p.Length)
+		for _, e := range known[r.IntN(len(known))] {
+			p.Events = append(p.Events, Event{
+				At: begins + between(r, e.from, e.to), What: e.what, N: r.Uint32() >> 1,
+				For: max(e.least+between(r, 0, e.longer), time.Second),
+			})
+		}
+	}
+	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
+}
+
+// between draws a duration.
+func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(r.Int64N(int64(to-from)+1))
+}
+
 // faults are what can happen, by name.
 func faults() map[string]func(*World, Event) {
 	all := commonFaults()
 	maps.Copy(all, nativeFaults())
 	maps.Copy(all, clusterAPIFaults())
+	maps.Copy(all, incidentFaults())
 	return all
 }
 
-// commonFaults are those that do not depend on a door.
+// incidentFaults are those that come only in incidents, besides the others.
+func incidentFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		"copy by hand":     (*World).copyByHand,
+		"slow requests":    func(w *World, e Event) { w.weather.slow = w.now.Add(e.For) },
+		"look for orphans": func(w *World, e Event) { w.lookForOrphans(fmt.Sprint(e.N)) },
+	}
+}
+
+// commonFaults are those that do not depend on an API.
 func commonFaults() map[string]func(*World, Event) {
 	return map[string]func(*World, Event){
 		// The manager.
@@ -185,7 +264,7 @@ func commonFaults() map[string]func(*World, Event) {
 	}
 }
 
-// nativeFaults are what a user of the native door does.
+// nativeFaults are what a user of the native API does.
 func nativeFaults() map[string]func(*World, Event) {
 	return map[string]func(*World, Event){
 		"scale":             (*World).scale,
@@ -201,7 +280,7 @@ func nativeFaults() map[string]func(*World, Event) {
 	}
 }
 
-// menu are the names of what can happen to a world where these doors are open.
+// menu are the names of what can happen to a world with these APIs.
 func menu(native, clusterAPI bool) []string {
 	all := commonFaults()
 	if native {

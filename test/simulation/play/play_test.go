@@ -2,6 +2,7 @@ package play
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -79,7 +80,7 @@ func TestEqualSeedsGiveEqualRuns(t *testing.T) {
 // TestPlansKnowAllTrouble makes sure that nothing of the menu is left out.
 func TestPlansKnowAllTrouble(t *testing.T) {
 	t.Parallel()
-	missing := menu(true, true)
+	missing := slices.AppendSeq(menu(true, true), maps.Keys(incidentFaults()))
 	for seed := range uint64(300) {
 		for _, e := range NewPlan(seed).Events {
 			missing = slices.DeleteFunc(missing, func(name string) bool { return name == e.What })

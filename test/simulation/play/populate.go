@@ -51,6 +51,7 @@ func newWorld(p Plan, verbose bool) *World {
 		seed: p.Seed, plan: p, rng: rand.New(rand.NewPCG(p.Seed, stream)), now: epoch(),
 		verbose: verbose,
 		weather: newWeather(), kubelets: map[string]*kubelet{}, parsed: map[string]parsed{}, pods: workload{wanted: p.Pods},
+		wasCopied: map[string]bool{},
 	}
 	w.scheme = runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -80,8 +81,8 @@ func newWorld(p Plan, verbose bool) *World {
 	w.check = invariant.New(invariant.World{
 		Control: w.Control, Homes: w.managementServers(), Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate,
 		Account:    account,
-		NativeRuns: len(p.Pools) > 0, Lag: p.patience() - patience + time.Minute,
-		Health: w.healthOf, Patience: p.patience(), Lags: p.patience() > patience || p.IgnoreOutages,
+		NativeRuns: len(p.Pools) > 0, Lag: p.reactionTime() - reactionTime + time.Minute,
+		Health: w.healthOf, ReactionTime: p.reactionTime(), Lags: p.reactionTime() > reactionTime || p.IgnoreOutages,
 		DrainTimeout:  w.options().Machine.DrainTimeout,
 		HealthTimeout: w.options().Machine.HealthTimeout,
 	})

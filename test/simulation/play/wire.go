@@ -116,11 +116,19 @@ func (w *World) point(t *task, writes bool, lost func()) {
 		}
 	}
 	switch {
-	case w.chance(0.02) && !w.healing:
+	case w.chance(w.weather.stalls(w.now)) && !w.healing:
 		t.pause(w.between(0, 20*time.Second))
 	case w.chance(0.15):
 		t.pause(w.between(0, 30*time.Millisecond))
 	}
+}
+
+// stalls is how likely a request or an answer takes seconds.
+func (s *weather) stalls(now time.Time) float64 {
+	if s.slow.After(now) {
+		return 0.2
+	}
+	return 0.02
 }
 
 // act has a task do something, under its name. Commands are none of the managers,
