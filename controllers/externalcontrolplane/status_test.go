@@ -178,7 +178,8 @@ func TestKubeletVersions(t *testing.T) {
 		"Suffix": {
 			"A suffix is enough to make a rollout endless.",
 			[]client.Object{machine("a", "v1.36.3", "v1.36.3+k3s1")},
-			`False VersionsDiffer: Machine "a" has spec.version "v1.36.3", and its kubelet is "v1.36.3+k3s1"; set spec.template.spec.version`,
+			`False VersionsDiffer: Machine "a" has spec.version "v1.36.3", and its kubelet is "v1.36.3+k3s1"; set ` +
+				`spec.template.spec.version`,
 		},
 		"Nothing": {
 			"So is no version at all.",
@@ -191,7 +192,9 @@ func TestKubeletVersions(t *testing.T) {
 				machine("e", "v1", "v2"), machine("d", "v1", "v2"),
 				machine("c", "v1", "v2"), machine("b", "v1", "v2"), machine("a", "v1", "v2"),
 			},
-			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; and 2 more Machines; set`,
+			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has ` +
+				`spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; and ` +
+				`2 more Machines; set`,
 		},
 	}
 	for name, tc := range cases {

@@ -54,7 +54,8 @@ func harms() map[string]harm {
 			func(w *world) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
 			},
-			`False InvalidBootstrapData: prepare boot data: spec.bootstrap.dataSecretName: Secret "boot-m" has no entry "value"; put the boot data there`,
+			`False InvalidBootstrapData: prepare boot data: spec.bootstrap.dataSecretName: Secret "boot-m" has no entry ` +
+				`"value"; put the boot data there`,
 			func(w *world) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
 			},
@@ -77,7 +78,8 @@ func harms() map[string]harm {
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
 				w.delete(smallClass())
 			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" ` +
+				`in namespace "ns"; create it or name another one`,
 			func(w *world) { w.create(smallClass()) },
 		},
 		"NoClassToBootFrom": {
@@ -86,7 +88,8 @@ func harms() map[string]harm {
 				harms()["NoBootstrapData"].harm(w)
 				harms()["NoClass"].harm(w)
 			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" ` +
+				`in namespace "ns"; create it or name another one`,
 			func(w *world) {
 				harms()["NoClass"].mend(w)
 				harms()["NoBootstrapData"].mend(w)
@@ -101,7 +104,8 @@ func harms() map[string]harm {
 				c.Namespace = "other"
 				w.create(c)
 			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" ` +
+				`in namespace "ns"; create it or name another one`,
 			func(w *world) { w.create(smallClass()) },
 		},
 		"WrongSpec": {

@@ -400,7 +400,8 @@ func classNamed(name, more string) *machinev1.MachineClass {
 		Finalizers: []string{machinev1.InUseFinalizer},
 	}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Name: "small", Namespace: namespace}
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a","instanceType":"small","image":"linux-1",` + more + `
+	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",
+		"instanceType":"small","image":"linux-1",` + more + `
 		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
 	return c
 }

@@ -96,7 +96,9 @@ func TestNodeTemplate(t *testing.T) {
 	w.expect("before the controller has seen it", inProgress, "Waiting for the controller of MCMMachine m")
 	w.edit(func(n *corev1.Node) {
 		n.Labels = map[string]string{"a": "b"}
-		n.Annotations = map[string]string{machinev1.LastAppliedNodeTemplateAnnotation: `{"metadata":{"labels":{"a":"b"}},"spec":{}}`}
+		n.Annotations = map[string]string{
+			machinev1.LastAppliedNodeTemplateAnnotation: `{"metadata":{"labels":{"a":"b"}},"spec":{}}`,
+		}
 	})
 	w.expect("after it", done, "")
 	w.untouched("at the end")

@@ -90,7 +90,8 @@ func TestNoToken(t *testing.T) {
 
 func TestURLEncodedPlaceholders(t *testing.T) {
 	t.Parallel()
-	doc := `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,%3C%3CBOOTSTRAP_TOKEN%3E%3E%20%3C%3CMACHINE_NAME%3E%3E"}}]}}`
+	doc := `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,` +
+		`%3C%3CBOOTSTRAP_TOKEN%3E%3E%20%3C%3CMACHINE_NAME%3E%3E"}}]}}`
 	w := newWorld(t, cluster(), machine(), secret("boot", doc), config())
 	w.reconcile()
 	hasToken(t, w.value(), w.tokens())
