@@ -20,7 +20,7 @@ import (
 
 func TestWhoIsWoken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.create(w.newMachine("a")...)
 	w.create(w.newMachine("b")...)
 	change(w, w.get("a"), func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "sim:///sim-1a/vm-1" })
