@@ -22,16 +22,24 @@ func SameClusterAPITemplate(a, b *clusterv1.MachineSpec) bool {
 // CurrentSet returns the index of the native set that has the deployment's
 // template, the oldest if several have it; -1 if none has, or there is no deployment.
 func (n *NativeObjects) CurrentSet() int {
-	found := -1
 	if n.Deployment == nil {
-		return found
+		return -1
 	}
+	return n.OldestSetLike(&n.Deployment.Spec.Template)
+}
+
+// OldestSetLike returns the index of the set that the native API takes for one of
+// the template: the oldest that has it and is not being deleted; -1 if there is none.
+// A set that has yet to be created is the youngest.
+func (n *NativeObjects) OldestSetLike(template *machinev1.MachineTemplateSpec) int {
+	found := -1
 	for i := range n.Sets {
 		s := &n.Sets[i]
-		if !s.DeletionTimestamp.IsZero() || !machinev1.SameTemplate(&n.Deployment.Spec.Template, &s.Spec.Template) {
+		if !s.DeletionTimestamp.IsZero() || !machinev1.SameTemplate(template, &s.Spec.Template) {
 			continue
 		}
-		if found < 0 || s.CreationTimestamp.Time.Before(n.Sets[found].CreationTimestamp.Time) {
+		if found < 0 || !s.CreationTimestamp.IsZero() &&
+			s.CreationTimestamp.Time.Before(n.Sets[found].CreationTimestamp.Time) {
 			found = i
 		}
 	}

@@ -68,8 +68,10 @@ func TestWebIdentity(t *testing.T) {
 	w.options.Transport = cloudtest.HandlerTransport(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Host, "sts.") {
 			logins.Add(1)
-			fmt.Fprintf(rw, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
-				<Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>s</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials>
+			fmt.Fprintf(rw, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+				<AssumeRoleWithWebIdentityResult>
+				<Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey>
+				<SessionToken>s</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials>
 				</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`, ec2test.KeyID, ec2test.SecretKey)
 			return
 		}

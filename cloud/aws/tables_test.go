@@ -220,7 +220,8 @@ func volumes() []cloudtest.Volume {
 // fails returns EC2's answer with an error.
 func fails(status int, code, message string) cloudtest.Reply {
 	return cloudtest.Reply{Status: status, Body: fmt.Sprintf(
-		`<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>r</RequestID></Response>`, code, message)}
+		`<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error><Code>%s</Code><Message>%s</Message>`+
+			`</Error></Errors><RequestID>r</RequestID></Response>`, code, message)}
 }
 
 // errorRows is what the cloud answers, and what comes of it.

@@ -78,7 +78,8 @@ func TestDecode(t *testing.T) {
 		},
 		{
 			name: "wrong types", reason: "all are told at once, and what is right is there",
-			in: `{"text":1,"yes":"no","count":1.5,"maybe":"x","part":[],"pointer":7,"list":[3,{"name":"d"},{"name":4}],"words":{},"tags":{"a":1,"b":"c"},"any":1}`,
+			in: `{"text":1,"yes":"no","count":1.5,"maybe":"x","part":[],"pointer":7,"list":[3,{"name":"d"},{"name":4}],` +
+				`"words":{},"tags":{"a":1,"b":"c"},"any":1}`,
 			want: shape{
 				List: []part{{}, {"d"}, {}}, Pointer: &part{}, Tags: map[string]string{"a": "", "b": "c"},
 				Any: json.RawMessage("1"),

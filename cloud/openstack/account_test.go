@@ -161,7 +161,8 @@ func TestPairsAreMerged(t *testing.T) {
 				ID: "p", Name: "x",
 				Pairs: []pair{{IP: "1.2.3.4", MAC: "m"}, {IP: "fd00::/48", MAC: "m"}},
 			},
-			`{"port":{"allowed_address_pairs":[{"ip_address":"1.2.3.4","mac_address":"m"},{"ip_address":"fd00::/48","mac_address":"m"},{"ip_address":"10.0.0.0/8"}]}}`,
+			`{"port":{"allowed_address_pairs":[{"ip_address":"1.2.3.4","mac_address":"m"},{"ip_address":"fd00::/48",` +
+				`"mac_address":"m"},{"ip_address":"10.0.0.0/8"}]}}`,
 		},
 		"done": {"nothing changes", port{ID: "p", Pairs: []pair{{IP: "fd00::/48"}, {IP: "10.0.0.0/8"}}}, ""},
 	}

@@ -337,7 +337,8 @@ func errorRows(w way) []cloudtest.ErrorRow {
 		list("bad request", said(http.StatusBadRequest, "badRequest", "no"), cloud.Unknown, "BadRequest", 0),
 		list("unauthorized", cloudtest.Reply{
 			Status: http.StatusUnauthorized,
-			Body:   `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`,
+			Body: `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires ` +
+				`authentication."}}`,
 		}, cloud.Denied, "Unauthorized", 0),
 		at(list("ports", neutron(http.StatusConflict, "x", "y"), cloud.Unavailable, "X", 0), "list", "GET ports"),
 		at(list("fault", plain(http.StatusInternalServerError), cloud.Unavailable, "HTTP500", 0), "get"),

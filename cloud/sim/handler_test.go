@@ -131,7 +131,8 @@ func TestOrphanByHand(t *testing.T) {
 	s := newScene(t, nil)
 	h := sim.Handler(s.Cloud, nil)
 	_, vm := s.ask(h, http.MethodPost, "/v1/regions/sim-1/vms",
-		`{"instanceType":"small","image":"linux-1","tags":{"Name":"orphan","kubernetes.io/cluster/c1":"1","kubernetes.io/role/node":"1"}}`)
+		`{"instanceType":"small","image":"linux-1","tags":{"Name":"orphan","kubernetes.io/cluster/c1":"1",`+
+			`"kubernetes.io/role/node":"1"}}`)
 	id, _ := vm["id"].(string)
 	for _, action := range []string{"stop", "start", "fail", "reclaim"} {
 		if status, out := s.ask(h, http.MethodPost, "/admin/vms/"+id+"/"+action, ""); status != 200 {

@@ -166,7 +166,8 @@ func volumes() []cloudtest.Volume {
 // soapFault is how vCenter says no.
 func soapFault(name string) cloudtest.Reply {
 	return cloudtest.Reply{Status: 500, Body: `<?xml version="1.0" encoding="UTF-8"?>
-<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>` +
+<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" ` +
+		`xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>` +
 		`<soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>no</faultstring><detail><` + name +
 		`Fault xmlns="urn:vim25" xsi:type="` + name +
 		`"></` + name + `Fault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`}
@@ -258,7 +259,8 @@ func normalize(c cloudtest.Call) string {
 // TestFaultProxySeesCalls keeps the crash cases from being blind.
 func TestFaultProxySeesCalls(t *testing.T) {
 	t.Parallel()
-	body := `<?xml version="1.0"?><Envelope xmlns="http://schemas.xmlsoap.org/soap/envelope/"><Body xmlns="x"><CloneVM_Task xmlns="urn:vim25">`
+	body := `<?xml version="1.0"?><Envelope xmlns="http://schemas.xmlsoap.org/soap/envelope/"><Body ` +
+		`xmlns="x"><CloneVM_Task xmlns="urn:vim25">`
 	if c := classify(nil, []byte(body)); c.Op != "CloneVM_Task" || !c.Mutates || c.Login {
 		t.Errorf("got %+v, want a mutating CloneVM_Task", c)
 	}

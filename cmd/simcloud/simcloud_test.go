@@ -164,7 +164,8 @@ func (c *simcloud) account() (cloud.Account, cloud.Class) {
 	c.s.Helper()
 	d := sim.NewDriver(nil)
 	class, problems := d.Parse(cloud.ClassInput{Spec: []byte(fmt.Sprintf(`{"endpoint":%q,"region":"sim-1","zone":"sim-1b",
-		"instanceType":"gpu","image":"linux-1","tags":{"kubernetes.io/cluster/a":"1","kubernetes.io/role/b":"1"}}`, c.endpoint))})
+		"instanceType":"gpu","image":"linux-1",
+		"tags":{"kubernetes.io/cluster/a":"1","kubernetes.io/role/b":"1"}}`, c.endpoint))})
 	if len(problems) > 0 {
 		c.s.Fatal(problems)
 	}

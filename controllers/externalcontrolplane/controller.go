@@ -18,11 +18,11 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
@@ -159,8 +159,8 @@ func (c *Controller) claim(ctx context.Context, f *facts) error {
 		home = ""
 	}
 	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
-		capi.AddFinalizer(cp, machinev1.MCMExternalControlPlaneFinalizer)
-		capi.SetAnnotation(cp, controlplanev1.HomeAnnotation, home)
+		controllerutil.AddFinalizer(cp, machinev1.MCMExternalControlPlaneFinalizer)
+		machinev1.SetOrRemoveAnnotation(cp, controlplanev1.HomeAnnotation, home)
 	})
 }
 

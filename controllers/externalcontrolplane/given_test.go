@@ -16,7 +16,7 @@ import (
 
 func TestGivenKubeconfig(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), controlPlane(), given())
+	w := newEnv(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	s := &corev1.Secret{}
 	w.get(s, secretKey)
@@ -50,7 +50,7 @@ func TestGivenKubeconfig(t *testing.T) {
 
 func TestKubeconfigFollows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), controlPlane(), given())
+	w := newEnv(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	s := &corev1.Secret{}
 	w.change(s, client.ObjectKey{Namespace: "default", Name: "given"}, func() {
@@ -69,7 +69,7 @@ func TestKubeconfigFollows(t *testing.T) {
 
 func TestEndpointOverride(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), given(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
+	w := newEnv(t, theCluster(), given(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
 		cp.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "fd00::1", Port: 443}
 	}))
 	w.reconcile()
@@ -156,7 +156,7 @@ func TestRefused(t *testing.T) {
 			if tc.secret != nil {
 				objects = append(objects, tc.secret)
 			}
-			w := newWorld(t, append(objects, tc.cp)...)
+			w := newEnv(t, append(objects, tc.cp)...)
 			w.reconcile()
 			if got := w.is(controlplanev1.KubeconfigReadyCondition); !strings.HasPrefix(got, "False "+tc.want) ||
 				strings.Contains(got, "s3cret") {
@@ -182,7 +182,7 @@ func TestSecretOfAnother(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1-kubeconfig"},
 		Data:       map[string][]byte{"value": []byte("precious")},
 	}
-	w := newWorld(t, theCluster(), controlPlane(), given(), theirs)
+	w := newEnv(t, theCluster(), controlPlane(), given(), theirs)
 	w.reconcile()
 	s := &corev1.Secret{}
 	if w.get(s, secretKey); string(s.Data["value"]) != "precious" ||

@@ -13,8 +13,8 @@ import (
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 // leave removes the finalizer, or reports what keeps the object.
@@ -37,7 +37,7 @@ func (c *Controller) remove(ctx context.Context, f *facts) error {
 			return err
 		}
 	}
-	return capi.DropFinalizer(ctx, c.Client, f.cp.DeepCopy(), machinev1.MCMExternalControlPlaneFinalizer)
+	return patch.RemoveFinalizer(ctx, c.Client, f.cp.DeepCopy(), machinev1.MCMExternalControlPlaneFinalizer)
 }
 
 // removeIdentity deletes the bindings of the ServiceAccount, and then the ServiceAccount.

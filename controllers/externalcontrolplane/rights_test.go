@@ -33,7 +33,7 @@ func TestRights(t *testing.T) {
 	if err := server.ApplyFile(t.Context(), filepath.Join(root, "config", "rbac", "workload_role.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, theCluster(), controlPlane(selfHosted))
+	w := newEnv(t, theCluster(), controlPlane(selfHosted))
 	w.deps.Client, w.deps.Live, w.deps.Config = split(w.client, asManager), asManager, server.Config()
 	w.reconcile()
 	w.reconcile() // what is there is read and left

@@ -22,13 +22,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 )
 
-func newSelfHosted(t *testing.T, objects ...client.Object) *world {
+func newSelfHosted(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	return newWorld(t, append(objects, theCluster(), controlPlane(selfHosted), kubeSystem("here"))...)
+	return newEnv(t, append(objects, theCluster(), controlPlane(selfHosted), kubeSystem("here"))...)
 }
 
 // accounts are the ServiceAccounts of the namespace.
-func (w *world) accounts() []corev1.ServiceAccount {
+func (w *env) accounts() []corev1.ServiceAccount {
 	w.t.Helper()
 	var list corev1.ServiceAccountList
 	if err := w.client.List(w.t.Context(), &list); err != nil {
@@ -38,7 +38,7 @@ func (w *world) accounts() []corev1.ServiceAccount {
 }
 
 // rights are the roles that are bound, by namespace.
-func (w *world) rights() map[string]string {
+func (w *env) rights() map[string]string {
 	w.t.Helper()
 	var roles rbacv1.RoleBindingList
 	var clusterRoles rbacv1.ClusterRoleBindingList
@@ -127,7 +127,7 @@ func TestServerInCluster(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, theCluster(), ca.DeepCopy(), kubeSystem("here"),
+			w := newEnv(t, theCluster(), ca.DeepCopy(), kubeSystem("here"),
 				controlPlane(selfHosted, func(cp *controlplanev1.MCMExternalControlPlane) {
 					cp.Spec.ControlPlaneEndpoint = tc.override
 				}))
@@ -226,7 +226,7 @@ func TestNameOfIdentityIsTaken(t *testing.T) {
 
 func TestBadSpecDoesNotBlockDeletion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), controlPlane())
+	w := newEnv(t, theCluster(), controlPlane())
 	w.reconcile()
 	if err := w.client.Delete(t.Context(), w.cp()); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestMove(t *testing.T) {
 	source.get(s, secretKey)
 	cp.ResourceVersion, cp.UID, cp.DeletionTimestamp, s.ResourceVersion = "", "new-uid", nil, ""
 	cp.Status = controlplanev1.MCMExternalControlPlaneStatus{}
-	there := newWorld(t, theCluster(), kubeSystem("elsewhere"), cp, s)
+	there := newEnv(t, theCluster(), kubeSystem("elsewhere"), cp, s)
 	there.deps.Config = &rest.Config{Host: "https://elsewhere:6443"}
 	there.reconcile()
 	if config := there.config(); config.Host != "https://10.0.0.1:6443" || config.BearerToken != "token-1" ||
@@ -292,7 +292,7 @@ func TestMove(t *testing.T) {
 
 func TestMovedWithoutKubeconfig(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), kubeSystem("elsewhere"), controlPlane(selfHosted,
+	w := newEnv(t, theCluster(), kubeSystem("elsewhere"), controlPlane(selfHosted,
 		func(cp *controlplanev1.MCMExternalControlPlane) {
 			cp.Annotations = map[string]string{controlplanev1.HomeAnnotation: "here"}
 		}))

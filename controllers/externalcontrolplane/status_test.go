@@ -18,7 +18,7 @@ import (
 
 func TestAvailability(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), controlPlane(), given())
+	w := newEnv(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	status := w.cp().Status
 	if status.Initialization.ControlPlaneInitialized != nil || status.ExternalManagedControlPlane == nil ||
@@ -56,7 +56,7 @@ func TestAvailability(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	for reason, asked := range map[string]string{"a ClusterClass asks": "v1.36.3+k3s1", "nobody asks": ""} {
-		w := newWorld(t, theCluster(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
+		w := newEnv(t, theCluster(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
 			cp.Spec.Version = asked
 		}), given())
 		w.reconcile()
@@ -107,7 +107,7 @@ func TestWaiting(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.objects...)
+			w := newEnv(t, tc.objects...)
 			w.reconcile()
 			if got := w.is(tc.condition); !strings.HasPrefix(got, "False "+tc.want) || w.event() != "" {
 				t.Errorf("%s = %q, want %s: %s", tc.condition, got, tc.want, tc.reason)
@@ -118,7 +118,7 @@ func TestWaiting(t *testing.T) {
 
 func TestPausedFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(func(c *clusterv1.Cluster) {
+	w := newEnv(t, theCluster(func(c *clusterv1.Cluster) {
 		c.Spec.Paused = new(true)
 	}), controlPlane(selfHosted), kubeSystem("here"))
 	w.reconcile()
@@ -132,7 +132,7 @@ func TestPausedFirst(t *testing.T) {
 
 func TestWatchFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), controlPlane(), given())
+	w := newEnv(t, theCluster(), controlPlane(), given())
 	w.deps.WatchFilter = "us"
 	if w.reconcile(); len(w.writes) != 0 {
 		t.Errorf("objects of other managers are left alone: %v", w.writes)
@@ -141,7 +141,7 @@ func TestWatchFilter(t *testing.T) {
 
 func TestFinalizerIsRestored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, theCluster(), controlPlane(), given())
+	w := newEnv(t, theCluster(), controlPlane(), given())
 	w.reconcile()
 	cp := w.cp()
 	w.change(cp, key, func() { cp.Finalizers = nil })
@@ -178,7 +178,8 @@ func TestKubeletVersions(t *testing.T) {
 		"Suffix": {
 			"A suffix is enough to make a rollout endless.",
 			[]client.Object{machine("a", "v1.36.3", "v1.36.3+k3s1")},
-			`False VersionsDiffer: Machine "a" has spec.version "v1.36.3", and its kubelet is "v1.36.3+k3s1"; set spec.template.spec.version`,
+			`False VersionsDiffer: Machine "a" has spec.version "v1.36.3", and its kubelet is "v1.36.3+k3s1"; set ` +
+				`spec.template.spec.version`,
 		},
 		"Nothing": {
 			"So is no version at all.",
@@ -191,13 +192,15 @@ func TestKubeletVersions(t *testing.T) {
 				machine("e", "v1", "v2"), machine("d", "v1", "v2"),
 				machine("c", "v1", "v2"), machine("b", "v1", "v2"), machine("a", "v1", "v2"),
 			},
-			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; and 2 more Machines; set`,
+			`False VersionsDiffer: Machine "a" has spec.version "v1", and its kubelet is "v2"; Machine "b" has ` +
+				`spec.version "v1", and its kubelet is "v2"; Machine "c" has spec.version "v1", and its kubelet is "v2"; and ` +
+				`2 more Machines; set`,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.machines, theCluster(), controlPlane(), given())...)
+			w := newEnv(t, append(tc.machines, theCluster(), controlPlane(), given())...)
 			w.connect()
 			w.reconcile()
 			if got := w.is(controlplanev1.KubeletVersionsMatchCondition); !strings.HasPrefix(got, tc.want) {

@@ -18,7 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
@@ -41,7 +41,7 @@ func (c *Controller) store(ctx context.Context, f *facts, k kubeconfig) error {
 	}
 	f.own(changed)
 	for _, key := range []string{controlplanev1.RenewTokenAnnotation, controlplanev1.TokenOfAnnotation} {
-		capi.SetAnnotation(changed, key, k.notes[key])
+		machinev1.SetOrRemoveAnnotation(changed, key, k.notes[key])
 	}
 	if f.secret == nil {
 		return c.createSecret(ctx, f, changed)
@@ -70,7 +70,7 @@ func (c *Controller) createSecret(ctx context.Context, f *facts, secret *corev1.
 // own sets the label and the owner by which Cluster API finds, moves and deletes the
 // Secret.
 func (f *facts) own(secret *corev1.Secret) {
-	capi.SetLabel(secret, clusterv1.ClusterNameLabel, f.cluster.Name)
+	machinev1.SetLabel(secret, clusterv1.ClusterNameLabel, f.cluster.Name)
 	ref := *metav1.NewControllerRef(f.cp, controlplanev1.GroupVersion.WithKind(kind))
 	for i, r := range secret.OwnerReferences {
 		if r.Kind == kind && r.Name == f.cp.Name {
@@ -131,7 +131,7 @@ func (c *Controller) fillEndpoint(ctx context.Context, f *facts, k kubeconfig) e
 	}
 	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
 		cp.Spec.ControlPlaneEndpoint = endpoint
-		capi.SetAnnotation(cp, controlplanev1.FilledEndpointAnnotation, endpoint.String())
+		machinev1.SetAnnotation(cp, controlplanev1.FilledEndpointAnnotation, endpoint.String())
 	})
 }
 

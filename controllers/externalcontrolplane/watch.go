@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -55,7 +56,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&controlplanev1.MCMExternalControlPlane{},
 			builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
-			builder.WithPredicates(clusterChanged())).
+			builder.WithPredicates(capi.ClusterChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
 			builder.WithPredicates(machineChanged())).
 		Watches(&corev1.Secret{}, owned, builder.WithPredicates(watch.SecretContentOrOwner())).
@@ -63,23 +64,6 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(watch.SecretContentOrOwner())).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
 		Complete(c)
-}
-
-// clusterChanged passes a Cluster that was paused or resumed, names another
-// control plane, or whose infrastructure has become ready.
-func clusterChanged() predicate.Predicate {
-	type seen struct {
-		paused, provisioned bool
-		ref                 clusterv1.ContractVersionedObjectReference
-	}
-	of := func(o client.Object) seen {
-		c := o.(*clusterv1.Cluster)
-		return seen{isTrue(c.Spec.Paused), isTrue(c.Status.Initialization.InfrastructureProvisioned), c.Spec.ControlPlaneRef}
-	}
-	return predicate.Funcs{
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool { return of(e.ObjectOld) != of(e.ObjectNew) },
-	}
 }
 
 // machineChanged passes a Machine whose version, or whose kubelet's, has changed.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -109,8 +110,8 @@ func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 // claim adds the finalizer and the owner ID to the object.
 func (c *Controller) claim(ctx context.Context, f *facts) error {
 	changed := f.object.DeepCopy()
-	capi.AddFinalizer(changed, machinev1.MCMClusterFinalizer)
-	capi.SetAnnotation(changed, machinev1.OwnerIDAnnotation, machinev1.OwnerID(f.object))
+	controllerutil.AddFinalizer(changed, machinev1.MCMClusterFinalizer)
+	machinev1.SetAnnotation(changed, machinev1.OwnerIDAnnotation, machinev1.OwnerID(f.object))
 	if equality.Semantic.DeepEqual(changed.ObjectMeta, f.object.ObjectMeta) {
 		return nil
 	}
@@ -141,7 +142,7 @@ func (c *Controller) leave(ctx context.Context, f *facts) (time.Duration, error)
 	if len(f.left) > 0 {
 		return waitRetry, nil
 	}
-	if err := capi.DropFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMClusterFinalizer); err != nil {
+	if err := patch.RemoveFinalizer(ctx, c.Client, f.object.DeepCopy(), machinev1.MCMClusterFinalizer); err != nil {
 		return 0, err
 	}
 	f.released = true

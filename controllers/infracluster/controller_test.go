@@ -32,8 +32,8 @@ const namespace = "ns"
 
 var key = client.ObjectKey{Namespace: namespace, Name: "c1"}
 
-// world is a management cluster with the controller.
-type world struct {
+// env is a management cluster with the controller.
+type env struct {
 	*testing.T
 	*Controller
 	client client.Client
@@ -41,14 +41,14 @@ type world struct {
 	writes int
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	s := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
 		clusterv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, events: record.NewFakeRecorder(100)}
+	w := &env{T: t, events: record.NewFakeRecorder(100)}
 	b := fake.NewClientBuilder().WithScheme(
 		s).WithObjects(objects...).WithStatusSubresource(&infrav1.MCMCluster{}).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-func (w *world) run() time.Duration {
+func (w *env) run() time.Duration {
 	w.Helper()
 	r, err := w.Reconcile(w.Context(), reconcile.Request{NamespacedName: key})
 	if err != nil {
@@ -84,7 +84,7 @@ func (w *world) run() time.Duration {
 	return r.RequeueAfter
 }
 
-func (w *world) get() *infrav1.MCMCluster {
+func (w *env) get() *infrav1.MCMCluster {
 	w.Helper()
 	o := &infrav1.MCMCluster{}
 	err := w.client.Get(w.Context(), key, o)
@@ -97,7 +97,7 @@ func (w *world) get() *infrav1.MCMCluster {
 	return o
 }
 
-func (w *world) condition(kind string) string {
+func (w *env) condition(kind string) string {
 	w.Helper()
 	if c := meta.FindStatusCondition(w.get().Status.Conditions, kind); c != nil {
 		return string(c.Status) + " " + c.Reason + ": " + c.Message
@@ -141,7 +141,7 @@ func TestProvisioned(t *testing.T) {
 	endpoint := func(o *infrav1.MCMCluster) {
 		o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "h", Port: 6443}
 	}
-	w := newWorld(t, object(endpoint), cluster())
+	w := newEnv(t, object(endpoint), cluster())
 	w.run()
 	o := w.get()
 	if !ptr.Deref(o.Status.Initialization.Provisioned, false) || o.Annotations[machinev1.OwnerIDAnnotation] != "uid" ||
@@ -201,7 +201,7 @@ func TestLeftAlone(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.objects...)
+			w := newEnv(t, tc.objects...)
 			w.WatchFilter = tc.filter
 			w.run()
 			if w.writes != tc.writes || len(w.get().Finalizers) != 0 || w.get().Status.Initialization.Provisioned != nil {
@@ -216,7 +216,7 @@ func TestLeftAlone(t *testing.T) {
 
 func TestDeletionWaitsForMachines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, object(), cluster(), machine("m1", "c1"), machine("m2", "c1"), machine("x", "other"))
+	w := newEnv(t, object(), cluster(), machine("m1", "c1"), machine("m2", "c1"), machine("x", "other"))
 	w.run()
 	if err := w.client.Delete(t.Context(), object()); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestDeletionWaitsForMachines(t *testing.T) {
 
 func TestStaleCacheDoesNotLetGo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, object(), cluster(), machine("m1", "c1"))
+	w := newEnv(t, object(), cluster(), machine("m1", "c1"))
 	w.run()
 	if err := w.client.Delete(t.Context(), object()); err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestStaleCacheDoesNotLetGo(t *testing.T) {
 
 func TestMovedObjectIsNotReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, object(func(o *infrav1.MCMCluster) {
+	w := newEnv(t, object(func(o *infrav1.MCMCluster) {
 		o.Annotations, o.Finalizers = map[string]string{capi.DeleteForMoveAnnotation: ""},
 			[]string{machinev1.MCMClusterFinalizer}
 	}), cluster())
@@ -274,7 +274,7 @@ func TestMovedObjectIsNotReleased(t *testing.T) {
 
 func TestDurableIDStays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, object(func(o *infrav1.MCMCluster) {
+	w := newEnv(t, object(func(o *infrav1.MCMCluster) {
 		o.Annotations = map[string]string{machinev1.OwnerIDAnnotation: "old"}
 	}), cluster())
 	w.run()

@@ -13,7 +13,6 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
@@ -109,7 +108,7 @@ func nodeUnhealthy(m *clusterv1.Machine) bool {
 func (c *Controller) recordIdentity(ctx context.Context, p *pass, found cloud.VM) error {
 	if p.object.Annotations[infrav1.MadeFromAnnotation] == "" {
 		err := c.patch(ctx, p, func(o *infrav1.MCMMachine) {
-			capi.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o))
+			machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, className(o))
 		})
 		if err != nil {
 			return fmt.Errorf("record class: %w", err)

@@ -17,7 +17,7 @@ var demo = sim.Login{Account: "demo", Secret: "demo-secret"}
 
 // foreign makes a VM as MCM or a person would: with the cluster's tags and no
 // owner id.
-func (w *world) foreign(name string) sim.Resource {
+func (w *env) foreign(name string) sim.Resource {
 	w.Helper()
 	r, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{
 		ClientToken: name, Zone: "sim-1c", InstanceType: "small", Image: "linux-1",
@@ -34,7 +34,7 @@ func TestPresetProviderIDAdopts(t *testing.T) {
 	for form, place := range map[string]string{"Node": "sim-1c", "MCM": "sim-1"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			vm := w.foreign("m")
 			objects := w.newMachine("m")
 			objects[0].(*infrav1.MCMMachine).Spec.ProviderID = sim.ProviderID(place, vm.ID)
@@ -68,7 +68,7 @@ func TestPresetProviderIDOfNoVM(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			objects := w.newMachine("m")
 			objects[0].(*infrav1.MCMMachine).Spec.ProviderID = tc.id
 			w.create(objects...)
@@ -87,7 +87,7 @@ func TestPresetProviderIDOfNoVM(t *testing.T) {
 
 func TestVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	for _, r := range w.cloud.Live() {
 		if r.Kind == "vm" {
@@ -125,7 +125,7 @@ func TestVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 
 func TestStoppedVMIsShown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	for _, r := range w.cloud.Live() {
 		if r.Kind == "vm" {
@@ -152,7 +152,7 @@ func TestStoppedVMIsShown(t *testing.T) {
 // After clusterctl move only spec and metadata are there, under another UID.
 func TestStatusIsRebuiltAfterAMove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	before := w.running("m")
 	moved := before.DeepCopy()
 	moved.ResourceVersion, moved.UID, moved.Status = "", "new-uid", infrav1.MCMMachineStatus{}
@@ -177,7 +177,7 @@ func TestStatusIsRebuiltAfterAMove(t *testing.T) {
 // Somebody replaced the object by its manifest: the Machine still knows the VM.
 func TestLostProviderIDComesFromTheMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.running("m").Spec.ProviderID
 	change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.ProviderID = id })
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) {
@@ -200,7 +200,7 @@ func TestLostProviderIDComesFromTheMachine(t *testing.T) {
 
 func TestAddressesComeBeforeProvisioned(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.Change(func(s *sim.Settings) { s.BootTime = sim.Duration(time.Minute) })
 	w.create(w.newMachine("m")...)
 	w.settle("m", w.isProvisioned("m"))

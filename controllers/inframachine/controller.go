@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -148,8 +149,8 @@ func (c *Controller) join(ctx context.Context, p *pass) error {
 // created for it, and takes over a providerID that only the Machine knows any more.
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
-		capi.AddFinalizer(o, machinev1.MCMMachineFinalizer)
-		capi.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(p.object))
+		controllerutil.AddFinalizer(o, machinev1.MCMMachineFinalizer)
+		machinev1.SetAnnotation(o, machinev1.OwnerIDAnnotation, machinev1.OwnerID(p.object))
 		if o.Spec.ProviderID == "" && p.seen.machine.Spec.ProviderID != "" {
 			o.Spec.ProviderID = p.seen.machine.Spec.ProviderID
 		}

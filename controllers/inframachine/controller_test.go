@@ -19,7 +19,7 @@ import (
 
 func TestMachineJoinsAndLeaves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.create(w.newMachine("m")...)
 	change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.FailureDomain = "sim-1b" })
 	w.settle("m", w.isProvisioned("m"))
@@ -69,7 +69,7 @@ func TestMachineJoinsAndLeaves(t *testing.T) {
 
 func TestSteadyStateCostsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	names := []string{"a", "b", "c", "d"}
 	for _, name := range names {
 		w.running(name)
@@ -98,9 +98,9 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 
 func TestPausedComesBeforeAll(t *testing.T) {
 	t.Parallel()
-	paused := map[string]func(w *world){
-		"Cluster": func(w *world) { change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }) },
-		"Object": func(w *world) {
+	paused := map[string]func(w *env){
+		"Cluster": func(w *env) { change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }) },
+		"Object": func(w *env) {
 			change(w, w.object("m"), func(o *infrav1.MCMMachine) {
 				o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 			})
@@ -109,7 +109,7 @@ func TestPausedComesBeforeAll(t *testing.T) {
 	for name, pause := range paused {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.create(w.newMachine("m")...)
 			pause(w)
 			w.run("m")
@@ -121,7 +121,7 @@ func TestPausedComesBeforeAll(t *testing.T) {
 	}
 	t.Run("Deletion", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		w.running("m")
 		change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 		w.delete(w.get("m"))
@@ -135,7 +135,7 @@ func TestPausedComesBeforeAll(t *testing.T) {
 	})
 	t.Run("Move", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
+		w := newEnv(t)
 		w.running("m")
 		change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[capi.DeleteForMoveAnnotation] = "" })
 		w.delete(w.get("m"))
@@ -151,7 +151,7 @@ func TestLostAnswersMakeOneVM(t *testing.T) {
 	for _, mode := range []string{sim.FaultBefore, sim.FaultAfter, sim.FaultDrop, sim.FaultLost, sim.FaultThrottle} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 2})
 			w.create(w.newMachine("m")...)
 			w.settle("m", w.isProvisioned("m"))
@@ -164,7 +164,7 @@ func TestLostAnswersMakeOneVM(t *testing.T) {
 
 func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.fail = func(o client.Object) error {
 		if m, ok := o.(*infrav1.MCMMachine); ok && m.Spec.ProviderID != "" {
 			return errors.New("the API server is gone")
@@ -189,7 +189,7 @@ func TestCrashBetweenCreateAndRecordKeepsTheVM(t *testing.T) {
 
 func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.fail = func(o client.Object) error {
 		if m, ok := o.(*infrav1.MCMMachine); ok && m.Spec.ProviderID != "" {
 			return errors.New("the API server is gone")
@@ -209,7 +209,7 @@ func TestDeletionFindsAVMThatWasNeverRecorded(t *testing.T) {
 
 func TestExhaustedCapacityIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.cloud.SetCapacity("sim-1a", "small", 0)
 	w.create(w.newMachine("m")...)
 	w.run("m")
@@ -222,34 +222,34 @@ func TestExhaustedCapacityIsSaidAtOnce(t *testing.T) {
 func TestOutagesDoNotMakeMachinesUnready(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		begin, end func(w *world)
+		begin, end func(w *env)
 		condition  string
 		want       string
 	}{
 		"Throttled": {
-			func(w *world) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultThrottle}) },
-			func(w *world) { w.cloud.RemoveFault(0) }, infrav1.CloudReachableCondition, "False CloudThrottled",
+			func(w *env) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultThrottle}) },
+			func(w *env) { w.cloud.RemoveFault(0) }, infrav1.CloudReachableCondition, "False CloudThrottled",
 		},
 		"Failing": {
-			func(w *world) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultDrop}) },
-			func(w *world) { w.cloud.RemoveFault(0) }, infrav1.CloudReachableCondition, "False CloudUnavailable",
+			func(w *env) { w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultDrop}) },
+			func(w *env) { w.cloud.RemoveFault(0) }, infrav1.CloudReachableCondition, "False CloudUnavailable",
 		},
 		"Refused": {
-			func(w *world) { w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil }) },
-			func(w *world) {
+			func(w *env) { w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil }) },
+			func(w *env) {
 				w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = []string{"demo-secret"} })
 			},
 			infrav1.CredentialsAvailableCondition, "False CredentialsRefused",
 		},
 		"NoSecret": {
-			func(w *world) { w.delete(smallSecret()) }, func(w *world) { w.create(smallSecret()) },
+			func(w *env) { w.delete(smallSecret()) }, func(w *env) { w.create(smallSecret()) },
 			infrav1.CredentialsAvailableCondition, "False SecretNotFound",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.running("m")
 			tc.begin(w)
 			for range 8 {
@@ -276,7 +276,7 @@ func TestOutagesDoNotMakeMachinesUnready(t *testing.T) {
 
 func TestInPlaceChangesOfTheSpecAreIgnored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, classNamed("large", ""))
+	w := newEnv(t, classNamed("large", ""))
 	before := w.running("m")
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "large" })
 	for range 3 {
@@ -294,7 +294,7 @@ func TestInPlaceChangesOfTheSpecAreIgnored(t *testing.T) {
 
 func TestClassChangedBeforeThereIsAVM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, classNamed("large", ""))
+	w := newEnv(t, classNamed("large", ""))
 	w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: sim.FaultLost, Count: 1})
 	w.create(w.newMachine("m")...)
 	_, _ = w.reconcile("m")
@@ -307,7 +307,7 @@ func TestClassChangedBeforeThereIsAVM(t *testing.T) {
 
 func TestInterruptible(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, classNamed("small", `"spot":true,`))
+	w := newEnv(t, classNamed("small", `"spot":true,`))
 	w.create(w.newMachine("m")...)
 	w.settle("m", w.isProvisioned("m"))
 	if got := w.get("m").Status.Interruptible; got == nil || !*got {
@@ -317,7 +317,7 @@ func TestInterruptible(t *testing.T) {
 
 func TestUnownedAndFilteredObjects(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	o := w.object("m")
 	o.OwnerReferences[0].Kind = "MachineSet"
 	w.create(o)
@@ -336,7 +336,7 @@ func TestUnownedAndFilteredObjects(t *testing.T) {
 
 func TestLostOwnerReferenceChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	owner := w.running("m").OwnerReferences
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.OwnerReferences = nil })
 	w.run("m")
@@ -359,7 +359,7 @@ func TestLostOwnerReferenceChangesNothing(t *testing.T) {
 
 func TestFinalizerIsPutBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Finalizers = nil })
 	w.run("m")

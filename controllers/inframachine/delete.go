@@ -15,6 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
@@ -32,7 +33,7 @@ func (c *Controller) delete(ctx context.Context, p *pass) error {
 		p.did.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingNode, "The Node could not be deleted: "+err.Error())
 		return err
 	}
-	if err := capi.DropFinalizer(ctx, c.Client, p.object.DeepCopy(), machinev1.MCMMachineFinalizer); err != nil {
+	if err := patch.RemoveFinalizer(ctx, c.Client, p.object.DeepCopy(), machinev1.MCMMachineFinalizer); err != nil {
 		return err
 	}
 	p.did.finalizerRemoved = true
@@ -160,7 +161,7 @@ func (c *Controller) recordRetained(ctx context.Context, infra *infrav1.MCMClust
 		return nil
 	}
 	changed := infra.DeepCopy()
-	capi.SetAnnotation(changed, infrav1.RetainedVMsAnnotation, strings.Join(append(ids, id), ","))
+	machinev1.SetAnnotation(changed, infrav1.RetainedVMsAnnotation, strings.Join(append(ids, id), ","))
 	if err := c.Client.Patch(ctx, changed, client.MergeFromWithOptions(infra,
 		client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("note the retained VM on MCMCluster %s: %w", infra.Name, err)

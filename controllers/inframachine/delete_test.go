@@ -15,7 +15,7 @@ import (
 
 func TestDeletionIsNeverBlockedByABadSpec(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	change(w, smallClass(), func(c *machinev1.MachineClass) {
 		c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"image":"linux-1"`, `"image":[]`))
@@ -30,7 +30,7 @@ func TestDeletionIsNeverBlockedByABadSpec(t *testing.T) {
 
 func TestDeletionWithoutCredentials(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	w.delete(smallSecret())
 	w.delete(w.get("m"))
@@ -51,7 +51,7 @@ func TestDeletionWithoutCredentials(t *testing.T) {
 
 func TestRetainedVM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.RetainVMAnnotation] = "true" })
 	w.delete(w.get("m"))
@@ -69,7 +69,7 @@ func TestRetainedVM(t *testing.T) {
 // TestSharedVM: two MCMMachines that were made by hand name one VM.
 func TestSharedVM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	shared := w.get("m").Spec.ProviderID
 	w.create(w.newMachine("n")...)
@@ -88,7 +88,7 @@ func TestSharedVM(t *testing.T) {
 // come about late, when the cloud has shown nothing for its settle time.
 func TestDeletionWaitsForAStalledLeader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.fence = fence.New(w.clock, time.Hour)
 	w.fence.Acquired(w.clock.Now())
 	w.restart()

@@ -30,16 +30,16 @@ func (c *Controller) callFailed(p *pass, err error) error {
 	reason := reasonOf(err)
 	if reason == infrav1.ReasonWaitingForClass {
 		if p.seen.now.Sub(p.object.CreationTimestamp.Time) > unprotectedGrace {
-			p.did.vmCondition = conditionFalse(reason, message(err))
+			p.did.vmCondition = conditionFalse(reason, failureMessage(err))
 		}
 		return nil
 	}
 	if !provisioned(p.object) {
-		p.did.vmCondition = conditionFalse(reason, message(err))
+		p.did.vmCondition = conditionFalse(reason, failureMessage(err))
 	} else if n.failures < failureThreshold {
 		return nil
 	}
-	reportCloudFailure(p, conditionFalse(reason, message(err)))
+	reportCloudFailure(p, conditionFalse(reason, failureMessage(err)))
 	return nil
 }
 
@@ -87,9 +87,9 @@ func reasonOf(err error) string {
 	return outcome.Reason(err)
 }
 
-// message is the message of a condition about a failed call. An exhausted offering
+// failureMessage is the message of a condition about a failed call. An exhausted offering
 // comes first: that is what its reader looks for.
-func message(err error) string {
+func failureMessage(err error) string {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Exhausted && e.Offering != nil {
 		return fmt.Sprintf("%s is exhausted: %s", e.Offering, e)
 	}

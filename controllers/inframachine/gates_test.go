@@ -16,117 +16,121 @@ import (
 // A harm is what keeps a VM from being made, and how that is said and mended.
 type harm struct {
 	reason string
-	harm   func(w *world)
+	harm   func(w *env)
 	want   string
-	mend   func(w *world)
+	mend   func(w *env)
 }
 
 func harms() map[string]harm {
 	return map[string]harm{
 		"Infrastructure": {
 			"Nothing is made before the Cluster's infrastructure is there.",
-			func(w *world) {
+			func(w *env) {
 				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = nil })
 			},
 			"False WaitingForClusterInfrastructure",
-			func(w *world) {
+			func(w *env) {
 				change(w, cluster(), func(c *clusterv1.Cluster) { c.Status.Initialization.InfrastructureProvisioned = new(true) })
 			},
 		},
 		"NoBootstrapData": {
 			"A VM without boot data would never join.",
-			func(w *world) {
+			func(w *env) {
 				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = nil })
 			},
 			"False WaitingForBootstrapData",
-			func(w *world) {
+			func(w *env) {
 				change(w, machine("m"), func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = new("boot-m") })
 			},
 		},
 		"NoBootstrapSecret": {
 			"The Secret may come late.",
-			func(w *world) { w.delete(bootstrapSecret("m")) },
+			func(w *env) { w.delete(bootstrapSecret("m")) },
 			`False BootstrapDataNotFound: prepare boot data: spec.bootstrap.dataSecretName: there is no Secret "boot-m"`,
-			func(w *world) { w.create(bootstrapSecret("m")) },
+			func(w *env) { w.create(bootstrapSecret("m")) },
 		},
 		"MissingKey": {
 			"The contract names the key.",
-			func(w *world) {
+			func(w *env) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = map[string][]byte{"userData": []byte("x")} })
 			},
-			`False InvalidBootstrapData: prepare boot data: spec.bootstrap.dataSecretName: Secret "boot-m" has no entry "value"; put the boot data there`,
-			func(w *world) {
+			`False InvalidBootstrapData: prepare boot data: spec.bootstrap.dataSecretName: Secret "boot-m" has no entry ` +
+				`"value"; put the boot data there`,
+			func(w *env) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
 			},
 		},
 		"TooLarge": {
 			"What the cloud refuses is refused before anything is made.",
-			func(w *world) {
+			func(w *env) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) {
 					s.Data["value"] = []byte(strings.Repeat("x", sim.UserDataMax+1))
 				})
 			},
 			"False InvalidBootstrapData: prepare boot data: Secret boot-m[value]",
-			func(w *world) {
+			func(w *env) {
 				change(w, bootstrapSecret("m"), func(s *corev1.Secret) { s.Data = bootstrapSecret("m").Data })
 			},
 		},
 		"NoClass": {
 			"The class may come late.",
-			func(w *world) {
+			func(w *env) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
 				w.delete(smallClass())
 			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
-			func(w *world) { w.create(smallClass()) },
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" ` +
+				`in namespace "ns"; create it or name another one`,
+			func(w *env) { w.create(smallClass()) },
 		},
 		"NoClassToBootFrom": {
 			"Boot data that comes from a class never comes without it.",
-			func(w *world) {
+			func(w *env) {
 				harms()["NoBootstrapData"].harm(w)
 				harms()["NoClass"].harm(w)
 			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
-			func(w *world) {
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" ` +
+				`in namespace "ns"; create it or name another one`,
+			func(w *env) {
 				harms()["NoClass"].mend(w)
 				harms()["NoBootstrapData"].mend(w)
 			},
 		},
 		"ForeignClass": {
 			"A class of another namespace is somebody else's.",
-			func(w *world) {
+			func(w *env) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
 				w.delete(smallClass())
 				c := smallClass()
 				c.Namespace = "other"
 				w.create(c)
 			},
-			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" in namespace "ns"; create it or name another one`,
-			func(w *world) { w.create(smallClass()) },
+			`False ClassNotFound: use MachineClass "small": spec.machineClassRef.name: there is no MachineClass "small" ` +
+				`in namespace "ns"; create it or name another one`,
+			func(w *env) { w.create(smallClass()) },
 		},
 		"WrongSpec": {
 			"The field is named as its author wrote it.",
-			func(w *world) {
+			func(w *env) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) {
 					c.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(c.ProviderSpec.Raw), `"instanceType":"small"`,
 						`"instanceType":7`))
 				})
 			},
 			"instanceType",
-			func(w *world) {
+			func(w *env) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.ProviderSpec = smallClass().ProviderSpec })
 			},
 		},
 		"ForeignSecret": {
 			"A Secret of another namespace has to allow it.",
-			func(w *world) {
+			func(w *env) {
 				s := smallSecret()
 				s.Namespace = "other"
 				w.create(s)
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.SecretRef.Namespace = "other" })
 			},
 			"False SecretNotAllowed: use MachineClass \"small\": secretRef: Secret other/small is of another namespace",
-			func(w *world) {
+			func(w *env) {
 				s := smallSecret()
 				s.Namespace = "other"
 				change(w, s, func(s *corev1.Secret) {
@@ -136,12 +140,12 @@ func harms() map[string]harm {
 		},
 		"UnprotectedClass": {
 			"A class that can vanish would strand the VM.",
-			func(w *world) {
+			func(w *env) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = []string{"x/y"} })
 				w.pass(time.Minute)
 			},
 			"False WaitingForClassProtection",
-			func(w *world) {
+			func(w *env) {
 				change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = []string{machinev1.InUseFinalizer} })
 			},
 		},
@@ -153,7 +157,7 @@ func TestGates(t *testing.T) {
 	for name, tc := range harms() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.create(w.newMachine("m")...)
 			tc.harm(w)
 			w.run("m")
@@ -180,7 +184,7 @@ func TestBadInputHoldsNoDeletion(t *testing.T) {
 	for name, tc := range harms() {
 		t.Run("Before/"+name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.create(w.newMachine("m")...)
 			tc.harm(w)
 			w.run("m")
@@ -192,7 +196,7 @@ func TestBadInputHoldsNoDeletion(t *testing.T) {
 		})
 		t.Run("After/"+name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.running("m")
 			tc.harm(w)
 			w.delete(w.get("m"))

@@ -80,7 +80,7 @@ func reportClassProblems(p *pass) error {
 		return p.seen.classErr
 	}
 	if problem := p.seen.class.Err(cloud.BlocksCreate); problem != nil {
-		p.did.vmCondition = conditionFalse(outcome.Reason(problem), message(problem))
+		p.did.vmCondition = conditionFalse(outcome.Reason(problem), failureMessage(problem))
 	}
 	return nil
 }
@@ -173,8 +173,8 @@ func (c *Controller) switchClass(ctx context.Context, p *pass) error {
 		return nil
 	}
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
-		capi.SetAnnotation(o, infrav1.MadeFromAnnotation, o.Spec.MachineClassRef.Name)
-		capi.SetAnnotation(o, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(o)+1))
+		machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, o.Spec.MachineClassRef.Name)
+		machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(o)+1))
 	})
 }
 

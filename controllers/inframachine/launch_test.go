@@ -18,7 +18,7 @@ func TestChangedBootDataMakesNoSecondVM(t *testing.T) {
 	for _, mode := range []string{sim.FaultLost, sim.FaultBefore} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 1})
 			w.create(w.newMachine("m")...)
 			_, _ = w.reconcile("m")
@@ -34,7 +34,7 @@ func TestChangedBootDataMakesNoSecondVM(t *testing.T) {
 
 func TestVMThatHasToBeFinished(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, classNamed("small", `"forwarding":true,`))
+	w := newEnv(t, classNamed("small", `"forwarding":true,`))
 	w.cloud.Change(func(s *sim.Settings) { s.BootTime = sim.Duration(60e9) })
 	w.create(w.newMachine("m")...)
 	w.run("m")
@@ -60,7 +60,7 @@ func TestNothingIsMadeForWhatIsBeingDeleted(t *testing.T) {
 			t.Parallel()
 			c := cluster()
 			c.Finalizers = []string{"x/y"}
-			w := newWorld(t, c)
+			w := newEnv(t, c)
 			objects := w.newMachine("m")
 			objects[1].SetFinalizers([]string{"x/y"})
 			w.create(objects...)
@@ -91,7 +91,7 @@ func TestClusterDeletedWhileAVMIsBeingMade(t *testing.T) {
 			t.Parallel()
 			c := cluster()
 			c.Finalizers = []string{"x/y"}
-			w := newWorld(t, c)
+			w := newEnv(t, c)
 			w.cloud.AddFault(sim.Fault{Op: sim.OpCreateVM, Mode: mode, Count: 1})
 			w.create(w.newMachine("m")...)
 			_, _ = w.reconcile("m")
@@ -117,7 +117,7 @@ func TestClusterDeletedWhileAVMIsBeingMade(t *testing.T) {
 // A template hands its annotations on to all of its machines.
 func TestSharedOwnerIDMakesNoVM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	for _, name := range []string{"a", "b"} {
 		objects := w.newMachine(name)
 		objects[0].SetAnnotations(map[string]string{machinev1.OwnerIDAnnotation: "shared"})
@@ -134,7 +134,7 @@ func TestSharedOwnerIDMakesNoVM(t *testing.T) {
 
 func TestAdoptedMachineKeepsItsClass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	vm := w.foreign("m")
 	objects := w.newMachine("m")
 	objects[0].(*infrav1.MCMMachine).Spec.ProviderID = sim.ProviderID("sim-1c", vm.ID)

@@ -21,8 +21,11 @@ const (
 	failedAge = 30 * time.Second
 )
 
-// vmListings remembers the last listing of each account's VMs, so that thousands of
-// machines that look at theirs within a period cost one listing.
+// vmListings remembers the last listing of each account's VMs, by id, so that
+// thousands of machines that check theirs within a period of minutes cost one call.
+// It does not replace wrap.SharedListing, which all calls pass: that one coalesces
+// calls at the same time, for seconds, gives each caller a copy of every VM, and
+// asks again after a failure.
 type vmListings struct {
 	clock clock.PassiveClock
 

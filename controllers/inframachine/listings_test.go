@@ -11,7 +11,7 @@ import (
 
 func TestOutageCostsNoCallPerMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, name := range names {
 		w.running(name)
@@ -32,7 +32,7 @@ func TestOutageCostsNoCallPerMachine(t *testing.T) {
 
 func TestManySickNodesShareALook(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	for _, name := range names {
 		w.running(name)

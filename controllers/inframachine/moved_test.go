@@ -14,7 +14,7 @@ import (
 
 // moved makes a VM as another door did, with a loose disk of its own, and the
 // copy of its machine: the providerID is preset, and so is the owner id.
-func (w *world) moved(ownerID, form string, change func(*infrav1.MCMMachine)) sim.Resource {
+func (w *env) moved(ownerID, form string, change func(*infrav1.MCMMachine)) sim.Resource {
 	w.Helper()
 	tags := map[string]string{"kubernetes.io/cluster/test": "1", "kubernetes.io/role/node": "1", sim.NameTag: "m"}
 	if ownerID != "" {
@@ -55,7 +55,7 @@ func TestMovedVMIsRemovedWhole(t *testing.T) {
 		for form, place := range forms {
 			t.Run(name+form, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
+				w := newEnv(t)
 				w.moved(ownerID, place, func(*infrav1.MCMMachine) {})
 				creates := w.cloud.Calls(sim.OpCreateVM)
 				w.settle("m", w.isProvisioned("m"))
@@ -82,23 +82,23 @@ func TestPausedCopy(t *testing.T) {
 	}
 	happens := map[string]struct {
 		reason string
-		do     func(*world)
+		do     func(*env)
 	}{
-		"Nothing": {"It is left as it is.", func(*world) {}},
-		"Deleted": {"Its deletion waits.", func(w *world) { w.delete(w.get("m")) }},
-		"VMGone": {"A VM that is gone is not made again.", func(w *world) {
+		"Nothing": {"It is left as it is.", func(*env) {}},
+		"Deleted": {"Its deletion waits.", func(w *env) { w.delete(w.get("m")) }},
+		"VMGone": {"A VM that is gone is not made again.", func(w *env) {
 			w.cloud.Terminate(w.cloud.VMs()[0].ID, "Test")
 		}},
-		"NoID": {"One without providerID gets no VM.", func(w *world) {
+		"NoID": {"One without providerID gets no VM.", func(w *env) {
 			change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "" })
 		}},
-		"NoFinalize": {"Not even a finalizer is put on it.", func(*world) {}},
+		"NoFinalize": {"Not even a finalizer is put on it.", func(*env) {}},
 	}
 	for name, pause := range paused {
 		for event, tc := range happens {
 			t.Run(name+event, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
+				w := newEnv(t)
 				if name == "ByCluster" {
 					change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 				}
@@ -140,7 +140,7 @@ func TestRetainedCopy(t *testing.T) {
 		for form, place := range forms {
 			t.Run(form, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
+				w := newEnv(t)
 				vm := w.moved("o-1", place, func(o *infrav1.MCMMachine) { o.Annotations[machinev1.RetainVMAnnotation] = "true" })
 				creates, live := w.cloud.Calls(sim.OpCreateVM), len(w.cloud.Live())
 				if gone {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
@@ -126,7 +126,7 @@ func (c *Controller) removeNode(ctx context.Context, p *pass) error {
 		return err
 	}
 	warn(p, eventNodeLeft, "The Node of VM "+p.object.Spec.ProviderID+" could not be deleted and is left: "+
-		capi.Clip(err.Error()))
+		message.Truncate(err.Error(), message.Limit))
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // node is the Node of machine m; nil if there is none.
-func (w *world) node() *corev1.Node {
+func (w *env) node() *corev1.Node {
 	w.Helper()
 	n := &corev1.Node{}
 	err := w.workload.Get(w.Context(), client.ObjectKey{Name: "m"}, n)
@@ -33,7 +33,7 @@ func (w *world) node() *corev1.Node {
 
 func TestNodeTemplateIsSynced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	n := w.node()
 	n.Labels, n.Spec.Taints = map[string]string{"theirs": "1"}, []corev1.Taint{{
@@ -85,7 +85,7 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 
 func TestNodeIsFoundByProviderID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	change(w, machine("m"), func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{} })
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.NodeTemplate.Labels = map[string]string{"a": "1"} })
@@ -97,7 +97,7 @@ func TestNodeIsFoundByProviderID(t *testing.T) {
 
 func TestInvalidNodeTemplate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) {
 		o.Spec.NodeTemplate.Labels = map[string]string{"a": "1", "b": "not valid!"}
@@ -125,7 +125,7 @@ func TestInvalidNodeTemplate(t *testing.T) {
 
 func TestNoteThatCannotBeReadIsToldOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.running("m")
 	n := w.node()
 	n.Annotations = map[string]string{machinev1.LastAppliedNodeTemplateAnnotation: "{{"}
@@ -160,7 +160,7 @@ func TestNodeGoesWithItsCluster(t *testing.T) {
 			t.Parallel()
 			c := cluster()
 			c.Finalizers = []string{"x/y"}
-			w := newWorld(t, c)
+			w := newEnv(t, c)
 			w.running("m")
 			w.connected = tc.connected
 			if tc.clusterGoes {
@@ -179,7 +179,7 @@ func TestNodeThatCannotBeDeletedIsLeftInTheEnd(t *testing.T) {
 	t.Parallel()
 	c := cluster()
 	c.Finalizers = []string{"x/y"}
-	w := newWorld(t, c)
+	w := newEnv(t, c)
 	w.running("m")
 	w.delete(cluster())
 	w.delete(w.get("m"))

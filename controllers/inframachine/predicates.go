@@ -8,34 +8,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
-
-// onUpdate passes all events but updates that matters is false for.
-func onUpdate[T client.Object](matters func(was, is T) bool) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, ok := e.ObjectOld.(T)
-		is, also := e.ObjectNew.(T)
-		return ok && also && matters(was, is)
-	}}
-}
 
 // objectChanged leaves out changes of the status alone, unless it was lost.
 func objectChanged() predicate.Predicate {
-	return onUpdate(func(was, is *infrav1.MCMMachine) bool {
-		return metaChanged(was, is) || provisioned(was) && !provisioned(is)
+	return watch.Updates(func(was, is *infrav1.MCMMachine) bool {
+		return watch.BesidesStatus(was, is) || provisioned(was) && !provisioned(is)
 	})
 }
 
 // machineChanged passes what a MCMMachine depends on of its Machine: of the
 // status, which changes often, whether the Node is there and healthy.
 func machineChanged() predicate.Predicate {
-	return onUpdate(func(was, is *clusterv1.Machine) bool {
+	return watch.Updates(func(was, is *clusterv1.Machine) bool {
 		return was.Generation != is.Generation || !was.DeletionTimestamp.Equal(is.DeletionTimestamp) ||
 			was.Status.NodeRef != is.Status.NodeRef || nodeHealth(was) != nodeHealth(is)
 	})
@@ -46,16 +37,6 @@ func nodeHealth(m *clusterv1.Machine) metav1.ConditionStatus {
 		return c.Status
 	}
 	return ""
-}
-
-// clusterChanged passes pauses, infrastructure that became ready, and deletion.
-func clusterChanged() predicate.Predicate {
-	return onUpdate(func(was, is *clusterv1.Cluster) bool {
-		return !equality.Semantic.DeepEqual(was.Spec.Paused, is.Spec.Paused) ||
-			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) ||
-			!equality.Semantic.DeepEqual(was.Status.Initialization.InfrastructureProvisioned,
-				is.Status.Initialization.InfrastructureProvisioned)
-	})
 }
 
 // infraClusterChanged passes the arrival of the durable id.
@@ -72,25 +53,17 @@ func infraClusterChanged() predicate.Predicate {
 
 // classChanged passes what can make a machine possible that was not.
 func classChanged() predicate.Predicate {
-	return onUpdate(func(was, is *machinev1.MachineClass) bool {
+	return watch.Updates(func(was, is *machinev1.MachineClass) bool {
 		return was.Generation != is.Generation || !equality.Semantic.DeepEqual(was.Annotations, is.Annotations) ||
 			!equality.Semantic.DeepEqual(was.Labels, is.Labels) || !was.DeletionTimestamp.Equal(is.DeletionTimestamp) ||
 			slices.Contains(was.Finalizers, machinev1.InUseFinalizer) != slices.Contains(is.Finalizers, machinev1.InUseFinalizer)
 	})
 }
 
-// secretChanged passes changes of entries, and of who may use them.
-func secretChanged() predicate.Predicate {
-	return onUpdate(func(was, is *corev1.Secret) bool {
-		return !equality.Semantic.DeepEqual(was.Data, is.Data) ||
-			was.Annotations[machinev1.AllowedNamespacesAnnotation] != is.Annotations[machinev1.AllowedNamespacesAnnotation]
-	})
-}
-
 // nodeChanged leaves out what a kubelet reports every few seconds.
 func nodeChanged() predicate.Predicate {
-	return onUpdate(func(was, is *corev1.Node) bool {
-		return metaChanged(was, is) || was.Spec.ProviderID != is.Spec.ProviderID ||
+	return watch.Updates(func(was, is *corev1.Node) bool {
+		return watch.BesidesStatus(was, is) || was.Spec.ProviderID != is.Spec.ProviderID ||
 			!equality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints)
 	})
 }

@@ -3,13 +3,9 @@ package inframachine
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -23,7 +19,9 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 const controllerName = "mcmmachine"
@@ -41,12 +39,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ofMachine),
 			builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),
-			builder.WithPredicates(clusterChanged())).
+			builder.WithPredicates(capi.ClusterChanged())).
 		Watches(&infrav1.MCMCluster{}, handler.EnqueueRequestsFromMapFunc(c.ofInfraCluster),
 			builder.WithPredicates(infraClusterChanged())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClass),
 			builder.WithPredicates(classChanged())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret), builder.WithPredicates(secretChanged()))
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
+			builder.WithPredicates(watch.SecretContent()))
 	if c.Clusters != nil {
 		b = b.WatchesRawSource(c.Clusters.GetClusterSource(controllerName, c.ofCluster))
 	}
@@ -95,7 +94,7 @@ func ofMachine(_ context.Context, o client.Object) []reconcile.Request {
 
 // ofCluster are the MCMMachines of a Cluster.
 func (c *Controller) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
-	return c.found(ctx, o, client.InNamespace(o.GetNamespace()),
+	return c.requests(ctx, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{index.MCMMachineByCluster: o.GetName()})
 }
 
@@ -105,35 +104,29 @@ func (c *Controller) ofInfraCluster(ctx context.Context, o client.Object) []reco
 	if name == "" {
 		return nil
 	}
-	return c.found(ctx, o, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MCMMachineByCluster: name})
+	return c.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.MCMMachineByCluster: name})
 }
 
 // ofClass are the MCMMachines of a class that still need something of it, or that
 // could not be looked at for its sake.
 func (c *Controller) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
-	return c.found(ctx, o, client.InNamespace(o.GetNamespace()),
+	return c.requests(ctx, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{index.MCMMachineByClass: o.GetName()})
 }
 
 // ofSecret are the MCMMachines whose class names the Secret, and those whose
 // Machine boots with it.
 func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
-	var out []reconcile.Request
+	key := client.ObjectKeyFromObject(o).String()
 	var classes machinev1.MachineClassList
-	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: o.GetNamespace() + "/" +
-		o.GetName()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up classes of a Secret", "Secret", client.ObjectKeyFromObject(o))
-		return nil
-	}
+	watch.List(ctx, c.Client, &classes, client.MatchingFields{index.ClassBySecret: key})
+	var out []reconcile.Request
 	for i := range classes.Items {
 		out = append(out, c.ofClass(ctx, &classes.Items[i])...)
 	}
 	var machines clusterv1.MachineList
-	if err := c.Client.List(ctx, &machines, client.InNamespace(o.GetNamespace()),
-		client.MatchingFields{index.MachineByBootstrapData: o.GetName()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up Machines of a bootstrap Secret", "Secret", client.ObjectKeyFromObject(o))
-		return out
-	}
+	watch.List(ctx, c.Client, &machines, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.MachineByBootstrapData: o.GetName()})
 	for i := range machines.Items {
 		out = append(out, ofMachine(ctx, &machines.Items[i])...)
 	}
@@ -146,29 +139,9 @@ func (c *Controller) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	if !ok || node.Spec.ProviderID == "" {
 		return nil
 	}
-	return c.found(ctx, o, client.MatchingFields{index.MCMMachineByProviderID: node.Spec.ProviderID})
+	return c.requests(ctx, client.MatchingFields{index.MCMMachineByProviderID: node.Spec.ProviderID})
 }
 
-// found are the MCMMachines that a lookup finds, by name.
-func (c *Controller) found(ctx context.Context, because client.Object, which ...client.ListOption) []reconcile.Request {
-	var list infrav1.MCMMachineList
-	if err := c.Client.List(ctx, &list, which...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up MCMMachines", "because", client.ObjectKeyFromObject(because))
-		return nil
-	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	slices.SortFunc(out, func(a, b reconcile.Request) int { return strings.Compare(a.String(), b.String()) })
-	return out
-}
-
-// metaChanged reports whether metadata changed in what machines depend on.
-func metaChanged(was, is client.Object) bool {
-	return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration() ||
-		!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) ||
-		!maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
-		!maps.Equal(was.GetLabels(), is.GetLabels()) || !slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
-		!equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences())
+func (c *Controller) requests(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+	return watch.Requests(ctx, c.Client, &infrav1.MCMMachineList{}, which...)
 }

@@ -14,11 +14,13 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 func TestWhoIsWoken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.create(w.newMachine("a")...)
 	w.create(w.newMachine("b")...)
 	change(w, w.get("a"), func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "sim:///sim-1a/vm-1" })
@@ -83,9 +85,9 @@ func TestPredicates(t *testing.T) {
 			true,
 		},
 		"MachineStatus": {"Core writes a Machine's status often.", machineChanged(), healthy("True"), healthy("True"), false},
-		"Pause":         {"A pause begins and ends.", clusterChanged(), cluster(), paused, true},
-		"ClusterStatus": {"Core writes a Cluster's status often.", clusterChanged(), cluster(), cluster(), false},
-		"Allowed":       {"A Secret may allow its use.", secretChanged(), smallSecret(), allowing, true},
+		"Pause":         {"A pause begins and ends.", capi.ClusterChanged(), cluster(), paused, true},
+		"ClusterStatus": {"Core writes a Cluster's status often.", capi.ClusterChanged(), cluster(), cluster(), false},
+		"Allowed":       {"A Secret may allow its use.", watch.SecretContent(), smallSecret(), allowing, true},
 		"Protected":     {"A class that is held can be used.", classChanged(), held, smallClass(), true},
 		"Heartbeat":     {"Kubelets report every few seconds.", nodeChanged(), &corev1.Node{}, beat, false},
 		"DurableID": {

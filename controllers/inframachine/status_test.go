@@ -39,7 +39,7 @@ func TestStatusLeavesWhatOthersWroteMeanwhile(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.running("m")
 			change(w, cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
 			w.fail = func(client.Object) error {
@@ -68,18 +68,18 @@ func TestOutageNamesWhatIsMissingNow(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		change func(w *world)
+		change func(w *env)
 		want   string
 	}{
-		"Before": {"The Secret of the class is gone.", func(*world) {}, `there is no Secret "ns/small"`},
-		"After": {"The class names another one by now, which is missing as well.", func(w *world) {
+		"Before": {"The Secret of the class is gone.", func(*env) {}, `there is no Secret "ns/small"`},
+		"After": {"The class names another one by now, which is missing as well.", func(w *env) {
 			change(w, smallClass(), func(c *machinev1.MachineClass) { c.SecretRef = &corev1.SecretReference{Name: "other"} })
 		}, `there is no Secret "ns/other"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.running("m")
 			w.delete(smallSecret())
 			for range 3 {

@@ -58,22 +58,24 @@ func (o vmOwner) Request() cloud.CreateRequest {
 // object, so a cache that does not show a deletion creates nothing.
 func (o vmOwner) RecordIntent(ctx context.Context) error {
 	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
-		capi.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)))
-		capi.SetAnnotation(m, infrav1.MadeFromAnnotation, className(m))
-		capi.SetAnnotation(m, capi.BlockMoveAnnotation, "true")
+		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)))
+		machinev1.SetAnnotation(m, infrav1.MadeFromAnnotation, className(m))
+		machinev1.SetAnnotation(m, capi.BlockMoveAnnotation, "true")
 	})
 }
 
 // RecordAttempt persists the number of the next attempt.
 func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
 	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
-		capi.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
+		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
 	})
 }
 
 // RecordState persists the driver's checkpoint.
 func (o vmOwner) RecordState(ctx context.Context, state string) error {
-	err := o.patch(ctx, o.p, func(m *infrav1.MCMMachine) { capi.SetAnnotation(m, infrav1.CloudStateAnnotation, state) })
+	err := o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		machinev1.SetOrRemoveAnnotation(m, infrav1.CloudStateAnnotation, state)
+	})
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -91,9 +93,9 @@ func (o vmOwner) RecordVM(ctx context.Context, made cloud.VM) error {
 			m.Spec.ProviderID = made.NodeProviderID
 		}
 		if made.RetryAfter <= 0 {
-			capi.SetAnnotation(m, machinev1.CreateAttemptAnnotation, "")
-			capi.SetAnnotation(m, capi.BlockMoveAnnotation, "")
-			capi.SetAnnotation(m, infrav1.CloudStateAnnotation, "")
+			delete(m.Annotations, machinev1.CreateAttemptAnnotation)
+			delete(m.Annotations, capi.BlockMoveAnnotation)
+			delete(m.Annotations, infrav1.CloudStateAnnotation)
 		}
 	})
 }

@@ -77,15 +77,15 @@ func (c *Controller) syncMetadata(ctx context.Context, object *machinev1.Machine
 	setFinalizer(changed, used)
 	_, marked := object.Labels[capi.MoveLabel]
 	if moves {
-		capi.SetLabel(changed, capi.MoveLabel, label(changed))
+		machinev1.SetLabel(changed, capi.MoveLabel, label(changed))
 	}
 	moves = moves || marked // the bootstrap provider marks what its templates name
 	native := slices.Contains(object.Finalizers, machinev1.Finalizer)
 	switch blocked := object.Annotations[capi.BlockMoveAnnotation]; {
 	case native && moves && blocked == "":
-		capi.SetAnnotation(changed, capi.BlockMoveAnnotation, nativeUsers)
+		machinev1.SetAnnotation(changed, capi.BlockMoveAnnotation, nativeUsers)
 	case !native && blocked == nativeUsers:
-		capi.SetAnnotation(changed, capi.BlockMoveAnnotation, "")
+		delete(changed.Annotations, capi.BlockMoveAnnotation)
 	}
 	return write(ctx, c.Client, object, changed)
 }

@@ -38,7 +38,7 @@ func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	changed := object.DeepCopy()
 	if moves {
-		capi.SetLabel(changed, capi.MoveLabel, label(changed))
+		machinev1.SetLabel(changed, capi.MoveLabel, label(changed))
 	}
 	setFinalizer(changed, user != "")
 	if user != "" && !object.DeletionTimestamp.IsZero() {

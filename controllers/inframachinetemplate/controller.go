@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -112,7 +113,7 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 		return err
 	}
 	changed := f.object.DeepCopy()
-	capi.SetAnnotation(changed, infrav1.SpecHashAnnotation, first)
+	machinev1.SetAnnotation(changed, infrav1.SpecHashAnnotation, first)
 	if err := patch.Object(ctx, c.Client, f.object, changed); err != nil {
 		return err
 	}

@@ -116,7 +116,8 @@ func classObject(change ...func(*machinev1.MachineClass)) *machinev1.MachineClas
 		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}, Provider: "sim",
 		SecretRef: &corev1.SecretReference{Name: "s"},
 	}
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a","instanceType":"gpu","image":"linux-1",
+	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",
+		"instanceType":"gpu","image":"linux-1",
 		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
 	for _, f := range change {
 		f(c)
@@ -208,7 +209,8 @@ func TestMissingClassIsNamedByTheFieldOfTheTemplate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, template())
 	w.run()
-	const want = `False ClassNotFound: use MachineClass "c": spec.template.spec.machineClassRef.name: there is no MachineClass "c" in namespace "ns"; create it or name another one`
+	const want = `False ClassNotFound: use MachineClass "c": spec.template.spec.machineClassRef.name: there is no ` +
+		`MachineClass "c" in namespace "ns"; create it or name another one`
 	for _, kind := range []string{clusterv1.ReadyCondition, infrav1.CapacityKnownCondition} {
 		if got := w.condition(kind); !strings.HasPrefix(got, want) {
 			t.Errorf("%s is %q, want %q", kind, got, want)

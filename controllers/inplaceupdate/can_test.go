@@ -289,7 +289,8 @@ func TestCanUpdateMachineSet(t *testing.T) {
 			side{infra: plain, spec: data("d1")},
 			side{infra: plain, spec: data("d2"), agent: "bootstrap"},
 			[3]string{`[{"op":"add","path":"` + at +
-				`failureDomain","value":"not to be updated in place: spec.bootstrap.dataSecretName changes from \"d1\" to \"d2\""}]`, "", ""},
+				`failureDomain","value":"not to be updated in place: spec.bootstrap.dataSecretName changes from \"d1\" to ` +
+				`\"d2\""}]`, "", ""},
 			"dataSecretName", false,
 		},
 		{
@@ -297,7 +298,8 @@ func TestCanUpdateMachineSet(t *testing.T) {
 			side{infra: plain},
 			side{infra: plain, within: `{"annotations":{"x":"y"}}`},
 			[3]string{`[{"op":"add","path":"` + at +
-				`failureDomain","value":"not to be updated in place: the MCMMachineTemplate's spec.template.metadata.annotations differs, which Machines that exist do not follow"}]`, "", ""},
+				`failureDomain","value":"not to be updated in place: the MCMMachineTemplate's ` +
+				`spec.template.metadata.annotations differs, which Machines that exist do not follow"}]`, "", ""},
 			"metadata", false,
 		},
 	}
@@ -327,7 +329,8 @@ func TestCanUpdateMachine(t *testing.T) {
 	t.Parallel()
 	infra := func(spec string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: []byte(
-			`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha1","kind":"MCMMachine","metadata":{"name":"m","labels":{"any":"thing"}},"spec":` + spec + `}`)}
+			`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha1","kind":"MCMMachine","metadata":{"name":"m",` +
+				`"labels":{"any":"thing"}},"spec":` + spec + `}`)}
 	}
 	var req runtimehooksv1.CanUpdateMachineRequest
 	req.Current.InfrastructureMachine, req.Desired.InfrastructureMachine = infra(plain), infra(labelled)

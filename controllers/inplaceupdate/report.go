@@ -9,7 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
@@ -21,7 +23,7 @@ func (e *Extension) report(ctx context.Context, u *update, a answer) error {
 		Reason: infrav1.ReasonUpdatedInPlace,
 	}
 	if a.failed != "" {
-		want.Status, want.Reason, want.Message = metav1.ConditionFalse, a.failed, capi.Clip(a.message)
+		want.Status, want.Reason, want.Message = metav1.ConditionFalse, a.failed, message.Truncate(a.message, message.Limit)
 	}
 	shown := u.condition(infrav1.UpdatedInPlaceCondition)
 	switch {
@@ -48,7 +50,7 @@ func (e *Extension) record(ctx context.Context, u *update) error {
 		return nil
 	}
 	changed := u.infra.DeepCopy()
-	capi.SetAnnotation(changed, infrav1.UpdatedInPlaceToAnnotation, u.target)
+	machinev1.SetAnnotation(changed, infrav1.UpdatedInPlaceToAnnotation, u.target)
 	if err := e.Client.Patch(ctx, changed, client.MergeFrom(u.infra)); err != nil {
 		return fmt.Errorf("annotate MCMMachine %s: %w", u.infra.Name, err)
 	}

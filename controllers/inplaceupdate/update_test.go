@@ -37,7 +37,7 @@ func progressOf(r *runtimehooksv1.UpdateMachineResponse) progress {
 }
 
 // expect calls and checks the answer.
-func (w *world) expect(step string, want progress, message string) {
+func (w *env) expect(step string, want progress, message string) {
 	w.t.Helper()
 	r := w.call()
 	if got := progressOf(r); got != want || !strings.Contains(r.Message, message) {
@@ -49,7 +49,7 @@ func (w *world) expect(step string, want progress, message string) {
 }
 
 // untouched: nothing of an update is on the Node.
-func (w *world) untouched(step string) {
+func (w *env) untouched(step string) {
 	w.t.Helper()
 	n := w.node()
 	for _, key := range []string{
@@ -73,7 +73,7 @@ func (w *world) untouched(step string) {
 	}
 }
 
-func (w *world) reason() string {
+func (w *env) reason() string {
 	if c := shown(w.node()); c != nil {
 		return c.Reason
 	}
@@ -88,7 +88,7 @@ func annotate(m *clusterv1.Machine, agent string) {
 // leaves for it.
 func TestNodeTemplate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.pod("p", nil)
 	w.want(func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
@@ -96,7 +96,9 @@ func TestNodeTemplate(t *testing.T) {
 	w.expect("before the controller has seen it", inProgress, "Waiting for the controller of MCMMachine m")
 	w.edit(func(n *corev1.Node) {
 		n.Labels = map[string]string{"a": "b"}
-		n.Annotations = map[string]string{machinev1.LastAppliedNodeTemplateAnnotation: `{"metadata":{"labels":{"a":"b"}},"spec":{}}`}
+		n.Annotations = map[string]string{
+			machinev1.LastAppliedNodeTemplateAnnotation: `{"metadata":{"labels":{"a":"b"}},"spec":{}}`,
+		}
 	})
 	w.expect("after it", done, "")
 	w.untouched("at the end")
@@ -108,7 +110,7 @@ func TestNodeTemplate(t *testing.T) {
 // TestNodeTemplateRefused: the controller's own words reach the Machine.
 func TestNodeTemplateRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.want(func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
 	})
@@ -123,10 +125,10 @@ func TestNodeTemplateRefused(t *testing.T) {
 	w.expect("the API server refuses", inProgress, "the API server refuses label a")
 }
 
-// agentWorld wants another version and class of a node with an agent and a pod.
-func agentWorld(t *testing.T) *world {
+// agentEnv wants another version and class of a node with an agent and a pod.
+func agentEnv(t *testing.T) *env {
 	t.Helper()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.pod("p", nil)
 	w.want(func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		annotate(m, "version,providerSpec.image")
@@ -139,7 +141,7 @@ func agentWorld(t *testing.T) *world {
 // TestAgent: the whole way of an update by the agent, and another one after it.
 func TestAgent(t *testing.T) {
 	t.Parallel()
-	w := agentWorld(t)
+	w := agentEnv(t)
 	if r := w.call(); progressOf(r) != inProgress ||
 		!strings.Contains(r.Message, "waiting for default/p, which is ending") {
 		t.Fatalf("%+v, want a drain", r)
@@ -178,7 +180,7 @@ func TestAgent(t *testing.T) {
 // TestAgentFails: a failure says why, and what to do; a person who does it is heard.
 func TestAgentFails(t *testing.T) {
 	t.Parallel()
-	w := agentWorld(t)
+	w := agentEnv(t)
 	w.call()
 	w.expect("drained", inProgress, "agent")
 	w.edit(func(n *corev1.Node) {
@@ -215,7 +217,7 @@ func TestAgentFails(t *testing.T) {
 // still succeed.
 func TestAgentIsSilent(t *testing.T) {
 	t.Parallel()
-	w := agentWorld(t)
+	w := agentEnv(t)
 	w.call()
 	w.expect("drained", inProgress, "agent")
 	w.clock.Step(time.Hour)
@@ -231,7 +233,7 @@ func TestAgentIsSilent(t *testing.T) {
 // TestCordonOfAPersonStays: only what was cordoned for the update is uncordoned.
 func TestCordonOfAPersonStays(t *testing.T) {
 	t.Parallel()
-	w := agentWorld(t)
+	w := agentEnv(t)
 	w.edit(func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	w.call()
 	w.expect("drained", inProgress, "agent")
@@ -249,7 +251,7 @@ func TestCordonOfAPersonStays(t *testing.T) {
 // they were written for only.
 func TestWhatAnEarlierUpdateLeft(t *testing.T) {
 	t.Parallel()
-	w := agentWorld(t)
+	w := agentEnv(t)
 	w.edit(func(n *corev1.Node) {
 		n.Labels = map[string]string{machinev1.UpdateResultLabel: machinev1.UpdateSuccessful}
 		n.Annotations = map[string]string{infrav1.UpdateTargetAnnotation: "another"}
@@ -314,7 +316,7 @@ func TestWhoIsAsked(t *testing.T) {
 		},
 	}
 	for _, c := range cases {
-		w := newWorld(t)
+		w := newEnv(t)
 		w.want(c.change)
 		r := w.call()
 		if got := progressOf(r); got != c.want || !strings.Contains(r.Message, c.message) {
@@ -330,7 +332,7 @@ func TestWhoIsAsked(t *testing.T) {
 // happens to one that core has not marked.
 func TestOnlyWhatCoreAsksFor(t *testing.T) {
 	t.Parallel()
-	w := agentWorld(t)
+	w := agentEnv(t)
 	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
 	})
@@ -344,7 +346,7 @@ func TestOnlyWhatCoreAsksFor(t *testing.T) {
 // TestMachinesOfOthers: they are not ours to update.
 func TestMachinesOfOthers(t *testing.T) {
 	t.Parallel()
-	w := agentWorld(t)
+	w := agentEnv(t)
 	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		m.Spec.InfrastructureRef.Kind = "DevMachine"
 	})
@@ -356,23 +358,23 @@ func TestWaits(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		reason  string
-		change  func(*world)
+		change  func(*env)
 		message string
 	}{
-		{"no connection", func(w *world) {
+		{"no connection", func(w *env) {
 			w.clusters.Disconnect(client.ObjectKey{Namespace: "ns", Name: "c"})
 		}, "no connection to the workload cluster"},
-		{"the Node is gone", func(w *world) {
+		{"the Node is gone", func(w *env) {
 			if err := w.w.Delete(t.Context(), w.node()); err != nil {
 				t.Fatal(err)
 			}
 		}, "Node n does not exist"},
-		{"the name is another VM's", func(w *world) {
+		{"the name is another VM's", func(w *env) {
 			w.edit(func(n *corev1.Node) { n.Spec.ProviderID = "sim:///2" })
 		}, `belongs to VM "sim:///2"`},
 	}
 	for _, c := range cases {
-		w := agentWorld(t)
+		w := agentEnv(t)
 		c.change(w)
 		w.expect(c.reason, inProgress, c.message)
 	}
@@ -393,7 +395,7 @@ func TestDrain(t *testing.T) {
 			}},
 		},
 	}
-	w := newWorld(t, rule)
+	w := newEnv(t, rule)
 	w.want(func(m *clusterv1.Machine, _ *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		annotate(m, "version")
 		m.Spec.Version = "v1.2.0"

@@ -28,7 +28,7 @@ func TestDeniedDeletionIsReleasedByTheUser(t *testing.T) {
 			t.Fatalf("condition %q has to say that the credentials are refused", said)
 		}
 		m := w.machine("m")
-		setAnnotation(m, machinev1.ReleaseAnnotation, "true")
+		machinev1.SetAnnotation(m, machinev1.ReleaseAnnotation, "true")
 		w.update(m)
 		w.settle("m", func() bool { return w.machine("m") == nil })
 	}

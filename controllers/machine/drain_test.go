@@ -175,7 +175,7 @@ func TestUpdateInPlace(t *testing.T) {
 		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil {
 			t.Fatal(err)
 		}
-		setLabel(n, step.label, step.value)
+		machinev1.SetLabel(n, step.label, step.value)
 		if err := w.client.Update(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}

@@ -3,17 +3,16 @@ package machine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -22,9 +21,9 @@ import (
 func (c *Controller) ensureFinalizer(ctx context.Context, p *pass) error {
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		if startedByMCM(m) {
-			setAnnotation(m, machinev1.CreateAttemptAnnotation, attemptOfMCM)
+			machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, attemptOfMCM)
 		}
-		addFinalizer(m, machinev1.Finalizer)
+		controllerutil.AddFinalizer(m, machinev1.Finalizer)
 		defaultAnnotation(m, machinev1.OwnerIDAnnotation, string(m.UID))
 		defaultAnnotation(m, machinev1.PriorityAnnotation, machinev1.DefaultPriority)
 	})
@@ -72,8 +71,8 @@ func (c *Controller) waitForName(ctx context.Context, p *pass) (bool, error) {
 // removeFinalizer ends what this controller does for the Machine: the API server
 // deletes it then, unless others have finalizers on it.
 func (c *Controller) removeFinalizer(ctx context.Context, p *pass) (bool, error) {
-	if err := patchOutFinalizer(ctx, c.Client, p.machine.DeepCopy(), machinev1.Finalizer); err != nil {
-		return false, fmt.Errorf("remove finalizer: %w", err)
+	if err := patch.RemoveFinalizer(ctx, c.Client, p.machine.DeepCopy(), machinev1.Finalizer); err != nil {
+		return false, err
 	}
 	p.did.finalizerRemoved = true
 	p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeNormal, eventDeleted, deletedMessage(p)})
@@ -90,49 +89,8 @@ func deletedMessage(p *pass) string {
 	return fmt.Sprintf("VM %s and its Node deleted", p.machine.Spec.ProviderID)
 }
 
-// patchOutFinalizer takes a finalizer off an object, and nothing else: it does not
-// need the object to be current, only the finalizer in its place. An object that
-// is gone, or has no such finalizer, is fine; another one of the same name keeps its own.
-func patchOutFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
-	at := slices.Index(o.GetFinalizers(), finalizer)
-	if at < 0 {
-		return nil
-	}
-	path, test := fmt.Sprintf("/metadata/finalizers/%d", at), ""
-	if uid := o.GetUID(); uid != "" {
-		test = fmt.Sprintf(`{"op":"test","path":"/metadata/uid","value":%q},`, uid)
-	}
-	patch := fmt.Appendf(nil, `[%s{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, test, path, finalizer,
-		path)
-	return client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch)))
-}
-
-func addFinalizer(o metav1.Object, finalizer string) {
-	if !slices.Contains(o.GetFinalizers(), finalizer) {
-		o.SetFinalizers(append(slices.Clone(o.GetFinalizers()), finalizer))
-	}
-}
-
-func setAnnotation(o metav1.Object, key, value string) {
-	all := o.GetAnnotations()
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[key] = value
-	o.SetAnnotations(all)
-}
-
 func defaultAnnotation(o metav1.Object, key, value string) {
 	if o.GetAnnotations()[key] == "" {
-		setAnnotation(o, key, value)
+		machinev1.SetAnnotation(o, key, value)
 	}
-}
-
-func setLabel(o metav1.Object, key, value string) {
-	all := o.GetLabels()
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[key] = value
-	o.SetLabels(all)
 }

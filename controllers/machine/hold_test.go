@@ -27,7 +27,7 @@ func (w *world) edit(name string, change func(*machinev1.Machine)) {
 // hold holds a machine and waits for the answer.
 func (w *world) hold(name, value string) {
 	w.Helper()
-	w.edit(name, func(m *machinev1.Machine) { setAnnotation(m, machinev1.MigrationHoldAnnotation, value) })
+	w.edit(name, func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.MigrationHoldAnnotation, value) })
 	w.settle(name, func() bool { return machinev1.HoldAnswered(w.machine(name)) })
 }
 
@@ -151,7 +151,7 @@ func TestHoldWaitsForNode(t *testing.T) {
 	w.running("m")
 	w.controller.Visits = &hold.Visits{}
 	end := w.controller.Visits.Begin("m")
-	w.edit("m", func(m *machinev1.Machine) { setAnnotation(m, machinev1.MigrationHoldAnnotation, "x") })
+	w.edit("m", func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.MigrationHoldAnnotation, "x") })
 	for range 3 {
 		result, err := w.reconcile("m")
 		if err != nil || result.RequeueAfter == 0 || machinev1.HoldAnswered(w.machine("m")) {

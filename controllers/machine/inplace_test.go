@@ -20,7 +20,7 @@ func TestUnhealthyNodeIsNoticedWhileItIsDrainedInPlace(t *testing.T) {
 		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil {
 			t.Fatal(err)
 		}
-		setLabel(n, label, "true")
+		machinev1.SetLabel(n, label, "true")
 		if err := w.client.Update(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
@@ -78,7 +79,7 @@ func (c *Controller) deleteNode(ctx context.Context, p *pass) (bool, error) {
 // deletes it, unless somebody has deleted it already.
 func (c *Controller) deleteNodeObject(ctx context.Context, p *pass) error {
 	node := p.node.DeepCopy()
-	if err := patchOutFinalizer(ctx, c.Target.Client, node, machinev1.NodeFinalizer); err != nil {
+	if err := patch.RemoveFinalizer(ctx, c.Target.Client, node, machinev1.NodeFinalizer); err != nil {
 		return fmt.Errorf("remove finalizer of Node %s: %w", node.Name, err)
 	}
 	if !node.DeletionTimestamp.IsZero() { // as the answer says

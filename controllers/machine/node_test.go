@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
 func TestDropFinalizerIsAboutOneObjectNotItsName(t *testing.T) {
@@ -21,13 +22,13 @@ func TestDropFinalizerIsAboutOneObjectNotItsName(t *testing.T) {
 	w.create(now)
 	before := now.DeepCopy()
 	before.UID = "first"
-	if err := patchOutFinalizer(t.Context(), w.client, before, machinev1.NodeFinalizer); err == nil {
+	if err := patch.RemoveFinalizer(t.Context(), w.client, before, machinev1.NodeFinalizer); err == nil {
 		t.Error("the cache showed another object, which has to be told")
 	}
 	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil || len(now.Finalizers) != 1 {
 		t.Errorf("finalizers %v, %v: those of the new object are not ours to take", now.Finalizers, err)
 	}
-	if err := patchOutFinalizer(t.Context(), w.client, now, machinev1.NodeFinalizer); err != nil {
+	if err := patch.RemoveFinalizer(t.Context(), w.client, now, machinev1.NodeFinalizer); err != nil {
 		t.Error(err)
 	}
 }

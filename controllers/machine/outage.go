@@ -112,7 +112,7 @@ func (c *Controller) extendTimeout(ctx context.Context, p *pass) error {
 		return nil
 	}
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
-		setAnnotation(m, machinev1.OutageObservedAnnotation, p.seen.now.UTC().Format(time.RFC3339))
+		machinev1.SetAnnotation(m, machinev1.OutageObservedAnnotation, p.seen.now.UTC().Format(time.RFC3339))
 	})
 }
 

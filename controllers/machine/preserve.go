@@ -155,7 +155,9 @@ func (c *Controller) startPreserving(ctx context.Context, p *pass, w preserveReq
 	if err := c.setNodeCondition(ctx, p, want); err != nil || !failed || want.Status != corev1.ConditionTrue {
 		return err
 	}
-	return c.patchNode(ctx, p, func(n *corev1.Node) { setAnnotation(n, machinev1.PreservedDrainedAnnotation, "true") })
+	return c.patchNode(ctx, p, func(n *corev1.Node) {
+		machinev1.SetAnnotation(n, machinev1.PreservedDrainedAnnotation, "true")
+	})
 }
 
 // nodePreserved reports whether node shows all that preservation does to it: the
@@ -170,8 +172,8 @@ func nodePreserved(node *corev1.Node, failed bool) bool {
 // machine failed.
 func markNodePreserved(n *corev1.Node, failed bool) {
 	if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" {
-		setAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")
-		setAnnotation(n, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
+		machinev1.SetAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")
+		machinev1.SetAnnotation(n, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
 	}
 	n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
 	if failed {
@@ -292,7 +294,7 @@ func (c *Controller) recordNodeRequest(ctx context.Context, p *pass, w preserveR
 			delete(m.Annotations, machinev1.LastAppliedNodePreserveAnnotation)
 			return
 		}
-		setAnnotation(m, machinev1.LastAppliedNodePreserveAnnotation, w.value)
+		machinev1.SetAnnotation(m, machinev1.LastAppliedNodePreserveAnnotation, w.value)
 	})
 }
 

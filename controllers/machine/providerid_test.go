@@ -18,7 +18,7 @@ func (w *world) annotate(name, key, value string) {
 	if value == "" {
 		delete(m.Annotations, key)
 	} else {
-		setAnnotation(m, key, value)
+		machinev1.SetAnnotation(m, key, value)
 	}
 	if err := w.client.Update(w.Context(), m); err != nil {
 		w.Fatal(err)
@@ -83,7 +83,7 @@ func TestNewMachineIsBornWithTheFormOfTheNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, interceptor.Funcs{})
 	m := newMachine("m", w.clock.Now())
-	setAnnotation(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
+	machinev1.SetAnnotation(m, machinev1.ProviderIDFormAnnotation, machinev1.ProviderIDFormNode)
 	w.create(m)
 	w.settle("m", func() bool { return w.machine("m").Spec.ProviderID != "" })
 	if got := w.machine("m").Spec.ProviderID; !strings.Contains(got, "/sim-1a/") {

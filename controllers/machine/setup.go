@@ -23,6 +23,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // SetupWithManager starts the controller with that many workers. No reconcile
@@ -33,7 +34,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&machinev1.Machine{}).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfClass)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret),
-			builder.WithPredicates(secretChanged())).
+			builder.WithPredicates(watch.SecretContent())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers, SkipNameValidation: new(true),
 			RateLimiter: retries(),
@@ -58,12 +59,8 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 // machinesOfClass are the Machines of a class that still need something of it.
 func (c *Controller) machinesOfClass(ctx context.Context, o client.Object) []reconcile.Request {
 	var list machinev1.MachineList
-	err := c.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+	watch.List(ctx, c.Client, &list, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{index.MachineByClass: o.GetName()})
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up machines of a class", "MachineClass", client.ObjectKeyFromObject(o))
-		return nil
-	}
 	var found []reconcile.Request
 	for i := range list.Items {
 		if m := &list.Items[i]; !m.DeletionTimestamp.IsZero() || wantsVM(m) {
@@ -76,11 +73,8 @@ func (c *Controller) machinesOfClass(ctx context.Context, o client.Object) []rec
 // machinesOfSecret are the Machines whose class names the Secret.
 func (c *Controller) machinesOfSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	var classes machinev1.MachineClassList
-	key := o.GetNamespace() + "/" + o.GetName()
-	if err := c.Client.List(ctx, &classes, client.MatchingFields{index.ClassBySecret: key}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up classes of a Secret", "Secret", key)
-		return nil
-	}
+	watch.List(ctx, c.Client, &classes,
+		client.MatchingFields{index.ClassBySecret: client.ObjectKeyFromObject(o).String()})
 	var found []reconcile.Request
 	for i := range classes.Items {
 		found = append(found, c.machinesOfClass(ctx, &classes.Items[i])...)
@@ -111,10 +105,7 @@ func (c *Controller) machinesOn(ctx context.Context, nodeName string,
 		return nil
 	}
 	var list machinev1.MachineList
-	if err := c.Client.List(ctx, &list, client.MatchingFields{index.MachineByNode: nodeName}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Look up machines of a node", "Node", nodeName)
-		return nil
-	}
+	watch.List(ctx, c.Client, &list, client.MatchingFields{index.MachineByNode: nodeName})
 	var found []reconcile.Request
 	for i := range list.Items {
 		if want(&list.Items[i]) {
@@ -138,14 +129,5 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 			!equality.Semantic.DeepEqual(was.Spec, is.Spec) ||
 			!was.DeletionTimestamp.Equal(is.DeletionTimestamp) || !slices.Equal(was.Finalizers, is.Finalizers) ||
 			drain.VolumesChanged(was, is)
-	}}
-}
-
-// secretChanged passes changes of a Secret's entries.
-func secretChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, ok := e.ObjectOld.(*corev1.Secret)
-		is, ok2 := e.ObjectNew.(*corev1.Secret)
-		return ok && ok2 && !equality.Semantic.DeepEqual(was.Data, is.Data)
 	}}
 }

@@ -2,9 +2,7 @@ package machine
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
@@ -39,7 +38,7 @@ func report(p *pass, failure error) machinev1.MachineStatus {
 	for _, c := range progressConditions(p, failure, status) {
 		c.ObservedGeneration = p.machine.Generation
 		c.LastTransitionTime = metav1.NewTime(p.seen.now)
-		c.Message = truncate(c.Message)
+		c.Message = message.Truncate(c.Message, message.Limit)
 		meta.SetStatusCondition(&conditions, c)
 	}
 	for _, kind := range obsoleteConditions(p, status) {
@@ -90,7 +89,7 @@ func reportCreateError(p *pass, status *machinev1.MachineStatus) {
 	}
 	status.CurrentStatus.Phase = phase
 	status.CurrentStatus.TimeoutActive = false
-	status.LastOperation.Description = truncate("Cloud provider message - " + p.did.createErr.Error())
+	status.LastOperation.Description = message.Truncate("Cloud provider message - "+p.did.createErr.Error(), message.Limit)
 	status.LastOperation.ErrorCode = outcome.MCMCode(p.did.createErr)
 	status.LastOperation.State = machinev1.MachineStateFailed
 	status.LastOperation.Type = machinev1.MachineOperationCreate
@@ -142,7 +141,7 @@ func reportDeletion(p *pass, failure error, status *machinev1.MachineStatus) {
 // and for an MCM that takes over: it continues with the step that it finds
 // there, so naming a later one would make it skip what has not been done.
 func withStep(text string, p *pass) string {
-	return truncate(text) + ". " + p.did.step
+	return message.Truncate(text, message.Limit) + ". " + p.did.step
 }
 
 // reportNode copies the node's conditions when one of their statuses changed,
@@ -213,15 +212,6 @@ func stamp(prev machinev1.MachineStatus, status *machinev1.MachineStatus, now ti
 	if prev.CurrentStatus.Phase != status.CurrentStatus.Phase || expiry {
 		status.CurrentStatus.LastUpdateTime = at
 	}
-}
-
-// truncate keeps a text short enough for a status: clouds can be talkative.
-func truncate(text string) string {
-	const longest = 1000
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + fmt.Sprintf("… (%d bytes)", len(text))
 }
 
 // prunedFields is what this project adds to a Machine's status, and what an API

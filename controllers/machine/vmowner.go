@@ -54,7 +54,7 @@ func (o vmOwner) RecordIntent(context.Context) error { return nil }
 // RecordAttempt persists the number of the next attempt.
 func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
 	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
-		setAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
+		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
 	})
 }
 
@@ -92,7 +92,7 @@ func (c *Controller) record(ctx context.Context, p *pass, made cloud.VM) error {
 			m.Spec.ProviderID = providerIDIn(m, made)
 		}
 		if c.Target != nil && made.NodeName != "" {
-			setLabel(m, machinev1.NodeLabel, made.NodeName)
+			machinev1.SetLabel(m, machinev1.NodeLabel, made.NodeName)
 		}
 	})
 	p.nodeName = p.machine.Labels[machinev1.NodeLabel]

@@ -291,7 +291,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 		"Good": {"Nothing to tell.", append(secrets(), machineClass()), nil},
 		"Provider": {
 			"The known clouds are named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) { c.Provider = "x" })),
-			[]string{`Warning InvalidSpec Machines of this class cannot be created: provider: no driver is named "x", use one of sim`},
+			[]string{`Warning InvalidSpec Machines of this class cannot be created: provider: no driver is named "x", use ` +
+				`one of sim`},
 		},
 		"Spec": {
 			"The field is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {
@@ -314,7 +315,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 		"NoSecret": {
 			"The Secret is named.",
 			[]client.Object{machineClass(), secret("other", "keys", "accountID", "secretKey")},
-			[]string{`Warning SecretNotFound Machines of this class cannot be created: secretRef: there is no Secret "default/boot"`},
+			[]string{`Warning SecretNotFound Machines of this class cannot be created: secretRef: there is no Secret ` +
+				`"default/boot"`},
 		},
 		"NoUserData": {
 			"The entry is named.",
@@ -322,7 +324,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 				machineClass(), secret("default", "boot"),
 				secret("other", "keys", "accountID", "secretKey"),
 			},
-			[]string{`Warning InvalidUserData Machines of this class cannot be created: secretRef: no Secret of the class has an entry "userData"`},
+			[]string{`Warning InvalidUserData Machines of this class cannot be created: secretRef: no Secret of the class ` +
+				`has an entry "userData"`},
 		},
 		"NodeTemplate": {
 			"Every missing key is named.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {

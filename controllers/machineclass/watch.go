@@ -4,8 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,9 +20,6 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
-// queue is what event handlers add to.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // SetupWithManager starts both reconcilers with mgr, under the names that MCM
 // gives their queues.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
@@ -40,7 +35,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("secret").WithOptions(options).
 		For(&corev1.Secret{}, builder.WithPredicates(finalizerLost(machinev1.SecretFinalizer))).
-		Watches(&machinev1.MachineClass{}, classEvents()).
+		Watches(&machinev1.MachineClass{}, watch.Named(class.SecretKeys)).
 		Complete(NewSecrets(c.Deps))
 }
 
@@ -68,25 +63,19 @@ func finalizerLost(finalizer string) predicate.Predicate {
 // keeps it when another Machine is created. Should the cache be behind, the event
 // of the lost finalizer enqueues the class.
 func (c *Controller) machineEvents() handler.EventHandler {
-	add := func(o client.Object, q queue) {
-		if m := o.(*machinev1.Machine); m.Spec.Class.Name != "" {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}})
+	events := watch.Named(func(m *machinev1.Machine) []client.ObjectKey {
+		if m.Spec.Class.Name == "" {
+			return nil
+		}
+		return []client.ObjectKey{{Namespace: m.Namespace, Name: m.Spec.Class.Name}}
+	})
+	enqueue := events.CreateFunc
+	events.CreateFunc = func(ctx context.Context, e event.CreateEvent, q watch.Queue) {
+		if !c.isProtected(ctx, e.Object.(*machinev1.Machine)) {
+			enqueue(ctx, e, q)
 		}
 	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if !c.isProtected(ctx, e.Object.(*machinev1.Machine)) {
-				add(e.Object, q)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.(*machinev1.Machine).Spec.Class != e.ObjectNew.(*machinev1.Machine).Spec.Class {
-				add(e.ObjectOld, q)
-				add(e.ObjectNew, q)
-			}
-		},
-	}
+	return events
 }
 
 // isProtected reports whether the class of a Machine has its finalizer and is not
@@ -96,26 +85,6 @@ func (c *Controller) isProtected(ctx context.Context, m *machinev1.Machine) bool
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Class.Name}
 	err := c.Client.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 	return err == nil && object.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(object, machinev1.Finalizer)
-}
-
-// classEvents enqueues the Secrets that a class names, and those that it named.
-func classEvents() handler.EventHandler {
-	add := func(o client.Object, q queue) {
-		for _, ref := range class.SecretRefs(o.(*machinev1.MachineClass)) {
-			q.Add(reconcile.Request{NamespacedName: ref.Key})
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			before, after := e.ObjectOld.(*machinev1.MachineClass), e.ObjectNew.(*machinev1.MachineClass)
-			if !equality.Semantic.DeepEqual(index.Secrets(before), index.Secrets(after)) {
-				add(before, q)
-				add(after, q)
-			}
-		},
-	}
 }
 
 // classesOf returns the classes that name a Secret.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
@@ -78,8 +79,9 @@ func TestClassEventsReachSecretsThatWereNamed(t *testing.T) {
 		}
 	}
 	var q requests
-	classEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: naming("a", "b"), ObjectNew: naming("a", "b")}, &q)
-	classEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: naming("a", "b"), ObjectNew: naming("", "c")}, &q)
+	events := watch.Named(class.SecretKeys)
+	events.Update(t.Context(), event.UpdateEvent{ObjectOld: naming("a", "b"), ObjectNew: naming("a", "b")}, &q)
+	events.Update(t.Context(), event.UpdateEvent{ObjectOld: naming("a", "b"), ObjectNew: naming("", "c")}, &q)
 	slices.Sort(q.added)
 	if diff := cmp.Diff([]string{"ns/a", "other/b", "other/c"}, q.added); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

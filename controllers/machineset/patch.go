@@ -55,7 +55,7 @@ func (c *Controller) emitMachinesEvent(s *scope, reason, one, many string, names
 		c.Events.Event(s.set, corev1.EventTypeNormal, reason, one+": "+names[0])
 	default:
 		c.Events.Event(s.set, corev1.EventTypeNormal, reason,
-			message.Truncate(many+": "+strings.Join(names, ", "), message.EventLimit))
+			message.Truncate(many+": "+strings.Join(names, ", "), message.Limit))
 	}
 }
 
@@ -64,6 +64,6 @@ func (c *Controller) emitMachinesEvent(s *scope, reason, one, many string, names
 func (c *Controller) emitFailureEvent(s *scope, reason, prefix string, err error) {
 	if !apierrors.IsConflict(err) {
 		c.Events.Event(s.set, corev1.EventTypeWarning, reason,
-			message.Truncate(prefix+": "+err.Error(), message.EventLimit))
+			message.Truncate(prefix+": "+err.Error(), message.Limit))
 	}
 }

@@ -24,7 +24,7 @@ func progressOf(s *scope, acted error) *machinev1.Progress {
 		meta.RemoveStatusCondition(&conditions, machinev1.ConditionSpecValid)
 	} else {
 		setProgressCondition(&conditions, s, machinev1.ConditionSpecValid, machinev1.ReasonInvalidSpec,
-			message.Truncate(s.problemText(), message.EventLimit))
+			message.Truncate(s.problemText(), message.Limit))
 	}
 	reason, text := replicasReadyReason(s, acted)
 	setProgressCondition(&conditions, s, machinev1.ConditionReplicasReady, reason, text)
@@ -125,5 +125,5 @@ func firstFailure(machines []*machinev1.Machine) string {
 		return ""
 	}
 	first := (*failed)[0]
-	return message.Truncate(fmt.Sprintf("; %s: %s", first.Name, first.LastOperation.Description), message.EventLimit)
+	return message.Truncate(fmt.Sprintf("; %s: %s", first.Name, first.LastOperation.Description), message.Limit)
 }

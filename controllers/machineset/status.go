@@ -145,5 +145,5 @@ func errorMessage(err error) string {
 	if err == nil {
 		return ""
 	}
-	return message.Truncate(err.Error(), message.EventLimit)
+	return message.Truncate(err.Error(), message.Limit)
 }

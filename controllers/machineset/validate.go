@@ -150,7 +150,7 @@ func (c *Controller) validateSpec(s *scope) bool {
 	text := s.problemText()
 	if text != "" && text != s.memory.reportedProblems {
 		c.Events.Event(s.set, corev1.EventTypeWarning, machinev1.ReasonInvalidSpec,
-			message.Truncate(text, message.EventLimit))
+			message.Truncate(text, message.Limit))
 	}
 	s.memory.reportedProblems = text
 	return !s.invalid()

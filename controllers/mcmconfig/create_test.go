@@ -20,7 +20,7 @@ import (
 
 func TestDataSecret(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	wait := w.reconcile().RequeueAfter
 
 	got := w.data()
@@ -78,7 +78,7 @@ func TestDataSecret(t *testing.T) {
 
 func TestNoToken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), machine(), secret("boot", "#!/bin/sh\nhostname <<MACHINE_NAME>>\n"), config())
+	w := newEnv(t, cluster(), machine(), secret("boot", "#!/bin/sh\nhostname <<MACHINE_NAME>>\n"), config())
 	w.clusters.Disconnect(clusterKey)
 	if wait := w.reconcile().RequeueAfter; wait != 0 {
 		t.Errorf("there is nothing to come back for: %s", wait)
@@ -90,8 +90,9 @@ func TestNoToken(t *testing.T) {
 
 func TestURLEncodedPlaceholders(t *testing.T) {
 	t.Parallel()
-	doc := `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,%3C%3CBOOTSTRAP_TOKEN%3E%3E%20%3C%3CMACHINE_NAME%3E%3E"}}]}}`
-	w := newWorld(t, cluster(), machine(), secret("boot", doc), config())
+	doc := `{"ignition":{"version":"3.4.0"},"storage":{"files":[{"contents":{"source":"data:,` +
+		`%3C%3CBOOTSTRAP_TOKEN%3E%3E%20%3C%3CMACHINE_NAME%3E%3E"}}]}}`
+	w := newEnv(t, cluster(), machine(), secret("boot", doc), config())
 	w.reconcile()
 	hasToken(t, w.value(), w.tokens())
 	if strings.Contains(w.value(), "%3C") || string(w.data().Data["format"]) != "ignition" {
@@ -147,7 +148,7 @@ func TestGates(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, copies(tc.objects)...)
+			w := newEnv(t, copies(tc.objects)...)
 			if tc.offline {
 				w.clusters.Disconnect(clusterKey)
 			}
@@ -168,7 +169,7 @@ func TestGates(t *testing.T) {
 func TestLongDataIsPacked(t *testing.T) {
 	t.Parallel()
 	long := "#cloud-config\n" + strings.Repeat("# padding\n", 10000)
-	w := newWorld(t, cluster(), machine(), secret("boot", long), machineClass(corev1.SecretReference{Name: "boot"}),
+	w := newEnv(t, cluster(), machine(), secret("boot", long), machineClass(corev1.SecretReference{Name: "boot"}),
 		config(fromClass))
 	w.reconcile()
 	r, err := gzip.NewReader(strings.NewReader(w.value()))
@@ -258,7 +259,7 @@ func TestBadInput(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(copies(tc.objects), cluster(), machine())...)
+			w := newEnv(t, append(copies(tc.objects), cluster(), machine())...)
 			w.reconcile()
 			if !strings.HasPrefix(w.ready(), tc.want) {
 				t.Errorf("Ready = %q, want %q…: %s", w.ready(), tc.want, tc.reason)
@@ -284,7 +285,7 @@ func TestAllowedNamespace(t *testing.T) {
 	elsewhere := secret("boot", userData)
 	elsewhere.Namespace = "other"
 	elsewhere.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "x, default"}
-	w := newWorld(t, cluster(), machine(), elsewhere, machineClass(corev1.SecretReference{
+	w := newEnv(t, cluster(), machine(), elsewhere, machineClass(corev1.SecretReference{
 		Name:      "boot",
 		Namespace: "other",
 	}), config(fromClass))
@@ -294,7 +295,7 @@ func TestAllowedNamespace(t *testing.T) {
 
 func TestCorrectedInput(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), machine(), secret("boot", ""), config())
+	w := newEnv(t, cluster(), machine(), secret("boot", ""), config())
 	w.reconcile()
 	s := &corev1.Secret{}
 	w.change(s, client.ObjectKey{Namespace: "default", Name: "boot"}, func() { s.Data["userData"] = []byte(userData) })

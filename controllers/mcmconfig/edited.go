@@ -9,6 +9,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
@@ -23,7 +24,7 @@ func (t *Templates) reportEdits(ctx context.Context, o *bootstrapv1.MCMConfigTem
 	}
 	if first != "" {
 		recorded := o.DeepCopy()
-		capi.SetAnnotation(recorded, infrav1.SpecHashAnnotation, first)
+		machinev1.SetAnnotation(recorded, infrav1.SpecHashAnnotation, first)
 		if err := patch.Object(ctx, t.Client, o, recorded); err != nil {
 			return fmt.Errorf("record the spec of MCMConfigTemplate %s: %w", o.Name, err)
 		}

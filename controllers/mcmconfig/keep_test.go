@@ -18,7 +18,7 @@ import (
 
 func TestTokenIsExtended(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	w.reconcile()
 	before, tokens := w.value(), w.tokens()
 	for range 6 { // an hour, in which the VM does not come
@@ -52,7 +52,7 @@ func TestTokenOfNobody(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, objects(config())...)
+			w := newEnv(t, objects(config())...)
 			w.reconcile()
 			before := w.value()
 			w.pass(2 * life) // nobody looked after the token
@@ -77,7 +77,7 @@ func TestTokenOfNobody(t *testing.T) {
 
 func TestTokenEndsWithTheJoin(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	w.reconcile()
 	before := w.value()
 	w.join()
@@ -95,7 +95,7 @@ func TestTokenEndsWithTheJoin(t *testing.T) {
 
 func TestDataIsNotMadeAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	w.reconcile()
 	before := w.value()
 	c, s := &bootstrapv1.MCMConfig{}, &corev1.Secret{}
@@ -109,7 +109,7 @@ func TestDataIsNotMadeAnew(t *testing.T) {
 
 func TestMetadataIsRestored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	w.reconcile()
 	s := &corev1.Secret{}
 	w.change(s, key, func() { s.OwnerReferences, s.Labels = nil, nil })
@@ -122,13 +122,13 @@ func TestMetadataIsRestored(t *testing.T) {
 
 func TestAfterMove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	w.reconcile()
 	moved := w.data()
 	moved.ResourceVersion = ""
 	moved.OwnerReferences[0].UID = "new-uid" // as clusterctl writes it
 
-	there := newWorld(t, objects(moved, config(func(c *bootstrapv1.MCMConfig) { c.UID = "new-uid" }))...)
+	there := newEnv(t, objects(moved, config(func(c *bootstrapv1.MCMConfig) { c.UID = "new-uid" }))...)
 	there.clusters.Connect(clusterKey, w.workload) // the workload cluster stays
 	there.reconcile()
 	if there.value() != w.value() || there.config().Status.DataSecretName != "m1" || there.ready() != "True" {
@@ -143,7 +143,7 @@ func TestAfterMove(t *testing.T) {
 
 func TestVMWithoutSecret(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster(), machine(func(m *clusterv1.Machine) {
+	w := newEnv(t, cluster(), machine(func(m *clusterv1.Machine) {
 		m.Spec.ProviderID = "sim:///sim-1/vm-1"
 	}), secret("boot", userData), config())
 	w.reconcile()
@@ -162,7 +162,7 @@ func TestPausedFirst(t *testing.T) {
 			c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		})),
 	} {
-		w := newWorld(t, objects...)
+		w := newEnv(t, objects...)
 		w.reconcile()
 		if len(w.writes) != 1 || w.calls != 0 || w.ready() != "" {
 			t.Errorf("%s: a paused object gets its condition Paused and nothing else: %v", name, w.writes)
@@ -175,7 +175,7 @@ func TestPausedFirst(t *testing.T) {
 
 func TestWatchFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	w.deps.WatchFilter = "us"
 	if w.reconcile(); len(w.writes) != 0 {
 		t.Errorf("objects of other managers are left alone: %v", w.writes)
@@ -185,7 +185,7 @@ func TestWatchFilter(t *testing.T) {
 func TestDeletingIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	now := metav1.NewTime(start)
-	w := newWorld(t, objects(config(func(c *bootstrapv1.MCMConfig) {
+	w := newEnv(t, objects(config(func(c *bootstrapv1.MCMConfig) {
 		c.DeletionTimestamp, c.Finalizers = &now, []string{"x/y"}
 	}))...)
 	if w.reconcile(); len(w.writes) != 0 {
@@ -195,7 +195,7 @@ func TestDeletingIsLeftAlone(t *testing.T) {
 
 func TestForbidden(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config())...)
+	w := newEnv(t, objects(config())...)
 	forbid := true
 	w.clusters.Connect(clusterKey, interceptor.NewClient(w.workload.(client.WithWatch), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

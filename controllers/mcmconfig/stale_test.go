@@ -24,7 +24,7 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 		Namespace: key.Namespace, Name: key.Name,
 		UID: types.UID("config"),
 	}}
-	w := newWorld(t, config)
+	w := newEnv(t, config)
 	w.reconcile()
 	old := w.config()
 	stale := false

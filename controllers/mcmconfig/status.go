@@ -13,6 +13,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
 )
 
@@ -28,7 +29,8 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 		return fmt.Errorf("write status of MCMConfig: %w", err)
 	}
 	before := meta.FindStatusCondition(f.config.Status.Conditions, clusterv1.ReadyCondition)
-	if f.invalid && (before == nil || before.Reason != f.reason || before.Message != capi.Clip(f.message)) {
+	text := message.Truncate(f.message, message.Limit)
+	if f.invalid && (before == nil || before.Reason != f.reason || before.Message != text) {
 		c.Events.Event(changed, corev1.EventTypeWarning, f.reason, f.message)
 	}
 	return nil

@@ -77,7 +77,7 @@ func (t *Templates) setupWithManager(mgr ctrl.Manager, workers int) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		For(&bootstrapv1.MCMConfigTemplate{}, builder.WithPredicates(watch.ExceptStatus())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(t.ofCluster),
-			builder.WithPredicates(clusterChanged())).
+			builder.WithPredicates(capi.ClusterChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.naming(bySource)),
 			builder.WithPredicates(withoutMoveLabel())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(t.naming(byClass)),

@@ -63,7 +63,7 @@ func TestTemplateMoves(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, cluster(), secret("boot", userData), machineClass(corev1.SecretReference{Name: "boot"}),
+			w := newEnv(t, cluster(), secret("boot", userData), machineClass(corev1.SecretReference{Name: "boot"}),
 				tc.template)
 			w.reconcileTemplate()
 			w.writes = nil
@@ -106,7 +106,7 @@ func TestTemplateEditedInPlace(t *testing.T) {
 	for what, tc := range cases {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, cluster(), secret("boot", userData), tc.before)
+			w := newEnv(t, cluster(), secret("boot", userData), tc.before)
 			w.reconcileTemplate()
 			at, o := client.ObjectKeyFromObject(tc.before), &bootstrapv1.MCMConfigTemplate{}
 			for _, secret := range tc.edits {
@@ -126,7 +126,7 @@ func TestTemplateEditedInPlace(t *testing.T) {
 	}
 }
 
-func (w *world) reconcileTemplate() {
+func (w *env) reconcileTemplate() {
 	w.t.Helper()
 	at := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: "t"}}
 	if _, err := mcmconfig.NewTemplates(w.deps).Reconcile(w.t.Context(), at); err != nil {
@@ -137,7 +137,7 @@ func (w *world) reconcileTemplate() {
 // TestConfigMovesItsClass: no template need be there.
 func TestConfigMovesItsClass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(config(fromClass), machineClass(corev1.SecretReference{
+	w := newEnv(t, objects(config(fromClass), machineClass(corev1.SecretReference{
 		Name:      "boot",
 		Namespace: "default",
 	}))...)
@@ -148,7 +148,7 @@ func TestConfigMovesItsClass(t *testing.T) {
 }
 
 // moves reports whether clusterctl takes an object along.
-func (w *world) moves(o client.Object, name string) bool {
+func (w *env) moves(o client.Object, name string) bool {
 	w.t.Helper()
 	w.get(o, client.ObjectKey{Namespace: "default", Name: name})
 	_, marked := o.GetLabels()[capi.MoveLabel]

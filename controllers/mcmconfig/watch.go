@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +16,7 @@ import (
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
@@ -69,7 +69,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&bootstrapv1.MCMConfig{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster),
-			builder.WithPredicates(clusterChanged())).
+			builder.WithPredicates(capi.ClusterChanged())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(),
 			&bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(watch.SecretContentOrOwner())).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.configsOfSecret),
@@ -95,23 +95,6 @@ func machineChanged() predicate.Predicate {
 				before.Spec.Bootstrap.ConfigRef != after.Spec.Bootstrap.ConfigRef ||
 				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 		},
-	}
-}
-
-// clusterChanged passes a Cluster that was paused or resumed, or whose
-// infrastructure or control plane has become ready.
-func clusterChanged() predicate.Predicate {
-	gates := func(o client.Object) [3]bool {
-		c := o.(*clusterv1.Cluster)
-		provisioned := c.Status.Initialization.InfrastructureProvisioned
-		return [3]bool{
-			c.Spec.Paused != nil && *c.Spec.Paused, provisioned != nil && *provisioned,
-			conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition),
-		}
-	}
-	return predicate.Funcs{
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool { return gates(e.ObjectOld) != gates(e.ObjectNew) },
 	}
 }
 

@@ -158,7 +158,8 @@ mcm_machine_deployment_info_spec_rolling_update_max_surge{name="d1",namespace="n
 # HELP mcm_machine_deployment_info_spec_rolling_update_max_unavailable Machines that may be unavailable in a rolling update; a percentage is resolved.
 # TYPE mcm_machine_deployment_info_spec_rolling_update_max_unavailable gauge
 mcm_machine_deployment_info_spec_rolling_update_max_unavailable{name="d1",namespace="ns"} 2
-`, "mcm_machine_deployment_info_spec_paused", "mcm_machine_deployment_info_spec_rolling_update_max_surge", "mcm_machine_deployment_info_spec_rolling_update_max_unavailable")
+`, "mcm_machine_deployment_info_spec_paused", "mcm_machine_deployment_info_spec_rolling_update_max_surge",
+		"mcm_machine_deployment_info_spec_rolling_update_max_unavailable")
 }
 
 func TestNoSeriesOfDeletedObjects(t *testing.T) {

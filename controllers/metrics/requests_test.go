@@ -84,7 +84,8 @@ mcm_reflector_short_watches_total{name="nodes"} 1
 # HELP mcm_reflector_watches_total Watches of a resource.
 # TYPE mcm_reflector_watches_total counter
 mcm_reflector_watches_total{name="nodes"} 1
-`, "mcm_reflector_lists_total", "mcm_reflector_watches_total", "mcm_reflector_short_watches_total", "mcm_reflector_last_resource_version")
+`, "mcm_reflector_lists_total", "mcm_reflector_watches_total", "mcm_reflector_short_watches_total",
+		"mcm_reflector_last_resource_version")
 	if n := testutil.CollectAndCount(r, "rest_client_request_latency_seconds"); n != 2 {
 		t.Errorf("%d series of latency, want 2: a URL has no names", n)
 	}

@@ -20,7 +20,7 @@ import (
 func TestJoinCostsOneWrite(t *testing.T) {
 	t.Parallel()
 	m := machine(template(labels("a", "x")))
-	w := newWorld(t, node(), m, virtual())
+	w := newEnv(t, node(), m, virtual())
 	w.reconcile()
 	if want := []string{"node"}; !slices.Equal(w.writes, want) {
 		t.Errorf("writes %q, want %q", w.writes, want)
@@ -39,7 +39,7 @@ func TestTaintsAreWrittenUnderLock(t *testing.T) {
 	t.Parallel()
 	m := machine(template(machinev1.NodeTemplateSpec{Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint("a", "",
 		corev1.TaintEffectNoSchedule)}}}))
-	w := newWorld(t, node(), m, virtual())
+	w := newEnv(t, node(), m, virtual())
 	w.fail = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("changed"))
 	if r := w.reconcile(); r.RequeueAfter == 0 || !slices.Equal(w.writes, []string{"node locked"}) {
 		t.Errorf("%+v after %q; a list that somebody else changed must be read again", r, w.writes)
@@ -52,7 +52,7 @@ func TestTaintsAreWrittenUnderLock(t *testing.T) {
 
 func TestOthersFinalizersSurviveAStaleCache(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(), machine(), virtual())
+	w := newEnv(t, node(), machine(), virtual())
 	o, err := w.controller.observe(t.Context(), "n")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestOthersFinalizersSurviveAStaleCache(t *testing.T) {
 func TestCapacityAndTaintsOfOnePass(t *testing.T) {
 	t.Parallel()
 	gone := taint("gone", "", corev1.TaintEffectNoSchedule)
-	w := newWorld(t, node(owned, tainted(gone),
+	w := newEnv(t, node(owned, tainted(gone),
 		note(templateNote, `{"spec":{"taints":[{"key":"gone","effect":"NoSchedule"}]}}`)),
 		machine(), virtual("x.com/dongle", "4"))
 	w.reconcile()
@@ -113,7 +113,7 @@ func TestCapacityAndTaintsOfOnePass(t *testing.T) {
 
 func TestCrashBetweenCapacityAndNote(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(owned, holding("x.com/old", "1"), note(capacityNote, `{"x.com/old":"1"}`)), machine(),
+	w := newEnv(t, node(owned, holding("x.com/old", "1"), note(capacityNote, `{"x.com/old":"1"}`)), machine(),
 		virtual("x.com/new", "1"))
 	o, err := w.controller.observe(t.Context(), "n")
 	if err != nil {
@@ -134,7 +134,7 @@ func TestCrashBetweenCapacityAndNote(t *testing.T) {
 
 func TestRefusedNodeIsSaid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(), machine(), virtual())
+	w := newEnv(t, node(), machine(), virtual())
 	w.fail = apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n", nil)
 	if _, err := w.try(); err == nil {
 		t.Error("no error, so nothing tries again")
@@ -144,7 +144,7 @@ func TestRefusedNodeIsSaid(t *testing.T) {
 
 func TestBrokenNoteIsSaidOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(note(templateNote, "{{")), machine(), virtual())
+	w := newEnv(t, node(note(templateNote, "{{")), machine(), virtual())
 	w.reconcile()
 	w.hear("the note cannot be read", "Warning InvalidAnnotation annotation "+templateNote)
 	w.reconcile()
@@ -226,7 +226,7 @@ func TestNodeDeletion(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.objects, virtual())...)
+			w := newEnv(t, append(tc.objects, virtual())...)
 			if tc.see {
 				w.reconcile()
 			}
@@ -249,7 +249,7 @@ func TestNodeDeletion(t *testing.T) {
 
 func TestUnreachableTargetDeletesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(), machine(joined), virtual())
+	w := newEnv(t, node(), machine(joined), virtual())
 	w.reconcile()
 	w.lose(true)
 	w.controller.Target.Live = interceptor.NewClient(w.live, interceptor.Funcs{
@@ -270,7 +270,7 @@ func TestSharedNodeIsNobodys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, n, machine(joined), machine(named("other"), joined), virtual())
+			w := newEnv(t, n, machine(joined), machine(named("other"), joined), virtual())
 			w.reconcile()
 			if len(w.writes) > 0 || w.deleted("m") || w.deleted("other") {
 				t.Errorf("writes %q, deleted %v %v; want the node left alone", w.writes, w.deleted("m"), w.deleted("other"))
@@ -285,7 +285,7 @@ func TestSharedNodeIsNobodys(t *testing.T) {
 
 func TestDyingMachineKeepsItsNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(owned), machine(dying, template(labels("a", "x"))), virtual())
+	w := newEnv(t, node(owned), machine(dying, template(labels("a", "x"))), virtual())
 	w.reconcile()
 	if len(w.writes) > 0 || !slices.Contains(w.node().Finalizers, machinev1.NodeFinalizer) {
 		t.Errorf("writes %q; the machine's own deletion lets the node go", w.writes)

@@ -159,7 +159,8 @@ func TestDesired(t *testing.T) {
 		"Removed": {
 			"Only what the last template had is taken away.",
 			node(owned, label("a", "x"), label("b", "y"), note("k", "v"), tainted(spare, gpu), note(templateNote,
-				`{"metadata":{"creationTimestamp":null,"labels":{"a":"x"},"annotations":{"k":"v"}},"spec":{"taints":[{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
+				`{"metadata":{"creationTimestamp":null,"labels":{"a":"x"},"annotations":{"k":"v"}},`+
+					`"spec":{"taints":[{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
 			machine(), nil,
 			node(owned, label("b", "y"), tainted(gpu), note(templateNote, `{"metadata":{},"spec":{}}`)),
 		},
@@ -180,7 +181,8 @@ func TestDesired(t *testing.T) {
 				taint("spare", "", corev1.TaintEffectNoExecute))),
 			machine(template(withTaints(gpu, spare))), nil,
 			node(owned, tainted(spare, taint("spare", "", corev1.TaintEffectNoExecute), gpu), note(templateNote,
-				`{"metadata":{},"spec":{"taints":[{"key":"gpu","effect":"NoExecute"},{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
+				`{"metadata":{},"spec":{"taints":[{"key":"gpu","effect":"NoExecute"},{"key":"spare","value":"a",`+
+					`"effect":"NoSchedule"}]}}`)),
 		},
 		"TimeAdded": {
 			"When a taint was added makes no difference, so that it is not written again and again.",
@@ -194,7 +196,8 @@ func TestDesired(t *testing.T) {
 			"The API server refuses a list that has a taint twice; the last one counts.",
 			node(owned), machine(template(withTaints(taint("spare", "z", corev1.TaintEffectNoSchedule), spare))), nil,
 			node(owned, tainted(spare), note(templateNote,
-				`{"metadata":{},"spec":{"taints":[{"key":"spare","value":"z","effect":"NoSchedule"},{"key":"spare","value":"a","effect":"NoSchedule"}]}}`)),
+				`{"metadata":{},"spec":{"taints":[{"key":"spare","value":"z","effect":"NoSchedule"},{"key":"spare",`+
+					`"value":"a","effect":"NoSchedule"}]}}`)),
 		},
 		"OurOwnKeys": {
 			"A template cannot forge what we write ourselves.",

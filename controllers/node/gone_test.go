@@ -12,7 +12,7 @@ import (
 
 func TestUnmanagedNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node(func(n *corev1.Node) { n.Finalizers = []string{"x/y", machinev1.NodeFinalizer} }))
+	w := newEnv(t, node(func(n *corev1.Node) { n.Finalizers = []string{"x/y", machinev1.NodeFinalizer} }))
 	w.clock.SetTime(epoch.Add(time.Minute))
 	if r := w.reconcile(); len(w.writes) > 0 || r.RequeueAfter != 19*time.Minute+time.Second {
 		t.Errorf("%+v, writes %q; a young node may still get its machine", r, w.writes)
@@ -38,7 +38,7 @@ func TestUnmanagedNode(t *testing.T) {
 
 func TestNoNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	if r := w.reconcile(); r.RequeueAfter != 0 || len(w.writes) > 0 {
 		t.Errorf("%+v: want nothing to do for a name that nobody knows", r)
 	}

@@ -19,7 +19,7 @@ func heldMachine(m *machinev1.Machine) {
 }
 
 // release takes the hold off the machine.
-func (w *world) release() {
+func (w *env) release() {
 	w.t.Helper()
 	m := &machinev1.Machine{}
 	if err := w.control.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
@@ -39,11 +39,11 @@ func TestHeldMachinesNode(t *testing.T) {
 		reason string
 		node   *corev1.Node // nil: it is gone
 		more   []client.Object
-		after  func(*world) bool
+		after  func(*env) bool
 	}{
 		"Fresh": {
 			"It gets neither template nor finalizer.", node(), nil,
-			func(w *world) bool {
+			func(w *env) bool {
 				return w.node().Labels["a"] == "x" && slices.Contains(w.node().Finalizers, machinev1.NodeFinalizer)
 			},
 		},
@@ -51,7 +51,7 @@ func TestHeldMachinesNode(t *testing.T) {
 			"What somebody else's manager took away comes back: the finalizer, the notes; and the mark of strangers goes.",
 			node(label("a", "old"), note(machinev1.NotManagedAnnotation, "1"), note(machinev1.NodeMachineAnnotation, "other")),
 			nil,
-			func(w *world) bool {
+			func(w *env) bool {
 				n := w.node()
 				_, foreign := n.Annotations[machinev1.NotManagedAnnotation]
 				return !foreign && n.Labels["a"] == "x" && slices.Contains(n.Finalizers, machinev1.NodeFinalizer) &&
@@ -62,22 +62,22 @@ func TestHeldMachinesNode(t *testing.T) {
 		},
 		"Deleted": {
 			"Its deletion is not the machine's.", node(owned, deletedAt(epoch.Add(time.Hour))), nil,
-			func(w *world) bool { return w.deleted("m") },
+			func(w *env) bool { return w.deleted("m") },
 		},
 		"Missing": {
 			"Its absence is not the machine's end.", nil, neighbour(),
-			func(w *world) bool { return w.deleted("m") },
+			func(w *env) bool { return w.deleted("m") },
 		},
 		"Shared": {
 			"Two machines that name it are told nothing.", node(),
 			[]client.Object{machine(named("m2"))},
-			func(w *world) bool { return len(w.heard()) == 2 },
+			func(w *env) bool { return len(w.heard()) == 2 },
 		},
 		"Old": {
 			"However old it is, it is not disowned.", node(owned, func(n *corev1.Node) {
 				n.CreationTimestamp.Time = epoch.Add(-24 * time.Hour)
 			}), nil,
-			func(w *world) bool { return w.node().Labels["a"] == "x" },
+			func(w *env) bool { return w.node().Labels["a"] == "x" },
 		},
 	}
 	for name, tc := range cases {
@@ -87,7 +87,7 @@ func TestHeldMachinesNode(t *testing.T) {
 			if tc.node != nil {
 				objects = append(objects, tc.node)
 			}
-			w := newWorld(t, objects...)
+			w := newEnv(t, objects...)
 			for range 2 {
 				if r := w.reconcile(); r.RequeueAfter != 0 || len(w.writes) > 0 {
 					t.Errorf("%s %+v, writes %q", tc.reason, r, w.writes)
@@ -109,7 +109,7 @@ func TestHeldMachinesNode(t *testing.T) {
 // deletion is not deleted.
 func TestHoldBesideDeletion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, machine(joined), node(owned, deletedAt(epoch.Add(time.Hour))))
+	w := newEnv(t, machine(joined), node(owned, deletedAt(epoch.Add(time.Hour))))
 	o, err := w.controller.observe(t.Context(), "n")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestHoldBesideDeletion(t *testing.T) {
 // TestVisits: a pass is known while it goes on, from before it looks.
 func TestVisits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, machine(), node())
+	w := newEnv(t, machine(), node())
 	visits := &hold.Visits{}
 	w.controller.Visits = visits
 	during := false

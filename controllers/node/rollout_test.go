@@ -96,7 +96,7 @@ func TestAutoscalersKeepOffNodesOfARollout(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append([]client.Object{tc.node, tc.machine}, tc.sets...)...)
+			w := newEnv(t, append([]client.Object{tc.node, tc.machine}, tc.sets...)...)
 			w.controller.AnnotateDuringRollout = !tc.off
 			w.reconcile()
 			n := w.node()

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -21,6 +20,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/nodetemplate"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // SetupWithManager starts the Controller with the manager. Without target
@@ -79,7 +79,7 @@ func machineHandler() handler.EventHandler {
 	}
 }
 
-// matters reports whether a Machine changed in what its node depends on.
+// affectsNode reports whether a Machine changed in what its node depends on.
 func affectsNode(a, b *machinev1.Machine) bool {
 	return a.UID != b.UID ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
@@ -110,12 +110,8 @@ func virtualOf(class *machinev1.MachineClass) corev1.ResourceList {
 // nodesOfClass returns requests for the nodes of a class's Machines.
 func (c *Controller) nodesOfClass(ctx context.Context, class client.Object) []reconcile.Request {
 	var list machinev1.MachineList
-	err := c.Client.List(ctx, &list, client.InNamespace(class.GetNamespace()),
+	watch.List(ctx, c.Client, &list, client.InNamespace(class.GetNamespace()),
 		client.MatchingFields{index.MachineByClass: class.GetName()})
-	if err != nil {
-		log.FromContext(ctx).Error(err, "listing the Machines of a MachineClass", "class", client.ObjectKeyFromObject(class))
-		return nil
-	}
 	var requests []reconcile.Request
 	for i := range list.Items {
 		if node := nodeOf(&list.Items[i]); node != "" {

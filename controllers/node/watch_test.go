@@ -107,7 +107,7 @@ func TestClassChanges(t *testing.T) {
 	if p.Delete(event.DeleteEvent{Object: same}) {
 		t.Error("a class that is gone takes no capacity away")
 	}
-	w := newWorld(t, same, machine(), machine(named("m2"), func(m *machinev1.Machine) { m.Labels = nil }))
+	w := newEnv(t, same, machine(), machine(named("m2"), func(m *machinev1.Machine) { m.Labels = nil }))
 	if got := w.controller.nodesOfClass(t.Context(), same); len(got) != 1 || got[0].Name != "n" {
 		t.Errorf("nodesOfClass() = %v, want n", got)
 	}

@@ -158,24 +158,13 @@ func (c *toNative) set(i int) {
 	c.target[i] = at
 }
 
-// like is the set that the native API takes for one of the template: the oldest
-// that has it, so that a new one would only be in its way; -1 if there is none.
+// like is the set of a deployment that the native API takes for one of the
+// template, so that a new one would only be in its way; -1 if there is none.
 func (c *toNative) like(template *machinev1.MachineTemplateSpec) int {
-	found := -1
 	if c.out.Deployment == nil {
-		return found
+		return -1
 	}
-	for i := range c.out.Sets {
-		s := &c.out.Sets[i]
-		if !s.DeletionTimestamp.IsZero() || !machinev1.SameTemplate(template, &s.Spec.Template) {
-			continue
-		}
-		if found < 0 || !s.CreationTimestamp.IsZero() &&
-			s.CreationTimestamp.Time.Before(c.out.Sets[found].CreationTimestamp.Time) {
-			found = i
-		}
-	}
-	return found
+	return c.out.OldestSetLike(template)
 }
 
 // newSet is a set without template and number.

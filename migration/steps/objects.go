@@ -74,9 +74,8 @@ func (e *Engine) remove(ctx context.Context, list []client.Object) error {
 // the version that was read, so an object that has changed since is looked at again.
 func (e *Engine) removeOne(ctx context.Context, o client.Object) error {
 	if _, marked := o.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; !marked && !objects.IsNative(o) {
-		empty := ""
 		changed := o.DeepCopyObject().(client.Object)
-		setAnnotation(changed, clusterctlv1.DeleteForMoveAnnotation, empty)
+		machinev1.SetAnnotation(changed, clusterctlv1.DeleteForMoveAnnotation, "")
 		if err := e.patch(ctx, o, changed); err != nil {
 			return err
 		}
@@ -103,15 +102,6 @@ func (e *Engine) removeOne(ctx context.Context, o client.Object) error {
 	changed := fresh.DeepCopyObject().(client.Object)
 	changed.SetFinalizers(nil)
 	return e.patch(ctx, fresh, changed)
-}
-
-func setAnnotation(o client.Object, key, value string) {
-	all := maps.Clone(o.GetAnnotations())
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[key] = value
-	o.SetAnnotations(all)
 }
 
 // refTo is a reference to o as it stands in what it owns.

@@ -7,6 +7,15 @@ func SetAnnotation(o metav1.Object, key, value string) {
 	o.SetAnnotations(withEntry(o.GetAnnotations(), key, value))
 }
 
+// SetOrRemoveAnnotation sets an annotation of o in memory; an empty value removes it.
+func SetOrRemoveAnnotation(o metav1.Object, key, value string) {
+	if value == "" {
+		delete(o.GetAnnotations(), key)
+		return
+	}
+	SetAnnotation(o, key, value)
+}
+
 // SetLabel sets a label of o in memory. Objects of a cache must be copied first.
 func SetLabel(o metav1.Object, key, value string) {
 	o.SetLabels(withEntry(o.GetLabels(), key, value))

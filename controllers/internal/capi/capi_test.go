@@ -71,25 +71,6 @@ func TestClusterOf(t *testing.T) {
 	}
 }
 
-func TestDropFinalizerKeepsOthers(t *testing.T) {
-	t.Parallel()
-	c := clientOf(t, object())
-	if err := DropFinalizer(t.Context(), c, object(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	got := object()
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(got), got); err != nil || len(got.Finalizers) != 1 ||
-		got.Finalizers[0] != "b" {
-		t.Errorf("%v, finalizers %v", err, got.Finalizers)
-	}
-	if err := DropFinalizer(t.Context(), c, object(func(o *infrav1.MCMMachine) { o.UID = "other" }), "a"); err == nil {
-		t.Error("another object of the same name keeps its finalizers")
-	}
-	if err := DropFinalizer(t.Context(), clientOf(t), object(), "a"); err != nil {
-		t.Errorf("an object that is gone: %v", err)
-	}
-}
-
 func TestConditionTimes(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

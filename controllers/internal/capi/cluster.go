@@ -13,13 +13,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // ClusterOf returns the Cluster that o names by its label or owns it; nil if it
@@ -97,6 +101,24 @@ func InfraClusterOf(ctx context.Context, c client.Reader, cluster *clusterv1.Clu
 func NamesInfraCluster(cluster *clusterv1.Cluster) bool {
 	ref := cluster.Spec.InfrastructureRef
 	return ref.Kind == "MCMCluster" && ref.APIGroup == infrav1.GroupVersion.Group && ref.Name != ""
+}
+
+// ClusterChanged leaves out updates of a Cluster that change nothing that
+// machines, bootstrap configs, templates and control planes wait for: the pause, what
+// is ready, the control plane's name, and the deletion.
+func ClusterChanged() predicate.Predicate {
+	type gates struct {
+		paused, deleting, infrastructure, controlPlane bool
+		controlPlaneRef                                clusterv1.ContractVersionedObjectReference
+	}
+	of := func(c *clusterv1.Cluster) gates {
+		return gates{
+			ptr.Deref(c.Spec.Paused, false), !c.DeletionTimestamp.IsZero(),
+			ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false),
+			conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition), c.Spec.ControlPlaneRef,
+		}
+	}
+	return watch.Updates(func(before, after *clusterv1.Cluster) bool { return of(before) != of(after) })
 }
 
 // Paused returns why o is paused; empty if it is not. cluster may be nil.

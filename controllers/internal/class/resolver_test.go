@@ -122,7 +122,8 @@ func TestResolve(t *testing.T) {
 					InstanceType: "small", Region: "sim-1", Zone: "sim-1a",
 				}
 			}), boot, keys},
-			create: machinev1.ReasonInvalidSpec, text: `nodeTemplate.capacity: has no entry "gpu"; add it, or remove nodeTemplate`, secrets: true,
+			create: machinev1.ReasonInvalidSpec, text: `nodeTemplate.capacity: has no entry "gpu"; add it, or remove ` +
+				`nodeTemplate`, secrets: true,
 		},
 		"NoCredentials": {
 			reason:  "Without the Secret of the credentials nothing works, and the Secret is what is missing.",

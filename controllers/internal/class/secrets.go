@@ -63,3 +63,12 @@ func SecretRefs(object *machinev1.MachineClass) []SecretRef {
 	}
 	return refs
 }
+
+// SecretKeys returns the Secrets that a class names.
+func SecretKeys(object *machinev1.MachineClass) []client.ObjectKey {
+	var keys []client.ObjectKey
+	for _, ref := range SecretRefs(object) {
+		keys = append(keys, ref.Key)
+	}
+	return keys
+}

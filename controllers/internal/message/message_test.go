@@ -10,8 +10,8 @@ func TestTruncate(t *testing.T) {
 		want  string
 	}{
 		"short text stays":              {"abc", 3, "abc"},
-		"long text is cut":              {"abcd", 3, "abc…"},
-		"a character is not cut in two": {"aäb", 2, "a…"},
+		"long text is cut":              {"abcd", 3, "abc… (4 bytes)"},
+		"a character is not cut in two": {"aäb", 2, "a… (4 bytes)"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -38,10 +38,16 @@ func TestApplyTellsWhere(t *testing.T) {
 		got = append(got, p.Text)
 	}
 	if diff := cmp.Diff([]string{
-		`x.labels: "a b" is not applied to the node: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'); correct it in the template`,
-		`x.annotations: "node.machine.sapcloud.io/last-applied-anno-labels-taints" is not applied to the node: the manager records there what it has applied; correct it in the template`,
-		`x.taints: "t:Never" is not applied to the node: effect must be NoSchedule, PreferNoSchedule or NoExecute; correct it in the template`,
-		`annotation node.machine.sapcloud.io/last-applied-anno-labels-taints of node n cannot be read (invalid character '{' looking for beginning of object key string) and is written again; remove by hand from the node: labels, annotations and taints that are not in spec.nodeTemplate any more`,
+		`x.labels: "a b" is not applied to the node: name part must consist of alphanumeric characters, '-', '_' or ` +
+			`'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', ` +
+			`regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'); correct it in the template`,
+		`x.annotations: "node.machine.sapcloud.io/last-applied-anno-labels-taints" is not applied to the node: the ` +
+			`manager records there what it has applied; correct it in the template`,
+		`x.taints: "t:Never" is not applied to the node: effect must be NoSchedule, PreferNoSchedule or NoExecute; ` +
+			`correct it in the template`,
+		`annotation node.machine.sapcloud.io/last-applied-anno-labels-taints of node n cannot be read (invalid ` +
+			`character '{' looking for beginning of object key string) and is written again; remove by hand from the ` +
+			`node: labels, annotations and taints that are not in spec.nodeTemplate any more`,
 	}, got); diff != "" {
 		t.Errorf("problems (-want +got)\n%s", diff)
 	}

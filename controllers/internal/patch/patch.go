@@ -5,8 +5,11 @@ package patch
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -41,4 +44,23 @@ func Status(ctx context.Context, w client.StatusClient, before, after client.Obj
 
 func ifUnchanged(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+// RemoveFinalizer removes a finalizer from an object in the API server, and changes
+// nothing else. o may be stale, as long as the finalizer is where it was; o holds
+// what is stored then. It does nothing to an object that is gone or has no such
+// finalizer, and fails on another object of the same name.
+func RemoveFinalizer(ctx context.Context, w client.Writer, o client.Object, finalizer string) error {
+	at := slices.Index(o.GetFinalizers(), finalizer)
+	if at < 0 {
+		return nil
+	}
+	path := fmt.Sprintf("/metadata/finalizers/%d", at)
+	operations := fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},`+
+		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, o.GetUID(), path, finalizer, path)
+	err := w.Patch(ctx, o, client.RawPatch(types.JSONPatchType, operations))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer: %w", err)
+	}
+	return nil
 }

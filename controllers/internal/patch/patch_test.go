@@ -90,3 +90,43 @@ func TestPatchNamesTheVersionThatWasRead(t *testing.T) {
 		})
 	}
 }
+
+func TestRemoveFinalizer(t *testing.T) {
+	t.Parallel()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "1", Finalizers: []string{"x/a", "x/b", "x/c"}}}
+	recreated, moved := node.DeepCopy(), node.DeepCopy()
+	recreated.UID = "2"
+	moved.Finalizers = []string{"x/b", "x/a", "x/c"}
+	cases := map[string]struct {
+		reason    string
+		stored    *corev1.Node
+		finalizer string
+		want      []string
+		refused   bool
+	}{
+		"Removed":   {"The others stay.", node, "x/b", []string{"x/a", "x/c"}, false},
+		"Absent":    {"It has no such finalizer.", node, "x/d", node.Finalizers, false},
+		"Gone":      {"The object is gone.", nil, "x/b", nil, false},
+		"Recreated": {"Another object of the name keeps its own.", recreated, "x/b", node.Finalizers, true},
+		"Moved":     {"Another finalizer has taken its place.", moved, "x/b", moved.Finalizers, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := fake.NewClientBuilder().Build()
+			if tc.stored != nil {
+				c = fake.NewClientBuilder().WithObjects(tc.stored.DeepCopy()).Build()
+			}
+			if err := RemoveFinalizer(t.Context(), c, node.DeepCopy(), tc.finalizer); (err != nil) != tc.refused {
+				t.Errorf("%v. %s", err, tc.reason)
+			}
+			got := &corev1.Node{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), got); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got.Finalizers); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -30,8 +30,8 @@ var (
 	errRefused = errors.New("connection refused")
 )
 
-// world is two clusters whose API servers can fail.
-type world struct {
+// env is two clusters whose API servers can fail.
+type env struct {
 	controller *apiserver.Controller
 	clock      *clocktesting.FakePassiveClock
 	client     client.Client
@@ -40,13 +40,13 @@ type world struct {
 	patch      map[string]error // by machine
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	s := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), patch: map[string]error{}}
+	w := &env{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), patch: map[string]error{}}
 	inner := fake.NewClientBuilder().WithScheme(
 		s).WithObjects(objects...).WithStatusSubresource(&machinev1.Machine{}).Build()
 	cluster := func(failure *error) client.Client {
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // check makes one check some time later and returns when the next one is.
-func (w *world) check(t *testing.T, later time.Duration) time.Duration {
+func (w *env) check(t *testing.T, later time.Duration) time.Duration {
 	t.Helper()
 	w.clock.SetTime(w.clock.Now().Add(later))
 	result, err := w.controller.Reconcile(t.Context(), reconcile.Request{})
@@ -89,7 +89,7 @@ func (w *world) check(t *testing.T, later time.Duration) time.Duration {
 	return result.RequeueAfter
 }
 
-func (w *world) freeze(t *testing.T) {
+func (w *env) freeze(t *testing.T) {
 	t.Helper()
 	w.target = errRefused
 	w.check(t, 0)
@@ -110,7 +110,7 @@ func machine(name string, phase machinev1.MachinePhase) *machinev1.Machine {
 	}
 }
 
-func (w *world) phases(t *testing.T) map[string]machinev1.MachinePhase {
+func (w *env) phases(t *testing.T) map[string]machinev1.MachinePhase {
 	t.Helper()
 	var list machinev1.MachineList
 	if err := w.client.List(t.Context(), &list); err != nil {
@@ -150,7 +150,7 @@ func TestWhatCountsAsDown(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			w.control, w.target = tc.control, tc.target
 			w.check(t, 0)
 			w.check(t, 31*time.Second)
@@ -167,7 +167,7 @@ func TestThawResetsUnknownMachines(t *testing.T) {
 	terminating.DeletionTimestamp, terminating.Finalizers = &metav1.Time{Time: time.Unix(900, 0)}, []string{"x"}
 	held := machine("held", machinev1.MachineUnknown)
 	held.Annotations = map[string]string{machinev1.MigrationHoldAnnotation: "x"}
-	w := newWorld(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating,
+	w := newEnv(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating,
 		held)
 	w.freeze(t)
 	if wait := w.check(t, 6*time.Second); wait != time.Minute || w.controller.Frozen() {
@@ -221,7 +221,7 @@ func TestThawSurvivesErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, machine("a", machinev1.MachineUnknown), machine("b", machinev1.MachineUnknown))
+			w := newEnv(t, machine("a", machinev1.MachineUnknown), machine("b", machinev1.MachineUnknown))
 			w.freeze(t)
 			w.patch["a"] = tc.err
 			for range 20 { // MCM gives up after 15 and stays frozen

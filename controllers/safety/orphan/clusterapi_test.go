@@ -29,8 +29,8 @@ import (
 // The doors that a process may look behind.
 type doors struct{ native, nativeWitness, clusterAPI, clusterAPIWitness bool }
 
-// twoDoors is a world whose collector knows both doors.
-func twoDoors(t *testing.T, d doors, objects ...client.Object) *world {
+// newEnvOfBothAPIs returns an env whose collector serves both APIs.
+func newEnvOfBothAPIs(t *testing.T, d doors, objects ...client.Object) *env {
 	t.Helper()
 	s := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
@@ -42,7 +42,7 @@ func twoDoors(t *testing.T, d doors, objects ...client.Object) *world {
 	for _, i := range append(Indexes(), index.Infrastructure()...) {
 		b = b.WithIndex(i.Object, i.Field, i.Extract)
 	}
-	w := &world{client: b.Build(), clock: clocktesting.NewFakePassiveClock(now), events: record.NewFakeRecorder(100)}
+	w := &env{client: b.Build(), clock: clocktesting.NewFakePassiveClock(now), events: record.NewFakeRecorder(100)}
 	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
 	clouds, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now)
 	if err != nil {
@@ -68,7 +68,7 @@ func twoDoors(t *testing.T, d doors, objects ...client.Object) *world {
 }
 
 // makeTagged makes a VM of a Cluster, an hour old, and returns its id.
-func (w *world) makeTagged(t *testing.T, name, ownerID, clusterID string) string {
+func (w *env) makeTagged(t *testing.T, name, ownerID, clusterID string) string {
 	t.Helper()
 	w.serial++
 	all := tags(name, ownerID)
@@ -147,7 +147,7 @@ func TestEachDoorJudgesItsOwn(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := twoDoors(t, tc.doors, home1()...)
+			w := newEnvOfBothAPIs(t, tc.doors, home1()...)
 			ids := map[string]string{
 				"native": w.makeVM(t, "m-1", "o-1"), "orphan-native": w.makeVM(t, "m-2", "o-2"),
 				"mcm": w.makeTagged(t, "m-3", "o-3", "here"), "orphan-tagged": w.makeTagged(t, "m-4", "o-4", "here"),
@@ -229,7 +229,7 @@ func TestHeldClusters(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := twoDoors(t, doors{native: true, clusterAPI: true}, tc.objects...)
+			w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, tc.objects...)
 			id := w.makeTagged(t, "m-1", "o-1", "here")
 			w.pass(t, "a", time.Hour)
 			if w.left()[id] != tc.stays {
@@ -241,8 +241,8 @@ func TestHeldClusters(t *testing.T) {
 
 func TestLiveOwnersDecide(t *testing.T) {
 	t.Parallel()
-	w := twoDoors(t, doors{clusterAPI: true}, home1()...)
-	empty := twoDoors(t, doors{clusterAPI: true}, home1()...)
+	w := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
+	empty := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
 	w.Doors = []Owners{NewMCMMachines(empty.client, w.client, "")}
 	id, orphan := w.makeTagged(t, "m-1", "o-1", "here"), w.makeTagged(t, "m-2", "o-2", "here")
 	if err := w.client.Create(t.Context(), mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", id))); err != nil {
@@ -266,8 +266,8 @@ func TestLiveClustersDecide(t *testing.T) {
 	for name, live := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := twoDoors(t, doors{clusterAPI: true}, live...)
-			stale := twoDoors(t, doors{clusterAPI: true}, home1()...)
+			w := newEnvOfBothAPIs(t, doors{clusterAPI: true}, live...)
+			stale := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
 			w.Doors = []Owners{NewMCMMachines(stale.client, w.client, "")}
 			id := w.makeTagged(t, "m-1", "o-1", "here")
 			w.pass(t, "a", time.Hour)
@@ -280,7 +280,7 @@ func TestLiveClustersDecide(t *testing.T) {
 
 func TestDeletedMCMMachineAsksForALook(t *testing.T) {
 	t.Parallel()
-	w := twoDoors(t, doors{clusterAPI: true})
+	w := newEnvOfBothAPIs(t, doors{clusterAPI: true})
 	w.run(t, "a")
 	q := &requests{after: map[string]time.Duration{}}
 	w.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: mcmMachine("m", "o", "")}, q)

@@ -18,7 +18,7 @@ func provider(id string) string { return sim.ProviderID("sim-1", id) }
 
 func TestOrphansGoAndOthersStay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	owned, second, orphan := w.makeVM(t, "m-1", "o-1"), w.makeVM(t, "m-1", "o-1"), w.makeVM(t, "m-2", "o-2")
 	oldOwned, oldOrphan, nameless := w.makeVM(t, "m-3", ""), w.makeVM(t, "m-4", ""), w.makeVM(t, "", "")
 	looseOwned, looseOrphan, looseOld := w.makeDisk(t, "m-1", "o-1"), w.makeDisk(t, "m-5", "o-5"), w.makeDisk(t, "m-6", "")
@@ -51,7 +51,7 @@ func TestOrphansGoAndOthersStay(t *testing.T) {
 
 func TestNobodyIsToldWithoutOrphans(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	w.create(t, machine("m-1", "o-1", provider(w.makeVM(t, "m-1", "o-1"))))
 	w.pass(t, "a", 2*time.Hour)
 	if reported := w.reported(); len(reported) > 0 {
@@ -63,11 +63,11 @@ func TestNobodyIsToldWithoutOrphans(t *testing.T) {
 }
 
 // lists counts the listings that the cloud has answered.
-func (w *world) lists() int { return w.cloud.Calls(sim.OpList) }
+func (w *env) lists() int { return w.cloud.Calls(sim.OpList) }
 
 func TestStaleCacheKillsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	w.stale = newClient(t) // shows no Machine at all
 	w.restart(t, Options{})
 	id := w.makeVM(t, "m-1", "o-1")
@@ -80,7 +80,7 @@ func TestStaleCacheKillsNothing(t *testing.T) {
 
 func TestOwnerThatReturnsClearsSuspicion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	id := w.makeVM(t, "m-1", "o-1")
 	w.run(t, "a")
 	m := machine("m-1", "o-1", provider(id))
@@ -106,7 +106,7 @@ func TestProtectedMachines(t *testing.T) {
 		return func(m *machinev1.Machine) { m.Annotations[key] = "" }
 	}
 	for _, key := range []string{HoldAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
-		w := newWorld(t, Options{}, machineClass("a"))
+		w := newEnv(t, Options{}, machineClass("a"))
 		id := w.makeVM(t, "m-1", "o-1")
 		w.create(t, machine("m-1", "elsewhere", provider("vm-other"), annotated(key)))
 		w.pass(t, "a", time.Hour)
@@ -118,7 +118,7 @@ func TestProtectedMachines(t *testing.T) {
 
 func TestPartsOfStayingVMs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	vm, disk := w.makeVM(t, "m-1", "lost"), w.makeDisk(t, "m-1", "lost")
 	old, oldDisk := w.makeVM(t, "m-2", ""), w.makeDisk(t, "m-2", "o-2")
 	w.create(t, machine("m-1", "o-1", provider(vm)))
@@ -134,7 +134,7 @@ func TestRemovalIsFinished(t *testing.T) {
 	for name, again := range map[string]bool{"Gone": false, "MachineOfThatName": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, Options{}, machineClass("a"))
+			w := newEnv(t, Options{}, machineClass("a"))
 			vm, disk := w.makeVM(t, "m-1", ""), w.makeDisk(t, "m-1", "")
 			if _, err := w.cloud.AttachDisk(demo, "sim-1", disk, vm); err != nil {
 				t.Fatal(err)
@@ -177,7 +177,7 @@ func TestReportOnly(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.options, tc.objects...)
+			w := newEnv(t, tc.options, tc.objects...)
 			id := w.makeVM(t, "m-1", "o-1")
 			w.run(t, "a")
 			if len(tc.objects) > 1 {
@@ -194,7 +194,7 @@ func TestReportOnly(t *testing.T) {
 
 func TestClassesShareLooks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"), machineClass("b"), machineClass("c"))
+	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"), machineClass("c"))
 	for _, class := range []string{"a", "b", "c"} {
 		if wait := w.run(t, class); wait != 30*time.Minute {
 			t.Errorf("%s comes back after %v, want the period", class, wait)
@@ -208,7 +208,7 @@ func TestClassesShareLooks(t *testing.T) {
 func TestOneFailureStopsNoOther(t *testing.T) {
 	t.Parallel()
 	revoked := func(c *machinev1.MachineClass) { c.SecretRef.Name = "revoked" }
-	w := newWorld(t, Options{}, machineClass("a", revoked), machineClass("b"), keys("revoked", "wrong"))
+	w := newEnv(t, Options{}, machineClass("a", revoked), machineClass("b"), keys("revoked", "wrong"))
 	id := w.makeVM(t, "m-1", "o-1")
 	if wait := w.run(t, "a"); wait < time.Minute || wait > 30*time.Minute {
 		t.Errorf("a failing class comes back after %v", wait)
@@ -234,7 +234,7 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 
 func TestIncompleteListingRemovesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	id := w.makeVM(t, "m-1", "o-1")
 	w.run(t, "a")
 	w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil })
@@ -251,7 +251,7 @@ func TestIncompleteListingRemovesNothing(t *testing.T) {
 
 func TestRestartForgets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	id := w.makeVM(t, "m-1", "o-1")
 	w.run(t, "a")
 	w.clock.SetTime(now.Add(time.Hour))
@@ -264,7 +264,7 @@ func TestRestartForgets(t *testing.T) {
 
 func TestDecidingLookIsFresh(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	var fresh []time.Duration
 	w.Fresh = func(ctx context.Context, notBefore time.Time) context.Context {
 		fresh = append(fresh, notBefore.Sub(now))
@@ -280,7 +280,7 @@ func TestDecidingLookIsFresh(t *testing.T) {
 
 func TestUnusableClassComesBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a", func(c *machinev1.MachineClass) { c.Provider = "nebula" }))
+	w := newEnv(t, Options{}, machineClass("a", func(c *machinev1.MachineClass) { c.Provider = "nebula" }))
 	if wait := w.run(t, "a"); wait != 30*time.Minute {
 		t.Errorf("wait %v", wait)
 	}

@@ -17,7 +17,7 @@ type made struct {
 	tagged bool   // made by the Cluster API door
 }
 
-func (w *world) makeAs(t *testing.T, name string, m made) string {
+func (w *env) makeAs(t *testing.T, name string, m made) string {
 	t.Helper()
 	if m.tagged {
 		return w.makeTagged(t, name, m.owner, "here")
@@ -70,7 +70,7 @@ func TestMovedVMs(t *testing.T) {
 			for kind, owner := range owners {
 				t.Run(name+form+kind, func(t *testing.T) {
 					t.Parallel()
-					w := twoDoors(t, doors{native: true, clusterAPI: true}, home1()...)
+					w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, home1()...)
 					id, orphan := w.makeAs(t, "m-1", tc.vm), w.makeAs(t, "m-2", made{owner: "o-2", tagged: tc.vm.tagged})
 					w.create(t, owner(tc.name, tc.objectID, providerID(id)))
 					w.pass(t, "a", 2*time.Hour)
@@ -88,7 +88,7 @@ func TestMovedVMs(t *testing.T) {
 func TestMovingVMs(t *testing.T) {
 	t.Parallel()
 	for _, tagged := range []bool{false, true} {
-		w := twoDoors(t, doors{native: true, clusterAPI: true}, home1()...)
+		w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, home1()...)
 		id, disk := w.makeAs(t, "m-1", made{owner: "o-1", tagged: tagged}), w.makeDisk(t, "m-1", "o-1")
 		w.create(t, machine("m-1", "o-1", "", func(m *machinev1.Machine) {
 			m.Annotations[machinev1.MigrationHoldAnnotation] = "x"

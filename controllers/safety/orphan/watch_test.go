@@ -23,7 +23,7 @@ func (q *requests) AddAfter(r reconcile.Request, d time.Duration) { q.after[r.Na
 
 func TestDeletionsCauseOneLook(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{}, machineClass("a"))
+	w := newEnv(t, Options{}, machineClass("a"))
 	w.run(t, "a")
 	w.clock.SetTime(now.Add(time.Minute))
 	q := &requests{after: map[string]time.Duration{}}
@@ -67,7 +67,7 @@ func TestClassEvents(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, Options{}, machineClass("a"))
+			w := newEnv(t, Options{}, machineClass("a"))
 			w.run(t, "a")
 			q := &requests{after: map[string]time.Duration{}}
 			w.classEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: machineClass("a"), ObjectNew: tc.after}, q)
@@ -82,7 +82,7 @@ func TestClassEvents(t *testing.T) {
 func TestGoneClassIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := machineClass("a")
-	w := newWorld(t, Options{}, c)
+	w := newEnv(t, Options{}, c)
 	w.run(t, "a")
 	w.memory.requestScan(client.ObjectKeyFromObject(c), now)
 	if err := w.client.Delete(t.Context(), c); err != nil {

@@ -355,7 +355,8 @@ func (p *pair) dropFinalizer(string) (operation, bool) {
 	}
 	at := p.rng.IntN(len(picked[0].GetFinalizers()))
 	name := picked[0].GetFinalizers()[at]
-	patch := fmt.Appendf(nil, `[{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%d"}]`, at, name, at)
+	patch := fmt.Appendf(nil, `[{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove",`+
+		`"path":"/metadata/finalizers/%d"}]`, at, name, at)
 	return func(ctx context.Context, c client.Client, side int) (client.Object, error) {
 		o := clone(picked[side])
 		return o, c.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch))

@@ -244,7 +244,8 @@ func (m *mover) removeOne(s *model.Server, o object, next func()) {
 	w := m.world
 	steps := []func() error{
 		func() error {
-			patch := model.Patch{Type: types.JSONPatchType, Data: []byte(`[{"op":"add","path":"/metadata/annotations","value":{"` + clusterctlv1.DeleteForMoveAnnotation +
+			patch := model.Patch{Type: types.JSONPatchType, Data: []byte(`[{"op":"add","path":"/metadata/annotations",` +
+				`"value":{"` + clusterctlv1.DeleteForMoveAnnotation +
 				`":""}}]`)}
 			_, err := s.Patch(moverName, o.kind, o.key, patch, false)
 			return err

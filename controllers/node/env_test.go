@@ -24,9 +24,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// A world is a control cluster, a target cluster and what the API server of the
+// An env is a control cluster, a target cluster and what the API server of the
 // latter says, which is newer than the cache.
-type world struct {
+type env struct {
 	t             *testing.T
 	control, rest client.WithWatch // rest is the target's cache
 	live          client.WithWatch
@@ -40,9 +40,9 @@ type world struct {
 	fail   error    // of the next write to the target
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(epoch), events: record.NewFakeRecorder(20)}
+	w := &env{t: t, clock: clocktesting.NewFakePassiveClock(epoch), events: record.NewFakeRecorder(20)}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -92,7 +92,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-func (w *world) write(kind string, o client.Object, p client.Patch, do func() error) error {
+func (w *env) write(kind string, o client.Object, p client.Patch, do func() error) error {
 	data, err := p.Data(o)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (w *world) write(kind string, o client.Object, p client.Patch, do func() er
 	return do()
 }
 
-func (w *world) reconcile() reconcile.Result {
+func (w *env) reconcile() reconcile.Result {
 	w.t.Helper()
 	r, err := w.try()
 	if err != nil {
@@ -117,13 +117,13 @@ func (w *world) reconcile() reconcile.Result {
 	return r
 }
 
-func (w *world) try() (reconcile.Result, error) {
+func (w *env) try() (reconcile.Result, error) {
 	w.t.Helper()
 	w.writes = nil
 	return w.controller.Reconcile(w.t.Context(), request("n"))
 }
 
-func (w *world) node() *corev1.Node {
+func (w *env) node() *corev1.Node {
 	w.t.Helper()
 	var n corev1.Node
 	if err := w.rest.Get(w.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
@@ -133,7 +133,7 @@ func (w *world) node() *corev1.Node {
 }
 
 // deleted reports whether a Machine is being deleted or gone.
-func (w *world) deleted(name string) bool {
+func (w *env) deleted(name string) bool {
 	w.t.Helper()
 	var m machinev1.Machine
 	err := w.control.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &m)
@@ -142,7 +142,7 @@ func (w *world) deleted(name string) bool {
 
 // lose removes the node from the cache, and from the API server unless it is
 // only the cache that is wrong.
-func (w *world) lose(alsoLive bool) {
+func (w *env) lose(alsoLive bool) {
 	w.t.Helper()
 	for i, c := range []client.Client{w.rest, w.live} {
 		if i == 1 && !alsoLive {
@@ -162,7 +162,7 @@ func (w *world) lose(alsoLive bool) {
 	}
 }
 
-func (w *world) heard() []string {
+func (w *env) heard() []string {
 	var all []string
 	for {
 		select {
@@ -174,7 +174,7 @@ func (w *world) heard() []string {
 	}
 }
 
-func (w *world) hear(why, want string) {
+func (w *env) hear(why, want string) {
 	w.t.Helper()
 	if all := w.heard(); !slices.ContainsFunc(all, func(e string) bool { return strings.Contains(e, want) }) {
 		w.t.Errorf("%s: events %q, want one with %q", why, all, want)

@@ -39,9 +39,9 @@ func scheme(t *testing.T) *runtime.Scheme {
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is a Machine m with its MCMMachine, Node n and workload cluster, as they
+// env is a Machine m with its MCMMachine, Node n and workload cluster, as they
 // are when core first asks for an update.
-type world struct {
+type env struct {
 	t        *testing.T
 	e        *Extension
 	clock    *clocktesting.FakeClock
@@ -56,9 +56,9 @@ type world struct {
 	config  *bootstrapv1.MCMConfig
 }
 
-func newWorld(t *testing.T, more ...client.Object) *world {
+func newEnv(t *testing.T, more ...client.Object) *env {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakeClock(start), events: record.NewFakeRecorder(10)}
+	w := &env{t: t, clock: clocktesting.NewFakeClock(start), events: record.NewFakeRecorder(10)}
 	at := metav1.ObjectMeta{Namespace: "ns", Name: "m"}
 	w.machine = &clusterv1.Machine{ObjectMeta: at, Spec: clusterv1.MachineSpec{
 		ClusterName: "c", ProviderID: "sim:///1", Version: "v1.1.0",
@@ -100,7 +100,7 @@ func newWorld(t *testing.T, more ...client.Object) *world {
 	return w
 }
 
-func (w *world) evict(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Object,
+func (w *env) evict(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Object,
 	_ ...client.SubResourceCreateOption,
 ) error {
 	pod := o.(*corev1.Pod)
@@ -113,7 +113,7 @@ func (w *world) evict(ctx context.Context, c client.Client, _ string, o client.O
 }
 
 // want changes what core asks for, as core does before it calls.
-func (w *world) want(how func(*clusterv1.Machine, *infrav1.MCMMachine, *bootstrapv1.MCMConfig)) {
+func (w *env) want(how func(*clusterv1.Machine, *infrav1.MCMMachine, *bootstrapv1.MCMConfig)) {
 	w.t.Helper()
 	for _, o := range []client.Object{w.machine, w.infra, w.config} {
 		if err := w.m.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
@@ -130,7 +130,7 @@ func (w *world) want(how func(*clusterv1.Machine, *infrav1.MCMMachine, *bootstra
 
 // call is one call of the hook. It only names the Machine: what else a request
 // says is not believed.
-func (w *world) call() *runtimehooksv1.UpdateMachineResponse {
+func (w *env) call() *runtimehooksv1.UpdateMachineResponse {
 	w.t.Helper()
 	req, resp := &runtimehooksv1.UpdateMachineRequest{}, &runtimehooksv1.UpdateMachineResponse{}
 	req.Desired.Machine.Namespace, req.Desired.Machine.Name = w.machine.Namespace, w.machine.Name
@@ -138,7 +138,7 @@ func (w *world) call() *runtimehooksv1.UpdateMachineResponse {
 	return resp
 }
 
-func (w *world) node() *corev1.Node {
+func (w *env) node() *corev1.Node {
 	w.t.Helper()
 	n := &corev1.Node{}
 	if err := w.w.Get(w.t.Context(), client.ObjectKey{Name: "n"}, n); err != nil {
@@ -148,7 +148,7 @@ func (w *world) node() *corev1.Node {
 }
 
 // edit changes the Node, as agent, kubelet, controller or person.
-func (w *world) edit(how func(*corev1.Node)) {
+func (w *env) edit(how func(*corev1.Node)) {
 	w.t.Helper()
 	n := w.node()
 	how(n)
@@ -162,7 +162,7 @@ func (w *world) edit(how func(*corev1.Node)) {
 	}
 }
 
-func (w *world) pod(name string, how func(*corev1.Pod)) {
+func (w *env) pod(name string, how func(*corev1.Pod)) {
 	w.t.Helper()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "u"},
@@ -176,7 +176,7 @@ func (w *world) pod(name string, how func(*corev1.Pod)) {
 	}
 }
 
-func (w *world) pods() int {
+func (w *env) pods() int {
 	w.t.Helper()
 	var list corev1.PodList
 	if err := w.w.List(w.t.Context(), &list); err != nil {
@@ -186,7 +186,7 @@ func (w *world) pods() int {
 }
 
 // live is the MCMMachine as it is.
-func (w *world) live() *infrav1.MCMMachine {
+func (w *env) live() *infrav1.MCMMachine {
 	w.t.Helper()
 	o := &infrav1.MCMMachine{}
 	if err := w.m.Get(w.t.Context(), client.ObjectKeyFromObject(w.infra), o); err != nil {

@@ -32,9 +32,9 @@ import (
 
 const namespace = "ns"
 
-// world is a management cluster, a workload cluster, a cloud, and the controller
+// env is a management cluster, a workload cluster, a cloud, and the controller
 // between them. Its time moves only when a test moves it.
-type world struct {
+type env struct {
 	*testing.T
 	client     client.WithWatch
 	workload   client.WithWatch
@@ -52,7 +52,7 @@ type world struct {
 // clusters is the connection to the workload cluster.
 type clusters struct {
 	clustercache.ClusterCache
-	w *world
+	w *env
 }
 
 func (c clusters) GetClient(context.Context, client.ObjectKey) (client.Client, error) {
@@ -73,11 +73,11 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// newWorld has a Cluster, its MCMCluster, a class and its Secret; objects are
+// newEnv has a Cluster, its MCMCluster, a class and its Secret; objects are
 // there besides, or instead of those of their kind and name.
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	w := &world{
+	w := &env{
 		T: t, connected: true, clock: testingclock.NewFakePassiveClock(metav1.Now().Truncate(time.Second)),
 		events: record.NewFakeRecorder(1000),
 	}
@@ -132,7 +132,7 @@ func sameType(a, b client.Object) bool {
 	return false
 }
 
-func (w *world) counting(count *int) interceptor.Funcs {
+func (w *env) counting(count *int) interceptor.Funcs {
 	before := func(o client.Object) error {
 		*count++
 		if w.fail != nil {
@@ -167,7 +167,7 @@ func (w *world) counting(count *int) interceptor.Funcs {
 }
 
 // restart loses everything that the controller remembers.
-func (w *world) restart() {
+func (w *env) restart() {
 	w.Helper()
 	registry, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now)
 	if err != nil {
@@ -179,13 +179,13 @@ func (w *world) restart() {
 	})
 }
 
-func (w *world) reconcile(name string) (reconcile.Result, error) {
+func (w *env) reconcile(name string) (reconcile.Result, error) {
 	w.Helper()
 	return w.controller.Reconcile(w.Context(), reconcile.Request{NamespacedName: key(name)})
 }
 
 // run is a pass that has to succeed.
-func (w *world) run(name string) time.Duration {
+func (w *env) run(name string) time.Duration {
 	w.Helper()
 	result, err := w.reconcile(name)
 	if err != nil {
@@ -195,7 +195,7 @@ func (w *world) run(name string) time.Duration {
 }
 
 // settle runs passes, letting time pass as they ask for, until the check holds.
-func (w *world) settle(name string, check func() bool) {
+func (w *env) settle(name string, check func() bool) {
 	w.Helper()
 	for range 60 {
 		result, err := w.reconcile(name)
@@ -210,12 +210,12 @@ func (w *world) settle(name string, check func() bool) {
 	w.Fatalf("did not settle: %+v", w.get(name))
 }
 
-func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *env) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: namespace, Name: name} }
 
 // get returns the MCMMachine as it is, nil if there is none.
-func (w *world) get(name string) *infrav1.MCMMachine {
+func (w *env) get(name string) *infrav1.MCMMachine {
 	w.Helper()
 	m := &infrav1.MCMMachine{}
 	err := w.client.Get(w.Context(), key(name), m)
@@ -229,14 +229,14 @@ func (w *world) get(name string) *infrav1.MCMMachine {
 }
 
 // gone reports whether machine m is.
-func (w *world) gone() func() bool { return func() bool { return w.get("m") == nil } }
+func (w *env) gone() func() bool { return func() bool { return w.get("m") == nil } }
 
-func (w *world) isProvisioned(name string) func() bool {
+func (w *env) isProvisioned(name string) func() bool {
 	return func() bool { m := w.get(name); return m != nil && provisioned(m) }
 }
 
 // condition returns "Status Reason: message", empty if there is none.
-func (w *world) condition(name, kind string) string {
+func (w *env) condition(name, kind string) string {
 	w.Helper()
 	m := w.get(name)
 	if m == nil {
@@ -249,7 +249,7 @@ func (w *world) condition(name, kind string) string {
 }
 
 // change changes an object in the management cluster, status included.
-func change[T client.Object](w *world, o T, edit func(T)) {
+func change[T client.Object](w *env, o T, edit func(T)) {
 	w.Helper()
 	if err := w.client.Get(w.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		w.Fatal(err)
@@ -265,7 +265,7 @@ func change[T client.Object](w *world, o T, edit func(T)) {
 	}
 }
 
-func (w *world) create(objects ...client.Object) {
+func (w *env) create(objects ...client.Object) {
 	w.Helper()
 	for _, o := range objects {
 		if err := w.client.Create(w.Context(), o); err != nil {
@@ -274,7 +274,7 @@ func (w *world) create(objects ...client.Object) {
 	}
 }
 
-func (w *world) delete(o client.Object) {
+func (w *env) delete(o client.Object) {
 	w.Helper()
 	if err := w.client.Delete(w.Context(), o); err != nil {
 		w.Fatal(err)
@@ -282,7 +282,7 @@ func (w *world) delete(o client.Object) {
 }
 
 // vms are the VMs that were ever made, and how many of them are there.
-func (w *world) vms() (made, live int) {
+func (w *env) vms() (made, live int) {
 	for _, r := range w.cloud.Ledger() {
 		if r.Kind != "vm" {
 			continue
@@ -296,7 +296,7 @@ func (w *world) vms() (made, live int) {
 }
 
 // told are the Events since the last call.
-func (w *world) told() []string {
+func (w *env) told() []string {
 	var all []string
 	for len(w.events.Events) > 0 {
 		all = append(all, <-w.events.Events)
@@ -305,7 +305,7 @@ func (w *world) told() []string {
 }
 
 // running makes a machine whose VM is provisioned, and whose Node has joined.
-func (w *world) running(name string) *infrav1.MCMMachine {
+func (w *env) running(name string) *infrav1.MCMMachine {
 	w.Helper()
 	w.create(w.newMachine(name)...)
 	w.settle(name, w.isProvisioned(name))
@@ -323,7 +323,7 @@ func (w *world) running(name string) *infrav1.MCMMachine {
 }
 
 // nodeHealthy is what core says about the Node.
-func (w *world) nodeHealthy(name string, status metav1.ConditionStatus) {
+func (w *env) nodeHealthy(name string, status metav1.ConditionStatus) {
 	w.Helper()
 	change(w, machine(name), func(m *clusterv1.Machine) {
 		m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
@@ -335,11 +335,11 @@ func (w *world) nodeHealthy(name string, status metav1.ConditionStatus) {
 }
 
 // newMachine is what a MachineSet makes: Machine, MCMMachine and boot data.
-func (w *world) newMachine(name string) []client.Object {
+func (w *env) newMachine(name string) []client.Object {
 	return []client.Object{w.object(name), machine(name), bootstrapSecret(name)}
 }
 
-func (w *world) object(name string) *infrav1.MCMMachine {
+func (w *env) object(name string) *infrav1.MCMMachine {
 	return &infrav1.MCMMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(w.clock.Now()),
@@ -400,7 +400,8 @@ func classNamed(name, more string) *machinev1.MachineClass {
 		Finalizers: []string{machinev1.InUseFinalizer},
 	}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Name: "small", Namespace: namespace}
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a","instanceType":"small","image":"linux-1",` + more + `
+	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",
+		"instanceType":"small","image":"linux-1",` + more + `
 		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
 	return c
 }

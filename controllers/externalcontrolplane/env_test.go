@@ -37,8 +37,8 @@ var (
 	secretKey  = client.ObjectKey{Namespace: "default", Name: "c1-kubeconfig"}
 )
 
-// world is a management cluster, connections and the controller.
-type world struct {
+// env is a management cluster, connections and the controller.
+type env struct {
 	t        *testing.T
 	client   client.Client
 	clusters *workloadtest.Clusters
@@ -51,14 +51,14 @@ type world struct {
 	deps     externalcontrolplane.Deps
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	s := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(s), clusterv1.AddToScheme(s),
 		controlplanev1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
+	w := &env{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
 	b := fake.NewClientBuilder().WithScheme(
 		s).WithObjects(objects...).WithStatusSubresource(
 		&controlplanev1.MCMExternalControlPlane{}, &clusterv1.Cluster{}, &clusterv1.Machine{})
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 // intercept notes writes, and plays what the API server does and the fake does not.
-func (w *world) intercept() interceptor.Funcs {
+func (w *env) intercept() interceptor.Funcs {
 	note := func(verb string, o client.Object) {
 		w.writes = append(w.writes, strings.TrimSpace(fmt.Sprintf("%s %T %s", verb, o, o.GetName())))
 	}
@@ -121,7 +121,7 @@ func (w *world) intercept() interceptor.Funcs {
 	}
 }
 
-func (w *world) reconcile() reconcile.Result {
+func (w *env) reconcile() reconcile.Result {
 	w.t.Helper()
 	result, err := externalcontrolplane.New(w.deps).Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
 	if err != nil {
@@ -130,22 +130,22 @@ func (w *world) reconcile() reconcile.Result {
 	return result
 }
 
-func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *env) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 // connect lets the connection to the workload cluster come about.
-func (w *world) connect() {
+func (w *env) connect() {
 	w.clusters.Connect(clusterKey, w.client)
 	w.clusters.Probed(clusterKey, w.clock.Now(), nil)
 }
 
-func (w *world) get(o client.Object, at client.ObjectKey) {
+func (w *env) get(o client.Object, at client.ObjectKey) {
 	w.t.Helper()
 	if err := w.client.Get(w.t.Context(), at, o); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) exists(o client.Object, at client.ObjectKey) bool {
+func (w *env) exists(o client.Object, at client.ObjectKey) bool {
 	w.t.Helper()
 	err := w.client.Get(w.t.Context(), at, o)
 	if client.IgnoreNotFound(err) != nil {
@@ -154,14 +154,14 @@ func (w *world) exists(o client.Object, at client.ObjectKey) bool {
 	return err == nil
 }
 
-func (w *world) cp() *controlplanev1.MCMExternalControlPlane {
+func (w *env) cp() *controlplanev1.MCMExternalControlPlane {
 	w.t.Helper()
 	cp := &controlplanev1.MCMExternalControlPlane{}
 	w.get(cp, key)
 	return cp
 }
 
-func (w *world) change(o client.Object, at client.ObjectKey, by func()) {
+func (w *env) change(o client.Object, at client.ObjectKey, by func()) {
 	w.t.Helper()
 	w.get(o, at)
 	by()
@@ -171,7 +171,7 @@ func (w *world) change(o client.Object, at client.ObjectKey, by func()) {
 }
 
 // is is "status reason: message" of a condition.
-func (w *world) is(kind string) string {
+func (w *env) is(kind string) string {
 	w.t.Helper()
 	c := meta.FindStatusCondition(w.cp().Status.Conditions, kind)
 	if c == nil {
@@ -180,7 +180,7 @@ func (w *world) is(kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-func (w *world) config() *rest.Config {
+func (w *env) config() *rest.Config {
 	w.t.Helper()
 	s := &corev1.Secret{}
 	w.get(s, secretKey)
@@ -191,7 +191,7 @@ func (w *world) config() *rest.Config {
 	return c
 }
 
-func (w *world) event() string {
+func (w *env) event() string {
 	select {
 	case e := <-w.events.Events:
 		return e

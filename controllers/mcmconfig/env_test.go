@@ -42,8 +42,8 @@ var (
 	clusterKey = client.ObjectKey{Namespace: "default", Name: "c1"}
 )
 
-// world is a management cluster, a workload cluster and the controller.
-type world struct {
+// env is a management cluster, a workload cluster and the controller.
+type env struct {
 	t        *testing.T
 	client   client.Client
 	workload client.Client
@@ -55,14 +55,14 @@ type world struct {
 	deps     mcmconfig.Deps
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	s := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), clusterv1.AddToScheme(s),
 		bootstrapv1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
+	w := &env{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
 	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.MCMConfig{},
 		&bootstrapv1.MCMConfigTemplate{}, &clusterv1.Machine{}, &clusterv1.Cluster{})
 	for _, x := range append(mcmconfig.Indexes(), index.Classes()...) {
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-func (w *world) reconcile() reconcile.Result {
+func (w *env) reconcile() reconcile.Result {
 	w.t.Helper()
 	result, err := mcmconfig.New(w.deps).Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
 	if err != nil {
@@ -93,16 +93,16 @@ func (w *world) reconcile() reconcile.Result {
 }
 
 // pass lets time pass, without a reconcile.
-func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *env) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-func (w *world) get(o client.Object, at client.ObjectKey) {
+func (w *env) get(o client.Object, at client.ObjectKey) {
 	w.t.Helper()
 	if err := w.client.Get(w.t.Context(), at, o); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) config() *bootstrapv1.MCMConfig {
+func (w *env) config() *bootstrapv1.MCMConfig {
 	w.t.Helper()
 	c := &bootstrapv1.MCMConfig{}
 	w.get(c, key)
@@ -110,7 +110,7 @@ func (w *world) config() *bootstrapv1.MCMConfig {
 }
 
 // data is the data Secret; nil if there is none.
-func (w *world) data() *corev1.Secret {
+func (w *env) data() *corev1.Secret {
 	w.t.Helper()
 	s := &corev1.Secret{}
 	if err := w.client.Get(w.t.Context(), key, s); client.IgnoreNotFound(err) != nil {
@@ -122,7 +122,7 @@ func (w *world) data() *corev1.Secret {
 }
 
 // value is the boot data.
-func (w *world) value() string {
+func (w *env) value() string {
 	w.t.Helper()
 	s := w.data()
 	if s == nil {
@@ -132,7 +132,7 @@ func (w *world) value() string {
 }
 
 // ready is "reason: message" of the condition Ready, "True" if it is.
-func (w *world) ready() string {
+func (w *env) ready() string {
 	w.t.Helper()
 	c := meta.FindStatusCondition(w.config().Status.Conditions, clusterv1.ReadyCondition)
 	switch {
@@ -145,7 +145,7 @@ func (w *world) ready() string {
 }
 
 // tokens are the bootstrap tokens of the workload cluster, as VMs send them.
-func (w *world) tokens() []string {
+func (w *env) tokens() []string {
 	w.t.Helper()
 	var list corev1.SecretList
 	if err := w.workload.List(w.t.Context(), &list, client.InNamespace("kube-system")); err != nil {
@@ -158,7 +158,7 @@ func (w *world) tokens() []string {
 	return out
 }
 
-func (w *world) change(o client.Object, at client.ObjectKey, by func()) {
+func (w *env) change(o client.Object, at client.ObjectKey, by func()) {
 	w.t.Helper()
 	w.get(o, at)
 	by()
@@ -168,7 +168,7 @@ func (w *world) change(o client.Object, at client.ObjectKey, by func()) {
 }
 
 // join makes the Machine's Node known.
-func (w *world) join() {
+func (w *env) join() {
 	w.t.Helper()
 	m := &clusterv1.Machine{}
 	w.get(m, key)
@@ -179,7 +179,7 @@ func (w *world) join() {
 	w.writes = nil
 }
 
-func (w *world) event() string {
+func (w *env) event() string {
 	select {
 	case e := <-w.events.Events:
 		return e

@@ -25,8 +25,8 @@ import (
 
 var demo = sim.Login{Account: "demo", Secret: "demo-secret"}
 
-// world is a control cluster, and a simulated cloud, with a collector.
-type world struct {
+// env is a control cluster, and a simulated cloud, with a collector.
+type env struct {
 	*Controller
 	client client.Client
 	stale  client.Client // what the collector's cache shows; nil: the same
@@ -49,9 +49,9 @@ func newClient(t *testing.T, objects ...client.Object) client.Client {
 	return b.Build()
 }
 
-func newWorld(t *testing.T, o Options, objects ...client.Object) *world {
+func newEnv(t *testing.T, o Options, objects ...client.Object) *env {
 	t.Helper()
-	w := &world{
+	w := &env{
 		client: newClient(t, append(objects, keys("keys", "demo-secret"))...),
 		clock:  clocktesting.NewFakePassiveClock(now), events: record.NewFakeRecorder(100),
 	}
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, o Options, objects ...client.Object) *world {
 }
 
 // restart forgets what the collector has seen.
-func (w *world) restart(t *testing.T, o Options) {
+func (w *env) restart(t *testing.T, o Options) {
 	t.Helper()
 	clouds, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now)
 	if err != nil {
@@ -119,7 +119,7 @@ func machine(name, ownerID, providerID string, change ...func(*machinev1.Machine
 }
 
 // makeVM makes a VM in the cloud, an hour old, and returns its id.
-func (w *world) makeVM(t *testing.T, name, ownerID string) string {
+func (w *env) makeVM(t *testing.T, name, ownerID string) string {
 	t.Helper()
 	w.serial++
 	r, err := w.cloud.CreateVM(demo, "sim-1", sim.VMInput{
@@ -133,7 +133,7 @@ func (w *world) makeVM(t *testing.T, name, ownerID string) string {
 }
 
 // makeDisk makes a loose disk, an hour old, and returns its id.
-func (w *world) makeDisk(t *testing.T, name, ownerID string) string {
+func (w *env) makeDisk(t *testing.T, name, ownerID string) string {
 	t.Helper()
 	w.serial++
 	r, err := w.cloud.CreateDisk(demo, "sim-1", sim.DiskInput{
@@ -159,7 +159,7 @@ func tags(name, ownerID string) map[string]string {
 }
 
 // run reconciles a class and returns when it wants to come back.
-func (w *world) run(t *testing.T, class string) time.Duration {
+func (w *env) run(t *testing.T, class string) time.Duration {
 	t.Helper()
 	result, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
 		Namespace: "default",
@@ -172,7 +172,7 @@ func (w *world) run(t *testing.T, class string) time.Duration {
 }
 
 // pass lets time go by, and reconciles the class whenever it asks for it.
-func (w *world) pass(t *testing.T, class string, d time.Duration) {
+func (w *env) pass(t *testing.T, class string, d time.Duration) {
 	t.Helper()
 	end := w.clock.Now().Add(d)
 	for {
@@ -190,7 +190,7 @@ func (w *world) pass(t *testing.T, class string, d time.Duration) {
 }
 
 // left are the ids of what is there and stays.
-func (w *world) left() map[string]bool {
+func (w *env) left() map[string]bool {
 	ids := map[string]bool{}
 	for _, r := range w.cloud.Live() {
 		if r.Deleting.IsZero() && (r.VM != nil || r.Disk != nil && r.Disk.VM == "") {
@@ -200,7 +200,7 @@ func (w *world) left() map[string]bool {
 	return ids
 }
 
-func (w *world) reported() []string {
+func (w *env) reported() []string {
 	var all []string
 	for {
 		select {
@@ -212,7 +212,7 @@ func (w *world) reported() []string {
 	}
 }
 
-func (w *world) create(t *testing.T, o client.Object) {
+func (w *env) create(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := w.client.Create(context.WithoutCancel(t.Context()), o); err != nil {
 		t.Fatal(err)
