@@ -27,7 +27,7 @@ func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 		s.replicasCompared, s.scaleErr = false, nil
 	}
 	status := statusOf(s)
-	if !c.progressPruned.Load() {
+	if !c.pruned.Known() {
 		status.Progress = progressOf(s, acted)
 	}
 	status.LastOperation.LastUpdateTime = s.set.Status.LastOperation.LastUpdateTime
@@ -42,7 +42,10 @@ func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 	}
 	// MCM's CRD prunes our own field. Then the field is left out; otherwise every
 	// reconcile would find it missing, write, and so trigger the next reconcile.
-	c.progressPruned.Store(status.Progress != nil && changed.Status.Progress == nil || c.progressPruned.Load())
+	if status.Progress != nil && changed.Status.Progress == nil &&
+		!equality.Semantic.DeepEqual(s.set.Status.Progress, status.Progress) {
+		c.pruned.Learn(ctx, machinev1.MachineSetKind, "status.progress")
+	}
 	return nil
 }
 

@@ -57,7 +57,8 @@ func TestBatchDelays(t *testing.T) {
 			[]time.Duration{100 * ms, 100 * ms},
 		},
 		"JustApart": {
-			"The interval never delays more than it has left.", []time.Duration{0, 1050 * ms},
+			"The interval never delays more than it has left.",
+			[]time.Duration{0, 1050 * ms},
 			[]time.Duration{100 * ms, 100 * ms},
 		},
 	}
