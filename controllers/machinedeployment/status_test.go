@@ -112,7 +112,7 @@ func TestDroppedProgressIsSentOnce(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, deployment(2))
 	sent := 0
-	env.c.Client = interceptor.NewClient(env.client, interceptor.Funcs{
+	env.c.own.Client = interceptor.NewClient(env.client, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
 			opts ...client.SubResourcePatchOption,
 		) error {
