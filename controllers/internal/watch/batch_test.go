@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // delays is a queue that only notes by how long requests are delayed.
 type delays struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -44,8 +46,12 @@ func TestBatchDelays(t *testing.T) {
 		events []time.Duration // since the beginning
 		want   []time.Duration
 	}{
-		"Alone":    {"A single event waits for the delay only.", []time.Duration{0}, []time.Duration{100 * ms}},
-		"Together": {"Events before the reconcile are part of it.", []time.Duration{0, 60 * ms}, []time.Duration{100 * ms, 40 * ms}},
+		"Alone": {"A single event waits for the delay only.", []time.Duration{0}, []time.Duration{100 * ms}},
+		"Together": {
+			"Events before the reconcile are part of it.",
+			[]time.Duration{0, 60 * ms},
+			[]time.Duration{100 * ms, 40 * ms},
+		},
 		"Burst": {
 			"While events follow, one reconcile comes in an interval.",
 			[]time.Duration{0, 100 * ms, 500 * ms, 1100 * ms, 1200 * ms},
@@ -65,7 +71,6 @@ func TestBatchDelays(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			clock := clocktesting.NewFakePassiveClock(start)
 			b := &Batch{Clock: clock, Delay: 100 * ms, Interval: time.Second}
 			q := delays{of: map[string][]time.Duration{}}
@@ -82,7 +87,7 @@ func TestBatchDelays(t *testing.T) {
 
 func TestBatchEnqueuesBothSidesOfAnUpdate(t *testing.T) {
 	t.Parallel()
-	b := &Batch{Clock: clocktesting.NewFakePassiveClock(time.Now()), Delay: time.Second, Interval: time.Minute}
+	b := &Batch{Clock: clocktesting.NewFakePassiveClock(start), Delay: time.Second, Interval: time.Minute}
 	q := delays{of: map[string][]time.Duration{}}
 	h := b.Enqueue(byName)
 	h.Update(t.Context(), event.UpdateEvent{ObjectOld: named("old"), ObjectNew: named("new")}, q)
@@ -97,7 +102,7 @@ func TestBatchEnqueuesBothSidesOfAnUpdate(t *testing.T) {
 
 func TestBatchForgets(t *testing.T) {
 	t.Parallel()
-	clock := clocktesting.NewFakePassiveClock(time.Now())
+	clock := clocktesting.NewFakePassiveClock(start)
 	b := &Batch{Clock: clock, Delay: time.Millisecond, Interval: time.Second}
 	q := delays{of: map[string][]time.Duration{}}
 	for _, name := range []string{"a", "b"} {
