@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // serviceAccountNamespace is where a pod reads which namespace it runs in.
@@ -58,6 +59,8 @@ func (c *clusterOptions) read(flag, path string) (*rest.Config, error) {
 		config.QPS, config.Burst = c.qps, c.burst
 	}
 	config.UserAgent = userAgent()
+	// An API server warns with every request; the log has each warning once.
+	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	return config, nil
 }
 

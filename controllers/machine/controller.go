@@ -238,10 +238,11 @@ func (c *Controller) write(ctx context.Context, p *pass, failure error) error {
 	}
 	base := p.machine.DeepCopy()
 	p.machine.Status = status
+	c.omitPruned(base, p.machine)
 	if err := c.Client.Status().Patch(ctx, p.machine, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status: %w", err))
 	}
-	c.rememberPruned(p.machine, status)
+	c.rememberPruned(ctx, p.machine, base.Status, status)
 	return nil
 }
 

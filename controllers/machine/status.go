@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -225,26 +226,37 @@ type prunedFields struct {
 
 // restorePruned puts back into m what the API server dropped.
 func (c *Controller) restorePruned(m *machinev1.Machine) {
-	if kept, ok := c.pruned.Get(m.UID); ok && m.Status.Progress == nil && m.Status.NodeRef == nil {
-		kept.applyTo(&m.Status)
+	if c.pruned.Known() && m.Status.Progress == nil && m.Status.NodeRef == nil {
+		c.pruned.Get(m.UID).applyTo(&m.Status)
 	}
 }
 
-// rememberPruned compares what was sent with what the API server made of it in m, and
-// restores what it dropped.
-func (c *Controller) rememberPruned(m *machinev1.Machine, sent machinev1.MachineStatus) {
-	if sent.Progress == nil || m.Status.Progress != nil {
-		c.pruned.Forget(m.UID)
-		return
+// omitPruned removes from both sides of a patch what the API server is known to drop.
+func (c *Controller) omitPruned(before, after *machinev1.Machine) {
+	if c.pruned.Known() {
+		prunedFields{}.applyTo(&before.Status)
+		prunedFields{}.applyTo(&after.Status)
 	}
-	c.pruned.Keep(m.UID, prunedFieldsOf(sent))
-	c.restorePruned(m)
+}
+
+// rememberPruned compares the change from before to wanted, which was sent, with what
+// the API server made of it in m, and restores what it dropped.
+func (c *Controller) rememberPruned(ctx context.Context, m *machinev1.Machine, before, wanted machinev1.MachineStatus) {
+	sent := wanted.Progress != nil && !equality.Semantic.DeepEqual(before.Progress, wanted.Progress)
+	if sent && m.Status.Progress == nil && !c.pruned.Known() {
+		c.pruned.Learn(ctx, machinev1.MachineKind, "status.progress", "status.nodeRef", "status.phase",
+			"status.failureMessage")
+	}
+	if c.pruned.Known() {
+		c.pruned.Keep(m.UID, prunedFieldsOf(wanted))
+		c.restorePruned(m)
+	}
 }
 
 // changesOnlyPruned reports whether status differs from that of m only in what the API
 // server prunes. Then there is nothing to write, and status is remembered.
 func (c *Controller) changesOnlyPruned(m *machinev1.Machine, status machinev1.MachineStatus) bool {
-	if _, drops := c.pruned.Get(m.UID); !drops {
+	if !c.pruned.Known() {
 		return false
 	}
 	was, is := m.Status, status

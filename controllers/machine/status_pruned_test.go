@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -71,5 +72,53 @@ func TestMCMsOwnCRDsStillTellOfFaults(t *testing.T) {
 	}
 	if told := len(w.events.Events); told != 1 {
 		t.Errorf("%d Events about the missing class in 4 passes, want 1", told)
+	}
+}
+
+func TestDroppedFieldsAreSentOnce(t *testing.T) {
+	t.Parallel()
+	writes, sent := 0, 0
+	faults := pruning(&writes)
+	prune := faults.SubResourcePatch
+	faults.SubResourcePatch = func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+		opts ...client.SubResourcePatchOption,
+	) error {
+		data, err := p.Data(o)
+		if err != nil {
+			return err
+		}
+		if _, ok := o.(*machinev1.Machine); ok && regexp.MustCompile(`"(progress|nodeRef)"`).Match(data) {
+			sent++
+		}
+		return prune(ctx, c, sub, o, p, opts...)
+	}
+	w := newWorld(t, faults)
+	for _, name := range []string{"a", "b", "c"} {
+		w.running(name)
+		w.setUnready(name)
+		for range 3 {
+			_, _ = w.reconcile(name)
+			w.pass(time.Second)
+		}
+		if w.phase(name) != machinev1.MachineUnknown {
+			t.Fatalf("%s: phase %q, want Unknown", name, w.phase(name))
+		}
+	}
+	if sent != 1 || writes < 6 {
+		t.Errorf("%d of %d status writes had fields that the API server drops, want the first one only", sent, writes)
+	}
+}
+
+func TestUnsentFieldsAreNotTakenForDropped(t *testing.T) {
+	t.Parallel()
+	c := &Controller{}
+	status := machinev1.MachineStatus{Progress: &machinev1.Progress{}}
+	c.rememberPruned(t.Context(), &machinev1.Machine{}, status, status)
+	if c.pruned.Known() {
+		t.Error("somebody else may have removed what this write did not contain")
+	}
+	c.rememberPruned(t.Context(), &machinev1.Machine{}, machinev1.MachineStatus{}, status)
+	if !c.pruned.Known() {
+		t.Error("what was sent and is not in the answer was dropped")
 	}
 }

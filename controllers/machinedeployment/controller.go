@@ -67,8 +67,8 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if closed, err := c.gate.Answer(ctx, d); closed || err != nil {
 		return outcome.Of(0, err)
 	}
-	if progress, ok := c.prunedProgress.Get(d.UID); ok && d.Status.Progress == nil {
-		d.Status.Progress = progress.DeepCopy()
+	if c.prunedProgress.Known() && d.Status.Progress == nil {
+		d.Status.Progress = c.prunedProgress.Get(d.UID).DeepCopy()
 	}
 	s, err := c.observe(ctx, d)
 	if err != nil {

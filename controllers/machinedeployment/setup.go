@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,28 +20,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
-// batchPeriod is how long changes of sets and machines are collected before one
-// reconcile. A hundred machines that start together are one step of a rollout
-// then, not a hundred, each with its writes.
-const batchPeriod = 100 * time.Millisecond
+// Reconciles that sets and machines ask for are batched: a hundred machines that
+// start together are a few steps of a rollout then, not a hundred, each with its
+// writes.
+const (
+	batchDelay    = 100 * time.Millisecond
+	batchInterval = time.Second
+)
 
 // SetupWithManager registers the controller. Nodes are not watched: what a
 // rollout needs to know of them, their machines say.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
 		For(&machinev1.MachineDeployment{}, builder.WithPredicates(
 			predicate.Or(predicate.Funcs{UpdateFunc: deploymentChanged}, c.own.Foreign()))).
-		Watches(&machinev1.MachineSet{}, enqueueBatched(c.deploymentsOfSet)).
-		Watches(&machinev1.MachineClass{}, enqueueBatched(c.deploymentsOfClass), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: nodeTemplateChanged,
-		})).
-		Watches(&machinev1.Machine{}, enqueueBatched(c.deploymentsOfMachine), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
-			UpdateFunc: machineChanged,
-		})).
+		Watches(&machinev1.MachineSet{}, batch.Enqueue(requestsOf(c.deploymentsOfSet))).
+		Watches(&machinev1.MachineClass{}, batch.Enqueue(requestsOf(c.deploymentsOfClass)),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeTemplateChanged})).
+		Watches(&machinev1.Machine{}, batch.Enqueue(requestsOf(c.deploymentsOfMachine)),
+			builder.WithPredicates(predicate.Funcs{
+				CreateFunc: func(event.CreateEvent) bool { return false }, // its set reports it
+				UpdateFunc: machineChanged,
+			})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Complete(c)
 }
@@ -140,39 +144,13 @@ func (c *Controller) deploymentsOfMachine(ctx context.Context, o client.Object) 
 	return c.deploymentsOfSet(ctx, set)
 }
 
-// enqueueBatched enqueues what of returns, a little later.
-func enqueueBatched(of func(context.Context, client.Object) []types.NamespacedName) handler.EventHandler {
-	add := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
-		seen := map[types.NamespacedName]bool{}
-		for _, o := range objects {
-			for _, key := range of(ctx, o) {
-				if !seen[key] {
-					seen[key] = true
-					q.AddAfter(reconcile.Request{NamespacedName: key}, batchPeriod)
-				}
-			}
+// requestsOf turns a lookup of keys into one of requests.
+func requestsOf(keys func(context.Context, client.Object) []types.NamespacedName) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		var requests []reconcile.Request
+		for _, key := range keys(ctx, o) {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent,
-			q workqueue.TypedRateLimitingInterface[reconcile.Request],
-		) {
-			add(ctx, q, e.Object)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent,
-			q workqueue.TypedRateLimitingInterface[reconcile.Request],
-		) {
-			add(ctx, q, e.ObjectOld, e.ObjectNew)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
-			q workqueue.TypedRateLimitingInterface[reconcile.Request],
-		) {
-			add(ctx, q, e.Object)
-		},
-		GenericFunc: func(ctx context.Context, e event.GenericEvent,
-			q workqueue.TypedRateLimitingInterface[reconcile.Request],
-		) {
-			add(ctx, q, e.Object)
-		},
+		return requests
 	}
 }

@@ -21,6 +21,7 @@ import (
 // and requeues for the progress deadline.
 func (s *scope) report(ctx context.Context) error {
 	if !s.d.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(s.d, machinev1.Finalizer) {
+		s.prunedProgress.Forget(s.d.UID)
 		return nil // it no longer exists, or never was ours
 	}
 	status := s.status()
@@ -39,16 +40,22 @@ func (s *scope) report(ctx context.Context) error {
 // because a change of the status alone triggers no reconcile. It remembers the
 // progress that the API server prunes.
 func (s *scope) writeStatus(ctx context.Context, status machinev1.MachineDeploymentStatus) error {
-	changed := s.d.DeepCopy()
+	before, changed := s.d.DeepCopy(), s.d.DeepCopy()
 	changed.Status = status
-	patch := client.MergeFromWithOptions(s.d, client.MergeFromWithOptimisticLock{})
+	if s.prunedProgress.Known() {
+		before.Status.Progress, changed.Status.Progress = nil, nil
+	}
+	sent := changed.Status.Progress != nil &&
+		!apiequality.Semantic.DeepEqual(before.Status.Progress, changed.Status.Progress)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := s.Client.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch status of MachineDeployment: %w", err)
 	}
-	if status.Progress != nil && changed.Status.Progress == nil {
+	if sent && changed.Status.Progress == nil {
+		s.prunedProgress.Learn(ctx, machinev1.MachineDeploymentKind, "status.progress")
+	}
+	if s.prunedProgress.Known() {
 		s.prunedProgress.Keep(s.d.UID, status.Progress)
-	} else {
-		s.prunedProgress.Forget(s.d.UID)
 	}
 	return nil
 }
@@ -56,7 +63,7 @@ func (s *scope) writeStatus(ctx context.Context, status machinev1.MachineDeploym
 // onlyPrunedDiffers reports whether status differs from the stored one only in
 // progress, which this API server prunes. Then it is remembered, not written.
 func (s *scope) onlyPrunedDiffers(status machinev1.MachineDeploymentStatus) bool {
-	if _, pruned := s.prunedProgress.Get(s.d.UID); !pruned {
+	if !s.prunedProgress.Known() {
 		return false
 	}
 	was, is := s.d.Status, status

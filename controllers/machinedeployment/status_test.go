@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,5 +103,46 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	env.pass()
 	if n := env.deployment().Status.AvailableReplicas; n != 2 {
 		t.Errorf("%d are said to be available, want 2", n)
+	}
+}
+
+// MCM's CRD drops our own field: it is sent once, and a deployment that changes in
+// nothing else is not written.
+func TestDroppedProgressIsSentOnce(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, deployment(2))
+	sent := 0
+	env.c.own.Client = interceptor.NewClient(env.client, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
+			data, err := p.Data(o)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(string(data), `"progress"`) {
+				sent++
+			}
+			if err := c.SubResource(sub).Patch(ctx, o, p, opts...); err != nil {
+				return err
+			}
+			d, ok := o.(*machinev1.MachineDeployment)
+			if !ok || d.Status.Progress == nil {
+				return nil
+			}
+			d.Status.Progress = nil
+			return c.SubResource(sub).Update(ctx, d)
+		},
+	})
+	env.run()
+	env.changeSpec(class("v2"))
+	env.run()
+	if sent != 1 {
+		t.Errorf("the field that the API server drops was sent %d times, want once", sent)
+	}
+	clear(env.writes)
+	env.pass()
+	if env.writes["status MachineDeployment"] != 0 {
+		t.Errorf("writes although nothing changed: %v", env.writes)
 	}
 }

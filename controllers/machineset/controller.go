@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/record"
@@ -47,9 +46,8 @@ type Deps struct {
 // Controller keeps the Machines of each MachineSet as its spec asks.
 type Controller struct {
 	Deps
-	gate *hold.Gate
-	// progressPruned is true once the API server has dropped status.progress.
-	progressPruned atomic.Bool
+	gate   *hold.Gate
+	pruned fresh.Dropped[struct{}] // about status.progress
 
 	mu       sync.Mutex
 	memories map[client.ObjectKey]*memory

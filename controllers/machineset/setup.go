@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,23 +19,36 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
-// batchPeriod is how long events of Machines are collected before one reconcile: a
-// hundred machines that become Running cost a few status writes, not a hundred,
-// and equally fewer reconciles of the MachineDeployment.
-const batchPeriod = 200 * time.Millisecond
+// Reconciles that Machines ask for are batched: a hundred machines that become
+// Running cost a few status writes, not a hundred, and equally fewer reconciles of
+// the MachineDeployment.
+const (
+	batchDelay    = 200 * time.Millisecond
+	batchInterval = time.Second
+)
 
 // SetupWithManager registers the controller with that many workers.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval}
+	// A change of the status alone is most often this controller's own.
+	notStatus := watch.ExceptStatus()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machineset").
-		For(&machinev1.MachineSet{}).
-		Watches(&machinev1.Machine{}, enqueueBatched(c.setsOfMachine), builder.WithPredicates(machineChanged())).
+		For(&machinev1.MachineSet{}, builder.WithPredicates(notStatus)).
+		Watches(&machinev1.MachineSet{}, batch.Enqueue(ofItself), builder.WithPredicates(predicate.Not(notStatus))).
+		Watches(&machinev1.Machine{}, batch.Enqueue(c.setsOfMachine), builder.WithPredicates(machineChanged())).
 		Watches(&machinev1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.setsOfDeployment),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Complete(c)
+}
+
+// ofItself returns the set of an event.
+func ofItself(_ context.Context, set client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(set)}}
 }
 
 // setsOfMachine returns the set that controls a Machine, or those that may adopt it.
@@ -77,24 +89,6 @@ func (c *Controller) setsMatching(ctx context.Context, namespace string, match f
 		}
 	}
 	return requests
-}
-
-// enqueueBatched enqueues what objects map to, with a delay within which further
-// events come to nothing more.
-func enqueueBatched(of handler.MapFunc) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
-		for _, o := range objects {
-			for _, request := range of(ctx, o) {
-				q.AddAfter(request, batchPeriod)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object) },
-	}
 }
 
 // machineChanged lets through what a set looks at. Conditions and progress of a

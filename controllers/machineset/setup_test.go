@@ -2,12 +2,10 @@ package machineset
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -116,29 +114,5 @@ func TestMachineChanged(t *testing.T) {
 				t.Errorf("%s got %v", tc.reason, got)
 			}
 		})
-	}
-}
-
-// delays is a queue that only notes for how long requests are put off.
-type delays struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request]
-	of map[string][]time.Duration
-}
-
-func (d delays) AddAfter(r reconcile.Request, after time.Duration) {
-	d.of[r.Name] = append(d.of[r.Name], after)
-}
-
-func TestGathered(t *testing.T) {
-	t.Parallel()
-	env := newEnv(t)
-	moved := newMember("a")
-	moved.OwnerReferences[0].Name = "new"
-	q := delays{of: map[string][]time.Duration{}}
-	enqueueBatched(env.c.setsOfMachine).Update(t.Context(),
-		event.UpdateEvent{ObjectOld: newMember("a"), ObjectNew: moved}, q)
-	want := map[string][]time.Duration{"set": {batchPeriod}, "new": {batchPeriod}}
-	if diff := cmp.Diff(want, q.of); diff != "" {
-		t.Errorf("a machine that moves concerns both sets\n%s", diff)
 	}
 }

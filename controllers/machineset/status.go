@@ -27,11 +27,15 @@ func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 		s.replicasCompared, s.scaleErr = false, nil
 	}
 	status := statusOf(s)
-	if !c.progressPruned.Load() {
+	if !c.pruned.Known() {
 		status.Progress = progressOf(s, acted)
 	}
 	status.LastOperation.LastUpdateTime = s.set.Status.LastOperation.LastUpdateTime
 	if equality.Semantic.DeepEqual(s.set.Status, status) {
+		return nil
+	}
+	if left := s.deferStatus(&status); left > 0 {
+		s.requeueAfter(left)
 		return nil
 	}
 	status.LastOperation.LastUpdateTime = metav1.NewTime(s.now)
@@ -40,10 +44,18 @@ func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 	if err := c.Client.Status().Patch(ctx, changed, client.MergeFrom(s.set)); err != nil {
 		return client.IgnoreNotFound(fmt.Errorf("write status of MachineSet: %w", err))
 	}
-	// MCM's CRD prunes our own field. Then the field is left out; otherwise every
-	// reconcile would find it missing, write, and so trigger the next reconcile.
-	c.progressPruned.Store(status.Progress != nil && changed.Status.Progress == nil || c.progressPruned.Load())
+	c.rememberPruned(ctx, s.set.Status.Progress, status.Progress, changed.Status.Progress)
 	return nil
+}
+
+// rememberPruned compares what a write sent with what is stored. MCM's CRD prunes our
+// own field. Then it is left out; otherwise every reconcile would find it missing,
+// write, and so trigger the next reconcile.
+func (c *Controller) rememberPruned(ctx context.Context, before, wanted, stored *machinev1.Progress) {
+	sent := wanted != nil && !equality.Semantic.DeepEqual(before, wanted)
+	if sent && stored == nil {
+		c.pruned.Learn(ctx, machinev1.MachineSetKind, "status.progress")
+	}
 }
 
 // statusOf returns the status in MCM's terms.

@@ -1,0 +1,83 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// A Batch delays the reconciles that events ask for, so that events which come
+// close together cause one reconcile, with its writes, instead of one each. The
+// first event waits for Delay. While more follow, an object is reconciled once in
+// Interval. A Batch must not be copied; it is safe for concurrent use.
+type Batch struct {
+	Clock           clock.PassiveClock
+	Delay, Interval time.Duration
+
+	mu    sync.Mutex
+	due   map[reconcile.Request]time.Time // of the last reconcile that was asked for
+	swept time.Time
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Enqueue returns a handler that enqueues, delayed, what the object of an event
+// maps to; for an update, what the old and the new object map to.
+func (b *Batch) Enqueue(of handler.MapFunc) handler.EventHandler {
+	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {
+		seen := map[reconcile.Request]bool{}
+		for _, o := range objects {
+			for _, request := range of(ctx, o) {
+				if !seen[request] {
+					seen[request] = true
+					q.AddAfter(request, b.delay(request))
+				}
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, e.Object) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { enqueue(ctx, q, e.Object) },
+	}
+}
+
+// delay returns when the next reconcile of an object is due. A queue merges what is
+// added to it twice.
+func (b *Batch) delay(r reconcile.Request) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.Clock.Now()
+	b.sweep(now)
+	due, found := b.due[r]
+	switch next := due.Add(b.Interval); {
+	case !found || next.Before(now.Add(b.Delay)):
+		due = now.Add(b.Delay)
+	case !now.Before(due):
+		due = next
+	}
+	b.due[r] = due
+	return due.Sub(now)
+}
+
+// sweep forgets, once in a while, reconciles that delay no other any more.
+func (b *Batch) sweep(now time.Time) {
+	const period = time.Minute
+	if b.due == nil {
+		b.due = map[reconcile.Request]time.Time{}
+	}
+	if now.Sub(b.swept) < period {
+		return
+	}
+	b.swept = now
+	maps.DeleteFunc(b.due, func(_ reconcile.Request, due time.Time) bool { return due.Add(b.Interval).Before(now) })
+}
