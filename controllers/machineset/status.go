@@ -34,10 +34,6 @@ func (c *Controller) report(ctx context.Context, s *scope, acted error) error {
 	if equality.Semantic.DeepEqual(s.set.Status, status) {
 		return nil
 	}
-	if left := s.deferStatus(&status); left > 0 {
-		s.requeueAfter(left)
-		return nil
-	}
 	status.LastOperation.LastUpdateTime = metav1.NewTime(s.now)
 	changed := s.set.DeepCopy()
 	changed.Status = status
