@@ -153,7 +153,7 @@ func (c *Controller) remember(ctx context.Context, g *group, resolved class.Reso
 		}
 		suspects[key] = f.candidate.firstSeen
 		if f.candidate.firstSeen.IsZero() {
-			suspects[key] = r.now
+			suspects[key] = c.Clock.Now() // a listing may have taken long: it is judged now
 			c.metrics.seen.WithLabelValues(resolved.Driver.Traits().Name, string(f.candidate.resource.Kind)).Inc()
 			ctrl.LoggerFrom(ctx).Info("Orphan suspected", "resource", key, "why", f.verdict.why)
 		}
