@@ -3,7 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,8 +25,8 @@ import (
 // the API server, namespace is that of the caches, which are the controllers that run.
 func CatchingUp(mgr ctrl.Manager, live client.Reader, namespace string, which []string) ctrl.Manager {
 	kinds := cachedKinds(DoorsOf(which))
-	return &catchingUp{Manager: mgr, done: make(chan struct{}), wait: func(ctx context.Context) error {
-		return fresh.CatchUp(ctx, fresh.CatchUpDeps{
+	return &catchingUp{Manager: mgr, done: make(chan struct{}), wait: func(ctx context.Context) bool {
+		return nil == fresh.CatchUp(ctx, fresh.CatchUpDeps{
 			Cache: mgr.GetClient(), Live: live, Clock: clock.RealClock{}, Namespace: namespace,
 		}, kinds...)
 	}}
@@ -63,11 +63,11 @@ func cachedKinds(doors []Door) []client.ObjectList {
 // catchingUp is a manager whose runnables wait for the caches.
 type catchingUp struct {
 	ctrl.Manager
-	wait func(context.Context) error
+	wait func(context.Context) bool // reports whether the process goes on
 
-	once sync.Once
-	done chan struct{} // closed when wait has returned err
-	err  error
+	begun atomic.Bool
+	done  chan struct{} // closed when wait has returned goOn
+	goOn  bool
 }
 
 // Add adds r.
@@ -100,15 +100,12 @@ func (w waiting) Warmup(ctx context.Context) error {
 // Start runs it. All runnables of a manager wait together.
 func (w waiting) Start(ctx context.Context) error {
 	m := w.manager
-	m.once.Do(func() {
-		go func() {
-			defer close(m.done)
-			m.err = m.wait(ctx)
-		}()
-	})
-	<-m.done
-	if m.err != nil {
-		return nil // the process is stopping: that is the only error
+	if m.begun.CompareAndSwap(false, true) {
+		m.goOn = m.wait(ctx)
+		close(m.done)
+	}
+	if <-m.done; !m.goOn {
+		return nil
 	}
 	return w.Runnable.Start(ctx)
 }

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -38,14 +37,10 @@ func TestCatchingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		caughtUp, waits := make(chan struct{}), 0
 		inner := &runnables{}
-		m := &catchingUp{Manager: inner, done: make(chan struct{}), wait: func(ctx context.Context) error {
+		m := &catchingUp{Manager: inner, done: make(chan struct{}), wait: func(context.Context) bool {
 			waits++
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-caughtUp:
-				return nil
-			}
+			<-caughtUp
+			return true
 		}}
 		leaders, everywhere := []*runnable{{}, {}}, &runnable{everywhere: true}
 		for _, r := range []*runnable{leaders[0], leaders[1], everywhere} {
@@ -77,7 +72,7 @@ func TestCatchingUp(t *testing.T) {
 func TestCatchingUpEnds(t *testing.T) {
 	t.Parallel()
 	inner, r := &runnables{}, &runnable{}
-	m := &catchingUp{Manager: inner, done: make(chan struct{}), wait: func(context.Context) error { return errors.New("stopped") }}
+	m := &catchingUp{Manager: inner, done: make(chan struct{}), wait: func(context.Context) bool { return false }}
 	if err := m.Add(r); err != nil {
 		t.Fatal(err)
 	}

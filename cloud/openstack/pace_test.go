@@ -50,7 +50,8 @@ func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	if token == "" || s.p.Rig.Valid(r.Context(), token) {
 		return http.DefaultTransport.RoundTrip(r)
 	}
-	body := `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}}`
+	body := `{"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires ` +
+		`authentication."}}`
 	return &http.Response{
 		StatusCode: http.StatusUnauthorized, Header: http.Header{},
 		Body: io.NopCloser(strings.NewReader(body)), Request: r,

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,8 +59,6 @@ func New(d Deps) *Controller {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &machinev1.MachineDeployment{}
 	if err := c.Client.Get(ctx, req.NamespacedName, d); err != nil {
-		if apierrors.IsNotFound(err) {
-		}
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
 	if closed, err := c.gate.Answer(ctx, d); closed || err != nil {

@@ -31,6 +31,8 @@ func at(version string) func(*machinev1.Machine) {
 	return func(m *machinev1.Machine) { m.ResourceVersion = version }
 }
 
+type writes = Writes[*machinev1.Machine]
+
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -50,41 +52,41 @@ func TestComplete(t *testing.T) {
 			reason: "Without writes the cache is right.", write: func(*Writes[*machinev1.Machine]) {},
 			cached: []*machinev1.Machine{machine("b"), machine("a")}, want: []string{"a Running", "b Running"},
 		},
-		"Created": {reason: "A created machine is there before the cache shows it.", write: func(m *Writes[*machinev1.Machine]) {
+		"Created": {reason: "A created machine is there before the cache shows it.", write: func(m *writes) {
 			m.Created(written, now)
 		}, want: []string{"a Failed"}, left: 1},
-		"Seen": {reason: "Once the cache shows it, the cache is right.", write: func(m *Writes[*machinev1.Machine]) {
+		"Seen": {reason: "Once the cache shows it, the cache is right.", write: func(m *writes) {
 			m.Created(written, now)
 		}, cached: []*machinev1.Machine{machine("a", at("6"))}, want: []string{"a Running"}},
-		"TooLong": {reason: "A machine that never shows up is given up.", write: func(m *Writes[*machinev1.Machine]) {
+		"TooLong": {reason: "A machine that never shows up is given up.", write: func(m *writes) {
 			m.Created(written, now)
 		}, later: WriteTimeout},
-		"Patched": {reason: "A written machine is newer than an older cached one.", write: func(m *Writes[*machinev1.Machine]) {
+		"Patched": {reason: "A written machine is newer than an older cached one.", write: func(m *writes) {
 			m.Updated(written, now)
 		}, cached: []*machinev1.Machine{machine("a", at("4"))}, want: []string{"a Failed"}, left: 1},
-		"CaughtUp": {reason: "An equal version is the cache's.", write: func(m *Writes[*machinev1.Machine]) {
+		"CaughtUp": {reason: "An equal version is the cache's.", write: func(m *writes) {
 			m.Updated(written, now)
 		}, cached: []*machinev1.Machine{machine("a", at("5"))}, want: []string{"a Running"}},
-		"Gone": {reason: "A written machine that the cache has no more is gone.", write: func(m *Writes[*machinev1.Machine]) {
+		"Gone": {reason: "A written machine that the cache has no more is gone.", write: func(m *writes) {
 			m.Updated(written, now)
 		}},
-		"Deleted": {reason: "A deleted machine is terminating before the cache shows it.", write: func(m *Writes[*machinev1.Machine]) {
+		"Deleted": {reason: "A deleted machine is terminating before the cache shows it.", write: func(m *writes) {
 			m.Deleted(written, now)
 		}, cached: []*machinev1.Machine{machine("a", at("6"))}, want: []string{"a Terminating"}, left: 1},
-		"DeletedToo": {reason: "Once the cache shows it, the cache is right.", write: func(m *Writes[*machinev1.Machine]) {
+		"DeletedToo": {reason: "Once the cache shows it, the cache is right.", write: func(m *writes) {
 			m.Deleted(written, now)
 		}, cached: []*machinev1.Machine{machine("a", terminating)}, want: []string{"a Terminating"}},
-		"Forgotten": {reason: "A deletion that never shows up is tried again.", write: func(m *Writes[*machinev1.Machine]) {
+		"Forgotten": {reason: "A deletion that never shows up is tried again.", write: func(m *writes) {
 			m.Deleted(written, now)
 		}, cached: []*machinev1.Machine{machine("a", at("5"))}, later: WriteTimeout, want: []string{"a Running"}},
-		"Successor": {reason: "Another machine of the same name is another machine.", write: func(m *Writes[*machinev1.Machine]) {
+		"Successor": {reason: "Another machine of the same name is another machine.", write: func(m *writes) {
 			m.Deleted(written, now)
 		}, cached: []*machinev1.Machine{other}, want: []string{"a Running"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := &Writes[*machinev1.Machine]{}
+			m := &writes{}
 			tc.write(m)
 			var got []string
 			for _, machine := range m.Complete(tc.cached, now.Add(tc.later)) {
@@ -107,7 +109,7 @@ func TestComplete(t *testing.T) {
 func TestUntilExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	m := &Writes[*machinev1.Machine]{}
+	m := &writes{}
 	if m.UntilExpiry(now) != 0 {
 		t.Error("without writes nothing is waited for")
 	}
@@ -120,7 +122,7 @@ func TestUntilExpiry(t *testing.T) {
 
 func TestDropDeleted(t *testing.T) {
 	t.Parallel()
-	w := &Writes[*machinev1.Machine]{}
+	w := &writes{}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	seen, gone, deleted := machine("seen"), machine("gone"), machine("created-and-deleted")
 	w.Created(seen, now)
