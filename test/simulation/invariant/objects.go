@@ -287,9 +287,9 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 }
 
 // userChose reports whether a user decided that m goes: somebody else has created a
-// Machine in its set, which has one too many then, and m has a priority.
+// Machine in its set, which has one too many then, and m has a priority of its own.
 func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet) bool {
-	if m.Annotations[machinev1.PriorityAnnotation] == "" {
+	if p := m.Annotations[machinev1.PriorityAnnotation]; p == "" || p == machinev1.DefaultPriority {
 		return false
 	}
 	return slices.ContainsFunc(c.machines(), func(o *machinev1.Machine) bool {
