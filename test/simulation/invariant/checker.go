@@ -5,6 +5,7 @@ package invariant
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -109,7 +110,7 @@ type Checker struct {
 	removed map[string]time.Time    // when the Machine of an owner id went
 	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
 	taken   map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
-	put     map[types.UID]time.Time // when somebody else created a Machine
+	put     map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
 	active   map[place]presence // where Clusters of Cluster API live, and do not any more
 	retained map[string]bool    // owner ids of VMs that were left on purpose
@@ -251,13 +252,13 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 		}
 		return
 	}
-	if change.Old == nil && w == nil {
+	before, ok := change.Old.(*machinev1.Machine)
+	if w == nil && (!ok || !maps.Equal(before.Labels, m.Labels)) {
 		c.put[m.UID] = c.Now()
 	}
 	if m.Spec.ProviderID != "" && c.bound[id].IsZero() {
 		c.bound[id] = c.Now()
 	}
-	before, ok := change.Old.(*machinev1.Machine)
 	if ok && active(before) && !active(m) && (w == nil || w.Controller != "machineset") {
 		if set := c.setOf(m); set != nil {
 			c.ceased[m.UID] = departure{at: c.Now(), pool: set.UID}

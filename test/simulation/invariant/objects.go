@@ -286,14 +286,18 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 	return nil
 }
 
-// userChose reports whether a user decided that m goes: somebody else has created a
-// Machine in its set, which has one too many then, and m has a priority of its own.
+// userChose reports whether a user decided that m goes: somebody else has put m into
+// a set that asks for no more Machines since, or another one, and m has a priority of
+// its own.
 func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet) bool {
-	if p := m.Annotations[machinev1.PriorityAnnotation]; p == "" || p == machinev1.DefaultPriority {
-		return false
-	}
+	priority := m.Annotations[machinev1.PriorityAnnotation]
+	chosen := priority != "" && priority != machinev1.DefaultPriority
 	return slices.ContainsFunc(c.machines(), func(o *machinev1.Machine) bool {
-		_, put := c.put[o.UID]
-		return put && metav1.IsControlledBy(o, set)
+		at, put := c.put[o.UID]
+		if !put || !metav1.IsControlledBy(o, set) || o.UID != m.UID && !chosen {
+			return false
+		}
+		asked, _ := c.since(set.UID, at)
+		return asked.most <= int(set.Spec.Replicas)
 	})
 }
