@@ -17,8 +17,9 @@ type SoldOut time.Duration
 
 // Offerings remembers for a short while what the cloud is out of: Create fails
 // at once with cloud.Exhausted for the same region, zone and instance type, and
-// for the same class only where the cloud named a capacity type. A success
-// forgets it. A VM that may have been made already is always asked for.
+// for the same class only where the class names no instance type, or the cloud
+// named a capacity type. The error has the cloud's text. A success forgets it. A VM
+// that may have been made already is always asked for.
 func Offerings(d SoldOut, clock Clock) cloud.Middleware {
 	const usual = SoldOut(time.Minute)
 	if d == 0 {
@@ -107,7 +108,7 @@ func (a *remembering) known(r cloud.CreateRequest) error {
 		e := *s.said
 		left := s.until.Sub(now)
 		e.Op, e.RetryAfter = opCreate, left+a.clock.upTo(left)
-		e.Err = fmt.Errorf("no capacity for %v: the cloud refused it a moment ago", *e.Offering)
+		e.Err = fmt.Errorf("%w (remembered from a request for %v, at most %s ago)", s.said.Err, *e.Offering, 2*a.d)
 		copied := *e.Offering
 		e.Offering = &copied
 		return &e
@@ -142,8 +143,8 @@ func (a *remembering) learn(r cloud.CreateRequest, vm cloud.VM, err error) {
 	place := *e.Offering
 	kept.Offering = &place
 	key := anyClass
-	if place.CapacityType != "" {
-		key = ownClass // a Class does not say which capacity type it asks for
+	if place.CapacityType != "" || anyClass.instanceType == "" {
+		key = ownClass // what else the Class asks for is not known
 	}
 	a.soldOut[key] = shortage{&kept, now.Add(a.d + a.clock.upTo(a.d))}
 }

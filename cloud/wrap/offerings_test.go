@@ -3,6 +3,7 @@ package wrap_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,10 @@ func TestOfferings(t *testing.T) {
 			"no spot capacity says nothing about a class that may want another kind", full("spot"),
 			func(r *cloud.CreateRequest) { r.Class.Name = "d" }, 0, true,
 		},
+		"Elsewhere": {
+			"of a class that names no instance type it is not known where its VMs run", full(""),
+			func(r *cloud.CreateRequest) { r.Class.Name = "d" }, 0, true,
+		},
 		"Spot again": {"the class that asked for spot would be refused again", full("spot"), nil, 0, false},
 		"Later":      {"stock changes", full(""), nil, 3 * time.Minute, true},
 		"Quota": {
@@ -80,11 +85,16 @@ func TestOfferings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMarket(0, never)
 			m.err = c.first
-			if asked, _ := m.asks(t, request("1")); !asked {
+			first := request("1")
+			if name == "Elsewhere" {
+				first.Class.InstanceType, first.Class.Zone = "", ""
+			}
+			if asked, _ := m.asks(t, first); !asked {
 				t.Fatal("the first is not asked for")
 			}
 			m.clk.pass(c.pass)
-			r := request("2")
+			r := first
+			r.Token = request("2").Token
 			if c.change != nil {
 				c.change(&r)
 			}
@@ -95,8 +105,8 @@ func TestOfferings(t *testing.T) {
 			if !asked {
 				e, _ := errors.AsType[*cloud.Error](err)
 				if e == nil || e.Code != cloud.Exhausted || e.Reason != "InsufficientCapacity" || e.RetryAfter <= 0 ||
-					e.Offering == nil {
-					t.Errorf("got %+v, want the cloud's reason, the offering and a RetryAfter", e)
+					e.Offering == nil || !strings.HasPrefix(e.Error(), "create VM: no capacity (remembered from a request for t in z") {
+					t.Errorf("got %+v, want the cloud's reason and text, the offering and a RetryAfter", e)
 				}
 			}
 		})
