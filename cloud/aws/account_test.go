@@ -289,6 +289,32 @@ func TestTerminatedSaysWhy(t *testing.T) {
 	}
 }
 
+// TestInterruptible: whoever may lose a VM at any time asks for it in one of three ways.
+func TestInterruptible(t *testing.T) {
+	t.Parallel()
+	d := aws.NewDriver(aws.Options{})
+	cases := map[string]struct {
+		change spec
+		want   bool
+	}{
+		"OnDemand":         {nil, false},
+		"SpotPrice":        {spec{"spotPrice": "0.5"}, true},
+		"EmptySpotPrice":   {spec{"spotPrice": ""}, true},
+		"SpotMarket":       {spec{"instanceMarketOptions": spec{"marketType": "spot"}}, true},
+		"ReclaimedByOwner": {spec{"instanceMarketOptions": spec{"marketType": "interruptible-capacity-reservation"}}, true},
+		"CapacityBlock":    {spec{"instanceMarketOptions": spec{"marketType": "capacity-block"}}, false},
+		"MarketWins": {
+			spec{"spotPrice": "0.5", "instanceMarketOptions": spec{"marketType": "capacity-block"}}, false,
+		},
+	}
+	for name, tc := range cases {
+		c, problems := d.Parse(class("c", tc.change))
+		if got := d.Interruptible(c); got != tc.want {
+			t.Errorf("%s: Interruptible() = %v, want %v (%v)", name, got, tc.want, problems)
+		}
+	}
+}
+
 // TestPrefixesOnce: a call without token is not repeated until its effect would
 // show.
 func TestPrefixesOnce(t *testing.T) {

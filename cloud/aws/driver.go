@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,9 +87,10 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	return newAccount(d.options, s.Region, client, refresh), nil
 }
 
-// Interruptible reports whether VMs of c are spot instances: those with a spotPrice,
-// an empty one included, which means the price on demand.
+// Interruptible reports whether EC2 may take VMs of c away: those of a spot market,
+// and those of a reservation that its owner may reclaim. A spotPrice means spot, an
+// empty one too: then the price on demand is the limit.
 func (d *Driver) Interruptible(c cloud.Class) bool {
 	s, ok := c.Spec.(*spec)
-	return ok && s.SpotPrice != nil
+	return ok && slices.Contains([]string{"spot", "interruptible-capacity-reservation"}, s.capacityType())
 }

@@ -239,12 +239,13 @@ func errorRows() []cloudtest.ErrorRow {
 	region := &cloud.Offering{Region: "eu-west-1", InstanceType: "m5.large", CapacityType: "on-demand"}
 	add("create", cloud.Exhausted, zone, "InsufficientCapacity InsufficientInstanceCapacity InsufficientHostCapacity "+
 		"InsufficientReservedInstanceCapacity SpotMaxPriceTooLow UnfulfillableCapacity ReservationCapacityExceeded "+
-		"Unsupported")
+		"Unsupported InsufficientCapacityOnHost VolumeTypeNotAvailableInZone")
 	add("create", cloud.Exhausted, region, "InstanceLimitExceeded VcpuLimitExceeded MaxSpotInstanceCountExceeded "+
-		"MaxFleetCountExceeded PendingVerification")
+		"MaxFleetCountExceeded PendingVerification HostLimitExceeded")
 	add("create", cloud.Exhausted, nil, "InsufficientAddressCapacity InsufficientVolumeCapacity "+
 		"InsufficientFreeAddressesInSubnet "+
-		"VolumeLimitExceeded MaxIOPSLimitExceeded RouteLimitExceeded NetworkInterfaceLimitExceeded")
+		"VolumeLimitExceeded MaxIOPSLimitExceeded RouteLimitExceeded NetworkInterfaceLimitExceeded "+
+		"AddressLimitExceeded PrivateIpAddressLimitExceeded")
 	add("create", cloud.Throttled, nil, "RequestLimitExceeded Throttling ThrottlingException EC2ThrottledException "+
 		"RequestThrottled RequestThrottledException")
 	add("create", cloud.Unavailable, nil, "InternalError InternalFailure ServiceUnavailable Unavailable "+
