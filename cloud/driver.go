@@ -125,6 +125,14 @@ type Ref struct {
 	Created    time.Time // of the machine object
 }
 
+// TagPrefix begins the keys of CreateRequest.Tags; the rest of a key is letters,
+// digits, dots and dashes.
+const TagPrefix = "mcm.cluster.x-k8s.io/"
+
+// ClusterIDTag is the key of CreateRequest.Tags for the durable id of the Cluster API
+// Cluster. Every resource that List returns, and that can keep text, has it.
+const ClusterIDTag = TagPrefix + "cluster-id"
+
 // CreateRequest describes the VM that is wanted.
 type CreateRequest struct {
 	Ref
@@ -135,7 +143,9 @@ type CreateRequest struct {
 	UserData []byte
 	// Zone overrides the zone of the class; empty leaves it.
 	Zone string
-	// Tags are added to those of the class, which win.
+	// Tags are added to those of the class, which win. Their keys begin with
+	// TagPrefix. List returns them as they were given, where a cloud's keys are
+	// encoded, too.
 	Tags map[string]string
 	// Annotations that the machine wants on its node; MCM's drivers take settings
 	// from some of them.

@@ -44,6 +44,7 @@ func lifecycle(k *kit) {
 	if !tagged(r.Tags, m.tags) {
 		k.Errorf("list: tags %v, want those of the request among them: %v", r.Tags, m.tags)
 	}
+	k.carryClusterID(a, m)
 	k.part("Zone", zone)
 	m.delete(a)
 	m.gone(a)
@@ -61,6 +62,17 @@ func tagged(tags, want map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// carryClusterID fails unless all that was made for m has the id of its Cluster: the
+// collector of orphans tells by it whose they are.
+func (k *kit) carryClusterID(a cloud.Account, m *machine) {
+	k.Helper()
+	for _, r := range k.listed(a, k.class) {
+		if r.OwnerID == m.ref.OwnerID && r.Tags[cloud.ClusterIDTag] != m.tags[cloud.ClusterIDTag] {
+			k.Errorf("list: %s %s has tags %v, want the id of the Cluster among them", r.Kind, r.ID, r.Tags)
+		}
+	}
 }
 
 // isOf fails unless vm says whose it is.

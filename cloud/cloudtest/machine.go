@@ -37,8 +37,10 @@ func (k *kit) named(name string) *machine {
 		k:        k,
 		token:    randomID(),
 		userData: []byte("#cloud-config\n# canary-" + rand.Text() + "\n"),
-		tags:     map[string]string{"cloudtest": "yes"},
-		ref:      cloud.Ref{Name: name, OwnerID: randomID(), Class: k.class, Created: time.Now()},
+		tags: map[string]string{
+			cloud.ClusterIDTag: randomID(), cloud.TagPrefix + "cluster-name": "c-1", cloud.TagPrefix + "cluster-namespace": "ns",
+		},
+		ref: cloud.Ref{Name: name, OwnerID: randomID(), Class: k.class, Created: time.Now()},
 	}
 }
 

@@ -21,6 +21,7 @@ func golden(k *kit) {
 	m, a := k.named("golden"), k.account()
 	m.token = "11111111-1111-4111-8111-111111111111"
 	m.ref.OwnerID = "22222222-2222-4222-8222-222222222222"
+	m.tags[cloud.ClusterIDTag] = "33333333-3333-4333-8333-333333333333"
 	m.ref.Class = c
 	m.userData = []byte("#cloud-config\n{}\n")
 	k.proxy.Forget()

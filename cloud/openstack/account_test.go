@@ -153,7 +153,7 @@ func TestPairsAreMerged(t *testing.T) {
 			"a port of Nova's is marked, too",
 			port{ID: "p"},
 			`{"port":{"allowed_address_pairs":[{"ip_address":"10.0.0.0/8"},{"ip_address":"fd00::/48"}],"description":"` +
-				c.birthmark("o") + `","name":"m"}}`,
+				c.birthmark(cloud.CreateRequest{Ref: cloud.Ref{OwnerID: "o"}}) + `","name":"m"}}`,
 		},
 		"foreign pair": {
 			"others may have allowed something",

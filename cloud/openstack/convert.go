@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // Nova's words that more than one place depends on.
@@ -79,7 +80,7 @@ func (a *account) resourceOf(ctx context.Context, s server) (cloud.Resource, *cl
 	}
 	return cloud.Resource{
 		Kind: cloud.KindVM, ID: s.ID, MachineName: s.Name, OwnerID: vm.OwnerID, Created: s.Created,
-		Tags: maps.Clone(s.Metadata), VM: &vm,
+		Tags: driverkit.DecodeTags(s.Metadata), VM: &vm,
 	}, nil
 }
 
@@ -87,6 +88,6 @@ func (a *account) resourceOf(ctx context.Context, s server) (cloud.Resource, *cl
 func (p part) resource() cloud.Resource {
 	return cloud.Resource{
 		Kind: p.kind, ID: p.id, MachineName: p.name, OwnerID: p.owner, Created: p.created, Attached: p.attachedTo != "",
-		Tags: maps.Clone(p.tags),
+		Tags: driverkit.DecodeTags(p.tags),
 	}
 }

@@ -276,10 +276,7 @@ func (a *account) disk(ctx context.Context, c *config, r cloud.CreateRequest, im
 // metadata is put on the server and its volume: the tags of the request, those
 // of the class, which win, and those by which it is found again.
 func (c *config) metadata(r cloud.CreateRequest) map[string]string {
-	all := maps.Clone(r.Tags)
-	if all == nil {
-		all = map[string]string{}
-	}
+	all := driverkit.EncodeTags(r.Tags)
 	maps.Copy(all, c.Spec.Tags)
 	delete(all, ownerKey)
 	delete(all, attemptKey)

@@ -121,7 +121,7 @@ func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest
 	}
 	in := map[string]any{"allowed_address_pairs": pairs}
 	if p.Name == "" && p.Description == "" {
-		in["name"], in["description"] = r.Name, c.birthmark(r.OwnerID)
+		in["name"], in["description"] = r.Name, c.birthmark(r)
 	}
 	err := a.ask(ctx, opFinish, call{
 		method: http.MethodPut, of: neutron, path: "ports/" + p.ID,

@@ -45,7 +45,7 @@ func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateReque
 // to be allowed.
 func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest) (port, *cloud.Error) {
 	in := map[string]any{
-		"name": r.Name, "description": c.birthmark(r.OwnerID), "network_id": c.Spec.NetworkID,
+		"name": r.Name, "description": c.birthmark(r), "network_id": c.Spec.NetworkID,
 		"allowed_address_pairs": c.pairs(),
 	}
 	var addresses []map[string]string

@@ -116,7 +116,10 @@ func (p port) part() part {
 	for _, tag := range p.Tags {
 		out.tags[tag] = ""
 	}
-	out.class, out.owner, _ = readBirthmark(p.Description)
+	class, owner, clusterID, _ := readBirthmark(p.Description)
+	if out.class, out.owner = class, owner; clusterID != "" {
+		out.tags[cloud.ClusterIDTag] = clusterID
+	}
 	return out
 }
 

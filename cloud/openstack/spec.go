@@ -94,8 +94,12 @@ func (s *spec) ownVolume() bool { return s.RootDiskSize > 0 && s.RootDiskType !=
 
 // birthmark says, in the description that a port is made with, whose it is.
 // Neutron takes tags only afterwards.
-func (c *config) birthmark(ownerID string) string {
-	return "cluster-api-provider-mcm class=" + digest(c.ownership) + " owner=" + ownerID
+func (c *config) birthmark(r cloud.CreateRequest) string {
+	mark := "cluster-api-provider-mcm class=" + digest(c.ownership) + " owner=" + r.OwnerID
+	if id := r.Tags[cloud.ClusterIDTag]; id != "" {
+		mark += " cluster=" + id
+	}
+	return mark
 }
 
 // digest is equal for equal keys, and short.
@@ -106,13 +110,14 @@ func digest(keys []string) string {
 }
 
 // readBirthmark takes a description apart; ok is false when it is none of ours.
-func readBirthmark(description string) (class, ownerID string, ok bool) {
+func readBirthmark(description string) (class, ownerID, clusterID string, ok bool) {
 	rest, ok := strings.CutPrefix(description, "cluster-api-provider-mcm class=")
 	if !ok {
-		return "", "", false
+		return "", "", "", false
 	}
-	class, ownerID, ok = strings.Cut(rest, " owner=")
-	return class, ownerID, ok
+	class, rest, ok = strings.Cut(rest, " owner=")
+	ownerID, clusterID, _ = strings.Cut(rest, " cluster=")
+	return class, ownerID, clusterID, ok
 }
 
 // decode decodes a provider spec as MCM's driver does: keys have their case.

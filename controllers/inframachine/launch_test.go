@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
@@ -145,5 +146,21 @@ func TestAdoptedMachineKeepsItsClass(t *testing.T) {
 	w.settle("m", w.gone())
 	if _, live := w.vms(); live != 0 {
 		t.Error("the VM was left behind")
+	}
+}
+
+// TestTagsAreThoseOfTheContract: drivers encode keys that begin with the prefix of
+// the driver contract, and put the id of the Cluster where they can keep no tags.
+func TestTagsAreThoseOfTheContract(t *testing.T) {
+	t.Parallel()
+	p := &pass{}
+	p.seen.cluster = &clusterv1.Cluster{}
+	for key := range tags(p) {
+		if !strings.HasPrefix(key, cloud.TagPrefix) {
+			t.Errorf("tag %s does not begin with %s", key, cloud.TagPrefix)
+		}
+	}
+	if machinev1.ClusterIDTag != cloud.ClusterIDTag {
+		t.Errorf("the controllers' tag %s is not the drivers' %s", machinev1.ClusterIDTag, cloud.ClusterIDTag)
 	}
 }
