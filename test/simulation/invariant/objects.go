@@ -279,19 +279,23 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 			count++
 		}
 	}
-	if count < asked.least && !c.userChose(m, set) {
+	if count < asked.least && !c.userChose(m, set, d) {
 		return fmt.Errorf("Machine %s is deleted and leaves %d available of MachineDeployment %s, which allows no "+
 			"fewer than %d", m.Name, count, d.Name, asked.least)
 	}
 	return nil
 }
 
-// userChose reports whether a user decided that m goes: somebody else has put m into
-// a set that asks for no more Machines since, or another one, and m has a priority of
-// its own.
-func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet) bool {
+// userChose reports whether a user decided that m goes: it has a priority of its own,
+// and the last change of what its deployment asks for was a scale-in; or somebody else
+// has put m into a set that asks for no more Machines since, or another one, and m has
+// a priority of its own.
+func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet, d *machinev1.MachineDeployment) bool {
 	priority := m.Annotations[machinev1.PriorityAnnotation]
 	chosen := priority != "" && priority != machinev1.DefaultPriority
+	if chosen && c.scaledIn(d.UID) {
+		return true
+	}
 	return slices.ContainsFunc(c.machines(), func(o *machinev1.Machine) bool {
 		at, put := c.put[o.UID]
 		if !put || !metav1.IsControlledBy(o, set) || o.UID != m.UID && !chosen {
@@ -300,4 +304,10 @@ func (c *Checker) userChose(m *machinev1.Machine, set *machinev1.MachineSet) boo
 		asked, _ := c.since(set.UID, at)
 		return asked.most <= int(set.Spec.Replicas)
 	})
+}
+
+// scaledIn reports whether the last change of what is asked for made it less.
+func (c *Checker) scaledIn(uid types.UID) bool {
+	all := c.wanted[uid]
+	return len(all) > 1 && all[len(all)-1].most < all[len(all)-2].most
 }
