@@ -166,7 +166,9 @@ func (o *ownedSet) view() rollout.Set {
 	s.Replicas = max(int(o.observed.Status.Replicas), terminating+max(s.Spec, s.Live))
 	s.Available = min(int(o.observed.Status.AvailableReplicas), available)
 	s.Preserved = int(o.observed.Status.PreservedFailedReplicas)
-	s.ProtectedUnavailable = rollout.Ranking{Now: o.now}.ProtectedUnavailable(o.live())
+	s.ProtectedUnavailable = rollout.Ranking{Now: o.now}.ProtectedUnavailable(append(o.live(), o.upcoming(s.Spec-s.Live)...))
+	// What the status does not count as available yet is no unhealthy machine.
+	s.ProtectedUnavailable += available - s.Available
 	s.Desired = parseNumber(o.observed.Annotations[machinev1.DesiredReplicasAnnotation])
 	s.Max = parseNumber(o.observed.Annotations[machinev1.MaxReplicasAnnotation])
 	return s
@@ -180,6 +182,20 @@ func (o *ownedSet) live() []*machinev1.Machine {
 	return slices.DeleteFunc(slices.Clone(o.machines), func(m *machinev1.Machine) bool {
 		return !m.DeletionTimestamp.IsZero()
 	})
+}
+
+// upcoming returns n Machines as the set creates them, for those that the cache does
+// not show yet; none if n is not positive.
+func (o *ownedSet) upcoming(n int) []*machinev1.Machine {
+	var machines []*machinev1.Machine
+	for range n {
+		m := &machinev1.Machine{}
+		m.Annotations = o.observed.Spec.Template.Annotations
+		m.CreationTimestamp.Time = o.now
+		m.Status.CurrentStatus.Phase = machinev1.MachinePending
+		machines = append(machines, m)
+	}
+	return machines
 }
 
 // isAvailable reports whether a machine counts as available.

@@ -22,6 +22,7 @@ func TestView(t *testing.T) {
 	}
 	going := func(m *machinev1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: noon} }
 	chosen := func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.DeleteMachineAnnotation, "now") }
+	second := func(m *machinev1.Machine) { machinev1.SetAnnotation(m, machinev1.PriorityAnnotation, "2") }
 	running := machinev1.MachineRunning
 	for name, tc := range map[string]struct {
 		reason   string
@@ -46,11 +47,18 @@ func TestView(t *testing.T) {
 			rollout.Set{Spec: 1, Replicas: 2, Live: 1, Available: 1},
 		},
 		"NotReported": {
-			"A machine is available when its set says so, too.", 1,
+			"A machine is available when its set says so, too; it is not unhealthy before.", 1,
 			machinev1.MachineSetStatus{Replicas: 1},
 			[]*machinev1.Machine{machine(running)},
 			nil,
-			rollout.Set{Spec: 1, Replicas: 1, Live: 1},
+			rollout.Set{Spec: 1, Replicas: 1, Live: 1, ProtectedUnavailable: 1},
+		},
+		"NotCachedYet": {
+			"A healthy machine with a priority goes before those that the cache does not show yet.", 3,
+			machinev1.MachineSetStatus{Replicas: 3, AvailableReplicas: 1},
+			[]*machinev1.Machine{machine(running, second)},
+			nil,
+			rollout.Set{Spec: 3, Replicas: 3, Live: 1, Available: 1, ProtectedUnavailable: 2},
 		},
 		"NotMadeYet": {
 			"What was asked for takes up room before it is there, beside what goes.", 3,

@@ -20,8 +20,8 @@ type Set struct {
 	Available int
 	// Preserved is how many are Failed and kept for examination.
 	Preserved int
-	// ProtectedUnavailable is how many are neither available nor preserved, and yet go later than
-	// one that is available, e.g. because that has a priority.
+	// ProtectedUnavailable is how many are neither preserved nor counted in Available, and
+	// yet go no earlier than one that is available, e.g. because that has a priority.
 	ProtectedUnavailable int
 	// Marked is how many live ones somebody chose to be deleted first.
 	Marked int

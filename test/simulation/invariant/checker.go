@@ -110,6 +110,8 @@ type Checker struct {
 	removed map[string]time.Time    // when the Machine of an owner id went
 	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
 	taken   map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
+	created map[string]time.Time    // when the MCMMachine of an owner id was last created
+	deleted map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
 	put     map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
 	active   map[place]presence // where Clusters of Cluster API live, and do not any more
@@ -139,6 +141,7 @@ func New(w World) *Checker {
 		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		taken: map[string]time.Time{}, put: map[types.UID]time.Time{},
+		created: map[string]time.Time{}, deleted: map[string]time.Time{},
 		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
 	}
 }
@@ -221,6 +224,7 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		c.noteMachine(change, o, w)
 	case *infrav1.MCMMachine:
 		id := mcmID(o)
+		c.noteDeletion(change, o)
 		if change.New == nil {
 			c.removed[id] = c.Now()
 			if w == nil && !moved(o) {
@@ -229,6 +233,18 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		} else if o.Spec.ProviderID != "" && c.bound[id].IsZero() {
 			c.bound[id] = c.Now()
 		}
+	}
+}
+
+// noteDeletion remembers since when a MCMMachine is being deleted, and when a move
+// created it in another management cluster.
+func (c *Checker) noteDeletion(change apiserver.Change, m *infrav1.MCMMachine) {
+	id := mcmID(m)
+	if change.Old == nil {
+		c.created[id] = c.Now()
+	}
+	if !m.DeletionTimestamp.IsZero() && !moved(m) && c.deleted[id].IsZero() {
+		c.deleted[id] = c.Now()
 	}
 }
 

@@ -117,7 +117,8 @@ func mcmNoSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer
 	return nil
 }
 
-// vmStays: the VM of a MCMMachine is ended only when that is being deleted.
+// vmStays: the VM of a MCMMachine is ended only when that is being deleted, or was when
+// the reconcile began: clusterctl creates it anew in the target of a move.
 func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
 		return nil
@@ -127,12 +128,19 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 		switch {
 		case other, moved(m):
 			continue
-		case !m.DeletionTimestamp.IsZero(), c.copies(m, now):
+		case !m.DeletionTimestamp.IsZero(), c.copies(m, now), c.wasDeleted(mcmID(m), w.Began):
 			return nil
 		}
 		return fmt.Errorf("VM %s is ended although it is that of MCMMachine %s, which stays", now.ID, m.Name)
 	}
 	return nil
+}
+
+// wasDeleted reports whether the MCMMachine of an owner id was being deleted at that
+// time, and was created again since then.
+func (c *Checker) wasDeleted(id string, at time.Time) bool {
+	deleted := c.deleted[id]
+	return !deleted.IsZero() && !deleted.After(at) && c.created[id].After(at)
 }
 
 // copies reports whether a MCMMachine is only the copy of a native Machine, which is

@@ -184,9 +184,10 @@ func (w *World) health(k *kubelet) (corev1.ConditionStatus, string) {
 }
 
 // nodeOf brings the node of a kubelet into line: the kubelet speaks at once, and
-// the node controller waits before it speaks for one that is silent.
+// the node controller waits before it speaks for one that is silent, also where
+// the VM is gone and a finalizer keeps the node.
 func (w *World) nodeOf(k *kubelet) {
-	if !k.joined || k.gone {
+	if !k.joined {
 		return
 	}
 	wanted, _ := w.health(k)
@@ -203,7 +204,7 @@ func (w *World) nodeOf(k *kubelet) {
 // show writes how a node is.
 func (w *World) show(k *kubelet) {
 	wanted, reason := w.health(k)
-	if wanted == k.shown || k.gone {
+	if wanted == k.shown {
 		return
 	}
 	if w.isDown(w.Target) {
