@@ -116,7 +116,7 @@ func (p port) part() part {
 	for _, tag := range p.Tags {
 		out.tags[tag] = ""
 	}
-	class, owner, clusterID, _ := readBirthmark(p.Description)
+	class, owner, clusterID := readBirthmark(p.Description)
 	if out.class, out.owner = class, owner; clusterID != "" {
 		out.tags[cloud.ClusterIDTag] = clusterID
 	}

@@ -109,15 +109,15 @@ func digest(keys []string) string {
 	return hex.EncodeToString(sum[:length])
 }
 
-// readBirthmark takes a description apart; ok is false when it is none of ours.
-func readBirthmark(description string) (class, ownerID, clusterID string, ok bool) {
-	rest, ok := strings.CutPrefix(description, "cluster-api-provider-mcm class=")
-	if !ok {
-		return "", "", "", false
+// readBirthmark takes a description apart; all is empty when it is none of ours.
+func readBirthmark(description string) (class, ownerID, clusterID string) {
+	rest, ours := strings.CutPrefix(description, "cluster-api-provider-mcm class=")
+	if !ours {
+		return "", "", ""
 	}
-	class, rest, ok = strings.Cut(rest, " owner=")
+	class, rest, _ = strings.Cut(rest, " owner=")
 	ownerID, clusterID, _ = strings.Cut(rest, " cluster=")
-	return class, ownerID, clusterID, ok
+	return class, ownerID, clusterID
 }
 
 // decode decodes a provider spec as MCM's driver does: keys have their case.

@@ -142,11 +142,16 @@ func (a *remembering) learn(r cloud.CreateRequest, vm cloud.VM, err error) {
 	kept := *e
 	place := *e.Offering
 	kept.Offering = &place
-	key := anyClass
+	a.soldOut[shortOf(place, anyClass, ownClass)] = shortage{&kept, now.Add(a.d + a.clock.upTo(a.d))}
+}
+
+// shortOf returns which requests a shortage hits: those of the class alone where it is
+// not known what another class asks for.
+func shortOf(place cloud.Offering, anyClass, ownClass offering) offering {
 	if place.CapacityType != "" || anyClass.instanceType == "" {
-		key = ownClass // what else the Class asks for is not known
+		return ownClass
 	}
-	a.soldOut[key] = shortage{&kept, now.Add(a.d + a.clock.upTo(a.d))}
+	return anyClass
 }
 
 // begin remembers that the VM of token may be there. What is an hour old is

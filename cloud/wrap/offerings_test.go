@@ -104,8 +104,9 @@ func TestOfferings(t *testing.T) {
 			}
 			if !asked {
 				e, _ := errors.AsType[*cloud.Error](err)
+				const text = "create VM: no capacity (remembered from a request for t in z"
 				if e == nil || e.Code != cloud.Exhausted || e.Reason != "InsufficientCapacity" || e.RetryAfter <= 0 ||
-					e.Offering == nil || !strings.HasPrefix(e.Error(), "create VM: no capacity (remembered from a request for t in z") {
+					e.Offering == nil || !strings.HasPrefix(e.Error(), text) {
 					t.Errorf("got %+v, want the cloud's reason and text, the offering and a RetryAfter", e)
 				}
 			}

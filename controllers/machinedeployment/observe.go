@@ -166,7 +166,8 @@ func (o *ownedSet) view() rollout.Set {
 	s.Replicas = max(int(o.observed.Status.Replicas), terminating+max(s.Spec, s.Live))
 	s.Available = min(int(o.observed.Status.AvailableReplicas), available)
 	s.Preserved = int(o.observed.Status.PreservedFailedReplicas)
-	s.ProtectedUnavailable = rollout.Ranking{Now: o.now}.ProtectedUnavailable(append(o.live(), o.upcoming(s.Spec-s.Live)...))
+	expected := append(o.live(), o.upcoming(s.Spec-s.Live)...)
+	s.ProtectedUnavailable = rollout.Ranking{Now: o.now}.ProtectedUnavailable(expected)
 	// What the status does not count as available yet is no unhealthy machine.
 	s.ProtectedUnavailable += available - s.Available
 	s.Desired = parseNumber(o.observed.Annotations[machinev1.DesiredReplicasAnnotation])
