@@ -5,13 +5,15 @@ import (
 	"errors"
 )
 
-// recreate deletes all old machines, and creates new ones when the last is gone.
+// recreate deletes all old machines, and creates new ones when the last is gone. A set
+// that is asked for none in this pass may have one that the cache does not show yet.
 func (s *scope) recreate(ctx context.Context) error {
 	annotated := s.markNodes(ctx)
 	left := 0
 	for _, o := range s.oldSets() {
-		if o.desired.Spec.Replicas > 0 {
+		if o.desired.Spec.Replicas > 0 && !o.deleting() {
 			s.resize(o, 0)
+			left++
 		}
 		left += o.view().Replicas
 	}

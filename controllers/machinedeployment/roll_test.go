@@ -102,6 +102,27 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
+// TestRecreateBeforeTheFirstMachine: an old set that has no machines yet may be about
+// to create them, so it is asked for none before a new set is asked for any.
+func TestRecreateBeforeTheFirstMachine(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, deployment(2, func(d *machinev1.MachineDeployment) {
+		d.Spec.Strategy = machinev1.MachineDeploymentStrategy{Type: machinev1.RecreateStrategyType}
+	}))
+	for range 3 {
+		env.pass() // no MachineSet controller runs, so the set stays empty
+	}
+	env.changeSpec(class("v2"))
+	env.pass()
+	if sets := env.sets(); len(sets) != 1 || sets[0].Spec.Replicas != 0 {
+		t.Fatalf("want only the old set, asked for none\n%s", env.describe())
+	}
+	env.pass()
+	if set := env.set("v2"); set.Spec.Replicas != 2 {
+		t.Errorf("the new set is asked for %d machines, want 2", set.Spec.Replicas)
+	}
+}
+
 func TestRollAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
