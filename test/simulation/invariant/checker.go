@@ -103,16 +103,17 @@ type Checker struct {
 	rules     []Rule
 	resources map[string]sim.Resource // as last seen, by id
 
-	wanted  map[types.UID][]bounds  // of sets and deployments, over time
-	left    map[types.UID]departure // of machines that were available, and by whom
-	ceased  map[types.UID]departure // of machines that counted as replicas, unless their set deleted them
-	ailing  map[string]time.Time    // when a node was last seen unhealthy, by name
-	removed map[string]time.Time    // when the Machine of an owner id went
-	bound   map[string]time.Time    // when the Machine of an owner id got its providerID
-	taken   map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
-	created map[string]time.Time    // when the MCMMachine of an owner id was last created
-	deleted map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
-	put     map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
+	wanted    map[types.UID][]bounds  // of sets and deployments, over time
+	left      map[types.UID]departure // of machines that were available, and by whom
+	ceased    map[types.UID]departure // of machines that counted as replicas, unless their set deleted them
+	ailing    map[string]time.Time    // when a node was last seen unhealthy, by name
+	removed   map[string]time.Time    // when the Machine of an owner id went
+	bound     map[string]time.Time    // when the Machine of an owner id got its providerID
+	taken     map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
+	unhealthy map[string]bool         // nodes as they last were
+	created   map[string]time.Time    // when the MCMMachine of an owner id was last created
+	deleted   map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
+	put       map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
 	active   map[place]presence // where Clusters of Cluster API live, and do not any more
 	retained map[string]bool    // owner ids of VMs that were left on purpose
@@ -141,7 +142,7 @@ func New(w World) *Checker {
 		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		taken: map[string]time.Time{}, put: map[types.UID]time.Time{},
-		created: map[string]time.Time{}, deleted: map[string]time.Time{},
+		unhealthy: map[string]bool{}, created: map[string]time.Time{}, deleted: map[string]time.Time{},
 		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
 	}
 }
@@ -217,9 +218,12 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 	case *machinev1.MachineDeployment:
 		c.want(o.UID, boundsOf(o))
 	case *corev1.Node:
-		if change.New == nil || !c.Health(o.Name) {
+		// One that has just recovered was unhealthy until now: caches may not show it yet.
+		healthy := change.New != nil && c.Health(o.Name)
+		if !healthy || c.unhealthy[o.Name] {
 			c.ailing[o.Name] = c.Now()
 		}
+		c.unhealthy[o.Name] = !healthy
 	case *machinev1.Machine:
 		c.noteMachine(change, o, w)
 	case *infrav1.MCMMachine:
