@@ -22,13 +22,16 @@ import (
 // leader starts once the caches show all that the API server had when this process
 // became the leader. So a new leader does not act on what was so before its term:
 // a machine that the former leader made, a hold that it answered. live reads from
-// the API server, namespace is that of the caches, which are the controllers that run.
+// the API server, namespace is the one that the caches are limited to (empty is all),
+// and which has the names of the controllers that run. Nodes, Pods and Secrets are
+// not compared.
 func CatchingUp(mgr ctrl.Manager, live client.Reader, namespace string, which []string) ctrl.Manager {
 	kinds := cachedKinds(DoorsOf(which))
 	return &catchingUp{Manager: mgr, done: make(chan struct{}), wait: func(ctx context.Context) bool {
-		return nil == fresh.CatchUp(ctx, fresh.CatchUpDeps{
+		err := fresh.CatchUp(ctx, fresh.CatchUpDeps{
 			Cache: mgr.GetClient(), Live: live, Clock: clock.RealClock{}, Namespace: namespace,
 		}, kinds...)
+		return err == nil
 	}}
 }
 
