@@ -224,7 +224,7 @@ var hider = cloudtest.Hider{
 // backend is a project as cloudtest sees it.
 type backend struct{ *rig.Project }
 
-var birthmark = regexp.MustCompile(` owner=(\S*)$`)
+var birthmark = regexp.MustCompile(` owner=(\S*)`)
 
 func (b backend) ledger(t testing.TB) []cloud.Resource {
 	t.Helper()

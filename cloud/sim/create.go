@@ -267,7 +267,7 @@ func (c *Cloud) choose(zones []Zone, region string, in VMInput) (string, *APIErr
 	if where == "" {
 		where = region
 	}
-	e := refuse(CodeInsufficientCapacity, "%s has no room for another VM of type %s", where, in.InstanceType)
+	e := refuse(CodeInsufficientCapacity, "%s has no capacity for another VM of type %s", where, in.InstanceType)
 	e.Region, e.Zone, e.InstanceType, e.CapacityType = region, in.Zone, in.InstanceType, capacityType(in.Spot)
 	return "", e
 }

@@ -131,7 +131,32 @@ func scaleIn(b Bounds, sets []Set, active, sizes []int, n int) {
 		sizes[i] -= more
 		taken += more
 	}
+	keepAvailable(b, sets, active, sizes)
 	preferMarked(sets, active, sizes)
+}
+
+// keepAvailable moves reductions to sets that have machines which are not available,
+// as far as fewer than b.MinAvailable would be left otherwise. MCM takes in proportion
+// only: a user who scales in while a rollout is stuck loses what still serves.
+func keepAvailable(b Bounds, sets []Set, active, sizes []int) {
+	// spare is how many machines a set can lose beyond its share before it loses an
+	// available one; negative: how many available ones it loses.
+	spare := func(i int) int { return unhealthy(sets[i]) - (sets[i].Spec - sizes[i]) }
+	missing := b.MinAvailable() - sum(sets, available)
+	for _, i := range active {
+		missing += max(-spare(i), 0)
+	}
+	for _, i := range active {
+		for _, j := range active {
+			n := min(missing, -spare(i), spare(j))
+			if n <= 0 {
+				continue
+			}
+			sizes[i] += n
+			sizes[j] -= n
+			missing -= n
+		}
+	}
 }
 
 // fraction is by how much a set changes if all sets keep their proportions.

@@ -49,6 +49,7 @@ func TestScaled(t *testing.T) {
 	marks := func(n int, s Set) Set { s.Marked = n; return s }
 	terminating := func(n int, s Set) Set { s.Replicas += n; return s }
 	unspent := func(n int, s Set) Set { s.Live += n; s.Replicas += n; return s }
+	broken := func(n int, s Set) Set { s.Available -= n; return s }
 	rolling := func(replicas int) Bounds { return Bounds{replicas, 2, 1} }
 	for name, tc := range map[string]struct {
 		reason  string
@@ -147,6 +148,24 @@ func TestScaled(t *testing.T) {
 			[]Set{asked(1, 8, 10), marks(4, asked(2, 4, 10))},
 			1, false,
 			[]int{8, 3},
+		},
+		"InKeepsAvailable": {
+			"While a rollout is stuck, the machines that serve stay.", Bounds{3, 1, 1},
+			[]Set{asked(1, 2, 7), broken(5, asked(2, 5, 7))},
+			1, false,
+			[]int{2, 2},
+		},
+		"InKeepsNoMore": {
+			"What may be unavailable goes in proportion.", Bounds{4, 1, 2},
+			[]Set{asked(1, 4, 8), broken(4, asked(2, 4, 8))},
+			1, false,
+			[]int{2, 3},
+		},
+		"InKeepsAllThereIs": {
+			"Fewer are available than may be: those that are stay.", Bounds{6, 1, 1},
+			[]Set{broken(2, asked(1, 6, 9)), broken(4, asked(2, 4, 9))},
+			1, false,
+			[]int{4, 3},
 		},
 		"InEqual": {
 			"Of equal sets the older one shrinks.", rolling(9),

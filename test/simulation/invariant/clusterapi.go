@@ -269,7 +269,8 @@ func mcmProviderIDStays(_ *Checker, change apiserver.Change, w *Writer) error {
 }
 
 // clusterGoesLast: a MCMCluster goes only when nothing of its Cluster's machines
-// is left in the cloud, but what was to be left.
+// is left in the cloud, but what was to be left, and the VM of a MCMMachine that
+// somebody else took out of the API server, finalizers first.
 func clusterGoesLast(c *Checker, change apiserver.Change, w *Writer) error {
 	before, ok := change.Old.(*infrav1.MCMCluster)
 	if !ok || change.New != nil || w == nil {
@@ -277,11 +278,17 @@ func clusterGoesLast(c *Checker, change apiserver.Change, w *Writer) error {
 	}
 	for _, vm := range c.Cloud.VMs() {
 		if vm.Tags[machinev1.ClusterIDTag] == before.Annotations[machinev1.OwnerIDAnnotation] &&
-			!c.retained[vm.Tags[ownerTag]] && !c.unasked[vm.ID] && vm.Deleting.IsZero() {
+			!c.retained[vm.Tags[ownerTag]] && !c.unasked[vm.ID] && !c.isTaken(vm) && vm.Deleting.IsZero() {
 			return fmt.Errorf("MCMCluster %s disappears although VM %s (%s) is %s", before.Name, vm.ID, vm.Name(), vm.VM.State)
 		}
 	}
 	return nil
+}
+
+// isTaken reports whether somebody else took the machine of a VM out of the API server.
+func (c *Checker) isTaken(vm sim.Resource) bool {
+	_, taken := c.taken[vm.Tags[ownerTag]]
+	return taken && len(c.claimants(vm)) == 0
 }
 
 // workersSettle: once trouble has ended, every MachineDeployment of Cluster API

@@ -98,10 +98,10 @@ func (c *Checker) known(r sim.Resource) (providerID string, found bool) {
 }
 
 // strayed reports whether a resource came about by somebody else, or by a request
-// that arrived late, and its Cluster does not live any more: no collector may take
-// it then (docs/proof.md).
+// that arrived late, or lost its machine to somebody else, and its Cluster does not
+// live any more: no collector may take it then (docs/proof.md).
 func (c *Checker) strayed(r sim.Resource) bool {
-	if !c.unasked[r.ID] || !tagged(r) {
+	if !c.unasked[r.ID] && !c.isTaken(r) || !tagged(r) {
 		return false
 	}
 	for _, s := range c.Homes {
