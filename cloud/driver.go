@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -61,9 +62,10 @@ type Account interface {
 	// Codes: Denied, Throttled, Unavailable, Unknown.
 	Delete(ctx context.Context, r Ref) (Deletion, error)
 
-	// List yields every resource that carries the ownership tags of c once, page
-	// by page, in no order. It stops after the first error.
-	List(ctx context.Context, c Class) iter.Seq2[Resource, error]
+	// List yields every resource of these kinds that carries the ownership tags of c
+	// once, page by page, in no order. No kinds are all kinds. It asks the cloud only for
+	// what is wanted, and stops after the first error.
+	List(ctx context.Context, c Class, kinds ...Kind) iter.Seq2[Resource, error]
 
 	// Capacity returns what a node of c will offer.
 	// Codes: Invalid (unknown type), Denied, Throttled, Unavailable, Unknown.
@@ -89,6 +91,24 @@ type Traits struct {
 	NameMax     int           // characters of Ref.Name; 0 is no limit
 	Settle      time.Duration // how long Get and List may miss a new VM
 	NodeNamed   bool          // the node is named after the machine
+
+	// CreateKey reports whether a request for a VM that is carried out twice makes one
+	// VM, because the cloud takes an idempotency key or its names are unique. Without it
+	// Create calls Checkpoint before the request, and when it does not know what became
+	// of one, it waits for Settle and looks before it asks again.
+	CreateKey bool
+
+	Rates Rates // what the cloud allows an account
+}
+
+// Rates are how many calls of each method of Account a cloud allows, each apart
+// from the others.
+type Rates struct{ Create, Get, Delete, List, Capacity Rate }
+
+// Rate is a token bucket. The zero value is unknown.
+type Rate struct {
+	PerSecond float64 // in the long run
+	Burst     int     // at once
 }
 
 // ClassInput is a MachineClass as far as a driver needs it.
@@ -111,8 +131,20 @@ type Class struct {
 
 	Region, Zone, InstanceType string
 
+	// Zones are those that the class names beside Zone, sorted, nil for none.
+	Zones []string
+	// AnyZone reports whether CreateRequest.Zone may also name a zone that the class
+	// does not. Only the cloud knows which there are: Create refuses others as Invalid
+	// before it makes anything.
+	AnyZone bool
+
 	// Spec is the driver's own form of the spec. It is never modified.
 	Spec any
+}
+
+// TakesZone reports whether CreateRequest.Zone may be zone, as far as the class says.
+func (c Class) TakesZone(zone string) bool {
+	return zone == "" || c.AnyZone || zone == c.Zone || slices.Contains(c.Zones, zone)
 }
 
 // Ref identifies the VM of a machine.
@@ -229,6 +261,9 @@ const (
 	KindAddress   Kind = "address"
 	KindKey       Kind = "key"
 )
+
+// Wants reports whether a List of these kinds yields k; no kinds are all kinds.
+func Wants(kinds []Kind, k Kind) bool { return len(kinds) == 0 || slices.Contains(kinds, k) }
 
 // Resource is a resource of the cloud that carries our ownership tags.
 type Resource struct {

@@ -52,7 +52,7 @@ func (a *account) Delete(context.Context, cloud.Ref) (cloud.Deletion, error) {
 	return cloud.Deletion{}, nil
 }
 
-func (a *account) List(context.Context, cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *account) List(context.Context, cloud.Class, ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(func(cloud.Resource, error) bool) {}
 }
 

@@ -69,9 +69,8 @@ func (a *account) one(r cloud.Ref, found []resource) (cloud.VM, error) {
 		r.Name)
 }
 
-// List yields everything that carries the ownership tags of c: instances,
-// volumes, interfaces.
-func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+// List yields what carries the ownership tags of c: instances, volumes, interfaces.
+func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		s, err := driverkit.SpecOf[*spec](opList, c)
 		if err != nil {
@@ -79,6 +78,9 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 			return
 		}
 		for _, kind := range []cloud.Kind{cloud.KindVM, cloud.KindDisk, cloud.KindInterface} {
+			if !cloud.Wants(kinds, kind) {
+				continue
+			}
 			filters := owned(s.ownership)
 			if kind == cloud.KindVM {
 				filters = append(filters, notTerminated())

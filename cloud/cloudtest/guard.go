@@ -146,10 +146,10 @@ func (g *guard) Capacity(ctx context.Context, c cloud.Class) (cp cloud.Capacity,
 }
 
 // List yields what List yields and checks what holds for every one.
-func (g *guard) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (g *guard) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		failed := false
-		for r, err := range g.next.List(ctx, c) {
+		for r, err := range g.next.List(ctx, c, kinds...) {
 			if failed {
 				g.k.Error("list goes on after an error")
 				return

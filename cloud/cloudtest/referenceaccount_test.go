@@ -293,11 +293,14 @@ func (a *account) disks(ctx context.Context, r cloud.Ref, found []resource) {
 	}
 }
 
-func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		for _, kind := range []string{"vm", "interface", "disk"} {
 			if kind != "vm" && a.bug("listsVMsOnly") {
 				return
+			}
+			if !cloud.Wants(kinds, cloud.Kind(kind)) {
+				continue
 			}
 			for t, err := range a.all(ctx, c, kind, "") {
 				r := cloud.Resource{

@@ -60,7 +60,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: c.Spec.Region,
 		Owner:    strings.Join(append([]string{c.Spec.Region}, c.ownership...), " "),
-		Region:   c.Spec.Region, Zone: c.Spec.AvailabilityZone, InstanceType: c.Spec.FlavorName,
+		Region:   c.Spec.Region, Zone: c.Spec.AvailabilityZone, AnyZone: true, InstanceType: c.Spec.FlavorName,
 		Spec: c,
 	}, problems
 }

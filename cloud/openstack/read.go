@@ -57,18 +57,25 @@ func several(op string, r cloud.Ref, all []server) *cloud.Error {
 
 // List yields everything that carries the ownership keys of the class: servers,
 // volumes, ports.
-func (a *account) List(ctx context.Context, class cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *account) List(ctx context.Context, class cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		c, err := driverkit.SpecOf[*config](opList, class)
 		if err != nil {
 			yield(cloud.Resource{}, unclassed(err))
 			return
 		}
-		for _, all := range []iter.Seq2[cloud.Resource, *cloud.Error]{
-			a.listServers(ctx, c), listParts(c, a.volumes(ctx, opList, url.Values{})),
-			listParts(c, a.ports(ctx, opList, url.Values{})),
+		for _, list := range []struct {
+			kind cloud.Kind
+			all  iter.Seq2[cloud.Resource, *cloud.Error]
+		}{
+			{cloud.KindVM, a.listServers(ctx, c)},
+			{cloud.KindDisk, listParts(c, a.volumes(ctx, opList, url.Values{}))},
+			{cloud.KindInterface, listParts(c, a.ports(ctx, opList, url.Values{}))},
 		} {
-			for r, failed := range all {
+			if !cloud.Wants(kinds, list.kind) {
+				continue
+			}
+			for r, failed := range list.all {
 				if failed != nil {
 					yield(cloud.Resource{}, about(failed))
 					return

@@ -124,8 +124,8 @@ func (s *spec) owns(item Resource, r cloud.Ref) bool {
 	return r.Name == "" || item.Name() == "" || item.Name() == r.Name
 }
 
-// List yields every resource that carries the ownership tags of c.
-func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+// List yields the resources that carry the ownership tags of c.
+func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		const op = "list resources"
 		s, err := driverkit.SpecOf[*spec](op, c)
@@ -133,10 +133,17 @@ func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 			yield(cloud.Resource{}, err)
 			return
 		}
-		for item, err := range a.pages(ctx, op, s.Region, url.Values{"tag": s.ownership}) {
+		query := url.Values{"tag": s.ownership}
+		if len(kinds) == 1 {
+			query.Set("kind", string(kinds[0]))
+		}
+		for item, err := range a.pages(ctx, op, s.Region, query) {
 			if err != nil {
 				yield(cloud.Resource{}, err)
 				return
+			}
+			if !cloud.Wants(kinds, cloud.Kind(item.Kind)) {
+				continue
 			}
 			if !yield(resourceOf(item), nil) {
 				return

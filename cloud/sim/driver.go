@@ -59,7 +59,7 @@ func (d *Driver) Batched(w driverkit.Window) *Driver {
 // Traits are the constants of simulated clouds.
 func (d *Driver) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime,
+		Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
 		NodeNamed: true,
 	}
 }
@@ -74,7 +74,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: endpoint,
 		Owner:    strings.Join(append([]string{endpoint, s.Region}, s.ownership...), " "),
-		Region:   s.Region, Zone: s.Zone, InstanceType: s.InstanceType,
+		Region:   s.Region, Zone: s.Zone, AnyZone: true, InstanceType: s.InstanceType,
 		Spec: s,
 	}, problems
 }

@@ -168,12 +168,15 @@ func (s *spec) provably(vm *seen, r cloud.Ref) bool {
 
 // List yields every VM in the class's folder that carries its ownership tags.
 // Disks and interfaces of a VM live and go with it.
-func (a *account) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		const op = "list VMs"
 		s, err := driverkit.SpecOf[*spec](op, c)
 		if err != nil {
 			yield(cloud.Resource{}, notInvalid(op, err))
+			return
+		}
+		if !cloud.Wants(kinds, cloud.KindVM) {
 			return
 		}
 		for vm, err := range a.scan(ctx, s) {

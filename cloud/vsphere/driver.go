@@ -41,7 +41,7 @@ func NewDriver(now func() time.Time, transport http.RoundTripper) *Driver {
 
 // Traits are the constants of vSphere.
 func (d *Driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, NodeNamed: true}
+	return cloud.Traits{Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, NodeNamed: true, CreateKey: true}
 }
 
 // Parse decodes and checks a provider spec.

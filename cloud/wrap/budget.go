@@ -251,13 +251,13 @@ func (a *budgeted) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity,
 }
 
 // List is one call, however many pages it has.
-func (a *budgeted) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *budgeted) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		if err := a.b.admit(opList, reading); err != nil {
 			yield(cloud.Resource{}, err)
 			return
 		}
-		for r, err := range a.Account.List(ctx, c) {
+		for r, err := range a.Account.List(ctx, c, kinds...) {
 			if !yield(r, a.b.learn(err)) {
 				return
 			}

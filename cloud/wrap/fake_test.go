@@ -81,7 +81,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	return a.delete(ctx, r)
 }
 
-func (a *account) List(context.Context, cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *account) List(context.Context, cloud.Class, ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		a.count("list")
 		if a.list != nil {

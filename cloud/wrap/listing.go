@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -15,8 +16,8 @@ import (
 // seconds, less than 0 shares only a listing that is under way.
 type ListingAge time.Duration
 
-// SharedListing answers everyone who lists the same resources (Class.Owner and
-// Region) within a period from one listing, which is kept only if it is
+// SharedListing answers everyone who lists the same resources (Class.Owner, Region
+// and kinds) within a period from one listing, which is kept only if it is
 // complete. Callers wait for a listing that is under way, at most until their
 // context ends. A listing that began at or before cloud.Freshness never answers.
 // Entries are copies.
@@ -35,15 +36,27 @@ func SharedListing(age ListingAge, clock Clock) cloud.Middleware {
 
 type sharing struct {
 	layer
-	listings *driverkit.Batcher[listingKey, cloud.Class, []cloud.Resource]
+	listings *driverkit.Batcher[listingKey, listingRequest, []cloud.Resource]
 }
 
-type listingKey struct{ owner, region string }
+type listingKey struct{ owner, region, kinds string }
+
+// listingRequest is what a listing is asked for.
+type listingRequest struct {
+	class cloud.Class
+	kinds []cloud.Kind
+}
+
+// keyOf is equal for what one listing answers.
+func keyOf(c cloud.Class, kinds []cloud.Kind) listingKey {
+	return listingKey{owner: c.Owner, region: c.Region, kinds: fmt.Sprint(slices.Sorted(slices.Values(kinds)))}
+}
 
 // List yields the resources of c, or one error.
-func (a *sharing) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *sharing) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
-		resources, err := a.listings.DoSince(ctx, opList, listingKey{c.Owner, c.Region}, c, cloud.Freshness(ctx))
+		request := listingRequest{class: c, kinds: slices.Clone(kinds)}
+		resources, err := a.listings.DoSince(ctx, opList, keyOf(c, kinds), request, cloud.Freshness(ctx))
 		if err != nil {
 			yield(cloud.Resource{}, err)
 			return
@@ -57,9 +70,9 @@ func (a *sharing) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resou
 }
 
 // read returns the complete listing that classes of one key have in common.
-func (a *sharing) read(ctx context.Context, _ listingKey, classes []cloud.Class) ([]cloud.Resource, error) {
+func (a *sharing) read(ctx context.Context, _ listingKey, requests []listingRequest) ([]cloud.Resource, error) {
 	var found []cloud.Resource
-	for r, err := range a.Account.List(ctx, classes[0]) {
+	for r, err := range a.Account.List(ctx, requests[0].class, requests[0].kinds...) {
 		if err != nil {
 			return nil, err
 		}

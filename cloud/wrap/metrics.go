@@ -162,12 +162,12 @@ func (a measured) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, 
 	return capacity, err
 }
 
-func (a measured) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a measured) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		done := a.done("list_machine")
 		var errs error
 		defer func() { done(errs) }()
-		for r, err := range a.Account.List(ctx, c) {
+		for r, err := range a.Account.List(ctx, c, kinds...) {
 			errs = errors.Join(errs, err)
 			if !yield(r, err) {
 				return

@@ -197,7 +197,7 @@ func (a *redactor) Capacity(ctx context.Context, c cloud.Class) (capacity cloud.
 }
 
 // List catches panics of the driver, and lets those of the caller's loop pass.
-func (a *redactor) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *redactor) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		callers, stopped := false, false
 		give := func(r cloud.Resource, err error) bool {
@@ -217,7 +217,7 @@ func (a *redactor) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Reso
 				}
 			}
 		}()
-		for r, err := range a.Account.List(ctx, c) {
+		for r, err := range a.Account.List(ctx, c, kinds...) {
 			if r.VM != nil {
 				vm := a.cleaned(*r.VM)
 				r.VM = &vm

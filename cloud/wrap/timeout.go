@@ -91,11 +91,11 @@ func (a timed) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, err
 	return capacity, said(err)
 }
 
-func (a timed) List(ctx context.Context, c cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a timed) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		ctx, cancel, said := limit(ctx, opList, a.t.List)
 		defer cancel()
-		for r, err := range a.Account.List(ctx, c) {
+		for r, err := range a.Account.List(ctx, c, kinds...) {
 			if !yield(r, said(err)) {
 				return
 			}

@@ -72,7 +72,7 @@ func read(ctx context.Context, r class.Resolved, now, asOf time.Time) listing {
 	if err != nil {
 		return listing{read: now, err: err}
 	}
-	for found, err := range account.List(ctx, r.Class) {
+	for found, err := range account.List(ctx, r.Class, cloud.KindVM) {
 		if err != nil {
 			return listing{read: now, err: err}
 		}

@@ -34,7 +34,7 @@ func (a *account) Create(_ context.Context, r cloud.CreateRequest) (cloud.VM, er
 }
 func (a *account) Get(_ context.Context, r cloud.Ref) (cloud.VM, error)          { return a.get(r) }
 func (a *account) Delete(_ context.Context, r cloud.Ref) (cloud.Deletion, error) { return a.del(r) }
-func (a *account) List(context.Context, cloud.Class) iter.Seq2[cloud.Resource, error] {
+func (a *account) List(context.Context, cloud.Class, ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(func(cloud.Resource, error) bool) {}
 }
 
