@@ -20,7 +20,7 @@ const minHardware = 15
 // configure asks for all that a clone lacks, in one change, so that a VM is
 // never half configured.
 func (a *account) configure(ctx context.Context, s *spec, r cloud.CreateRequest, vm *seen) error {
-	backing, err := a.network(ctx, s)
+	backing, err := a.nic(ctx, s)
 	if err != nil {
 		return err
 	}

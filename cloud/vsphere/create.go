@@ -191,22 +191,33 @@ func cloneFailure(info *types.TaskInfo) error {
 	case nil, *types.DuplicateName, *types.FileAlreadyExists, *types.AlreadyExists:
 		return nil
 	}
-	return taskError{info.Error.Fault}
+	return taskErrorOf(info.Error)
 }
 
-// clone asks for the clone and keeps the task.
+// clone asks for the clone and keeps the task. A place that was chosen for it is
+// kept from before the request until vCenter refuses it.
 func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) error {
-	req, err := a.cloneRequest(ctx, s, r)
+	n := noteOf(r.State)
+	if n.Token != r.Token {
+		n = note{Token: r.Token}
+	}
+	n.Task = ""
+	req, err := a.cloneRequest(ctx, s, r, &n)
 	if err != nil {
 		return err
 	}
-	n := note{Token: r.Token, Clone: true}
+	n.Clone = true
 	if err := r.Checkpoint(ctx, n.text()); err != nil {
 		return fmt.Errorf("record the request for a clone: %w", err)
 	}
 	made, err := methods.CloneVM_Task(ctx, a.v, req)
 	if isFault[types.ManagedObjectNotFound](err) {
 		a.inventory.forget()
+	}
+	if fault(err) != nil && n.Datastore != "" {
+		if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true}.text()); err != nil {
+			return fmt.Errorf("record that the place was refused: %w", err)
+		}
 	}
 	if err != nil {
 		return err
@@ -220,7 +231,9 @@ func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) err
 
 // cloneRequest is the call that asks for the clone. What can be known to be
 // wrong is found out here.
-func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateRequest) (*types.CloneVM_Task, error) {
+func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateRequest, n *note) (
+	*types.CloneVM_Task, error,
+) {
 	t, err := a.template(ctx, s)
 	if err != nil {
 		return nil, err
@@ -243,7 +256,7 @@ func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateReque
 	if spec.Customization, err = a.customization(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := a.place(ctx, s, r, placing{template: t.ref, folder: folder}, &spec); err != nil {
+	if err := a.place(ctx, s, r, placing{t.ref, folder, n}, &spec); err != nil {
 		return nil, err
 	}
 	return &types.CloneVM_Task{This: t.ref, Folder: folder, Name: escape(r.Name), Spec: spec}, nil

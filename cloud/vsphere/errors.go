@@ -116,7 +116,7 @@ func fail(op string, err error) error {
 		return e
 	}
 	if f := fault(err); f != nil {
-		return failFault(op, f)
+		return failFault(op, f, messageOf(err))
 	}
 	if s, ok := errors.AsType[*statusError](err); ok {
 		e := cloud.Errorf(statusCode(s.status), op, "HTTP"+strconv.Itoa(s.status), "%w", err)
@@ -129,7 +129,7 @@ func fail(op string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return cloud.Errorf(cloud.Unavailable, op, "GivenUp", "%w", err)
 	case soap.IsSoapFault(err):
-		return cloud.Errorf(cloud.Unknown, op, "Fault", "vCenter answered with an unnamed fault")
+		return cloud.Errorf(cloud.Unknown, op, "Fault", "vCenter answered with an unnamed fault%s", colon(messageOf(err)))
 	case soap.IsCertificateUntrusted(err), errors.Is(err, errThumbprint):
 		return cloud.Errorf(cloud.Unavailable, op, "CertificateUntrusted",
 			"%w; put its authority into secret.%s or its thumbprint into secret.%s", err, caKey, thumbprintKey)
@@ -137,15 +137,16 @@ func fail(op string, err error) error {
 	return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "%w", err)
 }
 
-// failFault returns a fault as an error of the contract. Its text is vCenter's
-// name of the fault and never its message, which may quote what was sent.
-func failFault(op string, f types.AnyType) *cloud.Error {
+// failFault returns a fault as an error of the contract: vCenter's name of it,
+// what it is about and what vCenter says. Whoever wraps the account redacts what
+// the message quotes of secrets and user data.
+func failFault(op string, f types.AnyType, message string) *cloud.Error {
 	name := faultName(f)
 	code, known := faultCodes()[name]
 	if base, ok := f.(types.BaseMethodFault); !known && ok {
 		code = familyCode(base)
 	}
-	return cloud.Errorf(code, op, name, "vCenter answered %s%s", name, detail(f))
+	return cloud.Errorf(code, op, name, "vCenter answered %s%s%s", name, detail(f), colon(message))
 }
 
 // familyCode is the code of a fault that is not in the table and belongs to a
@@ -166,11 +167,7 @@ func familyCode(f types.BaseMethodFault) cloud.Code {
 
 // detail names the property, object or permission that a fault is about.
 func detail(f types.AnyType) string {
-	if v := reflect.ValueOf(f); v.Kind() == reflect.Struct { // a fault of a call; that of a task is a pointer
-		pointer := reflect.New(v.Type())
-		pointer.Elem().Set(v)
-		f = pointer.Interface()
-	}
+	f = pointerTo(f)
 	switch x := f.(type) {
 	case *types.NoPermission:
 		return about(x.PrivilegeId, permissionObject(x))

@@ -34,7 +34,7 @@ func TestFaultCodes(t *testing.T) {
 			t.Errorf("%s is no fault", name)
 			continue
 		}
-		for _, err := range []error{taskError{base}, fmt.Errorf("more: %w", soap.WrapVimFault(base))} {
+		for _, err := range []error{taskError{fault: base}, fmt.Errorf("more: %w", soap.WrapVimFault(base))} {
 			e, _ := errors.AsType[*cloud.Error](fail("try", err))
 			if e == nil || e.Code != want || e.Reason != name {
 				t.Errorf("%s as %T: got %v, want %v", name, err, e, want)
@@ -56,9 +56,38 @@ func TestFamilies(t *testing.T) {
 		{&types.InvalidDrsBehaviorForFtVm{}, cloud.Invalid, "it is a kind of InvalidArgument"},
 		{&types.HostNotConnected{}, cloud.Unavailable, "the host may come back"},
 	} {
-		if e := failFault("try", c.fault); e.Code != c.want {
+		if e := failFault("try", c.fault, ""); e.Code != c.want {
 			t.Errorf("%T: got %v, want %v, because %s", c.fault, e.Code, c.want, c.reason)
 		}
+	}
+}
+
+// TestMessages: an error has what vCenter says, wherever vCenter puts it.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	inner := &types.InvalidState{}
+	inner.FaultMessage = []types.LocalizableMessage{{Key: "k", Message: "DRS is off."}}
+	outer := types.InvalidArgument{InvalidProperty: "spec.pool"}
+	outer.FaultCause = &types.LocalizedMethodFault{Fault: inner, LocalizedMessage: "The cause."}
+	call := &soap.Fault{String: "A parameter\n was not correct. "}
+	call.Detail.Fault = outer
+	unnamed := &soap.Fault{String: "no"}
+	for want, err := range map[string]error{
+		"try: vCenter answered InvalidArgument of spec.pool: A parameter was not correct; The cause; DRS is off": soap.
+			WrapSoapFault(call),
+		"try: vCenter answered with an unnamed fault: no": soap.WrapSoapFault(unnamed),
+		"try: vCenter answered NoDiskSpace of ds: Full": taskErrorOf(&types.LocalizedMethodFault{
+			Fault: &types.NoDiskSpace{Datastore: "ds"}, LocalizedMessage: "Full.",
+		}),
+		"try: vCenter answered InvalidState: DRS is off": soap.WrapVimFault(inner),
+	} {
+		if got := fail("try", err).Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := joined([]string{strings.Repeat("é", messageMax)}); len(got) > messageMax+len("…") ||
+		!strings.HasSuffix(got, "é…") {
+		t.Errorf("a long message: got %d bytes, want it cut", len(got))
 	}
 }
 

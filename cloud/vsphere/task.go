@@ -12,17 +12,32 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// taskError is what a task failed with.
-type taskError struct{ fault types.BaseMethodFault }
+// taskError is what a task failed with, and what vCenter says about it.
+type taskError struct {
+	fault types.BaseMethodFault
+	text  string
+}
+
+func taskErrorOf(f *types.LocalizedMethodFault) taskError {
+	return taskError{f.Fault, f.LocalizedMessage}
+}
 
 // Error names the fault.
-func (e taskError) Error() string { return "the task failed: " + faultName(e.fault) }
+func (e taskError) Error() string {
+	return "the task failed: " + faultName(e.fault) + colon(messageOf(e))
+}
 
 // note is what Create remembers between its calls.
 type note struct {
 	Token string `json:"token,omitempty"`
 	Task  string `json:"task,omitempty"`  // of the clone
 	Clone bool   `json:"clone,omitempty"` // was about to be asked for
+
+	// What was chosen for the clone, so that it is asked for again with the same: ids
+	// of a host and a datastore. Empty where nothing was chosen, and once vCenter has
+	// refused it.
+	Host      string `json:"host,omitempty"`
+	Datastore string `json:"datastore,omitempty"`
 }
 
 // noteOf returns the note in a checkpoint.
@@ -115,7 +130,7 @@ func (r *reports) failure(vm *seen, kind string) error {
 			r.told = map[string]bool{}
 		}
 		r.told[t.Key] = true
-		return taskError{t.Error.Fault}
+		return taskErrorOf(t.Error)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (s *spec) validate() {
 func (s *spec) warn() {
 	if s.ComputeCluster != "" && s.Datastore != "" && s.DatastoreCluster == "" {
 		s.Problems.Add(cloud.Warning, "datastore",
-			"has no effect because the compute cluster recommends one; name resourcePool or hostSystem instead of "+
+			"has no effect while DRS of the compute cluster recommends one; name resourcePool or hostSystem instead of "+
 				"computeCluster to choose it")
 	}
 	if s.Force {

@@ -49,6 +49,7 @@ type VCenter struct {
 
 	model   *simulator.Model
 	turns   *turns
+	gate    *gate
 	server  *simulator.Server
 	vms     *view.ContainerView
 	revoked atomic.Bool
@@ -61,7 +62,7 @@ var starting sync.Mutex
 func Start(ctx context.Context) (*VCenter, error) {
 	starting.Lock()
 	defer starting.Unlock()
-	v := &VCenter{model: simulator.VPX(), turns: newTurns()}
+	v := &VCenter{model: simulator.VPX(), turns: newTurns(), gate: newGate()}
 	if err := v.model.Create(); err != nil {
 		v.model.Remove()
 		return nil, fmt.Errorf("make the inventory: %w", err)
@@ -71,6 +72,7 @@ func Start(ctx context.Context) (*VCenter, error) {
 	v.model.Service.RegisterSDK(pbmsim.New())
 	v.model.Service.Listen = &url.URL{User: url.UserPassword(User, Password)}
 	v.model.Map().AddHandler(v.turns)
+	v.model.Map().Handler = v.gate.handle
 	v.model.Map().SessionManager().ValidLogin = func(l *types.Login) bool {
 		return !v.revoked.Load() && l.UserName == User && l.Password == Password
 	}
