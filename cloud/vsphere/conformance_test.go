@@ -69,6 +69,27 @@ func rules() []cloudtest.Rule {
 		rule("it protects from nothing", spec{"force": true}, "providerSpec.force", warning),
 		rule("the manager sets it", spec{"extraConfig": spec{markKey: "x"}}, "providerSpec.extraConfig["+markKey+"]",
 			warning),
+		rule("a class may name its zone", spec{"zone": "z"}, "", 0),
+		rule("zones take the place of the class's", spec{"zones": []any{spec{
+			"name": "a", "resourcePool": "p", "datastore": "d",
+			"network": "n",
+		}}, "resourcePool": nil, "datastore": nil, "network": nil}, "", 0),
+		rule("the default is one of the zones", spec{"zone": "z", "zones": []any{spec{"name": "a"}}}, "providerSpec.zone",
+			create),
+		rule("a zone has a name", spec{"zones": []any{spec{"resourcePool": "p"}}}, "providerSpec.zones[0].name", create),
+		rule("a name is one zone's", spec{"zones": []any{spec{"name": "a"}, spec{"name": "a"}}}, "providerSpec.zones[1].name",
+			create),
+		rule("a zone says where it runs", spec{"zones": []any{spec{"name": "a"}}, "resourcePool": nil},
+			"providerSpec.zones[0].computeCluster", create),
+		rule("a zone says where disks go", spec{"zones": []any{spec{"name": "a"}}, "datastore": nil},
+			"providerSpec.zones[0].datastore", create),
+		rule("a zone has a network", spec{"zones": []any{spec{"name": "a"}}, "network": nil}, "providerSpec.zones[0].network",
+			create),
+		rule("a misspelt field is found", spec{"zones": []any{spec{"name": "a", "cluster": "c"}}},
+			"providerSpec.zones[0].cluster", warning),
+		rule("a cluster recommends in a zone, too", spec{"zones": []any{spec{"name": "a", "computeCluster": "c"}}},
+			"providerSpec.zones[0].datastore", warning),
+		rule("zones are a list", spec{"zones": "a"}, "providerSpec.zones", create),
 		rule("a boolean is no string", spec{"waitForIP": "true"}, "providerSpec.waitForIP", create),
 	}
 }
@@ -181,7 +202,7 @@ func errorRows() []cloudtest.ErrorRow {
 			r.Match = cloudtest.Op("CloneVM_Task")
 		}
 		if want == cloud.Exhausted {
-			r.Of = &cloud.Offering{Region: "region-1", Zone: "DC0_C0/Resources", InstanceType: "DC0_C0_RP0_VM0"}
+			r.Of = &cloud.Offering{Region: "region-1", Zone: "zone-a", InstanceType: "DC0_C0_RP0_VM0"}
 		}
 		return r
 	}

@@ -17,7 +17,7 @@ func vmOf(s *spec, v *seen) cloud.VM {
 	return cloud.VM{
 		ID: v.bios, ProviderID: providerID(s.Region, v.bios), NodeProviderID: nodeProviderID(v.bios),
 		Name: v.machine(), OwnerID: v.owner(), NodeName: v.machine(),
-		State: state, Reason: reason, Region: s.Region,
+		State: state, Reason: reason, Region: s.Region, Zone: v.zone(),
 		Addresses: addresses(v), Created: v.created,
 	}
 }

@@ -35,6 +35,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if vm == nil {
 		return s.expected(r), nil
 	}
+	s = s.orIn(vm.zone())
 	wait, err := a.proceed(ctx, s, r, vm)
 	if err != nil {
 		return cloud.VM{}, s.offered(fail(opCreate, err))
@@ -53,9 +54,10 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 		cloud.BlocksCreate); err != nil {
 		return err
 	}
-	if r.Zone != "" && r.Zone != r.Class.Zone {
-		return cloud.Errorf(cloud.Invalid, opCreate, "NoZones",
-			"zone %q cannot be chosen; a class names the one place where its VMs run", r.Zone)
+	if r.Zone != "" && r.ProviderID == "" {
+		if _, err := s.in(r.Zone); err != nil {
+			return err
+		}
 	}
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
@@ -68,7 +70,7 @@ func (s *spec) offered(err error) error {
 	e, ok := err.(*cloud.Error) //nolint:errorlint // fail returns nothing else
 	if ok && e.Code == cloud.Exhausted && e.Offering == nil {
 		e.Offering = &cloud.Offering{
-			Region: s.Region, Zone: cmp.Or(s.HostSystem, s.ResourcePool, s.ComputeCluster),
+			Region: s.Region, Zone: cmp.Or(s.Zone, s.HostSystem, s.ResourcePool, s.ComputeCluster),
 			InstanceType: s.TemplateVM,
 		}
 	}
@@ -91,7 +93,7 @@ func instanceUUID(r cloud.CreateRequest) string {
 func (s *spec) expected(r cloud.CreateRequest) cloud.VM {
 	return cloud.VM{
 		ID: biosUUID(r), Name: r.Name, OwnerID: r.OwnerID, NodeName: r.Name,
-		State: cloud.StatePending, Reason: "cloning", Region: s.Region, RetryAfter: cloneWait,
+		State: cloud.StatePending, Reason: "cloning", Region: s.Region, Zone: cmp.Or(r.Zone, s.Zone), RetryAfter: cloneWait,
 	}
 }
 
@@ -100,18 +102,18 @@ func (a *account) ensure(ctx context.Context, s *spec, r cloud.CreateRequest) (*
 	if r.ProviderID != "" {
 		return a.shown(ctx, s, r)
 	}
-	n := noteOf(r.State)
-	if n.Token == r.Token && n.Task != "" {
-		vm, done, err := a.cloned(ctx, s, r, n)
+	n := noteFor(r)
+	if n.Task != "" {
+		vm, done, err := a.cloned(ctx, s, r, &n)
 		if vm != nil || err != nil || !done {
 			return vm, err
 		}
 	}
-	return a.foundOrCloned(ctx, s, r)
+	return a.foundOrCloned(ctx, s, r, n)
 }
 
 // foundOrCloned looks for the VM by name, and asks for it if there is none.
-func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequest) (*seen, error) {
+func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequest, n note) (*seen, error) {
 	vms, stranger, err := a.byName(ctx, s, r.Ref)
 	switch {
 	case err != nil:
@@ -128,7 +130,7 @@ func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequ
 				s.Folder, stranger.ref.Value),
 		}}, cloud.Warning)
 	}
-	return nil, a.clone(ctx, s, r)
+	return nil, a.clone(ctx, s, r, n)
 }
 
 // shown returns the VM whose id stands in r. It never makes another.
@@ -146,8 +148,10 @@ func (a *account) shown(ctx context.Context, s *spec, r cloud.CreateRequest) (*s
 }
 
 // cloned looks at the task of the clone. Done is true once it has ended; the VM is
-// nil if it ended in nothing that helps.
-func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n note) (vm *seen, done bool, err error) {
+// nil if it ended in nothing that helps. Then the note is that of the next try.
+func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n *note) (
+	vm *seen, done bool, err error,
+) {
 	info, err := a.task(ctx, n.Task)
 	switch {
 	case err != nil:
@@ -161,10 +165,19 @@ func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n 
 		return vm, true, err
 	}
 	// The failure is told once; then Create starts again.
-	if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true}.text()); err != nil {
+	failure, at := cloneFailure(info), n.Zone
+	next, again := a.elsewhere(s, r, *n, failure)
+	if !again {
+		next = note{Token: r.Token, Clone: true}
+	}
+	if err := r.Checkpoint(ctx, next.text()); err != nil {
 		return nil, true, fmt.Errorf("record that the clone failed: %w", err)
 	}
-	return nil, true, cloneFailure(info)
+	*n = next
+	if again {
+		return nil, true, nil
+	}
+	return nil, true, s.orIn(at).offered(fail(opCreate, failure))
 }
 
 // result returns the VM that a clone has made; nil if it is not the machine's,
@@ -194,13 +207,41 @@ func cloneFailure(info *types.TaskInfo) error {
 	return taskErrorOf(info.Error)
 }
 
-// clone asks for the clone and keeps the task. A place that was chosen for it is
-// kept from before the request until vCenter refuses it.
-func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) error {
-	n := noteOf(r.State)
-	if n.Token != r.Token {
-		n = note{Token: r.Token}
+// clone asks for the clone in the zone of the request, or in the first of the class's
+// zones that is not out of capacity.
+func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest, n note) error {
+	for {
+		zone, err := a.zoneFor(ctx, s, r, n)
+		if err != nil {
+			return err
+		}
+		if zone != n.Zone {
+			n.Zone, n.Host, n.Datastore = zone, "", ""
+		}
+		at, err := s.in(zone)
+		if err != nil {
+			return err
+		}
+		err = a.cloneAt(ctx, at, r, n)
+		next, again := a.elsewhere(s, r, n, err)
+		if again {
+			n = next
+			continue
+		}
+		failed := at.offered(fail(opCreate, err))
+		if cloud.CodeOf(failed) != cloud.Exhausted || len(n.Full) == 0 {
+			return failed
+		}
+		if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: n.Clone}.text()); err != nil {
+			return fmt.Errorf("record that no zone has capacity: %w", err)
+		}
+		return failed
 	}
+}
+
+// cloneAt asks for the clone at one place and keeps the task. A place that was chosen
+// for it is kept from before the request until vCenter refuses it.
+func (a *account) cloneAt(ctx context.Context, s *spec, r cloud.CreateRequest, n note) error {
 	n.Task = ""
 	req, err := a.cloneRequest(ctx, s, r, &n)
 	if err != nil {
@@ -214,7 +255,7 @@ func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest) err
 	if isFault[types.ManagedObjectNotFound](err) {
 		a.inventory.forget()
 	}
-	if fault(err) != nil && n.Datastore != "" {
+	if fault(err) != nil && n.Zone+n.Datastore != "" {
 		if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true}.text()); err != nil {
 			return fmt.Errorf("record that the place was refused: %w", err)
 		}
@@ -269,7 +310,11 @@ func (s *spec) markFor(r cloud.CreateRequest, phase string) mark {
 		tags = map[string]string{}
 	}
 	maps.Copy(tags, s.Tags)
-	return mark{Machine: r.Name, Owner: r.OwnerID, Token: r.Token, Phase: phase, Tags: tags}
+	m := mark{Machine: r.Name, Owner: r.OwnerID, Token: r.Token, Phase: phase, Tags: tags, Zone: s.Zone}
+	if m.Zone != "" {
+		m.Class = classKey(r.Class)
+	}
+	return m
 }
 
 // proceed asks for the next step of a VM that is there. It returns how long to
@@ -308,7 +353,11 @@ func (a *account) complete(ctx context.Context, s *spec, r cloud.CreateRequest, 
 	if err := a.reports.failure(vm, "reconfigure"); err != nil {
 		return err
 	}
-	return a.configure(ctx, s, r, vm)
+	at, err := s.in(vm.zone())
+	if err != nil {
+		return err
+	}
+	return a.configure(ctx, at, r, vm)
 }
 
 // start tags a VM and powers it on. One that has run before stays off: whoever

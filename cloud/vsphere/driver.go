@@ -53,8 +53,8 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Owner:  strings.Join([]string{s.Datacenter, s.Folder, cluster, role}, " "),
-		Region: s.Region,
-		Spec:   s,
+		Region: s.Region, Zone: s.Zone, Zones: s.zonesBut([]string{s.Zone}),
+		Spec: s,
 	}, problems
 }
 

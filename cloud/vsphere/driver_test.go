@@ -43,9 +43,18 @@ func tags(cluster, role string) spec {
 	return spec{"tags": map[string]string{"kubernetes.io/cluster/" + cluster: "1", "kubernetes.io/role/" + role: "1"}}
 }
 
+// zoned are the edits that give a class two zones, of which the first is the place
+// that newSpec names.
+func zoned() spec {
+	return spec{"zone": "zone-a", "zones": []any{
+		spec{"name": "zone-b", "hostSystem": "DC0_H0/DC0_H0", "network": "DC0_DVPG0"}, spec{"name": "zone-a"},
+	}}
+}
+
 // full is a class with every field set that the simulator can serve.
 func full() spec {
 	return spec{
+		"zone": "zone-b", "zones": zoned()["zones"],
 		"datacenter": "DC0", "memoryReservationLockedToMax": true, "systemDisk": spec{"size": 20}, "guestId": "ubuntu64Guest",
 		"extraConfig": spec{"SET.guest.ipAddress": "10.0.0.7", "disk.EnableUUID": "TRUE"}, "force": true, "waitForIP": true,
 		"network": "DC0_DVPG0", "sshKeys": []any{"ssh-ed25519 AAAA test"}, "numCpus": 4, "memory": 4096,
@@ -62,7 +71,7 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 	}
 	return &cloudtest.Fixture{
 		Driver: func() cloud.Driver { return s.driver() },
-		Class:  class("small", nil),
+		Class:  class("small", zoned()),
 		Others: map[string]cloud.ClassInput{
 			"another cluster": class("small", tags("c2", "node")), "another role": class("small", tags("c1", "other")),
 			"a longer cluster": class("small", tags("c11", "node")),
@@ -93,7 +102,6 @@ func harness() cloudtest.Harness {
 	return cloudtest.Harness{
 		New: fixture,
 		Lacks: map[string]string{
-			"C04/Zone": "a class names one place to run; there are no zones to choose from",
 			"C16":      "vCenter has no eventual consistency: what a call made is in the inventory when it returns",
 			"C24/Many": "a class has one network, and the simulator gives an address to one interface; TestAddresses tries many",
 			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",

@@ -1,7 +1,9 @@
 package vsphere
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -37,6 +39,11 @@ type spec struct {
 	SSHKeys                      []string          `json:"sshKeys"`
 	Tags                         map[string]string `json:"tags"`
 
+	// Zone is where VMs go for which no zone is asked; with Zones it is one of them.
+	// The fields of the place, from Datastore to SwitchUUID, are those of this zone.
+	Zone  string `json:"zone"`
+	Zones []zone `json:"zones"`
+
 	driverkit.Checks
 }
 
@@ -66,4 +73,75 @@ func severityOf(path string) cloud.Severity {
 		return cloud.BlocksAll
 	}
 	return cloud.BlocksCreate
+}
+
+// zone is a place that a class's VMs may go to. What it leaves empty is the class's.
+type zone struct {
+	Name             string `json:"name"`
+	ComputeCluster   string `json:"computeCluster"`
+	ResourcePool     string `json:"resourcePool"`
+	HostSystem       string `json:"hostSystem"`
+	Datastore        string `json:"datastore"`
+	DatastoreCluster string `json:"datastoreCluster"`
+	Network          string `json:"network"`
+	SwitchUUID       string `json:"switchUuid"`
+}
+
+// within returns the spec of VMs in this zone. Fields that exclude each other are
+// replaced together: a zone that names a pool does not have the class's cluster.
+func (z zone) within(s *spec) *spec {
+	at := *s
+	at.Zone = z.Name
+	if z.ComputeCluster+z.ResourcePool+z.HostSystem != "" {
+		at.ComputeCluster, at.ResourcePool, at.HostSystem = z.ComputeCluster, z.ResourcePool, z.HostSystem
+	}
+	if z.Datastore+z.DatastoreCluster != "" {
+		at.Datastore, at.DatastoreCluster = z.Datastore, z.DatastoreCluster
+	}
+	if z.Network+z.SwitchUUID != "" {
+		at.Network, at.SwitchUUID = cmp.Or(z.Network, s.Network), z.SwitchUUID
+	}
+	return &at
+}
+
+// zoneNames are the zones that the class lists, sorted.
+func (s *spec) zoneNames() []string {
+	var names []string
+	for _, z := range s.Zones {
+		names = append(names, z.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// in returns the spec of VMs in the zone of that name; "" is the class's own place,
+// of a class that lists no zones.
+func (s *spec) in(name string) (*spec, error) {
+	for _, z := range s.Zones {
+		if z.Name == name {
+			return z.within(s), nil
+		}
+	}
+	if len(s.Zones) == 0 && (name == "" || name == s.Zone) {
+		return s, nil
+	}
+	return nil, s.unknownZone(name)
+}
+
+// orIn is in, and the class itself if it does not have the zone.
+func (s *spec) orIn(name string) *spec {
+	if at, err := s.in(name); err == nil {
+		return at
+	}
+	return s
+}
+
+func (s *spec) unknownZone(name string) error {
+	has := "names no zone; leave the failure domain empty, or add the zone to providerSpec.zones"
+	if names := s.zoneNames(); len(names) > 0 {
+		has = "has " + strings.Join(names, ", ") + "; choose one of them, or add the zone to providerSpec.zones"
+	} else if s.Zone != "" {
+		has = "has " + s.Zone + " only; choose it, or add the zone to providerSpec.zones"
+	}
+	return cloud.Errorf(cloud.Invalid, opCreate, "UnknownZone", "zone %q cannot be chosen: the class %s", name, has)
 }

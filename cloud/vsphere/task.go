@@ -10,6 +10,8 @@ import (
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
 // taskError is what a task failed with, and what vCenter says about it.
@@ -33,11 +35,22 @@ type note struct {
 	Task  string `json:"task,omitempty"`  // of the clone
 	Clone bool   `json:"clone,omitempty"` // was about to be asked for
 
-	// What was chosen for the clone, so that it is asked for again with the same: ids
-	// of a host and a datastore. Empty where nothing was chosen, and once vCenter has
-	// refused it.
+	// What was chosen for the clone, so that it is asked for again with the same: a
+	// zone of the class, and ids of a host and a datastore. Empty where nothing was
+	// chosen, and once vCenter has refused it.
+	Zone      string `json:"zone,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Datastore string `json:"datastore,omitempty"`
+
+	Full []string `json:"full,omitempty"` // zones that were out of capacity
+}
+
+// noteFor returns the note of this attempt; an empty one if it is the first call.
+func noteFor(r cloud.CreateRequest) note {
+	if n := noteOf(r.State); n.Token == r.Token {
+		return n
+	}
+	return note{Token: r.Token}
 }
 
 // noteOf returns the note in a checkpoint.

@@ -55,21 +55,13 @@ func (s *spec) validate() {
 				clusterTagPrefix, roleTagPrefix, clusterTag, roleTag))
 	}
 	s.Require(cloud.BlocksCreate, "templateVM", s.TemplateVM, "name the VM or template to clone, as an inventory path")
-	s.Require(cloud.BlocksCreate, "network", s.Network, "name the network of the first interface, as an inventory path")
-	s.requireOne("datastore", []string{"datastore", "datastoreCluster"}, s.Datastore, s.DatastoreCluster)
-	s.requireOne("computeCluster", []string{"computeCluster", "resourcePool", "hostSystem"}, s.ComputeCluster,
-		s.ResourcePool, s.HostSystem)
+	s.validatePlaces()
 	s.validateSizes()
 	s.warn()
 }
 
 // warn adds what has no effect.
 func (s *spec) warn() {
-	if s.ComputeCluster != "" && s.Datastore != "" && s.DatastoreCluster == "" {
-		s.Problems.Add(cloud.Warning, "datastore",
-			"has no effect while DRS of the compute cluster recommends one; name resourcePool or hostSystem instead of "+
-				"computeCluster to choose it")
-	}
 	if s.Force {
 		s.Problems.Add(cloud.Warning, "force",
 			"has no effect because left-over files of an unregistered VM are never in the way; remove it")
@@ -107,11 +99,51 @@ func (s *spec) validateSizes() {
 	}
 }
 
-// requireOne adds a problem with the field at path when all of the fields are
-// empty.
-func (s *spec) requireOne(path string, fields []string, values ...string) {
-	if strings.TrimSpace(strings.Join(values, "")) != "" || slices.ContainsFunc(fields, s.Wrong) {
+// validatePlaces adds what is wrong with the places of the class.
+func (s *spec) validatePlaces() {
+	if len(s.Zones) == 0 {
+		s.validatePlace("", s)
 		return
 	}
-	s.Problems.Add(cloud.BlocksCreate, path, "is missing; set one of "+strings.Join(fields, ", "))
+	known := map[string]bool{}
+	for i, z := range s.Zones {
+		path := fmt.Sprintf("zones[%d].", i)
+		s.Require(cloud.BlocksCreate, path+"name", z.Name, "name the zone as failureDomain and topology labels do")
+		if z.Name != "" && known[z.Name] {
+			s.Problems.Add(cloud.BlocksCreate, path+"name",
+				fmt.Sprintf("is %q, which is the name of another zone; rename one", z.Name))
+		}
+		known[z.Name] = true
+		s.validatePlace(path, z.within(s))
+	}
+	if s.Zone != "" && !known[s.Zone] {
+		s.Problems.Add(cloud.BlocksCreate, "zone", fmt.Sprintf("is %q and has to be one of %s", s.Zone,
+			strings.Join(s.zoneNames(), ", ")))
+	}
+}
+
+// validatePlace adds what is wrong with a place, whose fields are below path.
+func (s *spec) validatePlace(path string, at *spec) {
+	if strings.TrimSpace(at.Network) == "" && !s.Wrong("network") && !s.Wrong(path+"network") {
+		s.Problems.Add(cloud.BlocksCreate, path+"network",
+			"is missing; name the network of the first interface, as an inventory path")
+	}
+	s.requireOne(path, []string{"datastore", "datastoreCluster"}, at.Datastore, at.DatastoreCluster)
+	s.requireOne(path, []string{"computeCluster", "resourcePool", "hostSystem"}, at.ComputeCluster, at.ResourcePool,
+		at.HostSystem)
+	if at.ComputeCluster != "" && at.Datastore != "" && at.DatastoreCluster == "" {
+		s.Problems.Add(cloud.Warning, path+"datastore",
+			"has no effect while DRS of the compute cluster recommends one; name resourcePool or hostSystem instead of "+
+				"computeCluster to choose it")
+	}
+}
+
+// requireOne adds a problem with the first field below path when all of the fields
+// are empty.
+func (s *spec) requireOne(path string, fields []string, values ...string) {
+	wrong := func(field string) bool { return s.Wrong(field) || s.Wrong(path+field) }
+	if strings.TrimSpace(strings.Join(values, "")) != "" || slices.ContainsFunc(fields, wrong) {
+		return
+	}
+	s.Problems.Add(cloud.BlocksCreate, path+fields[0], "is missing; set one of "+strings.Join(fields, ", "))
 }

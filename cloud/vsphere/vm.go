@@ -26,6 +26,8 @@ type mark struct {
 	Phase   string            `json:"phase,omitempty"`
 	Tags    map[string]string `json:"tags,omitempty"`
 	Disks   []string          `json:"disks,omitempty"` // UUIDs of those that came with the clone
+	Zone    string            `json:"zone,omitempty"`
+	Class   string            `json:"class,omitempty"` // namespace and name, where the VM has a zone
 }
 
 // The phases of a VM.
@@ -73,6 +75,14 @@ func (v *seen) owner() string {
 		return ""
 	}
 	return v.mark.Owner
+}
+
+// zone is where the VM was made; empty if the class named no zone.
+func (v *seen) zone() string {
+	if v.mark == nil {
+		return ""
+	}
+	return v.mark.Zone
 }
 
 // half reports whether the VM was cloned and lacks all that makes it the machine's.
