@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -108,22 +107,9 @@ func TestNoHostHasTheNetwork(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.setDRS(t, false)
-	dc, err := s.Finder.DefaultDatacenter(t.Context())
-	must(t, err)
-	folders, err := dc.Folders(t.Context())
-	must(t, err)
-	task, err := folders.NetworkFolder.CreateDVS(t.Context(), types.DVSCreateSpec{
-		ConfigSpec: &types.VMwareDVSConfigSpec{DVSConfigSpec: types.DVSConfigSpec{Name: "lonely"}},
-	})
-	must(t, err)
-	info, err := task.WaitForResult(t.Context())
-	must(t, err)
-	dvs := object.NewDistributedVirtualSwitch(s.Client.Client, info.Result.(types.ManagedObjectReference))
-	task, err = dvs.AddPortgroup(t.Context(), []types.DVPortgroupConfigSpec{{Name: "lonely-net", NumPorts: 1}})
-	must(t, err)
-	must(t, task.Wait(t.Context()))
+	s.lonelyNetwork(t)
 	a, c := s.open(t, inCluster(spec{"network": "lonely-net"}))
-	_, err = s.finish(t, a, ask("m", c))
+	_, err := s.finish(t, a, ask("m", c))
 	e, _ := errors.AsType[*cloud.Error](err)
 	if e == nil || e.Code != cloud.Invalid || len(e.Problems) != 1 ||
 		e.Problems[0].Field != "providerSpec.computeCluster" {

@@ -12,43 +12,60 @@ import (
 // before the simulator does.
 type gate struct {
 	mu     sync.Mutex
+	owner  string                           // key of the owner's session, to whom all is allowed
 	faults map[string]types.BaseMethodFault // of calls that a test lets fail, by their name
+	denied map[string]bool                  // privileges that User lacks
 }
 
-func newGate() *gate { return &gate{faults: map[string]types.BaseMethodFault{}} }
+func newGate() *gate {
+	return &gate{faults: map[string]types.BaseMethodFault{}, denied: map[string]bool{}}
+}
 
 // handle returns what is wrong with a call; nil lets it pass.
 func (g *gate) handle(ctx *simulator.Context, m *simulator.Method) (mo.Reference, types.BaseMethodFault) {
+	if ctx.Session == nil {
+		return nil, anonymous(m)
+	}
 	g.mu.Lock()
-	fault := g.faults[m.Name]
+	fault, byOwner := g.faults[m.Name], ctx.Session.Key == g.owner
+	privilege := privileges[m.Name]
+	denied := g.denied[privilege]
 	g.mu.Unlock()
-	if fault != nil {
+	switch {
+	case byOwner:
+		return nil, nil
+	case fault != nil:
 		return nil, fault
+	case denied:
+		return nil, &types.NoPermission{Object: &m.This, PrivilegeId: privilege}
 	}
-	if body, ok := m.Body.(*types.PlaceVm); ok {
-		return nil, drsOff(ctx, body)
-	}
-	return nil, nil
+	return nil, wrong(ctx, m)
 }
 
-// drsOff refuses to recommend a host of a cluster whose DRS is off.
-func drsOff(ctx *simulator.Context, r *types.PlaceVm) types.BaseMethodFault {
-	cluster, ok := ctx.Map.Get(r.This).(*simulator.ClusterComputeResource)
+// anonymous refuses to show anything but the service itself without a session. The
+// simulator shows objects without their properties.
+func anonymous(m *simulator.Method) types.BaseMethodFault {
+	r, ok := m.Body.(*types.RetrievePropertiesEx)
 	if !ok {
 		return nil
 	}
-	config, ok := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx)
-	if !ok || config.DrsConfig.Enabled == nil || *config.DrsConfig.Enabled {
-		return nil
+	for _, spec := range r.SpecSet {
+		for _, o := range spec.ObjectSet {
+			if o.Obj.Type != "ServiceInstance" {
+				return &types.NotAuthenticated{NoPermission: types.NoPermission{Object: &o.Obj, PrivilegeId: "System.View"}}
+			}
+		}
 	}
-	f := &types.InvalidState{}
-	f.FaultMessage = said("vim.cluster.DrsDisabled", "DRS is not enabled on the cluster")
-	return f
+	return nil
 }
 
-// said is a message as vCenter puts it into a fault.
-func said(key, message string) []types.LocalizableMessage {
-	return []types.LocalizableMessage{{Key: key, Message: message}}
+// privileges are what a caller needs at least, by the call.
+var privileges = map[string]string{
+	"CloneVM_Task": "VirtualMachine.Provisioning.DeployTemplate", "PlaceVm": "Host.Inventory.EditCluster",
+	"ReconfigVM_Task": "VirtualMachine.Config.Settings", "Destroy_Task": "VirtualMachine.Inventory.Delete",
+	"PowerOnVM_Task": "VirtualMachine.Interact.PowerOn", "PowerOffVM_Task": "VirtualMachine.Interact.PowerOff",
+	"AddCustomFieldDef": "Global.ManageCustomFields", "SetField": "Global.SetCustomField",
+	"RecommendDatastores": "Datastore.AllocateSpace",
 }
 
 // Refuse lets every call of that name fail, e.g. "PlaceVm". A nil fault ends it.
@@ -56,4 +73,14 @@ func (v *VCenter) Refuse(call string, fault types.BaseMethodFault) {
 	v.gate.mu.Lock()
 	defer v.gate.mu.Unlock()
 	v.gate.faults[call] = fault
+}
+
+// Privileges are those that Deny knows.
+func Privileges() map[string]string { return privileges }
+
+// Deny takes a privilege from User until it is allowed again.
+func (v *VCenter) Deny(privilege string, denied bool) {
+	v.gate.mu.Lock()
+	defer v.gate.mu.Unlock()
+	v.gate.denied[privilege] = denied
 }

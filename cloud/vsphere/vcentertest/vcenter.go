@@ -50,6 +50,7 @@ type VCenter struct {
 	model   *simulator.Model
 	turns   *turns
 	gate    *gate
+	tokens  *tokens
 	server  *simulator.Server
 	vms     *view.ContainerView
 	revoked atomic.Bool
@@ -62,7 +63,7 @@ var starting sync.Mutex
 func Start(ctx context.Context) (*VCenter, error) {
 	starting.Lock()
 	defer starting.Unlock()
-	v := &VCenter{model: simulator.VPX(), turns: newTurns(), gate: newGate()}
+	v := &VCenter{model: simulator.VPX(), turns: newTurns(), gate: newGate(), tokens: newTokens()}
 	if err := v.model.Create(); err != nil {
 		v.model.Remove()
 		return nil, fmt.Errorf("make the inventory: %w", err)
@@ -73,6 +74,10 @@ func Start(ctx context.Context) (*VCenter, error) {
 	v.model.Service.Listen = &url.URL{User: url.UserPassword(User, Password)}
 	v.model.Map().AddHandler(v.turns)
 	v.model.Map().Handler = v.gate.handle
+	v.model.Map().Put(v.tokens)
+	collects := &collector{}
+	collects.Self = v.model.ServiceContent.PropertyCollector
+	v.model.Map().Put(collects)
 	v.model.Map().SessionManager().ValidLogin = func(l *types.Login) bool {
 		return !v.revoked.Load() && l.UserName == User && l.Password == Password
 	}
@@ -95,6 +100,11 @@ func (v *VCenter) prepare(ctx context.Context) (err error) {
 	if v.Client, err = govmomi.NewClient(ctx, v.server.URL, true); err != nil {
 		return err
 	}
+	me, err := session.NewManager(v.Client.Client).UserSession(ctx)
+	if err != nil {
+		return err
+	}
+	v.gate.owner = me.Key
 	root := v.Client.ServiceContent.RootFolder
 	if v.vms, err = view.NewManager(v.Client.Client).CreateContainerView(ctx, root, []string{"VirtualMachine"},
 		true); err != nil {
