@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -24,7 +25,7 @@ type account struct {
 	reports   reports
 	spread    spread
 
-	// Those who look into a folder at the same time share one scan of it, which
+	// Those who look through a folder at the same time share one scan of it, which
 	// begins after they asked.
 	scans *driverkit.Batcher[folder, *spec, []*seen]
 }
@@ -53,10 +54,11 @@ func newAccount(v *vcenter) *account {
 // folder is what is scanned at once.
 type folder struct{ datacenter, path string }
 
-// readFolder reads every VM of the folder that the classes have in common.
+// readFolder reads the name and the mark of every VM in the folder that the classes
+// have in common.
 func (a *account) readFolder(ctx context.Context, _ folder, classes []*spec) ([]*seen, error) {
 	var vms []*seen
-	for vm, err := range a.scan(ctx, classes[0]) {
+	for vm, err := range a.scan(ctx, classes[0], markPaths(), indexPage) {
 		if err != nil {
 			return nil, err
 		}
@@ -138,20 +140,73 @@ func (a *account) find(ctx context.Context, s *spec, r cloud.Ref) ([]*seen, erro
 	return vms, err
 }
 
-// byName returns the VMs that are provably of r, and another one that has the
-// name of the machine.
+// byName returns the VMs that are provably of r, with their tasks, and another one
+// that has the name of the machine. The one in its place is the machine's whatever else
+// is in the folder; only where it is not, all of the folder is looked through.
 func (a *account) byName(ctx context.Context, s *spec, r cloud.Ref) (vms []*seen, stranger *seen, err error) {
-	all, err := a.scans.Do(ctx, "read folder", folder{s.Datacenter, s.Folder}, s)
+	vm, err := a.child(ctx, s, r.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if vm != nil && vm.owner() == r.OwnerID && vm.machine() == r.Name && s.provably(vm, r) {
+		return []*seen{vm}, nil, nil
+	}
+	all, err := a.candidates(ctx, s, r)
 	for _, vm := range all {
-		named := r.Name != "" && vm.machine() == r.Name || r.OwnerID != "" && vm.owner() == r.OwnerID
 		switch {
-		case named && s.provably(vm, r):
+		case vm.named(r) && s.provably(vm, r):
 			vms = append(vms, vm)
 		case vm.name == r.Name:
 			stranger = vm
 		}
 	}
 	return vms, stranger, err
+}
+
+// candidates returns the VMs in the class's folder that may be of r, with their tasks.
+func (a *account) candidates(ctx context.Context, s *spec, r cloud.Ref) ([]*seen, error) {
+	all, err := a.scans.Do(ctx, "read folder", folder{s.Datacenter, s.Folder}, s)
+	if err != nil {
+		return nil, err
+	}
+	var found []*seen
+	for _, vm := range all {
+		if !vm.named(r) && vm.name != r.Name {
+			continue
+		}
+		whole, err := a.read(ctx, vm.ref)
+		if err != nil {
+			return nil, err
+		}
+		if whole != nil {
+			found = append(found, whole)
+		}
+	}
+	return found, nil
+}
+
+// named reports whether the VM has the name or the owner id of r.
+func (v *seen) named(r cloud.Ref) bool {
+	return r.Name != "" && v.machine() == r.Name || r.OwnerID != "" && v.owner() == r.OwnerID
+}
+
+// child returns the VM in the class's folder that has this inventory name, or nil.
+func (a *account) child(ctx context.Context, s *spec, name string) (*seen, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // none has this name
+	}
+	at, err := a.inventory.find(ctx, s, "folder", s.Folder)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := object.NewSearchIndex(a.v.Client).FindChild(ctx, at, escape(name))
+	if isFault[types.ManagedObjectNotFound](err) {
+		a.inventory.forget() // the folder, perhaps
+	}
+	if err != nil || ref == nil || ref.Reference().Type != "VirtualMachine" {
+		return nil, err
+	}
+	return a.read(ctx, ref.Reference())
 }
 
 // provably reports whether a VM is provably of r: it carries the ownership tags of
@@ -181,7 +236,7 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 		if !cloud.Wants(kinds, cloud.KindVM) {
 			return
 		}
-		for vm, err := range a.scan(ctx, s) {
+		for vm, err := range a.scan(ctx, s, vmPaths(), pageSize) {
 			switch {
 			case cloud.CodeOf(err) == cloud.Invalid:
 				return // without the folder there is no VM in it

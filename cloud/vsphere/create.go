@@ -121,7 +121,9 @@ func (a *account) foundOrCloned(ctx context.Context, s *spec, r cloud.CreateRequ
 	case len(vms) > 1:
 		return nil, several(opCreate, r.Ref, vms)
 	case len(vms) == 1:
-		return a.read(ctx, vms[0].ref)
+		return vms[0], nil
+	case stranger != nil && stranger.bios == "":
+		return nil, nil //nolint:nilnil // it is being made, perhaps for r
 	case stranger != nil:
 		return nil, cloud.Worst(opCreate, []cloud.Problem{{
 			Severity: cloud.BlocksCreate, Field: "metadata.name",

@@ -109,7 +109,7 @@ func (a *account) read(ctx context.Context, ref types.ManagedObjectReference) (*
 	}
 	var vm *seen
 	var tasks []types.TaskInfo
-	for o, err := range a.objects(ctx, filter) {
+	for o, err := range a.objects(ctx, filter, pageSize) {
 		if isFault[types.ManagedObjectNotFound](err) {
 			return nil, nil //nolint:nilnil // there is none
 		}
@@ -134,43 +134,77 @@ func (a *account) read(ctx context.Context, ref types.ManagedObjectReference) (*
 	return vm, a.name(ctx, vm)
 }
 
-// pageSize is how many VMs one answer of a listing holds.
-const pageSize = 100
+const (
+	// pageSize is how many VMs one answer of a listing holds.
+	pageSize = 100
+	// indexPage is the same where only names and marks are read.
+	indexPage = 5000
+	// cancelWait is how long the end of a listing may take that nobody waits for.
+	cancelWait = 500 * time.Millisecond
+)
 
-// objects yields what a filter selects, page by page.
-func (a *account) objects(ctx context.Context, filter types.PropertyFilterSpec) iter.Seq2[types.ObjectContent, error] {
+// markPaths are the properties of a VM that say which machine it is of.
+func markPaths() []string {
+	return []string{"name", "config.template", `config.extraConfig["` + markKey + `"]`}
+}
+
+// objects yields what a filter selects, page by page. vCenter keeps what was not
+// fetched until the session ends, unless it is told that nobody will.
+func (a *account) objects(ctx context.Context, filter types.PropertyFilterSpec, page int32) iter.Seq2[
+	types.ObjectContent, error,
+] {
 	return func(yield func(types.ObjectContent, error) bool) {
-		collector := a.v.ServiceContent.PropertyCollector
+		collector, token := a.v.ServiceContent.PropertyCollector, ""
+		defer func() { a.abandon(ctx, token) }()
 		first, err := methods.RetrievePropertiesEx(ctx, a.v, &types.RetrievePropertiesEx{
-			This: collector, SpecSet: []types.PropertyFilterSpec{filter}, Options: types.RetrieveOptions{MaxObjects: pageSize},
+			This: collector, SpecSet: []types.PropertyFilterSpec{filter}, Options: types.RetrieveOptions{MaxObjects: page},
 		})
 		if err != nil {
 			yield(types.ObjectContent{}, err)
 			return
 		}
-		page := first.Returnval
-		for page != nil {
-			for _, o := range page.Objects {
+		result := first.Returnval
+		for result != nil {
+			token = result.Token
+			for _, o := range result.Objects {
 				if !yield(o, nil) {
 					return
 				}
 			}
-			if page.Token == "" {
+			if token == "" {
 				return
 			}
 			next, err := methods.ContinueRetrievePropertiesEx(ctx, a.v,
-				&types.ContinueRetrievePropertiesEx{This: collector, Token: page.Token})
+				&types.ContinueRetrievePropertiesEx{This: collector, Token: token})
 			if err != nil {
+				if fault(err) != nil {
+					token = "" // vCenter has answered, and keeps nothing
+				}
 				yield(types.ObjectContent{}, err)
 				return
 			}
-			page = &next.Returnval
+			result = &next.Returnval
 		}
 	}
 }
 
-// scan yields every VM of the class's folder, whoever it belongs to, once.
-func (a *account) scan(ctx context.Context, s *spec) iter.Seq2[*seen, error] {
+// abandon tells vCenter that nobody fetches what is left of a listing; none is left
+// without a token.
+func (a *account) abandon(ctx context.Context, token string) {
+	if token == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	defer cancel()
+	// it goes with the session otherwise
+	_, _ = methods.CancelRetrievePropertiesEx(ctx, a.v, &types.CancelRetrievePropertiesEx{
+		This: a.v.ServiceContent.PropertyCollector, Token: token,
+	})
+}
+
+// scan yields these properties of every VM of the class's folder, whoever it belongs
+// to, once.
+func (a *account) scan(ctx context.Context, s *spec, paths []string, page int32) iter.Seq2[*seen, error] {
 	return func(yield func(*seen, error) bool) {
 		folder, err := a.inventory.find(ctx, s, "folder", s.Folder)
 		if err != nil {
@@ -182,9 +216,9 @@ func (a *account) scan(ctx context.Context, s *spec) iter.Seq2[*seen, error] {
 			ObjectSet: []types.ObjectSpec{{Obj: folder, Skip: &skip, SelectSet: []types.BaseSelectionSpec{
 				&types.TraversalSpec{Type: "Folder", Path: "childEntity"},
 			}}},
-			PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: vmPaths()}},
+			PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: paths}},
 		}
-		for o, err := range a.objects(ctx, filter) {
+		for o, err := range a.objects(ctx, filter, page) {
 			if isFault[types.ManagedObjectNotFound](err) {
 				a.inventory.forget() // the folder, perhaps
 			}
