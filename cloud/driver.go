@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -105,6 +106,14 @@ type Traits struct {
 // from the others.
 type Rates struct{ Create, Get, Delete, List, Capacity Rate }
 
+// Or returns r, and what other says where r says nothing.
+func (r Rates) Or(other Rates) Rates {
+	return Rates{
+		Create: cmp.Or(r.Create, other.Create), Get: cmp.Or(r.Get, other.Get), Delete: cmp.Or(r.Delete, other.Delete),
+		List: cmp.Or(r.List, other.List), Capacity: cmp.Or(r.Capacity, other.Capacity),
+	}
+}
+
 // Rate is a token bucket. The zero value is unknown.
 type Rate struct {
 	PerSecond float64 // in the long run
@@ -145,6 +154,16 @@ type Class struct {
 // TakesZone reports whether CreateRequest.Zone may be zone, as far as the class says.
 func (c Class) TakesZone(zone string) bool {
 	return zone == "" || c.AnyZone || zone == c.Zone || slices.Contains(c.Zones, zone)
+}
+
+// NamedZones are the zones that the class names, sorted.
+func (c Class) NamedZones() []string {
+	zones := slices.Clone(c.Zones)
+	if c.Zone != "" {
+		zones = append(zones, c.Zone)
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
 }
 
 // Ref identifies the VM of a machine.
