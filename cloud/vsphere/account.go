@@ -23,7 +23,6 @@ type account struct {
 	inventory inventory
 	fields    fields
 	reports   reports
-	spread    spread
 
 	// Those who look through a folder at the same time share one scan of it, which
 	// begins after they asked.
@@ -45,7 +44,6 @@ func newAccount(v *vcenter) *account {
 		inventory: inventory{v: v, now: v.driver.now, known: map[string]place{}},
 		fields:    fields{v: v},
 		reports:   reports{told: map[string]bool{}},
-		spread:    spread{now: v.driver.now, chosen: map[member]choice{}, full: map[member]time.Time{}},
 	}
 	a.scans = driverkit.NewBatcher(driverkit.BatchOptions{InTurn: true, Timeout: scanTimeout}, a.readFolder)
 	return a

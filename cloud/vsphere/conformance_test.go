@@ -74,8 +74,11 @@ func rules() []cloudtest.Rule {
 			"name": "a", "resourcePool": "p", "datastore": "d",
 			"network": "n",
 		}}, "resourcePool": nil, "datastore": nil, "network": nil}, "", 0),
-		rule("the default is one of the zones", spec{"zone": "z", "zones": []any{spec{"name": "a"}}}, "providerSpec.zone",
+		rule("a name is one zone's", spec{"zone": "a", "zones": []any{spec{"name": "a"}}}, "providerSpec.zones[0].name",
 			create),
+		rule("the class's own zone needs a place, too", spec{"zone": "z", "resourcePool": nil, "zones": []any{
+			spec{"name": "a", "resourcePool": "p"},
+		}}, "providerSpec.computeCluster", create),
 		rule("a zone has a name", spec{"zones": []any{spec{"resourcePool": "p"}}}, "providerSpec.zones[0].name", create),
 		rule("a name is one zone's", spec{"zones": []any{spec{"name": "a"}, spec{"name": "a"}}}, "providerSpec.zones[1].name",
 			create),

@@ -93,7 +93,7 @@ func instanceUUID(r cloud.CreateRequest) string {
 func (s *spec) expected(r cloud.CreateRequest) cloud.VM {
 	return cloud.VM{
 		ID: biosUUID(r), Name: r.Name, OwnerID: r.OwnerID, NodeName: r.Name,
-		State: cloud.StatePending, Reason: "cloning", Region: s.Region, Zone: cmp.Or(r.Zone, s.Zone), RetryAfter: cloneWait,
+		State: cloud.StatePending, Reason: "cloning", Region: s.Region, Zone: s.zoneFor(r), RetryAfter: cloneWait,
 	}
 }
 
@@ -167,19 +167,15 @@ func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n 
 		return vm, true, err
 	}
 	// The failure is told once; then Create starts again.
-	failure, at := cloneFailure(info), n.Zone
-	next, again := a.elsewhere(s, r, *n, failure)
-	if !again {
-		next = note{Token: r.Token, Clone: true}
-	}
-	if err := r.Checkpoint(ctx, next.text()); err != nil {
+	failed := *n
+	*n = note{Token: r.Token, Clone: true}
+	if err := r.Checkpoint(ctx, n.text()); err != nil {
 		return nil, true, fmt.Errorf("record that the clone failed: %w", err)
 	}
-	*n = next
-	if again {
-		return nil, true, nil
+	if failed.Zone != s.zoneFor(r) {
+		return nil, true, nil // another zone is asked for by now
 	}
-	return nil, true, s.orIn(at).offered(fail(opCreate, failure))
+	return nil, true, s.orIn(failed.Zone).offered(fail(opCreate, cloneFailure(info)))
 }
 
 // result returns the VM that a clone has made; nil if it is not the machine's,
@@ -209,36 +205,16 @@ func cloneFailure(info *types.TaskInfo) error {
 	return taskErrorOf(info.Error)
 }
 
-// clone asks for the clone in the zone of the request, or in the first of the class's
-// zones that is not out of capacity.
+// clone asks for the clone in the zone of the request.
 func (a *account) clone(ctx context.Context, s *spec, r cloud.CreateRequest, n note) error {
-	for {
-		zone, err := a.zoneFor(ctx, s, r, n)
-		if err != nil {
-			return err
-		}
-		if zone != n.Zone {
-			n.Zone, n.Host, n.Datastore = zone, "", ""
-		}
-		at, err := s.in(zone)
-		if err != nil {
-			return err
-		}
-		err = a.cloneAt(ctx, at, r, n)
-		next, again := a.elsewhere(s, r, n, err)
-		if again {
-			n = next
-			continue
-		}
-		failed := at.offered(fail(opCreate, err))
-		if cloud.CodeOf(failed) != cloud.Exhausted || len(n.Full) == 0 {
-			return failed
-		}
-		if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: n.Clone}.text()); err != nil {
-			return fmt.Errorf("record that no zone has capacity: %w", err)
-		}
-		return failed
+	at, err := s.in(s.zoneFor(r))
+	if err != nil {
+		return err
 	}
+	if at.Zone != n.Zone {
+		n.Zone, n.Host, n.Datastore = at.Zone, "", ""
+	}
+	return at.offered(fail(opCreate, a.cloneAt(ctx, at, r, n)))
 }
 
 // cloneAt asks for the clone at one place and keeps the task. A place that was chosen
@@ -257,8 +233,8 @@ func (a *account) cloneAt(ctx context.Context, s *spec, r cloud.CreateRequest, n
 	if isFault[types.ManagedObjectNotFound](err) {
 		a.inventory.forget()
 	}
-	if fault(err) != nil && n.Zone+n.Datastore != "" {
-		if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true}.text()); err != nil {
+	if fault(err) != nil && n.Datastore != "" {
+		if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true, Zone: n.Zone}.text()); err != nil {
 			return fmt.Errorf("record that the place was refused: %w", err)
 		}
 	}
@@ -312,11 +288,7 @@ func (s *spec) markFor(r cloud.CreateRequest, phase string) mark {
 		tags = map[string]string{}
 	}
 	maps.Copy(tags, s.Tags)
-	m := mark{Machine: r.Name, Owner: r.OwnerID, Token: r.Token, Phase: phase, Tags: tags, Zone: s.Zone}
-	if m.Zone != "" {
-		m.Class = classKey(r.Class)
-	}
-	return m
+	return mark{Machine: r.Name, Owner: r.OwnerID, Token: r.Token, Phase: phase, Tags: tags, Zone: s.Zone}
 }
 
 // proceed asks for the next step of a VM that is there. It returns how long to

@@ -53,7 +53,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Owner:  strings.Join([]string{s.Datacenter, s.Folder, cluster, role}, " "),
-		Region: s.Region, Zone: s.Zone, Zones: s.zonesBut([]string{s.Zone}),
+		Region: s.Region, Zone: s.Zone, Zones: s.zoneNames(),
 		Spec: s,
 	}, problems
 }

@@ -47,14 +47,14 @@ func tags(cluster, role string) spec {
 // that newSpec names.
 func zoned() spec {
 	return spec{"zone": "zone-a", "zones": []any{
-		spec{"name": "zone-b", "hostSystem": "DC0_H0/DC0_H0", "network": "DC0_DVPG0"}, spec{"name": "zone-a"},
+		spec{"name": "zone-b", "hostSystem": "DC0_H0/DC0_H0", "network": "DC0_DVPG0"},
 	}}
 }
 
 // full is a class with every field set that the simulator can serve.
 func full() spec {
 	return spec{
-		"zone": "zone-b", "zones": zoned()["zones"],
+		"zone": "zone-a", "zones": zoned()["zones"],
 		"datacenter": "DC0", "memoryReservationLockedToMax": true, "systemDisk": spec{"size": 20}, "guestId": "ubuntu64Guest",
 		"extraConfig": spec{"SET.guest.ipAddress": "10.0.0.7", "disk.EnableUUID": "TRUE"}, "force": true, "waitForIP": true,
 		"network": "DC0_DVPG0", "sshKeys": []any{"ssh-ed25519 AAAA test"}, "numCpus": 4, "memory": 4096,

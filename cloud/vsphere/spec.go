@@ -39,8 +39,9 @@ type spec struct {
 	SSHKeys                      []string          `json:"sshKeys"`
 	Tags                         map[string]string `json:"tags"`
 
-	// Zone is where VMs go for which no zone is asked; with Zones it is one of them.
-	// The fields of the place, from Datastore to SwitchUUID, are those of this zone.
+	// Zone is the name of the place that the fields above describe, from Datastore to
+	// SwitchUUID; Zones are further ones. Without Zone that place is not used where there
+	// are others, and lends them what they leave empty.
 	Zone  string `json:"zone"`
 	Zones []zone `json:"zones"`
 
@@ -117,15 +118,25 @@ func (s *spec) zoneNames() []string {
 // in returns the spec of VMs in the zone of that name; "" is the class's own place,
 // of a class that lists no zones.
 func (s *spec) in(name string) (*spec, error) {
+	if name == s.Zone && (name != "" || len(s.Zones) == 0) || name == "" && len(s.Zones) == 0 {
+		return s, nil
+	}
 	for _, z := range s.Zones {
 		if z.Name == name {
 			return z.within(s), nil
 		}
 	}
-	if len(s.Zones) == 0 && (name == "" || name == s.Zone) {
-		return s, nil
-	}
 	return nil, s.unknownZone(name)
+}
+
+// zoneFor returns the zone of a new VM: the one that is asked for, else the class's,
+// else the one of several that the token draws. It is empty if the class has none.
+func (s *spec) zoneFor(r cloud.CreateRequest) string {
+	if r.Zone != "" || s.Zone != "" || len(s.Zones) == 0 {
+		return cmp.Or(r.Zone, s.Zone)
+	}
+	names := s.zoneNames()
+	return names[draw(r.Token, len(names))]
 }
 
 // orIn is in, and the class itself if it does not have the zone.
@@ -138,10 +149,13 @@ func (s *spec) orIn(name string) *spec {
 
 func (s *spec) unknownZone(name string) error {
 	has := "names no zone; leave the failure domain empty, or add the zone to providerSpec.zones"
-	if names := s.zoneNames(); len(names) > 0 {
+	names := s.zoneNames()
+	if s.Zone != "" {
+		names = append(names, s.Zone)
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
 		has = "has " + strings.Join(names, ", ") + "; choose one of them, or add the zone to providerSpec.zones"
-	} else if s.Zone != "" {
-		has = "has " + s.Zone + " only; choose it, or add the zone to providerSpec.zones"
 	}
 	return cloud.Errorf(cloud.Invalid, opCreate, "UnknownZone", "zone %q cannot be chosen: the class %s", name, has)
 }

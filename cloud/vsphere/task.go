@@ -41,8 +41,6 @@ type note struct {
 	Zone      string `json:"zone,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Datastore string `json:"datastore,omitempty"`
-
-	Full []string `json:"full,omitempty"` // zones that were out of capacity
 }
 
 // noteFor returns the note of this attempt; an empty one if it is the first call.

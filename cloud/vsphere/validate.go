@@ -101,11 +101,10 @@ func (s *spec) validateSizes() {
 
 // validatePlaces adds what is wrong with the places of the class.
 func (s *spec) validatePlaces() {
-	if len(s.Zones) == 0 {
+	if s.Zone != "" || len(s.Zones) == 0 {
 		s.validatePlace("", s)
-		return
 	}
-	known := map[string]bool{}
+	known := map[string]bool{s.Zone: true}
 	for i, z := range s.Zones {
 		path := fmt.Sprintf("zones[%d].", i)
 		s.Require(cloud.BlocksCreate, path+"name", z.Name, "name the zone as failureDomain and topology labels do")
@@ -115,10 +114,6 @@ func (s *spec) validatePlaces() {
 		}
 		known[z.Name] = true
 		s.validatePlace(path, z.within(s))
-	}
-	if s.Zone != "" && !known[s.Zone] {
-		s.Problems.Add(cloud.BlocksCreate, "zone", fmt.Sprintf("is %q and has to be one of %s", s.Zone,
-			strings.Join(s.zoneNames(), ", ")))
 	}
 }
 

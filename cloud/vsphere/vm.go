@@ -27,7 +27,6 @@ type mark struct {
 	Tags    map[string]string `json:"tags,omitempty"`
 	Disks   []string          `json:"disks,omitempty"` // UUIDs of those that came with the clone
 	Zone    string            `json:"zone,omitempty"`
-	Class   string            `json:"class,omitempty"` // namespace and name, where the VM has a zone
 }
 
 // The phases of a VM.

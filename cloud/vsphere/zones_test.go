@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/vmware/govmomi/vim25/types"
@@ -94,80 +92,47 @@ func TestUnknownZone(t *testing.T) {
 	}
 }
 
-// TestSpread: a class that leaves the choice uses the zone where it has the fewest
-// VMs, also when many come at once and after a new start.
-func TestSpread(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	a, c := s.open(t, free())
-	count := map[string]int{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	requests := map[string]*cloud.CreateRequest{}
-	for i := range 6 {
-		r := ask(fmt.Sprintf("at-once-%d", i), c)
-		requests[r.Name] = r
-		wg.Go(func() {
-			_, err := a.Create(t.Context(), *r)
-			mu.Lock()
-			defer mu.Unlock()
-			must(t, err)
-		})
-	}
-	wg.Wait()
-	for _, r := range requests {
-		vm, err := s.finish(t, a, r)
-		must(t, err)
-		count[vm.Zone]++
-	}
-	for i := range 3 {
-		a, c := s.open(t, free())
-		r := ask(fmt.Sprintf("restarted-%d", i), c)
-		vm, err := s.finish(t, a, r)
-		must(t, err)
-		requests[r.Name] = r
-		count[vm.Zone]++
-	}
-	if want := map[string]int{"a": 3, "b": 3, "c": 3}; !maps.Equal(count, want) {
-		t.Errorf("got %v, want %v", count, want)
-	}
-	for _, r := range requests {
-		s.gone(t, a, r.Ref)
-	}
-}
-
-// TestFullZone: a class that leaves the choice is exhausted when all of its zones are.
+// TestFullZone: the caller is told which zone is full, and may ask for another one
+// under the same token.
 func TestFullZone(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	a, c := s.open(t, free())
-	full := &types.NoDiskSpace{Datastore: "LocalDS_0"}
-	s.FailTask("VirtualMachine.cloneVm", full)
-	r := ask("one-is-full", c)
-	if vm, err := s.finish(t, a, r); err != nil || vm.State != cloud.StateRunning || vm.Zone == "" {
-		t.Errorf("with one zone full: got %v, %v, want a VM in another", vm, err)
-	}
-	s.gone(t, a, r.Ref)
-	s.Refuse("CloneVM_Task", &types.InsufficientMemoryResourcesFault{})
-	s.proxy.Forget()
-	r = ask("all-are-full", c)
+	s.FailTask("VirtualMachine.cloneVm", &types.NoDiskSpace{Datastore: "LocalDS_0"})
+	r := ask("m", c)
+	r.Zone = "c"
 	_, err := s.finish(t, a, r)
 	e, _ := errors.AsType[*cloud.Error](err)
-	if e == nil || e.Code != cloud.Exhausted || e.Offering == nil || e.Offering.Zone == "" {
-		t.Errorf("with all zones full: got %v, want Exhausted with the zone", err)
+	if e == nil || e.Code != cloud.Exhausted || e.Offering == nil || e.Offering.Zone != "c" {
+		t.Errorf("got %v, want Exhausted with the zone", err)
 	}
-	if n := len(s.clones()); n != 3 {
-		t.Errorf("with all zones full: %d requests, want one for each of 3 zones", n)
-	}
-	s.Refuse("CloneVM_Task", nil)
-	if vm, err := s.finish(t, a, r); err != nil || vm.State != cloud.StateRunning {
-		t.Errorf("again: got %v, %v, want a running VM", vm, err)
+	r.Zone = "b"
+	if vm, err := s.finish(t, a, r); err != nil || vm.State != cloud.StateRunning || vm.Zone != "b" {
+		t.Errorf("in another zone: got %v, %v, want a running VM there", vm, err)
 	}
 	s.gone(t, a, r.Ref)
 }
 
-// TestZoneIsKept: what is asked for under one token does not change with the VMs that
-// come and go meanwhile.
+// TestFailureInAnotherZone: a caller that asked for another zone meanwhile is not told
+// that this one is full.
+func TestFailureInAnotherZone(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	a, c := s.open(t, free())
+	s.FailTask("VirtualMachine.cloneVm", &types.NoDiskSpace{Datastore: "LocalDS_0"})
+	r := ask("m", c)
+	r.Zone = "a"
+	vm, err := a.Create(t.Context(), *r)
+	must(t, err)
+	s.advance(t, vm.RetryAfter)
+	r.Zone = "b"
+	if vm, err := s.finish(t, a, r); err != nil || vm.State != cloud.StateRunning || vm.Zone != "b" {
+		t.Errorf("got %v, %v, want a running VM in the other zone", vm, err)
+	}
+	s.gone(t, a, r.Ref)
+}
+
+// TestZoneIsKept: without a wish the zone follows from the token.
 func TestZoneIsKept(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -176,26 +141,12 @@ func TestZoneIsKept(t *testing.T) {
 	lost := s.proxy.Inject(cloudtest.Fault{
 		Kind: cloudtest.DropRequest, Match: cloudtest.Op("CloneVM_Task"), Times: cloudtest.Forever,
 	})
-	for i := range 4 {
+	for range 4 {
 		a, _ := s.open(t, free())
 		_, _ = a.Create(t.Context(), *r)
-		s.seedIn(t, c, fmt.Sprintf("other-%d", i), []string{"a", "b", "c"}[i%3])
 	}
 	lost.Undo()
 	if got := slices.Compact(s.clones()); len(got) != 1 {
 		t.Errorf("the clone is asked for in %d ways, want 1: %s", len(got), strings.Join(got, "\n"))
 	}
-}
-
-// seedIn puts a VM of the class into a zone, as far as its mark says.
-func (s *vcsim) seedIn(t *testing.T, c cloud.Class, name, zone string) {
-	t.Helper()
-	id := s.seed(t, cloudtest.Seed{Kind: cloud.KindVM, Class: c, Name: name, OwnerID: name})
-	text := fmt.Sprintf(`{"machine":%q,"owner":%q,"phase":"started","zone":%q,"class":%q,"tags":`+
-		`{"kubernetes.io/cluster/c1":"1","kubernetes.io/role/node":"1"}}`, name, name, zone, c.Namespace+"/"+c.Name)
-	task, err := s.handle(t, id).Reconfigure(t.Context(), types.VirtualMachineConfigSpec{
-		ExtraConfig: []types.BaseOptionValue{&types.OptionValue{Key: markKey, Value: text}},
-	})
-	must(t, err)
-	must(t, task.Wait(t.Context()))
 }
