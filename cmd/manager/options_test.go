@@ -145,9 +145,12 @@ func TestValues(t *testing.T) {
 			[]string{"--target-kubeconfig=none", "--control-kubeconfig=/a"},
 			func(o *options) any { return o.clusters.target == noTarget }, true,
 		},
-		"CloudRates": {"limits of clouds add up", []string{"--cloud-rate=aws.create=1", "--cloud-rate", "aws.get=2:3,sim.get=4"},
+		"CloudRates": {
+			"limits of clouds add up",
+			[]string{"--cloud-rate=aws.create=1", "--cloud-rate", "aws.get=2:3,sim.get=4"},
 			func(o *options) any { return o.cloudRates },
-			[]string{"aws.create=1", "aws.get=2:3", "sim.get=4"}},
+			[]string{"aws.create=1", "aws.get=2:3", "sim.get=4"},
+		},
 		"ZeroRetry": {
 			"no retry time means MCM's 10m, which the controller knows",
 			[]string{"--resource-exhausted-retry=0"},

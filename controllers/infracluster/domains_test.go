@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,7 +29,7 @@ func (d strict) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 
 func resolver(t *testing.T) *class.Resolver {
 	t.Helper()
-	clouds, err := cloud.NewRegistry([]cloud.Driver{strict{sim.NewDriver(nil)}}, time.Now)
+	clouds, err := cloud.NewRegistry([]cloud.Driver{strict{sim.NewDriver(nil)}}, clock.RealClock{}.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,12 @@ func TestFailureDomains(t *testing.T) {
 	}{
 		"Unknown": {"Without templates nothing is known.", object(), nil, []string{"a", "b"}, offered},
 		"All": {
-			"Each zone has a class.", object(), []client.Object{
+			"Each zone has a class.", object(),
+			[]client.Object{
 				template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c2", "c1"), classIn("c2", "b", "c"),
 			},
-			[]string{"a", "b"}, offered,
+			[]string{"a", "b"},
+			offered,
 		},
 		"One": {
 			"What no class can honour is not offered, and that is said.", object(),
@@ -84,17 +86,23 @@ func TestFailureDomains(t *testing.T) {
 		"Any": {
 			"Only the cloud knows which zones there are.", object(),
 			[]client.Object{template("t1", "c1", "c1"), anywhere(classIn("c1", "z"))},
-			[]string{"a", "b"}, offered,
+			[]string{"a", "b"},
+			offered,
 		},
 		"OfAnother": {
 			"Another Cluster's classes say nothing.", object(),
-			[]client.Object{template("t1", "c1", "other"), cluster(func(c *clusterv1.Cluster) { c.Name = "other" }), classIn("c1", "z")},
-			[]string{"a", "b"}, offered,
+			[]client.Object{
+				template("t1", "c1", "other"), classIn("c1", "z"),
+				cluster(func(c *clusterv1.Cluster) { c.Name = "other" }),
+			},
+			[]string{"a", "b"},
+			offered,
 		},
 		"ClassMissing": {
 			"A class that is not there yet may have them.", object(),
 			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c2", "c1")},
-			[]string{"a", "b"}, offered,
+			[]string{"a", "b"},
+			offered,
 		},
 		"None": {
 			"Nothing is offered unasked.", object(none),

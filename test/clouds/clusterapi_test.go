@@ -23,7 +23,7 @@ func (j *journey) throughClusterAPI() {
 	j.Helper()
 	owner := j.makeCluster()
 	machines := []*infrav1.MCMMachine{j.makeMCMMachine("a"), j.makeMCMMachine("b")}
-	j.eventually("two MCMMachines have VMs, and their providerIDs are those of the Nodes", func(ctx context.Context) error {
+	j.eventually("two MCMMachines have VMs, with the Nodes' providerIDs", func(ctx context.Context) error {
 		return j.haveVMs(ctx, machines)
 	})
 	for _, m := range machines {

@@ -22,6 +22,7 @@ const unprotectedRetry = 5 * time.Second
 // it once.
 type Owner interface {
 	Subject
+	Placement
 	Recorder
 }
 
@@ -37,14 +38,20 @@ type Subject interface {
 	// Request is what the object asks for beside its class. Ref, Token, UserData and
 	// Checkpoint are filled in by the engine, and Zone if it is empty.
 	Request() cloud.CreateRequest
+	// UserData is the boot data of the attempt, the same bytes each time. spent means
+	// that the attempt can have none any more, e.g. because its token has expired.
+	UserData(ctx context.Context) (data []byte, spent bool, err error)
+}
+
+// Placement is the zone of a VM whose class has several and whose owner names none.
+type Placement interface {
 	// Zone is what RecordZone has recorded; empty if nothing.
 	Zone() string
 	// ZonesInUse returns how many other machines of the class each zone has, as far as
 	// caches show it.
 	ZonesInUse(ctx context.Context) (map[string]int, error)
-	// UserData is the boot data of the attempt, the same bytes each time. spent means
-	// that the attempt can have none any more, e.g. because its token has expired.
-	UserData(ctx context.Context) (data []byte, spent bool, err error)
+	// RecordZone persists the zone that was chosen. It fails on a stale object.
+	RecordZone(ctx context.Context, zone string) error
 }
 
 // Recorder persists something before Ensure goes on. Its methods fail on a stale
@@ -54,8 +61,6 @@ type Recorder interface {
 	RecordIntent(ctx context.Context) error
 	// RecordAttempt persists the number of the next attempt.
 	RecordAttempt(ctx context.Context, number int) error
-	// RecordZone persists the zone that was chosen for a class with several.
-	RecordZone(ctx context.Context, zone string) error
 	// RecordState persists the driver's checkpoint, which Ref returns from then on.
 	RecordState(ctx context.Context, state string) error
 	// RecordVM persists what identifies the VM. From then on no other is created.
