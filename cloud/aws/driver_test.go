@@ -185,6 +185,15 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 			"another cluster": class("small", owned("c2", "node")), "another role": class("small", owned("c1", "other")),
 			"a longer cluster": class("small", owned("c11", "node")),
 		},
+		Elsewhere: class("large", spec{"machineType": "m5.xlarge"}),
+		Memory:    wrap.Offerings(0, wrap.Clock{}),
+		Interruptible: map[string]cloud.ClassInput{
+			"price": class("price", spec{"spotPrice": "0.5"}), "empty price": class("price", spec{"spotPrice": ""}),
+			"market": class("market", spec{"instanceMarketOptions": spec{"marketType": "spot"}}),
+			"reservation": class("market", spec{
+				"instanceMarketOptions": spec{"marketType": "interruptible-capacity-reservation"},
+			}),
+		},
 		ManyAddresses: class("many", spec{"networkInterfaces": []any{nic(spec{"ipv6AddressCount": 2}), nic(nil)}}),
 		UnknownType:   class("unknown", spec{"machineType": "m5.nano"}),
 		Broken: class("broken", spec{

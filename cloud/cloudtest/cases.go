@@ -2,7 +2,7 @@ package cloudtest
 
 // cases are all cases, in order.
 func cases() []testCase {
-	return append(append(static(), identity()...), behaviour()...)
+	return append(append(append(static(), identity()...), behaviour()...), economy()...)
 }
 
 // static are the first ten: what is asked for, and that it happens once.
@@ -81,5 +81,16 @@ func behaviour() []testCase {
 		},
 		{"C29", "NoSecrets", "Texts end up in status, events and logs; secrets and user data do not.", noSecrets},
 		{"C30", "Load", "Many at once neither race nor cost more calls, and a closed account leaves nothing running.", load},
+	}
+}
+
+// economy are the rest: what one machine has to do with others.
+func economy() []testCase {
+	return []testCase{
+		{
+			"C32", "SoldOut", "A shortage that one class met keeps no other class from VMs that the cloud may have.", soldOut,
+		},
+		{"C33", "Interruptible", "A VM that the cloud may take away at any time is known as one.", interruptible},
+		{"C34", "AmongMany", "A machine costs the same calls, however many VMs of others there are.", amongMany},
 	}
 }

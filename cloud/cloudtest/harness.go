@@ -66,6 +66,18 @@ type Fixture struct {
 	// those of Class, by what differs, e.g. "other cluster", "other role" (C11).
 	Others map[string]cloud.ClassInput
 
+	// Elsewhere is a class at the same endpoint with the same ownership tags whose VMs
+	// come from another stock than those of Class: another instance type or zone, or,
+	// where a class names neither, the same spec (C32).
+	Elsewhere cloud.ClassInput
+	// Memory keeps what is sold out from being asked for again, as the manager's
+	// decorator wrap.Offerings does (C32).
+	Memory cloud.Middleware
+
+	// Interruptible are classes whose VMs the cloud may take away at any time, one of
+	// each form that it has, by form (C33).
+	Interruptible map[string]cloud.ClassInput
+
 	// ManyAddresses makes VMs with several interfaces or IP families; its zero
 	// value needs a reason in Lacks["C24/Many"].
 	ManyAddresses cloud.ClassInput

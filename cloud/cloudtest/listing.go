@@ -16,6 +16,7 @@ func pages(k *kit) {
 	k.part("Churn", churn)
 	k.part("Failing", failingPage)
 	k.part("Break", stopEarly)
+	k.part("Kinds", kindsOfListing)
 }
 
 // fill renews the cloud and puts n VMs into it.

@@ -58,6 +58,9 @@ func harness(bug string, listen bool) cloudtest.Harness {
 					"other cluster": class(map[string]any{"tags": map[string]string{"cluster": "d", "role": "node"}}),
 					"other role":    class(map[string]any{"tags": map[string]string{"cluster": "c", "role": "gateway"}}),
 				},
+				Elsewhere:     class(map[string]any{"type": "large"}),
+				Memory:        wrap.Offerings(0, wrap.Clock{}),
+				Interruptible: map[string]cloud.ClassInput{"spot": class(map[string]any{"spot": true})},
 				ManyAddresses: class(map[string]any{"nics": 2}),
 				Broken:        class(map[string]any{"image": ""}),
 				UnknownType:   class(map[string]any{"type": "huge"}),
@@ -290,5 +293,9 @@ func bugs() []bug {
 		{"leaksGoroutine", "C30", "goroutines"},
 		{"closesOnce", "C30", "close"},
 		{"readsOn", "C15", "a whole one"},
+		{"listsAllKinds", "C15", "a listing of vm yields"},
+		{"namesNoOffering", "C32", "with the offering"},
+		{"hidesSpot", "C33", "is not interruptible"},
+		{"scansAll", "C34", "VMs of others"},
 	}
 }

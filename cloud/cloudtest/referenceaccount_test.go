@@ -24,6 +24,9 @@ func (a *account) all(ctx context.Context, c cloud.Class, kind, name string) ite
 	if name != "" && !a.bug("matchesPrefix") {
 		q.Set("name", name)
 	}
+	if a.bug("scansAll") {
+		q = url.Values{}
+	}
 	return func(yield func(resource, error) bool) {
 		left := false // of the bug readsOn
 		for {
@@ -299,7 +302,7 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 			if kind != "vm" && a.bug("listsVMsOnly") {
 				return
 			}
-			if !cloud.Wants(kinds, cloud.Kind(kind)) {
+			if !cloud.Wants(kinds, cloud.Kind(kind)) && !a.bug("listsAllKinds") {
 				continue
 			}
 			for t, err := range a.all(ctx, c, kind, "") {

@@ -28,6 +28,7 @@ type driver struct {
 type spec struct {
 	URL, Region, Zone, Type, Image string
 	NICs                           int
+	Spot                           bool
 	Tags                           map[string]string
 }
 
@@ -50,7 +51,8 @@ func (d driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		return c, problems
 	}
 	for name := range fields {
-		if !slices.Contains([]string{"url", "region", "zone", "type", "image", "nics", "tags"}, strings.ToLower(name)) {
+		known := []string{"url", "region", "zone", "type", "image", "nics", "spot", "tags"}
+		if !slices.Contains(known, strings.ToLower(name)) {
 			if d.bug == "rejectsUnknownFields" {
 				say(cloud.BlocksCreate, "."+name, "is unknown, remove it")
 			}
@@ -76,6 +78,10 @@ func (d driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	c.Endpoint, c.Region, c.Zone, c.InstanceType, c.Spec = sp.URL, sp.Region, sp.Zone, sp.Type, sp
 	c.Owner = sp.Tags["cluster"] + "/" + sp.Tags["role"]
 	return c, problems
+}
+
+func (d driver) Interruptible(c cloud.Class) bool {
+	return c.Spec.(spec).Spot && d.bug != "hidesSpot"
 }
 
 func (d driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
@@ -249,7 +255,10 @@ func (a *account) classify(op string, resp *http.Response, answer []byte) error 
 	switch {
 	case a.bug("knowsNoCodes"):
 	case said.Code == "NoCapacity":
-		e.Code, e.Offering = cloud.Exhausted, &cloud.Offering{Region: "r1", Zone: "z1", InstanceType: "small"}
+		e.Code = cloud.Exhausted
+		if !a.bug("namesNoOffering") {
+			e.Offering = &cloud.Offering{Region: "r1", Zone: "z1", InstanceType: "small"}
+		}
 	case resp.StatusCode == http.StatusUnauthorized:
 		e.Code = cloud.Denied
 	case resp.StatusCode == http.StatusNotFound && op != "make":

@@ -13,6 +13,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
 const endpoint = "http://sim.invalid"
@@ -104,6 +105,9 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 			"another cluster": class("small", owned("c2", "node")), "another role": class("small", owned("c1", "other")),
 			"a longer cluster": class("small", owned("c11", "node")),
 		},
+		Elsewhere:     class("large", spec{"instanceType": "large"}),
+		Memory:        wrap.Offerings(0, wrap.Clock{}),
+		Interruptible: map[string]cloud.ClassInput{"spot": class("spot", spec{"spot": true})},
 		ManyAddresses: class("many", spec{"networks": []any{spec{"id": "default"}, spec{"id": "public"}}}),
 		UnknownType:   class("unknown", spec{"instanceType": "no-such-type"}),
 		Broken: class("broken", spec{

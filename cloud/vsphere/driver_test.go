@@ -8,6 +8,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
 // spec is a provider spec; edits change it, nil takes a field away.
@@ -76,6 +77,8 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 			"another cluster": class("small", tags("c2", "node")), "another role": class("small", tags("c1", "other")),
 			"a longer cluster": class("small", tags("c11", "node")),
 		},
+		Elsewhere:   class("elsewhere", nil),
+		Memory:      wrap.Offerings(0, wrap.Clock{}),
 		UnknownType: class("unknown", spec{"templateVM": "no-such-template", "numCpus": nil}),
 		Broken: class("broken", spec{
 			"templateVM": nil, "network": 7, "datastore": []any{}, "numCpus": "two", "sshKeys": "none", "extraConfig": 1,
@@ -102,6 +105,7 @@ func harness() cloudtest.Harness {
 	return cloudtest.Harness{
 		New: fixture,
 		Lacks: map[string]string{
+			"C33":      "vCenter takes no VM away",
 			"C16":      "vCenter has no eventual consistency: what a call made is in the inventory when it returns",
 			"C24/Many": "a class has one network, and the simulator gives an address to one interface; TestAddresses tries many",
 			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
