@@ -106,7 +106,7 @@ func (a *account) lookUpSubnet(ctx context.Context, subnet string, _ []struct{})
 	case err != nil:
 		return "", err
 	case len(out.Subnets) == 0:
-		return "", cloud.Errorf(cloud.NotFound, opSubnet, "InvalidSubnetID.NotFound", "EC2 does not show subnet %s", subnet)
+		return "", cloud.Errorf(cloud.Invalid, opSubnet, "InvalidSubnetID.NotFound", "EC2 does not show subnet %s", subnet)
 	}
 	return awssdk.ToString(out.Subnets[0].AvailabilityZone), nil
 }

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"maps"
@@ -55,6 +56,9 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (resource, error) {
 	if r.ProviderID != "" {
 		return a.known(ctx, s, r)
+	}
+	if err := a.checkZone(ctx, s, r); err != nil {
+		return resource{}, err
 	}
 	in, err := a.input(ctx, s, r)
 	if err != nil {
@@ -117,7 +121,7 @@ func (a *account) offering(ctx context.Context, s *spec, r cloud.CreateRequest, 
 	}
 	o := &cloud.Offering{Region: s.Region, InstanceType: s.MachineType, CapacityType: s.capacityType()}
 	if of == scopeZone {
-		if o.Zone = r.Zone; o.Zone == "" {
+		if o.Zone, _ = s.wantedZone(r); o.Zone == "" {
 			o.Zone = a.zoneOf(ctx, s.NetworkInterfaces[0].SubnetID)
 		}
 	}
@@ -146,7 +150,7 @@ func (a *account) input(ctx context.Context, s *spec, r cloud.CreateRequest) (*e
 		ClientToken: awssdk.String(r.Token), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
 		ImageId: &s.AMI, InstanceType: types.InstanceType(s.MachineType), KeyName: optional(s.KeyName),
 		IamInstanceProfile:  &types.IamInstanceProfileSpecification{Name: set(s.IAM.Name), Arn: set(s.IAM.ARN)},
-		BlockDeviceMappings: devices, NetworkInterfaces: s.interfaces(), TagSpecifications: s.tagSpecs(r),
+		BlockDeviceMappings: devices, NetworkInterfaces: s.interfaces(r), TagSpecifications: s.tagSpecs(r),
 		InstanceMarketOptions: s.market(), CapacityReservationSpecification: s.reservation(),
 		Placement: s.place(r), MetadataOptions: s.metadata(), CpuOptions: s.cpu(),
 	}
@@ -202,12 +206,15 @@ func (a *account) devices(ctx context.Context, s *spec) ([]types.BlockDeviceMapp
 	return all, nil
 }
 
-func (s *spec) interfaces() []types.InstanceNetworkInterfaceSpecification {
+// interfaces returns the interfaces in the subnet of the zone, or where the class
+// has none for it as they are.
+func (s *spec) interfaces(r cloud.CreateRequest) []types.InstanceNetworkInterfaceSpecification {
+	zone, _ := s.wantedZone(r)
 	var all []types.InstanceNetworkInterfaceSpecification
 	for _, n := range s.NetworkInterfaces {
 		i := types.InstanceNetworkInterfaceSpecification{
-			SubnetId: awssdk.String(n.SubnetID), Groups: n.SecurityGroupIDs, DeviceIndex: n.DeviceIndex,
-			NetworkCardIndex:         n.NetworkCardIndex,
+			SubnetId: awssdk.String(cmp.Or(s.subnetIn(zone), n.SubnetID)), Groups: n.SecurityGroupIDs,
+			DeviceIndex: n.DeviceIndex, NetworkCardIndex: n.NetworkCardIndex,
 			AssociatePublicIpAddress: n.PublicIP, DeleteOnTermination: n.DeleteOnTermination, Description: n.Description,
 			InterfaceType: set(n.InterfaceType),
 		}
@@ -273,9 +280,11 @@ func (s *spec) reservation() *types.CapacityReservationSpecification {
 }
 
 // place returns where the instance goes: what the class says, else what the
-// machine's annotation says, in the zone of the request.
+// machine's annotation says, in the zone that the machine or the class names. EC2
+// refuses a zone that is not the subnet's.
 func (s *spec) place(r cloud.CreateRequest) *types.Placement {
-	p, zone := &types.Placement{}, r.Zone
+	p := &types.Placement{}
+	zone, _ := s.wantedZone(r)
 	m, _ := s.placementOf(r.Annotations)
 	switch {
 	case s.Placement != nil:

@@ -60,6 +60,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		Endpoint: s.Region,
 		Owner:    strings.Join(append([]string{s.Region}, s.ownership...), " "),
 		Region:   s.Region, InstanceType: s.MachineType,
+		Zone: s.home(), Zones: s.otherZones(), AnyZone: len(s.Subnets) == 0,
 		Spec: s,
 	}, problems
 }

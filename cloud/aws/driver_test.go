@@ -91,6 +91,13 @@ func credentials() cloud.Credentials {
 	}
 }
 
+// zoned edits a class so that it has a subnet in each of two zones.
+func zoned() spec {
+	return spec{"subnets": []any{
+		spec{"zone": "eu-west-1b", "subnetID": "subnet-b1"}, spec{"zone": "eu-west-1a", "subnetID": "subnet-a1"},
+	}}
+}
+
 // full is a class with every field set.
 func full() spec {
 	return spec{
@@ -126,7 +133,7 @@ func full() spec {
 			"httpProtocolIpv6": "disabled",
 		},
 		"cpuOptions":             spec{"coreCount": 2, "threadsPerCore": 1, "amdSevSnp": "enabled"},
-		"srcAndDstChecksEnabled": false,
+		"srcAndDstChecksEnabled": false, "subnets": zoned()["subnets"],
 	}
 }
 
@@ -180,7 +187,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 		Driver: func() cloud.Driver {
 			return aws.NewDriver(aws.Options{Transport: proxy, Endpoint: endpoint, Now: now.Now, Window: window})
 		},
-		Class: class("small", edits),
+		Class: class("small", edit(zoned(), edits)),
 		Others: map[string]cloud.ClassInput{
 			"another cluster": class("small", owned("c2", "node")), "another role": class("small", owned("c1", "other")),
 			"a longer cluster": class("small", owned("c11", "node")),
@@ -273,7 +280,6 @@ func harness(edits spec, where at) cloudtest.Harness {
 	return cloudtest.Harness{
 		New: func(t testing.TB) *cloudtest.Fixture { return fixture(t, edits, where, newClock()) },
 		Lacks: map[string]string{
-			"C04/Zone":    "the zone of an EC2 instance is that of its subnet; the class names none",
 			"C10/Failed":  "EC2 has no failed instances: one that cannot run is terminated, which is C22/terminated",
 			"C19/Expired": sessions, "C19/MidFlow": sessions,
 		},

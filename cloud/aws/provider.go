@@ -26,7 +26,9 @@ const (
 
 // Traits are the constants of EC2.
 func (d *Driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true}
+	return cloud.Traits{
+		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
+	}
 }
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-zA-Z]+$`)

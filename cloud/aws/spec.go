@@ -22,6 +22,9 @@ const (
 // spec has no placement.
 const placementAnnotation = "machine.sapcloud.io/awsPlacement"
 
+// placementField is where a machine has that annotation.
+const placementField = "spec.nodeTemplate.metadata.annotations[" + placementAnnotation + "]"
+
 // spec is a decoded provider spec of MCM's AWS driver. Nothing modifies it once
 // Parse has returned.
 type spec struct {
@@ -34,6 +37,7 @@ type spec struct {
 	KeyName             *string             `json:"keyName"`
 	BlockDevices        []blockDeviceSpec   `json:"blockDevices"`
 	NetworkInterfaces   []interfaceSpec     `json:"networkInterfaces"`
+	Subnets             []subnetSpec        `json:"subnets"`
 	Tags                map[string]string   `json:"tags"`
 	SpotPrice           *string             `json:"spotPrice"`
 	MarketOptions       *marketSpec         `json:"instanceMarketOptions"`
@@ -144,7 +148,7 @@ func (s *spec) placementOf(annotations map[string]string) (*annotationPlacement,
 	var p annotationPlacement
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return nil, []cloud.Problem{{
-			Severity: cloud.BlocksCreate, Field: "spec.nodeTemplate.metadata.annotations[" + placementAnnotation + "]",
+			Severity: cloud.BlocksCreate, Field: placementField,
 			Message: "is no Placement of EC2; write JSON such as {\"GroupName\":\"a-group\"}, or use providerSpec.placement",
 		}}
 	}
@@ -178,6 +182,7 @@ func (s *spec) setDefaults() {
 			yes(&n.PrimaryIPv6)
 		}
 	}
+	s.setSubnets()
 	yes(&s.SourceDestCheck)
 	// What cannot be read may have asked for it.
 	s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || s.Wrong("blockDevices")

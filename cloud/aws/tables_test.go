@@ -55,6 +55,7 @@ func rules() []cloudtest.Rule {
 	named := func(name string) spec { return edit(disk(nil), spec{"deviceName": name}) }
 	nics := func(n spec) spec { return spec{"networkInterfaces": []any{nic(n)}} }
 	part := func(field string, s spec) spec { return spec{field: s} }
+	subnets := func(all ...any) spec { return spec{"subnets": all} }
 	tags := func(keys ...string) spec {
 		all := spec{}
 		for _, key := range keys {
@@ -107,6 +108,17 @@ func rules() []cloudtest.Rule {
 		rule("at least one", nics(spec{"securityGroupIDs": nil}), "networkInterfaces[0].securityGroupIDs", create),
 		rule("not blank", nics(spec{"securityGroupIDs": []string{"sg-1", " "}}), "networkInterfaces[0].securityGroupIDs[1]",
 			create),
+		rule("one subnet for each zone", zoned(), "", 0),
+		rule("required", subnets(spec{"subnetID": "subnet-a1"}), "subnets[0].zone", create),
+		rule("required", subnets(spec{"zone": "eu-west-1a"}), "subnets[0].subnetID", create),
+		rule("a subnet is an object", spec{"subnets": []any{"subnet-a1"}}, "subnets[0]", create),
+		rule("one for each zone", subnets(spec{"zone": "eu-west-1a", "subnetID": "subnet-a1"},
+			spec{"zone": "eu-west-1a", "subnetID": "subnet-a2"}), "subnets[1].zone", create),
+		rule("its zone is unknown", subnets(spec{"zone": "eu-west-1b", "subnetID": "subnet-b1"}),
+			"networkInterfaces[0].subnetID", create),
+		rule("an instance is in one zone", edit(zoned(), spec{"networkInterfaces": []any{
+			nic(nil), nic(spec{"subnetID": "subnet-b1"}),
+		}}), "networkInterfaces[1].subnetID", create),
 		rule("one of EC2's", nics(spec{"interfaceType": "trunk"}), "networkInterfaces[0].interfaceType", create),
 		rule("not negative", nics(spec{"networkCardIndex": -1}), "networkInterfaces[0].networkCardIndex", create),
 		rule("not negative", nics(spec{"deviceIndex": -1}), "networkInterfaces[0].deviceIndex", create),

@@ -41,6 +41,7 @@ func (s *spec) validate() {
 	}
 	s.validateDevices()
 	s.validateInterfaces()
+	s.validateSubnets()
 	s.validateMarket()
 	s.validateReservation()
 	s.validatePlacement()
@@ -116,7 +117,9 @@ func (s *spec) validateInterfaces() {
 		if s.Wrong(strings.TrimSuffix(at, ".")) && n.SubnetID == "" && n.SecurityGroupIDs == nil {
 			continue // it is no object at all
 		}
-		s.Require(cloud.BlocksCreate, at+"subnetID", n.SubnetID, "name the subnet, e.g. subnet-0123456789abcdef0")
+		if len(s.Subnets) == 0 {
+			s.Require(cloud.BlocksCreate, at+"subnetID", n.SubnetID, "name the subnet, e.g. subnet-0123456789abcdef0")
+		}
 		s.validateGroups(at+"securityGroupIDs", n.SecurityGroupIDs)
 		s.OneOf(at+"interfaceType", n.InterfaceType, "interface", "efa", "efa-only")
 		s.AtLeast(at+"networkCardIndex", n.NetworkCardIndex, 0)
