@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -104,6 +105,14 @@ type Traits struct {
 // Rates are how many calls of each method of Account a cloud allows, each apart
 // from the others.
 type Rates struct{ Create, Get, Delete, List, Capacity Rate }
+
+// Or returns r, and what other says where r says nothing.
+func (r Rates) Or(other Rates) Rates {
+	return Rates{
+		Create: cmp.Or(r.Create, other.Create), Get: cmp.Or(r.Get, other.Get), Delete: cmp.Or(r.Delete, other.Delete),
+		List: cmp.Or(r.List, other.List), Capacity: cmp.Or(r.Capacity, other.Capacity),
+	}
+}
 
 // Rate is a token bucket. The zero value is unknown.
 type Rate struct {

@@ -328,7 +328,7 @@ func wrapped() cloudtest.Harness {
 		f := fixture(t, nil, inProcess, now)
 		f.Wrap = []cloud.Middleware{
 			wrap.Redact(nil), wrap.Timeout(wrap.Timeouts{}),
-			wrap.Budget(wrap.Rate{}, wrap.Clock{Now: now.Now}),
+			wrap.Budget(wrap.Rate{}, nil, wrap.Clock{Now: now.Now}),
 		}
 		return f
 	}

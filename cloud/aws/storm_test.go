@@ -18,7 +18,7 @@ func TestStorm(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.Inject(ec2test.Fault{Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: 503, Every: 2})
 	a, c := w.open(class("c", nil), credentials())
-	a = wrap.Budget(wrap.Rate{}, wrap.Clock{Now: w.now.Now})(cloud.AccountInfo{}, a)
+	a = wrap.Budget(wrap.Rate{}, nil, wrap.Clock{Now: w.now.Now})(cloud.AccountInfo{}, a)
 	due := make([]time.Time, n) // zero is at once
 	left := map[int]bool{}
 	for i := range n {

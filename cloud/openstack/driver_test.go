@@ -126,7 +126,7 @@ func fixture(t testing.TB, w way) *cloudtest.Fixture {
 	var wraps []cloud.Middleware
 	if w == ownPort { // as the manager has accounts, but for what bends rules on purpose
 		limits := wrap.Timeouts{Create: prompt, Get: prompt, Delete: prompt, Capacity: prompt, List: prompt}
-		wraps = []cloud.Middleware{wrap.Redact(nil), wrap.Timeout(limits), wrap.Budget(wrap.Rate{}, wrap.Clock{})}
+		wraps = []cloud.Middleware{wrap.Redact(nil), wrap.Timeout(limits), wrap.Budget(wrap.Rate{}, nil, wrap.Clock{})}
 	}
 	return &cloudtest.Fixture{
 		Wrap:   wraps,

@@ -1,9 +1,7 @@
 package wrap
 
 import (
-	"context"
 	"errors"
-	"iter"
 	"maps"
 	"sync"
 	"time"
@@ -13,7 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// Rate is how many calls an account may make.
+// Rate is how many calls an account may make of which the cloud documents no rates.
 type Rate struct {
 	PerSecond float64       // in good times; 0 is 20, as EC2 refills its buckets
 	Burst     int           // at once, in good times; 0 is 100
@@ -43,26 +41,13 @@ func (r Rate) withDefaults() Rate {
 type importance float64
 
 const (
+	alone    importance = 0
 	removing importance = 0
 	making   importance = 0.1
 	reading  importance = 0.3
 )
 
-// Budget keeps an account within a rate that it learns from the cloud: it
-// halves when the cloud throttles, the whole account respects the cloud's
-// RetryAfter, and it recovers steadily. A call that does not fit is refused at
-// once with cloud.Throttled and a RetryAfter; nothing waits. Deleting goes
-// before creating, and creating before reading. The waits are spread at random
-// over the time that the account needs for those who wait, so that there is no
-// burst afterwards.
-func Budget(r Rate, clock Clock) cloud.Middleware {
-	r, clock = r.withDefaults(), clock.withDefaults()
-	return func(_ cloud.AccountInfo, next cloud.Account) cloud.Account {
-		return &budgeted{layer: layer{next}, b: newBudget(r, clock)}
-	}
-}
-
-// budget is the rate of one account.
+// budget is one rate of an account.
 type budget struct {
 	r     Rate
 	clock Clock
@@ -107,11 +92,11 @@ func (b *budget) admit(op string, i importance) error {
 const placeAge = time.Minute
 
 // place admits a creation before it is prepared, once.
-func (b *budget) place(token string) error {
+func (b *budget) place(token string, i importance) error {
 	if b.has(token) {
 		return nil
 	}
-	if err := b.admit(opCreate, making); err != nil {
+	if err := b.admit(opCreate, i); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -131,9 +116,9 @@ func (b *budget) has(token string) bool {
 }
 
 // take uses the place of a creation up, or admits it now.
-func (b *budget) take(token string) error {
+func (b *budget) take(token string, i importance) error {
 	if !b.has(token) {
-		return b.admit(opCreate, making)
+		return b.admit(opCreate, i)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,13 +127,15 @@ func (b *budget) take(token string) error {
 }
 
 // later refuses a call that has to wait at least that long. Each refusal makes
-// the queue one call longer, and everyone gets a random place in it.
+// the queue one call longer; who is refused comes back at a random time in that
+// place of it.
 func (b *budget) later(op string, now time.Time, least time.Duration) error {
 	if from := now.Add(least); b.queue.Before(from) {
 		b.queue = from
 	}
-	b.queue = b.queue.Add(time.Duration(float64(time.Second) / float64(b.bucket.Limit())))
-	wait := least + b.clock.upTo(b.queue.Sub(now)-least)
+	turn := time.Duration(float64(time.Second) / float64(b.bucket.Limit()))
+	wait := b.queue.Sub(now) + b.clock.upTo(turn)
+	b.queue = b.queue.Add(turn)
 	return &cloud.Error{
 		Code: cloud.Throttled, Op: op, Reason: cloud.ReasonRateBudget, RetryAfter: max(wait, time.Millisecond),
 		Err: errors.New("the account's rate limit is reached"),
@@ -167,7 +154,8 @@ func (b *budget) set(now time.Time, perSecond float64) {
 	const leastBurst = 4 // leaves room for the shares
 	b.changed = now
 	b.bucket.SetLimitAt(now, rate.Limit(perSecond))
-	b.bucket.SetBurstAt(now, max(leastBurst, int(float64(b.r.Burst)*perSecond/b.r.PerSecond)))
+	least := min(leastBurst, b.r.Burst)
+	b.bucket.SetBurstAt(now, max(least, int(float64(b.r.Burst)*perSecond/b.r.PerSecond)))
 }
 
 // recover raises the rate by what the time since the last change is worth.
@@ -207,60 +195,4 @@ func (b *budget) learn(err error) error {
 	hinted := *e
 	hinted.RetryAfter = pause + b.clock.upTo(pause)
 	return &hinted
-}
-
-// budgeted is an account within a budget.
-type budgeted struct {
-	layer
-	b *budget
-}
-
-// Admit holds a place for a creation.
-func (a *budgeted) Admit(_ context.Context, r cloud.CreateRequest) error { return a.b.place(r.Token) }
-
-func (a *budgeted) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	if err := a.b.take(r.Token); err != nil {
-		return cloud.VM{}, err
-	}
-	vm, err := a.Account.Create(ctx, r)
-	return vm, a.b.learn(err)
-}
-
-func (a *budgeted) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
-	if err := a.b.admit(opGet, reading); err != nil {
-		return cloud.VM{}, err
-	}
-	vm, err := a.Account.Get(ctx, r)
-	return vm, a.b.learn(err)
-}
-
-func (a *budgeted) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
-	if err := a.b.admit(opDelete, removing); err != nil {
-		return cloud.Deletion{}, err
-	}
-	d, err := a.Account.Delete(ctx, r)
-	return d, a.b.learn(err)
-}
-
-func (a *budgeted) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {
-	if err := a.b.admit(opCapacity, reading); err != nil {
-		return cloud.Capacity{}, err
-	}
-	capacity, err := a.Account.Capacity(ctx, c)
-	return capacity, a.b.learn(err)
-}
-
-// List is one call, however many pages it has.
-func (a *budgeted) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
-	return func(yield func(cloud.Resource, error) bool) {
-		if err := a.b.admit(opList, reading); err != nil {
-			yield(cloud.Resource{}, err)
-			return
-		}
-		for r, err := range a.Account.List(ctx, c, kinds...) {
-			if !yield(r, a.b.learn(err)) {
-				return
-			}
-		}
-	}
 }

@@ -41,7 +41,7 @@ func newMetered(r wrap.Rate, chance func() float64) *metered {
 			return cloud.Deletion{Done: true}, answer()
 		},
 	}
-	m.Account = wrap.Budget(r, wrap.Clock{Now: m.clk.Now, Rand: chance})(info(), m.bare)
+	m.Account = wrap.Budget(r, nil, wrap.Clock{Now: m.clk.Now, Rand: chance})(info(), m.bare)
 	return m
 }
 
@@ -183,7 +183,7 @@ func TestBudgetHearsOneMessage(t *testing.T) {
 	var under sync.WaitGroup
 	under.Add(callers)
 	throttled := true
-	a := wrap.Budget(wrap.Rate{PerSecond: 16, Burst: 64, Recover: time.Hour},
+	a := wrap.Budget(wrap.Rate{PerSecond: 16, Burst: 64, Recover: time.Hour}, nil,
 		wrap.Clock{Now: clk.Now, Rand: never})(info(), &account{
 		delete: func(context.Context, cloud.Ref) (cloud.Deletion, error) {
 			if !throttled {

@@ -16,8 +16,10 @@ type Options struct {
 	Now  func() time.Time // nil is time.Now
 	Rand func() float64   // in [0,1), safe for concurrent use; nil is math/rand/v2
 
-	Recorder *Recorder   // nil measures nothing
-	Rate     Rate        // of the budget of each account
+	Recorder *Recorder // nil measures nothing
+	Rate     Rate      // of the budget that the operations of an account share
+	// Rates are those of operations, by driver name; what they say wins over Traits.Rates.
+	Rates    map[string]cloud.Rates
 	Timeouts Timeouts    // of each call
 	Listing  ListingAge  // how old a shared listing may be
 	SoldOut  SoldOut     // how long an exhausted offering is remembered
@@ -32,7 +34,7 @@ func Standard(o Options) []cloud.Middleware {
 	if o.Recorder != nil {
 		all = append(all, o.Recorder.Middleware(clock))
 	}
-	return append(all, Budget(o.Rate, clock), Offerings(o.SoldOut, clock), PacedDeletions(clock),
+	return append(all, Budget(o.Rate, o.Rates, clock), Offerings(o.SoldOut, clock), PacedDeletions(clock),
 		SharedListing(o.Listing, clock))
 }
 

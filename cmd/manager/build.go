@@ -196,7 +196,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	if err != nil {
 		return err
 	}
-	clouds, err := newClouds(w.registry, w.fence, w.machines.resourceExhaustedRetry)
+	clouds, err := newClouds(w.registry, w.fence, w.options)
 	if err != nil {
 		return err
 	}

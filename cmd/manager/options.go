@@ -33,6 +33,7 @@ type options struct {
 	logs        *logsapi.LoggingConfiguration
 	controllers []string
 	workers     int // 0 means the default of each kind
+	cloudRates  []string
 
 	gracefulShutdown      time.Duration
 	annotateDuringRollout bool
@@ -161,6 +162,9 @@ func (o *options) flagSet(name string) *pflag.FlagSet {
 	fs.IntVar(&o.workers, "concurrent-syncs", o.workers,
 		"reconciles of one kind at a time, for every kind (alias --worker-count); 0 means 50 for machines and 10 for "+
 			"the others")
+	fs.StringSliceVar(&o.cloudRates, "cloud-rate", o.cloudRates,
+		"calls that a cloud allows an account, as <provider>.<create|get|delete|list|capacity>=<per second>[:<at once>], "+
+			"e.g. aws.create=10:50 after the limit was raised; may be repeated")
 	fs.DurationVar(&o.gracefulShutdown, "graceful-shutdown-timeout", o.gracefulShutdown,
 		"how long reconciles that have begun may take to finish after a request to stop; the leases are released after that")
 	fs.BoolVar(&o.annotateDuringRollout, "autoscaler-scaledown-annotation-during-rollout", o.annotateDuringRollout,

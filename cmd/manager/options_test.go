@@ -145,6 +145,9 @@ func TestValues(t *testing.T) {
 			[]string{"--target-kubeconfig=none", "--control-kubeconfig=/a"},
 			func(o *options) any { return o.clusters.target == noTarget }, true,
 		},
+		"CloudRates": {"limits of clouds add up", []string{"--cloud-rate=aws.create=1", "--cloud-rate", "aws.get=2:3,sim.get=4"},
+			func(o *options) any { return o.cloudRates },
+			[]string{"aws.create=1", "aws.get=2:3", "sim.get=4"}},
 		"ZeroRetry": {
 			"no retry time means MCM's 10m, which the controller knows",
 			[]string{"--resource-exhausted-retry=0"},
@@ -236,6 +239,7 @@ func TestInvalidValues(t *testing.T) {
 			[]string{"--leader-elect-resource-namespace=A"},
 			"--leader-elect-resource-namespace",
 		},
+		"CloudRate":  {"a rate is of an operation", []string{"--cloud-rate=aws.boot=1"}, "--cloud-rate"},
 		"SafetyUp":   {"a bound is not negative", []string{"--safety-up=-1"}, "--safety-up"},
 		"SafetyDown": {"a bound is not negative", []string{"--safety-down=-1"}, "--safety-down"},
 		"NoUnit": {

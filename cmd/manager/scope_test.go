@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +35,11 @@ func TestCloudCallsFinish(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	var a cloud.Account = slowAccount{}
-	for _, wrap := range around(prometheus.NewRegistry(), fence.Always(clock.RealClock{}), time.Minute) {
+	wraps, err := around(prometheus.NewRegistry(), fence.Always(clock.RealClock{}), newOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrap := range wraps {
 		a = wrap(cloud.AccountInfo{}, a)
 	}
 	if _, err := a.Create(stopped, cloud.CreateRequest{}); err != nil {

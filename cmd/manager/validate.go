@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
 const maxPort = 65535
@@ -53,6 +55,9 @@ func (o *options) validate() error {
 	o.machines.validate(&p)
 	o.extension.validate(&p, o)
 	p.count("concurrent-syncs", o.workers)
+	if _, err := wrap.ParseRates(o.cloudRates); err != nil {
+		p.add("cloud-rate", "%v", err)
+	}
 	p.notNegative("graceful-shutdown-timeout", o.gracefulShutdown)
 	return errors.Join(p...)
 }

@@ -20,7 +20,7 @@ func busy(t *testing.T, faults interceptor.Funcs) *world {
 	t.Helper()
 	w := newWorld(t, faults)
 	rate := wrap.Rate{PerSecond: .01, Burst: 1}
-	w.wraps = []cloud.Middleware{wrap.Budget(rate, wrap.Clock{Now: w.clock.Now, Rand: func() float64 { return 0 }})}
+	w.wraps = []cloud.Middleware{wrap.Budget(rate, nil, wrap.Clock{Now: w.clock.Now, Rand: func() float64 { return 0 }})}
 	w.restart()
 	w.create(newMachine("first", w.clock.Now()))
 	w.settle("first", func() bool { made, _ := w.vms(); return made == 1 })
