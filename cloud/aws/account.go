@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type account struct {
 	roots map[string]string    // root device by image, which never changes
 	zones map[string]string    // zone by subnet, which never changes
 	loose map[string]time.Time // when an interface without a VM was first seen
+	fresh map[string]resource  // instances that EC2 may not show yet, by id
 }
 
 // facts look up what never changes, by the id of an image or a subnet.
@@ -54,6 +56,7 @@ func newAccount(o Options, region string, client *ec2.Client, refresh func()) *a
 	a := &account{
 		region: region, now: o.Now, client: client, refresh: refresh,
 		roots: map[string]string{}, zones: map[string]string{}, loose: map[string]time.Time{},
+		fresh: map[string]resource{},
 	}
 	batched := driverkit.BatchOptions{Window: o.Window, Max: batchMax, Timeout: batchTimeout}
 	a.byID = driverkit.NewBatcher(batched, a.lookUpIDs)
@@ -128,6 +131,25 @@ func (a *account) learn(i types.Instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.zones[*i.SubnetId] = *i.Placement.AvailabilityZone
+}
+
+// launched remembers an instance for as long as EC2 may not show it.
+func (a *account) launched(t resource) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	maps.DeleteFunc(a.fresh, func(_ string, old resource) bool { return now.Sub(old.made) > settleTime })
+	a.fresh[t.id] = t
+}
+
+// unseen returns an instance as RunInstances has shown it, and whether it is so new
+// that EC2 may not show it yet.
+func (a *account) unseen(providerID string) (resource, bool) {
+	id, _ := (*Driver)(nil).DecodeProviderID(providerID)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t, ok := a.fresh[id]
+	return t, ok && a.now().Sub(t.made) <= settleTime
 }
 
 // zoneOf returns the zone of a subnet, empty if it cannot be had: the call that

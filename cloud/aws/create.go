@@ -75,21 +75,29 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (r
 	a.learn(out.Instances[0])
 	t := fromInstance(out.Instances[0])
 	if t.gone() || t.going() {
+		// Told once: EC2 never makes another VM under this token.
+		if err := a.failedLaunch(ctx, s, r, t); err != nil && a.now().Sub(t.made) < settleTime {
+			return resource{}, err
+		}
 		vm := a.vmOf(t)
 		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id,
 			t.state, vm.Message)
 	}
+	a.launched(t)
 	return t, nil
 }
 
-// known returns the VM whose id stands in r. It never makes another.
+// known returns the VM whose id stands in r, also when it is terminated. It never
+// makes another.
 func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (resource, error) {
 	found, err := a.find(ctx, opCreate, s, r.Ref)
 	if err != nil {
 		return resource{}, err
 	}
-	found = slices.DeleteFunc(found, resource.gone)
 	if len(found) == 0 {
+		if t, ok := a.unseen(r.ProviderID); ok && s.owns(t, r.Ref) {
+			return t, nil
+		}
 		return resource{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound,
 			"EC2 does not show the instance of %s",
 			r.ProviderID)

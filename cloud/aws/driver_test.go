@@ -285,11 +285,7 @@ func harness(edits spec, where at) cloudtest.Harness {
 		},
 		Samples: samples(), Rules: rules(), Secrets: secrets(), Errors: errorRows(), ProviderIDs: providerIDs(),
 		Volumes: volumes(),
-		Golden: &cloudtest.Golden{
-			File: "testdata/create.golden", Class: func(*cloudtest.Fixture) cloud.ClassInput {
-				return class("full", full())
-			}, Normalize: normalize,
-		},
+		Golden:  golden(),
 		ProviderID: func(vm cloud.VM, _ cloud.Class) (mcm, node string) {
 			return "aws:///eu-west-1/" + vm.ID, "aws:///eu-west-1a/" + vm.ID
 		},
@@ -302,6 +298,26 @@ func harness(edits spec, where at) cloudtest.Harness {
 }
 
 var given = regexp.MustCompile(`\b(eni|i|vol)-0[0-9a-f]{16}\b`)
+
+// golden is what EC2 is asked for, without repetitions under one token.
+func golden() *cloudtest.Golden {
+	seen := map[string]bool{}
+	return &cloudtest.Golden{
+		File: "testdata/create.golden",
+		Class: func(*cloudtest.Fixture) cloud.ClassInput {
+			clear(seen)
+			return class("full", full())
+		},
+		Normalize: func(c cloudtest.Call) string {
+			text := normalize(c)
+			if seen[text] {
+				return ""
+			}
+			seen[text] = true
+			return text
+		},
+	}
+}
 
 // normalize returns a call without the ids that the cloud gave out.
 func normalize(c cloudtest.Call) string {
