@@ -188,16 +188,7 @@ func (s *spec) validatePlacement() {
 }
 
 func (s *spec) validateOptions() {
-	if m := s.MetadataOptions; m != nil {
-		s.OneOf("instanceMetadataOptions.httpEndpoint", m.HTTPEndpoint, "enabled", "disabled")
-		s.OneOf("instanceMetadataOptions.httpTokens", m.HTTPTokens, "required", "optional")
-		s.OneOf("instanceMetadataOptions.httpProtocolIpv6", m.HTTPIPv6, "enabled", "disabled")
-		const most = 64
-		if m.HopLimit != nil && (*m.HopLimit < 0 || *m.HopLimit > most) {
-			s.Problems.Add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit",
-				fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
-		}
-	}
+	s.validateMetadata()
 	c := s.CPUOptions
 	if c == nil {
 		return
@@ -211,4 +202,23 @@ func (s *spec) validateOptions() {
 		s.Problems.Add(cloud.BlocksCreate, "cpuOptions.threadsPerCore", fmt.Sprintf("is %d and has to be 1 or 2", *t))
 	}
 	s.OneOf("cpuOptions.amdSevSnp", c.AMDSEVSNP, "enabled", "disabled")
+}
+
+func (s *spec) validateMetadata() {
+	m := s.MetadataOptions
+	if (m == nil || m.HTTPTokens != "required" && m.HTTPEndpoint != "disabled") && !s.Wrong("instanceMetadataOptions") {
+		s.Problems.Add(cloud.Warning, "instanceMetadataOptions.httpTokens",
+			"is not required, so unless the account or the image requires IMDSv2, a process on the VM that can be made to "+
+				"fetch a URL can leak the credentials of the instance profile; set it to required")
+	}
+	if m := s.MetadataOptions; m != nil {
+		s.OneOf("instanceMetadataOptions.httpEndpoint", m.HTTPEndpoint, "enabled", "disabled")
+		s.OneOf("instanceMetadataOptions.httpTokens", m.HTTPTokens, "required", "optional")
+		s.OneOf("instanceMetadataOptions.httpProtocolIpv6", m.HTTPIPv6, "enabled", "disabled")
+		const most = 64
+		if m.HopLimit != nil && (*m.HopLimit < 0 || *m.HopLimit > most) {
+			s.Problems.Add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit",
+				fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
+		}
+	}
 }
