@@ -114,7 +114,14 @@ func beginsXML(body *bufio.Reader) error {
 type checked struct{ next awssdk.HTTPClient }
 
 // Do sends a request. It fails when the answer says success without any XML.
+//
+// The SDK closes the body of a request when the answer begins, and its WriteTo then
+// fails. A transport that still looks whether the body has ended takes that for a
+// failure of the connection, and cuts the answer off; Read does not fail.
 func (c checked) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
 	resp, err := c.next.Do(r)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err

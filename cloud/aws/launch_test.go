@@ -89,6 +89,32 @@ func TestFailedLaunch(t *testing.T) {
 	}
 }
 
+// TestLongAnswers: none is cut off.
+func TestLongAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.options.Endpoint, w.options.Transport = overHTTP(t, w.cloud)
+	a, c := w.open(class("c", nil), credentials())
+	const n = 8
+	for range n {
+		w.cloud.Add(ec2test.Resource{Kind: ec2test.KindInstance, Tags: map[string]string{
+			"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1",
+		}})
+	}
+	for i := range 200 {
+		found := 0
+		for _, err := range a.List(t.Context(), c, cloud.KindVM) {
+			if err != nil {
+				t.Fatalf("list %d: %v", i, err)
+			}
+			found++
+		}
+		if found != n {
+			t.Fatalf("list %d: %d VMs, want %d", i, found, n)
+		}
+	}
+}
+
 // TestUnseenVM: an instance that EC2 accepted and does not show yet is pending.
 func TestUnseenVM(t *testing.T) {
 	t.Parallel()
