@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	batchMax     = 200 // values that a filter of EC2 takes
+	batchMax     = 200 // values that the filters of a call take together
+	namesMax     = 140 // leaves room for the states of instances and the keys of all tags
 	batchTimeout = 30 * time.Second
 )
 
@@ -60,8 +61,9 @@ func newAccount(o Options, region string, client *ec2.Client, refresh func()) *a
 	}
 	batched := driverkit.BatchOptions{Window: o.Window, Max: batchMax, Timeout: batchTimeout}
 	a.byID = driverkit.NewBatcher(batched, a.lookUpIDs)
-	a.byName = driverkit.NewBatcher(batched, a.lookUpNames)
 	a.ender = driverkit.NewBatcher(batched, a.terminate)
+	batched.Max = namesMax
+	a.byName = driverkit.NewBatcher(batched, a.lookUpNames)
 	alone := driverkit.BatchOptions{Timeout: batchTimeout}
 	a.images, a.subnets = driverkit.NewBatcher(alone, a.lookUpImage), driverkit.NewBatcher(alone, a.lookUpSubnet)
 	return a

@@ -39,10 +39,9 @@ type Settings struct {
 	Remembered time.Duration // how long a terminated instance is shown
 	Settle     time.Duration // how long reads miss a new resource
 
-	Capacity map[string]int // instances by "<zone>/<type>"; no entry is no limit
-	Quota    int            // instances; 0 is no limit
-	Rate     float64        // calls per second; 0 is no limit
-	Burst    float64
+	Capacity map[string]int    // instances by "<zone>/<type>"; no entry is no limit
+	Quota    int               // instances; 0 is no limit
+	Buckets  map[string]Bucket // tokens by action, see DocumentedBuckets; an action without has no limit
 }
 
 // Subnet is a part of a zone.
@@ -120,13 +119,15 @@ type Cloud struct {
 	mu       sync.Mutex
 	settings Settings
 	all      map[string]*Resource
-	tokens   map[string]token
+	tokens   map[tokenKey]token
 	serial   int
 	calls    []Call
 	faults   []*Fault
-	tokensAt time.Time // of the rate
-	bucket   float64
+	levels   map[string]level // of the buckets
 }
+
+// tokenKey is a ClientToken in a zone.
+type tokenKey struct{ token, zone string }
 
 // token is what was made under a ClientToken.
 type token struct {
@@ -140,8 +141,8 @@ func New(s Settings, now func() time.Time) *Cloud {
 		now = time.Now
 	}
 	return &Cloud{
-		now: now, settings: s, all: map[string]*Resource{}, tokens: map[string]token{}, bucket: s.Burst,
-		tokensAt: now(),
+		now: now, settings: s, all: map[string]*Resource{}, tokens: map[tokenKey]token{},
+		levels: map[string]level{},
 	}
 }
 

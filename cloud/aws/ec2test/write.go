@@ -11,11 +11,13 @@ import (
 
 const userDataMax = 16384
 
-// runInstances makes one instance, or returns the one of its ClientToken.
+// runInstances makes one instance, or returns the one of its ClientToken. EC2 keeps the
+// tokens of each zone apart.
 func (c *Cloud) runInstances(f params) (any, error) {
 	asked := maps.Clone(f.Values)
 	asked.Del("ClientToken")
-	before, used := c.tokens[f.Get("ClientToken")]
+	key := tokenKey{f.Get("ClientToken"), c.settings.Subnets[f.Get("NetworkInterface.1.SubnetId")].Zone}
+	before, used := c.tokens[key]
 	if used && before.asked != asked.Encode() {
 		return nil, fail("IdempotentParameterMismatch",
 			"Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
@@ -33,8 +35,8 @@ func (c *Cloud) runInstances(f params) (any, error) {
 		return nil, err
 	}
 	r := c.launch(f, data)
-	if t := f.Get("ClientToken"); t != "" {
-		c.tokens[t] = token{asked.Encode(), r.ID}
+	if key.token != "" {
+		c.tokens[key] = token{asked.Encode(), r.ID}
 	}
 	return c.launched(r), nil
 }
@@ -73,6 +75,10 @@ func (c *Cloud) check(f params) ([]byte, error) {
 		subnet, known := s.Subnets[f.Get(at+"SubnetId")]
 		if !known {
 			return nil, fail("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", f.Get(at+"SubnetId"))
+		}
+		if first := s.Subnets[f.Get("NetworkInterface.1.SubnetId")]; subnet.Zone != first.Zone {
+			return nil, fail("InvalidParameterCombination",
+				"The subnets of the network interfaces are not in the same Availability Zone.")
 		}
 		if subnet.Free == 0 {
 			return nil, fail("InsufficientFreeAddressesInSubnet",
