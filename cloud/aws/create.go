@@ -45,7 +45,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 // checkRequest refuses what EC2 would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
-	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax))
+	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax), s.tagProblems(r))
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
@@ -237,16 +237,7 @@ func (s *spec) interfaces(r cloud.CreateRequest) []types.InstanceNetworkInterfac
 // tagSpecs returns the tags of all that is made: those of the request, those of
 // the class, which win, and those by which it is found again.
 func (s *spec) tagSpecs(r cloud.CreateRequest) []types.TagSpecification {
-	all := maps.Clone(r.Tags)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, s.Tags)
-	all[nameTag] = r.Name
-	delete(all, ownerTag)
-	if r.OwnerID != "" {
-		all[ownerTag] = r.OwnerID
-	}
+	all := s.tags(r)
 	var tags []types.Tag
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		tags = append(tags, types.Tag{Key: awssdk.String(key), Value: awssdk.String(all[key])})

@@ -79,6 +79,12 @@ func rules() []cloudtest.Rule {
 		rule("nothing is owned without", tags("kubernetes.io/cluster/c1"), "tags", all),
 		rule("a tag is a string", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}},
 			"tags[x]", create),
+		rule("EC2 reserves it", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node", "AWS:x"), "tags[AWS:x]", create),
+		rule("EC2 takes 127 characters", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node",
+			strings.Repeat("ü", 128)), "tags["+strings.Repeat("ü", 128)+"]", create),
+		rule("EC2 takes 256 characters", spec{"tags": spec{
+			"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": strings.Repeat("v", 257),
+		}}, "tags[kubernetes.io/role/node]", create),
 		rule("MCM overwrites it", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node", "Name"), "tags[Name]", warning),
 		rule("required", spec{"ami": nil}, "ami", create),
 		rule("required", spec{"machineType": " "}, "machineType", create),
