@@ -40,6 +40,7 @@ type account struct {
 	zones map[string]string    // zone by subnet, which never changes
 	loose map[string]time.Time // when an interface without a VM was first seen
 	fresh map[string]resource  // instances that EC2 may not show yet, by id
+	sent  map[string]string    // subnet by token of launches whose outcome is unknown
 }
 
 // facts look up what never changes, by the id of an image or a subnet.
@@ -57,7 +58,7 @@ func newAccount(o Options, region string, client *ec2.Client, refresh func()) *a
 	a := &account{
 		region: region, now: o.Now, client: client, refresh: refresh,
 		roots: map[string]string{}, zones: map[string]string{}, loose: map[string]time.Time{},
-		fresh: map[string]resource{},
+		fresh: map[string]resource{}, sent: map[string]string{},
 	}
 	batched := driverkit.BatchOptions{Window: o.Window, Max: batchMax, Timeout: batchTimeout}
 	a.byID = driverkit.NewBatcher(batched, a.lookUpIDs)
@@ -142,6 +143,31 @@ func (a *account) launched(t resource) {
 	now := a.now()
 	maps.DeleteFunc(a.fresh, func(_ string, old resource) bool { return now.Sub(old.made) > settleTime })
 	a.fresh[t.id] = t
+}
+
+// sentElsewhere reports whether a launch under this token, whose outcome is not known,
+// was sent for another subnet. EC2 keeps the tokens of each zone apart, so it would make
+// a second instance. It is known only to the process that has sent it.
+func (a *account) sentElsewhere(token, subnet string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, sent := a.sent[token]
+	return sent && before != subnet
+}
+
+// answered takes note of how a launch ended.
+func (a *account) answered(token, subnet string, failed *cloud.Error) {
+	const most = 10_000
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if failed == nil || failed.Code != cloud.Unavailable && failed.Code != cloud.Unknown {
+		delete(a.sent, token)
+		return
+	}
+	if len(a.sent) >= most {
+		clear(a.sent)
+	}
+	a.sent[token] = subnet
 }
 
 // unseen returns an instance as RunInstances has shown it, and whether it is so new

@@ -64,16 +64,10 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (r
 	if err != nil {
 		return resource{}, err
 	}
-	out, failed := ask(ctx, a, opCreate, a.client.RunInstances, in)
+	t, failed := a.run(ctx, in)
 	if failed != nil {
 		return resource{}, a.refused(ctx, s, r, failed)
 	}
-	if len(out.Instances) != 1 {
-		return resource{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one",
-			len(out.Instances))
-	}
-	a.learn(out.Instances[0])
-	t := fromInstance(out.Instances[0])
 	if t.gone() || t.going() {
 		// Told once: EC2 never makes another VM under this token.
 		if err := a.failedLaunch(ctx, s, r, t); err != nil && a.now().Sub(t.made) < settleTime {
@@ -85,6 +79,26 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (r
 	}
 	a.launched(t)
 	return t, nil
+}
+
+// run returns the instance of a launch, which EC2 makes once for its token.
+func (a *account) run(ctx context.Context, in *ec2.RunInstancesInput) (resource, *cloud.Error) {
+	token, subnet := awssdk.ToString(in.ClientToken), awssdk.ToString(in.NetworkInterfaces[0].SubnetId)
+	if a.sentElsewhere(token, subnet) {
+		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, "SubnetChanged",
+			"this attempt was sent for another subnet than %s, and EC2 may have made an instance there", subnet)
+	}
+	out, err := ask(ctx, a, opCreate, a.client.RunInstances, in)
+	a.answered(token, subnet, err)
+	if err != nil {
+		return resource{}, err
+	}
+	if len(out.Instances) != 1 {
+		return resource{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one",
+			len(out.Instances))
+	}
+	a.learn(out.Instances[0])
+	return fromInstance(out.Instances[0]), nil
 }
 
 // known returns the VM whose id stands in r, also when it is terminated. It never

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 )
 
 // TestZones: a machine's zone chooses the subnet, and a zone without one is refused
@@ -77,6 +78,28 @@ func TestZones(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestZoneChangesMidway: the zone of an attempt whose answer was lost is not changed,
+// because EC2 keeps the tokens of each zone apart.
+func TestZoneChangesMidway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, c := w.open(class("c", zoned()), credentials())
+	r := w.request(c, 1)
+	w.proxy.Inject(cloudtest.Fault{Kind: cloudtest.DropResponse, Match: cloudtest.Op("RunInstances")})
+	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.Unavailable {
+		t.Fatalf("got %v, want Unavailable", err)
+	}
+	r.Zone = "eu-west-1b"
+	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.TokenUsed {
+		t.Errorf("in another zone: got %v, want TokenUsed", err)
+	}
+	r.Zone = ""
+	vm, err := a.Create(t.Context(), r)
+	if err != nil || vm.Zone != "eu-west-1a" || w.asked("RunInstances") != 2 {
+		t.Errorf("in the first zone again: %s, %v, %d launches; want the VM", vm.Zone, err, w.asked("RunInstances"))
 	}
 }
 
