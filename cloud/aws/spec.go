@@ -38,6 +38,7 @@ type spec struct {
 	BlockDevices        []blockDeviceSpec   `json:"blockDevices"`
 	NetworkInterfaces   []interfaceSpec     `json:"networkInterfaces"`
 	Subnets             []subnetSpec        `json:"subnets"`
+	AssumeRole          *roleSpec           `json:"assumeRole"`
 	Tags                map[string]string   `json:"tags"`
 	SpotPrice           *string             `json:"spotPrice"`
 	MarketOptions       *marketSpec         `json:"instanceMarketOptions"`
@@ -201,8 +202,10 @@ func decode(raw json.RawMessage) *spec {
 // neededAlways are the fields without which nothing can be called.
 func neededAlways(path string) cloud.Severity {
 	top, _, _ := strings.Cut(path, ".")
-	if strings.EqualFold(top, "region") || strings.EqualFold(top, "tags") {
-		return cloud.BlocksAll
+	for _, field := range []string{"region", "tags", "assumeRole"} {
+		if strings.EqualFold(top, field) {
+			return cloud.BlocksAll
+		}
 	}
 	return cloud.BlocksCreate
 }

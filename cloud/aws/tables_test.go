@@ -114,6 +114,15 @@ func rules() []cloudtest.Rule {
 		rule("at least one", nics(spec{"securityGroupIDs": nil}), "networkInterfaces[0].securityGroupIDs", create),
 		rule("not blank", nics(spec{"securityGroupIDs": []string{"sg-1", " "}}), "networkInterfaces[0].securityGroupIDs[1]",
 			create),
+		rule("a role of another account", part("assumeRole", spec{
+			"arn": "arn:aws:iam::123456789012:role/path/machines", "externalID": "an:id",
+		}), "", 0),
+		rule("nothing can be called without", part("assumeRole", spec{"externalID": "id"}), "assumeRole.arn", all),
+		rule("a user is no role", part("assumeRole", spec{"arn": "arn:aws:iam::123456789012:user/u"}), "assumeRole.arn", all),
+		rule("STS refuses it", part("assumeRole", spec{
+			"arn": "arn:aws:iam::123456789012:role/r", "externalID": "a b",
+		}), "assumeRole.externalID", all),
+		rule("a role is an object", spec{"assumeRole": "r"}, "assumeRole", all),
 		rule("one subnet for each zone", zoned(), "", 0),
 		rule("required", subnets(spec{"subnetID": "subnet-a1"}), "subnets[0].zone", create),
 		rule("required", subnets(spec{"zone": "eu-west-1a"}), "subnets[0].subnetID", create),

@@ -33,6 +33,7 @@ func (s *spec) validate() {
 				"is set by the manager on every resource and has no effect here; remove it")
 		}
 	}
+	s.validateRole()
 	s.validateTags()
 	s.Require(cloud.BlocksCreate, "ami", s.AMI, "name the image, e.g. ami-0123456789abcdef0")
 	s.Require(cloud.BlocksCreate, "machineType", s.MachineType, "name the instance type, e.g. m5.large")
