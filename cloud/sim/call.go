@@ -56,7 +56,7 @@ func attempt[T any](c *Cloud, who Login, op string, about subject, now time.Time
 	effect func(Tenant, time.Time) (T, *APIError),
 ) (T, *APIError) {
 	var none T
-	tenant, err := c.admit(who, now)
+	tenant, err := c.admit(op, who, now)
 	if err != nil {
 		return none, err
 	}
@@ -89,24 +89,38 @@ func (c *Cloud) failBoot(out any, f *Fault, now time.Time) any {
 	return c.view(r, now)
 }
 
-// admit checks the credentials and takes a call from the account's rate.
-func (c *Cloud) admit(who Login, now time.Time) (Tenant, *APIError) {
+// admit checks the credentials and takes a call from the rates of the account and of
+// the operation there.
+func (c *Cloud) admit(op string, who Login, now time.Time) (Tenant, *APIError) {
 	tenant, ok := c.settings.tenant(who.Account)
 	if !ok || who.Secret == "" || !slices.Contains(tenant.SecretKeys, who.Secret) {
 		return Tenant{}, refuse(CodeInvalidCredentials, "the account does not exist, or the secret key is not one of its")
 	}
-	if tenant.RatePerSecond <= 0 {
-		return tenant, nil
+	all := Rate{PerSecond: tenant.RatePerSecond, Burst: tenant.Burst}
+	if err := c.takeCall(rateKey{account: tenant.ID}, all, now); err != nil {
+		return Tenant{}, err
 	}
-	b := c.rates[tenant.ID]
+	return tenant, c.takeCall(rateKey{account: tenant.ID, operation: op}, tenant.Rates[op], now)
+}
+
+// rateKey names a bucket; that without operation is the whole account's.
+type rateKey struct{ account, operation string }
+
+// takeCall takes a call from a bucket, or refuses it.
+func (c *Cloud) takeCall(key rateKey, limit Rate, now time.Time) *APIError {
+	if limit.PerSecond <= 0 {
+		return nil
+	}
+	burst := float64(max(limit.Burst, 1))
+	b := c.rates[key]
 	if b == nil {
-		b = &bucket{tokens: float64(max(tenant.Burst, 1)), at: now}
-		c.rates[tenant.ID] = b
+		b = &bucket{tokens: burst, at: now}
+		c.rates[key] = b
 	}
-	if wait := b.take(now, tenant.RatePerSecond, float64(max(tenant.Burst, 1))); wait > 0 {
-		return Tenant{}, throttled(wait)
+	if wait := b.take(now, limit.PerSecond, burst); wait > 0 {
+		return throttled(wait)
 	}
-	return tenant, nil
+	return nil
 }
 
 // bucket is a token bucket without a clock of its own.

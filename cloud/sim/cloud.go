@@ -59,15 +59,15 @@ type Cloud struct {
 	rng      *rand.Rand
 	seq      uint64
 
-	all      map[string]*Resource     // every resource ever made
-	ledger   []*Resource              // the same, by Seq
-	live     []*Resource              // those that are not gone, by Seq
-	byName   map[string][]*Resource   // live ones by name tag
-	tokens   map[tokenKey]*Resource   // what a token has made
-	going    goneHeap                 // live ones whose end is known, the next first
-	places   map[place]int            // VMs that take up capacity
-	counts   map[string]int           // VMs by account, NICs by network
-	rates    map[string]*bucket       // by account
+	all      map[string]*Resource   // every resource ever made
+	ledger   []*Resource            // the same, by Seq
+	live     []*Resource            // those that are not gone, by Seq
+	byName   map[string][]*Resource // live ones by name tag
+	tokens   map[tokenKey]*Resource // what a token has made
+	going    goneHeap               // live ones whose end is known, the next first
+	places   map[place]int          // VMs that take up capacity
+	counts   map[string]int         // VMs by account, NICs by network
+	rates    map[rateKey]*bucket
 	calls    map[callKey]*Count       //
 	log      []Call                   // the latest calls
 	lines    map[string][]ConsoleLine // consoles by VM
@@ -88,7 +88,7 @@ func New(o Options) *Cloud {
 		clock: o.Clock, seed: o.Seed, settings: o.Settings, onChange: o.OnChange, onRecord: o.OnRecord,
 		rng: rand.New(rand.NewPCG(o.Seed, stream)), // runs have to be repeatable
 		all: map[string]*Resource{}, byName: map[string][]*Resource{}, tokens: map[tokenKey]*Resource{},
-		places: map[place]int{}, counts: map[string]int{}, rates: map[string]*bucket{}, calls: map[callKey]*Count{},
+		places: map[place]int{}, counts: map[string]int{}, rates: map[rateKey]*bucket{}, calls: map[callKey]*Count{},
 		lines: map[string][]ConsoleLine{}, ips: map[string]uint32{},
 	}
 }

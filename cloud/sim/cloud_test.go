@@ -281,6 +281,26 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
+// A rate of one operation limits no other one.
+func TestRateOfAnOperation(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, func(o *sim.Settings) {
+		o.Accounts[0].Rates = map[string]sim.Rate{sim.OpCreateVM: {PerSecond: .5, Burst: 2}}
+	})
+	id := s.make(input("a")).ID
+	s.make(input("b"))
+	_, err := s.CreateVM(s.who, "sim-1", input("c"))
+	e, _ := errors.AsType[*sim.APIError](err)
+	if e == nil || e.Code != sim.CodeRequestLimitExceeded || e.RetryAfter <= 0 {
+		t.Fatalf("one creation too many: got %v, want a refusal that says when to come back", err)
+	}
+	for range 10 {
+		_ = s.state(id)
+	}
+	s.clock.Advance(time.Duration(e.RetryAfter))
+	s.make(input("c"))
+}
+
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

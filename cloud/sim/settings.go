@@ -68,6 +68,15 @@ type Tenant struct {
 	VMQuota       int      `json:"vmQuota,omitempty"`       // 0 is no limit
 	RatePerSecond float64  `json:"ratePerSecond,omitempty"` // calls; 0 is no limit
 	Burst         int      `json:"burst,omitempty"`         // calls at once; 0 is 1
+
+	// Rates are further limits, of one operation each, e.g. of CreateVM.
+	Rates map[string]Rate `json:"rates,omitempty"`
+}
+
+// Rate is a token bucket.
+type Rate struct {
+	PerSecond float64 `json:"perSecond"`       // 0 is no limit
+	Burst     int     `json:"burst,omitempty"` // at once; 0 is 1
 }
 
 // DefaultSettings are those of a small cloud without limits: one region with

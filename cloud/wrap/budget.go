@@ -128,12 +128,13 @@ func (b *budget) take(token string, i importance) error {
 
 // later refuses a call that has to wait at least that long. Each refusal makes
 // the queue one call longer; who is refused comes back at a random time in that
-// place of it.
+// place of it. Places are as far apart as calls are in good times: wider ones
+// would stay empty once the rate has recovered.
 func (b *budget) later(op string, now time.Time, least time.Duration) error {
 	if from := now.Add(least); b.queue.Before(from) {
 		b.queue = from
 	}
-	turn := time.Duration(float64(time.Second) / float64(b.bucket.Limit()))
+	turn := time.Duration(float64(time.Second) / b.r.PerSecond)
 	wait := b.queue.Sub(now) + b.clock.upTo(turn)
 	b.queue = b.queue.Add(turn)
 	return &cloud.Error{

@@ -35,6 +35,10 @@ type budgets struct {
 	own    map[string]*budget // by operation, where the cloud's rate is known
 }
 
+// margin is the share of a documented rate that is used: calls that are sent evenly
+// arrive unevenly.
+const margin = 0.95
+
 func newBudgets(r Rate, known cloud.Rates, clock Clock) budgets {
 	b := budgets{shared: newBudget(r, clock), own: map[string]*budget{}}
 	for op, limit := range map[string]cloud.Rate{
@@ -42,7 +46,7 @@ func newBudgets(r Rate, known cloud.Rates, clock Clock) budgets {
 	} {
 		if limit.PerSecond > 0 {
 			own := r
-			own.PerSecond, own.Burst = limit.PerSecond, max(limit.Burst, 1)
+			own.PerSecond, own.Burst = limit.PerSecond*margin, max(limit.Burst-1, 1)
 			own.Least = min(own.Least, own.PerSecond)
 			b.own[op] = newBudget(own, clock)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
@@ -31,18 +33,18 @@ func newRated(rates cloud.Rates, configured map[string]cloud.Rates, chance func(
 func TestBudgetOfEachOperation(t *testing.T) {
 	t.Parallel()
 	m := newRated(ec2, nil, never)
-	if n, _ := passed(m.create(t)); n != 5 {
-		t.Errorf("%d creations at once, want 5", n)
+	if n, _ := passed(m.create(t)); n != 4 {
+		t.Errorf("%d creations at once, want 4, one less than allowed", n)
 	}
-	if n, _ := passed(m.remove(t)); n != 100 {
-		t.Errorf("%d deletions after the creations were refused, want 100", n)
+	if n, _ := passed(m.remove(t)); n != 99 {
+		t.Errorf("%d deletions after the creations were refused, want 99", n)
 	}
-	if n, _ := passed(m.get(t)); n != 100 {
-		t.Errorf("%d looks after that, want 100", n)
+	if n, _ := passed(m.get(t)); n != 99 {
+		t.Errorf("%d looks after that, want 99", n)
 	}
 	m.clk.pass(10 * time.Second)
-	if n, _ := passed(m.create(t)); n != 5 {
-		t.Errorf("%d creations after ten seconds, want the burst, 5", n)
+	if n, _ := passed(m.create(t)); n != 4 {
+		t.Errorf("%d creations after ten seconds, want the burst, 4", n)
 	}
 }
 
@@ -59,8 +61,8 @@ func TestThrottledCreationsSlowNothingElse(t *testing.T) {
 		t.Errorf("created during the pause: %v", err)
 	}
 	for name, f := range map[string]func() error{"get": m.get(t), "delete": m.remove(t)} {
-		if n, _ := passed(f); n != 100 {
-			t.Errorf("%d calls of %s during the pause of creations, want 100", n, name)
+		if n, _ := passed(f); n != 99 {
+			t.Errorf("%d calls of %s during the pause of creations, want 99", n, name)
 		}
 	}
 }
@@ -73,11 +75,11 @@ func TestKnownVMsCostNoCreation(t *testing.T) {
 	again := request("known")
 	again.ProviderID = "fake:///known"
 	m.bare.create = func(context.Context, cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{}, nil }
-	if n, _ := passed(func() error { _, err := m.Create(t.Context(), again); return err }); n != 100 {
-		t.Errorf("%d looks at a VM that is being created, want 100", n)
+	if n, _ := passed(func() error { _, err := m.Create(t.Context(), again); return err }); n != 99 {
+		t.Errorf("%d looks at a VM that is being created, want 99", n)
 	}
-	if n, _ := passed(m.create(t)); n != 5 {
-		t.Errorf("%d creations after that, want 5", n)
+	if n, _ := passed(m.create(t)); n != 4 {
+		t.Errorf("%d creations after that, want 4", n)
 	}
 }
 
@@ -97,11 +99,11 @@ func TestConfiguredRates(t *testing.T) {
 	t.Parallel()
 	raised := map[string]cloud.Rates{"fake": {Create: cloud.Rate{PerSecond: 50, Burst: 60}}}
 	m := newRated(ec2, raised, never)
-	if n, _ := passed(m.create(t)); n != 60 {
-		t.Errorf("%d creations at once, want 60 as configured", n)
+	if n, _ := passed(m.create(t)); n != 59 {
+		t.Errorf("%d creations at once, want 59, one less than configured", n)
 	}
-	if n, _ := passed(m.remove(t)); n != 100 {
-		t.Errorf("%d deletions at once, want 100 as documented", n)
+	if n, _ := passed(m.remove(t)); n != 99 {
+		t.Errorf("%d deletions at once, want 99, one less than documented", n)
 	}
 }
 
@@ -111,7 +113,16 @@ func TestRateIsUsed(t *testing.T) {
 	t.Parallel()
 	chance := rand.New(rand.NewPCG(5, 6))
 	m := newRated(ec2, nil, chance.Float64)
-	m.bare.create = func(context.Context, cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{}, nil }
+	bucket := rate.NewLimiter(rate.Limit(ec2.Create.PerSecond), ec2.Create.Burst)
+	throttled := 0
+	m.bare.create = func(context.Context, cloud.CreateRequest) (cloud.VM, error) {
+		arrived := m.clk.Now().Add(time.Duration(chance.Int64N(int64(300 * time.Millisecond))))
+		if !bucket.AllowN(arrived, 1) {
+			throttled++
+			return cloud.VM{}, &cloud.Error{Code: cloud.Throttled, Op: "run", Reason: "SlowDown", Err: errors.New("slow down")}
+		}
+		return cloud.VM{}, nil
+	}
 	const machines, slot = 2000, 100 * time.Millisecond
 	due := map[int][]int{0: nil}
 	for i := range machines {
@@ -131,6 +142,9 @@ func TestRateIsUsed(t *testing.T) {
 		}
 		delete(due, slots)
 		m.clk.pass(slot)
+	}
+	if throttled > 0 {
+		t.Errorf("the cloud refused %d of %d calls, want none", throttled, machines+throttled)
 	}
 	took := time.Duration(slots) * slot
 	ideal := time.Duration((machines - ec2.Create.Burst) / 2 * int(time.Second))

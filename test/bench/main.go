@@ -45,6 +45,8 @@ func work(ctx context.Context) error {
 	flag.IntVar(&b.pool, "pool", 10, "machines a pool")
 	flag.DurationVar(&b.steady, "steady", 5*time.Minute, "how long to look on while nothing changes")
 	flag.DurationVar(&b.within, "within", 2*time.Hour, "how long creating or rolling all machines may take")
+	flag.StringVar(&b.createRate, "create-rate", "",
+		"creations that the cloud allows, `per second:at once`, e.g. 2:5 as EC2 documents; the manager knows them")
 	flag.StringVar(&b.profiles, "profiles", "", "`folder` for profiles of the manager in each phase; none is none")
 	flag.BoolVar(&b.verbose, "v", false, "show what was asked for how often")
 	keep := flag.Bool("keep", true,
@@ -66,7 +68,7 @@ func work(ctx context.Context) error {
 		return err
 	}
 	found.Violations = violations(found, earlier(root, found))
-	if *keep && b.pool == keptPool {
+	if *keep && b.pool == keptPool && b.createRate == "" {
 		if err := errors.Join(found.write(root), writeDocs(root)); err != nil {
 			return err
 		}

@@ -17,18 +17,20 @@ const keptPool = 10
 
 // record is what one run found.
 type record struct {
-	N             int      `json:"n"`
-	Pool          int      `json:"pool"` // machines of each
-	Measured      string   `json:"measured"`
-	On            machine  `json:"on"`
-	LeaseSeconds  float64  `json:"leaseSeconds"`  // how often a kubelet renews its lease
-	NodeLifecycle bool     `json:"nodeLifecycle"` // whether that controller ran
-	Create        phase    `json:"create"`
-	Steady        steady   `json:"steady"`
-	Roll          phase    `json:"roll"`
-	Startup       startup  `json:"startup"`
-	Memory        memory   `json:"memory"`
-	Violations    []string `json:"violations"` // of the bounds
+	N             int     `json:"n"`
+	Pool          int     `json:"pool"` // machines of each
+	Measured      string  `json:"measured"`
+	On            machine `json:"on"`
+	LeaseSeconds  float64 `json:"leaseSeconds"`  // how often a kubelet renews its lease
+	NodeLifecycle bool    `json:"nodeLifecycle"` // whether that controller ran
+	Create        phase   `json:"create"`
+	// CreateRateUsed is the share of -create-rate that Create used.
+	CreateRateUsed float64  `json:"createRateUsed,omitzero"`
+	Steady         steady   `json:"steady"`
+	Roll           phase    `json:"roll"`
+	Startup        startup  `json:"startup"`
+	Memory         memory   `json:"memory"`
+	Violations     []string `json:"violations"` // of the bounds
 }
 
 // phase is what a change of some machines cost.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
@@ -29,6 +30,8 @@ type bench struct {
 	n, pool        int
 	steady, within time.Duration
 	profiles       string
+	createRate     string     // as the manager's --cloud-rate has it, empty for none
+	allowed        cloud.Rate // what createRate says
 	verbose        bool
 
 	*stack.Stack
@@ -70,6 +73,7 @@ func (b *bench) phases(ctx context.Context, found *record) error {
 		}},
 		{"create", func(ctx context.Context) (err error) {
 			found.Create, err = b.measure(ctx, "create", b.n, b.create)
+			found.CreateRateUsed = rateUsed(b.allowed, b.n, found.Create.Seconds)
 			return err
 		}},
 		{"steady", func(ctx context.Context) (err error) { found.Steady, err = b.lookOn(ctx); return err }},
@@ -110,15 +114,24 @@ func (b *bench) start(ctx context.Context) error {
 	if b.n < crowded {
 		controllers = cluster.Controllers("node-lifecycle-controller")
 	}
+	flags := []string{"--profiling"}
+	if rate := b.rateFlag(); rate != "" {
+		flags = append(flags, "--cloud-rate="+rate)
+	}
 	b.Stack, err = stack.Start(ctx, stack.Options{
 		Controllers: controllers, Audit: true, AuditUsers: []string{stack.ManagerUser}, Binaries: binaries,
 		Cloud: []string{
 			"--latency=" + cloudLatency.String(), "--boot-time=" + bootTime.String(), "--lease-period=" + b.lease().String(),
 		},
-		Manager: []string{"--profiling"},
+		Manager: flags,
 	})
 	if err != nil {
 		return err
+	}
+	if b.createRate != "" {
+		if err := b.limit(ctx); err != nil {
+			return errors.Join(err, b.Stop())
+		}
 	}
 	b.crowd, err = watchCrowd(ctx, b.Cluster.Config())
 	if err != nil {
@@ -136,13 +149,7 @@ func patient() []string {
 	}
 }
 
-// settled is for how long a manager asks the API server about each Machine before
-// it makes a VM, from its first Machine on, because somebody may have put a hold on
-// it before this process was the leader. What is measured is the time after that.
-const settled = 70 * time.Second
-
-// warmUp starts the manager and returns when it has made and removed a machine,
-// and has settled down.
+// warmUp starts the manager and returns when it has made and removed a machine.
 func (b *bench) warmUp(ctx context.Context) (err error) {
 	if b.manager, err = b.StartManager(patient()...); err != nil {
 		return err
@@ -157,12 +164,6 @@ func (b *bench) warmUp(ctx context.Context) (err error) {
 		return err
 	}
 	if err := b.settle(ctx, "warm up", first, 1, 1); err != nil {
-		return err
-	}
-	stop := progress("warm up", func() string { return "waiting until the manager has settled down" })
-	err = wait(ctx, settled)
-	stop()
-	if err != nil {
 		return err
 	}
 	if err := b.Edit(ctx, d, func() { d.Spec.Replicas = 0 }); err != nil {
