@@ -277,6 +277,7 @@ func TestInterruptible(t *testing.T) {
 		"SpotPrice":        {spec{"spotPrice": "0.5"}, true},
 		"EmptySpotPrice":   {spec{"spotPrice": ""}, true},
 		"SpotMarket":       {spec{"instanceMarketOptions": spec{"marketType": "spot"}}, true},
+		"PersistentSpot":   {keptSpot(), true},
 		"ReclaimedByOwner": {spec{"instanceMarketOptions": spec{"marketType": "interruptible-capacity-reservation"}}, true},
 		"CapacityBlock":    {spec{"instanceMarketOptions": spec{"marketType": "capacity-block"}}, false},
 		"MarketWins": {

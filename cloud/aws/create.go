@@ -256,19 +256,29 @@ func (s *spec) tagSpecs(r cloud.CreateRequest) []types.TagSpecification {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		tags = append(tags, types.Tag{Key: awssdk.String(key), Value: awssdk.String(all[key])})
 	}
+	kinds := []types.ResourceType{
+		types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface,
+	}
+	if s.persistent() {
+		kinds = append(kinds, types.ResourceTypeSpotInstancesRequest)
+	}
 	var specs []types.TagSpecification
-	for _, of := range []types.ResourceType{
-		types.ResourceTypeInstance, types.ResourceTypeVolume,
-		types.ResourceTypeNetworkInterface,
-	} {
+	for _, of := range kinds {
 		specs = append(specs, types.TagSpecification{ResourceType: of, Tags: tags})
 	}
 	return specs
 }
 
 func (s *spec) market() *types.InstanceMarketOptionsRequest {
-	if s.MarketOptions != nil {
-		return &types.InstanceMarketOptionsRequest{MarketType: types.MarketType(s.MarketOptions.MarketType)}
+	if m := s.MarketOptions; m != nil {
+		in := &types.InstanceMarketOptionsRequest{MarketType: types.MarketType(m.MarketType)}
+		if o := m.SpotOptions; o != nil && *o != (spotSpec{}) {
+			in.SpotOptions = &types.SpotMarketOptions{
+				MaxPrice: set(o.MaxPrice), SpotInstanceType: types.SpotInstanceType(o.RequestType),
+				InstanceInterruptionBehavior: types.InstanceInterruptionBehavior(o.Interruption),
+			}
+		}
+		return in
 	}
 	if s.SpotPrice == nil {
 		return nil

@@ -122,7 +122,7 @@ func full() spec {
 				"networkCardIndex": 1,
 			}),
 		},
-		"spotPrice": "0.5", "instanceMarketOptions": spec{"marketType": "spot"},
+		"spotPrice": "0.5", "instanceMarketOptions": keptSpot()["instanceMarketOptions"],
 		"capacityReservation": spec{"capacityReservationId": "cr-1"},
 		"placement": spec{
 			"groupId": "pg-1", "tenancy": "host", "hostId": "h-1", "partitionNumber": 2,

@@ -96,7 +96,8 @@ type interfaceSpec struct {
 func (n interfaceSpec) efa() bool { return n.InterfaceType == "efa" || n.InterfaceType == "efa-only" }
 
 type marketSpec struct {
-	MarketType string `json:"marketType"`
+	MarketType  string    `json:"marketType"`
+	SpotOptions *spotSpec `json:"spotOptions"`
 }
 
 type reservationSpec struct {

@@ -55,6 +55,9 @@ func rules() []cloudtest.Rule {
 	named := func(name string) spec { return edit(disk(nil), spec{"deviceName": name}) }
 	nics := func(n spec) spec { return spec{"networkInterfaces": []any{nic(n)}} }
 	part := func(field string, s spec) spec { return spec{field: s} }
+	spot := func(market string, options spec) spec {
+		return spec{"instanceMarketOptions": spec{"marketType": market, "spotOptions": options}}
+	}
 	subnets := func(all ...any) spec { return spec{"subnets": all} }
 	tags := func(keys ...string) spec {
 		all := spec{}
@@ -140,6 +143,16 @@ func rules() []cloudtest.Rule {
 		rule("it is only used with a count", nics(spec{"primaryIpv6": true}), "networkInterfaces[0].primaryIpv6", warning),
 		rule("one of EC2's", part("instanceMarketOptions", spec{"marketType": "auction"}), "instanceMarketOptions.marketType",
 			create),
+		rule("kept and stopped", keptSpot(), "", 0),
+		rule("another market has no spot options", spot("capacity-block", spec{"maxPrice": "1"}),
+			"instanceMarketOptions.spotOptions", create),
+		rule("a price", spot("spot", spec{"maxPrice": "$1"}), "instanceMarketOptions.spotOptions.maxPrice", create),
+		rule("one of EC2's", spot("spot", spec{"spotInstanceType": "always"}),
+			"instanceMarketOptions.spotOptions.spotInstanceType", create),
+		rule("EC2 would launch another VM", spot("spot", spec{"spotInstanceType": "persistent"}),
+			"instanceMarketOptions.spotOptions.instanceInterruptionBehavior", create),
+		rule("only a kept request can start it again", spot("spot", spec{"instanceInterruptionBehavior": "stop"}),
+			"instanceMarketOptions.spotOptions.instanceInterruptionBehavior", create),
 		rule("a preference excludes a target", part("capacityReservation", spec{
 			"capacityReservationPreference": "open",
 			"capacityReservationId":         "cr-1",

@@ -49,6 +49,9 @@ func (s *spec) tags(r cloud.CreateRequest) map[string]string {
 	if r.OwnerID != "" {
 		all[ownerTag] = r.OwnerID
 	}
+	if s.persistent() {
+		all[persistentTag] = persistent
+	}
 	return all
 }
 

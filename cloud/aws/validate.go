@@ -149,6 +149,7 @@ func (s *spec) validateMarket() {
 			strings.Join(marketTypes, ", "))
 		s.OneOf("instanceMarketOptions.marketType", s.MarketOptions.MarketType, marketTypes...)
 	}
+	s.validateSpot()
 	if s.SpotPrice == nil {
 		return
 	}

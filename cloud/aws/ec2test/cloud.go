@@ -14,6 +14,8 @@ const (
 	KindInstance  = "instance"
 	KindVolume    = "volume"
 	KindInterface = "network-interface"
+
+	KindSpotRequest = "spot-instances-request" // a persistent one
 )
 
 // The credentials of DefaultSettings.
@@ -83,15 +85,16 @@ type Resource struct {
 	Instance string // that it is part of; empty when it is loose
 
 	// Of an instance.
-	Input      url.Values // as RunInstances got it
-	Type, Zone string
-	Subnet     string
-	IP         string
-	UserData   []byte
-	Terminated time.Time // when it was told to go
-	Code, Why  string    // state reason
-	Stopped    bool
-	NoDNS      bool
+	Input       url.Values // as RunInstances got it
+	Type, Zone  string
+	Subnet      string
+	IP          string
+	UserData    []byte
+	Terminated  time.Time // when it was told to go
+	Code, Why   string    // state reason
+	Stopped     bool
+	NoDNS       bool
+	SpotRequest string // persistent, that has launched it
 
 	// Of a volume or an interface.
 	Device          string
@@ -271,7 +274,7 @@ func (c *Cloud) Add(r Resource) string {
 // put gives a resource its id and remembers it.
 func (c *Cloud) put(r *Resource) *Resource {
 	c.serial++
-	prefix := map[string]string{KindInstance: "i", KindVolume: "vol", KindInterface: "eni"}[r.Kind]
+	prefix := map[string]string{KindInstance: "i", KindVolume: "vol", KindInterface: "eni", KindSpotRequest: "sir"}[r.Kind]
 	r.serial, r.ID, r.Made = c.serial, fmt.Sprintf("%s-%017x", prefix, c.serial), c.now()
 	c.all[r.ID] = r
 	return r

@@ -89,6 +89,8 @@ func (c *Cloud) serve(r *http.Request, body []byte, form url.Values) (any, error
 		"DescribeNetworkInterfaces": (*Cloud).describeInterfaces, "DescribeImages": (*Cloud).describeImages,
 		"DescribeInstanceTypes": (*Cloud).describeTypes, "DescribeSubnets": (*Cloud).describeSubnets,
 		"DeleteVolume": (*Cloud).deleteVolume, "DeleteNetworkInterface": (*Cloud).deleteInterface,
+		"DescribeSpotInstanceRequests":    (*Cloud).describeSpotRequests,
+		"CancelSpotInstanceRequests":      (*Cloud).cancelSpotRequests,
 		"ModifyNetworkInterfaceAttribute": (*Cloud).modifyInterface, "AssignIpv6Addresses": (*Cloud).assignPrefixes,
 	}[form.Get("Action")]
 	if !known {

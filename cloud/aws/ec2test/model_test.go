@@ -23,8 +23,9 @@ const (
 // modelActions are those that a Cloud answers.
 func modelActions() []string {
 	return []string{
-		"AssignIpv6Addresses", "DeleteNetworkInterface", "DeleteVolume", "DescribeImages", "DescribeInstanceTypes",
-		"DescribeInstances", "DescribeNetworkInterfaces", "DescribeSubnets", "DescribeVolumes",
+		"AssignIpv6Addresses", "CancelSpotInstanceRequests", "DeleteNetworkInterface", "DeleteVolume", "DescribeImages",
+		"DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces", "DescribeSpotInstanceRequests",
+		"DescribeSubnets", "DescribeVolumes",
 		"ModifyNetworkInterfaceAttribute", "RunInstances", "TerminateInstances",
 	}
 }

@@ -95,6 +95,7 @@ type instanceItem struct {
 	Reason     *reasonItem     `xml:"stateReason"`
 	Token      string          `xml:"clientToken"`
 	Lifecycle  string          `xml:"instanceLifecycle,omitempty"`
+	Request    string          `xml:"spotInstanceRequestId,omitempty"`
 	Tags       []tagItem       `xml:"tagSet>item"`
 	Interfaces []interfaceItem `xml:"networkInterfaceSet>item"`
 	Devices    []deviceItem    `xml:"blockDeviceMapping>item"`
@@ -115,7 +116,7 @@ func (c *Cloud) item(r *Resource) instanceItem {
 	i := instanceItem{
 		ID: r.ID, Image: r.Input.Get("ImageId"), State: stateItemOf(c.state(r)), Type: r.Type, Launched: stamp(r.Made),
 		Zone: r.Zone, Subnet: r.Subnet, IP: r.IP, PublicIP: r.PublicIP, Token: r.Input.Get("ClientToken"),
-		Tags: tagItems(r.Tags),
+		Tags: tagItems(r.Tags), Request: r.SpotRequest,
 	}
 	if i.State.Name == stateTerminated {
 		i.IP, i.PublicIP, i.Subnet = "", "", ""
@@ -288,6 +289,8 @@ func (c *Cloud) matches(f params, r *Resource) bool {
 			ok = tagged && has(value)
 		case name == "tag-key":
 			ok = has(slices.Collect(maps.Keys(r.Tags))...)
+		case name == "state":
+			ok = has(requestState(r))
 		case name == "instance-state-name":
 			ok = has(c.state(r))
 		case name == "instance-id", name == "volume-id", name == "network-interface-id":

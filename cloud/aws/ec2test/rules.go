@@ -38,7 +38,8 @@ func checkToken(f params) error {
 func checkFilters(f params) error {
 	const most = 200
 	known := []string{
-		"tag-key", "instance-state-name", "instance-id", "volume-id", "network-interface-id", "attachment.instance-id",
+		"tag-key", "state", "instance-state-name", "instance-id", "volume-id", "network-interface-id",
+		"attachment.instance-id",
 	}
 	total := 0
 	for i := range f.count("Filter") {

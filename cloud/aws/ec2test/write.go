@@ -139,6 +139,7 @@ func (c *Cloud) launch(f params, data []byte) *Resource {
 		Kind: KindInstance, Tags: tags[KindInstance], Input: f.Values, Type: f.Get("InstanceType"), UserData: data,
 		Subnet: first, Zone: c.settings.Subnets[first].Zone,
 	})
+	c.spotRequest(f, vm, tags[KindSpotRequest])
 	volume := func(device string, with bool) {
 		c.put(&Resource{
 			Kind: KindVolume, Tags: maps.Clone(tags[KindVolume]), Instance: vm.ID, Device: device,
@@ -188,7 +189,7 @@ func (c *Cloud) plug(f params, at string, vm *Resource, tags map[string]string) 
 
 // tags returns the tags by kind of resource.
 func (f params) tags() map[string]map[string]string {
-	all := map[string]map[string]string{KindInstance: {}, KindVolume: {}, KindInterface: {}}
+	all := map[string]map[string]string{KindInstance: {}, KindVolume: {}, KindInterface: {}, KindSpotRequest: {}}
 	for i := range f.count("TagSpecification") {
 		at := fmt.Sprintf("TagSpecification.%d.", i+1)
 		into := all[f.Get(at+"ResourceType")]
