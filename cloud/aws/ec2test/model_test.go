@@ -2,15 +2,20 @@ package ec2test_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 )
 
 // The source of model.json.
@@ -32,7 +37,7 @@ func modelActions() []string {
 
 // api is a model in Amazon's form.
 type api struct {
-	Operations map[string]struct{ Input apiRef }
+	Operations map[string]struct{ Input, Output apiRef }
 	Shapes     map[string]struct {
 		Type     string
 		Members  map[string]apiRef
@@ -131,9 +136,9 @@ func (a api) text(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestModelIsCurrent: model.json is what Amazon publishes. EC2TEST_UPDATE=1 writes it.
-func TestModelIsCurrent(t *testing.T) {
-	t.Parallel()
+// fetch returns the model that Amazon publishes. It skips the test where it cannot be had.
+func fetch(t *testing.T) api {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("it downloads a large module")
 	}
@@ -156,7 +161,13 @@ func TestModelIsCurrent(t *testing.T) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		t.Fatal(err)
 	}
-	got := a.text(t)
+	return a
+}
+
+// TestModelIsCurrent: model.json is what Amazon publishes. EC2TEST_UPDATE=1 writes it.
+func TestModelIsCurrent(t *testing.T) {
+	t.Parallel()
+	got := fetch(t).text(t)
 	if os.Getenv("EC2TEST_UPDATE") != "" {
 		if err := os.WriteFile("model.json", got, 0o600); err != nil {
 			t.Fatal(err)
@@ -164,5 +175,74 @@ func TestModelIsCurrent(t *testing.T) {
 	}
 	if want, err := os.ReadFile("model.json"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("model.json is not what %s says, %v; EC2TEST_UPDATE=1 writes it", modelModule, err)
+	}
+}
+
+// element is a part of an answer.
+type element struct {
+	XMLName xml.Name
+	Below   []element `xml:",any"`
+	Text    string    `xml:",chardata"`
+}
+
+// invented returns the paths of elements that an answer of that shape does not have.
+func (a api) invented(at string, e element, of string) []string {
+	var found []string
+	for _, below := range e.Below {
+		name, shape := below.XMLName.Local, ""
+		if at == "" && name == "return" {
+			continue // the model leaves out what all answers of actions without a result have
+		}
+		if s := a.Shapes[of]; s.Type == "list" && s.Member.LocationName == name {
+			shape = s.Member.Shape
+		} else {
+			for member, r := range s.Members {
+				if cmp.Or(r.LocationName, member) == name {
+					shape = r.Shape
+				}
+			}
+		}
+		if path := at + "/" + name; shape == "" {
+			found = append(found, path)
+		} else {
+			found = append(found, a.invented(path, below, shape)...)
+		}
+	}
+	return found
+}
+
+// TestAnswers: a Cloud answers nothing that EC2 does not.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	a := fetch(t)
+	c := ec2test.New(ec2test.DefaultSettings(), nil)
+	spot := launch("InstanceMarketOptions.MarketType", "spot",
+		"InstanceMarketOptions.SpotOptions.SpotInstanceType", "persistent",
+		"NetworkInterface.1.Ipv6AddressCount", "1", "NetworkInterface.1.AssociatePublicIpAddress", "true",
+		"TagSpecification.1.ResourceType", "instance", "TagSpecification.1.Tag.1.Key", "k")
+	requests := []url.Values{spot}
+	vm := c.Add(ec2test.Resource{Kind: ec2test.KindInstance, Subnet: "subnet-a1"})
+	volume := c.Add(ec2test.Resource{Kind: ec2test.KindVolume, Tags: map[string]string{"k": "v"}})
+	nic := c.Add(ec2test.Resource{Kind: ec2test.KindInterface, Tags: map[string]string{"k": "v"}})
+	requests = append(requests,
+		form("AssignIpv6Addresses", "NetworkInterfaceId", nic, "Ipv6PrefixCount", "1"),
+		form("ModifyNetworkInterfaceAttribute", "NetworkInterfaceId", nic, "SourceDestCheck.Value", "false"),
+		form("DescribeInstances"), form("DescribeVolumes"), form("DescribeNetworkInterfaces"),
+		form("DescribeImages", "ImageId.1", "ami-1"), form("DescribeSubnets", "SubnetId.1", "subnet-a1"),
+		form("DescribeInstanceTypes", "InstanceType.1", "p3.2xlarge"), form("DescribeSpotInstanceRequests"),
+		form("DescribeInstances", "MaxResults", "1"), form("TerminateInstances", "InstanceId.1", vm),
+		form("DeleteVolume", "VolumeId", volume), form("DeleteNetworkInterface", "NetworkInterfaceId", nic),
+	)
+	for _, f := range requests {
+		action := f.Get("Action")
+		text := send(t, c, f)
+		var answer element
+		if err := xml.Unmarshal(text, &answer); err != nil || answer.XMLName.Local != action+"Response" {
+			t.Errorf("%s: the answer is %s, %v", action, text, err)
+			continue
+		}
+		for _, path := range a.invented("", answer, a.Operations[action].Output.Shape) {
+			t.Errorf("%s: EC2 answers no %s", action, path)
+		}
 	}
 }

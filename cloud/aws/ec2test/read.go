@@ -16,6 +16,10 @@ type tagItem struct {
 	Value string `xml:"value"`
 }
 
+type tagSet struct {
+	Items []tagItem `xml:"item"`
+}
+
 type stateItem struct {
 	Code int    `xml:"code"`
 	Name string `xml:"name"`
@@ -30,12 +34,12 @@ func stateItemOf(name string) stateItem {
 }
 
 type attachmentItem struct {
-	ID         string `xml:"attachmentId"`
+	ID         string `xml:"attachmentId,omitempty"`
 	Instance   string `xml:"instanceId,omitempty"`
 	Volume     string `xml:"volumeId,omitempty"`
 	Device     string `xml:"device,omitempty"`
-	Index      int    `xml:"deviceIndex"`
-	Card       int    `xml:"networkCardIndex"`
+	Index      *int   `xml:"deviceIndex"`
+	Card       *int   `xml:"networkCardIndex"`
 	Status     string `xml:"status"`
 	Time       string `xml:"attachTime"`
 	DeleteWith bool   `xml:"deleteOnTermination"`
@@ -64,7 +68,7 @@ type interfaceItem struct {
 	Association *publicItem     `xml:"association"`
 	IPv6        []ipv6Item      `xml:"ipv6AddressesSet>item"`
 	Prefixes    []prefixItem    `xml:"ipv6PrefixSet>item"`
-	Tags        []tagItem       `xml:"tagSet>item"`
+	Tags        *tagSet         `xml:"tagSet"` // nil as a part of an instance
 }
 
 type deviceItem struct {
@@ -140,7 +144,7 @@ func (c *Cloud) item(r *Resource) instanceItem {
 		switch p.Kind {
 		case KindInterface:
 			nic := c.nic(p)
-			nic.Tags = nil
+			nic.Tags, nic.Attachment.Instance = nil, ""
 			i.Interfaces = append(i.Interfaces, nic)
 		case KindVolume:
 			d := deviceItem{Name: p.Device}
@@ -159,7 +163,7 @@ func PrivateDNSName(ip, region string) string {
 func (c *Cloud) nic(r *Resource) interfaceItem {
 	n := interfaceItem{
 		ID: r.ID, Subnet: r.Subnet, Status: "available", IP: r.IP, Check: r.SourceDestCheck, Type: r.InterfaceType,
-		Tags: tagItems(r.Tags),
+		Tags: &tagSet{tagItems(r.Tags)},
 	}
 	if n.Type == "" {
 		n.Type = "interface"
@@ -167,7 +171,7 @@ func (c *Cloud) nic(r *Resource) interfaceItem {
 	if r.Instance != "" {
 		n.Status = "in-use"
 		n.Attachment = &attachmentItem{
-			ID: "eni-attach-" + r.ID[4:], Instance: r.Instance, Index: r.Index, Card: r.Card, Status: "attached",
+			ID: "eni-attach-" + r.ID[4:], Instance: r.Instance, Index: &r.Index, Card: &r.Card, Status: "attached",
 			Time: stamp(r.Made), DeleteWith: r.DeleteWith,
 		}
 	}

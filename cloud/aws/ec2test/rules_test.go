@@ -22,6 +22,14 @@ import (
 // post sends a request as it is and returns the code of the answer, empty on success.
 func post(t *testing.T, c *ec2test.Cloud, form url.Values) string {
 	t.Helper()
+	_, code, _ := strings.Cut(string(send(t, c, form)), "<Code>")
+	code, _, _ = strings.Cut(code, "</Code>")
+	return code
+}
+
+// send sends a request as it is and returns the answer.
+func send(t *testing.T, c *ec2test.Cloud, form url.Values) []byte {
+	t.Helper()
 	body := form.Encode()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://ec2.invalid/", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -37,9 +45,7 @@ func post(t *testing.T, c *ec2test.Cloud, form url.Values) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, code, _ := strings.Cut(string(answer), "<Code>")
-	code, _, _ = strings.Cut(code, "</Code>")
-	return code
+	return answer
 }
 
 // form is a request from pairs of names and values.

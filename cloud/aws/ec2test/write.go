@@ -232,8 +232,12 @@ func (c *Cloud) terminateInstances(f params) (any, error) {
 
 // done is the answer of an action that says no more.
 type done struct {
-	XMLName xml.Name `xml:"Response"`
-	Return  bool     `xml:"return"`
+	XMLName xml.Name
+	Return  bool `xml:"return"`
+}
+
+func succeeded(f params) done {
+	return done{xml.Name{Local: f.Get("Action") + "Response"}, true}
 }
 
 // part returns a volume or an interface.
@@ -254,7 +258,7 @@ func (c *Cloud) deleteVolume(f params) (any, error) {
 		return nil, fail("VolumeInUse", "Volume %s is currently attached to %s", r.ID, r.Instance)
 	}
 	delete(c.all, r.ID)
-	return done{Return: true}, nil
+	return succeeded(f), nil
 }
 
 func (c *Cloud) deleteInterface(f params) (any, error) {
@@ -266,7 +270,7 @@ func (c *Cloud) deleteInterface(f params) (any, error) {
 		return nil, fail("InvalidNetworkInterface.InUse", "Interface: [%s] in use.", r.ID)
 	}
 	delete(c.all, r.ID)
-	return done{Return: true}, nil
+	return succeeded(f), nil
 }
 
 func (c *Cloud) modifyInterface(f params) (any, error) {
@@ -277,7 +281,7 @@ func (c *Cloud) modifyInterface(f params) (any, error) {
 	if v := f.Get("SourceDestCheck.Value"); v != "" {
 		r.SourceDestCheck = v == "true"
 	}
-	return done{Return: true}, nil
+	return succeeded(f), nil
 }
 
 func (c *Cloud) assignPrefixes(f params) (any, error) {
