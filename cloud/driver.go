@@ -156,6 +156,16 @@ func (c Class) TakesZone(zone string) bool {
 	return zone == "" || c.AnyZone || zone == c.Zone || slices.Contains(c.Zones, zone)
 }
 
+// NamedZones are the zones that the class names, sorted.
+func (c Class) NamedZones() []string {
+	zones := slices.Clone(c.Zones)
+	if c.Zone != "" {
+		zones = append(zones, c.Zone)
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
+}
+
 // Ref identifies the VM of a machine.
 type Ref struct {
 	Name       string    // of the machine; a tag, and where the cloud has names the name of the VM

@@ -11,7 +11,8 @@ import (
 
 func addMCMCluster(s *setup) error {
 	return infracluster.New(infracluster.Deps{
-		Client: s.Client, Live: s.Live, Clock: s.Clock, Events: s.Events("mcmcluster-controller"), WatchFilter: s.WatchFilter,
+		Client: s.Client, Live: s.Live, Classes: s.classes, Clock: s.Clock, Events: s.Events("mcmcluster-controller"),
+		WatchFilter: s.WatchFilter,
 	}).SetupWithManager(s.mgr, s.Workers("mcmcluster"))
 }
 

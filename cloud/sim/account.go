@@ -134,18 +134,15 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 			return
 		}
 		query := url.Values{"tag": s.ownership}
-		if len(kinds) == 1 {
-			query.Set("kind", string(kinds[0]))
+		if len(kinds) == 1 && kinds[0] == cloud.KindVM {
+			query.Set("kind", KindVM)
 		}
 		for item, err := range a.pages(ctx, op, s.Region, query) {
 			if err != nil {
 				yield(cloud.Resource{}, err)
 				return
 			}
-			if !cloud.Wants(kinds, cloud.Kind(item.Kind)) {
-				continue
-			}
-			if !yield(resourceOf(item), nil) {
+			if r := resourceOf(item); cloud.Wants(kinds, r.Kind) && !yield(r, nil) {
 				return
 			}
 		}

@@ -74,7 +74,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: endpoint,
 		Owner:    strings.Join(append([]string{endpoint, s.Region}, s.ownership...), " "),
-		Region:   s.Region, Zone: s.Zone, AnyZone: true, InstanceType: s.InstanceType,
+		Region:   s.Region, Zone: s.Zone, Zones: s.Zones, AnyZone: true, InstanceType: s.InstanceType,
 		Spec: s,
 	}, problems
 }

@@ -26,6 +26,7 @@ type spec struct {
 	Endpoint     string            `json:"endpoint"`
 	Region       string            `json:"region"`
 	Zone         string            `json:"zone"`
+	Zones        []string          `json:"zones"` // machines are spread over these and Zone
 	InstanceType string            `json:"instanceType"`
 	Image        string            `json:"image"`
 	Disks        []diskSpec        `json:"disks"`    // the first is the root disk

@@ -23,6 +23,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
@@ -38,10 +39,11 @@ const (
 
 // Deps are what a Controller needs; all are required but WatchFilter.
 type Deps struct {
-	Client client.Client // reads from a cache with the indexes of index.Infrastructure
-	Live   client.Reader // reads from the API server
-	Clock  clock.PassiveClock
-	Events record.EventRecorder
+	Client  client.Client // reads from a cache with the indexes of index.Infrastructure
+	Live    client.Reader // reads from the API server
+	Classes *class.Resolver
+	Clock   clock.PassiveClock
+	Events  record.EventRecorder
 	// WatchFilter is the value of Cluster API's watch label that objects must carry; empty is all objects.
 	WatchFilter string
 }
@@ -67,7 +69,8 @@ type facts struct {
 	cluster  *clusterv1.Cluster  // nil: there is none, or it is not known
 	named    string              // name of the Cluster, empty if nothing names one
 	paused   string              // why it is paused; empty if it is not
-	left     []string            // names of the MCMMachines that a deletion waits for, sorted
+	domains  domains
+	left     []string // names of the MCMMachines that a deletion waits for, sorted
 	released bool
 }
 
@@ -103,6 +106,9 @@ func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 		return c.leave(ctx, f)
 	case f.cluster == nil:
 		return 0, nil // its owner reference wakes it
+	}
+	if f.domains, err = c.domainsOf(ctx, f); err != nil {
+		return 0, err
 	}
 	return 0, c.claim(ctx, f)
 }

@@ -69,7 +69,7 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	}
 	w.client = b.Build()
 	w.Controller = New(Deps{
-		Client: w.client, Live: w.client, Clock: testingclock.NewFakePassiveClock(metav1.Now().Time),
+		Client: w.client, Live: w.client, Classes: resolver(t), Clock: testingclock.NewFakePassiveClock(metav1.Now().Time),
 		Events: w.events,
 	})
 	return w

@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
@@ -29,6 +31,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(watch.SpecOrDeletion())).
 		Watches(&infrav1.MCMMachine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
 			builder.WithPredicates(onlyDeletions())).
+		Watches(&infrav1.MCMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
+			builder.WithPredicates(watch.ExceptStatus())).
+		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClass),
+			builder.WithPredicates(watch.SpecOrDeletion())).
 		Complete(c)
 }
 
@@ -61,7 +67,19 @@ func ofCluster(_ context.Context, o client.Object) []reconcile.Request {
 	}}}
 }
 
-// ofMachine returns the MCMCluster of a machine's Cluster.
+// ofClass returns the MCMClusters whose templates name a class.
+func (c *Controller) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
+	var list infrav1.MCMMachineTemplateList
+	watch.List(ctx, c.Client, &list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{index.TemplateByClass: o.GetName()})
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, c.ofMachine(ctx, &list.Items[i])...)
+	}
+	return requests
+}
+
+// ofMachine returns the MCMCluster of the Cluster that a machine or template is in.
 func (c *Controller) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	cluster, _, err := capi.ClusterOf(ctx, c.Client, o)
 	if err != nil || cluster == nil {

@@ -1,6 +1,7 @@
 package infracluster
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -31,7 +32,12 @@ func report(f *facts) infrav1.MCMClusterStatus {
 	default:
 		yes := true
 		status.Initialization.Provisioned = &yes
-		status.FailureDomains = f.object.Spec.DeepCopy().FailureDomains
+		status.FailureDomains = f.domains.offered
+		if len(f.object.Spec.FailureDomains) > 0 {
+			set(f.domains.condition())
+		} else {
+			meta.RemoveStatusCondition(&status.Conditions, infrav1.FailureDomainsOfferedCondition)
+		}
 	}
 	set(ready)
 	return status

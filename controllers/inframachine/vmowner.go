@@ -1,6 +1,7 @@
 package inframachine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
@@ -51,6 +53,31 @@ func (o vmOwner) Request() cloud.CreateRequest {
 		Tags: tags(o.p), Zone: o.p.seen.machine.Spec.FailureDomain,
 		Annotations: o.p.object.Spec.NodeTemplate.Annotations,
 	}
+}
+
+// Zone is the zone that was chosen for the VM.
+func (o vmOwner) Zone() string { return o.p.object.Annotations[machinev1.ZoneAnnotation] }
+
+// ZonesInUse counts the MCMMachines of the class by the zone that was chosen for them,
+// or else by the one that their VM is in.
+func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
+	var list infrav1.MCMMachineList
+	err := o.Client.List(ctx, &list, client.InNamespace(o.p.object.Namespace),
+		client.MatchingFields{index.MCMMachineByClass: className(o.p.object)})
+	use := map[string]int{}
+	for i := range list.Items {
+		if m := &list.Items[i]; m.DeletionTimestamp.IsZero() && m.UID != o.p.object.UID {
+			use[cmp.Or(m.Annotations[machinev1.ZoneAnnotation], m.Status.FailureDomain)]++
+		}
+	}
+	return use, err
+}
+
+// RecordZone persists the zone that was chosen for the VM.
+func (o vmOwner) RecordZone(ctx context.Context, zone string) error {
+	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		machinev1.SetAnnotation(m, machinev1.ZoneAnnotation, zone)
+	})
 }
 
 // RecordIntent persists that a VM is about to be created, and from which class,

@@ -12,6 +12,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
@@ -45,6 +46,30 @@ func (o vmOwner) Attempt() (number int, foreign bool) {
 // Request asks for the annotations of the node template, which some clouds read.
 func (o vmOwner) Request() cloud.CreateRequest {
 	return cloud.CreateRequest{Annotations: o.p.machine.Spec.NodeTemplateSpec.Annotations}
+}
+
+// Zone is the zone that was chosen for the VM.
+func (o vmOwner) Zone() string { return o.p.machine.Annotations[machinev1.ZoneAnnotation] }
+
+// ZonesInUse counts the Machines of the class.
+func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
+	var list machinev1.MachineList
+	err := o.Client.List(ctx, &list, client.InNamespace(o.p.machine.Namespace),
+		client.MatchingFields{index.MachineByClass: o.p.machine.Spec.Class.Name})
+	use := map[string]int{}
+	for i := range list.Items {
+		if m := &list.Items[i]; m.DeletionTimestamp.IsZero() && m.UID != o.p.machine.UID {
+			use[m.Annotations[machinev1.ZoneAnnotation]]++
+		}
+	}
+	return use, err
+}
+
+// RecordZone persists the zone that was chosen for the VM.
+func (o vmOwner) RecordZone(ctx context.Context, zone string) error {
+	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
+		machinev1.SetAnnotation(m, machinev1.ZoneAnnotation, zone)
+	})
 }
 
 // RecordIntent does nothing: finalizer and owner id are there before the first

@@ -26,6 +26,10 @@ const (
 	// SpecUnchangedCondition of an MCMMachineTemplate is False after its spec was
 	// edited in place, which existing machines do not follow.
 	SpecUnchangedCondition = "SpecUnchanged"
+
+	// FailureDomainsOfferedCondition of an MCMCluster reports whether a MachineClass of the
+	// Cluster can honour each of the spec's failure domains.
+	FailureDomainsOfferedCondition = "FailureDomainsOffered"
 )
 
 // Reasons of the conditions above, of Ready and of Deleting. Those that the native
@@ -61,4 +65,6 @@ const (
 	ReasonUnchanged            = "Unchanged"
 	ReasonEditedInPlace        = "EditedInPlace"
 	ReasonReady                = "Ready"
+	ReasonOffered              = "Offered"
+	ReasonZoneNotInClass       = "ZoneNotInClass"
 )

@@ -48,7 +48,7 @@ type MCMClusterStatus struct {
 	// Initialization has the first steps that are complete.
 	// +optional
 	Initialization MCMClusterInitialization `json:"initialization,omitempty,omitzero"`
-	// FailureDomains are those of the spec.
+	// FailureDomains are those of the spec that a MachineClass of the Cluster can honour.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -318,6 +318,9 @@ const (
 	// CreateAttemptAnnotation is the number of the current attempt to create the VM;
 	// absent means 1. The idempotency token follows from it.
 	CreateAttemptAnnotation = "mcm.cluster.x-k8s.io/create-attempt"
+	// ZoneAnnotation on a Machine or MCMMachine is the zone that was chosen for its VM
+	// among those of a class that has several.
+	ZoneAnnotation = "mcm.cluster.x-k8s.io/zone"
 	// OrdinalsAnnotation on a MachineSet is its reservation of ordinals, which the names
 	// of its Machines follow from.
 	OrdinalsAnnotation = "mcm.cluster.x-k8s.io/ordinals"

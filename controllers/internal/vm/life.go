@@ -35,8 +35,13 @@ type Subject interface {
 	// when it was begun without a token of the engine: it is looked up, not repeated.
 	Attempt() (number int, foreign bool)
 	// Request is what the object asks for beside its class. Ref, Token, UserData and
-	// Checkpoint are filled in by the engine.
+	// Checkpoint are filled in by the engine, and Zone if it is empty.
 	Request() cloud.CreateRequest
+	// Zone is what RecordZone has recorded; empty if nothing.
+	Zone() string
+	// ZonesInUse returns how many other machines of the class each zone has, as far as
+	// caches show it.
+	ZonesInUse(ctx context.Context) (map[string]int, error)
 	// UserData is the boot data of the attempt, the same bytes each time. spent means
 	// that the attempt can have none any more, e.g. because its token has expired.
 	UserData(ctx context.Context) (data []byte, spent bool, err error)
@@ -49,6 +54,8 @@ type Recorder interface {
 	RecordIntent(ctx context.Context) error
 	// RecordAttempt persists the number of the next attempt.
 	RecordAttempt(ctx context.Context, number int) error
+	// RecordZone persists the zone that was chosen for a class with several.
+	RecordZone(ctx context.Context, zone string) error
 	// RecordState persists the driver's checkpoint, which Ref returns from then on.
 	RecordState(ctx context.Context, state string) error
 	// RecordVM persists what identifies the VM. From then on no other is created.
@@ -83,14 +90,11 @@ func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
 	if err != nil {
 		return cloud.VM{}, err
 	}
-	w := want{Request: o.Request(), Next: o.RecordAttempt}
-	w.Request.Ref, w.Request.Checkpoint = refOf(o, resolved), o.RecordState
-	if w.Attempt, w.Spent = o.Attempt(); w.Request.ProviderID == "" {
-		if err := e.prepare(ctx, account, o, &w); err != nil {
-			return cloud.VM{}, err
-		}
-	}
-	made, err := e.ensure(ctx, account, resolved.Driver.Traits(), w)
+	request := o.Request()
+	made, err := e.inZone(ctx, o, resolved.Class, request.Zone, func(zone string) (cloud.VM, error) {
+		request.Zone = zone
+		return e.create(ctx, account, resolved, o, request)
+	})
 	if err != nil {
 		return cloud.VM{}, err
 	}
@@ -98,6 +102,20 @@ func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
 		return made, fmt.Errorf("record VM %s: %w", made.ProviderID, err)
 	}
 	return made, nil
+}
+
+// create returns the owner's VM in one zone, and creates it if there is none.
+func (e *Engine) create(ctx context.Context, account cloud.Account, resolved class.Resolved, o Owner,
+	request cloud.CreateRequest,
+) (cloud.VM, error) {
+	w := want{Request: request, Next: o.RecordAttempt}
+	w.Request.Ref, w.Request.Checkpoint = refOf(o, resolved), o.RecordState
+	if w.Attempt, w.Spent = o.Attempt(); w.Request.ProviderID == "" {
+		if err := e.prepare(ctx, account, o, &w); err != nil {
+			return cloud.VM{}, err
+		}
+	}
+	return e.ensure(ctx, account, resolved.Driver.Traits(), w)
 }
 
 // usableClass returns the class of a VM that is to be created, or that exists and

@@ -34,12 +34,17 @@ type object struct {
 	dataErr  error // of UserData
 	refuses  string
 	steps    []string
+
+	wish, zone string         // asked for, and recorded
+	use        map[string]int // of the zones, by other machines
+	useErr     error
+	counted    int // how often use was asked for
 }
 
 func (o *object) Class() (class.Resolved, error) { return o.class, o.classErr }
 func (o *object) Ref() cloud.Ref                 { return o.ref }
 func (o *object) Attempt() (int, bool)           { return o.attempt, o.foreign }
-func (o *object) Request() cloud.CreateRequest   { return cloud.CreateRequest{Zone: "sim-1b"} }
+func (o *object) Request() cloud.CreateRequest   { return cloud.CreateRequest{Zone: o.wish} }
 
 func (o *object) UserData(context.Context) (data []byte, spent bool, err error) {
 	o.steps = append(o.steps, "data")
@@ -91,7 +96,7 @@ func newLifeEnv(t *testing.T) *lifeEnv {
 		t.Fatal(err)
 	}
 	env.engine = New(env.clock, noFormerLeader)
-	env.object = &object{ref: cloud.Ref{Name: "m", OwnerID: "owner", Created: start}, attempt: 1}
+	env.object = &object{ref: cloud.Ref{Name: "m", OwnerID: "owner", Created: start}, attempt: 1, wish: "sim-1b"}
 	env.useClass(func(*machinev1.MachineClass) {})
 	return env
 }

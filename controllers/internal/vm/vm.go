@@ -34,6 +34,7 @@ type Engine struct {
 
 	mu       sync.Mutex
 	memories map[string]memory
+	zones    map[string]*zoneUse // by class
 }
 
 // memory is what the engine remembers of one machine's VM.
@@ -47,7 +48,7 @@ type memory struct {
 // New returns an Engine that remembers nothing. formerLeader returns for how long a
 // request of a former leader may still take effect, see fence.Fence.
 func New(c clock.PassiveClock, formerLeader func() time.Duration) *Engine {
-	return &Engine{clock: c, formerLeader: formerLeader, memories: map[string]memory{}}
+	return &Engine{clock: c, formerLeader: formerLeader, memories: map[string]memory{}, zones: map[string]*zoneUse{}}
 }
 
 // Token is the idempotency token of one attempt of an owner: 36 characters in

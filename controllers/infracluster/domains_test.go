@@ -1,0 +1,147 @@
+package infracluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// strict is a driver whose classes take only the zones that they name.
+type strict struct{ cloud.Driver }
+
+func (d strict) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+	c, problems := d.Driver.Parse(in)
+	c.AnyZone = in.Labels["any"] != ""
+	return c, problems
+}
+
+func resolver(t *testing.T) *class.Resolver {
+	t.Helper()
+	clouds, err := cloud.NewRegistry([]cloud.Driver{strict{sim.NewDriver(nil)}}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return class.New(clouds)
+}
+
+// classIn is a class with these zones.
+func classIn(name string, zones ...string) *machinev1.MachineClass {
+	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Provider: "sim"}
+	c.ProviderSpec.Raw = []byte(`{"region":"sim-1","zones":["` + strings.Join(zones, `","`) + `"]}`)
+	return c
+}
+
+func template(name, className, clusterName string) *infrav1.MCMMachineTemplate {
+	o := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+	}}
+	o.Spec.Template.Spec.MachineClassRef.Name = className
+	return o
+}
+
+func anywhere(c *machinev1.MachineClass) *machinev1.MachineClass {
+	c.Labels = map[string]string{"any": "true"}
+	return c
+}
+
+func TestFailureDomains(t *testing.T) {
+	t.Parallel()
+	const offered = "True Offered: "
+	none := func(o *infrav1.MCMCluster) { o.Spec.FailureDomains = nil }
+	cases := map[string]struct {
+		reason    string
+		object    *infrav1.MCMCluster
+		objects   []client.Object
+		want      []string
+		condition string
+	}{
+		"Unknown": {"Without templates nothing is known.", object(), nil, []string{"a", "b"}, offered},
+		"All": {
+			"Each zone has a class.", object(), []client.Object{
+				template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c2", "c1"), classIn("c2", "b", "c"),
+			},
+			[]string{"a", "b"}, offered,
+		},
+		"One": {
+			"What no class can honour is not offered, and that is said.", object(),
+			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a", "z")},
+			[]string{"a"},
+			"False ZoneNotInClass: spec.failureDomains b not offered: MachineClasses c1 cannot place VMs there; add the " +
+				"zones to a class, or remove them here",
+		},
+		"Any": {
+			"Only the cloud knows which zones there are.", object(),
+			[]client.Object{template("t1", "c1", "c1"), anywhere(classIn("c1", "z"))},
+			[]string{"a", "b"}, offered,
+		},
+		"OfAnother": {
+			"Another Cluster's classes say nothing.", object(),
+			[]client.Object{template("t1", "c1", "other"), cluster(func(c *clusterv1.Cluster) { c.Name = "other" }), classIn("c1", "z")},
+			[]string{"a", "b"}, offered,
+		},
+		"ClassMissing": {
+			"A class that is not there yet may have them.", object(),
+			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c2", "c1")},
+			[]string{"a", "b"}, offered,
+		},
+		"None": {
+			"Nothing is offered unasked.", object(none),
+			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a")},
+			nil, "",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, append(tc.objects, tc.object, cluster())...)
+			w.run()
+			var got []string
+			for _, d := range w.get().Status.FailureDomains {
+				got = append(got, d.Name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\n%s", tc.reason, diff)
+			}
+			if c := w.condition(infrav1.FailureDomainsOfferedCondition); c != tc.condition {
+				t.Errorf("%s\ncondition %q, want %q", tc.reason, c, tc.condition)
+			}
+		})
+	}
+}
+
+// TestClassesWakeTheirClusters: a class that gets another zone changes what is offered.
+func TestClassesWakeTheirClusters(t *testing.T) {
+	t.Parallel()
+	edited := classIn("c1", "a")
+	w := newEnv(t, object(), cluster(), template("t1", "c1", "c1"), edited)
+	w.run()
+	edited.ProviderSpec.Raw = classIn("c1", "a", "b").ProviderSpec.Raw
+	if err := w.client.Update(t.Context(), edited); err != nil {
+		t.Fatal(err)
+	}
+	requests := w.ofClass(t.Context(), edited)
+	if len(requests) != 1 || requests[0].NamespacedName != key {
+		t.Fatalf("the class wakes %v, want %v", requests, key)
+	}
+	w.run()
+	if n := len(w.get().Status.FailureDomains); n != 2 {
+		t.Errorf("%d failure domains, want both", n)
+	}
+	if !slices.ContainsFunc(w.get().Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == infrav1.FailureDomainsOfferedCondition && c.Status == metav1.ConditionTrue
+	}) {
+		t.Errorf("conditions %+v", w.get().Status.Conditions)
+	}
+}
