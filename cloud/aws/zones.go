@@ -114,13 +114,15 @@ func (s *spec) subnetIn(zone string) string {
 }
 
 // wantedZone returns the zone that a machine asks for and the field in which it does,
-// or else the home of the class and no field.
+// or else the home of the class and no field. In a class with subnets the machine's
+// annotation goes first: the zone of the request may only be the least used one.
 func (s *spec) wantedZone(r cloud.CreateRequest) (zone, field string) {
+	m, _ := s.placementOf(r.Annotations)
+	if m != nil && awssdk.ToString(m.AvailabilityZone) != "" && (r.Zone == "" || len(s.Subnets) > 0) {
+		return *m.AvailabilityZone, placementField
+	}
 	if r.Zone != "" {
 		return r.Zone, "spec.failureDomain"
-	}
-	if m, _ := s.placementOf(r.Annotations); m != nil && awssdk.ToString(m.AvailabilityZone) != "" {
-		return *m.AvailabilityZone, placementField
 	}
 	return s.home(), ""
 }

@@ -28,7 +28,10 @@ func TestZones(t *testing.T) {
 		"Home":       {"MCM's field is the default", zoned(), "", "", "subnet-a1", ""},
 		"Other":      {"each zone has its subnet", zoned(), "eu-west-1b", "", "subnet-b1", ""},
 		"Annotation": {"it names a zone too", zoned(), "", "eu-west-1b", "subnet-b1", ""},
-		"Without":    {"no subnet is there", zoned(), "eu-west-1c", "", "", "spec.failureDomain"},
+		"AnnotationFirst": {
+			"the zone of the request may be the least used one", zoned(), "eu-west-1a", "eu-west-1b", "subnet-b1", "",
+		},
+		"Without": {"no subnet is there", zoned(), "eu-west-1c", "", "", "spec.failureDomain"},
 		"Default": {
 			"the first subnet is the default of a class with no other",
 			edit(zoned(), spec{"networkInterfaces": []any{nic(spec{"subnetID": nil}), nic(spec{"subnetID": nil})}}),
