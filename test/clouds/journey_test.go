@@ -29,12 +29,12 @@ const (
 )
 
 // TestClouds lets one manager make, roll, mend and delete a MachineDeployment in
-// each cloud, all at once.
+// each cloud, and machines of Cluster API, all at once.
 func TestClouds(t *testing.T) {
 	t.Parallel()
 	cluster.Require(t)
 	s, err := stack.Start(t.Context(), stack.Options{
-		Binaries: binaries, Controllers: cluster.Controllers(),
+		Binaries: binaries, Controllers: cluster.Controllers(), ClusterAPI: true,
 		Cloud: []string{"--delete-nodes=false"},
 	})
 	if err != nil {
@@ -91,6 +91,8 @@ func travel(t *testing.T, s *stack.Stack, provider string, b backend) {
 	j.eventually("a VM that was killed is replaced", j.settled(1, victim))
 	j.must(s.Client.Delete(t.Context(), d, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 	j.eventually("nothing is left", j.nothing)
+	j.throughClusterAPI()
+	j.removeOwners()
 	j.eventually("the classes go", j.withoutClasses)
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,8 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
@@ -38,6 +41,8 @@ type Options struct {
 	ControllerManagerFlags []string
 	// CRDs is the folder with the CRDs; empty is config/crd.
 	CRDs string
+	// ClusterAPI adds Cluster API's own kinds, without its controllers.
+	ClusterAPI bool
 	// Audit switches the API server's audit log on.
 	Audit bool
 	// AuditUsers narrows it to these users and the administrator; none means everybody.
@@ -84,7 +89,8 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	if err := clientgoscheme.AddToScheme(s.scheme); err != nil {
 		return nil, err
 	}
-	if err := machinev1.AddToScheme(s.scheme); err != nil {
+	if err := errors.Join(machinev1.AddToScheme(s.scheme), infrav1.AddToScheme(s.scheme),
+		clusterv1.AddToScheme(s.scheme)); err != nil {
 		return nil, err
 	}
 	root, err := cluster.Root()
@@ -95,11 +101,19 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	if crds == "" {
 		crds = filepath.Join(root, "config", "crd")
 	}
+	manifests := []string{crds, filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")}
+	if o.ClusterAPI {
+		kinds, err := clusterAPIKinds(ctx)
+		if err != nil {
+			return nil, err
+		}
+		manifests = append(manifests, kinds)
+	}
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Controllers: o.Controllers, ControllerManagerFlags: o.ControllerManagerFlags, Audit: o.Audit,
 		AuditUsers: o.AuditUsers,
 		Dir:        filepath.Join(s.dir, "cluster"),
-		Manifests:  []string{crds, filepath.Join(root, "config", "samples", "sim", "bootstrap-rbac.yaml")},
+		Manifests:  manifests,
 	})
 	if err != nil {
 		return nil, err
@@ -217,4 +231,14 @@ func (s *Stack) Events(ctx context.Context, reason, object string) ([]corev1.Eve
 	err := s.Client.List(ctx, &list, client.InNamespace(Namespace),
 		client.MatchingFields{"reason": reason, "involvedObject.name": object})
 	return list.Items, err
+}
+
+// clusterAPIKinds is the folder with the CRDs of Cluster API's core, in the module
+// that the product is built with.
+func clusterAPIKinds(ctx context.Context) (string, error) {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	if err != nil {
+		return "", fmt.Errorf("find Cluster API's module: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(dir)), "core", "config", "crd", "bases"), nil
 }
