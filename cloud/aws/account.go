@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 const (
-	batchMax     = 200 // values that a filter of EC2 takes
+	batchMax     = 200 // values that the filters of a call take together
+	namesMax     = 140 // leaves room for the states of instances and the keys of all tags
 	batchTimeout = 30 * time.Second
 )
 
@@ -37,6 +39,8 @@ type account struct {
 	roots map[string]string    // root device by image, which never changes
 	zones map[string]string    // zone by subnet, which never changes
 	loose map[string]time.Time // when an interface without a VM was first seen
+	fresh map[string]resource  // instances that EC2 may not show yet, by id
+	sent  map[string]string    // subnet by token of launches whose outcome is unknown
 }
 
 // facts look up what never changes, by the id of an image or a subnet.
@@ -54,11 +58,13 @@ func newAccount(o Options, region string, client *ec2.Client, refresh func()) *a
 	a := &account{
 		region: region, now: o.Now, client: client, refresh: refresh,
 		roots: map[string]string{}, zones: map[string]string{}, loose: map[string]time.Time{},
+		fresh: map[string]resource{}, sent: map[string]string{},
 	}
 	batched := driverkit.BatchOptions{Window: o.Window, Max: batchMax, Timeout: batchTimeout}
 	a.byID = driverkit.NewBatcher(batched, a.lookUpIDs)
-	a.byName = driverkit.NewBatcher(batched, a.lookUpNames)
 	a.ender = driverkit.NewBatcher(batched, a.terminate)
+	batched.Max = namesMax
+	a.byName = driverkit.NewBatcher(batched, a.lookUpNames)
 	alone := driverkit.BatchOptions{Timeout: batchTimeout}
 	a.images, a.subnets = driverkit.NewBatcher(alone, a.lookUpImage), driverkit.NewBatcher(alone, a.lookUpSubnet)
 	return a
@@ -106,7 +112,7 @@ func (a *account) lookUpSubnet(ctx context.Context, subnet string, _ []struct{})
 	case err != nil:
 		return "", err
 	case len(out.Subnets) == 0:
-		return "", cloud.Errorf(cloud.NotFound, opSubnet, "InvalidSubnetID.NotFound", "EC2 does not show subnet %s", subnet)
+		return "", cloud.Errorf(cloud.Invalid, opSubnet, "InvalidSubnetID.NotFound", "EC2 does not show subnet %s", subnet)
 	}
 	return awssdk.ToString(out.Subnets[0].AvailabilityZone), nil
 }
@@ -128,6 +134,50 @@ func (a *account) learn(i types.Instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.zones[*i.SubnetId] = *i.Placement.AvailabilityZone
+}
+
+// launched remembers an instance for as long as EC2 may not show it.
+func (a *account) launched(t resource) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	maps.DeleteFunc(a.fresh, func(_ string, old resource) bool { return now.Sub(old.made) > settleTime })
+	a.fresh[t.id] = t
+}
+
+// sentElsewhere reports whether a launch under this token, whose outcome is not known,
+// was sent for another subnet. EC2 keeps the tokens of each zone apart, so it would make
+// a second instance. It is known only to the process that has sent it.
+func (a *account) sentElsewhere(token, subnet string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, sent := a.sent[token]
+	return sent && before != subnet
+}
+
+// answered takes note of how a launch ended.
+func (a *account) answered(token, subnet string, failed *cloud.Error) {
+	const most = 10_000
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if failed == nil || failed.Code != cloud.Unavailable && failed.Code != cloud.Unknown {
+		delete(a.sent, token)
+		return
+	}
+	if len(a.sent) >= most {
+		clear(a.sent)
+	}
+	a.sent[token] = subnet
+}
+
+// unseen returns an instance as RunInstances has shown it, and whether it is so new
+// that EC2 may not show it yet.
+func (a *account) unseen(providerID string) (resource, bool) {
+	id, _ := (*Driver)(nil).DecodeProviderID(providerID)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t, ok := a.fresh[id]
+	return t, ok && a.now().Sub(t.made) <= settleTime
 }
 
 // zoneOf returns the zone of a subnet, empty if it cannot be had: the call that

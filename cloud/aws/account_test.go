@@ -265,30 +265,6 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// TestTerminatedSaysWhy: what EC2 ended by itself is gone, and why is known.
-func TestTerminatedSaysWhy(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	a, c := w.open(class("c", nil), credentials())
-	r := w.request(c, 1)
-	vm, err := a.Create(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.cloud.End(vm.ID, "Client.InternalError", "Client error on launch")
-	byID := r.Ref
-	byID.ProviderID = vm.ProviderID
-	_, err = a.Get(t.Context(), byID)
-	e, _ := errors.AsType[*cloud.Error](err)
-	if e == nil || e.Code != cloud.NotFound || e.Reason != "Client.InternalError" ||
-		!strings.Contains(e.Error(), "Client error on launch") {
-		t.Errorf("get: got %v, want NotFound with EC2's reason", err)
-	}
-	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.TokenUsed {
-		t.Errorf("create again: got %v, want TokenUsed: EC2 makes no other under this token", err)
-	}
-}
-
 // TestInterruptible: whoever may lose a VM at any time asks for it in one of three ways.
 func TestInterruptible(t *testing.T) {
 	t.Parallel()
@@ -301,6 +277,7 @@ func TestInterruptible(t *testing.T) {
 		"SpotPrice":        {spec{"spotPrice": "0.5"}, true},
 		"EmptySpotPrice":   {spec{"spotPrice": ""}, true},
 		"SpotMarket":       {spec{"instanceMarketOptions": spec{"marketType": "spot"}}, true},
+		"PersistentSpot":   {keptSpot(), true},
 		"ReclaimedByOwner": {spec{"instanceMarketOptions": spec{"marketType": "interruptible-capacity-reservation"}}, true},
 		"CapacityBlock":    {spec{"instanceMarketOptions": spec{"marketType": "capacity-block"}}, false},
 		"MarketWins": {

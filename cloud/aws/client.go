@@ -18,13 +18,13 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// connect returns a client of EC2 in a region, and what makes it log in again;
+// connect returns a client of EC2 for a class, and what makes it log in again;
 // refresh is nil where there is no session.
-func (o Options) connect(ctx context.Context, region string, who login) (client *ec2.Client, refresh func(),
+func (o Options) connect(ctx context.Context, s *spec, who login) (client *ec2.Client, refresh func(),
 	err error,
 ) {
 	load := []func(*config.LoadOptions) error{
-		config.WithRegion(region),
+		config.WithRegion(s.Region),
 		config.WithRetryer(func() awssdk.Retryer { return awssdk.NopRetryer{} }), // who calls decides when to call again
 	}
 	if who.static() {
@@ -40,21 +40,31 @@ func (o Options) connect(ctx context.Context, region string, who login) (client 
 	if own := o.httpClient(); own != nil {
 		cfg.HTTPClient = own // not earlier: the SDK wants to add certificates of the environment to one of its own
 	}
-	if !who.static() && !who.none() {
-		cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(
-			sts.NewFromConfig(cfg), who.role, stscreds.IdentityTokenFile(who.tokenFile),
-			func(w *stscreds.WebIdentityRoleOptions) { w.RoleSessionName = sessionPrefix },
-		))
-	}
-	if cache, ok := cfg.Credentials.(*awssdk.CredentialsCache); ok && !who.static() {
-		refresh = cache.Invalidate
-	}
+	cfg.Credentials, refresh = s.session(cfg, who)
 	return ec2.NewFromConfig(cfg, func(e *ec2.Options) {
 		e.HTTPClient = checked{e.HTTPClient}
 		if o.Endpoint != "" {
 			e.BaseEndpoint = awssdk.String(o.Endpoint)
 		}
 	}), refresh, nil
+}
+
+// session returns the credentials of the account, those of cfg where they need not be
+// exchanged, and what makes them log in again.
+func (s *spec) session(cfg awssdk.Config, who login) (creds awssdk.CredentialsProvider, refresh func()) {
+	if !who.static() && !who.none() {
+		cfg.Credentials = awssdk.NewCredentialsCache(stscreds.NewWebIdentityRoleProvider(
+			sts.NewFromConfig(cfg), who.role, stscreds.IdentityTokenFile(who.tokenFile),
+			func(w *stscreds.WebIdentityRoleOptions) { w.RoleSessionName = sessionPrefix },
+		))
+	}
+	if s.AssumeRole != nil {
+		cfg.Credentials = s.AssumeRole.assume(cfg)
+	}
+	if cache, ok := cfg.Credentials.(*awssdk.CredentialsCache); ok && (s.AssumeRole != nil || !who.static()) {
+		refresh = cache.Invalidate
+	}
+	return cfg.Credentials, refresh
 }
 
 // httpClient returns what the SDK calls with; nil leaves it to the SDK.
@@ -114,7 +124,14 @@ func beginsXML(body *bufio.Reader) error {
 type checked struct{ next awssdk.HTTPClient }
 
 // Do sends a request. It fails when the answer says success without any XML.
+//
+// The SDK closes the body of a request when the answer begins, and its WriteTo then
+// fails. A transport that still looks whether the body has ended takes that for a
+// failure of the connection, and cuts the answer off; Read does not fail.
 func (c checked) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
 	resp, err := c.next.Do(r)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"maps"
@@ -44,7 +45,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 // checkRequest refuses what EC2 would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
-	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax))
+	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax), s.tagProblems(r))
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
@@ -56,36 +57,61 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (r
 	if r.ProviderID != "" {
 		return a.known(ctx, s, r)
 	}
+	if err := a.checkZone(ctx, s, r); err != nil {
+		return resource{}, err
+	}
 	in, err := a.input(ctx, s, r)
 	if err != nil {
 		return resource{}, err
 	}
-	out, failed := ask(ctx, a, opCreate, a.client.RunInstances, in)
+	t, failed := a.run(ctx, in)
 	if failed != nil {
 		return resource{}, a.refused(ctx, s, r, failed)
+	}
+	if t.gone() || t.going() {
+		// Told once: EC2 never makes another VM under this token.
+		if err := a.failedLaunch(ctx, s, r, t); err != nil && a.now().Sub(t.made) < settleTime {
+			return resource{}, err
+		}
+		vm := a.vmOf(t)
+		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id,
+			t.state, vm.Message)
+	}
+	a.launched(t)
+	return t, nil
+}
+
+// run returns the instance of a launch, which EC2 makes once for its token.
+func (a *account) run(ctx context.Context, in *ec2.RunInstancesInput) (resource, *cloud.Error) {
+	token, subnet := awssdk.ToString(in.ClientToken), awssdk.ToString(in.NetworkInterfaces[0].SubnetId)
+	if a.sentElsewhere(token, subnet) {
+		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, "SubnetChanged",
+			"this attempt was sent for another subnet than %s, and EC2 may have made an instance there", subnet)
+	}
+	out, err := ask(ctx, a, opCreate, a.client.RunInstances, in)
+	a.answered(token, subnet, err)
+	if err != nil {
+		return resource{}, err
 	}
 	if len(out.Instances) != 1 {
 		return resource{}, cloud.Errorf(cloud.Unknown, opCreate, "NotOneInstance", "EC2 answers with %d instances, not one",
 			len(out.Instances))
 	}
 	a.learn(out.Instances[0])
-	t := fromInstance(out.Instances[0])
-	if t.gone() || t.going() {
-		vm := a.vmOf(t)
-		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id,
-			t.state, vm.Message)
-	}
-	return t, nil
+	return fromInstance(out.Instances[0]), nil
 }
 
-// known returns the VM whose id stands in r. It never makes another.
+// known returns the VM whose id stands in r, also when it is terminated. It never
+// makes another.
 func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (resource, error) {
 	found, err := a.find(ctx, opCreate, s, r.Ref)
 	if err != nil {
 		return resource{}, err
 	}
-	found = slices.DeleteFunc(found, resource.gone)
 	if len(found) == 0 {
+		if t, ok := a.unseen(r.ProviderID); ok && s.owns(t, r.Ref) {
+			return t, nil
+		}
 		return resource{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound,
 			"EC2 does not show the instance of %s",
 			r.ProviderID)
@@ -117,7 +143,7 @@ func (a *account) offering(ctx context.Context, s *spec, r cloud.CreateRequest, 
 	}
 	o := &cloud.Offering{Region: s.Region, InstanceType: s.MachineType, CapacityType: s.capacityType()}
 	if of == scopeZone {
-		if o.Zone = r.Zone; o.Zone == "" {
+		if o.Zone, _ = s.wantedZone(r); o.Zone == "" {
 			o.Zone = a.zoneOf(ctx, s.NetworkInterfaces[0].SubnetID)
 		}
 	}
@@ -146,7 +172,7 @@ func (a *account) input(ctx context.Context, s *spec, r cloud.CreateRequest) (*e
 		ClientToken: awssdk.String(r.Token), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
 		ImageId: &s.AMI, InstanceType: types.InstanceType(s.MachineType), KeyName: optional(s.KeyName),
 		IamInstanceProfile:  &types.IamInstanceProfileSpecification{Name: set(s.IAM.Name), Arn: set(s.IAM.ARN)},
-		BlockDeviceMappings: devices, NetworkInterfaces: s.interfaces(), TagSpecifications: s.tagSpecs(r),
+		BlockDeviceMappings: devices, NetworkInterfaces: s.interfaces(r), TagSpecifications: s.tagSpecs(r),
 		InstanceMarketOptions: s.market(), CapacityReservationSpecification: s.reservation(),
 		Placement: s.place(r), MetadataOptions: s.metadata(), CpuOptions: s.cpu(),
 	}
@@ -202,12 +228,15 @@ func (a *account) devices(ctx context.Context, s *spec) ([]types.BlockDeviceMapp
 	return all, nil
 }
 
-func (s *spec) interfaces() []types.InstanceNetworkInterfaceSpecification {
+// interfaces returns the interfaces in the subnet of the zone, or where the class
+// has none for it as they are.
+func (s *spec) interfaces(r cloud.CreateRequest) []types.InstanceNetworkInterfaceSpecification {
+	zone, _ := s.wantedZone(r)
 	var all []types.InstanceNetworkInterfaceSpecification
 	for _, n := range s.NetworkInterfaces {
 		i := types.InstanceNetworkInterfaceSpecification{
-			SubnetId: awssdk.String(n.SubnetID), Groups: n.SecurityGroupIDs, DeviceIndex: n.DeviceIndex,
-			NetworkCardIndex:         n.NetworkCardIndex,
+			SubnetId: awssdk.String(cmp.Or(s.subnetIn(zone), n.SubnetID)), Groups: n.SecurityGroupIDs,
+			DeviceIndex: n.DeviceIndex, NetworkCardIndex: n.NetworkCardIndex,
 			AssociatePublicIpAddress: n.PublicIP, DeleteOnTermination: n.DeleteOnTermination, Description: n.Description,
 			InterfaceType: set(n.InterfaceType),
 		}
@@ -222,33 +251,34 @@ func (s *spec) interfaces() []types.InstanceNetworkInterfaceSpecification {
 // tagSpecs returns the tags of all that is made: those of the request, those of
 // the class, which win, and those by which it is found again.
 func (s *spec) tagSpecs(r cloud.CreateRequest) []types.TagSpecification {
-	all := maps.Clone(r.Tags)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, s.Tags)
-	all[nameTag] = r.Name
-	delete(all, ownerTag)
-	if r.OwnerID != "" {
-		all[ownerTag] = r.OwnerID
-	}
+	all := s.tags(r)
 	var tags []types.Tag
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		tags = append(tags, types.Tag{Key: awssdk.String(key), Value: awssdk.String(all[key])})
 	}
+	kinds := []types.ResourceType{
+		types.ResourceTypeInstance, types.ResourceTypeVolume, types.ResourceTypeNetworkInterface,
+	}
+	if s.persistent() {
+		kinds = append(kinds, types.ResourceTypeSpotInstancesRequest)
+	}
 	var specs []types.TagSpecification
-	for _, of := range []types.ResourceType{
-		types.ResourceTypeInstance, types.ResourceTypeVolume,
-		types.ResourceTypeNetworkInterface,
-	} {
+	for _, of := range kinds {
 		specs = append(specs, types.TagSpecification{ResourceType: of, Tags: tags})
 	}
 	return specs
 }
 
 func (s *spec) market() *types.InstanceMarketOptionsRequest {
-	if s.MarketOptions != nil {
-		return &types.InstanceMarketOptionsRequest{MarketType: types.MarketType(s.MarketOptions.MarketType)}
+	if m := s.MarketOptions; m != nil {
+		in := &types.InstanceMarketOptionsRequest{MarketType: types.MarketType(m.MarketType)}
+		if o := m.SpotOptions; o != nil && *o != (spotSpec{}) {
+			in.SpotOptions = &types.SpotMarketOptions{
+				MaxPrice: set(o.MaxPrice), SpotInstanceType: types.SpotInstanceType(o.RequestType),
+				InstanceInterruptionBehavior: types.InstanceInterruptionBehavior(o.Interruption),
+			}
+		}
+		return in
 	}
 	if s.SpotPrice == nil {
 		return nil
@@ -273,9 +303,11 @@ func (s *spec) reservation() *types.CapacityReservationSpecification {
 }
 
 // place returns where the instance goes: what the class says, else what the
-// machine's annotation says, in the zone of the request.
+// machine's annotation says, in the zone that the machine or the class names. EC2
+// refuses a zone that is not the subnet's.
 func (s *spec) place(r cloud.CreateRequest) *types.Placement {
-	p, zone := &types.Placement{}, r.Zone
+	p := &types.Placement{}
+	zone, _ := s.wantedZone(r)
 	m, _ := s.placementOf(r.Annotations)
 	switch {
 	case s.Placement != nil:

@@ -57,9 +57,10 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	problems := s.Problems.Report()
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
-		Endpoint: s.Region,
-		Owner:    strings.Join(append([]string{s.Region}, s.ownership...), " "),
+		Endpoint: s.endpoint(),
+		Owner:    strings.Join(append([]string{s.endpoint()}, s.ownership...), " "),
 		Region:   s.Region, InstanceType: s.MachineType,
+		Zone: s.home(), Zones: s.otherZones(), AnyZone: len(s.Subnets) == 0,
 		Spec: s,
 	}, problems
 }
@@ -80,7 +81,7 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	if err != nil {
 		return nil, err
 	}
-	client, refresh, err := d.options.connect(ctx, s.Region, who)
+	client, refresh, err := d.options.connect(ctx, s, who)
 	if err != nil {
 		return nil, cloud.Errorf(cloud.Denied, op, "NoCredentials", "the configuration of the SDK cannot be used: %w", err)
 	}

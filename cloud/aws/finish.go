@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"strings"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -15,16 +16,21 @@ import (
 
 const opFinish = "configure interface"
 
+// statePending is EC2's word for an instance that it has accepted and that does not
+// run yet.
+const statePending = string(types.InstanceStateNamePending)
+
 // waitToFinish is when to try again what an instance is not ready for.
 const waitToFinish = 2 * time.Second
 
 // finish does what cannot be asked for when an instance is launched. A positive
-// wait means that it is not finished.
+// wait means that it is not finished: until an instance runs, EC2 may find that it
+// cannot launch it.
 func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t resource) (wait time.Duration,
 	err error,
 ) {
 	if t.going() || t.gone() {
-		return 0, nil // whoever looks at its state decides
+		return 0, a.failedLaunch(ctx, s, r, t)
 	}
 	for _, step := range []func(context.Context, *spec, cloud.CreateRequest, resource) (time.Duration, error){
 		a.forward, a.delegate,
@@ -33,7 +39,31 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t 
 			return wait, err
 		}
 	}
+	if t.state == statePending {
+		return waitForVM, nil
+	}
 	return 0, nil
+}
+
+// failedLaunch returns why EC2 ended an instance that it had accepted and that never
+// ran, if the same request would fail again: something is exhausted or wrong. Nil is
+// any other end, about which the instance's state says enough.
+func (a *account) failedLaunch(ctx context.Context, s *spec, r cloud.CreateRequest, t resource) error {
+	if t.instance.StateReason == nil {
+		return nil
+	}
+	reason := awssdk.ToString(t.instance.StateReason.Code)
+	_, code, _ := strings.Cut(reason, ".") // after Server or Client
+	why := react(code, 0)
+	if why.code != cloud.Exhausted && why.code != cloud.Invalid {
+		return nil
+	}
+	e := cloud.Errorf(why.code, opCreate, reason, "EC2 accepted instance %s and could not launch it: %s: %s", t.id, reason,
+		briefly(awssdk.ToString(t.instance.StateReason.Message)))
+	if why.code == cloud.Exhausted {
+		e.Offering = a.offering(ctx, s, r, why.scope)
+	}
+	return e
 }
 
 // forward lets all interfaces pass on what is not theirs, except those that have

@@ -3,6 +3,7 @@ package aws_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,20 +60,22 @@ func TestAmbient(t *testing.T) {
 	}
 }
 
-// TestWebIdentity: a token is exchanged for a session, and again when that ends.
-func TestWebIdentity(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var logins atomic.Int32
+// withSTS answers STS, which gives the credentials of the double, and counts the calls.
+// check sees each of them.
+func (w *world) withSTS(action string, check func(form url.Values)) *atomic.Int32 {
+	logins := &atomic.Int32{}
 	inner := w.options.Transport
 	w.options.Transport = cloudtest.HandlerTransport(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Host, "sts.") {
 			logins.Add(1)
-			fmt.Fprintf(rw, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
-				<AssumeRoleWithWebIdentityResult>
-				<Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey>
+			if err := r.ParseForm(); err != nil || r.Form.Get("Action") != action {
+				w.Errorf("STS is asked for %v, %v, want %s", r.Form, err, action)
+			}
+			check(r.Form)
+			fmt.Fprintf(rw, `<%[1]sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><%[1]sResult>
+				<Credentials><AccessKeyId>%[2]s</AccessKeyId><SecretAccessKey>%[3]s</SecretAccessKey>
 				<SessionToken>s</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials>
-				</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`, ec2test.KeyID, ec2test.SecretKey)
+				</%[1]sResult></%[1]sResponse>`, action, ec2test.KeyID, ec2test.SecretKey)
 			return
 		}
 		resp, err := inner.RoundTrip(r)
@@ -83,23 +86,22 @@ func TestWebIdentity(t *testing.T) {
 		rw.WriteHeader(resp.StatusCode)
 		_, _ = fmt.Fprint(rw, readAll(resp))
 	}))
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("a-web-identity-token"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, c := w.open(class("c", nil), cloud.Credentials{
-		"workloadIdentityTokenFile": []byte(file + "\n"), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
-	})
+	return logins
+}
+
+// keepsSession looks for a VM, and again after its session has ended.
+func (w *world) keepsSession(a cloud.Account, c cloud.Class, logins *atomic.Int32) {
+	w.Helper()
 	look := func(what string) {
-		t.Helper()
-		if _, err := a.Get(t.Context(), w.request(c, 1).Ref); cloud.CodeOf(err) != cloud.NotFound {
-			t.Errorf("%s: got %v, want NotFound", what, err)
+		w.Helper()
+		if _, err := a.Get(w.Context(), w.request(c, 1).Ref); cloud.CodeOf(err) != cloud.NotFound {
+			w.Errorf("%s: got %v, want NotFound", what, err)
 		}
 	}
 	look("first")
 	look("second")
 	if n := logins.Load(); n != 1 {
-		t.Errorf("%d logins for two calls, want 1", n)
+		w.Errorf("%d logins for two calls, want 1", n)
 	}
 	w.cloud.Inject(ec2test.Fault{
 		Code: "ExpiredToken", Message: "The security token included in the request is expired",
@@ -107,7 +109,43 @@ func TestWebIdentity(t *testing.T) {
 	})
 	look("after the session ended")
 	if n := logins.Load(); n != 2 {
-		t.Errorf("%d logins after the session ended, want one more", n)
+		w.Errorf("%d logins after the session ended, want one more", n)
+	}
+}
+
+// TestWebIdentity: a token is exchanged for a session, and again when that ends.
+func TestWebIdentity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	logins := w.withSTS("AssumeRoleWithWebIdentity", func(url.Values) {})
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("a-web-identity-token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, c := w.open(class("c", nil), cloud.Credentials{
+		"workloadIdentityTokenFile": []byte(file + "\n"), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
+	})
+	w.keepsSession(a, c, logins)
+}
+
+// TestAssumeRole: an access key is exchanged for a session of the class's role, which
+// has an account of its own.
+func TestAssumeRole(t *testing.T) {
+	t.Parallel()
+	const role = "arn:aws:iam::123456789012:role/machines"
+	w := newWorld(t)
+	logins := w.withSTS("AssumeRole", func(form url.Values) {
+		if form.Get("RoleArn") != role || form.Get("ExternalId") != "an:id" {
+			t.Errorf("STS is asked for %v, want the role and the external id", form)
+		}
+	})
+	creds := cloud.Credentials{"providerAccessKeyId": []byte("AKIDOFTHEMANAGER"), "providerSecretAccessKey": []byte("key")}
+	a, c := w.open(class("c", spec{"assumeRole": spec{"arn": role, "externalID": "an:id"}}), creds)
+	w.keepsSession(a, c, logins)
+	_, plain := w.open(class("c", nil), creds)
+	_, other := w.open(class("c", spec{"assumeRole": spec{"arn": role, "externalID": "another"}}), creds)
+	if c.Endpoint == plain.Endpoint || c.Endpoint == other.Endpoint || strings.Contains(c.Endpoint, "an:id") {
+		t.Errorf("endpoints %q, %q and %q, want three, without the external id", c.Endpoint, plain.Endpoint, other.Endpoint)
 	}
 }
 

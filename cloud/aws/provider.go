@@ -24,10 +24,24 @@ const (
 	inTreePlugin = "kubernetes.io/aws-ebs"
 )
 
+// rates are the request and resource token buckets that EC2 gives an account in a
+// region by default ("Request throttling for the Amazon EC2 API" in the EC2 developer
+// guide): RunInstances 2 requests a second and 5 at once, actions that describe with a
+// filter or pages 20 and 100, TerminateInstances 5 and 100. Terminations share
+// requests, so their rate is that of the instances: 20 a second and 1000 at once.
+var rates = cloud.Rates{
+	Create:   cloud.Rate{PerSecond: 2, Burst: 5},
+	Get:      cloud.Rate{PerSecond: 20, Burst: 100},
+	Delete:   cloud.Rate{PerSecond: 20, Burst: 1000},
+	List:     cloud.Rate{PerSecond: 20, Burst: 100},
+	Capacity: cloud.Rate{PerSecond: 20, Burst: 100},
+}
+
 // Traits are the constants of EC2.
 func (d *Driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
+		Rates: rates,
 	}
 }
 

@@ -33,6 +33,9 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	}
 	var left []string
 	for _, vm := range vms {
+		if err := a.cancelRequest(ctx, vm); err != nil {
+			return cloud.Deletion{}, err
+		}
 		if vm.gone() {
 			continue
 		}
@@ -44,6 +47,9 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	if len(left) > 0 {
 		slices.Sort(left)
 		return cloud.Deletion{RetryAfter: waitForVM, Remaining: left}, nil
+	}
+	if err := a.cancelLoose(ctx, s, r); err != nil {
+		return cloud.Deletion{}, err
 	}
 	return a.clean(ctx, s, r)
 }

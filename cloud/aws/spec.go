@@ -22,6 +22,9 @@ const (
 // spec has no placement.
 const placementAnnotation = "machine.sapcloud.io/awsPlacement"
 
+// placementField is where a machine has that annotation.
+const placementField = "spec.nodeTemplate.metadata.annotations[" + placementAnnotation + "]"
+
 // spec is a decoded provider spec of MCM's AWS driver. Nothing modifies it once
 // Parse has returned.
 type spec struct {
@@ -34,6 +37,8 @@ type spec struct {
 	KeyName             *string             `json:"keyName"`
 	BlockDevices        []blockDeviceSpec   `json:"blockDevices"`
 	NetworkInterfaces   []interfaceSpec     `json:"networkInterfaces"`
+	Subnets             []subnetSpec        `json:"subnets"`
+	AssumeRole          *roleSpec           `json:"assumeRole"`
 	Tags                map[string]string   `json:"tags"`
 	SpotPrice           *string             `json:"spotPrice"`
 	MarketOptions       *marketSpec         `json:"instanceMarketOptions"`
@@ -91,7 +96,8 @@ type interfaceSpec struct {
 func (n interfaceSpec) efa() bool { return n.InterfaceType == "efa" || n.InterfaceType == "efa-only" }
 
 type marketSpec struct {
-	MarketType string `json:"marketType"`
+	MarketType  string    `json:"marketType"`
+	SpotOptions *spotSpec `json:"spotOptions"`
 }
 
 type reservationSpec struct {
@@ -144,7 +150,7 @@ func (s *spec) placementOf(annotations map[string]string) (*annotationPlacement,
 	var p annotationPlacement
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return nil, []cloud.Problem{{
-			Severity: cloud.BlocksCreate, Field: "spec.nodeTemplate.metadata.annotations[" + placementAnnotation + "]",
+			Severity: cloud.BlocksCreate, Field: placementField,
 			Message: "is no Placement of EC2; write JSON such as {\"GroupName\":\"a-group\"}, or use providerSpec.placement",
 		}}
 	}
@@ -178,6 +184,7 @@ func (s *spec) setDefaults() {
 			yes(&n.PrimaryIPv6)
 		}
 	}
+	s.setSubnets()
 	yes(&s.SourceDestCheck)
 	// What cannot be read may have asked for it.
 	s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || s.Wrong("blockDevices")
@@ -196,8 +203,10 @@ func decode(raw json.RawMessage) *spec {
 // neededAlways are the fields without which nothing can be called.
 func neededAlways(path string) cloud.Severity {
 	top, _, _ := strings.Cut(path, ".")
-	if strings.EqualFold(top, "region") || strings.EqualFold(top, "tags") {
-		return cloud.BlocksAll
+	for _, field := range []string{"region", "tags", "assumeRole"} {
+		if strings.EqualFold(top, field) {
+			return cloud.BlocksAll
+		}
 	}
 	return cloud.BlocksCreate
 }

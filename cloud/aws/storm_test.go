@@ -1,11 +1,13 @@
 package aws_test
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
@@ -63,4 +65,47 @@ func TestStorm(t *testing.T) {
 		t.Errorf("%d VMs for %d machines", vms, n)
 	}
 	t.Logf("%d calls in %v", len(w.cloud.Calls()), w.now.Now().Sub(start))
+}
+
+// TestDocumentedRates: within the rates of its Traits, a manager is never throttled by
+// an account that has EC2's default limits, and creates at nine tenths of them or more.
+func TestDocumentedRates(t *testing.T) {
+	t.Parallel()
+	const n, each = 100, 50 * time.Millisecond
+	w := newWorld(t)
+	w.cloud.Change(func(s *ec2test.Settings) { s.Buckets = ec2test.DocumentedBuckets() })
+	a, c := w.open(class("c", nil), credentials())
+	about := cloud.AccountInfo{Driver: aws.NewDriver(w.options).Traits()}
+	a = wrap.Budget(wrap.Rate{}, nil, wrap.Clock{Now: w.now.Now})(about, a)
+	start, left, due := w.now.Now(), n, make([]time.Time, n)
+	requests := make([]cloud.CreateRequest, n)
+	for i := range n {
+		requests[i] = w.request(c, i)
+	}
+	for ; left > 0 && w.now.Now().Sub(start) < time.Hour; w.now.Advance(each) {
+		for i := range n {
+			if requests[i].Token == "" || w.now.Now().Before(due[i]) {
+				continue
+			}
+			vm, err := a.Create(t.Context(), requests[i])
+			wait := vm.RetryAfter
+			if e, failed := errors.AsType[*cloud.Error](err); failed {
+				wait = e.RetryAfter
+			}
+			if requests[i].ProviderID = cmp.Or(vm.ProviderID, requests[i].ProviderID); err == nil && wait == 0 {
+				requests[i].Token = "" // it runs
+				left--
+			}
+			due[i] = w.now.Now().Add(wait)
+		}
+	}
+	for _, call := range w.cloud.Calls() {
+		if call.Code == "RequestLimitExceeded" {
+			t.Fatalf("EC2 throttled a %s", call.Action)
+		}
+	}
+	ideal := (n-5)/2*time.Second + settings().Boot
+	if took := w.now.Now().Sub(start); left > 0 || float64(ideal) < 0.9*float64(took) {
+		t.Errorf("%d of %d VMs do not run after %v, want all after %v", left, n, took, ideal)
+	}
 }

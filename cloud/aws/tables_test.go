@@ -55,6 +55,10 @@ func rules() []cloudtest.Rule {
 	named := func(name string) spec { return edit(disk(nil), spec{"deviceName": name}) }
 	nics := func(n spec) spec { return spec{"networkInterfaces": []any{nic(n)}} }
 	part := func(field string, s spec) spec { return spec{field: s} }
+	spot := func(market string, options spec) spec {
+		return spec{"instanceMarketOptions": spec{"marketType": market, "spotOptions": options}}
+	}
+	subnets := func(all ...any) spec { return spec{"subnets": all} }
 	tags := func(keys ...string) spec {
 		all := spec{}
 		for _, key := range keys {
@@ -78,6 +82,12 @@ func rules() []cloudtest.Rule {
 		rule("nothing is owned without", tags("kubernetes.io/cluster/c1"), "tags", all),
 		rule("a tag is a string", spec{"tags": spec{"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": "1", "x": 1}},
 			"tags[x]", create),
+		rule("EC2 reserves it", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node", "AWS:x"), "tags[AWS:x]", create),
+		rule("EC2 takes 127 characters", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node",
+			strings.Repeat("ü", 128)), "tags["+strings.Repeat("ü", 128)+"]", create),
+		rule("EC2 takes 256 characters", spec{"tags": spec{
+			"kubernetes.io/cluster/c1": "1", "kubernetes.io/role/node": strings.Repeat("v", 257),
+		}}, "tags[kubernetes.io/role/node]", create),
 		rule("MCM overwrites it", tags("kubernetes.io/cluster/c1", "kubernetes.io/role/node", "Name"), "tags[Name]", warning),
 		rule("required", spec{"ami": nil}, "ami", create),
 		rule("required", spec{"machineType": " "}, "machineType", create),
@@ -107,12 +117,42 @@ func rules() []cloudtest.Rule {
 		rule("at least one", nics(spec{"securityGroupIDs": nil}), "networkInterfaces[0].securityGroupIDs", create),
 		rule("not blank", nics(spec{"securityGroupIDs": []string{"sg-1", " "}}), "networkInterfaces[0].securityGroupIDs[1]",
 			create),
+		rule("a role of another account", part("assumeRole", spec{
+			"arn": "arn:aws:iam::123456789012:role/path/machines", "externalID": "an:id",
+		}), "", 0),
+		rule("nothing can be called without", part("assumeRole", spec{"externalID": "id"}), "assumeRole.arn", all),
+		rule("a user is no role", part("assumeRole", spec{"arn": "arn:aws:iam::123456789012:user/u"}), "assumeRole.arn", all),
+		rule("STS refuses it", part("assumeRole", spec{
+			"arn": "arn:aws:iam::123456789012:role/r", "externalID": "a b",
+		}), "assumeRole.externalID", all),
+		rule("a role is an object", spec{"assumeRole": "r"}, "assumeRole", all),
+		rule("one subnet for each zone", zoned(), "", 0),
+		rule("required", subnets(spec{"subnetID": "subnet-a1"}), "subnets[0].zone", create),
+		rule("required", subnets(spec{"zone": "eu-west-1a"}), "subnets[0].subnetID", create),
+		rule("a subnet is an object", spec{"subnets": []any{"subnet-a1"}}, "subnets[0]", create),
+		rule("one for each zone", subnets(spec{"zone": "eu-west-1a", "subnetID": "subnet-a1"},
+			spec{"zone": "eu-west-1a", "subnetID": "subnet-a2"}), "subnets[1].zone", create),
+		rule("its zone is unknown", subnets(spec{"zone": "eu-west-1b", "subnetID": "subnet-b1"}),
+			"networkInterfaces[0].subnetID", create),
+		rule("an instance is in one zone", edit(zoned(), spec{"networkInterfaces": []any{
+			nic(nil), nic(spec{"subnetID": "subnet-b1"}),
+		}}), "networkInterfaces[1].subnetID", create),
 		rule("one of EC2's", nics(spec{"interfaceType": "trunk"}), "networkInterfaces[0].interfaceType", create),
 		rule("not negative", nics(spec{"networkCardIndex": -1}), "networkInterfaces[0].networkCardIndex", create),
 		rule("not negative", nics(spec{"deviceIndex": -1}), "networkInterfaces[0].deviceIndex", create),
 		rule("it is only used with a count", nics(spec{"primaryIpv6": true}), "networkInterfaces[0].primaryIpv6", warning),
 		rule("one of EC2's", part("instanceMarketOptions", spec{"marketType": "auction"}), "instanceMarketOptions.marketType",
 			create),
+		rule("kept and stopped", keptSpot(), "", 0),
+		rule("another market has no spot options", spot("capacity-block", spec{"maxPrice": "1"}),
+			"instanceMarketOptions.spotOptions", create),
+		rule("a price", spot("spot", spec{"maxPrice": "$1"}), "instanceMarketOptions.spotOptions.maxPrice", create),
+		rule("one of EC2's", spot("spot", spec{"spotInstanceType": "always"}),
+			"instanceMarketOptions.spotOptions.spotInstanceType", create),
+		rule("EC2 would launch another VM", spot("spot", spec{"spotInstanceType": "persistent"}),
+			"instanceMarketOptions.spotOptions.instanceInterruptionBehavior", create),
+		rule("only a kept request can start it again", spot("spot", spec{"instanceInterruptionBehavior": "stop"}),
+			"instanceMarketOptions.spotOptions.instanceInterruptionBehavior", create),
 		rule("a preference excludes a target", part("capacityReservation", spec{
 			"capacityReservationPreference": "open",
 			"capacityReservationId":         "cr-1",
@@ -135,6 +175,9 @@ func rules() []cloudtest.Rule {
 		rule("0 to 64", part("instanceMetadataOptions", spec{"httpPutResponseHopLimit": 65}),
 			"instanceMetadataOptions.httpPutResponseHopLimit", create),
 		rule("0 to 64", part("instanceMetadataOptions", spec{"httpPutResponseHopLimit": 0}), "", 0),
+		rule("IMDSv1 gives credentials away", nil, "instanceMetadataOptions.httpTokens", warning),
+		rule("IMDSv1 gives credentials away", part("instanceMetadataOptions", spec{"httpTokens": "optional"}),
+			"instanceMetadataOptions.httpTokens", warning),
 		rule("both or none", part("cpuOptions", spec{"coreCount": 2}), "cpuOptions", create),
 		rule("1 or 2", part("cpuOptions", spec{"coreCount": 2, "threadsPerCore": 3}), "cpuOptions.threadsPerCore", create),
 		rule("a boolean is no string", spec{"srcAndDstChecksEnabled": "false"}, "srcAndDstChecksEnabled", create),

@@ -33,6 +33,8 @@ func (s *spec) validate() {
 				"is set by the manager on every resource and has no effect here; remove it")
 		}
 	}
+	s.validateRole()
+	s.validateTags()
 	s.Require(cloud.BlocksCreate, "ami", s.AMI, "name the image, e.g. ami-0123456789abcdef0")
 	s.Require(cloud.BlocksCreate, "machineType", s.MachineType, "name the instance type, e.g. m5.large")
 	if (s.IAM.Name == "") == (s.IAM.ARN == "") && !s.Wrong("iam") {
@@ -41,6 +43,7 @@ func (s *spec) validate() {
 	}
 	s.validateDevices()
 	s.validateInterfaces()
+	s.validateSubnets()
 	s.validateMarket()
 	s.validateReservation()
 	s.validatePlacement()
@@ -116,7 +119,9 @@ func (s *spec) validateInterfaces() {
 		if s.Wrong(strings.TrimSuffix(at, ".")) && n.SubnetID == "" && n.SecurityGroupIDs == nil {
 			continue // it is no object at all
 		}
-		s.Require(cloud.BlocksCreate, at+"subnetID", n.SubnetID, "name the subnet, e.g. subnet-0123456789abcdef0")
+		if len(s.Subnets) == 0 {
+			s.Require(cloud.BlocksCreate, at+"subnetID", n.SubnetID, "name the subnet, e.g. subnet-0123456789abcdef0")
+		}
 		s.validateGroups(at+"securityGroupIDs", n.SecurityGroupIDs)
 		s.OneOf(at+"interfaceType", n.InterfaceType, "interface", "efa", "efa-only")
 		s.AtLeast(at+"networkCardIndex", n.NetworkCardIndex, 0)
@@ -144,6 +149,7 @@ func (s *spec) validateMarket() {
 			strings.Join(marketTypes, ", "))
 		s.OneOf("instanceMarketOptions.marketType", s.MarketOptions.MarketType, marketTypes...)
 	}
+	s.validateSpot()
 	if s.SpotPrice == nil {
 		return
 	}
@@ -185,16 +191,7 @@ func (s *spec) validatePlacement() {
 }
 
 func (s *spec) validateOptions() {
-	if m := s.MetadataOptions; m != nil {
-		s.OneOf("instanceMetadataOptions.httpEndpoint", m.HTTPEndpoint, "enabled", "disabled")
-		s.OneOf("instanceMetadataOptions.httpTokens", m.HTTPTokens, "required", "optional")
-		s.OneOf("instanceMetadataOptions.httpProtocolIpv6", m.HTTPIPv6, "enabled", "disabled")
-		const most = 64
-		if m.HopLimit != nil && (*m.HopLimit < 0 || *m.HopLimit > most) {
-			s.Problems.Add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit",
-				fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
-		}
-	}
+	s.validateMetadata()
 	c := s.CPUOptions
 	if c == nil {
 		return
@@ -208,4 +205,23 @@ func (s *spec) validateOptions() {
 		s.Problems.Add(cloud.BlocksCreate, "cpuOptions.threadsPerCore", fmt.Sprintf("is %d and has to be 1 or 2", *t))
 	}
 	s.OneOf("cpuOptions.amdSevSnp", c.AMDSEVSNP, "enabled", "disabled")
+}
+
+func (s *spec) validateMetadata() {
+	m := s.MetadataOptions
+	if (m == nil || m.HTTPTokens != "required" && m.HTTPEndpoint != "disabled") && !s.Wrong("instanceMetadataOptions") {
+		s.Problems.Add(cloud.Warning, "instanceMetadataOptions.httpTokens",
+			"is not required, so unless the account or the image requires IMDSv2, a process on the VM that can be made to "+
+				"fetch a URL can leak the credentials of the instance profile; set it to required")
+	}
+	if m := s.MetadataOptions; m != nil {
+		s.OneOf("instanceMetadataOptions.httpEndpoint", m.HTTPEndpoint, "enabled", "disabled")
+		s.OneOf("instanceMetadataOptions.httpTokens", m.HTTPTokens, "required", "optional")
+		s.OneOf("instanceMetadataOptions.httpProtocolIpv6", m.HTTPIPv6, "enabled", "disabled")
+		const most = 64
+		if m.HopLimit != nil && (*m.HopLimit < 0 || *m.HopLimit > most) {
+			s.Problems.Add(cloud.BlocksCreate, "instanceMetadataOptions.httpPutResponseHopLimit",
+				fmt.Sprintf("is %d and has to be from 0 to %d", *m.HopLimit, most))
+		}
+	}
 }

@@ -88,7 +88,11 @@ func (a *budgeted) Admit(_ context.Context, r cloud.CreateRequest) error {
 }
 
 func (a *budgeted) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
-	b, important := a.budgets.of(opCreate)
+	op := opCreate
+	if r.ProviderID != "" {
+		op = opGet // it looks at the VM and creates none
+	}
+	b, important := a.budgets.of(op)
 	if err := b.take(r.Token, important); err != nil {
 		return cloud.VM{}, err
 	}

@@ -67,6 +67,22 @@ func TestThrottledCreationsSlowNothingElse(t *testing.T) {
 	}
 }
 
+// TestKnownVMsCostNoCreation: a Create that is called again for a VM that exists
+// counts as a look.
+func TestKnownVMsCostNoCreation(t *testing.T) {
+	t.Parallel()
+	m := newRated(ec2, nil, never)
+	again := request("known")
+	again.ProviderID = "fake:///known"
+	m.bare.create = func(context.Context, cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{}, nil }
+	if n, _ := passed(func() error { _, err := m.Create(t.Context(), again); return err }); n != 99 {
+		t.Errorf("%d looks at a VM that is being created, want 99", n)
+	}
+	if n, _ := passed(m.create(t)); n != 4 {
+		t.Errorf("%d creations after that, want 4", n)
+	}
+}
+
 // What the cloud does not document has one budget for all.
 func TestBudgetOfTheOthers(t *testing.T) {
 	t.Parallel()

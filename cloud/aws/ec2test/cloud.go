@@ -14,6 +14,8 @@ const (
 	KindInstance  = "instance"
 	KindVolume    = "volume"
 	KindInterface = "network-interface"
+
+	KindSpotRequest = "spot-instances-request" // a persistent one
 )
 
 // The credentials of DefaultSettings.
@@ -39,10 +41,9 @@ type Settings struct {
 	Remembered time.Duration // how long a terminated instance is shown
 	Settle     time.Duration // how long reads miss a new resource
 
-	Capacity map[string]int // instances by "<zone>/<type>"; no entry is no limit
-	Quota    int            // instances; 0 is no limit
-	Rate     float64        // calls per second; 0 is no limit
-	Burst    float64
+	Capacity map[string]int    // instances by "<zone>/<type>"; no entry is no limit
+	Quota    int               // instances; 0 is no limit
+	Buckets  map[string]Bucket // tokens by action, see DocumentedBuckets; an action without has no limit
 }
 
 // Subnet is a part of a zone.
@@ -84,15 +85,16 @@ type Resource struct {
 	Instance string // that it is part of; empty when it is loose
 
 	// Of an instance.
-	Input      url.Values // as RunInstances got it
-	Type, Zone string
-	Subnet     string
-	IP         string
-	UserData   []byte
-	Terminated time.Time // when it was told to go
-	Code, Why  string    // state reason
-	Stopped    bool
-	NoDNS      bool
+	Input       url.Values // as RunInstances got it
+	Type, Zone  string
+	Subnet      string
+	IP          string
+	UserData    []byte
+	Terminated  time.Time // when it was told to go
+	Code, Why   string    // state reason
+	Stopped     bool
+	NoDNS       bool
+	SpotRequest string // persistent, that has launched it
 
 	// Of a volume or an interface.
 	Device          string
@@ -120,13 +122,15 @@ type Cloud struct {
 	mu       sync.Mutex
 	settings Settings
 	all      map[string]*Resource
-	tokens   map[string]token
+	tokens   map[tokenKey]token
 	serial   int
 	calls    []Call
 	faults   []*Fault
-	tokensAt time.Time // of the rate
-	bucket   float64
+	levels   map[string]level // of the buckets
 }
+
+// tokenKey is a ClientToken in a zone.
+type tokenKey struct{ token, zone string }
 
 // token is what was made under a ClientToken.
 type token struct {
@@ -140,8 +144,8 @@ func New(s Settings, now func() time.Time) *Cloud {
 		now = time.Now
 	}
 	return &Cloud{
-		now: now, settings: s, all: map[string]*Resource{}, tokens: map[string]token{}, bucket: s.Burst,
-		tokensAt: now(),
+		now: now, settings: s, all: map[string]*Resource{}, tokens: map[tokenKey]token{},
+		levels: map[string]level{},
 	}
 }
 
@@ -270,7 +274,7 @@ func (c *Cloud) Add(r Resource) string {
 // put gives a resource its id and remembers it.
 func (c *Cloud) put(r *Resource) *Resource {
 	c.serial++
-	prefix := map[string]string{KindInstance: "i", KindVolume: "vol", KindInterface: "eni"}[r.Kind]
+	prefix := map[string]string{KindInstance: "i", KindVolume: "vol", KindInterface: "eni", KindSpotRequest: "sir"}[r.Kind]
 	r.serial, r.ID, r.Made = c.serial, fmt.Sprintf("%s-%017x", prefix, c.serial), c.now()
 	c.all[r.ID] = r
 	return r

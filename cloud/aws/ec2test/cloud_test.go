@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -23,9 +25,20 @@ func serve(t *testing.T, c *ec2test.Cloud, secret string) *ec2.Client {
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	return ec2.New(ec2.Options{
-		Region: "eu-west-1", BaseEndpoint: &server.URL, HTTPClient: server.Client(), Retryer: awssdk.NopRetryer{},
+		Region: "eu-west-1", BaseEndpoint: &server.URL, HTTPClient: readOnly{server.Client()}, Retryer: awssdk.NopRetryer{},
 		Credentials: credentials.NewStaticCredentialsProvider(ec2test.KeyID, secret, ""),
 	})
+}
+
+// readOnly sends bodies that can only be read: the SDK closes them when the answer
+// begins, and a transport takes the failure of their WriteTo for one of the connection.
+type readOnly struct{ *http.Client }
+
+func (c readOnly) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
+	return c.Client.Do(r)
 }
 
 func input() *ec2.RunInstancesInput {
@@ -158,22 +171,54 @@ func TestPagesAndFilters(t *testing.T) {
 	}
 }
 
-func TestRateAndFaults(t *testing.T) {
+// TestBuckets: each action has its own, requests that do not filter cost twice as
+// much, and some are about instances.
+func TestBuckets(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := ec2test.DefaultSettings()
-	s.Rate, s.Burst = 1, 2
+	s.Buckets = ec2test.DocumentedBuckets()
+	s.Buckets[ec2test.BucketTerminate] = ec2test.Bucket{Max: 8, PerSecond: 1}
 	c := ec2test.New(s, func() time.Time { return now })
 	client := serve(t, c, ec2test.SecretKey)
-	var got []string
-	for range 3 {
-		_, err := client.DescribeInstances(t.Context(), nil)
-		got = append(got, codeOf(err))
+	var ids []string
+	for range 8 {
+		ids = append(ids, c.Add(ec2test.Resource{Kind: ec2test.KindInstance}))
 	}
-	if got[1] != "<nil>" || got[2] != "RequestLimitExceeded" {
-		t.Errorf("above the rate: %v", got)
+	for _, step := range []struct {
+		what string
+		call func() error
+		want int // calls until EC2 throttles
+	}{
+		{"looks at everything", func() error { _, err := client.DescribeInstances(t.Context(), nil); return err }, 50},
+		{"looks by page", func() error {
+			_, err := client.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{MaxResults: new(int32(5))})
+			return err
+		}, 100},
+		{"launches", func() error { _, err := client.RunInstances(t.Context(), input()); return err }, 5},
+		{"terminations of four", func() error {
+			_, err := client.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: ids[:4]})
+			return err
+		}, 2},
+	} {
+		n, err := 0, error(nil)
+		for ; err == nil && n <= step.want; n++ {
+			err = step.call()
+		}
+		if n != step.want+1 || codeOf(err) != "RequestLimitExceeded" {
+			t.Errorf("%s: %d calls until %v, want %d until they are throttled", step.what, n-1, err, step.want)
+		}
+		now = now.Add(time.Second / 2)
+		if err := step.call(); (err == nil) != (step.want > 2) {
+			t.Errorf("%s after half a second: %v", step.what, err)
+		}
 	}
-	now = now.Add(time.Minute)
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	c := ec2test.New(ec2test.DefaultSettings(), nil)
+	client := serve(t, c, ec2test.SecretKey)
 	c.Inject(ec2test.Fault{Action: "RunInstances", Code: "InternalError", Status: 500, After: true, Times: 1})
 	if _, err := client.RunInstances(t.Context(), input()); codeOf(err) != "InternalError" || len(c.Ledger()) == 0 {
 		t.Errorf("a fault after the effect: got %v, %d resources", err, len(c.Ledger()))

@@ -79,7 +79,7 @@ func (c *Cloud) serve(r *http.Request, body []byte, form url.Values) (any, error
 	if err := c.authenticate(r, body); err != nil {
 		return nil, err
 	}
-	if err := c.throttle(); err != nil {
+	if err := c.throttle(form); err != nil {
 		return nil, err
 	}
 	c.sweep()
@@ -89,10 +89,15 @@ func (c *Cloud) serve(r *http.Request, body []byte, form url.Values) (any, error
 		"DescribeNetworkInterfaces": (*Cloud).describeInterfaces, "DescribeImages": (*Cloud).describeImages,
 		"DescribeInstanceTypes": (*Cloud).describeTypes, "DescribeSubnets": (*Cloud).describeSubnets,
 		"DeleteVolume": (*Cloud).deleteVolume, "DeleteNetworkInterface": (*Cloud).deleteInterface,
+		"DescribeSpotInstanceRequests":    (*Cloud).describeSpotRequests,
+		"CancelSpotInstanceRequests":      (*Cloud).cancelSpotRequests,
 		"ModifyNetworkInterfaceAttribute": (*Cloud).modifyInterface, "AssignIpv6Addresses": (*Cloud).assignPrefixes,
 	}[form.Get("Action")]
 	if !known {
 		return nil, fail("InvalidAction", "The action %s is not valid for this web service.", form.Get("Action"))
+	}
+	if err := checkRequest(params{form}); err != nil {
+		return nil, err
 	}
 	fault := c.fault(form.Get("Action"))
 	if fault != nil && !fault.After {
@@ -127,22 +132,6 @@ func (c *Cloud) fault(action string) *Fault {
 		f.hit++
 		return f
 	}
-	return nil
-}
-
-// throttle refuses calls above the rate.
-func (c *Cloud) throttle() error {
-	s := &c.settings
-	if s.Rate <= 0 {
-		return nil
-	}
-	now := c.now()
-	c.bucket = min(max(s.Burst, 1), c.bucket+s.Rate*now.Sub(c.tokensAt).Seconds())
-	c.tokensAt = now
-	if c.bucket < 1 {
-		return &apiError{"RequestLimitExceeded", "Request limit exceeded.", http.StatusServiceUnavailable}
-	}
-	c.bucket--
 	return nil
 }
 

@@ -16,6 +16,10 @@ type tagItem struct {
 	Value string `xml:"value"`
 }
 
+type tagSet struct {
+	Items []tagItem `xml:"item"`
+}
+
 type stateItem struct {
 	Code int    `xml:"code"`
 	Name string `xml:"name"`
@@ -30,12 +34,12 @@ func stateItemOf(name string) stateItem {
 }
 
 type attachmentItem struct {
-	ID         string `xml:"attachmentId"`
+	ID         string `xml:"attachmentId,omitempty"`
 	Instance   string `xml:"instanceId,omitempty"`
 	Volume     string `xml:"volumeId,omitempty"`
 	Device     string `xml:"device,omitempty"`
-	Index      int    `xml:"deviceIndex"`
-	Card       int    `xml:"networkCardIndex"`
+	Index      *int   `xml:"deviceIndex"`
+	Card       *int   `xml:"networkCardIndex"`
 	Status     string `xml:"status"`
 	Time       string `xml:"attachTime"`
 	DeleteWith bool   `xml:"deleteOnTermination"`
@@ -64,7 +68,7 @@ type interfaceItem struct {
 	Association *publicItem     `xml:"association"`
 	IPv6        []ipv6Item      `xml:"ipv6AddressesSet>item"`
 	Prefixes    []prefixItem    `xml:"ipv6PrefixSet>item"`
-	Tags        []tagItem       `xml:"tagSet>item"`
+	Tags        *tagSet         `xml:"tagSet"` // nil as a part of an instance
 }
 
 type deviceItem struct {
@@ -95,6 +99,7 @@ type instanceItem struct {
 	Reason     *reasonItem     `xml:"stateReason"`
 	Token      string          `xml:"clientToken"`
 	Lifecycle  string          `xml:"instanceLifecycle,omitempty"`
+	Request    string          `xml:"spotInstanceRequestId,omitempty"`
 	Tags       []tagItem       `xml:"tagSet>item"`
 	Interfaces []interfaceItem `xml:"networkInterfaceSet>item"`
 	Devices    []deviceItem    `xml:"blockDeviceMapping>item"`
@@ -115,7 +120,7 @@ func (c *Cloud) item(r *Resource) instanceItem {
 	i := instanceItem{
 		ID: r.ID, Image: r.Input.Get("ImageId"), State: stateItemOf(c.state(r)), Type: r.Type, Launched: stamp(r.Made),
 		Zone: r.Zone, Subnet: r.Subnet, IP: r.IP, PublicIP: r.PublicIP, Token: r.Input.Get("ClientToken"),
-		Tags: tagItems(r.Tags),
+		Tags: tagItems(r.Tags), Request: r.SpotRequest,
 	}
 	if i.State.Name == stateTerminated {
 		i.IP, i.PublicIP, i.Subnet = "", "", ""
@@ -139,7 +144,7 @@ func (c *Cloud) item(r *Resource) instanceItem {
 		switch p.Kind {
 		case KindInterface:
 			nic := c.nic(p)
-			nic.Tags = nil
+			nic.Tags, nic.Attachment.Instance = nil, ""
 			i.Interfaces = append(i.Interfaces, nic)
 		case KindVolume:
 			d := deviceItem{Name: p.Device}
@@ -158,7 +163,7 @@ func PrivateDNSName(ip, region string) string {
 func (c *Cloud) nic(r *Resource) interfaceItem {
 	n := interfaceItem{
 		ID: r.ID, Subnet: r.Subnet, Status: "available", IP: r.IP, Check: r.SourceDestCheck, Type: r.InterfaceType,
-		Tags: tagItems(r.Tags),
+		Tags: &tagSet{tagItems(r.Tags)},
 	}
 	if n.Type == "" {
 		n.Type = "interface"
@@ -166,7 +171,7 @@ func (c *Cloud) nic(r *Resource) interfaceItem {
 	if r.Instance != "" {
 		n.Status = "in-use"
 		n.Attachment = &attachmentItem{
-			ID: "eni-attach-" + r.ID[4:], Instance: r.Instance, Index: r.Index, Card: r.Card, Status: "attached",
+			ID: "eni-attach-" + r.ID[4:], Instance: r.Instance, Index: &r.Index, Card: &r.Card, Status: "attached",
 			Time: stamp(r.Made), DeleteWith: r.DeleteWith,
 		}
 	}
@@ -288,6 +293,8 @@ func (c *Cloud) matches(f params, r *Resource) bool {
 			ok = tagged && has(value)
 		case name == "tag-key":
 			ok = has(slices.Collect(maps.Keys(r.Tags))...)
+		case name == "state":
+			ok = has(requestState(r))
 		case name == "instance-state-name":
 			ok = has(c.state(r))
 		case name == "instance-id", name == "volume-id", name == "network-interface-id":

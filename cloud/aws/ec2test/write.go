@@ -11,11 +11,13 @@ import (
 
 const userDataMax = 16384
 
-// runInstances makes one instance, or returns the one of its ClientToken.
+// runInstances makes one instance, or returns the one of its ClientToken. EC2 keeps the
+// tokens of each zone apart.
 func (c *Cloud) runInstances(f params) (any, error) {
 	asked := maps.Clone(f.Values)
 	asked.Del("ClientToken")
-	before, used := c.tokens[f.Get("ClientToken")]
+	key := tokenKey{f.Get("ClientToken"), c.settings.Subnets[f.Get("NetworkInterface.1.SubnetId")].Zone}
+	before, used := c.tokens[key]
 	if used && before.asked != asked.Encode() {
 		return nil, fail("IdempotentParameterMismatch",
 			"Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
@@ -33,8 +35,8 @@ func (c *Cloud) runInstances(f params) (any, error) {
 		return nil, err
 	}
 	r := c.launch(f, data)
-	if t := f.Get("ClientToken"); t != "" {
-		c.tokens[t] = token{asked.Encode(), r.ID}
+	if key.token != "" {
+		c.tokens[key] = token{asked.Encode(), r.ID}
 	}
 	return c.launched(r), nil
 }
@@ -73,6 +75,10 @@ func (c *Cloud) check(f params) ([]byte, error) {
 		subnet, known := s.Subnets[f.Get(at+"SubnetId")]
 		if !known {
 			return nil, fail("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", f.Get(at+"SubnetId"))
+		}
+		if first := s.Subnets[f.Get("NetworkInterface.1.SubnetId")]; subnet.Zone != first.Zone {
+			return nil, fail("InvalidParameterCombination",
+				"The subnets of the network interfaces are not in the same Availability Zone.")
 		}
 		if subnet.Free == 0 {
 			return nil, fail("InsufficientFreeAddressesInSubnet",
@@ -133,6 +139,7 @@ func (c *Cloud) launch(f params, data []byte) *Resource {
 		Kind: KindInstance, Tags: tags[KindInstance], Input: f.Values, Type: f.Get("InstanceType"), UserData: data,
 		Subnet: first, Zone: c.settings.Subnets[first].Zone,
 	})
+	c.spotRequest(f, vm, tags[KindSpotRequest])
 	volume := func(device string, with bool) {
 		c.put(&Resource{
 			Kind: KindVolume, Tags: maps.Clone(tags[KindVolume]), Instance: vm.ID, Device: device,
@@ -182,7 +189,7 @@ func (c *Cloud) plug(f params, at string, vm *Resource, tags map[string]string) 
 
 // tags returns the tags by kind of resource.
 func (f params) tags() map[string]map[string]string {
-	all := map[string]map[string]string{KindInstance: {}, KindVolume: {}, KindInterface: {}}
+	all := map[string]map[string]string{KindInstance: {}, KindVolume: {}, KindInterface: {}, KindSpotRequest: {}}
 	for i := range f.count("TagSpecification") {
 		at := fmt.Sprintf("TagSpecification.%d.", i+1)
 		into := all[f.Get(at+"ResourceType")]
@@ -225,8 +232,12 @@ func (c *Cloud) terminateInstances(f params) (any, error) {
 
 // done is the answer of an action that says no more.
 type done struct {
-	XMLName xml.Name `xml:"Response"`
-	Return  bool     `xml:"return"`
+	XMLName xml.Name
+	Return  bool `xml:"return"`
+}
+
+func succeeded(f params) done {
+	return done{xml.Name{Local: f.Get("Action") + "Response"}, true}
 }
 
 // part returns a volume or an interface.
@@ -247,7 +258,7 @@ func (c *Cloud) deleteVolume(f params) (any, error) {
 		return nil, fail("VolumeInUse", "Volume %s is currently attached to %s", r.ID, r.Instance)
 	}
 	delete(c.all, r.ID)
-	return done{Return: true}, nil
+	return succeeded(f), nil
 }
 
 func (c *Cloud) deleteInterface(f params) (any, error) {
@@ -259,7 +270,7 @@ func (c *Cloud) deleteInterface(f params) (any, error) {
 		return nil, fail("InvalidNetworkInterface.InUse", "Interface: [%s] in use.", r.ID)
 	}
 	delete(c.all, r.ID)
-	return done{Return: true}, nil
+	return succeeded(f), nil
 }
 
 func (c *Cloud) modifyInterface(f params) (any, error) {
@@ -270,7 +281,7 @@ func (c *Cloud) modifyInterface(f params) (any, error) {
 	if v := f.Get("SourceDestCheck.Value"); v != "" {
 		r.SourceDestCheck = v == "true"
 	}
-	return done{Return: true}, nil
+	return succeeded(f), nil
 }
 
 func (c *Cloud) assignPrefixes(f params) (any, error) {
