@@ -192,7 +192,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 			"another cluster": class("small", owned("c2", "node")), "another role": class("small", owned("c1", "other")),
 			"a longer cluster": class("small", owned("c11", "node")),
 		},
-		Elsewhere: class("large", spec{"machineType": "m5.xlarge"}),
+		Elsewhere: class("large", spec{"machineType": "m6g.large"}),
 		Memory:    wrap.Offerings(0, wrap.Clock{}),
 		Interruptible: map[string]cloud.ClassInput{
 			"price": class("price", spec{"spotPrice": "0.5"}), "empty price": class("price", spec{"spotPrice": ""}),
