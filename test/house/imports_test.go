@@ -62,6 +62,11 @@ var parts = map[string]part{
 	// no controller or driver.
 	"migration": {ours: []string{"api", "cloud"}, theirs: kubernetes},
 
+	// The manager as a library: it is given its drivers.
+	"manager": {ours: []string{
+		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
+	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag"}, kubernetes...)},
+
 	"cmd": {ours: []string{"..."}, theirs: []string{"..."}},
 	// Programs that play a part, not the product: the product does not import them.
 	"test": {ours: []string{"..."}, theirs: []string{"..."}},
@@ -168,8 +173,10 @@ func TestImportRulesBite(t *testing.T) {
 		"the API knows nothing of ours":            {"api/machine/v1alpha1", module + "/cloud", false},
 		"SDKs stay out of controllers":             {"controllers/machine", "github.com/gophercloud/gophercloud/v2", false},
 		"SDKs stay out of the manager":             {"cmd/manager", "github.com/vmware/govmomi", false},
-		"the manager has everything of ours":       {"cmd/manager", module + "/cloud/aws", true},
+		"a program has everything of ours":         {"cmd/manager", module + "/cloud/aws", true},
 		"but no test code":                         {"cmd/manager", module + "/test/cluster", false},
+		"the library is given its drivers":         {"manager", module + "/cloud/sim", false},
+		"the library has the controllers":          {"manager", module + "/controllers", true},
 		"test programs have everything":            {"test/demo", module + "/controllers/machine", true},
 		"the list of controllers has the controls": {"controllers", module + "/controllers/machine", true},
 	}

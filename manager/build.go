@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
@@ -17,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
@@ -36,8 +36,8 @@ type process struct {
 
 // build puts the process together. It has talked to the API servers then, and
 // listens, but nothing runs yet.
-func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, error) {
-	configs, err := o.clusters.configs()
+func (o *Options) build(ctx context.Context, drivers []cloud.Driver) (*process, error) {
+	configs, err := o.clusters.configs(o.userAgent())
 	if err != nil {
 		return nil, err
 	}
@@ -56,15 +56,14 @@ func (o *options) build(ctx context.Context, flags *pflag.FlagSet) (*process, er
 	if err != nil {
 		return nil, err
 	}
-	return o.assemble(ctx, flags, configs, clients, which, served)
+	return o.assemble(ctx, drivers, configs, clients, which, served)
 }
 
 // assemble makes the parts and connects them.
 //
 //nolint:revive // each argument is a result of build
-func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs, clients kubernetes.Interface,
-	which []string,
-	served func(controllers.Kind) bool,
+func (o *Options) assemble(ctx context.Context, drivers []cloud.Driver, c configs, clients kubernetes.Interface,
+	which []string, served func(controllers.Kind) bool,
 ) (*process, error) {
 	requests, h := metrics.NewRequests(clock.RealClock{}), &health{
 		clock: clock.RealClock{},
@@ -90,7 +89,7 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 		return nil, err
 	}
 	w := wiring{
-		options: o, configs: c, served: served, manager: mgr, fence: f,
+		Options: o, drivers: drivers, configs: c, served: served, manager: mgr, fence: f,
 		events: newBroadcaster(clients), requests: requests,
 	}
 	if err := w.controllers(ctx, which); err != nil {
@@ -99,14 +98,14 @@ func (o *options) assemble(ctx context.Context, flags *pflag.FlagSet, c configs,
 	if err := w.extend(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.serve(ctx, h, flags); err != nil {
+	if err := w.serve(ctx, h); err != nil {
 		return nil, err
 	}
 	return &process{manager: mgr, events: w.events}, mgr.Add(cachesFilled{h})
 }
 
 // selected are the names of the controllers to run: none beside a runtime extension.
-func (o *options) selected(served func(controllers.Kind) bool) ([]string, error) {
+func (o *Options) selected(served func(controllers.Kind) bool) ([]string, error) {
 	if o.extension.port != 0 {
 		return nil, needed(served)
 	}
@@ -163,7 +162,8 @@ func fenceOf(lock *leaseLock) *fence.Fence {
 
 // wiring connects a manager with controllers, metrics and servers.
 type wiring struct {
-	*options
+	*Options
+	drivers  []cloud.Driver
 	configs  configs
 	served   func(controllers.Kind) bool
 	manager  ctrl.Manager
@@ -196,7 +196,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	if err != nil {
 		return err
 	}
-	clouds, err := newClouds(w.registry, w.fence, w.options)
+	clouds, err := newClouds(w.drivers, w.registry, w.fence, w.Options)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (w *wiring) isFrozen() bool {
 }
 
 // controllerOptions are the flags as the controllers take them.
-func (o *options) controllerOptions() controllers.Options {
+func (o *Options) controllerOptions() controllers.Options {
 	m, s := o.machines, o.safety
 	return controllers.Options{
 		Machine: machine.Options{
@@ -236,7 +236,7 @@ func (o *options) controllerOptions() controllers.Options {
 }
 
 // serve adds the servers of both ports; where they are one, it serves all.
-func (w *wiring) serve(ctx context.Context, h *health, flags *pflag.FlagSet) error {
+func (w *wiring) serve(ctx context.Context, h *health) error {
 	s := w.server
 	if s.contentionProfiling {
 		profileContention()
@@ -253,7 +253,7 @@ func (w *wiring) serve(ctx context.Context, h *health, flags *pflag.FlagSet) err
 			metrics.MachineController
 	}
 	for _, p := range ports {
-		mux := newMux(h, w.registry.Gatherer(p.serve, ctrlmetrics.Registry), flags, s)
+		mux := newMux(h, w.registry.Gatherer(p.serve, ctrlmetrics.Registry), w.flags, s)
 		server, err := newServer(ctx, s, p.flag, p.port, mux)
 		if err != nil {
 			return err

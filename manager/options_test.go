@@ -1,8 +1,8 @@
-package main
+package manager
 
 import (
-	"bytes"
-	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -59,9 +59,19 @@ var mcmFlags = map[string]struct{ value, why string }{
 	"resource-exhausted-retry":          {"10m0s", ""},
 }
 
+// parse returns the options that args ask for.
+func parse(args ...string) (*Options, error) {
+	o, flags := NewOptions("test", "1"), pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.validate()
+}
+
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	flags := newOptions().flagSet("test")
+	flags := NewOptions("test", "1").flags
 	for name, want := range mcmFlags {
 		f := flags.Lookup(name)
 		if f == nil {
@@ -72,7 +82,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("--%s is %q without being given, want %q %s", name, f.DefValue, want.value, want.why)
 		}
 	}
-	if err := newOptions().validate(); err != nil {
+	if err := NewOptions("test", "1").validate(); err != nil {
 		t.Errorf("the defaults are not valid: %v", err)
 	}
 }
@@ -97,7 +107,7 @@ func TestGardenersCommandLines(t *testing.T) {
 		},
 	}
 	for name, args := range cases {
-		if _, _, err := parse(name, args, &bytes.Buffer{}); err != nil {
+		if _, err := parse(args...); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -107,67 +117,67 @@ func TestValues(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		args   []string
-		got    func(*options) any
+		got    func(*Options) any
 		want   any
 	}{
-		"MachineWorkers": {"machines have 50 workers", nil, func(o *options) any { return o.workersFor("machine") }, 50},
-		"OtherWorkers":   {"others have 10", nil, func(o *options) any { return o.workersFor("machineset") }, 10},
-		"AllWorkers": {"a given number is for all", []string{"--concurrent-syncs=3"}, func(o *options) any {
+		"MachineWorkers": {"machines have 50 workers", nil, func(o *Options) any { return o.workersFor("machine") }, 50},
+		"OtherWorkers":   {"others have 10", nil, func(o *Options) any { return o.workersFor("machineset") }, 10},
+		"AllWorkers": {"a given number is for all", []string{"--concurrent-syncs=3"}, func(o *Options) any {
 			return []int{o.workersFor("machine"), o.workersFor("machineset")}
 		}, []int{3, 3}},
-		"WorkerCount": {"the alias sets the same", []string{"--worker-count", "7"}, func(o *options) any {
+		"WorkerCount": {"the alias sets the same", []string{"--worker-count", "7"}, func(o *Options) any {
 			return o.workersFor("machineset")
 		}, 7},
-		"Underscore": {"underscores are hyphens", []string{"--machine_drain_timeout=1h"}, func(o *options) any {
+		"Underscore": {"underscores are hyphens", []string{"--machine_drain_timeout=1h"}, func(o *Options) any {
 			return o.machines.drain.String()
 		}, "1h0m0s"},
-		"AllNamespaces": {"an empty namespace means all", []string{"--namespace="}, func(o *options) any {
+		"AllNamespaces": {"an empty namespace means all", []string{"--namespace="}, func(o *Options) any {
 			return o.clusters.namespace
 		}, ""},
-		"Leases": {"the leases are where MCM has them", []string{"--namespace=a"}, func(o *options) any {
+		"Leases": {"the leases are where MCM has them", []string{"--namespace=a"}, func(o *Options) any {
 			return o.leaseNamespace()
 		}, "a"},
 		"OwnLeases": {
 			"unless asked otherwise",
 			[]string{"--namespace=a", "--leader-elect-resource-namespace=b"},
-			func(o *options) any { return o.leaseNamespace() }, "b",
+			func(o *Options) any { return o.leaseNamespace() }, "b",
 		},
 		"AllLeases": {
 			"outside of a pod the leases of all namespaces are in default",
 			[]string{"--namespace="},
-			func(o *options) any { return o.leaseNamespace() }, "default",
+			func(o *Options) any { return o.leaseNamespace() }, "default",
 		},
-		"Controllers": {"controllers are a list", []string{"--controllers=machine,machineset"}, func(o *options) any {
+		"Controllers": {"controllers are a list", []string{"--controllers=machine,machineset"}, func(o *Options) any {
 			return o.controllers
 		}, []string{"machine", "machineset"}},
 		"NoTarget": {
 			"none is no target cluster",
 			[]string{"--target-kubeconfig=none", "--control-kubeconfig=/a"},
-			func(o *options) any { return o.clusters.target == noTarget }, true,
+			func(o *Options) any { return o.clusters.target == noTarget }, true,
 		},
 		"CloudRates": {"limits of clouds add up", []string{"--cloud-rate=aws.create=1", "--cloud-rate", "aws.get=2:3,sim.get=4"},
-			func(o *options) any { return o.cloudRates },
+			func(o *Options) any { return o.cloudRates },
 			[]string{"aws.create=1", "aws.get=2:3", "sim.get=4"}},
 		"ZeroRetry": {
 			"no retry time means MCM's 10m, which the controller knows",
 			[]string{"--resource-exhausted-retry=0"},
-			func(o *options) any {
+			func(o *Options) any {
 				return o.machines.resourceExhaustedRetry.String()
 			}, "0s",
 		},
-		"Conditions": {"blanks in a list do not count", []string{"--node-conditions= A, B,,"}, func(o *options) any {
+		"Conditions": {"blanks in a list do not count", []string{"--node-conditions= A, B,,"}, func(o *Options) any {
 			return list(o.machines.nodeConditions)
 		}, []string{"A", "B"}},
 		"Groups": {
 			"groups that authenticate are accepted",
 			[]string{"--bootstrap-token-auth-extra-groups=system:bootstrappers:kubeadm:default-node-token, " +
 				"system:bootstrappers:x"},
-			func(o *options) any { return len(list(o.machines.bootstrapTokenExtraGroups)) }, 2,
+			func(o *Options) any { return len(list(o.machines.bootstrapTokenExtraGroups)) }, 2,
 		},
 		"NoElection": {
 			"without election its times do not matter",
 			[]string{"--leader-elect=false", "--leader-elect-renew-deadline=1h"},
-			func(o *options) any {
+			func(o *Options) any {
 				return o.election.elect
 			}, false,
 		},
@@ -175,7 +185,7 @@ func TestValues(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o, _, err := parse("test", tc.args, &bytes.Buffer{})
+			o, err := parse(tc.args...)
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -194,7 +204,6 @@ func TestInvalidValues(t *testing.T) {
 		flag   string
 	}{
 		"Unknown":    {"a flag that nobody knows", []string{"--nope"}, "--nope"},
-		"Argument":   {"something that is no flag", []string{"start"}, `"start"`},
 		"Port":       {"a port has 16 bits", []string{"--port=70000"}, "--port"},
 		"NoPort":     {"the first port is always there", []string{"--port=0"}, "--port"},
 		"SecondPort": {"the second port too", []string{"--machine-controller-port=-1"}, "--machine-controller-port"},
@@ -313,7 +322,7 @@ func TestInvalidValues(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := parse("test", tc.args, &bytes.Buffer{})
+			_, err := parse(tc.args...)
 			if err == nil {
 				t.Fatalf("%s: %v was accepted", tc.reason, tc.args)
 			}
@@ -324,22 +333,47 @@ func TestInvalidValues(t *testing.T) {
 	}
 }
 
-func TestHelp(t *testing.T) {
+func TestUsage(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
-	_, _, err := parse("machine-controller-manager", []string{"--help"}, &out)
-	if !errors.Is(err, pflag.ErrHelp) {
-		t.Fatalf("--help is %v, want ErrHelp", err)
-	}
+	all := NewOptions("test", "1").flags.FlagUsages()
 	for name := range mcmFlags {
-		if name != "v" && !strings.Contains(out.String(), "--"+name) {
-			t.Errorf("--help does not tell about --%s", name)
+		if name != "v" && !strings.Contains(all, "--"+name) {
+			t.Errorf("the usage does not tell about --%s", name)
 		}
 	}
 	for _, name := range []string{"cloud-provider", "kube-api-content-type", "controller-start-interval"} {
-		if _, usage, _ := strings.Cut(out.String(), "--"+name); !strings.Contains(strings.SplitN(usage, "\n", 2)[0],
-			"unused") {
-			t.Errorf("--help does not say that --%s is unused", name)
+		if _, usage, _ := strings.Cut(all, "--"+name); !strings.Contains(strings.SplitN(usage, "\n", 2)[0], "unused") {
+			t.Errorf("the usage does not say that --%s is unused", name)
 		}
+	}
+}
+
+// TestAddFlags: a program may have flags of its own.
+func TestAddFlags(t *testing.T) {
+	t.Parallel()
+	o, flags := NewOptions("test", "1"), pflag.NewFlagSet("test", pflag.ContinueOnError)
+	token := flags.String("cloud_token", "", "")
+	namespace := flags.String("namespace", "its own", "")
+	o.AddFlags(flags)
+	if err := flags.Parse([]string{"--cloud-token=secret", "--namespace=a", "--safety_up=7"}); err != nil {
+		t.Fatal(err)
+	}
+	if *token != "secret" || *namespace != "a" || o.safety.up != 7 || o.clusters.namespace != "default" {
+		t.Errorf("token %q, namespace %q, options %+v", *token, *namespace, o)
+	}
+	w := httptest.NewRecorder()
+	configz(o.flags).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/configz", http.NoBody))
+	if body := w.Body.String(); strings.Contains(body, "secret") || !strings.Contains(body, `"safety-up":"7"`) {
+		t.Errorf("/configz serves %s, want the manager's flags and no others", body)
+	}
+}
+
+// TestRunChecksOptions: nothing is touched while an option is not valid.
+func TestRunChecksOptions(t *testing.T) {
+	t.Parallel()
+	o := NewOptions("test", "1")
+	o.server.port = 0
+	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--port") {
+		t.Errorf("Run with an invalid option: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // newWorkloads returns the connections to the workload clusters of Cluster API,
 // which start and stop with mgr; nil if no controller needs them. Secrets of a
 // workload cluster are never cached: nobody may watch them there.
-func (o *options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []string) (clustercache.ClusterCache,
+func (o *Options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []string) (clustercache.ClusterCache,
 	error,
 ) {
 	if !slices.ContainsFunc(controllers.DoorsOf(which), func(d controllers.Door) bool { return d != controllers.Native }) {
@@ -32,7 +32,7 @@ func (o *options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []st
 }
 
 // connectWorkloads returns those connections; kubeconfigs are read through secrets.
-func (o *options) connectWorkloads(ctx context.Context, mgr ctrl.Manager, secrets client.Reader,
+func (o *Options) connectWorkloads(ctx context.Context, mgr ctrl.Manager, secrets client.Reader,
 	indexes []clustercache.CacheOptionsIndex,
 ) (clustercache.ClusterCache, error) {
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
@@ -43,7 +43,7 @@ func (o *options) connectWorkloads(ctx context.Context, mgr ctrl.Manager, secret
 			ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}},
 		},
 		Client: clustercache.ClientOptions{
-			UserAgent: userAgent(), QPS: -1,
+			UserAgent: o.userAgent(), QPS: -1,
 			Cache: clustercache.ClientCacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
 		},
 	}, controller.Options{MaxConcurrentReconciles: otherWorkers, SkipNameValidation: new(true)})

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ func rendered(t *testing.T) []runtime.Object {
 		t.Skip("building kustomize takes a while: not with -short")
 	}
 	build := exec.CommandContext(t.Context(), "go", "tool", "-modfile=go.tools.mod", "kustomize", "build", "config/native")
-	build.Dir = "../.."
+	build.Dir = ".."
 	var problems bytes.Buffer
 	build.Stderr = &problems
 	out, err := build.Output()
@@ -120,7 +120,7 @@ func checkDeployment(t *testing.T, d *appsv1.Deployment, accounts map[string]boo
 	if !accounts[d.Namespace+"/"+pod.ServiceAccountName] {
 		t.Errorf("the Deployment runs as %s, which is not there", pod.ServiceAccountName)
 	}
-	o, _, err := parse(binary, pod.Containers[0].Args, io.Discard)
+	o, err := parse(pod.Containers[0].Args...)
 	if err != nil {
 		t.Fatalf("the manager does not take the Deployment's arguments: %v", err)
 	}

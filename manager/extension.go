@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type extensionOptions struct {
 	certDir string
 }
 
-func (o *options) addExtensionFlags(fs *pflag.FlagSet) {
+func (o *Options) addExtensionFlags(fs *pflag.FlagSet) {
 	x := &o.extension
 	fs.IntVar(&x.port, "runtime-extension-port", x.port,
 		"port on which Cluster API's hooks for updates in place are answered, over TLS; then no controller runs and no "+
@@ -32,7 +32,7 @@ func (o *options) addExtensionFlags(fs *pflag.FlagSet) {
 		"folder with the certificate tls.crt and the key tls.key of that port")
 }
 
-func (x *extensionOptions) validate(p *problems, o *options) {
+func (x *extensionOptions) validate(p *problems, o *Options) {
 	if x.port < 0 || x.port > maxPort {
 		p.add("runtime-extension-port", "must be between 0 and %d, is %d", maxPort, x.port)
 	}

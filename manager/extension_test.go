@@ -1,7 +1,6 @@
-package main
+package manager
 
 import (
-	"io"
 	"strings"
 	"testing"
 
@@ -31,7 +30,7 @@ func TestExtensionFlags(t *testing.T) {
 		"a certificate alone turns nothing on": {[]string{"--runtime-extension-cert-dir=x"}, ""},
 	}
 	for reason, c := range cases {
-		_, _, err := parse("manager", c.args, io.Discard)
+		_, err := parse(c.args...)
 		if (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: %v, want %q", reason, err, c.problem)
 		}
@@ -41,7 +40,7 @@ func TestExtensionFlags(t *testing.T) {
 // TestExtensionRunsAlone: no controller, so no lease either.
 func TestExtensionRunsAlone(t *testing.T) {
 	t.Parallel()
-	o, _, err := parse("manager", []string{"--runtime-extension-port=9443", "--runtime-extension-cert-dir=x"}, io.Discard)
+	o, err := parse("--runtime-extension-port=9443", "--runtime-extension-cert-dir=x")
 	if err != nil {
 		t.Fatal(err)
 	}

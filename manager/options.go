@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"time"
@@ -21,9 +21,13 @@ const (
 	otherWorkers   = 10
 )
 
-// options are the values of the flags: those of both of MCM's binaries, under
-// MCM's names, and a few more.
-type options struct {
+// Options are the settings of a manager: the flags of both of MCM's binaries, under
+// MCM's names, and a few more. NewOptions returns the defaults; the zero value is
+// not valid. Options are not safe for concurrent use.
+type Options struct {
+	program, version string
+	flags            *pflag.FlagSet // that set the other fields
+
 	server      serverOptions
 	clusters    clusterOptions
 	election    electionOptions
@@ -99,9 +103,38 @@ type ignoredOptions struct {
 	controllerStartInterval time.Duration
 }
 
-// newOptions returns the defaults.
-func newOptions() *options {
-	return &options{
+// NewOptions returns the defaults for a program of this name and version, neither
+// empty. Both are in the log and, as "<program>/<version>", in the user agent of all
+// requests to API servers.
+func NewOptions(program, version string) *Options {
+	o := defaults()
+	o.program, o.version = program, version
+	o.flags = o.flagSet()
+	return o
+}
+
+// AddFlags adds the flags that set o to fs, which are parsed before Run. Underscores in
+// the names of all flags of fs, also as given by a user, become hyphens. A flag that fs
+// has already stays as it is; the setting of that name then keeps its default.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.SetNormalizeFunc(normalize)
+	fs.AddFlagSet(o.flags)
+}
+
+// normalize returns the name of a flag as it is registered.
+func normalize(fs *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "worker-count" || name == "worker_count" {
+		name = "concurrent-syncs"
+	}
+	return cliflag.WordSepNormalizeFunc(fs, name)
+}
+
+// userAgent is how requests to API servers name this program.
+func (o *Options) userAgent() string { return o.program + "/" + o.version }
+
+// defaults returns the defaults without flags that set them.
+func defaults() *Options {
+	return &Options{
 		server: serverOptions{address: "0.0.0.0", port: 10258, machineControllerPort: 10259},
 		clusters: clusterOptions{
 			namespace: "default", qps: -1, burst: 30, resync: 12 * time.Hour,
@@ -129,7 +162,7 @@ func newOptions() *options {
 }
 
 // workersFor is how many reconciles of a controller run at a time.
-func (o *options) workersFor(controller string) int {
+func (o *Options) workersFor(controller string) int {
 	switch {
 	case o.workers > 0:
 		return o.workers
@@ -139,16 +172,10 @@ func (o *options) workersFor(controller string) int {
 	return otherWorkers
 }
 
-// flagSet returns the flags that set o. Underscores in names are hyphens.
-func (o *options) flagSet(name string) *pflag.FlagSet {
-	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	fs.SortFlags = true
-	fs.SetNormalizeFunc(func(f *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "worker-count" || name == "worker_count" {
-			name = "concurrent-syncs"
-		}
-		return cliflag.WordSepNormalizeFunc(f, name)
-	})
+// flagSet returns the flags that set o.
+func (o *Options) flagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet(o.program, pflag.ContinueOnError)
+	fs.SetNormalizeFunc(normalize)
 	o.addServerFlags(fs)
 	o.addClusterFlags(fs)
 	o.addElectionFlags(fs)
@@ -172,7 +199,7 @@ func (o *options) flagSet(name string) *pflag.FlagSet {
 	return fs
 }
 
-func (o *options) addServerFlags(fs *pflag.FlagSet) {
+func (o *Options) addServerFlags(fs *pflag.FlagSet) {
 	s := &o.server
 	fs.StringVar(&s.address, "address", s.address, "IP address to serve on, of both ports")
 	fs.IntVar(&s.port, "port", s.port, "port of health, metrics and profiles; the one of MCM's machine-controller-manager")
@@ -183,7 +210,7 @@ func (o *options) addServerFlags(fs *pflag.FlagSet) {
 		"also profile lock contention; needs --profiling")
 }
 
-func (o *options) addClusterFlags(fs *pflag.FlagSet) {
+func (o *Options) addClusterFlags(fs *pflag.FlagSet) {
 	c := &o.clusters
 	fs.StringVar(&c.target, "target-kubeconfig", c.target,
 		"kubeconfig of the cluster that nodes join; empty means the cluster this runs in, "+noTarget+" that there is none")
@@ -201,7 +228,7 @@ func (o *options) addClusterFlags(fs *pflag.FlagSet) {
 		"how often every object is looked at although nothing changed")
 }
 
-func (o *options) addElectionFlags(fs *pflag.FlagSet) {
+func (o *Options) addElectionFlags(fs *pflag.FlagSet) {
 	e := &o.election
 	fs.BoolVar(&e.elect, "leader-elect", e.elect,
 		"work only while holding the leases of the APIs that run, for the native API both of MCM's; without it nothing "+
@@ -217,7 +244,7 @@ func (o *options) addElectionFlags(fs *pflag.FlagSet) {
 		"namespace of the leases; empty means --namespace, and where that is empty too the one this runs in, else default")
 }
 
-func (o *options) addSafetyFlags(fs *pflag.FlagSet) {
+func (o *Options) addSafetyFlags(fs *pflag.FlagSet) {
 	s := &o.safety
 	fs.IntVar(&s.up, "safety-up", s.up, "machines beyond replicas and surge at which a machine set is frozen")
 	fs.IntVar(&s.down, "safety-down", s.down, "machines below that at which it is unfrozen")
@@ -237,7 +264,7 @@ func (o *options) addSafetyFlags(fs *pflag.FlagSet) {
 		"how long an outage may keep a machine from being replaced")
 }
 
-func (o *options) addMachineFlags(fs *pflag.FlagSet) {
+func (o *Options) addMachineFlags(fs *pflag.FlagSet) {
 	m := &o.machines
 	fs.DurationVar(&m.creation, "machine-creation-timeout", m.creation, "how long a machine may take to become Running")
 	fs.DurationVar(&m.health, "machine-health-timeout", m.health, "how long a machine may be Unknown before it is Failed")
@@ -259,7 +286,7 @@ func (o *options) addMachineFlags(fs *pflag.FlagSet) {
 		"wait after a cloud had no capacity; 0 means 10m")
 }
 
-func (o *options) addIgnoredFlags(fs *pflag.FlagSet) {
+func (o *Options) addIgnoredFlags(fs *pflag.FlagSet) {
 	i := &o.ignored
 	fs.StringVar(&i.cloudProvider, "cloud-provider", i.cloudProvider, "unused: a MachineClass names its cloud")
 	fs.StringVar(&i.contentType, "kube-api-content-type", i.contentType,

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func (p *problems) count(flag string, n int) {
 }
 
 // validate returns one error that names every flag whose value cannot be, or nil.
-func (o *options) validate() error {
+func (o *Options) validate() error {
 	var p problems
 	o.server.validate(&p)
 	o.clusters.validate(&p)

@@ -1,9 +1,8 @@
-package main
+package manager
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -31,8 +30,8 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	ctrl.SetLogger(klog.Background())
 	c := cluster.ForTest(t, cluster.Options{Manifests: []string{
-		"../../config/crd", "../../config/manager/namespace.yaml",
-		"../../config/rbac",
+		"../config/crd", "../config/manager/namespace.yaml",
+		"../config/rbac",
 	}})
 	admin := adminClient(t, c)
 	kubeconfig, err := c.KubeconfigFor(account)
@@ -291,11 +290,11 @@ func TestStartErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o, flags, err := parse(binary, tc.args, io.Discard)
+			o, err := parse(tc.args...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = o.work(t.Context(), flags)
+			err = o.work(t.Context(), nil)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: %v, want an error with %q", tc.reason, err, tc.want)
 			}

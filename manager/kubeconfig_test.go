@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"net/http"
@@ -28,7 +28,7 @@ func TestEachWarningIsLoggedOnce(t *testing.T) {
 	if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, err := (&clusterOptions{}).read("control-kubeconfig", path)
+	config, err := (&clusterOptions{}).read("control-kubeconfig", path, "test/1")
 	if err != nil {
 		t.Fatal(err)
 	}

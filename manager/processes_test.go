@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
@@ -45,11 +47,11 @@ func start(t *testing.T, args ...string) *running {
 	r := &running{port: freePort(t), second: freePort(t), stop: stop, ended: make(chan error, 1)}
 	args = append(args, "--address=127.0.0.1", fmt.Sprintf("--port=%d", r.port),
 		fmt.Sprintf("--machine-controller-port=%d", r.second))
-	o, flags, err := parse(binary, args, io.Discard)
+	o, err := parse(args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { r.ended <- o.work(ctx, flags) }()
+	go func() { r.ended <- o.work(ctx, []cloud.Driver{sim.NewDriver(nil)}) }()
 	t.Cleanup(stop)
 	return r
 }

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -74,7 +74,7 @@ func TestHealth(t *testing.T) {
 			}}
 			tc.given(h, clock)
 			w := httptest.NewRecorder()
-			mux := newMux(h, prometheus.NewRegistry(), newOptions().flagSet("test"), serverOptions{})
+			mux := newMux(h, prometheus.NewRegistry(), NewOptions("test", "1").flags, serverOptions{})
 			mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.path, http.NoBody))
 			if w.Code != tc.want {
 				t.Errorf("%s: %s is %d %q, want %d", tc.reason, tc.path, w.Code, w.Body.String(), tc.want)
@@ -107,7 +107,7 @@ func TestProfiles(t *testing.T) {
 	t.Parallel()
 	for profiling, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
 		w := httptest.NewRecorder()
-		mux := newMux(&health{}, prometheus.NewRegistry(), newOptions().flagSet("test"), serverOptions{profiling: profiling})
+		mux := newMux(&health{}, prometheus.NewRegistry(), NewOptions("test", "1").flags, serverOptions{profiling: profiling})
 		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", http.NoBody))
 		if w.Code != want {
 			t.Errorf("with --profiling=%v profiles are %d, want %d", profiling, w.Code, want)

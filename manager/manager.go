@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 // newManager returns a manager of the control cluster that serves nothing by
 // itself and works only while it holds lock; nil means always.
-func (o *options) newManager(c configs, scheme *runtime.Scheme, lock *leaseLock) (ctrl.Manager, error) {
+func (o *Options) newManager(c configs, scheme *runtime.Scheme, lock *leaseLock) (ctrl.Manager, error) {
 	e := o.election
 	opts := ctrl.Options{
 		Scheme: scheme, Cache: o.controlCache(c.same),
@@ -66,7 +66,7 @@ func (o *options) newManager(c configs, scheme *runtime.Scheme, lock *leaseLock)
 
 // controlCache says what of the control cluster is kept in memory: what is in
 // the namespace, and where the target cluster is the same, what is cached of it.
-func (o *options) controlCache(isTarget bool) cache.Options {
+func (o *Options) controlCache(isTarget bool) cache.Options {
 	opts := cache.Options{SyncPeriod: &o.clusters.resync, DefaultTransform: stripObject}
 	if o.clusters.namespace != "" {
 		opts.DefaultNamespaces = map[string]cache.Config{o.clusters.namespace: {}}
@@ -90,7 +90,7 @@ func targetObjects() map[client.Object]cache.ByObject {
 
 // newTarget returns the target cluster of the native door, which starts and stops
 // with mgr; nil if there is none, or the door is closed.
-func (o *options) newTarget(mgr ctrl.Manager, c configs, native bool) (*controllers.Target, error) {
+func (o *Options) newTarget(mgr ctrl.Manager, c configs, native bool) (*controllers.Target, error) {
 	if c.target == nil || !native {
 		return nil, nil //nolint:nilnil // no target cluster is a setting
 	}
@@ -121,7 +121,7 @@ func targetOf(cl cluster.Cluster, config *rest.Config) (*controllers.Target, err
 
 // newLock returns the lock on the leases of these names, or nil if none is to be held. Its
 // requests end in time for another attempt before the leases are lost.
-func (o *options) newLock(control *rest.Config, names []string) (*leaseLock, error) {
+func (o *Options) newLock(control *rest.Config, names []string) (*leaseLock, error) {
 	if !o.election.elect || len(names) == 0 {
 		return nil, nil //nolint:nilnil // no lock is a setting
 	}

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"fmt"
@@ -23,12 +23,12 @@ type configs struct {
 	same bool
 }
 
-// configs reads the kubeconfigs that the flags name.
-func (c *clusterOptions) configs() (configs, error) {
+// configs reads the kubeconfigs that the flags name; userAgent is who makes the requests.
+func (c *clusterOptions) configs(userAgent string) (configs, error) {
 	var found configs
 	var err error
 	if c.target != noTarget {
-		if found.target, err = c.read("target-kubeconfig", c.target); err != nil {
+		if found.target, err = c.read("target-kubeconfig", c.target, userAgent); err != nil {
 			return configs{}, err
 		}
 	}
@@ -36,9 +36,9 @@ func (c *clusterOptions) configs() (configs, error) {
 	case "":
 		found.control = rest.CopyConfig(found.target)
 	case inCluster:
-		found.control, err = c.read("control-kubeconfig", "")
+		found.control, err = c.read("control-kubeconfig", "", userAgent)
 	default:
-		found.control, err = c.read("control-kubeconfig", c.control)
+		found.control, err = c.read("control-kubeconfig", c.control, userAgent)
 	}
 	found.same = found.target != nil && reflect.DeepEqual(found.control, found.target)
 	return found, err
@@ -46,7 +46,7 @@ func (c *clusterOptions) configs() (configs, error) {
 
 // read returns the configuration in the file at path, or that of the cluster
 // this runs in for an empty path.
-func (c *clusterOptions) read(flag, path string) (*rest.Config, error) {
+func (c *clusterOptions) read(flag, path, userAgent string) (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if path != "" {
 		config, err = clientcmd.BuildConfigFromFlags("", path)
@@ -58,7 +58,7 @@ func (c *clusterOptions) read(flag, path string) (*rest.Config, error) {
 	if c.qps > 0 {
 		config.QPS, config.Burst = c.qps, c.burst
 	}
-	config.UserAgent = userAgent()
+	config.UserAgent = userAgent
 	// An API server warns with every request; the log has each warning once.
 	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	return config, nil
@@ -66,7 +66,7 @@ func (c *clusterOptions) read(flag, path string) (*rest.Config, error) {
 
 // leaseNamespace is the namespace of the leases: as asked for, else that of the
 // objects, where MCM has them. A manager of all namespaces has them where it runs.
-func (o *options) leaseNamespace() string {
+func (o *Options) leaseNamespace() string {
 	for _, namespace := range []string{o.election.namespace, o.clusters.namespace, ownNamespace()} {
 		if namespace != "" {
 			return namespace

@@ -1,4 +1,4 @@
-package main
+package manager
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func TestCloudCallsFinish(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	var a cloud.Account = slowAccount{}
-	wraps, err := around(prometheus.NewRegistry(), fence.Always(clock.RealClock{}), newOptions())
+	wraps, err := around(prometheus.NewRegistry(), fence.Always(clock.RealClock{}), NewOptions("test", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
