@@ -22,6 +22,16 @@ func newClouds(drivers []cloud.Driver, r prometheus.Registerer, f *fence.Fence, 
 	return cloud.NewRegistry(drivers, time.Now, wraps...)
 }
 
+// namesOf are the names that MachineClasses may give these drivers.
+func namesOf(drivers []cloud.Driver) []string {
+	var names []string
+	for _, d := range drivers {
+		t := d.Traits()
+		names = append(append(names, t.Name), t.Aliases...)
+	}
+	return names
+}
+
 // around is what is put around every account, the first innermost: the fence is
 // asked last, after waits for the account's rate.
 func around(r prometheus.Registerer, f *fence.Fence, o *Options) ([]cloud.Middleware, error) {

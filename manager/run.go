@@ -42,7 +42,8 @@ func Run(ctx context.Context, o *Options, drivers ...cloud.Driver) error {
 	}
 	defer klog.Flush()
 	ctrl.SetLogger(klog.Background())
-	klog.Background().Info("Starting", "version", o.version, "namespace", o.clusters.namespace)
+	klog.Background().Info("Starting", "version", o.version, "namespace", o.clusters.namespace,
+		"drivers", namesOf(drivers))
 	return o.work(ctx, drivers)
 }
 

@@ -58,9 +58,8 @@ var parts = map[string]part{
 		"controllers/*", "fence",
 	}, theirs: kubernetes},
 
-	// The library below kubectl mcm: it knows the APIs and the names of the clouds, and
-	// no controller or driver.
-	"migration": {ours: []string{"api", "cloud"}, theirs: kubernetes},
+	// The library below kubectl mcm: it knows the APIs, and no controller or driver.
+	"migration": {ours: []string{"api"}, theirs: kubernetes},
 
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
