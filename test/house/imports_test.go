@@ -27,6 +27,7 @@ var parts = map[string]part{
 	"cloud/cloudtest": {ours: []string{"cloud"}},
 	"cloud/lenient":   {ours: []string{"cloud"}},
 	"cloud/driverkit": {ours: []string{"cloud", "cloud/lenient"}},
+	"cloud/mcmdriver": {ours: []string{"cloud"}},
 	"cloud/sim":       {ours: []string{"cloud", "cloud/driverkit", "cloud/lenient"}},
 	"cloud/wrap": {ours: []string{"cloud", "cloud/driverkit"}, theirs: []string{
 		"github.com/prometheus/client_golang/",
