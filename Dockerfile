@@ -10,6 +10,8 @@ COPY bootstrap bootstrap
 COPY cloud cloud
 COPY cmd cmd
 COPY controllers controllers
+COPY fence fence
+COPY manager manager
 ARG TARGETOS TARGETARCH VERSION=devel
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

@@ -99,6 +99,10 @@ type Traits struct {
 	// of one, it waits for Settle and looks before it asks again.
 	CreateKey bool
 
+	// Legacy reports whether the driver keeps neither owner ids nor tags of ours, as those
+	// that were written for MCM. Only the native API takes its classes.
+	Legacy bool
+
 	Rates Rates // what the cloud allows an account
 }
 

@@ -42,11 +42,11 @@ func parallel(k *kit) {
 	vms := map[string]int{}
 	for _, r := range k.ledger() {
 		if r.Kind == cloud.KindVM {
-			vms[r.OwnerID]++
+			vms[r.MachineName+"/"+r.OwnerID]++
 		}
 	}
 	for _, m := range machines {
-		if n := vms[m.ref.OwnerID]; n != 1 {
+		if n := vms[m.ref.Name+"/"+m.ref.OwnerID]; n != 1 {
 			k.Errorf("%s has %d VMs, want 1", m.ref.Name, n)
 		}
 	}

@@ -31,9 +31,10 @@ func (k *kit) machine() *machine {
 	return k.named(fmt.Sprintf("%s-%d", strings.ToLower(k.id), *k.counter))
 }
 
-// named returns a machine of that name with an owner id of its own.
+// named returns a machine of that name with an owner id of its own; without one and without
+// tags for a legacy driver, which keeps neither.
 func (k *kit) named(name string) *machine {
-	return &machine{
+	m := &machine{
 		k:        k,
 		token:    randomID(),
 		userData: []byte("#cloud-config\n# canary-" + rand.Text() + "\n"),
@@ -42,6 +43,10 @@ func (k *kit) named(name string) *machine {
 		},
 		ref: cloud.Ref{Name: name, OwnerID: randomID(), Class: k.class, Created: time.Now()},
 	}
+	if k.traits.Legacy {
+		m.ref.OwnerID, m.tags = "", nil
+	}
+	return m
 }
 
 // randomID has the form of a UUID.

@@ -100,6 +100,7 @@ func TestCommands(t *testing.T) {
 			"a kubeconfig that is not there", "migrate plan machine/solo --cluster shoot --kubeconfig-secret none",
 			"Secret garden/none does not exist", errBlocked.Error(),
 		},
+		{"drivers are the manager's", "takeover check --drivers nebula", `no driver for "`, errUnsafe.Error()},
 		{"kinds are missing", "takeover check", "to the native API: not safe", errUnsafe.Error()},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

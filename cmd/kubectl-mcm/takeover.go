@@ -18,7 +18,8 @@ func newTakeover(c *common) *cobra.Command {
 		Use:   "takeover",
 		Short: "Give a fleet of Machine Controller Manager's to the native API, and back",
 	})
-	cmd.AddCommand(&cobra.Command{
+	var drivers []string
+	check := &cobra.Command{
 		Use: "check", Short: "Report whether the native API can take the namespace over, and whether MCM could have it " +
 			"back; " +
 			"changes nothing", Args: cobra.NoArgs,
@@ -38,6 +39,7 @@ func newTakeover(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			managers.Drivers = drivers
 			t := takeover.Check(around, managers, time.Now())
 			if err := printTakeover(cmd.OutOrStdout(), c.output, t); err != nil {
 				return err
@@ -47,6 +49,10 @@ func newTakeover(c *common) *cobra.Command {
 			}
 			return nil
 		},
-	})
+	}
+	check.Flags().StringSliceVar(&drivers, "drivers", nil,
+		"names of the drivers of the manager that takes over, as it logs them when it starts; classes of other clouds are "+
+			"then blocked")
+	cmd.AddCommand(check)
 	return cmd
 }

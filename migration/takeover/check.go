@@ -5,12 +5,12 @@ package takeover
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
@@ -44,7 +44,7 @@ func Check(s *migration.Namespace, m *Managers, now time.Time) Report {
 	t.There = append(t.There, takeoverManagers(m)...)
 	t.There = append(t.There, takeoverKinds(m)...)
 	t.There = append(t.There, takeoverObjects(s)...)
-	t.There = append(t.There, takeoverClouds(s)...)
+	t.There = append(t.There, takeoverClouds(s, m)...)
 	t.Back = append(t.Back, backForms(s)...)
 	t.Back = append(t.Back, backMoves(s, m)...)
 	t.Back = append(t.Back, backMarks(s)...)
@@ -133,18 +133,29 @@ func keepsField(crd *apiextensionsv1.CustomResourceDefinition, path ...string) b
 	return true
 }
 
-// takeoverClouds refuses classes of clouds that the manager cannot reach: their
-// machines would be left alone, not even deleted.
-func takeoverClouds(s *migration.Namespace) []migration.Finding {
+// takeoverClouds is about classes of clouds that the manager may not reach: their
+// machines would be left alone, not even deleted. Only the manager knows its drivers.
+func takeoverClouds(s *migration.Namespace, m *Managers) []migration.Finding {
 	var out []migration.Finding
 	for _, name := range objects.Keys(s.Classes) {
-		if provider := s.Classes[name].Provider; !cloud.HasDriver(provider) {
-			out = append(out, migration.Finding{
-				Level: migration.Blocked, Object: "MachineClass " + name, Field: "provider",
-				Text:   fmt.Sprintf("the native API has no driver for %q", provider),
-				Remedy: "leave the namespace to MCM, or move these pools to a namespace of their own first",
-			})
+		provider := s.Classes[name].Provider
+		named := slices.ContainsFunc(m.Drivers, func(d string) bool { return strings.EqualFold(d, provider) })
+		f := migration.Finding{Object: "MachineClass " + name, Field: "provider"}
+		switch {
+		case m.Drivers == nil && provider != "":
+			f.Level = migration.Kept
+			f.Text = fmt.Sprintf("the manager of the native API needs a driver named %q; without one the machines of this "+
+				"class stay as they are, also when they are to be deleted", provider)
+			f.Remedy = "name the drivers that the manager logs when it starts with --drivers to have this checked"
+		case !named:
+			f.Level = migration.Blocked
+			f.Text = fmt.Sprintf("the native API has no driver for %q", provider)
+			f.Remedy = "run a manager with such a driver, leave the namespace to MCM, or move these pools to a namespace of " +
+				"their own first"
+		default:
+			continue
 		}
+		out = append(out, f)
 	}
 	return out
 }

@@ -20,6 +20,9 @@ type Managers struct {
 	Deployments []appsv1.Deployment                        // of the namespace that may run a manager
 	CRDs        []apiextensionsv1.CustomResourceDefinition // of the group machine.sapcloud.io
 	Records     []migration.Record
+	// Drivers are the names of the drivers of the manager that takes over, however they
+	// are spelled; nil if they are not known. ReadManagers cannot read them.
+	Drivers []string
 }
 
 // ReadManagers reads them. It is an error if one of them may not be read.

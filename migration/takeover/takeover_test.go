@@ -38,9 +38,18 @@ func TestTakeover(t *testing.T) {
 		want      string // in a finding's object, field or text
 		safe, far bool   // there, and back
 	}{
-		{"the manager has to know the cloud", func(s *migration.Namespace, _ *Managers) {
-			s.Classes["pool-class"].Provider = "GCP"
+		{"the manager has to know the cloud", func(s *migration.Namespace, m *Managers) {
+			s.Classes["pool-class"].Provider, m.Drivers = "GCP", []string{"aws", "sim"}
 		}, `no driver for "GCP"`, false, true},
+		{"a driver may be anyone's", func(s *migration.Namespace, m *Managers) {
+			s.Classes["pool-class"].Provider, m.Drivers = "Nebula", []string{"nebula"}
+		}, "", true, true},
+		{"which clouds it knows is for the user to check", func(s *migration.Namespace, _ *Managers) {
+			s.Classes["pool-class"].Provider = "Nebula"
+		}, `needs a driver named "Nebula"`, true, true},
+		{"a class has to name a cloud", func(s *migration.Namespace, _ *Managers) {
+			s.Classes["pool-class"].Provider = ""
+		}, `no driver for ""`, false, true},
 		{"a quiet namespace", func(*migration.Namespace, *Managers) {}, "do no harm", true, true},
 		{"MCM works", func(s *migration.Namespace, _ *Managers) {
 			s.Leases = []coordinationv1.Lease{{Spec: coordinationv1.LeaseSpec{

@@ -175,13 +175,13 @@ func TestFlagsAreDocumented(t *testing.T) {
 	t.Parallel()
 	const page = "docs/operations.md"
 	flags := map[string]bool{}
-	for _, name := range files(t, under("cmd/manager", isSource)) {
+	for _, name := range files(t, under("manager", isSource)) {
 		for _, match := range registered.FindAllStringSubmatch(read(t, name), -1) {
 			flags[match[1]] = true
 		}
 	}
 	if len(flags) == 0 {
-		t.Fatal("no flag found in cmd/manager")
+		t.Fatal("no flag found in manager")
 	}
 	described := map[string]bool{}
 	for _, match := range documented.FindAllStringSubmatch(read(t, page), -1) {

@@ -27,6 +27,7 @@ var parts = map[string]part{
 	"cloud/cloudtest": {ours: []string{"cloud"}},
 	"cloud/lenient":   {ours: []string{"cloud"}},
 	"cloud/driverkit": {ours: []string{"cloud", "cloud/lenient"}},
+	"cloud/mcmdriver": {ours: []string{"cloud"}},
 	"cloud/sim":       {ours: []string{"cloud", "cloud/driverkit", "cloud/lenient"}},
 	"cloud/wrap": {ours: []string{"cloud", "cloud/driverkit"}, theirs: []string{
 		"github.com/prometheus/client_golang/",
@@ -58,9 +59,13 @@ var parts = map[string]part{
 		"controllers/*", "fence",
 	}, theirs: kubernetes},
 
-	// The library below kubectl mcm: it knows the APIs and the names of the clouds, and
-	// no controller or driver.
-	"migration": {ours: []string{"api", "cloud"}, theirs: kubernetes},
+	// The library below kubectl mcm: it knows the APIs, and no controller or driver.
+	"migration": {ours: []string{"api"}, theirs: kubernetes},
+
+	// The manager as a library: it is given its drivers.
+	"manager": {ours: []string{
+		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
+	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag"}, kubernetes...)},
 
 	"cmd": {ours: []string{"..."}, theirs: []string{"..."}},
 	// Programs that play a part, not the product: the product does not import them.
@@ -168,8 +173,10 @@ func TestImportRulesBite(t *testing.T) {
 		"the API knows nothing of ours":            {"api/machine/v1alpha1", module + "/cloud", false},
 		"SDKs stay out of controllers":             {"controllers/machine", "github.com/gophercloud/gophercloud/v2", false},
 		"SDKs stay out of the manager":             {"cmd/manager", "github.com/vmware/govmomi", false},
-		"the manager has everything of ours":       {"cmd/manager", module + "/cloud/aws", true},
+		"a program has everything of ours":         {"cmd/manager", module + "/cloud/aws", true},
 		"but no test code":                         {"cmd/manager", module + "/test/cluster", false},
+		"the library is given its drivers":         {"manager", module + "/cloud/sim", false},
+		"the library has the controllers":          {"manager", module + "/controllers", true},
 		"test programs have everything":            {"test/demo", module + "/controllers/machine", true},
 		"the list of controllers has the controls": {"controllers", module + "/controllers/machine", true},
 	}

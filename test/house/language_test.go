@@ -32,7 +32,6 @@ var unconverted = []string{
 	"cloud/sim",
 	"cloud/vsphere",
 	"cloud/wrap",
-	"cmd/manager",
 	"cmd/simcloud",
 	"controllers",
 	"controllers/externalcontrolplane",
@@ -43,6 +42,7 @@ var unconverted = []string{
 	"controllers/machinedeployment",
 	"controllers/mcmconfig",
 	"controllers/node",
+	"manager",
 	"migration",
 	"test/simulation",
 }

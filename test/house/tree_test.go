@@ -134,3 +134,22 @@ func TestTextFilesEndWithANewline(t *testing.T) {
 		}
 	}
 }
+
+// TestImageHasItsSources: the Dockerfile copies every folder that the manager is built from.
+func TestImageHasItsSources(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/manager")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list the packages of the manager: %v", err)
+	}
+	dockerfile := read(t, "Dockerfile")
+	for name := range strings.Lines(string(out)) {
+		dir, ours := strings.CutPrefix(strings.TrimSpace(name), module+"/")
+		top, _, _ := strings.Cut(dir, "/")
+		if ours && !strings.Contains(dockerfile, "COPY "+top+" "+top+"\n") {
+			t.Errorf("Dockerfile does not copy %s, which has %s", top, dir)
+		}
+	}
+}

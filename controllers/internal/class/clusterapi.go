@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
 // Where the Cluster API kinds name a class.
@@ -49,8 +50,23 @@ func (r *Resolver) resolveAt(ctx context.Context, c client.Reader, namespace, na
 		}
 	}
 	out.explainRefused(guarded.refused)
+	out.refuseLegacy()
 	out.Account = r.account(out)
 	return out, nil
+}
+
+// refuseLegacy adds that the class's driver is legacy: the VMs of two machines could not be told
+// apart by their owners. It rules out everything, also the deletion of what never was created.
+func (r *Resolved) refuseLegacy() {
+	if r.Driver == nil || !r.Driver.Traits().Legacy {
+		return
+	}
+	r.Problems = slices.Insert(r.Problems, 0, cloud.Problem{
+		Severity: cloud.BlocksAll, Field: "provider",
+		Message: fmt.Sprintf("the driver for %q was written for Machine Controller Manager and keeps no owner of a VM, "+
+			"which Cluster API machines need; name a class of another driver, or use the native API", r.Object.Provider),
+	})
+	r.reasons = slices.Insert(r.reasons, 0, machinev1.ReasonInvalidSpec)
 }
 
 // explainRefused gives the Secrets that were refused their reason.

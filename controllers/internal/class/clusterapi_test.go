@@ -2,15 +2,18 @@ package class_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 )
 
@@ -63,6 +66,41 @@ func TestSecretsOfOtherNamespaces(t *testing.T) {
 				t.Errorf("the native door keeps MCM's rule: %v, %v", err, native.Problems)
 			}
 		})
+	}
+}
+
+// legacyDriver is a driver that keeps no owner ids.
+type legacyDriver struct{ cloud.Driver }
+
+func (d legacyDriver) Traits() cloud.Traits {
+	t := d.Driver.Traits()
+	t.Legacy = true
+	return t
+}
+
+// TestLegacyDriver: Cluster API takes no class of a driver that keeps no owner of a VM.
+func TestLegacyDriver(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakePassiveClock(start)
+	clouds, err := cloud.NewRegistry([]cloud.Driver{legacyDriver{sim.NewDriver(nil)}}, clk.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), secret("default", "boot", nil)).Build()
+	r := class.New(clouds)
+	refused, err := r.ResolveForClusterAPI(t.Context(), c, "default", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, accountErr := refused.Account(t.Context())
+	for _, err := range []error{refused.Err(cloud.BlocksAll), accountErr} {
+		if err == nil || !strings.Contains(err.Error(), "was written for Machine Controller Manager") {
+			t.Errorf("Cluster API takes a class of a legacy driver: %v", err)
+		}
+	}
+	native, err := r.Resolve(t.Context(), c, "default", "a")
+	if text := fmt.Sprint(native.Err(cloud.BlocksAll)); err != nil || strings.Contains(text, "written for") {
+		t.Errorf("the native API refuses a class of a legacy driver: %v, %s", err, text)
 	}
 }
 

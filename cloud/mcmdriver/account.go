@@ -1,0 +1,267 @@
+package mcmdriver
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// goneRetry is when it is worth asking again whether a VM is gone, or initialised.
+const goneRetry = 5 * time.Second
+
+// account is one set of credentials.
+type account struct {
+	driver *driver
+	secret map[string][]byte // without user data
+	calls  *calls
+}
+
+// found is what the driver shows of a VM.
+type found struct {
+	response
+
+	uninitialized bool
+}
+
+// Create looks for the VM, makes it if there is none, and initialises it. A request
+// whose outcome is unknown is not repeated before the settle time is over.
+func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	if limit := a.driver.traits.Cloud.UserDataMax; limit > 0 && len(r.UserData) > limit {
+		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check user data", "UserDataTooLarge",
+			"it has %d bytes, and the cloud takes %d; make it smaller", len(r.UserData), limit)
+	}
+	r.UserData, r.Annotations = slices.Clone(r.UserData), maps.Clone(r.Annotations)
+	begin := func() error {
+		if ctx.Err() != nil {
+			return ctx.Err() // no one waits any more
+		}
+		return r.Checkpoint(ctx, r.Token+" "+a.driver.traits.Now().UTC().Format(time.RFC3339Nano))
+	}
+	vm, err := do(ctx, a.calls, turnOf(r.Ref), func(ctx context.Context) (cloud.VM, error) {
+		return a.ensure(ctx, r, begin)
+	})
+	return vm, failedCreate("create machine", r.Class, err)
+}
+
+func turnOf(r cloud.Ref) string { return r.Class.Namespace + "/" + r.Name }
+
+// ensure returns the VM of r, made or initialised if need be. It calls begin before a VM is
+// asked for.
+func (a *account) ensure(ctx context.Context, r cloud.CreateRequest, begin func() error) (cloud.VM, error) {
+	f, err := a.find(ctx, r.Ref)
+	if err != nil {
+		return cloud.VM{}, failed("look up machine", err)
+	}
+	if f == nil {
+		if f, err = a.make(ctx, r, begin); err != nil {
+			return cloud.VM{}, err
+		}
+	}
+	if !f.uninitialized {
+		return a.vm(r.Ref, f)
+	}
+	return a.initialize(ctx, r.Ref, f, a.machine(r.Ref, r.Annotations, r.UserData))
+}
+
+// make asks for a VM, unless an earlier request may still show one.
+func (a *account) make(ctx context.Context, r cloud.CreateRequest, begin func() error) (*found, error) {
+	if wait := a.settling(r); wait > 0 {
+		e := cloud.Errorf(cloud.Unavailable, "create machine", "Settling",
+			"it is not known what became of an earlier request for this VM; it is repeated after the settle time")
+		e.RetryAfter = wait
+		return nil, e
+	}
+	if err := begin(); err != nil {
+		return nil, cloud.Errorf(cloud.Unknown, "create machine", "Checkpoint", "note down the request: %w", err)
+	}
+	in := a.machine(r.Ref, r.Annotations, nil)
+	a.boot(in, r.UserData)
+	made, err := a.driver.methods.create(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &found{response: orEmpty(made), uninitialized: true}, nil
+}
+
+// settling returns how long an earlier request of this attempt may still show a VM.
+func (a *account) settling(r cloud.CreateRequest) time.Duration {
+	token, at, _ := strings.Cut(r.State, " ")
+	asked, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil || token != r.Token {
+		return 0
+	}
+	return max(0, asked.Add(a.driver.traits.Cloud.Settle).Sub(a.driver.traits.Now()))
+}
+
+// initialize finishes the configuration of the VM in f, where the driver has such a step.
+func (a *account) initialize(ctx context.Context, r cloud.Ref, f *found, in request) (cloud.VM, error) {
+	done, err := a.driver.methods.initialize(ctx, in)
+	switch code, _ := statusOf(err); {
+	case code == codeUnimplemented:
+	case code == codeNotFound, code == codeUninitialized: // it does not show yet
+		vm, err := a.vm(r, f)
+		vm.RetryAfter = goneRetry
+		return vm, err
+	case err != nil:
+		return cloud.VM{}, failedCreate("initialize machine", r.Class, err)
+	case done != nil:
+		if done.ProviderID != "" {
+			f.ProviderID = done.ProviderID
+		}
+		if done.NodeName != "" {
+			f.NodeName = done.NodeName
+		}
+	}
+	f.uninitialized = false
+	return a.vm(r, f)
+}
+
+// find returns the VM of r, or nil if there is none. A driver that cannot look one up
+// lists all of the class.
+func (a *account) find(ctx context.Context, r cloud.Ref) (*found, error) {
+	out, err := a.driver.methods.status(ctx, a.machine(r, nil, nil))
+	switch code, _ := statusOf(err); {
+	case err == nil:
+		return &found{response: orEmpty(out)}, nil
+	case code == codeNotFound:
+		return nil, nil //nolint:nilnil // none is no error
+	case code == codeUninitialized:
+		return &found{response: orEmpty(out), uninitialized: true}, nil
+	case code == codeUnimplemented:
+		return a.findListed(ctx, r)
+	}
+	return nil, err
+}
+
+// findListed is find by the list of the class.
+func (a *account) findListed(ctx context.Context, r cloud.Ref) (*found, error) {
+	out, err := a.driver.methods.list(ctx, a.class(r.Class, nil))
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for id, name := range orEmpty(out).MachineList {
+		if id == r.ProviderID || r.ProviderID == "" && name == r.Name {
+			ids = append(ids, id)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return nil, nil //nolint:nilnil // none is no error
+	case 1:
+		return &found{response: response{ProviderID: ids[0]}}, nil
+	}
+	slices.Sort(ids)
+	return nil, cloud.Errorf(cloud.Unknown, "look up machine", "SeveralVMs", "%s has the VMs %v; delete all but one",
+		r.Name, ids)
+}
+
+// orEmpty is r, or a response without content.
+func orEmpty(r *response) response {
+	if r == nil {
+		return response{}
+	}
+	return *r
+}
+
+// vm is f in the words of the contract. MCM's drivers know no states: what exists runs.
+func (a *account) vm(r cloud.Ref, f *found) (cloud.VM, error) {
+	if f.ProviderID == "" {
+		f.ProviderID = r.ProviderID
+	}
+	id, ok := a.driver.DecodeProviderID(f.ProviderID)
+	if !ok {
+		return cloud.VM{}, cloud.Errorf(cloud.Unknown, "read providerID", "BadProviderID",
+			"the driver returned %q, which is no providerID of cloud %s", f.ProviderID, a.driver.traits.Cloud.Name)
+	}
+	if f.NodeName == "" && a.driver.traits.Cloud.NodeNamed {
+		f.NodeName = r.Name
+	}
+	vm := cloud.VM{
+		ID: id, ProviderID: f.ProviderID, Name: r.Name, NodeName: f.NodeName, State: cloud.StateRunning, Reason: "Exists",
+		NodeProviderID: a.driver.nodeProviderID(f.ProviderID),
+		Region:         r.Class.Region, Zone: r.Class.Zone, InstanceType: r.Class.InstanceType,
+	}
+	if f.uninitialized || f.NodeName == "" {
+		vm.State, vm.Reason = cloud.StatePending, "Uninitialized"
+	}
+	for _, address := range f.Addresses {
+		vm.Addresses = append(vm.Addresses, cloud.Address{Kind: address.Type, Value: address.Address})
+	}
+	return vm, nil
+}
+
+// Get returns the VM as the driver shows it.
+func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
+	const op = "look up machine"
+	f, err := promptly(ctx, func() (*found, error) { return a.find(ctx, r) })
+	if err != nil {
+		return cloud.VM{}, failed(op, err)
+	}
+	if f == nil {
+		return cloud.VM{}, cloud.Errorf(cloud.NotFound, op, codeNotFound, "the driver finds no VM of machine %s", r.Name)
+	}
+	return a.vm(r, f)
+}
+
+// Delete asks the driver to delete the VM and looks whether it is gone: some of MCM's
+// drivers return before it is.
+func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
+	d, err := do(ctx, a.calls, turnOf(r), func(ctx context.Context) (cloud.Deletion, error) {
+		_, err := a.driver.methods.remove(ctx, a.machine(r, nil, nil))
+		if code, _ := statusOf(err); code == codeNotFound {
+			return cloud.Deletion{Done: true}, nil
+		}
+		if err != nil {
+			return cloud.Deletion{}, err
+		}
+		f, err := a.find(ctx, r)
+		if err != nil {
+			return cloud.Deletion{}, err
+		}
+		if f == nil {
+			return cloud.Deletion{Done: true}, nil
+		}
+		id, _ := a.driver.DecodeProviderID(f.ProviderID)
+		return cloud.Deletion{RetryAfter: goneRetry, Remaining: []string{fmt.Sprintf("%s %s", cloud.KindVM, id)}}, nil
+	})
+	return d, failed("delete machine", err)
+}
+
+// List yields the VMs of the class, by providerID. One without the name of a machine is left
+// out, since no one can tell whose it is.
+func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
+	return func(yield func(cloud.Resource, error) bool) {
+		if !cloud.Wants(kinds, cloud.KindVM) {
+			return
+		}
+		out, err := promptly(ctx, func() (*response, error) { return a.driver.methods.list(ctx, a.class(c, nil)) })
+		if err != nil {
+			yield(cloud.Resource{}, failed("list machines", err))
+			return
+		}
+		machines := orEmpty(out).MachineList
+		for _, id := range slices.Sorted(maps.Keys(machines)) {
+			name := machines[id]
+			if name == "" {
+				continue
+			}
+			vm, err := a.vm(cloud.Ref{Name: name, Class: c}, &found{response: response{ProviderID: id}})
+			if !yield(cloud.Resource{Kind: cloud.KindVM, ID: vm.ID, MachineName: name, VM: &vm}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Capacity is always an error: MCM's drivers do not know it.
+func (a *account) Capacity(_ context.Context, c cloud.Class) (cloud.Capacity, error) {
+	return cloud.Capacity{}, cloud.Errorf(cloud.Invalid, "look up capacity", "NoCapacity",
+		"a driver of MCM's does not know what a node of class %s offers; write it into the class's nodeTemplate", c.Name)
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+		err    string // part of the error; empty is none
+		out    []string
+	}{
+		"None": {reason: "everything has a default"},
+		"Help": {
+			reason: "the program is named as it was called", args: []string{"--help"}, err: pflag.ErrHelp.Error(),
+			out: []string{"machine-controller-manager runs the controllers of " + binary + ".", "--namespace", "--version"},
+		},
+		"Version": {
+			reason: "the version is that of the linker", args: []string{"--version"}, err: pflag.ErrHelp.Error(),
+			out: []string{binary + "/devel\n"},
+		},
+		"Unknown":  {"a flag that does not exist", []string{"--nope"}, "--nope", nil},
+		"Argument": {"something that is no flag", []string{"start"}, `"start" is not a flag`, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			_, err := parse("machine-controller-manager", tc.args, &out)
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("%s: error %v, want %q", tc.reason, err, tc.err)
+			}
+			for _, want := range tc.out {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("%s: it prints %q, want %q in it", tc.reason, out.String(), want)
+				}
+			}
+		})
+	}
+}
+
+// TestRun: help is no failure, and an option that is not valid is one.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := run(t.Context(), binary, []string{"--help"}, &out); err != nil {
+		t.Errorf("--help ends with %v", err)
+	}
+	err := run(t.Context(), binary, []string{"--port=0"}, &out)
+	if err == nil || errors.Is(err, pflag.ErrHelp) || !strings.Contains(err.Error(), "--port") {
+		t.Errorf("--port=0 ends with %v", err)
+	}
+}

@@ -1,0 +1,266 @@
+package manager
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
+	"github.com/capmcm/cluster-api-provider-mcm/fence"
+)
+
+// scrapeTimeout bounds how long a scrape waits for a cache.
+const scrapeTimeout = 5 * time.Second
+
+// process is all that runs.
+type process struct {
+	manager ctrl.Manager
+	events  record.EventBroadcaster
+}
+
+// build puts the process together. It has talked to the API servers then, and
+// listens, but nothing runs yet.
+func (o *Options) build(ctx context.Context, drivers []cloud.Driver) (*process, error) {
+	configs, err := o.clusters.configs(o.userAgent())
+	if err != nil {
+		return nil, err
+	}
+	if err := configs.waitClusters(ctx); err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfig(configs.control)
+	if err != nil {
+		return nil, err
+	}
+	served, err := waitServed(ctx, clients.Discovery())
+	if err != nil {
+		return nil, err
+	}
+	which, err := o.selected(served)
+	if err != nil {
+		return nil, err
+	}
+	return o.assemble(ctx, drivers, configs, clients, which, served)
+}
+
+// assemble makes the parts and connects them.
+//
+//nolint:revive // each argument is a result of build
+func (o *Options) assemble(ctx context.Context, drivers []cloud.Driver, c configs, clients kubernetes.Interface,
+	which []string, served func(controllers.Kind) bool,
+) (*process, error) {
+	requests, h := metrics.NewRequests(clock.RealClock{}), &health{
+		clock: clock.RealClock{},
+		lease: o.election.leaseDuration,
+	}
+	c = c.measured(requests, h)
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := o.newLock(c.control, leasesOf(which))
+	if err != nil {
+		return nil, err
+	}
+	f := fenceOf(lock)
+	c = c.fenced(f)
+	mgr, err := o.newManager(c, scheme, lock)
+	if err != nil {
+		return nil, err
+	}
+	h.lock = lock
+	if h.ask, err = askVersion(c.control); err != nil {
+		return nil, err
+	}
+	w := wiring{
+		Options: o, drivers: drivers, configs: c, served: served, manager: mgr, fence: f,
+		events: newBroadcaster(clients), requests: requests,
+	}
+	if err := w.controllers(ctx, which); err != nil {
+		return nil, err
+	}
+	if err := w.extend(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.serve(ctx, h); err != nil {
+		return nil, err
+	}
+	return &process{manager: mgr, events: w.events}, mgr.Add(cachesFilled{h})
+}
+
+// selected are the names of the controllers to run: none beside a runtime extension.
+func (o *Options) selected(served func(controllers.Kind) bool) ([]string, error) {
+	if o.extension.port != 0 {
+		return nil, needed(served)
+	}
+	which, err := controllers.Select(o.controllers, served)
+	if err != nil {
+		return nil, fmt.Errorf("--controllers: %w", err)
+	}
+	return which, nil
+}
+
+// leasesOf are the names of the leases of the doors of these controllers.
+func leasesOf(which []string) []string {
+	var names []string
+	for _, door := range controllers.DoorsOf(which) {
+		names = append(names, door.Leases()...)
+	}
+	return names
+}
+
+// measured are the configs whose requests are counted, and whose control
+// cluster's answers are noted.
+func (c configs) measured(requests *metrics.Requests, h *health) configs {
+	control := rest.CopyConfig(c.control)
+	control.Wrap(requests.Wrap)
+	control.Wrap(h.wrap)
+	target := c.target
+	switch {
+	case c.same:
+		target = control
+	case target != nil:
+		target = rest.CopyConfig(target)
+		target.Wrap(requests.Wrap)
+	}
+	return configs{control: control, target: target, same: c.same}
+}
+
+// fenced are the configs whose mutating requests pass the fence.
+func (c configs) fenced(f *fence.Fence) configs {
+	fenced := configs{control: f.Config(c.control), target: f.Config(c.target), same: c.same}
+	if c.same {
+		fenced.target = fenced.control
+	}
+	return fenced
+}
+
+// fenceOf returns the fence that the lock opens and closes; one that is always
+// open without leader election.
+func fenceOf(lock *leaseLock) *fence.Fence {
+	if lock == nil {
+		return fence.Always(clock.RealClock{})
+	}
+	return lock.fence
+}
+
+// wiring connects a manager with controllers, metrics and servers.
+type wiring struct {
+	*Options
+	drivers  []cloud.Driver
+	configs  configs
+	served   func(controllers.Kind) bool
+	manager  ctrl.Manager
+	events   record.EventBroadcaster
+	fence    *fence.Fence
+	requests *metrics.Requests
+	registry *metrics.Registry
+	frozen   atomic.Pointer[func() bool]
+}
+
+// controllers adds the controllers of these names and the metrics about what
+// they work on.
+func (w *wiring) controllers(ctx context.Context, which []string) error {
+	native := slices.Contains(controllers.DoorsOf(which), controllers.Native)
+	target, err := w.newTarget(w.manager, w.configs, native)
+	if err != nil {
+		return err
+	}
+	workloads, err := w.newWorkloads(ctx, w.manager, which)
+	if err != nil {
+		return err
+	}
+	scrape := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, scrapeTimeout) }
+	durations := metrics.NewDurations(w.manager.GetClient(), scrape)
+	collectors := []prometheus.Collector{w.requests, durations}
+	if native {
+		collectors = append(collectors, metrics.NewObjects(w.manager.GetClient(), scrape, leading(w.manager), w.isFrozen))
+	}
+	w.registry, err = metrics.NewRegistry(collectors...)
+	if err != nil {
+		return err
+	}
+	clouds, err := newClouds(w.drivers, w.registry, w.fence, w.Options)
+	if err != nil {
+		return err
+	}
+	mgr := controllers.CatchingUp(w.manager, w.manager.GetAPIReader(), w.clusters.namespace, which)
+	return controllers.Setup(ctx, mgr, controllers.Deps{
+		Client: scopedClient{w.manager.GetClient(), w.clusters.namespace}, Live: w.manager.GetAPIReader(),
+		Target:    target,
+		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
+		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
+		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
+		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads),
+		WatchFilter: w.clusters.watchFilter,
+	}, which)
+}
+
+func (w *wiring) isFrozen() bool {
+	f := w.frozen.Load()
+	return f != nil && (*f)()
+}
+
+// controllerOptions are the flags as the controllers take them.
+func (o *Options) controllerOptions() controllers.Options {
+	m, s := o.machines, o.safety
+	return controllers.Options{
+		Machine: machine.Options{
+			CreationTimeout: m.creation, HealthTimeout: m.health, DrainTimeout: m.drain, InPlaceUpdateTimeout: m.inPlaceUpdate,
+			PreserveTimeout: m.preserve, PVDetachTimeout: m.pvDetach, PVReattachTimeout: m.pvReattach,
+			MaxEvictRetries: int32(m.maxEvictRetries), NodeConditions: list(m.nodeConditions), //nolint:gosec // validated
+			BootstrapTokenExtraGroups: m.bootstrapTokenExtraGroups, ResourceExhaustedRetry: m.resourceExhaustedRetry,
+			IgnoreOutages: !s.outages, OutageLimit: s.outageLimit,
+		},
+		APIServer: apiserver.Options{Period: s.apiServerPeriod, Timeout: s.apiServerTimeout},
+		Orphans:   orphan.Options{Period: s.orphanVMs, ReportOnly: s.reportOnly},
+		SafetyUp:  int32(s.up), SafetyDown: int32(s.down), //nolint:gosec // validated
+		OvershootPeriod: s.overshooting, AnnotateDuringRollout: o.annotateDuringRollout,
+	}
+}
+
+// serve adds the servers of both ports; where they are one, it serves all.
+func (w *wiring) serve(ctx context.Context, h *health) error {
+	s := w.server
+	if s.contentionProfiling {
+		profileContention()
+	}
+	ports := []struct {
+		flag  string
+		port  int
+		serve metrics.Port
+	}{{"port", s.port, metrics.Both}}
+	if s.machineControllerPort != 0 && s.machineControllerPort != s.port {
+		ports[0].serve = metrics.ManagerPort
+		ports = append(ports, ports[0])
+		ports[1].flag, ports[1].port, ports[1].serve = "machine-controller-port", s.machineControllerPort,
+			metrics.MachineController
+	}
+	for _, p := range ports {
+		mux := newMux(h, w.registry.Gatherer(p.serve, ctrlmetrics.Registry), w.flags, s)
+		server, err := newServer(ctx, s, p.flag, p.port, mux)
+		if err != nil {
+			return err
+		}
+		if err := w.manager.Add(server); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// garbagePercent is how much garbage there may be, of what lives, before it is
+// collected. Most of what lives are caches, which grow with the machines and change
+// little: Go's usual 100 would double them, and CPU time is not what is short.
+const garbagePercent = 50
+
+// Run runs the controllers, with these drivers and no others, until ctx ends, which is
+// no error. Then it blocks until the reconciles that have begun are finished, at most
+// for --graceful-shutdown-timeout. MachineClasses name the drivers; it is an error if
+// two of them share a name.
+//
+// It returns an error at once when an option is not valid, and within seconds when an
+// API server does not answer or serves none of the kinds. It returns an error later when
+// it loses its leases; then the process has to end, since a request of it may still be
+// on its way.
+//
+// Run sets up the logging of the process, and the garbage collector unless GOGC is
+// set. A process therefore calls it once; a second call returns an error.
+func Run(ctx context.Context, o *Options, drivers ...cloud.Driver) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
+	if err := logsapi.ValidateAndApply(o.logs, nil); err != nil {
+		return fmt.Errorf("flags of logging: %w", err)
+	}
+	defer klog.Flush()
+	ctrl.SetLogger(klog.Background())
+	klog.Background().Info("Starting", "version", o.version, "namespace", o.clusters.namespace,
+		"drivers", namesOf(drivers))
+	return o.work(ctx, drivers)
+}
+
+// work does what Run does, once logging is set up.
+func (o *Options) work(ctx context.Context, drivers []cloud.Driver) error {
+	p, err := o.build(ctx, drivers)
+	if err != nil {
+		return err
+	}
+	defer p.events.Shutdown()
+	return p.manager.Start(ctx)
+}
