@@ -20,12 +20,27 @@ func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, 
 	switch {
 	case s.going():
 		return 0, nil // whoever looks at its state decides
+	case s.unexplained(a.now()):
+		return waitForHost, nil
 	case s.Status == statusError:
 		return 0, a.takeBack(ctx, c, r, s)
 	case s.Status == statusBuild:
-		return waitForBuild, nil
+		return a.buildWait(s), nil
 	}
 	return 0, a.openPorts(ctx, c, r, s)
+}
+
+// explained returns a server with the fault that it failed of. Nova's lists leave out
+// the faults of servers in another cell, such as those that never found a host.
+func (a *account) explained(ctx context.Context, s server) (server, *cloud.Error) {
+	if s.Status != statusError || s.Fault.Message != "" {
+		return s, nil
+	}
+	fresh, err := a.byID(ctx, opCreate, providerID(a.region, s.ID))
+	if err != nil || fresh == nil {
+		return s, err
+	}
+	return *fresh, nil
 }
 
 // takeBack says why a server of this attempt could not be made: it never was a
@@ -56,31 +71,14 @@ func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest
 	return e
 }
 
-// How often a server that Nova looks for a host for is looked at in one call, and
-// how long after each other.
-const (
-	hostLooks = 4
-	hostPause = 500 * time.Millisecond
-)
-
-// awaitHost looks at a server that was just asked for until Nova has found a host
-// for it, or none, for a moment: what is exhausted is then said before anybody
-// writes the server down.
-func (a *account) awaitHost(ctx context.Context, s server) (server, *cloud.Error) {
-	for range hostLooks {
-		if s.Status != statusBuild || s.Task != "scheduling" {
-			break
-		}
-		if err := pause(ctx, opCreate, hostPause); err != nil {
-			return server{}, err
-		}
-		fresh, err := a.byID(ctx, opCreate, providerID(a.region, s.ID))
-		if err != nil || fresh == nil {
-			return s, err
-		}
-		s = *fresh
+// buildWait is when it is worth looking again at a server that is being built. Nova
+// mostly finds a host within seconds, or none; one that takes longer has much to do.
+func (a *account) buildWait(s server) time.Duration {
+	const quick = 10 * time.Second
+	if s.unplaced() && a.now().Sub(s.Created) < quick {
+		return waitForHost
 	}
-	return s, nil
+	return waitForBuild
 }
 
 // openPorts lets the addresses of pods pass the ports of the server that are in
