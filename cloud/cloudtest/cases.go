@@ -1,8 +1,10 @@
 package cloudtest
 
+import "slices"
+
 // cases are all cases, in order.
 func cases() []testCase {
-	return append(append(static(), identity()...), behaviour()...)
+	return slices.Concat(static(), identity(), behaviour(), requests())
 }
 
 // static are the first ten: what is asked for, and that it happens once.
@@ -81,5 +83,13 @@ func behaviour() []testCase {
 		},
 		{"C29", "NoSecrets", "Texts end up in status, events and logs; secrets and user data do not.", noSecrets},
 		{"C30", "Load", "Many at once neither race nor cost more calls, and a closed account leaves nothing running.", load},
+	}
+}
+
+// requests are the cases about what becomes of single requests.
+func requests() []testCase {
+	return []testCase{
+		{"C31", "LateRequests", "A request whose answer is lost may be carried out later: there is at most one VM all the " +
+			"same.", lateRequests},
 	}
 }

@@ -1,6 +1,6 @@
 // Package cloudtest tries every rule of package cloud on a driver.
 //
-// A cloud ships a Harness and calls Run; the thirty cases, C01 to C30, are the
+// A cloud ships a Harness and calls Run; the cases, C01 to C31, are the
 // same for every cloud, in this repository and outside of it. A rule that a
 // cloud, or the server that stands for it, cannot keep is named in
 // Harness.Lacks with the reason. A hook that is missing without such a reason

@@ -254,6 +254,7 @@ func bugs() []bug {
 		{"forgetsImage", "C05", "asked for something else"},
 		{"ignoresToken", "C06", "VMs, want 1"},
 		{"tokenInMemory", "C07", "VMs, want 1"},
+		{"looksUpOnly", "C07", "VMs, want 1"},
 		{"needsVMToDelete", "C07", "left behind"},
 		{"ignoresCheckpoint", "C07", "after checkpoint 1 failed"},
 		{"needsVMToDelete", "C08", "left behind"},
@@ -290,5 +291,7 @@ func bugs() []bug {
 		{"leaksGoroutine", "C30", "goroutines"},
 		{"closesOnce", "C30", "close"},
 		{"readsOn", "C15", "a whole one"},
+		{"looksUpOnly", "C31", "VMs, want 1"},
+		{"tokenInMemory", "C31", "VMs, want 1"},
 	}
 }
