@@ -96,7 +96,7 @@ func (a *account) List(ctx context.Context, class cloud.Class, kinds ...cloud.Ki
 // listServers yields the servers of the class.
 func (a *account) listServers(ctx context.Context, c *config) iter.Seq2[cloud.Resource, *cloud.Error] {
 	return func(yield func(cloud.Resource, *cloud.Error) bool) {
-		for s, failed := range a.servers(ctx, opList, nil) {
+		for s, failed := range a.servers(ctx, opList, url.Values{}) {
 			if failed == nil && (!c.marks(s.Metadata) || s.Status == statusDeleted) {
 				continue
 			}

@@ -163,11 +163,12 @@ func (v volume) part() part {
 // going reports whether the deletion of a volume has begun.
 func (p part) going() bool { return p.kind == cloud.KindDisk && p.state == "deleting" }
 
-// pageMax is how many ports or volumes are asked for at once.
+// pageMax is how many servers, ports or volumes are asked for at once.
 const pageMax = "500"
 
 // servers yields servers page by page, each once. It stops after the first error.
 func (a *account) servers(ctx context.Context, op string, query url.Values) iter.Seq2[server, *cloud.Error] {
+	query.Set("limit", pageMax)
 	return pages(ctx, a, op, listing[server]{nova, "servers/detail", "servers", query, func(s server) string {
 		return s.ID
 	}})
