@@ -212,7 +212,7 @@ type CreateRequest struct {
 
 // VM is one VM as the cloud shows it.
 type VM struct {
-	ID             string // the cloud's own
+	ID             string // the cloud's own; empty only while ProviderID is, and nothing is made yet
 	ProviderID     string // in MCM's form; empty only while Create says RetryAfter and the VM is not to be recorded yet
 	NodeProviderID string // in the form that the cloud's controller manager writes onto the Node; empty until known
 	Name           string // Ref.Name, from the tag; empty if there is none

@@ -1,8 +1,10 @@
 package cloudtest
 
+import "slices"
+
 // cases are all cases, in order.
 func cases() []testCase {
-	return append(append(append(static(), identity()...), behaviour()...), economy()...)
+	return slices.Concat(static(), identity(), behaviour(), requests())
 }
 
 // static are the first ten: what is asked for, and that it happens once.
@@ -84,9 +86,11 @@ func behaviour() []testCase {
 	}
 }
 
-// economy are the rest: what one machine has to do with others.
-func economy() []testCase {
+// requests are the cases about single requests, and about what others cost.
+func requests() []testCase {
 	return []testCase{
+		{"C31", "LateRequests", "A request whose answer is lost may be carried out later: there is at most one VM all the " +
+			"same.", lateRequests},
 		{
 			"C32", "SoldOut", "A shortage that one class met keeps no other class from VMs that the cloud may have.", soldOut,
 		},

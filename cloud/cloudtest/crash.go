@@ -46,14 +46,16 @@ func crashCreate(k *kit) {
 			k.part(fmt.Sprintf("%s%d_Create", name, i+1), func(k *kit) {
 				m, before := k.crash(kind, i+1)
 				a := k.account()
-				m.create(a)
+				m.createAsAsked(a)
 				m.only()
-				m.delete(a)
+				m.removeForSure(a)
+				k.shows()
 				k.same(before)
 			})
 			k.part(fmt.Sprintf("%s%d_Delete", name, i+1), func(k *kit) {
 				m, before := k.crash(kind, i+1)
-				m.delete(k.account())
+				m.removeForSure(k.account())
+				k.shows()
 				k.same(before)
 			})
 		}
@@ -62,20 +64,29 @@ func crashCreate(k *kit) {
 }
 
 // crash makes a machine whose create is interrupted by the fault at its nth
-// mutating call.
+// mutating call. Where the cloud can, it does not show what is made until shortly
+// before the settle time has passed; shows ends that.
 func (k *kit) crash(kind FaultKind, nth int) (m *machine, before []cloud.Resource) {
 	k.Helper()
 	before, m = k.ledger(), k.machine()
+	if k.f.Backend.Hide != nil && k.f.Backend.Advance != nil {
+		k.f.Backend.Hide(k.T, k.traits.Settle-time.Millisecond)
+	}
 	a := k.account()
 	fault := k.proxy.Inject(Fault{Kind: kind, Match: Mutating, Nth: nth})
 	_, err := m.attempt(a)
 	k.fires(fault)
 	k.Logf("after the fault: %v", err)
 	_ = a.Close()
-	if k.f.Backend.Advance != nil && k.traits.Settle > 0 {
-		k.pass(k.traits.Settle)
-	}
 	return m, before
+}
+
+// shows lets the cloud show all that it has.
+func (k *kit) shows() {
+	k.Helper()
+	if k.f.Backend.Hide != nil && k.f.Backend.Advance != nil {
+		k.f.Backend.Hide(k.T, 0)
+	}
 }
 
 // checkpointFails lets each checkpoint fail in turn: what it was for must not

@@ -41,11 +41,12 @@ const (
 	Delay                         // the call goes on after Fault.Delay
 	Hang                          // the cloud never sees it; nothing comes until the caller gives up
 	Rewrite                       // the cloud does it; Fault.Rewrite makes the answer
+	Late                          // the connection breaks; the cloud gets it at Injected.Deliver
 )
 
 // String is the kind in lower case.
 func (k FaultKind) String() string {
-	names := []string{"drop request", "drop response", "reset", "truncate", "answer", "delay", "hang", "rewrite"}
+	names := []string{"drop request", "drop response", "reset", "truncate", "answer", "delay", "hang", "rewrite", "late"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -82,6 +83,13 @@ type Injected struct {
 	fault Fault
 	seen  int // matching calls
 	fired int // calls that were hit
+	late  []lateCall
+}
+
+// lateCall is a request that the cloud has not got yet.
+type lateCall struct {
+	call *Call
+	out  *http.Request
 }
 
 // Undo takes the fault back.
@@ -89,6 +97,31 @@ func (i *Injected) Undo() {
 	i.proxy.mu.Lock()
 	defer i.proxy.mu.Unlock()
 	i.proxy.faults = slices.DeleteFunc(i.proxy.faults, func(x *Injected) bool { return x == i })
+}
+
+// Deliver sends the cloud the requests that a fault of kind Late holds, and drops the
+// answers. It returns how many there were.
+func (i *Injected) Deliver() int { return i.deliver(func(Call) bool { return true }) }
+
+// deliver sends the requests that match.
+func (i *Injected) deliver(match func(Call) bool) int {
+	i.proxy.mu.Lock()
+	var due, rest []lateCall
+	for _, l := range i.late {
+		if match(*l.call) {
+			due = append(due, l)
+		} else {
+			rest = append(rest, l)
+		}
+	}
+	i.late = rest
+	i.proxy.mu.Unlock()
+	for _, l := range due {
+		if resp, err := i.proxy.forward(l.call, l.out); err == nil {
+			_ = resp.Body.Close() // the caller has gone
+		}
+	}
+	return len(due)
 }
 
 // Fired returns how many calls were hit.

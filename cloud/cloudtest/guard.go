@@ -220,10 +220,11 @@ func (g *guard) checkText(op, text string, also ...string) {
 // checkVM checks what holds for every VM.
 func (g *guard) checkVM(op string, vm cloud.VM) {
 	g.k.Helper()
-	if vm.ID == "" {
+	unfinished := vm.RetryAfter > 0
+	if vm.ID == "" && (vm.ProviderID != "" || !unfinished) {
 		g.k.Errorf("%s: a VM without ID", op)
 	}
-	if unfinished := vm.RetryAfter > 0; vm.ProviderID == "" && !unfinished {
+	if vm.ProviderID == "" && !unfinished {
 		g.k.Errorf("%s: VM %s has no ProviderID, and nothing more is to be done about it", op, vm.ID)
 	}
 	if vm.State > cloud.StateFailed || vm.RetryAfter < 0 {

@@ -1,9 +1,9 @@
 package cloudtest_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -122,10 +122,10 @@ func explained(ids []string, reasons map[string]string) []string {
 func TestCases(t *testing.T) {
 	t.Parallel()
 	ids, reasons := cloudtest.Cases()
-	if len(ids) < 33 || ids[0] != "C01" || ids[29] != "C30" || !slices.IsSorted(ids) {
-		t.Errorf("cases %v, want C01 and so on", ids)
-	}
-	for _, id := range ids {
+	for i, id := range ids {
+		if want := fmt.Sprintf("C%02d", i+1); id != want {
+			t.Errorf("case %d is %s, want %s", i+1, id, want)
+		}
 		if reasons[id] == "" {
 			t.Errorf("%s has no reason", id)
 		}

@@ -2,6 +2,7 @@ package cloudtest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -84,18 +85,23 @@ func (p *Proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := p.fault(call)
-	if f != nil && f.Met != nil {
-		f.Met(*call)
-	}
-	if f == nil {
+	p.deliverBefore(*call)
+	i := p.fault(call)
+	if i == nil {
 		return p.forward(call, out)
+	}
+	f := &i.fault
+	if f.Met != nil {
+		f.Met(*call)
 	}
 	switch f.Kind {
 	case DropRequest:
 		return nil, errBroken
 	case Reset:
 		return nil, fmt.Errorf("read: %w", syscall.ECONNRESET)
+	case Late:
+		p.hold(i, call, out)
+		return nil, errBroken
 	case Hang:
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -147,13 +153,31 @@ func (p *Proxy) record(r *http.Request) (*Call, *http.Request, error) {
 	return &call, out, nil
 }
 
-// fault returns what is to happen to c, or nil.
-func (p *Proxy) fault(c *Call) *Fault {
+// hold keeps a request for later.
+func (p *Proxy) hold(i *Injected, c *Call, out *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i.late = append(i.late, lateCall{c, out.WithContext(context.WithoutCancel(out.Context()))})
+}
+
+// deliverBefore delivers the late requests for which c asks again: that is the worst
+// moment.
+func (p *Proxy) deliverBefore(c Call) {
+	p.mu.Lock()
+	faults := slices.Clone(p.faults)
+	p.mu.Unlock()
+	for _, i := range faults {
+		i.deliver(func(late Call) bool { return c.Mutates && late.Op == c.Op })
+	}
+}
+
+// fault returns the fault that hits c, or nil.
+func (p *Proxy) fault(c *Call) *Injected {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, i := range p.faults {
 		if i.hits(*c) {
-			return &i.fault
+			return i
 		}
 	}
 	return nil
@@ -182,7 +206,7 @@ func (p *Proxy) spoil(c *Call, out *http.Request, f *Fault) (*http.Response, err
 	case Rewrite:
 		status, body = f.Rewrite(*c, status, body)
 		return p.reply(c, resp, status, body), nil
-	case Truncate, DropRequest, Reset, Answer, Delay, Hang:
+	case Truncate, DropRequest, Reset, Answer, Delay, Hang, Late:
 	}
 	half := body[:len(body)/2]
 	resp = p.reply(c, resp, status, half)

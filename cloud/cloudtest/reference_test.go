@@ -257,6 +257,7 @@ func bugs() []bug {
 		{"forgetsImage", "C05", "asked for something else"},
 		{"ignoresToken", "C06", "VMs, want 1"},
 		{"tokenInMemory", "C07", "VMs, want 1"},
+		{"looksUpOnly", "C07", "VMs, want 1"},
 		{"needsVMToDelete", "C07", "left behind"},
 		{"ignoresCheckpoint", "C07", "after checkpoint 1 failed"},
 		{"needsVMToDelete", "C08", "left behind"},
@@ -297,5 +298,7 @@ func bugs() []bug {
 		{"namesNoOffering", "C32", "with the offering"},
 		{"hidesSpot", "C33", "is not interruptible"},
 		{"scansAll", "C34", "VMs of others"},
+		{"looksUpOnly", "C31", "VMs, want 1"},
+		{"tokenInMemory", "C31", "VMs, want 1"},
 	}
 }

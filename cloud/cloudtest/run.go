@@ -26,7 +26,7 @@ func Cases() (ids []string, reasons map[string]string) {
 	return ids, reasons
 }
 
-// Run tries all cases on the driver of h as subtests C01_… to C30_…, logs the
+// Run tries all cases on the driver of h as subtests C01_… to C31_…, logs the
 // row of the matrix and returns it. With CLOUDTEST_MATRIX set to a file it also
 // records the row there. A cloud that is tried in several ways has one row all
 // the same: RunAll.
@@ -136,7 +136,7 @@ func checkLacks(t *testing.T, h Harness) lacks {
 	for key, why := range h.Lacks {
 		id, _, _ := strings.Cut(key, "/")
 		if !slices.Contains(ids, id) || why == "" {
-			t.Errorf("Lacks[%q] = %q: want a case, and a reason", key, why)
+			t.Errorf("Lacks[%q] = %q: want one of %s to %s, and a reason", key, why, ids[0], ids[len(ids)-1])
 		}
 	}
 	return lacks(h.Lacks)

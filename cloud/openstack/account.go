@@ -17,6 +17,8 @@ type account struct {
 	flavors memory[flavor]
 	ids     memory[string] // of images, networks and groups, by kind and name
 	turns   turns
+
+	requests memory[request] // for servers, by attempt
 }
 
 func newAccount(now func() time.Time, region string, s *session) *account {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +57,9 @@ func TestPagesGoOnWithoutTheirMarker(t *testing.T) {
 	var asked []string
 	a := open(t, func(r *http.Request, _ string) (int, string) {
 		marker := r.URL.Query().Get("marker")
+		if limit := r.URL.Query().Get("limit"); limit != pageMax {
+			t.Errorf("a page of %q servers is requested, want %s", limit, pageMax)
+		}
 		asked = append(asked, marker)
 		switch marker {
 		case "":
@@ -68,7 +72,7 @@ func TestPagesGoOnWithoutTheirMarker(t *testing.T) {
 		return 500, ""
 	})
 	var got []string
-	for s, err := range a.servers(t.Context(), opList, nil) {
+	for s, err := range a.servers(t.Context(), opList, url.Values{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -279,13 +279,18 @@ func (s *session) try(ctx context.Context, op string, c call) (string, *cloud.Er
 		o.JSONResponse = &raw
 	}
 	if _, err := s.client().Request(ctx, c.method, url+c.path, o); err != nil { //nolint:bodyclose // it is closed there
-		return token, answer(ctx, op, err)
+		failed := answer(ctx, op, err)
+		if mayHappen(err) {
+			failed.Err = uncertain{failed.Err}
+		}
+		return token, failed
 	}
 	if c.out == nil {
 		return token, nil
 	}
 	if err := json.Unmarshal(raw, c.out); err != nil || len(raw) == 0 {
-		return token, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "the cloud's answer cannot be decoded")
+		return token, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "%w",
+			uncertain{errors.New("the cloud's answer cannot be decoded")})
 	}
 	return token, nil
 }

@@ -256,3 +256,32 @@ func TestPodNetworks(t *testing.T) {
 	}
 	gone(t, a, r.Ref)
 }
+
+// TestBootVolumeIsMarked: a volume that Nova makes of the image is listed as the
+// machine's, and goes with it.
+func TestBootVolumeIsMarked(t *testing.T) {
+	t.Parallel()
+	p := rig.ForTest(t).NewProject(t)
+	a, c, err := open(t, credentials(p), edit(novaPort.of(p), spec{"rootDiskSize": 20}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request(c)
+	if _, err := finished(t, a, r); err != nil {
+		t.Fatal(err)
+	}
+	var found []cloud.Resource
+	for disk, err := range a.List(t.Context(), c, cloud.KindDisk) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, disk)
+	}
+	if len(found) != 1 || found[0].MachineName != r.Name || found[0].OwnerID != r.OwnerID || !found[0].Attached {
+		t.Errorf("got the disks %+v, want one of machine %q", found, r.Name)
+	}
+	gone(t, a, r.Ref)
+	if left := (backend{p}).ledger(t); len(left) > 0 {
+		t.Errorf("left behind: %+v", left)
+	}
+}

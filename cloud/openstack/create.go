@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +31,20 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	}
 	defer done()
 	s, alone, failed := a.ensure(ctx, c, r)
+	switch {
+	case failed != nil && failed.Reason == reasonVolumeNotReady:
+		return c.expected(r, failed), nil
+	case failed != nil:
+		return cloud.VM{}, failed
+	}
+	return a.finished(ctx, c, r, s, alone)
+}
+
+// finished returns the VM of a server after what is left to do about it.
+func (a *account) finished(ctx context.Context, c *config, r cloud.CreateRequest, s server, alone bool) (cloud.VM,
+	error,
+) {
+	s, failed := a.explained(ctx, s)
 	if failed != nil {
 		return cloud.VM{}, failed
 	}
@@ -47,6 +59,9 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if failed != nil {
 		return cloud.VM{}, failed
 	}
+	if r.ProviderID == "" && s.undecided(a.now()) {
+		vm.ProviderID, vm.NodeProviderID = "", "" // a shortage is reported before the server is recorded
+	}
 	vm.RetryAfter = wait
 	return vm, nil
 }
@@ -56,11 +71,21 @@ func checkRequest(c *config, r cloud.CreateRequest) error {
 	return cloud.Worst(opCreate, slices.Concat(c.Problems, r.Problems(nameMax, userDataMax)), cloud.BlocksCreate)
 }
 
+// expected is the VM while its root volume is made.
+func (c *config) expected(r cloud.CreateRequest, why *cloud.Error) cloud.VM {
+	return cloud.VM{
+		Name: r.Name, OwnerID: r.OwnerID, NodeName: r.Name, State: cloud.StatePending, Reason: why.Reason,
+		Message: why.Err.Error(), Region: c.Spec.Region, Zone: cmp.Or(r.Zone, c.Spec.AvailabilityZone),
+		InstanceType: c.Spec.FlavorName, RetryAfter: why.RetryAfter,
+	}
+}
+
 // ensure returns the server of r, and whether it is the only one. It makes one
 // only where there is none, and no providerID says that there was.
 func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool,
 	failed *cloud.Error,
 ) {
+	looked := a.now()
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
 		return server{}, false, err
@@ -75,11 +100,17 @@ func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) 
 	staying := slices.DeleteFunc(found, server.going)
 	switch len(staying) {
 	case 0:
-		if s, there := a.unseen(c, r); there {
-			return s, true, nil
+		wait := a.unsettled(r, looked)
+		switch n := noteOf(r); {
+		case wait > 0 && n.Server != "":
+			return n.server(c, r), true, nil
+		case wait > 0:
+			return server{}, false, answerLost(wait)
 		}
 		return a.make(ctx, c, r)
-	case 1:
+	}
+	a.shown(r)
+	if len(staying) == 1 {
 		return staying[0], true, nil
 	}
 	s, failed = a.settle(ctx, r, staying, "")
@@ -123,63 +154,27 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 	if err != nil {
 		return server{}, false, err
 	}
-	var out struct {
-		Server struct {
-			ID string `json:"id"`
-		} `json:"server"`
-	}
-	if err := a.ask(ctx, opCreate, call{
-		method: http.MethodPost, of: nova, path: "servers", body: body,
-		out: &out,
-	}); err != nil {
-		return server{}, false, a.refusedServer(c, r, err)
-	}
-	id := out.Server.ID
-	if id == "" {
-		return server{}, false, cloud.Errorf(cloud.Unavailable, opCreate, "BrokenAnswer",
-			"the cloud's answer names no server")
+	id, err := a.post(ctx, c, r, body)
+	if err != nil {
+		return server{}, false, err
 	}
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
 		return server{}, false, err
 	}
 	staying := slices.DeleteFunc(found, server.going)
-	switch i := slices.IndexFunc(staying, func(s server) bool { return s.ID == id }); {
-	case i < 0: // not shown yet, so that the next look would make another
-		n := note{Server: id, Token: r.Token, At: a.now().UTC().Truncate(time.Second)}
-		if text, err := json.Marshal(n); err == nil {
-			_ = r.Checkpoint(ctx, string(text)) // the answer says the same, and is written down as well
-		}
+	i := slices.IndexFunc(staying, func(s server) bool { return s.ID == id })
+	if i < 0 { // not shown yet, so that the next look would make another
+		n := note{Token: r.Token, At: a.now().UTC(), Server: id}
+		_ = n.write(ctx, r) // the answer says the same, and is written down as well
 		return n.server(c, r), true, nil
-	case len(staying) == 1:
-		s, failed = a.awaitHost(ctx, staying[0])
-		return s, true, failed
+	}
+	a.shown(r)
+	if len(staying) == 1 {
+		return staying[0], true, nil
 	}
 	s, failed = a.settle(ctx, r, staying, id)
 	return s, false, failed
-}
-
-// note is the driver's note to itself: a server that Nova has accepted and does
-// not show yet.
-type note struct {
-	Server string    `json:"server"`
-	Token  string    `json:"token"`
-	At     time.Time `json:"at"`
-}
-
-// server is what is known of it.
-func (n note) server(c *config, r cloud.CreateRequest) server {
-	return server{ID: n.Server, Name: r.Name, Status: statusBuild, Created: n.At, Metadata: c.metadata(r)}
-}
-
-// unseen returns the server of this attempt that Nova may not show yet.
-func (a *account) unseen(c *config, r cloud.CreateRequest) (server, bool) {
-	var n note
-	if json.Unmarshal([]byte(r.State), &n) != nil || n.Server == "" || n.Token != r.Token ||
-		a.now().Sub(n.At) > settleTime {
-		return server{}, false
-	}
-	return n.server(c, r), true
 }
 
 // body is what Nova is asked for.
@@ -368,8 +363,9 @@ func (c *config) offering(r cloud.CreateRequest, of scope) *cloud.Offering {
 	return nil
 }
 
-// When it is worth looking again at a server that is being made.
+// When it is worth looking again at a server or a volume that is being made.
 const (
+	waitForHost   = time.Second // while Nova looks for a host, at first
 	waitForBuild  = 3 * time.Second
 	waitForVolume = 2 * time.Second
 )

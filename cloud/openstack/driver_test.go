@@ -107,14 +107,20 @@ func classify(r *http.Request, _ []byte) cloudtest.Call {
 	return cloudtest.Call{Op: op, Mutates: r.Method != http.MethodGet}
 }
 
+// waitsForSettle matches the cases in which requests for servers get lost, so that the
+// driver waits for the settle time, or in which Nova hides servers for that long.
+var waitsForSettle = regexp.MustCompile(`/C(07|10|16|17|20|31)_`)
+
 func fixture(t testing.TB, w way) *cloudtest.Fixture {
 	t.Helper()
 	p := rig.ForTest(t).NewProject(t)
 	next := http.DefaultTransport
 	now, advance := time.Now, (func(testing.TB, time.Duration))(nil)
-	switch name := t.Name(); {
-	case strings.Contains(name, "/C16_"):
+	name := t.Name()
+	if waitsForSettle.MatchString(name) {
 		now, advance = steppedClock(p)
+	}
+	switch {
 	case strings.Contains(name, "/C20_"), strings.Contains(name, "/C30_"):
 		next = fast{p}
 	case strings.Contains(name, "/C19_"):
@@ -376,6 +382,9 @@ func TestConformanceOwnPort(t *testing.T) {
 		"C24", "C25", "C27", "C29", "C30",
 	} {
 		h.Lacks[id] = why
+	}
+	for _, part := range []string{"C31/Late4_Create", "C31/Late4_Delete"} {
+		h.Lacks[part] = "the request for the server; TestConformance tries it"
 	}
 	cloudtest.Run(t, h)
 }

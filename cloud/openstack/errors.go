@@ -25,6 +25,8 @@ const (
 	reasonNoValidHost   = "NoValidHost"
 	reasonNoFlavor      = "FlavorNotFound"
 	reasonServerMissing = "ServerNotFound"
+
+	reasonVolumeNotReady = "VolumeNotReady"
 )
 
 // scope is what of an offering is exhausted.

@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-const opFinish = "configure port"
+const opFinish = "configure server"
 
 // finish does what cannot be asked for when a server is made. A positive wait
 // means that it is not finished.
@@ -20,12 +21,30 @@ func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, 
 	switch {
 	case s.going():
 		return 0, nil // whoever looks at its state decides
+	case s.unexplained(a.now()):
+		return waitForHost, nil
 	case s.Status == statusError:
 		return 0, a.takeBack(ctx, c, r, s)
 	case s.Status == statusBuild:
-		return waitForBuild, nil
+		return a.buildWait(s), nil
 	}
-	return 0, a.openPorts(ctx, c, r, s)
+	if err := a.openPorts(ctx, c, r, s); err != nil {
+		return 0, err
+	}
+	return 0, a.markVolumes(ctx, c, r, s)
+}
+
+// explained returns a server with the fault that it failed of. Nova's lists leave out
+// the faults of servers in another cell, such as those that never found a host.
+func (a *account) explained(ctx context.Context, s server) (server, *cloud.Error) {
+	if s.Status != statusError || s.Fault.Message != "" {
+		return s, nil
+	}
+	fresh, err := a.byID(ctx, opCreate, providerID(a.region, s.ID))
+	if err != nil || fresh == nil {
+		return s, err
+	}
+	return *fresh, nil
 }
 
 // takeBack says why a server of this attempt could not be made: it never was a
@@ -56,31 +75,14 @@ func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest
 	return e
 }
 
-// How often a server that Nova looks for a host for is looked at in one call, and
-// how long after each other.
-const (
-	hostLooks = 4
-	hostPause = 500 * time.Millisecond
-)
-
-// awaitHost looks at a server that was just asked for until Nova has found a host
-// for it, or none, for a moment: what is exhausted is then said before anybody
-// writes the server down.
-func (a *account) awaitHost(ctx context.Context, s server) (server, *cloud.Error) {
-	for range hostLooks {
-		if s.Status != statusBuild || s.Task != "scheduling" {
-			break
-		}
-		if err := pause(ctx, opCreate, hostPause); err != nil {
-			return server{}, err
-		}
-		fresh, err := a.byID(ctx, opCreate, providerID(a.region, s.ID))
-		if err != nil || fresh == nil {
-			return s, err
-		}
-		s = *fresh
+// buildWait is when it is worth looking again at a server that is being built. Nova
+// mostly finds a host within seconds, or none; one that takes longer has much to do.
+func (a *account) buildWait(s server) time.Duration {
+	const quick = 10 * time.Second
+	if s.unplaced() && a.now().Sub(s.Created) < quick {
+		return waitForHost
 	}
-	return s, nil
+	return waitForBuild
 }
 
 // openPorts lets the addresses of pods pass the ports of the server that are in
@@ -131,4 +133,75 @@ func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest
 		return nil // a port that has gone needs nothing
 	}
 	return c.invalid(err)
+}
+
+// markVolumes gives the boot volume that Nova made for a server the machine's name and
+// metadata, so that List shows it and Delete removes it should Nova leave it behind.
+// Where that is not permitted, it stays as it is.
+func (a *account) markVolumes(ctx context.Context, c *config, r cloud.CreateRequest, s server) *cloud.Error {
+	key := "boot volume of " + s.ID
+	_, marked := a.ids.get(key, a.now(), forever)
+	if c.Spec.RootDiskSize <= 0 || c.Spec.ownVolume() || marked || !a.has(cinder) {
+		return nil
+	}
+	volumes, err := a.volumesWith(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, id := range volumes {
+		if err := a.markVolume(ctx, c, r, id); err != nil {
+			return c.invalid(err)
+		}
+	}
+	if len(volumes) > 0 {
+		a.ids.put(key, s.ID, a.now())
+	}
+	return nil
+}
+
+// volumesWith returns the ids of the volumes that Nova deletes with a server.
+func (a *account) volumesWith(ctx context.Context, s server) ([]string, *cloud.Error) {
+	var out struct {
+		Server struct {
+			Volumes []struct {
+				ID      string `json:"id"`
+				GoesToo bool   `json:"delete_on_termination"`
+			} `json:"os-extended-volumes:volumes_attached"`
+		} `json:"server"`
+	}
+	err := a.ask(ctx, opFinish, call{
+		method: http.MethodGet, of: nova, path: "servers/" + s.ID, out: &out,
+		header: map[string]string{"X-OpenStack-Nova-API-Version": "2.3"}, // since then it shows delete_on_termination
+	})
+	if err != nil {
+		return nil, about(err)
+	}
+	var ids []string
+	for _, v := range out.Server.Volumes {
+		if v.GoesToo {
+			ids = append(ids, v.ID)
+		}
+	}
+	return ids, nil
+}
+
+// markVolume marks a volume, unless somebody has named it, or it has gone.
+func (a *account) markVolume(ctx context.Context, c *config, r cloud.CreateRequest, id string) *cloud.Error {
+	var out struct {
+		Volume volume `json:"volume"`
+	}
+	err := a.ask(ctx, opFinish, call{method: http.MethodGet, of: cinder, path: "volumes/" + id, out: &out})
+	if err == nil && out.Volume.Name == "" {
+		metadata := map[string]string{}
+		maps.Copy(metadata, out.Volume.Metadata)
+		maps.Copy(metadata, c.metadata(r))
+		err = a.ask(ctx, opFinish, call{
+			method: http.MethodPut, of: cinder, path: "volumes/" + id,
+			body: map[string]any{"volume": map[string]any{"name": r.Name, "metadata": metadata}},
+		})
+	}
+	if err != nil && (err.Code == cloud.NotFound || err.Code == cloud.Denied) {
+		return nil
+	}
+	return err
 }

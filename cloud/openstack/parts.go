@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
@@ -87,9 +86,8 @@ func (c *config) pairs() []pair {
 	return all
 }
 
-// ensureVolume returns the id of the volume that is made for the machine, once
-// it can be booted from. One that is quick is waited for, a moment; of another the
-// error says when to come back.
+// ensureVolume returns the id of the volume that is made for the machine, once it
+// can be booted from. Until then its error has the reason reasonVolumeNotReady.
 func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (string,
 	*cloud.Error,
 ) {
@@ -107,18 +105,21 @@ func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateReq
 	} else if v, err = a.makeVolume(ctx, c, r, imageID); err != nil {
 		return "", err
 	}
-	if v, err = a.awaitVolume(ctx, v); err != nil {
-		return "", err
-	}
 	if v.ready() {
 		return v.id, nil
 	}
-	if v.failed() && v.attachedTo == "" {
+	if !v.failed() {
+		e := cloud.Errorf(cloud.Unavailable, opVolume, reasonVolumeNotReady, "the root volume is %s", v.state)
+		e.RetryAfter = waitForVolume
+		return "", e
+	}
+	if v.attachedTo == "" {
 		if err := a.removePart(ctx, v); err != nil { // the next call makes another
 			return "", err
 		}
 	}
-	e := cloud.Errorf(cloud.Unavailable, opVolume, "VolumeNotReady", "the root volume is %s", v.state)
+	e := cloud.Errorf(cloud.Unavailable, opVolume, "VolumeFailed",
+		"root volume %s could not be made: Cinder says %s; another is made", v.id, v.state)
 	e.RetryAfter = waitForVolume
 	return "", e
 }
@@ -127,42 +128,7 @@ func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateReq
 func (p part) ready() bool  { return p.state == "available" || p.state == "reserved" }
 func (p part) failed() bool { return strings.HasPrefix(p.state, "error") }
 
-// awaitVolume looks at a volume until it is made or has failed, for a moment.
-func (a *account) awaitVolume(ctx context.Context, v part) (part, *cloud.Error) {
-	for range volumeLooks {
-		if v.ready() || v.failed() {
-			break
-		}
-		err := pause(ctx, opVolume, volumePause)
-		if err != nil {
-			return part{}, err
-		}
-		if v, err = a.volume(ctx, v.id); err != nil {
-			return part{}, err
-		}
-	}
-	return v, nil
-}
-
-// How often a volume that is being made is looked at in one call, and how long
-// after each other.
-const (
-	volumeLooks = 4
-	volumePause = 500 * time.Millisecond
-)
-
-// pause returns after d, or when ctx ends.
-func pause(ctx context.Context, op string, d time.Duration) *cloud.Error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", ctx.Err())
-	}
-}
-
+// makeVolume makes the volume.
 func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (part,
 	*cloud.Error,
 ) {
@@ -183,18 +149,6 @@ func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateReque
 	}
 	if out.Volume.ID == "" {
 		return part{}, cloud.Errorf(cloud.Unavailable, opVolume, "BrokenAnswer", "the cloud's answer names no volume")
-	}
-	return out.Volume.part(), nil
-}
-
-// volume returns a volume as it is now.
-func (a *account) volume(ctx context.Context, id string) (part, *cloud.Error) {
-	var out struct {
-		Volume volume `json:"volume"`
-	}
-	err := a.ask(ctx, opVolume, call{method: http.MethodGet, of: cinder, path: "volumes/" + id, out: &out})
-	if err != nil {
-		return part{}, about(err)
 	}
 	return out.Volume.part(), nil
 }

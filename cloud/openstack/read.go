@@ -2,9 +2,13 @@ package openstack
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"iter"
+	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -12,8 +16,9 @@ import (
 )
 
 const (
-	opGet  = "get server"
-	opList = "list resources"
+	opGet      = "get server"
+	opList     = "list resources"
+	opCapacity = "look up flavor"
 )
 
 // Get returns the VM of r.
@@ -91,7 +96,7 @@ func (a *account) List(ctx context.Context, class cloud.Class, kinds ...cloud.Ki
 // listServers yields the servers of the class.
 func (a *account) listServers(ctx context.Context, c *config) iter.Seq2[cloud.Resource, *cloud.Error] {
 	return func(yield func(cloud.Resource, *cloud.Error) bool) {
-		for s, failed := range a.servers(ctx, opList, nil) {
+		for s, failed := range a.servers(ctx, opList, url.Values{}) {
 			if failed == nil && (!c.marks(s.Metadata) || s.Status == statusDeleted) {
 				continue
 			}
@@ -118,4 +123,113 @@ func listParts(c *config, all iter.Seq2[part, *cloud.Error]) iter.Seq2[cloud.Res
 			}
 		}
 	}
+}
+
+// Capacity returns what a node of the class will offer.
+func (a *account) Capacity(ctx context.Context, class cloud.Class) (cloud.Capacity, error) {
+	c, err := driverkit.SpecOf[*config](opCapacity, class)
+	if err != nil {
+		return cloud.Capacity{}, err
+	}
+	f, failed := a.flavorNamed(ctx, opCapacity, c.Spec.FlavorName)
+	if failed != nil && failed.Code == cloud.NotFound {
+		failed.Code = cloud.Invalid
+		return cloud.Capacity{}, blame(failed, "spec.flavorName", "name a flavor that this project can use")
+	}
+	if failed != nil {
+		return cloud.Capacity{}, about(failed)
+	}
+	gpus, failed := a.gpusOf(ctx, f)
+	if failed != nil {
+		return cloud.Capacity{}, about(failed)
+	}
+	architecture, failed := a.architectureOf(ctx, c)
+	if failed != nil {
+		return cloud.Capacity{}, failed
+	}
+	disk := f.DiskGiB
+	if c.Spec.RootDiskSize > 0 {
+		disk = int64(c.Spec.RootDiskSize)
+	}
+	return cloud.Capacity{Architecture: architecture, Resources: map[string]string{
+		"cpu": strconv.FormatInt(f.CPUs, 10), "memory": memoryText(f.MemoryMiB), "gpu": strconv.Itoa(gpus),
+		"ephemeral-storage": fmt.Sprintf("%dGi", disk), "pods": "110", // a kubelet's default
+	}}, nil
+}
+
+// gpusOf returns how many graphics processors a flavor says that it has.
+func (a *account) gpusOf(ctx context.Context, f flavor) (int, *cloud.Error) {
+	var out struct {
+		Specs map[string]string `json:"extra_specs"`
+	}
+	err := a.ask(ctx, opCapacity, call{
+		method: http.MethodGet, of: nova, path: "flavors/" + f.ID + "/os-extra_specs",
+		out: &out,
+	})
+	if err != nil && err.Code != cloud.NotFound && err.Code != cloud.Denied {
+		return 0, err
+	}
+	return gpus(out.Specs), nil
+}
+
+// gpus counts virtual ones, and devices whose alias says what they are.
+func gpus(specs map[string]string) int {
+	n, _ := strconv.Atoi(specs["resources:VGPU"])
+	for alias := range strings.SplitSeq(specs["pci_passthrough:alias"], ",") {
+		name, count, _ := strings.Cut(strings.TrimSpace(alias), ":")
+		if number, err := strconv.Atoi(count); err == nil && strings.Contains(strings.ToLower(name), "gpu") {
+			n += number
+		}
+	}
+	return n
+}
+
+// architectureOf returns what the image says; empty if it says nothing.
+func (a *account) architectureOf(ctx context.Context, c *config) (string, *cloud.Error) {
+	id, err := a.imageOf(ctx, opCapacity, &c.Spec)
+	if err != nil {
+		return "", err
+	}
+	key := "architecture " + id
+	if known, there := a.ids.get(key, a.now(), idAge); there {
+		return known, nil
+	}
+	var out map[string]json.RawMessage
+	err = a.ask(ctx, opCapacity, call{method: http.MethodGet, of: glance, path: "images/" + id, out: &out})
+	if err != nil {
+		if err.Code == cloud.NotFound {
+			err.Code = cloud.Invalid
+			return "", c.invalid(blame(err, "spec.imageID", "name an image that this project can use"))
+		}
+		return "", about(err)
+	}
+	architecture := ""
+	for _, property := range []string{"architecture", "hw_architecture"} {
+		var text string
+		if json.Unmarshal(out[property], &text) == nil && text != "" {
+			architecture = kubernetesName(text)
+		}
+	}
+	a.ids.put(key, architecture, a.now())
+	return architecture, nil
+}
+
+// kubernetesName is how Kubernetes calls a processor that Glance knows.
+func kubernetesName(architecture string) string {
+	switch strings.ToLower(architecture) {
+	case "x86_64", "amd64":
+		return "amd64"
+	case "aarch64", "arm64":
+		return "arm64"
+	}
+	return ""
+}
+
+// memoryText returns a quantity as people write it.
+func memoryText(mib int64) string {
+	const gib = 1024
+	if mib%gib == 0 {
+		return fmt.Sprintf("%dGi", mib/gib)
+	}
+	return fmt.Sprintf("%dMi", mib)
 }

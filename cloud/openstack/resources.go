@@ -43,6 +43,19 @@ func (s server) going() bool {
 	return strings.EqualFold(s.Task, "deleting") || s.Status == statusDeleted || s.Status == statusSoftDeleted
 }
 
+// unplaced reports whether Nova still looks for a host for a server.
+func (s server) unplaced() bool { return s.Status == statusBuild && s.Task == "scheduling" }
+
+// unexplained reports whether a server has just failed to build. Nova records why a
+// moment later.
+func (s server) unexplained(now time.Time) bool {
+	const moment = 10 * time.Second
+	return s.Status == statusError && s.Launched == "" && s.Fault.Message == "" && now.Sub(s.Updated) < moment
+}
+
+// undecided reports whether Nova has not said yet whether it has a host.
+func (s server) undecided(now time.Time) bool { return s.unplaced() || s.unexplained(now) }
+
 // owns reports whether a server is provably of r: it carries the ownership keys of
 // the class, the machine's owner id or none, and the machine's name. One with
 // the machine's owner id may have any name, because machines that are restored
@@ -150,11 +163,12 @@ func (v volume) part() part {
 // going reports whether the deletion of a volume has begun.
 func (p part) going() bool { return p.kind == cloud.KindDisk && p.state == "deleting" }
 
-// pageMax is how many ports or volumes are asked for at once.
+// pageMax is how many servers, ports or volumes are asked for at once.
 const pageMax = "500"
 
 // servers yields servers page by page, each once. It stops after the first error.
 func (a *account) servers(ctx context.Context, op string, query url.Values) iter.Seq2[server, *cloud.Error] {
+	query.Set("limit", pageMax)
 	return pages(ctx, a, op, listing[server]{nova, "servers/detail", "servers", query, func(s server) string {
 		return s.ID
 	}})

@@ -80,6 +80,12 @@ type watcher struct{ s *vcsim }
 var taskRef = regexp.MustCompile(`<returnval type="Task">([^<]+)</returnval>`)
 
 func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
+	if gone, err := w.setsFieldOfNothing(r); gone || err != nil {
+		return &http.Response{
+			StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/xml"}}, Request: r,
+			Body: io.NopCloser(strings.NewReader(notFoundFault)),
+		}, err
+	}
 	resp, err := w.s.base.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -93,6 +99,34 @@ func (w watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.s.mu.Unlock()
 	}
 	return resp, err
+}
+
+const notFoundFault = `<?xml version="1.0"?><Envelope xmlns="http://schemas.xmlsoap.org/soap/envelope/"><Body><Fault>` +
+	`<faultcode>ServerFaultCode</faultcode><faultstring>The object has already been deleted</faultstring><detail>` +
+	`<ManagedObjectNotFoundFault xmlns="urn:vim25" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" ` +
+	`xsi:type="ManagedObjectNotFound"/></detail></Fault></Body></Envelope>`
+
+var fieldOf = regexp.MustCompile(`<SetField .*<entity[^>]*>([^<]+)</entity>`)
+
+// setsFieldOfNothing reports whether r sets a field of a VM that has gone: vCenter
+// refuses that, and the simulator panics with a lock held.
+func (w watcher) setsFieldOfNothing(r *http.Request) (bool, error) {
+	if r.Body == nil {
+		return false, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return false, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	m := fieldOf.FindSubmatch(body)
+	if m == nil {
+		return false, nil
+	}
+	vms, err := w.s.VMs(r.Context())
+	return !slices.ContainsFunc(vms, func(vm mo.VirtualMachine) bool {
+		return vm.Self.Value == string(m[1])
+	}), err
 }
 
 // advance waits until the tasks have ended that the driver asked for.

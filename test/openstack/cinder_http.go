@@ -1,17 +1,23 @@
 package openstack
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 // asked is what a request of Cinder's API says.
 type asked struct {
-	method, project, kind, id, action, name string
-	body                                    []byte
+	method, project, kind, id, action string
+	query                             url.Values
+	body                              []byte
 }
 
 // ServeHTTP answers as Cinder does.
@@ -28,7 +34,7 @@ func (c *cinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}}})
 		return
 	}
-	in := asked{method: r.Method, name: r.URL.Query().Get("name")}
+	in := asked{method: r.Method, query: r.URL.Query()}
 	for i, part := range strings.Split(strings.Trim(r.URL.Path, "/"), "/") {
 		for at, into := range []*string{new(string), &in.project, &in.kind, &in.id, &in.action} {
 			if at == i {
@@ -107,6 +113,8 @@ func (c *cinder) serveVolume(w http.ResponseWriter, in asked, v *Volume) {
 	switch in.method {
 	case http.MethodGet:
 		reply(w, http.StatusOK, object{"volume": c.show(v)})
+	case http.MethodPut:
+		c.updateVolume(w, v, in.body)
 	case http.MethodDelete:
 		if len(c.attached(v.ID)) > 0 || v.Status == "in-use" || v.Status == "deleting" {
 			refuse(w, http.StatusBadRequest, "badRequest",
@@ -137,6 +145,10 @@ func (c *cinder) createVolume(w http.ResponseWriter, project string, body []byte
 		refuse(w, http.StatusBadRequest, "badRequest", "Invalid input received: size must be a positive integer.")
 		return
 	}
+	if !metadataFits(in.Volume.Metadata) {
+		refuse(w, http.StatusBadRequest, "badRequest", "Invalid input for field/attribute metadata.")
+		return
+	}
 	if in.Volume.Type == "no-such-type" {
 		refuse(w, http.StatusNotFound, "itemNotFound", "Volume type with name no-such-type could not be found.")
 		return
@@ -150,14 +162,65 @@ func (c *cinder) createVolume(w http.ResponseWriter, project string, body []byte
 	reply(w, http.StatusAccepted, object{"volume": c.show(v)})
 }
 
-func (c *cinder) listVolumes(w http.ResponseWriter, in asked) {
-	all := []object{}
-	for _, v := range c.volumes {
-		if v.Project == in.project && (in.name == "" || v.Name == in.name) {
-			all = append(all, c.show(v))
+// updateVolume replaces the name or the metadata.
+func (c *cinder) updateVolume(w http.ResponseWriter, v *Volume, body []byte) {
+	var in struct {
+		Volume struct {
+			Name     *string           `json:"name"`
+			Metadata map[string]string `json:"metadata"`
+		} `json:"volume"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if decoder.Decode(&in) != nil || !metadataFits(in.Volume.Metadata) {
+		refuse(w, http.StatusBadRequest, "badRequest", "Invalid input for field/attribute volume.")
+		return
+	}
+	if in.Volume.Name != nil {
+		v.Name = *in.Volume.Name
+	}
+	if in.Volume.Metadata != nil {
+		v.Metadata = in.Volume.Metadata
+	}
+	reply(w, http.StatusOK, object{"volume": c.show(v)})
+}
+
+// metadataFits reports whether Cinder takes metadata of these lengths.
+func metadataFits(metadata map[string]string) bool {
+	const most = 255
+	for key, value := range metadata {
+		if key == "" || len(key) > most || len(value) > most {
+			return false
 		}
 	}
-	reply(w, http.StatusOK, object{"volumes": all})
+	return true
+}
+
+// listVolumes answers with a page of what has the name, after the marker.
+func (c *cinder) listVolumes(w http.ResponseWriter, in asked) {
+	marker, limit := in.query.Get("marker"), PageSize
+	if n, err := strconv.Atoi(in.query.Get("limit")); err == nil {
+		limit = min(limit, n)
+	}
+	if marker != "" && c.volumes[marker] == nil {
+		refuse(w, http.StatusNotFound, "itemNotFound", "Volume "+marker+" could not be found.")
+		return
+	}
+	out := object{}
+	all := []object{}
+	for _, id := range slices.Sorted(maps.Keys(c.volumes)) {
+		name := in.query.Get("name")
+		if v := c.volumes[id]; v.Project != in.project || name != "" && v.Name != name || id <= marker {
+			continue
+		}
+		if len(all) == limit {
+			out["volumes_links"] = []object{{"rel": "next", "href": "http://unused"}}
+			break
+		}
+		all = append(all, c.show(c.volumes[id]))
+	}
+	out["volumes"] = all
+	reply(w, http.StatusOK, out)
 }
 
 // show is a volume on the wire. The lock is held.
