@@ -82,12 +82,12 @@ func (k *kit) provoke(op string, f Fault) error {
 	return err
 }
 
-// call makes the call of that name once.
+// call makes the call of that name once, or Create until it fails or is finished.
 func (k *kit) call(op string, a cloud.Account, m *machine) (err error) {
 	k.Helper()
 	switch op {
 	case "create":
-		_, err = a.Create(k.Context(), m.request())
+		_, err = m.attempt(a)
 	case "get":
 		_, err = a.Get(k.Context(), m.now())
 	case "delete":

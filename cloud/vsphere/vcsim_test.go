@@ -123,10 +123,7 @@ func (w watcher) setsFieldOfNothing(r *http.Request) (bool, error) {
 	if m == nil {
 		return false, nil
 	}
-	vms, err := w.s.VMs(r.Context())
-	return !slices.ContainsFunc(vms, func(vm mo.VirtualMachine) bool {
-		return vm.Self.Value == string(m[1])
-	}), err
+	return !w.s.Exists(string(m[1])), nil
 }
 
 // advance waits until the tasks have ended that the driver asked for.

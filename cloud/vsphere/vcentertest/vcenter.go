@@ -188,6 +188,11 @@ func (v *VCenter) VMs(ctx context.Context) ([]mo.VirtualMachine, error) {
 	return slices.DeleteFunc(vms, func(vm mo.VirtualMachine) bool { return vm.Config == nil }), nil
 }
 
+// Exists reports whether there is a VM of that managed object id.
+func (v *VCenter) Exists(id string) bool {
+	return v.model.Map().Get(types.ManagedObjectReference{Type: "VirtualMachine", Value: id}) != nil
+}
+
 // Guest is a VM as it sees itself.
 type Guest struct {
 	ID       string // BIOS UUID
