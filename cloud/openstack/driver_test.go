@@ -142,7 +142,7 @@ func fixture(t testing.TB, w way) *cloudtest.Fixture {
 			"another cluster": with(owned("c2", "node")), "another role": with(owned("c1", "other")),
 			"a longer cluster": with(owned("c11", "node")),
 		},
-		Elsewhere:     class("large", edit(w.of(p), spec{"flavorName": rig.FlavorLarge})),
+		Elsewhere:     class("medium", edit(w.of(p), spec{"flavorName": rig.FlavorMedium})),
 		Memory:        wrap.Offerings(0, wrap.Clock{}),
 		ManyAddresses: w.special(t, p),
 		UnknownType:   with(spec{"flavorName": "m1.none"}),

@@ -37,16 +37,17 @@ func (r *Rig) endpoints() string {
 
 // The flavors and images that every rig has.
 const (
-	FlavorSmall = "m1.small" // 1 CPU, 2 GiB, 10 GiB
-	FlavorLarge = "m1.large" // 2 CPUs, 4 GiB, 40 GiB, 1 GPU
-	FlavorHuge  = "m1.huge"  // no host has room for it
-	Image       = "ubuntu-24.04"
+	FlavorSmall  = "m1.small"  // 1 CPU, 2 GiB, 10 GiB
+	FlavorMedium = "m1.medium" // 2 CPUs, 4 GiB, 40 GiB
+	FlavorLarge  = "m1.large"  // 2 CPUs, 4 GiB, 40 GiB, 1 GPU, which no host has
+	FlavorHuge   = "m1.huge"   // no host has room for it
+	Image        = "ubuntu-24.04"
 )
 
 // seed makes what a cloud has before its first user comes.
 func (r *Rig) seed(ctx context.Context) error {
 	for name, f := range map[string][3]int{
-		FlavorSmall: {1, 2048, 10}, FlavorLarge: {2, 4096, 40},
+		FlavorSmall: {1, 2048, 10}, FlavorMedium: {2, 4096, 40}, FlavorLarge: {2, 4096, 40},
 		FlavorHuge: {2000, 2048, 40},
 	} {
 		id, err := r.admin.create(ctx, "nova", "/flavors", "flavor",
