@@ -146,6 +146,7 @@ func (i *Injected) hits(c Call) bool {
 	i.fired++
 	return true
 }
+
 // A Hider knows how objects appear on the wire, so that a Proxy can keep fresh
 // ones out of reads of a cloud that has no eventual consistency of its own.
 type Hider struct {
