@@ -12,13 +12,14 @@ import (
 // before the simulator does.
 type gate struct {
 	mu     sync.Mutex
+	turns  *turns
 	owner  string                           // key of the owner's session, to whom all is allowed
 	faults map[string]types.BaseMethodFault // of calls that a test lets fail, by their name
 	denied map[string]bool                  // privileges that User lacks
 }
 
-func newGate() *gate {
-	return &gate{faults: map[string]types.BaseMethodFault{}, denied: map[string]bool{}}
+func newGate(t *turns) *gate {
+	return &gate{turns: t, faults: map[string]types.BaseMethodFault{}, denied: map[string]bool{}}
 }
 
 // handle returns what is wrong with a call; nil lets it pass.
@@ -39,7 +40,12 @@ func (g *gate) handle(ctx *simulator.Context, m *simulator.Method) (mo.Reference
 	case denied:
 		return nil, &types.NoPermission{Object: &m.This, PrivilegeId: privilege}
 	}
-	return nil, wrong(ctx, m)
+	var found types.BaseMethodFault
+	switch m.Body.(type) {
+	case *types.PlaceVm, *types.CloneVM_Task, *types.ReconfigVM_Task, *types.AddCustomFieldDef, *types.SetField:
+		g.turns.between(func() { found = wrong(ctx, m) }) // tasks change what it reads
+	}
+	return nil, found
 }
 
 // anonymous refuses to show anything but the service itself without a session. The

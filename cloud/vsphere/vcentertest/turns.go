@@ -53,6 +53,21 @@ func (t *turns) PutObject(_ *simulator.Context, o mo.Reference) {
 	}
 }
 
+// betweenTasks stands for the task whose turn it is while between runs.
+var betweenTasks = types.ManagedObjectReference{Type: "Turns", Value: "between"}
+
+// between calls f while no task runs.
+func (t *turns) between(f func()) {
+	t.mu.Lock()
+	for t.runs.Value != "" || len(t.parts) > 0 {
+		t.next.Wait()
+	}
+	t.runs = betweenTasks
+	t.mu.Unlock()
+	defer t.ended(betweenTasks)
+	f()
+}
+
 // UpdateObject is told of the end of a task.
 func (t *turns) UpdateObject(_ *simulator.Context, o mo.Reference, changes []types.PropertyChange) {
 	for _, c := range changes {

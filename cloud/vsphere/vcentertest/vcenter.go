@@ -63,7 +63,8 @@ var starting sync.Mutex
 func Start(ctx context.Context) (*VCenter, error) {
 	starting.Lock()
 	defer starting.Unlock()
-	v := &VCenter{model: simulator.VPX(), turns: newTurns(), gate: newGate(), tokens: newTokens()}
+	v := &VCenter{model: simulator.VPX(), turns: newTurns(), tokens: newTokens()}
+	v.gate = newGate(v.turns)
 	if err := v.model.Create(); err != nil {
 		v.model.Remove()
 		return nil, fmt.Errorf("make the inventory: %w", err)
@@ -78,6 +79,9 @@ func Start(ctx context.Context) (*VCenter, error) {
 	collects := &collector{}
 	collects.Self = v.model.ServiceContent.PropertyCollector
 	v.model.Map().Put(collects)
+	index := &search{root: v.model.ServiceContent.RootFolder, turns: v.turns}
+	index.Self = *v.model.ServiceContent.SearchIndex
+	v.model.Map().Put(index)
 	v.model.Map().SessionManager().ValidLogin = func(l *types.Login) bool {
 		return !v.revoked.Load() && l.UserName == User && l.Password == Password
 	}
