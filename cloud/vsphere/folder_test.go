@@ -56,7 +56,7 @@ func TestFullFolder(t *testing.T) {
 	s.gone(t, a, r.Ref)
 }
 
-// TestAbandonedListing: vCenter is told that the rest of a listing is not wanted.
+// TestAbandonedListing: a listing that is left early is cancelled at vCenter.
 func TestAbandonedListing(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -148,7 +148,7 @@ func markPaths() []string {
 }
 
 // objects yields what a filter selects, page by page. vCenter keeps what was not
-// fetched until the session ends, unless it is told that nobody will.
+// fetched until the session ends, so a listing that is left early is cancelled.
 func (a *account) objects(ctx context.Context, filter types.PropertyFilterSpec, page int32) iter.Seq2[
 	types.ObjectContent, error,
 ] {

@@ -92,7 +92,7 @@ func TestUnknownZone(t *testing.T) {
 	}
 }
 
-// TestFullZone: the caller is told which zone is full, and may ask for another one
+// TestFullZone: the error names the zone that is full, so another one can be tried
 // under the same token.
 func TestFullZone(t *testing.T) {
 	t.Parallel()
