@@ -43,7 +43,9 @@ type scope struct {
 	// replicasCompared is true once the number of machines was compared with the
 	// spec; scaleErr is the error of acting upon that.
 	replicasCompared bool
-	scaleErr         error
+	// withheld is how many surplus machines the MachineDeployment still needs.
+	withheld int
+	scaleErr error
 	// finalizerRemoved is true if the set may no longer exist, so that no status is written.
 	finalizerRemoved bool
 	requeue          time.Duration

@@ -11,7 +11,6 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
 // progressOf returns the conditions that tell what the set is waiting for.
@@ -67,6 +66,9 @@ func compareReplicas(s *scope) (reason, text string) {
 	switch {
 	case alive < wanted && s.createsBlocked():
 		return createsBlockedReason(s, alive, wanted)
+	case s.withheld > 0:
+		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted; %d are kept until "+
+			"enough others of MachineDeployment %s are available", existing, wanted, s.withheld, s.deployment.Name)
 	case existing > wanted:
 		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted", existing, wanted)
 	case available < wanted:
@@ -89,10 +91,8 @@ func createsBlockedReason(s *scope, alive, wanted int) (reason, text string) {
 func available(machines []*machinev1.Machine) int {
 	count := 0
 	for _, m := range machines {
-		switch rollout.PhaseOf(m) {
-		case machinev1.MachineRunning, machinev1.MachineAvailable:
+		if isAvailable(m) {
 			count++
-		default:
 		}
 	}
 	return count

@@ -42,8 +42,19 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&machinev1.Machine{}, batch.Enqueue(c.setsOfMachine), builder.WithPredicates(machineChanged())).
 		Watches(&machinev1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(c.setsOfDeployment),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&machinev1.MachineDeployment{}, batch.Enqueue(c.setsOfDeployment), builder.WithPredicates(becameAvailable())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		Complete(c)
+}
+
+// becameAvailable lets through that machines of a MachineDeployment have become available:
+// sets may wait for that before they delete others.
+func becameAvailable() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*machinev1.MachineDeployment)
+		after, still := e.ObjectNew.(*machinev1.MachineDeployment)
+		return ok && still && after.Status.AvailableReplicas > before.Status.AvailableReplicas
+	}}
 }
 
 // ofItself returns the set of an event.

@@ -94,10 +94,12 @@ func autoPreserved(m *machinev1.Machine) bool {
 	return m.Annotations[machinev1.PreserveAnnotation] == machinev1.PreserveAuto
 }
 
+// Priorities: that of machines which are deleted first, and that of those without one.
+const highest, standard = 1, 3
+
 // priority of a machine: a lower one is deleted earlier. An autoscaler's
 // delete-machine annotation counts as 1, whatever its value.
 func (r Ranking) priority(m *machinev1.Machine) int {
-	const highest, standard = 1, 3
 	priority, err := strconv.Atoi(m.Annotations[machinev1.PriorityAnnotation])
 	if err != nil {
 		priority = standard
@@ -107,6 +109,12 @@ func (r Ranking) priority(m *machinev1.Machine) int {
 		return min(priority, highest)
 	}
 	return priority
+}
+
+// Prioritized reports whether a user or a scaler wants a machine deleted before those of
+// the standard priority.
+func (r Ranking) Prioritized(m *machinev1.Machine) bool {
+	return r.priority(m) < standard
 }
 
 // MarkedAt is when a machine was marked for deletion; false if it is not marked

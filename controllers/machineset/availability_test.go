@@ -1,0 +1,118 @@
+package machineset
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// rolling is a deployment that keeps all of its replicas available.
+func rolling(replicas int32, changes ...func(*machinev1.MachineDeployment)) *machinev1.MachineDeployment {
+	d := newDeployment(replicas)
+	d.Spec.Strategy.Type = machinev1.RollingUpdateStrategyType
+	d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(1))
+	d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(0))
+	for _, change := range changes {
+		change(d)
+	}
+	return d
+}
+
+// otherSet is a set of the same deployment with one available machine.
+func otherSet() []client.Object {
+	set := newSet(1, owned)
+	set.Name, set.UID = "other", "other-uid"
+	member := newMember("c")
+	member.OwnerReferences = []metav1.OwnerReference{controllerRef(set)}
+	return []client.Object{set, member}
+}
+
+func TestKeepsAvailableMachines(t *testing.T) {
+	t.Parallel()
+	a, b := newMember("a"), newMember("b")
+	cases := map[string]struct {
+		reason  string
+		objects []client.Object
+		want    []string // of the set's machines, what is left after one pass
+	}{
+		"TakenBack": {
+			reason:  "The set was sized for a number that the user has taken back since.",
+			objects: []client.Object{rolling(2), a, b}, want: []string{"a", "b"},
+		},
+		"AsFarAsAllowed": {
+			reason:  "What the deployment does not need goes.",
+			objects: []client.Object{rolling(1), a, b}, want: []string{"b"},
+		},
+		"Unavailable": {
+			reason:  "What is not available is not missed.",
+			objects: []client.Object{rolling(1), a, newMember("b", phase(machinev1.MachinePending))}, want: []string{"a"},
+		},
+		"OtherSet": {
+			reason:  "Machines of the deployment's other sets count.",
+			objects: append(otherSet(), rolling(2), a, b), want: []string{"b", "c"},
+		},
+		"Chosen": {
+			reason:  "A user or a scaler who gives a machine a priority decides.",
+			objects: []client.Object{rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")), b},
+			want:    []string{"b"},
+		},
+		"Recreate": {
+			reason: "A strategy without promise keeps none.",
+			objects: []client.Object{rolling(2, func(d *machinev1.MachineDeployment) {
+				d.Spec.Strategy.Type = machinev1.RecreateStrategyType
+			}), a, b},
+		},
+		"Invalid": {
+			reason: "Nothing follows from a strategy that cannot be read.",
+			objects: []client.Object{rolling(2, func(d *machinev1.MachineDeployment) {
+				d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("much"))
+			}), a, b},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newEnv(t, append(tc.objects, newSet(0, owned))...)
+			if _, err := env.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, env.alive()); diff != "" {
+				t.Errorf("%s\nmachines (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestKeepsAvailableMachinesWithStaleCache: the cache of MachineDeployments may be behind
+// that of MachineSets by any time, so the deployment is read from the API server. The
+// set's condition says what it waits for.
+func TestKeepsAvailableMachinesWithStaleCache(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, rolling(0), newMember("a"), newMember("b"), newSet(0, owned))
+	env.lag(func(client.Object) bool { return true })
+	d := &machinev1.MachineDeployment{}
+	if err := env.live.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "pool"}, d); err != nil {
+		t.Fatal(err)
+	}
+	d.Spec.Replicas = 2
+	if err := env.live.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := env.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, env.alive()); diff != "" {
+		t.Errorf("machines (-want +got):\n%s", diff)
+	}
+	ready := meta.FindStatusCondition(env.set().Status.Progress.Conditions, machinev1.ConditionReplicasReady)
+	if ready == nil || !strings.Contains(ready.Message, "2 are kept until enough others of MachineDeployment pool") {
+		t.Errorf("condition %+v does not say why the machines are kept", ready)
+	}
+}
