@@ -81,6 +81,7 @@ func nativeRules() []Rule {
 		{Name: "AtMostOneVM", Resource: atMostOneVM},
 		{Name: "IntentFirst", Resource: intentFirst},
 		{Name: "NoSecondVM", Resource: noSecondVM},
+		{Name: "InZoneOfClass", Resource: inZoneOfClass},
 		{Name: "OnlyOrphansCollected", Resource: onlyOrphansCollected},
 		{Name: "Drained", Resource: drained},
 		{Name: "NothingLeftBehind", Object: nothingLeftBehind},
@@ -115,9 +116,10 @@ type Checker struct {
 	deleted   map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
 	put       map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
-	active   map[place]presence // where Clusters of Cluster API live, and do not any more
-	retained map[string]bool    // owner ids of VMs that were left on purpose
-	unasked  map[string]bool    // resources that came about by a request that arrived late, or by somebody else
+	active   map[place]presence   // where Clusters of Cluster API live, and do not any more
+	dropped  map[string]time.Time // when a zone ceased to be one of a class, by class and zone
+	retained map[string]bool      // owner ids of VMs that were left on purpose
+	unasked  map[string]bool      // resources that came about by a request that arrived late, or by somebody else
 }
 
 // bounds are what a set or a deployment asks for from then on.
@@ -143,7 +145,8 @@ func New(w World) *Checker {
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
 		taken: map[string]time.Time{}, put: map[types.UID]time.Time{},
 		unhealthy: map[string]bool{}, created: map[string]time.Time{}, deleted: map[string]time.Time{},
-		active: map[place]presence{}, retained: map[string]bool{}, unasked: map[string]bool{},
+		active: map[place]presence{}, dropped: map[string]time.Time{},
+		retained: map[string]bool{}, unasked: map[string]bool{},
 	}
 }
 
@@ -224,6 +227,8 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 			c.ailing[o.Name] = c.Now()
 		}
 		c.unhealthy[o.Name] = !healthy
+	case *machinev1.MachineClass:
+		c.noteZones(change)
 	case *machinev1.Machine:
 		c.noteMachine(change, o, w)
 	case *infrav1.MCMMachine:
@@ -249,6 +254,17 @@ func (c *Checker) noteDeletion(change apiserver.Change, m *infrav1.MCMMachine) {
 	}
 	if !m.DeletionTimestamp.IsZero() && !moved(m) && c.deleted[id].IsZero() {
 		c.deleted[id] = c.Now()
+	}
+}
+
+// noteZones remembers which zones a class does not name any more.
+func (c *Checker) noteZones(change apiserver.Change) {
+	before, ok := change.Old.(*machinev1.MachineClass)
+	if !ok {
+		return
+	}
+	for _, zone := range zonesOf(before) {
+		c.dropped[before.Name+"/"+zone] = c.Now()
 	}
 }
 

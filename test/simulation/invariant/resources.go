@@ -1,12 +1,15 @@
 package invariant
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
@@ -65,6 +68,58 @@ func noSecondVM(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) e
 		return nil
 	}
 	return fmt.Errorf("Machine %s has VM %s and gets VM %s", m.Name, m.Spec.ProviderID, now.ID)
+}
+
+// inZoneOfClass: a VM is made in a zone that its class names, and in the failure domain
+// that its Machine asks for.
+func inZoneOfClass(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
+	if !made(before, now) || w == nil || w.Late {
+		return nil
+	}
+	key, asked := c.classAndZone(now, w)
+	class, ok := w.Home.KindOf(&machinev1.MachineClass{}).Look(key).(*machinev1.MachineClass)
+	if !ok {
+		return nil
+	}
+	dropped, ever := c.dropped[key.Name+"/"+now.Zone]
+	switch {
+	case asked != "" && asked != now.Zone:
+		return fmt.Errorf("VM %s is made in zone %s for Machine %s, which asks for %s", now.ID, now.Zone, now.Name(), asked)
+	case slices.Contains(zonesOf(class), now.Zone), ever && !dropped.Before(w.Began.Add(-c.Lag)):
+		return nil
+	}
+	return fmt.Errorf("VM %s is made in zone %s, which MachineClass %s does not name", now.ID, now.Zone, key.Name)
+}
+
+// classAndZone returns the class that a VM is made from, and the failure domain that its
+// Machine asks for; both may be empty.
+func (c *Checker) classAndZone(vm sim.Resource, w *Writer) (class types.NamespacedName, zone string) {
+	if m := c.machineOf(vm.Tags[ownerTag]); m != nil && !tagged(vm) {
+		return types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name}, ""
+	}
+	for _, m := range mcmMachines(w.Home) {
+		if mcmID(m) != vm.Tags[ownerTag] {
+			continue
+		}
+		key := types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
+		if owner, ok := w.Home.KindOf(&clusterv1.Machine{}).Look(key).(*clusterv1.Machine); ok {
+			zone = owner.Spec.FailureDomain
+		}
+		return types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.MachineClassRef.Name}, zone
+	}
+	return types.NamespacedName{}, ""
+}
+
+// zonesOf are the zones that a class names.
+func zonesOf(class *machinev1.MachineClass) []string {
+	var spec struct {
+		Zone  string   `json:"zone"`
+		Zones []string `json:"zones"`
+	}
+	if json.Unmarshal(class.ProviderSpec.Raw, &spec) != nil {
+		return nil
+	}
+	return append(spec.Zones, spec.Zone)
 }
 
 // confirmation is how long a machine that somebody else took away has to be absent

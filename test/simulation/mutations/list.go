@@ -100,6 +100,9 @@ func counts() []Mutation {
 		{"a set deletes one machine too many", []Target{
 			{"controllers/machineset", "(*Controller).findSurplus", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
 		}},
+		{"a set deletes machines that its deployment needs again", []Target{
+			{"controllers/machineset", "(*Controller).keepAvailable", Begin(`return arg2, nil`)},
+		}},
 	}
 }
 

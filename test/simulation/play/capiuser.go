@@ -240,7 +240,7 @@ func (w *World) repairClusterAPI() {
 	edit(w, h.server, clusterKey(), func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
 	for i := range classes {
 		if _, found := find[*machinev1.MachineClass](h.server, className(i)); !found {
-			w.createAt(h.server, classOf(i))
+			w.createAt(h.server, w.classOf(i))
 		}
 	}
 	if _, found := find[*corev1.Secret](h.server, secretOf().Name); !found {

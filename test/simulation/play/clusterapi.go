@@ -67,7 +67,7 @@ func (w *World) populateClusterAPI() {
 	for _, h := range w.homes {
 		spare := secretOf()
 		spare.Name = spareAccess
-		class := classOf(0)
+		class := w.classOf(0)
 		class.Name, class.SecretRef = spareClass, &corev1.SecretReference{Namespace: namespace, Name: spareAccess}
 		w.createAt(h.server, spare)
 		w.createAt(h.server, class)
@@ -110,6 +110,9 @@ func (w *World) populateCluster(s *model.Server) {
 		d.Spec.Template.Spec.ClusterName, d.Spec.Template.Spec.Version = clusterName, kubeletVersion
 		d.Spec.Template.Spec.InfrastructureRef = refTo(infrav1.GroupVersion.Group, "MCMMachineTemplate", className(p.Class))
 		d.Spec.Template.Spec.Bootstrap.ConfigRef = refTo(bootstrapv1.GroupVersion.Group, "MCMConfigTemplate", bootTemplate)
+		if w.plan.Zones && i%2 == 0 {
+			d.Spec.Template.Spec.FailureDomain = askedZone
+		}
 		w.createAt(s, d)
 	}
 }

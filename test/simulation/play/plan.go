@@ -20,6 +20,7 @@ type Plan struct {
 	Workers      []Pool // of Cluster API
 	Apart        bool   // each API has a manager of its own
 	Moves        bool   // there is a second management cluster
+	Zones        bool   // classes name several zones
 	Events       []Event
 
 	// IgnoreOutages takes the protection from outages away.
@@ -50,8 +51,8 @@ func (e Event) String() string {
 // String is the plan in a few lines.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, boot %s, delete %s, %d pods\n",
-		p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Boot, p.Delete, p.Pods)
+	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, zones %v, boot %s, delete %s, %d pods\n",
+		p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Zones, p.Boot, p.Delete, p.Pods)
 	for i, pool := range p.Pools {
 		fmt.Fprintf(&b, "  pool %d: %+v\n", i, pool)
 	}
@@ -92,8 +93,10 @@ func NewPlan(seed uint64) Plan {
 			At: time.Duration(r.Int64N(int64(p.Length))), What: menu[r.IntN(len(menu))], N: r.Uint32() >> 1, For: duration(r),
 		})
 	}
-	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	p.addIncidents()
+	p.addZones()
+	p.addRegrets()
+	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }
 
@@ -196,7 +199,49 @@ func (p *Plan) addIncidents() {
 			})
 		}
 	}
-	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
+}
+
+// addZones gives the classes of a quarter of the seeds several zones, some of which
+// have no room for a while, and which the user changes.
+func (p *Plan) addZones() {
+	const stream = 15 // of its own, as that of incidents
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if p.Zones = r.IntN(4) == 0; !p.Zones {
+		return
+	}
+	for range r.IntN(5) {
+		what := "exhausted"
+		if r.IntN(3) == 0 {
+			what = "rezone"
+		}
+		p.Events = append(p.Events, Event{At: between(r, 0, p.Length), What: what, N: r.Uint32() >> 1, For: duration(r)})
+	}
+}
+
+// addRegrets has the user of a fifth of the worlds with pools take back what he has asked
+// for, while the manager that has begun to act upon it is replaced.
+func (p *Plan) addRegrets() {
+	const stream = 16
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if len(p.Pools) == 0 || r.IntN(5) > 0 {
+		return
+	}
+	pool := r.Uint32N(16) // both requests are about one pool
+	ask := func(at time.Duration) {
+		what := [...]string{"scale", "strategy"}[r.IntN(2)]
+		p.Events = append(p.Events, Event{At: at, What: what, N: r.Uint32()>>5<<4 | pool, For: time.Second})
+	}
+	at := between(r, 0, p.Length)
+	if r.IntN(2) == 0 {
+		p.Events = append(p.Events, Event{At: at, What: "roll", N: r.Uint32()>>5<<4 | pool, For: time.Second})
+	}
+	at += between(r, 0, time.Minute)
+	ask(at)
+	killed := at + between(r, 0, 2*time.Second)
+	p.Events = append(p.Events, Event{
+		At: killed, What: "kill", N: r.Uint32() >> 1, For: between(r, time.Second, time.Minute),
+	})
+	ask(killed + between(r, 0, time.Minute))
 }
 
 // between draws a duration.
@@ -219,6 +264,7 @@ func incidentFaults() map[string]func(*World, Event) {
 		"copy by hand":     (*World).copyByHand,
 		"slow requests":    func(w *World, e Event) { w.weather.slow = w.now.Add(e.For) },
 		"look for orphans": func(w *World, e Event) { w.lookForOrphans(fmt.Sprint(e.N)) },
+		"rezone":           (*World).rezone,
 	}
 }
 

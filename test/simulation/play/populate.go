@@ -151,7 +151,7 @@ func serveNodes(s *model.Server) {
 func (w *World) populate() {
 	w.create(secretOf())
 	for i := range classes {
-		w.create(classOf(i))
+		w.create(w.classOf(i))
 	}
 	for i := range w.plan.Pools {
 		w.create(w.deploymentOf(i))
@@ -183,16 +183,17 @@ const classes = 3
 
 func className(i int) string { return fmt.Sprintf("class-%c", 'a'+i%classes) }
 
-func classOf(i int) *machinev1.MachineClass {
+func (w *World) classOf(i int) *machinev1.MachineClass {
 	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: className(i)}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Namespace: namespace, Name: "access"}
-	c.ProviderSpec.Raw = specOf(i, "linux-1")
+	c.ProviderSpec.Raw = w.specOf(i, "linux-1")
 	return c
 }
 
-func specOf(i int, image string) []byte {
+func (w *World) specOf(i int, image string) []byte {
+	zone, more := w.zonesOf(i % classes)
 	text, err := json.Marshal(map[string]any{
-		"endpoint": endpoint, "region": region, "zone": zones()[i%classes], "instanceType": "small", "image": image,
+		"endpoint": endpoint, "region": region, "zone": zone, "zones": more, "instanceType": "small", "image": image,
 		"tags":  ownership(),
 		"disks": []map[string]any{{"sizeGiB": 10}, {"sizeGiB": 5}}[:1+i%2], "forwarding": i == 2,
 	})
@@ -200,6 +201,30 @@ func specOf(i int, image string) []byte {
 		panic(err)
 	}
 	return text
+}
+
+// askedZone is a zone that every class takes in worlds whose classes name several.
+const askedZone = "sim-1b"
+
+// zonesOf returns the zones of a class.
+func (w *World) zonesOf(i int) (zone string, more []string) {
+	if !w.plan.Zones {
+		return zones()[i], nil
+	}
+	switch (i + w.rezoned[i]) % classes {
+	case 0:
+		return "sim-1a", zones()
+	case 1:
+		return "", []string{askedZone, "sim-1c"}
+	}
+	return askedZone, nil
+}
+
+// rezone changes the zones of a class for good.
+func (w *World) rezone(e Event) {
+	i := int(e.N) % classes
+	w.rezoned[i]++
+	w.repairClass(i)
 }
 
 func poolName(i int) string { return fmt.Sprintf("pool-%d", i) }

@@ -168,14 +168,14 @@ func (w *World) breakClass(e Event) {
 	i := int(e.N) % classes
 	key := types.NamespacedName{Namespace: namespace, Name: className(i)}
 	edit(w, w.classHome(key.Name), key, func(c *machinev1.MachineClass) {
-		c.ProviderSpec.Raw = specOf(i, "no-such-image")
+		c.ProviderSpec.Raw = w.specOf(i, "no-such-image")
 	})
 	w.after(e.For, func() { w.repairClass(i) })
 }
 
 func (w *World) repairClass(i int) {
 	key := types.NamespacedName{Namespace: namespace, Name: className(i)}
-	edit(w, w.classHome(key.Name), key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = specOf(i, "linux-1") })
+	edit(w, w.classHome(key.Name), key, func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = w.specOf(i, "linux-1") })
 }
 
 func (w *World) breakSecret(e Event) {
@@ -239,7 +239,7 @@ func (w *World) changeImage(name string) {
 	for i := range classes {
 		if className(i) == name {
 			edit(w, w.classHome(name), types.NamespacedName{Namespace: namespace, Name: name}, func(c *machinev1.MachineClass) {
-				c.ProviderSpec.Raw = specOf(i, "linux-2")
+				c.ProviderSpec.Raw = w.specOf(i, "linux-2")
 			})
 		}
 	}

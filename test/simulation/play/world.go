@@ -54,6 +54,7 @@ type World struct {
 	moving   bool                   // clusterctl is at work
 	lives    *home                  // where the Cluster is, or is to be
 	adopted  int                    // VMs that a user had taken over
+	rezoned  [classes]int           // how often the zones of a class were changed
 	away     int                    // objects that a user is copying
 
 	wasCopied map[string]bool // owner ids of machines that a user has copied
