@@ -49,8 +49,8 @@ type openAccount struct {
 // openTimeout is how long a login may take.
 const openTimeout = 30 * time.Second
 
-// idle is how long an account stays open that nobody asks for; longer than the
-// period of any loop, so that only rotated credentials get there.
+// idle is how long an unused account stays open; longer than the period of any loop, so
+// that only accounts of rotated credentials are closed.
 const idle = 2 * time.Hour
 
 // NewRegistry returns a Registry of drivers whose accounts are wrapped, the
@@ -93,9 +93,9 @@ func (r *Registry) Driver(name string) (Driver, error) {
 
 // Account returns the account of these credentials at the class's endpoint,
 // opened at the first request. Equal credentials share one account; others
-// open a new one, and the old one is closed when nobody has used it for hours.
+// open a new one, and the old one is closed when it was not used for hours.
 // Where a login has failed, only one caller at a time tries again and the others
-// get that failure, so that an endpoint that does not answer holds up nobody else.
+// get that failure at once, also while the endpoint does not answer.
 // Codes: as Driver.Open.
 func (r *Registry) Account(ctx context.Context, d Driver, c Class, creds Credentials) (Account, error) {
 	a := r.entry(accountKey{d.Traits().Name, c.Endpoint, creds.Fingerprint("userData")})
@@ -134,8 +134,8 @@ func open(ctx context.Context, d Driver, c Class, creds Credentials) (Account, e
 	return account, err
 }
 
-// entry returns the place of key, marks it as used and closes accounts that
-// nobody has used for hours.
+// entry returns the place of key, marks it as used and closes accounts
+// that were not used for hours.
 func (r *Registry) entry(key accountKey) *openAccount {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (r *Registry) entry(key accountKey) *openAccount {
 		}
 		delete(r.accounts, k)
 		if c, ok := a.account.(io.Closer); ok {
-			_ = c.Close() // nobody is left to tell
+			_ = c.Close() // no caller is left who could act on the error
 		}
 		a.opening.Unlock()
 	}

@@ -55,12 +55,12 @@ type Deps struct {
 	Events func(component string) record.EventRecorder
 	// Workers is how many reconciles of a controller run at a time.
 	Workers func(controller string) int
-	// Durations are told how long machines took; nil tells nobody.
+	// Durations observes how long machines took; may be nil.
 	Durations machine.Durations
 	// Metrics gets the metrics that controllers have of their own; nil for none.
 	Metrics prometheus.Registerer
 	// TellFrozen is called once with what reports whether machines are left alone
-	// because an API server cannot be reached; nil if nobody wants to know.
+	// because an API server cannot be reached; may be nil.
 	TellFrozen func(frozen func() bool)
 	// Served reports whether the API server serves a kind. The collectors of orphans
 	// look for owners behind a door that is served although its controllers run

@@ -112,8 +112,8 @@ func (w *classWorld) do(err error) {
 }
 
 // TestClassOfBothDoors: while a pool moves, its class and Secret are held by each
-// door that has users, held and terminating ones included, and there is no moment
-// in which nobody holds them.
+// door that has users, held and terminating ones included, and at every moment
+// at least one holds them.
 func TestClassOfBothDoors(t *testing.T) {
 	t.Parallel()
 	w := newClassWorld(t)

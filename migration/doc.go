@@ -4,7 +4,7 @@
 //
 // A pool is described on both APIs at once: [Native] and [ClusterAPI] are what
 // the API server shows of it. One of them is the truth, the other a copy that
-// nobody acts on:
+// no controller acts on:
 //
 //	              hold, ack           paused copies           one write           unpause, hand over
 //	Native  ───────────────▶ held ───────────────▶ copied ───────────────▶ switched ───────────────▶ Moved ──▶ Finished
@@ -19,7 +19,7 @@
 //
 // The rules that make it safe:
 //
-//   - Nobody acts on a machine on the new side before every controller of the old
+//   - No controller of the new side acts on a machine before every controller of the old
 //     side has acknowledged to leave it alone: a hold that is answered with the
 //     value of the hold ([machinev1.MigrationHoldAnnotation]), or Cluster API's
 //     condition Paused.

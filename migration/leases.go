@@ -12,7 +12,7 @@ import (
 type Holder string
 
 // The holders of MCM's leases. Two processes of MCM's hold one each, a manager of
-// this project holds both, and nobody works who does not hold its own.
+// this project holds both, and each works only while it holds its own.
 const (
 	HolderNobody  Holder = "nobody"  // it is free, was given back, or has run out
 	HolderOurs    Holder = "ours"    // a manager of this project
@@ -25,8 +25,8 @@ const leaseSkew = 30 * time.Second
 
 // HolderOf says who holds a Lease at a time; nil is one that does not exist. A
 // Lease whose holder does not say until when counts as held. What is said is true
-// of that moment only: to be sure that nobody comes, the Deployments have to be
-// looked at too.
+// of that moment only: only the Deployments show whether another manager is
+// about to start.
 func HolderOf(l *coordinationv1.Lease, now time.Time) Holder {
 	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || ranOut(&l.Spec, now) {
 		return HolderNobody

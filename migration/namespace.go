@@ -153,7 +153,7 @@ func (s *Namespace) ForeignLeases(now time.Time) []Finding {
 }
 
 // readSecrets reads the names of Secrets, and what stands on those of other
-// namespaces that classes name. What is in them is nobody's business here.
+// namespaces that classes name. Their contents are not read.
 func (s *Namespace) readSecrets(ctx context.Context, c client.Reader) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))

@@ -40,14 +40,14 @@ type Options struct {
 	// Cluster API reaches the cluster with the nodes. Empty: that is the cluster
 	// with the objects, and the Cluster becomes self-hosted.
 	KubeconfigSecret string
-	// Apart says that the nodes are known to be in another cluster than the objects,
+	// Apart is true when the nodes are known to be in another cluster than the objects,
 	// see [Apart]: then Cluster API has to be told how to reach it.
 	Apart bool
 	// Accept names fields, as findings spell them, whose loss is accepted.
 	Accept []string
 	// Defaults hold where a Machine says nothing: the flags of its manager.
 	Defaults Defaults
-	// Now is when a plan is made: a Lease that has run out by then is held by nobody.
+	// Now is when a plan is made: a Lease that has expired by then has no holder.
 	// Zero: every Lease with a holder counts as held.
 	Now time.Time
 	// Timeout is how long one step may wait for controllers; 0 is 10 minutes.

@@ -58,7 +58,7 @@ type Record struct {
 	Generation int64 `json:"generation,omitempty"`
 	// BackedUp is the Hold of the move whose old side the ConfigMap has a backup of.
 	BackedUp string `json:"backedUp,omitempty"`
-	// NoHealthCheck says that the pool had no MachineHealthCheck on Cluster API, its origin,
+	// NoHealthCheck is true when the pool had no MachineHealthCheck on Cluster API, its origin,
 	// so that it gets none when it comes back.
 	NoHealthCheck bool `json:"unchecked,omitempty"`
 	// Options of the move that a successor needs.

@@ -111,7 +111,7 @@ func (k *kit) throttled() ErrorRow {
 	return k.h.Errors[i]
 }
 
-// storm is C18: the cloud throttles everyone; nobody storms it in turn.
+// storm is C18: a throttled driver slows down instead of retrying at once.
 func storm(k *kit) {
 	const callers, tries = 20, 4
 	row := k.throttled()

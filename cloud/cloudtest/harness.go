@@ -10,7 +10,7 @@ import (
 // Harness is what a cloud shows the suite. New and the tables are the cloud's;
 // everything else has a default.
 type Harness struct {
-	// New returns a cloud that nobody else uses. It is called once a case, and
+	// New returns a cloud for this test alone. It is called once a case, and
 	// once a part of some, and cleans up with t.Cleanup.
 	New func(t testing.TB) *Fixture
 

@@ -135,7 +135,7 @@ func stopEarly(k *kit) {
 	}
 }
 
-// settling is C16: a fresh VM that nobody can see yet is not made twice.
+// settling is C16: a VM that reads do not show yet is not created twice.
 func settling(k *kit) {
 	k.needs(k.f.Backend.Hide != nil, "Backend.Hide")
 	settle := k.traits.Settle

@@ -101,7 +101,7 @@ func goroutines(k *kit) {
 }
 
 // calm returns the goroutines with that label that do not end by themselves in
-// time. Connections that nobody uses are closed.
+// time. Unused connections are closed.
 func calm(label string, patience time.Duration) (left string) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		http.DefaultClient.CloseIdleConnections()

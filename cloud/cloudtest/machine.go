@@ -25,7 +25,7 @@ type machine struct {
 	ref cloud.Ref
 }
 
-// machine returns one that nobody else has.
+// machine returns a new machine.
 func (k *kit) machine() *machine {
 	*k.counter++
 	return k.named(fmt.Sprintf("%s-%d", strings.ToLower(k.id), *k.counter))

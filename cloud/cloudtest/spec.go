@@ -68,7 +68,7 @@ func (k *kit) with(in cloud.ClassInput, fields map[string]json.RawMessage) cloud
 	return in
 }
 
-// unknownField adds a field that nobody knows: a warning, and nothing else.
+// unknownField adds an unknown field, which is a warning and changes nothing else.
 func (k *kit) unknownField(d cloud.Driver, s Sample, want cloud.Class, before []cloud.Problem) {
 	k.Helper()
 	const name = "cloudtestUnknown"

@@ -49,7 +49,7 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 }
 
 // one returns the VM among those that were found. One that is going counts only
-// where there is no other. Of several nobody knows which is the machine's.
+// where there is no other. Which of several is the machine's is unknown.
 func one(op string, r cloud.Ref, vms []Resource) (cloud.VM, error) {
 	staying := slices.DeleteFunc(slices.Clone(vms), func(vm Resource) bool { return !vm.Deleting.IsZero() })
 	switch {

@@ -90,8 +90,8 @@ func (c client) build(ctx context.Context, region string, r request) (*http.Requ
 	return req, nil
 }
 
-// lost is the error for an answer that did not arrive, or not whole. Nobody
-// knows whether the call had its effect.
+// lost is the error for an answer that did not arrive, or not whole. Whether
+// the call had its effect is unknown.
 func lost(ctx context.Context, op string, err error) error {
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err)
@@ -177,8 +177,8 @@ func byStatus(status int) cloud.Code {
 	return cloud.Unknown
 }
 
-// offering returns what is exhausted; nil if the error is not of that kind or
-// does not say.
+// offering returns what is exhausted; nil if the error is of another kind, or
+// names nothing.
 func offering(e APIError, status int) *cloud.Offering {
 	o := cloud.Offering{Region: e.Region, Zone: e.Zone, InstanceType: e.InstanceType, CapacityType: e.CapacityType}
 	if react(e.Code, status) != cloud.Exhausted || o == (cloud.Offering{}) {

@@ -125,7 +125,7 @@ func TestSettingsMerge(t *testing.T) {
 	}
 }
 
-// TestOrphanByHand makes what nobody owns, through the ordinary API.
+// TestOrphanByHand creates an orphan through the ordinary API.
 func TestOrphanByHand(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil)

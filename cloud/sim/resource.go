@@ -125,7 +125,7 @@ func (r *Resource) stateAt(now time.Time) string {
 }
 
 // clone returns a copy that shares nothing with r but the user data, which
-// nobody modifies.
+// is never modified.
 func (r *Resource) clone() Resource {
 	out := *r
 	out.Tags = maps.Clone(r.Tags)

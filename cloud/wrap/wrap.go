@@ -23,7 +23,7 @@ type Options struct {
 	Timeouts Timeouts    // of each call
 	Listing  ListingAge  // how old a shared listing may be
 	SoldOut  SoldOut     // how long an exhausted offering is remembered
-	OnPanic  PanicReport // told about a panic of a driver; nil tells nobody
+	OnPanic  PanicReport // called for a panic of a driver; may be nil
 }
 
 // Standard returns all decorators in their order, the first innermost, as

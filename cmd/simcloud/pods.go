@@ -48,7 +48,7 @@ func newPods(f *fleet, client kubernetes.Interface, grace time.Duration) *pods {
 	return p
 }
 
-// slim takes out of a pod what nobody here reads.
+// slim takes out of a pod what is not read here.
 func slim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

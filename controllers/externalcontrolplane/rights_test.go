@@ -63,7 +63,7 @@ func TestRights(t *testing.T) {
 }
 
 // identityCalls are what core and the providers do in a workload cluster, and
-// what nobody should do with that identity.
+// what that identity must not be able to do.
 func identityCalls(ctx context.Context, c kubernetes.Interface, account string) (allowed,
 	denied map[string]func() error,
 ) {

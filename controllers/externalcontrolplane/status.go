@@ -101,7 +101,7 @@ func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
 }
 
 // versionsOf is the version that is asked for, once there is a control plane.
-// Nobody here upgrades one, so there is nothing for workers to wait for then.
+// This provider upgrades none, so workers have nothing to wait for then.
 // Source: Cluster API contract v1beta2, control plane, "version".
 func versionsOf(asked string, initialized bool) []clusterv1.StatusVersion {
 	if asked == "" || !initialized {

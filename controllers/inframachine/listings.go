@@ -90,7 +90,7 @@ func (s *vmListings) cached(key string) (listing, bool) {
 	return l, ok
 }
 
-// put keeps a listing, and forgets those that nobody has asked for in hours,
+// put keeps a listing, and forgets those that were not asked for in hours,
 // e.g. because the credentials were rotated.
 func (s *vmListings) put(key string, l listing) {
 	const idle = 2 * time.Hour

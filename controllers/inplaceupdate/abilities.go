@@ -25,7 +25,7 @@ type abilities struct {
 func (a abilities) none() bool { return !a.version && !a.bootstrap && len(a.class) == 0 }
 
 // abilitiesOf reads the annotation of a Machine, or of the metadata that it is
-// made from. An entry that nobody knows is an error, and then nothing counts.
+// made from. An unknown entry is an error, and then nothing counts.
 func abilitiesOf(annotations map[string]string) (abilities, error) {
 	var a abilities
 	for entry := range strings.SplitSeq(annotations[infrav1.NodeAgentUpdatesAnnotation], ",") {

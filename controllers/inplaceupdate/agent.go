@@ -26,7 +26,7 @@ func (e *Extension) agent(ctx context.Context, u *update) (answer, error) {
 
 // begin selects the node for this update. The condition comes first: should the
 // call end between the two writes, it is the update before that looks unfinished,
-// and no agent takes a node for ready that nobody has drained.
+// and no agent takes a node for ready before it is drained.
 func (e *Extension) begin(ctx context.Context, u *update) (answer, error) {
 	ours := u.node.Annotations[infrav1.UpdateTargetAnnotation] == u.target
 	if ours && (u.result() != "" || running(u)) {

@@ -213,8 +213,8 @@ func TestAgentFails(t *testing.T) {
 	}
 }
 
-// TestAgentIsSilent: an update that nobody makes fails after its time, and may
-// still succeed.
+// TestAgentIsSilent: an update without an agent fails after its time, and may still
+// succeed.
 func TestAgentIsSilent(t *testing.T) {
 	t.Parallel()
 	w := agentEnv(t)
@@ -328,8 +328,8 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatCoreAsksFor: whoever reaches the port can name a Machine; nothing
-// happens to one that core has not marked.
+// TestOnlyWhatCoreAsksFor: whoever reaches the port can name a Machine; only
+// those that core has marked are updated.
 func TestOnlyWhatCoreAsksFor(t *testing.T) {
 	t.Parallel()
 	w := agentEnv(t)

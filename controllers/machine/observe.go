@@ -26,7 +26,7 @@ type pass struct {
 	nodeName      string       // name of the machine's node, empty until known
 	node          *corev1.Node // nil: there is none, or no target cluster
 	otherClaimant string       // another Machine that claims the node, empty if none
-	nodeOwner     ownership    // of the node; unknown where nobody else claims it
+	nodeOwner     ownership    // of the node; unknown where no other Machine claims it
 
 	did outcomes
 }

@@ -41,7 +41,7 @@ type scope struct {
 	sets []*ownedSet
 	// newSet is the one with the template of d; nil if there is none.
 	newSet *ownedSet
-	// orphans are the sets of the namespace that nobody controls.
+	// orphans are the sets of the namespace without a controller.
 	orphans []*machinev1.MachineSet
 	// nodes are the Nodes that were read, by name; nil for one that does not exist.
 	nodes map[string]*corev1.Node

@@ -90,7 +90,7 @@ func machineStateOf(m *machinev1.Machine) machineState {
 		form:      m.Annotations[machinev1.ProviderIDFormAnnotation],
 	}
 	if n.phase == machinev1.MachinePending {
-		n.phase = "" // a VM that boots serves no more than one that does not exist
+		n.phase = "" // a VM that boots serves as little as a missing one
 	}
 	return n
 }

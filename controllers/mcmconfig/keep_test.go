@@ -55,7 +55,7 @@ func TestTokenOfNobody(t *testing.T) {
 			w := newEnv(t, objects(config())...)
 			w.reconcile()
 			before := w.value()
-			w.pass(2 * life) // nobody looked after the token
+			w.pass(2 * life) // the token was not renewed
 			if tc.begun {
 				m := &clusterv1.Machine{}
 				w.change(m, key, func() { m.Spec.ProviderID = "sim:///sim-1/vm-1" })

@@ -79,7 +79,7 @@ func TestTemplateMoves(t *testing.T) {
 	}
 }
 
-// TestTemplateEditedInPlace: nobody sees from its machines what it says by now.
+// TestTemplateEditedInPlace: its machines do not show what it says by now.
 func TestTemplateEditedInPlace(t *testing.T) {
 	t.Parallel()
 	name := func(secret string) func(*bootstrapv1.MCMConfigTemplate) {

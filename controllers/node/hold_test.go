@@ -31,7 +31,7 @@ func (w *env) release() {
 	}
 }
 
-// TestHeldMachinesNode: whatever is with the node of a held machine, nobody cares
+// TestHeldMachinesNode: whatever happens to the node of a held machine, nothing follows
 // until the machine is released.
 func TestHeldMachinesNode(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,7 @@
 // Command simulation runs the real controllers in simulated worlds, one for each
 // seed, and checks the invariants of docs/proof.md after every step. Equal seeds
 // give equal runs. The first seed is drawn at random unless it is given, so that
-// a claim is made about worlds that nobody has played before. The first line of
+// a claim is made about worlds that were never played before. The first line of
 // output is that seed, the last one is a JSON object.
 package main
 
@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// draw returns the first of some seeds that nobody is likely to have played.
+// draw returns the first of some seeds that were most likely never played.
 func draw() uint64 {
 	const most = 1_000_000_000_000
 	return 1 + rand.Uint64N(most)

@@ -93,8 +93,8 @@ func notAllowed(secret client.ObjectKey, namespace string) string {
 		secret, namespace, machinev1.AllowedNamespacesAnnotation, namespace)
 }
 
-// guard is a reader that shows no Secret of another namespace which does not
-// allow it.
+// guard is a reader that shows a Secret of another namespace only where that Secret
+// allows it.
 type guard struct {
 	client.Reader
 	namespace string

@@ -4,7 +4,7 @@ import "sync"
 
 // Visits know which nodes other controllers than the machine's are at work on,
 // so that a Machine's hold is not answered in the middle of that. A nil *Visits
-// is one that nobody ever tells anything. It is safe for concurrent use.
+// knows of none. It is safe for concurrent use.
 type Visits struct {
 	mu    sync.Mutex
 	nodes map[string]int

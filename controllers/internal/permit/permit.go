@@ -61,8 +61,8 @@ func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, busy
 	return true, "", nil
 }
 
-// leftBehind reports whether other has left its set and stays as it is: nobody will
-// replace it, so a machine whose set replaces it does not wait for it.
+// leftBehind reports whether other has left its set and stays as it is: it will
+// not be replaced, so a machine whose set replaces it does not wait for it.
 func leftBehind(m, other *machinev1.Machine) bool {
 	return other.DeletionTimestamp.IsZero() && metav1.GetControllerOf(other) == nil && metav1.GetControllerOf(m) != nil
 }

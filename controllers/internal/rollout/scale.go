@@ -177,8 +177,8 @@ func fraction(b Bounds, sets []Set, i int) int {
 }
 
 // preferMarked moves reductions to the sets whose machines were chosen, so that
-// these go and not others. MCM takes in proportion only, and then kills machines
-// that nobody chose (kubernetes/autoscaler#5465 is the same in Cluster API).
+// these go and not others. MCM takes in proportion only, and then deletes machines
+// that were not chosen (kubernetes/autoscaler#5465 is the same in Cluster API).
 func preferMarked(sets []Set, active, sizes []int) {
 	for _, i := range active {
 		lack := min(sets[i].Marked, sets[i].Spec) - (sets[i].Spec - sizes[i])

@@ -15,8 +15,8 @@ import (
 // Conflict where that Node is gone and another one has its name, since the decision was
 // about the former. Labels, annotations and finalizers merge with those of others. The
 // list of taints can only be written as a whole, so writing it also fails with Conflict
-// where the Node has changed since it was read. Callers should not write a Node that has
-// not changed: the patch is never empty.
+// where the Node has changed since it was read. Callers write only a Node that has
+// changed: the patch is never empty.
 func PatchNode(ctx context.Context, c client.Writer, node, changed *corev1.Node) error {
 	var options []client.MergeFromOption
 	if !equality.Semantic.DeepEqual(node.Spec.Taints, changed.Spec.Taints) {

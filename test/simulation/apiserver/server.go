@@ -39,11 +39,11 @@ type Kind struct {
 	log          []Change
 }
 
-// entry is a stored object; nobody modifies it, and versions share what they
-// have in common.
+// entry is a stored object. It is never modified, and versions share what they have in
+// common.
 type entry struct{ object client.Object }
 
-// A Change is one entry of a log. Nobody modifies its objects.
+// A Change is one entry of a log. Its objects are never modified.
 type Change struct {
 	Version uint64
 	Kind    *Kind

@@ -322,7 +322,7 @@ func workersSettle(c *Checker) error {
 		}
 		for _, o := range s.KindOf(&clusterv1.MachineDeployment{}).All() {
 			d := o.(*clusterv1.MachineDeployment)
-			// Core does nothing for a Cluster that is not there: it was deleted before core ever saw it.
+			// Core ignores a missing Cluster: this one was deleted before core ever saw it.
 			at := types.NamespacedName{Namespace: d.Namespace, Name: d.Spec.ClusterName}
 			if s.KindOf(&clusterv1.Cluster{}).Look(at) == nil {
 				continue
@@ -349,7 +349,7 @@ func (c *Checker) workerSettles(s *apiserver.Server, m *clusterv1.Machine) error
 	adopted := ownerName(m) == ""
 	switch {
 	case !ok && adopted:
-		return nil // nobody replaces what was deleted by hand
+		return nil // what was deleted by hand is not replaced
 	case !ok:
 		return fmt.Errorf("Machine %s of Cluster API has no MCMMachine", m.Name)
 	case m.Spec.ProviderID == "" && !adopted:

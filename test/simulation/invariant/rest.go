@@ -31,7 +31,7 @@ func everythingSettles(c *Checker) error {
 			if ref := metav1.GetControllerOf(m); ref != nil {
 				return fmt.Errorf("Machine %s belongs to set %s, which is gone", m.Name, ref.Name)
 			}
-			continue // nobody replaces it
+			continue // it is not replaced
 		}
 		node, ok := c.node(m.Labels[machinev1.NodeLabel]).(*corev1.Node)
 		switch {

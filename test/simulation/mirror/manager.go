@@ -55,7 +55,7 @@ func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.Client.Mirror
 // GetLogger says nothing.
 func (m *Manager) GetLogger() logr.Logger { return logr.Discard() }
 
-// GetConfig leads nowhere: nobody here dials.
+// GetConfig leads nowhere: no client here dials.
 func (m *Manager) GetConfig() *rest.Config { return &rest.Config{Host: "https://nowhere.invalid"} }
 
 // GetRESTMapper knows the kinds that the server serves.

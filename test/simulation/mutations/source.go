@@ -161,8 +161,8 @@ func parameters(d *ast.FuncDecl) map[string]string {
 	return names
 }
 
-// changed is the text of the file with all changes. Imports that nobody uses any
-// more stay for their side effects alone.
+// changed is the text of the file with all changes. Imports that are not used
+// any more stay for their side effects alone.
 func (s *source) changed() (string, error) {
 	slices.SortFunc(s.splices, func(a, b splice) int { return cmp.Compare(b.from, a.from) })
 	text := s.text

@@ -202,7 +202,7 @@ func (w *World) adopt(e Event) {
 		w.trace("user: %v", err)
 		return
 	}
-	if e.N>>5%2 == 0 { // nobody replaces it, so it is its provider that notices
+	if e.N>>5%2 == 0 { // it is not replaced, so it is its provider that notices
 		w.after(e.For+5*time.Minute, func() { w.Cloud.Reclaim(vm.ID) })
 	}
 	at := metav1.ObjectMeta{Namespace: namespace, Name: name}

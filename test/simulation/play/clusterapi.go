@@ -21,7 +21,7 @@ const (
 	clusterName    = "c1"
 	givenSecret    = "given-kubeconfig"
 	bootTemplate   = "boot"
-	spareClass     = "class-spare" // nobody's, in every management cluster: its collector looks at the same account
+	spareClass     = "class-spare" // of no Cluster, in every management cluster: its collector looks at the same account
 	spareAccess    = "access-spare"
 	kubeconfigText = `apiVersion: v1
 kind: Config
@@ -122,7 +122,7 @@ func refTo(group, kind, name string) clusterv1.ContractVersionedObjectReference 
 }
 
 // clusterHome is where the Cluster lives; nil if it does not exist, or is being
-// moved, or nobody can edit it now.
+// moved, or its API server is down.
 func (w *World) clusterHome() *home {
 	if w.moving || w.isDown(w.lives.server) {
 		return nil

@@ -141,7 +141,7 @@ func (w *World) twoLeaders(e Event) {
 	}
 }
 
-// leader chooses a process that nobody else leads beside; nil if there is none.
+// leader chooses a process without another leader beside it; nil if there is none.
 func (w *World) leader(e Event) *process {
 	p := w.manager(e)
 	if p == nil {

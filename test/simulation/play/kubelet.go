@@ -40,8 +40,8 @@ type kubelet struct {
 	running        bool   // the VM runs
 	never          bool   // it never joins
 	joined         bool
-	sick           bool // it says that it is not ready
-	lost           bool // nobody hears from it
+	sick           bool // it reports that it is not ready
+	lost           bool // it reports nothing
 	gone           bool // the VM is gone
 	shown          corev1.ConditionStatus
 }

@@ -44,11 +44,11 @@ type World struct {
 	contested bool // two managers have led at once
 	running   *task
 	idle      []*coroutine      // that have ended their tasks
-	writer    *invariant.Writer // who acts right now; nil: nobody of ours
+	writer    *invariant.Writer // who acts right now; nil: no manager
 
 	weather  weather
 	kubelets map[string]*kubelet // by id of the VM
-	news     []sim.Resource      // changes in the cloud that nobody has looked at yet
+	news     []sim.Resource      // changes in the cloud that were not looked at yet
 	pods     workload
 	ambush   []func(machine string) // act when the next VM is made
 	moving   bool                   // clusterctl is at work
