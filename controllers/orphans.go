@@ -3,6 +3,7 @@ package controllers
 import (
 	"slices"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 )
@@ -15,7 +16,7 @@ func addOrphans(s *setup) error {
 	if _, other := witnesses(s.running, s.served); other || slices.Contains(s.running, Infrastructure) {
 		doors = append(doors, orphan.OwnersOnly(orphan.NewMCMMachines(s.Client, s.Live, s.Namespace)))
 	}
-	return s.collect("machinesafetyorphanvms", machineComponent, doors)
+	return s.collect("machinesafetyorphanvms", machineComponent, machinev1.HeldOrphansAnnotation, doors)
 }
 
 func addMCMOrphans(s *setup) error {
@@ -23,13 +24,13 @@ func addMCMOrphans(s *setup) error {
 	if other, _ := witnesses(s.running, s.served); other || slices.Contains(s.running, Native) {
 		doors = append(doors, orphan.OwnersOnly(orphan.NewMachines(s.Client, s.Live, s.Namespace)))
 	}
-	return s.collect("mcmorphanvms", "mcmorphanvms-controller", doors)
+	return s.collect("mcmorphanvms", "mcmorphanvms-controller", machinev1.HeldClusterAPIOrphansAnnotation, doors)
 }
 
 // collect adds a collector, whose metrics two of them share.
-func (s *setup) collect(name, component string, doors []orphan.Owners) error {
+func (s *setup) collect(name, component, heldKey string, doors []orphan.Owners) error {
 	c := orphan.New(orphan.Deps{
-		Name: name, Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(component),
+		Name: name, HeldKey: heldKey, Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(component),
 		Options: s.Options.Orphans, Fresh: cloud.NotBefore,
 		Doors: doors,
 	})

@@ -37,7 +37,7 @@ func newRoot(connector connector) *cobra.Command {
 	}
 	c := &common{connect: connector}
 	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newMigrate(c), newTakeover(c))
+	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c))
 	return root
 }
 

@@ -54,6 +54,7 @@ func (o Options) withDefaults() Options {
 // Deps are what a Controller needs; all are required but Fresh.
 type Deps struct {
 	Name    string        // of the controller, in logs and metrics
+	HeldKey string        // annotation of classes for held orphans, one for each collector
 	Client  client.Client // reads from a cache
 	Classes *class.Resolver
 	Doors   []Owners // owners of both APIs; see NewMachines, NewMCMMachines and OwnersOnly
@@ -86,6 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			c.memory.forget(req.NamespacedName)
+			c.metrics.held.DeletePartialMatch(labelsOf(req.NamespacedName))
 			return reconcile.Result{}, nil
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineClass: %w", err))

@@ -41,11 +41,12 @@ type rules struct {
 	minAge  time.Duration // of a resource that is removed
 	confirm time.Duration // from the first scan to the deciding one
 	decode  func(providerID string) (id string, ok bool)
+	kept    map[string]bool // IDs of VMs that a person wants to stay
 }
 
 // decide returns what to do with a resource. It is pure.
 func (r rules) decide(s candidate) verdict {
-	if s.resource.Attached || isDeleting(s.resource) {
+	if s.resource.Attached || isDeleting(s.resource) || r.isKept(s.resource) {
 		return verdict{}
 	}
 	for _, o := range s.owners {
@@ -62,6 +63,11 @@ func (r rules) decide(s candidate) verdict {
 		return verdict{}
 	}
 	return r.orphan(s, fmt.Sprintf("no machine has the owner ID %s", s.resource.OwnerID))
+}
+
+// isKept reports whether a person wants a VM to stay.
+func (r rules) isKept(resource cloud.Resource) bool {
+	return resource.Kind == cloud.KindVM && r.kept[resource.ID]
 }
 
 func (r rules) decideVM(s candidate) verdict {

@@ -16,6 +16,9 @@
 // resource without the tag belongs to that of the native API. Both look for owners of
 // either API.
 //
+// More orphan VMs than can be expected are not removed until a person has decided: see
+// brake.go.
+//
 // An account is scanned once per period, however many classes share it. A scan that
 // fails is retried later and delays no other.
 package orphan
@@ -46,4 +49,5 @@ const (
 	EventRemoved      = "OrphanRemoved"
 	EventRemoveFailed = "OrphanRemovalFailed"
 	EventScanFailed   = "OrphanLookFailed"
+	EventHeld         = "OrphansHeld"
 )

@@ -74,7 +74,8 @@ func (w *env) restart(t *testing.T, o Options) {
 		cached = w.stale
 	}
 	w.Controller = New(Deps{
-		Client: w.client, Classes: class.New(clouds), Doors: []Owners{NewMachines(cached, w.client, "")},
+		HeldKey: machinev1.HeldOrphansAnnotation,
+		Client:  w.client, Classes: class.New(clouds), Doors: []Owners{NewMachines(cached, w.client, "")},
 		Clock: w.clock, Events: w.events, Options: o,
 	})
 }

@@ -28,6 +28,7 @@ type group struct {
 	suspects map[string]time.Time          // by resource, when first seen
 	reported map[string]bool               // by resource, what was reported already
 	pending  []removal                     // begun and not yet complete
+	held     int                           // orphan VMs that wait for a person's decision
 }
 
 // removal is a resource that is being removed.

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // metrics count what scans find and remove.
@@ -11,6 +12,7 @@ type metrics struct {
 	seen    *prometheus.CounterVec // provider, kind
 	removed *prometheus.CounterVec // provider, kind
 	failed  *prometheus.CounterVec // provider
+	held    *prometheus.GaugeVec   // namespace, machineclass
 }
 
 func newMetrics() *metrics {
@@ -24,7 +26,16 @@ func newMetrics() *metrics {
 		removed: counter("orphans_removed_total",
 			"Resources in the cloud that were removed because they have no owner.", "provider", "kind"),
 		failed: counter("orphan_looks_failed_total", "Scans for orphans that failed.", "provider"),
+		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "mcm", Subsystem: "safety", Name: "orphans_held",
+			Help: "VMs without a machine that are not removed until a person decides, because they are many.",
+		}, []string{"namespace", "machineclass"}),
 	}
+}
+
+// labelsOf are the labels of what concerns a class.
+func labelsOf(class types.NamespacedName) prometheus.Labels {
+	return prometheus.Labels{"namespace": class.Namespace, "machineclass": class.Name}
 }
 
 // Register registers the metrics of c. Collectors of the same registry share
@@ -40,5 +51,10 @@ func (c *Controller) Register(r prometheus.Registerer) error {
 			return err
 		}
 	}
-	return nil
+	err := r.Register(c.metrics.held)
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		c.metrics.held, _ = there.ExistingCollector.(*prometheus.GaugeVec)
+		return nil
+	}
+	return err
 }

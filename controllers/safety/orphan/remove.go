@@ -24,7 +24,7 @@ type scope struct {
 // scans began. doors are live. It returns after how long to continue; 0 if all
 // removals are complete. One removal that fails does not stop the others.
 func (c *Controller) removeOrphans(ctx context.Context, doors []Owners, g *group, s scope) (time.Duration, error) {
-	reportOnly := c.Options.ReportOnly || c.memory.reportOnly(g)
+	reportOnly := c.reportsOnly(g)
 	todo, err := unfinished(ctx, doors, g.pending)
 	if err != nil {
 		return 0, err
@@ -50,6 +50,11 @@ func (c *Controller) removeOrphans(ctx context.Context, doors []Owners, g *group
 		}
 	}
 	return again, failed
+}
+
+// reportsOnly reports whether no orphan of the group may be removed.
+func (c *Controller) reportsOnly(g *group) bool {
+	return c.Options.ReportOnly || c.memory.reportOnly(g)
 }
 
 // remove begins or continues one removal, and returns after how long to continue.

@@ -21,40 +21,71 @@ type finding struct {
 	verdict   verdict
 }
 
+// look is what one scan reads before it judges.
+type look struct {
+	group     *group
+	account   cloud.Account
+	resolved  class.Resolved
+	rules     rules
+	decided   decisions
+	resources []cloud.Resource
+}
+
 // scan lists all resources, judges them, and removes those that have no owner. It
 // returns when the next scan is due. It judges everything before it removes anything,
 // and removes nothing after an incomplete listing.
 func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (time.Time, error) {
-	account, err := resolved.Account(ctx)
+	l, err := c.look(ctx, g, resolved, began)
 	if err != nil {
 		return time.Time{}, err
 	}
-	resources, err := list(c.listing(ctx, g, began), account, resolved.Class)
+	found, err := c.judge(ctx, c.Doors, l.rules, g, l.resources)
 	if err != nil {
 		return time.Time{}, err
 	}
-	r := c.rules(resolved, began)
-	found, err := c.judge(ctx, c.Doors, r, g, resources)
-	if err != nil {
-		return time.Time{}, err
-	}
-	next := c.remember(ctx, g, resolved, r, found)
-	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 {
+	next := c.remember(ctx, g, resolved, l.rules, found)
+	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 && g.held == 0 {
 		return next, nil
 	}
-	doors, err := readLive(ctx, c.Doors)
-	if err != nil {
-		return time.Time{}, err
-	}
-	found, err = c.judge(ctx, doors, r, g, resources)
-	if err != nil {
-		return time.Time{}, err
-	}
-	again, err := c.removeOrphans(ctx, doors, g, scope{account, resolved, found})
+	again, err := c.collect(ctx, l)
 	if again > 0 {
 		next = earlier(next, c.Clock.Now().Add(again))
 	}
 	return next, err
+}
+
+// look reads the account and what persons have decided.
+func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved, began time.Time) (*look, error) {
+	l := &look{group: g, resolved: resolved, rules: c.rules(resolved, began)}
+	var err error
+	if l.account, err = resolved.Account(ctx); err != nil {
+		return nil, err
+	}
+	if l.resources, err = list(c.listing(ctx, g, began), l.account, resolved.Class); err != nil {
+		return nil, err
+	}
+	l.decided, err = c.decisionsOf(ctx, g)
+	l.rules.kept = l.decided.kept
+	return l, err
+}
+
+// collect judges again, by what the API server shows now, and removes orphans. It returns
+// after how long to continue; 0 if all removals are complete.
+func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error) {
+	doors, err := readLive(ctx, c.Doors)
+	if err != nil {
+		return 0, err
+	}
+	found, err := c.judge(ctx, doors, l.rules, l.group, l.resources)
+	if err != nil {
+		return 0, err
+	}
+	if !c.reportsOnly(l.group) {
+		if found, err = c.brake(ctx, l, found); err != nil {
+			return 0, err
+		}
+	}
+	return c.removeOrphans(ctx, doors, l.group, scope{l.account, l.resolved, found})
 }
 
 // listing returns the context of a listing. Where the scan may remove resources, the

@@ -49,7 +49,7 @@ func (c *Controller) classEvents() handler.EventHandler {
 			_, reported := before[ReportAnnotation]
 			_, reports := after[ReportAnnotation]
 			switch {
-			case before[ScanAnnotation] != after[ScanAnnotation]:
+			case before[ScanAnnotation] != after[ScanAnnotation], decidesOtherwise(before, after):
 				c.memory.requestScan(class, c.Clock.Now())
 				c.request(q, class, 0)
 			case e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || reported != reports:
@@ -57,6 +57,12 @@ func (c *Controller) classEvents() handler.EventHandler {
 			}
 		},
 	}
+}
+
+// decidesOtherwise reports whether a person has decided about held orphans.
+func decidesOtherwise(before, after map[string]string) bool {
+	return before[machinev1.ApprovedOrphansAnnotation] != after[machinev1.ApprovedOrphansAnnotation] ||
+		before[machinev1.KeptOrphansAnnotation] != after[machinev1.KeptOrphansAnnotation]
 }
 
 // machineEvents requests a scan some time after a Machine was deleted: one for all that

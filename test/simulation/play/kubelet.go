@@ -281,6 +281,10 @@ func (w *World) changed(c model.Change) {
 		if c.Old != nil && c.New != nil && c.Old.GetDeletionTimestamp().IsZero() && !o.DeletionTimestamp.IsZero() {
 			w.placeLate(o.Labels[machinev1.NodeLabel])
 		}
+	case *machinev1.MachineClass:
+		if c.New != nil && heldOrphans(o) != nil {
+			w.after(w.between(time.Minute, 10*time.Minute), w.approveOrphans)
+		}
 	case *corev1.Pod:
 		w.podChanged(o, c.New == nil)
 	case *corev1.Node:

@@ -1,0 +1,162 @@
+package orphan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// fleet is a cloud with VMs of n machines, of which the API server knows those that known
+// reports. It returns the IDs of the others.
+func fleet(t *testing.T, w *env, n int, known func(i int) bool) (orphans []string) {
+	t.Helper()
+	for i := range n {
+		name := fmt.Sprintf("m-%d", i)
+		id := w.makeVM(t, name, "owner-of-"+name)
+		if known(i) {
+			w.create(t, machine(name, "owner-of-"+name, provider(id)))
+		} else {
+			orphans = append(orphans, id)
+		}
+	}
+	return orphans
+}
+
+func (w *env) class(t *testing.T, name string) *machinev1.MachineClass {
+	t.Helper()
+	c := &machinev1.MachineClass{}
+	if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: name}, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// decide has a person write a decision about VMs to a class.
+func (w *env) decide(t *testing.T, class, key string, ids ...string) {
+	t.Helper()
+	c := w.class(t, class)
+	before := c.DeepCopy()
+	machinev1.SetAnnotation(c, key, strings.Join(ids, ","))
+	if err := w.client.Patch(t.Context(), c, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.memory.requestScan(client.ObjectKeyFromObject(c), w.clock.Now())
+}
+
+// TestLimit: a few orphans are always removed, and more of a large account.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	for vms, want := range map[int]int{0: 3, 1: 3, 39: 3, 40: 4, 1000: 100} {
+		if got := limitOf(vms); got != want {
+			t.Errorf("of %d VMs %d may be orphans, want %d", vms, got, want)
+		}
+	}
+}
+
+// TestRestoreFromBackup: the API server was restored from a backup in which a part of the
+// Machines was missing. Their VMs look like orphans, and are healthy.
+func TestRestoreFromBackup(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		vms, lost int
+		stay      bool
+	}{
+		"Few":         {vms: 6, lost: 3},
+		"MoreThanFew": {vms: 6, lost: 4, stay: true},
+		"ATenth":      {vms: 50, lost: 5},
+		"MoreThanIt":  {vms: 50, lost: 6, stay: true},
+		"All":         {vms: 5, lost: 5, stay: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, Options{}, machineClass("a"))
+			orphans := fleet(t, w, tc.vms, func(i int) bool { return i >= tc.lost })
+			w.pass(t, "a", 2*time.Hour)
+			for _, id := range orphans {
+				if w.left()[id] != tc.stay {
+					t.Errorf("VM %s is left: %v, want %v", id, w.left()[id], tc.stay)
+				}
+			}
+			if got := len(w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]) > 0; got != tc.stay {
+				t.Errorf("the class lists held orphans: %v, want %v", got, tc.stay)
+			}
+		})
+	}
+}
+
+// TestHeldOrphansAreReported: an Event, a metric and an annotation say what waits for a
+// decision, each once, and the annotation goes when the machines come back.
+func TestHeldOrphansAreReported(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
+	orphans := fleet(t, w, 4, func(int) bool { return false })
+	w.run(t, "b")
+	w.pass(t, "a", 2*time.Hour)
+	reported := strings.Join(w.reported(), "\n")
+	if n := strings.Count(reported, "OrphansHeld 4 of 4 VMs have no machine, more than 3"); n != 1 {
+		t.Errorf("reported %d times, want once:\n%s", n, reported)
+	}
+	if got := testutil.ToFloat64(w.metrics.held.WithLabelValues("default", "a")); got != 4 {
+		t.Errorf("the metric shows %v, want 4", got)
+	}
+	var held machinev1.HeldOrphans
+	if err := json.Unmarshal([]byte(w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]), &held); err != nil {
+		t.Fatal(err)
+	}
+	if held.VMs != 4 || held.Limit != 3 || held.Count != 4 || len(held.Orphans) != 4 || held.Orphans[0].Machine == "" {
+		t.Errorf("the annotation says %+v", held)
+	}
+	for i, id := range orphans {
+		name := fmt.Sprintf("m-%d", i)
+		w.create(t, machine(name, "owner-of-"+name, provider(id)))
+	}
+	w.pass(t, "a", time.Hour)
+	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
+		t.Errorf("the annotation stays: %s", text)
+	}
+	if got := testutil.CollectAndCount(w.metrics.held); got != 0 {
+		t.Errorf("%d series stay", got)
+	}
+}
+
+// TestDecisions: what a person approves is removed, also after a restart and from another
+// class of the account; what a person keeps stays and is not counted.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
+	orphans := fleet(t, w, 6, func(int) bool { return false })
+	w.run(t, "b")
+	w.pass(t, "a", time.Hour)
+	w.decide(t, "b", machinev1.ApprovedOrphansAnnotation, orphans[0])
+	w.restart(t, Options{})
+	w.run(t, "b")
+	w.pass(t, "a", time.Hour)
+	if left := w.left(); left[orphans[0]] || len(left) != 5 {
+		t.Errorf("left %v: just %s was approved", left, orphans[0])
+	}
+	w.decide(t, "a", machinev1.KeptOrphansAnnotation, orphans[1], orphans[2])
+	w.pass(t, "a", time.Hour)
+	if left := w.left(); !left[orphans[1]] || !left[orphans[2]] || len(left) != 2 {
+		t.Errorf("left %v: three without a decision are few enough, and two are kept", left)
+	}
+}
+
+// TestReportOnlyHoldsNothing: where nothing is removed anyway, no decision is asked for.
+func TestReportOnlyHoldsNothing(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, Options{ReportOnly: true}, machineClass("a"))
+	fleet(t, w, 5, func(int) bool { return false })
+	w.pass(t, "a", time.Hour)
+	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
+		t.Errorf("held: %s", text)
+	}
+}
