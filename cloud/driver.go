@@ -103,7 +103,15 @@ type Traits struct {
 	// that were written for MCM. Only the native API takes its classes.
 	Legacy bool
 
-	Rates Rates // what the cloud allows an account
+	Rates Rates     // what the cloud allows an account
+	Tags  TagLimits // what the cloud takes as tags
+}
+
+// TagLimits are what a cloud takes as the tags of a resource. The zero value is no limit.
+type TagLimits struct {
+	Keys, Values     string // the characters that it takes, as "a-z0-9_-"; empty is any
+	KeyMax, ValueMax int    // characters; 0 is no limit
+	Max              int    // tags of a resource; 0 is no limit
 }
 
 // Rates are how many calls of each method of Account a cloud allows, each apart

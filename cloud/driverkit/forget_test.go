@@ -24,5 +24,19 @@ func TestNothingIsLeft(t *testing.T) {
 		if len(b.queues) != 1 {
 			t.Errorf("%d keys are known, want the last alone", len(b.queues))
 		}
+		var turns Turns
+		for _, key := range []string{"a", "b", "a"} {
+			done, err := turns.Take(t.Context(), "op", key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := turns.Take(gone, "op", key); err == nil {
+				t.Error("a turn was given to a caller who is gone, during that of another")
+			}
+			done()
+		}
+		if len(turns.lines) != 0 {
+			t.Errorf("%d keys have a line without callers", len(turns.lines))
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -59,6 +60,49 @@ func (c *Checks) OneOf(path, value string, allowed ...string) {
 func (c *Checks) AtLeast(path string, value *int32, least int32) {
 	if value != nil && *value < least {
 		c.Problems.Add(cloud.BlocksCreate, path, fmt.Sprintf("is %d and has to be at least %d", *value, least))
+	}
+}
+
+// Between adds a problem that blocks Create if a number is too small or too large; nil is
+// allowed.
+func (c *Checks) Between(path string, value *int32, least, most int32) {
+	if value != nil && (*value < least || *value > most) {
+		c.Block(path, "is %d and has to be from %d to %d", *value, least, most)
+	}
+}
+
+// Matches adds a problem if a value is not wholly of a form, which form describes, e.g.
+// "a price in US dollars, e.g. 0.05". Empty is allowed.
+func (c *Checks) Matches(severity cloud.Severity, path, value string, pattern *regexp.Regexp, form string) {
+	if value != "" && pattern.FindString(value) != value {
+		c.Problems.Add(severity, path, fmt.Sprintf("is %q and has to be %s", value, form))
+	}
+}
+
+// Distinct adds a problem that blocks Create for each entry of a list whose field has the
+// value of an earlier one; empty is allowed.
+func (c *Checks) Distinct(list, field string, values []string, remedy string) {
+	for i, value := range values {
+		if value != "" && slices.Contains(values[:i], value) {
+			c.Block(fmt.Sprintf("%s[%d].%s", list, i, field), "is %q, as that of another entry; %s", value, remedy)
+		}
+	}
+}
+
+// Block adds a problem that blocks Create. The message says what is wrong and what to do.
+func (c *Checks) Block(path, message string, args ...any) {
+	c.Problems.Add(cloud.BlocksCreate, path, fmt.Sprintf(message, args...))
+}
+
+// Warn adds a problem that blocks nothing.
+func (c *Checks) Warn(path, message string, args ...any) {
+	c.Problems.Add(cloud.Warning, path, fmt.Sprintf(message, args...))
+}
+
+// Default gives a field that the spec leaves out its value.
+func Default[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
 	}
 }
 

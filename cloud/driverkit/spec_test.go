@@ -2,6 +2,7 @@ package driverkit_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -99,6 +100,88 @@ func TestSpecOf(t *testing.T) {
 		got, err := driverkit.SpecOf[*spec]("op", cloud.Class{Spec: c.spec})
 		if (err == nil) != c.ok || c.ok && got != good || !c.ok && cloud.CodeOf(err) != cloud.Invalid {
 			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+}
+
+func TestFormsOfValues(t *testing.T) {
+	t.Parallel()
+	s := parse(`{}`)
+	three := int32(3)
+	s.Between("n", &three, 1, 2)
+	s.Between("none", nil, 1, 2)
+	price := regexp.MustCompile(`\d+`)
+	s.Matches(cloud.BlocksAll, "price", "5x", price, "a number, e.g. 5")
+	s.Matches(cloud.BlocksAll, "good", "5", price, "a number")
+	s.Distinct("disks", "name", []string{"a", "", "b", "", "a"}, "rename one")
+	s.Warn("old", "has no effect; remove it")
+	want := []cloud.Problem{
+		{Severity: cloud.BlocksCreate, Field: "providerSpec.n", Message: "is 3 and has to be from 1 to 2"},
+		{Severity: cloud.BlocksAll, Field: "providerSpec.price", Message: `is "5x" and has to be a number, e.g. 5`},
+		{
+			Severity: cloud.BlocksCreate, Field: "providerSpec.disks[4].name",
+			Message: `is "a", as that of another entry; rename one`,
+		},
+		{Severity: cloud.Warning, Field: "providerSpec.old", Message: "has no effect; remove it"},
+	}
+	if !slices.Equal(s.Found(), want) {
+		t.Errorf("got %v, want %v", s.Found(), want)
+	}
+	var unset *int32
+	driverkit.Default(&unset, 7)
+	set := &three
+	driverkit.Default(&set, 7)
+	if *unset != 7 || *set != 3 {
+		t.Errorf("got %d and %d, want the default only where there is no value", *unset, *set)
+	}
+}
+
+func TestSecret(t *testing.T) {
+	t.Parallel()
+	s := driverkit.Secret{Credentials: cloud.Credentials{
+		"old": []byte(" x\n"), "password": []byte(" y \r\n"), "empty": nil,
+	}}
+	if got := s.First("new", "old"); got != "x" {
+		t.Errorf("got %q", got)
+	}
+	if got := s.First("empty", "old") + s.First("none"); got != "" {
+		t.Errorf("got %q, want an entry that is there to count although it is empty", got)
+	}
+	if got := s.Password("password"); got != " y " {
+		t.Errorf("got %q", got)
+	}
+	s.Require("user", "", "the name of the user")
+	s.Require("password", "y", "the password")
+	want := []cloud.Problem{
+		{Severity: cloud.BlocksAll, Field: "secret.user", Message: "is missing; put the name of the user there"},
+	}
+	if !slices.Equal(s.Problems, want) {
+		t.Errorf("got %v, want %v", s.Problems, want)
+	}
+}
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	id := regexp.MustCompile(`i-[0-9]+`)
+	for text, want := range map[string]string{
+		"x:///zone/i-1": "i-1", "x://i-1": "i-1", "x:///zone/i-1x": "", "x:///zone/": "", "y:///zone/i-1": "",
+	} {
+		if got, ok := driverkit.DecodeProviderID(text, "x://", id); got != want || ok != (want != "") {
+			t.Errorf("%s: got %q, %v", text, got, ok)
+		}
+	}
+	if got, ok := driverkit.VolumeHandle(cloud.Volume{Driver: "csi", Handle: "v"}, "csi", "tree"); got != "v" || !ok {
+		t.Errorf("got %q, %v", got, ok)
+	}
+	if _, ok := driverkit.VolumeHandle(cloud.Volume{Driver: "other", Handle: "v"}, "csi"); ok {
+		t.Error("a volume of another driver is none of this cloud's")
+	}
+	if got := driverkit.MiB(2048) + " " + driverkit.MiB(1536); got != "2Gi 1536Mi" {
+		t.Errorf("got %s", got)
+	}
+	for name, want := range map[string]string{"x86_64": "amd64", "AArch64": "arm64", "s390": ""} {
+		if got := driverkit.Architecture(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }
