@@ -18,7 +18,8 @@ func Carries(tags map[string]string, keys []string) bool {
 
 // IsOf reports whether a resource of the class with this owner id and machine name is
 // provably of r. Where both have an owner id, that decides: a machine that was restored
-// elsewhere keeps only its id. Otherwise the name does, because MCM made the resource.
+// elsewhere keeps only its id. Otherwise the name does, because MCM made the resource. A
+// Ref without a name is of any: look for its providerID alone.
 func IsOf(r cloud.Ref, ownerID, machineName string) bool {
 	if r.OwnerID != "" && ownerID != "" {
 		return ownerID == r.OwnerID

@@ -99,6 +99,20 @@ func (c *Checks) Warn(path, message string, args ...any) {
 	c.Problems.Add(cloud.Warning, path, fmt.Sprintf(message, args...))
 }
 
+// BlockIf is Block for a spec in which bad is true.
+func (c *Checks) BlockIf(bad bool, path, message string, args ...any) { //nolint:revive // a condition, and no mode
+	if bad {
+		c.Block(path, message, args...)
+	}
+}
+
+// WarnIf is Warn for a spec in which odd is true.
+func (c *Checks) WarnIf(odd bool, path, message string, args ...any) { //nolint:revive // a condition, and no mode
+	if odd {
+		c.Warn(path, message, args...)
+	}
+}
+
 // Default gives a field that the spec leaves out its value.
 func Default[T any](field **T, value T) {
 	if *field == nil {

@@ -114,7 +114,9 @@ func TestFormsOfValues(t *testing.T) {
 	s.Matches(cloud.BlocksAll, "price", "5x", price, "a number, e.g. 5")
 	s.Matches(cloud.BlocksAll, "good", "5", price, "a number")
 	s.Distinct("disks", "name", []string{"a", "", "b", "", "a"}, "rename one")
-	s.Warn("old", "has no effect; remove it")
+	s.WarnIf(true, "old", "has no effect; remove it")
+	s.WarnIf(false, "old", "is used")
+	s.BlockIf(false, "old", "is used")
 	want := []cloud.Problem{
 		{Severity: cloud.BlocksCreate, Field: "providerSpec.n", Message: "is 3 and has to be from 1 to 2"},
 		{Severity: cloud.BlocksAll, Field: "providerSpec.price", Message: `is "5x" and has to be a number, e.g. 5`},
