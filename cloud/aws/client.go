@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // connect returns a client of EC2 for a class, and what makes it log in again;
@@ -79,21 +81,21 @@ func (o Options) httpClient() awssdk.HTTPClient {
 func ask[In, Out any](ctx context.Context, a *account, op string,
 	call func(context.Context, *In, ...func(*ec2.Options)) (*Out, error), in *In,
 ) (*Out, *cloud.Error) {
-	if err := ctx.Err(); err != nil {
-		return nil, cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", err)
+	if e := driverkit.NotSent(ctx, op); e != nil {
+		return nil, e
 	}
 	out, err := call(ctx, in)
 	if err == nil {
 		return out, nil
 	}
-	e := refusal(ctx, op, err)
-	if a.refresh == nil || e.Reason != codeExpiredToken && e.Reason != "RequestExpired" &&
-		e.Reason != "ExpiredTokenException" {
+	e := refusal(ctx, op, err, a.now())
+	ended := []string{codeExpiredToken, "ExpiredTokenException", "RequestExpired"}
+	if a.refresh == nil || !slices.Contains(ended, e.Reason) {
 		return nil, e
 	}
 	a.refresh()
 	if out, err = call(ctx, in); err != nil {
-		return nil, refusal(ctx, op, err)
+		return nil, refusal(ctx, op, err, a.now())
 	}
 	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // vmOf returns an instance as the controllers see it.
@@ -93,13 +94,11 @@ func place(n types.InstanceNetworkInterface) (card, device int32) {
 
 // resourceOf returns a resource as the controllers see it.
 func (a *account) resourceOf(t resource) cloud.Resource {
-	out := cloud.Resource{
+	if t.kind == cloud.KindVM {
+		return driverkit.VMResource(a.vmOf(t), maps.Clone(t.tags))
+	}
+	return cloud.Resource{
 		Kind: t.kind, ID: t.id, MachineName: t.tags[nameTag], OwnerID: t.tags[ownerTag],
 		Created: t.made, Attached: t.attachedTo != "", Tags: maps.Clone(t.tags),
 	}
-	if t.kind == cloud.KindVM {
-		vm := a.vmOf(t)
-		out.VM = &vm
-	}
-	return out
 }

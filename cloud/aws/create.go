@@ -45,7 +45,8 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 // checkRequest refuses what EC2 would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
-	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax), s.tagProblems(r))
+	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax),
+		driverkit.TooManyTags("tags", s.tags(r), tagLimits))
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
@@ -77,19 +78,23 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (r
 		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, vm.Reason, "instance %s of this attempt is %s: %s", t.id,
 			t.state, vm.Message)
 	}
-	a.launched(t)
+	a.fresh.Put(t.id, t)
 	return t, nil
 }
 
 // run returns the instance of a launch, which EC2 makes once for its token.
 func (a *account) run(ctx context.Context, in *ec2.RunInstancesInput) (resource, *cloud.Error) {
 	token, subnet := awssdk.ToString(in.ClientToken), awssdk.ToString(in.NetworkInterfaces[0].SubnetId)
-	if a.sentElsewhere(token, subnet) {
+	if before, sent := a.sent.Known(token); sent && before != subnet {
 		return resource{}, cloud.Errorf(cloud.TokenUsed, opCreate, "SubnetChanged",
 			"this attempt was sent for another subnet than %s, and EC2 may have made an instance there", subnet)
 	}
 	out, err := ask(ctx, a, opCreate, a.client.RunInstances, in)
-	a.answered(token, subnet, err)
+	if err != nil && (err.Code == cloud.Unavailable || err.Code == cloud.Unknown) {
+		a.sent.Put(token, subnet)
+	} else {
+		a.sent.Forget(token)
+	}
 	if err != nil {
 		return resource{}, err
 	}
@@ -108,15 +113,15 @@ func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (re
 	if err != nil {
 		return resource{}, err
 	}
-	if len(found) == 0 {
-		if t, ok := a.unseen(r.ProviderID); ok && s.owns(t, r.Ref) {
-			return t, nil
-		}
-		return resource{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound,
-			"EC2 does not show the instance of %s",
-			r.ProviderID)
+	if len(found) > 0 {
+		return found[0], nil
 	}
-	return found[0], nil
+	id, _ := decodeProviderID(r.ProviderID)
+	if t, ok := a.fresh.Known(id); ok && s.owns(t, r.Ref) {
+		return t, nil
+	}
+	return resource{}, cloud.Errorf(cloud.NotFound, opCreate, codeInstanceNotFound, "EC2 does not show the instance of %s",
+		r.ProviderID)
 }
 
 // refused returns the error of a creation with what is exhausted.
@@ -130,24 +135,20 @@ func (a *account) refused(ctx context.Context, s *spec, r cloud.CreateRequest, e
 			e.Code = cloud.Unavailable
 		}
 	case cloud.Exhausted:
-		e.Offering = a.offering(ctx, s, r, react(e.Reason, 0).scope)
+		e.Offering = a.offering(ctx, s, r, driverkit.ScopeOf(e))
 	case cloud.Unknown, cloud.Denied, cloud.Throttled, cloud.Unavailable, cloud.TokenUsed:
 	}
 	return e
 }
 
-// offering returns what of the class is exhausted.
-func (a *account) offering(ctx context.Context, s *spec, r cloud.CreateRequest, of scope) *cloud.Offering {
-	if of == scopeNone {
-		return nil
+// offering returns what of the class is exhausted. It leaves out a zone that cannot be
+// had: the call that needs the subnet says what is wrong with it.
+func (a *account) offering(ctx context.Context, s *spec, r cloud.CreateRequest, of driverkit.Scope) *cloud.Offering {
+	o := cloud.Offering{Region: s.Region, InstanceType: s.MachineType, CapacityType: s.capacityType()}
+	if o.Zone, _ = s.wantedZone(r); of == driverkit.ScopeZone && o.Zone == "" && s.NetworkInterfaces[0].SubnetID != "" {
+		o.Zone, _ = a.zoneOf(ctx, s.NetworkInterfaces[0].SubnetID)
 	}
-	o := &cloud.Offering{Region: s.Region, InstanceType: s.MachineType, CapacityType: s.capacityType()}
-	if of == scopeZone {
-		if o.Zone, _ = s.wantedZone(r); o.Zone == "" {
-			o.Zone = a.zoneOf(ctx, s.NetworkInterfaces[0].SubnetID)
-		}
-	}
-	return o
+	return of.Of(o)
 }
 
 // capacityType returns the market on which the class buys.
@@ -306,20 +307,16 @@ func (s *spec) reservation() *types.CapacityReservationSpecification {
 // machine's annotation says, in the zone that the machine or the class names. EC2
 // refuses a zone that is not the subnet's.
 func (s *spec) place(r cloud.CreateRequest) *types.Placement {
-	p := &types.Placement{}
 	zone, _ := s.wantedZone(r)
-	m, _ := s.placementOf(r.Annotations)
-	switch {
-	case s.Placement != nil:
-		p.GroupId, p.HostId, p.Affinity = optional(
-			s.Placement.GroupID), optional(s.Placement.HostID), optional(s.Placement.Affinity)
-		p.PartitionNumber, p.Tenancy = s.Placement.PartitionNumber, types.Tenancy(s.Placement.Tenancy)
-	case m != nil:
-		p.Affinity, p.AvailabilityZone, p.GroupId, p.GroupName = m.Affinity, m.AvailabilityZone, m.GroupID, m.GroupName
-		p.HostId, p.HostResourceGroupArn, p.SpreadDomain = m.HostID, m.HostResourceGroupARN, m.SpreadDomain
-		p.PartitionNumber, p.Tenancy = m.PartitionNumber, types.Tenancy(m.Tenancy)
-	case zone == "":
-		return nil
+	p, _ := s.placementOf(r.Annotations)
+	switch c := s.Placement; {
+	case c != nil:
+		p = &types.Placement{
+			GroupId: optional(c.GroupID), HostId: optional(c.HostID), Affinity: optional(c.Affinity),
+			PartitionNumber: c.PartitionNumber, Tenancy: types.Tenancy(c.Tenancy),
+		}
+	case p == nil && zone != "":
+		p = &types.Placement{}
 	}
 	if zone != "" {
 		p.AvailabilityZone = &zone

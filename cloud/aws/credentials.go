@@ -1,35 +1,40 @@
 package aws
 
 import (
-	"strings"
-
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// The entries of the Secret, in the spellings of MCM's driver. The first that
-// is there counts.
-var (
-	keyIDEntries  = []string{"providerAccessKeyId", "accessKeyID"}
-	keyEntries    = []string{"providerSecretAccessKey", "secretAccessKey"}
-	tokenEntries  = []string{"workloadIdentityTokenFile"}
-	roleEntries   = []string{"roleARN"}
+// The entries of the Secret. Where MCM's driver knows two spellings, the first that is
+// there counts.
+const (
+	keyIDEntry, oldKeyIDEntry = "providerAccessKeyId", "accessKeyID"
+	keyEntry, oldKeyEntry     = "providerSecretAccessKey", "secretAccessKey"
+	tokenEntry, roleEntry     = "workloadIdentityTokenFile", "roleARN"
+
 	sessionPrefix = "cluster-api-provider-mcm"
 )
 
 // login is the credentials of a caller.
 type login struct{ keyID, key, tokenFile, role string }
 
-// loginOf returns the credentials without white space around them.
-func loginOf(creds cloud.Credentials) login {
-	first := func(entries []string) string {
-		for _, entry := range entries {
-			if v, there := creds[entry]; there {
-				return strings.TrimSpace(string(v))
-			}
-		}
-		return ""
+// loginOf returns what the Secret says, and which entries are missing. Ambient lets one
+// without credentials stand for those of the process.
+func loginOf(creds cloud.Credentials, ambient bool) (login, []cloud.Problem) {
+	s := driverkit.Secret{Credentials: creds}
+	l := login{
+		s.First(keyIDEntry, oldKeyIDEntry), s.First(keyEntry, oldKeyEntry), s.First(tokenEntry), s.First(roleEntry),
 	}
-	return login{first(keyIDEntries), first(keyEntries), first(tokenEntries), first(roleEntries)}
+	switch {
+	case l.static() || l.none() && ambient:
+	case l.keyID == "" && l.key == "" && !l.none():
+		s.Require(roleEntry, l.role, "the ARN of the role that the token is for")
+		s.Require(tokenEntry, l.tokenFile, "the path of the web identity token, or give an access key instead")
+	default:
+		s.Require(keyIDEntry, l.keyID, "the id of the access key")
+		s.Require(keyEntry, l.key, "the secret access key")
+	}
+	return l, s.Problems
 }
 
 // static reports whether there is an access key, which goes before a web identity.
@@ -37,28 +42,3 @@ func (l login) static() bool { return l.keyID != "" && l.key != "" }
 
 // none reports whether the Secret has no credentials at all.
 func (l login) none() bool { return l == login{} }
-
-// problems names what is missing, by field.
-func (l login) problems(ambient bool) []cloud.Problem {
-	identity := l.keyID == "" && l.key == "" && (l.tokenFile != "" || l.role != "")
-	if l.static() || l.none() && ambient {
-		return nil
-	}
-	var problems []cloud.Problem
-	missing := func(entry, value, what string) {
-		if value == "" {
-			problems = append(problems, cloud.Problem{
-				Severity: cloud.BlocksAll, Field: "secret." + entry,
-				Message: "is missing; put " + what + " there",
-			})
-		}
-	}
-	if identity {
-		missing(roleEntries[0], l.role, "the ARN of the role that the token is for")
-		missing(tokenEntries[0], l.tokenFile, "the path of the web identity token, or give an access key instead")
-		return problems
-	}
-	missing(keyIDEntries[0], l.keyID, "the id of the access key")
-	missing(keyEntries[0], l.key, "the secret access key")
-	return problems
-}

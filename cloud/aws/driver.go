@@ -67,14 +67,15 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 
 // CheckSecret names the entries that are missing.
 func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
-	return loginOf(creds).problems(d.options.Ambient)
+	_, problems := loginOf(creds, d.options.Ambient)
+	return problems
 }
 
 // Open returns an Account. It makes no call: requests are signed one by one.
 func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
 	const op = "open account"
-	who := loginOf(creds)
-	if err := cloud.Worst(op, who.problems(d.options.Ambient), cloud.BlocksAll); err != nil {
+	who, problems := loginOf(creds, d.options.Ambient)
+	if err := cloud.Worst(op, problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}
 	s, err := driverkit.SpecOf[*spec](op, c)

@@ -12,13 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opFinish = "configure interface"
-
-// statePending is EC2's word for an instance that it has accepted and that does not
-// run yet.
-const statePending = string(types.InstanceStateNamePending)
 
 // waitToFinish is when to try again what an instance is not ready for.
 const waitToFinish = 2 * time.Second
@@ -32,17 +29,15 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, t 
 	if t.going() || t.gone() {
 		return 0, a.failedLaunch(ctx, s, r, t)
 	}
-	for _, step := range []func(context.Context, *spec, cloud.CreateRequest, resource) (time.Duration, error){
-		a.forward, a.delegate,
-	} {
-		if wait, err := step(ctx, s, r, t); err != nil || wait > 0 {
-			return wait, err
-		}
-	}
-	if t.state == statePending {
-		return waitForVM, nil
-	}
-	return 0, nil
+	return driverkit.Steps(ctx,
+		func(ctx context.Context) (time.Duration, error) { return a.forward(ctx, s, t) },
+		func(ctx context.Context) (time.Duration, error) { return a.delegate(ctx, s, r, t) },
+		func(context.Context) (time.Duration, error) {
+			if t.state == string(types.InstanceStateNamePending) {
+				return waitForVM, nil
+			}
+			return 0, nil
+		})
 }
 
 // failedLaunch returns why EC2 ended an instance that it had accepted and that never
@@ -54,21 +49,21 @@ func (a *account) failedLaunch(ctx context.Context, s *spec, r cloud.CreateReque
 	}
 	reason := awssdk.ToString(t.instance.StateReason.Code)
 	_, code, _ := strings.Cut(reason, ".") // after Server or Client
-	why := react(code, 0)
-	if why.code != cloud.Exhausted && why.code != cloud.Invalid {
+	why := table.Row(driverkit.Answer{Code: code})
+	if why.Means != cloud.Exhausted && why.Means != cloud.Invalid {
 		return nil
 	}
-	e := cloud.Errorf(why.code, opCreate, reason, "EC2 accepted instance %s and could not launch it: %s: %s", t.id, reason,
-		briefly(awssdk.ToString(t.instance.StateReason.Message)))
-	if why.code == cloud.Exhausted {
-		e.Offering = a.offering(ctx, s, r, why.scope)
+	e := cloud.Errorf(why.Means, opCreate, reason, "EC2 accepted instance %s and could not launch it: %s: %s", t.id,
+		reason, driverkit.Brief(awssdk.ToString(t.instance.StateReason.Message)))
+	if why.Means == cloud.Exhausted {
+		e.Offering = a.offering(ctx, s, r, why.Scope)
 	}
 	return e
 }
 
 // forward lets all interfaces pass on what is not theirs, except those that have
 // no such check.
-func (a *account) forward(ctx context.Context, s *spec, _ cloud.CreateRequest, t resource) (time.Duration, error) {
+func (a *account) forward(ctx context.Context, s *spec, t resource) (time.Duration, error) {
 	if *s.SourceDestCheck {
 		return 0, nil
 	}
@@ -96,7 +91,7 @@ func notYet(e *cloud.Error) (time.Duration, error) {
 		return 0, nil
 	}
 	switch e.Reason {
-	case "IncorrectState", "IncorrectInstanceState", "InvalidNetworkInterfaceID.NotFound", codeInstanceNotFound:
+	case "IncorrectState", "IncorrectInstanceState", codeInterfaceNotFound, codeInstanceNotFound:
 		return waitToFinish, nil
 	}
 	if e.Code == cloud.NotFound {
@@ -177,13 +172,8 @@ func (a *account) delegateTo(ctx context.Context, r cloud.CreateRequest, id stri
 		return min(settleTime-now.Sub(at), waitForVM), nil
 	}
 	asked[id] = now.UTC().Truncate(time.Second)
-	note, err := json.Marshal(progress{Prefixes: asked})
-	if err != nil {
-		return 0, cloud.Errorf(cloud.Unknown, opFinish, "NoCheckpoint", "encode checkpoint: %w", err)
-	}
-	if err := r.Checkpoint(ctx, string(note)); err != nil {
-		return 0, cloud.Errorf(cloud.Unavailable, opFinish, "NoCheckpoint",
-			"what is about to happen could not be written down: %w", err)
+	if err := driverkit.Note(ctx, opFinish, r, progress{Prefixes: asked}); err != nil {
+		return 0, err
 	}
 	_, failed = ask(ctx, a, opFinish, a.client.AssignIpv6Addresses, &ec2.AssignIpv6AddressesInput{
 		NetworkInterfaceId: &id, Ipv6PrefixCount: awssdk.Int32(lacks),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // ProviderName is MachineClass.provider.
@@ -41,25 +42,21 @@ var rates = cloud.Rates{
 func (d *Driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
-		Rates: rates,
+		Rates: rates, Tags: tagLimits,
 	}
 }
 
-var instanceID = regexp.MustCompile(`^i-[0-9a-zA-Z]+$`)
+var instanceID = regexp.MustCompile(`i-[0-9a-zA-Z]+`)
 
 // DecodeProviderID accepts aws:///<region>/<id>, which MCM writes,
 // aws:///<zone>/<id>, which stands on the Node, and both without or with another
 // number of elements before the id, as older cloud providers wrote them.
 func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(providerID, providerIDScheme+"/")
-	if !ok {
-		return "", false
-	}
-	id = rest[strings.LastIndex(rest, "/")+1:]
-	if !instanceID.MatchString(id) {
-		return "", false
-	}
-	return id, true
+	return decodeProviderID(providerID)
+}
+
+func decodeProviderID(providerID string) (id string, ok bool) {
+	return driverkit.DecodeProviderID(providerID, providerIDScheme+"/", instanceID)
 }
 
 // providerID is MCM's form for a region and the Node's for a zone.
@@ -67,11 +64,9 @@ func providerID(place, id string) string { return providerIDScheme + "/" + place
 
 // VolumeID returns the id of an EBS volume.
 func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
-	switch v.Driver {
-	case csiDriver:
-		id = v.Handle
-	case inTreePlugin: // vol-… or aws://<zone>/vol-…
-		id = v.Handle[strings.LastIndex(v.Handle, "/")+1:]
+	id, ok = driverkit.VolumeHandle(v, csiDriver, inTreePlugin)
+	if v.Driver == inTreePlugin { // vol-… or aws://<zone>/vol-…
+		id = id[strings.LastIndex(id, "/")+1:]
 	}
-	return id, id != ""
+	return id, ok && id != ""
 }

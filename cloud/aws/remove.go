@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -25,33 +24,36 @@ const (
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
 	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
-		return cloud.Deletion{}, unclassed(err)
+		return cloud.Deletion{}, driverkit.Restrict(err)
 	}
-	vms, err := a.find(ctx, opDelete, s, r)
+	return driverkit.Remove(ctx, driverkit.RemoveStep{
+		RetryAfter: waitForVM,
+		Find:       func(ctx context.Context) ([]driverkit.Part, error) { return a.vms(ctx, s, r) },
+	}, driverkit.RemoveStep{
+		RetryAfter: waitForParts,
+		Find:       func(ctx context.Context) ([]driverkit.Part, error) { return a.parts(ctx, s, r) },
+	})
+}
+
+// vms returns the VMs of r that are to be terminated. Spot requests that would replace
+// them are canceled here.
+func (a *account) vms(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
+	found, err := a.find(ctx, opDelete, s, r)
 	if err != nil && cloud.CodeOf(err) != cloud.NotFound {
-		return cloud.Deletion{}, err
+		return nil, err
 	}
-	var left []string
-	for _, vm := range vms {
+	var all []driverkit.Part
+	for _, vm := range found {
 		if err := a.cancelRequest(ctx, vm); err != nil {
-			return cloud.Deletion{}, err
+			return nil, err
 		}
-		if vm.gone() {
-			continue
-		}
-		left = append(left, "vm "+vm.id)
-		if err := a.end(ctx, vm); err != nil {
-			return cloud.Deletion{}, err
+		if !vm.gone() {
+			all = append(all, driverkit.Part{Kind: vm.kind, ID: vm.id, Remove: func(ctx context.Context) (bool, error) {
+				return false, a.end(ctx, vm)
+			}})
 		}
 	}
-	if len(left) > 0 {
-		slices.Sort(left)
-		return cloud.Deletion{RetryAfter: waitForVM, Remaining: left}, nil
-	}
-	if err := a.cancelLoose(ctx, s, r); err != nil {
-		return cloud.Deletion{}, err
-	}
-	return a.clean(ctx, s, r)
+	return all, nil
 }
 
 // end asks for an instance to go, unless it is going.
@@ -63,11 +65,10 @@ func (a *account) end(ctx context.Context, vm resource) error {
 	if err == nil {
 		err = refused[vm.id]
 	}
-	err = named(opDelete, err)
 	if cloud.CodeOf(err) == cloud.NotFound {
 		return nil
 	}
-	return err
+	return driverkit.WithOp(opDelete, err)
 }
 
 // terminate ends instances. What EC2 refuses for one of them must not keep the
@@ -75,64 +76,61 @@ func (a *account) end(ctx context.Context, vm resource) error {
 func (a *account) terminate(ctx context.Context, _ struct{}, ids []string) (map[string]error, error) {
 	ids = unique(ids)
 	_, err := ask(ctx, a, opDelete, a.client.TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: ids})
-	if err == nil {
+	switch {
+	case err == nil:
 		return map[string]error{}, nil
-	}
-	if err.Code == cloud.Throttled || err.Code == cloud.Unavailable {
+	case err.Code == cloud.Throttled || err.Code == cloud.Unavailable:
 		return nil, err
-	}
-	if len(ids) == 1 {
-		return map[string]error{ids[0]: about(err)}, nil
+	case len(ids) == 1:
+		return map[string]error{ids[0]: reading(err)}, nil
 	}
 	refused := map[string]error{}
 	for _, id := range ids {
 		alone, err := a.terminate(ctx, struct{}{}, []string{id})
+		if err == nil {
+			err = alone[id]
+		}
 		if err != nil {
 			refused[id] = err
-		} else if alone[id] != nil {
-			refused[id] = alone[id]
 		}
 	}
 	return refused, nil
 }
 
-// clean removes the volumes and interfaces that carry the tags of r and are
-// not part of another VM. What the class wants to outlive its VMs stays.
-func (a *account) clean(ctx context.Context, s *spec, r cloud.Ref) (cloud.Deletion, error) {
-	var left []string
+// parts returns the volumes and interfaces that carry the tags of r and are not part of
+// another VM. What the class wants to outlive its VMs stays.
+func (a *account) parts(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
+	if err := a.cancelLoose(ctx, s, r); err != nil {
+		return nil, err
+	}
+	var all []driverkit.Part
 	for _, kind := range []cloud.Kind{cloud.KindDisk, cloud.KindInterface} {
 		if s.keeps[kind] {
 			continue
 		}
-		parts, err := a.ofName(ctx, opDelete, kind, s, r)
+		found, err := a.ofName(ctx, opDelete, kind, s, r)
 		if err != nil {
-			return cloud.Deletion{}, err
+			return nil, err
 		}
-		for _, p := range parts {
+		for _, p := range found {
 			if !mayGo(p, r) {
 				continue
 			}
-			left = append(left, string(kind)+" "+p.id)
-			if p.attachedTo != "" || p.going() {
-				continue // it goes, or comes loose, with its VM
+			part := driverkit.Part{Kind: kind, ID: p.id}
+			if p.attachedTo == "" && !p.going() { // else it goes, or comes loose, with its VM
+				part.Remove = func(ctx context.Context) (bool, error) { return false, a.removePart(ctx, p) }
 			}
-			if err := a.removePart(ctx, p); err != nil {
-				return cloud.Deletion{}, err
-			}
+			all = append(all, part)
 		}
 	}
-	if len(left) == 0 {
-		return cloud.Deletion{Done: true}, nil
-	}
-	slices.Sort(left)
-	return cloud.Deletion{RetryAfter: waitForParts, Remaining: left}, nil
+	return all, nil
 }
 
 // mayGo reports whether a part is one of the VM of r. A part of a VM that is there
 // and is not that of r is not.
 func mayGo(p resource, r cloud.Ref) bool {
-	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
 	if p.attachedTo != "" {
+		id, known := decodeProviderID(r.ProviderID)
 		return known && p.attachedTo == id
 	}
 	owner := p.tags[ownerTag]
@@ -148,8 +146,8 @@ func (a *account) removePart(ctx context.Context, p resource) error {
 		_, err = ask(ctx, a, "delete interface", a.client.DeleteNetworkInterface,
 			&ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &p.id})
 	}
-	if err == nil || err.Reason == "InvalidVolume.NotFound" || err.Reason == "InvalidNetworkInterfaceID.NotFound" {
+	if err == nil || err.Reason == "InvalidVolume.NotFound" || err.Reason == codeInterfaceNotFound {
 		return nil
 	}
-	return about(err)
+	return reading(err)
 }

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // pageMax is how many resources a page may hold. EC2 may send fewer.
@@ -41,21 +43,9 @@ func (t resource) going() bool {
 }
 
 // owns reports whether a resource provably belongs to r: it carries the ownership
-// tags of the class, the machine's owner id or none, and the machine's name. One with
-// the machine's owner id may have any name, because machines that are restored
-// elsewhere keep only the id.
+// tags of the class, and the owner id or the name of the machine.
 func (s *spec) owns(t resource, r cloud.Ref) bool {
-	if len(s.ownership) == 0 || slices.ContainsFunc(s.ownership, func(key string) bool {
-		_, has := t.tags[key]
-		return !has
-	}) {
-		return false
-	}
-	owner, name := t.tags[ownerTag], t.tags[nameTag]
-	if r.OwnerID != "" && owner != "" {
-		return owner == r.OwnerID
-	}
-	return r.Name == "" || name == "" || name == r.Name
+	return driverkit.Carries(t.tags, s.ownership) && driverkit.IsOf(r, t.tags[ownerTag], cmp.Or(t.tags[nameTag], r.Name))
 }
 
 // filter is a filter of EC2. Its values are patterns, so what would be one is
@@ -89,29 +79,14 @@ func (a *account) pages(ctx context.Context, op string, kind cloud.Kind, filters
 	page := map[cloud.Kind]func(context.Context, string, []types.Filter, *string) ([]resource, *string, *cloud.Error){
 		cloud.KindVM: a.instances, cloud.KindDisk: a.volumes, cloud.KindInterface: a.interfaces,
 	}[kind]
-	return func(yield func(resource, error) bool) {
-		var next *string
-		for {
-			resources, more, err := page(ctx, op, filters, next)
-			if err != nil {
-				yield(resource{}, about(err))
-				return
-			}
-			for _, t := range resources {
-				if !yield(t, nil) {
-					return
-				}
-			}
-			if awssdk.ToString(more) == "" {
-				return
-			}
-			next = more
-		}
-	}
+	return driverkit.Pages(ctx, func(ctx context.Context, token string) ([]resource, string, error) {
+		all, next, err := page(ctx, op, filters, set(token))
+		return all, awssdk.ToString(next), reading(err)
+	})
 }
 
-func (a *account) instances(ctx context.Context, op string, filters []types.Filter, next *string) ([]resource, *string,
-	*cloud.Error,
+func (a *account) instances(ctx context.Context, op string, filters []types.Filter, next *string) (all []resource,
+	more *string, failed *cloud.Error,
 ) {
 	out, err := ask(ctx, a, op, a.client.DescribeInstances, &ec2.DescribeInstancesInput{
 		Filters: filters, MaxResults: awssdk.Int32(pageMax), NextToken: next,
@@ -119,7 +94,6 @@ func (a *account) instances(ctx context.Context, op string, filters []types.Filt
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []resource
 	for _, r := range out.Reservations {
 		for _, i := range r.Instances {
 			a.learn(i)
@@ -141,8 +115,8 @@ func fromInstance(i types.Instance) resource {
 	return t
 }
 
-func (a *account) volumes(ctx context.Context, op string, filters []types.Filter, next *string) ([]resource, *string,
-	*cloud.Error,
+func (a *account) volumes(ctx context.Context, op string, filters []types.Filter, next *string) (all []resource,
+	more *string, failed *cloud.Error,
 ) {
 	const most = 500 // a page of volumes is smaller
 	out, err := ask(ctx, a, op, a.client.DescribeVolumes, &ec2.DescribeVolumesInput{
@@ -151,7 +125,6 @@ func (a *account) volumes(ctx context.Context, op string, filters []types.Filter
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []resource
 	for _, v := range out.Volumes {
 		t := resource{
 			kind: cloud.KindDisk, id: awssdk.ToString(v.VolumeId), tags: tagMap(v.Tags), state: string(v.State),
@@ -165,8 +138,8 @@ func (a *account) volumes(ctx context.Context, op string, filters []types.Filter
 	return all, out.NextToken, nil
 }
 
-func (a *account) interfaces(ctx context.Context, op string, filters []types.Filter, next *string) ([]resource, *string,
-	*cloud.Error,
+func (a *account) interfaces(ctx context.Context, op string, filters []types.Filter, next *string) (all []resource,
+	more *string, failed *cloud.Error,
 ) {
 	out, err := ask(ctx, a, op, a.client.DescribeNetworkInterfaces, &ec2.DescribeNetworkInterfacesInput{
 		Filters: filters, MaxResults: awssdk.Int32(pageMax), NextToken: next,
@@ -174,7 +147,6 @@ func (a *account) interfaces(ctx context.Context, op string, filters []types.Fil
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []resource
 	for _, n := range out.NetworkInterfaces {
 		t := resource{
 			kind: cloud.KindInterface, id: awssdk.ToString(n.NetworkInterfaceId), tags: tagMap(n.TagSet),
@@ -183,29 +155,16 @@ func (a *account) interfaces(ctx context.Context, op string, filters []types.Fil
 		if n.Attachment != nil {
 			t.attachedTo, t.made = awssdk.ToString(n.Attachment.InstanceId), awssdk.ToTime(n.Attachment.AttachTime)
 		}
-		if t.made.IsZero() {
-			t.made = a.firstSeen(t.id)
+		if t.made.IsZero() { // EC2 does not say, so it is as old as this account knows
+			seen, known := a.loose.Known(t.id)
+			if t.made = seen; !known {
+				t.made = a.now()
+				a.loose.Put(t.id, t.made)
+			}
 		}
 		all = append(all, t)
 	}
 	return all, out.NextToken, nil
-}
-
-// firstSeen returns when this account first saw an interface without a VM. EC2
-// does not say when one was made, so it is at least that old.
-func (a *account) firstSeen(id string) time.Time {
-	const forget = 10_000 // none of them is looked at for long
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at, known := a.loose[id]
-	if known {
-		return at
-	}
-	if len(a.loose) >= forget {
-		clear(a.loose)
-	}
-	a.loose[id] = a.now()
-	return a.loose[id]
 }
 
 func tagMap(tags []types.Tag) map[string]string {
@@ -258,7 +217,7 @@ func (a *account) ofName(ctx context.Context, op string, kind cloud.Kind, s *spe
 	}
 	all, err := a.byName.Do(ctx, op, lookup{kind, strings.Join(s.ownership, "\n")}, r.Name)
 	if err != nil {
-		return nil, named(op, err)
+		return nil, driverkit.WithOp(op, err)
 	}
 	return slices.DeleteFunc(slices.Clone(all[r.Name]), func(t resource) bool { return !s.owns(t, r) }), nil
 }
@@ -269,13 +228,13 @@ func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]
 	if r.ProviderID == "" {
 		return a.ofName(ctx, op, cloud.KindVM, s, r)
 	}
-	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	id, known := decodeProviderID(r.ProviderID)
 	if !known {
 		return nil, nil
 	}
 	all, err := a.byID.Do(ctx, op, struct{}{}, id)
 	if err != nil {
-		return nil, named(op, err)
+		return nil, driverkit.WithOp(op, err)
 	}
 	t := all[id]
 	if t == nil || !s.owns(*t, r) {

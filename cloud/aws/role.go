@@ -30,10 +30,9 @@ func (s *spec) validateRole() {
 	if r == nil || s.Wrong("assumeRole") {
 		return
 	}
-	if !roleARN.MatchString(r.ARN) {
-		s.Problems.Add(cloud.BlocksAll, "assumeRole.arn", fmt.Sprintf(
-			"is %q and has to be the ARN of a role, e.g. arn:aws:iam::123456789012:role/machines", r.ARN))
-	}
+	const form = "the ARN of a role, e.g. arn:aws:iam::123456789012:role/machines"
+	s.Require(cloud.BlocksAll, "assumeRole.arn", r.ARN, "name "+form)
+	s.Matches(cloud.BlocksAll, "assumeRole.arn", r.ARN, roleARN, form)
 	const least, most = 2, 1224
 	if n := len(r.ExternalID); n > 0 && (n < least || n > most || !externalID.MatchString(r.ExternalID)) {
 		s.Problems.Add(cloud.BlocksAll, "assumeRole.externalID",

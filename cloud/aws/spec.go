@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
@@ -114,19 +116,6 @@ type placementSpec struct {
 	Affinity        *string `json:"affinity"`
 }
 
-// annotationPlacement is EC2's own type, with the keys of its Go SDK.
-type annotationPlacement struct {
-	Affinity             *string
-	AvailabilityZone     *string
-	GroupID              *string `json:"GroupId"`
-	GroupName            *string
-	HostID               *string `json:"HostId"`
-	HostResourceGroupARN *string `json:"HostResourceGroupArn"`
-	PartitionNumber      *int32
-	SpreadDomain         *string
-	Tenancy              string
-}
-
 type metadataSpec struct {
 	HTTPEndpoint string `json:"httpEndpoint"`
 	HTTPTokens   string `json:"httpTokens"`
@@ -140,14 +129,14 @@ type cpuSpec struct {
 	AMDSEVSNP      string `json:"amdSevSnp"`
 }
 
-// placementOf is the placement that a machine's annotation asks for, nil if there
-// is none or the spec has one.
-func (s *spec) placementOf(annotations map[string]string) (*annotationPlacement, []cloud.Problem) {
+// placementOf is the placement that a machine's annotation asks for, with the keys of
+// EC2's Go SDK; nil if there is none or the spec has one.
+func (s *spec) placementOf(annotations map[string]string) (*types.Placement, []cloud.Problem) {
 	text, there := annotations[placementAnnotation]
 	if !there || s.Placement != nil {
 		return nil, nil
 	}
-	var p annotationPlacement
+	var p types.Placement
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return nil, []cloud.Problem{{
 			Severity: cloud.BlocksCreate, Field: placementField,
@@ -159,36 +148,30 @@ func (s *spec) placementOf(annotations map[string]string) (*annotationPlacement,
 
 // setDefaults writes out what MCM's driver means by leaving a field out.
 func (s *spec) setDefaults() {
-	yes := func(b **bool) {
-		if *b == nil {
-			v := true
-			*b = &v
-		}
-	}
 	s.APIVersion, s.Kind = "", "" // say nothing
-	s.keeps = map[cloud.Kind]bool{}
-	for i := range s.BlockDevices {
-		d := &s.BlockDevices[i].EBS.DeleteOnTermination
-		yes(d)
-		s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || !**d
+	// What cannot be read may have asked for it.
+	s.keeps = map[cloud.Kind]bool{
+		cloud.KindDisk: s.Wrong("blockDevices"), cloud.KindInterface: s.Wrong("networkInterfaces"),
 	}
+	for i := range s.BlockDevices {
+		d := &s.BlockDevices[i].EBS
+		driverkit.Default(&d.DeleteOnTermination, true)
+		s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || !*d.DeleteOnTermination
+	}
+	home := s.homeSubnet()
 	for i := range s.NetworkInterfaces {
 		n := &s.NetworkInterfaces[i]
-		yes(&n.DeleteOnTermination)
+		driverkit.Default(&n.DeleteOnTermination, true)
 		s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || !*n.DeleteOnTermination
-		if n.DeviceIndex == nil {
-			index := int32(i)
-			n.DeviceIndex = &index
-		}
+		driverkit.Default(&n.DeviceIndex, int32(i))
 		if n.IPv6AddressCount != nil {
-			yes(&n.PrimaryIPv6)
+			driverkit.Default(&n.PrimaryIPv6, true)
+		}
+		if len(s.Subnets) > 0 {
+			n.SubnetID = home
 		}
 	}
-	s.setSubnets()
-	yes(&s.SourceDestCheck)
-	// What cannot be read may have asked for it.
-	s.keeps[cloud.KindDisk] = s.keeps[cloud.KindDisk] || s.Wrong("blockDevices")
-	s.keeps[cloud.KindInterface] = s.keeps[cloud.KindInterface] || s.Wrong("networkInterfaces")
+	driverkit.Default(&s.SourceDestCheck, true)
 }
 
 // decode decodes a provider spec as MCM's driver does.
@@ -202,11 +185,9 @@ func decode(raw json.RawMessage) *spec {
 
 // neededAlways are the fields without which nothing can be called.
 func neededAlways(path string) cloud.Severity {
-	top, _, _ := strings.Cut(path, ".")
-	for _, field := range []string{"region", "tags", "assumeRole"} {
-		if strings.EqualFold(top, field) {
-			return cloud.BlocksAll
-		}
+	switch top, _, _ := strings.Cut(path, "."); strings.ToLower(top) {
+	case "region", "tags", "assumerole":
+		return cloud.BlocksAll
 	}
 	return cloud.BlocksCreate
 }

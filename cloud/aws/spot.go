@@ -27,7 +27,7 @@ const (
 	codeRequest = "InvalidSpotInstanceRequestID.NotFound"
 )
 
-var price = regexp.MustCompile(`^\d+(\.\d+)?$`)
+var price = regexp.MustCompile(`\d+(\.\d+)?`)
 
 // validateSpot checks how instances are bought. EC2 takes persistent requests only for
 // instances that it stops or hibernates, and others only for those that it terminates.
@@ -38,15 +38,13 @@ func (s *spec) validateSpot() {
 	}
 	o := s.MarketOptions.SpotOptions
 	if s.MarketOptions.MarketType != string(types.MarketTypeSpot) {
-		s.Problems.Add(cloud.BlocksCreate, at, "needs instanceMarketOptions.marketType: spot; set that, or remove it")
+		s.Block(at, "needs instanceMarketOptions.marketType: spot; set that, or remove it")
 	}
-	if o.MaxPrice != "" && !price.MatchString(o.MaxPrice) {
-		s.Problems.Add(cloud.BlocksCreate, at+".maxPrice", "is no price; write US dollars an hour, e.g. \"0.05\"")
-	}
+	s.Matches(cloud.BlocksCreate, at+".maxPrice", o.MaxPrice, price, "a price in US dollars an hour, e.g. \"0.05\"")
 	s.OneOf(at+".spotInstanceType", o.RequestType, "one-time", persistent)
 	s.OneOf(at+".instanceInterruptionBehavior", o.Interruption, "terminate", "stop", "hibernate")
 	if ends := o.Interruption == "" || o.Interruption == "terminate"; ends == (o.RequestType == persistent) {
-		s.Problems.Add(cloud.BlocksCreate, at+".instanceInterruptionBehavior",
+		s.Block(at+".instanceInterruptionBehavior",
 			"has to be stop or hibernate with spotInstanceType: persistent, and terminate without; change one of them")
 	}
 }
@@ -76,9 +74,9 @@ func (a *account) cancelLoose(ctx context.Context, s *spec, r cloud.Ref) error {
 		Filters: append(owned(s.ownership), filter("tag:"+nameTag, r.Name), filter("state", "open", "active", "disabled")),
 	})
 	if err != nil {
-		return about(err)
+		return reading(err)
 	}
-	id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	id, known := decodeProviderID(r.ProviderID)
 	var loose []string
 	for _, q := range out.SpotInstanceRequests {
 		launched := awssdk.ToString(q.InstanceId)
@@ -98,5 +96,5 @@ func (a *account) cancel(ctx context.Context, ids ...string) error {
 	if err == nil || err.Reason == codeRequest {
 		return nil
 	}
-	return about(err)
+	return reading(err)
 }

@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // subnetSpec is the subnet for VMs in one zone.
@@ -22,74 +22,59 @@ type subnetSpec struct {
 // validateSubnets checks the subnet of each zone. A VM has all its interfaces in one
 // of them, because EC2 does not let an instance span zones.
 func (s *spec) validateSubnets() {
-	zones := map[string]bool{}
+	var zones []string
 	for i, n := range s.Subnets {
+		zones = append(zones, n.Zone)
 		at := fmt.Sprintf("subnets[%d]", i)
 		if s.Wrong(at) && n == (subnetSpec{}) {
 			continue // it is no object at all
 		}
 		s.Require(cloud.BlocksCreate, at+".zone", n.Zone, "name the zone of the subnet, e.g. eu-west-1a")
 		s.Require(cloud.BlocksCreate, at+".subnetID", n.SubnetID, "name the subnet, e.g. subnet-0123456789abcdef0")
-		if n.Zone != "" && zones[n.Zone] {
-			s.Problems.Add(cloud.BlocksCreate, at+".zone",
-				fmt.Sprintf("is %q, as that of another subnet; name one subnet for each zone", n.Zone))
-		}
-		zones[n.Zone] = true
 	}
-	if len(s.Subnets) > 0 {
-		s.validateHome()
-	}
-}
-
-// validateHome checks that the interfaces are in one of the class's subnets where
-// they name any.
-func (s *spec) validateHome() {
-	home := s.homeSubnet()
-	for i, n := range s.NetworkInterfaces {
-		at := fmt.Sprintf("networkInterfaces[%d].subnetID", i)
-		switch {
-		case n.SubnetID == "":
-		case n.SubnetID != home:
-			s.Problems.Add(cloud.BlocksCreate, at, fmt.Sprintf("is %q, but where the class has subnets, all interfaces of "+
-				"a VM are in the same one; name %s, or leave it out", n.SubnetID, home))
-		case s.home() == "":
-			s.Problems.Add(cloud.BlocksCreate, at,
-				fmt.Sprintf("is %q, which is not in subnets; add it there with its zone, or leave it out", n.SubnetID))
-		}
-	}
-}
-
-// setSubnets writes out the subnet of interfaces that leave it to the class's subnets.
-func (s *spec) setSubnets() {
+	s.Distinct("subnets", "zone", zones, "name one subnet for each zone")
 	if len(s.Subnets) == 0 {
 		return
 	}
 	home := s.homeSubnet()
-	for i := range s.NetworkInterfaces {
-		s.NetworkInterfaces[i].SubnetID = home
+	for i, n := range s.NetworkInterfaces {
+		at := fmt.Sprintf("networkInterfaces[%d].subnetID", i)
+		s.BlockIf(n.SubnetID != "" && n.SubnetID != home, at, "is %q, but where the class has subnets, all interfaces of a "+
+			"VM are in the same one; name %s, or leave it out", n.SubnetID, home)
+		s.BlockIf(n.SubnetID != "" && n.SubnetID == home && s.home() == "", at,
+			"is %q, which is not in subnets; add it there with its zone, or leave it out", n.SubnetID)
 	}
 }
 
 // homeSubnet returns the subnet of VMs whose machines ask for no zone.
 func (s *spec) homeSubnet() string {
-	first := ""
-	if len(s.NetworkInterfaces) > 0 {
-		first = s.NetworkInterfaces[0].SubnetID
+	for _, n := range s.NetworkInterfaces[:min(1, len(s.NetworkInterfaces))] {
+		if n.SubnetID != "" {
+			return n.SubnetID
+		}
 	}
-	if len(s.Subnets) > 0 {
-		return cmp.Or(first, s.Subnets[0].SubnetID)
+	for _, n := range s.Subnets {
+		return n.SubnetID
 	}
-	return first
+	return ""
 }
 
 // home returns the zone of VMs whose machines ask for none, empty if the class
 // does not name it.
 func (s *spec) home() string {
-	i := slices.IndexFunc(s.Subnets, func(n subnetSpec) bool { return n.SubnetID == s.homeSubnet() })
-	if i < 0 {
-		return ""
+	return s.subnet(func(n subnetSpec) bool { return n.SubnetID == s.homeSubnet() }).Zone
+}
+
+// subnetIn returns the class's subnet in a zone, empty if it names none.
+func (s *spec) subnetIn(zone string) string {
+	return s.subnet(func(n subnetSpec) bool { return n.Zone == zone }).SubnetID
+}
+
+func (s *spec) subnet(is func(subnetSpec) bool) subnetSpec {
+	if i := slices.IndexFunc(s.Subnets, is); i >= 0 {
+		return s.Subnets[i]
 	}
-	return s.Subnets[i].Zone
+	return subnetSpec{}
 }
 
 // otherZones returns the zones of the class beside its home, sorted.
@@ -102,15 +87,6 @@ func (s *spec) otherZones() []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// subnetIn returns the class's subnet in a zone, empty if it names none.
-func (s *spec) subnetIn(zone string) string {
-	i := slices.IndexFunc(s.Subnets, func(n subnetSpec) bool { return n.Zone == zone })
-	if i < 0 {
-		return ""
-	}
-	return s.Subnets[i].SubnetID
 }
 
 // wantedZone returns the zone that a machine asks for and the field in which it does,
@@ -138,13 +114,13 @@ func (a *account) checkZone(ctx context.Context, s *spec, r cloud.CreateRequest)
 		return wrongZone(field, zone, strings.Join(append([]string{s.home()}, s.otherZones()...), ", "))
 	}
 	subnet := s.NetworkInterfaces[0].SubnetID
-	there, err := a.fact(ctx, a.subnets, a.zones, opSubnet, subnet)
+	there, err := a.zoneOf(ctx, subnet)
 	e, _ := errors.AsType[*cloud.Error](err)
 	switch {
 	case e != nil && e.Code == cloud.Denied:
 		return nil // who may not look at subnets leaves the comparison to RunInstances
 	case e != nil:
-		return invalid(e, "networkInterfaces[0].subnetID", "name a subnet of this region")
+		return driverkit.WithField(e, "networkInterfaces[0].subnetID", "name a subnet of this region")
 	case there != zone:
 		return wrongZone(field, zone, there)
 	}
