@@ -2,7 +2,9 @@ package driverkit
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -38,9 +40,10 @@ type Login[T any] struct {
 
 // pending is a login that callers wait for.
 type pending struct {
-	done   chan struct{}
-	cancel context.CancelFunc
-	err    error
+	done     chan struct{}
+	cancel   context.CancelFunc
+	err      error
+	panicked string // what the login panicked with, and where; empty if it did not
 }
 
 // NewLogin returns a Login that has not logged in yet.
@@ -86,6 +89,9 @@ func (l *Login[T]) Renew(ctx context.Context, op string, generation int) error {
 	l.mu.Unlock()
 	select {
 	case <-mine.done:
+		if mine.panicked != "" {
+			panic(mine.panicked) // in the caller, as with a Batcher
+		}
 		return WithOp(op, mine.err)
 	case <-ctx.Done():
 		return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "no answer to the login: %w", ctx.Err())
@@ -99,10 +105,10 @@ func (l *Login[T]) begin(ctx context.Context) *pending {
 	l.pending = p
 	go func() {
 		defer cancel()
-		value, err := l.try(ctx)
+		value, panicked, err := l.try(ctx)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if p.err = err; err == nil {
+		if p.err, p.panicked = err, panicked; err == nil && panicked == "" {
 			l.value = value
 			l.generation++
 		}
@@ -113,18 +119,22 @@ func (l *Login[T]) begin(ctx context.Context) *pending {
 }
 
 // try logs in, unless the cloud has refused the credentials lately.
-func (l *Login[T]) try(ctx context.Context) (T, error) {
+func (l *Login[T]) try(ctx context.Context) (value T, panicked string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+		}
+	}()
 	o := l.options
 	if o.Refusals != nil && o.Refusals.Lately(o.Fingerprint, o.Now()) {
-		var none T
-		return none, cloud.Errorf(cloud.Denied, "log in", "RefusedLately",
+		return value, "", cloud.Errorf(cloud.Denied, "log in", "RefusedLately",
 			"the cloud refused these credentials a moment ago; they are tried again in ten minutes, or when they change")
 	}
-	value, err := l.logIn(ctx)
+	value, err = l.logIn(ctx)
 	if o.Refusals != nil && cloud.CodeOf(err) == cloud.Denied {
 		o.Refusals.Note(o.Fingerprint, o.Now())
 	}
-	return value, err
+	return value, "", err
 }
 
 // Close ends the login that is under way and lets no other begin. It may be called again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -212,6 +213,29 @@ func TestRefusedCredentialsAreNotTriedAgain(t *testing.T) {
 	try("a moment ago", 1)
 	now = now.Add(cloud.RefusalTime)
 	try("wrong password", 2)
+}
+
+// TestAPanicOfALoginReachesItsCallers, where somebody recovers from it.
+func TestAPanicOfALoginReachesItsCallers(t *testing.T) {
+	t.Parallel()
+	defects := 1
+	login := driverkit.NewLogin(driverkit.LoginOptions{}, func(context.Context) (int, error) {
+		if defects--; defects == 0 {
+			panic("a defect")
+		}
+		return 7, nil
+	})
+	func() {
+		defer func() {
+			if p := fmt.Sprint(recover()); !strings.Contains(p, "a defect") || !strings.Contains(p, "session_test.go") {
+				t.Errorf("got %s, want the panic, and where it was", p)
+			}
+		}()
+		_, _, _ = login.Get(t.Context(), "op")
+	}()
+	if value, _, err := login.Get(t.Context(), "op"); value != 7 || err != nil {
+		t.Errorf("got %d, %v, want another login", value, err)
+	}
 }
 
 func TestLoginOutlivesItsCallersAndEndsWithClose(t *testing.T) {
