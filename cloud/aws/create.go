@@ -45,7 +45,8 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 // checkRequest refuses what EC2 would refuse, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
-	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax),
+	_, tooLong := driverkit.TagCodec{Limits: tagLimits}.Encode(r.Tags)
+	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax), tooLong,
 		driverkit.TooManyTags("tags", s.tags(r), tagLimits))
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")

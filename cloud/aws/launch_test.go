@@ -115,6 +115,22 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
+// TestTagsAreNotCut: a tag of the manager that EC2 does not take is refused before
+// anything is made.
+func TestTagsAreNotCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, c := w.open(class("c", nil), credentials())
+	r := w.request(c, 1)
+	r.Tags = map[string]string{cloud.TagPrefix + "cluster-name": strings.Repeat("n", 257)}
+	_, err := a.Create(t.Context(), r)
+	e, _ := errors.AsType[*cloud.Error](err)
+	if e == nil || e.Code != cloud.Invalid || len(e.Problems) != 1 ||
+		e.Problems[0].Field != "tags["+cloud.TagPrefix+"cluster-name]" {
+		t.Errorf("got %v, want a problem with the tag", err)
+	}
+}
+
 // TestUnseenVM: an instance that EC2 accepted and does not show yet is pending.
 func TestUnseenVM(t *testing.T) {
 	t.Parallel()

@@ -126,8 +126,7 @@ func (a *account) parts(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.
 	return all, nil
 }
 
-// mayGo reports whether a part is one of the VM of r. A part of a VM that is there
-// and is not that of r is not.
+// mayGo reports whether a part is one of the VM of r, and of no other VM that is there.
 func mayGo(p resource, r cloud.Ref) bool {
 	if p.attachedTo != "" {
 		id, known := decodeProviderID(r.ProviderID)

@@ -12,8 +12,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 )
 
-// TestStorm: EC2 throttles every other call; 200 machines come all the same, and
-// nobody storms EC2 in turn.
+// TestStorm: EC2 throttles every other call; 200 machines come all the same, without a
+// storm of calls in turn.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	const n, each = 200, 20 * time.Millisecond

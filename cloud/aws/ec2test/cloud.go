@@ -280,7 +280,7 @@ func (c *Cloud) put(r *Resource) *Resource {
 	return r
 }
 
-// address returns an address that nobody has.
+// address returns an address that is free.
 func (c *Cloud) address() string {
 	const octet = 256
 	return fmt.Sprintf("10.%d.%d.%d", c.serial/octet/octet%octet, c.serial/octet%octet, c.serial%octet)

@@ -211,7 +211,7 @@ func (a api) invented(at string, e element, of string) []string {
 	return found
 }
 
-// TestAnswers: a Cloud answers nothing that EC2 does not.
+// TestAnswers: a Cloud answers only what EC2 answers too.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	a := fetch(t)
