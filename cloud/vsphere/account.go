@@ -23,6 +23,7 @@ type account struct {
 	inventory inventory
 	fields    fields
 	reports   reports
+	clusters  clusters
 
 	// Those who look through a folder at the same time share one scan of it, which
 	// begins after they asked.
@@ -44,6 +45,7 @@ func newAccount(v *vcenter) *account {
 		inventory: inventory{v: v, now: v.driver.now, known: map[string]place{}},
 		fields:    fields{v: v},
 		reports:   reports{told: map[string]bool{}},
+		clusters:  clusters{turn: make(chan struct{}, 1), asked: map[string]string{}},
 	}
 	a.scans = driverkit.NewBatcher(driverkit.BatchOptions{InTurn: true, Timeout: scanTimeout}, a.readFolder)
 	return a
@@ -305,19 +307,26 @@ func firstDisk(c *types.VirtualMachineConfigInfo) *types.VirtualDisk {
 
 // configured is a VM or template with its whole configuration.
 type configured struct {
-	ref    types.ManagedObjectReference
-	config *types.VirtualMachineConfigInfo
+	ref       types.ManagedObjectReference
+	config    *types.VirtualMachineConfigInfo
+	snapshots *types.VirtualMachineSnapshotInfo // nil for none
 }
 
-// template returns what the class clones.
-func (a *account) template(ctx context.Context, s *spec) (configured, error) {
-	if s.TemplateVM == "" {
-		return configured{}, cloud.Worst("find templateVM", []cloud.Problem{{
-			Severity: cloud.BlocksCreate, Field: "providerSpec.templateVM",
-			Message: "is missing; name the VM or template to clone",
-		}}, cloud.Warning)
+// templateRef returns what the class clones.
+func (a *account) templateRef(ctx context.Context, s *spec) (types.ManagedObjectReference, error) {
+	if s.LibraryItem != nil {
+		return a.libraryTemplate(ctx, *s.LibraryItem)
 	}
-	ref, err := a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
+	if s.TemplateVM == "" {
+		return types.ManagedObjectReference{}, wrong("find templateVM", "templateVM",
+			"is missing; name the VM or template to clone")
+	}
+	return a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
+}
+
+// template returns what the class clones, as it is now.
+func (a *account) template(ctx context.Context, s *spec) (configured, error) {
+	ref, err := a.templateRef(ctx, s)
 	if err != nil {
 		return configured{}, err
 	}
@@ -333,6 +342,7 @@ func (a *account) configuration(ctx context.Context, ref types.ManagedObjectRefe
 	var vm mo.VirtualMachine
 	err := property.DefaultCollector(a.v.Client).RetrieveOne(ctx, ref, []string{
 		"config.hardware", "config.vAppConfig", "config.guestId", "config.version", "config.changeVersion", "config.files",
+		"snapshot",
 	}, &vm)
 	if err != nil {
 		return configured{}, err
@@ -341,5 +351,5 @@ func (a *account) configuration(ctx context.Context, ref types.ManagedObjectRefe
 		return configured{}, cloud.Errorf(cloud.Unavailable, "read VM", "NoConfiguration",
 			"vCenter does not show the configuration of %s now", ref.Value)
 	}
-	return configured{ref, vm.Config}, nil
+	return configured{ref, vm.Config, vm.Snapshot}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -44,6 +45,7 @@ type vcenter struct {
 	driver *Driver
 	http   *soap.Client
 	jar    *jar
+	rest   *restAPI
 
 	logging    chan struct{} // holds one entry while somebody logs in
 	mu         sync.Mutex
@@ -66,6 +68,7 @@ func (d *Driver) connect(ctx context.Context, who login) (*vcenter, error) {
 		return nil, errRefused
 	}
 	v := &vcenter{who: who, driver: d, jar: newJar(), logging: make(chan struct{}, 1)}
+	v.rest = &restAPI{v: v, opening: make(chan struct{}, 1)}
 	v.http = soap.NewClient(who.endpoint, who.insecure)
 	v.http.UserAgent = "cluster-api-provider-mcm"
 	v.http.Jar = v.jar
@@ -203,6 +206,7 @@ func (v *vcenter) end(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastCall)
 	defer cancel()
+	v.rest.logout(ctx)
 	// it would end by itself
 	_ = session.NewManager(&vim25.Client{
 		Client: v.http, ServiceContent: v.ServiceContent,
@@ -244,25 +248,53 @@ func (j *jar) Cookies(u *url.URL) []*http.Cookie {
 	return j.inner.Cookies(u)
 }
 
-// statuses makes an error of an answer that is none of the API's, e.g. of a
-// proxy in front of it.
+// statuses makes an error of an answer that is none of the SOAP API's: of a proxy in
+// front of it, or of the REST API.
 type statuses struct{ next http.RoundTripper }
 
-// statusError is such an answer. Its body is not kept: it may echo secrets.
+// statusError is such an answer. Of its body only what the REST API says is kept: it may
+// echo secrets.
 type statusError struct {
 	status int
 	after  time.Duration
+	kind   string // the last part of the REST API's name of the error; empty if it names none
+	text   string
 }
 
-// Error names the status.
+// Error names the status and what the REST API says.
 func (e *statusError) Error() string {
-	return "the answer is HTTP status " + strconv.Itoa(e.status) + " " + http.StatusText(e.status)
+	status := "the answer is HTTP status " + strconv.Itoa(e.status) + " " + http.StatusText(e.status)
+	if e.kind == "" {
+		return status
+	}
+	return status + ", " + e.kind + colon(e.text)
+}
+
+// explain adds what the REST API says in a body.
+func (e *statusError) explain(body []byte) {
+	var answer struct {
+		Type  string `json:"type"`
+		Value struct {
+			Messages []struct {
+				Text string `json:"default_message"`
+			} `json:"messages"`
+		} `json:"value"`
+	}
+	if json.Unmarshal(body, &answer) != nil || !strings.HasPrefix(answer.Type, restErrors) {
+		return
+	}
+	e.kind = strings.TrimPrefix(answer.Type, restErrors)
+	var texts []string
+	for _, m := range answer.Value.Messages {
+		texts = append(texts, m.Text)
+	}
+	e.text = joined(texts)
 }
 
 // RoundTrip returns the API's answers only.
 func (s statuses) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := s.next.RoundTrip(r)
-	if err != nil || resp.StatusCode == http.StatusOK {
+	if err != nil || resp.StatusCode >= http.StatusOK && resp.StatusCode < http.StatusMultipleChoices {
 		return resp, err
 	}
 	const limit = 4 << 20
@@ -276,7 +308,9 @@ func (s statuses) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-	return nil, &statusError{status: resp.StatusCode, after: time.Duration(max(seconds, 0)) * time.Second}
+	refused := &statusError{status: resp.StatusCode, after: time.Duration(max(seconds, 0)) * time.Second}
+	refused.explain(body)
+	return nil, refused
 }
 
 // CloseIdleConnections closes those of the next transport.

@@ -20,7 +20,7 @@ const minHardware = 15
 // configure asks for all that a clone lacks, in one change, so that a VM is
 // never half configured.
 func (a *account) configure(ctx context.Context, s *spec, r cloud.CreateRequest, vm *seen) error {
-	backing, err := a.nic(ctx, s)
+	nics, err := a.backings(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (a *account) configure(ctx context.Context, s *spec, r cloud.CreateRequest,
 	if err := s.fits(r, c); err != nil {
 		return err
 	}
-	change, err := s.change(r, c.config, backing)
+	change, err := s.change(r, c.config, nics, vm.mark.DRS)
 	if err != nil {
 		return err
 	}
@@ -55,6 +55,12 @@ func (s *spec) fits(r cloud.CreateRequest, t configured) error {
 					"is %d GiB and the template's disk has %d KiB, which cannot shrink; make it larger", s.SystemDisk.SizeGB,
 					disk.CapacityInKB),
 			})
+		} else if s.LinkedClone && s.diskKiB(t.config) > disk.CapacityInKB {
+			problems = append(problems, cloud.Problem{
+				Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size",
+				Message: "is larger than the template's disk, which a linked clone shares and cannot grow; remove it, enlarge " +
+					"the template, or clone without linkedClone",
+			})
 		}
 	}
 	if _, err := s.boot(r, t.config); err != nil {
@@ -63,9 +69,46 @@ func (s *spec) fits(r cloud.CreateRequest, t configured) error {
 	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
 }
 
+// link makes a clone share the disks of a snapshot of the template, if the class asks
+// for it.
+func (s *spec) link(t configured, spec *types.VirtualMachineCloneSpec) error {
+	if !s.LinkedClone {
+		return nil
+	}
+	if t.snapshots != nil {
+		spec.Snapshot = t.snapshots.CurrentSnapshot
+		if s.Snapshot != "" {
+			spec.Snapshot = snapshotNamed(s.Snapshot, t.snapshots.RootSnapshotList)
+		}
+	}
+	if spec.Snapshot == nil {
+		field, what := "linkedClone", "a snapshot"
+		if s.Snapshot != "" {
+			field, what = "snapshot", fmt.Sprintf("the snapshot %q", s.Snapshot)
+		}
+		return wrong(opCreate, field, fmt.Sprintf(
+			"needs %s of the template, which does not have it; take one, or clone without linkedClone", what))
+	}
+	spec.Location.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
+	return nil
+}
+
+// snapshotNamed returns the snapshot of that name in a tree of them, or nil.
+func snapshotNamed(name string, trees []types.VirtualMachineSnapshotTree) *types.ManagedObjectReference {
+	for _, t := range trees {
+		if t.Name == name {
+			return &t.Snapshot
+		}
+		if found := snapshotNamed(name, t.ChildSnapshotList); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
 // change is what makes a clone the VM that is asked for.
 func (s *spec) change(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo,
-	nic types.BaseVirtualDeviceBackingInfo,
+	nics []types.BaseVirtualDeviceBackingInfo, drs *membership,
 ) (types.VirtualMachineConfigSpec, error) {
 	b, err := s.boot(r, c)
 	if err != nil {
@@ -73,7 +116,7 @@ func (s *spec) change(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo,
 	}
 	uuidEnabled := true
 	m := s.markFor(r, phaseConfigured)
-	m.Disks = ownDisks(c)
+	m.Disks, m.DRS = ownDisks(c), drs
 	extra := maps.Clone(s.ExtraConfig)
 	if extra == nil {
 		extra = map[string]string{}
@@ -85,7 +128,7 @@ func (s *spec) change(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo,
 		MemoryReservationLockedToMax: s.MemoryReservationLockedToMax,
 		Flags:                        &types.VirtualMachineFlagInfo{DiskUuidEnabled: &uuidEnabled},
 		ScheduledHardwareUpgradeInfo: upgrade(c.Version),
-		DeviceChange:                 s.devices(c, nic),
+		DeviceChange:                 s.devices(c, nics),
 		VAppConfig:                   b.vApp(),
 	}
 	for _, key := range slices.Sorted(maps.Keys(extra)) {
@@ -108,12 +151,12 @@ func upgrade(version string) *types.ScheduledHardwareUpgradeInfo {
 	}
 }
 
-// devices puts the first interface onto the network, or adds one, and makes the
-// first disk as large as is asked for.
+// devices puts the interfaces onto their networks, adds those that the template lacks,
+// and makes the first disk as large as is asked for.
 func (s *spec) devices(c *types.VirtualMachineConfigInfo,
-	backing types.BaseVirtualDeviceBackingInfo,
+	nics []types.BaseVirtualDeviceBackingInfo,
 ) []types.BaseVirtualDeviceConfigSpec {
-	changes := []types.BaseVirtualDeviceConfigSpec{interfaceChange(c, backing)}
+	changes := interfaceChanges(c, nics)
 	if disk := firstDisk(c); disk != nil && s.diskKiB(c) > disk.CapacityInKB {
 		grown := *disk
 		grown.CapacityInKB, grown.CapacityInBytes = s.diskKiB(c), 0
@@ -125,23 +168,35 @@ func (s *spec) devices(c *types.VirtualMachineConfigInfo,
 	return changes
 }
 
-func interfaceChange(c *types.VirtualMachineConfigInfo,
-	backing types.BaseVirtualDeviceBackingInfo,
-) types.BaseVirtualDeviceConfigSpec {
+// interfaceChanges gives the interfaces of a VM these backings, in order. Further
+// interfaces of the template stay as they are.
+func interfaceChanges(c *types.VirtualMachineConfigInfo,
+	backings []types.BaseVirtualDeviceBackingInfo,
+) []types.BaseVirtualDeviceConfigSpec {
+	var changes []types.BaseVirtualDeviceConfigSpec
 	for _, d := range c.Hardware.Device {
 		card, ok := d.(types.BaseVirtualEthernetCard)
-		if !ok {
+		if !ok || len(changes) == len(backings) {
 			continue
 		}
-		card.GetVirtualEthernetCard().Backing = backing
-		return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: d}
+		card.GetVirtualEthernetCard().Backing = backings[len(changes)]
+		changes = append(changes, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: d,
+		})
 	}
-	const temporary = -1
+	for i := len(changes); i < len(backings); i++ {
+		changes = append(changes, newInterface(int32(-1-i), backings[i])) //nolint:gosec // there are nicsMax at most
+	}
+	return changes
+}
+
+// newInterface adds an interface under a temporary key.
+func newInterface(key int32, backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceConfigSpec {
 	return &types.VirtualDeviceConfigSpec{
 		Operation: types.VirtualDeviceConfigSpecOperationAdd,
 		Device: &types.VirtualVmxnet3{
 			VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: types.VirtualEthernetCard{
-				VirtualDevice: types.VirtualDevice{Key: temporary, Backing: backing, Connectable: &types.VirtualDeviceConnectInfo{
+				VirtualDevice: types.VirtualDevice{Key: key, Backing: backing, Connectable: &types.VirtualDeviceConnectInfo{
 					StartConnected: true, AllowGuestControl: true, Connected: true,
 				}},
 				AddressType: string(types.VirtualEthernetCardMacTypeGenerated),

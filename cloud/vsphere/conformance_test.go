@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,31 @@ func rules() []cloudtest.Rule {
 		rule("a cluster recommends in a zone, too", spec{"zones": []any{spec{"name": "a", "computeCluster": "c"}}},
 			"providerSpec.zones[0].datastore", warning),
 		rule("zones are a list", spec{"zones": "a"}, "providerSpec.zones", create),
+		rule("one thing is cloned", spec{"libraryItem": spec{"library": "l", "item": "i"}}, "providerSpec.libraryItem",
+			create),
+		rule("a library item will do", spec{"templateVM": nil, "libraryItem": spec{"library": "l", "item": "i"}}, "", 0),
+		rule("an item is in a library", spec{"templateVM": nil, "libraryItem": spec{"item": "i"}},
+			"providerSpec.libraryItem.library", create),
+		rule("an item has a name", spec{"templateVM": nil, "libraryItem": spec{"library": "l"}},
+			"providerSpec.libraryItem.item", create),
+		rule("an item is an object", spec{"templateVM": nil, "libraryItem": "l/i"}, "providerSpec.libraryItem", create),
+		rule("a full clone is of the template as it is", spec{"snapshot": "s"}, "providerSpec.snapshot", warning),
+		rule("a linked clone may choose", spec{"linkedClone": true, "snapshot": "s"}, "", 0),
+		rule("each interface has a network", spec{"additionalNetworks": []any{spec{"switchUuid": "s"}}},
+			"providerSpec.additionalNetworks[0].network", create),
+		rule("in a zone, too", spec{"zones": []any{spec{"name": "a", "additionalNetworks": []any{spec{}}}}},
+			"providerSpec.zones[0].additionalNetworks[0].network", create),
+		rule("a VM has ten interfaces at most", spec{"additionalNetworks": slices.Repeat([]any{spec{"network": "n"}}, 10)},
+			"providerSpec.additionalNetworks", create),
+		rule("a tag has an id", spec{"vsphereTags": []any{spec{"id": "urn:vmomi:InventoryServiceTag:1:GLOBAL"}}}, "", 0),
+		rule("or a name and a category", spec{"vsphereTags": []any{named("c", "")}}, "providerSpec.vsphereTags[0].name",
+			create),
+		rule("or a category and a name", spec{"vsphereTags": []any{named("", "n")}}, "providerSpec.vsphereTags[0].category",
+			create),
+		rule("but not both", spec{"vsphereTags": []any{spec{"id": "urn:vmomi:1", "name": "n"}}},
+			"providerSpec.vsphereTags[0].id", create),
+		rule("a name is no id", spec{"vsphereTags": []any{spec{"id": "n"}}}, "providerSpec.vsphereTags[0].id", create),
+		rule("a group is named", spec{"antiAffinityGroup": true}, "providerSpec.antiAffinityGroup", create),
 		rule("a boolean is no string", spec{"waitForIP": "true"}, "providerSpec.waitForIP", create),
 	}
 }
@@ -246,10 +272,14 @@ func errorRows() []cloudtest.ErrorRow {
 var header = regexp.MustCompile(`(?s)^.*?<Body[^>]*>(.*)</Body>.*$`)
 
 // changing is what the simulator makes up anew each time.
-var changing = regexp.MustCompile(`\b(changeVersion|macAddress) \S+`)
+var changing = regexp.MustCompile(`\b(changeVersion|macAddress|urn:vmomi:InventoryServiceTag:)(?: \S+|[^":]+)`)
 
-// normalize returns a SOAP call as indented XML without namespaces.
+// normalize returns a SOAP call as indented XML without namespaces, and a REST call as it
+// is.
 func normalize(c cloudtest.Call) string {
+	if strings.Contains(c.Op, "/rest/") {
+		return changing.ReplaceAllString(c.Op+"\n"+string(c.Body), "$1…")
+	}
 	body := header.ReplaceAll(c.Body, []byte("$1"))
 	in, out := xml.NewDecoder(bytes.NewReader(body)), &strings.Builder{}
 	depth := 0

@@ -71,7 +71,7 @@ func (s *spec) offered(err error) error {
 	if ok && e.Code == cloud.Exhausted && e.Offering == nil {
 		e.Offering = &cloud.Offering{
 			Region: s.Region, Zone: cmp.Or(s.Zone, s.HostSystem, s.ResourcePool, s.ComputeCluster),
-			InstanceType: s.TemplateVM,
+			InstanceType: s.source(),
 		}
 	}
 	return err
@@ -260,25 +260,39 @@ func (a *account) cloneRequest(ctx context.Context, s *spec, r cloud.CreateReque
 	if err := s.fits(r, t); err != nil {
 		return nil, err
 	}
-	if _, err := a.network(ctx, s); err != nil {
+	m := s.markFor(r, phaseCloned)
+	if m.DRS, err = a.requires(ctx, s); err != nil {
 		return nil, err
 	}
 	folder, err := a.inventory.find(ctx, s, "folder", s.Folder)
 	if err != nil {
 		return nil, err
 	}
-	config := types.VirtualMachineConfigSpec{
-		Uuid: biosUUID(r), InstanceUuid: instanceUUID(r), ExtraConfig: []types.BaseOptionValue{s.markFor(r,
-			phaseCloned).entry()},
-	}
-	spec := types.VirtualMachineCloneSpec{Config: &config}
+	spec := types.VirtualMachineCloneSpec{Config: &types.VirtualMachineConfigSpec{
+		Uuid: biosUUID(r), InstanceUuid: instanceUUID(r), ExtraConfig: []types.BaseOptionValue{m.entry()},
+	}}
 	if spec.Customization, err = a.customization(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := a.place(ctx, s, r, placing{t.ref, folder, n}, &spec); err != nil {
+	if err := s.link(t, &spec); err != nil {
+		return nil, err
+	}
+	if err := a.place(ctx, s, r, placing{t, folder, n}, &spec); err != nil {
 		return nil, err
 	}
 	return &types.CloneVM_Task{This: t.ref, Folder: folder, Name: escape(r.Name), Spec: spec}, nil
+}
+
+// requires looks for what a VM gets after it is cloned, so that it is not cloned in vain,
+// and returns what it will belong to in its compute cluster.
+func (a *account) requires(ctx context.Context, s *spec) (*membership, error) {
+	if _, err := a.networks(ctx, s); err != nil {
+		return nil, err
+	}
+	if _, err := a.tagIDs(ctx, s); err != nil {
+		return nil, err
+	}
+	return a.membershipOf(ctx, s)
 }
 
 // markFor is the mark of what is made for r.
@@ -334,14 +348,20 @@ func (a *account) complete(ctx context.Context, s *spec, r cloud.CreateRequest, 
 	return a.configure(ctx, at, r, vm)
 }
 
-// start tags a VM and powers it on. One that has run before stays off: whoever
-// stopped it had a reason.
+// start tags a VM, makes it a member of its rule and group, and powers it on. One that
+// has run before stays off: whoever stopped it had a reason.
 func (a *account) start(ctx context.Context, s *spec, vm *seen) (time.Duration, error) {
 	if vm.mark == nil || vm.mark.Phase == phaseStarted {
 		return 0, nil
 	}
 	if err := a.fields.set(ctx, vm, s.Tags); err != nil {
 		return 0, err
+	}
+	if err := a.attach(ctx, s, vm.ref); err != nil {
+		return 0, err
+	}
+	if joined, err := a.join(ctx, s, vm); err != nil || !joined {
+		return configureWait, err
 	}
 	if err := a.reports.failure(vm, "powerOn"); err != nil {
 		return 0, err

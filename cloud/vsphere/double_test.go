@@ -17,12 +17,15 @@ import (
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := start(t)
+	s.makeGroup(t)
 	for call, privilege := range vcentertest.Privileges() {
 		edits := spec{"tags": spec{"kubernetes.io/cluster/" + call: "1", "kubernetes.io/role/node": "1"}}
 		deletes := false
 		switch call {
 		case "PlaceVm":
 			edits["computeCluster"], edits["resourcePool"] = "DC0_C0", nil
+		case "ReconfigureComputeResource_Task":
+			edits["vmGroup"] = "workers"
 		case "RecommendDatastores":
 			continue // needs a datastore cluster
 		case "PowerOffVM_Task", "Destroy_Task":

@@ -16,6 +16,8 @@ const (
 	userDataMax = 512 << 10
 	// nameMax is the length of an inventory name.
 	nameMax = 80
+	// nicsMax is how many interfaces a VM can have.
+	nicsMax = 10
 )
 
 // Driver is the cloud.Driver of vCenter.

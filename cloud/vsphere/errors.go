@@ -121,7 +121,11 @@ func fail(op string, err error) error {
 		return failFault(op, f, messageOf(err))
 	}
 	if s, ok := errors.AsType[*statusError](err); ok {
-		e := cloud.Errorf(statusCode(s.status), op, "HTTP"+strconv.Itoa(s.status), "%w", err)
+		reason, code := "HTTP"+strconv.Itoa(s.status), statusCode(s.status)
+		if known, ok := restCodes()[s.kind]; ok {
+			reason, code = s.kind, known
+		}
+		e := cloud.Errorf(code, op, reason, "%w", err)
 		e.RetryAfter = s.after
 		return e
 	}
@@ -217,6 +221,22 @@ func statusCode(status int) cloud.Code {
 		return cloud.Unavailable
 	}
 	return cloud.Unknown
+}
+
+// restErrors begins the names of the REST API's errors.
+const restErrors = "com.vmware.vapi.std.errors."
+
+// restCodes is the error table of the REST API.
+func restCodes() map[string]cloud.Code {
+	return map[string]cloud.Code{
+		"unauthenticated": cloud.Denied, "unauthorized": cloud.Denied,
+		"invalid_argument": cloud.Invalid, "not_found": cloud.Invalid, "unsupported": cloud.Invalid,
+		"unable_to_allocate_resource": cloud.Exhausted,
+		"already_exists":              cloud.Unavailable, "concurrent_change": cloud.Unavailable,
+		"internal_server_error": cloud.Unavailable, "not_allowed_in_current_state": cloud.Unavailable,
+		"resource_busy": cloud.Unavailable, "resource_inaccessible": cloud.Unavailable, "resource_in_use": cloud.Unavailable,
+		"service_unavailable": cloud.Unavailable, "timed_out": cloud.Unavailable,
+	}
 }
 
 // messageMax is how many bytes of vCenter's messages an error keeps.

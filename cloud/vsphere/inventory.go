@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/pbm"
+	pbmmethods "github.com/vmware/govmomi/pbm/methods"
+	pbmtypes "github.com/vmware/govmomi/pbm/types"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -176,6 +180,13 @@ func missing(field, path string, severity cloud.Severity, err error) error {
 	}}, cloud.Warning)
 }
 
+// wrong is the error for a field that rules out creation.
+func wrong(op, field, message string) error {
+	return cloud.Worst(op, []cloud.Problem{{
+		Severity: cloud.BlocksCreate, Field: "providerSpec." + field, Message: message,
+	}}, cloud.BlocksCreate)
+}
+
 // escape returns a name as vCenter stores it.
 func escape(name string) string {
 	return strings.NewReplacer("%", "%25", "/", "%2f", `\`, "%5c").Replace(name)
@@ -184,4 +195,166 @@ func escape(name string) string {
 // unescape returns a name that vCenter has stored as it was meant.
 func unescape(name string) string {
 	return strings.NewReplacer("%25", "%", "%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`).Replace(name)
+}
+
+// networks returns the networks of the class's interfaces, in order.
+func (a *account) networks(ctx context.Context, s *spec) ([]object.NetworkReference, error) {
+	var all []object.NetworkReference
+	for i, n := range s.nics() {
+		found, err := a.network(ctx, s, i, n)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	return all, nil
+}
+
+// network returns the network of the i-th interface, or among several of that name the
+// one on its switch.
+func (a *account) network(ctx context.Context, s *spec, i int, n nic) (object.NetworkReference, error) {
+	finder, err := a.inventory.datacenter(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	found, err := finder.NetworkList(ctx, n.Network)
+	if err != nil {
+		return nil, missing(nicField(i, "network"), n.Network, cloud.BlocksCreate, err)
+	}
+	if n.SwitchUUID == "" {
+		if len(found) > 1 {
+			return nil, missing(nicField(i, "network"), n.Network, cloud.BlocksCreate, &find.MultipleFoundError{})
+		}
+		return found[0], nil
+	}
+	for _, candidate := range found {
+		backing, err := candidate.EthernetCardBackingInfo(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if onSwitch(backing, n.SwitchUUID) {
+			return candidate, nil
+		}
+	}
+	return nil, wrong("find network", nicField(i, "switchUuid"),
+		"names a switch that no network of that name is on; correct it or leave it out")
+}
+
+// onSwitch reports whether a backing is on that distributed switch, or of that
+// opaque network.
+func onSwitch(backing types.BaseVirtualDeviceBackingInfo, id string) bool {
+	switch b := backing.(type) {
+	case *types.VirtualEthernetCardDistributedVirtualPortBackingInfo:
+		return sameUUID(b.Port.SwitchUuid, id)
+	case *types.VirtualEthernetCardOpaqueNetworkBackingInfo:
+		return sameUUID(b.OpaqueNetworkId, id)
+	}
+	return false
+}
+
+// backings are those of the interfaces, in order.
+func (a *account) backings(ctx context.Context, s *spec) ([]types.BaseVirtualDeviceBackingInfo, error) {
+	networks, err := a.networks(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var all []types.BaseVirtualDeviceBackingInfo
+	for _, n := range networks {
+		backing, err := n.EthernetCardBackingInfo(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, backing)
+	}
+	return all, nil
+}
+
+// customization returns the stored customization of that name; nil if the class
+// names none.
+func (a *account) customization(ctx context.Context, s *spec) (*types.CustomizationSpec, error) {
+	if s.Customization == "" {
+		return nil, nil //nolint:nilnil // none is asked for
+	}
+	item, err := object.NewCustomizationSpecManager(a.v.Client).GetCustomizationSpec(ctx, s.Customization)
+	if isFault[types.NotFound](err) {
+		return nil, missing("customization", s.Customization, cloud.BlocksCreate, &find.NotFoundError{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &item.Spec, nil
+}
+
+// storagePolicy returns the id of the class's storage policy; it is empty if the class
+// names none.
+func (a *account) storagePolicy(ctx context.Context, s *spec) (string, error) {
+	if s.StoragePolicy == "" {
+		return "", nil
+	}
+	ref, err := a.inventory.lookup("storage policy "+s.StoragePolicy, func() (object.Reference, error) {
+		id, err := a.findPolicy(ctx, s.StoragePolicy)
+		return types.ManagedObjectReference{Type: "StoragePolicy", Value: id}, err
+	})
+	return ref.Value, err
+}
+
+// findPolicy returns the id of the storage policy of that name or id.
+func (a *account) findPolicy(ctx context.Context, name string) (string, error) {
+	profiles, err := a.profiles(ctx)
+	if err != nil {
+		return "", err
+	}
+	ids, err := profiles.QueryProfile(ctx, pbmtypes.PbmProfileResourceType{
+		ResourceType: string(pbmtypes.PbmProfileResourceTypeEnumSTORAGE),
+	}, string(pbmtypes.PbmProfileCategoryEnumREQUIREMENT))
+	if err != nil {
+		return "", err
+	}
+	all, err := profiles.RetrieveContent(ctx, ids)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range all {
+		if found := p.GetPbmProfile(); found.Name == name || found.ProfileId.UniqueId == name {
+			return found.ProfileId.UniqueId, nil
+		}
+	}
+	return "", missing("storagePolicy", name, cloud.BlocksCreate, &find.NotFoundError{})
+}
+
+// profiles returns a client of the storage policies, in the session of the account.
+func (a *account) profiles(ctx context.Context) (*pbm.Client, error) {
+	client := a.v.http.NewServiceClient(pbm.Path, pbm.Namespace)
+	client.Transport, client.Cookie = a.v.http.Transport, a.v.http.SessionCookie
+	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, client, &pbmtypes.PbmRetrieveServiceContent{
+		This: pbm.ServiceInstance,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pbm.Client{Client: client, ServiceContent: res.Returnval, RoundTripper: client}, nil
+}
+
+// suiting returns the datastores that serve a storage policy.
+func (a *account) suiting(ctx context.Context, policy string, stores []types.ManagedObjectReference) (
+	[]types.ManagedObjectReference, error,
+) {
+	profiles, err := a.profiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var hubs []pbmtypes.PbmPlacementHub
+	for _, ref := range stores {
+		hubs = append(hubs, pbmtypes.PbmPlacementHub{HubType: ref.Type, HubId: ref.Value})
+	}
+	result, err := profiles.CheckRequirements(ctx, hubs, nil, []pbmtypes.BasePbmPlacementRequirement{
+		&pbmtypes.PbmPlacementCapabilityProfileRequirement{ProfileId: pbmtypes.PbmProfileId{UniqueId: policy}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	suits := result.CompatibleDatastores()
+	return slices.DeleteFunc(slices.Clone(stores), func(ref types.ManagedObjectReference) bool {
+		return !slices.ContainsFunc(suits, func(h pbmtypes.PbmPlacementHub) bool { return h.HubId == ref.Value })
+	}), nil
 }

@@ -3,9 +3,12 @@ package vsphere
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -18,15 +21,52 @@ import (
 // placing is what is to be cloned, to where in the inventory, and the note that
 // keeps what was chosen.
 type placing struct {
-	template, folder types.ManagedObjectReference
-	note             *note
+	template configured
+	folder   types.ManagedObjectReference
+	note     *note
 }
 
-// place decides where the clone runs and where its disks are, as MCM's driver
+// place decides where the clone runs and which storage policy its disks have.
+func (a *account) place(ctx context.Context, s *spec, r cloud.CreateRequest, p placing,
+	spec *types.VirtualMachineCloneSpec,
+) error {
+	policy, err := a.storagePolicy(ctx, s)
+	if err != nil {
+		return err
+	}
+	spec.Location.Profile = profile(policy)
+	if err := a.locate(ctx, s, r, p, spec); err != nil || policy == "" {
+		return err
+	}
+	store := *spec.Location.Datastore
+	if suits, err := a.serving(ctx, s, []types.ManagedObjectReference{store}); err != nil || len(suits) == 0 {
+		return cmp.Or(err, wrong(opCreate, "storagePolicy", fmt.Sprintf(
+			"names %q, which datastore %s of the VM does not satisfy; name a datastore that does, or another policy",
+			s.StoragePolicy, store.Value)))
+	}
+	for _, d := range p.template.config.Hardware.Device {
+		if disk, ok := d.(*types.VirtualDisk); ok {
+			spec.Location.Disk = append(spec.Location.Disk, types.VirtualMachineRelocateSpecDiskLocator{
+				DiskId: disk.Key, Datastore: store, DiskMoveType: spec.Location.DiskMoveType, Profile: profile(policy),
+			})
+		}
+	}
+	return nil
+}
+
+// profile names a storage policy in a request; an empty one is the datastore's default.
+func profile(policy string) []types.BaseVirtualMachineProfileSpec {
+	if policy == "" {
+		return nil
+	}
+	return []types.BaseVirtualMachineProfileSpec{&types.VirtualMachineDefinedProfileSpec{ProfileId: policy}}
+}
+
+// locate decides where the clone runs and where its disks are, as MCM's driver
 // does: a host goes before a resource pool and that before a cluster; a
 // datastore cluster goes before the cluster's recommendation and that before a
 // datastore.
-func (a *account) place(ctx context.Context, s *spec, r cloud.CreateRequest, p placing,
+func (a *account) locate(ctx context.Context, s *spec, r cloud.CreateRequest, p placing,
 	spec *types.VirtualMachineCloneSpec,
 ) error {
 	pool, host, err := a.pool(ctx, s)
@@ -115,7 +155,7 @@ func (a *account) placeInCluster(ctx context.Context, s *spec, r cloud.CreateReq
 		return err
 	}
 	res, refused := methods.PlaceVm(ctx, a.v, &types.PlaceVm{This: ref, PlacementSpec: types.PlacementSpec{
-		PlacementType: string(types.PlacementSpecPlacementTypeClone), Vm: &p.template, CloneSpec: spec,
+		PlacementType: string(types.PlacementSpecPlacementTypeClone), Vm: &p.template.ref, CloneSpec: spec,
 		CloneName: escape(r.Name),
 	}})
 	if refused == nil {
@@ -180,7 +220,7 @@ func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest
 	res, err := methods.RecommendDatastores(ctx, a.v, &types.RecommendDatastores{
 		This: *a.v.ServiceContent.StorageResourceManager,
 		StorageSpec: types.StoragePlacementSpec{
-			Type: string(types.StoragePlacementSpecPlacementTypeClone), Vm: &p.template, CloneName: escape(r.Name),
+			Type: string(types.StoragePlacementSpecPlacementTypeClone), Vm: &p.template.ref, CloneName: escape(r.Name),
 			CloneSpec: spec,
 			Folder:    &p.folder, ResourcePool: spec.Location.Pool, Host: spec.Location.Host,
 			PodSelectionSpec: types.StorageDrsPodSelectionSpec{
@@ -201,7 +241,7 @@ func (a *account) placeInPod(ctx context.Context, s *spec, r cloud.CreateRequest
 			}
 		}
 	}
-	return a.freest(ctx, pod, spec)
+	return a.freest(ctx, s, pod, spec)
 }
 
 // recommendsNothing reports whether a datastore cluster does not recommend at all.
@@ -217,8 +257,20 @@ func recommendsNothing(err error) bool {
 	return false
 }
 
+// serving returns those of the datastores that satisfy the class's storage policy, or all
+// if it names none.
+func (a *account) serving(ctx context.Context, s *spec, stores []types.ManagedObjectReference) (
+	[]types.ManagedObjectReference, error,
+) {
+	policy, err := a.storagePolicy(ctx, s)
+	if err != nil || policy == "" || len(stores) == 0 {
+		return stores, err
+	}
+	return a.suiting(ctx, policy, stores)
+}
+
 // freest takes the datastore of a pod that has the most space.
-func (a *account) freest(ctx context.Context, pod types.ManagedObjectReference,
+func (a *account) freest(ctx context.Context, s *spec, pod types.ManagedObjectReference,
 	spec *types.VirtualMachineCloneSpec,
 ) error {
 	var p mo.StoragePod
@@ -226,11 +278,15 @@ func (a *account) freest(ctx context.Context, pod types.ManagedObjectReference,
 	if err := collector.RetrieveOne(ctx, pod, []string{"childEntity"}, &p); err != nil {
 		return err
 	}
-	if len(p.ChildEntity) == 0 {
+	suits, err := a.serving(ctx, s, p.ChildEntity)
+	if err != nil {
+		return err
+	}
+	if len(suits) == 0 {
 		return errNowhere("datastore", "")
 	}
 	var stores []mo.Datastore
-	if err := collector.Retrieve(ctx, p.ChildEntity, []string{"summary"}, &stores); err != nil {
+	if err := collector.Retrieve(ctx, suits, []string{"summary"}, &stores); err != nil {
 		return err
 	}
 	most := int64(0)
@@ -250,71 +306,103 @@ func (a *account) freest(ctx context.Context, pod types.ManagedObjectReference,
 	return nil
 }
 
-// network returns the class's network, or among several of that name the one on the
-// class's switch.
-func (a *account) network(ctx context.Context, s *spec) (object.NetworkReference, error) {
-	finder, err := a.inventory.datacenter(ctx, s)
-	if err != nil {
-		return nil, err
+// recommendsNoHost reports whether a cluster refuses to recommend a host at all:
+// its DRS is off or not licensed. vCenter reports the first as InvalidState, which
+// has other causes too, so the cluster's configuration decides.
+func (a *account) recommendsNoHost(ctx context.Context, cluster types.ManagedObjectReference, err error) (bool, error) {
+	name := faultName(fault(err))
+	switch {
+	case strings.Contains(name, "License"), name == "NotSupported", name == "RestrictedVersion", name == "MethodDisabled":
+		return true, nil
+	case err != nil && name != "InvalidState":
+		return false, nil
 	}
-	found, err := finder.NetworkList(ctx, s.Network)
-	if err != nil {
-		return nil, missing("network", s.Network, cloud.BlocksCreate, err)
+	var c mo.ClusterComputeResource
+	collector := property.DefaultCollector(a.v.Client)
+	if err := collector.RetrieveOne(ctx, cluster, []string{"configurationEx"}, &c); err != nil {
+		return false, err
 	}
-	if s.SwitchUUID == "" {
-		if len(found) > 1 {
-			return nil, missing("network", s.Network, cloud.BlocksCreate, &find.MultipleFoundError{})
-		}
-		return found[0], nil
-	}
-	for _, n := range found {
-		backing, err := n.EthernetCardBackingInfo(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if onSwitch(backing, s.SwitchUUID) {
-			return n, nil
-		}
-	}
-	return nil, cloud.Worst("find network", []cloud.Problem{{
-		Severity: cloud.BlocksCreate, Field: "providerSpec.switchUuid",
-		Message: "names a switch that no network of that name is on; correct it or leave it out",
-	}}, cloud.Warning)
+	config, ok := c.ConfigurationEx.(*types.ClusterConfigInfoEx)
+	return ok && config.DrsConfig.Enabled != nil && !*config.DrsConfig.Enabled, nil
 }
 
-// onSwitch reports whether a backing is on that distributed switch, or of that
-// opaque network.
-func onSwitch(backing types.BaseVirtualDeviceBackingInfo, id string) bool {
-	switch b := backing.(type) {
-	case *types.VirtualEthernetCardDistributedVirtualPortBackingInfo:
-		return sameUUID(b.Port.SwitchUuid, id)
-	case *types.VirtualEthernetCardOpaqueNetworkBackingInfo:
-		return sameUUID(b.OpaqueNetworkId, id)
+// placeOnHost chooses a host of the cluster that runs VMs and has the class's
+// network and datastore; it is the class's own host if that names one. One token
+// chooses the same as long as the hosts that can run the VM stay the same.
+func (a *account) placeOnHost(ctx context.Context, s *spec, r cloud.CreateRequest, cluster types.ManagedObjectReference,
+	at *types.VirtualMachineRelocateSpec,
+) error {
+	nets, err := a.networks(ctx, s)
+	if err != nil {
+		return err
 	}
-	return false
+	store, err := a.inventory.find(ctx, s, "datastore", s.Datastore)
+	if err != nil {
+		return err
+	}
+	hosts, err := a.hosts(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	lacksNetwork := func(h mo.HostSystem) bool {
+		return slices.ContainsFunc(nets, func(n object.NetworkReference) bool {
+			return !slices.Contains(h.Network, n.Reference())
+		})
+	}
+	hosts = slices.DeleteFunc(hosts, func(h mo.HostSystem) bool {
+		return at.Host != nil && h.Self != *at.Host || lacksNetwork(h) || !slices.Contains(h.Datastore, store)
+	})
+	if len(hosts) == 0 {
+		return s.noSuchHost()
+	}
+	hosts = slices.DeleteFunc(hosts, func(h mo.HostSystem) bool { return !runsVMs(h) })
+	if len(hosts) == 0 {
+		return cloud.Errorf(cloud.Exhausted, opCreate, "NoHost",
+			"every host of cluster %q that has the network and the datastore is disconnected, off or in maintenance mode",
+			s.ComputeCluster)
+	}
+	chosen := hosts[draw(r.Token, len(hosts))]
+	at.Host, at.Datastore = &chosen.Self, &store
+	return nil
 }
 
-// nic returns the backing of the first interface.
-func (a *account) nic(ctx context.Context, s *spec) (types.BaseVirtualDeviceBackingInfo, error) {
-	n, err := a.network(ctx, s)
-	if err != nil {
-		return nil, err
+// noSuchHost is the error where no host of a cluster without DRS serves the class.
+func (s *spec) noSuchHost() error {
+	var networks []string
+	for _, n := range s.nics() {
+		networks = append(networks, strconv.Quote(n.Network))
 	}
-	return n.EthernetCardBackingInfo(ctx)
+	return wrong(opCreate, "computeCluster", fmt.Sprintf(
+		"names cluster %q, whose DRS is off or not licensed and of whose hosts none has network %s and datastore %q; "+
+			"connect a host to them, turn on DRS, or name another place",
+		s.ComputeCluster, strings.Join(networks, " and "), s.Datastore))
 }
 
-// customization returns the stored customization of that name; nil if the class
-// names none.
-func (a *account) customization(ctx context.Context, s *spec) (*types.CustomizationSpec, error) {
-	if s.Customization == "" {
-		return nil, nil //nolint:nilnil // none is asked for
-	}
-	item, err := object.NewCustomizationSpecManager(a.v.Client).GetCustomizationSpec(ctx, s.Customization)
-	if isFault[types.NotFound](err) {
-		return nil, missing("customization", s.Customization, cloud.BlocksCreate, &find.NotFoundError{})
-	}
-	if err != nil {
+// hosts returns the hosts of a cluster, by reference.
+func (a *account) hosts(ctx context.Context, cluster types.ManagedObjectReference) ([]mo.HostSystem, error) {
+	collector := property.DefaultCollector(a.v.Client)
+	var c mo.ClusterComputeResource
+	if err := collector.RetrieveOne(ctx, cluster, []string{"host"}, &c); err != nil || len(c.Host) == 0 {
 		return nil, err
 	}
-	return &item.Spec, nil
+	var hosts []mo.HostSystem
+	err := collector.Retrieve(ctx, c.Host, []string{
+		"runtime.connectionState", "runtime.inMaintenanceMode", "runtime.powerState", "datastore", "network",
+	}, &hosts)
+	slices.SortFunc(hosts, func(a, b mo.HostSystem) int { return cmp.Compare(a.Self.Value, b.Self.Value) })
+	return hosts, err
+}
+
+// runsVMs reports whether a host takes VMs now.
+func runsVMs(h mo.HostSystem) bool {
+	at := h.Runtime
+	return at.ConnectionState == types.HostSystemConnectionStateConnected && !at.InMaintenanceMode &&
+		at.PowerState != types.HostSystemPowerStateStandBy && at.PowerState != types.HostSystemPowerStatePoweredOff
+}
+
+// draw returns a number below n that follows from the token.
+func draw(token string, n int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(token))     // never fails
+	return int(h.Sum32() % uint32(n)) //nolint:gosec // n is a count of hosts or zones
 }

@@ -17,7 +17,8 @@ import (
 const opDelete = "delete VM"
 
 // Delete removes the VMs that are provably of r, step by step: power off, take
-// off the disks that did not come with the VM, destroy. It never waits for one.
+// off the disks that did not come with the VM, leave the anti-affinity rule, destroy.
+// It never waits for one.
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
 	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
@@ -67,7 +68,7 @@ func (a *account) cloning(ctx context.Context, r cloud.Ref) (time.Duration, erro
 // have ended since the VM was looked for, so it is looked for once more.
 func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Deletion, error) {
 	n := noteOf(r.State)
-	if !n.Clone || n.Task != "" || r.ProviderID != "" || s.TemplateVM == "" {
+	if !n.Clone || n.Task != "" || r.ProviderID != "" || s.source() == "" {
 		return cloud.Deletion{Done: true}, nil
 	}
 	busy, err := a.beingCloned(ctx, s)
@@ -88,7 +89,7 @@ func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Dele
 
 // beingCloned reports whether the class's template is. One that is not there is not.
 func (a *account) beingCloned(ctx context.Context, s *spec) (bool, error) {
-	template, err := a.inventory.find(ctx, s, "templateVM", s.TemplateVM)
+	template, err := a.templateRef(ctx, s)
 	if cloud.CodeOf(err) == cloud.Invalid {
 		return false, nil
 	}
@@ -120,7 +121,15 @@ func (a *account) remove(ctx context.Context, vm *seen) (time.Duration, error) {
 	if len(foreign) > 0 {
 		return configureWait, passing(a.reconfigure(ctx, vm.ref, types.VirtualMachineConfigSpec{DeviceChange: foreign}))
 	}
-	_, err = methods.Destroy_Task(ctx, a.v, &types.Destroy_Task{This: vm.ref})
+	return a.destroy(ctx, fresh)
+}
+
+// destroy asks for the end of a VM once it has left its rule.
+func (a *account) destroy(ctx context.Context, vm *seen) (time.Duration, error) {
+	if left, err := a.leave(ctx, vm); err != nil || !left {
+		return configureWait, passing(err)
+	}
+	_, err := methods.Destroy_Task(ctx, a.v, &types.Destroy_Task{This: vm.ref})
 	return powerWait, passing(err)
 }
 

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,8 +25,13 @@ type spec struct {
 	HostSystem                   string            `json:"hostSystem"`
 	Folder                       string            `json:"folder"`
 	TemplateVM                   string            `json:"templateVM"`
+	LibraryItem                  *libraryItem      `json:"libraryItem"`   // ours, in place of TemplateVM
+	LinkedClone                  bool              `json:"linkedClone"`   // ours
+	Snapshot                     string            `json:"snapshot"`      // ours; for LinkedClone, empty is the current one
+	StoragePolicy                string            `json:"storagePolicy"` // ours; name or id
 	Network                      string            `json:"network"`
 	SwitchUUID                   string            `json:"switchUuid"`
+	AdditionalNetworks           []nic             `json:"additionalNetworks"` // ours; of the second interface and further
 	NumCPUs                      int32             `json:"numCpus"`
 	MemoryMB                     int64             `json:"memory"`
 	MemoryReservationLockedToMax *bool             `json:"memoryReservationLockedToMax"`
@@ -38,14 +44,36 @@ type spec struct {
 	WaitForIP                    bool              `json:"waitForIP"`
 	SSHKeys                      []string          `json:"sshKeys"`
 	Tags                         map[string]string `json:"tags"`
+	VSphereTags                  []tag             `json:"vsphereTags"`       // ours
+	AntiAffinityGroup            string            `json:"antiAffinityGroup"` // ours
+	VMGroup                      string            `json:"vmGroup"`           // ours; a group of the compute cluster
 
 	// Zone is the name of the place that the fields above describe, from Datastore to
-	// SwitchUUID; Zones are further ones. Without Zone that place is not used where there
+	// AdditionalNetworks; Zones are further ones. Without Zone that place is not used where there
 	// are others, and lends them what they leave empty.
 	Zone  string `json:"zone"`
 	Zones []zone `json:"zones"`
 
 	driverkit.Checks
+}
+
+// libraryItem is a VM template in a content library, by names or ids.
+type libraryItem struct {
+	Library string `json:"library"`
+	Item    string `json:"item"`
+}
+
+// nic is the network of an interface.
+type nic struct {
+	Network    string `json:"network"`
+	SwitchUUID string `json:"switchUuid"`
+}
+
+// tag is a tag of vSphere: its id, or its name and the name or id of its category.
+type tag struct {
+	ID       string `json:"id"`
+	Category string `json:"category"`
+	Name     string `json:"name"`
 }
 
 type systemDisk struct {
@@ -86,6 +114,8 @@ type zone struct {
 	DatastoreCluster string `json:"datastoreCluster"`
 	Network          string `json:"network"`
 	SwitchUUID       string `json:"switchUuid"`
+
+	AdditionalNetworks []nic `json:"additionalNetworks"`
 }
 
 // within returns the spec of VMs in this zone. Fields that exclude each other are
@@ -102,7 +132,31 @@ func (z zone) within(s *spec) *spec {
 	if z.Network+z.SwitchUUID != "" {
 		at.Network, at.SwitchUUID = cmp.Or(z.Network, s.Network), z.SwitchUUID
 	}
+	if len(z.AdditionalNetworks) > 0 {
+		at.AdditionalNetworks = z.AdditionalNetworks
+	}
 	return &at
+}
+
+// nics are the networks of the interfaces, in order.
+func (s *spec) nics() []nic {
+	return append([]nic{{s.Network, s.SwitchUUID}}, s.AdditionalNetworks...)
+}
+
+// nicField is the field that names the network of the i-th interface.
+func nicField(i int, field string) string {
+	if i == 0 {
+		return field
+	}
+	return fmt.Sprintf("additionalNetworks[%d].%s", i-1, field)
+}
+
+// source is what the class clones, as it is written.
+func (s *spec) source() string {
+	if s.LibraryItem != nil {
+		return s.LibraryItem.Library + "/" + s.LibraryItem.Item
+	}
+	return s.TemplateVM
 }
 
 // zoneNames are the zones that the class lists, sorted.

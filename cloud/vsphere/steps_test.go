@@ -240,8 +240,8 @@ func TestChange(t *testing.T) {
 		NumCPUs: 4, MemoryMB: 4096, SystemDisk: &systemDisk{20},
 		ExtraConfig: map[string]string{"a": "b", markKey: "forged"},
 	}
-	network := &types.VirtualEthernetCardNetworkBackingInfo{}
-	change, err := s.change(request(""), config(), network)
+	network := []types.BaseVirtualDeviceBackingInfo{&types.VirtualEthernetCardNetworkBackingInfo{}}
+	change, err := s.change(request(""), config(), network, nil)
 	must(t, err)
 	if change.NumCPUs != 4 || change.MemoryMB != 4096 || change.ChangeVersion != "v1" || !*change.Flags.DiskUuidEnabled ||
 		change.ScheduledHardwareUpgradeInfo.VersionKey != "vmx-15" {
@@ -257,7 +257,7 @@ func TestChange(t *testing.T) {
 	}
 	none := config()
 	none.Hardware.Device = none.Hardware.Device[:1]
-	added := interfaceChange(none, network).GetVirtualDeviceConfigSpec()
+	added := interfaceChanges(none, network)[0].GetVirtualDeviceConfigSpec()
 	if added.Operation != types.VirtualDeviceConfigSpecOperationAdd {
 		t.Errorf("a template without interface: got %v, want one to be added", added.Operation)
 	}

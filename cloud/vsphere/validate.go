@@ -54,8 +54,9 @@ func (s *spec) validate() {
 			fmt.Sprintf("lacks the ownership tags; add the keys %s<cluster> and %s<role>, or %s and %s",
 				clusterTagPrefix, roleTagPrefix, clusterTag, roleTag))
 	}
-	s.Require(cloud.BlocksCreate, "templateVM", s.TemplateVM, "name the VM or template to clone, as an inventory path")
+	s.validateSource()
 	s.validatePlaces()
+	s.validateTags()
 	s.validateSizes()
 	s.warn()
 }
@@ -71,9 +72,45 @@ func (s *spec) warn() {
 			s.Problems.Add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")
 		}
 	}
+	if s.Snapshot != "" && !s.LinkedClone {
+		s.Problems.Add(cloud.Warning, "snapshot", "has no effect without linkedClone; set linkedClone or remove it")
+	}
 	if s.vAppGiven() && len(s.SSHKeys) > 0 {
 		s.Problems.Add(cloud.Warning, "sshKeys",
 			"has no effect because vapp.properties is there; put the keys into the properties")
+	}
+}
+
+// validateSource adds what is wrong with what is cloned.
+func (s *spec) validateSource() {
+	if s.LibraryItem == nil {
+		if !s.Wrong("libraryItem") {
+			s.Require(cloud.BlocksCreate, "templateVM", s.TemplateVM,
+				"name the VM or template to clone, as an inventory path, or set libraryItem")
+		}
+		return
+	}
+	if s.TemplateVM != "" {
+		s.Problems.Add(cloud.BlocksCreate, "libraryItem", "excludes templateVM; remove one of the two")
+	}
+	s.Require(cloud.BlocksCreate, "libraryItem.library", s.LibraryItem.Library, "name the content library")
+	s.Require(cloud.BlocksCreate, "libraryItem.item", s.LibraryItem.Item, "name the VM template in the content library")
+}
+
+// validateTags adds what is wrong with the tags of vSphere.
+func (s *spec) validateTags() {
+	for i, t := range s.VSphereTags {
+		path := fmt.Sprintf("vsphereTags[%d]", i)
+		switch {
+		case t.ID != "" && t.Category+t.Name != "":
+			s.Problems.Add(cloud.BlocksCreate, path+".id", "excludes category and name; set the id, or category and name")
+		case t.ID == "":
+			s.Require(cloud.BlocksCreate, path+".category", t.Category, "set category and name, or the id of the tag")
+			s.Require(cloud.BlocksCreate, path+".name", t.Name, "set category and name, or the id of the tag")
+		case !strings.HasPrefix(t.ID, tagIDPrefix):
+			s.Problems.Add(cloud.BlocksCreate, path+".id", "is no id of a tag, which begins with "+tagIDPrefix+
+				"; set category and name instead")
+		}
 	}
 }
 
@@ -104,6 +141,7 @@ func (s *spec) validatePlaces() {
 	if s.Zone != "" || len(s.Zones) == 0 {
 		s.validatePlace("", s)
 	}
+	s.validateNetworks("", s.AdditionalNetworks)
 	known := map[string]bool{s.Zone: true}
 	for i, z := range s.Zones {
 		path := fmt.Sprintf("zones[%d].", i)
@@ -114,6 +152,19 @@ func (s *spec) validatePlaces() {
 		}
 		known[z.Name] = true
 		s.validatePlace(path, z.within(s))
+		s.validateNetworks(path, z.AdditionalNetworks)
+	}
+}
+
+// validateNetworks adds what is wrong with the additional networks below path.
+func (s *spec) validateNetworks(path string, nics []nic) {
+	for i, n := range nics {
+		s.Require(cloud.BlocksCreate, path+nicField(i+1, "network"), n.Network,
+			"name the network of this interface, as an inventory path")
+	}
+	if n := 1 + len(nics); n > nicsMax {
+		s.Problems.Add(cloud.BlocksCreate, path+"additionalNetworks",
+			fmt.Sprintf("give a VM %d interfaces, and it can have %d; remove some", n, nicsMax))
 	}
 }
 

@@ -142,14 +142,22 @@ func (s *vcsim) advance(t testing.TB, _ time.Duration) {
 
 var soapOp = regexp.MustCompile(`<(?:soapenv:|soap:)?Body[^>]*><(\w+)`)
 
+// restLogin opens a session of the REST API.
+const restLogin = "POST /rest/com/vmware/cis/session"
+
 // classify names the call that a request makes. Those without which there is no
 // session count as the login.
-func classify(_ *http.Request, body []byte) cloudtest.Call {
+func classify(r *http.Request, body []byte) cloudtest.Call {
+	if r != nil && strings.HasPrefix(r.URL.Path, "/rest/") {
+		op := r.Method + " " + strings.TrimRight(r.URL.Path+" "+r.URL.Query().Get("~action"), " ")
+		login := strings.HasPrefix(op, restLogin) || r.Method == http.MethodDelete
+		return cloudtest.Call{Op: op, Login: login, Mutates: strings.Contains(op, " attach")}
+	}
 	op := ""
 	if m := soapOp.FindSubmatch(body); m != nil {
 		op = string(m[1])
 	}
-	login := op == "Login" || op == "Logout" || op == "RetrieveServiceContent"
+	login := op == "Login" || op == "Logout" || strings.HasSuffix(op, "RetrieveServiceContent")
 	mutates := strings.HasSuffix(op, "_Task") || op == "AddCustomFieldDef" || op == "SetField"
 	return cloudtest.Call{Op: op, Login: login, Mutates: mutates}
 }

@@ -27,6 +27,7 @@ type mark struct {
 	Tags    map[string]string `json:"tags,omitempty"`
 	Disks   []string          `json:"disks,omitempty"` // UUIDs of those that came with the clone
 	Zone    string            `json:"zone,omitempty"`
+	DRS     *membership       `json:"drs,omitempty"` // nil for none
 }
 
 // The phases of a VM.

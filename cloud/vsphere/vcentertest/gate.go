@@ -16,10 +16,14 @@ type gate struct {
 	owner  string                           // key of the owner's session, to whom all is allowed
 	faults map[string]types.BaseMethodFault // of calls that a test lets fail, by their name
 	denied map[string]bool                  // privileges that User lacks
+
+	unsuitable map[string]bool // datastores that serve no storage policy
 }
 
 func newGate(t *turns) *gate {
-	return &gate{turns: t, faults: map[string]types.BaseMethodFault{}, denied: map[string]bool{}}
+	return &gate{
+		turns: t, faults: map[string]types.BaseMethodFault{}, denied: map[string]bool{}, unsuitable: map[string]bool{},
+	}
 }
 
 // handle returns what is wrong with a call; nil lets it pass.
@@ -42,7 +46,8 @@ func (g *gate) handle(ctx *simulator.Context, m *simulator.Method) (mo.Reference
 	}
 	var found types.BaseMethodFault
 	switch m.Body.(type) {
-	case *types.PlaceVm, *types.CloneVM_Task, *types.ReconfigVM_Task, *types.AddCustomFieldDef, *types.SetField:
+	case *types.PlaceVm, *types.CloneVM_Task, *types.ReconfigVM_Task, *types.AddCustomFieldDef, *types.SetField,
+		*types.ReconfigureComputeResource_Task:
 		g.turns.between(func() { found = wrong(ctx, m) }) // tasks change what it reads
 	}
 	return nil, found
@@ -71,7 +76,7 @@ var privileges = map[string]string{
 	"ReconfigVM_Task": "VirtualMachine.Config.Settings", "Destroy_Task": "VirtualMachine.Inventory.Delete",
 	"PowerOnVM_Task": "VirtualMachine.Interact.PowerOn", "PowerOffVM_Task": "VirtualMachine.Interact.PowerOff",
 	"AddCustomFieldDef": "Global.ManageCustomFields", "SetField": "Global.SetCustomField",
-	"RecommendDatastores": "Datastore.AllocateSpace",
+	"RecommendDatastores": "Datastore.AllocateSpace", "ReconfigureComputeResource_Task": "Host.Inventory.EditCluster",
 }
 
 // Refuse lets every call of that name fail, e.g. "PlaceVm". A nil fault ends it.
@@ -79,6 +84,13 @@ func (v *VCenter) Refuse(call string, fault types.BaseMethodFault) {
 	v.gate.mu.Lock()
 	defer v.gate.mu.Unlock()
 	v.gate.faults[call] = fault
+}
+
+// denies reports whether User lacks a privilege.
+func (v *VCenter) denies(privilege string) bool {
+	v.gate.mu.Lock()
+	defer v.gate.mu.Unlock()
+	return v.gate.denied[privilege]
 }
 
 // Privileges are those that Deny knows.

@@ -22,6 +22,8 @@ func wrong(ctx *simulator.Context, m *simulator.Method) types.BaseMethodFault {
 		return attribute(r)
 	case *types.SetField:
 		return field(ctx, r)
+	case *types.ReconfigureComputeResource_Task:
+		return configureCluster(ctx, r)
 	}
 	return nil
 }
@@ -55,6 +57,10 @@ func clone(ctx *simulator.Context, r *types.CloneVM_Task) types.BaseMethodFault 
 		return &types.InvalidName{Name: r.Name, Entity: &r.Folder}
 	}
 	at := r.Spec.Location
+	linked := string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
+	if at.DiskMoveType == linked && r.Spec.Snapshot == nil {
+		return &types.InvalidArgument{InvalidProperty: "spec.location.diskMoveType"}
+	}
 	if at.Host != nil {
 		host, ok := ctx.Map.Get(*at.Host).(*simulator.HostSystem)
 		switch {

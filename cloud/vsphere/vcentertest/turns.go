@@ -39,14 +39,14 @@ func (t *turns) PutObject(_ *simulator.Context, o mo.Reference) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if task.Info.Entity.Type != "VirtualMachine" {
+	if task.Info.Entity.Type == "VirtualMachine" {
+		for t.runs.Value != "" || len(t.parts) > 0 {
+			t.next.Wait()
+		}
+		t.runs = task.Self
+	} else {
 		t.parts[task.Self] = true
-		return
 	}
-	for t.runs.Value != "" || len(t.parts) > 0 {
-		t.next.Wait()
-	}
-	t.runs = task.Self
 	if fault := t.fails[task.Info.DescriptionId]; fault != nil {
 		delete(t.fails, task.Info.DescriptionId)
 		task.Execute = func(*simulator.Task) (types.AnyType, types.BaseMethodFault) { return nil, fault }

@@ -51,6 +51,8 @@ type VCenter struct {
 	turns   *turns
 	gate    *gate
 	tokens  *tokens
+	rest    *restAPI
+	parent  *object.Folder // of Folder
 	server  *simulator.Server
 	vms     *view.ContainerView
 	revoked atomic.Bool
@@ -71,9 +73,9 @@ func Start(ctx context.Context) (*VCenter, error) {
 	}
 	v.model.Service.TLS = new(tls.Config)
 	v.model.Service.RegisterEndpoints = true
-	v.model.Service.RegisterSDK(pbmsim.New())
 	v.model.Service.Listen = &url.URL{User: url.UserPassword(User, Password)}
 	v.model.Map().AddHandler(v.turns)
+	v.model.Map().AddHandler(members{})
 	v.model.Map().Handler = v.gate.handle
 	v.model.Map().Put(v.tokens)
 	collects := &collector{}
@@ -86,11 +88,21 @@ func Start(ctx context.Context) (*VCenter, error) {
 		return !v.revoked.Load() && l.UserName == User && l.Password == Password
 	}
 	v.server = v.model.Service.NewServer()
+	v.model.Service.RegisterSDK(v.policies()) // in place of what the simulator has registered
 	if err := v.prepare(ctx); err != nil {
 		v.Close()
 		return nil, fmt.Errorf("prepare the inventory: %w", err)
 	}
 	return v, nil
+}
+
+// policies is the service of the storage policies.
+func (v *VCenter) policies() *simulator.Registry {
+	r := pbmsim.New()
+	for _, o := range r.AllReference("PbmPlacementSolver") {
+		r.Put(&solver{pbmsim.PlacementSolver{ManagedObjectReference: o.Reference()}, v})
+	}
+	return r
 }
 
 // Close ends the simulator.
@@ -124,7 +136,11 @@ func (v *VCenter) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	v.parent = parent
 	if v.Folder, err = parent.CreateFolder(ctx, Folder); err != nil {
+		return err
+	}
+	if err := v.serveREST(ctx); err != nil {
 		return err
 	}
 	if v.Pool, err = v.Finder.ResourcePool(ctx, Pool); err != nil {
@@ -173,6 +189,7 @@ func (v *VCenter) Expire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	v.rest.expire()
 	for _, x := range m.SessionList {
 		if x.Key != m.CurrentSession.Key {
 			_ = session.NewManager(v.Client.Client).TerminateSession(ctx, []string{x.Key}) // it has ended by itself
