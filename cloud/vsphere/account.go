@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,10 +43,10 @@ const (
 func newAccount(v *vcenter) *account {
 	a := &account{
 		v:         v,
-		inventory: inventory{v: v, now: v.driver.now, known: map[string]place{}},
-		fields:    fields{v: v},
-		reports:   reports{told: map[string]bool{}},
-		clusters:  clusters{turn: make(chan struct{}, 1), asked: map[string]string{}},
+		inventory: newInventory(v),
+		fields:    newFields(v),
+		reports:   newReports(),
+		clusters:  clusters{asked: map[string]string{}},
 	}
 	a.scans = driverkit.NewBatcher(driverkit.BatchOptions{InTurn: true, Timeout: scanTimeout}, a.readFolder)
 	return a
@@ -78,51 +79,13 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	const op = "get VM"
 	s, err := driverkit.SpecOf[*spec](op, r.Class)
 	if err != nil {
-		return cloud.VM{}, notInvalid(op, err)
+		return cloud.VM{}, driverkit.Restrict(err)
 	}
 	vms, err := a.find(ctx, s, r)
-	if cloud.CodeOf(err) == cloud.Invalid {
-		vms, err = nil, nil // without the folder there is no VM in it
+	if err != nil && cloud.CodeOf(err) != cloud.Invalid { // without the folder there is no VM in it
+		return cloud.VM{}, driverkit.Restrict(fail(op, err))
 	}
-	if err != nil {
-		return cloud.VM{}, fail(op, err)
-	}
-	vm, err := one(op, r, vms)
-	if err != nil {
-		return cloud.VM{}, err
-	}
-	return vmOf(s, vm), nil
-}
-
-// notInvalid gives an error a code that calls may return for which a wrong spec
-// is nothing to wait for.
-func notInvalid(op string, err error) error {
-	if cloud.CodeOf(err) != cloud.Invalid {
-		return err
-	}
-	return cloud.Errorf(cloud.Unknown, op, "InvalidClass", "%w", err)
-}
-
-// one returns the VM among those that were found. Of several nobody knows which
-// is the machine's.
-func one(op string, r cloud.Ref, vms []*seen) (*seen, error) {
-	switch len(vms) {
-	case 0:
-		return nil, cloud.Errorf(cloud.NotFound, op, "NotFound", "vCenter shows no VM of machine %q", r.Name)
-	case 1:
-		return vms[0], nil
-	}
-	return nil, several(op, r, vms)
-}
-
-func several(op string, r cloud.Ref, vms []*seen) error {
-	var ids []string
-	for _, vm := range vms {
-		ids = append(ids, vm.bios)
-	}
-	slices.Sort(ids)
-	return cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d VMs: %s; delete all but one", r.Name, len(ids),
-		strings.Join(ids, ", "))
+	return driverkit.One(op, r, vmsOf(s, vms))
 }
 
 // find returns the VMs that are provably of r: that of its providerID, or those
@@ -214,28 +177,18 @@ func (a *account) child(ctx context.Context, s *spec, name string) (*seen, error
 // with the machine's owner id may have any name, because machines that are
 // restored elsewhere keep only the id. A template is nobody's.
 func (s *spec) provably(vm *seen, r cloud.Ref) bool {
-	if vm.template || !s.owns(vm.tags) {
-		return false
-	}
-	if r.OwnerID != "" && vm.owner() != "" {
-		return vm.owner() == r.OwnerID
-	}
-	return r.Name == "" || vm.machine() == r.Name
+	return !vm.template && s.owns(vm.tags) && driverkit.IsOf(r, vm.owner(), vm.machine())
 }
 
 // List yields every VM in the class's folder that carries its ownership tags.
 // Disks and interfaces of a VM live and go with it.
 func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
-	return func(yield func(cloud.Resource, error) bool) {
-		const op = "list VMs"
-		s, err := driverkit.SpecOf[*spec](op, c)
-		if err != nil {
-			yield(cloud.Resource{}, notInvalid(op, err))
-			return
-		}
-		if !cloud.Wants(kinds, cloud.KindVM) {
-			return
-		}
+	const op = "list VMs"
+	s, err := driverkit.SpecOf[*spec](op, c)
+	if err != nil {
+		return driverkit.Failed[cloud.Resource](driverkit.Restrict(err))
+	}
+	all := func(yield func(cloud.Resource, error) bool) {
 		for vm, err := range a.scan(ctx, s, vmPaths(), pageSize) {
 			switch {
 			case cloud.CodeOf(err) == cloud.Invalid:
@@ -246,11 +199,12 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 			case vm.template || vm.bios == "" || !s.owns(vm.tags):
 				continue
 			}
-			if !yield(resourceOf(s, vm), nil) {
+			if !yield(driverkit.VMResource(vmOf(s, vm), maps.Clone(vm.tags)), nil) {
 				return
 			}
 		}
 	}
+	return driverkit.List(kinds, driverkit.KindList{Kind: cloud.KindVM, All: all})
 }
 
 // Capacity returns what a node of c will offer: what the class says, else what the

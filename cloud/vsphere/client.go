@@ -27,6 +27,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const (
@@ -37,6 +38,9 @@ const (
 	lastCall = 5 * time.Second
 )
 
+// opLogin is what logins are called in errors.
+const opLogin = "log in"
+
 // vcenter is one session with a vCenter. It logs in again, once for all
 // callers, when the session has ended.
 type vcenter struct {
@@ -45,42 +49,24 @@ type vcenter struct {
 	driver *Driver
 	http   *soap.Client
 	jar    *jar
+	logins *driverkit.Login[struct{}]
 	rest   *restAPI
 
-	logging    chan struct{} // holds one entry while somebody logs in
-	mu         sync.Mutex
-	generation int // of the session
-	closed     bool
-	timer      *time.Timer
-	logout     func()
+	mu     sync.Mutex
+	closed bool
+	timer  *time.Timer
+	logout func()
 }
-
-// errRefused is the answer while refused credentials are not tried again.
-var errRefused = errors.New("vCenter refused these credentials a moment ago; they are tried again in ten minutes, or " +
-	"when they change")
-
-// errClosed is the answer of an account that was closed.
-var errClosed = errors.New("the account is closed")
 
 // connect returns a session that is logged in.
 func (d *Driver) connect(ctx context.Context, who login) (*vcenter, error) {
-	if d.refusals.Lately(who.fingerprint, d.now()) {
-		return nil, errRefused
-	}
-	v := &vcenter{who: who, driver: d, jar: newJar(), logging: make(chan struct{}, 1)}
-	v.rest = &restAPI{v: v, opening: make(chan struct{}, 1)}
+	v := &vcenter{who: who, driver: d, jar: newJar()}
+	v.logins, v.rest = driverkit.NewLogin(v.loginOptions(), v.login), newRESTAPI(v)
 	v.http = soap.NewClient(who.endpoint, who.insecure)
 	v.http.UserAgent = "cluster-api-provider-mcm"
 	v.http.Jar = v.jar
 	v.http.Transport = statuses{v.transport(d.transport)}
-	client, err := vim25.NewClient(ctx, v.http)
-	if err != nil {
-		v.http.Client.CloseIdleConnections()
-		return nil, err
-	}
-	v.Client = client
-	v.RoundTripper = v
-	if err := v.login(ctx, 0); err != nil {
+	if err := v.open(ctx); err != nil {
 		v.http.Client.CloseIdleConnections()
 		return nil, err
 	}
@@ -88,6 +74,27 @@ func (d *Driver) connect(ctx context.Context, who login) (*vcenter, error) {
 	v.stayAlive(lasting)
 	v.logout = func() { v.end(lasting) }
 	return v, nil
+}
+
+// open logs in for the first time. Credentials that were refused lately cost no call.
+func (v *vcenter) open(ctx context.Context) error {
+	if v.driver.refusals.Lately(v.who.fingerprint, v.driver.now()) {
+		return v.logins.Renew(ctx, opLogin, 0)
+	}
+	client, err := vim25.NewClient(ctx, v.http)
+	if err != nil {
+		return err
+	}
+	v.Client = client
+	v.RoundTripper = v
+	return v.logins.Renew(ctx, opLogin, 0)
+}
+
+// loginOptions are those of all logins with the account's credentials.
+func (v *vcenter) loginOptions() driverkit.LoginOptions {
+	return driverkit.LoginOptions{
+		Refusals: &v.driver.refusals, Fingerprint: v.who.fingerprint, Now: v.driver.now,
+	}
 }
 
 // transport returns the one that is given, or one that checks the server as the
@@ -130,52 +137,26 @@ func checkThumbprint(state tls.ConnectionState, want []byte) error {
 // RoundTrip makes a call, and makes it again after a login when the session had
 // ended.
 func (v *vcenter) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
-	v.mu.Lock()
-	generation, closed := v.generation, v.closed
-	v.mu.Unlock()
-	if closed {
-		return errClosed
-	}
-	err := v.http.RoundTrip(ctx, req, res)
-	if !isFault[types.NotAuthenticated](err) {
+	_, generation, err := v.logins.Get(ctx, opLogin)
+	if err != nil {
 		return err
 	}
-	if err := v.login(ctx, generation); err != nil {
+	if err := v.http.RoundTrip(ctx, req, res); !isFault[types.NotAuthenticated](err) {
+		return err
+	}
+	if err := v.logins.Renew(ctx, opLogin, generation); err != nil {
 		return err
 	}
 	reflect.ValueOf(res).Elem().SetZero() // it holds the fault
 	return v.http.RoundTrip(ctx, req, res)
 }
 
-// login opens a session unless somebody has done so since that generation.
-func (v *vcenter) login(ctx context.Context, generation int) error {
-	select {
-	case v.logging <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-v.logging }()
-	v.mu.Lock()
-	current := v.generation
-	v.mu.Unlock()
-	if current != generation {
-		return nil
-	}
-	if v.driver.refusals.Lately(v.who.fingerprint, v.driver.now()) {
-		return errRefused
-	}
+// login opens a session.
+func (v *vcenter) login(ctx context.Context) (none struct{}, err error) {
 	v.jar.forget() // vCenter refuses a login within a session
 	body := &types.Login{This: *v.ServiceContent.SessionManager, UserName: v.who.user, Password: v.who.password}
-	if _, err := methods.Login(ctx, v.http, body); err != nil {
-		if isFault[types.InvalidLogin](err) {
-			v.driver.refusals.Note(v.who.fingerprint, v.driver.now())
-		}
-		return err
-	}
-	v.mu.Lock()
-	v.generation++
-	v.mu.Unlock()
-	return nil
+	_, err = methods.Login(ctx, v.http, body)
+	return none, fail(opLogin, err)
 }
 
 // stayAlive uses the session from time to time until it is closed.
@@ -206,7 +187,8 @@ func (v *vcenter) end(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastCall)
 	defer cancel()
-	v.rest.logout(ctx)
+	v.rest.end(ctx)
+	v.logins.Close()
 	// it would end by itself
 	_ = session.NewManager(&vim25.Client{
 		Client: v.http, ServiceContent: v.ServiceContent,
@@ -307,8 +289,7 @@ func (s statuses) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Body = io.NopCloser(bytes.NewReader(body)) // a fault
 		return resp, nil
 	}
-	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-	refused := &statusError{status: resp.StatusCode, after: time.Duration(max(seconds, 0)) * time.Second}
+	refused := &statusError{status: resp.StatusCode, after: driverkit.RetryAfter(resp.Header, time.Now())}
 	refused.explain(body)
 	return nil, refused
 }
@@ -341,45 +322,33 @@ type login struct {
 	fingerprint    string
 }
 
-// readLogin returns what the Secret says, without the white space that editors
-// and encoders leave around values, and what is wrong with it, by field.
+// readLogin returns what the Secret says, and what is wrong with it, by field.
 func readLogin(creds cloud.Credentials) (login, []cloud.Problem) {
-	var problems []cloud.Problem
-	bad := func(key, message string) {
-		problems = append(problems, cloud.Problem{Severity: cloud.BlocksAll, Field: "secret." + key, Message: message})
-	}
-	value := func(key string) string { return strings.TrimSpace(string(creds[key])) }
-	l := login{
-		user: value(userKey), password: strings.TrimRight(string(creds[passwordKey]), "\r\n"),
-		fingerprint: creds.Fingerprint("userData"),
-	}
-	if pem := value(caKey); pem != "" {
+	s := &driverkit.Secret{Credentials: creds}
+	l := login{user: s.First(userKey), password: s.Password(passwordKey), fingerprint: creds.Fingerprint("userData")}
+	if pem := s.First(caKey); pem != "" {
 		l.authorities = x509.NewCertPool()
 		if !l.authorities.AppendCertsFromPEM([]byte(pem)) {
-			bad(caKey, "holds no certificate; put the PEM certificates of the authorities there")
+			s.Bad(caKey, "holds no certificate; put the PEM certificates of the authorities there")
 		}
 	}
-	endpoint, ok := parseHost(value(hostKey))
+	endpoint, ok := parseHost(s.First(hostKey))
 	if l.endpoint = endpoint; !ok {
-		bad(hostKey, "is no host; put the name of the vCenter there, e.g. vcenter.example.com or vcenter.example.com:443")
+		s.Bad(hostKey, "is no host; put the name of the vCenter there, e.g. vcenter.example.com or vcenter.example.com:443")
 	}
-	switch strings.ToLower(value(insecureKey)) {
+	switch strings.ToLower(s.First(insecureKey)) {
 	case "true", "1":
 		l.insecure = true
 	}
-	if l.password == "" {
-		bad(passwordKey, "is missing; put the password there")
-	}
-	if text := value(thumbprintKey); text != "" {
+	s.Require(passwordKey, l.password, "the password")
+	if text := s.First(thumbprintKey); text != "" {
 		if l.thumbprint, ok = parseThumbprint(text); !ok {
-			bad(thumbprintKey, "is no thumbprint; put the SHA-1 or SHA-256 of the server's certificate there, in "+
+			s.Bad(thumbprintKey, "is no thumbprint; put the SHA-1 or SHA-256 of the server's certificate there, in "+
 				"hexadecimal digits")
 		}
 	}
-	if l.user == "" {
-		bad(userKey, "is missing; put the name of the user there")
-	}
-	return l, problems
+	s.Require(userKey, l.user, "the name of the user")
+	return l, s.Problems
 }
 
 // parseHost returns the URL of the API of a host.

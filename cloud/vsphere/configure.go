@@ -40,33 +40,22 @@ func (a *account) configure(ctx context.Context, s *spec, r cloud.CreateRequest,
 
 // fits returns what of the request the template cannot serve.
 func (s *spec) fits(r cloud.CreateRequest, t configured) error {
-	var problems []cloud.Problem
-	disk := firstDisk(t.config)
-	if s.SystemDisk != nil && s.SystemDisk.SizeGB > 0 {
-		if disk == nil {
-			problems = append(problems, cloud.Problem{
-				Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size",
-				Message: "is set and the template has no disk; remove it",
-			})
-		} else if s.diskKiB(t.config) < disk.CapacityInKB {
-			problems = append(problems, cloud.Problem{
-				Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size",
-				Message: fmt.Sprintf(
-					"is %d GiB and the template's disk has %d KiB, which cannot shrink; make it larger", s.SystemDisk.SizeGB,
-					disk.CapacityInKB),
-			})
-		} else if s.LinkedClone && s.diskKiB(t.config) > disk.CapacityInKB {
-			problems = append(problems, cloud.Problem{
-				Severity: cloud.BlocksCreate, Field: "providerSpec.systemDisk.size",
-				Message: "is larger than the template's disk, which a linked clone shares and cannot grow; remove it, enlarge " +
-					"the template, or clone without linkedClone",
-			})
-		}
-	}
-	if _, err := s.boot(r, t.config); err != nil {
+	if _, err := s.boot(r, t.config); err != nil || s.SystemDisk == nil || s.SystemDisk.SizeGB <= 0 {
 		return err
 	}
-	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
+	disk := firstDisk(t.config)
+	switch {
+	case disk == nil:
+		return wrong(opCreate, "systemDisk.size", "is set and the template has no disk; remove it")
+	case s.diskKiB(t.config) < disk.CapacityInKB:
+		return wrong(opCreate, "systemDisk.size", fmt.Sprintf(
+			"is %d GiB and the template's disk has %d KiB, which cannot shrink; make it larger", s.SystemDisk.SizeGB,
+			disk.CapacityInKB))
+	case s.diskKiB(t.config) > disk.CapacityInKB && s.LinkedClone:
+		return wrong(opCreate, "systemDisk.size", "is larger than the template's disk, which a linked clone shares and "+
+			"cannot grow; remove it, enlarge the template, or clone without linkedClone")
+	}
+	return nil
 }
 
 // link makes a clone share the disks of a snapshot of the template, if the class asks

@@ -2,13 +2,13 @@ package vsphere
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // vmOf returns a VM as the controllers see it.
@@ -86,11 +86,20 @@ func ipsOf(nics []types.GuestNicInfo) [][]string {
 	return all
 }
 
-// resourceOf returns a VM as an entry of a listing.
-func resourceOf(s *spec, v *seen) cloud.Resource {
-	vm := vmOf(s, v)
-	return cloud.Resource{
-		Kind: cloud.KindVM, ID: v.bios, MachineName: v.machine(), OwnerID: v.owner(),
-		Created: v.created, VM: &vm, Tags: maps.Clone(v.tags),
+// vmsOf returns VMs as the controllers see them.
+func vmsOf(s *spec, vms []*seen) []cloud.VM {
+	var all []cloud.VM
+	for _, vm := range vms {
+		all = append(all, vmOf(s, vm))
 	}
+	return all
+}
+
+// several is the error of a machine that has several VMs.
+func several(op string, r cloud.Ref, vms []*seen) error {
+	var ids []string
+	for _, vm := range vms {
+		ids = append(ids, vm.bios)
+	}
+	return driverkit.SeveralVMs(op, r, ids)
 }

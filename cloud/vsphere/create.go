@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -169,8 +168,8 @@ func (a *account) cloned(ctx context.Context, s *spec, r cloud.CreateRequest, n 
 	// The failure is told once; then Create starts again.
 	failed := *n
 	*n = note{Token: r.Token, Clone: true}
-	if err := r.Checkpoint(ctx, n.text()); err != nil {
-		return nil, true, fmt.Errorf("record that the clone failed: %w", err)
+	if err := driverkit.Note(ctx, opCreate, r, n); err != nil {
+		return nil, true, err
 	}
 	if failed.Zone != s.zoneFor(r) {
 		return nil, true, nil // another zone is asked for by now
@@ -226,26 +225,23 @@ func (a *account) cloneAt(ctx context.Context, s *spec, r cloud.CreateRequest, n
 		return err
 	}
 	n.Clone = true
-	if err := r.Checkpoint(ctx, n.text()); err != nil {
-		return fmt.Errorf("record the request for a clone: %w", err)
+	if err := driverkit.Note(ctx, opCreate, r, n); err != nil {
+		return err
 	}
 	made, err := methods.CloneVM_Task(ctx, a.v, req)
 	if isFault[types.ManagedObjectNotFound](err) {
 		a.inventory.forget()
 	}
 	if fault(err) != nil && n.Datastore != "" {
-		if err := r.Checkpoint(ctx, note{Token: r.Token, Clone: true, Zone: n.Zone}.text()); err != nil {
-			return fmt.Errorf("record that the place was refused: %w", err)
+		if err := driverkit.Note(ctx, opCreate, r, note{Token: r.Token, Clone: true, Zone: n.Zone}); err != nil {
+			return err
 		}
 	}
 	if err != nil {
 		return err
 	}
 	n.Task = made.Returnval.Value
-	if err := r.Checkpoint(ctx, n.text()); err != nil {
-		return fmt.Errorf("record the task of the clone: %w", err)
-	}
-	return nil
+	return driverkit.Note(ctx, opCreate, r, n)
 }
 
 // cloneRequest is the call that asks for the clone. What can be known to be
@@ -297,11 +293,7 @@ func (a *account) requires(ctx context.Context, s *spec) (*membership, error) {
 
 // markFor is the mark of what is made for r.
 func (s *spec) markFor(r cloud.CreateRequest, phase string) mark {
-	tags := maps.Clone(r.Tags)
-	if tags == nil {
-		tags = map[string]string{}
-	}
-	maps.Copy(tags, s.Tags)
+	tags := driverkit.MergeTags(r.Tags, s.Tags, nil)
 	return mark{Machine: r.Name, Owner: r.OwnerID, Token: r.Token, Phase: phase, Tags: tags, Zone: s.Zone}
 }
 

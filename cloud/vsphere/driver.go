@@ -75,25 +75,21 @@ func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
 // VolumeID returns the handle of a volume of vSphere's CSI driver, or the path
 // of one of the in-tree plugin.
 func (d *Driver) VolumeID(v cloud.Volume) (id string, ok bool) {
-	if v.Driver != CSIDriver && v.Driver != inTreePlugin {
-		return "", false
-	}
-	return v.Handle, v.Handle != ""
+	return driverkit.VolumeHandle(v, CSIDriver, inTreePlugin)
 }
 
 // Open logs in and returns the Account.
 func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
-	const op = "log in"
 	who, problems := readLogin(creds)
-	if err := cloud.Worst(op, problems, cloud.BlocksAll); err != nil {
+	if err := cloud.Worst(opLogin, problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}
-	if _, err := driverkit.SpecOf[*spec](op, c); err != nil {
+	if _, err := driverkit.SpecOf[*spec](opLogin, c); err != nil {
 		return nil, err
 	}
 	s, err := d.connect(ctx, who)
 	if err != nil {
-		return nil, fail(op, err)
+		return nil, fail(opLogin, err)
 	}
 	return newAccount(s), nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // rulePrefix begins the names of the DRS rules that the driver makes. The cluster of
@@ -33,8 +35,8 @@ type membership struct {
 // groups as a whole, so one change is asked for when the last one has ended, and a change
 // is for all VMs that wait for one.
 type clusters struct {
-	turn    chan struct{}     // holds one entry while somebody reads and changes
-	asked   map[string]string // the last task of each cluster; guarded by turn
+	turns   driverkit.Turns
+	asked   map[string]string // the last task of each cluster; guarded by the turn
 	leaving sync.Map          // VMs that are to leave their rules
 }
 
@@ -58,7 +60,7 @@ func (a *account) membershipOf(ctx context.Context, s *spec) (*membership, error
 	if err != nil {
 		return nil, err
 	}
-	owner, err := a.inventory.lookup("owner of "+pool.Value, func() (object.Reference, error) {
+	owner, err := a.inventory.lookup(ctx, "owner", pool.Value, func(ctx context.Context) (object.Reference, error) {
 		var p mo.ResourcePool
 		err := property.DefaultCollector(a.v.Client).RetrieveOne(ctx, pool, []string{"owner"}, &p)
 		return p.Owner, err
@@ -125,7 +127,7 @@ func (a *account) leave(ctx context.Context, vm *seen) (done bool, err error) {
 	done, err = a.changeCluster(ctx, vm.mark.DRS.Cluster, func(c *clusterState) (*types.ClusterConfigSpecEx, error) {
 		rule, err := c.rule(vm.mark.DRS.Rule)
 		if err != nil || rule == nil || !slices.Contains(rule.Vm, vm.ref) {
-			return nil, nil //nolint:nilerr // what is not our rule is not changed
+			return nil, nil //nolint:nilerr,nilnil // what is not our rule is not changed
 		}
 		return without(rule, func(ref types.ManagedObjectReference) bool {
 			_, leaves := a.clusters.leaving.Load(ref)
@@ -265,12 +267,11 @@ func (c *clusterState) group(name string) (*types.ClusterVmGroup, error) {
 func (a *account) changeCluster(ctx context.Context, id string,
 	change func(*clusterState) (*types.ClusterConfigSpecEx, error),
 ) (done bool, err error) {
-	select {
-	case a.clusters.turn <- struct{}{}:
-	case <-ctx.Done():
-		return false, ctx.Err()
+	end, err := a.clusters.turns.Take(ctx, "change compute cluster", "clusters")
+	if err != nil {
+		return false, err
 	}
-	defer func() { <-a.clusters.turn }()
+	defer end()
 	state, err := a.clusterState(ctx, id)
 	if err != nil || state == nil {
 		return err == nil, err

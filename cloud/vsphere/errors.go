@@ -1,9 +1,9 @@
 package vsphere
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,62 +13,46 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// faultCodes is the error table: what a fault of vCenter asks for. Faults that
-// it does not know are Unknown.
-func faultCodes() map[string]cloud.Code {
-	return map[string]cloud.Code{
-		// Nothing left to run on, or to store on.
-		"InsufficientResourcesFault": cloud.Exhausted, "InsufficientCpuResourcesFault": cloud.Exhausted,
-		"InsufficientMemoryResourcesFault": cloud.Exhausted, "InsufficientHostCapacityFault": cloud.Exhausted,
-		"InsufficientHostCpuCapacityFault": cloud.Exhausted, "InsufficientHostMemoryCapacityFault": cloud.Exhausted,
-		"InsufficientFailoverResourcesFault": cloud.Exhausted, "InsufficientAgentVmsDeployed": cloud.Exhausted,
-		"InsufficientPerCpuCapacity": cloud.Exhausted, "InsufficientStandbyResource": cloud.Exhausted,
-		"InsufficientStandbyCpuResource": cloud.Exhausted, "InsufficientStandbyMemoryResource": cloud.Exhausted,
-		"InsufficientStorageSpace": cloud.Exhausted, "InsufficientStorageIops": cloud.Exhausted,
-		"InsufficientDisks":                  cloud.Exhausted,
-		"InsufficientGraphicsResourcesFault": cloud.Exhausted, "InsufficientNetworkCapacity": cloud.Exhausted,
-		"InsufficientNetworkResourcePoolCapacity": cloud.Exhausted, "InsufficientVFlashResourcesFault": cloud.Exhausted,
-		"NumVirtualCpusExceedsLimit": cloud.Exhausted, "NoDiskSpace": cloud.Exhausted, "NoCompatibleHost": cloud.Exhausted,
-		"NoCompatibleDatastore": cloud.Exhausted, "NoHost": cloud.Exhausted, "NotEnoughCpus": cloud.Exhausted,
-		"NotEnoughLicenses":            cloud.Exhausted,
-		"NoHostSuitableForFtSecondary": cloud.Exhausted, "StorageDrsCannotMoveVmInUserFolder": cloud.Exhausted,
-		"InUseFeatureManipulationDisallowed": cloud.Exhausted, "VmLimitLicense": cloud.Exhausted,
-		"LicenseExpired": cloud.Exhausted,
-		// Who calls.
-		"InvalidLogin": cloud.Denied, "NotAuthenticated": cloud.Denied, "NoPermission": cloud.Denied,
-		"NoClientCertificate": cloud.Denied,
-		"PasswordExpired":     cloud.Denied, "InvalidLocale": cloud.Denied, "RestrictedVersion": cloud.Denied,
-		"SecurityError": cloud.Denied,
-		// Something else is going on, or a host is away.
-		"TaskInProgress": cloud.Unavailable, "ConcurrentAccess": cloud.Unavailable, "InvalidState": cloud.Unavailable,
-		"InvalidPowerState": cloud.Unavailable, "InvalidHostState": cloud.Unavailable,
-		"InvalidDatastoreState": cloud.Unavailable,
-		"ResourceInUse":         cloud.Unavailable, "FileLocked": cloud.Unavailable, "HostCommunication": cloud.Unavailable,
-		"HostNotConnected": cloud.Unavailable, "HostNotReachable": cloud.Unavailable, "HostConnectFault": cloud.Unavailable,
-		"HostConfigFault": cloud.Unavailable, "CannotAccessVmComponent": cloud.Unavailable,
-		"CannotAccessFile": cloud.Unavailable,
-		"Timedout":         cloud.Unavailable, "SystemError": cloud.Unavailable, "RequestCanceled": cloud.Unavailable,
-		"InaccessibleDatastore": cloud.Unavailable, "DatastoreNotWritableOnHost": cloud.Unavailable,
-		"NetworkDisruptedAndConfigRolledBack": cloud.Unavailable,
-		"ManagedObjectNotFound":               cloud.Unavailable, "DuplicateName": cloud.Unavailable,
-		"FileAlreadyExists": cloud.Unavailable,
-		"AlreadyExists":     cloud.Unavailable,
-		// What the class says is wrong.
-		"InvalidArgument": cloud.Invalid, "InvalidVmConfig": cloud.Invalid, "InvalidDeviceSpec": cloud.Invalid,
-		"InvalidDeviceBacking": cloud.Invalid, "InvalidDeviceOperation": cloud.Invalid, "InvalidController": cloud.Invalid,
-		"InvalidName": cloud.Invalid, "InvalidFolder": cloud.Invalid, "InvalidDatastore": cloud.Invalid,
-		"InvalidDatastorePath": cloud.Invalid,
-		"InvalidProperty":      cloud.Invalid, "InvalidRequest": cloud.Invalid, "InvalidType": cloud.Invalid,
-		"NotFound":     cloud.Invalid,
-		"NotSupported": cloud.Invalid, "DeviceNotSupported": cloud.Invalid, "UnsupportedGuest": cloud.Invalid,
-		"NetworkCopyFault":       cloud.Invalid,
-		"MissingNetworkIpConfig": cloud.Invalid, "CustomizationFault": cloud.Invalid, "UncustomizableGuest": cloud.Invalid,
-		"NicSettingMismatch": cloud.Invalid, "VAppConfigFault": cloud.Invalid, "VAppPropertyFault": cloud.Invalid,
-		"VmConfigFault":  cloud.Invalid,
-		"TooManyDevices": cloud.Invalid, "MemorySizeNotSupported": cloud.Invalid,
-		"NotEnoughLogicalCpus": cloud.Invalid, "CpuIncompatible": cloud.Invalid,
+// faults is the error table: what a fault of vCenter, or an error of its REST API, in
+// lower case, asks for. Those that it does not know are Unknown.
+func faults() driverkit.Table {
+	return driverkit.Table{
+		{Means: cloud.Exhausted, Codes: []string{ // nothing is left to run on, or to store on
+			"InsufficientResourcesFault", "InsufficientCpuResourcesFault", "InsufficientMemoryResourcesFault",
+			"InsufficientHostCapacityFault", "InsufficientHostCpuCapacityFault", "InsufficientHostMemoryCapacityFault",
+			"InsufficientFailoverResourcesFault", "InsufficientAgentVmsDeployed", "InsufficientPerCpuCapacity",
+			"InsufficientStandbyResource", "InsufficientStandbyCpuResource", "InsufficientStandbyMemoryResource",
+			"InsufficientStorageSpace", "InsufficientStorageIops", "InsufficientDisks", "InsufficientGraphicsResourcesFault",
+			"InsufficientNetworkCapacity", "InsufficientNetworkResourcePoolCapacity", "InsufficientVFlashResourcesFault",
+			"NumVirtualCpusExceedsLimit", "NoDiskSpace", "NoCompatibleHost", "NoCompatibleDatastore", "NoHost",
+			"NotEnoughCpus", "NotEnoughLicenses", "NoHostSuitableForFtSecondary", "StorageDrsCannotMoveVmInUserFolder",
+			"InUseFeatureManipulationDisallowed", "VmLimitLicense", "LicenseExpired", "unable_to_allocate_resource",
+		}},
+		{Means: cloud.Denied, Codes: []string{ // the caller may not do this
+			"InvalidLogin", "NotAuthenticated", "NoPermission", "NoClientCertificate", "PasswordExpired", "InvalidLocale",
+			"RestrictedVersion", "SecurityError", "unauthenticated", "unauthorized",
+		}},
+		{Means: cloud.Unavailable, Codes: []string{ // something else is going on, or a host is away
+			"TaskInProgress", "ConcurrentAccess", "InvalidState", "InvalidPowerState", "InvalidHostState",
+			"InvalidDatastoreState", "ResourceInUse", "FileLocked", "HostCommunication", "HostNotConnected",
+			"HostNotReachable", "HostConnectFault", "HostConfigFault", "CannotAccessVmComponent", "CannotAccessFile",
+			"Timedout", "SystemError", "RequestCanceled", "InaccessibleDatastore", "DatastoreNotWritableOnHost",
+			"NetworkDisruptedAndConfigRolledBack", "ManagedObjectNotFound", "DuplicateName", "FileAlreadyExists",
+			"AlreadyExists", "already_exists", "concurrent_change", "internal_server_error", "not_allowed_in_current_state",
+			"resource_busy", "resource_inaccessible", "resource_in_use", "service_unavailable", "timed_out",
+		}},
+		{Means: cloud.Invalid, Codes: []string{ // the class is wrong
+			"InvalidArgument", "InvalidVmConfig", "InvalidDeviceSpec", "InvalidDeviceBacking", "InvalidDeviceOperation",
+			"InvalidController", "InvalidName", "InvalidFolder", "InvalidDatastore", "InvalidDatastorePath",
+			"InvalidProperty", "InvalidRequest", "InvalidType", "NotFound", "NotSupported", "DeviceNotSupported",
+			"UnsupportedGuest", "NetworkCopyFault", "MissingNetworkIpConfig", "CustomizationFault", "UncustomizableGuest",
+			"NicSettingMismatch", "VAppConfigFault", "VAppPropertyFault", "VmConfigFault", "TooManyDevices",
+			"MemorySizeNotSupported", "NotEnoughLogicalCpus", "CpuIncompatible", "invalid_argument", "not_found",
+			"unsupported",
+		}},
 	}
 }
 
@@ -121,17 +105,12 @@ func fail(op string, err error) error {
 		return failFault(op, f, messageOf(err))
 	}
 	if s, ok := errors.AsType[*statusError](err); ok {
-		reason, code := "HTTP"+strconv.Itoa(s.status), statusCode(s.status)
-		if known, ok := restCodes()[s.kind]; ok {
-			reason, code = s.kind, known
-		}
-		e := cloud.Errorf(code, op, reason, "%w", err)
+		code := faults().Row(driverkit.Answer{Status: s.status, Code: s.kind}).Means
+		e := cloud.Errorf(code, op, cmp.Or(s.kind, "HTTP"+strconv.Itoa(s.status)), "%w", err)
 		e.RetryAfter = s.after
 		return e
 	}
 	switch {
-	case errors.Is(err, errRefused):
-		return cloud.Errorf(cloud.Denied, op, "InvalidLogin", "%w", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return cloud.Errorf(cloud.Unavailable, op, "GivenUp", "%w", err)
 	case soap.IsSoapFault(err):
@@ -148,8 +127,8 @@ func fail(op string, err error) error {
 // the message quotes of secrets and user data.
 func failFault(op string, f types.AnyType, message string) *cloud.Error {
 	name := faultName(f)
-	code, known := faultCodes()[name]
-	if base, ok := f.(types.BaseMethodFault); !known && ok {
+	code := faults().Row(driverkit.Answer{Code: name}).Means
+	if base, ok := f.(types.BaseMethodFault); code == cloud.Unknown && ok {
 		code = familyCode(base)
 	}
 	return cloud.Errorf(code, op, name, "vCenter answered %s%s%s", name, detail(f), colon(message))
@@ -210,34 +189,8 @@ func about(what, object string) string {
 	return ""
 }
 
-// statusCode is what an answer asks for that is none of the API's.
-func statusCode(status int) cloud.Code {
-	switch {
-	case status == http.StatusTooManyRequests:
-		return cloud.Throttled
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return cloud.Denied
-	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout:
-		return cloud.Unavailable
-	}
-	return cloud.Unknown
-}
-
 // restErrors begins the names of the REST API's errors.
 const restErrors = "com.vmware.vapi.std.errors."
-
-// restCodes is the error table of the REST API.
-func restCodes() map[string]cloud.Code {
-	return map[string]cloud.Code{
-		"unauthenticated": cloud.Denied, "unauthorized": cloud.Denied,
-		"invalid_argument": cloud.Invalid, "not_found": cloud.Invalid, "unsupported": cloud.Invalid,
-		"unable_to_allocate_resource": cloud.Exhausted,
-		"already_exists":              cloud.Unavailable, "concurrent_change": cloud.Unavailable,
-		"internal_server_error": cloud.Unavailable, "not_allowed_in_current_state": cloud.Unavailable,
-		"resource_busy": cloud.Unavailable, "resource_inaccessible": cloud.Unavailable, "resource_in_use": cloud.Unavailable,
-		"service_unavailable": cloud.Unavailable, "timed_out": cloud.Unavailable,
-	}
-}
 
 // messageMax is how many bytes of vCenter's messages an error keeps.
 const messageMax = 1000

@@ -4,101 +4,95 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // fields are the definitions of custom attributes, in which MCM keeps tags.
 // They are the same for all VMs and only ever grow, so they are remembered.
 type fields struct {
-	v *vcenter
+	v     *vcenter
+	known *driverkit.Cache[string, definitions]
+}
 
-	mu    sync.Mutex
-	keys  map[string]int32 // by name
-	named map[int32]string
+// definitions are the keys of attributes that VMs can have, by name, and the names of all.
+type definitions struct {
+	keys  map[string]int32
+	names map[int32]string
+}
+
+func newFields(v *vcenter) fields {
+	return fields{v, driverkit.NewCache[string, definitions](driverkit.CacheOptions{})}
 }
 
 // load asks vCenter for all definitions.
-func (f *fields) load(ctx context.Context) error {
+func (f *fields) load(ctx context.Context) (definitions, error) {
 	var manager mo.CustomFieldsManager
 	err := property.DefaultCollector(f.v.Client).RetrieveOne(ctx, *f.v.ServiceContent.CustomFieldsManager,
 		[]string{"field"}, &manager)
+	all := definitions{map[string]int32{}, map[int32]string{}}
 	if err != nil {
-		return err
+		return all, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.keys, f.named = map[string]int32{}, map[int32]string{}
 	for _, d := range manager.Field {
-		f.named[d.Key] = d.Name
+		all.names[d.Key] = d.Name
 		if d.ManagedObjectType == "" || d.ManagedObjectType == "VirtualMachine" {
-			f.keys[d.Name] = d.Key
+			all.keys[d.Name] = d.Key
 		}
 	}
-	return nil
+	f.known.Put("", all)
+	return all, nil
 }
 
 // names returns the names of all definitions. It asks vCenter when one of
 // values has none.
 func (f *fields) names(ctx context.Context, values map[int32]string) (map[int32]string, error) {
-	f.mu.Lock()
-	known := maps.Clone(f.named)
-	f.mu.Unlock()
+	all, _ := f.known.Known("")
 	for key := range values {
-		if _, there := known[key]; there {
-			continue
+		if _, there := all.names[key]; !there {
+			all, err := f.load(ctx)
+			return all.names, err
 		}
-		if err := f.load(ctx); err != nil {
-			return nil, err
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return maps.Clone(f.named), nil
 	}
-	return known, nil
+	return all.names, nil
 }
 
 // key returns the key of the attribute of that name, which is made if there is
 // none.
 func (f *fields) key(ctx context.Context, name string) (int32, error) {
-	if key, ok := f.look(name); ok {
+	all, _ := f.known.Known("")
+	if key, there := all.keys[name]; there {
 		return key, nil
 	}
-	if err := f.load(ctx); err != nil {
-		return 0, err
-	}
-	if key, ok := f.look(name); ok {
-		return key, nil
+	key, there, err := f.loaded(ctx, name)
+	if err != nil || there {
+		return key, err
 	}
 	made, err := methods.AddCustomFieldDef(ctx, f.v, &types.AddCustomFieldDef{
 		This: *f.v.ServiceContent.CustomFieldsManager, Name: name, MoType: "VirtualMachine",
 	})
+	if err == nil {
+		f.known.Forget("") // this one is not among them
+		return made.Returnval.Key, nil
+	}
 	if isFault[types.DuplicateName](err) { // somebody was faster
-		if err := f.load(ctx); err != nil {
-			return 0, err
-		}
-		if key, ok := f.look(name); ok {
-			return key, nil
+		if key, there, loading := f.loaded(ctx, name); there || loading != nil {
+			return key, loading
 		}
 	}
-	if err != nil {
-		return 0, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.keys[name], f.named[made.Returnval.Key] = made.Returnval.Key, name
-	return made.Returnval.Key, nil
+	return 0, err
 }
 
-func (f *fields) look(name string) (int32, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	key, ok := f.keys[name]
-	return key, ok
+// loaded returns the key of the attribute of that name as vCenter shows it now.
+func (f *fields) loaded(ctx context.Context, name string) (key int32, there bool, err error) {
+	all, err := f.load(ctx)
+	key, there = all.keys[name]
+	return key, there, err
 }
 
 // set gives a VM the attributes that it lacks.

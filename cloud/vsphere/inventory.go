@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vmware/govmomi/find"
@@ -17,59 +16,51 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // inventory remembers the objects that classes name by path. A path costs
 // several calls to look up, and they rarely move.
 type inventory struct {
-	v   *vcenter
-	now func() time.Time
-
-	mu    sync.Mutex
-	known map[string]place
-}
-
-type place struct {
-	ref  types.ManagedObjectReference
-	seen time.Time
+	v     *vcenter
+	known *driverkit.Cache[string, types.ManagedObjectReference]
 }
 
 // remember is how long a path stays known.
 const remember = 5 * time.Minute
 
-// forget drops all that is known, e.g. because something of it is gone.
-func (i *inventory) forget() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.known = map[string]place{}
+func newInventory(v *vcenter) inventory {
+	return inventory{v, driverkit.NewCache[string, types.ManagedObjectReference](driverkit.CacheOptions{
+		Keep: remember, Timeout: scanTimeout, Now: v.driver.now,
+	})}
 }
 
-// lookup returns what is found under key, or asks find for it.
-func (i *inventory) lookup(key string, find func() (object.Reference, error)) (types.ManagedObjectReference, error) {
-	i.mu.Lock()
-	p, there := i.known[key]
-	i.mu.Unlock()
-	if there && i.now().Sub(p.seen) < remember {
-		return p.ref, nil
-	}
-	found, err := find()
-	if err != nil {
-		return types.ManagedObjectReference{}, err
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.known[key] = place{found.Reference(), i.now()}
-	return found.Reference(), nil
+// forget drops all that is known, e.g. because something of it is gone.
+func (i *inventory) forget() { i.known.Clear() }
+
+// lookup returns what is known by that kind and name, or what find returns.
+func (i *inventory) lookup(ctx context.Context, kind, name string,
+	find func(context.Context) (object.Reference, error),
+) (types.ManagedObjectReference, error) {
+	op := "find " + kind
+	return i.known.Get(ctx, op, kind+" "+name, func(ctx context.Context) (ref types.ManagedObjectReference, err error) {
+		found, err := find(ctx)
+		if err != nil {
+			return ref, fail(op, err)
+		}
+		return found.Reference(), nil
+	})
 }
 
 // datacenter returns a finder whose relative paths begin in the datacenter of s.
 func (i *inventory) datacenter(ctx context.Context, s *spec) (*find.Finder, error) {
 	finder := find.NewFinder(i.v.Client, true)
-	ref, err := i.lookup("datacenter "+s.Datacenter, func() (object.Reference, error) {
-		return finder.DatacenterOrDefault(ctx, s.Datacenter)
+	ref, err := i.lookup(ctx, "datacenter", s.Datacenter, func(ctx context.Context) (object.Reference, error) {
+		found, err := finder.DatacenterOrDefault(ctx, s.Datacenter)
+		return found, missing("datacenter", s.Datacenter, cloud.BlocksAll, err)
 	})
 	if err != nil {
-		return nil, missing("datacenter", s.Datacenter, cloud.BlocksAll, err)
+		return nil, err
 	}
 	dc := object.NewDatacenter(i.v.Client, ref)
 	dc.InventoryPath = "" // filled in by the finder when it needs it
@@ -79,29 +70,21 @@ func (i *inventory) datacenter(ctx context.Context, s *spec) (*find.Finder, erro
 // find returns what the field of s names. The datacenter is only asked for when
 // the path is not known.
 func (i *inventory) find(ctx context.Context, s *spec, field, path string) (types.ManagedObjectReference, error) {
-	var broken error
-	ref, err := i.lookup(strings.Join([]string{field, s.Datacenter, path}, " "), func() (object.Reference, error) {
+	return i.lookup(ctx, field, s.Datacenter+" "+path, func(ctx context.Context) (object.Reference, error) {
 		if found, err := i.direct(ctx, s, field, path); found != nil || err != nil {
 			return found, err
 		}
 		finder, err := i.datacenter(ctx, s)
 		if err != nil {
-			broken = err
 			return nil, err
 		}
-		return findIn(ctx, finder, field, path)
-	})
-	switch {
-	case broken != nil:
-		return ref, broken
-	case err != nil:
 		severity := cloud.BlocksCreate
 		if field == "folder" {
 			severity = cloud.BlocksAll
 		}
-		return ref, missing(field, path, severity, err)
-	}
-	return ref, nil
+		found, err := findIn(ctx, finder, field, path)
+		return found, missing(field, path, severity, err)
+	})
 }
 
 // root is where the paths of a field begin in a datacenter, and the type of
@@ -291,8 +274,9 @@ func (a *account) storagePolicy(ctx context.Context, s *spec) (string, error) {
 	if s.StoragePolicy == "" {
 		return "", nil
 	}
-	ref, err := a.inventory.lookup("storage policy "+s.StoragePolicy, func() (object.Reference, error) {
-		id, err := a.findPolicy(ctx, s.StoragePolicy)
+	name := s.StoragePolicy
+	ref, err := a.inventory.lookup(ctx, "storagePolicy", name, func(ctx context.Context) (object.Reference, error) {
+		id, err := a.findPolicy(ctx, name)
 		return types.ManagedObjectReference{Type: "StoragePolicy", Value: id}, err
 	})
 	return ref.Value, err
@@ -357,4 +341,24 @@ func (a *account) suiting(ctx context.Context, policy string, stores []types.Man
 	return slices.DeleteFunc(slices.Clone(stores), func(ref types.ManagedObjectReference) bool {
 		return !slices.ContainsFunc(suits, func(h pbmtypes.PbmPlacementHub) bool { return h.HubId == ref.Value })
 	}), nil
+}
+
+// serving returns those of the datastores that satisfy the class's storage policy, or all
+// if it names none.
+func (a *account) serving(ctx context.Context, s *spec, stores []types.ManagedObjectReference) (
+	[]types.ManagedObjectReference, error,
+) {
+	policy, err := a.storagePolicy(ctx, s)
+	if err != nil || policy == "" || len(stores) == 0 {
+		return stores, err
+	}
+	return a.suiting(ctx, policy, stores)
+}
+
+// profile names a storage policy in a request; an empty one is the datastore's default.
+func profile(policy string) []types.BaseVirtualMachineProfileSpec {
+	if policy == "" {
+		return nil
+	}
+	return []types.BaseVirtualMachineProfileSpec{&types.VirtualMachineDefinedProfileSpec{ProfileId: policy}}
 }

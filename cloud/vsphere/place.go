@@ -54,14 +54,6 @@ func (a *account) place(ctx context.Context, s *spec, r cloud.CreateRequest, p p
 	return nil
 }
 
-// profile names a storage policy in a request; an empty one is the datastore's default.
-func profile(policy string) []types.BaseVirtualMachineProfileSpec {
-	if policy == "" {
-		return nil
-	}
-	return []types.BaseVirtualMachineProfileSpec{&types.VirtualMachineDefinedProfileSpec{ProfileId: policy}}
-}
-
 // locate decides where the clone runs and where its disks are, as MCM's driver
 // does: a host goes before a resource pool and that before a cluster; a
 // datastore cluster goes before the cluster's recommendation and that before a
@@ -119,7 +111,7 @@ func (a *account) pool(ctx context.Context, s *spec) (pool types.ManagedObjectRe
 		if err != nil {
 			return pool, nil, err
 		}
-		of, err := a.inventory.lookup("pool of "+ref.Value, func() (object.Reference, error) {
+		of, err := a.inventory.lookup(ctx, "pool", ref.Value, func(ctx context.Context) (object.Reference, error) {
 			return object.NewHostSystem(a.v.Client, ref).ResourcePool(ctx)
 		})
 		return of, &ref, err
@@ -131,7 +123,7 @@ func (a *account) pool(ctx context.Context, s *spec) (pool types.ManagedObjectRe
 	if err != nil {
 		return pool, nil, err
 	}
-	pool, err = a.inventory.lookup("pool of "+ref.Value, func() (object.Reference, error) {
+	pool, err = a.inventory.lookup(ctx, "pool", ref.Value, func(ctx context.Context) (object.Reference, error) {
 		return object.NewClusterComputeResource(a.v.Client, ref).ResourcePool(ctx)
 	})
 	return pool, nil, err
@@ -257,18 +249,6 @@ func recommendsNothing(err error) bool {
 	return false
 }
 
-// serving returns those of the datastores that satisfy the class's storage policy, or all
-// if it names none.
-func (a *account) serving(ctx context.Context, s *spec, stores []types.ManagedObjectReference) (
-	[]types.ManagedObjectReference, error,
-) {
-	policy, err := a.storagePolicy(ctx, s)
-	if err != nil || policy == "" || len(stores) == 0 {
-		return stores, err
-	}
-	return a.suiting(ctx, policy, stores)
-}
-
 // freest takes the datastore of a pod that has the most space.
 func (a *account) freest(ctx context.Context, s *spec, pod types.ManagedObjectReference,
 	spec *types.VirtualMachineCloneSpec,
@@ -279,10 +259,10 @@ func (a *account) freest(ctx context.Context, s *spec, pod types.ManagedObjectRe
 		return err
 	}
 	suits, err := a.serving(ctx, s, p.ChildEntity)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(suits) == 0 {
+	case len(suits) == 0:
 		return errNowhere("datastore", "")
 	}
 	var stores []mo.Datastore
@@ -291,11 +271,7 @@ func (a *account) freest(ctx context.Context, s *spec, pod types.ManagedObjectRe
 	}
 	most := int64(0)
 	for _, d := range stores {
-		if mode := d.Summary.MaintenanceMode; !d.Summary.Accessible || mode != "" &&
-			mode != string(types.DatastoreSummaryMaintenanceModeStateNormal) {
-			continue
-		}
-		if d.Summary.FreeSpace > most {
+		if takesVMs(d.Summary) && d.Summary.FreeSpace > most {
 			most = d.Summary.FreeSpace
 			spec.Location.Datastore = &d.Self
 		}
@@ -304,6 +280,12 @@ func (a *account) freest(ctx context.Context, s *spec, pod types.ManagedObjectRe
 		return errNowhere("datastore", "")
 	}
 	return nil
+}
+
+// takesVMs reports whether a datastore takes VMs now.
+func takesVMs(d types.DatastoreSummary) bool {
+	return d.Accessible && (d.MaintenanceMode == "" ||
+		d.MaintenanceMode == string(types.DatastoreSummaryMaintenanceModeStateNormal))
 }
 
 // recommendsNoHost reports whether a cluster refuses to recommend a host at all:

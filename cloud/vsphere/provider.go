@@ -1,9 +1,10 @@
 package vsphere
 
 import (
+	"regexp"
 	"strings"
 
-	"github.com/google/uuid"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // Names that belong to vSphere.
@@ -14,26 +15,13 @@ const (
 	providerIDScheme = "vsphere://"
 )
 
+// biosID is the form of a BIOS UUID.
+var biosID = regexp.MustCompile(`(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
 // decodeProviderID returns the BIOS UUID in a providerID of any known form.
 func decodeProviderID(providerID string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(providerID, providerIDScheme)
-	if !ok {
-		return "", false
-	}
-	if i := strings.LastIndex(rest, "/"); i >= 0 {
-		rest = rest[i+1:]
-	}
-	return normalUUID(rest)
-}
-
-// normalUUID returns a UUID in lower case; ok is false if it is none.
-func normalUUID(text string) (string, bool) {
-	const length = 36
-	parsed, err := uuid.Parse(text)
-	if err != nil || len(text) != length {
-		return "", false
-	}
-	return parsed.String(), true
+	id, ok = driverkit.DecodeProviderID(providerID, providerIDScheme, biosID)
+	return strings.ToLower(id), ok
 }
 
 // providerID is the form that MCM writes.

@@ -22,69 +22,64 @@ const opDelete = "delete VM"
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
 	s, err := driverkit.SpecOf[*spec](opDelete, r.Class)
 	if err != nil {
-		return cloud.Deletion{}, notInvalid(opDelete, err)
+		return cloud.Deletion{}, driverkit.Restrict(err)
 	}
-	if wait, err := a.cloning(ctx, r); err != nil || wait > 0 {
-		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"vm " + r.Name}}, fail(opDelete, err)
+	step := func(wait time.Duration, find func(context.Context, *spec, cloud.Ref) ([]driverkit.Part, error),
+	) driverkit.RemoveStep {
+		return driverkit.RemoveStep{RetryAfter: wait, Find: func(ctx context.Context) ([]driverkit.Part, error) {
+			return find(ctx, s, r)
+		}}
 	}
-	vms, err := a.find(ctx, s, r)
-	switch {
-	case cloud.CodeOf(err) == cloud.Invalid && r.State == "":
-		return cloud.Deletion{Done: true}, nil // without the folder no VM was made in it
-	case err != nil:
-		return cloud.Deletion{}, notInvalid(opDelete, fail(opDelete, err))
-	case len(vms) == 0:
-		return a.nothing(ctx, s, r)
-	}
-	d := cloud.Deletion{}
-	for _, vm := range vms {
-		wait, err := a.remove(ctx, vm)
-		if err != nil {
-			return cloud.Deletion{}, notInvalid(opDelete, fail(opDelete, err))
-		}
-		d.RetryAfter = max(d.RetryAfter, wait)
-		d.Remaining = append(d.Remaining, "vm "+vm.bios)
-	}
-	slices.Sort(d.Remaining)
-	return d, nil
+	d, err := driverkit.Remove(ctx, step(cloneWait, a.cloning), step(powerWait, a.removals), step(cloneWait, a.lateClone))
+	return d, driverkit.Restrict(fail(opDelete, err))
 }
 
-// cloning returns how long to wait for a clone that is under way.
-func (a *account) cloning(ctx context.Context, r cloud.Ref) (time.Duration, error) {
+// cloning is a clone that is under way.
+func (a *account) cloning(ctx context.Context, _ *spec, r cloud.Ref) ([]driverkit.Part, error) {
 	n := noteOf(r.State)
 	if n.Task == "" {
-		return 0, nil
+		return nil, nil
 	}
 	info, err := a.task(ctx, n.Task)
 	if err != nil || info == nil || !unfinished(*info) {
-		return 0, err
+		return nil, err
 	}
-	return cloneWait, nil
+	return []driverkit.Part{{Kind: cloud.KindVM, ID: r.Name}}, nil
 }
 
-// nothing is the end of a deletion that finds nothing. When a clone was asked
-// for and the answer was lost, it may still be queued: then the template shows
-// an unfinished clone, of whatever machine. Where it shows none, the clone may
-// have ended since the VM was looked for, so it is looked for once more.
-func (a *account) nothing(ctx context.Context, s *spec, r cloud.Ref) (cloud.Deletion, error) {
+// removals are the VMs of r.
+func (a *account) removals(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
+	vms, err := a.find(ctx, s, r)
+	if cloud.CodeOf(err) == cloud.Invalid && r.State == "" {
+		return nil, nil // without the folder no VM was made in it
+	}
+	var parts []driverkit.Part
+	for _, vm := range vms {
+		remove := func(ctx context.Context) (gone bool, err error) { return false, a.remove(ctx, vm) }
+		parts = append(parts, driverkit.Part{Kind: cloud.KindVM, ID: vm.bios, Remove: remove})
+	}
+	return parts, err
+}
+
+// lateClone is a VM that may come yet. When a clone was asked for and the answer was
+// lost, it may still be queued: then the template shows an unfinished clone, of whatever
+// machine. Where it shows none, the clone may have ended since the VM was looked for, so
+// it is looked for once more.
+func (a *account) lateClone(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
 	n := noteOf(r.State)
 	if !n.Clone || n.Task != "" || r.ProviderID != "" || s.source() == "" {
-		return cloud.Deletion{Done: true}, nil
+		return nil, nil
 	}
 	busy, err := a.beingCloned(ctx, s)
-	if err != nil {
-		return cloud.Deletion{}, fail(opDelete, err)
+	if err == nil && !busy {
+		var late []*seen
+		late, err = a.find(ctx, s, r)
+		busy = len(late) > 0
 	}
-	if !busy {
-		late, err := a.find(ctx, s, r)
-		if err != nil {
-			return cloud.Deletion{}, notInvalid(opDelete, fail(opDelete, err))
-		}
-		if len(late) == 0 {
-			return cloud.Deletion{Done: true}, nil
-		}
+	if err != nil || !busy {
+		return nil, err
 	}
-	return cloud.Deletion{RetryAfter: cloneWait, Remaining: []string{"vm " + r.Name}}, nil
+	return []driverkit.Part{{Kind: cloud.KindVM, ID: r.Name}}, nil
 }
 
 // beingCloned reports whether the class's template is. One that is not there is not.
@@ -100,37 +95,36 @@ func (a *account) beingCloned(ctx context.Context, s *spec) (bool, error) {
 	return vm != nil && vm.doing("clone"), err
 }
 
-// remove asks for the next step of the removal of a VM and returns how long to
-// wait for it.
-func (a *account) remove(ctx context.Context, vm *seen) (time.Duration, error) {
+// remove asks for the next step of the removal of a VM.
+func (a *account) remove(ctx context.Context, vm *seen) error {
 	fresh, err := a.read(ctx, vm.ref)
 	if err != nil || fresh == nil || fresh.busy() {
-		return powerWait, err
+		return err
 	}
 	if err := a.reports.failure(fresh, "destroy"); err != nil {
-		return 0, err
+		return err
 	}
 	if fresh.power == types.VirtualMachinePowerStatePoweredOn || fresh.power == types.VirtualMachinePowerStateSuspended {
 		_, err := methods.PowerOffVM_Task(ctx, a.v, &types.PowerOffVM_Task{This: vm.ref})
-		return powerWait, passing(err)
+		return passing(err)
 	}
 	foreign, err := a.foreignDisks(ctx, fresh)
 	if err != nil {
-		return powerWait, passing(err)
+		return passing(err)
 	}
 	if len(foreign) > 0 {
-		return configureWait, passing(a.reconfigure(ctx, vm.ref, types.VirtualMachineConfigSpec{DeviceChange: foreign}))
+		return passing(a.reconfigure(ctx, vm.ref, types.VirtualMachineConfigSpec{DeviceChange: foreign}))
 	}
-	return a.destroy(ctx, fresh)
+	return passing(a.destroy(ctx, fresh))
 }
 
 // destroy asks for the end of a VM once it has left its rule.
-func (a *account) destroy(ctx context.Context, vm *seen) (time.Duration, error) {
+func (a *account) destroy(ctx context.Context, vm *seen) error {
 	if left, err := a.leave(ctx, vm); err != nil || !left {
-		return configureWait, passing(err)
+		return err
 	}
 	_, err := methods.Destroy_Task(ctx, a.v, &types.Destroy_Task{This: vm.ref})
-	return powerWait, passing(err)
+	return err
 }
 
 // passing leaves out what only says that somebody else is at work with the VM.

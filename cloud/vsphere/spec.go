@@ -27,7 +27,7 @@ type spec struct {
 	TemplateVM                   string            `json:"templateVM"`
 	LibraryItem                  *libraryItem      `json:"libraryItem"`   // ours, in place of TemplateVM
 	LinkedClone                  bool              `json:"linkedClone"`   // ours
-	Snapshot                     string            `json:"snapshot"`      // ours; for LinkedClone, empty is the current one
+	Snapshot                     string            `json:"snapshot"`      // ours; empty is the current one
 	StoragePolicy                string            `json:"storagePolicy"` // ours; name or id
 	Network                      string            `json:"network"`
 	SwitchUUID                   string            `json:"switchUuid"`

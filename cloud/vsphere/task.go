@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // taskError is what a task failed with, and what vCenter says about it.
@@ -58,12 +58,6 @@ func noteOf(state string) note {
 		return note{} // somebody else's; the VM is found by name
 	}
 	return n
-}
-
-// text returns the note as a checkpoint.
-func (n note) text() string {
-	text, _ := json.Marshal(n) // strings only, so it never fails
-	return string(text)
 }
 
 // task returns a task as it is now; nil if vCenter has forgotten it.
@@ -119,28 +113,24 @@ func isKind(t types.TaskInfo, kind string) bool {
 // reports remembers which failures of tasks were told. vCenter shows a task for
 // ten minutes after its end.
 type reports struct {
-	mu   sync.Mutex
-	told map[string]bool
+	told *driverkit.Cache[string, bool]
 }
 
-// reportsKept bounds the memory. What is forgotten is told once more.
-const reportsKept = 1000
+func newReports() reports {
+	const kept = 1000 // what is forgotten is told once more
+	return reports{driverkit.NewCache[string, bool](driverkit.CacheOptions{Max: kept})}
+}
 
 // failure returns what the latest task of that kind failed with, once.
-func (r *reports) failure(vm *seen, kind string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r reports) failure(vm *seen, kind string) error {
 	for _, t := range slices.Backward(vm.tasks) {
 		if !isKind(t, kind) {
 			continue
 		}
-		if t.Error == nil || t.Error.Fault == nil || r.told[t.Key] {
+		if _, told := r.told.Known(t.Key); told || t.Error == nil || t.Error.Fault == nil {
 			return nil
 		}
-		if len(r.told) >= reportsKept {
-			r.told = map[string]bool{}
-		}
-		r.told[t.Key] = true
+		r.told.Put(t.Key, true)
 		return taskErrorOf(t.Error)
 	}
 	return nil

@@ -140,12 +140,7 @@ func (s *spec) withKeys(data []byte) ([]byte, error) {
 		"them out or convert it")
 }
 
-func keysProblem(message string) error {
-	return cloud.Worst(opCreate, []cloud.Problem{{
-		Severity: cloud.BlocksCreate, Field: "providerSpec.sshKeys",
-		Message: message,
-	}}, cloud.BlocksCreate)
-}
+func keysProblem(message string) error { return wrong(opCreate, "sshKeys", message) }
 
 // wrapScript returns a cloud-config that runs a script.
 func wrapScript(script []byte, section string) []byte {

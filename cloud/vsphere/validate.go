@@ -63,22 +63,14 @@ func (s *spec) validate() {
 
 // warn adds what has no effect.
 func (s *spec) warn() {
-	if s.Force {
-		s.Problems.Add(cloud.Warning, "force",
-			"has no effect because left-over files of an unregistered VM are never in the way; remove it")
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.ExtraConfig)) {
-		if key == markKey {
-			s.Problems.Add(cloud.Warning, "extraConfig["+key+"]", "is set by the manager and has no effect here; remove it")
-		}
-	}
-	if s.Snapshot != "" && !s.LinkedClone {
-		s.Problems.Add(cloud.Warning, "snapshot", "has no effect without linkedClone; set linkedClone or remove it")
-	}
-	if s.vAppGiven() && len(s.SSHKeys) > 0 {
-		s.Problems.Add(cloud.Warning, "sshKeys",
-			"has no effect because vapp.properties is there; put the keys into the properties")
-	}
+	s.WarnIf(s.Force, "force",
+		"has no effect because left-over files of an unregistered VM are never in the way; remove it")
+	_, forged := s.ExtraConfig[markKey]
+	s.WarnIf(forged, "extraConfig["+markKey+"]", "is set by the manager and has no effect here; remove it")
+	s.WarnIf(s.Snapshot != "" && !s.LinkedClone, "snapshot",
+		"has no effect without linkedClone; set linkedClone or remove it")
+	s.WarnIf(s.vAppGiven() && len(s.SSHKeys) > 0, "sshKeys",
+		"has no effect because vapp.properties is there; put the keys into the properties")
 }
 
 // validateSource adds what is wrong with what is cloned.
@@ -90,9 +82,7 @@ func (s *spec) validateSource() {
 		}
 		return
 	}
-	if s.TemplateVM != "" {
-		s.Problems.Add(cloud.BlocksCreate, "libraryItem", "excludes templateVM; remove one of the two")
-	}
+	s.BlockIf(s.TemplateVM != "", "libraryItem", "excludes templateVM; remove one of the two")
 	s.Require(cloud.BlocksCreate, "libraryItem.library", s.LibraryItem.Library, "name the content library")
 	s.Require(cloud.BlocksCreate, "libraryItem.item", s.LibraryItem.Item, "name the VM template in the content library")
 }
@@ -103,13 +93,12 @@ func (s *spec) validateTags() {
 		path := fmt.Sprintf("vsphereTags[%d]", i)
 		switch {
 		case t.ID != "" && t.Category+t.Name != "":
-			s.Problems.Add(cloud.BlocksCreate, path+".id", "excludes category and name; set the id, or category and name")
+			s.Block(path+".id", "excludes category and name; set the id, or category and name")
 		case t.ID == "":
 			s.Require(cloud.BlocksCreate, path+".category", t.Category, "set category and name, or the id of the tag")
 			s.Require(cloud.BlocksCreate, path+".name", t.Name, "set category and name, or the id of the tag")
 		case !strings.HasPrefix(t.ID, tagIDPrefix):
-			s.Problems.Add(cloud.BlocksCreate, path+".id", "is no id of a tag, which begins with "+tagIDPrefix+
-				"; set category and name instead")
+			s.Block(path+".id", "is no id of a tag, which begins with %s; set category and name instead", tagIDPrefix)
 		}
 	}
 }
@@ -119,20 +108,12 @@ func (s *spec) validateTags() {
 func (s *spec) vAppGiven() bool { return s.VApp != nil && len(s.VApp.Properties) > 0 }
 
 func (s *spec) validateSizes() {
-	if s.NumCPUs < 0 {
-		s.Problems.Add(cloud.BlocksCreate, "numCpus", fmt.Sprintf("is %d and has to be 0, which is the template's, or more",
-			s.NumCPUs))
-	}
-	if s.MemoryMB < 0 {
-		s.Problems.Add(cloud.BlocksCreate, "memory",
-			fmt.Sprintf("is %d and has to be 0, which is the template's, or more MiB", s.MemoryMB))
-	}
-	if s.MemoryMB%4 != 0 {
-		s.Problems.Add(cloud.BlocksCreate, "memory", fmt.Sprintf("is %d and has to be a multiple of 4 MiB", s.MemoryMB))
-	}
-	if s.SystemDisk != nil && s.SystemDisk.SizeGB < 0 {
-		s.Problems.Add(cloud.BlocksCreate, "systemDisk.size",
-			fmt.Sprintf("is %d and has to be 0, which is the template's, or more GiB", s.SystemDisk.SizeGB))
+	const least = "is %d and has to be 0, which is the template's, or more"
+	s.BlockIf(s.NumCPUs < 0, "numCpus", least, s.NumCPUs)
+	s.BlockIf(s.MemoryMB < 0, "memory", least+" MiB", s.MemoryMB)
+	s.BlockIf(s.MemoryMB%4 != 0, "memory", "is %d and has to be a multiple of 4 MiB", s.MemoryMB)
+	if s.SystemDisk != nil {
+		s.BlockIf(s.SystemDisk.SizeGB < 0, "systemDisk.size", least+" GiB", s.SystemDisk.SizeGB)
 	}
 }
 
@@ -146,10 +127,7 @@ func (s *spec) validatePlaces() {
 	for i, z := range s.Zones {
 		path := fmt.Sprintf("zones[%d].", i)
 		s.Require(cloud.BlocksCreate, path+"name", z.Name, "name the zone as failureDomain and topology labels do")
-		if z.Name != "" && known[z.Name] {
-			s.Problems.Add(cloud.BlocksCreate, path+"name",
-				fmt.Sprintf("is %q, which is the name of another zone; rename one", z.Name))
-		}
+		s.BlockIf(z.Name != "" && known[z.Name], path+"name", "is %q, which is the name of another zone; rename one", z.Name)
 		known[z.Name] = true
 		s.validatePlace(path, z.within(s))
 		s.validateNetworks(path, z.AdditionalNetworks)
@@ -162,34 +140,26 @@ func (s *spec) validateNetworks(path string, nics []nic) {
 		s.Require(cloud.BlocksCreate, path+nicField(i+1, "network"), n.Network,
 			"name the network of this interface, as an inventory path")
 	}
-	if n := 1 + len(nics); n > nicsMax {
-		s.Problems.Add(cloud.BlocksCreate, path+"additionalNetworks",
-			fmt.Sprintf("give a VM %d interfaces, and it can have %d; remove some", n, nicsMax))
-	}
+	s.BlockIf(1+len(nics) > nicsMax, path+"additionalNetworks",
+		"give a VM %d interfaces, and it can have %d; remove some", 1+len(nics), nicsMax)
 }
 
 // validatePlace adds what is wrong with a place, whose fields are below path.
 func (s *spec) validatePlace(path string, at *spec) {
-	if strings.TrimSpace(at.Network) == "" && !s.Wrong("network") && !s.Wrong(path+"network") {
-		s.Problems.Add(cloud.BlocksCreate, path+"network",
-			"is missing; name the network of the first interface, as an inventory path")
-	}
+	s.BlockIf(strings.TrimSpace(at.Network) == "" && !s.Wrong("network") && !s.Wrong(path+"network"), path+"network",
+		"is missing; name the network of the first interface, as an inventory path")
 	s.requireOne(path, []string{"datastore", "datastoreCluster"}, at.Datastore, at.DatastoreCluster)
 	s.requireOne(path, []string{"computeCluster", "resourcePool", "hostSystem"}, at.ComputeCluster, at.ResourcePool,
 		at.HostSystem)
-	if at.ComputeCluster != "" && at.Datastore != "" && at.DatastoreCluster == "" {
-		s.Problems.Add(cloud.Warning, path+"datastore",
-			"has no effect while DRS of the compute cluster recommends one; name resourcePool or hostSystem instead of "+
-				"computeCluster to choose it")
-	}
+	s.WarnIf(at.ComputeCluster != "" && at.Datastore != "" && at.DatastoreCluster == "", path+"datastore",
+		"has no effect while DRS of the compute cluster recommends one; name resourcePool or hostSystem instead of "+
+			"computeCluster to choose it")
 }
 
 // requireOne adds a problem with the first field below path when all of the fields
 // are empty.
 func (s *spec) requireOne(path string, fields []string, values ...string) {
 	wrong := func(field string) bool { return s.Wrong(field) || s.Wrong(path+field) }
-	if strings.TrimSpace(strings.Join(values, "")) != "" || slices.ContainsFunc(fields, wrong) {
-		return
-	}
-	s.Problems.Add(cloud.BlocksCreate, path+fields[0], "is missing; set one of "+strings.Join(fields, ", "))
+	s.BlockIf(strings.TrimSpace(strings.Join(values, "")) == "" && !slices.ContainsFunc(fields, wrong), path+fields[0],
+		"is missing; set one of %s", strings.Join(fields, ", "))
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
@@ -19,6 +20,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // tagIDPrefix begins the ids of tags.
@@ -27,63 +29,47 @@ const tagIDPrefix = "urn:vmomi:"
 // restAPI is a session with vCenter's REST API, which alone has tags and content
 // libraries. It is opened when a class first needs it, and again when it has ended.
 type restAPI struct {
-	v       *vcenter
-	opening chan struct{} // holds one entry while somebody looks at client or logs in
-	client  *rest.Client  // guarded by opening; nil before the first login
+	logins *driverkit.Login[*rest.Client]
+	last   atomic.Pointer[rest.Client] // of the last login; nil before the first
+}
+
+func newRESTAPI(v *vcenter) *restAPI {
+	p := &restAPI{}
+	p.logins = driverkit.NewLogin(v.loginOptions(), func(ctx context.Context) (*rest.Client, error) {
+		client := rest.NewClient(v.Client)
+		client.Transport = v.http.Transport
+		if err := client.Login(ctx, url.UserPassword(v.who.user, v.who.password)); err != nil {
+			return nil, fail(opLogin, err)
+		}
+		p.last.Store(client)
+		return client, nil
+	})
+	return p
 }
 
 // do makes calls, and makes them again after a login when the session had ended.
 func (p *restAPI) do(ctx context.Context, calls func(*rest.Client) error) error {
-	client, err := p.session(ctx, nil)
+	client, generation, err := p.logins.Get(ctx, opLogin)
 	if err != nil {
 		return err
 	}
 	if err := calls(client); !hasStatus(err, http.StatusUnauthorized) {
 		return err
 	}
-	if client, err = p.session(ctx, client); err != nil {
+	if err := p.logins.Renew(ctx, opLogin, generation); err != nil {
+		return err
+	}
+	if client, _, err = p.logins.Get(ctx, opLogin); err != nil {
 		return err
 	}
 	return calls(client)
 }
 
-// session returns an open session that is not the one that has ended.
-func (p *restAPI) session(ctx context.Context, ended *rest.Client) (*rest.Client, error) {
-	select {
-	case p.opening <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-p.opening }()
-	if p.client != ended {
-		return p.client, nil
-	}
-	refusals, who, now := &p.v.driver.refusals, p.v.who, p.v.driver.now()
-	if refusals.Lately(who.fingerprint, now) {
-		return nil, errRefused
-	}
-	client := rest.NewClient(p.v.Client)
-	client.Transport = p.v.http.Transport
-	if err := client.Login(ctx, url.UserPassword(who.user, who.password)); err != nil {
-		if hasStatus(err, http.StatusUnauthorized) {
-			refusals.Note(who.fingerprint, now)
-		}
-		return nil, err
-	}
-	p.client = client
-	return client, nil
-}
-
-// logout ends the session if there is one.
-func (p *restAPI) logout(ctx context.Context) {
-	select {
-	case p.opening <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	defer func() { <-p.opening }()
-	if p.client != nil {
-		_ = p.client.Logout(ctx) // it would end by itself
+// end logs out if somebody has logged in.
+func (p *restAPI) end(ctx context.Context) {
+	p.logins.Close()
+	if client := p.last.Load(); client != nil {
+		_ = client.Logout(ctx) // it would end by itself
 	}
 }
 
@@ -108,7 +94,7 @@ func (a *account) tagIDs(ctx context.Context, s *spec) ([]string, error) {
 		return nil, nil
 	}
 	key, _ := json.Marshal(s.VSphereTags) // strings only, so it never fails
-	ref, err := a.inventory.lookup("tags "+string(key), func() (object.Reference, error) {
+	ref, err := a.inventory.lookup(ctx, "vsphereTags", string(key), func(ctx context.Context) (object.Reference, error) {
 		var ids []string
 		err := a.v.rest.do(ctx, func(c *rest.Client) (err error) {
 			ids, err = findTags(ctx, tags.NewManager(c), s.VSphereTags)
@@ -217,8 +203,8 @@ func findCategory(ctx context.Context, m *tags.Manager, name string) (*tags.Cate
 // libraryTemplate returns the template behind the class's item of a content library.
 // It is an object of the inventory like any other template, so it is cloned like one.
 func (a *account) libraryTemplate(ctx context.Context, item libraryItem) (types.ManagedObjectReference, error) {
-	key := strings.Join([]string{"library item", item.Library, item.Item}, "\n")
-	return a.inventory.lookup(key, func() (object.Reference, error) {
+	key := item.Library + "\n" + item.Item
+	return a.inventory.lookup(ctx, "libraryItem", key, func(ctx context.Context) (object.Reference, error) {
 		var ref types.ManagedObjectReference
 		err := a.v.rest.do(ctx, func(c *rest.Client) error {
 			id, err := findItem(ctx, library.NewManager(c), item)

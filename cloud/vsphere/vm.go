@@ -12,6 +12,8 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // markKey is the entry of a VM's extra configuration that says whose it is. It
@@ -150,42 +152,42 @@ func markPaths() []string {
 
 // objects yields what a filter selects, page by page. vCenter keeps what was not
 // fetched until the session ends, so a listing that is left early is cancelled.
-func (a *account) objects(ctx context.Context, filter types.PropertyFilterSpec, page int32) iter.Seq2[
+func (a *account) objects(ctx context.Context, filter types.PropertyFilterSpec, size int32) iter.Seq2[
 	types.ObjectContent, error,
 ] {
 	return func(yield func(types.ObjectContent, error) bool) {
-		collector, token := a.v.ServiceContent.PropertyCollector, ""
-		defer func() { a.abandon(ctx, token) }()
-		first, err := methods.RetrievePropertiesEx(ctx, a.v, &types.RetrievePropertiesEx{
-			This: collector, SpecSet: []types.PropertyFilterSpec{filter}, Options: types.RetrieveOptions{MaxObjects: page},
-		})
-		if err != nil {
-			yield(types.ObjectContent{}, err)
-			return
-		}
-		result := first.Returnval
-		for result != nil {
-			token = result.Token
-			for _, o := range result.Objects {
-				if !yield(o, nil) {
-					return
-				}
+		left := "" // the token of what was not fetched
+		defer func() { a.abandon(ctx, left) }()
+		driverkit.Pages(ctx, func(ctx context.Context, token string) ([]types.ObjectContent, string, error) {
+			page, err := a.page(ctx, filter, size, token)
+			if err == nil || fault(err) != nil {
+				left = page.Token // after a fault vCenter keeps nothing
 			}
-			if token == "" {
-				return
-			}
-			next, err := methods.ContinueRetrievePropertiesEx(ctx, a.v,
-				&types.ContinueRetrievePropertiesEx{This: collector, Token: token})
-			if err != nil {
-				if fault(err) != nil {
-					token = "" // vCenter has answered, and keeps nothing
-				}
-				yield(types.ObjectContent{}, err)
-				return
-			}
-			result = &next.Returnval
-		}
+			return page.Objects, page.Token, err
+		})(yield)
 	}
+}
+
+// page returns the first page of what a filter selects, or the one of that token.
+func (a *account) page(ctx context.Context, filter types.PropertyFilterSpec, size int32, token string) (
+	page types.RetrieveResult, err error,
+) {
+	collector := a.v.ServiceContent.PropertyCollector
+	if token == "" {
+		first, err := methods.RetrievePropertiesEx(ctx, a.v, &types.RetrievePropertiesEx{
+			This: collector, SpecSet: []types.PropertyFilterSpec{filter}, Options: types.RetrieveOptions{MaxObjects: size},
+		})
+		if err != nil || first.Returnval == nil {
+			return page, err
+		}
+		return *first.Returnval, nil
+	}
+	next, err := methods.ContinueRetrievePropertiesEx(ctx, a.v,
+		&types.ContinueRetrievePropertiesEx{This: collector, Token: token})
+	if err != nil {
+		return page, err
+	}
+	return next.Returnval, nil
 }
 
 // abandon tells vCenter that nobody fetches what is left of a listing; none is left
