@@ -175,7 +175,7 @@ func (a *account) child(ctx context.Context, s *spec, name string) (*seen, error
 // provably reports whether a VM is provably of r: it carries the ownership tags of
 // the class, and the machine's owner id or none and the machine's name. A VM
 // with the machine's owner id may have any name, because machines that are
-// restored elsewhere keep only the id. A template is nobody's.
+// restored elsewhere keep only the id. A template is no machine's.
 func (s *spec) provably(vm *seen, r cloud.Ref) bool {
 	return !vm.template && s.owns(vm.tags) && driverkit.IsOf(r, vm.owner(), vm.machine())
 }

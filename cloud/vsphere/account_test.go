@@ -139,8 +139,7 @@ func TestCloneThatFails(t *testing.T) {
 	s.gone(t, a, r.Ref)
 }
 
-// TestNeverConfigured: a VM whose boot data nobody knows any more is not started
-// without.
+// TestNeverConfigured: a VM whose boot data is lost is not started without it.
 func TestNeverConfigured(t *testing.T) {
 	t.Parallel()
 	s := start(t)

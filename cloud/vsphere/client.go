@@ -34,7 +34,7 @@ const (
 	// keepAlive is how often a session is used at least; vCenter ends those that
 	// are idle for half an hour.
 	keepAlive = 10 * time.Minute
-	// lastCall is how long the calls may take that nobody waits for.
+	// lastCall is how long the calls may take that no caller waits for.
 	lastCall = 5 * time.Second
 )
 

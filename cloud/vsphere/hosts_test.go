@@ -74,8 +74,8 @@ func TestClusterWithoutDRS(t *testing.T) {
 	}
 }
 
-// TestUnlicensedDRS: the configuration of a cluster does not show that its DRS is
-// not licensed.
+// TestUnlicensedDRS: the configuration of a cluster does not show that its DRS lacks a
+// license.
 func TestUnlicensedDRS(t *testing.T) {
 	t.Parallel()
 	s := start(t)

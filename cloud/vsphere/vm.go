@@ -141,7 +141,7 @@ const (
 	pageSize = 100
 	// indexPage is the same where only names and marks are read.
 	indexPage = 5000
-	// cancelWait is how long the end of a listing may take that nobody waits for.
+	// cancelWait is how long the end of a listing may take that no caller waits for.
 	cancelWait = 500 * time.Millisecond
 )
 
@@ -190,8 +190,8 @@ func (a *account) page(ctx context.Context, filter types.PropertyFilterSpec, siz
 	return next.Returnval, nil
 }
 
-// abandon tells vCenter that nobody fetches what is left of a listing; none is left
-// without a token.
+// abandon tells vCenter that no caller fetches what is left of a listing. An empty token
+// leaves nothing.
 func (a *account) abandon(ctx context.Context, token string) {
 	if token == "" {
 		return

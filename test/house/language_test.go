@@ -26,7 +26,6 @@ var wordings = []struct {
 // gets shorter.
 var unconverted = []string{
 	"cloud/openstack",
-	"cloud/vsphere",
 	"manager",
 }
 

@@ -22,7 +22,7 @@ type tokens struct {
 
 	mu   sync.Mutex
 	open map[string]string
-	late map[string]bool // kinds of tasks whose end nobody sees yet
+	late map[string]bool // kinds of tasks whose end no caller sees yet
 }
 
 // tokensRef is what the simulator knows the tokens by.
