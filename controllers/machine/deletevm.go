@@ -56,6 +56,7 @@ func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause er
 			return never, err
 		}
 	}
+	p.did.deletionBlocked = true
 	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s; VM deletion waits for that. To remove the "+
 		"Machine without its VM, set the annotation %s=true",
 		cause.Error(), machinev1.ReleaseAnnotation)}

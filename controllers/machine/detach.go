@@ -13,8 +13,7 @@ func (c *Controller) detachVolumes(ctx context.Context, p *pass) (bool, error) {
 	if p.node == nil || !ownsNode(p) {
 		return true, nil
 	}
-	late := p.seen.now.Sub(p.machine.DeletionTimestamp.Time) > p.seen.settings.drain
-	if !late && !c.forceDrain(p) {
+	if forcedBy(p) == "" {
 		return true, nil
 	}
 	remaining, err := c.drainer.DeleteAttachments(ctx, p.node)

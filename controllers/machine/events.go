@@ -23,6 +23,7 @@ const (
 	eventFailed       = "Failed"
 	eventUpdated      = "InPlaceUpdate"
 	eventDrainBlocked = "DrainBlocked"
+	eventDrainSkipped = "DrainSkipped" // the deletion is one by force
 	eventDeleteFailed = "DeleteFailed"
 	eventDeleted      = "Deleted"
 	eventIgnoredValue = "IgnoredValue"
@@ -109,8 +110,8 @@ func expected(reason string) bool {
 	switch reason {
 	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes,
 		machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,
-		machinev1.ReasonNameInUse,
-		machinev1.ReasonOutage: // its pool has the Event
+		machinev1.ReasonNameInUse, machinev1.ReasonDrainSkipped,
+		machinev1.ReasonOutage: // these have Events of their own
 		return true
 	}
 	return false

@@ -96,8 +96,8 @@ func (c *Controller) drainInPlace(ctx context.Context, p *pass, selected time.Ti
 	if err := c.drainer.Cordon(ctx, p.node); err != nil {
 		return err
 	}
-	late := p.seen.now.Sub(selected) > p.seen.settings.drain
-	force := late || p.machine.Labels[machinev1.ForceDrainLabel] == "True" || longUnhealthy(p.node, p.seen.now)
+	late := drainOverdue(p, selected)
+	force := late || forceDrain(p.machine) || longUnhealthy(p.node, p.seen.now)
 	result, err := c.drainer.Drain(ctx, c.drainRequest(p, selected, force))
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ type outcomes struct {
 
 	step             string        // MCM's name of the deletion step that the pass ends in
 	deletionWaitsFor *waiting      // what deletion waits for; nil: nothing
+	deletionBlocked  bool          // it waits for somebody to act
 	drained          *drainState   // how far the drain is; nil if there is none
 	vmRetained       bool          // the user released the Machine without its VM
 	finalizerRemoved bool          // nothing is left to be done for the Machine

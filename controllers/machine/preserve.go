@@ -225,7 +225,7 @@ func (c *Controller) removePreservedTaint(ctx context.Context, p *pass, failed b
 // drainPreserved moves the pods off a failed machine that is kept.
 func (c *Controller) drainPreserved(ctx context.Context, p *pass) (bool, error) {
 	started := p.machine.Status.CurrentStatus.LastUpdateTime.Time
-	force := p.machine.Labels[machinev1.ForceDrainLabel] == "True" || p.seen.now.Sub(started) > p.seen.settings.drain
+	force := forceDrain(p.machine) || drainOverdue(p, started)
 	if waits, err := c.drainPausedByOutage(ctx, p, force); err != nil || waits {
 		return false, err
 	}

@@ -80,13 +80,20 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 	if v, ok := m.Annotations[machinev1.CreateAttemptAnnotation]; ok && attemptOf(m) < 2 && v != attemptOfMCM {
 		warnings = append(warnings, annotationWarning(machinev1.CreateAttemptAnnotation, v, "a number from 2"))
 	}
-	if v, ok := m.Labels[machinev1.ForceDeletionLabel]; ok {
-		if _, err := strconv.ParseBool(v); err != nil {
-			warnings = append(warnings, fmt.Sprintf("metadata.labels[%s]: %q is not read as a bool, set it to true or remove it",
-				machinev1.ForceDeletionLabel, v))
+	return s, append(warnings, forceWarnings(m)...)
+}
+
+// forceWarnings are about labels that are to be bools.
+func forceWarnings(m *machinev1.Machine) []string {
+	var warnings []string
+	for _, label := range []string{machinev1.ForceDeletionLabel, machinev1.ForceDrainLabel} {
+		v, ok := m.Labels[label]
+		if _, err := strconv.ParseBool(v); ok && err != nil {
+			warnings = append(warnings, fmt.Sprintf("metadata.labels[%s]: %q is not read as a bool, set it to True or remove it",
+				label, v))
 		}
 	}
-	return s, warnings
+	return warnings
 }
 
 // rankWarnings are about what a MachineSet orders its deletions by.
@@ -119,9 +126,15 @@ func attemptOf(m *machinev1.Machine) int {
 }
 
 // forceDeletion reports whether the user wants m deleted by force.
-func forceDeletion(m *machinev1.Machine) bool {
-	force, err := strconv.ParseBool(m.Labels[machinev1.ForceDeletionLabel])
-	return err == nil && force
+func forceDeletion(m *machinev1.Machine) bool { return labelTrue(m, machinev1.ForceDeletionLabel) }
+
+// forceDrain reports whether the user wants no pod of m waited for, while m is
+// preserved or updated in place.
+func forceDrain(m *machinev1.Machine) bool { return labelTrue(m, machinev1.ForceDrainLabel) }
+
+func labelTrue(m *machinev1.Machine, label string) bool {
+	set, err := strconv.ParseBool(m.Labels[label])
+	return err == nil && set
 }
 
 // duration returns d, else fallback. 0 and less count as not set: they would

@@ -134,6 +134,9 @@ func reportDeletion(p *pass, failure error, status *machinev1.MachineStatus) {
 		}
 	case p.did.deletionWaitsFor != nil:
 		status.LastOperation.State = machinev1.MachineStateProcessing
+		if p.did.deletionBlocked {
+			status.LastOperation.State = machinev1.MachineStateFailed
+		}
 		status.LastOperation.Description = withStep(p.did.deletionWaitsFor.message, p)
 	}
 }

@@ -59,6 +59,7 @@ const (
 	ReasonEvictionDenied = "EvictionDenied"
 	ReasonDrainTimedOut  = "DrainTimedOut"
 	ReasonDrained        = "Drained"
+	ReasonDrainSkipped   = "DrainSkipped" // it failed, and the deletion is one by force
 
 	ReasonDetachingVolumes = "DetachingVolumes"
 	ReasonDeletingVM       = "DeletingVM"

@@ -115,8 +115,8 @@ const (
 	NameLabel            = "name" // on Machine: the MachineDeployment's name, given by the template's author
 	TemplateHashLabel    = "machine-template-hash"
 	FreezeLabel          = "freeze"         // on MachineSet, MachineDeployment: "True"
-	ForceDeletionLabel   = "force-deletion" // on Machine, parsed as a bool
-	ForceDrainLabel      = "force-drain"    // on Machine, exactly "True"
+	ForceDeletionLabel   = "force-deletion" // on Machine, "True"; parsed as a bool
+	ForceDrainLabel      = "force-drain"    // on Machine, "True"; parsed as a bool, exact in MCM
 	ScaleUpDisabledLabel = "node.machine.sapcloud.io/scale-up-disabled"
 )
 

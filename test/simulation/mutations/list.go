@@ -79,7 +79,7 @@ func drains() []Mutation {
 			{"controllers/machine", "(*Controller).drain", Body(`return true, nil`)},
 		}},
 		{"the drain does not wait for pods to end", []Target{
-			{"controllers/machine", "(*Controller).drain", Replace(`r.Done`, `(r.Done || r.Wait > 0)`)},
+			{"controllers/machine", "(*Controller).drainNode", Replace(`r.Done`, `(r.Done || r.Wait > 0)`)},
 		}},
 		{"a stale cache is believed after a drain", []Target{
 			{"controllers/internal/drain", "New", Replace(`d.Confirm`, `false`)},
