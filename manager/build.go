@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -229,10 +230,20 @@ func (o *Options) controllerOptions() controllers.Options {
 			IgnoreOutages: !s.outages, OutageLimit: s.outageLimit,
 		},
 		APIServer: apiserver.Options{Period: s.apiServerPeriod, Timeout: s.apiServerTimeout},
-		Orphans:   orphan.Options{Period: s.orphanVMs, ReportOnly: s.reportOnly},
+		Orphans:   s.orphans(),
 		SafetyUp:  int32(s.up), SafetyDown: int32(s.down), //nolint:gosec // validated
-		OvershootPeriod: s.overshooting, AnnotateDuringRollout: o.annotateDuringRollout,
+		OvershootPeriod: cmp.Or(s.overshooting, time.Second), AnnotateDuringRollout: o.annotateDuringRollout,
 	}
+}
+
+// orphans are the options of the orphan collectors. A period of 0 is a minute, where MCM
+// never stops listing; an orphan is removed no earlier than with any other period.
+func (s safetyOptions) orphans() orphan.Options {
+	o := orphan.Options{Period: s.orphanVMs, ReportOnly: s.reportOnly}
+	if o.Period == 0 {
+		o.Period, o.MinAge = time.Minute, 5*time.Minute
+	}
+	return o
 }
 
 // serve adds the servers of both ports; where they are one, it serves all.

@@ -223,9 +223,10 @@ func (o *Options) addClusterFlags(fs *pflag.FlagSet) {
 		"value of the label cluster.x-k8s.io/watch-filter of the Cluster API objects to work on; empty means all objects")
 	fs.Float32Var(&c.qps, "kube-api-qps", c.qps,
 		"requests per second to each API server; 0 or less means no limit but the API server's own")
-	fs.IntVar(&c.burst, "kube-api-burst", c.burst, "requests at once to each API server; only with --kube-api-qps")
+	fs.IntVar(&c.burst, "kube-api-burst", c.burst,
+		"requests at once to each API server; only with --kube-api-qps; 0 means 10")
 	fs.DurationVar(&c.resync, "min-resync-period", c.resync,
-		"how often every object is looked at although nothing changed")
+		"how often every object is looked at although nothing changed; 0 means never")
 }
 
 func (o *Options) addElectionFlags(fs *pflag.FlagSet) {

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -223,8 +224,8 @@ func TestInvalidValues(t *testing.T) {
 			"--control-kubeconfig",
 		},
 		"Namespace": {"a namespace has a name", []string{"--namespace=a/b"}, "--namespace"},
-		"Burst":     {"a rate needs a burst", []string{"--kube-api-qps=5", "--kube-api-burst=0"}, "--kube-api-burst"},
-		"Resync":    {"a period is positive", []string{"--min-resync-period=0"}, "--min-resync-period"},
+		"Burst":     {"a count is not negative", []string{"--kube-api-burst=-1"}, "--kube-api-burst"},
+		"Resync":    {"a period is not negative", []string{"--min-resync-period=-1s"}, "--min-resync-period"},
 		"Workers":   {"workers are not negative", []string{"--concurrent-syncs=-1"}, "--concurrent-syncs"},
 		"Lock": {
 			"only leases can be shared with MCM",
@@ -260,8 +261,8 @@ func TestInvalidValues(t *testing.T) {
 			"--machine-safety-overshooting-period",
 		},
 		"Orphans": {
-			"a period is positive",
-			[]string{"--machine-safety-orphan-vms-period=0"},
+			"a period is not negative",
+			[]string{"--machine-safety-orphan-vms-period=-1s"},
 			"--machine-safety-orphan-vms-period",
 		},
 		"Check": {
@@ -270,16 +271,16 @@ func TestInvalidValues(t *testing.T) {
 			"--machine-safety-apiserver-statuscheck-period",
 		},
 		"CheckTimeout": {
-			"a timeout is positive",
-			[]string{"--machine-safety-apiserver-statuscheck-timeout=0"},
+			"a timeout is not negative",
+			[]string{"--machine-safety-apiserver-statuscheck-timeout=-1s"},
 			"--machine-safety-apiserver-statuscheck-timeout",
 		},
-		"Creation": {"a timeout is positive", []string{"--machine-creation-timeout=-1m"}, "--machine-creation-timeout"},
-		"Health":   {"a timeout is positive", []string{"--machine-health-timeout=0"}, "--machine-health-timeout"},
+		"Creation": {"a timeout is not negative", []string{"--machine-creation-timeout=-1m"}, "--machine-creation-timeout"},
+		"Health":   {"a timeout is not negative", []string{"--machine-health-timeout=-1m"}, "--machine-health-timeout"},
 		"Drain":    {"a timeout is not negative", []string{"--machine-drain-timeout=-1m"}, "--machine-drain-timeout"},
 		"InPlace": {
-			"a timeout is positive",
-			[]string{"--machine-inplace-update-timeout=0"},
+			"a timeout is not negative",
+			[]string{"--machine-inplace-update-timeout=-1m"},
 			"--machine-inplace-update-timeout",
 		},
 		"Detach": {
@@ -333,6 +334,33 @@ func TestInvalidValues(t *testing.T) {
 				t.Errorf("%s: the error does not name %s: %v", tc.reason, tc.flag, err)
 			}
 		})
+	}
+}
+
+// Every flag that MCM accepts with 0 is accepted with 0, one at a time and together.
+func TestZeroAsInMCM(t *testing.T) {
+	t.Parallel()
+	args := []string{"--kube-api-qps=5"}
+	for _, name := range []string{
+		"min-resync-period", "kube-api-burst", "controller-start-interval", "safety-up", "safety-down",
+		"machine-safety-overshooting-period", "machine-safety-orphan-vms-period",
+		"machine-safety-apiserver-statuscheck-timeout", "machine-safety-apiserver-statuscheck-period",
+		"machine-creation-timeout", "machine-health-timeout", "machine-drain-timeout", "machine-inplace-update-timeout",
+		"machine-max-evict-retries", "machine-pv-detach-timeout", "machine-pv-reattach-timeout",
+		"machine-preserve-timeout", "resource-exhausted-retry",
+	} {
+		args = append(args, "--"+name+"=0")
+	}
+	o, err := parse(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := o.controllerOptions()
+	if c.Machine.HealthTimeout != 0 || c.Machine.DrainTimeout != 0 || c.Machine.CreationTimeout != 0 {
+		t.Errorf("%+v: 0 is 0, not the default", c.Machine)
+	}
+	if c.Orphans.Period != time.Minute || c.Orphans.MinAge != 5*time.Minute || c.OvershootPeriod != time.Second {
+		t.Errorf("%+v, overshoot period %s: 0 is often, but no busy loop", c.Orphans, c.OvershootPeriod)
 	}
 }
 

@@ -87,10 +87,8 @@ func (c *clusterOptions) validate(p *problems) {
 	if errs := validation.IsDNS1123Label(c.namespace); c.namespace != "" && len(errs) > 0 {
 		p.add("namespace", "%q is not the name of a namespace: %s", c.namespace, errs[0])
 	}
-	if c.qps > 0 && c.burst < 1 {
-		p.add("kube-api-burst", "must be positive with --kube-api-qps, is %d", c.burst)
-	}
-	p.positive("min-resync-period", c.resync)
+	p.count("kube-api-burst", c.burst)
+	p.notNegative("min-resync-period", c.resync)
 }
 
 func (e *electionOptions) validate(p *problems) {
@@ -122,9 +120,9 @@ func (e *electionOptions) validate(p *problems) {
 func (s *safetyOptions) validate(p *problems) {
 	p.count("safety-up", s.up)
 	p.count("safety-down", s.down)
-	p.positive("machine-safety-overshooting-period", s.overshooting)
-	p.positive("machine-safety-orphan-vms-period", s.orphanVMs)
-	p.positive("machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout)
+	p.notNegative("machine-safety-overshooting-period", s.overshooting)
+	p.notNegative("machine-safety-orphan-vms-period", s.orphanVMs)
+	p.notNegative("machine-safety-apiserver-statuscheck-timeout", s.apiServerTimeout)
 	p.positive("machine-safety-outage-limit", s.outageLimit)
 	if s.apiServerPeriod < s.apiServerTimeout {
 		p.add("machine-safety-apiserver-statuscheck-period",
@@ -133,10 +131,10 @@ func (s *safetyOptions) validate(p *problems) {
 }
 
 func (m *machineOptions) validate(p *problems) {
-	p.positive("machine-creation-timeout", m.creation)
-	p.positive("machine-health-timeout", m.health)
+	p.notNegative("machine-creation-timeout", m.creation)
+	p.notNegative("machine-health-timeout", m.health)
 	p.notNegative("machine-drain-timeout", m.drain)
-	p.positive("machine-inplace-update-timeout", m.inPlaceUpdate)
+	p.notNegative("machine-inplace-update-timeout", m.inPlaceUpdate)
 	p.notNegative("machine-pv-detach-timeout", m.pvDetach)
 	p.notNegative("machine-pv-reattach-timeout", m.pvReattach)
 	p.notNegative("machine-preserve-timeout", m.preserve)

@@ -211,3 +211,19 @@ func (w *world) heardOne(reason string) string {
 	}
 	return found[0]
 }
+
+// As in MCM, drainTimeout: 0s is over at once: nothing waits for the pods.
+func TestZeroDrainTimeoutForcesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, refusing())
+	w.running("m")
+	w.create(podOn("m"))
+	m := w.machine("m")
+	m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{}}
+	w.update(m)
+	w.delete(m)
+	w.passes(8)
+	if w.machine("m") != nil {
+		t.Errorf("%+v", w.machine("m").Status)
+	}
+}

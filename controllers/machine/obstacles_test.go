@@ -45,11 +45,13 @@ func TestDeletionObstaclesAreFailures(t *testing.T) {
 			}}, func(*world) {}, machinev1.MachineStateFailed, `cannot be evicted`,
 		},
 		"Overdue": {
-			"A pod that does not end by the end of its grace period.", interceptor.Funcs{},
+			"A pod that does not end by the end of its grace period.",
+			interceptor.Funcs{},
 			func(w *world) { w.stuckPod() }, machinev1.MachineStateFailed, `has not terminated`,
 		},
 		"ClassMissing": {
-			"A VM that cannot be deleted for want of its class.", interceptor.Funcs{
+			"A VM that cannot be deleted for want of its class.",
+			interceptor.Funcs{
 				SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object,
 					...client.SubResourceCreateOption,
 				) error {

@@ -103,6 +103,9 @@ func (c *Controller) applyOutageProtection(ctx context.Context, p *pass, v decis
 // extendTimeout lets the timeout of a protected machine start again once a part
 // of it has passed.
 func (c *Controller) extendTimeout(ctx context.Context, p *pass) error {
+	if p.seen.settings.health == 0 {
+		return nil // there is no timeout that could start again
+	}
 	if !pending(p) {
 		began := p.machine.Status.CurrentStatus.LastUpdateTime.Time
 		p.did.restartHealthTimeout = p.seen.now.Sub(began) >= p.seen.settings.health/checksPerTimeout

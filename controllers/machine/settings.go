@@ -13,7 +13,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// Options are the manager's flags as far as machines go.
+// Options are the manager's flags as far as machines go. A timeout of 0 is over at once.
 type Options struct {
 	CreationTimeout      time.Duration
 	HealthTimeout        time.Duration
@@ -70,7 +70,7 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 	}
 	warnings = append(warnings, rankWarnings(m)...)
 	if v, ok := m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]; ok {
-		if d, err := time.ParseDuration(v); err == nil && d > 0 {
+		if d, err := time.ParseDuration(v); err == nil && d >= 0 {
 			s.creation = d
 		} else {
 			warnings = append(warnings, annotationWarning(machinev1.EffectiveCreationTimeoutAnnotation, v,
@@ -137,13 +137,13 @@ func labelTrue(m *machinev1.Machine, label string) bool {
 	return err == nil && set
 }
 
-// duration returns d, else fallback. 0 and less count as not set: they would
-// fail every machine at once.
+// duration returns d, else fallback if d is nil. As in MCM, 0 and less are no time at
+// all, not the fallback.
 func duration(d *metav1.Duration, fallback time.Duration) time.Duration {
-	if d != nil && d.Duration > 0 {
-		return d.Duration
+	if d == nil {
+		return fallback
 	}
-	return fallback
+	return max(d.Duration, 0)
 }
 
 // splitList splits a comma separated list and drops what is empty.

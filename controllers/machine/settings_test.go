@@ -60,11 +60,33 @@ func TestSettingsOf(t *testing.T) {
 			check: func(s settings) bool { return s.creation == 20*time.Minute }, warnings: 3,
 		},
 		"Zero": {
-			reason: "A timeout of 0 would fail every machine at once.",
+			reason: "As in MCM, 0 is no time at all and not the flag's.",
 			change: func(m *machinev1.Machine) {
-				m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{}}
+				zero := &metav1.Duration{}
+				m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
+					MachineHealthTimeout: zero, MachineDrainTimeout: zero, MachineCreationTimeout: zero,
+					MachineInPlaceUpdateTimeout: zero, MachinePreserveTimeout: zero, MaxEvictRetries: new(int32(0)),
+				}
 			},
-			check: func(s settings) bool { return s.health == 10*time.Minute },
+			check: func(s settings) bool {
+				return s.health+s.drain+s.creation+s.inPlace+s.preserve == 0 && s.maxEvictRetries == 0
+			},
+		},
+		"Negative": {
+			reason: "Less than 0 is over at once too.",
+			change: func(m *machinev1.Machine) {
+				m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{
+					MachineHealthTimeout: &metav1.Duration{Duration: -time.Minute},
+				}
+			},
+			check: func(s settings) bool { return s.health == 0 },
+		},
+		"ZeroAnnotation": {
+			reason: "The annotation may be 0 as well.",
+			change: func(m *machinev1.Machine) {
+				m.Annotations = map[string]string{machinev1.EffectiveCreationTimeoutAnnotation: "0s"}
+			},
+			check: func(s settings) bool { return s.creation == 0 },
 		},
 	}
 	for name, tc := range cases {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -152,10 +153,14 @@ func (c *Controller) tokens() token.Deps {
 	return token.Deps{Client: c.Target.Client, Live: c.Target.Live}
 }
 
+// shortestToken is the life of a bootstrap token where the creation timeout is shorter: one
+// that is made expired would make each pass a new attempt.
+const shortestToken = time.Minute
+
 func (c *Controller) tokenRequest(p *pass) token.Request {
 	return token.Request{
 		MachineName: p.machine.Name, OwnerID: machinev1.OwnerID(p.machine), Attempt: attemptOf(p.machine),
-		Now: p.seen.now, Expiration: p.seen.now.Add(p.seen.settings.creation),
+		Now: p.seen.now, Expiration: p.seen.now.Add(max(p.seen.settings.creation, shortestToken)),
 		ExtraGroups: c.Options.BootstrapTokenExtraGroups, Rand: c.Rand,
 	}
 }

@@ -26,9 +26,9 @@ type timeouts struct {
 func timeoutsOf(c *machinev1.MachineConfiguration, annotations map[string]string, d migration.Defaults) timeouts {
 	config, d := objects.Value(c), d.Complete()
 	l := timeouts{
-		drain:      positive(config.MachineDrainTimeout, d.DrainTimeout),
-		health:     positive(config.MachineHealthTimeout, d.HealthTimeout),
-		creation:   positive(config.MachineCreationTimeout, d.CreationTimeout),
+		drain:      duration(config.MachineDrainTimeout, d.DrainTimeout),
+		health:     duration(config.MachineHealthTimeout, d.HealthTimeout),
+		creation:   duration(config.MachineCreationTimeout, d.CreationTimeout),
 		neverFails: objects.Value(config.DisableHealthTimeout),
 	}
 	list := d.NodeConditions
@@ -40,18 +40,18 @@ func timeoutsOf(c *machinev1.MachineConfiguration, annotations map[string]string
 			l.conditions = append(l.conditions, item)
 		}
 	}
-	if t, err := time.ParseDuration(annotations[machinev1.EffectiveCreationTimeoutAnnotation]); err == nil && t > 0 {
+	if t, err := time.ParseDuration(annotations[machinev1.EffectiveCreationTimeoutAnnotation]); err == nil && t >= 0 {
 		l.creation = t
 	}
 	return l
 }
 
-// positive returns d, else fallback: 0 and less count as not set.
-func positive(d *metav1.Duration, fallback time.Duration) time.Duration {
-	if d != nil && d.Duration > 0 {
-		return d.Duration
+// duration returns d, else fallback if d is nil: 0 and less are no time at all.
+func duration(d *metav1.Duration, fallback time.Duration) time.Duration {
+	if d == nil {
+		return fallback
 	}
-	return fallback
+	return max(d.Duration, 0)
 }
 
 // seconds is d in whole seconds, rounded up: Cluster API takes 0 for never.

@@ -3,6 +3,7 @@ package fields
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -33,7 +34,8 @@ var machineTable = []row[*nativeMachine, *clusterv1.Machine]{
 		leavesNative: judgePriority,
 	},
 	{native: "metadata.labels[" + machinev1.ForceDrainLabel + "]", leavesNative: func(n *nativeMachine) outcome {
-		return when(n.Labels[machinev1.ForceDrainLabel] == "True",
+		force, err := strconv.ParseBool(n.Labels[machinev1.ForceDrainLabel])
+		return when(err == nil && force,
 			lost("Cluster API evicts no pod by force: it drains until the drain timeout"))
 	}},
 	{native: "spec.drainTimeout", leavesNative: func(n *nativeMachine) outcome {

@@ -28,7 +28,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
-// Options are the times of the check; see --machine-safety-apiserver-statuscheck-*.
+// Options are the times of the check; see --machine-safety-apiserver-statuscheck-*. 0 is as
+// often, or as soon, as possible.
 type Options struct {
 	Period  time.Duration // between checks while all is well
 	Timeout time.Duration // of silence until the manager freezes
@@ -95,7 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	c.thaw()
 	log.Info("Unfrozen: the API servers answer again")
-	return reconcile.Result{RequeueAfter: c.Options.Period}, nil
+	return reconcile.Result{RequeueAfter: State{}.wait(c.Options)}, nil
 }
 
 // advance updates the state with the result of a check.

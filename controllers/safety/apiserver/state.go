@@ -1,6 +1,12 @@
 package apiserver
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
+
+// shortestWait is the wait where the options have 0, with which MCM never waits.
+const shortestWait = time.Second
 
 // State is what the checks have shown so far. The zero State is that of a manager
 // before its first check.
@@ -22,6 +28,7 @@ func (s State) next(down bool, at time.Time, timeout time.Duration) State {
 		s.DownSince = time.Time{}
 	case s.DownSince.IsZero():
 		s.DownSince = at
+		s.Frozen = s.Frozen || timeout == 0
 	case at.Sub(s.DownSince) > timeout:
 		s.Frozen = true
 	}
@@ -34,8 +41,9 @@ func (s State) thaws() bool { return s.Frozen && s.DownSince.IsZero() }
 // wait returns the time until the next check: short while an API server is unreachable
 // or the manager is frozen. Source: MCM machine_safety.go.
 func (s State) wait(o Options) time.Duration {
+	next := o.Period
 	if s.Frozen || !s.DownSince.IsZero() {
-		return o.Timeout / 5
+		next = o.Timeout / 5
 	}
-	return o.Period
+	return cmp.Or(next, shortestWait)
 }

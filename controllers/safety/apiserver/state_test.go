@@ -64,6 +64,10 @@ func TestState(t *testing.T) {
 			6 * time.Second,
 		},
 	}
+	zero := Options{}
+	if s := (State{}).next(true, start, zero.Timeout); !s.Frozen || s.wait(zero) <= 0 || (State{}).wait(zero) <= 0 {
+		t.Errorf("%+v: a timeout of 0 freezes with the first failure, and the checks go on", s)
+	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
