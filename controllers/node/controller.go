@@ -59,8 +59,9 @@ type Deps struct {
 // Controller syncs Nodes with their Machines.
 type Controller struct {
 	Deps
-	mu   sync.Mutex
-	seen map[string]seenNode // by node name
+	mu      sync.Mutex
+	seen    map[string]seenNode  // by node name
+	deleted map[string]types.UID // of Nodes whose deletion was observed, by node name
 }
 
 // A seenNode is a Node that this process has seen, and its Machine.
@@ -73,7 +74,7 @@ func New(d Deps) *Controller {
 		own.Client = fresh.NewClient(own.Client, &corev1.Node{})
 		d.Target = &own
 	}
-	return &Controller{Deps: d, seen: map[string]seenNode{}}
+	return &Controller{Deps: d, seen: map[string]seenNode{}, deleted: map[string]types.UID{}}
 }
 
 // Reconcile syncs the Node of that name with the Machine that names it:
@@ -131,15 +132,25 @@ func (c *Controller) remember(o *observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[o.name] = seenNode{node: o.node.UID, machine: o.machine().UID}
+	if c.deleted[o.name] != o.node.UID { // else it was deleted after it had been read
+		delete(c.deleted, o.name)
+	}
 }
 
-// hasSeen reports whether this process has seen the Node of that name as the
-// Machine's.
-func (c *Controller) hasSeen(name string, m *machinev1.Machine) bool {
+// rememberDeletion records that the watch has shown the deletion of a Node.
+func (c *Controller) rememberDeletion(node *corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.seen[name]
-	return ok && s.machine == m.UID
+	c.deleted[node.Name] = node.UID
+}
+
+// observedDeletion reports whether this process has seen the Node of that name as the
+// Machine's, and then its deletion.
+func (c *Controller) observedDeletion(name string, m *machinev1.Machine) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, deleted := c.deleted[name]
+	return deleted && c.seen[name].machine == m.UID
 }
 
 // forget drops the record of a Node that is gone.
@@ -147,6 +158,7 @@ func (c *Controller) forget(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.seen, name)
+	delete(c.deleted, name)
 }
 
 // deleteMachine deletes the Machine, and so its VM, unless the Machine has changed since

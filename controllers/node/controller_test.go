@@ -159,7 +159,7 @@ func TestNodeDeletion(t *testing.T) {
 		reason  string
 		objects []client.Object
 		see     bool // the node while it is there
-		lost    bool // the cache does not show it
+		lost    loss // how the cache loses it
 		gone    bool // it is not there
 		want    bool // the machine is deleted
 		writes  int
@@ -167,17 +167,17 @@ func TestNodeDeletion(t *testing.T) {
 		"Deleting": {
 			"Who deletes the Node means the machine.",
 			[]client.Object{node(owned, deletedAt(epoch.Add(time.Hour))), machine()},
-			false, false, false, true, 0,
+			false, "", false, true, 0,
 		},
 		"NotManaged": {
 			"A node that is marked as somebody else's takes nobody along.",
 			[]client.Object{node(owned, note(machinev1.NotManagedAnnotation, "1"), deletedAt(epoch.Add(time.Hour))), machine()},
-			false, false, false, false, 0,
+			false, "", false, false, 0,
 		},
 		"OldNode": {
 			"A Node that was deleted before the machine was made is that of another one.",
 			[]client.Object{node(owned, deletedAt(epoch.Add(-time.Hour))), machine()},
-			false, false, false, false, 0,
+			false, "", false, false, 0,
 		},
 		"OtherVM": {
 			"A Node of another VM, by the same name, takes nobody along.",
@@ -185,7 +185,7 @@ func TestNodeDeletion(t *testing.T) {
 				node(owned, onVM("sim:///zone/b"), deletedAt(epoch.Add(time.Hour))),
 				machine(ofVM("sim:///region/a")),
 			},
-			false, false, false, false, 0,
+			false, "", false, false, 0,
 		},
 		"OtherForm": {
 			"The cloud's controller manager writes the same VM in another form.",
@@ -193,34 +193,38 @@ func TestNodeDeletion(t *testing.T) {
 				node(owned, onVM("sim:///zone/a"), deletedAt(epoch.Add(time.Hour))),
 				machine(ofVM("sim:///region/a")),
 			},
-			false, false, false, true, 0,
+			false, "", false, true, 0,
 		},
 		"Seen": {
-			"A Node that we saw and that is gone was deleted.",
+			"A Node that we saw, and whose deletion we saw, was deleted.",
 			[]client.Object{node(), machine()},
-			true, true,
+			true, observed,
 			true, true, 0,
 		},
+		"Missed": {
+			"A Node that is not in the next list may have been lost with a backup.",
+			append(neighbour(), node(), machine(joined)), true, missed, true, false, 0,
+		},
 		"Stale": {
-			"The cache alone proves nothing.", append(neighbour(), node(), machine(joined)), true, true, false,
+			"The cache alone proves nothing.", append(neighbour(), node(), machine(joined)), true, observed, false,
 			false, 0,
 		},
-		"Joined": {
-			"After a restart the conditions prove that the Node was there.",
-			append(neighbour(), node(), machine(joined)), false, true, true, true, 0,
+		"AfterRestart": {
+			"A Node that is missing at the start may have been lost with a backup.",
+			append(neighbour(), node(), machine(joined)), false, missed, true, false, 0,
 		},
 		"NotJoined": {
-			"A machine that boots has no Node yet.", append(neighbour(), node(), machine()), false, true, true,
+			"A machine that boots has no Node yet.", append(neighbour(), node(), machine()), false, observed, true,
 			false, 0,
 		},
 		"WrongCluster": {
 			"No node of ours is there: this is not our target cluster.",
 			[]client.Object{node(), machine(joined)},
-			false, true, true, false, 0,
+			false, missed, true, false, 0,
 		},
 		"SeenByAnother": {
 			"A new machine of an old node name has not joined.",
-			append(neighbour(), node(), machine(), machine(named("old"), dying)), true, true, true, false, 0,
+			append(neighbour(), node(), machine(), machine(named("old"), dying)), true, observed, true, false, 0,
 		},
 	}
 	for name, tc := range cases {
@@ -230,8 +234,8 @@ func TestNodeDeletion(t *testing.T) {
 			if tc.see {
 				w.reconcile()
 			}
-			if tc.lost {
-				w.lose(tc.gone)
+			if tc.lost != "" {
+				w.lose(tc.lost, tc.gone)
 			}
 			w.reconcile()
 			if got := w.deleted("m"); got != tc.want {
@@ -240,8 +244,11 @@ func TestNodeDeletion(t *testing.T) {
 			if len(w.writes) != tc.writes {
 				t.Errorf("writes %q: %s", w.writes, tc.reason)
 			}
-			if tc.want {
+			switch {
+			case tc.want:
 				w.hear(tc.reason, "Normal NodeDeleted")
+			case tc.lost == missed:
+				w.hear(tc.reason, "Warning NodeMissing")
 			}
 		})
 	}
@@ -251,7 +258,7 @@ func TestUnreachableTargetDeletesNothing(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, node(), machine(joined), virtual())
 	w.reconcile()
-	w.lose(true)
+	w.lose(observed, true)
 	w.controller.Target.Live = interceptor.NewClient(w.live, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("no route to host")

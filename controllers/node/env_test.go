@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -140,10 +141,20 @@ func (w *env) deleted(name string) bool {
 	return apierrors.IsNotFound(err) || !m.DeletionTimestamp.IsZero()
 }
 
+// A loss is how a cache loses a Node.
+type loss string
+
+const (
+	observed loss = "observed" // the watch shows its deletion
+	missed   loss = "missed"   // the next list does not have it
+)
+
 // lose removes the node from the cache, and from the API server unless it is
 // only the cache that is wrong.
-func (w *env) lose(alsoLive bool) {
+func (w *env) lose(how loss, alsoLive bool) {
 	w.t.Helper()
+	e := event.TypedDeleteEvent[*corev1.Node]{Object: w.node(), DeleteStateUnknown: how == missed}
+	w.controller.nodeHandler().Delete(w.t.Context(), e, &recorder{})
 	for i, c := range []client.Client{w.rest, w.live} {
 		if i == 1 && !alsoLive {
 			return

@@ -45,17 +45,20 @@ func sameVM(a, b string) bool {
 	return a == "" || b == "" || strings.EqualFold(id(a), id(b))
 }
 
-// followMissing deletes the Machine of a Node that had joined and is gone. The API server
-// has to confirm that the Node does not exist, and the target cluster has to be the one
-// of the Machines. Where that is unknown, the Machine's health timeout applies.
+// followMissing deletes the Machine of a Node whose deletion this process has observed,
+// and which the API server confirms not to exist. Where the deletion was not observed,
+// because the process has just started or its watch was interrupted, the Node may have
+// been lost: the target cluster may have been restored, or be the wrong one. Then the
+// Machine is judged as one with an unhealthy node.
 func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Duration, error) {
 	if len(o.machines) == 0 || !o.machine().DeletionTimestamp.IsZero() {
 		c.forget(o.name)
 		return 0, nil
 	}
 	m := o.machine()
-	if joined, err := c.hasJoined(ctx, o.name, m); err != nil || !joined {
-		return 0, err
+	if !c.observedDeletion(o.name, m) {
+		c.reportMissing(m, o.name)
+		return 0, nil
 	}
 	switch err := c.Target.Live.Get(ctx, client.ObjectKey{Name: o.name}, &corev1.Node{}); {
 	case err == nil:
@@ -71,44 +74,12 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 	return 0, nil
 }
 
-// hasJoined reports whether the missing Node of m has been in this target cluster:
-// this process has seen it, or m says that it joined and the cluster is the one
-// that the Machines belong to.
-func (c *Controller) hasJoined(ctx context.Context, name string, m *machinev1.Machine) (bool, error) {
-	if c.hasSeen(name, m) {
-		return true, nil
-	}
+// reportMissing emits an Event about a Node that had joined and is missing.
+func (c *Controller) reportMissing(m *machinev1.Machine, node string) {
 	if len(m.Status.Conditions) == 0 {
-		return false, nil
+		return // it may not have joined yet
 	}
-	ours, err := c.targetIsOurs(ctx)
-	if err != nil || !ours {
-		c.reportMissing(m, name, err)
-		return false, err
-	}
-	return true, nil
-}
-
-// targetIsOurs reports whether any Node of the target cluster belongs to a Machine of the
-// control cluster. It is called only for a Node that is missing.
-func (c *Controller) targetIsOurs(ctx context.Context) (bool, error) {
-	var nodes corev1.NodeList
-	if err := c.Target.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing the nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		machines, err := c.machinesOf(ctx, nodes.Items[i].Name)
-		if err != nil || len(machines) > 0 {
-			return err == nil, err
-		}
-	}
-	return false, nil
-}
-
-func (c *Controller) reportMissing(m *machinev1.Machine, node string, err error) {
-	if err == nil {
-		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s is missing, and so are the nodes of all other Machines, so no Machine is deleted; check that "+
-				"--target-kubeconfig is the right cluster", node)
-	}
+	c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
+		"node %s does not exist, and its deletion was not observed: the Machine is replaced if the node does not come "+
+			"back within the health timeout; if the nodes of all Machines are missing, check --target-kubeconfig", node)
 }

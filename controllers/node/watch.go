@@ -33,11 +33,26 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Named("node").
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: new(true)}).
 		WatchesRawSource(source.Kind(c.Target.Cache, &corev1.Node{},
-			&handler.TypedEnqueueRequestForObject[*corev1.Node]{}, nodeChanges())).
+			c.nodeHandler(), nodeChanges())).
 		Watches(&machinev1.Machine{}, machineHandler()).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.nodesOfClass),
 			builder.WithPredicates(classChanges())).
 		Complete(c)
+}
+
+// nodeHandler enqueues a Node, and remembers its deletion if the watch has shown it. A
+// deletion that only the next list shows may be a loss: it has no event.
+func (c *Controller) nodeHandler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	enqueued := &handler.TypedEnqueueRequestForObject[*corev1.Node]{}
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: enqueued.Create, UpdateFunc: enqueued.Update, GenericFunc: enqueued.Generic,
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
+			if !e.DeleteStateUnknown {
+				c.rememberDeletion(e.Object)
+			}
+			enqueued.Delete(ctx, e, q)
+		},
+	}
 }
 
 // nodeChanges leaves out the status that a kubelet reports every few seconds.

@@ -17,6 +17,7 @@ import (
 const (
 	MachineByNode     = "index.node"             // Machine: label node
 	MachineByClass    = "index.class"            // Machine: spec.class.name
+	MachineUnknown    = "index.unknown"          // Machine: Unknown, where its phase is that
 	MachineByOwner    = "index.owner"            // Machine: UID of the controlling owner; "" for none
 	MachineByPool     = "index.pool"             // Machine: label name
 	DeploymentByClass = "index.deployment-class" // MachineDeployment: spec.template.spec.class.name
@@ -40,6 +41,7 @@ func Control() []Index {
 		{&machinev1.Machine{}, MachineByNode, label(machinev1.NodeLabel)},
 		{&machinev1.Machine{}, MachineByPool, label(machinev1.NameLabel)},
 		{&machinev1.Machine{}, MachineByOwner, owner},
+		{&machinev1.Machine{}, MachineUnknown, unknown},
 		{&machinev1.Machine{}, MachineByClass, func(o client.Object) []string {
 			return one(o.(*machinev1.Machine).Spec.Class.Name)
 		}},

@@ -3,6 +3,8 @@ package index
 import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // NodeUnwell is on Node: Unwell for those of which anything may be wrong, so that
@@ -11,6 +13,18 @@ const NodeUnwell = "index.unwell"
 
 // Unwell is the one value of NodeUnwell.
 const Unwell = "true"
+
+// Unknown is the one value of MachineUnknown.
+const Unknown = "true"
+
+// unknown reports whether a Machine with a node is Unknown.
+func unknown(o client.Object) []string {
+	m := o.(*machinev1.Machine)
+	if m.Status.CurrentStatus.Phase != machinev1.MachineUnknown || m.Labels[machinev1.NodeLabel] == "" {
+		return nil
+	}
+	return []string{Unknown}
+}
 
 // unwell reports whether anything may be wrong with a node: more than what a
 // machine's settings call unhealthy, never less.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +20,7 @@ import (
 
 // Deps are what a Detector needs; all are required.
 type Deps struct {
-	Machines client.Reader // control cluster, a cache with index.MachineByNode
+	Machines client.Reader // control cluster, a cache with index.MachineByNode and MachineUnknown
 	Nodes    client.Reader // target cluster, a cache with index.NodeUnwell
 	// ClassZone is the zone of a machine whose node does not name one; empty if unknown.
 	ClassZone func(ctx context.Context, m *machinev1.Machine) string
@@ -117,6 +118,36 @@ func (d *Detector) losses(ctx context.Context, q Query) ([]Loss, error) {
 		}
 		if ok {
 			found = append(found, loss)
+		}
+	}
+	missing, err := d.missing(ctx, q.Machine.Namespace)
+	return append(found, missing...), err
+}
+
+// signMissing is the sign of a Node that had joined and does not exist.
+const signMissing = "NodeMissing"
+
+// missing are the losses of Nodes that do not exist, and whose deletion was not observed:
+// their Machines are Unknown. Those of Nodes that were seen deleted are deleted at once.
+func (d *Detector) missing(ctx context.Context, namespace string) ([]Loss, error) {
+	var list machinev1.MachineList
+	if err := d.Machines.List(ctx, &list, client.InNamespace(namespace),
+		client.MatchingFields{index.MachineUnknown: index.Unknown}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list machines that are Unknown: %w", err)
+	}
+	var found []Loss
+	for i := range list.Items {
+		m := &list.Items[i]
+		if !counts(m) || d.IsGone(m.UID, time.Time{}) {
+			continue
+		}
+		err := d.Nodes.Get(ctx, client.ObjectKey{Name: m.Labels[machinev1.NodeLabel]}, &corev1.Node{})
+		switch {
+		case apierrors.IsNotFound(err):
+			signs := map[string]time.Time{signMissing: m.Status.LastOperation.LastUpdateTime.Time}
+			found = append(found, Loss{Zone: d.zone(ctx, m, nil), Pool: PoolOf(m), Signs: signs})
+		case err != nil:
+			return nil, fmt.Errorf("read Node of Machine %s: %w", m.Name, err)
 		}
 	}
 	return found, nil
