@@ -40,6 +40,8 @@ type env struct {
 	patch      map[string]error // by machine
 }
 
+func nameOf(o client.Object) []string { return []string{o.GetName()} }
+
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
 	s := runtime.NewScheme()
@@ -48,16 +50,16 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	}
 	w := &env{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), patch: map[string]error{}}
 	inner := fake.NewClientBuilder().WithScheme(
-		s).WithObjects(objects...).WithStatusSubresource(&machinev1.Machine{}).Build()
+		s).WithIndex(&machinev1.Machine{}, "metadata.name", nameOf).WithIndex(&corev1.Node{}, "metadata.name", nameOf).
+		WithObjects(objects...).WithStatusSubresource(&machinev1.Machine{}).Build()
 	cluster := func(failure *error) client.Client {
 		return interceptor.NewClient(inner, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object,
-				opts ...client.GetOption,
-			) error {
-				if k.Name == "dummy_name" && *failure != nil {
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				probe := (&client.ListOptions{}).ApplyOptions(opts).FieldSelector != nil
+				if probe && *failure != nil {
 					return *failure
 				}
-				return c.Get(ctx, k, o, opts...)
+				return c.List(ctx, l, opts...)
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
 				opts ...client.SubResourcePatchOption,
@@ -130,17 +132,28 @@ func TestWhatCountsAsDown(t *testing.T) {
 		control, target error
 		frozen          bool
 	}{
-		"Answers": {reason: "Not found is an answer."},
+		"Answers": {reason: "An empty list is an answer."},
 		"Forbidden": {
-			reason: "A server that refuses us still serves the kubelets.",
-			target: apierrors.NewForbidden(machines, "x", errRefused),
+			reason: "Whoever may not list nodes does not know them.",
+			target: apierrors.NewForbidden(machines, "x", errRefused), frozen: true,
 		},
-		"Unauthorized":    {reason: "The same.", control: apierrors.NewUnauthorized("x")},
-		"TooManyRequests": {reason: "A busy server is there.", control: apierrors.NewTooManyRequests("x", 1)},
-		"TargetRefuses":   {reason: "No connection is down.", target: errRefused, frozen: true},
-		"ControlRefuses":  {reason: "Either server counts.", control: errRefused, frozen: true},
-		"Timeout":         {reason: "A server that hangs is down.", target: context.DeadlineExceeded, frozen: true},
-		"GatewayTimeout":  {reason: "The same, from a proxy.", target: apierrors.NewTimeoutError("x", 1), frozen: true},
+		"Unauthorized": {
+			reason: "A token that has expired lets the caches go stale.",
+			target: apierrors.NewUnauthorized("x"), frozen: true,
+		},
+		"UnauthorizedControl": {reason: "The same.", control: apierrors.NewUnauthorized("x"), frozen: true},
+		"TooManyRequests": {
+			reason:  "A server that is too busy for a list, too.",
+			control: apierrors.NewTooManyRequests("x", 1), frozen: true,
+		},
+		"NoSuchKind": {
+			reason:  "So is one that does not serve the kind.",
+			control: apierrors.NewNotFound(machines, ""), frozen: true,
+		},
+		"TargetRefuses":  {reason: "No connection is down.", target: errRefused, frozen: true},
+		"ControlRefuses": {reason: "Either server counts.", control: errRefused, frozen: true},
+		"Timeout":        {reason: "A server that hangs is down.", target: context.DeadlineExceeded, frozen: true},
+		"GatewayTimeout": {reason: "The same, from a proxy.", target: apierrors.NewTimeoutError("x", 1), frozen: true},
 		"Internal": {
 			reason: "A server that has lost its storage answers so.",
 			target: apierrors.NewInternalError(errRefused), frozen: true,

@@ -23,9 +23,10 @@ const (
 	shortestProbe = time.Second
 )
 
-// probe gets an object that does not exist from both API servers, and returns why one of
-// them is unreachable; nil if both answered. It returns within a third of the timeout,
-// so that a server that hangs is noticed in time.
+// probe makes the requests that the caches of both clusters depend on, and returns why
+// one failed; nil if both succeeded. It lists an object that does not exist, so the
+// answers are small. It returns within a third of the timeout, so that a server that hangs
+// is noticed in time.
 func (c *Controller) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(c.Options.Timeout/3, shortestProbe))
 	defer cancel()
@@ -33,18 +34,26 @@ func (c *Controller) probe(ctx context.Context) error {
 	if namespace == "" {
 		namespace = defaultNamespace
 	}
-	control := c.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: absent}, &machinev1.Machine{})
-	nodes := c.Target.Live.Get(ctx, client.ObjectKey{Name: absent}, &corev1.Node{})
-	return errors.Join(outage("control", control), outage("target", nodes))
+	name := client.MatchingFields{"metadata.name": absent}
+	control := c.Live.List(ctx, &machinev1.MachineList{}, name, client.InNamespace(namespace))
+	nodes := c.Target.Live.List(ctx, &corev1.NodeList{}, name)
+	return errors.Join(down("control", control), down("target", nodes))
 }
 
-// outage returns err if it means that the API server is unreachable. A server that
-// answers Unauthorized, Forbidden or TooManyRequests is up: the kubelets can still
-// report to it.
-func outage(cluster string, err error) error {
-	status, answered := errors.AsType[*apierrors.StatusError](err)
-	if err == nil || answered && status.ErrStatus.Code < http.StatusInternalServerError {
+// down returns err with the cluster whose API server it is about. As in MCM every error
+// counts: with a token that has expired, or without the right to list nodes, the caches
+// are as stale as with a server that is down.
+func down(cluster string, err error) error {
+	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%s API server: %w", cluster, err)
+}
+
+// passes reports whether an error of the API server may pass by itself. One that refuses
+// the request because of its content or its sender does not.
+func passes(err error) bool {
+	status, answered := errors.AsType[*apierrors.StatusError](err)
+	return !answered || status.ErrStatus.Code >= http.StatusInternalServerError ||
+		apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,7 +56,7 @@ func (c *Controller) resetOne(ctx context.Context, m *machinev1.Machine) error {
 			c.Events.Event(m, corev1.EventTypeNormal, eventReset, descriptionReset)
 		}
 		return nil
-	case apierrors.IsConflict(err) || outage("control", err) != nil:
+	case passes(err):
 		return fmt.Errorf("machine %s/%s: %w", m.Namespace, m.Name, err)
 	default:
 		ctrl.LoggerFrom(ctx).Error(err, "Reset health timeout", "Machine", client.ObjectKeyFromObject(m))
