@@ -21,7 +21,7 @@ func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 	}
 	frozen := freeze.IsFrozen(s.set)
 	defer func() { c.requeueWhileOvershooting(s) }()
-	switch s.limits.Evaluate(frozen, len(s.machines)) {
+	switch s.limits.Evaluate(frozen, s.overshootCount()) {
 	case freeze.Freeze:
 		// A person has unfrozen the set, so that it can create missing machines.
 		if s.now.Before(s.memory.unfrozenUntil) {
@@ -33,6 +33,18 @@ func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 	case freeze.Keep:
 	}
 	return nil
+}
+
+// overshootCount returns how many machines are compared with the limits. Terminating ones
+// are no surplus of a set that has all that it wants: they go, and there is nothing to
+// prevent. Where the set lacks machines they count, as they always do in MCM: a set whose
+// machines fail and cannot be deleted would create ever more VMs.
+func (s *scope) overshootCount() int {
+	alive := len(active(s.machines))
+	if alive < int(s.set.Spec.Replicas) {
+		return len(s.machines)
+	}
+	return alive
 }
 
 func (c *Controller) freeze(ctx context.Context, s *scope) error {
@@ -64,7 +76,7 @@ func (c *Controller) unfreeze(ctx context.Context, s *scope) error {
 // requeueWhileOvershooting repeats the check while there are too many machines,
 // even if none of them changes.
 func (c *Controller) requeueWhileOvershooting(s *scope) {
-	if freeze.IsFrozen(s.set) || len(s.machines) > int(s.set.Spec.Replicas) {
+	if freeze.IsFrozen(s.set) || s.overshootCount() > int(s.set.Spec.Replicas) {
 		s.requeueAfter(c.OvershootPeriod)
 	}
 }

@@ -82,6 +82,35 @@ func TestOvershoot(t *testing.T) {
 	}
 }
 
+// Six machines, scaled in to four and then to two while the first two still drain: no set
+// has a surplus of six at any time.
+func TestTerminatingMachinesAreNoOvershoot(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(6)
+	d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(2))
+	env := newEnv(t, d, newSet(6, owned))
+	env.settle()
+	env.become(machinev1.MachineRunning)
+	env.settle()
+	for _, replicas := range []int32{4, 2} {
+		if err := env.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			t.Fatal(err)
+		}
+		d.Spec.Replicas = replicas
+		if err := env.live.Update(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		env.scale(replicas)
+		env.settle()
+	}
+	if len(env.alive()) != 2 || len(env.machines()) != 6 {
+		t.Fatalf("%d of %d machines are alive", len(env.alive()), len(env.machines()))
+	}
+	if all, froze := env.told(machinev1.EventFrozeMachineSet); froze > 0 || freeze.IsFrozen(env.set()) {
+		t.Errorf("machines that terminate are no surplus: %q", all)
+	}
+}
+
 func terminatingMember(name string) *machinev1.Machine {
 	return newMember(name, func(m *machinev1.Machine) { m.DeletionTimestamp = new(metav1.Now()) })
 }
@@ -134,8 +163,15 @@ func TestUnfreezeByHand(t *testing.T) {
 	}
 	env.clock.SetTime(env.clock.Now().Add(time.Minute))
 	env.settle()
-	if !freeze.IsFrozen(env.set()) {
-		t.Error("it does not count for longer than a period")
+	if freeze.IsFrozen(env.set()) {
+		t.Error("a set that lacks nothing is not frozen for machines that terminate")
+	}
+	if err := env.live.Delete(t.Context(), active(env.machines())[0]); err != nil {
+		t.Fatal(err)
+	}
+	env.settle()
+	if !freeze.IsFrozen(env.set()) || len(env.alive()) != 3 {
+		t.Errorf("it does not count for longer than a period: labels %v, alive %v", env.set().Labels, env.alive())
 	}
 	if _, count := env.told(machinev1.EventUnfrozeMachineSet); count != 1 {
 		t.Errorf("%d Events tell of it, want 1", count)

@@ -22,7 +22,7 @@ const (
 	MessageUnfrozen = "MachineSet may create machines again"
 )
 
-// Limits are numbers of machines, terminating ones included.
+// Limits are numbers of machines.
 type Limits struct {
 	// Higher and more machines freeze a set.
 	Higher int64
