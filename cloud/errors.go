@@ -23,7 +23,7 @@ const (
 	TokenUsed               // the token was used with other parameters: look the VM up, then start a new attempt
 )
 
-// String is the code as it appears in metrics.
+// String is the name of the code.
 func (c Code) String() string {
 	switch c {
 	case Unknown:

@@ -14,8 +14,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// Recorder measures calls under the names that Machine Controller Manager's
-// drivers use (mcm_cloud_api_…), so that dashboards stay.
+// Recorder measures calls under the names and labels that Machine Controller Manager's
+// drivers use (mcm_cloud_api_…), so that dashboards stay: providers in lower case, error
+// codes as numbers.
 type Recorder struct {
 	requests, failed *prometheus.CounterVec   // by provider and service
 	requestDuration  *prometheus.HistogramVec // by provider and service
@@ -61,7 +62,7 @@ func NewRecorder(r prometheus.Registerer) *Recorder {
 func (m *Recorder) Middleware(clock Clock) cloud.Middleware {
 	clock = clock.withDefaults()
 	return func(info cloud.AccountInfo, next cloud.Account) cloud.Account {
-		return measured{layer{next}, m, info.Driver.Name, clock}
+		return measured{layer{next}, m, strings.ToLower(info.Driver.Name), clock}
 	}
 }
 
@@ -70,7 +71,8 @@ func (m *Recorder) Middleware(clock Clock) cloud.Middleware {
 func (m *Recorder) Transport(provider, service string, next http.RoundTripper) http.RoundTripper {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.wires[strings.ToLower(provider)] = true
+	provider = strings.ToLower(provider)
+	m.wires[provider] = true
 	return wire{next, m, provider, service}
 }
 
@@ -109,16 +111,42 @@ func (m *Recorder) request(provider, service string, took time.Duration, failed 
 // the request; it is one of the call, as in MCM.
 func (m *Recorder) call(provider, operation string, took time.Duration, err error) {
 	m.mu.Lock()
-	wired := m.wires[strings.ToLower(provider)]
+	wired := m.wires[provider]
 	m.mu.Unlock()
 	if !wired {
 		m.request(provider, "driver", took, err != nil && cloud.CodeOf(err) != cloud.NotFound)
 	}
 	if err != nil {
-		m.failures.WithLabelValues(provider, operation, cloud.CodeOf(err).String()).Inc()
+		m.failures.WithLabelValues(provider, operation, errorCode(cloud.CodeOf(err))).Inc()
 		return
 	}
 	m.durations.WithLabelValues(provider, operation).Observe(took.Seconds())
+}
+
+// errorCode is the number of MCM's code for the error, which is what MCM's drivers write.
+// Source: MCM pkg/util/provider/machinecodes/codes.
+func errorCode(code cloud.Code) string {
+	const (
+		invalidArgument, notFound, permissionDenied, resourceExhausted = "3", "5", "7", "8"
+		aborted, internal, unavailable                                 = "10", "13", "14"
+	)
+	switch code {
+	case cloud.NotFound:
+		return notFound
+	case cloud.Invalid:
+		return invalidArgument
+	case cloud.Denied:
+		return permissionDenied
+	case cloud.Exhausted:
+		return resourceExhausted
+	case cloud.Throttled, cloud.Unavailable:
+		return unavailable
+	case cloud.TokenUsed:
+		return aborted
+	case cloud.Unknown:
+		return internal
+	}
+	return internal
 }
 
 type measured struct {

@@ -63,14 +63,14 @@ func TestMetrics(t *testing.T) {
 	_, _ = a.Capacity(t.Context(), cloud.Class{})
 	_, _ = listAll(t.Context(), a, cloud.Class{})
 	want := map[string]float64{
-		"mcm_cloud_api_requests_total provider=Fake service=driver":                                                5,
-		"mcm_cloud_api_requests_failed_total provider=Fake service=driver":                                         3,
-		"mcm_cloud_api_api_request_duration_seconds provider=Fake service=driver":                                  2,
-		"mcm_cloud_api_driver_request_duration_seconds provider=Fake operation=get_machine_status":                 1,
-		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=create_machine error_code=Exhausted":   1,
-		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=delete_machine error_code=Unknown":     1,
-		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=list_machine error_code=Exhausted":     1,
-		"mcm_cloud_api_driver_requests_failed_total provider=Fake operation=get_machine_status error_code=Unknown": 0,
+		"mcm_cloud_api_requests_total provider=fake service=driver":                                           5,
+		"mcm_cloud_api_requests_failed_total provider=fake service=driver":                                    3,
+		"mcm_cloud_api_api_request_duration_seconds provider=fake service=driver":                             2,
+		"mcm_cloud_api_driver_request_duration_seconds provider=fake operation=get_machine_status":            1,
+		"mcm_cloud_api_driver_requests_failed_total provider=fake operation=create_machine error_code=8":      1,
+		"mcm_cloud_api_driver_requests_failed_total provider=fake operation=delete_machine error_code=13":     1,
+		"mcm_cloud_api_driver_requests_failed_total provider=fake operation=list_machine error_code=8":        1,
+		"mcm_cloud_api_driver_requests_failed_total provider=fake operation=get_machine_status error_code=13": 0,
 	}
 	for key, n := range want {
 		words := strings.Fields(key)

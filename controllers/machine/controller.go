@@ -124,7 +124,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // finalizer is gone. failure is why the pass ended early, nil if it did not.
 func (c *Controller) finish(ctx context.Context, p *pass, failure error) {
 	c.emitEvents(p)
-	c.recordDurations(ctx, p)
+	c.recordDurations(p)
 	if failure == nil {
 		c.trackOutage(ctx, p)
 	}

@@ -70,7 +70,7 @@ func (c *Controller) drainNode(ctx context.Context, p *pass, late bool) (bool, e
 	if err := errors.Join(marked, err); err != nil {
 		return false, err
 	}
-	p.did.drained = &drainState{r.Done, r.Reason, r.Message}
+	p.did.drained = drainStateOf(r)
 	if r.Done {
 		return true, nil
 	}

@@ -1,13 +1,13 @@
 package machine
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -126,86 +126,92 @@ func findCondition(p *machinev1.Progress, kind string) *metav1.Condition {
 
 // Durations record how long steps of a machine's life took.
 type Durations interface {
-	// Observe is called once per machine and step: create, join, drain, delete.
+	// Observe is called once per machine and step: create, initialize, join and delete; drain
+	// once per drain.
 	Observe(m *machinev1.Machine, instanceType, zone, step string, seconds float64)
 	// FailedJoin counts a machine whose node did not join in time.
 	FailedJoin(m *machinev1.Machine, instanceType, zone string)
 }
 
-// recordDurations records how long the step took that this pass ended. It reads only what
-// was observed: the machine's age, and the time since its deletion was asked for.
-func (c *Controller) recordDurations(ctx context.Context, p *pass) {
+// recordDurations records how long the steps took that this pass ended.
+func (c *Controller) recordDurations(p *pass) {
 	if c.Durations == nil {
 		return
 	}
-	step, since := stepEnded(p)
-	if step == "" {
-		return
-	}
-	instanceType, zone := c.placement(ctx, p)
-	if step == stepFailedJoin {
+	instanceType, zone := placement(p)
+	was, is := p.seen.before.Status.CurrentStatus.Phase, p.machine.Status.CurrentStatus.Phase
+	if was == machinev1.MachinePending && is == machinev1.MachineFailed {
 		c.Durations.FailedJoin(p.machine, instanceType, zone)
-		return
 	}
-	c.Durations.Observe(p.machine, instanceType, zone, step, since)
+	for _, s := range stepsEnded(p) {
+		c.Durations.Observe(p.machine, instanceType, zone, s.step, s.took.Seconds())
+	}
 }
 
-const stepFailedJoin = "failed join"
+// A stepDuration is how long a step took.
+type stepDuration struct {
+	step string
+	took time.Duration
+}
 
-// stepEnded is the step that this pass ended and how many seconds it took; empty
-// if it ended none.
-func stepEnded(p *pass) (step string, seconds float64) {
-	if p.machine.DeletionTimestamp != nil {
-		return deletionStepEnded(p)
+// stepsEnded are the steps that this pass ended: of a drain its own time, of the others
+// the machine's age, or the time since its deletion was asked for.
+func stepsEnded(p *pass) []stepDuration {
+	var ended []stepDuration
+	if drainEnded(p) {
+		ended = append(ended, stepDuration{"drain", p.did.drained.took})
 	}
-	age := p.seen.now.Sub(p.machine.CreationTimestamp.Time).Seconds()
+	if gone := p.machine.DeletionTimestamp; gone != nil {
+		if p.did.finalizerRemoved && p.machine.Spec.ProviderID != "" {
+			ended = append(ended, stepDuration{"delete", p.seen.now.Sub(gone.Time)})
+		}
+		return ended
+	}
+	age := p.seen.now.Sub(p.machine.CreationTimestamp.Time)
 	was, is := p.seen.before.Status.CurrentStatus.Phase, p.machine.Status.CurrentStatus.Phase
 	switch {
 	case was == is:
-		return "", 0
 	case is == machinev1.MachinePending, is == machinev1.MachineAvailable:
-		return "create", age
+		ended = append(ended, stepDuration{"create", age})
+		if took, ok := initialization(p); ok {
+			ended = append(ended, stepDuration{"initialize", took})
+		}
 	case was == machinev1.MachinePending && is == machinev1.MachineRunning:
-		return "join", age
-	case was == machinev1.MachinePending && is == machinev1.MachineFailed:
-		return stepFailedJoin, age
+		ended = append(ended, stepDuration{"join", age})
 	}
-	return "", 0
+	return ended
 }
 
-// deletionStepEnded is stepEnded of a machine that goes.
-func deletionStepEnded(p *pass) (step string, seconds float64) {
-	going := p.seen.now.Sub(p.machine.DeletionTimestamp.Time).Seconds()
-	switch {
-	case p.did.finalizerRemoved && p.machine.Spec.ProviderID != "":
-		return "delete", going
-	case p.did.drained != nil && p.did.drained.done:
-		return "drain", going
+// drainEnded reports whether this pass ended a drain: for a deletion, a preservation or
+// an update in place.
+func drainEnded(p *pass) bool {
+	if p.did.drained == nil || !p.did.drained.done {
+		return false
 	}
-	return "", 0
+	shown := findCondition(p.seen.before.Status.Progress, machinev1.ConditionDrained)
+	return shown == nil || shown.Status != metav1.ConditionTrue
 }
 
-// placement is where the machine is: by the labels of its node, else its template, else
-// its class.
-func (c *Controller) placement(ctx context.Context, p *pass) (instanceType, zone string) {
+// initialization is how long the VM took from its creation until it was complete; ok is
+// false if it was complete when it was first seen, or the cloud does not tell when it
+// was created.
+func initialization(p *pass) (took time.Duration, ok bool) {
+	vm := p.did.vm
+	if p.seen.before.Spec.ProviderID == "" || vm == nil || vm.Created.IsZero() {
+		return 0, false
+	}
+	return max(p.seen.now.Sub(vm.Created), 0), true
+}
+
+// placement is where the machine is, as MCM has it: the instance type of its class, and
+// the zone of its node template, else of the class. It is the same for all steps of a
+// machine's life, so that they are one series.
+func placement(p *pass) (instanceType, zone string) {
 	labels := p.machine.Spec.NodeTemplateSpec.Labels
-	if p.node != nil {
-		labels = p.node.Labels
-	}
 	instanceType, zone = labels[corev1.LabelInstanceTypeStable], labels[corev1.LabelTopologyZone]
-	if instanceType != "" && zone != "" {
+	if p.seen.class.Object == nil || p.seen.class.Object.NodeTemplate == nil {
 		return instanceType, zone
 	}
-	class := &machinev1.MachineClass{}
-	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: p.machine.Spec.Class.Name}
-	if err := c.Client.Get(ctx, key, class); err != nil || class.NodeTemplate == nil {
-		return instanceType, zone // a label of a metric is worth no retry
-	}
-	if instanceType == "" {
-		instanceType = class.NodeTemplate.InstanceType
-	}
-	if zone == "" {
-		zone = class.NodeTemplate.Zone
-	}
-	return instanceType, zone
+	template := p.seen.class.Object.NodeTemplate
+	return cmp.Or(template.InstanceType, instanceType), cmp.Or(zone, template.Zone)
 }

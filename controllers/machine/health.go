@@ -180,7 +180,7 @@ func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now tim
 	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff,
 		machinev1.MachineInPlaceUpdateSuccessful:
 		if unhealthy == "" {
-			return healthy(m)
+			return healthy(m, now)
 		}
 		return decision{}
 	}
@@ -189,7 +189,7 @@ func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now tim
 
 // healthy is what becomes of a machine whose node is healthy: it has joined if
 // its creation had not ended well yet, else it is back.
-func healthy(m *machinev1.Machine) decision {
+func healthy(m *machinev1.Machine, now time.Time) decision {
 	v := decision{next: &transition{
 		phase: machinev1.MachineRunning, operation: machinev1.MachineOperationHealthCheck,
 		state:       machinev1.MachineStateSuccessful,
@@ -198,9 +198,15 @@ func healthy(m *machinev1.Machine) decision {
 	if op := m.Status.LastOperation; op.Type == machinev1.MachineOperationCreate &&
 		op.State != machinev1.MachineStateSuccessful {
 		v.next.operation = machinev1.MachineOperationCreate
-		v.next.description = fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
+		v.next.description = joinedText(m, now)
 	}
 	return v
+}
+
+// joinedText is MCM's description of a machine whose node has joined.
+func joinedText(m *machinev1.Machine, now time.Time) string {
+	return fmt.Sprintf("Machine %s successfully joined the cluster in %s", m.Name,
+		now.Sub(m.CreationTimestamp.Time).Round(time.Second))
 }
 
 // evaluatePending waits for the node to join, for as long as a creation may take.
@@ -208,8 +214,7 @@ func evaluatePending(m *machinev1.Machine, node *corev1.Node, unhealthy string, 
 	if unhealthy == "" && !criticalComponentsMissing(node) {
 		return decision{next: &transition{
 			phase: machinev1.MachineRunning, operation: machinev1.MachineOperationCreate,
-			state:       machinev1.MachineStateSuccessful,
-			description: fmt.Sprintf("Machine %s successfully joined the cluster", m.Name),
+			state: machinev1.MachineStateSuccessful, description: joinedText(m, now),
 		}}
 	}
 	if wait := s.creation - now.Sub(m.CreationTimestamp.Time); wait > 0 {
@@ -241,7 +246,7 @@ func evaluateRunning(m *machinev1.Machine, node *corev1.Node, unhealthy string) 
 // evaluateUnknown waits for the node to recover, for as long as a machine may be unhealthy.
 func evaluateUnknown(m *machinev1.Machine, unhealthy string, s settings, now time.Time) decision {
 	if unhealthy == "" {
-		return healthy(m)
+		return healthy(m, now)
 	}
 	return evaluateHealthTimeout(m, s, now)
 }

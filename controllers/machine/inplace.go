@@ -102,7 +102,7 @@ func (c *Controller) drainInPlace(ctx context.Context, p *pass, selected time.Ti
 	if err != nil {
 		return err
 	}
-	p.did.drained = &drainState{result.Done, result.Reason, result.Message}
+	p.did.drained = drainStateOf(result)
 	if !result.Done {
 		requeueAfter(p, result.Wait)
 		if !late {

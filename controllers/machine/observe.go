@@ -12,6 +12,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 )
@@ -73,6 +74,12 @@ type waiting struct{ reason, message string }
 type drainState struct {
 	done            bool
 	reason, message string
+	took            time.Duration // if done
+}
+
+// drainStateOf is how far the drain with that result is.
+func drainStateOf(r drain.Result) *drainState {
+	return &drainState{r.Done, r.Reason, r.Message, r.Took}
 }
 
 // kubeEvent is an Event about something that a person would ask about.

@@ -233,7 +233,7 @@ func (c *Controller) drainPreserved(ctx context.Context, p *pass) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	p.did.drained = &drainState{result.Done, result.Reason, result.Message}
+	p.did.drained = drainStateOf(result)
 	requeueAfter(p, result.Wait)
 	if !result.Done {
 		requeueAfter(p, started.Add(p.seen.settings.drain).Sub(p.seen.now)+time.Second)

@@ -19,6 +19,27 @@ func (s *scope) frozenSets() []string {
 	return names
 }
 
+// frozenCondition returns the condition Frozen of the first set that creates no machines
+// because it has too many; nil if there is none. A set that has no such condition yet, or
+// lost it, stands for itself.
+func (s *scope) frozenCondition() *machinev1.MachineSetCondition {
+	for _, o := range s.sets {
+		if !freeze.IsFrozen(o.observed) {
+			continue
+		}
+		for i := range o.observed.Status.Conditions {
+			if c := &o.observed.Status.Conditions[i]; c.Type == machinev1.MachineSetFrozen {
+				return c
+			}
+		}
+		return &machinev1.MachineSetCondition{
+			Reason:  machinev1.ReasonMachineDeploymentStateSync,
+			Message: "Machine set " + o.observed.Name + " is frozen",
+		}
+	}
+	return nil
+}
+
 // syncFreeze labels the deployment as frozen while one of its sets is. The label
 // only informs; it does not stop rollouts. A request to unfreeze is copied to the
 // frozen sets, and removed from the deployment when all of them have it.

@@ -19,6 +19,19 @@ func TestFreezeIsMirrored(t *testing.T) {
 	if d.Labels[machinev1.FreezeLabel] != "True" || c == nil || c.Reason != machinev1.ReasonMachineDeploymentStateSync {
 		t.Fatalf("labels %v, condition %+v", d.Labels, c)
 	}
+	const why = "The number of machines backing MachineSet: x is 6 >= 6 which is the Max-ScaleUp-Limit"
+	change(env, &set, func(set *machinev1.MachineSet) {
+		set.Status.Conditions = []machinev1.MachineSetCondition{{
+			Type: machinev1.MachineSetFrozen, Status: machinev1.ConditionTrue,
+			Reason: machinev1.ReasonOverShooting, Message: why,
+		}}
+	})
+	env.pass()
+	d = env.deployment()
+	if c = rollout.Condition(&d.Status, machinev1.MachineDeploymentFrozen); c == nil ||
+		c.Reason != machinev1.ReasonOverShooting || c.Message != why {
+		t.Errorf("condition %+v: the set says why, with its numbers", c)
+	}
 	change(env, d, func(d *machinev1.MachineDeployment) {
 		machinev1.SetAnnotation(d, machinev1.UnfreezeAnnotation,
 			"true")

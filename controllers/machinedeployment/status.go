@@ -159,7 +159,7 @@ func (s *scope) status() machinev1.MachineDeploymentStatus {
 // observation returns what MCM's conditions follow from.
 func (s *scope) observation() rollout.Observation {
 	o := rollout.Observation{
-		Now: s.now, Bounds: s.bounds, Frozen: s.frozenSets(), Started: s.rolloutEvent,
+		Now: s.now, Bounds: s.bounds, Frozen: s.frozenCondition(), Started: s.rolloutEvent,
 		Failure: s.replicaFailure(),
 	}
 	if s.newSet != nil {

@@ -89,6 +89,9 @@ type Result struct {
 	// Reason is a condition reason, Message is for people. They do not change with each
 	// pod that ends, so that a drain of many pods needs few writes.
 	Reason, Message string
+	// Took is how long the drain lasted; 0 unless Done, and in a process that has only
+	// seen the end of it.
+	Took time.Duration
 }
 
 // Drain takes the steps that are due on one node. An error means that the progress is
@@ -107,7 +110,12 @@ func (d *Drainer) Drain(ctx context.Context, r Request) (result Result, err erro
 		}, nil
 	}
 	p := &pass{drainer: d, request: r, now: now, state: state}
-	defer func() { d.tracker.end(state, p.awaited(result)) }()
+	defer func() {
+		if result.Done {
+			result.Took = now.Sub(state.began)
+		}
+		d.tracker.end(state, p.awaited(result))
+	}()
 	if err := p.observe(ctx); err != nil {
 		return Result{}, err
 	}

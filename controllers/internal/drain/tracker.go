@@ -25,6 +25,7 @@ type nodeState struct {
 
 	// Written under the tracker's lock.
 	started, touched time.Time
+	began            time.Time // the first pass of this process
 	running          bool
 	awaited          awaited
 
@@ -64,7 +65,7 @@ func (t *tracker) begin(node string, started, now time.Time) (state *nodeState, 
 		t.prune(now)
 	}
 	if state == nil || (!state.started.Equal(started) && !state.running) {
-		state = &nodeState{started: started, attempts: map[types.UID]*attempt{}}
+		state = &nodeState{started: started, began: now, attempts: map[types.UID]*attempt{}}
 		t.states[node] = state
 	}
 	if !state.pass.TryLock() {

@@ -17,8 +17,8 @@ type Observation struct {
 	Bounds Bounds
 	// NewSet is the name of the set with the template; "" if there is none.
 	NewSet string
-	// Frozen has the names of the frozen sets.
-	Frozen []string
+	// Frozen is the condition Frozen of a set; nil if none is frozen.
+	Frozen *machinev1.MachineSetCondition
 	// Started is how a rollout has begun in this reconcile, or why it could not;
 	// zero if nothing of that happened.
 	Started Explanation
@@ -60,14 +60,14 @@ func (o Observation) setAvailable(d *machinev1.MachineDeployment, status *machin
 		Explanation{machinev1.ReasonMinimumReplicasUnavailable, fmt.Sprintf("Fewer than %d machines are available", needed)})
 }
 
-// setFrozen mirrors the freeze of the sets.
+// setFrozen copies the Frozen of a set, as MCM writes both alike.
 func (o Observation) setFrozen(status *machinev1.MachineDeploymentStatus) {
-	if len(o.Frozen) == 0 {
+	if o.Frozen == nil {
 		RemoveCondition(status, machinev1.MachineDeploymentFrozen)
 		return
 	}
 	o.set(status, machinev1.MachineDeploymentFrozen, machinev1.ConditionTrue,
-		Explanation{machinev1.ReasonMachineDeploymentStateSync, fmt.Sprintf("Machine set %s is frozen", o.Frozen[0])})
+		Explanation{o.Frozen.Reason, o.Frozen.Message})
 }
 
 // setProgressing sets whether the rollout proceeds. A paused one is reported as
