@@ -157,7 +157,7 @@ func TestPairsAreMerged(t *testing.T) {
 			"a port of Nova's is marked, too",
 			port{ID: "p"},
 			`{"port":{"allowed_address_pairs":[{"ip_address":"10.0.0.0/8"},{"ip_address":"fd00::/48"}],"description":"` +
-				c.birthmark(cloud.CreateRequest{Ref: cloud.Ref{OwnerID: "o"}}) + `","name":"m"}}`,
+				c.portMark(cloud.CreateRequest{Ref: cloud.Ref{OwnerID: "o"}}).String() + `","name":"m"}}`,
 		},
 		"foreign pair": {
 			"others may have allowed something",
@@ -191,7 +191,7 @@ func TestPortSecurityOff(t *testing.T) {
 		return 201, `{"port": {"id": "p"}}`
 	})
 	c := &config{Spec: spec{NetworkID: "n", SubnetIDs: []string{"s"}, PodNetworkCIDRs: []string{"10.0.0.0/8"}}}
-	if got, err := a.makePort(t.Context(), c, cloud.CreateRequest{}); err != nil || got.ID != "p" || tries != 2 {
+	if got, err := a.makePort(t.Context(), c, cloud.CreateRequest{}, "n"); err != nil || got.ID != "p" || tries != 2 {
 		t.Errorf("got %+v, %v after %d tries, want a port", got, err, tries)
 	}
 }

@@ -38,6 +38,7 @@ type cloudEntry struct {
 		AppID             string `yaml:"application_credential_id"`
 		AppName           string `yaml:"application_credential_name"`
 		AppSecret         string `yaml:"application_credential_secret"`
+		Token             string `yaml:"token"`
 	} `yaml:"auth"`
 	Interface    string `yaml:"interface"`
 	EndpointType string `yaml:"endpoint_type"`
@@ -111,6 +112,9 @@ func (l *login) readCloud(c cloudEntry) {
 		l.domainID = a.DefaultDomain
 	}
 	l.appID, l.appName, l.secret = a.AppID, a.AppName, a.AppSecret
+	if l.password+l.secret == "" {
+		l.token = a.Token
+	}
 	l.insecure = c.Verify != nil && !*c.Verify
 	l.endpoints = availability(cmp.Or(c.Interface, c.EndpointType))
 }
@@ -163,7 +167,7 @@ func (l *login) readEnvironment(e environment) {
 	a.ProjectDomainName, a.ProjectDomainID = e.get("OS_PROJECT_DOMAIN_NAME"), e.get("OS_PROJECT_DOMAIN_ID")
 	a.DomainName, a.DomainID, a.DefaultDomain = e.get("OS_DOMAIN_NAME"), e.get("OS_DOMAIN_ID"), e.get("OS_DEFAULT_DOMAIN")
 	a.AppID, a.AppName = e.get("OS_APPLICATION_CREDENTIAL_ID"), e.get("OS_APPLICATION_CREDENTIAL_NAME")
-	a.AppSecret = e.get("OS_APPLICATION_CREDENTIAL_SECRET")
+	a.AppSecret, a.Token = e.get("OS_APPLICATION_CREDENTIAL_SECRET"), e.get("OS_TOKEN")
 	l.readCloud(c)
 	l.insecure = e.get("OS_INSECURE") == "true" || e.get("OS_INSECURE") == "1"
 	for name, into := range map[string]*[]byte{"OS_CACERT": &l.ca, "OS_CERT": &l.cert, "OS_KEY": &l.key} {

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -48,7 +47,7 @@ func (a *account) finished(ctx context.Context, c *config, r cloud.CreateRequest
 	if failed != nil {
 		return cloud.VM{}, failed
 	}
-	wait, failed := a.finish(ctx, c, r, s)
+	wait, failed := a.finish(ctx, c, r, &s)
 	if failed != nil {
 		return cloud.VM{}, failed
 	}
@@ -68,14 +67,22 @@ func (a *account) finished(ctx context.Context, c *config, r cloud.CreateRequest
 
 // checkRequest refuses what Nova would refuse, before anything is made.
 func checkRequest(c *config, r cloud.CreateRequest) error {
-	return cloud.Worst(opCreate, slices.Concat(c.Problems, r.Problems(nameMax, userDataMax)), cloud.BlocksCreate)
+	problems := slices.Concat(c.Problems, r.Problems(nameMax, userDataMax))
+	if n := len(c.addressMark(r.Ref).String()); c.Spec.FloatingIPPool != "" && n > descriptionMax {
+		problems = append(problems, cloud.Problem{
+			Severity: cloud.BlocksCreate, Field: "metadata.name",
+			Message: fmt.Sprintf("is %d characters too long for the description of a floating IP; take a shorter name",
+				n-descriptionMax),
+		})
+	}
+	return cloud.Worst(opCreate, problems, cloud.BlocksCreate)
 }
 
 // expected is the VM while its root volume is made.
 func (c *config) expected(r cloud.CreateRequest, why *cloud.Error) cloud.VM {
 	return cloud.VM{
 		Name: r.Name, OwnerID: r.OwnerID, NodeName: r.Name, State: cloud.StatePending, Reason: why.Reason,
-		Message: why.Err.Error(), Region: c.Spec.Region, Zone: cmp.Or(r.Zone, c.Spec.AvailabilityZone),
+		Message: why.Err.Error(), Region: c.Spec.Region, Zone: c.zone(r),
 		InstanceType: c.Spec.FlavorName, RetryAfter: why.RetryAfter,
 	}
 }
@@ -192,10 +199,18 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 	if err != nil {
 		return nil, err
 	}
-	in := map[string]any{
-		"name": r.Name, "flavorRef": f.ID, "availability_zone": cmp.Or(r.Zone, s.AvailabilityZone), "key_name": s.KeyName,
-		"metadata": c.metadata(r),
+	group, err := a.serverGroup(ctx, s)
+	if err != nil {
+		return nil, err
 	}
+	if _, err := a.pool(ctx, s); err != nil { // before anything is made
+		return nil, err
+	}
+	in := map[string]any{
+		"name": r.Name, "flavorRef": f.ID, "metadata": c.metadata(r),
+	}
+	setText(in, "key_name", s.KeyName)
+	setText(in, "availability_zone", c.zone(r))
 	if len(r.UserData) > 0 {
 		in["user_data"] = base64.StdEncoding.EncodeToString(r.UserData)
 	}
@@ -209,10 +224,17 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 		return nil, err
 	}
 	out := map[string]any{"server": in}
-	if s.ServerGroupID != nil {
-		out["os:scheduler_hints"] = map[string]string{"group": *s.ServerGroupID}
+	if group != "" {
+		out["os:scheduler_hints"] = map[string]string{"group": group}
 	}
 	return out, nil
+}
+
+// setText sets a property unless its value is empty.
+func setText(properties map[string]any, name, value string) {
+	if value != "" {
+		properties[name] = value
+	}
 }
 
 // attach adds what the server is attached to: networks, or the port that is made
@@ -220,13 +242,26 @@ func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (m
 func (a *account) attach(ctx context.Context, c *config, r cloud.CreateRequest, networks []map[string]string,
 	in map[string]any,
 ) *cloud.Error {
-	in["networks"] = networks
 	if c.Spec.ownPort() {
-		id, err := a.ensurePort(ctx, c, r)
-		in["networks"] = []map[string]string{{"uuid": c.Spec.NetworkID, "port": id}}
-		return err
+		id, err := a.ensurePort(ctx, c, r, networks[0]["uuid"])
+		if err != nil {
+			return err
+		}
+		networks[0]["port"] = id
 	}
-	if groups := c.Spec.groups(); len(groups) > 0 {
+	in["networks"] = networks
+	if c.Spec.ownPort() && len(networks) == 1 {
+		return nil // the port has its groups
+	}
+	groups := c.Spec.groups()
+	if c.Spec.DefaultSecurityGroup != "" {
+		id, err := a.defaultGroup(ctx, c.Spec.DefaultSecurityGroup)
+		if err != nil {
+			return err
+		}
+		groups = []string{id}
+	}
+	if len(groups) > 0 {
 		in["security_groups"] = nameEach(groups)
 	}
 	return nil
@@ -282,85 +317,6 @@ func (c *config) metadata(r cloud.CreateRequest) map[string]string {
 		all[attemptKey] = r.Token
 	}
 	return all
-}
-
-// blames returns which field is wrong, judging by the cloud's error.
-var blames = []struct{ text, field, remedy string }{
-	{"key_name", "spec.keyName", "name a key pair of this user"},
-	{"key pair", "spec.keyName", "name a key pair of this user"},
-	{"availability zone", "spec.availabilityZone", "name a zone that Nova offers"},
-	{"security_group", "spec.securityGroups", "name groups of this project"},
-	{"security group", "spec.securityGroups", "name groups of this project"},
-	{"securitygroup", "spec.securityGroups", "name groups of this project"},
-	{"subnet", "spec.subnetIDs", "name subnets of the network"},
-	{"network", "spec.networkID", "name a network that this project can use"},
-	{"instance group", "spec.serverGroupID", "name a server group of this project"},
-	{"server group", "spec.serverGroupID", "name a server group of this project"},
-	{"scheduler_hints", "spec.serverGroupID", "give the id of a server group"},
-	{"metadata", "spec.tags", "use keys and values that Nova takes"},
-	{"volume type", "spec.rootDiskType", "name a volume type that Cinder offers"},
-	{"image", "spec.imageName", "name an image that this project can use"},
-	{"flavor's disk", "spec.rootDiskSize", "boot from a volume or take a larger flavor"},
-	{"address pair", "spec.podNetworkCIDRs", "list address ranges"},
-	{"valid ip", "spec.podNetworkCIDRs", "list address ranges"},
-}
-
-// invalid makes an error of a creation one that names the field.
-func (c *config) invalid(e *cloud.Error) *cloud.Error {
-	if e.Code == cloud.NotFound { // something that the class names
-		e.Code = cloud.Invalid
-	}
-	if e.Code != cloud.Invalid {
-		return e
-	}
-	text := strings.ToLower(e.Reason + " " + e.Err.Error())
-	for _, b := range blames {
-		if !strings.Contains(text, b.text) {
-			continue
-		}
-		field := b.field
-		switch {
-		case field == "spec.networkID" && c.Spec.NetworkID == "":
-			field = "spec.networks"
-		case field == "spec.imageName" && c.Spec.ImageID != "":
-			field = "spec.imageID"
-		}
-		return blame(e, field, b.remedy)
-	}
-	return e
-}
-
-// refusedServer is the error of a creation, with what is exhausted.
-func (a *account) refusedServer(c *config, r cloud.CreateRequest, e *cloud.Error) *cloud.Error {
-	if why, ok := errors.AsType[scoped](e.Err); ok && e.Code == cloud.Exhausted {
-		e.Offering = c.offering(r, why.of)
-	}
-	return c.invalid(e)
-}
-
-// refusedFlavor is the error of a flavor that does not exist. MCM's driver calls
-// it exhausted, and whoever scales relies on that.
-func (a *account) refusedFlavor(c *config, r cloud.CreateRequest, e *cloud.Error) *cloud.Error {
-	if e.Code == cloud.NotFound {
-		e.Code, e.Offering = cloud.Exhausted, c.offering(r, scopeZone)
-		return e
-	}
-	return about(e)
-}
-
-// offering is what of the class is exhausted.
-func (c *config) offering(r cloud.CreateRequest, of scope) *cloud.Offering {
-	switch of {
-	case scopeZone:
-		return &cloud.Offering{
-			Region: c.Spec.Region, Zone: cmp.Or(r.Zone, c.Spec.AvailabilityZone),
-			InstanceType: c.Spec.FlavorName,
-		}
-	case scopeRegion:
-		return &cloud.Offering{Region: c.Spec.Region, InstanceType: c.Spec.FlavorName}
-	case scopeNone:
-	}
-	return nil
 }
 
 // When it is worth looking again at a server or a volume that is being made.

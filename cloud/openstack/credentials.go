@@ -13,7 +13,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// The entries of the Secret. The first are MCM's, the last three are ours.
+// The entries of the Secret. The first are MCM's, the last four are ours.
 const (
 	keyAuthURL       = "authURL"
 	keyCA            = "caCert"
@@ -34,6 +34,7 @@ const (
 	keyCloudsYAML    = "clouds.yaml"
 	keyCloud         = "cloud"
 	keyCloudsYAMLCA  = "cacert"
+	keyToken         = "tokenID"
 	interfaceDefault = gophercloud.AvailabilityPublic
 )
 
@@ -45,6 +46,7 @@ type login struct {
 	project, projectID     string
 	domain, domainID       string // of the project, and of the user unless it has one of its own
 	appID, appName, secret string
+	token                  string
 	ca, cert, key          []byte // PEM
 	insecure               bool
 	endpoints              gophercloud.Availability
@@ -83,7 +85,7 @@ func loginOf(creds cloud.Credentials, ambient *environment) login {
 func nothing(creds cloud.Credentials) bool {
 	for _, key := range []string{
 		keyAuthURL, keyDomainName, keyDomainID, keyTenantName, keyTenantID, keyUserDomain, keyUserDomainID, keyUsername,
-		keyPassword, keyAppID, keyAppName, keyAppSecret, keyClientCert, keyClientKey, keyCA, keyInsecure,
+		keyPassword, keyAppID, keyAppName, keyAppSecret, keyClientCert, keyClientKey, keyCA, keyInsecure, keyToken,
 	} {
 		if len(creds[key]) > 0 {
 			return false
@@ -100,8 +102,11 @@ func (l *login) readSecret(get entries, password, appSecret string) {
 	l.userDomain, l.userDomID = get(keyUserDomain), get(keyUserDomainID)
 	l.project, l.projectID, l.domain, l.domainID = get(
 		keyTenantName), get(keyTenantID), get(keyDomainName), get(keyDomainID)
-	l.appID, l.appName, l.secret = get(keyAppID), get(keyAppName), trim(appSecret)
+	l.appID, l.appName, l.secret, l.token = get(keyAppID), get(keyAppName), trim(appSecret), get(keyToken)
 	l.ca, l.cert, l.key = []byte(get(keyCA)), []byte(get(keyClientCert)), []byte(get(keyClientKey))
+	if l.token != "" && l.secret+l.appID+l.password != "" {
+		l.bad(keyToken, "cannot be set together with a password or an application credential; remove one of them")
+	}
 	switch v := get(keyInsecure); strings.ToLower(v) {
 	case "", "false":
 	case "true":
@@ -122,9 +127,12 @@ func (l *login) validate() {
 		return // nothing could be read
 	}
 	l.validateURL()
-	if l.secret != "" || l.appID != "" {
+	switch {
+	case l.secret != "" || l.appID != "":
 		l.validateApplication()
-	} else {
+	case l.token != "":
+		l.validateProject()
+	default:
 		l.validatePassword()
 	}
 	if _, err := l.tls(); err != nil {
@@ -174,10 +182,15 @@ func (l *login) validatePassword() {
 	if l.password == "" {
 		l.bad(keyPassword, "is missing; put the password there, or use an application credential")
 	}
+	l.validateProject()
+}
+
+// validateProject adds what is missing to name the project. A token names its user.
+func (l *login) validateProject() {
 	if l.project == "" && l.projectID == "" {
 		l.bad(keyTenantName, "is missing; put the name of the project there, or its id into "+keyTenantID)
 	}
-	needed := l.userHasNoDomain() || l.projectID == "" && l.project != ""
+	needed := l.token == "" && l.userHasNoDomain() || l.projectID == "" && l.project != ""
 	if needed && l.domain+l.domainID == "" {
 		l.bad(keyDomainName, "is missing; put the name of the domain there, or its id into "+keyDomainID)
 	}
@@ -198,6 +211,8 @@ func (l *login) authOptions() gophercloud.AuthOptions {
 	case l.secret != "":
 		o.ApplicationCredentialName, o.ApplicationCredentialSecret = l.appName, l.secret
 		l.nameUser(&o)
+	case l.token != "":
+		o.TokenID, o.Scope = l.token, l.scope()
 	default:
 		o.Password, o.Scope = l.password, l.scope()
 		l.nameUser(&o)

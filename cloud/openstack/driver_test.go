@@ -77,7 +77,7 @@ type way string
 
 const (
 	novaPort way = "NovaPort"         // Nova makes the port, and boots from the image
-	ownPort  way = "OwnPortAndVolume" // a port and a volume are made before
+	ownPort  way = "OwnPortAndVolume" // a port and a volume are made before, and a floating IP afterwards
 )
 
 // of are the edits of a way in a project.
@@ -85,7 +85,7 @@ func (w way) of(p *rig.Project) spec {
 	if w == ownPort {
 		return spec{
 			"networkID": p.Network, "subnetIDs": []string{p.Subnet}, "rootDiskSize": 20, "rootDiskType": "fast",
-			"imageName": nil, "imageID": p.Rig.Images[rig.Image],
+			"imageName": nil, "imageID": p.Rig.Images[rig.Image], "floatingIPPool": rig.PoolName,
 		}
 	}
 	return spec{"networkID": p.Network}
@@ -114,6 +114,9 @@ var waitsForSettle = regexp.MustCompile(`/C(07|10|16|17|20|31)_`)
 func fixture(t testing.TB, w way) *cloudtest.Fixture {
 	t.Helper()
 	p := rig.ForTest(t).NewProject(t)
+	if w == ownPort {
+		p.Route(t)
+	}
 	next := http.DefaultTransport
 	now, advance := time.Now, (func(testing.TB, time.Duration))(nil)
 	name := t.Name()
@@ -186,7 +189,9 @@ func (w way) special(t testing.TB, p *rig.Project) cloud.ClassInput {
 		if w == ownPort {
 			maps.Copy(all, w.of(p))
 			all["rootDiskSize"] = 30
-			return class("full", all)
+			return class("full", edit(all, spec{
+				"subnetIDs": nil, "subnets": []string{rig.SubnetName}, "serverGroupID": nil, "serverGroup": rig.SpreadName,
+			}))
 		}
 		all["networks"] = []any{spec{"id": p.Network, "podNetwork": true}, spec{"name": rig.Network2Name}}
 		return class("full", all)
@@ -232,7 +237,10 @@ var hider = cloudtest.Hider{
 // backend is a project as cloudtest sees it.
 type backend struct{ *rig.Project }
 
-var birthmark = regexp.MustCompile(` owner=(\S*)`)
+var (
+	birthmark   = regexp.MustCompile(` owner=(\S*)`)
+	addressMark = regexp.MustCompile(` owner=(\S*) machine=(\S*)`)
+)
 
 func (b backend) ledger(t testing.TB) []cloud.Resource {
 	t.Helper()
@@ -244,6 +252,13 @@ func (b backend) ledger(t testing.TB) []cloud.Resource {
 		r := cloud.Resource{Kind: cloud.KindInterface, ID: p.ID, MachineName: p.Name}
 		if m := birthmark.FindStringSubmatch(p.Description); m != nil {
 			r.OwnerID = m[1]
+		}
+		all = append(all, r)
+	}
+	for _, a := range b.FloatingIPs(t) {
+		r := cloud.Resource{Kind: cloud.KindAddress, ID: a.ID}
+		if m := addressMark.FindStringSubmatch(a.Description); m != nil {
+			r.OwnerID, r.MachineName = m[1], m[2]
 		}
 		all = append(all, r)
 	}
@@ -284,10 +299,16 @@ func (b backend) seed(t testing.TB, s cloudtest.Seed) string {
 	case cloud.KindInterface:
 		description := ""
 		if !s.Untagged {
-			description = openstack.Birthmark(keys, s.OwnerID)
+			description = openstack.PortMark(keys, s.OwnerID)
 		}
 		return b.AddPort(t, s.Name, description, keys)
-	case cloud.KindAddress, cloud.KindKey:
+	case cloud.KindAddress:
+		description := ""
+		if !s.Untagged {
+			description = openstack.AddressMark(keys, s.OwnerID, s.Name)
+		}
+		return b.AddFloatingIP(t, description, keys)
+	case cloud.KindKey:
 	}
 	t.Fatalf("there is no %s here", s.Kind)
 	return ""

@@ -26,6 +26,8 @@ const (
 	reasonNoFlavor      = "FlavorNotFound"
 	reasonServerMissing = "ServerNotFound"
 
+	reasonHasAddress = "FloatingIPPortAlreadyAssociated"
+
 	reasonVolumeNotReady = "VolumeNotReady"
 )
 
@@ -60,6 +62,7 @@ var reactions = []reaction{
 	{kind: "OverQuota", code: cloud.Exhausted},
 	{kind: "IpAddressGenerationFailure", code: cloud.Exhausted},
 	{kind: "IpAddressGenerationFailureAllSubnets", code: cloud.Exhausted},
+	{kind: "ExternalIpAddressExhausted", code: cloud.Exhausted, reason: "IpAddressGenerationFailure"},
 	{text: "no more ip addresses available", code: cloud.Exhausted, reason: "IpAddressGenerationFailure"},
 	{text: "no fixed ip addresses available", code: cloud.Exhausted, reason: "IpAddressGenerationFailure"},
 	{text: "maximum number of ports exceeded", code: cloud.Exhausted, reason: "OverQuota"},
@@ -252,4 +255,96 @@ func unclassed(err error) error {
 		return cloud.Errorf(cloud.Unknown, e.Op, e.Reason, "%w", e.Err)
 	}
 	return err
+}
+
+// blames returns which field is wrong, judging by the cloud's error.
+var blames = []struct{ text, field, remedy string }{
+	{"key_name", "spec.keyName", "name a key pair of this user"},
+	{"key pair", "spec.keyName", "name a key pair of this user"},
+	{"availability zone", "spec.availabilityZone", "name a zone that Nova offers"},
+	{"security_group", "spec.securityGroups", "name groups of this project"},
+	{"security group", "spec.securityGroups", "name groups of this project"},
+	{"securitygroup", "spec.securityGroups", "name groups of this project"},
+	{"external network", "spec.floatingIPPool", "connect the subnet of the first network to the pool by a router"},
+	{"floating ip", "spec.floatingIPPool", "name an external network that this project can use"},
+	{"subnet", "spec.subnetIDs", "name subnets of the network"},
+	{"network", "spec.networkID", "name a network that this project can use"},
+	{"instance group", "spec.serverGroupID", "name a server group of this project"},
+	{"server group", "spec.serverGroupID", "name a server group of this project"},
+	{"scheduler_hints", "spec.serverGroupID", "give the id of a server group"},
+	{"metadata", "spec.tags", "use keys and values that Nova takes"},
+	{"volume type", "spec.rootDiskType", "name a volume type that Cinder offers"},
+	{"image", "spec.imageName", "name an image that this project can use"},
+	{"flavor's disk", "spec.rootDiskSize", "boot from a volume or take a larger flavor"},
+	{"address pair", "spec.podNetworkCIDRs", "list address ranges"},
+	{"valid ip", "spec.podNetworkCIDRs", "list address ranges"},
+}
+
+// invalid makes an error of a creation one that names the field.
+func (c *config) invalid(e *cloud.Error) *cloud.Error {
+	if e.Code == cloud.NotFound { // something that the class names
+		e.Code = cloud.Invalid
+	}
+	if e.Code != cloud.Invalid {
+		return e
+	}
+	text := strings.ToLower(e.Reason + " " + e.Err.Error())
+	for _, b := range blames {
+		if !strings.Contains(text, b.text) {
+			continue
+		}
+		return blame(e, c.written(b.field), b.remedy)
+	}
+	return e
+}
+
+// written returns the field that the class has where two fields can say the same.
+func (c *config) written(field string) string {
+	s := &c.Spec
+	switch {
+	case field == "spec.networkID" && s.NetworkID == "":
+		return "spec.networks"
+	case field == "spec.imageName" && s.ImageID != "":
+		return "spec.imageID"
+	case field == "spec.subnetIDs" && len(s.Subnets) > 0:
+		return "spec.subnets"
+	case field == "spec.serverGroupID" && s.ServerGroup != "":
+		return "spec.serverGroup"
+	case field == "spec.securityGroups" && s.DefaultSecurityGroup != "":
+		return "spec.defaultSecurityGroup"
+	}
+	return field
+}
+
+// refusedServer is the error of a creation, with what is exhausted.
+func (a *account) refusedServer(c *config, r cloud.CreateRequest, e *cloud.Error) *cloud.Error {
+	if why, ok := errors.AsType[scoped](e.Err); ok && e.Code == cloud.Exhausted {
+		e.Offering = c.offering(r, why.of)
+	}
+	return c.invalid(e)
+}
+
+// refusedFlavor is the error of a flavor that does not exist. MCM's driver calls
+// it exhausted, and whoever scales relies on that.
+func (a *account) refusedFlavor(c *config, r cloud.CreateRequest, e *cloud.Error) *cloud.Error {
+	if e.Code == cloud.NotFound {
+		e.Code, e.Offering = cloud.Exhausted, c.offering(r, scopeZone)
+		return e
+	}
+	return about(e)
+}
+
+// offering is what of the class is exhausted.
+func (c *config) offering(r cloud.CreateRequest, of scope) *cloud.Offering {
+	switch of {
+	case scopeZone:
+		return &cloud.Offering{
+			Region: c.Spec.Region, Zone: c.zone(r),
+			InstanceType: c.Spec.FlavorName,
+		}
+	case scopeRegion:
+		return &cloud.Offering{Region: c.Spec.Region, InstanceType: c.Spec.FlavorName}
+	case scopeNone:
+	}
+	return nil
 }

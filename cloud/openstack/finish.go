@@ -15,7 +15,7 @@ const opFinish = "configure server"
 
 // finish does what cannot be asked for when a server is made. A positive wait
 // means that it is not finished.
-func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, s server) (time.Duration,
+func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, s *server) (time.Duration,
 	*cloud.Error,
 ) {
 	switch {
@@ -24,14 +24,14 @@ func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, 
 	case s.unexplained(a.now()):
 		return waitForHost, nil
 	case s.Status == statusError:
-		return 0, a.takeBack(ctx, c, r, s)
+		return 0, a.takeBack(ctx, c, r, *s)
 	case s.Status == statusBuild:
-		return a.buildWait(s), nil
+		return a.buildWait(*s), nil
 	}
-	if err := a.openPorts(ctx, c, r, s); err != nil {
+	if err := a.connect(ctx, c, r, s); err != nil {
 		return 0, err
 	}
-	return 0, a.markVolumes(ctx, c, r, s)
+	return 0, a.markVolumes(ctx, c, r, *s)
 }
 
 // explained returns a server with the fault that it failed of. Nova's lists leave out
@@ -85,32 +85,56 @@ func (a *account) buildWait(s server) time.Duration {
 	return waitForBuild
 }
 
-// openPorts lets the addresses of pods pass the ports of the server that are in
-// the networks of pods. What others allowed there stays.
-func (a *account) openPorts(ctx context.Context, c *config, r cloud.CreateRequest, s server) *cloud.Error {
-	if len(c.Spec.PodNetworkCIDRs) == 0 {
+// connect sets what Nova does not: which addresses pass the ports of the server, and
+// its floating IP.
+func (a *account) connect(ctx context.Context, c *config, r cloud.CreateRequest, s *server) *cloud.Error {
+	if len(c.Spec.PodNetworkCIDRs) == 0 && !c.Spec.DisablePortSecurity && c.Spec.FloatingIPPool == "" {
 		return nil
 	}
-	networks, err := a.podNetworks(ctx, c)
-	if err != nil || len(networks) == 0 {
-		return err
-	}
+	var ports []port
 	for p, err := range a.ports(ctx, opFinish, url.Values{"device_id": {s.ID}}) {
 		if err != nil {
 			return about(err)
 		}
-		if !slices.Contains(networks, p.port.NetworkID) || p.port.PortSecurity != nil && !*p.port.PortSecurity {
-			continue
+		ports = append(ports, *p.port)
+	}
+	if err := a.openPorts(ctx, c, r, ports); err != nil || c.Spec.FloatingIPPool == "" {
+		return err
+	}
+	return a.ensureAddress(ctx, c, r, s, ports)
+}
+
+// openPorts lets the addresses of pods pass the ports that are in the networks of pods,
+// or all addresses pass all ports. What others allowed there stays.
+func (a *account) openPorts(ctx context.Context, c *config, r cloud.CreateRequest, ports []port) *cloud.Error {
+	networks, err := a.podNetworks(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		switch {
+		case p.PortSecurity != nil && !*p.PortSecurity:
+		case c.Spec.DisablePortSecurity:
+			err = a.changePort(ctx, c, r, p, noPortSecurity())
+		case slices.Contains(networks, p.NetworkID):
+			err = a.openPort(ctx, c, r, p)
 		}
-		if err := a.openPort(ctx, c, r, *p.port); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// openPort adds the addresses that a port lacks. A port that Nova made is also
-// marked, so that it is found should Nova leave it behind.
+// noPortSecurity are the properties of a port that passes every address. Neutron asks for
+// empty lists.
+func noPortSecurity() map[string]any {
+	return map[string]any{
+		"port_security_enabled": false, "security_groups": []string{}, "allowed_address_pairs": []pair{},
+	}
+}
+
+// openPort adds the addresses that a port lacks.
 func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest, p port) *cloud.Error {
 	pairs := slices.Clone(p.Pairs)
 	for _, cidr := range c.Spec.PodNetworkCIDRs {
@@ -121,13 +145,20 @@ func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest
 	if len(pairs) == len(p.Pairs) {
 		return nil
 	}
-	in := map[string]any{"allowed_address_pairs": pairs}
+	return a.changePort(ctx, c, r, p, map[string]any{"allowed_address_pairs": pairs})
+}
+
+// changePort changes a port. One that Nova made is also marked, so that it is found
+// should Nova leave it behind.
+func (a *account) changePort(ctx context.Context, c *config, r cloud.CreateRequest, p port,
+	change map[string]any,
+) *cloud.Error {
 	if p.Name == "" && p.Description == "" {
-		in["name"], in["description"] = r.Name, c.birthmark(r)
+		change["name"], change["description"] = r.Name, c.portMark(r).String()
 	}
 	err := a.ask(ctx, opFinish, call{
 		method: http.MethodPut, of: neutron, path: "ports/" + p.ID,
-		body: map[string]any{"port": in},
+		body: map[string]any{"port": change},
 	})
 	if err == nil || err.Code == cloud.NotFound {
 		return nil // a port that has gone needs nothing

@@ -1,8 +1,8 @@
 package openstack
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,13 +17,15 @@ const (
 
 // ensurePort returns the id of the port that is made for the machine, with the
 // addresses of pods allowed from the beginning.
-func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateRequest) (string, *cloud.Error) {
+func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateRequest, network string) (string,
+	*cloud.Error,
+) {
 	found, err := a.portsOf(ctx, opPort, c, r.Ref)
 	if err != nil {
 		return "", err
 	}
 	if len(found) == 0 {
-		made, err := a.makePort(ctx, c, r)
+		made, err := a.makePort(ctx, c, r, network)
 		if err != nil {
 			return "", err
 		}
@@ -42,22 +44,25 @@ func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateReque
 
 // makePort makes the port. Where the network has no port security, nothing needs
 // to be allowed.
-func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest) (port, *cloud.Error) {
-	in := map[string]any{
-		"name": r.Name, "description": c.birthmark(r), "network_id": c.Spec.NetworkID,
-		"allowed_address_pairs": c.pairs(),
+func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest, network string) (port, *cloud.Error) {
+	in := map[string]any{"name": r.Name, "description": c.portMark(r).String(), "network_id": network}
+	subnets, err := a.subnets(ctx, c, network)
+	if err != nil {
+		return port{}, err
 	}
-	var addresses []map[string]string
-	for _, id := range c.Spec.SubnetIDs {
-		addresses = append(addresses, map[string]string{"subnet_id": id})
-	}
-	in["fixed_ips"] = addresses
+	in["fixed_ips"] = subnets
 	groups, err := a.groups(ctx, c)
 	if err != nil {
 		return port{}, err
 	}
 	if len(groups) > 0 {
 		in["security_groups"] = groups
+	}
+	switch {
+	case c.Spec.DisablePortSecurity:
+		maps.Copy(in, noPortSecurity())
+	case c.Spec.podPort() && len(c.Spec.PodNetworkCIDRs) > 0:
+		in["allowed_address_pairs"] = c.pairs()
 	}
 	var out struct {
 		Port port `json:"port"`
@@ -135,8 +140,9 @@ func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateReque
 	s := &c.Spec
 	in := map[string]any{
 		"name": r.Name, "size": s.RootDiskSize, "volume_type": *s.RootDiskType, "imageRef": imageID,
-		"availability_zone": cmp.Or(r.Zone, s.AvailabilityZone), "metadata": c.metadata(r),
+		"metadata": c.metadata(r),
 	}
+	setText(in, "availability_zone", c.zone(r))
 	var out struct {
 		Volume volume `json:"volume"`
 	}
@@ -153,11 +159,15 @@ func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateReque
 	return out.Volume.part(), nil
 }
 
-// removePart deletes a port or a volume that is loose.
+// removePart deletes a port, a volume or a floating IP that is loose.
 func (a *account) removePart(ctx context.Context, p part) *cloud.Error {
 	request := call{method: http.MethodDelete, of: neutron, path: "ports/" + p.id}
-	if p.kind == cloud.KindDisk {
+	switch p.kind {
+	case cloud.KindDisk:
 		request.of, request.path = cinder, "volumes/"+p.id
+	case cloud.KindAddress:
+		request.path = "floatingips/" + p.id
+	case cloud.KindVM, cloud.KindInterface, cloud.KindKey:
 	}
 	err := a.ask(ctx, "delete "+string(p.kind), request)
 	if err == nil || err.Code == cloud.NotFound {

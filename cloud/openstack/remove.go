@@ -74,19 +74,31 @@ func (a *account) end(ctx context.Context, op string, s server) *cloud.Error {
 	return about(err)
 }
 
-// clean removes the ports and volumes that carry the marks of r and are not part
-// of another server, and returns what is still there.
+// clean removes the ports, volumes and floating IPs that carry the marks of r and are
+// not part of another server, and returns what is still there. A floating IP that was on
+// a port comes after it.
 func (a *account) clean(ctx context.Context, c *config, r cloud.Ref) ([]string, *cloud.Error) {
-	ports, err := a.portsOf(ctx, opDelete, c, r)
-	if err != nil {
-		return nil, err
-	}
-	volumes, err := a.volumesOf(ctx, opDelete, c, r)
-	if err != nil {
-		return nil, err
-	}
 	var left []string
-	for _, p := range append(ports, volumes...) {
+	for _, list := range []func(context.Context, string, *config, cloud.Ref) ([]part, *cloud.Error){
+		a.portsOf, a.volumesOf, a.addressesOf,
+	} {
+		parts, err := list(ctx, opDelete, c, r)
+		if err != nil {
+			return nil, err
+		}
+		remain, err := a.removeAll(ctx, parts, r)
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, remain...)
+	}
+	return left, nil
+}
+
+// removeAll removes those of the parts that nothing uses, and returns what remains of
+// the machine.
+func (a *account) removeAll(ctx context.Context, parts []part, r cloud.Ref) (left []string, failed *cloud.Error) {
+	for _, p := range parts {
 		if !mayGo(p, r) {
 			continue
 		}
@@ -98,7 +110,7 @@ func (a *account) clean(ctx context.Context, c *config, r cloud.Ref) ([]string, 
 			if err := a.removePart(ctx, p); err != nil {
 				return nil, err
 			}
-			if p.kind == cloud.KindInterface {
+			if p.kind != cloud.KindDisk {
 				continue // Neutron is done when it answers
 			}
 		}

@@ -3,7 +3,9 @@ package openstack
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,20 +85,32 @@ func (a *account) learnFlavors(ctx context.Context, op string) *cloud.Error {
 type reference struct {
 	of                service
 	path, name, field string
+	query             url.Values // narrows the collection; nil takes all
+}
+
+// key returns how answers call the collection, and what the reference is known as.
+func (w reference) key() (inAnswer, known string) {
+	return strings.ReplaceAll(strings.TrimPrefix(w.path, "os-"), "-", "_"), w.path + " " + w.query.Encode() + " " + w.name
+}
+
+// idOf returns the id of a resource that is given by id or name.
+func (a *account) idOf(ctx context.Context, op string, w reference) (string, *cloud.Error) {
+	if serverID.MatchString(w.name) {
+		return w.name, nil
+	}
+	return a.only(ctx, op, w)
 }
 
 // only returns the id of the one resource of that name.
 func (a *account) only(ctx context.Context, op string, w reference) (string, *cloud.Error) {
-	key := w.path + " " + w.name
+	collection, key := w.key()
 	if id, known := a.ids.get(key, a.now(), idAge); known {
 		return id, nil
 	}
+	query := url.Values{"name": {w.name}}
+	maps.Copy(query, w.query)
 	var found []string
-	all := pages(ctx, a, op, listing[idName]{
-		w.of, w.path, strings.ReplaceAll(w.path, "-", "_"),
-		url.Values{"name": {w.name}},
-		func(t idName) string { return t.ID },
-	})
+	all := pages(ctx, a, op, listing[idName]{w.of, w.path, collection, query, func(t idName) string { return t.ID }})
 	for t, err := range all {
 		if err != nil {
 			return "", about(err)
@@ -107,7 +121,7 @@ func (a *account) only(ctx context.Context, op string, w reference) (string, *cl
 	}
 	if len(found) != 1 {
 		e := cloud.Errorf(cloud.Invalid, op, "NotOne", "there are %d %s named %q", len(found),
-			strings.ReplaceAll(w.path, "-", " "), w.name)
+			strings.ReplaceAll(collection, "_", " "), w.name)
 		return "", blame(e, w.field, "name exactly one, or give its id")
 	}
 	a.ids.put(key, found[0], a.now())
@@ -119,7 +133,7 @@ func (a *account) imageOf(ctx context.Context, op string, s *spec) (string, *clo
 	if s.ImageID != "" {
 		return s.ImageID, nil
 	}
-	return a.only(ctx, op, reference{glance, "images", s.ImageName, "spec.imageName"})
+	return a.only(ctx, op, reference{of: glance, path: "images", name: s.ImageName, field: "spec.imageName"})
 }
 
 // networks returns what Nova makes ports in.
@@ -161,23 +175,73 @@ func (a *account) networkOf(ctx context.Context, i int, n network) (string, *clo
 	if n.ID != "" {
 		return n.ID, nil
 	}
-	return a.only(ctx, opCreate, reference{neutron, "networks", n.Name, fmt.Sprintf("spec.networks[%d].name", i)})
+	return a.only(ctx, opCreate, reference{
+		of: neutron, path: "networks", name: n.Name, field: fmt.Sprintf("spec.networks[%d].name", i),
+	})
 }
 
-// groups returns the ids of the security groups. One that is given by its id is
-// taken as it is.
+// serverGroup returns the id of the server group; empty if the class names none.
+func (a *account) serverGroup(ctx context.Context, s *spec) (string, *cloud.Error) {
+	switch {
+	case s.ServerGroupID != nil:
+		return *s.ServerGroupID, nil
+	case s.ServerGroup == "":
+		return "", nil
+	}
+	return a.idOf(ctx, opCreate, reference{
+		of: nova, path: "os-server-groups", name: s.ServerGroup, field: "spec.serverGroup",
+	})
+}
+
+// pool returns the id of the external network that floating IPs are of; empty if the
+// class names none.
+func (a *account) pool(ctx context.Context, s *spec) (string, *cloud.Error) {
+	if s.FloatingIPPool == "" {
+		return "", nil
+	}
+	return a.idOf(ctx, opCreate, reference{
+		of: neutron, path: "networks", name: s.FloatingIPPool, field: "spec.floatingIPPool",
+		query: url.Values{"router:external": {"true"}},
+	})
+}
+
+// subnets returns the subnets of a network that the port has an address of each of.
+func (a *account) subnets(ctx context.Context, c *config, network string) ([]map[string]string, *cloud.Error) {
+	ids := slices.Clone(c.Spec.SubnetIDs)
+	if len(c.Spec.Subnets) > 0 {
+		ids = nil
+	}
+	for i, name := range c.Spec.Subnets {
+		id, err := a.idOf(ctx, opCreate, reference{
+			of: neutron, path: "subnets", name: name, field: fmt.Sprintf("spec.subnets[%d]", i),
+			query: url.Values{"network_id": {network}},
+		})
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	var all []map[string]string
+	for _, id := range ids {
+		all = append(all, map[string]string{"subnet_id": id})
+	}
+	return all, nil
+}
+
+// groups returns the ids of the security groups.
 func (a *account) groups(ctx context.Context, c *config) ([]string, *cloud.Error) {
+	if name := c.Spec.DefaultSecurityGroup; name != "" {
+		id, err := a.defaultGroup(ctx, name)
+		return []string{id}, err
+	}
 	var all []string
 	for i, name := range c.Spec.SecurityGroups {
 		if strings.TrimSpace(name) == "" {
 			continue
 		}
-		if serverID.MatchString(name) {
-			all = append(all, name)
-			continue
-		}
-		id, err := a.only(ctx, opCreate,
-			reference{neutron, "security-groups", name, fmt.Sprintf("spec.securityGroups[%d]", i)})
+		id, err := a.idOf(ctx, opCreate, reference{
+			of: neutron, path: "security-groups", name: name, field: fmt.Sprintf("spec.securityGroups[%d]", i),
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -79,17 +79,18 @@ func isOf(r cloud.Ref, owner, name string) bool {
 	return r.Name == "" || name == r.Name
 }
 
-// part is a port or a volume.
+// part is a port, a volume or a floating IP.
 type part struct {
 	kind       cloud.Kind
-	id, name   string
-	tags       map[string]string // of a port: from its tags, without values
+	id, name   string            // the name of a floating IP is that of its machine
+	tags       map[string]string // of a port or a floating IP: from its tags, without values
 	class      string            // digest in its birthmark; empty if it has none
 	owner      string
-	attachedTo string // id of the server
+	attachedTo string // id of the server; of a floating IP without server that of the port
 	state      string
 	created    time.Time
 	port       *port
+	address    *floatingIP
 }
 
 // ownsPart reports whether a part is provably of r.
@@ -114,6 +115,9 @@ type port struct {
 	Created      time.Time `json:"created_at"`
 	PortSecurity *bool     `json:"port_security_enabled"`
 	Pairs        []pair    `json:"allowed_address_pairs"`
+	Fixed        []struct {
+		Address string `json:"ip_address"`
+	} `json:"fixed_ips"`
 }
 
 type pair struct {
@@ -129,9 +133,9 @@ func (p port) part() part {
 	for _, tag := range p.Tags {
 		out.tags[tag] = ""
 	}
-	class, owner, clusterID := readBirthmark(p.Description)
-	if out.class, out.owner = class, owner; clusterID != "" {
-		out.tags[cloud.ClusterIDTag] = clusterID
+	mark := readBirthmark(p.Description)
+	if out.class, out.owner = mark.class, mark.owner; mark.cluster != "" {
+		out.tags[cloud.ClusterIDTag] = mark.cluster
 	}
 	return out
 }

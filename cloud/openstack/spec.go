@@ -1,11 +1,9 @@
 package openstack
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
@@ -59,6 +57,19 @@ type spec struct {
 	RootDiskType     *string           `json:"rootDiskType"`
 	UseConfigDrive   *bool             `json:"useConfigDrive"`
 	ServerGroupID    *string           `json:"serverGroupID"`
+
+	// The rest is not MCM's. Where a field above says the same, that one counts.
+
+	Subnets              []string `json:"subnets"`              // ids or names
+	ServerGroup          string   `json:"serverGroup"`          // id or name
+	FloatingIPPool       string   `json:"floatingIPPool"`       // id or name of an external network
+	DefaultSecurityGroup string   `json:"defaultSecurityGroup"` // name; is made where there is none
+	DisablePortSecurity  bool     `json:"disablePortSecurity"`
+
+	// Each of these leaves out a field that is required otherwise.
+	WithoutKeyPair          bool `json:"withoutKeyPair"`
+	WithoutAvailabilityZone bool `json:"withoutAvailabilityZone"`
+	WithoutPodNetworkCIDRs  bool `json:"withoutPodNetworkCIDRs"`
 }
 
 type network struct {
@@ -67,7 +78,8 @@ type network struct {
 	PodNetwork bool   `json:"podNetwork"`
 }
 
-// setDefaults writes the deprecated fields as those that replaced them.
+// setDefaults writes the deprecated fields as those that replaced them, and empties
+// the fields that have no effect beside others.
 func (c *config) setDefaults() {
 	s := &c.Spec
 	if s.SubnetID != nil && *s.SubnetID != "" && len(s.SubnetIDs) == 0 {
@@ -84,41 +96,33 @@ func (c *config) setDefaults() {
 	}
 	empty(&s.RootDiskType)
 	empty(&s.ServerGroupID)
+	if s.NetworkID != "" && len(s.SubnetIDs) > 0 {
+		s.Subnets = nil
+	}
+	if s.ServerGroupID != nil {
+		s.ServerGroup = ""
+	}
+	if len(s.groups()) > 0 {
+		s.DefaultSecurityGroup = ""
+	}
+	if s.DisablePortSecurity {
+		s.SecurityGroups, s.DefaultSecurityGroup, s.PodNetworkCIDRs = nil, "", nil
+	}
 }
 
 // ownPort reports whether the driver makes a port before the server.
-func (s *spec) ownPort() bool { return s.NetworkID != "" && len(s.SubnetIDs) > 0 }
+func (s *spec) ownPort() bool { return s.NetworkID != "" && len(s.SubnetIDs) > 0 || len(s.Subnets) > 0 }
+
+// podPort reports whether the port in the first network passes the addresses of pods.
+func (s *spec) podPort() bool {
+	return s.NetworkID != "" || len(s.Networks) > 0 && s.Networks[0].PodNetwork
+}
+
+// zone is where the VM of r is made; empty leaves it to the cloud.
+func (c *config) zone(r cloud.CreateRequest) string { return cmp.Or(r.Zone, c.Spec.AvailabilityZone) }
 
 // ownVolume reports whether the driver makes a root volume before the server.
 func (s *spec) ownVolume() bool { return s.RootDiskSize > 0 && s.RootDiskType != nil }
-
-// birthmark says, in the description that a port is made with, whose it is.
-// Neutron takes tags only afterwards.
-func (c *config) birthmark(r cloud.CreateRequest) string {
-	mark := "cluster-api-provider-mcm class=" + digest(c.ownership) + " owner=" + r.OwnerID
-	if id := r.Tags[cloud.ClusterIDTag]; id != "" {
-		mark += " cluster=" + id
-	}
-	return mark
-}
-
-// digest is equal for equal keys, and short.
-func digest(keys []string) string {
-	const length = 16
-	sum := sha256.Sum256([]byte(strings.Join(keys, "\n")))
-	return hex.EncodeToString(sum[:length])
-}
-
-// readBirthmark takes a description apart; all is empty when it is none of ours.
-func readBirthmark(description string) (class, ownerID, clusterID string) {
-	rest, ours := strings.CutPrefix(description, "cluster-api-provider-mcm class=")
-	if !ours {
-		return "", "", ""
-	}
-	class, rest, _ = strings.Cut(rest, " owner=")
-	ownerID, clusterID, _ = strings.Cut(rest, " cluster=")
-	return class, ownerID, clusterID
-}
 
 // decode decodes a provider spec as MCM's driver does: keys have their case.
 func decode(raw json.RawMessage) *config {

@@ -31,18 +31,41 @@ func (c *config) validate() {
 	if s.ImageID == "" && !c.Wrong("spec.imageID") {
 		c.Require(cloud.BlocksCreate, "spec.imageName", s.ImageName, "name the image, or set imageID")
 	}
-	c.Require(cloud.BlocksCreate, "spec.availabilityZone", s.AvailabilityZone, "name the availability zone, e.g. nova")
 	c.Require(cloud.BlocksCreate, "spec.flavorName", s.FlavorName, "name the flavor, e.g. m1.medium")
-	c.Require(cloud.BlocksCreate, "spec.keyName", s.KeyName, "name the key pair")
+	if !c.without("spec.availabilityZone", s.AvailabilityZone != "", "spec.withoutAvailabilityZone", s.WithoutAvailabilityZone) {
+		c.Require(cloud.BlocksCreate, "spec.availabilityZone", s.AvailabilityZone,
+			"name the availability zone, e.g. nova, or set withoutAvailabilityZone")
+	}
+	if !c.without("spec.keyName", s.KeyName != "", "spec.withoutKeyPair", s.WithoutKeyPair) {
+		c.Require(cloud.BlocksCreate, "spec.keyName", s.KeyName, "name the key pair, or set withoutKeyPair")
+	}
 	c.validateTags()
 	c.validateNetworks()
 	c.validatePods()
+	c.validatePortSecurity()
 	c.validateDisk()
+	if s.ServerGroupID != nil && *s.ServerGroupID != "" && s.ServerGroup != "" {
+		c.noEffect("spec.serverGroup", "beside serverGroupID")
+	}
 	for i, name := range s.SecurityGroups {
 		if strings.TrimSpace(name) == "" && !c.Wrong(fmt.Sprintf("spec.securityGroups[%d]", i)) {
 			c.Problems.Add(cloud.Warning, fmt.Sprintf("spec.securityGroups[%d]", i), "is empty and is left out; remove it")
 		}
 	}
+}
+
+// without reports whether the class leaves out a required field on purpose. It warns if
+// the field is there all the same.
+func (c *config) without(field string, set bool, switchField string, on bool) bool {
+	if on && set {
+		c.noEffect(switchField, "because "+strings.TrimPrefix(field, "spec.")+" is set")
+	}
+	return on && !set
+}
+
+// noEffect warns about a field that another one overrules.
+func (c *config) noEffect(path, why string) {
+	c.Problems.Add(cloud.Warning, path, "has no effect "+why+"; remove it")
 }
 
 func (c *config) validateTags() {
@@ -105,6 +128,30 @@ func (c *config) validateSubnets() {
 	if (old || len(s.SubnetIDs) > 0) && s.NetworkID == "" {
 		c.Problems.Add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
 	}
+	if (old || len(s.SubnetIDs) > 0) && s.NetworkID != "" && len(s.Subnets) > 0 {
+		c.noEffect("spec.subnets", "beside subnetIDs")
+	}
+	for i, name := range s.Subnets {
+		c.Require(cloud.BlocksCreate, fmt.Sprintf("spec.subnets[%d]", i), name, "give the id or the name of a subnet")
+	}
+}
+
+// validatePortSecurity warns about what a port without port security has no use for.
+func (c *config) validatePortSecurity() {
+	s := &c.Spec
+	const why = "together with disablePortSecurity"
+	switch {
+	case s.DisablePortSecurity && s.DefaultSecurityGroup != "":
+		c.noEffect("spec.defaultSecurityGroup", why)
+	case len(s.groups()) > 0 && s.DefaultSecurityGroup != "":
+		c.noEffect("spec.defaultSecurityGroup", "beside securityGroups")
+	}
+	if s.DisablePortSecurity && len(s.groups()) > 0 {
+		c.noEffect("spec.securityGroups", why)
+	}
+	if s.DisablePortSecurity && len(s.PodNetworkCIDRs) > 0 {
+		c.noEffect("spec.podNetworkCIDRs", why)
+	}
 }
 
 func (c *config) validatePods() {
@@ -117,10 +164,11 @@ func (c *config) validatePods() {
 			c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
 		}
 	}
-	if s.PodNetworkCIDR == "" && len(s.PodNetworkCIDRs) == 0 && !c.Wrong("spec.podNetworkCidr") &&
-		!c.Wrong("spec.podNetworkCIDRs") {
+	set := s.PodNetworkCIDR != "" || len(s.PodNetworkCIDRs) > 0
+	without := c.without("spec.podNetworkCIDRs", set, "spec.withoutPodNetworkCIDRs", s.WithoutPodNetworkCIDRs)
+	if !set && !without && !s.DisablePortSecurity && !c.Wrong("spec.podNetworkCidr") && !c.Wrong("spec.podNetworkCIDRs") {
 		c.Problems.Add(cloud.BlocksCreate, "spec.podNetworkCIDRs",
-			"is missing; list the addresses of pods, e.g. 100.64.0.0/11")
+			"is missing; list the addresses of pods, e.g. 100.64.0.0/11, or set withoutPodNetworkCIDRs")
 	}
 	for i, cidr := range s.PodNetworkCIDRs {
 		c.cidr(fmt.Sprintf("spec.podNetworkCIDRs[%d]", i), cidr)

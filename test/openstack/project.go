@@ -21,8 +21,9 @@ type Project struct {
 	Network2, Group2 string // ids of a second network and of a security group
 	ServerGroup      string // id
 
-	own  *client
-	used bool // it is not as it was made, and never will be again
+	own    *client
+	used   bool // it is not as it was made, and never will be again
+	routed bool // its network is connected to the external one
 }
 
 // Names of what every project has.
@@ -31,6 +32,9 @@ const (
 	NetworkName  = "nodes"
 	Network2Name = "storage"
 	GroupName    = "nodes-group"
+	SubnetName   = "nodes-subnet"
+	SpreadName   = "spread" // of the server group
+	PoolName     = "public" // of the external network
 )
 
 // publicKey is that of a key pair whose private key is lost.
@@ -51,7 +55,8 @@ func (r *Rig) NewProject(t testing.TB) *Project {
 		}
 	}
 	t.Cleanup(func() {
-		if !p.used && len(p.Servers(t)) == 0 && len(p.Ports(t)) == 0 && len(p.Volumes(t)) == 0 {
+		if !p.used && len(p.Servers(t)) == 0 && len(p.Ports(t)) == 0 && len(p.Volumes(t)) == 0 &&
+			len(p.FloatingIPs(t)) == 0 {
 			r.free.put(p)
 		}
 	})
@@ -102,7 +107,7 @@ func (p *Project) make(ctx context.Context) (err error) {
 	p.own = &client{rig: p.Rig, user: p.User, password: p.Password, project: p.Name}
 	step(&p.Network, p.own, "neutron", "/networks", "network", object{"name": NetworkName})
 	step(&p.Subnet, p.own, "neutron", "/subnets", "subnet", object{
-		"network_id": p.Network, "ip_version": 4,
+		"name": SubnetName, "network_id": p.Network, "ip_version": 4,
 		"cidr": "10.20.0.0/16", "enable_dhcp": false,
 	})
 	step(new(string), p.own, "nova", "/os-keypairs", "keypair",
@@ -142,7 +147,7 @@ func (p *Project) More(t testing.TB) *Project {
 		}},
 		{&p.Group2, "neutron", "/security-groups", "security_group", func() object { return object{"name": GroupName} }},
 		{&p.ServerGroup, "nova", "/os-server-groups", "server_group", func() object {
-			return object{"name": "spread", "policy": "soft-anti-affinity"}
+			return object{"name": SpreadName, "policy": "soft-anti-affinity"}
 		}},
 	} {
 		id, err := p.own.create(ctx, resource.service, resource.path, resource.kind, resource.properties())
@@ -151,6 +156,27 @@ func (p *Project) More(t testing.TB) *Project {
 		}
 		*resource.into = id
 	}
+	return p
+}
+
+// Route connects the project's network to the external network, so that its ports can
+// have floating IPs.
+func (p *Project) Route(t testing.TB) *Project {
+	t.Helper()
+	if p.routed {
+		return p
+	}
+	ctx := context.WithoutCancel(t.Context())
+	router, err := p.own.create(ctx, "neutron", "/routers", "router",
+		object{"name": "out", "external_gateway_info": object{"network_id": p.Rig.External}})
+	if err == nil {
+		err = p.own.do(ctx, http.MethodPut, "neutron/routers/"+router+"/add_router_interface",
+			object{"subnet_id": p.Subnet}, nil)
+	}
+	if err != nil {
+		t.Fatalf("connect the network to the external one: %v", err)
+	}
+	p.routed = true
 	return p
 }
 

@@ -37,6 +37,7 @@ type address struct {
 	CinderURL string
 	Images    map[string]string // ids by name
 	Flavors   map[string]string
+	External  string // id of the network that has the floating IPs
 }
 
 func newRig(a address) *Rig {

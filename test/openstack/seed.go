@@ -77,7 +77,22 @@ func (r *Rig) seed(ctx context.Context) error {
 		nil); err != nil {
 		return err
 	}
+	if err := r.seedExternal(ctx); err != nil {
+		return err
+	}
 	return r.seedHosts(ctx)
+}
+
+// seedExternal makes the external network, whose floating IPs all projects may have.
+func (r *Rig) seedExternal(ctx context.Context) (err error) {
+	r.External, err = r.admin.create(ctx, "neutron", "/networks", "network",
+		object{"name": PoolName, "router:external": true})
+	if err != nil {
+		return err
+	}
+	_, err = r.admin.create(ctx, "neutron", "/subnets", "subnet",
+		object{"network_id": r.External, "ip_version": 4, "cidr": "172.24.0.0/16", "enable_dhcp": false})
+	return err
 }
 
 // seedHosts puts the computes into their zones, once they are there.

@@ -32,16 +32,18 @@ type Port struct {
 	Tags        []string `json:"tags"`
 	Device      string   `json:"device_id"`
 	Network     string   `json:"network_id"`
+	Secure      bool     `json:"port_security_enabled"`
+	Groups      []string `json:"security_groups"`
 	Pairs       []struct {
 		IP string `json:"ip_address"`
 	} `json:"allowed_address_pairs"`
 }
 
-// Entry is a server or a port in the books of the cloud.
+// Entry is a server, a port or a floating IP in the books of the cloud.
 type Entry struct {
-	ID, Name    string
+	ID, Name    string            // a floating IP has no name
 	Metadata    map[string]string // of a server
-	Description string            // of a port
+	Description string            // of a port or a floating IP
 }
 
 // peek is the time between two looks into the databases, which cost Nova
@@ -99,12 +101,26 @@ func (p *Project) Servers(t testing.TB) []Entry {
 	return all
 }
 
-// Ports returns the project's ports, as Neutron's database has them.
+// Ports returns the ports of the project but those of routers.
 func (p *Project) Ports(t testing.TB) []Entry {
 	t.Helper()
+	return p.described(t, "neutron.ports", "n.name", "n.device_owner NOT LIKE 'network:%'")
+}
+
+// FloatingIPs returns the floating IPs of the project.
+func (p *Project) FloatingIPs(t testing.TB) []Entry {
+	t.Helper()
+	return p.described(t, "neutron.floatingips", "''", "true")
+}
+
+// described returns the project's rows of a table of Neutron's for which the condition
+// is true.
+func (p *Project) described(t testing.TB, table, name, condition string) []Entry {
+	t.Helper()
 	var all []Entry
-	for _, row := range p.query(t, fmt.Sprintf("SELECT p.id, p.name, COALESCE(s.description, '') FROM neutron.ports p "+
-		"JOIN neutron.standardattributes s ON p.standard_attr_id = s.id WHERE p.project_id = '%s'", p.ID)) {
+	for _, row := range p.query(t, fmt.Sprintf("SELECT n.id, %s, COALESCE(s.description, '') FROM %s n "+
+		"JOIN neutron.standardattributes s ON n.standard_attr_id = s.id WHERE n.project_id = '%s' AND %s",
+		name, table, p.ID, condition)) {
 		fields := strings.Split(row, "\t")
 		all = append(all, Entry{ID: fields[0], Name: fields[1], Description: fields[2]})
 	}
@@ -154,6 +170,20 @@ func (p *Project) AddPort(t testing.TB, name, description string, tags []string)
 	}
 	if err != nil {
 		t.Fatalf("make a port: %v", err)
+	}
+	return id
+}
+
+// AddFloatingIP makes a floating IP that no port has, with tags.
+func (p *Project) AddFloatingIP(t testing.TB, description string, tags []string) string {
+	t.Helper()
+	id, err := p.own.create(t.Context(), "neutron", "/floatingips", "floatingip",
+		object{"floating_network_id": p.Rig.External, "description": description})
+	if err == nil && len(tags) > 0 {
+		err = p.own.do(t.Context(), http.MethodPut, "neutron/floatingips/"+id+"/tags", object{"tags": tags}, nil)
+	}
+	if err != nil {
+		t.Fatalf("make a floating IP: %v", err)
 	}
 	return id
 }
