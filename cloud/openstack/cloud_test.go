@@ -128,7 +128,7 @@ func TestBuildFails(t *testing.T) {
 func TestUnknownReferences(t *testing.T) {
 	t.Parallel()
 	const id = "00000000-0000-4000-8000-00000000dead"
-	p := rig.ForTest(t).NewProject(t)
+	p := rig.ForTest(t).NewProject(t).More(t)
 	cases := map[string]struct {
 		way   way
 		edits spec
@@ -142,13 +142,22 @@ func TestUnknownReferences(t *testing.T) {
 			spec{"networkID": nil, "networks": []any{spec{"name": "none"}}},
 			"networks[0].name",
 		},
-		"network of port":     {ownPort, spec{"networkID": id}, "networkID"},
-		"subnet":              {ownPort, spec{"subnetIDs": []string{id}}, "subnetIDs"},
-		"group":               {novaPort, spec{"securityGroups": []string{"none"}}, "securityGroups"},
-		"group of port":       {ownPort, spec{"securityGroups": []string{"none"}}, "securityGroups[0]"},
-		"key":                 {novaPort, spec{"keyName": "none"}, "keyName"},
-		"zone":                {novaPort, spec{"availabilityZone": "none"}, "availabilityZone"},
-		"server group":        {novaPort, spec{"serverGroupID": id}, "serverGroupID"},
+		"network of port":      {ownPort, spec{"networkID": id}, "networkID"},
+		"subnet":               {ownPort, spec{"subnetIDs": []string{id}}, "subnetIDs"},
+		"group":                {novaPort, spec{"securityGroups": []string{"none"}}, "securityGroups"},
+		"group of port":        {ownPort, spec{"securityGroups": []string{"none"}}, "securityGroups[0]"},
+		"key":                  {novaPort, spec{"keyName": "none"}, "keyName"},
+		"zone":                 {novaPort, spec{"availabilityZone": "none"}, "availabilityZone"},
+		"server group":         {novaPort, spec{"serverGroupID": id}, "serverGroupID"},
+		"server group by name": {novaPort, spec{"serverGroup": "none"}, "serverGroup"},
+		"subnet by name":       {novaPort, spec{"subnets": []string{"none"}}, "subnets[0]"},
+		"pool":                 {novaPort, spec{"floatingIPPool": "none"}, "floatingIPPool"},
+		"pool that is none":    {novaPort, spec{"floatingIPPool": rig.NetworkName}, "floatingIPPool"},
+		"pool out of reach": {
+			novaPort,
+			spec{"networkID": nil, "networks": []any{spec{"id": p.Network2}}, "floatingIPPool": rig.PoolName},
+			"floatingIPPool",
+		},
 		"volume type":         {ownPort, spec{"rootDiskType": "no-such-type"}, "rootDiskType"},
 		"metadata with slash": {novaPort, spec{"tags": spec{clusterKey: "1", roleKey: "1", "a/b": "1"}}, "tags"},
 		"pod network":         {ownPort, spec{"podNetworkCIDRs": []string{"x"}}, "podNetworkCIDRs"},

@@ -109,7 +109,7 @@ func (a *account) addressOn(ctx context.Context, c *config, r cloud.CreateReques
 		return *found[i].address, nil
 	}
 	change := map[string]any{"port_id": on.ID}
-	setText(change, "fixed_ip_address", on.ipv4())
+	setText(change, "fixed_ip_address", on.first())
 	request := call{method: http.MethodPost, of: neutron, path: "floatingips", body: map[string]any{"floatingip": change}}
 	if len(found) > 0 {
 		request.method, request.path = http.MethodPut, "floatingips/"+found[0].id
@@ -171,15 +171,19 @@ func (a *account) tagAddress(ctx context.Context, c *config, r cloud.CreateReque
 	return nil
 }
 
-// ipv4 returns the port's first IPv4 address; empty if it has none. Neutron asks which
-// one is meant where there are several.
-func (p port) ipv4() string {
+// first returns the first of several IPv4 addresses of a port, because Neutron asks which
+// one is meant; empty if there is one or none.
+func (p port) first() string {
+	var all []string
 	for _, f := range p.Fixed {
 		if ip, err := netip.ParseAddr(f.Address); err == nil && ip.Is4() {
-			return f.Address
+			all = append(all, f.Address)
 		}
 	}
-	return ""
+	if len(all) < 2 {
+		return ""
+	}
+	return all[0]
 }
 
 // addFloating adds a floating IP to the addresses of a server: Nova shows it some time

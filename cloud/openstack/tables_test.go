@@ -41,6 +41,15 @@ func samples() []cloudtest.Sample {
 			"podNetworkCIDRs": []string{"100.64.0.0/11", "fd00::/48"},
 			"rootDiskSize":    50, "rootDiskType": "fast", "useConfigDrive": true, "serverGroupID": "g-1",
 		})},
+		{Name: "fields beside MCM's", Class: class("more", spec{
+			"keyName": nil, "withoutKeyPair": true, "availabilityZone": nil, "withoutAvailabilityZone": true,
+			"podNetworkCIDRs": nil, "withoutPodNetworkCIDRs": true, "floatingIPPool": "public", "subnets": []string{"a"},
+			"serverGroup": "g", "defaultSecurityGroup": "kubernetes-v1",
+		})},
+		{
+			Name: "without port security", Class: class("open", spec{"disablePortSecurity": true, "podNetworkCIDRs": nil}),
+			Defaulted: newSpec(spec{"disablePortSecurity": true, "podNetworkCIDRs": []string{}}),
+		},
 	}
 }
 
@@ -139,6 +148,34 @@ func rules() []cloudtest.Rule {
 		rule("names are strings", spec{"securityGroups": []any{1}}, "securityGroups[0]", create),
 		rule("an empty name says nothing", spec{"securityGroups": []string{""}}, "securityGroups[0]", warning),
 		rule("keys have their case", spec{"FlavorName": "x"}, "FlavorName", warning),
+		rule("a network that is external", spec{"floatingIPPool": "public"}, "", 0),
+		rule("a name is a string", spec{"floatingIPPool": 1}, "floatingIPPool", create),
+		rule("a boolean is no string", spec{"disablePortSecurity": "true"}, "disablePortSecurity", create),
+		rule("nothing passes a port on purpose", spec{"disablePortSecurity": true, "podNetworkCIDRs": nil}, "", 0),
+		rule("all addresses pass", spec{"disablePortSecurity": true}, "podNetworkCIDRs", warning),
+		rule("groups need port security", spec{
+			"disablePortSecurity": true, "podNetworkCIDRs": nil, "securityGroups": []string{"a"},
+		}, "securityGroups", warning),
+		rule("groups need port security", spec{
+			"disablePortSecurity": true, "podNetworkCIDRs": nil, "defaultSecurityGroup": "a",
+		}, "defaultSecurityGroup", warning),
+		rule("made where there is none", spec{"defaultSecurityGroup": "kubernetes-v1"}, "", 0),
+		rule("MCM's field counts", spec{"defaultSecurityGroup": "a", "securityGroups": []string{"b"}},
+			"defaultSecurityGroup", warning),
+		rule("by id or name", spec{"subnets": []string{"a"}}, "", 0),
+		rule("in a list of networks, too", edit(networks(spec{"name": "n"}), spec{"subnets": []string{"a"}}), "", 0),
+		rule("MCM's field counts", spec{"subnets": []string{"a"}, "subnetIDs": []string{"b"}}, "subnets", warning),
+		rule("an empty name means nothing", spec{"subnets": []string{""}}, "subnets[0]", create),
+		rule("a list", spec{"subnets": "a"}, "subnets", create),
+		rule("by id or name", spec{"serverGroup": "a"}, "", 0),
+		rule("MCM's field counts", spec{"serverGroup": "a", "serverGroupID": "b"}, "serverGroup", warning),
+		rule("left out on purpose", spec{"keyName": nil, "withoutKeyPair": true}, "", 0),
+		rule("MCM's field counts", spec{"withoutKeyPair": true}, "withoutKeyPair", warning),
+		rule("required", spec{"keyName": nil, "withoutKeyPair": false}, "keyName", create),
+		rule("left out on purpose", spec{"availabilityZone": nil, "withoutAvailabilityZone": true}, "", 0),
+		rule("MCM's field counts", spec{"withoutAvailabilityZone": true}, "withoutAvailabilityZone", warning),
+		rule("left out on purpose", spec{"podNetworkCIDRs": nil, "withoutPodNetworkCIDRs": true}, "", 0),
+		rule("MCM's field counts", spec{"withoutPodNetworkCIDRs": true}, "withoutPodNetworkCIDRs", warning),
 	}
 }
 
@@ -198,6 +235,14 @@ func secrets() []cloudtest.Secret {
 		},
 		{Name: "two secrets", Reason: "MCM allows one", Credentials: set("applicationCredentialSecret", "x",
 			"applicationCredentialID", "y"), Missing: "secret.password"},
+		{
+			Name: "a token beside a password", Reason: "nobody knows which counts", Credentials: set("tokenID", "t"),
+			Missing: "secret.tokenID",
+		},
+		{
+			Name: "a token without project", Reason: "it may be for another one", Missing: "secret.tenantName",
+			Credentials: set("password", "", "username", "", "tenantName", "", "tokenID", "t"),
+		},
 		{
 			Name: "an application credential without secret", Reason: "nobody calls",
 			Credentials: set("password", "", "applicationCredentialID", "y"), Missing: "secret.applicationCredentialSecret",

@@ -202,6 +202,16 @@ func (p *Project) ApplicationCredential(t testing.TB) (id, name, secret string) 
 	return out.Credential.ID, name, out.Credential.Secret
 }
 
+// Token returns a token of the project's user.
+func (p *Project) Token(t testing.TB) string {
+	t.Helper()
+	token, err := p.own.logIn(t.Context())
+	if err != nil {
+		t.Fatalf("log in: %v", err)
+	}
+	return token
+}
+
 // DeleteApplicationCredential takes one back.
 func (p *Project) DeleteApplicationCredential(t testing.TB, id string) {
 	t.Helper()

@@ -160,6 +160,23 @@ func (p *Project) PortsOf(t testing.TB, server string) []Port {
 	return out.Ports
 }
 
+// SecurityGroup returns the id and the number of rules of the one security group of that
+// name.
+func (p *Project) SecurityGroup(t testing.TB, name string) (id string, rules int) {
+	t.Helper()
+	var out struct {
+		Groups []struct {
+			ID    string           `json:"id"`
+			Rules []map[string]any `json:"security_group_rules"`
+		} `json:"security_groups"`
+	}
+	if err := p.own.do(t.Context(), http.MethodGet, "neutron/security-groups?name="+name, nil, &out); err != nil ||
+		len(out.Groups) != 1 {
+		t.Fatalf("there are %d security groups %q, want one: %v", len(out.Groups), name, err)
+	}
+	return out.Groups[0].ID, len(out.Groups[0].Rules)
+}
+
 // AddPort makes a port, with tags.
 func (p *Project) AddPort(t testing.TB, name, description string, tags []string) string {
 	t.Helper()
