@@ -3,6 +3,7 @@ package openstack
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // answers plays the services: it answers a request by what begins its method and
@@ -38,16 +40,22 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 // open returns an account that is logged in at these services.
 func open(t *testing.T, a answers) *account {
 	t.Helper()
-	s, err := NewDriver(Options{Transport: a}).connect(t.Context(), login{}, "r")
+	return loggedIn(t, a, time.Now)
+}
+
+// loggedIn returns an account that is logged in and calls services through a transport.
+func loggedIn(t *testing.T, transport http.RoundTripper, now func() time.Time) *account {
+	t.Helper()
+	s, err := NewDriver(Options{Transport: transport}).connect(login{}, "r")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.token = "t"
-	s.urls = map[service]string{
-		nova: "http://nova/", glance: "http://glance/", neutron: "http://neutron/",
-		cinder: "http://cinder/",
-	}
-	return newAccount(time.Now, "r", s)
+	s.calls.Login = driverkit.NewLogin(driverkit.LoginOptions{}, func(context.Context) (auth, error) {
+		return auth{"t", map[service]string{
+			nova: "http://nova/", glance: "http://glance/", neutron: "http://neutron/", cinder: "http://cinder/",
+		}}, nil
+	})
+	return newAccount(now, "r", s)
 }
 
 // TestPagesGoOnWithoutTheirMarker: what a page ends with may have gone when the
@@ -211,30 +219,6 @@ func TestSoftDeletedGoesForGood(t *testing.T) {
 	}
 }
 
-// TestTurns: one caller at a time for a machine, and who gives up leaves.
-func TestTurns(t *testing.T) {
-	t.Parallel()
-	var turns turns
-	done, err := turns.take(t.Context(), "op", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := turns.take(t.Context(), "op", "b")
-	if err != nil {
-		t.Fatal("another machine has to wait")
-	}
-	other()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := turns.take(ended, "op", "a"); err == nil || err.Code != cloud.Unavailable {
-		t.Errorf("got %v for somebody who gave up", err)
-	}
-	done()
-	if len(turns.queues) != 0 {
-		t.Errorf("queues are left: %v", turns.queues)
-	}
-}
-
 // TestFaults: what a server failed of, as Nova says it afterwards.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -249,7 +233,7 @@ func TestFaults(t *testing.T) {
 		"Build of instance x aborted: Failed to allocate the network(s), not rescheduling.": cloud.Unknown,
 		"": cloud.Unknown,
 	} {
-		if got := react(0, "", text).code; got != want {
+		if got := reactions.Row(driverkit.Answer{Message: text}).Means; got != want {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
@@ -313,7 +297,7 @@ func TestServersThatCouldNotBeBuilt(t *testing.T) {
 		ended := 0
 		a := open(t, func(*http.Request, string) (int, string) { ended++; return 204, "" })
 		r := cloud.CreateRequest{Ref: cloud.Ref{Name: "m", ProviderID: x.providerID}, Token: "t"}
-		err := a.takeBack(t.Context(), c, r, x.server)
+		err, _ := errors.AsType[*cloud.Error](a.takeBack(t.Context(), c, r, x.server))
 		if (err == nil) != (x.why == "") || err != nil && (err.Code != x.code || err.Reason != x.why) || ended != x.ended {
 			t.Errorf("%s: got %+v, %d deleted, want %v, %q, %d\nbecause: %s", name, err, ended, x.code, x.why, x.ended, x.reason)
 		}

@@ -1,26 +1,20 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2"
-	tokens3 "github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
-
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-const (
-	opLogin      = "log in"
-	loginTimeout = 30 * time.Second
-)
+const opLogin = "log in"
 
 // service is one of OpenStack's.
 type service string
@@ -45,30 +39,23 @@ var serviceTypes = map[service]struct {
 	cinder:  {names: []string{"volumev3", "block-storage", "block-store", "volume"}},
 }
 
-// session is a login that is renewed when Keystone has ended it.
+// auth is what a login gives.
+type auth struct {
+	token string
+	urls  map[service]string // with a slash at the end
+}
+
+// session makes calls with a login that is renewed when Keystone has ended it.
 type session struct {
 	driver *Driver
 	who    login
 	region string
 
-	http http.Client
-	life context.Context //nolint:containedctx // it ends with the session
-	over context.CancelFunc
-
-	mu       sync.Mutex
-	token    string
-	urls     map[service]string
-	renewing *renewal // nil when nobody logs in
-}
-
-// renewal is a login that several callers may wait for.
-type renewal struct {
-	done chan struct{}
-	err  *cloud.Error
+	calls driverkit.Session[auth]
 }
 
 // connect returns a session that has not logged in yet.
-func (d *Driver) connect(ctx context.Context, who login, region string) (*session, error) {
+func (d *Driver) connect(who login, region string) (*session, error) {
 	config, err := who.tls()
 	if err != nil {
 		return nil, err
@@ -79,99 +66,99 @@ func (d *Driver) connect(ctx context.Context, who login, region string) (*sessio
 		own.TLSClientConfig = config
 		transport = own
 	}
-	s := &session{driver: d, who: who, region: region, http: http.Client{Transport: transport}}
-	s.life, s.over = context.WithCancel(context.WithoutCancel(ctx))
+	const longest = 10 * time.Minute // those who call have shorter limits
+	s := &session{driver: d, who: who, region: region}
+	s.calls.API = driverkit.API{
+		HTTP: &http.Client{Transport: transport}, UserAgent: "cluster-api-provider-mcm", Errors: reactions, Refusal: said,
+		Timeout: longest, Now: d.now,
+	}
+	s.calls.Login = driverkit.NewLogin(driverkit.LoginOptions{
+		Refusals: &d.refusals, Fingerprint: who.fingerprint, Now: d.now,
+	}, s.authenticate)
 	return s, nil
 }
 
-// close ends the session. What is under way fails.
+// close ends the session.
 func (s *session) close() {
-	s.over()
+	s.calls.Login.Close()
 	if s.driver.transport == nil {
-		s.http.CloseIdleConnections()
+		s.calls.API.HTTP.CloseIdleConnections()
 	}
 }
 
-// renew logs in unless somebody has done so since stale was the token. Those who
-// want it at the same time share one login, which none of them can cancel.
-func (s *session) renew(ctx context.Context, op, stale string) *cloud.Error {
-	s.mu.Lock()
-	if s.token != "" && s.token != stale {
-		s.mu.Unlock()
-		return nil
-	}
-	mine := s.renewing
-	if mine == nil {
-		mine = &renewal{done: make(chan struct{})}
-		s.renewing = mine
-		go s.logIn(mine) //nolint:contextcheck // none of those who wait can cancel it
-	}
-	s.mu.Unlock()
-	select {
-	case <-mine.done:
-		if mine.err == nil {
-			return nil
-		}
-		e := *mine.err
-		return &e
-	case <-ctx.Done():
-		return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "no answer from Keystone: %w", ctx.Err())
-	}
+// catalog is what Keystone tells of the services.
+type catalog []struct {
+	Type      string `json:"type"`
+	Endpoints []struct {
+		Interface string `json:"interface"`
+		Region    string `json:"region"`
+		RegionID  string `json:"region_id"`
+		URL       string `json:"url"`
+	} `json:"endpoints"`
 }
 
-// logIn makes one login and tells those who wait.
-func (s *session) logIn(r *renewal) {
-	ctx, cancel := context.WithTimeout(s.life, loginTimeout)
-	defer cancel()
-	token, urls, err := s.authenticate(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.err = err; err == nil {
-		s.token, s.urls = token, urls
-	}
-	s.renewing = nil
-	close(r.done)
-}
-
-// authenticate asks Keystone for a token. Credentials that it refused lately are
-// not tried.
-func (s *session) authenticate(ctx context.Context) (token string, urls map[service]string, failed *cloud.Error) {
-	if s.driver.refusals.Lately(s.who.fingerprint, s.driver.now()) {
-		return "", nil, cloud.Errorf(cloud.Denied, opLogin, "RefusedLately",
-			"Keystone refused these credentials a moment ago; they are tried again in ten minutes, or when they change")
-	}
+// authenticate asks Keystone for a token.
+func (s *session) authenticate(ctx context.Context) (auth, error) {
 	options := s.who.authOptions()
-	identity := &gophercloud.ServiceClient{ProviderClient: s.client(), Endpoint: options.IdentityEndpoint}
-	result := tokens3.Create(ctx, identity, &options)
-	if result.Err != nil {
-		e := refused(ctx, result.Err)
-		if e.Code == cloud.Denied {
-			s.driver.refusals.Note(s.who.fingerprint, s.driver.now())
-		}
-		return "", nil, e
+	scope, err := options.ToTokenV3ScopeMap()
+	if err != nil {
+		return auth{}, noAuth(err)
 	}
-	id, err := result.ExtractTokenID()
-	catalog, err2 := result.ExtractServiceCatalog()
-	if err = errors.Join(err, err2); err != nil || id == "" {
-		return "", nil, cloud.Errorf(cloud.Unavailable, opLogin, "NoToken", "the answer of Keystone has no token or catalog")
+	body, err := options.ToTokenV3CreateMap(scope)
+	if err != nil {
+		return auth{}, noAuth(err)
 	}
-	urls = map[service]string{}
+	var header http.Header
+	var out struct {
+		Token struct {
+			Catalog catalog `json:"catalog"`
+		} `json:"token"`
+	}
+	if failed := s.calls.API.Do(ctx, opLogin, driverkit.Call{
+		Method: http.MethodPost, URL: options.IdentityEndpoint + "auth/tokens", Body: body, Out: &out, OutHeader: &header,
+	}); failed != nil {
+		return auth{}, refused(failed)
+	}
+	a := auth{token: header.Get("X-Subject-Token"), urls: map[service]string{}}
+	if a.token == "" {
+		return auth{}, cloud.Errorf(cloud.Unavailable, opLogin, "NoToken", "the answer of Keystone has no token")
+	}
 	for of := range serviceTypes {
-		if url := s.find(catalog, of); url != "" {
-			urls[of] = url
+		if url := s.find(out.Token.Catalog, of); url != "" {
+			a.urls[of] = url
 		}
 	}
-	if urls[nova] == "" {
-		return "", nil, s.noRegion(catalog)
+	if a.urls[nova] == "" {
+		return auth{}, s.noRegion(out.Token.Catalog)
 	}
-	return id, urls, nil
+	return a, nil
+}
+
+// noAuth is the error of credentials of which no request for a token can be made.
+func noAuth(err error) error {
+	return cloud.Errorf(cloud.Denied, opLogin, "NoCredentials", "the credentials cannot be used: %w",
+		driverkit.Innermost(err))
+}
+
+// refused returns the error of a login. Keystone answers 404 for an application
+// credential that was deleted.
+func refused(e *cloud.Error) error {
+	switch e.Code {
+	case cloud.NotFound, cloud.Invalid, cloud.Denied:
+		e.Code = cloud.Denied
+		e.Err = errors.New("the credentials of the Secret are refused by Keystone; correct them")
+	case cloud.Exhausted, cloud.TokenUsed, cloud.Unknown:
+		e.Code = cloud.Unavailable
+	case cloud.Throttled, cloud.Unavailable:
+	}
+	return e
 }
 
 // find returns the URL of a service in the region, with a slash at its end;
 // empty if there is none.
-func (s *session) find(catalog *tokens3.ServiceCatalog, of service) string {
+func (s *session) find(all catalog, of service) string {
 	for _, name := range serviceTypes[of].names {
-		for _, entry := range catalog.Entries {
+		for _, entry := range all {
 			if entry.Type != name {
 				continue
 			}
@@ -194,10 +181,13 @@ func versioned(url, suffix string) string {
 	return url + "/"
 }
 
+// reasonNoRegion is that of a catalog without the region.
+const reasonNoRegion = "NoSuchRegion"
+
 // noRegion is the error of a catalog without the region.
-func (s *session) noRegion(catalog *tokens3.ServiceCatalog) *cloud.Error {
+func (s *session) noRegion(all catalog) error {
 	var regions []string
-	for _, entry := range catalog.Entries {
+	for _, entry := range all {
 		for _, e := range entry.Endpoints {
 			if entry.Type == "compute" && !slices.Contains(regions, e.Region) {
 				regions = append(regions, e.Region)
@@ -205,29 +195,15 @@ func (s *session) noRegion(catalog *tokens3.ServiceCatalog) *cloud.Error {
 		}
 	}
 	slices.Sort(regions)
-	e := cloud.Errorf(cloud.Invalid, opLogin, "NoSuchRegion", "Nova has no %s endpoint in region %q, only in: %s",
+	e := cloud.Errorf(cloud.Invalid, opLogin, reasonNoRegion, "Nova has no %s endpoint in region %q, only in: %s",
 		s.who.endpoints, s.region, strings.Join(regions, ", "))
-	return blame(e, "spec.region", "name a region of the catalog")
-}
-
-// current returns the token and the URL of a service.
-func (s *session) current(of service) (token, url string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.token, s.urls[of]
+	return driverkit.WithField(e, "spec.region", "name a region of the catalog")
 }
 
 // has reports whether the catalog has a service.
-func (s *session) has(of service) bool {
-	_, url := s.current(of)
-	return url != ""
-}
-
-// client returns a client without any state: tokens are the session's business.
-func (s *session) client() *gophercloud.ProviderClient {
-	c := &gophercloud.ProviderClient{HTTPClient: s.http}
-	c.UserAgent.Prepend("cluster-api-provider-mcm")
-	return c
+func (s *session) has(ctx context.Context, of service) bool {
+	a, _, err := s.calls.Login.Get(ctx, opLogin)
+	return err == nil && a.urls[of] != ""
 }
 
 // call is one request. The zero value of each field is none.
@@ -237,60 +213,30 @@ type call struct {
 	path   string // relative to the service's URL
 	body   any
 	out    any // pointer
-	codes  []int
 	header map[string]string
 }
 
-// ask makes a call. A token that has ended is replaced, once.
-func (s *session) ask(ctx context.Context, op string, c call) *cloud.Error {
-	if err := ctx.Err(); err != nil {
-		return cloud.Errorf(cloud.Unavailable, op, "NotSent", "request not sent: %w", err)
+// ask makes a call.
+func (s *session) ask(ctx context.Context, op string, c call) error {
+	a, _, err := s.calls.Login.Get(ctx, op)
+	if err != nil {
+		return err
 	}
-	token, e := s.try(ctx, op, c)
-	if e == nil || e.Reason != reasonUnauthorized {
-		return e
+	if a.urls[c.of] == "" {
+		return cloud.Errorf(cloud.Unavailable, op, "NoEndpoint", "the catalog has no %s service in region %q", c.of, s.region)
 	}
-	if failed := s.renew(ctx, op, token); failed != nil {
-		failed.Op = op
-		if failed.Code == cloud.Invalid { // the region has gone
-			failed.Code, failed.Problems = cloud.Unavailable, nil
+	failed := s.calls.Do(ctx, op, func(now auth) driverkit.Call {
+		header := map[string]string{"X-Auth-Token": now.token}
+		maps.Copy(header, c.header)
+		return driverkit.Call{
+			Method: c.method, URL: cmp.Or(now.urls[c.of], a.urls[c.of]) + c.path, Header: header, Body: c.body, Out: c.out,
 		}
-		return failed
+	})
+	if failed == nil {
+		return nil
 	}
-	_, e = s.try(ctx, op, c)
-	return e
-}
-
-// try makes a call once and returns the token that it made it with.
-func (s *session) try(ctx context.Context, op string, c call) (string, *cloud.Error) {
-	token, url := s.current(c.of)
-	if url == "" {
-		return token, cloud.Errorf(cloud.Unavailable, op, "NoEndpoint", "the catalog has no %s service in region %q", c.of,
-			s.region)
+	if failed.Reason == reasonNoRegion { // it has gone
+		failed.Code, failed.Problems = cloud.Unavailable, nil
 	}
-	header := map[string]string{"X-Auth-Token": token}
-	maps.Copy(header, c.header)
-	o := &gophercloud.RequestOpts{JSONBody: c.body, OkCodes: c.codes, MoreHeaders: header}
-	if len(o.OkCodes) == 0 {
-		o.OkCodes = []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent}
-	}
-	var raw json.RawMessage
-	if c.out != nil {
-		o.JSONResponse = &raw
-	}
-	if _, err := s.client().Request(ctx, c.method, url+c.path, o); err != nil { //nolint:bodyclose // it is closed there
-		failed := answer(ctx, op, err)
-		if mayHappen(err) {
-			failed.Err = uncertain{failed.Err}
-		}
-		return token, failed
-	}
-	if c.out == nil {
-		return token, nil
-	}
-	if err := json.Unmarshal(raw, c.out); err != nil || len(raw) == 0 {
-		return token, cloud.Errorf(cloud.Unavailable, op, "BrokenAnswer", "%w",
-			uncertain{errors.New("the cloud's answer cannot be decoded")})
-	}
-	return token, nil
+	return failed
 }

@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
-	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -24,17 +25,17 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if err := checkRequest(c, r); err != nil {
 		return cloud.VM{}, err
 	}
-	done, failed := a.turns.take(ctx, opCreate, cmp.Or(r.OwnerID, r.Name))
-	if failed != nil {
-		return cloud.VM{}, failed
+	done, err := a.turns.Take(ctx, opCreate, cmp.Or(r.OwnerID, r.Name))
+	if err != nil {
+		return cloud.VM{}, err
 	}
 	defer done()
-	s, alone, failed := a.ensure(ctx, c, r)
-	switch {
-	case failed != nil && failed.Reason == reasonVolumeNotReady:
-		return c.expected(r, failed), nil
-	case failed != nil:
-		return cloud.VM{}, failed
+	s, alone, err := a.ensure(ctx, c, r)
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == reasonVolumeNotReady {
+		return c.expected(r, e), nil
+	}
+	if err != nil {
+		return cloud.VM{}, err
 	}
 	return a.finished(ctx, c, r, s, alone)
 }
@@ -67,7 +68,8 @@ func (a *account) finished(ctx context.Context, c *config, r cloud.CreateRequest
 
 // checkRequest refuses what Nova would refuse, before anything is made.
 func checkRequest(c *config, r cloud.CreateRequest) error {
-	problems := slices.Concat(c.Problems, r.Problems(nameMax, userDataMax))
+	_, tags := tagCodec.Encode(r.Tags)
+	problems := slices.Concat(c.Problems, r.Problems(nameMax, userDataMax), tags)
 	if n := len(c.addressMark(r.Ref).String()); c.Spec.FloatingIPPool != "" && n > descriptionMax {
 		problems = append(problems, cloud.Problem{
 			Severity: cloud.BlocksCreate, Field: "metadata.name",
@@ -90,7 +92,7 @@ func (c *config) expected(r cloud.CreateRequest, why *cloud.Error) cloud.VM {
 // ensure returns the server of r, and whether it is the only one. It makes one
 // only where there is none, and no providerID says that there was.
 func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool,
-	failed *cloud.Error,
+	failed error,
 ) {
 	looked := a.now()
 	found, err := a.find(ctx, opCreate, c, r.Ref)
@@ -107,16 +109,16 @@ func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) 
 	staying := slices.DeleteFunc(found, server.going)
 	switch len(staying) {
 	case 0:
-		wait := a.unsettled(r, looked)
-		switch n := noteOf(r); {
-		case wait > 0 && n.Server != "":
-			return n.server(c, r), true, nil
+		id, wait := a.attempts.Pending(r, looked)
+		switch {
+		case wait > 0 && id != "":
+			return a.accepted(c, r, id), true, nil
 		case wait > 0:
-			return server{}, false, answerLost(wait)
+			return server{}, false, a.attempts.Wait(opCreate, wait)
 		}
 		return a.make(ctx, c, r)
 	}
-	a.shown(r)
+	a.attempts.Shown(r)
 	if len(staying) == 1 {
 		return staying[0], true, nil
 	}
@@ -127,7 +129,7 @@ func (a *account) ensure(ctx context.Context, c *config, r cloud.CreateRequest) 
 // settle leaves one of several servers of one attempt, which processes made that
 // did not know of each other: the oldest that has not failed. A process that has
 // just made one takes back only that; others may have been written down already.
-func (a *account) settle(ctx context.Context, r cloud.CreateRequest, all []server, mine string) (server, *cloud.Error) {
+func (a *account) settle(ctx context.Context, r cloud.CreateRequest, all []server, mine string) (server, error) {
 	if slices.ContainsFunc(all, func(s server) bool {
 		return s.Metadata[ownerKey] != r.OwnerID || s.Metadata[attemptKey] != r.Token || r.Token == ""
 	}) {
@@ -155,15 +157,15 @@ func (a *account) settle(ctx context.Context, r cloud.CreateRequest, all []serve
 
 // make asks for a server, and for the port and the volume that it needs before.
 func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s server, alone bool,
-	failed *cloud.Error,
+	failed error,
 ) {
 	body, err := a.body(ctx, c, r)
 	if err != nil {
 		return server{}, false, err
 	}
-	id, err := a.post(ctx, c, r, body)
+	id, err := a.attempts.Send(ctx, opCreate, r, func(ctx context.Context) (string, error) { return a.post(ctx, body) })
 	if err != nil {
-		return server{}, false, err
+		return server{}, false, c.refusedServer(r, err)
 	}
 	found, err := a.find(ctx, opCreate, c, r.Ref)
 	if err != nil {
@@ -172,11 +174,10 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 	staying := slices.DeleteFunc(found, server.going)
 	i := slices.IndexFunc(staying, func(s server) bool { return s.ID == id })
 	if i < 0 { // not shown yet, so that the next look would make another
-		n := note{Token: r.Token, At: a.now().UTC(), Server: id}
-		_ = n.write(ctx, r) // the answer says the same, and is written down as well
-		return n.server(c, r), true, nil
+		a.attempts.Accepted(ctx, opCreate, r, id)
+		return a.accepted(c, r, id), true, nil
 	}
-	a.shown(r)
+	a.attempts.Shown(r)
 	if len(staying) == 1 {
 		return staying[0], true, nil
 	}
@@ -184,48 +185,76 @@ func (a *account) make(ctx context.Context, c *config, r cloud.CreateRequest) (s
 	return s, false, failed
 }
 
-// body is what Nova is asked for.
-func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (map[string]any, *cloud.Error) {
+// post asks Nova for a server and returns its id.
+func (a *account) post(ctx context.Context, body map[string]any) (string, error) {
+	var out struct {
+		Server struct {
+			ID string `json:"id"`
+		} `json:"server"`
+	}
+	err := a.ask(ctx, opCreate, call{method: http.MethodPost, of: nova, path: "servers", body: body, out: &out})
+	if err == nil && out.Server.ID == "" {
+		return "", driverkit.BrokenAnswer(opCreate, "the cloud's answer names no server")
+	}
+	return out.Server.ID, err
+}
+
+// accepted is a server that Nova has accepted and does not show yet.
+func (a *account) accepted(c *config, r cloud.CreateRequest, id string) server {
+	return server{ID: id, Name: r.Name, Status: statusBuild, Created: a.now().UTC(), Metadata: c.metadata(r)}
+}
+
+// references are the ids of what a class names.
+type references struct {
+	flavor, image, group string // an empty group is none
+	networks             []map[string]string
+}
+
+// resolve looks up what the class names, before anything is made.
+func (a *account) resolve(ctx context.Context, c *config, r cloud.CreateRequest) (ids references, err error) {
 	s := &c.Spec
 	f, err := a.flavorNamed(ctx, opCreate, s.FlavorName)
 	if err != nil {
-		return nil, a.refusedFlavor(c, r, err)
+		return ids, c.refusedFlavor(r, err)
 	}
-	networks, err := a.networks(ctx, c)
+	ids.flavor = f.ID
+	if ids.networks, err = a.networks(ctx, c); err != nil {
+		return ids, err
+	}
+	if ids.image, err = a.imageOf(ctx, opCreate, s); err != nil {
+		return ids, err
+	}
+	if _, err := a.pool(ctx, s); err != nil {
+		return ids, err
+	}
+	ids.group, err = a.serverGroup(ctx, s)
+	return ids, err
+}
+
+// body is what Nova is asked for.
+func (a *account) body(ctx context.Context, c *config, r cloud.CreateRequest) (map[string]any, error) {
+	ids, err := a.resolve(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
-	imageID, err := a.imageOf(ctx, opCreate, s)
-	if err != nil {
-		return nil, err
-	}
-	group, err := a.serverGroup(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := a.pool(ctx, s); err != nil { // before anything is made
-		return nil, err
-	}
-	in := map[string]any{
-		"name": r.Name, "flavorRef": f.ID, "metadata": c.metadata(r),
-	}
-	setText(in, "key_name", s.KeyName)
+	in := map[string]any{"name": r.Name, "flavorRef": ids.flavor, "metadata": c.metadata(r)}
+	setText(in, "key_name", c.Spec.KeyName)
 	setText(in, "availability_zone", c.zone(r))
 	if len(r.UserData) > 0 {
 		in["user_data"] = base64.StdEncoding.EncodeToString(r.UserData)
 	}
-	if s.UseConfigDrive != nil {
-		in["config_drive"] = *s.UseConfigDrive
+	if c.Spec.UseConfigDrive != nil {
+		in["config_drive"] = *c.Spec.UseConfigDrive
 	}
-	if err := a.attach(ctx, c, r, networks, in); err != nil {
+	if err := a.attach(ctx, c, r, ids.networks, in); err != nil {
 		return nil, err
 	}
-	if err := a.disk(ctx, c, r, imageID, in); err != nil {
+	if err := a.disk(ctx, c, r, ids.image, in); err != nil {
 		return nil, err
 	}
 	out := map[string]any{"server": in}
-	if group != "" {
-		out["os:scheduler_hints"] = map[string]string{"group": group}
+	if ids.group != "" {
+		out["os:scheduler_hints"] = map[string]string{"group": ids.group}
 	}
 	return out, nil
 }
@@ -241,7 +270,7 @@ func setText(properties map[string]any, name, value string) {
 // here.
 func (a *account) attach(ctx context.Context, c *config, r cloud.CreateRequest, networks []map[string]string,
 	in map[string]any,
-) *cloud.Error {
+) error {
 	if c.Spec.ownPort() {
 		id, err := a.ensurePort(ctx, c, r, networks[0]["uuid"])
 		if err != nil {
@@ -279,7 +308,7 @@ func nameEach(names []string) []map[string]string {
 // it, or one that is made here.
 func (a *account) disk(ctx context.Context, c *config, r cloud.CreateRequest, imageID string,
 	in map[string]any,
-) *cloud.Error {
+) error {
 	s := &c.Spec
 	if s.RootDiskSize <= 0 {
 		in["imageRef"] = imageID
@@ -306,17 +335,8 @@ func (a *account) disk(ctx context.Context, c *config, r cloud.CreateRequest, im
 // metadata is put on the server and its volume: the tags of the request, those
 // of the class, which win, and those by which it is found again.
 func (c *config) metadata(r cloud.CreateRequest) map[string]string {
-	all := driverkit.EncodeTags(r.Tags)
-	maps.Copy(all, c.Spec.Tags)
-	delete(all, ownerKey)
-	delete(all, attemptKey)
-	if r.OwnerID != "" {
-		all[ownerKey] = r.OwnerID
-	}
-	if r.Token != "" {
-		all[attemptKey] = r.Token
-	}
-	return all
+	tags, _ := tagCodec.Encode(r.Tags)
+	return driverkit.MergeTags(tags, c.Spec.Tags, map[string]string{ownerKey: r.OwnerID, attemptKey: r.Token})
 }
 
 // When it is worth looking again at a server or a volume that is being made.

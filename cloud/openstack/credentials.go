@@ -135,13 +135,18 @@ func (l *login) validate() {
 	default:
 		l.validatePassword()
 	}
-	if _, err := l.tls(); err != nil {
-		key := keyCA
-		if len(l.cert)+len(l.key) > 0 && (len(l.ca) == 0 || x509.NewCertPool().AppendCertsFromPEM(l.ca)) {
-			key = keyClientCert
-		}
-		l.bad(key, "cannot be read; put PEM there, a certificate with its key where it is the client's")
+	l.validateTLS()
+}
+
+func (l *login) validateTLS() {
+	if _, err := l.tls(); err == nil {
+		return
 	}
+	key := keyCA
+	if len(l.cert)+len(l.key) > 0 && (len(l.ca) == 0 || x509.NewCertPool().AppendCertsFromPEM(l.ca)) {
+		key = keyClientCert
+	}
+	l.bad(key, "cannot be read; put PEM there, a certificate with its key where it is the client's")
 }
 
 func (l *login) validateURL() {

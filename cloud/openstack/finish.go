@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const opFinish = "configure server"
@@ -16,7 +18,7 @@ const opFinish = "configure server"
 // finish does what cannot be asked for when a server is made. A positive wait
 // means that it is not finished.
 func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, s *server) (time.Duration,
-	*cloud.Error,
+	error,
 ) {
 	switch {
 	case s.going():
@@ -36,22 +38,22 @@ func (a *account) finish(ctx context.Context, c *config, r cloud.CreateRequest, 
 
 // explained returns a server with the fault that it failed of. Nova's lists leave out
 // the faults of servers in another cell, such as those that never found a host.
-func (a *account) explained(ctx context.Context, s server) (server, *cloud.Error) {
+func (a *account) explained(ctx context.Context, s server) (server, error) {
 	if s.Status != statusError || s.Fault.Message != "" {
 		return s, nil
 	}
-	fresh, err := a.byID(ctx, opCreate, providerID(a.region, s.ID))
-	if err != nil || fresh == nil {
+	fresh, found, err := a.byID(ctx, opCreate, s.ID)
+	if !found {
 		return s, err
 	}
-	return *fresh, nil
+	return fresh, nil
 }
 
 // takeBack says why a server of this attempt could not be made: it never was a
 // VM. It is deleted, so that the attempt can be repeated, unless it has been
 // written down already; then it goes with its machine. One that has run and
 // failed later stays, to be looked at.
-func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest, s server) *cloud.Error {
+func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest, s server) error {
 	if s.Launched != "" || s.Metadata[attemptKey] != r.Token || r.Token == "" {
 		return nil
 	}
@@ -60,18 +62,13 @@ func (a *account) takeBack(ctx context.Context, c *config, r cloud.CreateRequest
 			return err
 		}
 	}
-	why := react(0, "", s.Fault.Message)
-	if why.code != cloud.Exhausted {
-		return cloud.Errorf(cloud.Unknown, opCreate, "BuildFailed", "server %s could not be built: %s", s.ID,
-			briefly(s.Fault.Message))
+	why, fault := reactions.Row(driverkit.Answer{Message: s.Fault.Message}), driverkit.Brief(s.Fault.Message)
+	const text = "server %s could not be built: %s"
+	if why.Means != cloud.Exhausted {
+		return cloud.Errorf(cloud.Unknown, opCreate, "BuildFailed", text, s.ID, fault)
 	}
-	reason := why.reason
-	if reason == "" {
-		reason = "OverQuota"
-	}
-	e := cloud.Errorf(cloud.Exhausted, opCreate, reason, "server %s could not be built: %s", s.ID,
-		briefly(s.Fault.Message))
-	e.Offering = c.offering(r, why.scope)
+	e := cloud.Errorf(cloud.Exhausted, opCreate, cmp.Or(why.Reason, reasonNoQuota), text, s.ID, fault)
+	e.Offering = why.Scope.Of(c.offering(r))
 	return e
 }
 
@@ -87,14 +84,14 @@ func (a *account) buildWait(s server) time.Duration {
 
 // connect sets what Nova does not: which addresses pass the ports of the server, and
 // its floating IP.
-func (a *account) connect(ctx context.Context, c *config, r cloud.CreateRequest, s *server) *cloud.Error {
+func (a *account) connect(ctx context.Context, c *config, r cloud.CreateRequest, s *server) error {
 	if len(c.Spec.PodNetworkCIDRs) == 0 && !c.Spec.DisablePortSecurity && c.Spec.FloatingIPPool == "" {
 		return nil
 	}
 	var ports []port
 	for p, err := range a.ports(ctx, opFinish, url.Values{"device_id": {s.ID}}) {
 		if err != nil {
-			return about(err)
+			return driverkit.Restrict(err)
 		}
 		ports = append(ports, *p.port)
 	}
@@ -106,7 +103,7 @@ func (a *account) connect(ctx context.Context, c *config, r cloud.CreateRequest,
 
 // openPorts lets the addresses of pods pass the ports that are in the networks of pods,
 // or all addresses pass all ports. What others allowed there stays.
-func (a *account) openPorts(ctx context.Context, c *config, r cloud.CreateRequest, ports []port) *cloud.Error {
+func (a *account) openPorts(ctx context.Context, c *config, r cloud.CreateRequest, ports []port) error {
 	networks, err := a.podNetworks(ctx, c)
 	if err != nil {
 		return err
@@ -135,7 +132,7 @@ func noPortSecurity() map[string]any {
 }
 
 // openPort adds the addresses that a port lacks.
-func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest, p port) *cloud.Error {
+func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest, p port) error {
 	pairs := slices.Clone(p.Pairs)
 	for _, cidr := range c.Spec.PodNetworkCIDRs {
 		if !slices.ContainsFunc(pairs, func(x pair) bool { return x.IP == cidr }) {
@@ -152,7 +149,7 @@ func (a *account) openPort(ctx context.Context, c *config, r cloud.CreateRequest
 // should Nova leave it behind.
 func (a *account) changePort(ctx context.Context, c *config, r cloud.CreateRequest, p port,
 	change map[string]any,
-) *cloud.Error {
+) error {
 	if p.Name == "" && p.Description == "" {
 		change["name"], change["description"] = r.Name, c.portMark(r).String()
 	}
@@ -160,7 +157,7 @@ func (a *account) changePort(ctx context.Context, c *config, r cloud.CreateReque
 		method: http.MethodPut, of: neutron, path: "ports/" + p.ID,
 		body: map[string]any{"port": change},
 	})
-	if err == nil || err.Code == cloud.NotFound {
+	if err == nil || isGone(err) {
 		return nil // a port that has gone needs nothing
 	}
 	return c.invalid(err)
@@ -169,10 +166,9 @@ func (a *account) changePort(ctx context.Context, c *config, r cloud.CreateReque
 // markVolumes gives the boot volume that Nova made for a server the machine's name and
 // metadata, so that List shows it and Delete removes it should Nova leave it behind.
 // Where that is not permitted, it stays as it is.
-func (a *account) markVolumes(ctx context.Context, c *config, r cloud.CreateRequest, s server) *cloud.Error {
-	key := "boot volume of " + s.ID
-	_, marked := a.ids.get(key, a.now(), forever)
-	if c.Spec.RootDiskSize <= 0 || c.Spec.ownVolume() || marked || !a.has(cinder) {
+func (a *account) markVolumes(ctx context.Context, c *config, r cloud.CreateRequest, s server) error {
+	_, marked := a.marked.Known(s.ID)
+	if c.Spec.RootDiskSize <= 0 || c.Spec.ownVolume() || marked || !a.has(ctx, cinder) {
 		return nil
 	}
 	volumes, err := a.volumesWith(ctx, s)
@@ -185,13 +181,13 @@ func (a *account) markVolumes(ctx context.Context, c *config, r cloud.CreateRequ
 		}
 	}
 	if len(volumes) > 0 {
-		a.ids.put(key, s.ID, a.now())
+		a.marked.Put(s.ID, true)
 	}
 	return nil
 }
 
 // volumesWith returns the ids of the volumes that Nova deletes with a server.
-func (a *account) volumesWith(ctx context.Context, s server) ([]string, *cloud.Error) {
+func (a *account) volumesWith(ctx context.Context, s server) ([]string, error) {
 	var out struct {
 		Server struct {
 			Volumes []struct {
@@ -205,7 +201,7 @@ func (a *account) volumesWith(ctx context.Context, s server) ([]string, *cloud.E
 		header: map[string]string{"X-OpenStack-Nova-API-Version": "2.3"}, // since then it shows delete_on_termination
 	})
 	if err != nil {
-		return nil, about(err)
+		return nil, driverkit.Restrict(err)
 	}
 	var ids []string
 	for _, v := range out.Server.Volumes {
@@ -217,7 +213,7 @@ func (a *account) volumesWith(ctx context.Context, s server) ([]string, *cloud.E
 }
 
 // markVolume marks a volume, unless somebody has named it, or it has gone.
-func (a *account) markVolume(ctx context.Context, c *config, r cloud.CreateRequest, id string) *cloud.Error {
+func (a *account) markVolume(ctx context.Context, c *config, r cloud.CreateRequest, id string) error {
 	var out struct {
 		Volume volume `json:"volume"`
 	}
@@ -231,7 +227,7 @@ func (a *account) markVolume(ctx context.Context, c *config, r cloud.CreateReque
 			body: map[string]any{"volume": map[string]any{"name": r.Name, "metadata": metadata}},
 		})
 	}
-	if err != nil && (err.Code == cloud.NotFound || err.Code == cloud.Denied) {
+	if isGone(err) || err != nil && cloud.CodeOf(err) == cloud.Denied {
 		return nil
 	}
 	return err

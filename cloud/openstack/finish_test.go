@@ -8,8 +8,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
-// TestVolumesOfNovaAreMarked: only those that Nova deletes with the server, that
-// nobody has named.
+// TestVolumesOfNovaAreMarked: only those without a name, which Nova deletes with the
+// server.
 func TestVolumesOfNovaAreMarked(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

@@ -48,14 +48,15 @@ func (f floatingIP) part() part {
 
 // addresses yields the floating IPs of the project. A class without pool has none where
 // the cloud has no floating IPs, or does not permit this user to list them.
-func (a *account) addresses(ctx context.Context, op string, c *config, query url.Values) iter.Seq2[part, *cloud.Error] {
+func (a *account) addresses(ctx context.Context, op string, c *config, query url.Values) iter.Seq2[part, error] {
 	query.Set("limit", pageMax)
 	all := partsOf(pages(ctx, a, op, listing[floatingIP]{
 		neutron, "floatingips", "floatingips", query, func(f floatingIP) string { return f.ID },
 	}), floatingIP.part)
-	return func(yield func(part, *cloud.Error) bool) {
+	absent := []cloud.Code{cloud.NotFound, cloud.Denied}
+	return func(yield func(part, error) bool) {
 		for p, err := range all {
-			if err != nil && c.Spec.FloatingIPPool == "" && (err.Code == cloud.NotFound || err.Code == cloud.Denied) {
+			if c.Spec.FloatingIPPool == "" && err != nil && slices.Contains(absent, cloud.CodeOf(err)) {
 				return
 			}
 			if !yield(p, err) {
@@ -66,7 +67,7 @@ func (a *account) addresses(ctx context.Context, op string, c *config, query url
 }
 
 // addressesOf returns the floating IPs that are provably of r.
-func (a *account) addressesOf(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, *cloud.Error) {
+func (a *account) addressesOf(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, error) {
 	return owned(a.addresses(ctx, op, c, c.marked(r)), c, r)
 }
 
@@ -78,7 +79,7 @@ func (a *account) addressesOf(ctx context.Context, op string, c *config, r cloud
 // was lost may be repeated at once, even if it is carried out later.
 func (a *account) ensureAddress(ctx context.Context, c *config, r cloud.CreateRequest, s *server,
 	ports []port,
-) *cloud.Error {
+) error {
 	networks, err := a.networks(ctx, c)
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (a *account) ensureAddress(ctx context.Context, c *config, r cloud.CreateRe
 
 // addressOn returns the floating IP that the port has, or gets: one of the machine's that
 // an earlier attempt made, or a new one.
-func (a *account) addressOn(ctx context.Context, c *config, r cloud.CreateRequest, on port) (floatingIP, *cloud.Error) {
+func (a *account) addressOn(ctx context.Context, c *config, r cloud.CreateRequest, on port) (floatingIP, error) {
 	found, err := a.addressesOf(ctx, opAddress, c, r.Ref)
 	if err != nil {
 		return floatingIP{}, err
@@ -127,22 +128,22 @@ func (a *account) addressOn(ctx context.Context, c *config, r cloud.CreateReques
 	switch {
 	case err == nil:
 		return out.FloatingIP, nil
-	case err.Reason == reasonHasAddress:
+	case reasonOf(err) == reasonHasAddress:
 		return a.presentAddress(ctx, c, on, err)
-	case err.Code == cloud.NotFound && len(found) > 0: // it has just gone
-		return floatingIP{}, about(err)
+	case isGone(err) && len(found) > 0: // it has just gone
+		return floatingIP{}, driverkit.Restrict(err)
 	}
 	return floatingIP{}, c.invalid(err)
 }
 
 // presentAddress returns the floating IP because of which Neutron refuses another: one
 // that somebody else gave the server, or one of an earlier request.
-func (a *account) presentAddress(ctx context.Context, c *config, on port, refusal *cloud.Error) (floatingIP,
-	*cloud.Error,
+func (a *account) presentAddress(ctx context.Context, c *config, on port, refusal error) (floatingIP,
+	error,
 ) {
 	for p, err := range a.addresses(ctx, opAddress, c, url.Values{"port_id": {on.ID}}) {
 		if err != nil {
-			return floatingIP{}, about(err)
+			return floatingIP{}, driverkit.Restrict(err)
 		}
 		return *p.address, nil
 	}
@@ -151,24 +152,18 @@ func (a *account) presentAddress(ctx context.Context, c *config, on port, refusa
 
 // tagAddress gives a floating IP that the driver made the tags by which a listing finds
 // its cluster: its description has no room for what a look-up does not know.
-func (a *account) tagAddress(ctx context.Context, c *config, r cloud.CreateRequest, f floatingIP) *cloud.Error {
+func (a *account) tagAddress(ctx context.Context, c *config, r cloud.CreateRequest, f floatingIP) error {
 	tags := slices.Clone(c.ownership)
 	if id := r.Tags[cloud.ClusterIDTag]; id != "" {
-		for key := range driverkit.EncodeTags(map[string]string{cloud.ClusterIDTag: id}) {
-			tags = append(tags, key+"="+id)
-		}
+		tags = append(tags, tagCodec.Key(cloud.ClusterIDTag)+"="+id)
 	}
 	missing := slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return slices.Contains(f.Tags, tag) })
 	if !c.ownsPart(f.part(), r.Ref) || len(missing) == 0 {
 		return nil
 	}
-	err := a.ask(ctx, opAddress, call{
+	return driverkit.Restrict(a.ask(ctx, opAddress, call{
 		method: http.MethodPut, of: neutron, path: "floatingips/" + f.ID + "/tags", body: map[string]any{"tags": tags},
-	})
-	if err != nil {
-		return about(err)
-	}
-	return nil
+	}))
 }
 
 // first returns the first of several IPv4 addresses of a port, because Neutron asks which

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const (
@@ -39,14 +40,14 @@ type groupRule struct {
 // group. It belongs to no machine, so it stays.
 //
 // Several managers may make one at the same time. The oldest counts for all of them.
-func (a *account) defaultGroup(ctx context.Context, name string) (string, *cloud.Error) {
+func (a *account) defaultGroup(ctx context.Context, name string) (string, error) {
 	key := "default security group " + name
-	done, err := a.turns.take(ctx, opGroup, key)
+	done, err := a.turns.Take(ctx, opGroup, key)
 	if err != nil {
 		return "", err
 	}
 	defer done()
-	if id, known := a.ids.get(key, a.now(), idAge); known {
+	if id, known := a.ids.Known(key); known {
 		return id, nil
 	}
 	found, err := a.groupsNamed(ctx, name)
@@ -59,12 +60,12 @@ func (a *account) defaultGroup(ctx context.Context, name string) (string, *cloud
 	if err := a.addRules(ctx, found[0]); err != nil {
 		return "", err
 	}
-	a.ids.put(key, found[0].ID, a.now())
+	a.ids.Put(key, found[0].ID)
 	return found[0].ID, nil
 }
 
 // groupsNamed returns the security groups of that name, the oldest first.
-func (a *account) groupsNamed(ctx context.Context, name string) ([]securityGroup, *cloud.Error) {
+func (a *account) groupsNamed(ctx context.Context, name string) ([]securityGroup, error) {
 	var found []securityGroup
 	for g, err := range pages(ctx, a, opGroup, listing[securityGroup]{
 		neutron, "security-groups", "security_groups",
@@ -72,7 +73,7 @@ func (a *account) groupsNamed(ctx context.Context, name string) ([]securityGroup
 		func(g securityGroup) string { return g.ID },
 	}) {
 		if err != nil {
-			return nil, about(err)
+			return nil, driverkit.Restrict(err)
 		}
 		if g.Name == name {
 			found = append(found, g)
@@ -85,13 +86,13 @@ func (a *account) groupsNamed(ctx context.Context, name string) ([]securityGroup
 }
 
 // makeGroup makes a security group, and returns all of that name as they are then.
-func (a *account) makeGroup(ctx context.Context, name string) ([]securityGroup, *cloud.Error) {
+func (a *account) makeGroup(ctx context.Context, name string) ([]securityGroup, error) {
 	err := a.ask(ctx, opGroup, call{
 		method: http.MethodPost, of: neutron, path: "security-groups",
 		body: map[string]any{"security_group": map[string]string{"name": name, "description": groupMark}},
 	})
 	if err != nil {
-		return nil, blame(err, "spec.defaultSecurityGroup", "give a name that Neutron takes")
+		return nil, wrong(err, "spec.defaultSecurityGroup", "give a name that Neutron takes")
 	}
 	found, err := a.groupsNamed(ctx, name)
 	if err == nil && len(found) == 0 {
@@ -102,7 +103,7 @@ func (a *account) makeGroup(ctx context.Context, name string) ([]securityGroup, 
 
 // addRules adds the rules that a security group of the driver's lacks. Neutron itself
 // adds those for what leaves a node.
-func (a *account) addRules(ctx context.Context, g securityGroup) *cloud.Error {
+func (a *account) addRules(ctx context.Context, g securityGroup) error {
 	if g.Description != groupMark {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (a *account) addRules(ctx context.Context, g securityGroup) *cloud.Error {
 			method: http.MethodPost, of: neutron, path: "security-group-rules",
 			body: map[string]any{"security_group_rule": rule},
 		})
-		if err != nil && err.Reason != "SecurityGroupRuleExists" {
+		if err != nil && reasonOf(err) != "SecurityGroupRuleExists" {
 			return err
 		}
 	}

@@ -23,8 +23,8 @@ type listing[T any] struct {
 // pages yields what a service lists, page by page and each once. The next page
 // begins after the last item of this one; when that has gone meanwhile, after
 // the one before it. It stops after the first error.
-func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter.Seq2[T, *cloud.Error] {
-	return func(yield func(T, *cloud.Error) bool) {
+func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		seen := map[string]bool{}
 		var after []string // ids after which the next page may begin, the best last
 		for {
@@ -51,13 +51,13 @@ func pages[T any](ctx context.Context, a *account, op string, l listing[T]) iter
 
 // markerGone reports whether a service refused a page because of where it was to
 // begin.
-func markerGone(err *cloud.Error) bool {
-	return err != nil && (err.Code == cloud.Invalid || err.Code == cloud.NotFound)
+func markerGone(err error) bool {
+	return isGone(err) || err != nil && cloud.CodeOf(err) == cloud.Invalid
 }
 
 // yieldNew yields the items that were not seen before, and returns what the last
 // yield returned.
-func yieldNew[T any](items []T, id func(T) string, seen map[string]bool, yield func(T, *cloud.Error) bool) bool {
+func yieldNew[T any](items []T, id func(T) string, seen map[string]bool, yield func(T, error) bool) bool {
 	for _, t := range items {
 		if seen[id(t)] {
 			continue
@@ -78,7 +78,7 @@ func last(ids []string) string {
 }
 
 // page returns one page, and whether there are more.
-func page[T any](ctx context.Context, a *account, op string, l listing[T], after string) ([]T, bool, *cloud.Error) {
+func page[T any](ctx context.Context, a *account, op string, l listing[T], after string) ([]T, bool, error) {
 	path, q := l.path, maps.Clone(l.query)
 	if q == nil {
 		q = url.Values{}

@@ -2,12 +2,14 @@ package openstack
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 // ensurePort returns the id of the port that is made for the machine, with the
 // addresses of pods allowed from the beginning.
 func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateRequest, network string) (string,
-	*cloud.Error,
+	error,
 ) {
 	found, err := a.portsOf(ctx, opPort, c, r.Ref)
 	if err != nil {
@@ -42,18 +44,20 @@ func (a *account) ensurePort(ctx context.Context, c *config, r cloud.CreateReque
 	return p.id, nil
 }
 
-// makePort makes the port. Where the network has no port security, nothing needs
-// to be allowed.
-func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest, network string) (port, *cloud.Error) {
-	in := map[string]any{"name": r.Name, "description": c.portMark(r).String(), "network_id": network}
+// portOf returns the properties of the port of r.
+func (a *account) portOf(ctx context.Context, c *config, r cloud.CreateRequest, network string) (map[string]any,
+	error,
+) {
 	subnets, err := a.subnets(ctx, c, network)
 	if err != nil {
-		return port{}, err
+		return nil, err
 	}
-	in["fixed_ips"] = subnets
+	in := map[string]any{
+		"name": r.Name, "description": c.portMark(r).String(), "network_id": network, "fixed_ips": subnets,
+	}
 	groups, err := a.groups(ctx, c)
 	if err != nil {
-		return port{}, err
+		return nil, err
 	}
 	if len(groups) > 0 {
 		in["security_groups"] = groups
@@ -64,12 +68,22 @@ func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest
 	case c.Spec.podPort() && len(c.Spec.PodNetworkCIDRs) > 0:
 		in["allowed_address_pairs"] = c.pairs()
 	}
+	return in, nil
+}
+
+// makePort makes the port. Where the network has no port security, nothing needs
+// to be allowed.
+func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest, network string) (port, error) {
+	in, err := a.portOf(ctx, c, r, network)
+	if err != nil {
+		return port{}, err
+	}
 	var out struct {
 		Port port `json:"port"`
 	}
 	request := call{method: http.MethodPost, of: neutron, path: "ports", body: map[string]any{"port": in}, out: &out}
 	err = a.ask(ctx, opPort, request)
-	if err != nil && strings.Contains(err.Reason, "PortSecurityRequired") {
+	if err != nil && strings.Contains(reasonOf(err), "PortSecurityRequired") {
 		delete(in, "allowed_address_pairs")
 		err = a.ask(ctx, opPort, request)
 	}
@@ -77,7 +91,7 @@ func (a *account) makePort(ctx context.Context, c *config, r cloud.CreateRequest
 		return port{}, c.invalid(err)
 	}
 	if out.Port.ID == "" {
-		return port{}, cloud.Errorf(cloud.Unavailable, opPort, "BrokenAnswer", "the cloud's answer names no port")
+		return port{}, driverkit.BrokenAnswer(opPort, "the cloud's answer names no port")
 	}
 	return out.Port, nil
 }
@@ -94,11 +108,11 @@ func (c *config) pairs() []pair {
 // ensureVolume returns the id of the volume that is made for the machine, once it
 // can be booted from. Until then its error has the reason reasonVolumeNotReady.
 func (a *account) ensureVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (string,
-	*cloud.Error,
+	error,
 ) {
-	if !a.has(cinder) {
+	if !a.has(ctx, cinder) {
 		e := cloud.Errorf(cloud.Invalid, opVolume, "NoCinder", "the catalog has no block storage in region %q", a.region)
-		return "", blame(e, "spec.rootDiskType", "leave it out")
+		return "", driverkit.WithField(e, "spec.rootDiskType", "leave it out")
 	}
 	found, err := a.volumesOf(ctx, opVolume, c, r.Ref)
 	if err != nil {
@@ -135,7 +149,7 @@ func (p part) failed() bool { return strings.HasPrefix(p.state, "error") }
 
 // makeVolume makes the volume.
 func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateRequest, imageID string) (part,
-	*cloud.Error,
+	error,
 ) {
 	s := &c.Spec
 	in := map[string]any{
@@ -154,13 +168,13 @@ func (a *account) makeVolume(ctx context.Context, c *config, r cloud.CreateReque
 		return part{}, c.invalid(err)
 	}
 	if out.Volume.ID == "" {
-		return part{}, cloud.Errorf(cloud.Unavailable, opVolume, "BrokenAnswer", "the cloud's answer names no volume")
+		return part{}, driverkit.BrokenAnswer(opVolume, "the cloud's answer names no volume")
 	}
 	return out.Volume.part(), nil
 }
 
 // removePart deletes a port, a volume or a floating IP that is loose.
-func (a *account) removePart(ctx context.Context, p part) *cloud.Error {
+func (a *account) removePart(ctx context.Context, p part) error {
 	request := call{method: http.MethodDelete, of: neutron, path: "ports/" + p.id}
 	switch p.kind {
 	case cloud.KindDisk:
@@ -170,24 +184,24 @@ func (a *account) removePart(ctx context.Context, p part) *cloud.Error {
 	case cloud.KindVM, cloud.KindInterface, cloud.KindKey:
 	}
 	err := a.ask(ctx, "delete "+string(p.kind), request)
-	if err == nil || err.Code == cloud.NotFound {
+	if isGone(err) {
 		return nil
 	}
-	if err.Code == cloud.Invalid && p.kind == cloud.KindDisk { // Cinder says 400 of a volume that is busy
-		err.Code = cloud.Unavailable
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Invalid && p.kind == cloud.KindDisk {
+		e.Code = cloud.Unavailable // Cinder answers 400 for a volume that is busy
 	}
-	return about(err)
+	return driverkit.Restrict(err)
 }
 
 // loose reports whether nothing uses a part: it is attached to no server, or to one
 // that does not exist any more.
-func (a *account) loose(ctx context.Context, p part) (bool, *cloud.Error) {
+func (a *account) loose(ctx context.Context, p part) (bool, error) {
 	if p.attachedTo == "" {
 		return true, nil
 	}
 	if p.kind == cloud.KindDisk && slices.Contains([]string{"in-use", "attaching", "detaching"}, p.state) {
 		return false, nil // Cinder would refuse
 	}
-	s, err := a.byID(ctx, opDelete, providerID(a.region, p.attachedTo))
-	return err == nil && s == nil, err
+	_, found, err := a.byID(ctx, opDelete, p.attachedTo)
+	return err == nil && !found, err
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,7 +25,7 @@ const (
 func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	c, err := driverkit.SpecOf[*config](opGet, r.Class)
 	if err != nil {
-		return cloud.VM{}, unclassed(err)
+		return cloud.VM{}, driverkit.Restrict(err)
 	}
 	found, failed := a.find(ctx, opGet, c, r)
 	if failed != nil {
@@ -49,82 +48,41 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	return vm, nil
 }
 
-// several is the error of a machine with more than one server: nobody knows
-// which is the machine's.
-func several(op string, r cloud.Ref, all []server) *cloud.Error {
+// several returns the error of a machine with more than one server, any of which may be
+// the one in use.
+func several(op string, r cloud.Ref, all []server) error {
 	var ids []string
 	for _, s := range all {
 		ids = append(ids, s.ID)
 	}
-	slices.Sort(ids)
-	return cloud.Errorf(cloud.Unknown, op, "SeveralVMs", "machine %q has %d servers: %s; delete all but one", r.Name,
-		len(ids), strings.Join(ids, ", "))
+	return driverkit.SeveralVMs(op, r, ids)
 }
 
 // List yields everything that carries the ownership keys of the class: servers,
 // volumes, ports, floating IPs.
 func (a *account) List(ctx context.Context, class cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
-	return func(yield func(cloud.Resource, error) bool) {
-		c, err := driverkit.SpecOf[*config](opList, class)
-		if err != nil {
-			yield(cloud.Resource{}, unclassed(err))
-			return
-		}
-		for _, list := range []struct {
-			kind cloud.Kind
-			all  iter.Seq2[cloud.Resource, *cloud.Error]
-		}{
-			{cloud.KindVM, a.listServers(ctx, c)},
-			{cloud.KindDisk, listParts(c, a.volumes(ctx, opList, url.Values{}))},
-			{cloud.KindInterface, listParts(c, a.ports(ctx, opList, url.Values{}))},
-			{cloud.KindAddress, listParts(c, a.addresses(ctx, opList, c, url.Values{}))},
-		} {
-			if !cloud.Wants(kinds, list.kind) {
-				continue
-			}
-			for r, failed := range list.all {
-				if failed != nil {
-					yield(cloud.Resource{}, about(failed))
-					return
-				}
-				if !yield(r, nil) {
-					return
-				}
-			}
-		}
+	c, err := driverkit.SpecOf[*config](opList, class)
+	if err != nil {
+		return driverkit.Failed[cloud.Resource](driverkit.Restrict(err))
 	}
-}
-
-// listServers yields the servers of the class.
-func (a *account) listServers(ctx context.Context, c *config) iter.Seq2[cloud.Resource, *cloud.Error] {
-	return func(yield func(cloud.Resource, *cloud.Error) bool) {
-		for s, failed := range a.servers(ctx, opList, url.Values{}) {
-			if failed == nil && (!c.marks(s.Metadata) || s.Status == statusDeleted) {
-				continue
-			}
-			var out cloud.Resource
-			if failed == nil {
-				out, failed = a.resourceOf(ctx, s)
-			}
-			if !yield(out, failed) || failed != nil {
-				return
-			}
+	servers := driverkit.Select(a.servers(ctx, opList, url.Values{}), func(s server) (cloud.Resource, bool, error) {
+		if !c.marks(s.Metadata) || s.Status == statusDeleted {
+			return cloud.Resource{}, false, nil
 		}
+		vm, err := a.vmOf(ctx, opList, s)
+		return driverkit.VMResource(vm, tagCodec.Decode(s.Metadata)), true, err
+	})
+	parts := func(all iter.Seq2[part, error]) iter.Seq2[cloud.Resource, error] {
+		return driverkit.Select(all, func(p part) (cloud.Resource, bool, error) {
+			return p.resource(), c.listsPart(p), nil
+		})
 	}
-}
-
-// listParts yields those of the class.
-func listParts(c *config, all iter.Seq2[part, *cloud.Error]) iter.Seq2[cloud.Resource, *cloud.Error] {
-	return func(yield func(cloud.Resource, *cloud.Error) bool) {
-		for p, failed := range all {
-			if failed == nil && !c.listsPart(p) {
-				continue
-			}
-			if !yield(p.resource(), failed) || failed != nil {
-				return
-			}
-		}
-	}
+	return driverkit.List(kinds,
+		driverkit.KindList{Kind: cloud.KindVM, All: servers},
+		driverkit.KindList{Kind: cloud.KindDisk, All: parts(a.volumes(ctx, opList, url.Values{}))},
+		driverkit.KindList{Kind: cloud.KindInterface, All: parts(a.ports(ctx, opList, url.Values{}))},
+		driverkit.KindList{Kind: cloud.KindAddress, All: parts(a.addresses(ctx, opList, c, url.Values{}))},
+	)
 }
 
 // Capacity returns what a node of the class will offer.
@@ -133,34 +91,33 @@ func (a *account) Capacity(ctx context.Context, class cloud.Class) (cloud.Capaci
 	if err != nil {
 		return cloud.Capacity{}, err
 	}
-	f, failed := a.flavorNamed(ctx, opCapacity, c.Spec.FlavorName)
-	if failed != nil && failed.Code == cloud.NotFound {
-		failed.Code = cloud.Invalid
-		return cloud.Capacity{}, blame(failed, "spec.flavorName", "name a flavor that this project can use")
+	f, err := a.flavorNamed(ctx, opCapacity, c.Spec.FlavorName)
+	if isGone(err) {
+		return cloud.Capacity{}, wrong(c.invalid(err), "spec.flavorName", "name a flavor that this project can use")
 	}
-	if failed != nil {
-		return cloud.Capacity{}, about(failed)
+	if err != nil {
+		return cloud.Capacity{}, driverkit.Restrict(err)
 	}
-	gpus, failed := a.gpusOf(ctx, f)
-	if failed != nil {
-		return cloud.Capacity{}, about(failed)
+	gpus, err := a.gpusOf(ctx, f)
+	if err != nil {
+		return cloud.Capacity{}, driverkit.Restrict(err)
 	}
-	architecture, failed := a.architectureOf(ctx, c)
-	if failed != nil {
-		return cloud.Capacity{}, failed
+	architecture, err := a.architectureOf(ctx, c)
+	if err != nil {
+		return cloud.Capacity{}, err
 	}
 	disk := f.DiskGiB
 	if c.Spec.RootDiskSize > 0 {
 		disk = int64(c.Spec.RootDiskSize)
 	}
 	return cloud.Capacity{Architecture: architecture, Resources: map[string]string{
-		"cpu": strconv.FormatInt(f.CPUs, 10), "memory": memoryText(f.MemoryMiB), "gpu": strconv.Itoa(gpus),
+		"cpu": strconv.FormatInt(f.CPUs, 10), "memory": driverkit.MiB(f.MemoryMiB), "gpu": strconv.Itoa(gpus),
 		"ephemeral-storage": fmt.Sprintf("%dGi", disk), "pods": "110", // a kubelet's default
 	}}, nil
 }
 
 // gpusOf returns how many graphics processors a flavor says that it has.
-func (a *account) gpusOf(ctx context.Context, f flavor) (int, *cloud.Error) {
+func (a *account) gpusOf(ctx context.Context, f flavor) (int, error) {
 	var out struct {
 		Specs map[string]string `json:"extra_specs"`
 	}
@@ -168,7 +125,7 @@ func (a *account) gpusOf(ctx context.Context, f flavor) (int, *cloud.Error) {
 		method: http.MethodGet, of: nova, path: "flavors/" + f.ID + "/os-extra_specs",
 		out: &out,
 	})
-	if err != nil && err.Code != cloud.NotFound && err.Code != cloud.Denied {
+	if err != nil && !isGone(err) && cloud.CodeOf(err) != cloud.Denied {
 		return 0, err
 	}
 	return gpus(out.Specs), nil
@@ -187,133 +144,24 @@ func gpus(specs map[string]string) int {
 }
 
 // architectureOf returns what the image says; empty if it says nothing.
-func (a *account) architectureOf(ctx context.Context, c *config) (string, *cloud.Error) {
+func (a *account) architectureOf(ctx context.Context, c *config) (string, error) {
 	id, err := a.imageOf(ctx, opCapacity, &c.Spec)
 	if err != nil {
 		return "", err
 	}
-	key := "architecture " + id
-	if known, there := a.ids.get(key, a.now(), idAge); there {
-		return known, nil
-	}
-	var out map[string]json.RawMessage
-	err = a.ask(ctx, opCapacity, call{method: http.MethodGet, of: glance, path: "images/" + id, out: &out})
-	if err != nil {
-		if err.Code == cloud.NotFound {
-			err.Code = cloud.Invalid
-			return "", c.invalid(blame(err, "spec.imageID", "name an image that this project can use"))
+	return a.ids.Get(ctx, opCapacity, "architecture "+id, func(ctx context.Context) (string, error) {
+		var out map[string]json.RawMessage
+		err := a.ask(ctx, opCapacity, call{method: http.MethodGet, of: glance, path: "images/" + id, out: &out})
+		if isGone(err) {
+			return "", c.invalid(err)
 		}
-		return "", about(err)
-	}
-	architecture := ""
-	for _, property := range []string{"architecture", "hw_architecture"} {
-		var text string
-		if json.Unmarshal(out[property], &text) == nil && text != "" {
-			architecture = kubernetesName(text)
-		}
-	}
-	a.ids.put(key, architecture, a.now())
-	return architecture, nil
-}
-
-// kubernetesName is how Kubernetes calls a processor that Glance knows.
-func kubernetesName(architecture string) string {
-	switch strings.ToLower(architecture) {
-	case "x86_64", "amd64":
-		return "amd64"
-	case "aarch64", "arm64":
-		return "arm64"
-	}
-	return ""
-}
-
-// memoryText returns a quantity as people write it.
-func memoryText(mib int64) string {
-	const gib = 1024
-	if mib%gib == 0 {
-		return fmt.Sprintf("%dGi", mib/gib)
-	}
-	return fmt.Sprintf("%dMi", mib)
-}
-
-// Nova's words that more than one place depends on.
-const (
-	statusBuild       = "BUILD"
-	statusError       = "ERROR"
-	statusDeleted     = "DELETED"
-	statusSoftDeleted = "SOFT_DELETED"
-)
-
-// vmOf returns a server as the controllers see it.
-func (a *account) vmOf(ctx context.Context, op string, s server) (cloud.VM, *cloud.Error) {
-	instanceType, err := a.flavorName(ctx, op, s.Flavor.ID)
-	if err != nil {
-		return cloud.VM{}, err
-	}
-	vm := cloud.VM{
-		ID: s.ID, ProviderID: providerID(a.region, s.ID), NodeProviderID: nodeProviderID(s.ID), Name: s.Name,
-		NodeName: s.Name,
-		OwnerID:  s.Metadata[ownerKey], State: stateOf(s), Reason: s.Status, Message: briefly(s.Fault.Message),
-		Region: a.region, Zone: s.Zone, InstanceType: instanceType, Addresses: addressesOf(s), Created: s.Created,
-	}
-	if vm.State == cloud.StateDeleting {
-		vm.Reason = statusDeleted
-	}
-	return vm, nil
-}
-
-// stateOf returns what a status of Nova means for a node.
-func stateOf(s server) cloud.State {
-	if s.going() {
-		return cloud.StateDeleting
-	}
-	switch s.Status {
-	case statusBuild:
-		return cloud.StatePending
-	case "ACTIVE", "REBOOT", "HARD_REBOOT", "PASSWORD", "RESIZE", "VERIFY_RESIZE", "REVERT_RESIZE", "MIGRATING", "REBUILD":
-		return cloud.StateRunning
-	case "SHUTOFF", "PAUSED", "SUSPENDED", "SHELVED", "SHELVED_OFFLOADED", "RESCUE":
-		return cloud.StateStopped
-	case statusError:
-		return cloud.StateFailed
-	}
-	return cloud.StateUnknown
-}
-
-// addressesOf returns how a server is reached: its own addresses network by
-// network, then those that are translated to them.
-func addressesOf(s server) []cloud.Address {
-	var inside, outside []cloud.Address
-	for _, name := range slices.Sorted(maps.Keys(s.Addresses)) {
-		for _, at := range s.Addresses[name] {
-			if at.Type == "floating" {
-				outside = append(outside, cloud.Address{Kind: "ExternalIP", Value: at.Address})
-			} else {
-				inside = append(inside, cloud.Address{Kind: "InternalIP", Value: at.Address})
+		architecture := ""
+		for _, property := range []string{"architecture", "hw_architecture"} {
+			var text string
+			if json.Unmarshal(out[property], &text) == nil && text != "" {
+				architecture = driverkit.Architecture(text)
 			}
 		}
-	}
-	byValue := func(x, y cloud.Address) int { return strings.Compare(x.Value, y.Value) }
-	slices.SortFunc(outside, byValue)
-	return append(inside, outside...)
-}
-
-// resourceOf returns a server as the controllers see what is listed.
-func (a *account) resourceOf(ctx context.Context, s server) (cloud.Resource, *cloud.Error) {
-	vm, err := a.vmOf(ctx, opList, s)
-	if err != nil {
-		return cloud.Resource{}, err
-	}
-	return cloud.Resource{
-		Kind: cloud.KindVM, ID: s.ID, MachineName: s.Name, OwnerID: vm.OwnerID, Created: s.Created,
-		Tags: driverkit.DecodeTags(s.Metadata), VM: &vm,
-	}, nil
-}
-
-// resource returns a port or a volume as the controllers see what is listed.
-func (p part) resource() cloud.Resource {
-	return cloud.Resource{
-		Kind: p.kind, ID: p.id, MachineName: p.name, OwnerID: p.owner, Created: p.created, Attached: p.attachedTo != "",
-		Tags: driverkit.DecodeTags(p.tags),
-	}
+		return architecture, driverkit.Restrict(err)
+	})
 }

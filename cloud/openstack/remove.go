@@ -3,7 +3,6 @@ package openstack
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -23,43 +22,39 @@ const (
 func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
 	c, err := driverkit.SpecOf[*config](opDelete, r.Class)
 	if err != nil {
-		return cloud.Deletion{}, unclassed(err)
+		return cloud.Deletion{}, driverkit.Restrict(err)
 	}
-	servers, failed := a.find(ctx, opDelete, c, r)
-	if failed != nil {
-		return cloud.Deletion{}, failed
+	step := func(find func(context.Context) ([]driverkit.Part, error)) driverkit.RemoveStep {
+		return driverkit.RemoveStep{Find: find, RetryAfter: waitToGo}
 	}
-	left, failed := a.endAll(ctx, servers)
-	if failed == nil && len(left) == 0 {
-		left, failed = a.clean(ctx, c, r)
-	}
-	if failed != nil {
-		return cloud.Deletion{}, failed
-	}
-	if len(left) == 0 {
-		return cloud.Deletion{Done: true}, nil
-	}
-	slices.Sort(left)
-	return cloud.Deletion{RetryAfter: waitToGo, Remaining: left}, nil
+	return driverkit.Remove(ctx,
+		step(func(ctx context.Context) ([]driverkit.Part, error) { return a.serversToEnd(ctx, c, r) }),
+		step(func(ctx context.Context) ([]driverkit.Part, error) {
+			return a.partsToRemove(ctx, c, r, a.portsOf, a.volumesOf)
+		}),
+		// A floating IP is loose once its port has gone.
+		step(func(ctx context.Context) ([]driverkit.Part, error) { return a.partsToRemove(ctx, c, r, a.addressesOf) }),
+	)
 }
 
-// endAll asks for servers to go and returns what they are.
-func (a *account) endAll(ctx context.Context, servers []server) (left []string, failed *cloud.Error) {
+// serversToEnd returns the servers of r.
+func (a *account) serversToEnd(ctx context.Context, c *config, r cloud.Ref) ([]driverkit.Part, error) {
+	servers, err := a.find(ctx, opDelete, c, r)
+	var parts []driverkit.Part
 	for _, s := range servers {
-		left = append(left, string(cloud.KindVM)+" "+s.ID)
-		if s.going() && s.Status != statusSoftDeleted && a.now().Sub(s.Updated) < stuck {
-			continue
-		}
-		if failed := a.end(ctx, opDelete, s); failed != nil {
-			return nil, failed
-		}
+		parts = append(parts, driverkit.Part{Kind: cloud.KindVM, ID: s.ID, Remove: func(ctx context.Context) (bool, error) {
+			if s.going() && s.Status != statusSoftDeleted && a.now().Sub(s.Updated) < stuck {
+				return false, nil
+			}
+			return false, a.end(ctx, opDelete, s)
+		}})
 	}
-	return left, nil
+	return parts, err
 }
 
 // end asks for a server to go. One that is only kept for its restoration goes
 // for good.
-func (a *account) end(ctx context.Context, op string, s server) *cloud.Error {
+func (a *account) end(ctx context.Context, op string, s server) error {
 	request := call{method: http.MethodDelete, of: nova, path: "servers/" + s.ID}
 	if s.Status == statusSoftDeleted {
 		request = call{
@@ -68,59 +63,48 @@ func (a *account) end(ctx context.Context, op string, s server) *cloud.Error {
 		}
 	}
 	err := a.ask(ctx, op, request)
-	if err == nil || err.Code == cloud.NotFound {
+	if isGone(err) {
 		return nil
 	}
-	return about(err)
+	return driverkit.Restrict(err)
 }
 
-// clean removes the ports, volumes and floating IPs that carry the marks of r and are
-// not part of another server, and returns what is still there. A floating IP that was on
-// a port comes after it.
-func (a *account) clean(ctx context.Context, c *config, r cloud.Ref) ([]string, *cloud.Error) {
-	var left []string
-	for _, list := range []func(context.Context, string, *config, cloud.Ref) ([]part, *cloud.Error){
-		a.portsOf, a.volumesOf, a.addressesOf,
-	} {
-		parts, err := list(ctx, opDelete, c, r)
-		if err != nil {
-			return nil, err
-		}
-		remain, err := a.removeAll(ctx, parts, r)
-		if err != nil {
-			return nil, err
-		}
-		left = append(left, remain...)
-	}
-	return left, nil
-}
+// finder returns the parts of one kind that are provably of r.
+type finder func(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, error)
 
-// removeAll removes those of the parts that nothing uses, and returns what remains of
-// the machine.
-func (a *account) removeAll(ctx context.Context, parts []part, r cloud.Ref) (left []string, failed *cloud.Error) {
-	for _, p := range parts {
-		if !mayGo(p, r) {
-			continue
-		}
-		loose, err := a.loose(ctx, p)
+// partsToRemove returns the parts that carry the marks of r and are not part of another
+// server. One goes when nothing uses it.
+func (a *account) partsToRemove(ctx context.Context, c *config, r cloud.Ref, finders ...finder) ([]driverkit.Part,
+	error,
+) {
+	var parts []driverkit.Part
+	for _, find := range finders {
+		found, err := find(ctx, opDelete, c, r)
 		if err != nil {
 			return nil, err
 		}
-		if loose && !p.going() {
-			if err := a.removePart(ctx, p); err != nil {
-				return nil, err
-			}
-			if p.kind != cloud.KindDisk {
-				continue // Neutron is done when it answers
+		for _, p := range found {
+			if mayGo(p, r) {
+				remove := func(ctx context.Context) (bool, error) { return a.removeLoose(ctx, p) }
+				parts = append(parts, driverkit.Part{Kind: p.kind, ID: p.id, Remove: remove})
 			}
 		}
-		left = append(left, string(p.kind)+" "+p.id)
 	}
-	return left, nil
+	return parts, nil
 }
 
-// mayGo reports whether a part is one of the server of r. A part of a server that is
-// there and is not that of r is not.
+// removeLoose removes a part unless something uses it, and reports whether it has gone.
+// Neutron is done when it answers.
+func (a *account) removeLoose(ctx context.Context, p part) (gone bool, err error) {
+	loose, err := a.loose(ctx, p)
+	if err != nil || !loose || p.going() {
+		return false, err
+	}
+	return p.kind != cloud.KindDisk, a.removePart(ctx, p)
+}
+
+// mayGo reports whether a part may go with the server of r: it is on that server, or on
+// none and the machine's.
 func mayGo(p part, r cloud.Ref) bool {
 	if r.ProviderID == "" {
 		return true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // How long names are believed to mean the same.
@@ -34,39 +35,39 @@ type flavor struct {
 }
 
 // flavorNamed returns the flavor of that name. Code NotFound if there is none.
-func (a *account) flavorNamed(ctx context.Context, op, name string) (flavor, *cloud.Error) {
-	if f, known := a.flavors.get("name "+name, a.now(), flavorAge); known {
+func (a *account) flavorNamed(ctx context.Context, op, name string) (flavor, error) {
+	if f, known := a.flavors.Known("name " + name); known {
 		return f, nil
 	}
 	if err := a.learnFlavors(ctx, op); err != nil {
 		return flavor{}, err
 	}
-	if f, known := a.flavors.get("name "+name, a.now(), flavorAge); known {
+	if f, known := a.flavors.Known("name " + name); known {
 		return f, nil
 	}
 	return flavor{}, cloud.Errorf(cloud.NotFound, op, reasonNoFlavor, "there is no flavor %q", name)
 }
 
-// flavorName returns the name of a flavor, or its id if nobody knows it any more.
-func (a *account) flavorName(ctx context.Context, op, id string) (string, *cloud.Error) {
+// flavorName returns the name of a flavor, or its id once the flavor has been deleted.
+func (a *account) flavorName(ctx context.Context, op, id string) (string, error) {
 	if id == "" {
 		return "", nil
 	}
-	if f, known := a.flavors.get("id "+id, a.now(), flavorAge); known {
+	if f, known := a.flavors.Known("id " + id); known {
 		return f.Name, nil
 	}
 	if err := a.learnFlavors(ctx, op); err != nil {
-		return "", about(err)
+		return "", driverkit.Restrict(err)
 	}
-	f, known := a.flavors.get("id "+id, a.now(), flavorAge)
+	f, known := a.flavors.Known("id " + id)
 	if !known {
 		f = flavor{ID: id, Name: id}
-		a.flavors.put("id "+id, f, a.now())
+		a.flavors.Put("id "+id, f)
 	}
 	return f.Name, nil
 }
 
-func (a *account) learnFlavors(ctx context.Context, op string) *cloud.Error {
+func (a *account) learnFlavors(ctx context.Context, op string) error {
 	all := pages(ctx, a, op, listing[flavor]{nova, "flavors/detail", "flavors", nil, func(f flavor) string {
 		return f.ID
 	}})
@@ -74,8 +75,8 @@ func (a *account) learnFlavors(ctx context.Context, op string) *cloud.Error {
 		if err != nil {
 			return err
 		}
-		a.flavors.put("name "+f.Name, f, a.now())
-		a.flavors.put("id "+f.ID, f, a.now())
+		a.flavors.Put("name "+f.Name, f)
+		a.flavors.Put("id "+f.ID, f)
 	}
 	return nil
 }
@@ -94,42 +95,40 @@ func (w reference) key() (inAnswer, known string) {
 }
 
 // idOf returns the id of a resource that is given by id or name.
-func (a *account) idOf(ctx context.Context, op string, w reference) (string, *cloud.Error) {
+func (a *account) idOf(ctx context.Context, w reference) (string, error) {
 	if serverID.MatchString(w.name) {
 		return w.name, nil
 	}
-	return a.only(ctx, op, w)
+	return a.only(ctx, opCreate, w)
 }
 
 // only returns the id of the one resource of that name.
-func (a *account) only(ctx context.Context, op string, w reference) (string, *cloud.Error) {
+func (a *account) only(ctx context.Context, op string, w reference) (string, error) {
 	collection, key := w.key()
-	if id, known := a.ids.get(key, a.now(), idAge); known {
-		return id, nil
-	}
-	query := url.Values{"name": {w.name}}
-	maps.Copy(query, w.query)
-	var found []string
-	all := pages(ctx, a, op, listing[idName]{w.of, w.path, collection, query, func(t idName) string { return t.ID }})
-	for t, err := range all {
-		if err != nil {
-			return "", about(err)
+	return a.ids.Get(ctx, op, key, func(ctx context.Context) (string, error) {
+		query := url.Values{"name": {w.name}}
+		maps.Copy(query, w.query)
+		var found []string
+		all := pages(ctx, a, op, listing[idName]{w.of, w.path, collection, query, func(t idName) string { return t.ID }})
+		for t, err := range all {
+			if err != nil {
+				return "", driverkit.Restrict(err)
+			}
+			if t.Name == w.name {
+				found = append(found, t.ID)
+			}
 		}
-		if t.Name == w.name {
-			found = append(found, t.ID)
+		if len(found) != 1 {
+			e := cloud.Errorf(cloud.Invalid, op, "NotOne", "there are %d %s named %q", len(found),
+				strings.ReplaceAll(collection, "_", " "), w.name)
+			return "", driverkit.WithField(e, w.field, "name exactly one, or give its id")
 		}
-	}
-	if len(found) != 1 {
-		e := cloud.Errorf(cloud.Invalid, op, "NotOne", "there are %d %s named %q", len(found),
-			strings.ReplaceAll(collection, "_", " "), w.name)
-		return "", blame(e, w.field, "name exactly one, or give its id")
-	}
-	a.ids.put(key, found[0], a.now())
-	return found[0], nil
+		return found[0], nil
+	})
 }
 
 // imageOf returns the id of the image.
-func (a *account) imageOf(ctx context.Context, op string, s *spec) (string, *cloud.Error) {
+func (a *account) imageOf(ctx context.Context, op string, s *spec) (string, error) {
 	if s.ImageID != "" {
 		return s.ImageID, nil
 	}
@@ -137,7 +136,7 @@ func (a *account) imageOf(ctx context.Context, op string, s *spec) (string, *clo
 }
 
 // networks returns what Nova makes ports in.
-func (a *account) networks(ctx context.Context, c *config) ([]map[string]string, *cloud.Error) {
+func (a *account) networks(ctx context.Context, c *config) ([]map[string]string, error) {
 	if id := c.Spec.NetworkID; id != "" {
 		return []map[string]string{{"uuid": id}}, nil
 	}
@@ -153,7 +152,7 @@ func (a *account) networks(ctx context.Context, c *config) ([]map[string]string,
 }
 
 // podNetworks returns the ids of the networks in which pods have addresses.
-func (a *account) podNetworks(ctx context.Context, c *config) ([]string, *cloud.Error) {
+func (a *account) podNetworks(ctx context.Context, c *config) ([]string, error) {
 	if id := c.Spec.NetworkID; id != "" {
 		return []string{id}, nil
 	}
@@ -171,7 +170,7 @@ func (a *account) podNetworks(ctx context.Context, c *config) ([]string, *cloud.
 	return all, nil
 }
 
-func (a *account) networkOf(ctx context.Context, i int, n network) (string, *cloud.Error) {
+func (a *account) networkOf(ctx context.Context, i int, n network) (string, error) {
 	if n.ID != "" {
 		return n.ID, nil
 	}
@@ -181,38 +180,38 @@ func (a *account) networkOf(ctx context.Context, i int, n network) (string, *clo
 }
 
 // serverGroup returns the id of the server group; empty if the class names none.
-func (a *account) serverGroup(ctx context.Context, s *spec) (string, *cloud.Error) {
+func (a *account) serverGroup(ctx context.Context, s *spec) (string, error) {
 	switch {
 	case s.ServerGroupID != nil:
 		return *s.ServerGroupID, nil
 	case s.ServerGroup == "":
 		return "", nil
 	}
-	return a.idOf(ctx, opCreate, reference{
+	return a.idOf(ctx, reference{
 		of: nova, path: "os-server-groups", name: s.ServerGroup, field: "spec.serverGroup",
 	})
 }
 
 // pool returns the id of the external network that floating IPs are of; empty if the
 // class names none.
-func (a *account) pool(ctx context.Context, s *spec) (string, *cloud.Error) {
+func (a *account) pool(ctx context.Context, s *spec) (string, error) {
 	if s.FloatingIPPool == "" {
 		return "", nil
 	}
-	return a.idOf(ctx, opCreate, reference{
+	return a.idOf(ctx, reference{
 		of: neutron, path: "networks", name: s.FloatingIPPool, field: "spec.floatingIPPool",
 		query: url.Values{"router:external": {"true"}},
 	})
 }
 
 // subnets returns the subnets of a network that the port has an address of each of.
-func (a *account) subnets(ctx context.Context, c *config, network string) ([]map[string]string, *cloud.Error) {
+func (a *account) subnets(ctx context.Context, c *config, network string) ([]map[string]string, error) {
 	ids := slices.Clone(c.Spec.SubnetIDs)
 	if len(c.Spec.Subnets) > 0 {
 		ids = nil
 	}
 	for i, name := range c.Spec.Subnets {
-		id, err := a.idOf(ctx, opCreate, reference{
+		id, err := a.idOf(ctx, reference{
 			of: neutron, path: "subnets", name: name, field: fmt.Sprintf("spec.subnets[%d]", i),
 			query: url.Values{"network_id": {network}},
 		})
@@ -229,7 +228,7 @@ func (a *account) subnets(ctx context.Context, c *config, network string) ([]map
 }
 
 // groups returns the ids of the security groups.
-func (a *account) groups(ctx context.Context, c *config) ([]string, *cloud.Error) {
+func (a *account) groups(ctx context.Context, c *config) ([]string, error) {
 	if name := c.Spec.DefaultSecurityGroup; name != "" {
 		id, err := a.defaultGroup(ctx, name)
 		return []string{id}, err
@@ -239,7 +238,7 @@ func (a *account) groups(ctx context.Context, c *config) ([]string, *cloud.Error
 		if strings.TrimSpace(name) == "" {
 			continue
 		}
-		id, err := a.idOf(ctx, opCreate, reference{
+		id, err := a.idOf(ctx, reference{
 			of: neutron, path: "security-groups", name: name, field: fmt.Sprintf("spec.securityGroups[%d]", i),
 		})
 		if err != nil {

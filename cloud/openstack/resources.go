@@ -2,6 +2,8 @@ package openstack
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"iter"
 	"net/http"
 	"net/url"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // server is one of Nova's.
@@ -61,22 +64,12 @@ func (s server) undecided(now time.Time) bool { return s.unplaced() || s.unexpla
 // the machine's owner id may have any name, because machines that are restored
 // elsewhere keep only the id.
 func (c *config) owns(s server, r cloud.Ref) bool {
-	return c.marks(s.Metadata) && isOf(r, s.Metadata[ownerKey], s.Name)
+	return c.marks(s.Metadata) && driverkit.IsOf(r, s.Metadata[ownerKey], s.Name)
 }
 
 // marks reports whether metadata has all ownership keys of the class.
 func (c *config) marks(metadata map[string]string) bool {
-	return len(c.ownership) > 0 && !slices.ContainsFunc(c.ownership, func(key string) bool {
-		_, has := metadata[key]
-		return !has
-	})
-}
-
-func isOf(r cloud.Ref, owner, name string) bool {
-	if r.OwnerID != "" && owner != "" {
-		return owner == r.OwnerID
-	}
-	return r.Name == "" || name == r.Name
+	return driverkit.Carries(metadata, c.ownership)
 }
 
 // part is a port, a volume or a floating IP.
@@ -95,7 +88,7 @@ type part struct {
 
 // ownsPart reports whether a part is provably of r.
 func (c *config) ownsPart(p part, r cloud.Ref) bool {
-	return c.listsPart(p) && isOf(r, p.owner, p.name)
+	return c.listsPart(p) && driverkit.IsOf(r, p.owner, p.name)
 }
 
 // listsPart reports whether a part carries the marks of the class.
@@ -171,7 +164,7 @@ func (p part) going() bool { return p.kind == cloud.KindDisk && p.state == "dele
 const pageMax = "500"
 
 // servers yields servers page by page, each once. It stops after the first error.
-func (a *account) servers(ctx context.Context, op string, query url.Values) iter.Seq2[server, *cloud.Error] {
+func (a *account) servers(ctx context.Context, op string, query url.Values) iter.Seq2[server, error] {
 	query.Set("limit", pageMax)
 	return pages(ctx, a, op, listing[server]{nova, "servers/detail", "servers", query, func(s server) string {
 		return s.ID
@@ -179,7 +172,7 @@ func (a *account) servers(ctx context.Context, op string, query url.Values) iter
 }
 
 // ports yields ports.
-func (a *account) ports(ctx context.Context, op string, query url.Values) iter.Seq2[part, *cloud.Error] {
+func (a *account) ports(ctx context.Context, op string, query url.Values) iter.Seq2[part, error] {
 	query.Set("limit", pageMax)
 	return partsOf(pages(ctx, a, op, listing[port]{neutron, "ports", "ports", query, func(p port) string {
 		return p.ID
@@ -187,9 +180,9 @@ func (a *account) ports(ctx context.Context, op string, query url.Values) iter.S
 }
 
 // volumes yields volumes; none where there is no Cinder.
-func (a *account) volumes(ctx context.Context, op string, query url.Values) iter.Seq2[part, *cloud.Error] {
-	if !a.has(cinder) {
-		return func(func(part, *cloud.Error) bool) {}
+func (a *account) volumes(ctx context.Context, op string, query url.Values) iter.Seq2[part, error] {
+	if !a.has(ctx, cinder) {
+		return func(func(part, error) bool) {}
 	}
 	query.Set("limit", pageMax)
 	return partsOf(pages(ctx, a, op, listing[volume]{cinder, "volumes/detail", "volumes", query, func(v volume) string {
@@ -197,18 +190,8 @@ func (a *account) volumes(ctx context.Context, op string, query url.Values) iter
 	}}), volume.part)
 }
 
-func partsOf[T any](all iter.Seq2[T, *cloud.Error], convert func(T) part) iter.Seq2[part, *cloud.Error] {
-	return func(yield func(part, *cloud.Error) bool) {
-		for t, err := range all {
-			if err != nil {
-				yield(part{}, err)
-				return
-			}
-			if !yield(convert(t), nil) {
-				return
-			}
-		}
-	}
+func partsOf[T any](all iter.Seq2[T, error], convert func(T) part) iter.Seq2[part, error] {
+	return driverkit.Select(all, func(t T) (part, bool, error) { return convert(t), true, nil })
 }
 
 // named is the query for what has exactly that name. Nova takes a regular
@@ -219,13 +202,14 @@ func named(name string) url.Values {
 
 // find returns the servers that are provably of r: that of its providerID, or
 // those of its name.
-func (a *account) find(ctx context.Context, op string, c *config, r cloud.Ref) ([]server, *cloud.Error) {
+func (a *account) find(ctx context.Context, op string, c *config, r cloud.Ref) ([]server, error) {
 	if r.ProviderID != "" {
-		s, err := a.byID(ctx, op, r.ProviderID)
-		if err != nil || s == nil || !c.owns(*s, r) {
+		id, _ := decodeProviderID(r.ProviderID)
+		s, found, err := a.byID(ctx, op, id)
+		if !found || !c.owns(s, r) {
 			return nil, err
 		}
-		return []server{*s}, nil
+		return []server{s}, nil
 	}
 	var found []server
 	if r.Name == "" {
@@ -233,7 +217,7 @@ func (a *account) find(ctx context.Context, op string, c *config, r cloud.Ref) (
 	}
 	for s, err := range a.servers(ctx, op, named(r.Name)) {
 		if err != nil {
-			return nil, about(err)
+			return nil, driverkit.Restrict(err)
 		}
 		if s.Name == r.Name && c.owns(s, r) {
 			found = append(found, s)
@@ -242,44 +226,40 @@ func (a *account) find(ctx context.Context, op string, c *config, r cloud.Ref) (
 	return found, nil
 }
 
-// byID returns the server of a providerID; nil if there is none.
-func (a *account) byID(ctx context.Context, op, providerID string) (*server, *cloud.Error) {
-	id, known := decodeProviderID(providerID)
-	if !known {
-		return nil, nil
+// byID returns a server, and whether there is one. What is no id is that of none.
+func (a *account) byID(ctx context.Context, op, id string) (s server, found bool, err error) {
+	if !serverID.MatchString(id) {
+		return s, false, nil
 	}
 	var out struct {
 		Server server `json:"server"`
 	}
-	err := a.ask(ctx, op, call{method: http.MethodGet, of: nova, path: "servers/" + id, out: &out})
-	switch {
-	case err == nil:
-		return &out.Server, nil
-	case err.Code == cloud.NotFound:
-		return nil, nil
+	err = a.ask(ctx, op, call{method: http.MethodGet, of: nova, path: "servers/" + id, out: &out})
+	if isGone(err) {
+		return s, false, nil
 	}
-	return nil, about(err)
+	return out.Server, err == nil, driverkit.Restrict(err)
 }
 
 // portsOf returns the ports that are provably of r.
-func (a *account) portsOf(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, *cloud.Error) {
+func (a *account) portsOf(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, error) {
 	return owned(a.ports(ctx, op, url.Values{"name": {r.Name}}), c, r)
 }
 
 // volumesOf returns the volumes that are provably of r.
-func (a *account) volumesOf(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, *cloud.Error) {
+func (a *account) volumesOf(ctx context.Context, op string, c *config, r cloud.Ref) ([]part, error) {
 	return owned(a.volumes(ctx, op, url.Values{"name": {r.Name}}), c, r)
 }
 
 // owned returns what is provably of r, the oldest first.
-func owned(all iter.Seq2[part, *cloud.Error], c *config, r cloud.Ref) ([]part, *cloud.Error) {
+func owned(all iter.Seq2[part, error], c *config, r cloud.Ref) ([]part, error) {
 	if r.Name == "" {
 		return nil, nil
 	}
 	var found []part
 	for p, err := range all {
 		if err != nil {
-			return nil, about(err)
+			return nil, driverkit.Restrict(err)
 		}
 		if p.name == r.Name && c.ownsPart(p, r) {
 			found = append(found, p)
@@ -292,4 +272,67 @@ func owned(all iter.Seq2[part, *cloud.Error], c *config, r cloud.Ref) ([]part, *
 		return strings.Compare(x.id, y.id)
 	})
 	return found, nil
+}
+
+// birthmark is what the description of a port or a floating IP tells of its owner.
+// It is there from the beginning, while Neutron takes tags only afterwards.
+type birthmark struct {
+	class   string // digest of the ownership keys
+	owner   string // id
+	cluster string // id; of a port only
+	machine string // name; of a floating IP only, which has no name
+}
+
+// String returns the description.
+func (b birthmark) String() string {
+	text := "cluster-api-provider-mcm class=" + b.class + " owner=" + b.owner
+	if b.cluster != "" {
+		text += " cluster=" + b.cluster
+	}
+	if b.machine != "" {
+		text += " machine=" + b.machine
+	}
+	return text
+}
+
+// readBirthmark decodes a description. It returns the zero value for the description
+// of a resource that this driver did not make.
+func readBirthmark(description string) (b birthmark) {
+	rest, ours := strings.CutPrefix(description, "cluster-api-provider-mcm class=")
+	if !ours {
+		return b
+	}
+	rest, b.machine, _ = strings.Cut(rest, " machine=")
+	rest, b.cluster, _ = strings.Cut(rest, " cluster=")
+	b.class, b.owner, _ = strings.Cut(rest, " owner=")
+	return b
+}
+
+// portMark is the birthmark of a port of r.
+func (c *config) portMark(r cloud.CreateRequest) birthmark {
+	return birthmark{class: digest(c.ownership), owner: r.OwnerID, cluster: r.Tags[cloud.ClusterIDTag]}
+}
+
+// addressMark is the birthmark of a floating IP of r. It depends on nothing but r,
+// because Neutron finds a floating IP by its whole description only.
+func (c *config) addressMark(r cloud.Ref) birthmark {
+	return birthmark{class: digest(c.ownership), owner: r.OwnerID, machine: r.Name}
+}
+
+// marked is the query for the floating IPs of r. Without an owner id, which matches any,
+// it does not filter.
+func (c *config) marked(r cloud.Ref) url.Values {
+	if r.OwnerID == "" {
+		return url.Values{}
+	}
+	ours, unowned := c.addressMark(r), c.addressMark(r)
+	unowned.owner = ""
+	return url.Values{"description": {ours.String(), unowned.String()}}
+}
+
+// digest is equal for equal keys, and short.
+func digest(keys []string) string {
+	const length = 16
+	sum := sha256.Sum256([]byte(strings.Join(keys, "\n")))
+	return hex.EncodeToString(sum[:length])
 }

@@ -78,8 +78,7 @@ type network struct {
 	PodNetwork bool   `json:"podNetwork"`
 }
 
-// setDefaults writes the deprecated fields as those that replaced them, and empties
-// the fields that have no effect beside others.
+// setDefaults writes the deprecated fields as those that replaced them.
 func (c *config) setDefaults() {
 	s := &c.Spec
 	if s.SubnetID != nil && *s.SubnetID != "" && len(s.SubnetIDs) == 0 {
@@ -96,6 +95,11 @@ func (c *config) setDefaults() {
 	}
 	empty(&s.RootDiskType)
 	empty(&s.ServerGroupID)
+	s.dropOverruled()
+}
+
+// dropOverruled empties the fields that have no effect beside others.
+func (s *spec) dropOverruled() {
 	if s.NetworkID != "" && len(s.SubnetIDs) > 0 {
 		s.Subnets = nil
 	}

@@ -3,7 +3,6 @@ package openstack
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,46 +10,46 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// metadataKey is what Nova takes as a key of metadata.
-var metadataKey = regexp.MustCompile(`^[a-zA-Z0-9_:. -]{1,255}$`)
-
-// metadataMax is how long a value of metadata may be.
-const metadataMax = 255
-
 // validate adds what is wrong with the values of a spec that decoded. Region
 // and tags are needed by every call, everything else only to create.
 func (c *config) validate() {
-	s := &c.Spec
-	if c.APIVersion != specVersion && !c.Wrong("apiVersion") {
-		c.Problems.Add(cloud.BlocksCreate, "apiVersion", fmt.Sprintf("is %q and has to be %s", c.APIVersion, specVersion))
+	c.validateRequired()
+	c.validateTags()
+	c.validateNetworks()
+	c.validatePods()
+	c.validatePortSecurity()
+	c.validateDisk()
+	for i, name := range c.Spec.SecurityGroups {
+		at := fmt.Sprintf("spec.securityGroups[%d]", i)
+		if strings.TrimSpace(name) == "" && !c.Wrong(at) {
+			c.Warn(at, "is empty and is left out; remove it")
+		}
 	}
-	if c.Kind != specKind && !c.Wrong("kind") {
-		c.Problems.Add(cloud.BlocksCreate, "kind", fmt.Sprintf("is %q and has to be %s", c.Kind, specKind))
+	if id := c.Spec.ServerGroupID; id != nil && *id != "" && c.Spec.ServerGroup != "" {
+		c.noEffect("spec.serverGroup", "beside serverGroupID")
+	}
+}
+
+func (c *config) validateRequired() {
+	s := &c.Spec
+	for _, own := range []struct{ path, value, want string }{
+		{"apiVersion", c.APIVersion, specVersion}, {"kind", c.Kind, specKind},
+	} {
+		if own.value != own.want && !c.Wrong(own.path) {
+			c.Block(own.path, "is %q and has to be %s", own.value, own.want)
+		}
 	}
 	c.Require(cloud.BlocksAll, "spec.region", s.Region, "name the region, e.g. RegionOne")
 	if s.ImageID == "" && !c.Wrong("spec.imageID") {
 		c.Require(cloud.BlocksCreate, "spec.imageName", s.ImageName, "name the image, or set imageID")
 	}
 	c.Require(cloud.BlocksCreate, "spec.flavorName", s.FlavorName, "name the flavor, e.g. m1.medium")
-	if !c.without("spec.availabilityZone", s.AvailabilityZone != "", "spec.withoutAvailabilityZone", s.WithoutAvailabilityZone) {
+	if !c.without("availabilityZone", s.AvailabilityZone != "", "withoutAvailabilityZone", s.WithoutAvailabilityZone) {
 		c.Require(cloud.BlocksCreate, "spec.availabilityZone", s.AvailabilityZone,
 			"name the availability zone, e.g. nova, or set withoutAvailabilityZone")
 	}
-	if !c.without("spec.keyName", s.KeyName != "", "spec.withoutKeyPair", s.WithoutKeyPair) {
+	if !c.without("keyName", s.KeyName != "", "withoutKeyPair", s.WithoutKeyPair) {
 		c.Require(cloud.BlocksCreate, "spec.keyName", s.KeyName, "name the key pair, or set withoutKeyPair")
-	}
-	c.validateTags()
-	c.validateNetworks()
-	c.validatePods()
-	c.validatePortSecurity()
-	c.validateDisk()
-	if s.ServerGroupID != nil && *s.ServerGroupID != "" && s.ServerGroup != "" {
-		c.noEffect("spec.serverGroup", "beside serverGroupID")
-	}
-	for i, name := range s.SecurityGroups {
-		if strings.TrimSpace(name) == "" && !c.Wrong(fmt.Sprintf("spec.securityGroups[%d]", i)) {
-			c.Problems.Add(cloud.Warning, fmt.Sprintf("spec.securityGroups[%d]", i), "is empty and is left out; remove it")
-		}
 	}
 }
 
@@ -58,15 +57,13 @@ func (c *config) validate() {
 // the field is there all the same.
 func (c *config) without(field string, set bool, switchField string, on bool) bool {
 	if on && set {
-		c.noEffect(switchField, "because "+strings.TrimPrefix(field, "spec.")+" is set")
+		c.noEffect("spec."+switchField, "because "+field+" is set")
 	}
 	return on && !set
 }
 
 // noEffect warns about a field that another one overrules.
-func (c *config) noEffect(path, why string) {
-	c.Problems.Add(cloud.Warning, path, "has no effect "+why+"; remove it")
-}
+func (c *config) noEffect(path, why string) { c.Warn(path, "has no effect %s; remove it", why) }
 
 func (c *config) validateTags() {
 	s := &c.Spec
@@ -75,31 +72,27 @@ func (c *config) validateTags() {
 		c.Problems.Add(cloud.BlocksAll, "spec.tags",
 			fmt.Sprintf("lacks the ownership tags; add a key %s<cluster> and a key %s<role>", clusterMark, roleMark))
 	}
-	for key, value := range s.Tags {
-		at := "spec.tags[" + key + "]"
-		switch {
-		case key == ownerKey || key == attemptKey:
-			c.Problems.Add(cloud.Warning, at, "is set by the manager and has no effect here; remove it")
-		case !metadataKey.MatchString(key):
-			c.Problems.Add(cloud.Warning, at, "is no key that Nova takes as metadata: letters, digits, space, and _ : . - "+
-				"only, at most 255")
-		case len(value) > metadataMax:
-			c.Problems.Add(cloud.Warning, at, fmt.Sprintf("has %d characters and Nova takes at most %d", len(value),
-				metadataMax))
+	for _, key := range []string{ownerKey, attemptKey} {
+		if _, set := s.Tags[key]; set {
+			c.Warn("spec.tags["+key+"]", "is set by the manager and has no effect here; remove it")
 		}
 	}
+	c.CheckTags(cloud.Warning, "spec.tags", s.Tags, tagLimits)
 }
 
 func (c *config) validateNetworks() {
 	s := &c.Spec
 	switch {
 	case s.NetworkID != "" && len(s.Networks) > 0:
-		c.Problems.Add(cloud.BlocksCreate, "spec.networks", "cannot be set together with networkID; remove one of them")
+		c.Block("spec.networks", "cannot be set together with networkID; remove one of them")
 	case s.NetworkID == "" && len(s.Networks) == 0 && !c.Wrong("spec.networkID") && !c.Wrong("spec.networks"):
-		c.Problems.Add(cloud.BlocksCreate, "spec.networks", "is missing; name at least one network, or set networkID")
+		c.Block("spec.networks", "is missing; name at least one network, or set networkID")
 	}
 	for i, n := range s.Networks {
 		c.validateNetwork(fmt.Sprintf("spec.networks[%d]", i), n)
+	}
+	for i, name := range s.Subnets {
+		c.Require(cloud.BlocksCreate, fmt.Sprintf("spec.subnets[%d]", i), name, "give the id or the name of a subnet")
 	}
 	c.validateSubnets()
 }
@@ -109,10 +102,10 @@ func (c *config) validateNetwork(at string, n network) {
 		return
 	}
 	if n.ID == "" && n.Name == "" {
-		c.Problems.Add(cloud.BlocksCreate, at, "has neither id nor name; set one of them")
+		c.Block(at, "has neither id nor name; set one of them")
 	}
 	if n.ID != "" && n.Name != "" {
-		c.Problems.Add(cloud.BlocksCreate, at, "has both id and name; remove one of them")
+		c.Block(at, "has both id and name; remove one of them")
 	}
 }
 
@@ -121,18 +114,15 @@ func (c *config) validateSubnets() {
 	old := s.SubnetID != nil && *s.SubnetID != ""
 	switch {
 	case old && len(s.SubnetIDs) > 0:
-		c.Problems.Add(cloud.Warning, "spec.subnetID", "has no effect because subnetIDs is there too; remove it")
+		c.Warn("spec.subnetID", "has no effect because subnetIDs is there too; remove it")
 	case old:
-		c.Problems.Add(cloud.Warning, "spec.subnetID", "is deprecated; use subnetIDs")
+		c.Warn("spec.subnetID", "is deprecated; use subnetIDs")
 	}
-	if (old || len(s.SubnetIDs) > 0) && s.NetworkID == "" {
-		c.Problems.Add(cloud.Warning, "spec.subnetIDs", "has no effect without networkID; add that, or remove it")
-	}
-	if (old || len(s.SubnetIDs) > 0) && s.NetworkID != "" && len(s.Subnets) > 0 {
+	switch byID := old || len(s.SubnetIDs) > 0; {
+	case byID && s.NetworkID == "":
+		c.Warn("spec.subnetIDs", "has no effect without networkID; add that, or remove it")
+	case byID && len(s.Subnets) > 0:
 		c.noEffect("spec.subnets", "beside subnetIDs")
-	}
-	for i, name := range s.Subnets {
-		c.Require(cloud.BlocksCreate, fmt.Sprintf("spec.subnets[%d]", i), name, "give the id or the name of a subnet")
 	}
 }
 
@@ -158,16 +148,16 @@ func (c *config) validatePods() {
 	s := &c.Spec
 	if s.PodNetworkCIDR != "" {
 		if len(s.PodNetworkCIDRs) > 0 {
-			c.Problems.Add(cloud.Warning, "spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
+			c.Warn("spec.podNetworkCidr", "has no effect because podNetworkCIDRs is there too; remove it")
 		} else {
-			c.Problems.Add(cloud.Warning, "spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
+			c.Warn("spec.podNetworkCidr", "is deprecated; use podNetworkCIDRs")
 			c.cidr("spec.podNetworkCidr", s.PodNetworkCIDR)
 		}
 	}
 	set := s.PodNetworkCIDR != "" || len(s.PodNetworkCIDRs) > 0
-	without := c.without("spec.podNetworkCIDRs", set, "spec.withoutPodNetworkCIDRs", s.WithoutPodNetworkCIDRs)
+	without := c.without("podNetworkCIDRs", set, "withoutPodNetworkCIDRs", s.WithoutPodNetworkCIDRs)
 	if !set && !without && !s.DisablePortSecurity && !c.Wrong("spec.podNetworkCidr") && !c.Wrong("spec.podNetworkCIDRs") {
-		c.Problems.Add(cloud.BlocksCreate, "spec.podNetworkCIDRs",
+		c.Block("spec.podNetworkCIDRs",
 			"is missing; list the addresses of pods, e.g. 100.64.0.0/11, or set withoutPodNetworkCIDRs")
 	}
 	for i, cidr := range s.PodNetworkCIDRs {
@@ -181,18 +171,17 @@ func (c *config) cidr(path, text string) {
 		return
 	}
 	if _, err := netip.ParseAddr(text); err != nil {
-		c.Problems.Add(cloud.Warning, path, fmt.Sprintf("is %q, which is no address range, and Neutron will refuse it; "+
-			"write one such as 100.64.0.0/11", text))
+		c.Warn(path, "is %q, which is no address range, and Neutron will refuse it; write one such as 100.64.0.0/11", text)
 	}
 }
 
 func (c *config) validateDisk() {
 	s := &c.Spec
 	if s.RootDiskSize < 0 {
-		c.Problems.Add(cloud.BlocksCreate, "spec.rootDiskSize", fmt.Sprintf("is %d and has to be at least 0", s.RootDiskSize))
+		c.Block("spec.rootDiskSize", "is %d and has to be at least 0", s.RootDiskSize)
 	}
 	if s.RootDiskType != nil && *s.RootDiskType != "" && s.RootDiskSize == 0 && !c.Wrong("spec.rootDiskSize") {
-		c.Problems.Add(cloud.Warning, "spec.rootDiskType", "has no effect without rootDiskSize; add that, or remove it")
+		c.Warn("spec.rootDiskType", "has no effect without rootDiskSize; add that, or remove it")
 	}
 }
 

@@ -25,7 +25,6 @@ var wordings = []struct {
 // unconverted are the folders whose comments do not follow wordings yet. It only
 // gets shorter.
 var unconverted = []string{
-	"cloud/openstack",
 	"manager",
 }
 

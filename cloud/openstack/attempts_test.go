@@ -69,12 +69,7 @@ func (y result) response() (*http.Response, error) {
 
 // process returns an account as a new process has it.
 func (x *attempt) process() *account {
-	s, err := NewDriver(Options{Transport: x}).connect(x.t.Context(), login{}, "r")
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	s.token, s.urls = "t", map[service]string{nova: "http://nova/", neutron: "http://neutron/"}
-	return newAccount(func() time.Time { return x.now }, "r", s)
+	return loggedIn(x.t, x, func() time.Time { return x.now })
 }
 
 // create calls Create once.
