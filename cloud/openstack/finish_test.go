@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +59,156 @@ func TestVolumesOfNovaAreMarked(t *testing.T) {
 		asked := calls
 		if err := a.markVolumes(t.Context(), c, r, server{ID: "s"}); err != nil || x.want != "" && calls != asked {
 			t.Errorf("%s: marked again by %d calls, %v", name, calls-asked, err)
+		}
+	}
+}
+
+// TestDefaultGroup: what the driver makes of the security groups that there are.
+func TestDefaultGroup(t *testing.T) {
+	t.Parallel()
+	const ours = `, "name": "g", "description": "` + groupMark + `"`
+	rule := func(id, kind string) string {
+		return `{"security_group_id": "` + id + `", "direction": "ingress", "ethertype": "` + kind +
+			`", "remote_group_id": "` + id + `"}`
+	}
+	cases := map[string]struct {
+		reason, before, after string // groups, before and after one was made
+		want                  string
+		changes               []string
+	}{
+		"none": {
+			"it is made, with what comes from the group", ``, `{"id": "a"` + ours + `}`, "a",
+			[]string{"security-groups", "security-group-rules IPv4", "security-group-rules IPv6"},
+		},
+		"two at once": {
+			"all managers take the same", ``,
+			`{"id": "b", "created_at": "2026-01-02T00:00:00Z"` + ours + `}, {"id": "c", "created_at": "2026-01-01T00:00:00Z"` +
+				ours + `}`, "c",
+			[]string{"security-groups", "security-group-rules IPv4", "security-group-rules IPv6"},
+		},
+		"half made": {
+			"an earlier call was interrupted", `{"id": "a", "security_group_rules": [` + rule("a", "IPv4") + `]` + ours + `}`, ``,
+			"a",
+			[]string{"security-group-rules IPv6"},
+		},
+		"somebody's": {"its rules are those that its owner wants", `{"id": "a", "name": "g"}`, ``, "a", nil},
+		"other name": {
+			"Neutron may find more", `{"id": "z", "name": "G"}, {"id": "a", "name": "g"}`, ``, "a", nil,
+		},
+	}
+	for name, x := range cases {
+		var changes []string
+		groups := x.before
+		a := open(t, func(r *http.Request, body string) (int, string) {
+			if r.Method == http.MethodGet {
+				return http.StatusOK, `{"security_groups": [` + groups + `]}`
+			}
+			change := strings.TrimPrefix(r.URL.Path, "/")
+			for _, kind := range []string{"IPv4", "IPv6"} {
+				if strings.Contains(body, kind) {
+					change += " " + kind
+				}
+			}
+			changes, groups = append(changes, change), x.before+x.after
+			return http.StatusCreated, "{}"
+		})
+		for range 2 { // the second time it is known
+			got, err := a.defaultGroup(t.Context(), "g")
+			if err != nil || got != x.want || !slices.Equal(changes, x.changes) {
+				t.Errorf("%s: got %q, %v, changes %q, want %q, %q\nbecause: %s", name, got, err, changes, x.want, x.changes,
+					x.reason)
+			}
+		}
+	}
+}
+
+// TestFloatingIPOnThePortAlready: Neutron refuses a second one. That of an earlier
+// request, whose answer was lost, is tagged; that of a user stays as it is.
+func TestFloatingIPOnThePortAlready(t *testing.T) {
+	t.Parallel()
+	c := &config{
+		Spec:      spec{NetworkID: "n", FloatingIPPool: "00000000-0000-4000-8000-000000000001"},
+		ownership: []string{"k"},
+	}
+	r := cloud.CreateRequest{
+		Ref: cloud.Ref{Name: "m", OwnerID: "o"}, Tags: map[string]string{cloud.ClusterIDTag: "c"},
+	}
+	for description, tagged := range map[string]string{
+		c.addressMark(r.Ref).String(): `{"tags":["k","mcm.cluster.x-k8s.io-cluster-id=c"]}`, "a user's": "",
+	} {
+		got := ""
+		a := open(t, func(q *http.Request, body string) (int, string) {
+			switch {
+			case q.Method == http.MethodPost:
+				return http.StatusConflict, `{"NeutronError": {"type": "FloatingIPPortAlreadyAssociated", "message": "no"}}`
+			case q.Method == http.MethodPut:
+				got = body
+				return http.StatusOK, "{}"
+			case q.URL.Query().Get("port_id") == "p":
+				return http.StatusOK, `{"floatingips": [{"id": "f", "floating_ip_address": "1.2.3.4", "port_id": "p", ` +
+					`"description": "` + description + `"}]}`
+			}
+			return http.StatusOK, `{"floatingips": []}` // the look before: it was made a moment later
+		})
+		s := server{ID: "s"}
+		err := a.ensureAddress(t.Context(), c, r, &s, []port{{ID: "p", NetworkID: "n"}})
+		want := []cloud.Address{{Kind: "ExternalIP", Value: "1.2.3.4"}}
+		if addresses := addressesOf(s); err != nil || got != tagged || !slices.Equal(addresses, want) {
+			t.Errorf("%s: got %v, %v, tags %s, want %v, %s", description, err, addresses, got, want, tagged)
+		}
+	}
+}
+
+// TestNoFloatingIPs: a cloud without floating IPs, or a user who may not list them, is
+// none of the business of a class without pool.
+func TestNoFloatingIPs(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
+		for pool, want := range map[string]bool{"": true, "public": false} {
+			a := open(t, func(*http.Request, string) (int, string) { return status, "{}" })
+			c := &config{Spec: spec{FloatingIPPool: pool}, ownership: []string{"k"}}
+			_, err := a.addressesOf(t.Context(), opDelete, c, cloud.Ref{Name: "m", OwnerID: "o"})
+			if (err == nil) != want {
+				t.Errorf("status %d with pool %q: got %v", status, pool, err)
+			}
+		}
+	}
+}
+
+// TestSeveralFixedAddresses: Neutron asks which one a floating IP is for.
+func TestSeveralFixedAddresses(t *testing.T) {
+	t.Parallel()
+	for want, texts := range map[string][]string{
+		"":         {"10.0.0.1"},
+		"10.0.0.1": {"fd00::1", "10.0.0.1", "10.0.0.2"},
+	} {
+		var p port
+		for _, text := range texts {
+			p.Fixed = append(p.Fixed, struct {
+				Address string `json:"ip_address"`
+			}{text})
+		}
+		if got := p.first(); got != want {
+			t.Errorf("%q: got %q, want %q", texts, got, want)
+		}
+	}
+}
+
+// TestNameFitsTheFloatingIP: its description names the machine, and is found as a whole
+// only.
+func TestNameFitsTheFloatingIP(t *testing.T) {
+	t.Parallel()
+	c := &config{ownership: []string{"k"}}
+	owner := strings.Repeat("o", 36)
+	for length, fits := range map[int]bool{140: true, 141: false} {
+		for _, pool := range []string{"", "public"} {
+			c.Spec.FloatingIPPool = pool
+			err := checkRequest(c, cloud.CreateRequest{
+				Ref: cloud.Ref{Name: strings.Repeat("m", length), OwnerID: owner}, Token: "5eed",
+			})
+			if (err == nil) != (fits || pool == "") {
+				t.Errorf("a name of %d characters with pool %q: got %v", length, pool, err)
+			}
 		}
 	}
 }
