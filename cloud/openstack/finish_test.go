@@ -87,7 +87,8 @@ func TestDefaultGroup(t *testing.T) {
 			[]string{"security-groups", "security-group-rules IPv4", "security-group-rules IPv6"},
 		},
 		"half made": {
-			"an earlier call was interrupted", `{"id": "a", "security_group_rules": [` + rule("a", "IPv4") + `]` + ours + `}`, ``,
+			"an earlier call was interrupted",
+			`{"id": "a", "security_group_rules": [` + rule("a", "IPv4") + `]` + ours + `}`, ``,
 			"a",
 			[]string{"security-group-rules IPv6"},
 		},
