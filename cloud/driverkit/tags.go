@@ -177,17 +177,6 @@ func inAlphabet(r rune, alphabet string) bool {
 	return false
 }
 
-// EncodeTags returns tags with keys for a cloud that takes no slash in a key.
-func EncodeTags(tags map[string]string) map[string]string {
-	encoded, _ := noSlash.Encode(tags)
-	return encoded
-}
-
-// DecodeTags returns tags as they were before EncodeTags.
-func DecodeTags(tags map[string]string) map[string]string { return noSlash.Decode(tags) }
-
-var noSlash = TagCodec{Prefix: strings.TrimSuffix(cloud.TagPrefix, "/") + "-"}
-
 // MergeTags returns the tags of a resource: those of the request, those of the class,
 // which win, and the driver's own, which win over both. An own tag without a value is left
 // out, whoever set it. The result is the caller's.
