@@ -14,7 +14,6 @@ import (
 
 // Reasons of ours that more than one place depends on.
 const (
-	reasonNotFound      = "ItemNotFound"
 	reasonNoValidHost   = "NoValidHost"
 	reasonNoFlavor      = "FlavorNotFound"
 	reasonServerMissing = "ServerNotFound"
