@@ -101,12 +101,13 @@ type catalog []struct {
 func (s *session) authenticate(ctx context.Context) (auth, error) {
 	options := s.who.authOptions()
 	scope, err := options.ToTokenV3ScopeMap()
-	if err != nil {
-		return auth{}, noAuth(err)
+	body := map[string]any{}
+	if err == nil {
+		body, err = options.ToTokenV3CreateMap(scope)
 	}
-	body, err := options.ToTokenV3CreateMap(scope)
 	if err != nil {
-		return auth{}, noAuth(err)
+		return auth{}, cloud.Errorf(cloud.Denied, opLogin, "NoCredentials", "the credentials cannot be used: %w",
+			driverkit.Innermost(err))
 	}
 	var header http.Header
 	var out struct {
@@ -119,25 +120,24 @@ func (s *session) authenticate(ctx context.Context) (auth, error) {
 	}); failed != nil {
 		return auth{}, refused(failed)
 	}
-	a := auth{token: header.Get("X-Subject-Token"), urls: map[service]string{}}
-	if a.token == "" {
+	return s.authOf(header.Get("X-Subject-Token"), out.Token.Catalog)
+}
+
+// authOf returns a login with this token and the services of the catalog.
+func (s *session) authOf(token string, all catalog) (auth, error) {
+	if token == "" {
 		return auth{}, cloud.Errorf(cloud.Unavailable, opLogin, "NoToken", "the answer of Keystone has no token")
 	}
+	a := auth{token: token, urls: map[service]string{}}
 	for of := range serviceTypes {
-		if url := s.find(out.Token.Catalog, of); url != "" {
+		if url := s.find(all, of); url != "" {
 			a.urls[of] = url
 		}
 	}
 	if a.urls[nova] == "" {
-		return auth{}, s.noRegion(out.Token.Catalog)
+		return auth{}, s.noRegion(all)
 	}
 	return a, nil
-}
-
-// noAuth is the error of credentials of which no request for a token can be made.
-func noAuth(err error) error {
-	return cloud.Errorf(cloud.Denied, opLogin, "NoCredentials", "the credentials cannot be used: %w",
-		driverkit.Innermost(err))
 }
 
 // refused returns the error of a login. Keystone answers 404 for an application

@@ -160,6 +160,31 @@ func TestFloatingIPOnThePortAlready(t *testing.T) {
 	}
 }
 
+// TestPortThatHasJustGone: the class is not wrong because of it, so it is tried again.
+func TestPortThatHasJustGone(t *testing.T) {
+	t.Parallel()
+	c := &config{
+		Spec:      spec{NetworkID: "n", FloatingIPPool: "00000000-0000-4000-8000-000000000001"},
+		ownership: []string{"k"},
+	}
+	for kind, want := range map[string]cloud.Code{
+		"PortNotFound": cloud.Unknown, "FloatingIPNotFound": cloud.Unknown, "NetworkNotFound": cloud.Invalid,
+		"OverQuota": cloud.Exhausted,
+	} {
+		a := open(t, func(r *http.Request, _ string) (int, string) {
+			if r.Method == http.MethodGet {
+				return http.StatusOK, `{"floatingips": []}`
+			}
+			return http.StatusNotFound, `{"NeutronError": {"type": "` + kind + `", "message": "no"}}`
+		})
+		r := cloud.CreateRequest{Ref: cloud.Ref{Name: "m", OwnerID: "o"}}
+		err := a.ensureAddress(t.Context(), c, r, &server{ID: "s"}, []port{{ID: "p", NetworkID: "n"}})
+		if cloud.CodeOf(err) != want {
+			t.Errorf("%s: got %v, want %v", kind, err, want)
+		}
+	}
+}
+
 // TestNoFloatingIPs: a cloud without floating IPs, or a user who may not list them, is
 // none of the business of a class without pool.
 func TestNoFloatingIPs(t *testing.T) {

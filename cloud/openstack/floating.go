@@ -89,6 +89,9 @@ func (a *account) ensureAddress(ctx context.Context, c *config, r cloud.CreateRe
 		return cloud.Errorf(cloud.Unavailable, opAddress, "PortMissing", "Neutron does not show the port of server %s", s.ID)
 	}
 	f, err := a.addressOn(ctx, c, r, ports[i])
+	if reasonOf(err) == reasonHasAddress {
+		f, err = a.presentAddress(ctx, c, ports[i], err)
+	}
 	if err != nil {
 		return err
 	}
@@ -109,31 +112,34 @@ func (a *account) addressOn(ctx context.Context, c *config, r cloud.CreateReques
 	if i := slices.IndexFunc(found, func(p part) bool { return p.address.PortID == on.ID }); i >= 0 {
 		return *found[i].address, nil
 	}
+	pool, err := a.pool(ctx, &c.Spec)
+	if err != nil {
+		return floatingIP{}, err
+	}
 	change := map[string]any{"port_id": on.ID}
 	setText(change, "fixed_ip_address", on.first())
-	request := call{method: http.MethodPost, of: neutron, path: "floatingips", body: map[string]any{"floatingip": change}}
+	method, path := http.MethodPost, "floatingips"
 	if len(found) > 0 {
-		request.method, request.path = http.MethodPut, "floatingips/"+found[0].id
+		method, path = http.MethodPut, "floatingips/"+found[0].id
 	} else {
-		change["description"] = c.addressMark(r.Ref).String()
-		if change["floating_network_id"], err = a.pool(ctx, &c.Spec); err != nil {
-			return floatingIP{}, err
-		}
+		change["floating_network_id"], change["description"] = pool, c.addressMark(r.Ref).String()
 	}
 	var out struct {
 		FloatingIP floatingIP `json:"floatingip"`
 	}
-	request.out = &out
-	err = a.ask(ctx, opAddress, request)
-	switch {
-	case err == nil:
-		return out.FloatingIP, nil
-	case reasonOf(err) == reasonHasAddress:
-		return a.presentAddress(ctx, c, on, err)
-	case isGone(err) && len(found) > 0: // it has just gone
-		return floatingIP{}, driverkit.Restrict(err)
+	err = a.ask(ctx, opAddress, call{
+		method: method, of: neutron, path: path, body: map[string]any{"floatingip": change}, out: &out,
+	})
+	return out.FloatingIP, c.refusedAddress(err)
+}
+
+// refusedAddress is the error of a request for a floating IP. The class is not to blame
+// for a port or a floating IP that has just gone.
+func (c *config) refusedAddress(err error) error {
+	if slices.Contains([]string{"PortNotFound", "FloatingIPNotFound"}, reasonOf(err)) {
+		return driverkit.Restrict(err)
 	}
-	return floatingIP{}, c.invalid(err)
+	return c.invalid(err)
 }
 
 // presentAddress returns the floating IP because of which Neutron refuses another: one
