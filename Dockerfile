@@ -19,6 +19,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
  && ln -s cluster-api-provider-mcm /out/machine-controller-manager
 
 FROM gcr.io/distroless/static:nonroot
+# Gardener starts ./machine-controller-manager; the base's directory is that of its user.
+WORKDIR /
 COPY --from=build /out/ /
 USER 65532:65532
 EXPOSE 10258 10259

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
@@ -36,8 +35,8 @@ type process struct {
 }
 
 // build puts the process together. It has talked to the API servers then, and
-// listens, but nothing runs yet.
-func (o *Options) build(ctx context.Context, drivers []cloud.Driver) (*process, error) {
+// listens, but nothing runs yet. Calling stop ends the context of what runs.
+func (o *Options) build(ctx context.Context, stop context.CancelCauseFunc, drivers []cloud.Driver) (*process, error) {
 	configs, err := o.clusters.configs(o.userAgent())
 	if err != nil {
 		return nil, err
@@ -57,14 +56,14 @@ func (o *Options) build(ctx context.Context, drivers []cloud.Driver) (*process, 
 	if err != nil {
 		return nil, err
 	}
-	return o.assemble(ctx, drivers, configs, clients, which, served)
+	return o.assemble(ctx, stop, drivers, configs, clients, which, served)
 }
 
 // assemble makes the parts and connects them.
 //
 //nolint:revive // each argument is a result of build
-func (o *Options) assemble(ctx context.Context, drivers []cloud.Driver, c configs, clients kubernetes.Interface,
-	which []string, served func(controllers.Kind) bool,
+func (o *Options) assemble(ctx context.Context, stop context.CancelCauseFunc, drivers []cloud.Driver, c configs,
+	clients kubernetes.Interface, which []string, served func(controllers.Kind) bool,
 ) (*process, error) {
 	requests, h := metrics.NewRequests(clock.RealClock{}), &health{
 		clock: clock.RealClock{},
@@ -97,6 +96,9 @@ func (o *Options) assemble(ctx context.Context, drivers []cloud.Driver, c config
 		return nil, err
 	}
 	if err := w.extend(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.joinPod(lock, stop); err != nil {
 		return nil, err
 	}
 	if err := w.serve(ctx, h); err != nil {
@@ -172,6 +174,7 @@ type wiring struct {
 	fence    *fence.Fence
 	requests *metrics.Requests
 	registry *metrics.Registry
+	peer     *peer // the other container of this pod; nil if this process is alone
 	frozen   atomic.Pointer[func() bool]
 }
 
@@ -244,34 +247,4 @@ func (s safetyOptions) orphans() orphan.Options {
 		o.Period, o.MinAge = time.Minute, 5*time.Minute
 	}
 	return o
-}
-
-// serve adds the servers of both ports; where they are one, it serves all.
-func (w *wiring) serve(ctx context.Context, h *health) error {
-	s := w.server
-	if s.contentionProfiling {
-		profileContention()
-	}
-	ports := []struct {
-		flag  string
-		port  int
-		serve metrics.Port
-	}{{"port", s.port, metrics.Both}}
-	if s.machineControllerPort != 0 && s.machineControllerPort != s.port {
-		ports[0].serve = metrics.ManagerPort
-		ports = append(ports, ports[0])
-		ports[1].flag, ports[1].port, ports[1].serve = "machine-controller-port", s.machineControllerPort,
-			metrics.MachineController
-	}
-	for _, p := range ports {
-		mux := newMux(h, w.registry.Gatherer(p.serve, ctrlmetrics.Registry), w.flags, s)
-		server, err := newServer(ctx, s, p.flag, p.port, mux)
-		if err != nil {
-			return err
-		}
-		if err := w.manager.Add(server); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -26,6 +26,10 @@ import (
 // next one could not be taken.
 const giveBackTimeout = 5 * time.Second
 
+// deferral is the duration of the leases, in seconds, that an elector sees while
+// another process is left to take them. It ends when that does, not after this time.
+const deferral = 24 * 60 * 60
+
 // leaseLock is one lock made of several leases, those of the doors that run: it
 // is held while all are held by the same identity. The native door has MCM's
 // two, so that neither another of us nor MCM's two processes ever work at the
@@ -46,6 +50,11 @@ type leaseLock struct {
 	clock    clock.PassiveClock
 	fence    *fence.Fence // open while all are ours
 	renewed  atomic.Int64 // when all were last written as ours, UnixNano; 0 while they are not
+
+	// first returns why another process is left to take the leases, "" if none is; nil
+	// means never.
+	first   func(ctx context.Context) string
+	standby standby
 }
 
 // part is one of the leases as it was last seen.
@@ -102,7 +111,20 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	if err != nil {
 		return nil, nil, err
 	}
-	return l.combined(), raw, nil
+	record := l.combined()
+	if record.HolderIdentity == l.identity {
+		return record, raw, nil
+	}
+	reason := ""
+	if l.first != nil {
+		reason = l.first(ctx)
+	}
+	l.standby.tell(l.clock.Now(), reason, l.parts)
+	if reason != "" {
+		// As if somebody held them; an elector notices that this has ended by the bytes.
+		record.HolderIdentity, record.LeaseDurationSeconds, raw = reason, deferral, append(raw, reason...)
+	}
+	return record, raw, nil
 }
 
 // combined is all leases as one record: ours if all are ours, another's if any

@@ -129,13 +129,19 @@ func normalize(fs *pflag.FlagSet, name string) pflag.NormalizedName {
 	return cliflag.WordSepNormalizeFunc(fs, name)
 }
 
+// given reports whether a flag was set, even to its default.
+func (o *Options) given(flag string) bool {
+	f := o.flags.Lookup(flag)
+	return f != nil && f.Changed
+}
+
 // userAgent is how requests to API servers name this program.
 func (o *Options) userAgent() string { return o.program + "/" + o.version }
 
 // defaults returns the defaults without flags that set them.
 func defaults() *Options {
 	return &Options{
-		server: serverOptions{address: "0.0.0.0", port: 10258, machineControllerPort: 10259},
+		server: serverOptions{address: "0.0.0.0", port: managerPort, machineControllerPort: machineControllerPort},
 		clusters: clusterOptions{
 			namespace: "default", qps: -1, burst: 30, resync: 12 * time.Hour,
 		},
@@ -204,7 +210,8 @@ func (o *Options) addServerFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.address, "address", s.address, "IP address to serve on, of both ports")
 	fs.IntVar(&s.port, "port", s.port, "port of health, metrics and profiles; the one of MCM's machine-controller-manager")
 	fs.IntVar(&s.machineControllerPort, "machine-controller-port", s.machineControllerPort,
-		"second port, the one of MCM's machine-controller; 0 serves everything on --port")
+		"second port, the one of MCM's machine-controller; 0 serves everything on --port. Without this flag, --port=10258 or "+
+			"--port=10259 means one of MCM's two containers, which has no second port")
 	fs.BoolVar(&s.profiling, "profiling", s.profiling, "serve profiles at /debug/pprof/")
 	fs.BoolVar(&s.contentionProfiling, "contention-profiling", s.contentionProfiling,
 		"also profile lock contention; needs --profiling")
@@ -294,4 +301,33 @@ func (o *Options) addIgnoredFlags(fs *pflag.FlagSet) {
 		"unused: each kind is spoken in the best encoding that it has")
 	fs.DurationVar(&i.controllerStartInterval, "controller-start-interval", i.controllerStartInterval,
 		"unused: controllers start together")
+	for _, name := range futureFlags() {
+		fs.Var(new(futureFlag), name, "of a newer MCM; accepted, and has no effect yet")
+	}
 }
+
+// futureFlags are the flags of MCM's main branch and of its open proposals that this
+// version does not implement. An image that is put under newer arguments starts with
+// them, and logs a warning; any other flag that is not known stays an error, since it may
+// be misspelt.
+func futureFlags() []string {
+	return []string{
+		"machine-creation-timeout-growth-percent",
+		"machine-replace-cycle-count-threshold",
+	}
+}
+
+// futureFlag keeps the value of a flag as it was given.
+type futureFlag string
+
+// String is the value.
+func (f *futureFlag) String() string { return string(*f) }
+
+// Set takes any value.
+func (f *futureFlag) Set(value string) error {
+	*f = futureFlag(value)
+	return nil
+}
+
+// Type is shown in the help.
+func (*futureFlag) Type() string { return "value" }

@@ -3,6 +3,7 @@ package manager
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,7 @@ func TestGardenersCommandLines(t *testing.T) {
 			"--control-kubeconfig=inClusterConfig", "--machine-safety-overshooting-period=1m", "--namespace=shoot--a--b",
 			"--port=10258",
 			"--safety-up=2", "--safety-down=1", "--target-kubeconfig=/var/run/kubeconfig", "--v=3",
+			"--concurrent-syncs=30", "--kube-api-qps=150", "--kube-api-burst=200",
 		},
 		"machine-controller-manager-provider": {
 			"--control-kubeconfig=inClusterConfig", "--machine-creation-timeout=20m", "--machine-drain-timeout=2h",
@@ -110,6 +112,63 @@ func TestGardenersCommandLines(t *testing.T) {
 	for name, args := range cases {
 		if _, err := parse(args...); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFutureFlags: flags of newer MCMs do not keep the manager from starting.
+func TestFutureFlags(t *testing.T) {
+	t.Parallel()
+	o, err := parse("--machine-creation-timeout-growth-percent=50", "--machine-replace-cycle-count-threshold", "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"machine-creation-timeout-growth-percent": "50", "machine-replace-cycle-count-threshold": "2",
+	} {
+		if got := o.flags.Lookup(name).Value.String(); got != want || !o.given(name) {
+			t.Errorf("--%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestContainers: which ports are served follows from how Gardener starts its containers.
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   container
+		ports  []int
+	}{
+		"Alone":     {"a process for all has both ports", nil, allContainers, []int{10258, 10259}},
+		"Manager":   {"Gardener's first container", []string{"--port=10258"}, managerContainer, []int{10258}},
+		"Sidecar":   {"Gardener's second container", []string{"--port=10259"}, sidecarContainer, []int{10259}},
+		"OtherPort": {"no container of Gardener's", []string{"--port=8080"}, allContainers, []int{8080, 10259}},
+		"BothPorts": {
+			"a process for all that names its ports", []string{"--port=10258", "--machine-controller-port=10259"}, allContainers,
+			[]int{10258, 10259},
+		},
+		"OnePort": {
+			"everything on one port", []string{"--port=10258", "--machine-controller-port=0"}, allContainers, []int{10258},
+		},
+		"Extension": {
+			"a runtime extension has no lease", []string{
+				"--port=10258", "--runtime-extension-port=9443", "--runtime-extension-cert-dir=x",
+			}, allContainers, []int{10258, 10259},
+		},
+	}
+	for name, tc := range cases {
+		o, err := parse(tc.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ports []int
+		for _, e := range o.endpoints() {
+			ports = append(ports, e.port)
+		}
+		if o.container() != tc.want || !slices.Equal(ports, tc.ports) {
+			t.Errorf("%s: %s: container %d with ports %v, want %d with %v", name, tc.reason, o.container(), ports, tc.want, tc.ports)
 		}
 	}
 }
@@ -208,6 +267,7 @@ func TestInvalidValues(t *testing.T) {
 		flag   string
 	}{
 		"Unknown":    {"a flag that nobody knows", []string{"--nope"}, "--nope"},
+		"Misspelt":   {"a flag that is nearly MCM's", []string{"--machine-drain-time=2h"}, "--machine-drain-time"},
 		"Port":       {"a port has 16 bits", []string{"--port=70000"}, "--port"},
 		"NoPort":     {"the first port is always there", []string{"--port=0"}, "--port"},
 		"SecondPort": {"the second port too", []string{"--machine-controller-port=-1"}, "--machine-controller-port"},

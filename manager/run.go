@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -44,15 +45,40 @@ func Run(ctx context.Context, o *Options, drivers ...cloud.Driver) error {
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting", "version", o.version, "namespace", o.clusters.namespace,
 		"drivers", namesOf(drivers))
+	o.warnOfFutureFlags()
 	return o.work(ctx, drivers)
 }
 
 // work does what Run does, once logging is set up.
 func (o *Options) work(ctx context.Context, drivers []cloud.Driver) error {
-	p, err := o.build(ctx, drivers)
+	for {
+		handedOver, err := o.term(ctx, drivers)
+		if err != nil || !handedOver {
+			return err
+		}
+	}
+}
+
+// term stands by and leads once. It reports whether it ended to let the sidecar lead:
+// then nothing of it runs any more, its leases are released, and another term may begin.
+func (o *Options) term(ctx context.Context, drivers []cloud.Driver) (handedOver bool, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p, err := o.build(ctx, stop, drivers)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer p.events.Shutdown()
-	return p.manager.Start(ctx)
+	err = p.manager.Start(ctx)
+	return errors.Is(context.Cause(ctx), errHandOver), err
+}
+
+// warnOfFutureFlags logs which of the given flags do nothing yet.
+func (o *Options) warnOfFutureFlags() {
+	for _, name := range futureFlags() {
+		if o.given(name) {
+			klog.Background().Info("Warning: this version accepts the flag, and it has no effect yet", "flag", "--"+name,
+				"value", o.flags.Lookup(name).Value.String())
+		}
+	}
 }

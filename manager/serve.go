@@ -14,7 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
 )
 
 const (
@@ -23,12 +27,12 @@ const (
 )
 
 // newMux serves what each of MCM's binaries serves, and readiness.
-func newMux(h *health, metrics prometheus.Gatherer, flags *pflag.FlagSet, s serverOptions) *http.ServeMux {
+func newMux(h *health, gatherer prometheus.Gatherer, flags *pflag.FlagSet, s serverOptions) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", check(h.live))
 	mux.Handle("/livez", check(h.live))
 	mux.Handle("/readyz", check(h.ready))
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("/metrics", metricsHandler(gatherer))
 	mux.Handle("/configz", configz(flags))
 	if s.profiling {
 		addProfiles(mux)
@@ -82,4 +86,87 @@ func newServer(ctx context.Context, s serverOptions, flag string, port int, h ht
 		Name: flag, Listener: listener, ShutdownTimeout: new(shutdownTimeout),
 		Server: &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout},
 	}, nil
+}
+
+// endpoint is a port and what of the metrics it serves.
+type endpoint struct {
+	flag  string
+	port  int
+	serve metrics.Port
+}
+
+// endpoints are the ports to serve; where they are one, it serves all.
+func (o *Options) endpoints() []endpoint {
+	s := o.server
+	first := endpoint{"port", s.port, metrics.Both}
+	if o.container() != allContainers || s.machineControllerPort == 0 || s.machineControllerPort == s.port {
+		return []endpoint{first}
+	}
+	first.serve = metrics.ManagerPort
+	return []endpoint{first, {"machine-controller-port", s.machineControllerPort, metrics.MachineController}}
+}
+
+// serve adds the servers of all ports.
+func (w *wiring) serve(ctx context.Context, h *health) error {
+	s := w.server
+	if s.contentionProfiling {
+		profileContention()
+	}
+	for _, e := range w.endpoints() {
+		var handler http.Handler = newMux(h, w.gatherer(e.serve), w.flags, s)
+		if w.peer != nil {
+			handler = w.podServer(h).mux(handler)
+		}
+		server, err := newServer(ctx, s, e.flag, e.port, handler)
+		if err != nil {
+			return err
+		}
+		if err := w.manager.Add(server); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherer has the metrics of a port.
+func (w *wiring) gatherer(port metrics.Port) prometheus.Gatherer {
+	return w.registry.Gatherer(port, ctrlmetrics.Registry)
+}
+
+// joinPod connects this process with the other container of its pod, if it has one: the
+// sidecar leads whenever it can.
+func (w *wiring) joinPod(lock *leaseLock, stop context.CancelCauseFunc) error {
+	c, e := w.container(), w.election
+	if c == allContainers || lock == nil {
+		return nil
+	}
+	w.peer = newPeer(c.peerPort(), e.leaseDuration, clock.RealClock{})
+	if c == sidecarContainer {
+		return nil
+	}
+	lock.first = w.peer.goesFirst
+	return w.manager.Add(handOver{to: w.peer, every: e.retryPeriod, stop: stop})
+}
+
+// podServer serves this process as a container of the pod.
+func (w *wiring) podServer(h *health) podServer {
+	leads := leading(w.manager)
+	s := podServer{container: w.container(), peer: w.peer, of: map[metrics.Port]http.Handler{}}
+	s.state = func() string {
+		switch {
+		case leads():
+			return peerLeads
+		case h.synced.Load():
+			return peerStandsBy
+		}
+		return peerStarting
+	}
+	for _, port := range []metrics.Port{metrics.Both, metrics.ManagerPort, metrics.MachineController} {
+		s.of[port] = metricsHandler(w.gatherer(port))
+	}
+	return s
+}
+
+func metricsHandler(g prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }

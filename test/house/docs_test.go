@@ -192,8 +192,11 @@ func TestFlagsAreDocumented(t *testing.T) {
 			t.Errorf("%s does not explain --%s", page, flag)
 		}
 	}
-	for _, known := range []string{"worker-count", "v", "vmodule", "logging-format"} {
-		flags[known] = true // an alias, and those of Kubernetes' logging
+	for _, known := range []string{
+		"worker-count", "v", "vmodule", "logging-format",
+		"machine-creation-timeout-growth-percent", "machine-replace-cycle-count-threshold",
+	} {
+		flags[known] = true // an alias, those of Kubernetes' logging, and those of newer MCMs
 	}
 	for flag := range described {
 		if !flags[flag] {
