@@ -1,0 +1,161 @@
+package manager
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
+)
+
+// says is a handler that answers with a text.
+func says(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+}
+
+// peerOf returns the peer that answers with h.
+func peerOf(t *testing.T, h http.Handler, clock *clocktesting.FakeClock) *peer {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	p := newPeer(machineControllerPort, 15*time.Second, clock)
+	var err error
+	if p.base, err = url.Parse(server.URL); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPeerGoesFirst(t *testing.T) {
+	t.Parallel()
+	mcm := http.NewServeMux()
+	mcm.Handle("/healthz", says("ok"))
+	cases := map[string]struct {
+		reason string
+		peer   http.Handler
+		after  time.Duration
+		first  bool
+	}{
+		"Standby":  {"a sidecar that can lead leads", says(peerStandsBy), time.Hour, true},
+		"Starting": {"one that starts will", says(peerStarting), time.Hour, true},
+		"Soon":     {"one that does not answer yet may be about to start", http.NotFoundHandler(), 10 * time.Second, true},
+		"Never":    {"one that has not come is not waited for", http.NotFoundHandler(), 16 * time.Second, false},
+		"MCM":      {"MCM's own sidecar waits for its own lease only", mcm, 16 * time.Second, false},
+		"Other":    {"whoever has the port, it is no process of ours", says("hello"), 16 * time.Second, false},
+	}
+	for name, tc := range cases {
+		clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+		p := peerOf(t, tc.peer, clock)
+		clock.Step(tc.after)
+		if reason := p.goesFirst(t.Context()); (reason != "") != tc.first {
+			t.Errorf("%s: %s: %q", name, tc.reason, reason)
+		}
+	}
+}
+
+// TestPodMetrics: each container has its half of the leader's metrics.
+func TestPodMetrics(t *testing.T) {
+	t.Parallel()
+	leader := http.NewServeMux()
+	leader.Handle(pathElection, says(peerLeads))
+	leader.Handle(managerContainer.pathHalf(), says("the leader's sets"))
+	leader.Handle(sidecarContainer.pathHalf(), says("the leader's machines"))
+	gone := http.NewServeMux()
+	gone.Handle(pathElection, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		_, _ = io.WriteString(w, peerLeads)
+	}))
+	gone.Handle(managerContainer.pathHalf(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	cases := map[string]struct {
+		reason    string
+		container container
+		state     string
+		peer      http.Handler
+		want      string
+	}{
+		"Standby":   {"a standby passes on what the leader has", managerContainer, peerStandsBy, leader, "the leader's sets"},
+		"Sidecar":   {"of its own port", sidecarContainer, peerStandsBy, leader, "the leader's machines"},
+		"Leader":    {"a leader has its own", sidecarContainer, peerLeads, says(peerStandsBy), "own machines"},
+		"NoLeader":  {"where none leads each has its own", managerContainer, peerStandsBy, says(peerStandsBy), "own sets"},
+		"Alone":     {"without another port everything is on this one", managerContainer, peerLeads, http.NotFoundHandler(), "all"},
+		"JustEnded": {"a leader that ends meanwhile is no failure", managerContainer, peerStandsBy, gone, "own sets"},
+	}
+	for name, tc := range cases {
+		s := podServer{
+			container: tc.container, peer: peerOf(t, tc.peer, clocktesting.NewFakeClock(time.Unix(1e9, 0))),
+			state: func() string { return tc.state },
+			of: map[metrics.Port]http.Handler{
+				metrics.Both: says("all"), metrics.ManagerPort: says("own sets"), metrics.MachineController: says("own machines"),
+			},
+		}
+		w := httptest.NewRecorder()
+		s.mux(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics",
+			http.NoBody))
+		if got := w.Body.String(); got != tc.want {
+			t.Errorf("%s: %s: %q, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// TestLeaseWaitsForThePeer: an elector does not take leases that are free while the
+// sidecar goes first, and takes them after that.
+func TestLeaseWaitsForThePeer(t *testing.T) {
+	t.Parallel()
+	l := pair(newClientset().CoordinationV1(), "us")
+	first := "the sidecar goes first"
+	l.first = func(context.Context) string { return first }
+	record, before, err := l.Get(t.Context())
+	if err != nil || record.HolderIdentity != first || record.LeaseDurationSeconds < 3600 {
+		t.Errorf("while the sidecar is there: %+v, %v; want a record that it holds", record, err)
+	}
+	first = ""
+	record, after, err := l.Get(t.Context())
+	if err != nil || record.HolderIdentity != "" || string(before) == string(after) {
+		t.Errorf("after that: %+v, %v; want a free record that differs", record, err)
+	}
+}
+
+// TestMixed: beside one of MCM's processes without the other one nothing works that is
+// the other one's.
+func TestMixed(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	held := func(name, by string, ago time.Duration) part {
+		return part{
+			lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: name}},
+			seen: resourcelock.LeaderElectionRecord{
+				HolderIdentity: by, LeaseDurationSeconds: 15, RenewTime: metav1.NewTime(now.Add(-ago)),
+			},
+		}
+	}
+	missing := held(second, "", time.Hour)
+	missing.missing = true
+	cases := map[string]struct {
+		reason string
+		parts  []part
+		want   string
+	}{
+		"One":     {"both of one process", []part{held(first, "a", 0), held(second, "a", 0)}, ""},
+		"MCM":     {"both of MCM's", []part{held(first, "a", 0), held(second, "b", 0)}, ""},
+		"None":    {"nobody", []part{held(first, "", 0), missing}, ""},
+		"Only":    {"MCM without its sidecar", []part{held(first, "a", 0), missing}, "machine-controller by nobody"},
+		"Sidecar": {"a sidecar without MCM", []part{held(first, "a", time.Hour), held(second, "b", 0)}, "held by b"},
+		"Change":  {"a change of leaders", []part{held(first, "a", 20*time.Second), held(second, "b", 0)}, ""},
+	}
+	for name, tc := range cases {
+		if got := mixed(now, tc.parts); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %s: %q, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+}
