@@ -18,6 +18,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/effects"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
@@ -206,7 +207,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	}
 	mgr := controllers.CatchingUp(w.manager, w.manager.GetAPIReader(), w.clusters.namespace, which)
 	return controllers.Setup(ctx, mgr, controllers.Deps{
-		Client: scopedClient{w.manager.GetClient(), w.clusters.namespace}, Live: w.manager.GetAPIReader(),
+		Client: effects.NewClient(scopedClient{w.manager.GetClient(), w.clusters.namespace}), Live: w.manager.GetAPIReader(),
 		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/effects"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
@@ -33,7 +34,7 @@ func namesOf(drivers []cloud.Driver) []string {
 }
 
 // around is what is put around every account, the first innermost: the fence is
-// asked last, after waits for the account's rate.
+// asked last, after waits for the account's rate, and failures are logged redacted.
 func around(r prometheus.Registerer, f *fence.Fence, o *Options) ([]cloud.Middleware, error) {
 	const usual = time.Minute
 	rates, err := wrap.ParseRates(o.cloudRates)
@@ -51,5 +52,5 @@ func around(r prometheus.Registerer, f *fence.Fence, o *Options) ([]cloud.Middle
 			klog.Background().Error(nil, "A driver panicked", "driver", driver, "operation", op, "stack", string(stack))
 		},
 	})
-	return append([]cloud.Middleware{f.Account}, wraps...), nil
+	return append(append([]cloud.Middleware{f.Account}, wraps...), effects.Account), nil
 }

@@ -17,9 +17,10 @@ const (
 )
 
 // newBroadcaster returns a broadcaster that writes core/v1 Events, the only kind
-// that MCM's role allows and its tests look for. Shutdown ends it.
+// that MCM's role allows and its tests look for, and that the log shows, too. Shutdown ends it.
 func newBroadcaster(c kubernetes.Interface) record.EventBroadcaster {
 	b := record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst, QPS: eventQPS})
+	b.StartStructuredLogging(0)
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.CoreV1().Events("")})
 	return b
 }

@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/effects"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
@@ -116,7 +117,7 @@ func targetOf(cl cluster.Cluster, config *rest.Config) (*controllers.Target, err
 	if err != nil {
 		return nil, err
 	}
-	return &controllers.Target{Client: c, Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
+	return &controllers.Target{Client: effects.NewClient(c), Live: cl.GetAPIReader(), Cache: cl.GetCache()}, nil
 }
 
 // newLock returns the lock on the leases of these names, or nil if none is to be held. Its

@@ -220,24 +220,62 @@ func (p *pod) requireWork(leader string, replicas int) {
 		}
 		return ""
 	})
+	p.scale(replicas)
+	p.await(time.Minute, func(ctx context.Context) string {
+		all, made := p.machines(ctx), 0
+		for i := range all {
+			if all[i].Spec.ProviderID != "" {
+				made++
+			}
+		}
+		if made != replicas || len(all) != replicas {
+			return fmt.Sprintf("%d machines, %d with a VM, want %d", len(all), made, replicas)
+		}
+		return ""
+	})
+}
+
+// scale asks for that many machines.
+func (p *pod) scale(replicas int) {
+	p.t.Helper()
 	pool := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: shoot, Name: "pool"}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
 	if err := p.admin.Patch(p.t.Context(), pool, patch); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// machines are those of the pool.
+func (p *pod) machines(ctx context.Context) []machinev1.Machine {
+	p.t.Helper()
+	list := &machinev1.MachineList{}
+	if err := p.admin.List(ctx, list, client.InNamespace(shoot)); err != nil {
+		p.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// join plays the kubelets of all machines: their nodes become ready, and the machines Running.
+func (p *pod) join() {
+	p.t.Helper()
+	for _, m := range p.machines(p.t.Context()) {
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: m.Labels[machinev1.NodeLabel]}, Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID},
+		}
+		if err := p.admin.Create(p.t.Context(), node); err != nil {
+			p.t.Fatal(err)
+		}
+		ready := node.DeepCopy()
+		ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		if err := p.admin.Status().Patch(p.t.Context(), ready, client.MergeFrom(node)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
 	p.await(time.Minute, func(ctx context.Context) string {
-		list := &machinev1.MachineList{}
-		if err := p.admin.List(ctx, list, client.InNamespace(shoot)); err != nil {
-			return err.Error()
-		}
-		made := 0
-		for i := range list.Items {
-			if list.Items[i].Spec.ProviderID != "" {
-				made++
+		for _, m := range p.machines(ctx) {
+			if m.Status.CurrentStatus.Phase != machinev1.MachineRunning {
+				return m.Name + " is " + string(m.Status.CurrentStatus.Phase)
 			}
-		}
-		if made != replicas || len(list.Items) != replicas {
-			return fmt.Sprintf("%d machines, %d with a VM, want %d", len(list.Items), made, replicas)
 		}
 		return ""
 	})

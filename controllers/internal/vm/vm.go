@@ -43,6 +43,7 @@ type memory struct {
 	created time.Time // last call of Create
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going   bool      // the cloud has accepted that it goes
+	logged  logged
 }
 
 // New returns an Engine that remembers nothing. formerLeader returns for how long a
@@ -86,11 +87,13 @@ func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	}
 	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
 	e.update(key, func(n *memory) { n.created = e.clock.Now() })
+	e.logAttempt(ctx, w)
 	made, err := a.Create(ctx, w.Request)
 	// The call takes its time, and the VM may have come about at the end of it.
 	e.update(key, func(n *memory) { n.created = e.clock.Now() })
 	if err == nil {
 		e.update(key, func(n *memory) { n.missing = time.Time{} })
+		logCreated(ctx, w, made)
 		return made, nil
 	}
 	if cloud.CodeOf(err) == cloud.TokenUsed && w.Request.ProviderID == "" {
@@ -123,6 +126,8 @@ func (e *Engine) nextAttempt(ctx context.Context, a cloud.Account, traits cloud.
 		return cloud.VM{}, fmt.Errorf("record attempt %d: %w", w.Attempt+1, err)
 	}
 	e.update(w.Request.OwnerID, func(n *memory) { n.missing = time.Time{} })
+	loggerOf(ctx, w.Request.Ref).Info("Next attempt at VM", "attempt", w.Attempt+1,
+		"cause", "the attempt before made no VM and cannot be repeated")
 	return cloud.VM{}, &cloud.Error{
 		Code: cloud.TokenUsed, Op: "create VM", Reason: "NewAttempt", RetryAfter: time.Millisecond,
 		Err: fmt.Errorf("attempt %d made no VM, attempt %d follows", w.Attempt, w.Attempt+1),
@@ -156,6 +161,7 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 	if err != nil {
 		return cloud.Deletion{}, err
 	}
+	e.logGoing(ctx, r)
 	if !d.Done {
 		e.update(r.OwnerID, func(n *memory) { n.missing, n.going = time.Time{}, true })
 		if d.RetryAfter <= 0 {
@@ -167,12 +173,12 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		e.update(r.OwnerID, func(n *memory) { n.missing = time.Time{} })
 		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that a former leader may have requested"}}, nil
 	}
-	if !e.absenceUncertain(r, traits.Settle, asked) {
-		return d, nil
+	if e.absenceUncertain(r, traits.Settle, asked) {
+		if wait := e.absenceGraceLeft(r.OwnerID, traits.Settle, asked); wait > 0 {
+			return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that the cloud may not show yet"}}, nil
+		}
 	}
-	if wait := e.absenceGraceLeft(r.OwnerID, traits.Settle, asked); wait > 0 {
-		return cloud.Deletion{RetryAfter: wait, Remaining: []string{"a VM that the cloud may not show yet"}}, nil
-	}
+	e.logGone(ctx, r)
 	return d, nil
 }
 

@@ -1,0 +1,91 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Account is a cloud.Middleware that logs calls that fail, with the wait before the next
+// try where the cloud asks for one. It belongs around the one that redacts errors.
+func Account(info cloud.AccountInfo, next cloud.Account) cloud.Account {
+	return loggedAccount{next, info.Driver.Name}
+}
+
+type loggedAccount struct {
+	cloud.Account
+	provider string
+}
+
+// Admit asks the account below.
+func (a loggedAccount) Admit(ctx context.Context, r cloud.CreateRequest) error {
+	return cloud.Admit(ctx, a.Account, r)
+}
+
+// Close closes the account below if it can be closed.
+func (a loggedAccount) Close() error {
+	if c, ok := a.Account.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Create creates a VM.
+func (a loggedAccount) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, error) {
+	made, err := a.Account.Create(ctx, r)
+	a.failed(ctx, "create VM", r.Ref, err)
+	return made, err
+}
+
+// Get returns a VM. That there is none is an answer.
+func (a loggedAccount) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
+	found, err := a.Account.Get(ctx, r)
+	if cloud.CodeOf(err) != cloud.NotFound {
+		a.failed(ctx, "get VM", r, err)
+	}
+	return found, err
+}
+
+// Delete deletes a VM and what was made with it.
+func (a loggedAccount) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error) {
+	d, err := a.Account.Delete(ctx, r)
+	a.failed(ctx, "delete VM", r, err)
+	if err == nil && !d.Done {
+		log.FromContext(ctx).V(VerbosityRetries).Info("VM is still being deleted", "provider", a.provider, "machine", r.Name,
+			"ownerID", r.OwnerID, "providerID", r.ProviderID, "remaining", d.Remaining, "retryAfter", d.RetryAfter)
+	}
+	return d, err
+}
+
+// List yields resources until the first error.
+func (a loggedAccount) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
+	return func(yield func(cloud.Resource, error) bool) {
+		for r, err := range a.Account.List(ctx, c, kinds...) {
+			a.failed(ctx, "list resources", cloud.Ref{Class: c}, err)
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// failed logs a call that failed; nil is none.
+func (a loggedAccount) failed(ctx context.Context, operation string, r cloud.Ref, err error) {
+	l := log.FromContext(ctx).V(VerbosityRetries)
+	if err == nil || !l.Enabled() {
+		return
+	}
+	values := []any{
+		"provider", a.provider, "operation", operation, "class", r.Class.Name, "machine", r.Name, "ownerID", r.OwnerID,
+		"providerID", r.ProviderID, "code", cloud.CodeOf(err).String(), "cause", err.Error(),
+	}
+	if e, ok := errors.AsType[*cloud.Error](err); ok {
+		values = append(values, "reason", e.Reason, "retryAfter", e.RetryAfter)
+	}
+	l.Info("Cloud call failed", values...)
+}
