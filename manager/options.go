@@ -210,8 +210,8 @@ func (o *Options) addServerFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.address, "address", s.address, "IP address to serve on, of both ports")
 	fs.IntVar(&s.port, "port", s.port, "port of health, metrics and profiles; the one of MCM's machine-controller-manager")
 	fs.IntVar(&s.machineControllerPort, "machine-controller-port", s.machineControllerPort,
-		"second port, the one of MCM's machine-controller; 0 serves everything on --port. Without this flag, --port=10258 or "+
-			"--port=10259 means one of MCM's two containers, which has no second port")
+		"second port, the one of MCM's machine-controller; 0 serves everything on --port. Without this flag, "+
+			"--port=10258 or --port=10259 means one of MCM's two containers, which has no second port")
 	fs.BoolVar(&s.profiling, "profiling", s.profiling, "serve profiles at /debug/pprof/")
 	fs.BoolVar(&s.contentionProfiling, "contention-profiling", s.contentionProfiling,
 		"also profile lock contention; needs --profiling")

@@ -3,7 +3,6 @@ package manager
 import (
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,47 +127,6 @@ func TestFutureFlags(t *testing.T) {
 	} {
 		if got := o.flags.Lookup(name).Value.String(); got != want || !o.given(name) {
 			t.Errorf("--%s is %q, want %q", name, got, want)
-		}
-	}
-}
-
-// TestContainers: which ports are served follows from how Gardener starts its containers.
-func TestContainers(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		args   []string
-		want   container
-		ports  []int
-	}{
-		"Alone":     {"a process for all has both ports", nil, allContainers, []int{10258, 10259}},
-		"Manager":   {"Gardener's first container", []string{"--port=10258"}, managerContainer, []int{10258}},
-		"Sidecar":   {"Gardener's second container", []string{"--port=10259"}, sidecarContainer, []int{10259}},
-		"OtherPort": {"no container of Gardener's", []string{"--port=8080"}, allContainers, []int{8080, 10259}},
-		"BothPorts": {
-			"a process for all that names its ports", []string{"--port=10258", "--machine-controller-port=10259"}, allContainers,
-			[]int{10258, 10259},
-		},
-		"OnePort": {
-			"everything on one port", []string{"--port=10258", "--machine-controller-port=0"}, allContainers, []int{10258},
-		},
-		"Extension": {
-			"a runtime extension has no lease", []string{
-				"--port=10258", "--runtime-extension-port=9443", "--runtime-extension-cert-dir=x",
-			}, allContainers, []int{10258, 10259},
-		},
-	}
-	for name, tc := range cases {
-		o, err := parse(tc.args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ports []int
-		for _, e := range o.endpoints() {
-			ports = append(ports, e.port)
-		}
-		if o.container() != tc.want || !slices.Equal(ports, tc.ports) {
-			t.Errorf("%s: %s: container %d with ports %v, want %d with %v", name, tc.reason, o.container(), ports, tc.want, tc.ports)
 		}
 	}
 }

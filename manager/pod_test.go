@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func TestPodMetrics(t *testing.T) {
 		"Sidecar":   {"of its own port", sidecarContainer, peerStandsBy, leader, "the leader's machines"},
 		"Leader":    {"a leader has its own", sidecarContainer, peerLeads, says(peerStandsBy), "own machines"},
 		"NoLeader":  {"where none leads each has its own", managerContainer, peerStandsBy, says(peerStandsBy), "own sets"},
-		"Alone":     {"without another port everything is on this one", managerContainer, peerLeads, http.NotFoundHandler(), "all"},
+		"Alone":     {"without another port this one has all", managerContainer, peerLeads, http.NotFoundHandler(), "all"},
 		"JustEnded": {"a leader that ends meanwhile is no failure", managerContainer, peerStandsBy, gone, "own sets"},
 	}
 	for name, tc := range cases {
@@ -156,6 +157,50 @@ func TestMixed(t *testing.T) {
 	for name, tc := range cases {
 		if got := mixed(now, tc.parts); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %s: %q, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// TestContainers: which ports are served follows from how Gardener starts its containers.
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		args   []string
+		want   container
+		ports  []int
+	}{
+		"Alone":     {"a process for all has both ports", nil, allContainers, []int{10258, 10259}},
+		"Manager":   {"Gardener's first container", []string{"--port=10258"}, managerContainer, []int{10258}},
+		"Sidecar":   {"Gardener's second container", []string{"--port=10259"}, sidecarContainer, []int{10259}},
+		"OtherPort": {"no container of Gardener's", []string{"--port=8080"}, allContainers, []int{8080, 10259}},
+		"BothPorts": {
+			"a process for all that names its ports",
+			[]string{"--port=10258", "--machine-controller-port=10259"},
+			allContainers,
+			[]int{10258, 10259},
+		},
+		"OnePort": {
+			"everything on one port", []string{"--port=10258", "--machine-controller-port=0"}, allContainers, []int{10258},
+		},
+		"Extension": {
+			"a runtime extension has no lease", []string{
+				"--port=10258", "--runtime-extension-port=9443", "--runtime-extension-cert-dir=x",
+			}, allContainers, []int{10258, 10259},
+		},
+	}
+	for name, tc := range cases {
+		o, err := parse(tc.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ports []int
+		for _, e := range o.endpoints() {
+			ports = append(ports, e.port)
+		}
+		if o.container() != tc.want || !slices.Equal(ports, tc.ports) {
+			t.Errorf("%s: %s: container %d with ports %v, want %d with %v", name, tc.reason, o.container(), ports, tc.want,
+				tc.ports)
 		}
 	}
 }

@@ -21,7 +21,7 @@ type standby struct {
 func (s *standby) tell(now time.Time, deferred string, parts []part) {
 	if reason := mixed(now, parts); reason != "" {
 		if reason != s.last || now.Sub(s.at) >= mixedReminder {
-			klog.Background().Error(nil, "Standing by, and only half of MCM works: replace the image of its other container, too",
+			klog.Background().Error(nil, "Standing by beside one of MCM's two processes: replace its image, too",
 				"reason", reason)
 			s.last, s.at = reason, now
 		}

@@ -57,7 +57,7 @@ exit 1
 func unpacked(t *testing.T) image {
 	t.Helper()
 	tools, out := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(tools, "go"), []byte(compiler), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(tools, "go"), []byte(compiler), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	all := stages(t)
@@ -105,7 +105,7 @@ func (m image) start(t *testing.T, command ...string) string {
 	if filepath.IsAbs(program) {
 		program = filepath.Join(m.root, program)
 	}
-	cmd := exec.CommandContext(t.Context(), program, command[1:]...) //nolint:gosec // of the Dockerfile
+	cmd := exec.CommandContext(t.Context(), program, command[1:]...)
 	cmd.Dir = filepath.Join(m.root, m.workDir)
 	said, err := cmd.CombinedOutput()
 	if err != nil {

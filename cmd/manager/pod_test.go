@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,12 +48,16 @@ const (
 	sidecar        = binary
 )
 
+// gardenersPorts is locked by the test that has them.
+var gardenersPorts sync.Mutex
+
 // pod is Gardener's pod: two processes in one network namespace.
 type pod struct {
 	t          *testing.T
 	dir        string
 	admin      client.Client
 	args       map[string][]string
+	ports      map[string]string
 	containers map[string]*process.Process
 	starts     int
 }
@@ -84,7 +89,10 @@ func newPod(t *testing.T) *pod {
 		t.Fatalf("no CRDs: %v", err)
 	}
 	c := cluster.ForTest(t, cluster.Options{Manifests: append(manifests, "testdata/gardener_rights.yaml")})
-	p := &pod{t: t, dir: t.TempDir(), containers: map[string]*process.Process{}}
+	p := &pod{
+		t: t, dir: t.TempDir(), containers: map[string]*process.Process{},
+		ports: map[string]string{firstContainer: "10258", sidecar: "10259"},
+	}
 	control, err := c.KubeconfigFor("system:serviceaccount:" + shoot + ":machine-controller-manager")
 	if err != nil {
 		t.Fatal(err)
@@ -123,8 +131,8 @@ func (p *pod) createPool() {
 	p.t.Cleanup(server.Close)
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: shoot, Name: name} }
 	secret := &corev1.Secret{ObjectMeta: meta("secret"), Data: map[string][]byte{
-		"userData": []byte("token: <<BOOTSTRAP_TOKEN>>\n"), "accountID": []byte(s.Accounts[0].ID),
-		"secretKey": []byte(s.Accounts[0].SecretKeys[0]),
+		"userData":  []byte("token: <<BOOTSTRAP_TOKEN>>\npassword: " + userDataCanary + "\n"),
+		"accountID": []byte(s.Accounts[0].ID), "secretKey": []byte(s.Accounts[0].SecretKeys[0]),
 	}}
 	class := &machinev1.MachineClass{
 		ObjectMeta: meta("class"), Provider: "sim",
@@ -154,7 +162,7 @@ func (p *pod) start(name string, more ...string) {
 		Name: fmt.Sprintf("%s-%d", name, p.starts), Program: filepath.Join(p.dir, name),
 		Args: append(slices.Clone(p.args[name]), more...), Env: []string{asManager + "=1"},
 	})
-	p.containers[name].RequireReady(p.t, "http://127.0.0.1:"+portOf(name)+"/healthz")
+	p.containers[name].RequireReady(p.t, "http://127.0.0.1:"+p.ports[name]+"/healthz")
 }
 
 func (p *pod) kill(name string) {
@@ -164,16 +172,9 @@ func (p *pod) kill(name string) {
 	}
 }
 
-func portOf(name string) string {
-	if name == firstContainer {
-		return "10258"
-	}
-	return "10259"
-}
-
 // get returns what a container serves, empty if nothing.
-func get(ctx context.Context, name, path string) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+portOf(name)+path, http.NoBody)
+func (p *pod) get(ctx context.Context, name, path string) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+p.ports[name]+path, http.NoBody)
 	if err != nil {
 		return ""
 	}
@@ -212,14 +213,20 @@ func (p *pod) requireWork(leader string, replicas int) {
 		standby = sidecar
 	}
 	p.await(time.Minute, func(ctx context.Context) string {
-		if state := get(ctx, leader, "/leader-election"); state != "leading" {
+		if state := p.get(ctx, leader, "/leader-election"); state != "leading" {
 			return fmt.Sprintf("%s is %q, and should lead", leader, state)
 		}
-		if !p.containers[standby].Ended() && get(ctx, standby, "/leader-election") == "leading" {
+		if !p.containers[standby].Ended() && p.get(ctx, standby, "/leader-election") == "leading" {
 			return standby + " leads, too"
 		}
 		return ""
 	})
+	p.requireMachines(replicas)
+}
+
+// requireMachines scales the pool, and waits for its machines and their VMs.
+func (p *pod) requireMachines(replicas int) {
+	p.t.Helper()
 	p.scale(replicas)
 	p.await(time.Minute, func(ctx context.Context) string {
 		all, made := p.machines(ctx), 0
@@ -260,7 +267,8 @@ func (p *pod) join() {
 	p.t.Helper()
 	for _, m := range p.machines(p.t.Context()) {
 		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: m.Labels[machinev1.NodeLabel]}, Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID},
+			ObjectMeta: metav1.ObjectMeta{Name: m.Labels[machinev1.NodeLabel]},
+			Spec:       corev1.NodeSpec{ProviderID: m.Spec.ProviderID},
 		}
 		if err := p.admin.Create(p.t.Context(), node); err != nil {
 			p.t.Fatal(err)
@@ -290,11 +298,11 @@ func (p *pod) requireAlive() {
 		sidecar:        {"mcm_machine_info{", "mcm_cloud_api_driver_request_duration_seconds_count{", "process_open_fds"},
 	}
 	for name := range p.containers {
-		if p.containers[name].Ended() || get(p.t.Context(), name, "/healthz") == "" {
+		if p.containers[name].Ended() || p.get(p.t.Context(), name, "/healthz") == "" {
 			p.t.Fatalf("%s is not alive", name)
 		}
 		p.await(10*time.Second, func(ctx context.Context) string {
-			body := get(ctx, name, "/metrics")
+			body := p.get(ctx, name, "/metrics")
 			for of, metrics := range has {
 				for _, m := range metrics {
 					if own := of == name || m == "process_open_fds"; strings.Contains(body, m) != own {
@@ -313,6 +321,9 @@ func (p *pod) requireAlive() {
 // TestGardenersPod: Gardener's two containers, each of them this manager, started in
 // both orders and each killed once.
 func TestGardenersPod(t *testing.T) {
+	t.Parallel()
+	gardenersPorts.Lock()
+	t.Cleanup(gardenersPorts.Unlock) // after the processes have ended
 	p := newPod(t)
 	replicas := 0
 	for _, order := range [][]string{{firstContainer, sidecar}, {sidecar, firstContainer}} {
@@ -328,9 +339,11 @@ func TestGardenersPod(t *testing.T) {
 			p.requireWork(sidecar, replicas)
 			p.requireAlive()
 		}
-		if said := p.containers[firstContainer].Output(); !strings.Contains(said, `"Standing by" reason="the provider sidecar`) {
+		said := p.containers[firstContainer].Output()
+		if !strings.Contains(said, `"Standing by" reason="the provider sidecar`) {
 			t.Errorf("the container that stands by does not say so: %s", said)
 		}
+		p.requireNoSecrets()
 		for _, name := range order {
 			if err := p.containers[name].Stop(time.Minute); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -342,20 +355,25 @@ func TestGardenersPod(t *testing.T) {
 // TestGardenersSidecarIsAway: the first container works while the sidecar is away, and
 // lets it lead again.
 func TestGardenersSidecarIsAway(t *testing.T) {
+	t.Parallel()
+	gardenersPorts.Lock()
+	t.Cleanup(gardenersPorts.Unlock) // after the processes have ended
 	p := newPod(t)
-	quick := []string{"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+	quick := []string{
+		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
+	}
 	p.start(sidecar, quick...)
 	p.start(firstContainer, quick...)
 	p.requireWork(sidecar, 1)
 	p.kill(sidecar)
 	p.requireWork(firstContainer, 2)
-	if body := get(t.Context(), firstContainer, "/metrics"); !strings.Contains(body, "mcm_machine_info{") {
+	if body := p.get(t.Context(), firstContainer, "/metrics"); !strings.Contains(body, "mcm_machine_info{") {
 		t.Error("metrics of machines are nowhere while the sidecar is away")
 	}
 	p.start(sidecar, quick...)
 	p.requireWork(sidecar, 3)
 	p.await(time.Minute, func(ctx context.Context) string {
-		if state := get(ctx, firstContainer, "/leader-election"); state != "standing by" {
+		if state := p.get(ctx, firstContainer, "/leader-election"); state != "standing by" {
 			return "the first container is " + state
 		}
 		return ""
