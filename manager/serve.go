@@ -3,17 +3,21 @@ package manager
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"runtime"
+	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -112,12 +116,19 @@ func (w *wiring) serve(ctx context.Context, h *health) error {
 	if s.contentionProfiling {
 		profileContention()
 	}
-	for _, e := range w.endpoints() {
+	all := w.endpoints()
+	for i, e := range slices.Backward(all) {
 		var handler http.Handler = newMux(h, w.gatherer(e.serve), w.flags, s)
 		if w.peer != nil {
 			handler = w.podServer(h).mux(handler)
 		}
 		server, err := newServer(ctx, s, e.flag, e.port, handler)
+		if i > 0 && errors.Is(err, syscall.EADDRINUSE) && !w.given(e.flag) {
+			klog.Background().Info("Warning: the default of the second port is taken; all metrics are on the first port",
+				"flag", "--"+e.flag, "port", e.port)
+			all[0].serve = metrics.Both
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -379,4 +380,32 @@ func TestGardenersSidecarIsAway(t *testing.T) {
 		return ""
 	})
 	p.requireAlive()
+}
+
+// TestDefaultPortIsTaken: a manager for all that was not told its ports starts beside
+// whoever has the second one, and serves everything on the first.
+func TestDefaultPortIsTaken(t *testing.T) {
+	t.Parallel()
+	gardenersPorts.Lock()
+	t.Cleanup(gardenersPorts.Unlock) // after the processes have ended
+	p := newPod(t)
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":"+p.ports[sidecar])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	p.args[firstContainer] = slices.DeleteFunc(p.args[firstContainer], func(arg string) bool {
+		return strings.HasPrefix(arg, "--port=")
+	})
+	p.start(firstContainer)
+	p.requireMachines(1)
+	p.await(10*time.Second, func(ctx context.Context) string {
+		body := p.get(ctx, firstContainer, "/metrics")
+		for _, metric := range []string{"mcm_machine_set_info{", "mcm_machine_info{"} {
+			if !strings.Contains(body, metric) {
+				return metric + " is missing"
+			}
+		}
+		return ""
+	})
 }

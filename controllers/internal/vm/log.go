@@ -12,7 +12,8 @@ import (
 // logged is what of a VM's life this process has logged: each line once, however often
 // the calls are repeated.
 type logged struct {
-	attempt     int // the last one whose beginning was logged
+	attempt     int    // the last one whose beginning was logged
+	created     string // the providerID of the VM that was logged
 	going, gone bool
 }
 
@@ -41,12 +42,13 @@ func (e *Engine) logAttempt(ctx context.Context, w want) {
 }
 
 // logCreated logs a VM that was not known by its providerID before.
-func logCreated(ctx context.Context, w want, made cloud.VM) {
-	if w.Request.ProviderID != "" || made.ProviderID == "" {
-		return
+func (e *Engine) logCreated(ctx context.Context, w want, made cloud.VM) {
+	r := w.Request.Ref
+	before := e.swap(r.OwnerID, func(n *logged) { n.created = made.ProviderID })
+	if r.ProviderID == "" && made.ProviderID != before.created {
+		loggerOf(ctx, r).Info("Created VM", "providerID", made.ProviderID, "attempt", w.Attempt, "state", made.State.String(),
+			"zone", made.Zone, "instanceType", made.InstanceType, "node", made.NodeName)
 	}
-	loggerOf(ctx, w.Request.Ref).Info("Created VM", "providerID", made.ProviderID, "attempt", w.Attempt,
-		"state", made.State.String(), "zone", made.Zone, "instanceType", made.InstanceType, "node", made.NodeName)
 }
 
 // logGoing logs that the cloud has accepted a deletion.

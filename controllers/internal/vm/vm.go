@@ -93,7 +93,7 @@ func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 	e.update(key, func(n *memory) { n.created = e.clock.Now() })
 	if err == nil {
 		e.update(key, func(n *memory) { n.missing = time.Time{} })
-		logCreated(ctx, w, made)
+		e.logCreated(ctx, w, made)
 		return made, nil
 	}
 	if cloud.CodeOf(err) == cloud.TokenUsed && w.Request.ProviderID == "" {
