@@ -368,9 +368,12 @@ func TestGardenersSidecarIsAway(t *testing.T) {
 	p.requireWork(sidecar, 1)
 	p.kill(sidecar)
 	p.requireWork(firstContainer, 2)
-	if body := p.get(t.Context(), firstContainer, "/metrics"); !strings.Contains(body, "mcm_machine_info{") {
-		t.Error("metrics of machines are nowhere while the sidecar is away")
-	}
+	p.await(10*time.Second, func(ctx context.Context) string {
+		if !strings.Contains(p.get(ctx, firstContainer, "/metrics"), "mcm_machine_info{") {
+			return "metrics of machines are nowhere while the sidecar is away"
+		}
+		return ""
+	})
 	p.start(sidecar, quick...)
 	p.requireWork(sidecar, 3)
 	p.await(time.Minute, func(ctx context.Context) string {
