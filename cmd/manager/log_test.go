@@ -143,6 +143,21 @@ func TestLogFormatJSON(t *testing.T) {
 	t.Parallel()
 	p := newManager(t, "--logging-format=json", "--v=5")
 	p.requireMachines(1)
+	p.await(time.Minute, func(context.Context) string {
+		messages := p.jsonMessages()
+		for _, want := range []string{"Starting", "Created VM", "Recorded VM", "Changed phase", "Event occurred"} {
+			if !slices.Contains(messages, want) {
+				return "no line says " + want
+			}
+		}
+		return ""
+	})
+	p.requireNoSecrets()
+}
+
+// jsonMessages are the messages of a log whose lines are JSON objects.
+func (p *pod) jsonMessages() []string {
+	p.t.Helper()
 	var messages []string
 	for line := range strings.Lines(p.containers[sidecar].Output()) {
 		if !strings.HasSuffix(line, "\n") {
@@ -152,14 +167,9 @@ func TestLogFormatJSON(t *testing.T) {
 			Message string `json:"msg"`
 		}
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			t.Errorf("%v: %s", err, line)
+			p.t.Fatalf("%v: %s", err, line)
 		}
 		messages = append(messages, entry.Message)
 	}
-	for _, want := range []string{"Starting", "Created VM", "Recorded VM", "Changed phase", "Event occurred"} {
-		if !slices.Contains(messages, want) {
-			t.Errorf("no line says %q", want)
-		}
-	}
-	p.requireNoSecrets()
+	return messages
 }
