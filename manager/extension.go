@@ -16,8 +16,8 @@ import (
 // extensionComponent is who the Events of the runtime extension are from.
 const extensionComponent = "mcm-runtime-extension"
 
-// extensionOptions say whether this process is a runtime extension of Cluster
-// API, and nothing else.
+// extensionOptions make this process a runtime extension of Cluster API, and nothing
+// else.
 type extensionOptions struct {
 	port    int // 0: it is not
 	certDir string

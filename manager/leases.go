@@ -35,7 +35,7 @@ const deferral = 24 * 60 * 60
 // two, so that neither another of us nor MCM's two processes ever work at the
 // same time as we do.
 //
-// Nobody holds one lease while waiting for another: all are taken in one
+// No process holds one lease while it waits for another: all are taken in one
 // attempt that starts only when all are free, always in the same order, and an
 // attempt that does not get them all returns what it got at once. Without
 // hold-and-wait there is no deadlock, neither among several of us nor with MCM's
@@ -128,7 +128,7 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 }
 
 // combined is all leases as one record: ours if all are ours, another's if any
-// is, else nobody's.
+// is, else without a holder.
 func (l *leaseLock) combined() *resourcelock.LeaderElectionRecord {
 	if l.allOurs() {
 		record := l.parts[0].seen
@@ -207,7 +207,7 @@ func (l *leaseLock) giveBack(ctx context.Context, n int) error {
 	return failed
 }
 
-// freed is the record of a lease that nobody holds.
+// freed is the record of a lease without a holder.
 func (l *leaseLock) freed(i int) resourcelock.LeaderElectionRecord {
 	now := metav1.NewTime(l.clock.Now())
 	return resourcelock.LeaderElectionRecord{
@@ -273,7 +273,7 @@ func (l *leaseLock) allOurs() bool {
 	return true
 }
 
-// allFree reports whether nobody held any lease when it was last read: the former
+// allFree reports whether every lease was free when it was last read: the former
 // holder gave them up, or there was none.
 func (l *leaseLock) allFree() bool {
 	return !slices.ContainsFunc(l.parts, func(p part) bool { return p.seen.HolderIdentity != "" })

@@ -74,7 +74,7 @@ func (c container) half() metrics.Port {
 
 // What a process tells its peer at pathElection.
 const (
-	peerAbsent   = "" // nobody answers, or not a process of this project
+	peerAbsent   = "" // no process answers, or not one of this project
 	peerStarting = "starting"
 	peerStandsBy = "standing by"
 	peerLeads    = "leading"

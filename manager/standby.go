@@ -60,7 +60,7 @@ func mixed(now time.Time, parts []part) string {
 // heldAt reports whether the lease was renewed within its duration.
 func (p part) heldAt(now time.Time) bool { return p.seen.HolderIdentity != "" && p.age(now) <= 0 }
 
-// abandonedAt reports whether nobody has held the lease for longer than a start or a
+// abandonedAt reports whether the lease has had no holder for longer than a start or a
 // change of leaders takes.
 func (p part) abandonedAt(now time.Time) bool {
 	return p.missing || p.age(now) > mixedReminder

@@ -17,7 +17,7 @@ import (
 const maxPort = 65535
 
 // extraGroup is what the API server's bootstrap token authenticator accepts; a
-// token with any other group authenticates nobody.
+// token with any other group does not authenticate.
 var extraGroup = regexp.MustCompile(`\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`)
 
 // problems are values of flags that cannot be.

@@ -17,7 +17,7 @@ import (
 
 // newWorkloads returns the connections to the workload clusters of Cluster API,
 // which start and stop with mgr; nil if no controller needs them. Secrets of a
-// workload cluster are never cached: nobody may watch them there.
+// workload cluster are never cached: they may not be watched there.
 func (o *Options) newWorkloads(ctx context.Context, mgr ctrl.Manager, which []string) (clustercache.ClusterCache,
 	error,
 ) {

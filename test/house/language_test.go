@@ -1,9 +1,7 @@
 package house
 
 import (
-	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -22,30 +20,13 @@ var wordings = []struct {
 	},
 }
 
-// unconverted are the folders whose comments do not follow wordings yet. It only
-// gets shorter.
-var unconverted = []string{
-	"manager",
-}
-
 func TestComments(t *testing.T) {
 	t.Parallel()
-	found := map[string]bool{} // by folder
 	for _, s := range sources(t, func(name string) bool { return strings.HasSuffix(name, ".go") }) {
-		folder := twoLevels(s.name)
 		for _, group := range s.file.Comments {
-			text := strings.Join(strings.Fields(group.Text()), " ")
-			for _, problem := range problems(text) {
-				found[folder] = true
-				if !slices.Contains(unconverted, folder) {
-					t.Errorf("%s:%d: %s", s.name, s.line(group.Pos()), problem)
-				}
+			for _, problem := range problems(strings.Join(strings.Fields(group.Text()), " ")) {
+				t.Errorf("%s:%d: %s", s.name, s.line(group.Pos()), problem)
 			}
-		}
-	}
-	for _, folder := range unconverted {
-		if !found[folder] {
-			t.Errorf("%s needs no exception any more: remove it from unconverted in language_test.go", folder)
 		}
 	}
 }
@@ -59,13 +40,6 @@ func problems(comment string) []string {
 		}
 	}
 	return found
-}
-
-// twoLevels is the folder of a file, or the one above it that is a folder in a
-// folder of the root, as "cloud/aws".
-func twoLevels(name string) string {
-	parts := strings.Split(path.Dir(name), "/")
-	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
 func TestCommentRulesBite(t *testing.T) {
