@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
+
+// EventMachinesKept is the reason of the Event for surplus machines that are not deleted
+// because their MachineDeployment needs them.
+const EventMachinesKept = "MachinesKept"
 
 // keepAvailable returns those of the surplus machines that may be deleted now. The size of
 // the set may follow from what a user has asked for and taken back since: available
@@ -19,21 +24,27 @@ import (
 // Machines that a scaler or a user has chosen are deleted in any case.
 func (c *Controller) keepAvailable(ctx context.Context, s *scope, surplus, all []*machinev1.Machine,
 ) ([]*machinev1.Machine, error) {
-	chosen := rollout.Ranking{Now: s.now, Chosen: s.requestedDeletions()}
-	atRisk := func(m *machinev1.Machine) bool { return isAvailable(m) && !chosen.Prioritized(m) }
-	if s.deployment == nil || !slices.ContainsFunc(surplus, atRisk) {
+	if s.deployment == nil || !slices.ContainsFunc(surplus, isAvailable) {
 		return surplus, nil
 	}
-	least, err := c.leastAvailable(ctx, s)
+	live, least, err := c.leastAvailable(ctx, s)
 	if err != nil || least == 0 {
 		return surplus, err
 	}
-	others, err := c.availableInOtherSets(ctx, s)
+	others, err := c.countOtherSets(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	deletable, withheld := keepAtRisk(surplus, atRisk, others+available(all)-least)
+	own := countsOf(all)
+	least = max(least-own.preserved-others.preserved, 0)
+	atRisk := func(m *machinev1.Machine) bool { return isAvailable(m) && !s.isChosen(live, m) }
+	deletable, withheld := keepAtRisk(surplus, atRisk, others.available+own.available-least)
 	s.withheld = withheld
+	if withheld > 0 && !s.memory.withheldReported {
+		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: MachineDeployment "+
+			"%s keeps %d available; they are deleted once others are available, or with a lower annotation %s at once",
+			withheld, len(surplus), live.Name, least, machinev1.PriorityAnnotation)
+	}
 	return deletable, nil
 }
 
@@ -59,51 +70,91 @@ func keepAtRisk(surplus []*machinev1.Machine, atRisk func(*machinev1.Machine) bo
 	return deletable, withheld
 }
 
-// leastAvailable returns how many machines of the set's MachineDeployment have to stay
-// available: replicas less maxUnavailable of a rolling update, else none.
-func (c *Controller) leastAvailable(ctx context.Context, s *scope) (int, error) {
+// isChosen reports whether a user or a scaler wants m deleted before others of the set. The
+// mark of a scaler counts as long as the MachineDeployment lists the machine.
+func (s *scope) isChosen(live *machinev1.MachineDeployment, m *machinev1.Machine) bool {
+	requests, _ := rollout.ParseDeletionRequests(live.Annotations[machinev1.TriggerDeletionAnnotation], s.now)
+	for _, request := range requests {
+		if request.Name == m.Name {
+			return true
+		}
+	}
+	if _, marked := rollout.MarkedAt(m); marked {
+		return false
+	}
+	if _, marked := m.Annotations[machinev1.DeleteMachineAnnotation]; marked {
+		return true
+	}
+	priority := m.Annotations[machinev1.PriorityAnnotation]
+	return priority != s.set.Spec.Template.Annotations[machinev1.PriorityAnnotation] &&
+		rollout.Ranking{Now: s.now}.Prioritized(m)
+}
+
+// leastAvailable returns the set's MachineDeployment, uncached, and how many machines it
+// keeps available: replicas less maxUnavailable in a rolling update, else none.
+func (c *Controller) leastAvailable(ctx context.Context, s *scope) (*machinev1.MachineDeployment, int, error) {
 	live := &machinev1.MachineDeployment{}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.deployment), live)
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("read MachineDeployment on the API server: %w", err)
+		return nil, 0, fmt.Errorf("read MachineDeployment on the API server: %w", err)
 	}
 	rolling := live.Spec.Strategy.Type == machinev1.RollingUpdateStrategyType
 	if live.UID != s.deployment.UID || !live.DeletionTimestamp.IsZero() || !rolling {
-		return 0, nil
+		return live, 0, nil
 	}
 	bounds, err := rollout.BoundsOf(live)
 	if err != nil {
-		return 0, nil //nolint:nilerr // the MachineDeployment reports its invalid spec, and promises nothing
+		return live, 0, nil //nolint:nilerr // the MachineDeployment reports its invalid spec, and promises nothing
 	}
-	return bounds.MinAvailable(), nil
+	return live, bounds.MinAvailable(), nil
 }
 
-// availableInOtherSets counts the available machines of the MachineDeployment's other sets.
-func (c *Controller) availableInOtherSets(ctx context.Context, s *scope) (int, error) {
+// counts are numbers of machines.
+type counts struct{ available, preserved int }
+
+// countsOf counts machines that are available, and failed ones that are preserved, of which
+// as many need not be available, as for the condition Available.
+func countsOf(machines []*machinev1.Machine) counts {
+	c := counts{available: available(machines)}
+	for _, m := range machines {
+		if m.DeletionTimestamp.IsZero() && preservedFailed(m) {
+			c.preserved++
+		}
+	}
+	return c
+}
+
+// countOtherSets counts the machines of the MachineDeployment's other sets. Available ones
+// that such a set has beyond its size do not count: it may be deleting them now. Of two
+// sets that were resized, at least the one whose change is younger sees both sizes.
+func (c *Controller) countOtherSets(ctx context.Context, s *scope) (counts, error) {
 	sets := &machinev1.MachineSetList{}
 	err := c.Client.List(ctx, sets, client.InNamespace(s.set.Namespace),
 		client.MatchingFields{index.SetByOwner: string(s.deployment.UID)})
 	if err != nil {
-		return 0, fmt.Errorf("list MachineSets: %w", err)
+		return counts{}, fmt.Errorf("list MachineSets: %w", err)
 	}
-	count := 0
+	var sum counts
 	for i := range sets.Items {
-		if sets.Items[i].UID == s.set.UID {
+		other := &sets.Items[i]
+		if other.UID == s.set.UID {
 			continue
 		}
-		machines := &machinev1.MachineList{}
-		err := c.Client.List(ctx, machines, client.InNamespace(s.set.Namespace),
-			client.MatchingFields{index.MachineByOwner: string(sets.Items[i].UID)})
+		list := &machinev1.MachineList{}
+		err := c.Client.List(ctx, list, client.InNamespace(s.set.Namespace),
+			client.MatchingFields{index.MachineByOwner: string(other.UID)})
 		if err != nil {
-			return 0, fmt.Errorf("list Machines: %w", err)
+			return counts{}, fmt.Errorf("list Machines: %w", err)
 		}
-		for j := range machines.Items {
-			if isAvailable(&machines.Items[j]) {
-				count++
-			}
+		var machines []*machinev1.Machine
+		for j := range list.Items {
+			machines = append(machines, &list.Items[j])
 		}
+		of := countsOf(machines)
+		sum.available += min(of.available, int(other.Spec.Replicas))
+		sum.preserved += of.preserved
 	}
-	return count, nil
+	return sum, nil
 }
 
 // isAvailable reports whether a machine serves: it has a node that is ready.

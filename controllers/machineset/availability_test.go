@@ -1,8 +1,11 @@
 package machineset
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,13 +28,17 @@ func rolling(replicas int32, changes ...func(*machinev1.MachineDeployment)) *mac
 	return d
 }
 
-// otherSet is a set of the same deployment with one available machine.
-func otherSet() []client.Object {
-	set := newSet(1, owned)
+// otherSet is a set of the same deployment, of that size, with n available machines.
+func otherSet(size int32, n int) []client.Object {
+	set := newSet(size, owned)
 	set.Name, set.UID = "other", "other-uid"
-	member := newMember("c")
-	member.OwnerReferences = []metav1.OwnerReference{controllerRef(set)}
-	return []client.Object{set, member}
+	objects := []client.Object{set}
+	for i := range n {
+		member := newMember(fmt.Sprintf("o-%d", i))
+		member.OwnerReferences = []metav1.OwnerReference{controllerRef(set)}
+		objects = append(objects, member)
+	}
+	return objects
 }
 
 func TestKeepsAvailableMachines(t *testing.T) {
@@ -40,7 +47,11 @@ func TestKeepsAvailableMachines(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		objects []client.Object
-		want    []string // of the set's machines, what is left after one pass
+		size    int32    // of the set
+		others  int      // available machines of another set
+		excess  bool     // which that set has beyond its size
+		prio    string   // in the set's template
+		want    []string // what is left after one pass
 	}{
 		"TakenBack": {
 			reason:  "The set was sized for a number that the user has taken back since.",
@@ -56,12 +67,53 @@ func TestKeepsAvailableMachines(t *testing.T) {
 		},
 		"OtherSet": {
 			reason:  "Machines of the deployment's other sets count.",
-			objects: append(otherSet(), rolling(2), a, b), want: []string{"b", "c"},
+			objects: []client.Object{rolling(2), a, b}, others: 1, want: []string{"b", "o-0"},
 		},
 		"Chosen": {
 			reason:  "A user or a scaler who gives a machine a priority decides.",
 			objects: []client.Object{rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")), b},
 			want:    []string{"b"},
+		},
+		"ChosenForAll": {
+			reason: "A priority that the template gives to all machines chooses none.",
+			objects: []client.Object{
+				rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")),
+				newMember("b", annotated(machinev1.PriorityAnnotation, "1")),
+			},
+			prio: "1", want: []string{"a", "b"},
+		},
+		"MarkTakenBack": {
+			reason: "The mark of a scaler that does not list the machine any more is void.",
+			objects: []client.Object{rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1"),
+				annotated(machinev1.MarkedForDeletionAnnotation, scalerTime)), b},
+			want: []string{"a", "b"},
+		},
+		"MarkStands": {
+			reason: "The mark of a scaler that lists the machine counts.",
+			objects: []client.Object{
+				rolling(2, func(d *machinev1.MachineDeployment) {
+					d.Annotations = map[string]string{machinev1.TriggerDeletionAnnotation: "a~" + scalerTime}
+				}), newMember("a", annotated(machinev1.PriorityAnnotation, "1"),
+					annotated(machinev1.MarkedForDeletionAnnotation, scalerTime)), b,
+			},
+			want: []string{"b"},
+		},
+		"UpstreamMark": {
+			reason:  "Cluster API's mark of a machine to delete counts.",
+			objects: []client.Object{rolling(2), newMember("a", annotated(machinev1.DeleteMachineAnnotation, "")), b},
+			want:    []string{"b"},
+		},
+		"Preserved": {
+			reason: "Failed machines that are preserved are not missed, as in the condition Available: a rollout went on.",
+			objects: []client.Object{rolling(3), a, b, newMember("p", phase(machinev1.MachineFailed),
+				func(m *machinev1.Machine) {
+					m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+				})},
+			size: 2, others: 1, want: []string{"b", "o-0", "p"},
+		},
+		"OthersSurplus": {
+			reason:  "What another set has beyond its size may be going at the same time.",
+			objects: []client.Object{rolling(2), a, b}, others: 2, excess: true, want: []string{"a", "b", "o-0", "o-1"},
 		},
 		"Recreate": {
 			reason: "A strategy without promise keeps none.",
@@ -79,7 +131,17 @@ func TestKeepsAvailableMachines(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := newEnv(t, append(tc.objects, newSet(0, owned))...)
+			size := int32(tc.others)
+			if tc.excess {
+				size = 0
+			}
+			env := newEnv(t, slices.Concat(tc.objects, otherSet(size, tc.others), []client.Object{
+				newSet(tc.size, owned, func(set *machinev1.MachineSet) {
+					if tc.prio != "" {
+						set.Spec.Template.Annotations = map[string]string{machinev1.PriorityAnnotation: tc.prio}
+					}
+				}),
+			})...)
 			if _, err := env.reconcile(); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +174,7 @@ func TestKeepsAvailableMachinesWithStaleCache(t *testing.T) {
 		t.Errorf("machines (-want +got):\n%s", diff)
 	}
 	ready := meta.FindStatusCondition(env.set().Status.Progress.Conditions, machinev1.ConditionReplicasReady)
-	if ready == nil || !strings.Contains(ready.Message, "2 are kept until enough others of MachineDeployment pool") {
+	if ready == nil || !strings.Contains(ready.Message, "2 kept until enough others of MachineDeployment pool") {
 		t.Errorf("condition %+v does not say why the machines are kept", ready)
 	}
 }

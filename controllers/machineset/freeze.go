@@ -21,7 +21,8 @@ func (c *Controller) freezeOvershoot(ctx context.Context, s *scope) error {
 	}
 	frozen := freeze.IsFrozen(s.set)
 	defer func() { c.requeueWhileOvershooting(s) }()
-	switch s.limits.Evaluate(frozen, s.overshootCount()) {
+	s.overshoot = s.overshootCount()
+	switch s.limits.Evaluate(frozen, s.overshoot) {
 	case freeze.Freeze:
 		// A person has unfrozen the set, so that it can create missing machines.
 		if s.now.Before(s.memory.unfrozenUntil) {

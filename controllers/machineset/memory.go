@@ -26,6 +26,8 @@ type memory struct {
 	reportedProblems string
 	// holdReported is true if an Event has said that the set waits for a held Machine.
 	holdReported bool
+	// withheldReported is true if an Event has said that surplus machines are kept.
+	withheldReported bool
 }
 
 // batch is a reservation that this process made or took over.

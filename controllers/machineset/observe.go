@@ -40,6 +40,8 @@ type scope struct {
 	heldMachine string
 
 	limits freeze.Limits
+	// overshoot is how many machines were compared with the limits, before any was deleted.
+	overshoot int
 	// replicasCompared is true once the number of machines was compared with the
 	// spec; scaleErr is the error of acting upon that.
 	replicasCompared bool

@@ -67,7 +67,7 @@ func compareReplicas(s *scope) (reason, text string) {
 	case alive < wanted && s.createsBlocked():
 		return createsBlockedReason(s, alive, wanted)
 	case s.withheld > 0:
-		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted; %d are kept until "+
+		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted; %d kept until "+
 			"enough others of MachineDeployment %s are available", existing, wanted, s.withheld, s.deployment.Name)
 	case existing > wanted:
 		return machinev1.ReasonScalingDown, fmt.Sprintf("%d machines exist, %d are wanted", existing, wanted)

@@ -119,7 +119,7 @@ func conditionsOf(s *scope) []machinev1.MachineSetCondition {
 	}
 	return setCondition(conditions, machinev1.MachineSetFrozen, freeze.IsFrozen(s.set), machinev1.MachineSetCondition{
 		Reason:  machinev1.ReasonOverShooting,
-		Message: s.limits.Message(s.set.Name, s.overshootCount()),
+		Message: s.limits.Message(s.set.Name, s.overshoot),
 	}, s)
 }
 
