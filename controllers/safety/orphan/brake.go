@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,86 +23,71 @@ import (
 // cluster has lost Machines whose VMs are healthy: its API server was restored from a
 // backup, or the objects were deleted without their finalizers.
 const (
-	fewOrphans   = 3   // so many are always removed
-	orphansShare = 10  // one of so many VMs of the account may be an orphan
-	heldListed   = 200 // of held orphans are listed in the annotation
+	fewOrphans   = 3              // so many are always removed
+	orphansShare = 10             // one of so many VMs of the account may be an orphan
+	removalsAge  = 24 * time.Hour // for so long removed orphans count too
+	heldListed   = 200            // of held orphans are listed in the annotation
 )
 
 // limitOf returns how many orphan VMs of an account are removed without a person's approval.
 func limitOf(vms int) int { return max(fewOrphans, vms/orphansShare) }
 
-// decisions are what persons have decided about VMs, by the cloud's ID.
-type decisions struct{ approved, kept map[string]bool }
-
-// decisionsOf reads the decisions from the classes of a group.
-func (c *Controller) decisionsOf(ctx context.Context, g *group) (decisions, error) {
-	d := decisions{approved: map[string]bool{}, kept: map[string]bool{}}
-	for _, key := range c.memory.classesOf(g) {
-		object := &machinev1.MachineClass{}
-		if err := c.Client.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
-			return d, fmt.Errorf("read MachineClass: %w", err)
-		}
-		for _, id := range machinev1.OrphanIDs(object.Annotations[machinev1.ApprovedOrphansAnnotation]) {
-			d.approved[id] = true
-		}
-		for _, id := range machinev1.OrphanIDs(object.Annotations[machinev1.KeptOrphansAnnotation]) {
-			d.kept[id] = true
-		}
-	}
-	return d, nil
-}
-
 // brake returns what may be removed of what was found. Where more VMs are orphans than can
-// be expected, that is only what a person has approved, and the rest is reported.
+// be expected, that is only what a person has approved, until each of them is decided
+// about, and the rest is reported.
 func (c *Controller) brake(ctx context.Context, l *look, found []finding) ([]finding, error) {
-	decided := l.decided
-	held := heldOrphans(decided, l.resources, found)
-	if err := c.publishHeld(ctx, l.group, l.resolved, held); err != nil {
+	h := l.undecided(found)
+	recent := l.group.removalsSince(l.rules.now.Add(-removalsAge))
+	if h.Count == 0 || !l.decided.held && h.Count+recent <= h.Limit {
+		return found, c.publishHeld(ctx, l.group, l.resolved, nil)
+	}
+	if err := c.publishHeld(ctx, l.group, l.resolved, h); err != nil {
 		return nil, err
 	}
-	if held == nil {
-		return found, nil
-	}
-	approved := map[string]bool{} // owner ids of VMs
+	approvedOwners := map[string]bool{}
 	for _, f := range found {
-		if r := f.candidate.resource; decided.approved[r.ID] && r.Kind == cloud.KindVM && r.OwnerID != "" {
-			approved[r.OwnerID] = true
+		if r := f.candidate.resource; l.decided.approved[r.ID] && r.OwnerID != "" {
+			approvedOwners[r.OwnerID] = true
 		}
 	}
 	return slices.DeleteFunc(found, func(f finding) bool {
 		r := f.candidate.resource
-		return f.verdict.action == remove && !decided.approved[r.ID] && !approved[r.OwnerID]
+		part := r.Kind != cloud.KindVM && approvedOwners[r.OwnerID]
+		return removable(f) && !l.decided.approved[r.ID] && !part
 	}), nil
 }
 
-// heldOrphans returns the orphan VMs that no person has approved, if they are too many to
-// be expected, else nil. It is pure.
-func heldOrphans(decided decisions, resources []cloud.Resource, found []finding) *machinev1.HeldOrphans {
+// undecided returns the orphan VMs that no person has decided about. It is pure.
+func (l *look) undecided(found []finding) *machinev1.HeldOrphans {
 	h := &machinev1.HeldOrphans{}
-	for _, r := range resources {
+	for _, r := range l.resources {
 		if r.Kind == cloud.KindVM && !isDeleting(r) {
 			h.VMs++
 		}
 	}
 	for _, f := range found {
 		r := f.candidate.resource
-		if r.Kind == cloud.KindVM && f.verdict.action != report && !decided.approved[r.ID] {
+		if r.Kind == cloud.KindVM && f.verdict.action != report && !l.decided.approved[r.ID] {
 			h.Orphans = append(h.Orphans, machinev1.Orphan{
 				ID: r.ID, Machine: r.MachineName, OwnerID: r.OwnerID, Why: f.verdict.why,
 			})
 		}
 	}
 	h.Limit, h.Count = limitOf(h.VMs), len(h.Orphans)
-	if h.Count <= h.Limit {
-		return nil
-	}
 	slices.SortFunc(h.Orphans, func(a, b machinev1.Orphan) int { return strings.Compare(a.ID, b.ID) })
 	h.Orphans = h.Orphans[:min(h.Count, heldListed)]
 	return h
 }
 
-// publishHeld writes the held orphans to the first class of the group, and takes what was
-// written there before off all classes when none are held any more.
+// removalsSince returns how many orphan VMs were removed without a decision since then,
+// and forgets those before. After a restart it knows of none.
+func (g *group) removalsSince(then time.Time) int {
+	g.removals = slices.DeleteFunc(g.removals, func(at time.Time) bool { return at.Before(then) })
+	return len(g.removals)
+}
+
+// publishHeld writes the held orphans to the first class of the group; nil are none. It
+// takes what was written before off the others.
 func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.Resolved,
 	held *machinev1.HeldOrphans,
 ) error {
@@ -115,45 +101,44 @@ func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.R
 			}
 			want = string(text)
 		}
-		if err := c.annotateHeld(ctx, key, want); err != nil {
+		if err := c.annotate(ctx, key, c.HeldKey, want); err != nil {
 			return err
 		}
+		c.metrics.held.Delete(c.labelsOf(key))
 	}
-	count := 0
-	if held != nil {
-		count = held.Count
+	if held == nil {
+		g.held = 0
+		return nil
 	}
-	c.metrics.held.DeletePartialMatch(labelsOf(classes[0]))
-	if count > 0 {
-		c.metrics.held.With(labelsOf(classes[0])).Set(float64(count))
+	first := classes[0]
+	c.metrics.held.With(c.labelsOf(first)).Set(float64(held.Count))
+	if held.Count != g.held {
+		ctrl.LoggerFrom(ctx).Info("Orphans held", "orphans", held.Count, "vms", held.VMs, "limit", held.Limit)
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventHeld, "%d of %d VMs have no machine, which is more "+
+			"than can be expected: each is kept until a person decides about it; see kubectl mcm orphans list -n %s",
+			held.Count, held.VMs, first.Namespace)
 	}
-	if count > 0 && count != g.held {
-		ctrl.LoggerFrom(ctx).Info("Orphans held", "orphans", count, "vms", held.VMs, "limit", held.Limit)
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventHeld,
-			"%d of %d VMs have no machine, more than %d: none is removed until a person decides; see kubectl mcm orphans -n %s",
-			count, held.VMs, held.Limit, classes[0].Namespace)
-	}
-	g.held = count
+	g.held = held.Count
 	return nil
 }
 
-// annotateHeld sets the annotation of a class; "" removes it.
-func (c *Controller) annotateHeld(ctx context.Context, key types.NamespacedName, want string) error {
+// annotate sets an annotation of a class; "" removes it.
+func (c *Controller) annotate(ctx context.Context, key types.NamespacedName, annotation, want string) error {
 	object := &machinev1.MachineClass{}
 	if err := c.Client.Get(ctx, key, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if object.Annotations[c.HeldKey] == want {
+	if object.Annotations[annotation] == want {
 		return nil
 	}
 	changed := object.DeepCopy()
 	if want == "" {
-		delete(changed.Annotations, c.HeldKey)
+		delete(changed.Annotations, annotation)
 	} else {
-		machinev1.SetAnnotation(changed, c.HeldKey, want)
+		machinev1.SetAnnotation(changed, annotation, want)
 	}
 	if err := c.Client.Patch(ctx, changed, client.MergeFrom(object)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write held orphans to MachineClass: %w", err)
+		return fmt.Errorf("write annotation %s of MachineClass: %w", annotation, err)
 	}
 	return nil
 }

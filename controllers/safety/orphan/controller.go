@@ -87,7 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			c.memory.forget(req.NamespacedName)
-			c.metrics.held.DeletePartialMatch(labelsOf(req.NamespacedName))
+			c.metrics.held.Delete(c.labelsOf(req.NamespacedName))
 			return reconcile.Result{}, nil
 		}
 		return outcome.Of(0, fmt.Errorf("read MachineClass: %w", err))

@@ -29,6 +29,7 @@ type group struct {
 	reported map[string]bool               // by resource, what was reported already
 	pending  []removal                     // begun and not yet complete
 	held     int                           // orphan VMs that wait for a person's decision
+	removals []time.Time                   // when orphan VMs were removed without one
 }
 
 // removal is a resource that is being removed.
@@ -38,6 +39,7 @@ type removal struct {
 	why      string
 	owned    bool // an owner exists, with another VM
 	begun    bool // it was reported
+	approved bool // by a person
 }
 
 func newMemory() *memory {

@@ -12,7 +12,7 @@ type metrics struct {
 	seen    *prometheus.CounterVec // provider, kind
 	removed *prometheus.CounterVec // provider, kind
 	failed  *prometheus.CounterVec // provider
-	held    *prometheus.GaugeVec   // namespace, machineclass
+	held    *prometheus.GaugeVec   // collector, namespace, machineclass
 }
 
 func newMetrics() *metrics {
@@ -29,13 +29,13 @@ func newMetrics() *metrics {
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "mcm", Subsystem: "safety", Name: "orphans_held",
 			Help: "VMs without a machine that are not removed until a person decides, because they are many.",
-		}, []string{"namespace", "machineclass"}),
+		}, []string{"collector", "namespace", "machineclass"}),
 	}
 }
 
-// labelsOf are the labels of what concerns a class.
-func labelsOf(class types.NamespacedName) prometheus.Labels {
-	return prometheus.Labels{"namespace": class.Namespace, "machineclass": class.Name}
+// labelsOf are the labels of what this collector holds for a class.
+func (c *Controller) labelsOf(class types.NamespacedName) prometheus.Labels {
+	return prometheus.Labels{"collector": c.Name, "namespace": class.Namespace, "machineclass": class.Name}
 }
 
 // Register registers the metrics of c. Collectors of the same registry share

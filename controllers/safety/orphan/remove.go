@@ -17,6 +17,7 @@ import (
 type scope struct {
 	account  cloud.Account
 	resolved class.Resolved
+	decided  decisions
 	found    []finding
 }
 
@@ -73,6 +74,9 @@ func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (
 		return 0, fmt.Errorf("remove %s: %w", key, err)
 	}
 	if !r.begun {
+		if r.resource.Kind == cloud.KindVM && !r.approved {
+			g.removals = append(g.removals, c.Clock.Now())
+		}
 		log.Info("Orphan removed", "done", deletion.Done)
 		c.metrics.removed.WithLabelValues(s.resolved.Driver.Traits().Name, string(r.resource.Kind)).Inc()
 		c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoved, "Removed orphan %s: %s",
@@ -104,7 +108,7 @@ func removals(s scope) []removal {
 		if f.verdict.owned {
 			ref.Name = "" // parts of that name and owner may belong to the other VM
 		}
-		out = append(out, removal{ref: ref, resource: r, why: f.verdict.why, owned: f.verdict.owned})
+		out = append(out, removal{ref: ref, resource: r, why: f.verdict.why, owned: f.verdict.owned, approved: s.decided.approved[r.ID]})
 	}
 	return out
 }

@@ -44,7 +44,10 @@ func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved
 		return time.Time{}, err
 	}
 	next := c.remember(ctx, g, resolved, l.rules, found)
-	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 && g.held == 0 {
+	if err := c.spreadKept(ctx, l); err != nil {
+		return time.Time{}, err
+	}
+	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 && !l.decided.held {
 		return next, nil
 	}
 	again, err := c.collect(ctx, l)
@@ -80,12 +83,15 @@ func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	if !c.reportsOnly(l.group) {
-		if found, err = c.brake(ctx, l, found); err != nil {
-			return 0, err
-		}
+	if c.reportsOnly(l.group) {
+		err = c.publishHeld(ctx, l.group, l.resolved, nil)
+	} else {
+		found, err = c.brake(ctx, l, found)
 	}
-	return c.removeOrphans(ctx, doors, l.group, scope{l.account, l.resolved, found})
+	if err != nil {
+		return 0, err
+	}
+	return c.removeOrphans(ctx, doors, l.group, scope{l.account, l.resolved, l.decided, found})
 }
 
 // listing returns the context of a listing. Where the scan may remove resources, the

@@ -1,0 +1,79 @@
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// decisions are what persons have decided about VMs, by the cloud's ID, and whether VMs of
+// the group waited for a decision at the last scan of any process.
+type decisions struct {
+	approved, kept map[string]bool
+	held           bool
+}
+
+// decisionsOf reads the decisions from all classes: IDs of VMs are unique, and a class may
+// leave its group at any time, because its Secret changes or it is deleted.
+func (c *Controller) decisionsOf(ctx context.Context, g *group) (decisions, error) {
+	d := decisions{approved: map[string]bool{}, kept: map[string]bool{}, held: g.held > 0}
+	var all machinev1.MachineClassList
+	if err := c.Client.List(ctx, &all); err != nil {
+		return d, fmt.Errorf("list MachineClasses: %w", err)
+	}
+	inGroup := c.memory.classesOf(g)
+	for i := range all.Items {
+		object := &all.Items[i]
+		for _, id := range machinev1.OrphanIDs(object.Annotations[machinev1.ApprovedOrphansAnnotation]) {
+			d.approved[id] = true
+		}
+		for _, id := range machinev1.OrphanIDs(object.Annotations[machinev1.KeptOrphansAnnotation]) {
+			d.kept[id] = true
+		}
+		if object.Annotations[c.HeldKey] != "" && slices.Contains(inGroup, client.ObjectKeyFromObject(object)) {
+			d.held = true
+		}
+	}
+	maps.DeleteFunc(d.kept, func(id string, _ bool) bool { return d.approved[id] })
+	return d, nil
+}
+
+// spreadKept writes the IDs of kept VMs that exist to every class of the group, so that
+// they outlive the class that a person wrote them to.
+func (c *Controller) spreadKept(ctx context.Context, l *look) error {
+	var ids []string
+	for _, r := range l.resources {
+		if r.Kind == cloud.KindVM && l.decided.kept[r.ID] {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	for _, key := range c.memory.classesOf(l.group) {
+		object := &machinev1.MachineClass{}
+		if err := c.Client.Get(ctx, key, object); err != nil {
+			if client.IgnoreNotFound(err) == nil {
+				continue
+			}
+			return fmt.Errorf("read MachineClass: %w", err)
+		}
+		has := machinev1.OrphanIDs(object.Annotations[machinev1.KeptOrphansAnnotation])
+		if !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(has, id) }) {
+			continue
+		}
+		union := append(has, ids...)
+		slices.Sort(union)
+		if err := c.annotate(ctx, key, machinev1.KeptOrphansAnnotation, strings.Join(slices.Compact(union), ",")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
