@@ -44,6 +44,14 @@ func (g *gate) handle(ctx *simulator.Context, m *simulator.Method) (mo.Reference
 	case denied:
 		return nil, &types.NoPermission{Object: &m.This, PrivilegeId: privilege}
 	}
+	switch r := m.Body.(type) {
+	case *types.ReconfigVM_Task:
+		setUnits(r.Spec.DeviceChange)
+	case *types.CloneVM_Task:
+		if r.Spec.Config != nil {
+			setUnits(r.Spec.Config.DeviceChange)
+		}
+	}
 	var found types.BaseMethodFault
 	switch m.Body.(type) {
 	case *types.PlaceVm, *types.CloneVM_Task, *types.ReconfigVM_Task, *types.AddCustomFieldDef, *types.SetField,
