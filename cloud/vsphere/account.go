@@ -82,7 +82,7 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 		return cloud.VM{}, driverkit.Restrict(err)
 	}
 	vms, err := a.find(ctx, s, r)
-	if err != nil && cloud.CodeOf(err) != cloud.Invalid { // without the folder there is no VM in it
+	if err != nil && !namesNothing(err) { // without the folder there is no VM in it
 		return cloud.VM{}, driverkit.Restrict(fail(op, err))
 	}
 	return driverkit.One(op, r, vmsOf(s, vms))
@@ -191,7 +191,7 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 	all := func(yield func(cloud.Resource, error) bool) {
 		for vm, err := range a.scan(ctx, s, vmPaths(), pageSize) {
 			switch {
-			case cloud.CodeOf(err) == cloud.Invalid:
+			case namesNothing(err):
 				return // without the folder there is no VM in it
 			case err != nil:
 				yield(cloud.Resource{}, fail(op, err))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/vmware/govmomi/vim25/types"
+
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 )
@@ -54,6 +56,43 @@ func TestFullFolder(t *testing.T) {
 	})
 	calls("the begin of the deletion", 5, func() { _, err := a.Delete(t.Context(), r.Ref); must(t, err) })
 	s.gone(t, a, r.Ref)
+}
+
+// TestFolderNotShown: a look-up of the folder or of the template that vCenter answers with
+// a fault does not mean that there is no VM.
+func TestFolderNotShown(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	known, c := s.open(t, class("small", nil))
+	r := ask("m", c)
+	_, err := s.finish(t, known, r)
+	must(t, err)
+	adopted := r.Ref // whose checkpoint another manager has
+	adopted.State, adopted.ProviderID = "", ""
+	lost := adopted // a clone whose answer was lost
+	lost.Name, lost.OwnerID, lost.State = "other", "owner-other", `{"clone":true}`
+	for _, fault := range []types.BaseMethodFault{
+		&types.InvalidArgument{}, &types.NotSupported{}, &types.InvalidRequest{}, &types.NotFound{}, &types.InvalidType{},
+	} {
+		s.Refuse("FindByInventoryPath", fault)
+		a, _ := s.open(t, class("small", nil))
+		if _, err := a.Get(t.Context(), adopted); err == nil || cloud.CodeOf(err) == cloud.NotFound {
+			t.Errorf("%T: get: got %v, want an error that leaves open whether there is a VM", fault, err)
+		}
+		for name, ref := range map[string]cloud.Ref{"adopted": adopted, "lost": lost} {
+			if d, err := a.Delete(t.Context(), ref); err == nil {
+				t.Errorf("%T: delete %s: got %+v, want an error", fault, name, d)
+			}
+		}
+		var last error
+		for _, last = range a.List(t.Context(), c) {
+		}
+		if last == nil {
+			t.Errorf("%T: the listing ends without an error", fault)
+		}
+	}
+	s.Refuse("FindByInventoryPath", nil)
+	s.gone(t, known, adopted)
 }
 
 // TestAbandonedListing: a listing that is left early is cancelled at vCenter.

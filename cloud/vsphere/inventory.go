@@ -163,6 +163,14 @@ func missing(field, path string, severity cloud.Severity, err error) error {
 	}}, cloud.Warning)
 }
 
+// namesNothing reports whether err says that the class names an object that is not there,
+// or none at all. A fault of vCenter's about a look-up has the code Invalid too, and
+// leaves open whether the object is there.
+func namesNothing(err error) bool {
+	e, ok := errors.AsType[*cloud.Error](err)
+	return ok && e.Code == cloud.Invalid && len(e.Problems) > 0
+}
+
 // wrong is the error for a field that rules out creation.
 func wrong(op, field, message string) error {
 	return cloud.Worst(op, []cloud.Problem{{

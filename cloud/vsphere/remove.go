@@ -50,7 +50,7 @@ func (a *account) cloning(ctx context.Context, _ *spec, r cloud.Ref) ([]driverki
 // removals are the VMs of r.
 func (a *account) removals(ctx context.Context, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
 	vms, err := a.find(ctx, s, r)
-	if cloud.CodeOf(err) == cloud.Invalid && r.State == "" {
+	if namesNothing(err) && r.State == "" {
 		return nil, nil // without the folder no VM was made in it
 	}
 	var parts []driverkit.Part
@@ -85,7 +85,7 @@ func (a *account) lateClone(ctx context.Context, s *spec, r cloud.Ref) ([]driver
 // beingCloned reports whether the class's template is. One that is not there is not.
 func (a *account) beingCloned(ctx context.Context, s *spec) (bool, error) {
 	template, err := a.templateRef(ctx, s)
-	if cloud.CodeOf(err) == cloud.Invalid {
+	if namesNothing(err) {
 		return false, nil
 	}
 	if err != nil {
