@@ -10,13 +10,16 @@ import (
 )
 
 // WithField adds to an error of code Invalid which field of the provider spec is wrong,
-// and what to do about it. Other errors stay as they are. It returns e.
+// and what to do about it: it returns a copy of e, which several callers may share. Other
+// errors it returns as they are.
 func WithField(e *cloud.Error, field, remedy string) *cloud.Error {
-	if e.Code == cloud.Invalid {
-		message := strings.TrimRight(e.Err.Error(), ". ") + "; " + remedy
-		e.Problems = []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "providerSpec." + field, Message: message}}
+	if e.Code != cloud.Invalid {
+		return e
 	}
-	return e
+	message := strings.TrimRight(e.Err.Error(), ". ") + "; " + remedy
+	mine := *e
+	mine.Problems = []cloud.Problem{{Severity: cloud.BlocksCreate, Field: "providerSpec." + field, Message: message}}
+	return &mine
 }
 
 // WithOp returns a copy of err, which several callers may share, as that of one
@@ -36,17 +39,20 @@ func WithOp(op string, err error) error {
 
 // Restrict returns an error of a call other than Create. Its code stays if it is Denied,
 // Throttled, Unavailable or one of also, and becomes Unknown otherwise: no class is wrong
-// and no stock exhausted because of a look or a deletion. It may change err; nil stays nil.
+// and no stock exhausted because of a look or a deletion. It changes a copy of err, which
+// several callers may share; nil stays nil.
 func Restrict(err error, also ...cloud.Code) error {
 	e, ok := errors.AsType[*cloud.Error](err)
 	if !ok {
 		return err
 	}
 	known := append([]cloud.Code{cloud.Denied, cloud.Throttled, cloud.Unavailable}, also...)
-	if !slices.Contains(known, e.Code) {
-		e.Code, e.Problems, e.Offering = cloud.Unknown, nil, nil
+	if slices.Contains(known, e.Code) {
+		return e
 	}
-	return e
+	mine := *e
+	mine.Code, mine.Problems, mine.Offering = cloud.Unknown, nil, nil
+	return &mine
 }
 
 // NotSent returns the error of a call whose context ended before it was sent; nil if

@@ -37,13 +37,28 @@ func TestRestrict(t *testing.T) {
 	} {
 		e := cloud.Errorf(code, "op", "R", "text")
 		e.Problems, e.Offering = []cloud.Problem{{}}, &cloud.Offering{}
-		got := driverkit.Restrict(e, cloud.NotFound)
-		if cloud.CodeOf(got) != want || want == cloud.Unknown && (e.Problems != nil || e.Offering != nil) {
+		got, _ := errors.AsType[*cloud.Error](driverkit.Restrict(e, cloud.NotFound))
+		if got.Code != want || want == cloud.Unknown && (got.Problems != nil || got.Offering != nil) {
 			t.Errorf("%v: got %+v", code, got)
+		}
+		if e.Code != code || e.Problems == nil || e.Offering == nil {
+			t.Errorf("%v: the shared error is changed to %+v", code, e)
 		}
 	}
 	if driverkit.Restrict(nil) != nil {
 		t.Error("nil does not stay nil")
+	}
+}
+
+func TestWithFieldCopies(t *testing.T) {
+	t.Parallel()
+	shared := cloud.Errorf(cloud.Invalid, "op", "R", "there is none.")
+	mine := driverkit.WithField(shared, "image", "name one")
+	if len(mine.Problems) != 1 || mine.Problems[0].String() != "providerSpec.image: there is none; name one" {
+		t.Errorf("got %v, want a problem with the field", mine.Problems)
+	}
+	if shared.Problems != nil {
+		t.Errorf("the shared error is changed to %+v", shared)
 	}
 }
 

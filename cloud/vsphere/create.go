@@ -64,16 +64,19 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 	return nil
 }
 
-// offered adds the offering that is exhausted to an error that lacks it.
+// offered adds the offering that is exhausted to an error that lacks it: to a copy, because
+// several callers may share the error.
 func (s *spec) offered(err error) error {
 	e, ok := err.(*cloud.Error) //nolint:errorlint // fail returns nothing else
-	if ok && e.Code == cloud.Exhausted && e.Offering == nil {
-		e.Offering = &cloud.Offering{
-			Region: s.Region, Zone: cmp.Or(s.Zone, s.HostSystem, s.ResourcePool, s.ComputeCluster),
-			InstanceType: s.source(),
-		}
+	if !ok || e.Code != cloud.Exhausted || e.Offering != nil {
+		return err
 	}
-	return err
+	mine := *e
+	mine.Offering = &cloud.Offering{
+		Region: s.Region, Zone: cmp.Or(s.Zone, s.HostSystem, s.ResourcePool, s.ComputeCluster),
+		InstanceType: s.source(),
+	}
+	return &mine
 }
 
 // biosUUID and instanceUUID follow from the token, so that every call of an
