@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -56,6 +57,27 @@ func loggedIn(t *testing.T, transport http.RoundTripper, now func() time.Time) *
 		}}, nil
 	})
 	return newAccount(now, "r", s)
+}
+
+// hanging answers nothing.
+type hanging struct{}
+
+func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// TestHungLookUpEnds: those who wait for the same look-up by name are free again soon.
+func TestHungLookUpEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := loggedIn(t, hanging{}, time.Now)
+		began := time.Now()
+		_, err := a.imageOf(t.Context(), opCreate, &spec{ImageName: "ubuntu"})
+		if took := time.Since(began); cloud.CodeOf(err) != cloud.Unavailable || took != lookupTimeout {
+			t.Errorf("got %v after %v, want Unavailable after %v", err, took, lookupTimeout)
+		}
+	})
 }
 
 // TestPagesGoOnWithoutTheirMarker: what a page ends with may have gone when the

@@ -109,8 +109,10 @@ func newAccount(now func() time.Time, region string, s *session) *account {
 	return &account{
 		region: region, now: now, session: s, attempts: driverkit.NewAttempts(settleTime, now),
 		flavors: driverkit.NewCache[string, flavor](driverkit.CacheOptions{Keep: flavorAge, Now: now}),
-		ids:     driverkit.NewCache[string, string](driverkit.CacheOptions{Keep: idAge, Now: now}),
-		marked:  driverkit.NewCache[string, bool](driverkit.CacheOptions{Now: now}),
+		ids: driverkit.NewCache[string, string](driverkit.CacheOptions{
+			Keep: idAge, Timeout: lookupTimeout, Now: now,
+		}),
+		marked: driverkit.NewCache[string, bool](driverkit.CacheOptions{Now: now}),
 	}
 }
 

@@ -19,6 +19,10 @@ const (
 	flavorAge = 5 * time.Minute
 )
 
+// lookupTimeout is how long a look-up by name may take. All who ask for the name wait for
+// the same one, so it must not hang for as long as a single call may.
+const lookupTimeout = 30 * time.Second
+
 // idName is whatever has an id and a name.
 type idName struct {
 	ID   string `json:"id"`
