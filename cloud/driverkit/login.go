@@ -20,6 +20,9 @@ type LoginOptions struct {
 	// credentials.
 	Refusals    *cloud.Refusals
 	Fingerprint string
+	// Refused reports whether a login failed because of the credentials. Nil is for errors
+	// of code Denied: a cloud that also denies a login for another reason needs it.
+	Refused func(error) bool
 
 	Now func() time.Time // nil is time.Now
 }
@@ -54,6 +57,9 @@ func NewLogin[T any](o LoginOptions, logIn func(context.Context) (T, error)) *Lo
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Refused == nil {
+		o.Refused = func(err error) bool { return cloud.CodeOf(err) == cloud.Denied }
 	}
 	return &Login[T]{options: o, logIn: logIn}
 }
@@ -131,7 +137,7 @@ func (l *Login[T]) try(ctx context.Context) (value T, panicked string, err error
 			"the cloud refused these credentials a moment ago; they are tried again in ten minutes, or when they change")
 	}
 	value, err = l.logIn(ctx)
-	if o.Refusals != nil && cloud.CodeOf(err) == cloud.Denied {
+	if err != nil && o.Refusals != nil && o.Refused(err) {
 		o.Refusals.Note(o.Fingerprint, o.Now())
 	}
 	return value, "", err

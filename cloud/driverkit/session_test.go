@@ -215,6 +215,23 @@ func TestRefusedCredentialsAreNotTriedAgain(t *testing.T) {
 	try("wrong password", 2)
 }
 
+func TestOnlyRefusedCredentialsAreRemembered(t *testing.T) {
+	t.Parallel()
+	wrong := cloud.Errorf(cloud.Denied, "log in", "Wrong", "wrong password")
+	l := &logins{fail: cloud.Errorf(cloud.Denied, "log in", "Forbidden", "no permissions")}
+	o := driverkit.LoginOptions{
+		Refusals: &cloud.Refusals{}, Fingerprint: "f", Now: func() time.Time { return time.Unix(0, 0) },
+		Refused: func(err error) bool { return errors.Is(err, wrong) },
+	}
+	for i, fail := range []error{l.fail, wrong, wrong} {
+		l.fail = fail
+		_, _, err := driverkit.NewLogin(o, l.logIn).Get(t.Context(), "op")
+		if want := min(i+1, 2); cloud.CodeOf(err) != cloud.Denied || l.made != want {
+			t.Errorf("got %v after %d logins, want Denied after %d", err, l.made, want)
+		}
+	}
+}
+
 // TestAPanicOfALoginReachesItsCallers, where somebody recovers from it.
 func TestAPanicOfALoginReachesItsCallers(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,7 +62,7 @@ type vcenter struct {
 // connect returns a session that is logged in.
 func (d *Driver) connect(ctx context.Context, who login) (*vcenter, error) {
 	v := &vcenter{who: who, driver: d, jar: newJar()}
-	v.logins, v.rest = driverkit.NewLogin(v.loginOptions(), v.login), newRESTAPI(v)
+	v.logins, v.rest = driverkit.NewLogin(v.loginOptions(who.fingerprint), v.login), newRESTAPI(v)
 	v.http = soap.NewClient(who.endpoint, who.insecure)
 	v.http.UserAgent = "cluster-api-provider-mcm"
 	v.http.Jar = v.jar
@@ -90,11 +91,19 @@ func (v *vcenter) open(ctx context.Context) error {
 	return v.logins.Renew(ctx, opLogin, 0)
 }
 
-// loginOptions are those of all logins with the account's credentials.
-func (v *vcenter) loginOptions() driverkit.LoginOptions {
+// loginOptions are those of the logins to one API. Each has a fingerprint of its own, so
+// that one of them which refuses the account's credentials does not lock out the other.
+func (v *vcenter) loginOptions(fingerprint string) driverkit.LoginOptions {
 	return driverkit.LoginOptions{
-		Refusals: &v.driver.refusals, Fingerprint: v.who.fingerprint, Now: v.driver.now,
+		Refusals: &v.driver.refusals, Fingerprint: fingerprint, Refused: refusedLogin, Now: v.driver.now,
 	}
+}
+
+// refusedLogin reports whether vCenter has refused the user or the password. Other denied
+// logins, e.g. of a user without permissions or by a proxy, do not lock the user.
+func refusedLogin(err error) bool {
+	e, ok := errors.AsType[*cloud.Error](err)
+	return ok && slices.Contains([]string{"InvalidLogin", "PasswordExpired", "unauthenticated", "HTTP401"}, e.Reason)
 }
 
 // transport returns the one that is given, or one that checks the server as the

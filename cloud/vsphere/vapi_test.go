@@ -2,6 +2,8 @@ package vsphere_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +111,43 @@ func TestVSphereTagDenied(t *testing.T) {
 		t.Errorf("with the privilege: got %v, %v, want a running VM", vm.State, err)
 	}
 	s.gone(t, a, r.Ref)
+}
+
+// TestRESTLoginDenied: when the REST API lets the user not in, calls of the SOAP API go on,
+// also after another login. Only refused credentials are not tried again.
+func TestRESTLoginDenied(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.categories(t)
+	d := s.driver()
+	open := func() (cloud.Account, cloud.Class) {
+		c, _ := d.Parse(class("tagged", spec{"vsphereTags": []any{named("teams", "blue")}}))
+		a, err := d.Open(t.Context(), c, s.credentials())
+		must(t, err)
+		t.Cleanup(func() { _ = a.(io.Closer).Close() })
+		return a, c
+	}
+	a, c := open()
+	for _, status := range []int{http.StatusForbidden, http.StatusUnauthorized} {
+		again := status == http.StatusForbidden
+		r := ask("m", c)
+		fault := s.proxy.Inject(cloudtest.Fault{
+			Kind: cloudtest.Answer, Match: cloudtest.Op(restLogin), Reply: cloudtest.Reply{Status: status},
+		})
+		if _, err := s.finish(t, a, r); cloud.CodeOf(err) != cloud.Denied {
+			t.Errorf("%d: got %v, want Denied", status, err)
+		}
+		fault.Undo()
+		s.expire(t)
+		if _, err := a.Get(t.Context(), r.Ref); cloud.CodeOf(err) != cloud.NotFound && err != nil {
+			t.Errorf("%d: a look for the VM: got %v", status, err)
+		}
+		other, _ := open()
+		if _, err := s.finish(t, other, r); again != (err == nil) {
+			t.Errorf("%d: a tag after that: got %v, want another login %v", status, err, again)
+		}
+		s.gone(t, a, r.Ref)
+	}
 }
 
 // TestLibraryItem clones a VM template of a content library.
