@@ -117,8 +117,8 @@ func (a *account) siblings(m *membership, all []*seen) map[types.ManagedObjectRe
 }
 
 // leave asks for a VM to leave its anti-affinity rule, which goes when only one VM is
-// left in it. It reports whether the VM has left. vCenter itself takes a VM that is
-// destroyed out of its VM groups.
+// left in it, also if others were destroyed before they could leave. It reports whether the
+// VM has left. vCenter itself takes a VM that is destroyed out of its VM groups.
 func (a *account) leave(ctx context.Context, vm *seen) (done bool, err error) {
 	if vm.mark == nil || vm.mark.DRS == nil || vm.mark.DRS.Rule == "" {
 		return true, nil
@@ -126,7 +126,7 @@ func (a *account) leave(ctx context.Context, vm *seen) (done bool, err error) {
 	a.clusters.leaving.Store(vm.ref, true)
 	done, err = a.changeCluster(ctx, vm.mark.DRS.Cluster, func(c *clusterState) (*types.ClusterConfigSpecEx, error) {
 		rule, err := c.rule(vm.mark.DRS.Rule)
-		if err != nil || rule == nil || !slices.Contains(rule.Vm, vm.ref) {
+		if err != nil || rule == nil || !slices.Contains(rule.Vm, vm.ref) && len(rule.Vm) >= ruleMin {
 			return nil, nil //nolint:nilerr,nilnil // what is not our rule is not changed
 		}
 		return without(rule, func(ref types.ManagedObjectReference) bool {
@@ -134,7 +134,7 @@ func (a *account) leave(ctx context.Context, vm *seen) (done bool, err error) {
 			return leaves
 		}), nil
 	})
-	if done {
+	if done || err != nil {
 		a.clusters.leaving.Delete(vm.ref)
 	}
 	return done, err
@@ -147,11 +147,16 @@ func without(rule *types.ClusterAntiAffinityRuleSpec,
 	rest := slices.DeleteFunc(slices.Clone(rule.Vm), leaves)
 	change := ruleOf(rule, rest)
 	if len(rest) < ruleMin {
-		change = types.ClusterRuleSpec{ArrayUpdateSpec: types.ArrayUpdateSpec{
-			Operation: types.ArrayUpdateOperationRemove, RemoveKey: rule.Key,
-		}}
+		change = removal(rule)
 	}
 	return &types.ClusterConfigSpecEx{RulesSpec: []types.ClusterRuleSpec{change}}
+}
+
+// removal takes a rule away.
+func removal(rule *types.ClusterAntiAffinityRuleSpec) types.ClusterRuleSpec {
+	return types.ClusterRuleSpec{ArrayUpdateSpec: types.ArrayUpdateSpec{
+		Operation: types.ArrayUpdateOperationRemove, RemoveKey: rule.Key,
+	}}
 }
 
 // has reports whether a VM is a member already. A rule that is not there is nothing that
@@ -166,7 +171,8 @@ func (c *clusterState) has(m *membership, vm types.ManagedObjectReference) (bool
 		(group == nil || slices.Contains(group.Vm, vm)), err
 }
 
-// joined is the change that makes VMs members; nil if there is nothing to change.
+// joined is the change that makes VMs members, or removes a rule that has too few; nil if
+// there is nothing to change.
 func (c *clusterState) joined(m *membership, vms map[types.ManagedObjectReference]membership) (
 	*types.ClusterConfigSpecEx, error,
 ) {
@@ -184,10 +190,13 @@ func (c *clusterState) joined(m *membership, vms map[types.ManagedObjectReferenc
 		of = *rule
 	}
 	members := with(of.Vm, vms, func(o membership) bool { return m.Rule != "" && o.Rule == m.Rule })
-	if len(members) >= ruleMin && len(members) > len(of.Vm) {
+	switch {
+	case len(members) >= ruleMin && len(members) > len(of.Vm):
 		spec := ruleOf(rule, members)
 		spec.Info.GetClusterRuleInfo().Name = m.Rule
 		change.RulesSpec = []types.ClusterRuleSpec{spec}
+	case rule != nil && len(members) < ruleMin:
+		change.RulesSpec = []types.ClusterRuleSpec{removal(rule)}
 	}
 	if group != nil {
 		grown := *group

@@ -10,6 +10,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
 )
 
 // cluster is the compute cluster of newSpec's pool.
@@ -154,6 +155,43 @@ func TestAntiAffinityRefused(t *testing.T) {
 		maps.Copy(edits, alone)
 		_, c = s.open(t, class("apart", edits))
 		s.refusesCreate(t, a, c, field)
+	}
+}
+
+// TestRuleThatMayNotChange: VMs go although the rule cannot be changed, and the rule goes
+// with the next VM of the group.
+func TestRuleThatMayNotChange(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	a, c := s.open(t, class("apart", spec{"antiAffinityGroup": "g"}))
+	make2 := func() {
+		for _, name := range []string{"m-1", "m-2"} {
+			_, err := s.finish(t, a, ask(name, c))
+			must(t, err)
+		}
+	}
+	privilege := vcentertest.Privileges()["ReconfigureComputeResource_Task"]
+	for _, joins := range []bool{true, false} {
+		make2()
+		s.Deny(privilege, true)
+		s.gone(t, a, ask("m-1", c).Ref)
+		if joins {
+			s.gone(t, a, ask("m-2", c).Ref)
+		}
+		if _, there := s.rules(t)["mcm.c1.g"]; !there {
+			t.Fatal("the rule has gone, want one that stays behind")
+		}
+		s.Deny(privilege, false)
+		if joins {
+			_, err := s.finish(t, a, ask("m-3", c))
+			must(t, err)
+		} else {
+			s.gone(t, a, ask("m-2", c).Ref)
+		}
+		if got := s.rules(t); len(got) != 0 {
+			t.Errorf("joins %v: got rules %v, want none", joins, got)
+		}
+		s.gone(t, a, ask("m-3", c).Ref)
 	}
 }
 

@@ -118,12 +118,17 @@ func (a *account) remove(ctx context.Context, vm *seen) error {
 	return passing(a.destroy(ctx, fresh))
 }
 
-// destroy asks for the end of a VM once it has left its rule.
+// destroy asks for the end of a VM once it has left its rule. A rule that cannot be changed
+// does not keep the VM: vCenter takes what is destroyed out of its rules by itself.
 func (a *account) destroy(ctx context.Context, vm *seen) error {
-	if left, err := a.leave(ctx, vm); err != nil || !left {
+	left, err := a.leave(ctx, vm)
+	switch {
+	case ctx.Err() != nil:
 		return err
+	case err == nil && !left:
+		return nil
 	}
-	_, err := methods.Destroy_Task(ctx, a.v, &types.Destroy_Task{This: vm.ref})
+	_, err = methods.Destroy_Task(ctx, a.v, &types.Destroy_Task{This: vm.ref})
 	return err
 }
 
