@@ -128,11 +128,19 @@ type uncertain struct{ error }
 // Unwrap returns the cause.
 func (u uncertain) Unwrap() error { return u.error }
 
+// certain is the cause of a call that failed before it was sent, whatever the cause says of
+// another call.
+type certain struct{ error }
+
+// Unwrap returns the cause.
+func (c certain) Unwrap() error { return c.error }
+
 // Uncertain reports whether the cloud may carry out the call that failed with err, or has
 // done so. It knows the errors that this package returns.
 func Uncertain(err error) bool {
 	_, found := errors.AsType[uncertain](err)
-	return found
+	_, unsent := errors.AsType[certain](err)
+	return found && !unsent
 }
 
 // mayHaveArrived reports whether the cloud may have got a request that failed with err:

@@ -77,7 +77,8 @@ func (l *Login[T]) Get(ctx context.Context, op string) (value T, generation int,
 
 // Renew logs in again, unless that has been done since generation. It blocks until then
 // or until ctx ends. Its error has the code of logIn's, Denied if the cloud has refused
-// the credentials lately, or Unavailable.
+// the credentials lately, or Unavailable. It is not Uncertain: the call that needs the
+// login is not made.
 func (l *Login[T]) Renew(ctx context.Context, op string, generation int) error {
 	l.mu.Lock()
 	if l.closed {
@@ -98,10 +99,21 @@ func (l *Login[T]) Renew(ctx context.Context, op string, generation int) error {
 		if mine.panicked != "" {
 			panic(mine.panicked) // in the caller, as with a Batcher
 		}
-		return WithOp(op, mine.err)
+		return unsent(op, mine.err)
 	case <-ctx.Done():
 		return cloud.Errorf(cloud.Unavailable, op, "NoAnswer", "no answer to the login: %w", ctx.Err())
 	}
+}
+
+// unsent returns the error of a login as that of the operation that needed it, which the
+// cloud has not got, whether or not it got the login. Nil stays nil.
+func unsent(op string, err error) error {
+	e, ok := WithOp(op, err).(*cloud.Error) //nolint:errorlint // WithOp returns nothing else
+	if !ok {
+		return nil
+	}
+	e.Err = certain{e.Err}
+	return e
 }
 
 // begin starts a login. The lock is held.

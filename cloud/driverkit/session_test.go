@@ -182,6 +182,28 @@ func TestSessionLogsInAgainOnce(t *testing.T) {
 	})
 }
 
+// TestFailedLoginIsCertain: a call that was answered 401 was not carried out, so it stays
+// certain when the login that follows fails.
+func TestFailedLoginIsCertain(t *testing.T) {
+	t.Parallel()
+	logins := 0
+	s := driverkit.Session[int]{
+		API: apiOf(func(*http.Request) (*http.Response, error) { return reply(http.StatusUnauthorized, "", nil), nil }),
+		Login: driverkit.NewLogin(driverkit.LoginOptions{}, func(ctx context.Context) (int, error) {
+			if logins++; logins == 1 {
+				return 1, nil
+			}
+			return 0, driverkit.NoAnswer(ctx, "log in", io.ErrUnexpectedEOF)
+		}),
+	}
+	e := s.Do(t.Context(), "op", func(int) driverkit.Call {
+		return driverkit.Call{Method: http.MethodPost, URL: "http://cloud.example/"}
+	})
+	if e == nil || e.Code != cloud.Unavailable || e.Op != "op" || driverkit.Uncertain(e) {
+		t.Errorf("got %v, uncertain %v, want Unavailable and certain", e, driverkit.Uncertain(e))
+	}
+}
+
 func TestSessionGivesUpOnASecond401(t *testing.T) {
 	t.Parallel()
 	l := &logins{}

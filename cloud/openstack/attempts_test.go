@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 // attempt is a machine whose server is created by processes that come and go.
@@ -120,6 +121,27 @@ func TestUncertainRequestIsNotRepeated(t *testing.T) {
 				x.waits(same)
 			}
 		})
+	}
+}
+
+// TestFailedLoginIsNoRequest: a server that Nova refused to make for an ended token is
+// requested again at once, also when Keystone does not answer the next login.
+func TestFailedLoginIsNoRequest(t *testing.T) {
+	t.Parallel()
+	x := &attempt{t: t, now: time.Now(), reply: result{status: http.StatusUnauthorized}}
+	a := x.process()
+	logins := 0
+	a.calls.Login = driverkit.NewLogin(driverkit.LoginOptions{}, func(ctx context.Context) (auth, error) {
+		if logins++; logins == 2 {
+			return auth{}, driverkit.NoAnswer(ctx, opLogin, io.ErrUnexpectedEOF)
+		}
+		return auth{"t", map[service]string{nova: "http://nova/", neutron: "http://neutron/"}}, nil
+	})
+	if _, err := x.create(a); err.Code != cloud.Unavailable || x.posts != 1 {
+		t.Fatalf("got %v after %d requests, want Unavailable after one", err, x.posts)
+	}
+	if _, err := x.create(a); err.Reason == "AnswerLost" || x.posts == 1 {
+		t.Errorf("called again: got %v after %d requests, want another request", err, x.posts)
 	}
 }
 
