@@ -91,11 +91,7 @@ func (a *account) run(ctx context.Context, in *ec2.RunInstancesInput) (resource,
 			"this attempt was sent for another subnet than %s, and EC2 may have made an instance there", subnet)
 	}
 	out, err := ask(ctx, a, opCreate, a.client.RunInstances, in)
-	if err != nil && (err.Code == cloud.Unavailable || err.Code == cloud.Unknown) {
-		a.sent.Put(token, subnet)
-	} else {
-		a.sent.Forget(token)
-	}
+	a.note(token, subnet, err)
 	if err != nil {
 		return resource{}, err
 	}
@@ -105,6 +101,23 @@ func (a *account) run(ctx context.Context, in *ec2.RunInstancesInput) (resource,
 	}
 	a.learn(out.Instances[0])
 	return fromInstance(out.Instances[0]), nil
+}
+
+// note remembers to which subnet a launch was sent whose outcome is unknown. An answer that
+// EC2 gives before it looks at the token, such as a throttled or denied call, shows nothing
+// about an earlier one, so what is known of that stays.
+func (a *account) note(token, subnet string, err *cloud.Error) {
+	if err == nil {
+		a.sent.Forget(token)
+		return
+	}
+	switch err.Code {
+	case cloud.Unavailable, cloud.Unknown:
+		a.sent.Put(token, subnet)
+	case cloud.Exhausted, cloud.Invalid, cloud.TokenUsed:
+		a.sent.Forget(token)
+	case cloud.Throttled, cloud.Denied, cloud.NotFound:
+	}
 }
 
 // known returns the VM whose id stands in r, also when it is terminated. It never

@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -85,7 +86,8 @@ func TestZones(t *testing.T) {
 }
 
 // TestZoneChangesMidway: the zone of an attempt whose answer was lost is not changed,
-// because EC2 keeps the tokens of each zone apart.
+// because EC2 keeps the tokens of each zone apart. A throttled or denied call in between
+// shows nothing about the launch.
 func TestZoneChangesMidway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -94,6 +96,19 @@ func TestZoneChangesMidway(t *testing.T) {
 	w.proxy.Inject(cloudtest.Fault{Kind: cloudtest.DropResponse, Match: cloudtest.Op("RunInstances")})
 	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.Unavailable {
 		t.Fatalf("got %v, want Unavailable", err)
+	}
+	for code, want := range map[string]cloud.Code{
+		"RequestLimitExceeded": cloud.Throttled, "UnauthorizedOperation": cloud.Denied,
+	} {
+		w.proxy.Inject(cloudtest.Fault{
+			Kind: cloudtest.Answer, Match: cloudtest.Op("RunInstances"), Reply: cloudtest.Reply{
+				Status: http.StatusForbidden,
+				Body:   "<Response><Errors><Error><Code>" + code + "</Code><Message>no</Message></Error></Errors></Response>",
+			},
+		})
+		if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != want {
+			t.Fatalf("%s: got %v, want %v", code, err, want)
+		}
 	}
 	r.Zone = "eu-west-1b"
 	if _, err := a.Create(t.Context(), r); cloud.CodeOf(err) != cloud.TokenUsed {
