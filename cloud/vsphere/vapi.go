@@ -119,6 +119,11 @@ func (a *account) attach(ctx context.Context, s *spec, vm types.ManagedObjectRef
 		return wrong(opCreate, "vsphereTags", "cannot be attached, because vCenter says: "+refused.Error()+
 			"; correct the tags")
 	}
+	if hasStatus(err, http.StatusNotFound) {
+		a.inventory.forget() // a tag was replaced, perhaps
+		return cloud.Errorf(cloud.Unavailable, opCreate, "TagNotFound",
+			"vCenter no longer shows the VM or a tag of vsphereTags: %w; the tags are looked up again", driverkit.Innermost(err))
+	}
 	return err
 }
 

@@ -94,6 +94,35 @@ func (s *vcsim) refusesCreate(t *testing.T, a cloud.Account, c cloud.Class, fiel
 	}
 }
 
+// TestReplacedVSphereTag: a tag that was replaced since it was looked up is looked up again.
+func TestReplacedVSphereTag(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.categories(t)
+	a, c := s.open(t, class("tagged", spec{"vsphereTags": []any{named("teams", "blue")}}))
+	s.proxy.Inject(cloudtest.Fault{
+		Kind:  cloudtest.Answer,
+		Match: func(c cloudtest.Call) bool { return strings.Contains(c.Op, " attach") },
+		Reply: cloudtest.Reply{
+			Status: http.StatusNotFound, Body: `{"type":"com.vmware.vapi.std.errors.not_found","value":{"messages":[]}}`,
+		},
+	})
+	r := ask("m", c)
+	if _, err := s.finish(t, a, r); cloud.CodeOf(err) != cloud.Unavailable {
+		t.Errorf("got %v, want Unavailable", err)
+	}
+	looks := func() int {
+		return len(slices.DeleteFunc(s.proxy.Calls(), func(c cloudtest.Call) bool {
+			return !strings.HasPrefix(c.Op, "GET ") || !strings.Contains(c.Op, "/tagging/category")
+		}))
+	}
+	before := looks()
+	if _, err := s.finish(t, a, r); err != nil || before == 0 || looks() == before {
+		t.Errorf("again: got %v, %d looks for the category and then %d, want another one", err, before, looks())
+	}
+	s.gone(t, a, r.Ref)
+}
+
 // TestVSphereTagDenied: without the privilege the error names it.
 func TestVSphereTagDenied(t *testing.T) {
 	t.Parallel()
