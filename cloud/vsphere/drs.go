@@ -32,12 +32,14 @@ type membership struct {
 }
 
 // clusters changes the configuration of compute clusters. vCenter replaces rules and
-// groups as a whole, so one change is asked for when the last one has ended, and a change
-// is for all VMs that wait for one.
+// groups as a whole, so one change of a cluster is asked for when the last one has ended,
+// and a change is for all VMs that wait for one.
 type clusters struct {
-	turns   driverkit.Turns
-	asked   map[string]string // the last task of each cluster; guarded by the turn
-	leaving sync.Map          // VMs that are to leave their rules
+	turns   driverkit.Turns // by cluster
+	leaving sync.Map        // VMs that are to leave their rules
+
+	mu    sync.Mutex
+	asked map[string]string // the last task of each cluster
 }
 
 // clusterState is the configuration of a compute cluster.
@@ -84,18 +86,28 @@ func (a *account) membershipOf(ctx context.Context, s *spec) (*membership, error
 	return m, err
 }
 
-// join asks for what a VM lacks of its membership, and reports whether it lacks nothing.
+// join asks for what a VM lacks of its membership, and reports whether it lacks nothing. It
+// reads the folder before its turn: that takes long in a large one, and others wait.
 func (a *account) join(ctx context.Context, s *spec, vm *seen) (done bool, err error) {
 	m := vm.mark.DRS
 	if m == nil {
 		return true, nil
 	}
+	lacks := false
+	done, err = a.changeCluster(ctx, m.Cluster, func(c *clusterState) (*types.ClusterConfigSpecEx, error) {
+		in, err := c.has(m, vm.ref)
+		lacks = !in
+		return nil, err
+	})
+	if err != nil || !lacks {
+		return done, err
+	}
+	all, err := a.scans.Do(ctx, "read folder", folder{s.Datacenter, s.Folder}, s)
+	if err != nil {
+		return false, err
+	}
 	return a.changeCluster(ctx, m.Cluster, func(c *clusterState) (*types.ClusterConfigSpecEx, error) {
 		if in, err := c.has(m, vm.ref); in || err != nil {
-			return nil, err
-		}
-		all, err := a.scans.Do(ctx, "read folder", folder{s.Datacenter, s.Folder}, s)
-		if err != nil {
 			return nil, err
 		}
 		vms := a.siblings(m, all)
@@ -184,20 +196,7 @@ func (c *clusterState) joined(m *membership, vms map[types.ManagedObjectReferenc
 	if err != nil {
 		return nil, err
 	}
-	var change types.ClusterConfigSpecEx
-	of := types.ClusterAntiAffinityRuleSpec{}
-	if rule != nil {
-		of = *rule
-	}
-	members := with(of.Vm, vms, func(o membership) bool { return m.Rule != "" && o.Rule == m.Rule })
-	switch {
-	case len(members) >= ruleMin && len(members) > len(of.Vm):
-		spec := ruleOf(rule, members)
-		spec.Info.GetClusterRuleInfo().Name = m.Rule
-		change.RulesSpec = []types.ClusterRuleSpec{spec}
-	case rule != nil && len(members) < ruleMin:
-		change.RulesSpec = []types.ClusterRuleSpec{removal(rule)}
-	}
+	change := types.ClusterConfigSpecEx{RulesSpec: joinedRule(rule, m, vms)}
 	if group != nil {
 		grown := *group
 		grown.Vm = with(group.Vm, vms, func(o membership) bool { return o.Group == m.Group })
@@ -211,6 +210,26 @@ func (c *clusterState) joined(m *membership, vms map[types.ManagedObjectReferenc
 		return nil, nil //nolint:nilnil // there is nothing to change
 	}
 	return &change, nil
+}
+
+// joinedRule is the change of a rule that makes VMs members; the rule is nil if there is none.
+func joinedRule(rule *types.ClusterAntiAffinityRuleSpec, m *membership,
+	vms map[types.ManagedObjectReference]membership,
+) []types.ClusterRuleSpec {
+	of := types.ClusterAntiAffinityRuleSpec{}
+	if rule != nil {
+		of = *rule
+	}
+	members := with(of.Vm, vms, func(o membership) bool { return m.Rule != "" && o.Rule == m.Rule })
+	switch {
+	case len(members) >= ruleMin && len(members) > len(of.Vm):
+		spec := ruleOf(rule, members)
+		spec.Info.GetClusterRuleInfo().Name = m.Rule
+		return []types.ClusterRuleSpec{spec}
+	case rule != nil && len(members) < ruleMin:
+		return []types.ClusterRuleSpec{removal(rule)}
+	}
+	return nil
 }
 
 // with returns a list of members and the VMs whose membership is wanted, each once.
@@ -276,7 +295,7 @@ func (c *clusterState) group(name string) (*types.ClusterVmGroup, error) {
 func (a *account) changeCluster(ctx context.Context, id string,
 	change func(*clusterState) (*types.ClusterConfigSpecEx, error),
 ) (done bool, err error) {
-	end, err := a.clusters.turns.Take(ctx, "change compute cluster", "clusters")
+	end, err := a.clusters.turns.Take(ctx, "change compute cluster", id)
 	if err != nil {
 		return false, err
 	}
@@ -296,7 +315,7 @@ func (a *account) changeCluster(ctx context.Context, id string,
 		This: state.ref, Spec: spec, Modify: true,
 	})
 	if err == nil {
-		a.clusters.asked[id] = made.Returnval.Value
+		a.clusters.note(id, made.Returnval.Value)
 	}
 	return false, passing(err)
 }
@@ -304,6 +323,8 @@ func (a *account) changeCluster(ctx context.Context, id string,
 // last reports whether a change of the cluster is under way, and returns what the one
 // that was asked for has failed with: it is told once, then asked for again.
 func (c *clusters) last(state *clusterState) (busy bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, t := range state.tasks {
 		if unfinished(t) && strings.Contains(t.DescriptionId, "reconfigure") {
 			return true, nil
@@ -314,6 +335,13 @@ func (c *clusters) last(state *clusterState) (busy bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// note remembers the last task of a cluster.
+func (c *clusters) note(cluster, task string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[cluster] = task
 }
 
 // clusterState reads a cluster and its recent tasks; nil if it is gone.

@@ -1,15 +1,19 @@
 package vsphere_test
 
 import (
+	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/cloudtest"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere/vcentertest"
 )
 
@@ -192,6 +196,50 @@ func TestRuleThatMayNotChange(t *testing.T) {
 			t.Errorf("joins %v: got rules %v, want none", joins, got)
 		}
 		s.gone(t, a, ask("m-3", c).Ref)
+	}
+}
+
+// TestSlowFolder: while a VM that is to join its rule waits for the scan of the folder, others
+// leave theirs.
+func TestSlowFolder(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	a, c := s.open(t, class("apart", spec{"antiAffinityGroup": "g"}))
+	_, err := s.finish(t, a, ask("m-1", c))
+	must(t, err)
+	r := ask("m-2", c)
+	vm, err := a.Create(t.Context(), *r)
+	must(t, err)
+	s.advance(t, vm.RetryAfter)
+	scanned, read := make(chan struct{}), make(chan struct{})
+	joins := false // a look at the cluster precedes the scan
+	s.proxy.Inject(cloudtest.Fault{
+		Kind: cloudtest.Delay, Match: func(c cloudtest.Call) bool {
+			joins = joins || strings.Contains(string(c.Body), "configurationEx")
+			return joins && strings.Contains(string(c.Body), "childEntity")
+		},
+		Met: func(cloudtest.Call) { close(scanned); <-read },
+	})
+	var joining sync.WaitGroup
+	joining.Go(func() {
+		if _, err := s.finish(t, a, r); err != nil {
+			t.Error(err)
+		}
+	})
+	<-scanned
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range 2 { // power off, leave and destroy
+		_, err := a.Delete(ctx, ask("m-1", c).Ref)
+		if err != nil {
+			t.Errorf("delete during the scan: %v", err)
+		}
+		s.advance(t, 0)
+	}
+	close(read)
+	joining.Wait()
+	for _, name := range []string{"m-1", "m-2"} {
+		s.gone(t, a, ask(name, c).Ref)
 	}
 }
 

@@ -35,7 +35,8 @@ type restAPI struct {
 
 func newRESTAPI(v *vcenter) *restAPI {
 	p := &restAPI{}
-	p.logins = driverkit.NewLogin(v.loginOptions(v.who.fingerprint+" rest"), func(ctx context.Context) (*rest.Client, error) {
+	options := v.loginOptions(v.who.fingerprint + " rest")
+	p.logins = driverkit.NewLogin(options, func(ctx context.Context) (*rest.Client, error) {
 		client := rest.NewClient(v.Client)
 		client.Transport = v.http.Transport
 		if err := client.Login(ctx, url.UserPassword(v.who.user, v.who.password)); err != nil {
