@@ -157,8 +157,8 @@ func (t *trial) deleteMachineAnnotation() {
 // held keeps a Machine until the trial lets it go.
 const held = "example.com/held"
 
-// freeze makes a deployment whose set has too many machines, because those that
-// shall go are held. It has one replica, and the limit is 3.
+// freeze makes a deployment whose set has too many machines and wants another one, because
+// those that shall go are held. It has two replicas, and the limit is 4.
 func (t *trial) freeze() (*machinev1.MachineDeployment, *machinev1.MachineSet) {
 	t.Helper()
 	d := t.deployment(t.class("v1"), 4, "0", "1", func(d *machinev1.MachineDeployment) {
@@ -166,6 +166,20 @@ func (t *trial) freeze() (*machinev1.MachineDeployment, *machinev1.MachineSet) {
 	})
 	t.settled(d)
 	t.edit(d, func() { d.Spec.Replicas = 1 })
+	t.until(d, "the surplus is going", func() error {
+		machines, err := t.Machines(t.Context(), d.Name)
+		going := 0
+		for i := range machines {
+			if !machines[i].DeletionTimestamp.IsZero() {
+				going++
+			}
+		}
+		if err == nil && going != 3 {
+			err = fmt.Errorf("%d machines are going, want 3", going)
+		}
+		return err
+	})
+	t.edit(d, func() { d.Spec.Replicas = 2 })
 	t.until(d, "the deployment is frozen", func() error { return frozenIs(d, true) })
 	set := t.sets(d)[0]
 	t.until(&set, "the set is frozen", func() error {
@@ -185,7 +199,7 @@ func frozenIs(d *machinev1.MachineDeployment, want bool) error {
 	condition := false
 	for _, c := range d.Status.Conditions {
 		if c.Type == machinev1.MachineDeploymentFrozen {
-			condition = c.Status == machinev1.ConditionTrue && c.Reason == machinev1.ReasonMachineDeploymentStateSync
+			condition = c.Status == machinev1.ConditionTrue && c.Reason == machinev1.ReasonOverShooting
 		}
 	}
 	if label := d.Labels[machinev1.FreezeLabel] == "True"; label != want || condition != want {
@@ -218,7 +232,6 @@ func (t *trial) free(d *machinev1.MachineDeployment, all bool) {
 // itself when they are gone.
 func (t *trial) freezeItself() {
 	d, set := t.freeze()
-	t.edit(d, func() { d.Spec.Replicas = 2 })
 	t.says(set, machinev1.ConditionReplicasReady, metav1.ConditionFalse, machinev1.ReasonFrozen,
 		machinev1.UnfreezeAnnotation)
 	t.says(d, machinev1.ConditionReplicasReady, metav1.ConditionFalse, machinev1.ReasonFrozen, set.Name)
@@ -235,7 +248,6 @@ func (t *trial) freezeItself() {
 // unfreezeByHand: a person may unfreeze a deployment that still has too many.
 func (t *trial) unfreezeByHand() {
 	d, set := t.freeze()
-	t.edit(d, func() { d.Spec.Replicas = 2 })
 	t.says(set, machinev1.ConditionReplicasReady, metav1.ConditionFalse, machinev1.ReasonFrozen)
 	t.edit(d, func() { d.Annotations = with(d.Annotations, machinev1.UnfreezeAnnotation, "true") })
 	t.until(d, "the deployment is unfrozen", func() error {
