@@ -51,9 +51,9 @@ type leaseLock struct {
 	fence    *fence.Fence // open while all are ours
 	renewed  atomic.Int64 // when all were last written as ours, UnixNano; 0 while they are not
 
-	// first returns why another process is left to take the leases, "" if none is; nil
-	// means never.
-	first   func(ctx context.Context) string
+	// first returns why another process is left to take the leases, "" if none is; held
+	// tells that somebody holds one of them validly. nil means never.
+	first   func(ctx context.Context, held bool) string
 	standby standby
 }
 
@@ -117,7 +117,7 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	}
 	reason := ""
 	if l.first != nil {
-		reason = l.first(ctx)
+		reason = l.first(ctx, l.anyHeld())
 	}
 	l.standby.tell(l.clock.Now(), reason, l.parts)
 	if reason != "" {
@@ -277,6 +277,12 @@ func (l *leaseLock) allOurs() bool {
 // holder gave them up, or there was none.
 func (l *leaseLock) allFree() bool {
 	return !slices.ContainsFunc(l.parts, func(p part) bool { return p.seen.HolderIdentity != "" })
+}
+
+// anyHeld reports whether some lease was valid when it was last read.
+func (l *leaseLock) anyHeld() bool {
+	now := l.clock.Now()
+	return slices.ContainsFunc(l.parts, func(p part) bool { return p.heldAt(now) })
 }
 
 func (l *leaseLock) ours(i int) bool { return l.parts[i].seen.HolderIdentity == l.identity }

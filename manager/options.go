@@ -42,6 +42,8 @@ type Options struct {
 	gracefulShutdown      time.Duration
 	annotateDuringRollout bool
 	ignored               ignoredOptions
+
+	handOvers handOvers // of the terms so far
 }
 
 // serverOptions say what is served over HTTP. There is one port for each of

@@ -99,7 +99,12 @@ type peer struct {
 
 	mu   sync.Mutex
 	seen time.Time // when it answered for the last time, at first when this process began
+	idle time.Time // since when no process leads, although this one could; zero if one does
 }
+
+// patiences is for how many times its patience a peer is waited for that answers and does
+// not lead: to fill its caches takes longer than to answer.
+const patiences = 4
 
 func newPeer(port int, patience time.Duration, c clock.PassiveClock) *peer {
 	return &peer{
@@ -133,16 +138,26 @@ func (p *peer) ask(ctx context.Context) string {
 }
 
 // goesFirst returns why the peer is left to lead, and "" once it has not answered for
-// its patience.
-func (p *peer) goesFirst(ctx context.Context) string {
-	answers := p.ask(ctx) != peerAbsent
+// its patience, or answers and has left the leases free for several times that. held
+// tells that somebody holds a lease validly.
+func (p *peer) goesFirst(ctx context.Context, held bool) string {
+	state := p.ask(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if answers {
-		p.seen = p.clock.Now()
+	now := p.clock.Now()
+	switch {
+	case held || state == peerLeads:
+		p.idle = time.Time{}
+	case p.idle.IsZero():
+		p.idle = now
+	case now.Sub(p.idle) >= patiences*p.patience:
+		return ""
+	}
+	if state != peerAbsent {
+		p.seen = now
 		return "the provider sidecar at " + p.base.Host + " goes first"
 	}
-	if p.clock.Since(p.seen) < p.patience {
+	if now.Sub(p.seen) < p.patience {
 		return "waiting for the provider sidecar at " + p.base.Host
 	}
 	return ""
@@ -151,13 +166,36 @@ func (p *peer) goesFirst(ctx context.Context) string {
 // errHandOver ends a term in favor of the sidecar.
 var errHandOver = errors.New("the provider sidecar is back")
 
+// longestHandOver is the longest time that a sidecar has to stand by before it may lead.
+const longestHandOver = 30 * time.Minute
+
+// handOvers are the hand-overs of a process, one term after another.
+type handOvers struct {
+	patience time.Duration // of the last one
+	at       time.Time     // of the last one; zero if there was none
+}
+
+// next returns for how long the sidecar has to stand by before it leads again. A sidecar
+// that can start and cannot work costs a time without leader each time that it leads, so
+// each hand-over that came back doubles the time. It is the shortest one again after a
+// sidecar that has worked.
+func (h *handOvers) next(now time.Time, shortest time.Duration) time.Duration {
+	if h.at.IsZero() || now.Sub(h.at) >= longestHandOver {
+		h.patience = shortest
+	} else {
+		h.patience = max(shortest, min(2*h.patience, longestHandOver))
+	}
+	return h.patience
+}
+
 // handOver is a runnable that ends this process' term when the sidecar has been standing
-// by for its patience. Shorter would be a change of leaders for each restart of a sidecar
+// by for some time. Shorter would be a change of leaders for each restart of a sidecar
 // that fails again and again.
 type handOver struct {
 	to    *peer
 	every time.Duration
 	stop  context.CancelCauseFunc
+	past  *handOvers
 }
 
 // Start blocks until ctx ends or the sidecar may lead.
@@ -165,6 +203,7 @@ func (h handOver) Start(ctx context.Context) error {
 	ticker := time.NewTicker(h.every)
 	defer ticker.Stop()
 	since := h.to.clock.Now()
+	patience := h.past.next(since, h.to.patience)
 	for {
 		select {
 		case <-ctx.Done():
@@ -174,9 +213,10 @@ func (h handOver) Start(ctx context.Context) error {
 		if h.to.ask(ctx) != peerStandsBy {
 			since = h.to.clock.Now()
 		}
-		if h.to.clock.Since(since) >= h.to.patience {
+		if h.to.clock.Since(since) >= patience {
 			klog.Background().Info("Handing over to the provider sidecar, which has this pod's flags about machines",
 				"sidecar", h.to.base.Host)
+			h.past.at = h.to.clock.Now()
 			h.stop(errHandOver)
 			return nil
 		}

@@ -47,7 +47,7 @@ func TestPeerGoesFirst(t *testing.T) {
 		first  bool
 	}{
 		"Standby":  {"a sidecar that can lead leads", says(peerStandsBy), time.Hour, true},
-		"Starting": {"one that starts will", says(peerStarting), time.Hour, true},
+		"Starting": {"one that starts will", says(peerStarting), 50 * time.Second, true},
 		"Soon":     {"one that does not answer yet may be about to start", http.NotFoundHandler(), 10 * time.Second, true},
 		"Never":    {"one that has not come is not waited for", http.NotFoundHandler(), 16 * time.Second, false},
 		"MCM":      {"MCM's own sidecar waits for its own lease only", mcm, 16 * time.Second, false},
@@ -57,9 +57,63 @@ func TestPeerGoesFirst(t *testing.T) {
 		clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
 		p := peerOf(t, tc.peer, clock)
 		clock.Step(tc.after)
-		if reason := p.goesFirst(t.Context()); (reason != "") != tc.first {
+		if reason := p.goesFirst(t.Context(), false); (reason != "") != tc.first {
 			t.Errorf("%s: %s: %q", name, tc.reason, reason)
 		}
+	}
+}
+
+// TestPeerThatDoesNotLead: a sidecar that answers is not waited for any longer once all
+// leases have been free for a minute.
+func TestPeerThatDoesNotLead(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		state  string
+		held   bool
+		first  bool
+	}{
+		"Starting": {"one that hangs in its start", peerStarting, false, false},
+		"Standby":  {"one whose writes of leases fail", peerStandsBy, false, false},
+		"Leads":    {"one that leads", peerLeads, false, true},
+		"Other":    {"one that stands by for another pod's leader", peerStandsBy, true, true},
+	}
+	for name, tc := range cases {
+		clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+		p := peerOf(t, says(tc.state), clock)
+		for range 30 {
+			if clock.Since(time.Unix(1e9, 0)) < time.Minute && p.goesFirst(t.Context(), tc.held) == "" {
+				t.Errorf("%s: %s goes first for a minute", name, tc.reason)
+			}
+			clock.Step(2 * time.Second)
+		}
+		if reason := p.goesFirst(t.Context(), tc.held); (reason != "") != tc.first {
+			t.Errorf("%s: %s: %q", name, tc.reason, reason)
+		}
+		if p.goesFirst(t.Context(), true) == "" {
+			t.Errorf("%s: %s: goes first again once somebody leads", name, tc.reason)
+		}
+	}
+}
+
+// TestHandOverBacksOff: a sidecar that fails once it leads gets the leases less and less
+// often.
+func TestHandOverBacksOff(t *testing.T) {
+	t.Parallel()
+	const shortest = 15 * time.Second
+	now, h, n := time.Unix(1e9, 0), handOvers{}, 0
+	for want := shortest; want < longestHandOver; want *= 2 {
+		if got := h.next(now, shortest); got != want {
+			t.Fatalf("hand-over %d after %s, want %s", n, got, want)
+		}
+		h.at, now, n = now, now.Add(30*time.Second), n+1
+	}
+	if got := h.next(now, shortest); got != longestHandOver {
+		t.Errorf("at last after %s, want %s", got, longestHandOver)
+	}
+	h.at = now
+	if got := h.next(now.Add(longestHandOver), shortest); got != shortest {
+		t.Errorf("after a sidecar that has worked: %s, want %s", got, shortest)
 	}
 }
 
@@ -115,7 +169,7 @@ func TestLeaseWaitsForThePeer(t *testing.T) {
 	t.Parallel()
 	l := pair(newClientset().CoordinationV1(), "us")
 	first := "the sidecar goes first"
-	l.first = func(context.Context) string { return first }
+	l.first = func(context.Context, bool) string { return first }
 	record, before, err := l.Get(t.Context())
 	if err != nil || record.HolderIdentity != first || record.LeaseDurationSeconds < 3600 {
 		t.Errorf("while the sidecar is there: %+v, %v; want a record that it holds", record, err)

@@ -156,7 +156,7 @@ func (w *wiring) joinPod(lock *leaseLock, stop context.CancelCauseFunc) error {
 		return nil
 	}
 	lock.first = w.peer.goesFirst
-	return w.manager.Add(handOver{to: w.peer, every: e.retryPeriod, stop: stop})
+	return w.manager.Add(handOver{to: w.peer, every: e.retryPeriod, stop: stop, past: &w.handOvers})
 }
 
 // podServer serves this process as a container of the pod.
