@@ -162,10 +162,7 @@ type decision struct {
 // evaluateHealth decides what becomes of a machine that has its VM: the health rules of
 // MCM, as a pure function of what is seen. node is nil if there is none.
 func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now time.Time) decision {
-	unhealthy := "the node does not exist"
-	if node != nil {
-		unhealthy = unhealthyReason(node.Status.Conditions, s.nodeConditions)
-	}
+	unhealthy := nodeProblem(node, s)
 	switch m.Status.CurrentStatus.Phase {
 	case "", machinev1.MachineTerminating:
 		return decision{}
@@ -177,12 +174,14 @@ func evaluateHealth(m *machinev1.Machine, node *corev1.Node, s settings, now tim
 		return evaluateUnknown(m, unhealthy, s, now)
 	case machinev1.MachineInPlaceUpdating, machinev1.MachineInPlaceUpdateFailed:
 		return evaluateInPlace(m, node, s, now)
-	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff,
-		machinev1.MachineInPlaceUpdateSuccessful:
-		if unhealthy == "" {
-			return healthy(m, now)
+	case machinev1.MachineInPlaceUpdateSuccessful:
+		if node == nil {
+			return evaluateRunning(m, node, unhealthy) // no agent is left to end the update
 		}
-		return decision{}
+	case machinev1.MachineAvailable, machinev1.MachineFailed, machinev1.MachineCrashLoopBackOff:
+	}
+	if unhealthy == "" {
+		return healthy(m, now)
 	}
 	return decision{}
 }
@@ -307,6 +306,14 @@ func evaluateInPlace(m *machinev1.Machine, node *corev1.Node, s settings, now ti
 	}
 	return inPlace(machinev1.MachineInPlaceUpdateFailed, machinev1.MachineStateFailed,
 		fmt.Sprintf("Machine %s failed to be updated in place in %s", m.Name, s.inPlace))
+}
+
+// nodeProblem is why the node is not healthy, empty if it is.
+func nodeProblem(node *corev1.Node, s settings) string {
+	if node == nil {
+		return "the node does not exist"
+	}
+	return unhealthyReason(node.Status.Conditions, s.nodeConditions)
 }
 
 // unhealthyReason lists which of a node's conditions make it unhealthy, sorted;

@@ -105,6 +105,10 @@ func TestJudge(t *testing.T) {
 			"A node that was never seen is not gone.", machineIn(machinev1.MachineRunning, time.Hour),
 			nil, false, "", 0, false,
 		},
+		"UpdatedNodeGone": {
+			"A node that is gone after its update is unhealthy, too.",
+			seen(machineIn(machinev1.MachineInPlaceUpdateSuccessful, time.Hour)), nil, false, machinev1.MachineUnknown, 0, false,
+		},
 		"UnknownWaits": {
 			"The health timeout runs from when the machine got Unknown.",
 			machineIn(machinev1.MachineUnknown, 4*time.Minute), readyNode(corev1.ConditionFalse), false, "", 6 * time.Minute,

@@ -145,12 +145,12 @@ func (c *Controller) rememberDeletion(node *corev1.Node) {
 }
 
 // observedDeletion reports whether this process has seen the Node of that name as the
-// Machine's, and then its deletion.
+// Machine's, and then the deletion of that same Node.
 func (c *Controller) observedDeletion(name string, m *machinev1.Machine) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, deleted := c.deleted[name]
-	return deleted && c.seen[name].machine == m.UID
+	node, deleted := c.deleted[name]
+	return deleted && c.seen[name] == seenNode{node: node, machine: m.UID}
 }
 
 // forget drops the record of a Node that is gone.

@@ -80,6 +80,21 @@ func (c *Controller) reportMissing(m *machinev1.Machine, node string) {
 		return // it may not have joined yet
 	}
 	c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-		"node %s does not exist, and its deletion was not observed: the Machine is replaced if the node does not come "+
-			"back within the health timeout; if the nodes of all Machines are missing, check --target-kubeconfig", node)
+		"node %s does not exist, and its deletion was not observed: %s; if the nodes of all Machines are missing, check "+
+			"--target-kubeconfig", node, missingConsequence(m))
+}
+
+// missingConsequence is what becomes of a Machine whose Node is missing.
+func missingConsequence(m *machinev1.Machine) string {
+	c := m.Spec.MachineConfiguration
+	switch {
+	case m.Status.CurrentStatus.Phase == machinev1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil:
+		return "the Machine has failed already and is replaced when its preservation ends"
+	case m.Status.CurrentStatus.Phase == machinev1.MachineFailed:
+		return "the Machine has failed already and is replaced by its MachineSet"
+	case c != nil && c.DisableHealthTimeout != nil && *c.DisableHealthTimeout:
+		return "disableHealthTimeout is true, so the Machine is not replaced until somebody deletes it"
+	}
+	return "the Machine is replaced if the node does not come back within the health timeout, or later while several " +
+		"nodes are unhealthy together"
 }

@@ -2,10 +2,12 @@ package node
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -33,6 +35,54 @@ func TestUnmanagedNode(t *testing.T) {
 	w.reconcile()
 	if _, marked := w.node().Annotations[machinev1.NotManagedAnnotation]; marked {
 		t.Error("a node that has got a machine is still marked")
+	}
+}
+
+func TestMissingNodeTellsWhatFollows(t *testing.T) {
+	t.Parallel()
+	phase := func(p machinev1.MachinePhase) func(*machinev1.Machine) {
+		return func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = p }
+	}
+	cases := map[string]struct {
+		change func(*machinev1.Machine)
+		want   string
+	}{
+		"Unknown": {phase(machinev1.MachineUnknown), "within the health timeout, or later while several nodes"},
+		"Failed":  {phase(machinev1.MachineFailed), "has failed already and is replaced by its MachineSet"},
+		"Preserved": {func(m *machinev1.Machine) {
+			m.Status.CurrentStatus = machinev1.CurrentStatus{
+				Phase: machinev1.MachineFailed, PreserveExpiryTime: new(metav1.NewTime(epoch)),
+			}
+		}, "when its preservation ends"},
+		"Never": {func(m *machinev1.Machine) {
+			m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{DisableHealthTimeout: new(true)}
+		}, "not replaced until somebody deletes it"},
+	}
+	for name, tc := range cases {
+		m := &machinev1.Machine{}
+		tc.change(m)
+		if got := missingConsequence(m); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// A deletion counts only if it is that of the Node that was seen as the Machine's.
+func TestDeletionOfAnotherNodeOfThatName(t *testing.T) {
+	t.Parallel()
+	c, m := New(Deps{}), machine()
+	o := &observation{name: "n", node: node(), machines: []machinev1.Machine{*m}}
+	o.node.UID = "first"
+	c.remember(o)
+	other := node()
+	other.UID = "second"
+	c.rememberDeletion(other)
+	if c.observedDeletion("n", m) {
+		t.Error("the deletion of another Node counts as that of the Machine's")
+	}
+	c.rememberDeletion(o.node)
+	if !c.observedDeletion("n", m) {
+		t.Error("the deletion of the Machine's Node does not count")
 	}
 }
 
