@@ -104,6 +104,9 @@ func (c *Controller) applyPreserveRequest(ctx context.Context, p *pass, w preser
 	expiry := p.machine.Status.CurrentStatus.PreserveExpiryTime
 	failed := phaseOf(p) == machinev1.MachineFailed
 	expired := expiry != nil && !p.seen.now.Before(expiry.Time)
+	if expired && keepsExpiry(p.machine, w, failed) {
+		return nil
+	}
 	var err error
 	switch preserveActionOf(w.value, failed, expired) {
 	case actionPreserve:
@@ -117,6 +120,13 @@ func (c *Controller) applyPreserveRequest(ctx context.Context, p *pass, w preser
 		return err
 	}
 	return c.recordNodeRequest(ctx, p, w)
+}
+
+// keepsExpiry reports whether a machine stays as it is when its time is over: a failed
+// one that its MachineSet preserved, and now replaces because of that time. Without it
+// the set would preserve the machine again.
+func keepsExpiry(m *machinev1.Machine, w preserveRequest, failed bool) bool {
+	return w.value == machinev1.PreserveAuto && failed && metav1.GetControllerOf(m) != nil
 }
 
 // phaseOf is the phase that the Machine will have after this pass.

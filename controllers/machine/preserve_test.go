@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -126,6 +127,47 @@ func TestPreservationIsRecordedBeforeTheNodeIsTouched(t *testing.T) {
 	if err := w.client.Get(t.Context(), client.ObjectKey{Name: "m"}, n); err != nil ||
 		n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "" {
 		t.Errorf("annotations %v, %v: nobody knows any more that they are ours to remove", n.Annotations, err)
+	}
+}
+
+// A MachineSet annotates each failed machine without annotation, so one whose time is over
+// stays as it is until the set deletes it.
+func TestAutoPreservedMachineKeepsItsExpiry(t *testing.T) {
+	t.Parallel()
+	for name, owned := range map[string]bool{"OfASet": true, "Alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, interceptor.Funcs{})
+			w.running("m")
+			m := w.machine("m")
+			m.Annotations[machinev1.PreserveAnnotation] = machinev1.PreserveAuto
+			m.Spec.MachineConfiguration = &machinev1.MachineConfiguration{MachinePreserveTimeout: &metav1.Duration{}}
+			if owned {
+				m.OwnerReferences = []metav1.OwnerReference{{
+					APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineSetKind, Name: "s", UID: "s",
+					Controller: new(true),
+				}}
+			}
+			w.update(m)
+			m.Status.CurrentStatus.Phase = machinev1.MachineFailed
+			if err := w.client.Status().Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			w.setUnready("m")
+			for range 3 {
+				_, _ = w.reconcile("m")
+			}
+			before := w.machine("m")
+			for range 3 {
+				_, _ = w.reconcile("m")
+			}
+			m = w.machine("m")
+			kept := m.Annotations[machinev1.PreserveAnnotation] != "" && m.Status.CurrentStatus.PreserveExpiryTime != nil
+			if kept != owned || m.ResourceVersion != before.ResourceVersion {
+				t.Errorf("annotations %v, expiry %v, versions %s %s: want them kept %v and no more writes", m.Annotations,
+					m.Status.CurrentStatus.PreserveExpiryTime, before.ResourceVersion, m.ResourceVersion, owned)
+			}
+		})
 	}
 }
 
