@@ -39,20 +39,23 @@ func (c *Controller) drain(ctx context.Context, p *pass) (bool, error) {
 	return false, fmt.Errorf("drain Node %s: %w", p.node.Name, err)
 }
 
-// skipDrain records that the deletion by force continues although the drain failed, and
-// emits one Event about it, however often the drain is tried again.
+// skipDrain records that the deletion by force continues although the drain failed. The
+// first failure is logged and stays the one that is shown, however often the drain is
+// tried again: the next one may differ in nothing but a number.
 func skipDrain(ctx context.Context, p *pass, why string, failure error) {
+	shown := findCondition(p.seen.before.Status.Progress, machinev1.ConditionDrained)
+	if shown != nil && shown.Reason == machinev1.ReasonDrainSkipped {
+		p.did.drained = &drainState{reason: machinev1.ReasonDrainSkipped, message: shown.Message}
+		return
+	}
 	ctrl.LoggerFrom(ctx).Error(failure, "Drain failed, the deletion is forced and continues", "node", p.node.Name,
 		"forcedBy", why)
 	text := fmt.Sprintf("Drain of Node %s failed: %v; the deletion is forced (%s) and continues with the VM",
 		p.node.Name, failure, why)
 	p.did.drained = &drainState{reason: machinev1.ReasonDrainSkipped, message: text}
-	shown := findCondition(p.seen.before.Status.Progress, machinev1.ConditionDrained)
-	if shown == nil || shown.Reason != machinev1.ReasonDrainSkipped {
-		p.did.events = append(p.did.events, kubeEvent{
-			corev1.EventTypeWarning, eventDrainSkipped, message.Truncate(text, message.Limit),
-		})
-	}
+	p.did.events = append(p.did.events, kubeEvent{
+		corev1.EventTypeWarning, eventDrainSkipped, message.Truncate(text, message.Limit),
+	})
 }
 
 // drainNode marks and cordons the node and takes the next step of its drain. A failed

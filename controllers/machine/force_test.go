@@ -173,6 +173,20 @@ func TestDeletionThatIsNotForcedWaitsForTheDrain(t *testing.T) {
 	}
 }
 
+// Failures that differ in a number only, such as a port, are not a write each.
+func TestSkippedDrainKeepsItsFirstMessage(t *testing.T) {
+	t.Parallel()
+	p := &pass{machine: newMachine("m", time.Time{}), node: &corev1.Node{}}
+	p.seen.before = p.machine.DeepCopy()
+	skipDrain(t.Context(), p, "label x", errors.New("port 1"))
+	first := p.did.drained.message
+	p.seen.before.Status.Progress = &machinev1.Progress{Conditions: []metav1.Condition{drainCondition(p.did.drained)}}
+	skipDrain(t.Context(), p, "label x", errors.New("port 2"))
+	if p.did.drained.message != first || !strings.Contains(first, "port 1") || len(p.did.events) != 1 {
+		t.Errorf("message %q, first %q, %d Events", p.did.drained.message, first, len(p.did.events))
+	}
+}
+
 // As in MCM, a deletion by force waits for the VolumeAttachments of a node that reports
 // attached volumes: they are removed before the VM is.
 func TestForcedDeletionWaitsForVolumeAttachments(t *testing.T) {

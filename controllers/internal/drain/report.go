@@ -28,10 +28,11 @@ type progress struct {
 // An obstacle is one reason why the drain is not complete.
 type obstacle struct{ reason, text string }
 
-// order has the reasons by severity; the message begins with the most severe.
+// order has the reasons by severity; the message begins with the most severe. Those that
+// need somebody to act come first, so that others do not hide them.
 var order = [...]string{
-	ReasonBudgetMisconfigured, machinev1.ReasonEvictionDenied, ReasonEvictionFailed, ReasonPodOverdue,
-	machinev1.ReasonDetachingVolumes, ReasonReattachingVolumes,
+	ReasonBudgetMisconfigured, ReasonEvictionFailed, ReasonPodOverdue,
+	machinev1.ReasonEvictionDenied, machinev1.ReasonDetachingVolumes, ReasonReattachingVolumes,
 }
 
 // report returns the Result for the progress of a drain.
