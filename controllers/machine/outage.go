@@ -32,6 +32,8 @@ import (
 const (
 	// defaultOutageLimit is how long outages protect a machine unless the options say.
 	defaultOutageLimit = 2 * time.Hour
+	// shortestOutageCheck is how long it waits at least for the next look.
+	shortestOutageCheck = 15 * time.Second
 	// longestOutageCheck is how often at least an unhealthy machine looks for an outage.
 	longestOutageCheck = time.Minute
 	// checksPerTimeout is how often it does so within a health timeout, if that is short.
@@ -210,7 +212,7 @@ func later(a, b time.Time) time.Time {
 // outageCheck is how often a machine with these settings looks for an outage
 // while it is unhealthy.
 func (s settings) outageCheck() time.Duration {
-	return min(max(s.health/checksPerTimeout, time.Second), longestOutageCheck)
+	return min(max(s.health/checksPerTimeout, shortestOutageCheck), longestOutageCheck)
 }
 
 // outageWindow is how far apart losses may be. One that had been replaced before

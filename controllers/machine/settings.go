@@ -53,7 +53,6 @@ type settings struct {
 // settingsOf returns the limits of m, and a warning for each that is written in
 // a way that cannot be read, which then does not count.
 func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
-	var warnings []string
 	c := ptr.Deref(m.Spec.MachineConfiguration, machinev1.MachineConfiguration{})
 	s := settings{
 		creation:        duration(c.MachineCreationTimeout, o.CreationTimeout),
@@ -68,7 +67,7 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 	if c.NodeConditions != nil {
 		s.nodeConditions = splitList(*c.NodeConditions)
 	}
-	warnings = append(warnings, rankWarnings(m)...)
+	warnings := append(zeroWarnings(c), rankWarnings(m)...)
 	if v, ok := m.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]; ok {
 		if d, err := time.ParseDuration(v); err == nil && d >= 0 {
 			s.creation = d
@@ -81,6 +80,26 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 		warnings = append(warnings, annotationWarning(machinev1.CreateAttemptAnnotation, v, "a number from 2"))
 	}
 	return s, append(warnings, forceWarnings(m)...)
+}
+
+// zeroWarnings are about timeouts of 0, which MCM has as no time at all and some users
+// mean as none.
+func zeroWarnings(c machinev1.MachineConfiguration) []string {
+	var warnings []string
+	for _, t := range []struct {
+		field string
+		value *metav1.Duration
+	}{
+		{"creationTimeout", c.MachineCreationTimeout},
+		{"healthTimeout", c.MachineHealthTimeout},
+		{"inPlaceUpdateTimeout", c.MachineInPlaceUpdateTimeout},
+	} {
+		if t.value != nil && t.value.Duration <= 0 {
+			warnings = append(warnings, fmt.Sprintf("spec.%s: %s is over at once, set a longer one or remove it for the "+
+				"manager's", t.field, t.value.Duration))
+		}
+	}
+	return warnings
 }
 
 // forceWarnings are about labels that are to be bools.

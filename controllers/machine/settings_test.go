@@ -71,6 +71,7 @@ func TestSettingsOf(t *testing.T) {
 			check: func(s settings) bool {
 				return s.health+s.drain+s.creation+s.inPlace+s.preserve == 0 && s.maxEvictRetries == 0
 			},
+			warnings: 3,
 		},
 		"Negative": {
 			reason: "Less than 0 is over at once too.",
@@ -79,7 +80,7 @@ func TestSettingsOf(t *testing.T) {
 					MachineHealthTimeout: &metav1.Duration{Duration: -time.Minute},
 				}
 			},
-			check: func(s settings) bool { return s.health == 0 },
+			check: func(s settings) bool { return s.health == 0 && s.outageCheck() == shortestOutageCheck }, warnings: 1,
 		},
 		"ZeroAnnotation": {
 			reason: "The annotation may be 0 as well.",
