@@ -51,6 +51,21 @@ func TestEachStepOfALifeIsMeasuredOnce(t *testing.T) {
 	}
 }
 
+// Steps that end while the class is missing are not measured: their place is not known.
+func TestStepsWithoutClassAreNotMeasured(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	w.running("m")
+	watch := &stopwatch{}
+	w.controller.Durations = watch
+	w.delete(w.machine("m"))
+	w.dropClass()
+	w.passes(3)
+	if len(watch.steps) > 0 {
+		t.Errorf("measured %q, want nothing", watch.steps)
+	}
+}
+
 // The place of a machine is the same for all of its steps, whatever its node says.
 func TestPlacementIsThatOfClassAndTemplate(t *testing.T) {
 	t.Parallel()

@@ -143,6 +143,9 @@ func (c *Controller) recordDurations(p *pass) {
 	if was == machinev1.MachinePending && is == machinev1.MachineFailed {
 		c.Durations.FailedJoin(p.machine, instanceType, zone)
 	}
+	if p.seen.class.Object == nil {
+		return // the place without the class would be a series of its own
+	}
 	for _, s := range stepsEnded(p) {
 		c.Durations.Observe(p.machine, instanceType, zone, s.step, s.took.Seconds())
 	}
