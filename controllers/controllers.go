@@ -60,7 +60,7 @@ type Deps struct {
 	// Metrics gets the metrics that controllers have of their own; nil for none.
 	Metrics prometheus.Registerer
 	// TellFrozen is called once with what reports whether machines are left alone
-	// because an API server cannot be reached; may be nil.
+	// because Machines or Nodes cannot be listed; may be nil.
 	TellFrozen func(frozen func() bool)
 	// Served reports whether the API server serves a kind. The collectors of orphans
 	// look for owners behind a door that is served although its controllers run
@@ -128,6 +128,7 @@ type setup struct {
 	running []Door
 	classes *class.Resolver
 	frozen  func() bool
+	cause   func() string // of that
 	// thawedAt says when machines were last left alone because of that.
 	thawedAt func() time.Time
 	// visits are the passes over nodes, which the answer to a Machine's hold waits for.
@@ -171,7 +172,7 @@ func addAPIServer(s *setup) error {
 		Client: s.Client, Live: s.Live, Target: s.Target, Namespace: s.Namespace,
 		Clock: s.Clock, Events: s.Events(machineComponent), Options: s.Options.APIServer,
 	})
-	s.frozen, s.thawedAt = c.Frozen, c.ThawedAt
+	s.frozen, s.cause, s.thawedAt = c.Frozen, c.Cause, c.ThawedAt
 	return c.SetupWithManager(s.mgr)
 }
 
@@ -184,9 +185,8 @@ func addMachineClass(s *setup) error {
 func addMachine(s *setup) error {
 	c := machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
-		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, ThawedAt: s.thawedAt, Rand: s.Rand,
-		Durations: s.Durations,
-		Visits:    s.visits,
+		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, FreezeCause: s.cause,
+		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits,
 	})
 	if s.Metrics != nil {
 		for _, m := range c.Collectors() {

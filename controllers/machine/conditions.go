@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,7 +36,8 @@ func progressConditions(p *pass, failure error, status machinev1.MachineStatus) 
 	}
 	if p.seen.frozen {
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
-			"An API server was unreachable for too long; no decisions until it answers again"))
+			cmp.Or(p.seen.cause, "Machines or Nodes cannot be listed")+"; correct the connection, credentials or rights "+
+				"(no decisions until then)"))
 	}
 	if c, ok := refusedCondition(p, failure); ok {
 		return append(found, c)

@@ -22,9 +22,10 @@ func TestAFreezeThatIsOverIsNotToldAnyMore(t *testing.T) {
 	w.create(newMachine("m", w.clock.Now()))
 	frozen := true
 	w.controller.Frozen = func() bool { return frozen }
+	w.controller.FreezeCause = func() string { return "Nodes cannot be listed: token expired" }
 	_, _ = w.reconcile("m")
-	if said := w.condition("m", machinev1.ConditionNodeReady); said == "" {
-		t.Fatal("a freeze has to be told")
+	if said := w.condition("m", machinev1.ConditionNodeReady); !strings.Contains(said, "token expired; correct") {
+		t.Fatalf("condition %q: a freeze has to be told, with its cause", said)
 	}
 	frozen = false
 	w.pass(time.Second)

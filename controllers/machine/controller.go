@@ -29,7 +29,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 )
 
-// Deps are what a Controller needs; all are required but Target, Frozen,
+// Deps are what a Controller needs; all are required but Target, Frozen, FreezeCause,
 // ThawedAt, Durations and Visits.
 type Deps struct {
 	Client  client.Client   // control cluster, reads from a cache
@@ -40,8 +40,11 @@ type Deps struct {
 	Fence   *fence.Fence // knows for how long a former leader's requests may take effect
 	Events  record.EventRecorder
 	Options Options
-	// Frozen reports whether an API server was unreachable for too long; nil is never.
+	// Frozen reports whether Machines or Nodes could not be listed for too long; nil is
+	// never.
 	Frozen func() bool
+	// FreezeCause returns what could not be listed, and the error; needed with Frozen.
+	FreezeCause func() string
 	// ThawedAt is when an API server was reachable again after that; zero and nil
 	// are never. Health timeouts do not begin before it.
 	ThawedAt func() time.Time

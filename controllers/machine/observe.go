@@ -39,7 +39,8 @@ type observation struct {
 	settings settings
 	warnings []string // about annotations and labels that cannot be read
 	problems []string // about the spec
-	frozen   bool     // an API server was unreachable for too long
+	frozen   bool     // Machines or Nodes could not be listed for too long
+	cause    string   // of the freeze
 	class    class.Resolved
 	classErr error // why class could not be read
 }
@@ -91,6 +92,9 @@ func (c *Controller) observe(ctx context.Context, m *machinev1.Machine) (*pass, 
 	p.seen = observation{
 		now: c.Clock.Now(), before: m, problems: problems(m, c.Target != nil),
 		frozen: c.Frozen != nil && c.Frozen() && m.DeletionTimestamp.IsZero(),
+	}
+	if p.seen.frozen && c.FreezeCause != nil {
+		p.seen.cause = c.FreezeCause()
 	}
 	p.seen.settings, p.seen.warnings = settingsOf(m, c.Options)
 	if c.ThawedAt != nil {

@@ -33,7 +33,7 @@ var _ prometheus.Collector = &Objects{}
 
 // NewObjects returns a collector of the objects that reader has in its cache.
 // Nothing is collected while active returns false; frozen reports whether machines
-// are frozen because an API server cannot be reached. Both may be nil: always,
+// are frozen because Machines or Nodes cannot be listed. Both may be nil: always,
 // never.
 func NewObjects(reader client.Reader, scrape Scrape, active, frozen func() bool) *Objects {
 	return &Objects{
@@ -112,7 +112,7 @@ func (o *Objects) list(ctx context.Context, into client.ObjectList, failures *pr
 }
 
 var frozenDesc = prometheus.NewDesc("mcm_machine_controller_frozen",
-	"1 while machines are frozen because an API server cannot be reached.", nil, nil)
+	"1 while machines are frozen because Machines or Nodes cannot be listed.", nil, nil)
 
 // objectLabels name an object.
 var objectLabels = []string{"namespace", "name"}

@@ -69,7 +69,7 @@ func TestMachines(t *testing.T) {
 	}
 	o := NewObjects(builder(t, m).Build(), scrape(t), nil, func() bool { return true })
 	compare(t, "a machine is described under MCM's names; a condition that is there twice does not break the scrape", o, `
-# HELP mcm_machine_controller_frozen 1 while machines are frozen because an API server cannot be reached.
+# HELP mcm_machine_controller_frozen 1 while machines are frozen because Machines or Nodes cannot be listed.
 # TYPE mcm_machine_controller_frozen gauge
 mcm_machine_controller_frozen 1
 # HELP mcm_machine_info Information about a machine; always 1.

@@ -1,7 +1,7 @@
-// Package apiserver freezes the manager while an API server cannot be reached.
+// Package apiserver freezes the manager while Machines or Nodes cannot be listed.
 //
-// Nodes cannot report to an API server that is down, so all machines would look
-// unhealthy at once, and replacing them would destroy a healthy cluster. While the
+// Nodes cannot report to an API server that is down, and whoever may not list them does
+// not see it: all machines would look unhealthy at once, and replacing them would destroy a healthy cluster. While the
 // manager is frozen, no machine becomes Unknown or Failed and none is created;
 // deletions continue.
 //
@@ -50,20 +50,30 @@ type Deps struct {
 type Controller struct {
 	Deps
 
-	mu     sync.Mutex
-	state  State
-	thawed time.Time
+	mu      sync.Mutex
+	state   State
+	failing failure // of the last check, as it began
+	cause   string  // the text of the last failure
+	thawed  time.Time
 }
 
 // New returns a Controller that is not frozen.
 func New(d Deps) *Controller { return &Controller{Deps: d} }
 
-// Frozen reports whether an API server has been unreachable for longer than the
+// Frozen reports whether Machines or Nodes could not be listed for longer than the
 // timeout. It does not block. The metric mcm_machine_controller_frozen shows it.
 func (c *Controller) Frozen() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Frozen
+}
+
+// Cause returns what could not be listed at last, and the error; empty if no check has
+// failed. The text stays the same while the cause does, for a condition. It does not block.
+func (c *Controller) Cause() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
 }
 
 // ThawedAt returns when the manager was last frozen; zero if never. A node could not
@@ -78,14 +88,18 @@ func (c *Controller) ThawedAt() time.Time {
 // the manager could stay frozen for ever.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	at := c.Clock.Now()
-	failure := c.probe(ctx)
-	before, state := c.advance(failure != nil, at)
+	f := c.probe(ctx)
+	before, state := c.advance(f != failure{}, at)
 	log := ctrl.LoggerFrom(ctx)
-	if failure != nil {
-		log.Info("API server does not answer", "reason", failure.Error(), "since", state.DownSince)
+	switch changed := c.note(f); {
+	case changed && !state.DownSince.IsZero():
+		log.Info("The check of the API servers fails", "reason", f.text, "since", state.DownSince)
+	case changed:
+		log.Info("The check of the API servers succeeds again")
 	}
 	if state.Frozen && !before.Frozen {
-		log.Info("Frozen: an API server has been unreachable for too long", "since", state.DownSince)
+		log.Info("Frozen: the check of the API servers fails for too long; correct connection, credentials or rights",
+			"reason", c.Cause(), "since", state.DownSince)
 	}
 	if !state.thaws() {
 		return reconcile.Result{RequeueAfter: state.wait(c.Options)}, nil
@@ -95,7 +109,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: state.wait(c.Options)}, nil
 	}
 	c.thaw()
-	log.Info("Unfrozen: the API servers answer again")
+	log.Info("Unfrozen: Machines and Nodes can be listed again")
 	return reconcile.Result{RequeueAfter: State{}.wait(c.Options)}, nil
 }
 
@@ -106,6 +120,20 @@ func (c *Controller) advance(down bool, at time.Time) (before, after State) {
 	before = c.state
 	c.state = c.state.next(down, at, c.Options.Timeout)
 	return before, c.state
+}
+
+// note records the failure of a check, and reports whether it is another one than that of
+// the check before, or the first one after a success, or the other way round.
+func (c *Controller) note(f failure) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.kind == c.failing.kind {
+		return false
+	}
+	if c.failing = f; f.text != "" {
+		c.cause = f.text
+	}
+	return true
 }
 
 func (c *Controller) thaw() {

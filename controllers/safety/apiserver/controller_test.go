@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -171,6 +172,34 @@ func TestWhatCountsAsDown(t *testing.T) {
 				t.Errorf("Frozen() = %v: %s", w.controller.Frozen(), tc.reason)
 			}
 		})
+	}
+}
+
+// The cause names what cannot be listed and the error, and does not change with a port.
+func TestCauseOfAFreeze(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	const nodes = "Nodes of the target cluster cannot be listed: "
+	reset := func(port int) error { return fmt.Errorf("read tcp 10.0.0.1:%d: %w", port, errRefused) }
+	for _, step := range []struct {
+		control, target error
+		want            string
+	}{
+		{nil, nil, ""},
+		{nil, reset(1), nodes + "read tcp 10.0.0.1:1: connection refused"},
+		{nil, reset(2), nodes + "read tcp 10.0.0.1:1: connection refused"},
+		{nil, apierrors.NewUnauthorized("token expired"), nodes + "token expired"},
+		{
+			errRefused, apierrors.NewUnauthorized("token expired"),
+			"Machines of the control cluster cannot be listed: connection refused; " + nodes + "token expired",
+		},
+		{nil, reset(3), nodes + "read tcp 10.0.0.1:3: connection refused"},
+	} {
+		w.control, w.target = step.control, step.target
+		w.check(t, time.Second)
+		if got := w.controller.Cause(); got != step.want {
+			t.Errorf("Cause() = %q, want %q", got, step.want)
+		}
 	}
 }
 

@@ -23,11 +23,17 @@ const (
 	shortestProbe = time.Second
 )
 
+// failure is why a check failed; zero if it did not.
+type failure struct {
+	kind string // the same for errors that differ in a port or a time only
+	text string // what cannot be listed, and the error
+}
+
 // probe makes the requests that the caches of both clusters depend on, and returns why
-// one failed; nil if both succeeded. It lists an object that does not exist, so the
+// one failed. It lists an object that does not exist, so the
 // answers are small. It returns within a third of the timeout, so that a server that hangs
 // is noticed in time.
-func (c *Controller) probe(ctx context.Context) error {
+func (c *Controller) probe(ctx context.Context) failure {
 	ctx, cancel := context.WithTimeout(ctx, max(c.Options.Timeout/3, shortestProbe))
 	defer cancel()
 	namespace := c.Namespace
@@ -37,17 +43,40 @@ func (c *Controller) probe(ctx context.Context) error {
 	name := client.MatchingFields{"metadata.name": absent}
 	control := c.Live.List(ctx, &machinev1.MachineList{}, name, client.InNamespace(namespace))
 	nodes := c.Target.Live.List(ctx, &corev1.NodeList{}, name)
-	return errors.Join(down("control", control), down("target", nodes))
+	return down("Machines of the control cluster", control).and(down("Nodes of the target cluster", nodes))
 }
 
-// down returns err with the cluster whose API server it is about. As in MCM every error
+// down returns err with what cannot be listed because of it. As in MCM every error
 // counts: with a token that has expired, or without the right to list nodes, the caches
 // are as stale as with a server that is down.
-func down(cluster string, err error) error {
+func down(what string, err error) failure {
 	if err == nil {
-		return nil
+		return failure{}
 	}
-	return fmt.Errorf("%s API server: %w", cluster, err)
+	return failure{kind: what + ": " + kindOf(err), text: fmt.Sprintf("%s cannot be listed: %v", what, err)}
+}
+
+// kindOf is what does not differ between two errors with the same cause: the reason of
+// the API server, or the innermost error, which names no port.
+func kindOf(err error) string {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return fmt.Sprint(status.ErrStatus.Code, status.ErrStatus.Reason)
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
+}
+
+// and returns both failures as one.
+func (f failure) and(other failure) failure {
+	switch {
+	case f == failure{}:
+		return other
+	case other == failure{}:
+		return f
+	}
+	return failure{kind: f.kind + "; " + other.kind, text: f.text + "; " + other.text}
 }
 
 // passes reports whether an error of the API server may pass by itself. One that refuses
