@@ -41,8 +41,9 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, surplus, all [
 	deletable, withheld := keepAtRisk(surplus, atRisk, others.available+own.available-least)
 	s.withheld = withheld
 	if withheld > 0 && !s.memory.withheldReported {
-		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: MachineDeployment "+
-			"%s keeps %d available; they are deleted once others are available, or with a lower annotation %s at once",
+		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: "+
+			"MachineDeployment %s keeps %d available; they are deleted once others are available, "+
+			"or at once with a lower annotation %s",
 			withheld, len(surplus), live.Name, least, machinev1.PriorityAnnotation)
 	}
 	return deletable, nil

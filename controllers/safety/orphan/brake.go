@@ -44,17 +44,23 @@ func (c *Controller) brake(ctx context.Context, l *look, found []finding) ([]fin
 	if err := c.publishHeld(ctx, l.group, l.resolved, h); err != nil {
 		return nil, err
 	}
-	approvedOwners := map[string]bool{}
+	return l.approvedOf(found), nil
+}
+
+// approvedOf returns what was found without the orphans that no person has approved. Parts
+// are approved with a VM of their owner.
+func (l *look) approvedOf(found []finding) []finding {
+	owners := map[string]bool{}
 	for _, f := range found {
 		if r := f.candidate.resource; l.decided.approved[r.ID] && r.OwnerID != "" {
-			approvedOwners[r.OwnerID] = true
+			owners[r.OwnerID] = true
 		}
 	}
 	return slices.DeleteFunc(found, func(f finding) bool {
 		r := f.candidate.resource
-		part := r.Kind != cloud.KindVM && approvedOwners[r.OwnerID]
+		part := r.Kind != cloud.KindVM && owners[r.OwnerID]
 		return removable(f) && !l.decided.approved[r.ID] && !part
-	}), nil
+	})
 }
 
 // undecided returns the orphan VMs that no person has decided about. It is pure.

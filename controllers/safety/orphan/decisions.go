@@ -71,7 +71,8 @@ func (c *Controller) spreadKept(ctx context.Context, l *look) error {
 		}
 		union := append(has, ids...)
 		slices.Sort(union)
-		if err := c.annotate(ctx, key, machinev1.KeptOrphansAnnotation, strings.Join(slices.Compact(union), ",")); err != nil {
+		text := strings.Join(slices.Compact(union), ",")
+		if err := c.annotate(ctx, key, machinev1.KeptOrphansAnnotation, text); err != nil {
 			return err
 		}
 	}

@@ -108,7 +108,9 @@ func removals(s scope) []removal {
 		if f.verdict.owned {
 			ref.Name = "" // parts of that name and owner may belong to the other VM
 		}
-		out = append(out, removal{ref: ref, resource: r, why: f.verdict.why, owned: f.verdict.owned, approved: s.decided.approved[r.ID]})
+		out = append(out, removal{
+			ref: ref, resource: r, why: f.verdict.why, owned: f.verdict.owned, approved: s.decided.approved[r.ID],
+		})
 	}
 	return out
 }
