@@ -321,7 +321,7 @@ func (a *account) changeCluster(ctx context.Context, id string,
 }
 
 // last reports whether a change of the cluster is under way, and returns what the one
-// that was asked for has failed with: it is told once, then asked for again.
+// that was requested has failed with, once; then the change is requested again.
 func (c *clusters) last(state *clusterState) (busy bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -117,7 +117,7 @@ type reports struct {
 }
 
 func newReports() reports {
-	const kept = 1000 // what is forgotten is told once more
+	const kept = 1000 // a failure that is forgotten is returned once more
 	return reports{driverkit.NewCache[string, bool](driverkit.CacheOptions{Max: kept})}
 }
 

@@ -107,7 +107,7 @@ func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.R
 			}
 			want = string(text)
 		}
-		if err := c.annotate(ctx, key, c.HeldKey, want); err != nil {
+		if err := c.annotateHeld(ctx, key, want); err != nil {
 			return err
 		}
 		c.metrics.held.Delete(c.labelsOf(key))
@@ -128,23 +128,23 @@ func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.R
 	return nil
 }
 
-// annotate sets an annotation of a class; "" removes it.
-func (c *Controller) annotate(ctx context.Context, key types.NamespacedName, annotation, want string) error {
+// annotateHeld sets the collector's annotation of a class; "" removes it.
+func (c *Controller) annotateHeld(ctx context.Context, key types.NamespacedName, want string) error {
 	object := &machinev1.MachineClass{}
 	if err := c.Client.Get(ctx, key, object); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if object.Annotations[annotation] == want {
+	if object.Annotations[c.HeldKey] == want {
 		return nil
 	}
 	changed := object.DeepCopy()
 	if want == "" {
-		delete(changed.Annotations, annotation)
+		delete(changed.Annotations, c.HeldKey)
 	} else {
-		machinev1.SetAnnotation(changed, annotation, want)
+		machinev1.SetAnnotation(changed, c.HeldKey, want)
 	}
 	if err := c.Client.Patch(ctx, changed, client.MergeFrom(object)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write annotation %s of MachineClass: %w", annotation, err)
+		return fmt.Errorf("write held orphans to MachineClass: %w", err)
 	}
 	return nil
 }

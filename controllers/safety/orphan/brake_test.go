@@ -1,6 +1,7 @@
 package orphan
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -175,6 +176,48 @@ func TestKeptOutlivesItsClass(t *testing.T) {
 	if left := w.left(); len(left) != 2 {
 		t.Errorf("left %v of two kept VMs", left)
 	}
+}
+
+// TestKeptIsNotOverwritten: a person adds a VM to the list while the collector copies
+// another one there from a stale cache.
+func TestKeptIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
+	orphans := fleet(t, w, 2, func(int) bool { return false })
+	w.decide(t, "a", machinev1.KeptOrphansAnnotation, orphans[0])
+	stale := staleClasses{w.client, w.class(t, "a"), w.class(t, "b")}
+	w.decide(t, "b", machinev1.KeptOrphansAnnotation, orphans[1])
+	w.Client = stale
+	w.run(t, "b")
+	if text := w.class(t, "b").Annotations[machinev1.KeptOrphansAnnotation]; !strings.Contains(text, orphans[1]) {
+		t.Errorf("class b keeps %q, and a person has added %s", text, orphans[1])
+	}
+}
+
+// staleClasses reads the two classes as they were.
+type staleClasses struct {
+	client.Client
+	a, b *machinev1.MachineClass
+}
+
+func (s staleClasses) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if class, ok := o.(*machinev1.MachineClass); ok {
+		if key.Name == "a" {
+			s.a.DeepCopyInto(class)
+		} else {
+			s.b.DeepCopyInto(class)
+		}
+		return nil
+	}
+	return s.Client.Get(ctx, key, o, opts...)
+}
+
+func (s staleClasses) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	if list, ok := l.(*machinev1.MachineClassList); ok {
+		list.Items = []machinev1.MachineClass{*s.a, *s.b}
+		return nil
+	}
+	return s.Client.List(ctx, l, opts...)
 }
 
 // TestSlowLoss: Machines that are lost a few at a time are too many, too, within a day.

@@ -71,9 +71,12 @@ func (c *Controller) spreadKept(ctx context.Context, l *look) error {
 		}
 		union := append(has, ids...)
 		slices.Sort(union)
-		text := strings.Join(slices.Compact(union), ",")
-		if err := c.annotate(ctx, key, machinev1.KeptOrphansAnnotation, text); err != nil {
-			return err
+		changed := object.DeepCopy()
+		machinev1.SetAnnotation(changed, machinev1.KeptOrphansAnnotation, strings.Join(slices.Compact(union), ","))
+		// A person may be adding an ID to the same list, which must not be lost.
+		patch := client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})
+		if err := c.Client.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("write kept orphans to MachineClass: %w", err)
 		}
 	}
 	return nil
