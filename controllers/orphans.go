@@ -30,7 +30,8 @@ func addMCMOrphans(s *setup) error {
 // collect adds a collector, whose metrics two of them share.
 func (s *setup) collect(name, component, heldKey string, doors []orphan.Owners) error {
 	c := orphan.New(orphan.Deps{
-		Name: name, HeldKey: heldKey, Client: s.Client, Classes: s.classes, Clock: s.Clock, Events: s.Events(component),
+		Name: name, HeldKey: heldKey, Client: s.Client, Live: s.Live, Namespace: s.Namespace,
+		Classes: s.classes, Clock: s.Clock, Events: s.Events(component),
 		Options: s.Options.Orphans, Fresh: cloud.NotBefore,
 		Doors: doors,
 	})

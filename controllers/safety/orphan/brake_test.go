@@ -194,6 +194,20 @@ func TestKeptIsNotOverwritten(t *testing.T) {
 	}
 }
 
+// TestKeptJustBeforeARemoval: the cache does not show yet that a person keeps the VM.
+func TestKeptJustBeforeARemoval(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
+	orphans := fleet(t, w, 1, func(int) bool { return false })
+	w.Client = staleClasses{w.client, w.class(t, "a"), w.class(t, "b")}
+	w.run(t, "a")
+	w.decide(t, "a", machinev1.KeptOrphansAnnotation, orphans...)
+	w.pass(t, "a", time.Hour)
+	if left := w.left(); len(left) != 1 {
+		t.Errorf("left %v: %s is kept", left, orphans[0])
+	}
+}
+
 // staleClasses reads the two classes as they were.
 type staleClasses struct {
 	client.Client

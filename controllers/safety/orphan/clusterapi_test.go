@@ -63,7 +63,9 @@ func newEnvOfBothAPIs(t *testing.T, d doors, objects ...client.Object) *env {
 			owners = append(owners, o.door)
 		}
 	}
-	w.Controller = New(Deps{Client: w.client, Classes: class.New(clouds), Doors: owners, Clock: w.clock, Events: w.events})
+	w.Controller = New(Deps{
+		Client: w.client, Live: w.client, Classes: class.New(clouds), Doors: owners, Clock: w.clock, Events: w.events,
+	})
 	return w
 }
 

@@ -51,16 +51,19 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Deps are what a Controller needs; all are required but Fresh.
+// Deps are what a Controller needs; all are required but Namespace and Fresh.
 type Deps struct {
 	Name    string        // of the controller, in logs and metrics
 	HeldKey string        // annotation of classes for held orphans, one for each collector
 	Client  client.Client // reads from a cache
-	Classes *class.Resolver
-	Doors   []Owners // owners of both APIs; see NewMachines, NewMCMMachines and OwnersOnly
-	Clock   clock.PassiveClock
-	Events  record.EventRecorder
-	Options Options
+	Live    client.Reader // reads from the API server
+	// Namespace has the classes; empty for all namespaces.
+	Namespace string
+	Classes   *class.Resolver
+	Doors     []Owners // owners of both APIs; see NewMachines, NewMCMMachines and OwnersOnly
+	Clock     clock.PassiveClock
+	Events    record.EventRecorder
+	Options   Options
 	// Fresh returns a context whose listings show the cloud at that time or later; nil
 	// where listings are never shared.
 	Fresh func(ctx context.Context, notBefore time.Time) context.Context

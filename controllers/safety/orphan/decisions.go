@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/live"
 )
 
 // decisions are what persons have decided about VMs, by the cloud's ID, and whether VMs of
@@ -20,29 +22,34 @@ type decisions struct {
 	held           bool
 }
 
-// decisionsOf reads the decisions from all classes: IDs of VMs are unique, and a class may
-// leave its group at any time, because its Secret changes or it is deleted.
-func (c *Controller) decisionsOf(ctx context.Context, g *group) (decisions, error) {
+// decisionsOf reads the decisions from all classes that r shows: IDs of VMs are unique, and a
+// class may leave its group at any time, because its Secret changes or it is deleted.
+func (c *Controller) decisionsOf(ctx context.Context, r client.Reader, g *group) (decisions, error) {
 	d := decisions{approved: map[string]bool{}, kept: map[string]bool{}, held: g.held > 0}
-	var all machinev1.MachineClassList
-	if err := c.Client.List(ctx, &all); err != nil {
-		return d, fmt.Errorf("list MachineClasses: %w", err)
-	}
 	inGroup := c.memory.classesOf(g)
-	for i := range all.Items {
-		object := &all.Items[i]
-		for _, id := range machinev1.OrphanIDs(object.Annotations[machinev1.ApprovedOrphansAnnotation]) {
-			d.approved[id] = true
+	err := live.Pages(ctx, r, func(page *machinev1.MachineClassList) {
+		for i := range page.Items {
+			d.add(&page.Items[i], c.HeldKey, inGroup)
 		}
-		for _, id := range machinev1.OrphanIDs(object.Annotations[machinev1.KeptOrphansAnnotation]) {
-			d.kept[id] = true
-		}
-		if object.Annotations[c.HeldKey] != "" && slices.Contains(inGroup, client.ObjectKeyFromObject(object)) {
-			d.held = true
-		}
+	}, client.InNamespace(c.Namespace))
+	if err != nil {
+		return d, fmt.Errorf("read decisions about orphans: %w", err)
 	}
 	maps.DeleteFunc(d.kept, func(id string, _ bool) bool { return d.approved[id] })
 	return d, nil
+}
+
+// add adds the decisions of a class.
+func (d *decisions) add(class *machinev1.MachineClass, heldKey string, inGroup []types.NamespacedName) {
+	for _, id := range machinev1.OrphanIDs(class.Annotations[machinev1.ApprovedOrphansAnnotation]) {
+		d.approved[id] = true
+	}
+	for _, id := range machinev1.OrphanIDs(class.Annotations[machinev1.KeptOrphansAnnotation]) {
+		d.kept[id] = true
+	}
+	if class.Annotations[heldKey] != "" && slices.Contains(inGroup, client.ObjectKeyFromObject(class)) {
+		d.held = true
+	}
 }
 
 // spreadKept writes the IDs of kept VMs that exist to every class of the group, so that

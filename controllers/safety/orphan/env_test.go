@@ -75,7 +75,7 @@ func (w *env) restart(t *testing.T, o Options) {
 	}
 	w.Controller = New(Deps{
 		HeldKey: machinev1.HeldOrphansAnnotation,
-		Client:  w.client, Classes: class.New(clouds), Doors: []Owners{NewMachines(cached, w.client, "")},
+		Client:  w.client, Live: w.client, Classes: class.New(clouds), Doors: []Owners{NewMachines(cached, w.client, "")},
 		Clock: w.clock, Events: w.events, Options: o,
 	})
 }

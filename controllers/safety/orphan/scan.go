@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -67,9 +68,15 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 	if l.resources, err = list(c.listing(ctx, g, began), l.account, resolved.Class); err != nil {
 		return nil, err
 	}
-	l.decided, err = c.decisionsOf(ctx, g)
+	return l, c.readDecisions(ctx, c.Client, l)
+}
+
+// readDecisions reads what persons have decided, as r shows it.
+func (c *Controller) readDecisions(ctx context.Context, r client.Reader, l *look) error {
+	var err error
+	l.decided, err = c.decisionsOf(ctx, r, l.group)
 	l.rules.kept = l.decided.kept
-	return l, err
+	return err
 }
 
 // collect judges again, by what the API server shows now, and removes orphans. It returns
@@ -77,6 +84,9 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error) {
 	doors, err := readLive(ctx, c.Doors)
 	if err != nil {
+		return 0, err
+	}
+	if err := c.readDecisions(ctx, c.Live, l); err != nil {
 		return 0, err
 	}
 	found, err := c.judge(ctx, doors, l.rules, l.group, l.resources)
