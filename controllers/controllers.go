@@ -188,14 +188,23 @@ func addMachine(s *setup) error {
 		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, FreezeCause: s.cause,
 		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits,
 	})
-	if s.Metrics != nil {
-		for _, m := range c.Collectors() {
-			if err := s.Metrics.Register(m); err != nil {
-				return err
-			}
-		}
+	if err := s.registerMetrics(c.Collectors()); err != nil {
+		return err
 	}
 	return c.SetupWithManager(s.mgr, s.Workers("machine"))
+}
+
+// registerMetrics registers the metrics that a controller has of its own.
+func (s *setup) registerMetrics(all []prometheus.Collector) error {
+	if s.Metrics == nil {
+		return nil
+	}
+	for _, m := range all {
+		if err := s.Metrics.Register(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func addMachineSet(s *setup) error {
@@ -219,9 +228,14 @@ func addMachineDeployment(s *setup) error {
 }
 
 func addNode(s *setup) error {
-	return node.New(node.Deps{
+	c := node.New(node.Deps{
 		Client: s.Client, Target: s.Target, Clock: s.Clock, Events: s.Events(machineComponent),
 		MachineCreationTimeout: s.Options.Machine.CreationTimeout, Visits: s.visits,
 		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
-	}).SetupWithManager(s.mgr, s.Workers("node"))
+		IgnoreOutages:         s.Options.Machine.IgnoreOutages, HoldLimit: s.Options.Machine.OutageLimit,
+	})
+	if err := s.registerMetrics(c.Collectors()); err != nil {
+		return err
+	}
+	return c.SetupWithManager(s.mgr, s.Workers("node"))
 }

@@ -154,6 +154,10 @@ func conditionOfNode(p *pass, phase machinev1.MachinePhase) metav1.Condition {
 		return condition(kind, false, machinev1.ReasonWaitingForComponents,
 			fmt.Sprintf("Node %s waits for its critical components, see its taint %s", p.node.Name,
 				machinev1.CriticalComponentsNotReadyTaint))
+	case machinev1.IsNodeDeletionHeld(p.node):
+		return condition(kind, true, machinev1.ReasonNodeDeletionHeld, fmt.Sprintf("Node %s is healthy and is being deleted "+
+			"together with many others: the machine is kept; delete the Machine, or set annotation %s: %s on the node, to "+
+			"delete it now", p.node.Name, machinev1.NodeDeletionAnnotation, machinev1.NodeDeletionApproved))
 	}
 	return condition(kind, true, machinev1.ReasonNodeHealthy, "The node has joined and is healthy")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 )
 
@@ -54,6 +55,11 @@ type Deps struct {
 	// Visits records every reconcile, so that a Machine's hold is not answered during
 	// one; nil: Machines are not held.
 	Visits *hold.Visits
+	// IgnoreOutages deletes the Machines of Nodes that are deleted together as if each
+	// had been deleted alone.
+	IgnoreOutages bool
+	// HoldLimit is how long Machines of Nodes that are deleted together are kept; 0 is 2 hours.
+	HoldLimit time.Duration
 }
 
 // Controller syncs Nodes with their Machines.
@@ -62,6 +68,11 @@ type Controller struct {
 	mu      sync.Mutex
 	seen    map[string]seenNode  // by node name
 	deleted map[string]types.UID // of Nodes whose deletion was observed, by node name
+	held    map[string]bool      // Nodes whose deletion is held, by name
+
+	permits  *permit.Permits
+	deciding sync.Mutex              // held while it is decided whether to follow a deletion
+	followed map[types.UID]time.Time // when the deletion of a Node was followed, within the window
 }
 
 // A seenNode is a Node that this process has seen, and its Machine.
@@ -74,7 +85,10 @@ func New(d Deps) *Controller {
 		own.Client = fresh.NewClient(own.Client, &corev1.Node{})
 		d.Target = &own
 	}
-	return &Controller{Deps: d, seen: map[string]seenNode{}, deleted: map[string]types.UID{}}
+	return &Controller{
+		Deps: d, seen: map[string]seenNode{}, deleted: map[string]types.UID{}, held: map[string]bool{},
+		permits: permit.New(d.Client, d.Clock), followed: map[types.UID]time.Time{},
+	}
 }
 
 // Reconcile syncs the Node of that name with the Machine that names it:
@@ -107,7 +121,7 @@ func (c *Controller) act(ctx context.Context, o *observation) (time.Duration, er
 		return c.markNotManaged(ctx, o.node)
 	}
 	if !o.node.DeletionTimestamp.IsZero() {
-		return 0, c.followDeleted(ctx, o)
+		return c.followDeleted(ctx, o)
 	}
 	c.remember(o)
 	if !o.machine().DeletionTimestamp.IsZero() {
@@ -145,12 +159,12 @@ func (c *Controller) rememberDeletion(node *corev1.Node) {
 }
 
 // observedDeletion reports whether this process has seen the Node of that name as the
-// Machine's, and then the deletion of that same Node.
-func (c *Controller) observedDeletion(name string, m *machinev1.Machine) bool {
+// Machine's, and then the deletion of that same Node, whose UID it returns.
+func (c *Controller) observedDeletion(name string, m *machinev1.Machine) (types.UID, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	node, deleted := c.deleted[name]
-	return deleted && c.seen[name] == seenNode{node: node, machine: m.UID}
+	return node, deleted && c.seen[name] == seenNode{node: node, machine: m.UID}
 }
 
 // forget drops the record of a Node that is gone.
@@ -159,6 +173,7 @@ func (c *Controller) forget(name string) {
 	defer c.mu.Unlock()
 	delete(c.seen, name)
 	delete(c.deleted, name)
+	c.setHeldLocked(name, false)
 }
 
 // deleteMachine deletes the Machine, and so its VM, unless the Machine has changed since

@@ -13,28 +13,36 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
-// followDeleted deletes the Machine of a Node that is being deleted. The Node keeps its
-// finalizer until the VM is gone.
-func (c *Controller) followDeleted(ctx context.Context, o *observation) error {
+// followDeleted deletes the Machine of a Node that is being deleted, unless many are. The
+// Node keeps its finalizer until the VM is gone.
+func (c *Controller) followDeleted(ctx context.Context, o *observation) (time.Duration, error) {
 	m := o.machine()
 	if _, foreign := o.node.Annotations[machinev1.NotManagedAnnotation]; foreign || !m.DeletionTimestamp.IsZero() {
-		return nil
+		c.setHeld(o.name, false)
+		return 0, nil
 	}
-	if o.node.DeletionTimestamp.Before(&m.CreationTimestamp) {
+	if why := notFollowed(m, o.node); why != "" {
 		c.forget(o.name)
-		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s was deleted before this Machine was created, so the Machine is not deleted; remove the "+
-				"finalizers of the node "+
-				"if it is left over from another machine", o.name)
-		return nil
+		c.Events.Event(m, corev1.EventTypeWarning, eventNodeMissing, why)
+		return 0, nil
 	}
-	if !sameVM(m.Spec.ProviderID, o.node.Spec.ProviderID) {
-		c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-			"node %s is being deleted, but runs on VM %s and not on this Machine's, so the Machine is not deleted; "+
-				"correct the label %s", o.name, o.node.Spec.ProviderID, machinev1.NodeLabel)
-		return nil
+	if wait, err := c.brakeDeletion(ctx, o); wait > 0 || err != nil {
+		return wait, err
 	}
-	return c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))
+	return 0, c.deleteMachine(ctx, m, fmt.Sprintf("node %s is being deleted: deleting the Machine and its VM", o.name))
+}
+
+// notFollowed returns why the Machine that names a Node is not deleted with it; empty if it is.
+func notFollowed(m *machinev1.Machine, node *corev1.Node) string {
+	switch {
+	case node.DeletionTimestamp.Before(&m.CreationTimestamp):
+		return fmt.Sprintf("node %s was deleted before this Machine was created, so the Machine is not deleted; remove "+
+			"the finalizers of the node if it is left over from another machine", node.Name)
+	case !sameVM(m.Spec.ProviderID, node.Spec.ProviderID):
+		return fmt.Sprintf("node %s is being deleted, but runs on VM %s and not on this Machine's, so the Machine is not "+
+			"deleted; correct the label %s", node.Name, node.Spec.ProviderID, machinev1.NodeLabel)
+	}
+	return ""
 }
 
 // sameVM reports whether two providerIDs may mean the same VM. Clouds write the
@@ -48,16 +56,17 @@ func sameVM(a, b string) bool {
 // followMissing deletes the Machine of a Node whose deletion this process has observed,
 // and which the API server confirms not to exist. Where the deletion was not observed,
 // because the process has just started or its watch was interrupted, the Node may have
-// been lost: the target cluster may have been restored, or be the wrong one. Then the
-// Machine is judged as one with an unhealthy node.
+// been lost: the target cluster may have been restored, or be the wrong one. Then, and
+// where many Nodes are deleted together, the Machine is judged as one with an unhealthy node.
 func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Duration, error) {
 	if len(o.machines) == 0 || !o.machine().DeletionTimestamp.IsZero() {
 		c.forget(o.name)
 		return 0, nil
 	}
 	m := o.machine()
-	if !c.observedDeletion(o.name, m) {
-		c.reportMissing(m, o.name)
+	uid, observed := c.observedDeletion(o.name, m)
+	if !observed {
+		c.reportMissing(m, o.name, "its deletion was not observed")
 		return 0, nil
 	}
 	switch err := c.Target.Live.Get(ctx, client.ObjectKey{Name: o.name}, &corev1.Node{}); {
@@ -65,6 +74,15 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 		return staleRetry, nil // the cache is behind
 	case !apierrors.IsNotFound(err):
 		return 0, fmt.Errorf("reading node %s: %w", o.name, err)
+	}
+	many, err := c.isOneOfMany(ctx, o.name, uid)
+	switch {
+	case err != nil:
+		return 0, err
+	case many && !c.IgnoreOutages:
+		c.forget(o.name)
+		c.reportMissing(m, o.name, "many others were deleted with it")
+		return 0, nil
 	}
 	if err := c.deleteMachine(ctx, m, fmt.Sprintf("node %s is gone: deleting the Machine and its VM",
 		o.name)); err != nil {
@@ -75,13 +93,13 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 }
 
 // reportMissing emits an Event about a Node that had joined and is missing.
-func (c *Controller) reportMissing(m *machinev1.Machine, node string) {
+func (c *Controller) reportMissing(m *machinev1.Machine, node, why string) {
 	if len(m.Status.Conditions) == 0 {
 		return // it may not have joined yet
 	}
 	c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,
-		"node %s does not exist, and its deletion was not observed: %s; if the nodes of all Machines are missing, check "+
-			"--target-kubeconfig", node, missingConsequence(m))
+		"node %s does not exist, and %s: %s; if the nodes of all Machines are missing, check "+
+			"--target-kubeconfig", node, why, missingConsequence(m))
 }
 
 // missingConsequence is what becomes of a Machine whose Node is missing.

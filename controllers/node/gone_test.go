@@ -77,11 +77,11 @@ func TestDeletionOfAnotherNodeOfThatName(t *testing.T) {
 	other := node()
 	other.UID = "second"
 	c.rememberDeletion(other)
-	if c.observedDeletion("n", m) {
+	if _, observed := c.observedDeletion("n", m); observed {
 		t.Error("the deletion of another Node counts as that of the Machine's")
 	}
 	c.rememberDeletion(o.node)
-	if !c.observedDeletion("n", m) {
+	if _, observed := c.observedDeletion("n", m); !observed {
 		t.Error("the deletion of the Machine's Node does not count")
 	}
 }

@@ -53,6 +53,7 @@ const (
 	ReasonNodeShared           = "NodeShared"
 	ReasonWaitingForComponents = "WaitingForCriticalComponents"
 	ReasonNodeHealthy          = "NodeHealthy"
+	ReasonNodeDeletionHeld     = "NodeDeletionHeld" // many nodes are deleted together; the machine is kept
 	ReasonWaitingForTurn       = "WaitingForTurn" // another machine of the deployment is being replaced
 
 	ReasonDraining       = "Draining"

@@ -25,6 +25,7 @@ const (
 	ClassBySecret     = "index.secret"           // MachineClass: "<namespace>/<name>" of both Secrets
 	PodByNode         = "index.pod-node"         // Pod: spec.nodeName
 	NodeByProviderID  = "index.providerid"       // Node: spec.providerID
+	NodeDeleting      = "index.deleting"         // Node: Deleting, where it is being deleted
 	AttachmentByNode  = "index.va-node"          // VolumeAttachment: spec.nodeName
 )
 
@@ -112,6 +113,7 @@ func Target() []Index {
 			return one(o.(*storagev1.VolumeAttachment).Spec.NodeName)
 		}},
 		{&corev1.Node{}, NodeUnwell, unwell},
+		{&corev1.Node{}, NodeDeleting, deleting},
 	}, Nodes()...)
 }
 

@@ -14,6 +14,17 @@ const NodeUnwell = "index.unwell"
 // Unwell is the one value of NodeUnwell.
 const Unwell = "true"
 
+// Deleting is the one value of NodeDeleting.
+const Deleting = "true"
+
+// deleting reports whether an object is being deleted.
+func deleting(o client.Object) []string {
+	if o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return []string{Deleting}
+}
+
 // Unknown is the one value of MachineUnknown.
 const Unknown = "true"
 

@@ -1,0 +1,206 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// pool returns Nodes n0, n1 … with their Machines m0, m1 …, each of a pool of its own. The
+// first of them are being deleted.
+func pool(size, deleting int) []client.Object {
+	var all []client.Object
+	for i := range size {
+		name := fmt.Sprintf("n%d", i)
+		all = append(all, node(owned, func(n *corev1.Node) {
+			n.Name, n.UID = name, types.UID(name)
+			if i < deleting {
+				deletedAt(epoch.Add(time.Minute))(n)
+			}
+		}), machine(joined, func(m *machinev1.Machine) {
+			m.Name, m.UID = fmt.Sprintf("m%d", i), types.UID(fmt.Sprintf("m%d", i))
+			m.Labels[machinev1.NodeLabel] = name
+		}))
+	}
+	return all
+}
+
+// follow reconciles n0, n1 …, and returns the Machines that are being deleted then.
+func (w *env) follow(nodes int) string {
+	w.t.Helper()
+	var deleted []string
+	for i := range nodes {
+		if _, err := w.controller.Reconcile(w.t.Context(), request(fmt.Sprintf("n%d", i))); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for i := range nodes {
+		if name := fmt.Sprintf("m%d", i); w.deleted(name) {
+			deleted = append(deleted, name)
+		}
+	}
+	return strings.Join(deleted, " ")
+}
+
+func TestNodesDeletedTogether(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason         string
+		size, deleting int
+		change         func(*env)
+		want           string
+	}{
+		"Few":  {"Three Nodes may be deleted in a small cluster.", 4, 3, nil, "m0 m1 m2"},
+		"Many": {"Four of ten are more than three and a tenth.", 10, 4, nil, ""},
+		"Large": {
+			"A tenth of a large cluster may be deleted.", 50, 5, nil, "m0 m1 m2 m3 m4",
+		},
+		"Off": {
+			"Without the protection each deletion is followed.", 10, 4,
+			func(w *env) { w.controller.IgnoreOutages = true },
+			"m0 m1 m2 m3",
+		},
+		"HeldForMigration": {
+			"A Machine that is being migrated waits for that, and is not counted.", 10, 4,
+			func(w *env) { w.annotateMachine("m3", machinev1.MigrationHoldAnnotation) },
+			"m0 m1 m2",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, append(pool(tc.size, tc.deleting), virtual())...)
+			if tc.change != nil {
+				tc.change(w)
+			}
+			w.clock.SetTime(epoch.Add(2 * time.Minute))
+			if got := w.follow(tc.deleting); got != tc.want {
+				t.Errorf("deleted %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func (w *env) annotateMachine(name, key string) {
+	w.t.Helper()
+	var m machinev1.Machine
+	if err := w.control.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &m); err != nil {
+		w.t.Fatal(err)
+	}
+	machinev1.SetAnnotation(&m, key, "x")
+	if err := w.control.Update(w.t.Context(), &m); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Deletions that come one after the other within minutes count together, those of a day do not.
+func TestNodesDeletedInARow(t *testing.T) {
+	t.Parallel()
+	for pause, want := range map[time.Duration]int{time.Second: 3, 10 * time.Minute: 6} {
+		w := newEnv(t, append(pool(10, 0), virtual())...)
+		w.follow(10)
+		for i := range 6 {
+			w.clock.SetTime(w.clock.Now().Add(pause))
+			var n corev1.Node
+			if err := w.rest.Get(t.Context(), client.ObjectKey{Name: fmt.Sprintf("n%d", i)}, &n); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.rest.Delete(t.Context(), &n); err != nil {
+				t.Fatal(err)
+			}
+			w.follow(i + 1)
+		}
+		if got := len(strings.Fields(w.follow(10))); got != want {
+			t.Errorf("%d of 6 Machines deleted where Nodes go every %s, want %d", got, pause, want)
+		}
+	}
+}
+
+// A held deletion stays held, also for a new process, until a person approves it, or the
+// limit has passed and it is the turn of the Machine.
+func TestHeldDeletion(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, append(pool(10, 4), virtual())...)
+	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.follow(4)
+	w.hear("the Machines are kept", "Warning NodeDeletionHeld")
+	if got := len(w.controller.held); got != 4 {
+		t.Errorf("the metric has %d, want 4", got)
+	}
+	for i := range 3 { // what is left would be few
+		w.deleteMachine(fmt.Sprintf("m%d", i))
+	}
+	w.controller = New(w.controller.Deps)
+	if got := w.follow(4); got != "m0 m1 m2" {
+		t.Errorf("deleted %q, want those of the person alone", got)
+	}
+	r, err := w.controller.Reconcile(t.Context(), request("n3"))
+	if want := epoch.Add(time.Minute + 2*time.Hour).Sub(w.clock.Now()); err != nil || r.RequeueAfter != want {
+		t.Errorf("%v, %v, want to look again after %s", r, err, want)
+	}
+	w.annotateNode("n3", machinev1.NodeDeletionApproved)
+	if got := w.follow(4); got != "m0 m1 m2 m3" || len(w.controller.held) != 0 {
+		t.Errorf("deleted %q, metric %d, want the approved one deleted", got, len(w.controller.held))
+	}
+}
+
+func (w *env) deleteMachine(name string) {
+	w.t.Helper()
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	if err := w.control.Delete(w.t.Context(), m); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *env) annotateNode(name, value string) {
+	w.t.Helper()
+	var n corev1.Node
+	if err := w.rest.Get(w.t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
+		w.t.Fatal(err)
+	}
+	machinev1.SetAnnotation(&n, machinev1.NodeDeletionAnnotation, value)
+	if err := w.rest.Update(w.t.Context(), &n); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// After the limit the Machines of a pool are deleted one at a time.
+func TestHeldDeletionEnds(t *testing.T) {
+	t.Parallel()
+	objects := pool(10, 4)
+	for _, o := range objects {
+		if m, ok := o.(*machinev1.Machine); ok {
+			m.Labels[machinev1.NameLabel] = "pool"
+			m.Status.CurrentStatus.Phase = machinev1.MachineRunning
+		}
+	}
+	w := newEnv(t, append(objects, virtual())...)
+	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.follow(4)
+	w.clock.SetTime(epoch.Add(2*time.Hour + 2*time.Minute))
+	if got := w.follow(4); got != "m0" {
+		t.Errorf("deleted %q, want one", got)
+	}
+}
+
+// Nodes without a finalizer are gone at once: their Machines are judged by health.
+func TestNodesGoneTogether(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, append(pool(10, 4), node(), machine(joined), virtual())...)
+	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.reconcile()
+	w.lose(observed, true)
+	w.reconcile()
+	if w.deleted("m") {
+		t.Error("the Machine of a Node that went with many others is deleted")
+	}
+	w.hear("the Machine is kept", "Warning NodeMissing")
+}
