@@ -91,6 +91,11 @@ func TestSamplesDecode(t *testing.T) {
 			RootDiskType:   &fast,
 			UseConfigDrive: &yes, ServerGroupID: &group,
 		}},
+		"machineclass-floating-ip.yaml": {port: true, want: spec{
+			ImageName: "ubuntu-24.04", Region: "RegionOne", FlavorName: "m1.medium", NetworkID: zero, Tags: tags,
+			Subnets: []string{"workers"}, FloatingIPPool: "public", ServerGroup: "spread-over-hosts",
+			DefaultSecurityGroup: "nodes", WithoutKeyPair: true, WithoutAvailabilityZone: true, WithoutPodNetworkCIDRs: true,
+		}},
 		"MCM's": {
 			raw: provided(t, []byte(mcmClass), false), port: true,
 			warnings: []string{"providerSpec.spec.podNetworkCidr", "providerSpec.spec.subnetID"}, want: spec{

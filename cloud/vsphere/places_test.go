@@ -1,6 +1,7 @@
 package vsphere_test
 
 import (
+	"encoding/json"
 	"os"
 	"testing"
 
@@ -79,6 +80,23 @@ func TestSample(t *testing.T) {
 		t.Errorf("got %v, %v, want a running VM", vm.State, err)
 	}
 	s.gone(t, a, r.Ref)
+}
+
+// TestSampleOfZones: what the sample offers as failure domains.
+func TestSampleOfZones(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../config/samples/vsphere/machineclass-zones.yaml")
+	must(t, err)
+	var sample struct {
+		ProviderSpec spec `yaml:"providerSpec"`
+	}
+	must(t, yaml.Unmarshal(text, &sample))
+	raw, err := json.Marshal(sample.ProviderSpec)
+	must(t, err)
+	c, problems := start(t).driver().Parse(cloud.ClassInput{Name: "sample", Spec: raw})
+	if diff := cmp.Diff([]string{"zone-1", "zone-2"}, c.Zones); diff != "" || len(problems) > 0 {
+		t.Errorf("problems %v, zones: %s", problems, diff)
+	}
 }
 
 // TestCapacityOfTemplate: what the class does not say is the template's.
