@@ -17,13 +17,16 @@ import (
 // because their MachineDeployment needs them.
 const EventMachinesKept = "MachinesKept"
 
-// keepAvailable returns those of the surplus machines that may be deleted now. The size of
-// the set may follow from what a user has asked for and taken back since: available
-// machines are deleted only as far as the MachineDeployment, read uncached, allows. It
-// scales the set out again, or other machines become available in their place.
-// Machines that a scaler or a user has chosen are deleted in any case.
-func (c *Controller) keepAvailable(ctx context.Context, s *scope, surplus, all []*machinev1.Machine,
+// keepAvailable returns which machines may be deleted now: of the candidates, in their order,
+// as many as are surplus. The size of the set may follow from what a user has asked for and
+// taken back since: available machines are deleted only as far as the MachineDeployment, read
+// uncached, allows. It scales the set out again, or other machines become available in their
+// place. Machines that a scaler or a user has chosen are deleted in any case. From a set
+// that is rolled out, unavailable machines are deleted in place of those that are kept.
+func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*machinev1.Machine, count int,
+	all []*machinev1.Machine,
 ) ([]*machinev1.Machine, error) {
+	surplus := candidates[:count]
 	if s.deployment == nil || !slices.ContainsFunc(surplus, isAvailable) {
 		return surplus, nil
 	}
@@ -39,6 +42,10 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, surplus, all [
 	least = max(least-own.preserved-others.preserved, 0)
 	atRisk := func(m *machinev1.Machine) bool { return isAvailable(m) && !s.isChosen(live, m) }
 	deletable, withheld := keepAtRisk(surplus, atRisk, others.available+own.available-least)
+	if isRolledOut(live, s.set) {
+		instead := unavailable(candidates[count:], withheld)
+		deletable, withheld = append(deletable, instead...), withheld-len(instead)
+	}
 	s.withheld = withheld
 	if withheld > 0 && !s.memory.withheldReported {
 		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: "+
@@ -71,8 +78,25 @@ func keepAtRisk(surplus []*machinev1.Machine, atRisk func(*machinev1.Machine) bo
 	return deletable, withheld
 }
 
+// isRolledOut reports whether the machines of a set give way to those of another template.
+func isRolledOut(live *machinev1.MachineDeployment, set *machinev1.MachineSet) bool {
+	return !machinev1.SameTemplate(&live.Spec.Template, &set.Spec.Template)
+}
+
+// unavailable returns the first machines that are not available, at most so many.
+func unavailable(machines []*machinev1.Machine, atMost int) []*machinev1.Machine {
+	var found []*machinev1.Machine
+	for _, m := range machines {
+		if len(found) < atMost && !isAvailable(m) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
 // isChosen reports whether a user or a scaler wants m deleted before others of the set. The
-// mark of a scaler counts as long as the MachineDeployment lists the machine.
+// mark of a scaler counts as long as the MachineDeployment lists the machine. A priority
+// says which machine goes when the set is scaled in, not that a rollout may do without it.
 func (s *scope) isChosen(live *machinev1.MachineDeployment, m *machinev1.Machine) bool {
 	requests, _ := rollout.ParseDeletionRequests(live.Annotations[machinev1.TriggerDeletionAnnotation], s.now)
 	for _, request := range requests {
@@ -85,6 +109,9 @@ func (s *scope) isChosen(live *machinev1.MachineDeployment, m *machinev1.Machine
 	}
 	if _, marked := m.Annotations[machinev1.DeleteMachineAnnotation]; marked {
 		return true
+	}
+	if isRolledOut(live, s.set) {
+		return false
 	}
 	priority := m.Annotations[machinev1.PriorityAnnotation]
 	return priority != s.set.Spec.Template.Annotations[machinev1.PriorityAnnotation] &&

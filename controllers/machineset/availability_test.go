@@ -20,6 +20,7 @@ import (
 func rolling(replicas int32, changes ...func(*machinev1.MachineDeployment)) *machinev1.MachineDeployment {
 	d := newDeployment(replicas)
 	d.Spec.Strategy.Type = machinev1.RollingUpdateStrategyType
+	d.Spec.Template = newSet(0).Spec.Template
 	d.Spec.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(1))
 	d.Spec.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(0))
 	for _, change := range changes {
@@ -27,6 +28,9 @@ func rolling(replicas int32, changes ...func(*machinev1.MachineDeployment)) *mac
 	}
 	return d
 }
+
+// otherTemplate rolls the sets of a deployment out.
+func otherTemplate(d *machinev1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = "new" }
 
 // otherSet is a set of the same deployment, of that size, with n available machines.
 func otherSet(size int32, n int) []client.Object {
@@ -73,6 +77,21 @@ func TestKeepsAvailableMachines(t *testing.T) {
 			reason:  "A user or a scaler who gives a machine a priority decides.",
 			objects: []client.Object{rolling(2), newMember("a", annotated(machinev1.PriorityAnnotation, "1")), b},
 			want:    []string{"b"},
+		},
+		"ChosenInARollout": {
+			reason: "A rollout takes the machines of an old set away. What is not available goes instead.",
+			objects: []client.Object{
+				rolling(1, otherTemplate), newMember("a", annotated(machinev1.PriorityAnnotation, "1")),
+				newMember("b", phase(machinev1.MachinePending)),
+			},
+			size: 1, want: []string{"a"},
+		},
+		"ChosenByAScalerInARollout": {
+			reason: "A scaler has drained the machine that it lists.",
+			objects: []client.Object{rolling(2, otherTemplate, func(d *machinev1.MachineDeployment) {
+				d.Annotations = map[string]string{machinev1.TriggerDeletionAnnotation: "a~" + scalerTime}
+			}), a, b},
+			size: 1, want: []string{"b"},
 		},
 		"ChosenForAll": {
 			reason: "A priority that the template gives to all machines chooses none.",

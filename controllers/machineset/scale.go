@@ -73,7 +73,7 @@ func (c *Controller) findSurplus(ctx context.Context, s *scope) ([]*machinev1.Ma
 		return nil, nil
 	}
 	rollout.Ranking{Now: s.now, Chosen: s.requestedDeletions()}.Sort(candidates)
-	return c.keepAvailable(ctx, s, candidates[:count], machines)
+	return c.keepAvailable(ctx, s, candidates, count, machines)
 }
 
 // requestedDeletions returns the names of the machines that a scaler lists for

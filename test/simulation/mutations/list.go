@@ -101,7 +101,7 @@ func counts() []Mutation {
 			{"controllers/machineset", "(*Controller).findSurplus", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
 		}},
 		{"a set deletes machines that its deployment needs again", []Target{
-			{"controllers/machineset", "(*Controller).keepAvailable", Begin(`return arg2, nil`)},
+			{"controllers/machineset", "(*Controller).keepAvailable", Begin(`return arg2[:arg3], nil`)},
 		}},
 	}
 }
