@@ -98,7 +98,7 @@ func counts() []Mutation {
 			{rollout, "Bounds.MinAvailable", Replace(`b.Unavailable`, `(b.Unavailable + 1)`)},
 		}},
 		{"a set deletes one machine too many", []Target{
-			{"controllers/machineset", "(*Controller).findSurplus", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
+			{"controllers/machineset", "(*Controller).keepAvailable", Replace(`a[:n]`, `a[:min(n+1, len(a))]`)},
 		}},
 		{"a set deletes machines that its deployment needs again", []Target{
 			{"controllers/machineset", "(*Controller).keepAvailable", Begin(`return arg2[:arg3], nil`)},
