@@ -54,7 +54,7 @@ const (
 	ReasonWaitingForComponents = "WaitingForCriticalComponents"
 	ReasonNodeHealthy          = "NodeHealthy"
 	ReasonNodeDeletionHeld     = "NodeDeletionHeld" // many nodes are deleted together; the machine is kept
-	ReasonWaitingForTurn       = "WaitingForTurn" // another machine of the deployment is being replaced
+	ReasonWaitingForTurn       = "WaitingForTurn"   // another machine of the deployment is being replaced
 
 	ReasonDraining       = "Draining"
 	ReasonEvictionDenied = "EvictionDenied"

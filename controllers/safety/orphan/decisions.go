@@ -22,16 +22,34 @@ type decisions struct {
 	held           bool
 }
 
-// decisionsOf reads the decisions from all classes that r shows: IDs of VMs are unique, and a
-// class may leave its group at any time, because its Secret changes or it is deleted.
-func (c *Controller) decisionsOf(ctx context.Context, r client.Reader, g *group) (decisions, error) {
+// listClasses calls visit with all MachineClasses, a page at a time.
+type listClasses func(ctx context.Context, visit func(*machinev1.MachineClassList)) error
+
+// cachedClasses lists what the cache shows, which has no pages.
+func (c *Controller) cachedClasses(ctx context.Context, visit func(*machinev1.MachineClassList)) error {
+	all := &machinev1.MachineClassList{}
+	if err := c.Client.List(ctx, all, client.InNamespace(c.Namespace)); err != nil {
+		return err
+	}
+	visit(all)
+	return nil
+}
+
+// liveClasses lists what the API server shows.
+func (c *Controller) liveClasses(ctx context.Context, visit func(*machinev1.MachineClassList)) error {
+	return live.Pages(ctx, c.Live, visit, client.InNamespace(c.Namespace))
+}
+
+// decisionsOf reads the decisions from all classes: IDs of VMs are unique, and a class may
+// leave its group at any time, because its Secret changes or it is deleted.
+func (c *Controller) decisionsOf(ctx context.Context, g *group, list listClasses) (decisions, error) {
 	d := decisions{approved: map[string]bool{}, kept: map[string]bool{}, held: g.held > 0}
 	inGroup := c.memory.classesOf(g)
-	err := live.Pages(ctx, r, func(page *machinev1.MachineClassList) {
+	err := list(ctx, func(page *machinev1.MachineClassList) {
 		for i := range page.Items {
 			d.add(&page.Items[i], c.HeldKey, inGroup)
 		}
-	}, client.InNamespace(c.Namespace))
+	})
 	if err != nil {
 		return d, fmt.Errorf("read decisions about orphans: %w", err)
 	}

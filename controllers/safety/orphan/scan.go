@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
@@ -68,13 +67,13 @@ func (c *Controller) look(ctx context.Context, g *group, resolved class.Resolved
 	if l.resources, err = list(c.listing(ctx, g, began), l.account, resolved.Class); err != nil {
 		return nil, err
 	}
-	return l, c.readDecisions(ctx, c.Client, l)
+	return l, c.readDecisions(ctx, l, c.cachedClasses)
 }
 
-// readDecisions reads what persons have decided, as r shows it.
-func (c *Controller) readDecisions(ctx context.Context, r client.Reader, l *look) error {
+// readDecisions reads what persons have decided.
+func (c *Controller) readDecisions(ctx context.Context, l *look, classes listClasses) error {
 	var err error
-	l.decided, err = c.decisionsOf(ctx, r, l.group)
+	l.decided, err = c.decisionsOf(ctx, l.group, classes)
 	l.rules.kept = l.decided.kept
 	return err
 }
@@ -86,7 +85,7 @@ func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	if err := c.readDecisions(ctx, c.Live, l); err != nil {
+	if err := c.readDecisions(ctx, l, c.liveClasses); err != nil {
 		return 0, err
 	}
 	found, err := c.judge(ctx, doors, l.rules, l.group, l.resources)
