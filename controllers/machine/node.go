@@ -156,11 +156,6 @@ func nodeConditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.N
 	return nil
 }
 
-// withoutTaint returns the taints without those of that key.
-func withoutTaint(taints []corev1.Taint, key string) []corev1.Taint {
-	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == key })
-}
-
 // withTaint returns the taints with t, which replaces one of its key and effect.
 func withTaint(taints []corev1.Taint, t corev1.Taint) []corev1.Taint {
 	out := slices.Clone(taints)

@@ -48,7 +48,7 @@ var preserveValues = []string{
 	machinev1.PreserveAuto,
 }
 
-// preserveAction is what a wish asks for.
+// preserveAction is what a request asks for.
 type preserveAction uint8
 
 const (
@@ -57,7 +57,7 @@ const (
 	actionPreserve                           // preserve
 )
 
-// preserveActionOf is MCM's table of what each wish means.
+// preserveActionOf is MCM's table of what each request means.
 func preserveActionOf(value string, failed, expired bool) preserveAction {
 	switch value {
 	case machinev1.PreserveWhenFailed:
@@ -99,7 +99,7 @@ func (c *Controller) preserve(ctx context.Context, p *pass) error {
 	return c.applyPreserveRequest(ctx, p, w)
 }
 
-// applyPreserveRequest does what the wish means for a machine in this phase, at this time.
+// applyPreserveRequest does what the request means for a machine in this phase, at this time.
 func (c *Controller) applyPreserveRequest(ctx context.Context, p *pass, w preserveRequest) error {
 	expiry := p.machine.Status.CurrentStatus.PreserveExpiryTime
 	failed := phaseOf(p) == machinev1.MachineFailed
@@ -153,7 +153,7 @@ func (c *Controller) startPreserving(ctx context.Context, p *pass, w preserveReq
 		return nil
 	}
 	if nodePreserved(p.node, failed) {
-		return c.removePreservedTaint(ctx, p, failed)
+		return nil
 	}
 	if err := c.patchNode(ctx, p, func(n *corev1.Node) { markNodePreserved(n, failed) }); err != nil {
 		return err
@@ -170,28 +170,41 @@ func (c *Controller) startPreserving(ctx context.Context, p *pass, w preserveReq
 	})
 }
 
-// nodePreserved reports whether node shows all that preservation does to it: the
-// pods of a failed machine have been drained, too.
+// nodePreserved reports whether node shows all that preservation does to it. The node of a
+// failed machine has been drained; that of one that recovered takes pods again, and is not
+// marked as drained, so that it is drained again at the next failure.
 func nodePreserved(node *corev1.Node, failed bool) bool {
 	shown := nodeConditionOf(node, machinev1.NodePreserved)
+	if shown == nil || shown.Status != corev1.ConditionTrue {
+		return false
+	}
 	drained := node.Annotations[machinev1.PreservedDrainedAnnotation] == "true"
-	return shown != nil && shown.Status == corev1.ConditionTrue && (!failed || drained)
+	if failed {
+		return drained
+	}
+	return !drained && len(withoutPreservedTaint(node.Spec.Taints)) == len(node.Spec.Taints)
 }
 
-// markNodePreserved keeps the autoscaler off the node, and new pods off one whose
-// machine failed.
+// markNodePreserved keeps the autoscaler off the node, and new pods off one whose machine
+// failed. A taint does that, so that a user's cordon is told apart and stays.
 func markNodePreserved(n *corev1.Node, failed bool) {
 	if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" {
 		machinev1.SetAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")
 		machinev1.SetAnnotation(n, machinev1.ScaleDownDisabledByMCMAnnotation, "true")
 	}
-	n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
-	if failed {
-		n.Spec.Taints = withTaint(n.Spec.Taints, corev1.Taint{
-			Key:    machinev1.PreservedTaint,
-			Effect: corev1.TaintEffectNoSchedule,
-		})
+	if !failed {
+		n.Spec.Taints = withoutPreservedTaint(n.Spec.Taints)
+		delete(n.Annotations, machinev1.PreservedDrainedAnnotation)
+		return
 	}
+	n.Spec.Taints = withTaint(withoutPreservedTaint(n.Spec.Taints), corev1.Taint{
+		Key:    machinev1.PreservedTaint,
+		Effect: corev1.TaintEffectNoSchedule,
+	})
+}
+
+func withoutPreservedTaint(taints []corev1.Taint) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == machinev1.PreservedTaint })
 }
 
 // preservedCondition is the node's condition about its preservation, after one
@@ -222,16 +235,6 @@ func (c *Controller) preservedCondition(
 	return want, done
 }
 
-// removePreservedTaint lets pods back onto a preserved node that recovered.
-func (c *Controller) removePreservedTaint(ctx context.Context, p *pass, failed bool) error {
-	if failed {
-		return nil
-	}
-	return c.patchNode(ctx, p, func(n *corev1.Node) {
-		n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
-	})
-}
-
 // drainPreserved moves the pods off a failed machine that is kept.
 func (c *Controller) drainPreserved(ctx context.Context, p *pass) (bool, error) {
 	started := p.machine.Status.CurrentStatus.LastUpdateTime.Time
@@ -251,32 +254,13 @@ func (c *Controller) drainPreserved(ctx context.Context, p *pass) (bool, error) 
 	return result.Done, nil
 }
 
-// stopPreserving gives the machine back to everybody, and where the wish is
-// fulfilled removes it too.
+// stopPreserving ends the preservation of machine and node. Once the request is fulfilled
+// its annotations go too: an automatic one of a machine that recovered before it was
+// preserved would preserve it at its next failure, and count until then.
 func (c *Controller) stopPreserving(ctx context.Context, p *pass, fulfilled bool) error {
-	if p.machine.Status.CurrentStatus.PreserveExpiryTime == nil {
-		return nil
-	}
-	if p.node != nil {
-		stopped := corev1.NodeCondition{
-			Type: machinev1.NodePreserved, Status: corev1.ConditionFalse,
-			Reason: machinev1.ReasonPreservationStopped,
-		}
-		if err := c.setNodeCondition(ctx, p, stopped); err != nil {
-			return err
-		}
-		err := c.patchNode(ctx, p, func(n *corev1.Node) {
-			if n.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] == "true" {
-				delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)
-				delete(n.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
-			}
-			delete(n.Annotations, machinev1.PreservedDrainedAnnotation)
-			if fulfilled {
-				delete(n.Annotations, machinev1.PreserveAnnotation)
-			}
-			n.Spec.Taints = withoutTaint(n.Spec.Taints, machinev1.PreservedTaint)
-		})
-		if err != nil {
+	preserved := p.machine.Status.CurrentStatus.PreserveExpiryTime != nil
+	if preserved && p.node != nil {
+		if err := c.releasePreservedNode(ctx, p, fulfilled); err != nil {
 			return err
 		}
 	}
@@ -289,22 +273,44 @@ func (c *Controller) stopPreserving(ctx context.Context, p *pass, fulfilled bool
 			return err
 		}
 	}
-	p.did.expiry = &expiryChange{}
+	if preserved {
+		p.did.expiry = &expiryChange{}
+	}
 	return nil
 }
 
-// recordNodeRequest notes that the node's annotation has taken over from the Machine's.
+// releasePreservedNode takes back what preservation did to the node. Whether a user
+// cordoned it is not touched.
+func (c *Controller) releasePreservedNode(ctx context.Context, p *pass, fulfilled bool) error {
+	stopped := corev1.NodeCondition{
+		Type: machinev1.NodePreserved, Status: corev1.ConditionFalse,
+		Reason: machinev1.ReasonPreservationStopped,
+	}
+	if err := c.setNodeCondition(ctx, p, stopped); err != nil {
+		return err
+	}
+	return c.patchNode(ctx, p, func(n *corev1.Node) {
+		if n.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] == "true" {
+			delete(n.Annotations, machinev1.ScaleDownDisabledAnnotation)
+			delete(n.Annotations, machinev1.ScaleDownDisabledByMCMAnnotation)
+		}
+		delete(n.Annotations, machinev1.PreservedDrainedAnnotation)
+		if fulfilled {
+			delete(n.Annotations, machinev1.PreserveAnnotation)
+		}
+		n.Spec.Taints = withoutPreservedTaint(n.Spec.Taints)
+	})
+}
+
+// recordNodeRequest notes that the node's annotation has taken over from the Machine's, and
+// removes the Machine's.
 func (c *Controller) recordNodeRequest(ctx context.Context, p *pass, w preserveRequest) error {
-	if !w.fromNode || p.machine.Annotations[machinev1.LastAppliedNodePreserveAnnotation] == w.value {
+	if !w.fromNode {
 		return nil
 	}
 	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
 		delete(m.Annotations, machinev1.PreserveAnnotation)
-		if w.value == "" {
-			delete(m.Annotations, machinev1.LastAppliedNodePreserveAnnotation)
-			return
-		}
-		machinev1.SetAnnotation(m, machinev1.LastAppliedNodePreserveAnnotation, w.value)
+		machinev1.SetOrRemoveAnnotation(m, machinev1.LastAppliedNodePreserveAnnotation, w.value)
 	})
 }
 
