@@ -280,6 +280,9 @@ func (s *scope) transferMachine(ctx context.Context, m *machinev1.Machine, from 
 		}
 	}
 	machinev1.SetLabel(moved, machinev1.UpdateResultLabel, machinev1.UpdateSuccessful)
+	if moved.Annotations[machinev1.PreserveAnnotation] == machinev1.PreserveAuto {
+		delete(moved.Annotations, machinev1.PreserveAnnotation) // the old set's mark would count against the new one's limit
+	}
 	if s.canTakeClass(ctx, class, m) {
 		moved.Spec.Class = to.Spec.Template.Spec.Class
 	}

@@ -189,6 +189,28 @@ func TestTransferKeepsClassOfAnotherRegion(t *testing.T) {
 	}
 }
 
+// TestTransferLeavesTheMarkOfTheOldSet: a machine that a set preserved by itself would count
+// against the limit of the new one. What a user asked for goes with the machine.
+func TestTransferLeavesTheMarkOfTheOldSet(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		machinev1.PreserveAuto: "", machinev1.PreserveWhenFailed: machinev1.PreserveWhenFailed,
+		machinev1.PreserveNow: machinev1.PreserveNow, machinev1.PreserveFalse: machinev1.PreserveFalse,
+	} {
+		env := newEnv(t, deployment(1, inPlace(machinev1.OrchestrationTypeAuto, 0, 1)), machineClass("v1", "eu"),
+			machineClass("v2", "eu"))
+		env.run()
+		change(env, &env.live()[0], func(m *machinev1.Machine) {
+			machinev1.SetAnnotation(m, machinev1.PreserveAnnotation, value)
+		})
+		env.changeSpec(class("v2"))
+		env.run()
+		if m := env.live()[0]; m.Spec.Class.Name != "v2" || m.Annotations[machinev1.PreserveAnnotation] != want {
+			t.Errorf("%s: class %s, annotations %v, want preserve=%q", value, m.Spec.Class.Name, m.Annotations, want)
+		}
+	}
+}
+
 // TestTransferGoesStepByStep: no set may change its size before its controller
 // can see that the machine has moved, nor lose the label before it has seen the
 // size.

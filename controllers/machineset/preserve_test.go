@@ -1,11 +1,14 @@
 package machineset
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -68,6 +71,12 @@ func TestAutoPreservation(t *testing.T) {
 			reason: "A machine that is being deleted cannot be kept.", allowed: 1,
 			machines: []*machinev1.Machine{terminatingMember("a"), newMember("b", phase(machinev1.MachineTerminating))},
 		},
+		"NodeDecides": {
+			reason: "The Machine controller would remove the mark: the node's annotation counts.", allowed: 1,
+			machines: []*machinev1.Machine{
+				newMember("a", failed, annotated(machinev1.LastAppliedNodePreserveAnnotation, machinev1.PreserveWhenFailed)),
+			},
+		},
 		"NotFailed": {
 			reason: "Only failed machines are kept.", allowed: 1,
 			machines: []*machinev1.Machine{newMember("a", phase(machinev1.MachineUnknown))},
@@ -75,11 +84,11 @@ func TestAutoPreservation(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			mark, unmark := planAutoPreserve(tc.machines, tc.allowed)
-			if diff := cmp.Diff(tc.mark, namesIn(mark)); diff != "" {
+			mark, unmark := planAutoPreserve(tc.machines, (&scope{}).preservedByNode, tc.allowed)
+			if diff := gocmp.Diff(tc.mark, namesIn(mark)); diff != "" {
 				t.Errorf("%s marked:\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.unmark, namesIn(unmark)); diff != "" {
+			if diff := gocmp.Diff(tc.unmark, namesIn(unmark)); diff != "" {
 				t.Errorf("%s unmarked:\n%s", tc.reason, diff)
 			}
 		})
@@ -104,7 +113,7 @@ func TestAutoPreserve(t *testing.T) {
 	for range 3 {
 		_, _ = env.reconcile()
 	}
-	if diff := cmp.Diff([]string{"a"}, env.alive()); diff != "" {
+	if diff := gocmp.Diff([]string{"a"}, env.alive()); diff != "" {
 		t.Error(diff)
 	}
 	env.catchUp()
@@ -121,4 +130,59 @@ func TestAutoPreserve(t *testing.T) {
 			t.Error("a machine that is kept no longer is deleted")
 		}
 	}
+}
+
+// A failed machine that is kept takes the place of the one that a rollout waits for.
+func TestNoAutoPreservationInARollout(t *testing.T) {
+	t.Parallel()
+	other := func(replicas int32) client.Object {
+		return newSet(replicas, func(set *machinev1.MachineSet) {
+			set.Name, set.UID, set.Labels = "other", "other-uid", map[string]string{"pool": "b"}
+			set.Spec.Selector.MatchLabels = set.Labels
+			set.Spec.Template.Labels, set.Spec.Template.Spec.Class.Name = set.Labels, "other"
+			set.OwnerReferences = []metav1.OwnerReference{ofPool()}
+		})
+	}
+	asks := annotated(machinev1.PreserveAnnotation, machinev1.PreserveWhenFailed)
+	cases := map[string]struct {
+		reason    string
+		class     string // of the deployment's template; empty: the set's
+		paused    bool
+		others    []client.Object
+		machine   func(*machinev1.Machine)
+		preserved bool
+	}{
+		"Settled":      {reason: "Without a rollout it is kept.", preserved: true},
+		"NewSet":       {reason: "Old machines are left.", others: []client.Object{other(1)}},
+		"OldSet":       {reason: "This set is being replaced.", class: "other", others: []client.Object{other(1)}},
+		"Begins":       {reason: "The new set does not exist yet.", class: "other"},
+		"Done":         {reason: "Sets without machines are history.", others: []client.Object{other(0)}, preserved: true},
+		"Paused":       {reason: "A paused deployment does not begin.", class: "other", paused: true, preserved: true},
+		"AskedByAUser": {reason: "Who asks for it gets it.", class: "other", machine: asks, preserved: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := newSet(1, func(set *machinev1.MachineSet) {
+				set.Spec.AutoPreserveFailedMachineMax = 1
+				set.OwnerReferences = []metav1.OwnerReference{ofPool()}
+			})
+			d := newDeployment(1)
+			d.Spec.Paused, d.Spec.Template = tc.paused, *set.Spec.Template.DeepCopy()
+			d.Spec.Template.Spec.Class.Name = cmp.Or(tc.class, d.Spec.Template.Spec.Class.Name)
+			member := newMember("a", phase(machinev1.MachineFailed))
+			if tc.machine != nil {
+				tc.machine(member)
+			}
+			env := newEnv(t, append([]client.Object{set, d, member}, tc.others...)...)
+			env.settle()
+			if kept := slices.Contains(env.alive(), "a"); kept != tc.preserved {
+				t.Errorf("kept %v: %s", kept, tc.reason)
+			}
+		})
+	}
+}
+
+func ofPool() metav1.OwnerReference {
+	return *metav1.NewControllerRef(newDeployment(1), machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))
 }
