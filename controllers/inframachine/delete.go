@@ -2,6 +2,7 @@ package inframachine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
@@ -111,7 +113,7 @@ func neverCreated(o *infrav1.MCMMachine) bool {
 
 // deleteVM asks for the VM and everything that was created with it to go.
 func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
-	d, err := c.engine.Remove(ctx, c.owner(p))
+	d, err := c.removeVM(ctx, p)
 	if err != nil {
 		return false, err
 	}
@@ -122,6 +124,47 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
 	p.did.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingVM, vm.DeletionMessage(d))
 	requeueAfter(p, d.RetryAfter)
 	return false, nil
+}
+
+// removeVM asks for the VM to go, with its class, or else with another one that provably
+// reaches it.
+func (c *Controller) removeVM(ctx context.Context, p *pass) (cloud.Deletion, error) {
+	_, _, err := c.engine.Account(ctx, c.owner(p))
+	if unusable, ok := errors.AsType[*cloud.Error](err); ok && unusable.Code == cloud.Invalid &&
+		p.object.Annotations[machinev1.ReleaseAnnotation] != "true" {
+		return c.engine.RemoveAbandoned(ctx, c.owner(p), unusable)
+	}
+	return c.engine.Remove(ctx, c.owner(p))
+}
+
+var _ vm.Abandoned = vmOwner{}
+
+// Substitutes are the classes of the namespace that may reach the VM.
+func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
+	m := o.p.object
+	recorded, _ := o.Substitute()
+	return class.Substitutes(ctx, o.Client, class.Search{
+		Resolve: o.classes.ResolveForClusterAPI, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
+	})
+}
+
+// Substitute is the class with which the VM is deleted in place of its own.
+func (o vmOwner) Substitute() (name, place string) { return machinev1.SubstituteClass(o.p.object) }
+
+// RecordSubstitute persists that, and emits an Event about it.
+func (o vmOwner) RecordSubstitute(ctx context.Context, name, place string) error {
+	err := o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		machinev1.SetAnnotation(m, machinev1.SubstituteClassAnnotation, name+"/"+place)
+	})
+	if err != nil {
+		return err
+	}
+	o.p.did.events = append(o.p.did.events, kubeEvent{
+		corev1.EventTypeNormal, eventClassSubstituted,
+		fmt.Sprintf("MachineClass %q cannot be used; VM %q has the owner id of this MCMMachine and is deleted with "+
+			"MachineClass %q", className(o.p.object), o.p.object.Spec.ProviderID, name),
+	})
+	return nil
 }
 
 // isPermanent reports whether err lasts until somebody brings class or credentials back.

@@ -104,3 +104,37 @@ func TestDeletionWaitsForAStalledLeader(t *testing.T) {
 		t.Errorf("gone after %s: the leader that asked for the VM may have been about to do so for %s", took, fence.Reach)
 	}
 }
+
+// TestDeletionWithAnotherClass: the class is gone; another one of the account shows the VM
+// with the owner id of the MCMMachine.
+func TestDeletionWithAnotherClass(t *testing.T) {
+	t.Parallel()
+	for _, ours := range []bool{true, false} {
+		w := newEnv(t)
+		w.running("m")
+		other := smallClass()
+		other.Name, other.ResourceVersion = "other", ""
+		w.create(other)
+		change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
+		w.delete(smallClass())
+		if !ours {
+			change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Annotations[machinev1.OwnerIDAnnotation] = "somebody-else" })
+		}
+		w.delete(w.get("m"))
+		if ours {
+			w.settle("m", w.gone())
+			if told := strings.Join(w.told(), "\n"); !strings.Contains(told, "ClassSubstituted") {
+				t.Errorf("told %s", told)
+			}
+		} else {
+			w.run("m")
+			if got := w.condition("m", clusterv1.DeletingCondition); !strings.HasPrefix(got, "True ClassNotFound") ||
+				!strings.Contains(got, `with "other": `) {
+				t.Errorf("Deleting is %q", got)
+			}
+		}
+		if _, live := w.vms(); (live == 0) != ours {
+			t.Errorf("%d VMs left, the VM is its own %v", live, ours)
+		}
+	}
+}

@@ -19,7 +19,8 @@ const (
 	eventRewritten = "ProviderIDRewritten"
 	eventNodeLeft  = "NodeLeft"
 	// The native API has the same.
-	eventInvalidNote = "InvalidAnnotation"
+	eventInvalidNote      = "InvalidAnnotation"
+	eventClassSubstituted = "ClassSubstituted"
 )
 
 // emitEvents emits Events about what happened in this pass, once for each fault.

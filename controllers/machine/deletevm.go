@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -24,6 +26,11 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
 		return c.deleteWithoutAccount(ctx, p, err)
 	}
 	d, err := c.engine.Remove(ctx, c.owner(p))
+	return c.vmRemoved(p, d, err)
+}
+
+// vmRemoved reports whether the VM is gone, or is to stay, and else what it waits for.
+func (c *Controller) vmRemoved(p *pass, d cloud.Deletion, err error) (bool, error) {
 	if cloud.CodeOf(err) == cloud.Denied && releaseWithoutVM(p) {
 		return true, nil
 	}
@@ -39,10 +46,11 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
 	return false, nil
 }
 
-// deleteWithoutAccount decides about a Machine whose VM cannot be reached because class
-// or credentials are missing. It goes if it cannot have a VM: none is made from
+// deleteWithoutAccount decides about a Machine whose class cannot be used because it or its
+// credentials are missing. The Machine goes if it cannot have a VM: none is made from
 // a class without finalizer, so a class that does not exist never made one for a
-// Machine without providerID. Else it waits, or the user releases it.
+// Machine without providerID. Else its VM is deleted with another class that provably reaches
+// it. Without one it waits, or the user releases it.
 func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause error) (bool, error) {
 	if !outcome.IsCloud(cause) {
 		return false, cause
@@ -55,6 +63,13 @@ func (c *Controller) deleteWithoutAccount(ctx context.Context, p *pass, cause er
 		if err != nil || never {
 			return never, err
 		}
+	}
+	if invalid, ok := errors.AsType[*cloud.Error](cause); ok && invalid.Code == cloud.Invalid {
+		d, err := c.engine.RemoveAbandoned(ctx, c.owner(p), invalid)
+		if cloud.CodeOf(err) != cloud.Invalid {
+			return c.vmRemoved(p, d, err)
+		}
+		cause = err
 	}
 	p.did.deletionBlocked = true
 	p.did.deletionWaitsFor = &waiting{outcome.Reason(cause), fmt.Sprintf("%s; VM deletion waits for that. To remove the "+
@@ -94,4 +109,34 @@ func (c *Controller) classNeverExisted(ctx context.Context, m *machinev1.Machine
 		return true, nil
 	}
 	return false, err
+}
+
+var _ vm.Abandoned = vmOwner{}
+
+// Substitutes are the classes of the namespace that may reach the VM.
+func (o vmOwner) Substitutes(ctx context.Context) ([]class.Resolved, error) {
+	m := o.p.machine
+	recorded, _ := o.Substitute()
+	return class.Substitutes(ctx, o.Client, class.Search{
+		Resolve: o.classes.Resolve, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, First: recorded,
+	})
+}
+
+// Substitute is the class with which the VM is deleted in place of its own.
+func (o vmOwner) Substitute() (name, place string) { return machinev1.SubstituteClass(o.p.machine) }
+
+// RecordSubstitute persists that, and emits an Event about it.
+func (o vmOwner) RecordSubstitute(ctx context.Context, name, place string) error {
+	err := o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
+		machinev1.SetAnnotation(m, machinev1.SubstituteClassAnnotation, name+"/"+place)
+	})
+	if err != nil {
+		return err
+	}
+	o.p.did.events = append(o.p.did.events, kubeEvent{
+		corev1.EventTypeNormal, eventClassSubstituted,
+		fmt.Sprintf("MachineClass %q cannot be used; VM %q has the owner id of this Machine and is deleted with "+
+			"MachineClass %q", o.p.machine.Spec.Class.Name, o.p.machine.Spec.ProviderID, name),
+	})
+	return nil
 }

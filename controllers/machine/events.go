@@ -29,6 +29,8 @@ const (
 	eventIgnoredValue = "IgnoredValue"
 	eventOutage       = "Outage" // about the pool
 	eventOutageOver   = "OutageOver"
+	// The VM is deleted with another class than the Machine's. Cluster API's side has the same.
+	eventClassSubstituted = "ClassSubstituted"
 )
 
 // emitEvents emits Events about what changed in this pass.

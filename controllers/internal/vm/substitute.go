@@ -1,0 +1,115 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// Abandoned is an Owner that is being deleted and whose class is gone or cannot be used.
+type Abandoned interface {
+	Owner
+	// Substitutes are the classes that may reach the VM instead, that of the recorded name first.
+	Substitutes(ctx context.Context) ([]class.Resolved, error)
+	// Substitute is what RecordSubstitute has recorded; empty if nothing.
+	Substitute() (name, place string)
+	// RecordSubstitute persists with which class the VM is deleted, and that one's Place. It
+	// fails on a stale object.
+	RecordSubstitute(ctx context.Context, name, place string) error
+}
+
+// RemoveAbandoned is Remove for an owner without a usable class, with another class that
+// reaches the VM. Only one through which the cloud has shown the VM of the owner's
+// providerID with the owner's id is used, and it is recorded first: it, or one that looks in
+// the same place, is asked then whether the VM is gone. Where there is none nothing is
+// deleted, and the error is cause, why the owner's class cannot be used, with what was tried.
+func (e *Engine) RemoveAbandoned(ctx context.Context, o Abandoned, cause *cloud.Error) (cloud.Deletion, error) {
+	if o.Ref().ProviderID == "" || o.Ref().OwnerID == "" {
+		return cloud.Deletion{}, cause
+	}
+	candidates, err := o.Substitutes(ctx)
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	name, place := o.Substitute()
+	for _, candidate := range candidates {
+		if candidate.Object.Name == name || candidate.Place() == place {
+			return e.removeWith(ctx, o, candidate)
+		}
+	}
+	var tried []string
+	for _, candidate := range candidates {
+		why := e.proves(ctx, o, candidate)
+		if why == nil {
+			if err := o.RecordSubstitute(ctx, candidate.Object.Name, candidate.Place()); err != nil {
+				return cloud.Deletion{}, fmt.Errorf("record class %s: %w", candidate.Object.Name, err)
+			}
+			return e.removeWith(ctx, o, candidate)
+		}
+		tried = append(tried, fmt.Sprintf("with %q: %v", candidate.Object.Name, why))
+	}
+	return cloud.Deletion{}, withoutSubstitute(cause, o.Ref().ProviderID, tried)
+}
+
+// removeWith is Remove with another class. What it does not find any more has to be gone
+// for Get, too.
+func (e *Engine) removeWith(ctx context.Context, o Owner, with class.Resolved) (cloud.Deletion, error) {
+	substituted := substituted{o, with}
+	d, err := e.Remove(ctx, substituted)
+	if err != nil || !d.Done {
+		return d, err
+	}
+	switch left, err := e.Get(ctx, substituted); {
+	case cloud.CodeOf(err) == cloud.NotFound:
+		return d, nil
+	case err != nil:
+		return cloud.Deletion{}, err
+	default:
+		return cloud.Deletion{RetryAfter: unprotectedRetry, Remaining: []string{string(cloud.KindVM) + " " + left.ID}}, nil
+	}
+}
+
+// proves returns nil if the cloud shows, through that class, the VM of the owner's
+// providerID with the owner's id, else why it does not.
+func (e *Engine) proves(ctx context.Context, o Owner, with class.Resolved) error {
+	found, err := e.Get(ctx, substituted{o, with})
+	if err != nil {
+		return err
+	}
+	want, ok := with.Driver.DecodeProviderID(o.Ref().ProviderID)
+	if got, known := with.Driver.DecodeProviderID(found.ProviderID); !ok || !known || got != want {
+		return fmt.Errorf("the cloud shows another VM, %s", found.ProviderID)
+	}
+	switch found.OwnerID {
+	case o.Ref().OwnerID:
+		return nil
+	case "":
+		return errors.New("the VM has no owner id, so nothing proves that it is this machine's")
+	}
+	return fmt.Errorf("the VM belongs to another machine, with owner id %s", found.OwnerID)
+}
+
+// withoutSubstitute returns cause with what was tried instead.
+func withoutSubstitute(cause *cloud.Error, providerID string, tried []string) *cloud.Error {
+	told := *cause
+	if len(tried) == 0 {
+		tried = []string{"there is none of this cloud with credentials"}
+	}
+	told.Err = fmt.Errorf("%w; to delete its VM %s, a class with that name and the VM's provider, region and credentials "+
+		"suffices. No other class of the namespace proves that the VM is this machine's (%s)", cause.Err, providerID,
+		strings.Join(tried, "; "))
+	return &told
+}
+
+// substituted is an owner with another class.
+type substituted struct {
+	Owner
+	with class.Resolved
+}
+
+// Class is the other class.
+func (s substituted) Class() (class.Resolved, error) { return s.with, nil }

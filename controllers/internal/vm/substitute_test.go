@@ -1,0 +1,155 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// abandoned is an object without a usable class.
+type abandoned struct {
+	*object
+	candidates  []class.Resolved
+	name, place string
+}
+
+func (a *abandoned) Substitutes(context.Context) ([]class.Resolved, error) { return a.candidates, nil }
+
+func (a *abandoned) Substitute() (name, place string) { return a.name, a.place }
+
+func (a *abandoned) RecordSubstitute(_ context.Context, name, place string) error {
+	if err := a.record("substitute " + name); err != nil {
+		return err
+	}
+	a.name, a.place = name, place
+	return nil
+}
+
+// answers is an account whose Get and Delete answer as they are told, and write down that
+// they were called.
+type answers struct {
+	cloud.Account
+	steps  *[]string
+	get    func() (cloud.VM, error)
+	delete func() (cloud.Deletion, error)
+}
+
+func (a answers) Get(context.Context, cloud.Ref) (cloud.VM, error) {
+	*a.steps = append(*a.steps, "get")
+	return a.get()
+}
+
+func (a answers) Delete(context.Context, cloud.Ref) (cloud.Deletion, error) {
+	*a.steps = append(*a.steps, "delete")
+	return a.delete()
+}
+
+func TestRemoveAbandoned(t *testing.T) {
+	t.Parallel()
+	shows := func(owner, providerID string) func() (cloud.VM, error) {
+		return func() (cloud.VM, error) {
+			return cloud.VM{ID: "vm-1", ProviderID: providerID, OwnerID: owner}, nil
+		}
+	}
+	gone := func() (cloud.VM, error) {
+		return cloud.VM{}, cloud.Errorf(cloud.NotFound, "get VM", "NotFound", "no VM")
+	}
+	const id = "sim:///sim-1/vm-1"
+	cases := map[string]struct {
+		reason   string
+		get      func() (cloud.VM, error)
+		recorded bool
+		refuses  string // the step that cannot be recorded
+		noOwner  bool
+		steps    []string
+		done     bool
+		wantErr  string
+	}{
+		"Proved": {
+			reason: "What proves that the VM is ours is recorded, and then deletes it. It has to be gone for Get, too.",
+			get:    shows("owner", id), steps: []string{"get", "substitute c", "delete", "get"},
+		},
+		"Recorded": {
+			reason: "It is proved once: then what the cloud does not show is gone.", recorded: true,
+			get: gone, steps: []string{"delete", "get"}, done: true,
+		},
+		"RecordedAndStillThere": {
+			reason: "A driver that does not find what Get shows has deleted nothing.", recorded: true,
+			get: shows("owner", id), steps: []string{"delete", "get"},
+		},
+		"RecordedAndUnknown": {
+			reason: "An answer that was lost says nothing.", recorded: true,
+			get:   func() (cloud.VM, error) { return cloud.VM{}, errRefused },
+			steps: []string{"delete", "get"}, wantErr: "refused",
+		},
+		"OfAnother": {
+			reason: "It is another machine's.", get: shows("somebody", id), steps: []string{"get"},
+			wantErr: "belongs to another machine",
+		},
+		"OfNobody": {
+			reason: "Machine Controller Manager made it: nothing proves whose it is.", get: shows("", id),
+			steps: []string{"get"}, wantErr: "no owner id",
+		},
+		"AnotherVM": {
+			reason: "The owner has another VM; only the one of the providerID is deleted.",
+			get:    shows("owner", "sim:///sim-1/vm-2"), steps: []string{"get"}, wantErr: "another VM, sim:///sim-1/vm-2",
+		},
+		"NotThere": {
+			reason: "Elsewhere it may be there.", get: gone, steps: []string{"get"}, wantErr: `with "c": get VM: no VM`,
+		},
+		"NotRecorded": {
+			reason: "Nothing is deleted with what could not be recorded.", get: shows("owner", id),
+			refuses: "substitute c", steps: []string{"get", "substitute c"}, wantErr: "refused",
+		},
+		"WithoutOwnerID": {reason: "Nothing can be proved.", noOwner: true, wantErr: "gone"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newLifeEnv(t)
+			o := &abandoned{object: env.object}
+			o.ref.ProviderID, o.refuses = id, tc.refuses
+			if tc.noOwner {
+				o.ref.OwnerID = ""
+			}
+			with := o.class
+			with.Account = func(context.Context) (cloud.Account, error) {
+				return answers{steps: &o.steps, get: tc.get, delete: func() (cloud.Deletion, error) {
+					return cloud.Deletion{Done: true}, nil
+				}}, nil
+			}
+			o.candidates, o.class = []class.Resolved{with}, class.Resolved{}
+			if tc.recorded {
+				o.name = "of the same place, and gone"
+				o.place = with.Place()
+			}
+			env.engine.ObserveProviderID("owner", id)
+			env.pass(24 * env.cloud.Driver().Traits().Settle)
+			cause := &cloud.Error{
+				Code: cloud.Invalid, Op: "use class", Reason: machinev1.ReasonClassNotFound, Err: errors.New("gone"),
+			}
+			d, err := env.engine.RemoveAbandoned(t.Context(), o, cause)
+			if diff := cmp.Diff(tc.steps, o.steps); diff != "" {
+				t.Errorf("steps: %s\n%s", tc.reason, diff)
+			}
+			if d.Done != tc.done {
+				t.Errorf("%+v: %s", d, tc.reason)
+			}
+			switch {
+			case tc.wantErr == "" && err != nil, tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)):
+				t.Errorf("error %v, want %q", err, tc.wantErr)
+			case tc.wantErr != "" && tc.refuses == "" && !tc.recorded:
+				if e, ok := errors.AsType[*cloud.Error](err); !ok || e.Reason != machinev1.ReasonClassNotFound {
+					t.Errorf("error %v is not the cause", err)
+				}
+			}
+		})
+	}
+}
