@@ -138,3 +138,26 @@ func TestDeletionWithAnotherClass(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletionProvesTheClassOfTheSpec: the VM was made from a class that is gone. The class that
+// the spec names by now has other ownership tags and does not find it: it is not gone for that.
+func TestDeletionProvesTheClassOfTheSpec(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	w.running("m")
+	other := smallClass()
+	other.Name, other.ResourceVersion = "other", ""
+	other.ProviderSpec.Raw = []byte(strings.ReplaceAll(string(other.ProviderSpec.Raw), "cluster/test", "cluster/other"))
+	w.create(other)
+	change(w, w.get("m"), func(o *infrav1.MCMMachine) { o.Spec.MachineClassRef.Name = "other" })
+	change(w, smallClass(), func(c *machinev1.MachineClass) { c.Finalizers = nil })
+	w.delete(smallClass())
+	w.delete(w.get("m"))
+	for range 3 {
+		w.clock.SetTime(w.clock.Now().Add(10 * time.Minute)) // longer than what is new may be hidden
+		w.run("m")
+	}
+	if _, live := w.vms(); live != 1 || w.get("m") == nil {
+		t.Errorf("%d VMs, object %v: want both, the VM was not found", live, w.get("m"))
+	}
+}

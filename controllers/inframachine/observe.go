@@ -90,11 +90,13 @@ func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*pass,
 }
 
 // resolveClass reads the class of the VM: that which it was created from, else
-// that which the spec names.
+// that which the spec names. That one may be of another account, which does not show the VM:
+// a deletion with it has to prove first that it does.
 func (c *Controller) resolveClass(ctx context.Context, o *infrav1.MCMMachine) (class.Resolved, error) {
 	name := className(o)
 	resolved, err := c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, name)
-	if err != nil || resolved.Object != nil || name == o.Spec.MachineClassRef.Name {
+	proves := !o.DeletionTimestamp.IsZero() && o.Spec.ProviderID != ""
+	if err != nil || resolved.Object != nil || name == o.Spec.MachineClassRef.Name || proves {
 		return resolved, err
 	}
 	return c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, o.Spec.MachineClassRef.Name)

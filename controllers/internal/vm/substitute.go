@@ -41,18 +41,37 @@ func (e *Engine) RemoveAbandoned(ctx context.Context, o Abandoned, cause *cloud.
 			return e.removeWith(ctx, o, candidate)
 		}
 	}
+	candidate, err := e.findSubstitute(ctx, o, candidates, cause)
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	if err := o.RecordSubstitute(ctx, candidate.Object.Name, candidate.Place()); err != nil {
+		return cloud.Deletion{}, fmt.Errorf("record class %s: %w", candidate.Object.Name, err)
+	}
+	return e.removeWith(ctx, o, candidate)
+}
+
+// findSubstitute returns the first candidate that proves whose the VM is. While a cloud does
+// not answer, the error is that one's, which passes, and else withoutSubstitute.
+func (e *Engine) findSubstitute(ctx context.Context, o Abandoned, candidates []class.Resolved, cause *cloud.Error) (
+	class.Resolved, error,
+) {
 	var tried []string
+	var silent error
 	for _, candidate := range candidates {
 		why := e.proves(ctx, o, candidate)
 		if why == nil {
-			if err := o.RecordSubstitute(ctx, candidate.Object.Name, candidate.Place()); err != nil {
-				return cloud.Deletion{}, fmt.Errorf("record class %s: %w", candidate.Object.Name, err)
-			}
-			return e.removeWith(ctx, o, candidate)
+			return candidate, nil
+		}
+		if code := cloud.CodeOf(why); code == cloud.Throttled || code == cloud.Unavailable {
+			silent = why
 		}
 		tried = append(tried, fmt.Sprintf("with %q: %v", candidate.Object.Name, why))
 	}
-	return cloud.Deletion{}, withoutSubstitute(cause, o.Ref().ProviderID, tried)
+	if silent != nil {
+		return class.Resolved{}, silent
+	}
+	return class.Resolved{}, withoutSubstitute(cause, o.Ref().ProviderID, tried)
 }
 
 // removeWith is Remove with another class. What it does not find any more has to be gone
