@@ -106,7 +106,11 @@ func TestDeletionWithAnotherClass(t *testing.T) {
 		"OtherOwner": {
 			reason: "The VM has another machine's owner id.", waits: `with "a": `,
 			classes: []*machinev1.MachineClass{otherClass("a", nil)},
-			prepare: func(w *world) { w.annotate("m", machinev1.OwnerIDAnnotation, "somebody-else") },
+			prepare: func(w *world) {
+				m := w.machine("m")
+				machinev1.SetAnnotation(m, machinev1.OwnerIDAnnotation, "somebody-else")
+				w.update(m)
+			},
 		},
 		"NoSecret": {
 			reason: "It has no credentials either.", waits: "there is none of this cloud with credentials",

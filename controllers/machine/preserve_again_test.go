@@ -17,7 +17,7 @@ import (
 func (w *world) preserved(value string) {
 	w.Helper()
 	w.running("m")
-	w.annotate("m", machinev1.PreserveAnnotation, value)
+	w.ask(value)
 }
 
 // health sets whether the node is Ready and gives the controller the time to see it through.
@@ -33,6 +33,14 @@ func (w *world) health(ready corev1.ConditionStatus) {
 	w.look()
 	w.pass(11 * time.Minute) // the health timeout
 	w.look()
+}
+
+// ask sets the preserve annotation of Machine m, or removes it.
+func (w *world) ask(value string) {
+	w.Helper()
+	m := w.machine("m")
+	machinev1.SetOrRemoveAnnotation(m, machinev1.PreserveAnnotation, value)
+	w.update(m)
 }
 
 // look runs a few passes, a second apart.
@@ -96,7 +104,7 @@ func TestPreservationLeavesAUsersCordon(t *testing.T) {
 			check("failed")
 			w.health(corev1.ConditionTrue)
 			check("recovered")
-			w.annotate("m", machinev1.PreserveAnnotation, "")
+			w.ask("")
 			w.look()
 			check("over")
 		}
@@ -125,7 +133,7 @@ func TestNodesRequestRemovesTheMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.look()
-	w.annotate("m", machinev1.PreserveAnnotation, machinev1.PreserveFalse) // later than the node's
+	w.ask(machinev1.PreserveFalse) // later than the node's
 	w.look()
 	m := w.machine("m")
 	if m.Annotations[machinev1.PreserveAnnotation] != "" ||
@@ -142,7 +150,7 @@ func TestPreservationDoesNotHoldUpTheCreationTimeout(t *testing.T) {
 	w.create(newMachine("m", w.clock.Now()))
 	w.settle("m", func() bool { return w.phase("m") == machinev1.MachinePending })
 	w.pass(15 * time.Minute)
-	w.annotate("m", machinev1.PreserveAnnotation, machinev1.PreserveNow)
+	w.ask(machinev1.PreserveNow)
 	w.look()
 	if w.machine("m").Status.CurrentStatus.PreserveExpiryTime == nil {
 		t.Fatal("not preserved")
