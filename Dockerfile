@@ -12,6 +12,7 @@ COPY cmd cmd
 COPY controllers controllers
 COPY fence fence
 COPY manager manager
+COPY naming naming
 ARG TARGETOS TARGETARCH VERSION=devel
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

@@ -13,7 +13,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
 // ensureFinalizer puts finalizer and owner id onto a Machine before anything is
@@ -58,7 +58,7 @@ func (c *Controller) waitForName(ctx context.Context, p *pass) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read MachineSet %s on the API server: %w", owner.Name, err)
 	}
-	if set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || !rollout.NameReserved(set, p.machine) {
+	if set.UID != owner.UID || !set.DeletionTimestamp.IsZero() || !naming.NameReserved(set, p.machine) {
 		return true, nil
 	}
 	p.did.deletionWaitsFor = &waiting{machinev1.ReasonNameInUse, fmt.Sprintf(

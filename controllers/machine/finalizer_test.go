@@ -9,41 +9,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
 func TestNameIsKept(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		record func() rollout.Ordinals // of the set, whose Machine has ordinal 4
+		record func() naming.Ordinals // of the set, whose Machine has ordinal 4
 		change func(*machinev1.MachineSet, *machinev1.Machine)
 		kept   bool
 	}{
 		"Open": {
 			reason: "A request to create it may still be under way.",
-			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3} },
+			record: func() naming.Ordinals { return naming.Ordinals{Next: 6, Open: 3} },
 			kept:   true,
 		},
 		"Closed": {
 			reason: "Who made it had all answers.",
-			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 6} },
+			record: func() naming.Ordinals { return naming.Ordinals{Next: 6, Open: 6} },
 		},
 		"Others": {
 			reason: "Only the reserved ordinals are in doubt.",
-			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 5} },
+			record: func() naming.Ordinals { return naming.Ordinals{Next: 6, Open: 5} },
 		},
 		"Forced": {
 			reason: "The user does not want to wait.",
-			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3} },
+			record: func() naming.Ordinals { return naming.Ordinals{Next: 6, Open: 3} },
 			change: func(_ *machinev1.MachineSet, m *machinev1.Machine) {
 				m.Labels = map[string]string{machinev1.ForceDeletionLabel: "True"}
 			},
 		},
 		"AnotherSet": {
 			reason: "A set of the same name that came later knows nothing of it.",
-			record: func() rollout.Ordinals { return rollout.Ordinals{Next: 6, Open: 3} },
+			record: func() naming.Ordinals { return naming.Ordinals{Next: 6, Open: 3} },
 			change: func(s *machinev1.MachineSet, _ *machinev1.Machine) { s.UID = "another" },
 		},
 	}
@@ -55,7 +55,7 @@ func TestNameIsKept(t *testing.T) {
 			w.fence.Acquired(w.clock.Now())
 			w.restart()
 			set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set", UID: "set-uid"}}
-			m := newMachine(rollout.NewNames(set).Name(4), w.clock.Now())
+			m := newMachine(naming.NewNames(set).Name(4), w.clock.Now())
 			set.Annotations = map[string]string{machinev1.OrdinalsAnnotation: tc.record().String()}
 			m.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: machinev1.GroupVersion.String(), Kind: machinev1.MachineSetKind, Name: set.Name, UID: set.UID,

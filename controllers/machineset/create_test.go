@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
 var errBoom = errors.New("boom")
@@ -32,7 +32,7 @@ func TestCreate(t *testing.T) {
 		set.Spec.Template.Annotations = map[string]string{"note": "kept"}
 	}))
 	env.settle()
-	names := rollout.NewNames(env.set())
+	names := naming.NewNames(env.set())
 	machines := env.machines()
 	if len(machines) != 3 {
 		t.Fatalf("got %d machines, want 3", len(machines))
@@ -153,7 +153,7 @@ func TestCreateWithStaleMachines(t *testing.T) {
 
 func TestFinishReservation(t *testing.T) {
 	t.Parallel()
-	names := rollout.NewNames(newSet(0))
+	names := naming.NewNames(newSet(0))
 	ordinal := func(i int64) *machinev1.Machine {
 		return newMember(names.Name(i), annotated(machinev1.OwnerIDAnnotation, names.OwnerID(i)))
 	}
@@ -194,7 +194,7 @@ func TestFinishReservation(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			record := rollout.Ordinals{Next: 8, Open: 4}
+			record := naming.Ordinals{Next: 8, Open: 4}
 			objects := []client.Object{newSet(tc.replicas, func(set *machinev1.MachineSet) {
 				set.Annotations = map[string]string{machinev1.OrdinalsAnnotation: record.String()}
 			})}
@@ -221,7 +221,7 @@ func TestFinishReservation(t *testing.T) {
 
 func TestCreateBesideStranger(t *testing.T) {
 	t.Parallel()
-	names := rollout.NewNames(newSet(0))
+	names := naming.NewNames(newSet(0))
 	stranger := newMember(names.Name(1), func(m *machinev1.Machine) { m.OwnerReferences, m.Labels = nil, nil })
 	env := newEnv(t, newSet(3), stranger)
 	env.settle()
@@ -309,7 +309,7 @@ func TestCreateNotTwice(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			env := newEnv(t, newSet(2))
-			names := rollout.NewNames(env.set())
+			names := naming.NewNames(env.set())
 			creations := map[string]int{}
 			env.fault = func(verb string, o client.Object) error {
 				if verb == "create" && o.GetName() == names.Name(1) && creations[o.GetName()] == 0 && tc.fault != nil {

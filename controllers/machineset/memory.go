@@ -8,7 +8,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
 // memory is what this process knows of one MachineSet beyond the caches. A restart
@@ -32,7 +32,7 @@ type memory struct {
 
 // batch is a reservation that this process made or took over.
 type batch struct {
-	record rollout.Ordinals
+	record naming.Ordinals
 	// done are the ordinals whose Machine has been created once.
 	done map[int64]bool
 	// inherited is true if a former leader made the reservation, or one that is still

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
-func namesOf(set *machinev1.MachineSet) rollout.Names { return rollout.NewNames(set) }
+func namesOf(set *machinev1.MachineSet) naming.Names { return naming.NewNames(set) }
 
 // reserveOrdinals returns at most missing ordinals to create Machines with: those
 // of an unfinished reservation, or new ones. They are recorded in the set before
@@ -54,7 +54,7 @@ func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*mach
 
 // reserve reserves count further ordinals. An earlier reservation stays open if
 // requests to create its Machines are in flight: they may still take effect.
-func reserve(record rollout.Ordinals, count int, inFlight bool) (rollout.Ordinals, error) {
+func reserve(record naming.Ordinals, count int, inFlight bool) (naming.Ordinals, error) {
 	if inFlight {
 		return record.Reserve(count)
 	}
@@ -63,10 +63,10 @@ func reserve(record rollout.Ordinals, count int, inFlight bool) (rollout.Ordinal
 
 // ordinalsRecord returns the set's record of ordinals. A lost or damaged record is
 // restored from the existing Machines.
-func (s *scope) ordinalsRecord(live []*machinev1.Machine) rollout.Ordinals {
-	record, err := rollout.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
+func (s *scope) ordinalsRecord(live []*machinev1.Machine) naming.Ordinals {
+	record, err := naming.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
 	if err != nil || record.Next == 0 {
-		return rollout.Recover(namesOf(s.set), live)
+		return naming.Recover(namesOf(s.set), live)
 	}
 	return record
 }
@@ -74,7 +74,7 @@ func (s *scope) ordinalsRecord(live []*machinev1.Machine) rollout.Ordinals {
 // unfinishedOrdinals returns the reserved ordinals whose Machines are yet to be created.
 // Once no request to create one can be in flight any more, a name without Machine
 // is given up: its Machine may have existed.
-func (c *Controller) unfinishedOrdinals(s *scope, record rollout.Ordinals, live []*machinev1.Machine) []int64 {
+func (c *Controller) unfinishedOrdinals(s *scope, record naming.Ordinals, live []*machinev1.Machine) []int64 {
 	if !record.IsOpen() || (!s.allCreatesAnswered(record) && c.createsInFlight(s, record) == 0) {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (c *Controller) unfinishedOrdinals(s *scope, record rollout.Ordinals, live 
 
 // allCreatesAnswered reports whether this process made the reservation and received
 // an answer to each of its create requests.
-func (s *scope) allCreatesAnswered(record rollout.Ordinals) bool {
+func (s *scope) allCreatesAnswered(record naming.Ordinals) bool {
 	b := s.memory.batch
 	return b.record == record && !b.inherited && b.unanswered.IsZero()
 }
@@ -99,7 +99,7 @@ func (s *scope) allCreatesAnswered(record rollout.Ordinals) bool {
 // createsInFlight returns for how long a request to create a Machine of an open
 // reservation may still take effect: one of a former leader, or one of this process
 // that got no answer; 0 if there is none.
-func (c *Controller) createsInFlight(s *scope, record rollout.Ordinals) time.Duration {
+func (c *Controller) createsInFlight(s *scope, record naming.Ordinals) time.Duration {
 	b := s.memory.batch
 	var left time.Duration
 	switch {
@@ -119,7 +119,7 @@ func (c *Controller) createsInFlight(s *scope, record rollout.Ordinals) time.Dur
 // one of those names, and a deleted Machine keeps its name, so that a late request
 // collides.
 func (c *Controller) closeReservation(ctx context.Context, s *scope) error {
-	record, err := rollout.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
+	record, err := naming.ParseOrdinals(s.set.Annotations[machinev1.OrdinalsAnnotation])
 	if err != nil || !record.IsOpen() {
 		return nil //nolint:nilerr // the next reservation restores a damaged record
 	}
@@ -130,7 +130,7 @@ func (c *Controller) closeReservation(ctx context.Context, s *scope) error {
 	return c.writeOrdinals(ctx, s, record.Close())
 }
 
-func (c *Controller) writeOrdinals(ctx context.Context, s *scope, record rollout.Ordinals) error {
+func (c *Controller) writeOrdinals(ctx context.Context, s *scope, record naming.Ordinals) error {
 	return c.patchSet(ctx, s, func(set *machinev1.MachineSet) {
 		if set.Annotations == nil {
 			set.Annotations = map[string]string{}

@@ -14,7 +14,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
-	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
 // problem is what a person has to correct in a MachineSet.
@@ -106,7 +106,7 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 		}},
 		{machinev1.OrdinalsAnnotation, "is this controller's own record and was damaged; it is restored with the " +
 			"next Machine", func(s string) error {
-			_, err := rollout.ParseOrdinals(s)
+			_, err := naming.ParseOrdinals(s)
 			return err
 		}},
 	}

@@ -45,14 +45,16 @@ var parts = map[string]part{
 
 	"fence": {ours: []string{"cloud"}, theirs: kubernetes},
 
-	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud", "fence"}, theirs: kubernetes},
+	"naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
+
+	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud", "fence", "naming"}, theirs: kubernetes},
 	"controllers/metrics": {
 		ours:   []string{"api", "controllers/internal"},
 		theirs: append([]string{"github.com/prometheus/"}, kubernetes...),
 	},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal",
-		"controllers/metrics", "fence",
+		"controllers/metrics", "fence", "naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
@@ -61,6 +63,8 @@ var parts = map[string]part{
 
 	// The library below kubectl mcm: it knows the APIs, and no controller or driver.
 	"migration": {ours: []string{"api"}, theirs: kubernetes},
+	// The library below kubectl mcm recover.
+	"recovery": {ours: []string{"api", "migration", "naming"}, theirs: kubernetes},
 
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{

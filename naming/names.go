@@ -1,4 +1,4 @@
-package rollout
+package naming
 
 import (
 	"crypto/sha256"
