@@ -103,8 +103,7 @@ func printHeld(out io.Writer, format string, held []heldClass) error {
 	}
 	rows := [][]string{{"VM", "MACHINE", "CLASS", "WHY"}}
 	for _, h := range held {
-		fmt.Fprintf(out, "MachineClass %s: %d of %d VMs have no machine; up to %d would be removed without a decision.\n",
-			h.Class, h.Count, h.VMs, h.Limit)
+		fmt.Fprintf(out, "MachineClass %s: %d of %d VMs have no machine; %s.\n", h.Class, h.Count, h.VMs, removal(h))
 		for _, o := range h.Orphans {
 			rows = append(rows, []string{o.ID, dash(o.Machine), h.Class, o.Why})
 		}
@@ -114,6 +113,14 @@ func printHeld(out io.Writer, format string, held []heldClass) error {
 	}
 	fmt.Fprintln(out)
 	return table(out, "", rows)
+}
+
+// removal is what the collector does about orphans without a decision.
+func removal(h heldClass) string {
+	if h.ReportOnly {
+		return "the orphan collector only reports, so none is removed"
+	}
+	return fmt.Sprintf("up to %d would be removed without a decision", h.Limit)
 }
 
 // decision is one about VMs; no VMs are all that are listed.

@@ -23,19 +23,31 @@ const (
 // HeldOrphans is the value of [HeldOrphansAnnotation].
 // +kubebuilder:object:generate=false
 type HeldOrphans struct {
-	VMs     int      `json:"vms"`     // of the account that carry the ownership tags of the class
-	Limit   int      `json:"limit"`   // how many orphans are removed without being asked about
-	Count   int      `json:"count"`   // orphan VMs
-	Orphans []Orphan `json:"orphans"` // the first of them, sorted by ID
+	VMs   int `json:"vms"`   // of the account that carry the ownership tags of the class
+	Limit int `json:"limit"` // how many orphans are removed without being asked about
+	Count int `json:"count"` // orphan VMs
+	// ReportOnly is true if the collector removes no orphan, however few they are.
+	ReportOnly bool     `json:"reportOnly,omitempty"`
+	Classes    []string `json:"classes,omitempty"` // MachineClasses of the account, as namespace/name
+	Orphans    []Orphan `json:"orphans"`           // the first of them, sorted by ID
 }
 
-// Orphan is a VM that belongs to no object.
+// Orphan is a VM that belongs to no object, with what is known of it to make the object
+// again. Fields are empty where the cloud does not say.
 // +kubebuilder:object:generate=false
 type Orphan struct {
 	ID      string `json:"id"` // the cloud's own
 	Machine string `json:"machine,omitempty"`
 	OwnerID string `json:"ownerID,omitempty"`
 	Why     string `json:"why,omitempty"`
+	// Second is true if a machine exists that has the owner ID or name, and another VM.
+	Second bool `json:"second,omitempty"`
+
+	ProviderID     string `json:"providerID,omitempty"`     // in MCM's form
+	NodeProviderID string `json:"nodeProviderID,omitempty"` // in the form that the Node has
+	Node           string `json:"node,omitempty"`           // name of its Node
+	Zone           string `json:"zone,omitempty"`
+	ClusterID      string `json:"clusterID,omitempty"` // owner ID of the MCMCluster
 }
 
 // OrphanIDs returns the IDs in the value of [ApprovedOrphansAnnotation] or

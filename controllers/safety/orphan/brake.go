@@ -27,6 +27,7 @@ const (
 	orphansShare = 10             // one of so many VMs of the account may be an orphan
 	removalsAge  = 24 * time.Hour // for so long removed orphans count too
 	heldListed   = 200            // of held orphans are listed in the annotation
+	heldBytes    = 96 << 10       // of JSON have these at most: an object has 256 KiB for all annotations
 )
 
 // limitOf returns how many orphan VMs of an account are removed without a person's approval.
@@ -74,15 +75,39 @@ func (l *look) undecided(found []finding) *machinev1.HeldOrphans {
 	for _, f := range found {
 		r := f.candidate.resource
 		if r.Kind == cloud.KindVM && f.verdict.action != report && !l.decided.approved[r.ID] {
-			h.Orphans = append(h.Orphans, machinev1.Orphan{
-				ID: r.ID, Machine: r.MachineName, OwnerID: r.OwnerID, Why: f.verdict.why,
-			})
+			h.Orphans = append(h.Orphans, orphanOf(f))
 		}
 	}
 	h.Limit, h.Count = limitOf(h.VMs), len(h.Orphans)
 	slices.SortFunc(h.Orphans, func(a, b machinev1.Orphan) int { return strings.Compare(a.ID, b.ID) })
-	h.Orphans = h.Orphans[:min(h.Count, heldListed)]
+	h.Orphans = listable(h.Orphans)
 	return h
+}
+
+// orphanOf returns what the annotation says about an orphan VM.
+func orphanOf(f finding) machinev1.Orphan {
+	r := f.candidate.resource
+	o := machinev1.Orphan{
+		ID: r.ID, Machine: r.MachineName, OwnerID: r.OwnerID, Why: f.verdict.why, Second: f.verdict.owned,
+		ClusterID: r.Tags[machinev1.ClusterIDTag],
+	}
+	if r.VM != nil {
+		o.ProviderID, o.NodeProviderID = r.VM.ProviderID, r.VM.NodeProviderID
+		o.Node, o.Zone = r.VM.NodeName, r.VM.Zone
+	}
+	return o
+}
+
+// listable returns as many of the orphans as the annotation has room for.
+func listable(all []machinev1.Orphan) []machinev1.Orphan {
+	size := 0
+	for i := range all {
+		text, err := json.Marshal(all[i])
+		if size += len(text) + 1; err != nil || size > heldBytes || i == heldListed {
+			return all[:i]
+		}
+	}
+	return all
 }
 
 // removalsSince returns how many orphan VMs were removed without a decision since then,
@@ -92,15 +117,52 @@ func (g *group) removalsSince(then time.Time) int {
 	return len(g.removals)
 }
 
-// publishHeld writes the held orphans to the first class of the group; nil are none. It
-// takes what was written before off the others.
+// publishReported writes the orphans that stay because the collector only reports them, so
+// that a person can have their machines recovered.
+func (c *Controller) publishReported(ctx context.Context, l *look, found []finding) error {
+	h := l.undecided(found)
+	h.ReportOnly = true
+	if h.Count == 0 {
+		h = nil
+	}
+	l.group.held = 0
+	return c.writeHeld(ctx, l.group, h)
+}
+
+// publishHeld writes the held orphans to the first class of the group; nil are none.
 func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.Resolved,
 	held *machinev1.HeldOrphans,
 ) error {
+	if err := c.writeHeld(ctx, g, held); err != nil {
+		return err
+	}
+	if held == nil {
+		g.held = 0
+		return nil
+	}
+	first := c.memory.classesOf(g)[0]
+	c.metrics.held.With(c.labelsOf(first)).Set(float64(held.Count))
+	if held.Count != g.held {
+		ctrl.LoggerFrom(ctx).Info("Orphans held", "orphans", held.Count, "vms", held.VMs, "limit", held.Limit)
+		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventHeld, "%d of %d VMs have no machine, which is more "+
+			"than can be expected: each is kept until a person decides about it; see kubectl mcm orphans list -n %s",
+			held.Count, held.VMs, first.Namespace)
+	}
+	g.held = held.Count
+	return nil
+}
+
+// writeHeld sets the annotation of the first class of the group; nil removes it. It takes
+// what was written before off the others.
+func (c *Controller) writeHeld(ctx context.Context, g *group, held *machinev1.HeldOrphans) error {
 	classes := c.memory.classesOf(g)
 	for i, key := range classes {
 		want := ""
 		if held != nil && i == 0 {
+			held.Classes = nil
+			for _, of := range classes {
+				held.Classes = append(held.Classes, of.String())
+			}
 			text, err := json.Marshal(held)
 			if err != nil {
 				return err
@@ -112,19 +174,6 @@ func (c *Controller) publishHeld(ctx context.Context, g *group, resolved class.R
 		}
 		c.metrics.held.Delete(c.labelsOf(key))
 	}
-	if held == nil {
-		g.held = 0
-		return nil
-	}
-	first := classes[0]
-	c.metrics.held.With(c.labelsOf(first)).Set(float64(held.Count))
-	if held.Count != g.held {
-		ctrl.LoggerFrom(ctx).Info("Orphans held", "orphans", held.Count, "vms", held.VMs, "limit", held.Limit)
-		c.Events.Eventf(resolved.Object, corev1.EventTypeWarning, EventHeld, "%d of %d VMs have no machine, which is more "+
-			"than can be expected: each is kept until a person decides about it; see kubectl mcm orphans list -n %s",
-			held.Count, held.VMs, first.Namespace)
-	}
-	g.held = held.Count
 	return nil
 }
 

@@ -251,13 +251,68 @@ func TestSlowLoss(t *testing.T) {
 	}
 }
 
-// TestReportOnlyHoldsNothing: where nothing is removed anyway, no decision is asked for.
-func TestReportOnlyHoldsNothing(t *testing.T) {
+// TestReportOnlyLists: where nothing is removed anyway, no decision is asked for. The VMs
+// are listed, with all that their Machines can be made from again; and what was listed for
+// that reason alone does not outlast the mode.
+func TestReportOnlyLists(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, Options{ReportOnly: true}, machineClass("a"), machineClass("b"))
+	orphans := fleet(t, w, 2, func(int) bool { return false })
+	w.run(t, "b")
+	w.pass(t, "a", time.Hour)
+	var held machinev1.HeldOrphans
+	if err := json.Unmarshal([]byte(w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]), &held); err != nil {
+		t.Fatal(err)
+	}
+	if !held.ReportOnly || held.Count != 2 || strings.Join(held.Classes, " ") != "default/a default/b" {
+		t.Errorf("the annotation says %+v", held)
+	}
+	if o := held.Orphans[0]; o.OwnerID == "" || o.ProviderID != provider(o.ID) || o.NodeProviderID == "" || o.Zone == "" {
+		t.Errorf("it lacks what a Machine is made from: %+v", o)
+	}
+	if got := testutil.CollectAndCount(w.metrics.held); got != 0 {
+		t.Errorf("%d series say that a person has to decide", got)
+	}
+	if text := strings.Join(w.reported(), "\n"); strings.Contains(text, EventHeld) {
+		t.Errorf("reported: %s", text)
+	}
+	w.restart(t, Options{})
+	w.run(t, "b")
+	w.pass(t, "a", 2*time.Hour)
+	if left := w.left(); left[orphans[0]] || left[orphans[1]] {
+		t.Errorf("left %v: two orphans are removed by a collector that may", left)
+	}
+	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
+		t.Errorf("the list stays: %s", text)
+	}
+}
+
+// TestReportOnlyListEnds when the machines come back.
+func TestReportOnlyListEnds(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{ReportOnly: true}, machineClass("a"))
-	fleet(t, w, 5, func(int) bool { return false })
+	orphans := fleet(t, w, 1, func(int) bool { return false })
+	w.pass(t, "a", time.Hour)
+	if w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation] == "" {
+		t.Fatal("the orphan is not listed")
+	}
+	w.create(t, machine("m-0", "owner-of-m-0", provider(orphans[0])))
 	w.pass(t, "a", time.Hour)
 	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
-		t.Errorf("held: %s", text)
+		t.Errorf("the list stays: %s", text)
+	}
+}
+
+// TestListFits: the list has at most as many VMs as an annotation has room for.
+func TestListFits(t *testing.T) {
+	t.Parallel()
+	for why, want := range map[string]int{"": heldListed, strings.Repeat("x", 1<<10): 94} {
+		all := make([]machinev1.Orphan, 300)
+		for i := range all {
+			all[i].Why = why
+		}
+		if got := len(listable(all)); got != want {
+			t.Errorf("%d of 300 VMs with %d bytes each are listed, want %d", got, len(why), want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package orphan
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,7 +20,8 @@ import (
 // the group waited for a decision at the last scan of any process.
 type decisions struct {
 	approved, kept map[string]bool
-	held           bool
+	held           bool // VMs wait for a decision because they are many
+	listed         bool // a class lists VMs, for this or another reason
 }
 
 // listClasses calls visit with all MachineClasses, a page at a time.
@@ -43,7 +45,7 @@ func (c *Controller) liveClasses(ctx context.Context, visit func(*machinev1.Mach
 // decisionsOf reads the decisions from all classes: IDs of VMs are unique, and a class may
 // leave its group at any time, because its Secret changes or it is deleted.
 func (c *Controller) decisionsOf(ctx context.Context, g *group, list listClasses) (decisions, error) {
-	d := decisions{approved: map[string]bool{}, kept: map[string]bool{}, held: g.held > 0}
+	d := decisions{approved: map[string]bool{}, kept: map[string]bool{}, held: g.held > 0, listed: g.held > 0}
 	inGroup := c.memory.classesOf(g)
 	err := list(ctx, func(page *machinev1.MachineClassList) {
 		for i := range page.Items {
@@ -65,9 +67,17 @@ func (d *decisions) add(class *machinev1.MachineClass, heldKey string, inGroup [
 	for _, id := range machinev1.OrphanIDs(class.Annotations[machinev1.KeptOrphansAnnotation]) {
 		d.kept[id] = true
 	}
-	if class.Annotations[heldKey] != "" && slices.Contains(inGroup, client.ObjectKeyFromObject(class)) {
-		d.held = true
+	if text := class.Annotations[heldKey]; text != "" && slices.Contains(inGroup, client.ObjectKeyFromObject(class)) {
+		d.listed = true
+		d.held = d.held || !listedInReportOnly(text)
 	}
+}
+
+// listedInReportOnly reports whether the value of the annotation lists VMs that stay only
+// because the collector removed none. One that cannot be read counts as a brake.
+func listedInReportOnly(text string) bool {
+	var h machinev1.HeldOrphans
+	return json.Unmarshal([]byte(text), &h) == nil && h.ReportOnly
 }
 
 // spreadKept writes the IDs of kept VMs that exist to every class of the group, so that

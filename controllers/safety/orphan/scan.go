@@ -47,7 +47,7 @@ func (c *Controller) scan(ctx context.Context, g *group, resolved class.Resolved
 	if err := c.spreadKept(ctx, l); err != nil {
 		return time.Time{}, err
 	}
-	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 && !l.decided.held {
+	if !slices.ContainsFunc(found, removable) && len(g.pending) == 0 && !l.decided.listed {
 		return next, nil
 	}
 	again, err := c.collect(ctx, l)
@@ -93,7 +93,7 @@ func (c *Controller) collect(ctx context.Context, l *look) (time.Duration, error
 		return 0, err
 	}
 	if c.reportsOnly(l.group) {
-		err = c.publishHeld(ctx, l.group, l.resolved, nil)
+		err = c.publishReported(ctx, l, found)
 	} else {
 		found, err = c.brake(ctx, l, found)
 	}
