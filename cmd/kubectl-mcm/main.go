@@ -1,6 +1,7 @@
 // Command kubectl-mcm is a plugin of kubectl: kubectl mcm. It moves pools of
-// machines between the two APIs of this project, and reports whether a fleet of
-// Machine Controller Manager's can be taken over, and given back.
+// machines between the two APIs of this project, reports whether a fleet of
+// Machine Controller Manager's can be taken over and given back, and recovers the machines
+// of VMs that have lost theirs.
 package main
 
 import (
@@ -37,7 +38,7 @@ func newRoot(connector connector) *cobra.Command {
 	}
 	c := &common{connect: connector}
 	c.addFlags(root.PersistentFlags())
-	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c))
+	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
 	return root
 }
 

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/recovery"
 )
+
+var errChoose = errors.New("name the VMs, or use --all for those that kubectl mcm orphans list shows")
 
 // newOrphans is the command for orphan VMs that the collector does not remove by itself.
 func newOrphans(c *common) *cobra.Command {
@@ -26,12 +29,13 @@ lost than the VMs, e.g. after a restore of the API server's backup.`,
 		&cobra.Command{
 			Use: "list", Short: "List the VMs that wait for a decision", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return c.withClasses(cmd, func(_ context.Context, _ *clusters, found []heldClass) error {
+				return c.withClasses(cmd, func(_ context.Context, _ *clusters, found []recovery.Listing) error {
 					return printHeld(cmd.OutOrStdout(), c.output, found)
 				})
 			},
 		},
 		newDecide(c, "approve", "Have VMs removed", machinev1.ApprovedOrphansAnnotation),
+		newAdopt(c),
 		newDecide(c, "keep", "Have VMs left alone for good", machinev1.KeptOrphansAnnotation),
 	)
 	return cmd
@@ -46,9 +50,9 @@ func newDecide(c *common, verb, short, annotation string) *cobra.Command {
 			"  kubectl mcm orphans %[1]s -n garden --all", verb),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every == (len(args) > 0) {
-				return fmt.Errorf("name the VMs, or use --all for those that kubectl mcm orphans list shows")
+				return errChoose
 			}
-			return c.withClasses(cmd, func(ctx context.Context, found *clusters, held []heldClass) error {
+			return c.withClasses(cmd, func(ctx context.Context, found *clusters, held []recovery.Listing) error {
 				return decision{annotation, args}.write(ctx, cmd.OutOrStdout(), found, held)
 			})
 		},
@@ -57,14 +61,8 @@ func newDecide(c *common, verb, short, annotation string) *cobra.Command {
 	return cmd
 }
 
-// heldClass is a MachineClass with the VMs that wait for a decision.
-type heldClass struct {
-	Class string `json:"class"`
-	machinev1.HeldOrphans
-}
-
-// withClasses calls do with the classes of the namespace that have VMs waiting.
-func (c *common) withClasses(cmd *cobra.Command, do func(context.Context, *clusters, []heldClass) error) error {
+// withClasses calls do with what the classes of the namespace list of VMs.
+func (c *common) withClasses(cmd *cobra.Command, do func(context.Context, *clusters, []recovery.Listing) error) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -76,24 +74,14 @@ func (c *common) withClasses(cmd *cobra.Command, do func(context.Context, *clust
 	if err := found.control.List(cmd.Context(), &list, client.InNamespace(found.namespace)); err != nil {
 		return fmt.Errorf("list MachineClasses: %w", err)
 	}
-	held := []heldClass{}
-	for i := range list.Items {
-		for _, key := range []string{machinev1.HeldOrphansAnnotation, machinev1.HeldClusterAPIOrphansAnnotation} {
-			text := list.Items[i].Annotations[key]
-			if text == "" {
-				continue
-			}
-			h := heldClass{Class: list.Items[i].Name}
-			if err := json.Unmarshal([]byte(text), &h.HeldOrphans); err != nil {
-				return fmt.Errorf("MachineClass %s: annotation %s: %w", h.Class, key, err)
-			}
-			held = append(held, h)
-		}
+	held, err := recovery.Listings(list.Items)
+	if err != nil {
+		return err
 	}
 	return do(cmd.Context(), found, held)
 }
 
-func printHeld(out io.Writer, format string, held []heldClass) error {
+func printHeld(out io.Writer, format string, held []recovery.Listing) error {
 	if done, err := printed(out, format, held); done {
 		return err
 	}
@@ -116,7 +104,7 @@ func printHeld(out io.Writer, format string, held []heldClass) error {
 }
 
 // removal is what the collector does about orphans without a decision.
-func removal(h heldClass) string {
+func removal(h recovery.Listing) string {
 	if h.ReportOnly {
 		return "the orphan collector only reports, so none is removed"
 	}
@@ -130,7 +118,7 @@ type decision struct {
 }
 
 // write adds the VMs to the annotation of the classes that list them.
-func (d decision) write(ctx context.Context, out io.Writer, c *clusters, held []heldClass) error {
+func (d decision) write(ctx context.Context, out io.Writer, c *clusters, held []recovery.Listing) error {
 	left := slices.Clone(d.vms)
 	for _, h := range held {
 		var ids []string

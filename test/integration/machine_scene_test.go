@@ -57,6 +57,8 @@ func machineScenes() map[string]func(*scene) {
 		"pair":            onlyOneManagerWorks,
 		"adopted":         machinesOfMCMAreAdopted,
 		"held":            heldPoolIsLeftAlone,
+		"restored":        lostMachinesAreRecovered,
+		"restored-few":    fewLostMachinesAreRecovered,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
-// Build compiles manager and simcloud into out/bin and returns that folder. The
+// Build compiles manager, kubectl plugin and simcloud into out/bin and returns that folder. The
 // compiler's cache makes a repeated build quick.
 func Build(ctx context.Context) (string, error) {
 	root, err := cluster.Root()
@@ -17,7 +17,9 @@ func Build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(root, "out", "bin")
-	for binary, pkg := range map[string]string{"cluster-api-provider-mcm": "./cmd/manager", "simcloud": "./cmd/simcloud"} {
+	for binary, pkg := range map[string]string{
+		"cluster-api-provider-mcm": "./cmd/manager", "simcloud": "./cmd/simcloud", "kubectl-mcm": "./cmd/kubectl-mcm",
+	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, binary), pkg)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {

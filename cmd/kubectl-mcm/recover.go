@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+
+	"github.com/capmcm/cluster-api-provider-mcm/recovery"
+	"github.com/capmcm/cluster-api-provider-mcm/recovery/steps"
+)
+
+var errNotRecovered = errors.New("not every VM can be recovered yet: see what is blocked above")
+
+// recovering are the flags of commands that recover machines.
+type recovering struct {
+	recovery.Options
+	timeout time.Duration
+}
+
+// newRecover is the command that makes machines of VMs anew.
+func newRecover(c *common) *cobra.Command {
+	o := &recovering{}
+	cmd := onlyHelps(&cobra.Command{
+		Use: "recover", Short: "Create the Machines of VMs anew whose Machines were lost, e.g. by a restore of etcd",
+		Long: `Create the Machines (for Cluster API: Machines and MCMMachines) of VMs anew whose Machines
+were lost, e.g. because etcd was restored from a backup. The VMs are those that
+"kubectl mcm orphans list" shows. No VM is created, replaced or deleted: the new Machine
+has the name, the owner ID and the providerID of the VM, and joins its MachineSet, whose
+replicas grow if they are too few.`,
+	})
+	plan := &cobra.Command{
+		Use: "plan [VM...]", Short: "Show what would be created and changed, and change nothing; without a VM, for all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.VMs = args
+			_, _, err := o.plan(cmd, c)
+			return err
+		},
+	}
+	apply := &cobra.Command{
+		Use: "apply [VM...]", Short: "Recover VMs; the same command goes on after an interruption; without a VM, all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.VMs = args
+			return o.apply(cmd, c)
+		},
+	}
+	o.addFlags(plan.Flags())
+	o.addFlags(apply.Flags())
+	o.addTimeout(apply.Flags())
+	cmd.AddCommand(plan, apply)
+	return cmd
+}
+
+// newAdopt is the command that recovers VMs one has decided about.
+func newAdopt(c *common) *cobra.Command {
+	o := &recovering{}
+	var every, dryRun bool
+	cmd := &cobra.Command{
+		Use: "adopt (VM... | --all)", Short: "Create the Machines of VMs anew, as kubectl mcm recover does",
+		Example: "  kubectl mcm orphans adopt -n garden i-0123456789abcdef0 --dry-run\n" +
+			"  kubectl mcm orphans adopt -n garden --all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if every == (len(args) > 0) {
+				return errChoose
+			}
+			o.VMs = args
+			if dryRun {
+				_, _, err := o.plan(cmd, c)
+				return err
+			}
+			return o.apply(cmd, c)
+		},
+	}
+	cmd.Flags().BoolVar(&every, "all", false, "all VMs that are listed")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be created and changed, and change nothing")
+	o.addFlags(cmd.Flags())
+	o.addTimeout(cmd.Flags())
+	return cmd
+}
+
+func (o *recovering) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Set, "set", "", "MachineSet of the VMs whose name does not tell theirs")
+	flags.StringVar(&o.Class, "class", "",
+		"MachineClass of VMs that belong to no MachineSet: each gets a Machine of its own; native API only")
+	flags.BoolVar(&o.AcceptRollout, "accept-rollout", false,
+		"recover machines also into a MachineSet that its MachineDeployment is replacing by a newer one")
+}
+
+func (o *recovering) addTimeout(flags *pflag.FlagSet) {
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "how long to wait for controllers")
+}
+
+// plan prints the plan. It fails if a VM is blocked.
+func (o *recovering) plan(cmd *cobra.Command, c *common) (*clusters, recovery.Plan, error) {
+	if err := c.validate(); err != nil {
+		return nil, recovery.Plan{}, err
+	}
+	found, err := c.connect(c)
+	if err != nil {
+		return nil, recovery.Plan{}, err
+	}
+	state, err := recovery.Read(cmd.Context(), found.control, found.target, found.namespace)
+	if err != nil {
+		return nil, recovery.Plan{}, err
+	}
+	p := recovery.Of(state, o.Options)
+	if unknown := p.Unknown(o.Options); len(unknown) > 0 {
+		return nil, p, fmt.Errorf("%s: no such VM is listed; see kubectl mcm orphans list", strings.Join(unknown, ", "))
+	}
+	if err := printRecovery(cmd.OutOrStdout(), c.output, p); err != nil {
+		return nil, p, err
+	}
+	if p.Count(recovery.Blocked) > 0 {
+		err = errNotRecovered
+	}
+	return found, p, err
+}
+
+// apply prints the plan and carries it out. VMs that are blocked are left out, and it fails
+// at the end.
+func (o *recovering) apply(cmd *cobra.Command, c *common) error {
+	found, _, refused := o.plan(cmd, c)
+	if refused != nil && !errors.Is(refused, errNotRecovered) {
+		return refused
+	}
+	progress := cmd.ErrOrStderr()
+	engine := steps.New(steps.Deps{
+		Control: found.control, Target: found.target, Clock: clock.RealClock{}, Wait: wait, Name: uuid.NewString,
+		Progress: func(text string) { fmt.Fprintf(progress, "%s  %s\n", time.Now().Format(time.TimeOnly), text) },
+	})
+	n, err := o.run(cmd.Context(), engine, found.namespace)
+	fmt.Fprintf(progress, "%d machines recovered.\n", n)
+	return errors.Join(err, refused)
+}
+
+func (o *recovering) run(ctx context.Context, engine *steps.Engine, namespace string) (int, error) {
+	return engine.Run(ctx, namespace, o.Options, o.timeout)
+}
+
+// printRecovery prints a plan: the VMs, then the pools that change.
+func printRecovery(out io.Writer, format string, p recovery.Plan) error {
+	if done, err := printed(out, format, p); done {
+		return err
+	}
+	if len(p.VMs) == 0 && len(p.Pools) == 0 && len(p.Held) == 0 {
+		_, err := fmt.Fprintln(out, "No VM has lost its machine, as far as MachineClasses list them.")
+		return err
+	}
+	rows := [][]string{{"VM", "MACHINE", "API", "MACHINESET", "NODE", "VERDICT"}}
+	for i := range p.VMs {
+		v := &p.VMs[i]
+		rows = append(rows, []string{v.ID, dash(v.Machine), string(v.API), dash(v.Set), dash(v.Node), string(v.Verdict)})
+	}
+	if err := table(out, "", rows); err != nil {
+		return err
+	}
+	for i := range p.VMs {
+		v := &p.VMs[i]
+		if v.Verdict == recovery.Blocked {
+			fmt.Fprintf(out, "VM %s is blocked: %s; %s\n", v.ID, v.Reason, v.Remedy)
+		}
+		for _, note := range v.Notes {
+			fmt.Fprintf(out, "VM %s: %s\n", v.ID, note)
+		}
+	}
+	for i := range p.Pools {
+		printPool(out, &p.Pools[i])
+	}
+	if p.Unlisted > 0 {
+		fmt.Fprintf(out, "%d more VMs are listed once these are recovered; then use the command again.\n", p.Unlisted)
+	}
+	if len(p.Held) > 0 {
+		fmt.Fprintf(out, "%d objects are still held by an earlier run; apply releases them.\n", len(p.Held))
+	}
+	return nil
+}
+
+func printPool(out io.Writer, p *recovery.PoolPlan) {
+	fmt.Fprintf(out, "MachineSet %s: %d machines, and %d recovered\n", p.Set, p.Machines, p.Recovered)
+	if c := p.Replicas; c != nil {
+		fmt.Fprintf(out, "  spec.replicas of the MachineSet: %d, becomes %d; else machines would be deleted\n", c.From, c.To)
+	}
+	if c := p.DeploymentReplicas; c != nil {
+		fmt.Fprintf(out, "  spec.replicas of MachineDeployment %s: %d, becomes %d; change it where it is applied from, too\n",
+			p.Deployment, c.From, c.To)
+	}
+	if c := p.Ordinals; c != nil {
+		fmt.Fprintf(out, "  names of machines: the next %d are skipped, as some of them are in use\n", c.To-c.From)
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(out, "  %s\n", note)
+	}
+}

@@ -1,0 +1,117 @@
+package steps
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
+	"github.com/capmcm/cluster-api-provider-mcm/recovery"
+)
+
+// hold has the controllers leave the pools of the plan alone: deployments and all of their
+// sets. It waits until all have acknowledged.
+func (r *run) hold(ctx context.Context, p *recovery.Plan) (waiting string, wrote bool, err error) {
+	var missing []client.Object
+	for i := range p.Pools {
+		for _, o := range tier(&p.Pools[i]) {
+			if recovery.Answered(o) {
+				continue
+			}
+			missing = append(missing, o)
+			if _, asked := o.GetAnnotations()[recovery.HoldKey(o)]; asked {
+				continue
+			}
+			if !objects.IsNative(o) && recovery.Paused(o) {
+				continue // an earlier pause has just ended, and would look like the answer
+			}
+			if err := r.annotate(ctx, o, recovery.HoldValue(r.name, o)); err != nil {
+				return "", false, err
+			}
+			wrote = true
+		}
+	}
+	if len(missing) == 0 {
+		return "", false, nil
+	}
+	return fmt.Sprintf("the controllers of %s to leave them alone; do they run?", objects.List(missing)), wrote, nil
+}
+
+// tier returns what is held of a pool, from the head down.
+func tier(p *recovery.PoolPlan) []client.Object {
+	var out []client.Object
+	if p.Head != nil {
+		out = append(out, p.Head)
+	}
+	return append(out, p.Sets...)
+}
+
+// annotate sets the annotation that holds o; "" releases it.
+func (r *run) annotate(ctx context.Context, o client.Object, value string) error {
+	changed := o.DeepCopyObject().(client.Object)
+	if value == "" {
+		machinev1.DropHold(changed)
+		delete(changed.GetAnnotations(), recovery.HoldKey(o))
+	} else {
+		machinev1.SetAnnotation(changed, recovery.HoldKey(o), value)
+	}
+	return r.patch(ctx, o, changed)
+}
+
+// patch writes the difference, unless somebody else has changed the object since. An object
+// that is gone is looked at again.
+func (r *run) patch(ctx context.Context, o, changed client.Object) error {
+	if equality.Semantic.DeepEqual(o, changed) {
+		return nil
+	}
+	err := r.Control.Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write %s: %w; the same command goes on", objects.Title(o), err)
+	}
+	return nil
+}
+
+// release releases machines, then sets, then deployments. A deployment follows once the
+// statuses of its sets count the new machines: it would replace what looks unavailable.
+func (r *run) release(ctx context.Context, s *recovery.State, p *recovery.Plan) (waiting string, wrote bool, err error) {
+	for _, tier := range []func(client.Object) bool{isMachine, isSet, isDeployment} {
+		for _, o := range p.Held {
+			if !tier(o) {
+				continue
+			}
+			if waiting := pending(s, o); waiting != "" {
+				return waiting, wrote, nil
+			}
+			if err := r.annotate(ctx, o, ""); err != nil {
+				return "", wrote, err
+			}
+			wrote = true
+		}
+		if wrote {
+			return "", true, nil
+		}
+	}
+	return "", false, nil
+}
+
+func isMachine(o client.Object) bool {
+	switch o.(type) {
+	case *machinev1.Machine, *clusterv1.Machine:
+		return true
+	}
+	return false
+}
+
+func isSet(o client.Object) bool {
+	switch o.(type) {
+	case *machinev1.MachineSet, *clusterv1.MachineSet:
+		return true
+	}
+	return false
+}
+
+func isDeployment(o client.Object) bool { return !isMachine(o) && !isSet(o) }

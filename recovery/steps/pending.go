@@ -1,0 +1,105 @@
+package steps
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
+	"github.com/capmcm/cluster-api-provider-mcm/recovery"
+)
+
+// pending returns what o waits for before it is released; empty for nothing.
+func pending(s *recovery.State, o client.Object) string {
+	switch o := o.(type) {
+	case *clusterv1.Machine:
+		return pendingMachine(s, o)
+	case *clusterv1.MachineSet:
+		return pendingNodes(s, o)
+	case *machinev1.MachineDeployment:
+		for i := range s.Native.Sets {
+			if set := &s.Native.Sets[i]; controls(o, set) && set.DeletionTimestamp.IsZero() && !counted(s, set) {
+				return uncounted(set)
+			}
+		}
+	case *clusterv1.MachineDeployment:
+		for i := range s.Cluster.Sets {
+			if set := &s.Cluster.Sets[i]; controls(o, set) && set.DeletionTimestamp.IsZero() && !countedByCluster(s, set) {
+				return uncounted(set)
+			}
+		}
+	}
+	return ""
+}
+
+func controls(owner, o client.Object) bool { return metav1.IsControlledBy(o, owner) }
+
+func uncounted(set client.Object) string {
+	return fmt.Sprintf("the controllers of %s to count its machines", objects.Title(set))
+}
+
+// pendingMachine waits for the MCMMachine to have found its VM.
+func pendingMachine(s *recovery.State, m *clusterv1.Machine) string {
+	infra := objects.Find(s.Cluster.MCMMachines, m.Spec.InfrastructureRef.Name)
+	if infra != nil && !ptr.Deref(infra.Status.Initialization.Provisioned, false) {
+		return fmt.Sprintf("MCMMachine %s to find its VM", infra.Name)
+	}
+	return ""
+}
+
+// pendingNodes waits for the machines of a set to have found their Nodes.
+func pendingNodes(s *recovery.State, set *clusterv1.MachineSet) string {
+	for i := range s.Cluster.Machines {
+		m := &s.Cluster.Machines[i]
+		if !controls(set, m) || m.Status.NodeRef.IsDefined() || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		for j := range s.Nodes {
+			if m.Spec.ProviderID != "" && s.Nodes[j].Spec.ProviderID == m.Spec.ProviderID {
+				return fmt.Sprintf("Machine %s to find its Node", m.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// counted reports whether the status of a set is that of its machines.
+func counted(s *recovery.State, set *machinev1.MachineSet) bool {
+	all, available := int32(0), int32(0)
+	for i := range s.Native.Machines {
+		m := &s.Native.Machines[i]
+		if !controls(set, m) {
+			continue
+		}
+		all++
+		switch m.Status.CurrentStatus.Phase {
+		case machinev1.MachineRunning, machinev1.MachineAvailable:
+			available++
+		}
+	}
+	return set.Status.ObservedGeneration >= set.Generation && set.Status.Replicas >= all &&
+		set.Status.AvailableReplicas >= available
+}
+
+// countedByCluster is the same for a set of Cluster API.
+func countedByCluster(s *recovery.State, set *clusterv1.MachineSet) bool {
+	all, available := int32(0), int32(0)
+	for i := range s.Cluster.Machines {
+		m := &s.Cluster.Machines[i]
+		if !controls(set, m) {
+			continue
+		}
+		all++
+		for _, c := range m.Status.Conditions {
+			if c.Type == clusterv1.MachineAvailableCondition && c.Status == metav1.ConditionTrue {
+				available++
+			}
+		}
+	}
+	return set.Status.ObservedGeneration >= set.Generation && ptr.Deref(set.Status.Replicas, 0) >= all &&
+		ptr.Deref(set.Status.AvailableReplicas, 0) >= available
+}
