@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,6 +55,9 @@ func (e *Engine) Run(ctx context.Context, namespace string, o recovery.Options, 
 	end := e.Clock.Now().Add(timeout)
 	for {
 		waiting, done, err := r.pass(ctx)
+		if apierrors.IsConflict(err) {
+			waiting, done, err = "an object that was changed meanwhile", false, nil
+		}
 		if err != nil {
 			return r.created, err
 		}

@@ -1,0 +1,139 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/recovery"
+)
+
+// recovered checks that each of so many machines is there, that the sizes are right, that
+// nothing is held any more, and that no controller would have created or deleted any.
+func (w *env) recovered(machines int) error {
+	s := w.state()
+	p := recovery.Of(s, recovery.Options{})
+	var errs []error
+	if len(p.Held) > 0 || unfinished(&p) {
+		errs = append(errs, fmt.Errorf("%d objects are held, and the plan has %+v", len(p.Held), p.Pools))
+	}
+	if n := len(s.Native.Machines) + len(s.Cluster.Machines); n != machines {
+		errs = append(errs, fmt.Errorf("%d machines, want %d", n, machines))
+	}
+	for i := range s.Native.Deployments {
+		set := &s.Native.Sets[i]
+		if n := s.Native.Deployments[i].Spec.Replicas; int(n) != machines || set.Spec.Replicas != n ||
+			set.Annotations[machinev1.DesiredReplicasAnnotation] != fmt.Sprint(n) {
+			errs = append(errs, fmt.Errorf("the deployment wants %d, the set %d: %v", n, set.Spec.Replicas, set.Annotations))
+		}
+	}
+	for i := range s.Cluster.Deployments {
+		if n := *s.Cluster.Deployments[i].Spec.Replicas; int(n) != machines || *s.Cluster.Sets[i].Spec.Replicas != n {
+			errs = append(errs, fmt.Errorf("the deployment wants %d", n))
+		}
+	}
+	if len(w.wrong) > 0 {
+		errs = append(errs, errors.New(strings.Join(w.wrong, "\n")))
+	}
+	return errors.Join(errs...)
+}
+
+func worlds(t *testing.T) map[string][]client.Object {
+	t.Helper()
+	return map[string][]client.Object{"native": nativePool(t, 2), "cluster API": clusterPool(t, 2)}
+}
+
+// TestRun: machines come back, and no controller sees a pool whose size does not fit them.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for name, objects := range worlds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, objects...)
+			n, err := w.run(recovery.Options{})
+			if err := errors.Join(err, w.recovered(3)); err != nil || n != 2 {
+				t.Errorf("%d created: %v", n, err)
+			}
+			class := &machinev1.MachineClass{}
+			if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "class"}, class); err != nil {
+				t.Fatal(err)
+			}
+			if class.Annotations[machinev1.LookForOrphansAnnotation] == "" {
+				t.Error("the collector is not asked to look again")
+			}
+			wrote := w.wrote
+			if n, err := w.run(recovery.Options{}); n != 0 || err != nil || w.wrote != wrote {
+				t.Errorf("a second run has created %d, with %d writes: %v", n, w.wrote-wrote, err)
+			}
+		})
+	}
+}
+
+// TestRunIsKilledAtAnyWrite: the next run goes on, and adds nothing twice.
+func TestRunIsKilledAtAnyWrite(t *testing.T) {
+	t.Parallel()
+	for name := range worlds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for kill := 0; ; kill++ {
+				w := newEnv(t, worlds(t)[name]...)
+				w.left = kill
+				_, err := w.run(recovery.Options{})
+				if err == nil {
+					if kill < 10 {
+						t.Errorf("it was over after %d writes", kill)
+					}
+					return
+				}
+				if !errors.Is(err, errKilled) {
+					t.Fatalf("killed at write %d: %v", kill, err)
+				}
+				w.left = -1
+				if _, err := w.run(recovery.Options{}); err != nil {
+					t.Fatalf("after a kill at write %d: %v", kill, err)
+				}
+				if err := w.recovered(3); err != nil {
+					t.Fatalf("after a kill at write %d: %v", kill, err)
+				}
+			}
+		})
+	}
+}
+
+// TestOneAfterTheOther: VMs that are chosen one by one add up.
+func TestOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, nativePool(t, 3)...)
+	for i := range 3 {
+		if n, err := w.run(recovery.Options{VMs: []string{fmt.Sprintf("vm-%d", i+1)}}); n != 1 || err != nil {
+			t.Fatalf("%d created: %v", n, err)
+		}
+	}
+	if err := w.recovered(4); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoManager: without controllers nothing is created, and a person learns why.
+func TestNoManager(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, nativePool(t, 1)...)
+	cl := w.api
+	e := New(Deps{
+		Control: cl, Target: cl, Clock: w.clock, Name: func() string { return "run" }, Progress: func(string) {},
+		Wait: func(_ context.Context, d time.Duration) error {
+			w.clock.Step(d)
+			return nil
+		},
+	})
+	n, err := e.Run(t.Context(), "default", recovery.Options{}, lookAgain)
+	if n != 0 || err == nil || !strings.Contains(err.Error(), "leave them alone; do they run?") {
+		t.Errorf("%d created: %v", n, err)
+	}
+}
