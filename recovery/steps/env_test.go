@@ -18,6 +18,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -38,7 +39,9 @@ type env struct {
 	t     *testing.T
 	api   client.WithWatch
 	clock *testclock.FakeClock
-	left  int // writes until the command is killed; -1: none
+	slow  bool // the controllers of sets act only when the command waits
+	idle  bool // the command waits
+	left  int  // writes until the command is killed; -1: none
 	wrote int
 	wrong []string // what controllers would have created or deleted
 }
@@ -61,6 +64,7 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 		&machinev1.Machine{}, &machinev1.MachineSet{}, &machinev1.MachineDeployment{}, &infrav1.MCMMachine{},
 		&clusterv1.Machine{}, &clusterv1.MachineSet{}, &clusterv1.MachineDeployment{}).Build()
 	w.play()
+	w.wrong = nil // before the first statuses of the sets
 	return w
 }
 
@@ -102,7 +106,9 @@ func (w *env) run(o recovery.Options) (int, error) {
 		Control: cl, Target: cl, Clock: w.clock, Name: func() string { return "run" }, Progress: func(string) {},
 		Wait: func(_ context.Context, d time.Duration) error {
 			w.clock.Step(d)
+			w.idle = true
 			w.play()
+			w.idle = false
 			return nil
 		},
 	})
@@ -145,11 +151,14 @@ func (w *env) play() {
 	for i := range s.Native.Sets {
 		w.answer(&s.Native.Sets[i])
 	}
-	for i := range s.Native.Sets {
-		w.playSet(s, &s.Native.Sets[i])
-	}
+	// Deployments first: the statuses that they see of their sets are always old ones.
 	for i := range s.Native.Deployments {
 		w.playDeployment(s, &s.Native.Deployments[i])
+	}
+	for i := range s.Native.Sets {
+		if w.idle || !w.slow {
+			w.playSet(s, &s.Native.Sets[i])
+		}
 	}
 	w.playCluster(s)
 }
@@ -231,24 +240,25 @@ func (w *env) playCluster(s *recovery.State) {
 			})
 		})
 	}
+	for i := range s.Cluster.Deployments {
+		d := &s.Cluster.Deployments[i]
+		w.pause(d, &d.Status.Conditions)
+		if set := &s.Cluster.Sets[0]; !paused(d) {
+			w.compare("MachineDeployment "+d.Name, *set.Spec.Replicas, *d.Spec.Replicas)
+			w.compare("available in MachineDeployment "+d.Name, ptr.Deref(set.Status.AvailableReplicas, 1), *d.Spec.Replicas)
+		}
+	}
 	n := int32(len(s.Cluster.Machines))
 	for i := range s.Cluster.Sets {
 		set := &s.Cluster.Sets[i]
 		w.pause(set, &set.Status.Conditions)
-		if paused(set) {
+		if paused(set) || w.slow && !w.idle {
 			continue
 		}
 		w.compare("MachineSet "+set.Name, n, *set.Spec.Replicas)
 		w.patch(set, true, func() {
 			set.Status.ObservedGeneration, set.Status.Replicas, set.Status.AvailableReplicas = set.Generation, &n, &n
 		})
-	}
-	for i := range s.Cluster.Deployments {
-		d := &s.Cluster.Deployments[i]
-		w.pause(d, &d.Status.Conditions)
-		if !paused(d) {
-			w.compare("MachineDeployment "+d.Name, *s.Cluster.Sets[0].Spec.Replicas, *d.Spec.Replicas)
-		}
 	}
 }
 

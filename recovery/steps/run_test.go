@@ -75,6 +75,23 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestSlowControllers: a deployment is not released before its sets have counted the
+// machines. It would replace those that are not available as far as it sees.
+func TestSlowControllers(t *testing.T) {
+	t.Parallel()
+	for name, objects := range worlds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, objects...)
+			w.slow = true
+			_, err := w.run(recovery.Options{})
+			if err := errors.Join(err, w.recovered(3)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestRunIsKilledAtAnyWrite: the next run goes on, and adds nothing twice.
 func TestRunIsKilledAtAnyWrite(t *testing.T) {
 	t.Parallel()
