@@ -4,61 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
 
 const decideRemedy = "decide about it with kubectl mcm orphans approve or keep"
-
-// existing reports whether the VM has a machine already, or why it can get none.
-func (r *planner) existing(vm *VM) (bool, *problem) {
-	if vm.Machine == "" {
-		return false, &problem{"it does not carry the name of a machine", decideRemedy}
-	}
-	if vm.ProviderID == "" {
-		return false, &problem{"its providerID is not listed", "wait for the manager to list it, or update the manager"}
-	}
-	for i := range r.state.Native.Machines {
-		m := &r.state.Native.Machines[i]
-		if has, why := judgeExisting(vm, m.Name, machinev1.OwnerID(m), m.Spec.ProviderID, "Machine "); has || why != nil {
-			return has, why
-		}
-	}
-	for i := range r.state.Cluster.MCMMachines {
-		m := &r.state.Cluster.MCMMachines[i]
-		if has, why := judgeExisting(vm, m.Name, machinev1.OwnerID(m), m.Spec.ProviderID, "MCMMachine "); has || why != nil {
-			return has, why
-		}
-	}
-	for i := range r.state.Cluster.Machines {
-		m := &r.state.Cluster.Machines[i]
-		if vm.API == migration.ClusterAPI && m.Name == vm.Machine && !Held(m) {
-			return false, &problem{
-				"Machine " + m.Name + " exists, and its MCMMachine does not",
-				"delete the Machine, or restore the MCMMachine",
-			}
-		}
-	}
-	if vm.Second {
-		return false, &problem{vm.Why, decideRemedy}
-	}
-	return false, nil
-}
-
-// judgeExisting compares a VM with a machine that exists.
-func judgeExisting(vm *VM, name, ownerID, providerID, kind string) (bool, *problem) {
-	same := providerID != "" && (objects.SameVM(providerID, vm.ProviderID) || providerID == vm.NodeProviderID)
-	switch {
-	case same:
-		return true, nil
-	case name != vm.Machine && (vm.OwnerID == "" || ownerID != vm.OwnerID):
-		return false, nil
-	case providerID == "" && ownerID == vm.OwnerID:
-		return true, nil // its controller finds the VM by the owner id
-	}
-	return false, &problem{kind + name + " exists, with another VM or none", decideRemedy}
-}
 
 // assign returns the pool that a VM belongs to, nil for none.
 func (r *planner) assign(vm *VM, v *VMPlan) (*pool, *problem) {
@@ -85,20 +35,12 @@ func (r *planner) assign(vm *VM, v *VMPlan) (*pool, *problem) {
 
 // blockedPool returns why no machine can be added to a pool now.
 func (r *planner) blockedPool(p *pool, v *VMPlan) *problem {
-	for _, s := range siblings(r.pools, p) {
-		if s.api == migration.Native && HeldByOther(s.set) {
-			return &problem{
-				"MachineSet " + s.set.GetName() + " is held: it is moved to Cluster API",
-				"finish that or roll it back: kubectl mcm migrate status",
-			}
-		}
-	}
 	if p.deployment != nil && !p.deployment.GetDeletionTimestamp().IsZero() {
 		return &problem{"MachineDeployment " + p.deployment.GetName() + " is being deleted", decideRemedy}
 	}
-	if p.api == migration.Native && p.deployment != nil && HeldByOther(p.deployment) {
+	if moved := r.moved(p); moved != "" {
 		return &problem{
-			"MachineDeployment " + p.deployment.GetName() + " is held: it is moved to Cluster API",
+			moved + " is held: it is moved to the other API",
 			"finish that or roll it back: kubectl mcm migrate status",
 		}
 	}
@@ -112,6 +54,22 @@ func (r *planner) blockedPool(p *pool, v *VMPlan) *problem {
 		return nil
 	}
 	return &problem{text, "set spec.paused of the MachineDeployment, or accept that with --accept-rollout"}
+}
+
+// moved returns which object of a pool is held by a migration; empty for none.
+func (r *planner) moved(p *pool) string {
+	if p.api != migration.Native {
+		return ""
+	}
+	if p.deployment != nil && HeldByOther(p.deployment) {
+		return "MachineDeployment " + p.deployment.GetName()
+	}
+	for _, s := range siblings(r.pools, p) {
+		if HeldByOther(s.set) {
+			return "MachineSet " + s.set.GetName()
+		}
+	}
+	return ""
 }
 
 // poolOf finds the pool of a VM: by its owner id, by its name, as the person says, or as the
@@ -135,8 +93,9 @@ func (r *planner) poolOf(vm *VM, v *VMPlan) (*pool, *problem) {
 	}
 	if of := filter(mine, func(p *pool) bool { return p.deploymentNames(vm.Machine) }); len(of) > 0 {
 		p := current(r.pools, of[0])
-		v.Notes = append(v.Notes, fmt.Sprintf("its MachineSet does not exist any more, so it joins %s: once MachineDeployment "+
-			"%s gets the template again that it was made from, a rollout replaces it", p.set.GetName(), p.deployment.GetName()))
+		v.Notes = append(v.Notes, fmt.Sprintf("its MachineSet does not exist any more, so it joins %s: once "+
+			"MachineDeployment %s gets the template again that it was made from, a rollout replaces it",
+			p.set.GetName(), p.deployment.GetName()))
 		return p, nil
 	}
 	return nil, r.alone(vm)

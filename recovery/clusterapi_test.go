@@ -25,7 +25,8 @@ func TestClusterAPI(t *testing.T) {
 	if v.Verdict != Recover || v.Set != "pool-bcdfg" || len(v.Objects) != 3 {
 		t.Fatalf("%+v", v)
 	}
-	m, secret, infra := v.Objects[0].(*clusterv1.Machine), v.Objects[1].(*corev1.Secret), v.Objects[2].(*infrav1.MCMMachine)
+	m, secret := v.Objects[0].(*clusterv1.Machine), v.Objects[1].(*corev1.Secret)
+	infra := v.Objects[2].(*infrav1.MCMMachine)
 	if m.Spec.ProviderID != "sim:///zone/vm-pool-bcdfg-bbbbb" || m.Spec.InfrastructureRef.Name != infra.Name ||
 		*m.Spec.Bootstrap.DataSecretName != secret.Name || m.Spec.Bootstrap.ConfigRef.IsDefined() ||
 		m.Spec.Version != "v1.36.3" || m.Labels[clusterv1.MachineDeploymentNameLabel] != "pool" ||

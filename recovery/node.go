@@ -56,16 +56,19 @@ func (r *planner) nodeOf(vm *VM, v *VMPlan) (*corev1.Node, *problem) {
 
 // lookUpNode finds the Node by its providerID, or where it has none by its name.
 func (r *planner) lookUpNode(vm *VM) *corev1.Node {
-	for _, name := range objects.Keys(r.nodes) {
-		node := r.nodes[name]
-		if id := node.Spec.ProviderID; id != "" && (id == vm.NodeProviderID || objects.SameVM(id, vm.ProviderID)) {
-			return node
-		}
-	}
-	for _, name := range objects.Keys(r.nodes) {
-		node := r.nodes[name]
-		if node.Spec.ProviderID == "" && (name == vm.Node || node.Labels[machinev1.MachineNameLabel] == vm.Machine) {
-			return node
+	for _, is := range []func(*corev1.Node) bool{
+		func(n *corev1.Node) bool { return n.Spec.ProviderID != "" && n.Spec.ProviderID == vm.NodeProviderID },
+		func(n *corev1.Node) bool {
+			return n.Spec.ProviderID != "" && objects.SameVM(n.Spec.ProviderID, vm.ProviderID)
+		},
+		func(n *corev1.Node) bool {
+			return n.Spec.ProviderID == "" && (n.Name == vm.Node || n.Labels[machinev1.MachineNameLabel] == vm.Machine)
+		},
+	} {
+		for _, name := range objects.Keys(r.nodes) {
+			if is(r.nodes[name]) {
+				return r.nodes[name]
+			}
 		}
 	}
 	return nil

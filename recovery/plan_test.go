@@ -79,7 +79,7 @@ func TestAssign(t *testing.T) {
 		},
 		"OtherAccount": {
 			reason: "The credentials of the class do not reach the VM.",
-			change: func(s *State) { s.Listings[0].HeldOrphans.Classes = []string{"default/other"} }, set: "pool-bcdfg",
+			change: func(s *State) { s.Listings[0].Classes = []string{"default/other"} }, set: "pool-bcdfg",
 			verdict: Blocked, blocked: "is not of the account",
 		},
 		"OlderTemplate": {
@@ -205,7 +205,8 @@ func TestMachine(t *testing.T) {
 	set := &s.Native.Sets[0]
 	names := naming.NewNames(set)
 	if m.Name != names.Name(1) || machinev1.OwnerID(m) != names.OwnerID(1) || m.Spec.ProviderID != "sim:///region/vm-1" ||
-		!metav1.IsControlledBy(m, set) || m.Labels[machinev1.NodeLabel] != "node-1" || m.Finalizers[0] != machinev1.Finalizer ||
+		!metav1.IsControlledBy(m, set) || m.Labels[machinev1.NodeLabel] != "node-1" ||
+		m.Finalizers[0] != machinev1.Finalizer ||
 		m.Labels[machinev1.TemplateHashLabel] != set.Name || m.Annotations["of"] != "template" ||
 		m.Annotations[machinev1.ZoneAnnotation] != "zone" || m.Annotations[machinev1.PriorityAnnotation] != "3" {
 		t.Errorf("the Machine is %+v", m)

@@ -166,7 +166,8 @@ func current(all []*pool, of *pool) *pool {
 	siblings := siblings(all, of)
 	return slices.MaxFunc(siblings, func(a, b *pool) int {
 		return cmp.Or(cmp.Compare(a.revision(), b.revision()),
-			a.set.GetCreationTimestamp().Compare(b.set.GetCreationTimestamp().Time), cmp.Compare(b.set.GetName(), a.set.GetName()))
+			a.set.GetCreationTimestamp().Compare(b.set.GetCreationTimestamp().Time),
+			cmp.Compare(b.set.GetName(), a.set.GetName()))
 	})
 }
 
@@ -191,8 +192,8 @@ func (p *pool) rolls(all []*pool) bool {
 	case *machinev1.MachineDeployment:
 		return !d.Spec.Paused && current(all, p) != p
 	case *clusterv1.MachineDeployment:
-		return !ptr.Deref(d.Spec.Paused, false) && d.Spec.Rollout.Strategy.Type != clusterv1.OnDeleteMachineDeploymentStrategyType &&
-			current(all, p) != p
+		onDelete := d.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
+		return !ptr.Deref(d.Spec.Paused, false) && !onDelete && current(all, p) != p
 	}
 	return false
 }

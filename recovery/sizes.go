@@ -130,31 +130,44 @@ func (r *planner) ordinals(p *pool, all []VM) *Change {
 	if err != nil {
 		record.Next = 0
 	}
-	names, last := naming.NewNames(set), record.Next-1
-	see := func(name, ownerID string) {
-		ordinal, ok := names.Ordinal(name)
-		// A name alone proves nothing: Machine Controller Manager draws from all of them.
-		ours := ownerID == names.OwnerID(ordinal) || ownerID == "" && ordinal < record.Next+spareOrdinals
-		if ok && ours {
-			last = max(last, ordinal)
-		}
-	}
+	used := usedNames{naming.NewNames(set), record.Next, record.Next - 1}
 	for i := range all {
 		if all[i].API == migration.Native && all[i].OwnerID != "" {
-			see(all[i].Machine, all[i].OwnerID)
+			used.see(all[i].Machine, all[i].OwnerID)
 		}
 	}
 	if record.Next > 0 { // else the controller restores the record from its Machines
-		for i := range r.state.Native.Machines {
-			see(r.state.Native.Machines[i].Name, r.state.Native.Machines[i].Annotations[machinev1.OwnerIDAnnotation])
-		}
-		for _, name := range objects.Keys(r.nodes) {
-			see(name, "")
-			see(r.nodes[name].Labels[machinev1.MachineNameLabel], "")
-		}
+		r.seeObjects(&used)
 	}
-	if last < record.Next {
+	if used.last < record.Next {
 		return nil
 	}
-	return &Change{record.Next, min(last+1+spareOrdinals, naming.NameCount)}
+	return &Change{record.Next, min(used.last+1+spareOrdinals, naming.NameCount)}
+}
+
+// seeObjects adds the names of Machines and Nodes.
+func (r *planner) seeObjects(used *usedNames) {
+	for i := range r.state.Native.Machines {
+		m := &r.state.Native.Machines[i]
+		used.see(m.Name, m.Annotations[machinev1.OwnerIDAnnotation])
+	}
+	for _, name := range objects.Keys(r.nodes) {
+		used.see(name, "")
+		used.see(r.nodes[name].Labels[machinev1.MachineNameLabel], "")
+	}
+}
+
+// usedNames are the names of a set that are in use.
+type usedNames struct {
+	names      naming.Names
+	next, last int64 // ordinals: the first that the set has not used as far as it knows, the last in use
+}
+
+// see adds a name. A name without owner id proves nothing: Machine Controller Manager draws
+// from all names, so only one that would be used soon counts.
+func (u *usedNames) see(name, ownerID string) {
+	ordinal, ok := u.names.Ordinal(name)
+	if ok && (ownerID == u.names.OwnerID(ordinal) || ownerID == "" && ordinal < u.next+spareOrdinals) {
+		u.last = max(u.last, ordinal)
+	}
 }

@@ -55,7 +55,7 @@ func vms(listings []Listing) []VM {
 		for _, o := range l.Orphans {
 			if !seen[o.ID] {
 				seen[o.ID] = true
-				out = append(out, VM{Orphan: o, API: l.api, Classes: l.HeldOrphans.Classes})
+				out = append(out, VM{Orphan: o, API: l.api, Classes: l.Classes})
 			}
 		}
 	}

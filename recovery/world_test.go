@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -51,7 +50,8 @@ func machineOf(set *machinev1.MachineSet, ordinal int64) *machinev1.Machine {
 	m := fixture.Machine(names.Name(ordinal), class, fixture.Annotations[*machinev1.Machine](
 		machinev1.OwnerIDAnnotation, names.OwnerID(ordinal)))
 	m.Labels = map[string]string{
-		machinev1.NameLabel: "pool", machinev1.TemplateHashLabel: set.Name, machinev1.NodeLabel: fmt.Sprintf("node-%d", ordinal),
+		machinev1.NameLabel: "pool", machinev1.TemplateHashLabel: set.Name,
+		machinev1.NodeLabel: fmt.Sprintf("node-%d", ordinal),
 	}
 	m.OwnerReferences = []metav1.OwnerReference{
 		*metav1.NewControllerRef(set, machinev1.GroupVersion.WithKind(machinev1.MachineSetKind)),
@@ -61,8 +61,8 @@ func machineOf(set *machinev1.MachineSet, ordinal int64) *machinev1.Machine {
 	return m
 }
 
-func (s *State) addNode(name, providerID string, change ...func(*corev1.Node)) {
-	node := fixture.Node(name, change...)
+func (s *State) addNode(name, providerID string) {
+	node := fixture.Node(name)
 	node.Spec.ProviderID = providerID
 	s.Nodes = append(s.Nodes, *node)
 }

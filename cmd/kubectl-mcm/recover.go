@@ -40,7 +40,7 @@ replicas grow if they are too few.`,
 		Use: "plan [VM...]", Short: "Show what would be created and changed, and change nothing; without a VM, for all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.VMs = args
-			_, _, err := o.plan(cmd, c)
+			_, err := o.plan(cmd, c)
 			return err
 		},
 	}
@@ -72,7 +72,7 @@ func newAdopt(c *common) *cobra.Command {
 			}
 			o.VMs = args
 			if dryRun {
-				_, _, err := o.plan(cmd, c)
+				_, err := o.plan(cmd, c)
 				return err
 			}
 			return o.apply(cmd, c)
@@ -98,35 +98,35 @@ func (o *recovering) addTimeout(flags *pflag.FlagSet) {
 }
 
 // plan prints the plan. It fails if a VM is blocked.
-func (o *recovering) plan(cmd *cobra.Command, c *common) (*clusters, recovery.Plan, error) {
+func (o *recovering) plan(cmd *cobra.Command, c *common) (*clusters, error) {
 	if err := c.validate(); err != nil {
-		return nil, recovery.Plan{}, err
+		return nil, err
 	}
 	found, err := c.connect(c)
 	if err != nil {
-		return nil, recovery.Plan{}, err
+		return nil, err
 	}
 	state, err := recovery.Read(cmd.Context(), found.control, found.target, found.namespace)
 	if err != nil {
-		return nil, recovery.Plan{}, err
+		return nil, err
 	}
 	p := recovery.Of(state, o.Options)
 	if unknown := p.Unknown(o.Options); len(unknown) > 0 {
-		return nil, p, fmt.Errorf("%s: no such VM is listed; see kubectl mcm orphans list", strings.Join(unknown, ", "))
+		return nil, fmt.Errorf("%s: no such VM is listed; see kubectl mcm orphans list", strings.Join(unknown, ", "))
 	}
 	if err := printRecovery(cmd.OutOrStdout(), c.output, p); err != nil {
-		return nil, p, err
+		return nil, err
 	}
 	if p.Count(recovery.Blocked) > 0 {
 		err = errNotRecovered
 	}
-	return found, p, err
+	return found, err
 }
 
 // apply prints the plan and carries it out. VMs that are blocked are left out, and it fails
 // at the end.
 func (o *recovering) apply(cmd *cobra.Command, c *common) error {
-	found, _, refused := o.plan(cmd, c)
+	found, refused := o.plan(cmd, c)
 	if refused != nil && !errors.Is(refused, errNotRecovered) {
 		return refused
 	}
@@ -153,22 +153,8 @@ func printRecovery(out io.Writer, format string, p recovery.Plan) error {
 		_, err := fmt.Fprintln(out, "No VM has lost its machine, as far as MachineClasses list them.")
 		return err
 	}
-	rows := [][]string{{"VM", "MACHINE", "API", "MACHINESET", "NODE", "VERDICT"}}
-	for i := range p.VMs {
-		v := &p.VMs[i]
-		rows = append(rows, []string{v.ID, dash(v.Machine), string(v.API), dash(v.Set), dash(v.Node), string(v.Verdict)})
-	}
-	if err := table(out, "", rows); err != nil {
+	if err := printVMs(out, p.VMs); err != nil {
 		return err
-	}
-	for i := range p.VMs {
-		v := &p.VMs[i]
-		if v.Verdict == recovery.Blocked {
-			fmt.Fprintf(out, "VM %s is blocked: %s; %s\n", v.ID, v.Reason, v.Remedy)
-		}
-		for _, note := range v.Notes {
-			fmt.Fprintf(out, "VM %s: %s\n", v.ID, note)
-		}
 	}
 	for i := range p.Pools {
 		printPool(out, &p.Pools[i])
@@ -178,6 +164,28 @@ func printRecovery(out io.Writer, format string, p recovery.Plan) error {
 	}
 	if len(p.Held) > 0 {
 		fmt.Fprintf(out, "%d objects are still held by an earlier run; apply releases them.\n", len(p.Held))
+	}
+	return nil
+}
+
+// printVMs prints what becomes of VMs, and what a person should know or do first.
+func printVMs(out io.Writer, vms []recovery.VMPlan) error {
+	rows := [][]string{{"VM", "MACHINE", "API", "MACHINESET", "NODE", "VERDICT"}}
+	for i := range vms {
+		v := &vms[i]
+		rows = append(rows, []string{v.ID, dash(v.Machine), string(v.API), dash(v.Set), dash(v.Node), string(v.Verdict)})
+	}
+	if err := table(out, "", rows); err != nil {
+		return err
+	}
+	for i := range vms {
+		v := &vms[i]
+		if v.Verdict == recovery.Blocked {
+			fmt.Fprintf(out, "VM %s is blocked: %s; %s\n", v.ID, v.Reason, v.Remedy)
+		}
+		for _, note := range v.Notes {
+			fmt.Fprintf(out, "VM %s: %s\n", v.ID, note)
+		}
 	}
 	return nil
 }

@@ -41,7 +41,9 @@ func TestRecover(t *testing.T) {
 			"VM vm-3 is blocked: its name tells no MachineSet; name one with --set",
 			"VM vm-2: it has no Node", "spec.replicas of the MachineSet: 1, becomes 2", "2 more VMs are listed once",
 		}, err: errNotRecovered.Error()},
-		"JSON":        {args: "recover plan vm-1 -o json", want: []string{`"verdict": "recover"`, `"recovered": 1`}, not: "vm-2"},
+		"JSON": {
+			args: "recover plan vm-1 -o json", want: []string{`"verdict": "recover"`, `"recovered": 1`}, not: "vm-2",
+		},
 		"Chosen":      {args: "recover plan vm-1", want: []string{"node-1  recover"}, not: "vm-3"},
 		"ByMachine":   {args: "recover plan by-hand --class class", want: []string{"vm-3  by-hand"}, not: "vm-1"},
 		"Unknown":     {args: "recover apply vm-9", err: "vm-9: no such VM is listed"},

@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -55,14 +54,7 @@ func (r *run) ensure(ctx context.Context, o client.Object) error {
 	want := o.DeepCopyObject().(client.Object)
 	err := r.Control.Create(ctx, o)
 	if apierrors.IsAlreadyExists(err) {
-		_, isMachine := o.(*clusterv1.Machine)
-		if err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), o); err != nil {
-			return fmt.Errorf("read %s: %w", objects.Title(want), err)
-		}
-		if isMachine && !recovery.Held(o) || !isMachine && !sameOwner(o, want) {
-			return fmt.Errorf("create %s: another object has that name; the same command plans anew", objects.Title(o))
-		}
-		return nil
+		return r.readCreated(ctx, o, want)
 	}
 	if err != nil {
 		return fmt.Errorf("create %s: %w", objects.Title(o), err)
@@ -75,6 +67,21 @@ func (r *run) ensure(ctx context.Context, o client.Object) error {
 	m.Status = want.(*machinev1.Machine).Status
 	if err := r.Control.Status().Patch(ctx, m, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("write status of %s: %w", objects.Title(o), err)
+	}
+	return nil
+}
+
+// readCreated reads an object that exists into o, and fails unless a recovery has created it.
+func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
+	if err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), o); err != nil {
+		return fmt.Errorf("read %s: %w", objects.Title(want), err)
+	}
+	ours := sameOwner(o, want)
+	if isMachine(o) {
+		ours = recovery.Held(o)
+	}
+	if !ours {
+		return fmt.Errorf("create %s: another object has that name; the same command plans anew", objects.Title(o))
 	}
 	return nil
 }

@@ -3,11 +3,13 @@ package steps
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 	"github.com/capmcm/cluster-api-provider-mcm/recovery"
@@ -21,16 +23,22 @@ func pending(s *recovery.State, o client.Object) string {
 	case *clusterv1.MachineSet:
 		return pendingNodes(s, o)
 	case *machinev1.MachineDeployment:
-		for i := range s.Native.Sets {
-			if set := &s.Native.Sets[i]; controls(o, set) && set.DeletionTimestamp.IsZero() && !counted(s, set) {
-				return uncounted(set)
-			}
-		}
+		return pendingSets(s.Native.Sets, o, func(set *machinev1.MachineSet) bool { return counted(s, set) })
 	case *clusterv1.MachineDeployment:
-		for i := range s.Cluster.Sets {
-			if set := &s.Cluster.Sets[i]; controls(o, set) && set.DeletionTimestamp.IsZero() && !countedByCluster(s, set) {
-				return uncounted(set)
-			}
+		return pendingSets(s.Cluster.Sets, o, func(set *clusterv1.MachineSet) bool { return countedByCluster(s, set) })
+	}
+	return ""
+}
+
+// pendingSets waits for the sets of a deployment to have counted their machines.
+func pendingSets[T any, P interface {
+	*T
+	client.Object
+}](sets []T, deployment client.Object, counted func(P) bool) string {
+	for i := range sets {
+		set := P(&sets[i])
+		if controls(deployment, set) && set.GetDeletionTimestamp().IsZero() && !counted(set) {
+			return fmt.Sprintf("the controllers of %s to count its machines", objects.Title(set))
 		}
 	}
 	return ""
@@ -38,17 +46,17 @@ func pending(s *recovery.State, o client.Object) string {
 
 func controls(owner, o client.Object) bool { return metav1.IsControlledBy(o, owner) }
 
-func uncounted(set client.Object) string {
-	return fmt.Sprintf("the controllers of %s to count its machines", objects.Title(set))
-}
-
-// pendingMachine waits for the MCMMachine to have found its VM.
+// pendingMachine waits for the MCMMachine to have found its VM, or to know that it is gone.
 func pendingMachine(s *recovery.State, m *clusterv1.Machine) string {
 	infra := objects.Find(s.Cluster.MCMMachines, m.Spec.InfrastructureRef.Name)
-	if infra != nil && !ptr.Deref(infra.Status.Initialization.Provisioned, false) {
-		return fmt.Sprintf("MCMMachine %s to find its VM", infra.Name)
+	if infra == nil || ptr.Deref(infra.Status.Initialization.Provisioned, false) {
+		return ""
 	}
-	return ""
+	c := meta.FindStatusCondition(infra.Status.Conditions, infrav1.VMProvisionedCondition)
+	if c != nil && c.Reason == infrav1.ReasonInstanceNotFound {
+		return ""
+	}
+	return fmt.Sprintf("MCMMachine %s to find its VM", infra.Name)
 }
 
 // pendingNodes waits for the machines of a set to have found their Nodes.

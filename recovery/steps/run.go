@@ -91,21 +91,33 @@ func (r *run) pass(ctx context.Context) (waiting string, done bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	if r.listing == nil {
-		for _, l := range s.Listings {
-			r.listing = append(r.listing, l.Class)
-		}
-	}
+	r.rememberListing(s)
 	p := recovery.Of(s, r.options)
+	steps := []step{r.release(s)}
 	if unfinished(&p) {
-		for _, step := range []func(context.Context, *recovery.Plan) (string, bool, error){r.hold, r.create, r.resize} {
-			if waiting, wrote, err := step(ctx, &p); err != nil || wrote || waiting != "" {
-				return waiting, false, err
-			}
+		steps = []step{r.hold, r.create, r.resize, r.release(s)}
+	}
+	for _, step := range steps {
+		if waiting, wrote, err := step(ctx, &p); err != nil || wrote || waiting != "" {
+			return waiting, false, err
 		}
 	}
-	waiting, wrote, err := r.release(ctx, s, &p)
-	return waiting, err == nil && waiting == "" && !wrote, err
+	return "", true, nil
+}
+
+// step does one part of a plan. It reports whether it has written something, which later
+// steps would not see, or what it waits for.
+type step func(ctx context.Context, p *recovery.Plan) (waiting string, wrote bool, err error)
+
+// rememberListing notes which classes list VMs at the beginning.
+func (r *run) rememberListing(s *recovery.State) {
+	if r.listing != nil {
+		return
+	}
+	r.listing = []string{}
+	for _, l := range s.Listings {
+		r.listing = append(r.listing, l.Class)
+	}
 }
 
 // unfinished reports whether there is something to do before objects are released.

@@ -1,0 +1,80 @@
+package recovery
+
+import (
+	"slices"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/migration"
+	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
+)
+
+// identity is what a Machine or MCMMachine that exists has of its VM.
+type identity struct{ kind, name, ownerID, providerID string }
+
+// identities returns those of both APIs.
+func identities(s *State) []identity {
+	var out []identity
+	for i := range s.Native.Machines {
+		m := &s.Native.Machines[i]
+		out = append(out, identity{"Machine ", m.Name, machinev1.OwnerID(m), m.Spec.ProviderID})
+	}
+	for i := range s.Cluster.MCMMachines {
+		m := &s.Cluster.MCMMachines[i]
+		out = append(out, identity{"MCMMachine ", m.Name, machinev1.OwnerID(m), m.Spec.ProviderID})
+	}
+	return out
+}
+
+// existing reports whether the VM has a machine already, or why it can get none.
+func (r *planner) existing(vm *VM) (bool, *problem) {
+	switch {
+	case vm.Machine == "":
+		return false, &problem{"it does not carry the name of a machine", decideRemedy}
+	case vm.ProviderID == "":
+		return false, &problem{"its providerID is not listed", "wait for the manager to list it, or update the manager"}
+	}
+	all := identities(r.state)
+	if slices.ContainsFunc(all, func(m identity) bool { return m.has(vm) }) {
+		return true, nil
+	}
+	if i := slices.IndexFunc(all, func(m identity) bool { return m.related(vm) }); i >= 0 {
+		return false, &problem{all[i].kind + all[i].name + " exists, with another VM or none", decideRemedy}
+	}
+	if why := r.withoutMCMMachine(vm); why != nil {
+		return false, why
+	}
+	if vm.Second {
+		return false, &problem{vm.Why, decideRemedy}
+	}
+	return false, nil
+}
+
+// related reports whether the machine has the name or the owner id of the VM.
+func (m identity) related(vm *VM) bool {
+	return m.name == vm.Machine || vm.OwnerID != "" && m.ownerID == vm.OwnerID
+}
+
+// has reports whether the VM is the machine's, or will be: a machine that does not know its
+// VM yet finds it by the owner id.
+func (m identity) has(vm *VM) bool {
+	switch m.providerID {
+	case "":
+		return vm.OwnerID != "" && m.ownerID == vm.OwnerID
+	case vm.ProviderID, vm.NodeProviderID:
+		return true
+	}
+	return m.related(vm) && objects.SameVM(m.providerID, vm.ProviderID)
+}
+
+// withoutMCMMachine returns that a Machine of Cluster API has the name and no MCMMachine,
+// unless an interrupted recovery has created it.
+func (r *planner) withoutMCMMachine(vm *VM) *problem {
+	m := objects.Find(r.state.Cluster.Machines, vm.Machine)
+	if vm.API != migration.ClusterAPI || m == nil || Held(m) {
+		return nil
+	}
+	return &problem{
+		"Machine " + m.Name + " exists, and its MCMMachine does not",
+		"delete the Machine, or restore the MCMMachine",
+	}
+}
