@@ -130,6 +130,14 @@ func TestOrdinals(t *testing.T) {
 				s.Native.Machines = append(s.Native.Machines, *machineOf(&s.Native.Sets[0], 5))
 			},
 		},
+		"Moved": {
+			reason: "A pool that is moved to the other API is left alone.",
+			change: func(t *testing.T, s *State) {
+				t.Helper()
+				s.lose(t, 3)
+				machinev1.SetAnnotation(&s.Native.Sets[0], machinev1.MigrationHoldAnnotation, "m")
+			},
+		},
 		"MadeByMCM": {
 			reason: "Machine Controller Manager draws its names; they say nothing about ours.",
 			change: func(_ *testing.T, s *State) {

@@ -32,7 +32,7 @@ func main() {
 // newRoot is the command with all that is below it. connector reaches the clusters.
 func newRoot(connector connector) *cobra.Command {
 	root := &cobra.Command{
-		Use: "kubectl-mcm", Short: "Move pools of machines between Machine Controller Manager's API and Cluster API",
+		Use: "kubectl-mcm", Short: "Move pools of machines between the native API and Cluster API, and recover lost machines",
 		Version: version, SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mcm"},
 	}
