@@ -75,7 +75,8 @@ func (w *env) restart(t *testing.T, o Options) {
 	}
 	w.Controller = New(Deps{
 		HeldKey: machinev1.HeldOrphansAnnotation,
-		Client:  w.client, Live: w.client, Classes: class.New(clouds), Doors: []Owners{NewMachines(cached, w.client, "")},
+		Client:  cacheOf{w.client}, Live: w.client, Classes: class.New(clouds),
+		Doors: []Owners{NewMachines(cached, w.client, "")},
 		Clock: w.clock, Events: w.events, Options: o,
 	})
 }
@@ -218,4 +219,16 @@ func (w *env) create(t *testing.T, o client.Object) {
 	if err := w.client.Create(context.WithoutCancel(t.Context()), o); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// cacheOf is a client that reads from a cache as the manager's does: it has no pages.
+type cacheOf struct{ client.Client }
+
+func (c cacheOf) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if (&client.ListOptions{}).ApplyOptions(opts).Continue != "" {
+		return errors.New("continue list option is not supported by the cache")
+	}
+	err := c.Client.List(ctx, list, opts...)
+	list.SetContinue("continue-not-supported")
+	return err
 }
