@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/plan"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/play"
 )
 
@@ -92,8 +93,8 @@ func run(out io.Writer, first uint64, seeds int) error {
 // repeat plays one world and prints what happens in it.
 func repeat(out io.Writer, seed uint64) error {
 	began := time.Now()
-	report := play.Run(play.NewPlan(seed), true)
-	fmt.Fprintln(out, play.NewPlan(seed))
+	report := play.Run(plan.New(seed), true)
+	fmt.Fprintln(out, plan.New(seed))
 	fmt.Fprintln(out, strings.Join(report.Trace, "\n"))
 	var found []play.Report
 	if report.Violation != nil {
@@ -144,9 +145,9 @@ func search(out io.Writer, first uint64, seeds int) error {
 // and the objects.
 func tell(out io.Writer, r play.Report) {
 	const tail = 60
-	short, plan := play.Shrink(r)
+	short, left := play.Shrink(r)
 	fmt.Fprintf(out, "\nseed %d violates %v\n", r.Seed, r.Violation)
-	fmt.Fprintf(out, "with fewer events (of %d): %v\n%s", len(play.NewPlan(r.Seed).Events), short.Violation, plan)
+	fmt.Fprintf(out, "with fewer events (of %d): %v\n%s", len(plan.New(r.Seed).Events), short.Violation, left)
 	fmt.Fprintln(out, strings.Join(short.Trace[max(len(short.Trace)-tail, 0):], "\n"))
 	fmt.Fprintln(out, short.Objects)
 }

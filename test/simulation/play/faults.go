@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -97,6 +98,67 @@ func (w *World) heal() {
 			continue
 		}
 		i++
+	}
+}
+
+// faults are what can happen, by name.
+func faults() map[string]func(*World, Event) {
+	all := commonFaults()
+	maps.Copy(all, nativeFaults())
+	maps.Copy(all, clusterAPIFaults())
+	maps.Copy(all, incidentFaults())
+	return all
+}
+
+// incidentFaults are those that come only in incidents, besides the others.
+func incidentFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		"copy by hand":     (*World).copyByHand,
+		"slow requests":    func(w *World, e Event) { w.weather.slow = w.now.Add(e.For) },
+		"look for orphans": func(w *World, e Event) { w.lookForOrphans(fmt.Sprint(e.N)) },
+		"rezone":           (*World).rezone,
+	}
+}
+
+// commonFaults are those that do not depend on an API.
+func commonFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		// The manager.
+		"crash":        (*World).crashSoon,
+		"kill":         (*World).kill,
+		"two leaders":  (*World).twoLeaders,
+		"blind leader": (*World).blindLeader,
+		"lag":          (*World).lagBehind,
+		// The API servers.
+		"bad answers": func(w *World, e Event) {
+			w.weather.storm[w.pickServer(e)], w.weather.odds = w.now.Add(e.For), 0.1+float64(e.N%8)/10
+		},
+		"server down": (*World).serverDown,
+		"guarded":     func(w *World, e Event) { w.weather.guarded = w.now.Add(e.For) },
+		// The cloud.
+		"cloud rain": func(w *World, e Event) {
+			w.weather.rain, w.weather.rainOdds = w.now.Add(e.For), 0.1+float64(e.N%8)/10
+		},
+		"cloud dark":  func(w *World, e Event) { w.weather.dark = w.now.Add(e.For) },
+		"cloud fault": (*World).cloudFault,
+		"exhausted":   (*World).exhaust,
+		"quota":       (*World).quota,
+		"slow cloud":  (*World).slowCloud,
+		"stray VM":    (*World).stray,
+		"hasty user":  (*World).hasty,
+		// VMs and nodes.
+		"reclaim": func(w *World, e Event) { w.onVM(e, func(id string) { w.Cloud.Reclaim(id) }) },
+		"VM fails": func(w *World, e Event) {
+			w.onVM(e, func(id string) { w.Cloud.Fail(id, "HardwareFailure", "the host has failed") })
+		},
+		"VM stops": func(w *World, e Event) { w.onVM(e, func(id string) { w.Cloud.Stop(id) }) },
+		"zone cut": (*World).cutZone,
+		"sick":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.sick = bad }) },
+		"lost":     func(w *World, e Event) { w.onKubelet(e, func(k *kubelet, bad bool) { k.lost = bad }) },
+		// The user.
+		"delete node":  (*World).deleteNode,
+		"break class":  (*World).breakClass,
+		"break secret": (*World).breakSecret,
 	}
 }
 

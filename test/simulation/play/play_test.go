@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/plan"
 )
 
 // TestInvariantsHold plays the recorded worlds; `make simulate` plays fresh ones.
@@ -61,7 +63,7 @@ func recorded(t *testing.T) []span {
 func TestEqualSeedsGiveEqualRuns(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{1, 7, 42, 205} {
-		first, second := Run(NewPlan(seed), true), Run(NewPlan(seed), true)
+		first, second := Run(plan.New(seed), true), Run(plan.New(seed), true)
 		if len(first.Trace) < 200 {
 			t.Errorf("seed %d: only %d lines of trace: does anything happen?", seed, len(first.Trace))
 		}
@@ -71,18 +73,22 @@ func TestEqualSeedsGiveEqualRuns(t *testing.T) {
 				break
 			}
 		}
-		if silent := Run(NewPlan(seed), false); silent.Steps != first.Steps {
+		if silent := Run(plan.New(seed), false); silent.Steps != first.Steps {
 			t.Errorf("seed %d takes %d steps, and %d while it is traced", seed, silent.Steps, first.Steps)
 		}
 	}
 }
 
-// TestPlansKnowAllTrouble makes sure that nothing of the menu is left out.
+// TestPlansKnowAllTrouble makes sure that all that can happen is planned for some seed,
+// and that what is planned can happen.
 func TestPlansKnowAllTrouble(t *testing.T) {
 	t.Parallel()
-	missing := slices.AppendSeq(menu(true, true), maps.Keys(incidentFaults()))
+	if known := slices.Sorted(maps.Keys(faults())); !slices.Equal(known, plan.Names()) {
+		t.Errorf("worlds know %v, and plans %v", known, plan.Names())
+	}
+	missing := plan.Names()
 	for seed := range uint64(300) {
-		for _, e := range NewPlan(seed).Events {
+		for _, e := range plan.New(seed).Events {
 			missing = slices.DeleteFunc(missing, func(name string) bool { return name == e.What })
 		}
 	}
@@ -91,23 +97,22 @@ func TestPlansKnowAllTrouble(t *testing.T) {
 	}
 }
 
-// TestViolationsAreFoundAndShrunk breaks something that is sure to be noticed.
 func TestViolationsAreFoundAndShrunk(t *testing.T) {
 	t.Parallel()
-	plan := NewPlan(11)
-	r := Run(plan, false)
+	full := plan.New(11)
+	r := Run(full, false)
 	if r.Violation != nil {
 		t.Fatalf("seed 11 violates %v", r.Violation)
 	}
 	blamed := Report{Seed: 11, Violation: &Violation{Rule: "Sabotage"}}
 	short, left := shrink(blamed, func(p Plan, verbose bool) Report {
 		r := Run(p, verbose)
-		if slices.ContainsFunc(p.Events, func(e Event) bool { return e == plan.Events[1] }) {
+		if slices.ContainsFunc(p.Events, func(e Event) bool { return e == full.Events[1] }) {
 			r.Violation = blamed.Violation
 		}
 		return r
 	})
-	if len(left.Events) != 1 || left.Events[0] != plan.Events[1] || short.Violation == nil || len(short.Trace) == 0 {
-		t.Errorf("shrunk to %v, want only %v and its trace", left.Events, plan.Events[1])
+	if len(left.Events) != 1 || left.Events[0] != full.Events[1] || short.Violation == nil || len(short.Trace) == 0 {
+		t.Errorf("shrunk to %v, want only %v and its trace", left.Events, full.Events[1])
 	}
 }

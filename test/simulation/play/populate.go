@@ -25,6 +25,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/invariant"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/plan"
 )
 
 // Names in the world.
@@ -81,8 +82,8 @@ func newWorld(p Plan, verbose bool) *World {
 	w.check = invariant.New(invariant.World{
 		Control: w.Control, Homes: w.managementServers(), Target: w.Target, Cloud: w.Cloud, Now: w.Now, Violate: w.violate,
 		Account:    account,
-		NativeRuns: len(p.Pools) > 0, Lag: p.reactionTime() - reactionTime + time.Minute,
-		Health: w.healthOf, ReactionTime: p.reactionTime(), Lags: p.reactionTime() > reactionTime || p.IgnoreOutages,
+		NativeRuns: len(p.Pools) > 0, Lag: p.ReactionTime() - plan.ReactionTime + time.Minute,
+		Health: w.healthOf, ReactionTime: p.ReactionTime(), Lags: p.ReactionTime() > plan.ReactionTime || p.IgnoreOutages,
 		DrainTimeout:  w.options().Machine.DrainTimeout,
 		HealthTimeout: w.options().Machine.HealthTimeout,
 	})
@@ -179,7 +180,7 @@ func secretOf() *corev1.Secret {
 }
 
 // classes is how many classes there are. They differ in their zones and types.
-const classes = 3
+const classes = plan.Classes
 
 func className(i int) string { return fmt.Sprintf("class-%c", 'a'+i%classes) }
 

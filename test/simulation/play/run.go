@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/plan"
 )
 
 // How a run goes: trouble until the plan ends, then time to settle, which is over
@@ -228,7 +229,7 @@ func Sweep(first uint64, seeds, parallel int, enough func(Report) bool) []Report
 				if i >= int64(seeds) {
 					return
 				}
-				r := Run(NewPlan(first+uint64(i)), false)
+				r := Run(plan.New(first+uint64(i)), false)
 				if r.Violation == nil {
 					continue
 				}
@@ -251,22 +252,22 @@ func Sweep(first uint64, seeds, parallel int, enough func(Report) bool) []Report
 func Shrink(r Report) (Report, Plan) { return shrink(r, Run) }
 
 func shrink(r Report, run func(p Plan, verbose bool) Report) (Report, Plan) {
-	plan := NewPlan(r.Seed)
+	full := plan.New(r.Seed)
 	violates := func(events []Event) bool {
-		p := plan
+		p := full
 		p.Events = events
 		again := run(p, false)
 		return again.Violation != nil && again.Violation.Rule == r.Violation.Rule
 	}
-	for size := max(len(plan.Events)/2, 1); size >= 1; size /= 2 {
-		for from := 0; from < len(plan.Events); {
-			fewer := slices.Delete(slices.Clone(plan.Events), from, min(from+size, len(plan.Events)))
+	for size := max(len(full.Events)/2, 1); size >= 1; size /= 2 {
+		for from := 0; from < len(full.Events); {
+			fewer := slices.Delete(slices.Clone(full.Events), from, min(from+size, len(full.Events)))
 			if violates(fewer) {
-				plan.Events = fewer
+				full.Events = fewer
 				continue
 			}
 			from += size
 		}
 	}
-	return run(plan, true), plan
+	return run(full, true), full
 }

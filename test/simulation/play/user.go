@@ -18,6 +18,22 @@ import (
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
 
+// nativeFaults are what a user of the native API does.
+func nativeFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		"scale":             (*World).scale,
+		"roll":              (*World).roll,
+		"pause":             (*World).pause,
+		"node template":     (*World).nodeTemplate,
+		"delete machine":    (*World).deleteMachine,
+		"force deletion":    (*World).forceDeletion,
+		"relabel":           (*World).relabel,
+		"priority":          (*World).priority,
+		"delete deployment": (*World).deleteDeployment,
+		"strategy":          (*World).strategy,
+	}
+}
+
 func nodeKey(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 
 // edit changes an object in the name of the user, if there is one.

@@ -18,6 +18,14 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/invariant"
+	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/plan"
+)
+
+// What happens to a world.
+type (
+	Plan  = plan.Plan
+	Pool  = plan.Pool
+	Event = plan.Event
 )
 
 // World is all there is.

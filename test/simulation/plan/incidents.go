@@ -1,0 +1,116 @@
+package plan
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// incident is several events that come together. Of events that a plan draws one
+// by one, two seldom meet within the seconds or minutes in which both matter.
+type incident []part
+
+// part is one event of an incident.
+type part struct {
+	what          string
+	from, to      time.Duration // when it begins, after the incident does
+	least, longer time.Duration // how long it lasts at least, and how much longer at most
+}
+
+// incidents are those of a world with these APIs.
+func incidents(native, clusterAPI bool) []incident {
+	const s, m = time.Second, time.Minute
+	all := []incident{
+		{
+			{what: "slow requests", least: 10 * m, longer: 10 * m},
+			{what: "hasty user", to: m, longer: m},
+			{what: "hasty user", to: 5 * m, longer: m},
+		},
+		{{what: "copy by hand", least: s, longer: 25 * s}, {what: "look for orphans", to: 20 * s}},
+		{{what: "zone cut", least: 15 * m, longer: 15 * m}, {what: "lost", to: 3 * m, least: 15 * m, longer: 5 * m}},
+	}
+	if native {
+		lag := part{what: "lag", least: 2 * m, longer: 5 * m}
+		all = append(all,
+			incident{lag, {what: "delete machine", to: m}, {what: "delete machine", to: 2 * m}},
+			incident{lag, {what: "scale", to: m}, {what: "roll", to: m}})
+	}
+	if clusterAPI {
+		all = append(all,
+			incident{
+				{what: "pause cluster", least: 5 * m, longer: 10 * m},
+				{what: "delete MCMMachine", to: 4 * m},
+				{what: "delete MCMMachine", to: 4 * m},
+			},
+			incident{{what: "adopt", longer: 5 * m}, {what: "look for orphans", to: 5 * s}})
+	}
+	return all
+}
+
+// addIncidents adds up to two incidents to the plans of half of the seeds.
+func (p *Plan) addIncidents() {
+	// A stream of its own: what else a seed draws does not depend on it. With this one,
+	// the recorded worlds that were once violated have no incident.
+	const stream = 14
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if r.IntN(2) == 0 {
+		return
+	}
+	known := incidents(len(p.Pools) > 0, len(p.Workers) > 0)
+	for range 1 + r.IntN(2) {
+		begins := between(r, 0, p.Length)
+		for _, e := range known[r.IntN(len(known))] {
+			p.Events = append(p.Events, Event{
+				At: begins + between(r, e.from, e.to), What: e.what, N: r.Uint32() >> 1,
+				For: max(e.least+between(r, 0, e.longer), time.Second),
+			})
+		}
+	}
+}
+
+// addZones gives the classes of a quarter of the seeds several zones, some of which
+// have no room for a while, and which the user changes.
+func (p *Plan) addZones() {
+	const stream = 15 // of its own, as that of incidents
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if p.Zones = r.IntN(4) == 0; !p.Zones {
+		return
+	}
+	for range r.IntN(5) {
+		what := "exhausted"
+		if r.IntN(3) == 0 {
+			what = "rezone"
+		}
+		p.Events = append(p.Events, Event{At: between(r, 0, p.Length), What: what, N: r.Uint32() >> 1, For: duration(r)})
+	}
+}
+
+// addRegrets has the user of a fifth of the worlds with pools take back what he has asked
+// for, while the manager that has begun to act upon it is replaced.
+func (p *Plan) addRegrets() {
+	const stream = 16
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if len(p.Pools) == 0 || r.IntN(5) > 0 {
+		return
+	}
+	pool := r.Uint32N(16) // both requests are about one pool
+	ask := func(at time.Duration) {
+		what := [...]string{"scale", "strategy"}[r.IntN(2)]
+		p.Events = append(p.Events, Event{At: at, What: what, N: r.Uint32()>>5<<4 | pool, For: time.Second})
+	}
+	at := between(r, 0, p.Length)
+	if r.IntN(2) == 0 {
+		p.Events = append(p.Events, Event{At: at, What: "roll", N: r.Uint32()>>5<<4 | pool, For: time.Second})
+	}
+	at += between(r, 0, time.Minute)
+	ask(at)
+	killed := at + between(r, 0, 2*time.Second)
+	p.Events = append(p.Events, Event{
+		At: killed, What: "kill", N: r.Uint32() >> 1, For: between(r, time.Second, time.Minute),
+	})
+	ask(killed + between(r, 0, time.Minute))
+}
+
+// between draws a duration.
+func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(r.Int64N(int64(to-from)+1))
+}
