@@ -38,7 +38,7 @@ func limitOf(vms int) int { return max(fewOrphans, vms/orphansShare) }
 // about, and the rest is reported.
 func (c *Controller) brake(ctx context.Context, l *look, found []finding) ([]finding, error) {
 	h := l.undecided(found)
-	recent := l.group.removalsSince(l.rules.now.Add(-removalsAge))
+	recent := l.group.removalsSince(l.rules.now.Add(-removalsAge), found)
 	if h.Count == 0 || !l.decided.held && h.Count+recent <= h.Limit {
 		return found, c.publishHeld(ctx, l.group, l.resolved, nil)
 	}
@@ -110,11 +110,18 @@ func listable(all []machinev1.Orphan) []machinev1.Orphan {
 	return all
 }
 
-// removalsSince returns how many orphan VMs were removed without a decision since then,
-// and forgets those before. After a restart it knows of none.
-func (g *group) removalsSince(then time.Time) int {
-	g.removals = slices.DeleteFunc(g.removals, func(at time.Time) bool { return at.Before(then) })
-	return len(g.removals)
+// removalsSince returns how many orphan VMs were removed without a decision since then, and
+// forgets those before. Those that were found again were not removed. After a restart it
+// knows of none.
+func (g *group) removalsSince(then time.Time, found []finding) int {
+	maps.DeleteFunc(g.removals, func(_ string, at time.Time) bool { return at.Before(then) })
+	count := len(g.removals)
+	for _, f := range found {
+		if _, again := g.removals[name(f.candidate.resource)]; again {
+			count--
+		}
+	}
+	return count
 }
 
 // publishReported writes the orphans that stay because the collector only reports them, so

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
 // fleet is a cloud with VMs of n machines, of which the API server knows those that known
@@ -314,5 +315,43 @@ func TestListFits(t *testing.T) {
 		if got := len(listable(all)); got != want {
 			t.Errorf("%d of 300 VMs with %d bytes each are listed, want %d", got, len(why), want)
 		}
+	}
+}
+
+// TestRemovalsWithoutAnAnswerCount: a removal whose answer was lost has happened all the
+// same, and one that was refused and is tried again counts once.
+func TestRemovalsWithoutAnAnswerCount(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		mode   string
+		first  int // orphans of the first day
+		stays  bool
+		reason string
+	}{
+		"Lost": {
+			mode: sim.FaultAfter, first: 3, stays: true,
+			reason: "three were removed, and a fourth is more than can be expected",
+		},
+		"Refused": {
+			mode: sim.FaultBefore, first: 2,
+			reason: "two were removed at the second attempt, and a third may be",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, Options{}, machineClass("a"))
+			fleet(t, w, tc.first+1, func(i int) bool { return i == tc.first })
+			w.cloud.AddFault(sim.Fault{Op: sim.OpDeleteVM, Mode: tc.mode, Count: tc.first})
+			w.pass(t, "a", 2*time.Hour)
+			if n := len(w.left()); n != 1 {
+				t.Fatalf("%d VMs are left, want only the one with a machine", n)
+			}
+			late := w.makeVM(t, "late", "owner-of-late")
+			w.pass(t, "a", 2*time.Hour)
+			if w.left()[late] != tc.stays {
+				t.Errorf("the late orphan is left: %v, want %v: %s", w.left()[late], tc.stays, tc.reason)
+			}
+		})
 	}
 }

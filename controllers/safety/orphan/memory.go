@@ -29,7 +29,7 @@ type group struct {
 	reported map[string]bool               // by resource, what was reported already
 	pending  []removal                     // begun and not yet complete
 	held     int                           // orphan VMs that wait for a person's decision
-	removals []time.Time                   // when orphan VMs were removed without one
+	removals map[string]time.Time          // by orphan VM, when its removal was requested without one
 }
 
 // removal is a resource that is being removed.
@@ -61,7 +61,10 @@ func (m *memory) begin(key string, class types.NamespacedName, reportOnly bool, 
 	m.removeClass(class, key)
 	g := m.groups[key]
 	if g == nil {
-		g = &group{classes: map[types.NamespacedName]bool{}, suspects: map[string]time.Time{}, reported: map[string]bool{}}
+		g = &group{
+			classes: map[types.NamespacedName]bool{}, suspects: map[string]time.Time{}, reported: map[string]bool{},
+			removals: map[string]time.Time{},
+		}
 		m.groups[key] = g
 	}
 	g.classes[class] = reportOnly

@@ -62,6 +62,9 @@ func (c *Controller) reportsOnly(g *group) bool {
 func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (time.Duration, error) {
 	key := name(r.resource)
 	log := ctrl.LoggerFrom(ctx).WithValues("resource", key, "machine", r.resource.MachineName, "why", r.why)
+	if r.resource.Kind == cloud.KindVM && !r.approved && !r.begun {
+		g.removals[key] = c.Clock.Now() // it counts even if the answer is lost
+	}
 	deletion, err := s.account.Delete(ctx, r.ref)
 	if err != nil {
 		log.Error(err, "Remove orphan")
@@ -74,9 +77,6 @@ func (c *Controller) remove(ctx context.Context, g *group, s scope, r removal) (
 		return 0, fmt.Errorf("remove %s: %w", key, err)
 	}
 	if !r.begun {
-		if r.resource.Kind == cloud.KindVM && !r.approved {
-			g.removals = append(g.removals, c.Clock.Now())
-		}
 		log.Info("Orphan removed", "done", deletion.Done)
 		c.metrics.removed.WithLabelValues(s.resolved.Driver.Traits().Name, string(r.resource.Kind)).Inc()
 		c.Events.Eventf(s.resolved.Object, corev1.EventTypeWarning, EventRemoved, "Removed orphan %s: %s",
