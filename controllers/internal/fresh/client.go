@@ -22,7 +22,8 @@ var errBehind = errors.New("the cache does not show yet what this process wrote"
 // Client reads its own writes to the objects of one kind. Get fails with a
 // conflict where the cache shows an older version than a write returned, and with
 // not found where the last finalizer was removed from the object. Get of other
-// kinds, and every List, return what the cache shows. Updates of whole objects are
+// kinds, and every List, return what the cache shows. A cache that goes back shows that
+// the API server was restored from a backup, and is believed. Updates of whole objects are
 // not remembered: no controller sends them. It is safe for concurrent use.
 type Client struct {
 	client.Client
@@ -32,11 +33,12 @@ type Client struct {
 	written map[types.NamespacedName]version
 }
 
-// version is the newest version of an object that this process wrote.
+// version is the newest version of an object that this process wrote, if it wrote it.
 type version struct {
 	uid     types.UID
 	version string
-	gone    bool // the write removed the last finalizer of an object in deletion
+	gone    bool   // the write removed the last finalizer of an object in deletion
+	shown   string // the version that Get last read
 }
 
 // NewClient returns a Client over c, which reads from a cache, for the kind of o.
@@ -56,7 +58,13 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 		delete(c.written, key)
 		return err
 	}
-	switch w := c.written[key]; {
+	w := c.written[key]
+	if older(o.GetResourceVersion(), w.shown) {
+		w = version{} // the API server was restored: what was written since then is lost
+	}
+	w.shown = o.GetResourceVersion()
+	c.written[key] = w
+	switch {
 	case w.gone && w.uid == o.GetUID():
 		return apierrors.NewNotFound(c.resource(), key.Name)
 	case older(o.GetResourceVersion(), w.version):
@@ -106,7 +114,7 @@ func (c *Client) record(o client.Object, err error) error {
 	key := client.ObjectKeyFromObject(o)
 	gone := !o.GetDeletionTimestamp().IsZero() && len(o.GetFinalizers()) == 0
 	if gone || older(c.written[key].version, o.GetResourceVersion()) {
-		c.written[key] = version{o.GetUID(), o.GetResourceVersion(), gone}
+		c.written[key] = version{o.GetUID(), o.GetResourceVersion(), gone, c.written[key].shown}
 	}
 	return nil
 }

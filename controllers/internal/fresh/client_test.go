@@ -171,3 +171,26 @@ func TestForeign(t *testing.T) {
 		})
 	}
 }
+
+// TestGetAfterARestore: the API server was restored from a backup, so the cache goes back,
+// and will never show what was written.
+func TestGetAfterARestore(t *testing.T) {
+	t.Parallel()
+	for name, wrote := range map[string]*corev1.Node{"Written": node("10"), "Ended": ended("10")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			e.read(node("9"))
+			e.write(wrote, false)
+			for _, want := range []string{"ok", "ok"} {
+				if got := e.read(node("5")); got != want {
+					t.Errorf("Get() = %s, want %s: the server does not know the write any more", got, want)
+				}
+			}
+			e.write(node("6"), false)
+			if got := e.read(node("5")); got != string(metav1.StatusReasonConflict) {
+				t.Errorf("Get() = %s after another write, want a conflict", got)
+			}
+		})
+	}
+}
