@@ -37,6 +37,7 @@ type Kind struct {
 	object, list reflect.Type
 	stored       map[types.NamespacedName]*entry
 	log          []Change
+	lives        int
 }
 
 // entry is a stored object. It is never modified, and versions share what they have in
@@ -69,6 +70,7 @@ type Server struct {
 	kinds   []*Kind
 	byType  map[reflect.Type]*Kind // of objects and of lists
 	watch   []func(Change)
+	lives   int
 	// Evict returns why a pod must not be evicted now; nil allows it.
 	Evict func(pod client.Object) error
 }

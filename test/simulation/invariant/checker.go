@@ -5,16 +5,13 @@ package invariant
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
@@ -73,7 +70,7 @@ type Rule struct {
 }
 
 // Rules are all invariants.
-func Rules() []Rule { return append(nativeRules(), clusterAPIRules()...) }
+func Rules() []Rule { return slices.Concat(nativeRules(), clusterAPIRules(), restoreRules()) }
 
 // nativeRules are those of the native API, and of both.
 func nativeRules() []Rule {
@@ -114,12 +111,18 @@ type Checker struct {
 	unhealthy map[string]bool         // nodes as they last were
 	created   map[string]time.Time    // when the MCMMachine of an owner id was last created
 	deleted   map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
+	made      map[string]time.Time    // when a manager last created the Machine of an owner id
 	put       map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
 	active   map[place]presence   // where Clusters of Cluster API live, and do not any more
 	dropped  map[string]time.Time // when a zone ceased to be one of a class, by class and zone
 	retained map[string]bool      // owner ids of VMs that were left on purpose
 	unasked  map[string]bool      // resources that came about by a request that arrived late, or by somebody else
+
+	restores  int
+	orphaned  map[string]int  // VMs that have lost their machines, and by which restore
+	collected map[string]bool // of these, those that a collector has removed without approval
+	decided   decided
 }
 
 // bounds are what a set or a deployment asks for from then on.
@@ -143,10 +146,12 @@ func New(w World) *Checker {
 		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{},
 		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
-		taken: map[string]time.Time{}, put: map[types.UID]time.Time{},
+		taken: map[string]time.Time{}, put: map[types.UID]time.Time{}, made: map[string]time.Time{},
 		unhealthy: map[string]bool{}, created: map[string]time.Time{}, deleted: map[string]time.Time{},
 		active: map[place]presence{}, dropped: map[string]time.Time{},
 		retained: map[string]bool{}, unasked: map[string]bool{},
+		orphaned: map[string]int{}, collected: map[string]bool{},
+		decided: decided{approved: map[string]bool{}, kept: map[string]bool{}},
 	}
 }
 
@@ -210,113 +215,6 @@ func (c *Checker) explain(err error, w *Writer) error {
 		return err
 	}
 	return fmt.Errorf("%w; by %s", err, w)
-}
-
-// note remembers of a change what later checks need.
-func (c *Checker) note(change apiserver.Change, w *Writer) {
-	c.noteClusters(change)
-	switch o := change.Object().(type) {
-	case *machinev1.MachineSet:
-		c.want(o.UID, bounds{most: int(o.Spec.Replicas), least: int(o.Spec.Replicas)})
-	case *machinev1.MachineDeployment:
-		c.want(o.UID, boundsOf(o))
-	case *corev1.Node:
-		// One that has just recovered was unhealthy until now: caches may not show it yet.
-		healthy := change.New != nil && c.Health(o.Name)
-		if !healthy || c.unhealthy[o.Name] {
-			c.ailing[o.Name] = c.Now()
-		}
-		c.unhealthy[o.Name] = !healthy
-	case *machinev1.MachineClass:
-		c.noteZones(change)
-	case *machinev1.Machine:
-		c.noteMachine(change, o, w)
-	case *infrav1.MCMMachine:
-		id := mcmID(o)
-		c.noteDeletion(change, o)
-		if change.New == nil {
-			c.removed[id] = c.Now()
-			if w == nil && !moved(o) {
-				c.taken[id] = c.Now()
-			}
-		} else if o.Spec.ProviderID != "" && c.bound[id].IsZero() {
-			c.bound[id] = c.Now()
-		}
-	}
-}
-
-// noteDeletion remembers since when a MCMMachine is being deleted, and when a move
-// created it in another management cluster.
-func (c *Checker) noteDeletion(change apiserver.Change, m *infrav1.MCMMachine) {
-	id := mcmID(m)
-	if change.Old == nil {
-		c.created[id] = c.Now()
-	}
-	if !m.DeletionTimestamp.IsZero() && !moved(m) && c.deleted[id].IsZero() {
-		c.deleted[id] = c.Now()
-	}
-}
-
-// noteZones remembers which zones a class does not name any more.
-func (c *Checker) noteZones(change apiserver.Change) {
-	before, ok := change.Old.(*machinev1.MachineClass)
-	if !ok {
-		return
-	}
-	for _, zone := range zonesOf(before) {
-		c.dropped[before.Name+"/"+zone] = c.Now()
-	}
-}
-
-func (c *Checker) want(uid types.UID, b bounds) {
-	b.at = c.Now()
-	if known := c.wanted[uid]; len(known) > 0 {
-		last := known[len(known)-1]
-		if last.most == b.most && last.least == b.least && last.unlimited == b.unlimited {
-			return
-		}
-	}
-	c.wanted[uid] = append(c.wanted[uid], b)
-}
-
-func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *Writer) {
-	id := ownerID(m)
-	if change.New == nil {
-		c.removed[id] = c.Now()
-		if w == nil {
-			c.noteTaken(id, m)
-		}
-		return
-	}
-	before, ok := change.Old.(*machinev1.Machine)
-	if w == nil && (!ok || !maps.Equal(before.Labels, m.Labels)) {
-		c.put[m.UID] = c.Now()
-	}
-	if m.Spec.ProviderID != "" && c.bound[id].IsZero() {
-		c.bound[id] = c.Now()
-	}
-	if ok && active(before) && !active(m) && (w == nil || w.Controller != "machineset") {
-		if set := c.setOf(m); set != nil {
-			c.ceased[m.UID] = departure{at: c.Now(), pool: set.UID}
-		}
-	}
-	if ok && serves(before) && !serves(m) {
-		// A Machine that goes because its Node was deleted was lost to whoever did that.
-		ours := w != nil && !before.DeletionTimestamp.Equal(m.DeletionTimestamp) && !c.nodeGoes(m.Labels[machinev1.NodeLabel])
-		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: ours}
-	}
-}
-
-// noteTaken remembers a Machine that somebody else has taken out of the API server,
-// finalizers and all. Managers may not know yet that it is missing.
-func (c *Checker) noteTaken(id string, m *machinev1.Machine) {
-	c.taken[id] = c.Now()
-	if set := c.setOf(m); set != nil && active(m) {
-		c.ceased[m.UID] = departure{at: c.Now(), pool: set.UID}
-	}
-	if serves(m) {
-		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m)}
-	}
 }
 
 // since returns the loosest bounds of what was asked for since then.

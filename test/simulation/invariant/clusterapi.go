@@ -206,6 +206,11 @@ func (c *Checker) noteClusters(change apiserver.Change) {
 	default:
 		return
 	}
+	c.countClusters()
+}
+
+// countClusters remembers where Clusters live now.
+func (c *Checker) countClusters() {
 	for _, s := range c.Homes {
 		k := s.KindOf(&infrav1.MCMCluster{})
 		if k == nil {

@@ -127,7 +127,9 @@ func zonesOf(class *machinev1.MachineClass) []string {
 const confirmation = 45 * time.Second
 
 // onlyOrphansCollected: a VM is ended only with its Machine, or without one for some
-// time: it may have been taken away by hand, and come back.
+// time: it may have been taken away by hand, and come back. A set that was restored to before
+// it had created a Machine creates the same one again, with that owner id: a collector that
+// began before that cannot have known.
 func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
 	if !c.ended(before, now) || w == nil {
 		return nil
@@ -140,6 +142,9 @@ func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w 
 	}
 	if m == nil || !m.DeletionTimestamp.IsZero() || m.Spec.ProviderID != "" &&
 		!strings.HasSuffix(m.Spec.ProviderID, "/"+now.ID) {
+		return nil
+	}
+	if at, again := c.made[id]; again && !at.Before(w.Began) {
 		return nil
 	}
 	if m.Spec.ProviderID == "" && w.Controller == "machine" {

@@ -16,12 +16,13 @@ import (
 type Informer struct {
 	kind     *apiserver.Kind
 	position int // changes of the log that it has seen
+	lives    int // of the server, as it was when the position was taken
 	store    map[types.NamespacedName]client.Object
 	handlers []toolscache.ResourceEventHandler
 }
 
 func newInformer(k *apiserver.Kind, position int) *Informer {
-	i := &Informer{kind: k, position: position, store: map[types.NamespacedName]client.Object{}}
+	i := &Informer{kind: k, position: position, lives: k.Lives(), store: map[types.NamespacedName]client.Object{}}
 	for _, c := range k.Log()[:position] {
 		i.put(c)
 	}
@@ -31,20 +32,28 @@ func newInformer(k *apiserver.Kind, position int) *Informer {
 // Kind is what it shows.
 func (i *Informer) Kind() *apiserver.Kind { return i.kind }
 
-// Behind is how many changes it has not seen yet.
-func (i *Informer) Behind() int { return len(i.kind.Log()) - i.position }
+// Behind is how many changes it has not seen yet. A server that was restored is one change.
+func (i *Informer) Behind() int {
+	if i.lives != i.kind.Lives() {
+		return 1
+	}
+	return len(i.kind.Log()) - i.position
+}
 
 // Store is what it shows; it must not be modified.
 func (i *Informer) Store() map[types.NamespacedName]client.Object { return i.store }
 
 // Next shows the next change.
-func (i *Informer) Next() apiserver.Change {
+func (i *Informer) Next() {
+	if i.lives != i.kind.Lives() {
+		i.Relist()
+		return
+	}
 	c := i.kind.Log()[i.position]
 	i.position++
 	before := i.store[client.ObjectKeyFromObject(c.Object())]
 	i.put(c)
 	i.tell(before, c.New, c.Object(), false)
-	return c
 }
 
 // Relist jumps to the newest state, as after a watch that broke: what came and
@@ -55,12 +64,12 @@ func (i *Informer) Relist() {
 	for _, o := range i.kind.All() {
 		i.store[client.ObjectKeyFromObject(o)] = o
 	}
-	i.position = len(i.kind.Log())
+	i.position, i.lives = len(i.kind.Log()), i.kind.Lives()
 	keys := maps.Clone(before)
 	maps.Copy(keys, i.store)
 	for _, key := range sortedKeys(keys) {
 		was, is := before[key], i.store[key]
-		if is == nil || was == nil || was.GetResourceVersion() != is.GetResourceVersion() {
+		if was != is { // each version is an object of its own
 			i.tell(was, is, was, true)
 		}
 	}

@@ -117,6 +117,9 @@ func orphans() []Mutation {
 		{"the orphan collector never removes anything", []Target{
 			{orphan, "rules.orphan", Replace(`s.firstSeen.IsZero() || x`, `true`)},
 		}},
+		{"orphans are removed however many there are", []Target{
+			{orphan, "(*Controller).brake", Begin(`return arg2, nil`)},
+		}},
 		{"the collector takes what belongs to a Cluster that is not here", []Target{
 			{orphan, "(*mcmSnapshot).Find", Drop(`a.held`)},
 			{orphan, "(*mcmMachines).originByID", Before(`len(l.Items) != 1`, `if len(l.Items) == 0 { return origin{}, nil }`)},

@@ -110,6 +110,26 @@ func (p *Plan) addRegrets() {
 	ask(killed + between(r, 0, time.Minute))
 }
 
+// addRestores has a user of an eighth of the worlds restore the etcd of an API server, or of
+// two, to how it was up to an hour ago. In half of them the pools had grown meanwhile, so
+// that more VMs become unknown than can be expected of orphans.
+func (p *Plan) addRestores() {
+	const stream = 17 // with it, no recorded world that was once violated has a restore
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if r.IntN(8) > 0 {
+		return
+	}
+	for range 1 + r.IntN(2) {
+		at := between(r, min(10*time.Minute, p.Length), p.Length)
+		back := between(r, time.Minute, time.Hour)
+		p.Events = append(p.Events, Event{At: at, What: "restore", N: r.Uint32() >> 1, For: back})
+		if r.IntN(2) == 0 {
+			grown := max(at-between(r, 0, back), 0)
+			p.Events = append(p.Events, Event{At: grown, What: "grow", N: r.Uint32() >> 1, For: time.Second})
+		}
+	}
+}
+
 // between draws a duration.
 func between(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N(int64(to-from)+1))

@@ -31,17 +31,17 @@ func clusterAPI() []string {
 // together are the names of what comes only together with other events.
 func together() []string {
 	return []string{
-		"copy by hand", "slow requests", "look for orphans", "rezone",
+		"copy by hand", "slow requests", "look for orphans", "rezone", "grow", "restore",
 	}
 }
 
-// Menu are the names of what can happen by itself to a world with these APIs, sorted.
-func Menu(withNative, withClusterAPI bool) []string {
+// menu are the names of what can happen by itself to the world of a plan, sorted.
+func (p *Plan) menu() []string {
 	all := common()
-	if withNative {
+	if len(p.Pools) > 0 {
 		all = append(all, native()...)
 	}
-	if withClusterAPI {
+	if len(p.Workers) > 0 {
 		all = append(all, clusterAPI()...)
 	}
 	slices.Sort(all)
@@ -50,7 +50,7 @@ func Menu(withNative, withClusterAPI bool) []string {
 
 // Names are the names of all that can happen, sorted.
 func Names() []string {
-	all := append(Menu(true, true), together()...)
+	all := slices.Concat(common(), native(), clusterAPI(), together())
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -88,7 +88,7 @@ func New(seed uint64) Plan {
 		p.Pools = append(p.Pools, pool)
 	}
 	p.open(r)
-	names := Menu(len(p.Pools) > 0, len(p.Workers) > 0)
+	names := p.menu()
 	// Each run knows only some kinds of trouble, and those more often.
 	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	names = names[:3+r.IntN(len(names)-3)]
@@ -100,6 +100,7 @@ func New(seed uint64) Plan {
 	p.addIncidents()
 	p.addZones()
 	p.addRegrets()
+	p.addRestores()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

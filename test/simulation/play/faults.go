@@ -117,6 +117,8 @@ func incidentFaults() map[string]func(*World, Event) {
 		"slow requests":    func(w *World, e Event) { w.weather.slow = w.now.Add(e.For) },
 		"look for orphans": func(w *World, e Event) { w.lookForOrphans(fmt.Sprint(e.N)) },
 		"rezone":           (*World).rezone,
+		"grow":             (*World).grow,
+		"restore":          (*World).restore,
 	}
 }
 

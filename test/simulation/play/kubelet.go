@@ -40,6 +40,7 @@ type kubelet struct {
 	running        bool   // the VM runs
 	never          bool   // it never joins
 	joined         bool
+	certified      bool // it has joined once, and needs no token any more
 	sick           bool // it reports that it is not ready
 	lost           bool // it reports nothing
 	gone           bool // the VM is gone
@@ -108,7 +109,7 @@ func (w *World) join(k *kubelet) {
 	}
 	retry := func() { w.after(rejoin, func() { w.join(k) }) }
 	nodes := w.Target.KindOf(&corev1.Node{})
-	if w.isDown(w.Target) || w.isCut(k.zone) || !w.admits(k.token) {
+	if w.isDown(w.Target) || w.isCut(k.zone) || !k.certified && !w.admits(k.token) {
 		if !w.healing || !w.now.After(epoch().Add(w.plan.Length+settleFor/2)) {
 			retry()
 		}
@@ -128,7 +129,7 @@ func (w *World) join(k *kubelet) {
 		return
 	}
 	w.trace("node %s joins", k.name)
-	k.joined, k.shown = true, corev1.ConditionFalse
+	k.joined, k.certified, k.shown = true, true, corev1.ConditionFalse
 	w.after(w.between(time.Second, 20*time.Second), func() { w.nodeOf(k) })
 }
 
@@ -283,7 +284,7 @@ func (w *World) changed(c model.Change) {
 		}
 	case *machinev1.MachineClass:
 		if c.New != nil && heldOrphans(o) != nil {
-			w.after(w.between(time.Minute, 10*time.Minute), w.approveOrphans)
+			w.after(w.between(time.Minute, 10*time.Minute), w.decideOnOrphans)
 		}
 	case *corev1.Pod:
 		w.podChanged(o, c.New == nil)

@@ -54,7 +54,7 @@ func (w *World) move(e Event) {
 	if e.N>>9%4 == 0 {
 		m.dies = int(e.N >> 11 % 40)
 	}
-	w.moving = true
+	w.moving, w.lastMove = true, w.now
 	m.pause(from, true)
 	m.soon(m.wait)
 }
@@ -129,7 +129,7 @@ func (m *mover) abort(why string) {
 func (m *mover) undo(i int) {
 	if i < 0 {
 		m.pause(m.from, false)
-		m.world.moving = false
+		m.world.moving, m.world.lastMove = false, m.world.now
 		return
 	}
 	next := func() { m.undo(i - 1) }
@@ -231,7 +231,7 @@ func (m *mover) remove(i int) {
 	w := m.world
 	if i < 0 {
 		m.pause(m.to, false)
-		w.moving, w.lives = false, m.to
+		w.moving, w.lives, w.lastMove = false, m.to, w.now
 		w.trace("%s is done", moverName)
 		return
 	}

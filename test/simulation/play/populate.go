@@ -52,7 +52,7 @@ func newWorld(p Plan, verbose bool) *World {
 		seed: p.Seed, plan: p, rng: rand.New(rand.NewPCG(p.Seed, stream)), now: epoch(),
 		verbose: verbose,
 		weather: newWeather(), kubelets: map[string]*kubelet{}, parsed: map[string]parsed{}, pods: workload{wanted: p.Pods},
-		wasCopied: map[string]bool{},
+		wasCopied: map[string]bool{}, gone: map[string]*machinev1.Machine{},
 	}
 	w.scheme = runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{

@@ -1,9 +1,7 @@
 package play
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -207,38 +205,6 @@ func (w *World) breakSecret(e Event) {
 func (w *World) repairSecret() {
 	for _, h := range w.homes {
 		edit(w, h.server, client.ObjectKeyFromObject(secretOf()), func(s *corev1.Secret) { s.Data = secretOf().Data })
-	}
-}
-
-// heldOrphans are the IDs of the VMs that wait for a person's decision.
-func heldOrphans(class *machinev1.MachineClass) []string {
-	var ids []string
-	for _, key := range []string{machinev1.HeldOrphansAnnotation, machinev1.HeldClusterAPIOrphansAnnotation} {
-		var held machinev1.HeldOrphans
-		if json.Unmarshal([]byte(class.Annotations[key]), &held) != nil {
-			continue
-		}
-		for _, o := range held.Orphans {
-			ids = append(ids, o.ID)
-		}
-	}
-	return ids
-}
-
-// approveOrphans has a person look at the orphans that are held, and approve them. Those
-// of these worlds are truly orphans by then.
-func (w *World) approveOrphans() {
-	for _, h := range w.homes {
-		for _, class := range all[*machinev1.MachineClass](h.server) {
-			ids := heldOrphans(class)
-			if len(ids) == 0 {
-				continue
-			}
-			w.trace("user approves %v of %s", ids, class.Name)
-			edit(w, h.server, client.ObjectKeyFromObject(class), func(c *machinev1.MachineClass) {
-				annotate(c, machinev1.ApprovedOrphansAnnotation, strings.Join(ids, ","))
-			})
-		}
 	}
 }
 

@@ -43,8 +43,12 @@ func (w *World) wire(ctx context.Context, s *model.Server, c mirror.Call, effect
 	if t == nil {
 		return effect("manager")
 	}
+	lives := s.Lives()
 	do := func(late bool) error {
 		return w.act(t, late, func() error {
+			if lives != s.Lives() {
+				return errRefused // the server that it was sent to is no more
+			}
 			err := effect(t.String())
 			if !c.Read {
 				w.trace("%s: %s%s %s", t, c, lateness(late), outcome(err))

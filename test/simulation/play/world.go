@@ -15,16 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/invariant"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/plan"
 )
 
-// What happens to a world.
 type (
-	Plan  = plan.Plan
-	Pool  = plan.Pool
+	// Plan is what is to happen to a world.
+	Plan = plan.Plan
+	// Pool is a MachineDeployment of a plan.
+	Pool = plan.Pool
+	// Event is something of a plan that goes wrong, or that a user does.
 	Event = plan.Event
 )
 
@@ -60,12 +63,16 @@ type World struct {
 	pods     workload
 	ambush   []func(machine string) // act when the next VM is made
 	moving   bool                   // clusterctl is at work
+	lastMove time.Time              // when clusterctl last began or ended
 	lives    *home                  // where the Cluster is, or is to be
 	adopted  int                    // VMs that a user had taken over
 	rezoned  [classes]int           // how often the zones of a class were changed
 	away     int                    // objects that a user is copying
 
 	wasCopied map[string]bool // owner ids of machines that a user has copied
+
+	restored bool                          // an API server was
+	gone     map[string]*machinev1.Machine // that a restore does not know, by owner id
 
 	broken  *Violation
 	lines   []string
