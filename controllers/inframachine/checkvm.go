@@ -102,6 +102,12 @@ func nodeUnhealthy(m *clusterv1.Machine) bool {
 	return healthy != nil && healthy.Status == metav1.ConditionFalse
 }
 
+// nodeHealthy reports whether the Node is known to be healthy: its VM runs then, whatever
+// the cloud shows.
+func nodeHealthy(m *clusterv1.Machine) bool {
+	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeHealthyCondition)
+}
+
 // recordIdentity records of which class an adopted VM is, and what was learnt about the
 // VM's id: one that was lost, or that
 // was written in a form that its Node does not carry, while no other object has it.
@@ -136,7 +142,8 @@ func rewritable(p *pass, is string) bool {
 }
 
 // vmNotFound notes that the cloud shows no VM. It counts as gone only when it was
-// looked for several times over some time.
+// looked for several times over some time, and its Node is not healthy: a cloud from whose
+// credentials a permission was taken may answer with an empty list instead of an error.
 func (c *Controller) vmNotFound(p *pass, settle time.Duration, cause error) error {
 	n := c.updateLookups(p.object, func(n *lookups) {
 		if n.missing.IsZero() {
@@ -150,6 +157,13 @@ func (c *Controller) vmNotFound(p *pass, settle time.Duration, cause error) erro
 		if !provisioned(p.object) && !reportedGone(p.object) {
 			p.did.vmCondition = conditionFalse(machinev1.ReasonVMNotFound, "The VM is looked for: "+cause.Error())
 		}
+		return nil
+	}
+	if provisioned(p.object) && nodeHealthy(p.seen.machine) {
+		p.did.vmCondition = &condition{metav1.ConditionTrue, infrav1.ReasonProvisioned, fmt.Sprintf(
+			"The cloud does not show VM %s, and its Node is healthy; check what the credentials may list and read",
+			p.object.Spec.ProviderID)}
+		requeueAfter(p, min(unhealthyNodeCheck, c.Options.LookPeriod))
 		return nil
 	}
 	p.did.vmCondition = conditionFalse(infrav1.ReasonInstanceNotFound, fmt.Sprintf(

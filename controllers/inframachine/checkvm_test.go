@@ -123,6 +123,34 @@ func TestVanishedVMIsShownAndNotMadeAgain(t *testing.T) {
 	w.settle("m", w.gone())
 }
 
+// TestAnEmptyListOfTheCloud: the credentials may not see the VM any more, and the cloud
+// answers with an empty list instead of an error. The Node is healthy.
+func TestAnEmptyListOfTheCloud(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	w.running("m")
+	w.nodeHealthy("m", metav1.ConditionTrue)
+	for _, r := range w.cloud.Live() {
+		if r.Kind == "vm" {
+			w.cloud.Terminate(r.ID, "NotShown")
+		}
+	}
+	for range 5 {
+		w.pass(10 * time.Minute)
+		w.run("m")
+	}
+	if made, _ := w.vms(); made != 1 || !strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition), "True") {
+		t.Errorf("%d VMs made, Ready is %q: a healthy Node has a VM", made, w.condition("m", clusterv1.ReadyCondition))
+	}
+	if got := w.condition("m", infrav1.VMProvisionedCondition); !strings.Contains(got, "check what the credentials may list") {
+		t.Errorf("VMProvisioned is %q, and does not show what to do", got)
+	}
+	w.nodeHealthy("m", metav1.ConditionFalse)
+	w.settle("m", func() bool {
+		return strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition), "False InstanceNotFound")
+	})
+}
+
 func TestStoppedVMIsShown(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
