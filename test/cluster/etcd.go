@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
@@ -18,7 +17,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		peers := fmt.Sprintf("http://%s:%d", localhost, ports[1])
 		p, err := c.startReady(ctx, etcdProgram, c.assets.Etcd, []string{
 			"--name=test",
-			"--data-dir=" + filepath.Join(c.dir, "etcd"),
+			"--data-dir=" + c.etcdFolder(),
 			"--listen-client-urls=" + url,
 			"--advertise-client-urls=" + url,
 			"--listen-peer-urls=" + peers,

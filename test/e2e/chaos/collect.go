@@ -27,7 +27,7 @@ func (c *chaos) collect(ctx context.Context) (*history, error) {
 	h := &history{
 		wishes: c.wishes, darkness: c.darkness, quiet: c.quiet, restless: c.restless,
 		lag: lag, orphanBound: orphanBound, end: time.Now(),
-		lives: livesOf(entries, c.observer.seen()),
+		lives: forgotten(livesOf(entries, c.observer.seen()), c.losses), losses: c.losses,
 	}
 	if h.panics, err = c.panics(); err != nil {
 		return nil, err

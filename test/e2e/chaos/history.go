@@ -11,6 +11,7 @@ type history struct {
 	wishes   []wish   // what was asked of the pools, in order
 	darkness []span   // times in which a manager may have seen nothing new
 	troubles []span   // times in which the VM or the node of a Machine was not well
+	losses   []loss   // what restores did not know
 	quiet    []write  // what managers wrote after everything had settled
 	restless []string // what has not settled
 	panics   []string // logs of managers that panicked

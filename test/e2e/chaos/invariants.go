@@ -24,6 +24,7 @@ var invariants = [...]invariant{
 	{"no VM without owner", noVMWithoutOwner},
 	{"never too many Machines", neverTooManyMachines},
 	{"healthy Machines stay", healthyMachinesStay},
+	{"nothing lost is removed", nothingLostIsRemoved},
 	{"no write in steady state", noWriteInSteadyState},
 	{"everything settles", everythingSettles},
 	{"no panic", noPanic},

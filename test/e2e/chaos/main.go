@@ -23,6 +23,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 0, "of the schedule; 0 is a random one")
 	flag.StringVar(&o.dir, "dir", "", "`folder` for data and logs; empty is a new temporary one, which is kept if "+
 		"something is wrong")
+	flag.IntVar(&o.restores, "restores", 0, "how often etcd is restored from a backup of some time earlier")
 	flag.DurationVar(&o.settle, "settle", o.settle, "how long everything may take to settle")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,6 +45,7 @@ func main() {
 // options say what is run.
 type options struct {
 	minutes       float64
+	restores      int
 	seed          uint64
 	dir           string
 	settle, quiet time.Duration

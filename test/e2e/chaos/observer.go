@@ -126,6 +126,10 @@ func (o *observer) machine(m *machinev1.Machine, ready map[string]bool) {
 	if s.owner = m.Annotations[machinev1.OwnerIDAnnotation]; s.owner == "" {
 		s.owner = uid
 	}
+	s.gone = false // a restore may have brought it back
+	if m.DeletionTimestamp == nil {
+		s.deleted = time.Time{}
+	}
 	if s.phase != m.Status.CurrentStatus.Phase {
 		s.phase = m.Status.CurrentStatus.Phase
 		o.write(false, fmt.Sprintf("Machine %s (%s, %s) is %q: %s", s.name, s.class, s.owner, s.phase,

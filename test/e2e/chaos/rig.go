@@ -34,6 +34,8 @@ const (
 	orphanBound = 8 * time.Minute
 
 	usualLatency = "20ms"
+
+	apiServerAway = "the API server is away"
 )
 
 var managerFlags = []string{
@@ -61,6 +63,7 @@ type chaos struct {
 	pools    []string
 	wishes   []wish
 	darkness []span
+	losses   []loss
 	troubles []span
 	quiet    []write
 	restless []string
@@ -240,8 +243,11 @@ func (c *chaos) loseAPIServer(kill bool) action {
 			c.faults++
 		}
 		index := len(c.darkness)
-		c.dark("the API server is away", began, time.Time{})
+		c.dark(apiServerAway, began, time.Time{})
 		c.after(pause, func(ctx context.Context) error {
+			if !c.darkness[index].until.IsZero() {
+				return nil // it was restored meanwhile
+			}
 			c.say("the API server is back")
 			if err := back(ctx); err != nil {
 				return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func (c *chaos) await(ctx context.Context) {
 		if err := c.tend(); err != nil {
 			return stack.Fatal(err)
 		}
-		if err := c.settled(ctx); err != nil {
+		if err := errors.Join(c.decide(ctx), c.settled(ctx)); err != nil {
 			since = time.Time{}
 			return err
 		}

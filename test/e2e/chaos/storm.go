@@ -43,6 +43,7 @@ func (c *chaos) kinds() []kind {
 // storm injects one fault after the other until the time is over.
 func (c *chaos) storm(ctx context.Context) error {
 	kinds := c.kinds()
+	c.planRestores()
 	end := time.Now().Add(time.Duration(c.options.minutes * float64(time.Minute)))
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
