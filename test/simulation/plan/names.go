@@ -31,7 +31,7 @@ func clusterAPI() []string {
 // together are the names of what comes only together with other events.
 func together() []string {
 	return []string{
-		"copy by hand", "slow requests", "look for orphans", "rezone", "grow", "restore",
+		"copy by hand", "slow requests", "look for orphans", "rezone", "grow", "restore", "disk full",
 	}
 }
 

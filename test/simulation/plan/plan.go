@@ -101,6 +101,7 @@ func New(seed uint64) Plan {
 	p.addZones()
 	p.addRegrets()
 	p.addRestores()
+	p.addFullDisk()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

@@ -74,7 +74,7 @@ func (c *connections) evaluate() {
 	for _, key := range sortedKeys(c.all) {
 		cluster, found := find[*clusterv1.Cluster](s, key.Name)
 		_, opens := find[*corev1.Secret](s, key.Name+"-kubeconfig")
-		can := found && opens && yes(cluster.Status.Initialization.InfrastructureProvisioned) && !w.isDown(w.Target)
+		can := found && opens && yes(cluster.Status.Initialization.InfrastructureProvisioned) && !w.isSilent(w.Target)
 		switch x := c.all[key]; {
 		case can && x.client == nil:
 			c.connect(key, x)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -19,6 +20,7 @@ import (
 // weather is what is wrong right now, and until when.
 type weather struct {
 	down     map[*model.Server]time.Time // does not answer
+	full     map[*model.Server]time.Time // the disk of its etcd is full: it refuses writes
 	storm    map[*model.Server]time.Time // answers badly
 	odds     float64                     // of a bad answer in a storm
 	rain     time.Time                   // the cloud answers badly
@@ -31,7 +33,10 @@ type weather struct {
 }
 
 func newWeather() weather {
-	return weather{down: map[*model.Server]time.Time{}, storm: map[*model.Server]time.Time{}, cut: map[string]time.Time{}}
+	return weather{
+		down: map[*model.Server]time.Time{}, full: map[*model.Server]time.Time{},
+		storm: map[*model.Server]time.Time{}, cut: map[string]time.Time{},
+	}
 }
 
 // lagging is until when the i-th cache of a process shows nothing new.
@@ -43,16 +48,22 @@ func (s *weather) lagging(p *process, i int) time.Time {
 	return until
 }
 
-// isDown reports whether a server does not answer.
-func (w *World) isDown(s *model.Server) bool { return w.weather.down[s].After(w.now) }
+// isSilent reports whether a server does not answer.
+func (w *World) isSilent(s *model.Server) bool { return w.weather.down[s].After(w.now) }
+
+// isDown reports whether a server does not answer, or refuses all writes.
+func (w *World) isDown(s *model.Server) bool { return w.isSilent(s) || w.weather.full[s].After(w.now) }
 
 // isCut reports whether a zone is cut off.
 func (w *World) isCut(zone string) bool { return w.weather.cut[zone].After(w.now) }
 
 // request is what becomes of a request to an API server.
 func (s *weather) request(w *World, server *model.Server, c mirror.Call) (trouble, error) {
-	if w.isDown(server) {
+	if w.isSilent(server) {
 		return refused, fmt.Errorf("%s: %w", c.Kind.Resource, errRefused)
+	}
+	if w.isDown(server) && !c.Read {
+		return refused, apierrors.NewInternalError(errFull)
 	}
 	if s.storm[server].After(w.now) && w.chance(s.odds) {
 		return fault(c.Kind, c.Key.Name, int(w.rng.Uint32()>>1))
@@ -108,18 +119,6 @@ func faults() map[string]func(*World, Event) {
 	maps.Copy(all, clusterAPIFaults())
 	maps.Copy(all, incidentFaults())
 	return all
-}
-
-// incidentFaults are those that come only in incidents, besides the others.
-func incidentFaults() map[string]func(*World, Event) {
-	return map[string]func(*World, Event){
-		"copy by hand":     (*World).copyByHand,
-		"slow requests":    func(w *World, e Event) { w.weather.slow = w.now.Add(e.For) },
-		"look for orphans": func(w *World, e Event) { w.lookForOrphans(fmt.Sprint(e.N)) },
-		"rezone":           (*World).rezone,
-		"grow":             (*World).grow,
-		"restore":          (*World).restore,
-	}
 }
 
 // commonFaults are those that do not depend on an API.

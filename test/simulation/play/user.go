@@ -16,6 +16,19 @@ import (
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
 
+// incidentFaults are those that come only in incidents, besides the others.
+func incidentFaults() map[string]func(*World, Event) {
+	return map[string]func(*World, Event){
+		"copy by hand":     (*World).copyByHand,
+		"slow requests":    func(w *World, e Event) { w.weather.slow = w.now.Add(e.For) },
+		"look for orphans": func(w *World, e Event) { w.lookForOrphans(fmt.Sprint(e.N)) },
+		"rezone":           (*World).rezone,
+		"grow":             (*World).grow,
+		"restore":          (*World).restore,
+		"disk full":        func(w *World, e Event) { w.weather.full[w.pickServer(e)] = w.now.Add(e.For) },
+	}
+}
+
 // nativeFaults are what a user of the native API does.
 func nativeFaults() map[string]func(*World, Event) {
 	return map[string]func(*World, Event){

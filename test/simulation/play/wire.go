@@ -18,6 +18,7 @@ var (
 	errTooLong = errors.New("the run does not come to rest")
 	errReset   = errors.New("read tcp: connection reset by peer")
 	errRefused = errors.New("dial tcp: connect: connection refused")
+	errFull    = errors.New("etcdserver: mvcc: database space exceeded")
 )
 
 // How a request can go wrong.
