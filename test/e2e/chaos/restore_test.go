@@ -52,7 +52,7 @@ func TestNothingLostIsRemoved(t *testing.T) {
 	}
 }
 
-// TestForgotten: a Machine that a restore did not know ended then, by nobody's request.
+// TestForgotten: a Machine that a restore did not know ended then, without a request.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	lives := forgotten([]life{

@@ -8,7 +8,7 @@ import (
 )
 
 // Restore puts all objects back to how they were at that time, as from a backup of etcd, and
-// the version of the server with them. Nobody who watches is told: caches find that their
+// the version of the server with them. Watches are told nothing: caches find that their
 // position is of another life of the server, and list again.
 func (s *Server) Restore(to time.Time) {
 	s.lives++

@@ -25,7 +25,7 @@ func (w *World) grow(e Event) {
 
 // restore has a user restore a backup of a management cluster, of the cluster with the
 // nodes, or of both: their API servers are down for minutes, and then know what they knew a
-// while ago. The cloud and the kubelets go on. Nobody restores a management cluster to
+// while ago. The cloud and the kubelets go on. No user restores a management cluster to
 // before a move: the Cluster would live twice.
 func (w *World) restore(e Event) {
 	at := w.homes[int(e.N>>1)%len(w.homes)].server
@@ -42,7 +42,7 @@ func (w *World) restore(e Event) {
 		to = epoch()
 	}
 	if w.moving || w.lastMove.After(to) {
-		w.trace("nobody restores to before a move")
+		w.trace("no user restores to before a move")
 		return
 	}
 	down, bump := time.Minute+time.Duration(e.N>>5%10)*time.Minute, e.N>>9%2 == 0
