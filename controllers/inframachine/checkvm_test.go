@@ -142,7 +142,8 @@ func TestAnEmptyListOfTheCloud(t *testing.T) {
 	if made, _ := w.vms(); made != 1 || !strings.HasPrefix(w.condition("m", clusterv1.ReadyCondition), "True") {
 		t.Errorf("%d VMs made, Ready is %q: a healthy Node has a VM", made, w.condition("m", clusterv1.ReadyCondition))
 	}
-	if got := w.condition("m", infrav1.VMProvisionedCondition); !strings.Contains(got, "check what the credentials may list") {
+	got := w.condition("m", infrav1.VMProvisionedCondition)
+	if !strings.Contains(got, "check what the credentials may list") {
 		t.Errorf("VMProvisioned is %q, and does not show what to do", got)
 	}
 	w.nodeHealthy("m", metav1.ConditionFalse)

@@ -56,8 +56,10 @@ func TestNothingLostIsRemoved(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	lives := forgotten([]life{
-		{name: "lost", made: at(1), gone: true}, {name: "deleted", made: at(1), ended: at(2), gone: true},
-		{name: "stays", made: at(1)}, {name: "later", made: at(20), gone: true},
+		{name: "lost", made: at(1), gone: true},
+		{name: "deleted", made: at(1), ended: at(2), gone: true},
+		{name: "stays", made: at(1)},
+		{name: "later", made: at(20), gone: true},
 	}, []loss{{at: at(10)}})
 	for _, l := range lives {
 		if lost := l.ender == restorer && l.ended.Equal(at(10)); lost != (l.name == "lost") {
