@@ -67,7 +67,7 @@ func deletions() []Mutation {
 			{engine, "(*Engine).absenceUncertain", Replace(`t.Sub(m)`, `recv.clock.Since(m)`)},
 		}},
 		{"the finalizer of a Machine is removed while its VM is still being deleted", []Target{
-			{"controllers/machine", "(*Controller).deleteVM", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
+			{"controllers/machine", "(*Controller).vmRemoved", Replace(`d.Done`, `(d.Done || d.RetryAfter > 0)`)},
 		}},
 	}
 }
