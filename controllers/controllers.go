@@ -233,6 +233,7 @@ func addNode(s *setup) error {
 		MachineCreationTimeout: s.Options.Machine.CreationTimeout, Visits: s.visits,
 		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
 		IgnoreOutages:         s.Options.Machine.IgnoreOutages, HoldLimit: s.Options.Machine.OutageLimit,
+		MaxReplacements: s.Options.Machine.MaxReplacements,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {
 		return err

@@ -225,13 +225,14 @@ func (w *wiring) isFrozen() bool {
 // controllerOptions are the flags as the controllers take them.
 func (o *Options) controllerOptions() controllers.Options {
 	m, s := o.machines, o.safety
+	maxReplacements, _ := machine.ParseMaxReplacements(m.maxReplacements) // validated
 	return controllers.Options{
 		Machine: machine.Options{
 			CreationTimeout: m.creation, HealthTimeout: m.health, DrainTimeout: m.drain, InPlaceUpdateTimeout: m.inPlaceUpdate,
 			PreserveTimeout: m.preserve, PVDetachTimeout: m.pvDetach, PVReattachTimeout: m.pvReattach,
 			MaxEvictRetries: int32(m.maxEvictRetries), NodeConditions: list(m.nodeConditions), //nolint:gosec // validated
 			BootstrapTokenExtraGroups: m.bootstrapTokenExtraGroups, ResourceExhaustedRetry: m.resourceExhaustedRetry,
-			IgnoreOutages: !s.outages, OutageLimit: s.outageLimit,
+			IgnoreOutages: !s.outages, OutageLimit: s.outageLimit, MaxReplacements: maxReplacements,
 		},
 		APIServer: apiserver.Options{Period: s.apiServerPeriod, Timeout: s.apiServerTimeout},
 		Orphans:   s.orphans(),

@@ -94,6 +94,7 @@ type machineOptions struct {
 	preserve, pvDetach, pvReattach         time.Duration
 	resourceExhaustedRetry                 time.Duration
 	maxEvictRetries                        int
+	maxReplacements                        string // a number or a percentage
 	nodeConditions                         string
 	bootstrapTokenExtraGroups              string
 }
@@ -159,7 +160,7 @@ func defaults() *Options {
 		machines: machineOptions{
 			creation: 20 * time.Minute, health: 10 * time.Minute, drain: 2 * time.Hour, inPlaceUpdate: 20 * time.Minute,
 			preserve: 96 * time.Hour, pvDetach: 2 * time.Minute, pvReattach: 90 * time.Second,
-			resourceExhaustedRetry: 10 * time.Minute, maxEvictRetries: 360,
+			resourceExhaustedRetry: 10 * time.Minute, maxEvictRetries: 360, maxReplacements: "1",
 			nodeConditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
 		},
 		logs:             logsapi.NewLoggingConfiguration(),
@@ -278,6 +279,9 @@ func (o *Options) addMachineFlags(fs *pflag.FlagSet) {
 	m := &o.machines
 	fs.DurationVar(&m.creation, "machine-creation-timeout", m.creation, "how long a machine may take to become Running")
 	fs.DurationVar(&m.health, "machine-health-timeout", m.health, "how long a machine may be Unknown before it is Failed")
+	fs.StringVar(&m.maxReplacements, "machine-max-replacements", m.maxReplacements,
+		"how many unhealthy machines of a machine deployment are replaced at a time: a number, or a percentage of its "+
+			"replicas")
 	fs.DurationVar(&m.drain, "machine-drain-timeout", m.drain,
 		"how long a node may be drained before its pods are removed by force")
 	fs.DurationVar(&m.inPlaceUpdate, "machine-inplace-update-timeout", m.inPlaceUpdate,

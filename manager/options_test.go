@@ -329,6 +329,16 @@ func TestInvalidValues(t *testing.T) {
 			[]string{"--machine-max-evict-retries=3000000000"},
 			"--machine-max-evict-retries",
 		},
+		"NoReplacements": {
+			"a pool in which nothing is replaced would never be repaired",
+			[]string{"--machine-max-replacements=0"},
+			"--machine-max-replacements",
+		},
+		"AllReplacements": {
+			"more than all machines cannot be replaced",
+			[]string{"--machine-max-replacements=101%"},
+			"--machine-max-replacements",
+		},
 		"Groups": {
 			"a group that no token may have would keep every node out",
 			[]string{"--bootstrap-token-auth-extra-groups=system:masters"},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 )
 
 const maxPort = 65535
@@ -140,6 +141,9 @@ func (m *machineOptions) validate(p *problems) {
 	p.notNegative("machine-preserve-timeout", m.preserve)
 	p.notNegative("resource-exhausted-retry", m.resourceExhaustedRetry)
 	p.count("machine-max-evict-retries", m.maxEvictRetries)
+	if _, err := machine.ParseMaxReplacements(m.maxReplacements); err != nil {
+		p.add("machine-max-replacements", "%v", err)
+	}
 	for _, group := range list(m.bootstrapTokenExtraGroups) {
 		if !extraGroup.MatchString(group) {
 			p.add("bootstrap-token-auth-extra-groups",

@@ -80,7 +80,7 @@ func New(d Deps) *Controller {
 		Deps:    d,
 		classes: class.New(d.Clouds),
 		engine:  vm.New(d.Clock, d.Fence.FormerLeader),
-		permits: permit.New(d.Client, d.Clock),
+		permits: permit.New(d.Client, d.Clock, d.Options.MaxReplacements),
 		tracker: outage.NewTracker(),
 		gate:    hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),
 	}

@@ -74,3 +74,41 @@ func TestAMachineThatNobodyReplacesHoldsNoneUp(t *testing.T) {
 		})
 	}
 }
+
+// TestSeveralReplacementsAtATime: a set without a deployment raises the limit for its
+// machines, and the one that has to wait shows how many are in its way.
+func TestSeveralReplacementsAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, interceptor.Funcs{})
+	set := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "set", UID: "set-uid",
+		Annotations: map[string]string{machinev1.MaxReplacementsAnnotation: "2"},
+	}}
+	w.create(set)
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		w.running(name)
+		m := w.machine(name)
+		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+			machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
+		w.update(m)
+	}
+	w.options.IgnoreOutages = true
+	w.restart()
+	for _, name := range names {
+		w.setUnready(name)
+		_, _ = w.reconcile(name)
+	}
+	w.pass(11 * time.Minute)
+	for _, name := range names {
+		_, _ = w.reconcile(name)
+	}
+	if a, b, c := w.phase("a"), w.phase("b"), w.phase("c"); a != machinev1.MachineFailed ||
+		b != machinev1.MachineFailed || c != machinev1.MachineUnknown {
+		t.Errorf("phases %q, %q and %q, want two Failed and one that waits", a, b, c)
+	}
+	const want = "WaitingForTurn: 2 Machines of the same pool are being replaced, e.g. a"
+	if got := w.condition("c", machinev1.ConditionNodeReady); got != want {
+		t.Errorf("condition %q, want %q", got, want)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 )
 
 // Options are the manager's flags as far as machines go. A timeout of 0 is over at once.
@@ -23,6 +24,8 @@ type Options struct {
 	PVDetachTimeout      time.Duration
 	PVReattachTimeout    time.Duration
 	MaxEvictRetries      int32
+	// MaxReplacements is how many unhealthy machines of a pool are replaced at a time.
+	MaxReplacements permit.Limit
 	// NodeConditions make a machine unhealthy unless they are False.
 	NodeConditions []string
 	// BootstrapTokenExtraGroups stand in each bootstrap token.
@@ -36,6 +39,9 @@ type Options struct {
 	// 2 hours.
 	OutageLimit time.Duration
 }
+
+// ParseMaxReplacements reads a number from 1, or a percentage from 1% to 100%.
+func ParseMaxReplacements(text string) (permit.Limit, error) { return permit.ParseLimit(text) }
 
 // settings are the limits of one machine: its spec's, else the manager's.
 type settings struct {

@@ -12,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -162,6 +163,8 @@ func annotationProblems(d *machinev1.MachineDeployment) []string {
 	wrong(own, d.Annotations, machinev1.ProviderIDFormAnnotation, `set it to "node" or remove it`, func(v string) bool {
 		return v == machinev1.ProviderIDFormNode
 	})
+	wrong(own, d.Annotations, machinev1.MaxReplacementsAnnotation,
+		"set it to a number from 1 or a percentage from 1% to 100%", isReplacementLimit)
 	wrong(template, d.Spec.Template.Annotations, machinev1.PriorityAnnotation, "set it to a number", isNumber)
 	return found
 }
@@ -174,6 +177,11 @@ func isTime(value string) bool {
 func isDuration(value string) bool {
 	d, err := time.ParseDuration(value)
 	return err == nil && d > 0
+}
+
+func isReplacementLimit(value string) bool {
+	_, err := permit.ParseLimit(value)
+	return err == nil
 }
 
 func isNumber(value string) bool {

@@ -14,6 +14,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
@@ -102,6 +103,10 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 		}},
 		{machinev1.LastReplicaChangeByScalerAnnotation, "must be a time in RFC 3339", func(s string) error {
 			_, err := time.Parse(time.RFC3339, s)
+			return err
+		}},
+		{machinev1.MaxReplacementsAnnotation, "must be a number from 1 or a percentage from 1% to 100%", func(s string) error {
+			_, err := permit.ParseLimit(s)
 			return err
 		}},
 		{machinev1.OrdinalsAnnotation, "is this controller's own record and was damaged; it is restored with the " +

@@ -60,6 +60,9 @@ type Deps struct {
 	IgnoreOutages bool
 	// HoldLimit is how long Machines of Nodes that are deleted together are kept; 0 is 2 hours.
 	HoldLimit time.Duration
+	// MaxReplacements is how many Machines of a pool whose Nodes were deleted together are
+	// deleted at a time after that, unless the pool sets its own.
+	MaxReplacements permit.Limit
 }
 
 // Controller syncs Nodes with their Machines.
@@ -87,7 +90,7 @@ func New(d Deps) *Controller {
 	}
 	return &Controller{
 		Deps: d, seen: map[string]seenNode{}, deleted: map[string]types.UID{}, held: map[string]bool{},
-		permits: permit.New(d.Client, d.Clock), followed: map[types.UID]time.Time{},
+		permits: permit.New(d.Client, d.Clock, d.MaxReplacements), followed: map[types.UID]time.Time{},
 	}
 }
 

@@ -1,8 +1,9 @@
-// Package permit lets one unhealthy machine of a pool be replaced at a time.
+// Package permit bounds how many unhealthy machines of a pool are replaced at a time.
 package permit
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,49 +17,64 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
 
-// Permits let one unhealthy machine of a pool be replaced at a time. Unlike the
-// phase of a Machine, a permit is known at once: it covers the time until the
-// cache shows the phase. It is safe for concurrent use, and lost at a restart.
+// Permits let as many unhealthy machines of a pool be replaced at a time as its limit
+// allows. Unlike the phase of a Machine, a permit is known at once: it covers the time
+// until the cache shows the phase. It is safe for concurrent use, and lost at a restart.
 type Permits struct {
-	client client.Reader
-	clock  clock.PassiveClock
+	client   client.Reader
+	clock    clock.PassiveClock
+	standard Limit // of pools that do not set their own
 
 	mu      sync.Mutex
-	granted map[string]permit // by pool
+	granted map[string]permits // by pool
 }
 
-type permit struct {
-	machine types.UID
-	at      time.Time
-}
+// permits are when the machines of a pool got theirs.
+type permits map[types.UID]time.Time
 
 // permitAge is how long a permit may outlive a machine that never showed it,
 // because the write under it failed or the machine recovered.
 const permitAge = time.Minute
 
 // New returns Permits of which none is taken. c is a cache with index.MachineByPool
-// and index.MachineByOwner.
-func New(c client.Reader, clock clock.PassiveClock) *Permits {
-	return &Permits{client: c, clock: clock, granted: map[string]permit{}}
+// and index.MachineByOwner; standard is the limit of pools that do not set their own.
+func New(c client.Reader, clock clock.PassiveClock, standard Limit) *Permits {
+	return &Permits{client: c, clock: clock, standard: standard, granted: map[string]permits{}}
 }
 
-// Take reports whether m may be marked as Failed now. If not, busy names the
-// machine that is being replaced.
-func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
+// Take reports whether m may be marked as Failed now. If not, busy are the names of the
+// machines that are being replaced, as many as the pool's limit or more.
+func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, busy []string, err error) {
+	limit, err := p.limit(ctx, m)
+	if err != nil {
+		return false, nil, err
+	}
 	key, machines, err := p.pool(ctx, m)
 	if err != nil {
-		return false, "", err
+		return false, nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range machines {
 		other := &machines[i]
 		if other.UID != m.UID && !leftBehind(m, other) && (replacing(other) || p.holds(key, other)) {
-			return false, other.Name, nil
+			busy = append(busy, other.Name)
 		}
 	}
-	p.granted[key] = permit{m.UID, p.clock.Now()}
-	return true, "", nil
+	if len(busy) >= limit {
+		return false, busy, nil
+	}
+	p.grant(key, m.UID)
+	return true, nil, nil
+}
+
+// grant remembers a permit, and forgets those of the pool that are too old to count.
+func (p *Permits) grant(key string, machine types.UID) {
+	maps.DeleteFunc(p.granted[key], func(_ types.UID, at time.Time) bool { return p.clock.Since(at) > permitAge })
+	if p.granted[key] == nil {
+		p.granted[key] = permits{}
+	}
+	p.granted[key][machine] = p.clock.Now()
 }
 
 // leftBehind reports whether other has left its set and stays as it is: it will
@@ -67,10 +83,10 @@ func leftBehind(m, other *machinev1.Machine) bool {
 	return other.DeletionTimestamp.IsZero() && metav1.GetControllerOf(other) == nil && metav1.GetControllerOf(m) != nil
 }
 
-// holds reports whether other has the pool's permit and the cache does not show it yet.
+// holds reports whether other has a permit of the pool and the cache does not show it yet.
 func (p *Permits) holds(key string, other *machinev1.Machine) bool {
-	held := p.granted[key]
-	if held.machine != other.UID || p.clock.Since(held.at) > permitAge {
+	at, granted := p.granted[key][other.UID]
+	if !granted || p.clock.Since(at) > permitAge {
 		return false
 	}
 	phase := other.Status.CurrentStatus.Phase
