@@ -20,6 +20,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
@@ -85,6 +86,10 @@ type Options struct {
 	OvershootPeriod      time.Duration
 	// AnnotateDuringRollout keeps autoscalers from removing nodes during rollouts.
 	AnnotateDuringRollout bool
+	// CreationTimeoutGrowthPercent is by how much the creation timeout of a
+	// MachineDeployment grows after machines had to be replaced in ReplaceCycles cycles
+	// because they did not join in time. If either is 0, it does not.
+	CreationTimeoutGrowthPercent, ReplaceCycles int
 }
 
 // A Controller is what can be run on its own.
@@ -224,6 +229,10 @@ func addMachineDeployment(s *setup) error {
 	return machinedeployment.New(machinedeployment.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Events: s.Events(managerComponent),
 		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
+		Joining: joining.Policy{
+			Timeout:       s.Options.Machine.CreationTimeout,
+			GrowthPercent: s.Options.CreationTimeoutGrowthPercent, Cycles: s.Options.ReplaceCycles,
+		},
 	}).SetupWithManager(s.mgr, s.Workers("machinedeployment"))
 }
 

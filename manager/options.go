@@ -95,6 +95,7 @@ type machineOptions struct {
 	resourceExhaustedRetry                 time.Duration
 	maxEvictRetries                        int
 	maxReplacements                        string // a number or a percentage
+	creationGrowthPercent, replaceCycles   int
 	nodeConditions                         string
 	bootstrapTokenExtraGroups              string
 }
@@ -160,7 +161,8 @@ func defaults() *Options {
 		machines: machineOptions{
 			creation: 20 * time.Minute, health: 10 * time.Minute, drain: 2 * time.Hour, inPlaceUpdate: 20 * time.Minute,
 			preserve: 96 * time.Hour, pvDetach: 2 * time.Minute, pvReattach: 90 * time.Second,
-			resourceExhaustedRetry: 10 * time.Minute, maxEvictRetries: 360, maxReplacements: "1",
+			resourceExhaustedRetry: 10 * time.Minute, maxEvictRetries: 360,
+			maxReplacements: "1", creationGrowthPercent: 50, replaceCycles: 2,
 			nodeConditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
 		},
 		logs:             logsapi.NewLoggingConfiguration(),
@@ -278,6 +280,12 @@ func (o *Options) addSafetyFlags(fs *pflag.FlagSet) {
 func (o *Options) addMachineFlags(fs *pflag.FlagSet) {
 	m := &o.machines
 	fs.DurationVar(&m.creation, "machine-creation-timeout", m.creation, "how long a machine may take to become Running")
+	fs.IntVar(&m.creationGrowthPercent, "machine-creation-timeout-growth-percent", m.creationGrowthPercent,
+		"by how much the creation timeout of a machine deployment grows while its machines do not join in time; 0 means "+
+			"it does not")
+	fs.IntVar(&m.replaceCycles, "machine-replace-cycle-count-threshold", m.replaceCycles,
+		"how often machines of a machine deployment have to be replaced because they did not join until its creation "+
+			"timeout grows; 0 means it does not")
 	fs.DurationVar(&m.health, "machine-health-timeout", m.health, "how long a machine may be Unknown before it is Failed")
 	fs.StringVar(&m.maxReplacements, "machine-max-replacements", m.maxReplacements,
 		"how many unhealthy machines of a machine deployment are replaced at a time: a number, or a percentage of its "+
@@ -307,33 +315,4 @@ func (o *Options) addIgnoredFlags(fs *pflag.FlagSet) {
 		"unused: each kind is spoken in the best encoding that it has")
 	fs.DurationVar(&i.controllerStartInterval, "controller-start-interval", i.controllerStartInterval,
 		"unused: controllers start together")
-	for _, name := range futureFlags() {
-		fs.Var(new(futureFlag), name, "of a newer MCM; accepted, and has no effect yet")
-	}
 }
-
-// futureFlags are the flags of MCM's main branch and of its open proposals that this
-// version does not implement. An image that is put under newer arguments starts with
-// them, and logs a warning; any other flag that is not known stays an error, since it may
-// be misspelt.
-func futureFlags() []string {
-	return []string{
-		"machine-creation-timeout-growth-percent",
-		"machine-replace-cycle-count-threshold",
-	}
-}
-
-// futureFlag keeps the value of a flag as it was given.
-type futureFlag string
-
-// String is the value.
-func (f *futureFlag) String() string { return string(*f) }
-
-// Set takes any value.
-func (f *futureFlag) Set(value string) error {
-	*f = futureFlag(value)
-	return nil
-}
-
-// Type is shown in the help.
-func (*futureFlag) Type() string { return "value" }

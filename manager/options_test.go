@@ -40,6 +40,8 @@ var mcmFlags = map[string]struct{ value, why string }{
 	"machine-safety-overshooting-period": {"1m0s", ""},
 	"autoscaler-scaledown-annotation-during-rollout": {"true", ""},
 	"machine-creation-timeout":                       {"20m0s", ""},
+	"machine-creation-timeout-growth-percent":        {"50", ""},
+	"machine-replace-cycle-count-threshold":          {"2", ""},
 	"machine-health-timeout":                         {"10m0s", ""},
 	"machine-drain-timeout":                          {"2h0m0s", ""},
 	"machine-inplace-update-timeout":                 {"20m0s", ""},
@@ -109,22 +111,6 @@ func TestGardenersCommandLines(t *testing.T) {
 	for name, args := range cases {
 		if _, err := parse(args...); err != nil {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// TestFutureFlags: flags of newer MCMs do not keep the manager from starting.
-func TestFutureFlags(t *testing.T) {
-	t.Parallel()
-	o, err := parse("--machine-creation-timeout-growth-percent=50", "--machine-replace-cycle-count-threshold", "2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{
-		"machine-creation-timeout-growth-percent": "50", "machine-replace-cycle-count-threshold": "2",
-	} {
-		if got := o.flags.Lookup(name).Value.String(); got != want || !o.given(name) {
-			t.Errorf("--%s is %q, want %q", name, got, want)
 		}
 	}
 }
@@ -373,7 +359,8 @@ func TestZeroAsInMCM(t *testing.T) {
 		"machine-safety-apiserver-statuscheck-timeout", "machine-safety-apiserver-statuscheck-period",
 		"machine-creation-timeout", "machine-health-timeout", "machine-drain-timeout", "machine-inplace-update-timeout",
 		"machine-max-evict-retries", "machine-pv-detach-timeout", "machine-pv-reattach-timeout",
-		"machine-preserve-timeout", "resource-exhausted-retry",
+		"machine-preserve-timeout", "resource-exhausted-retry", "machine-creation-timeout-growth-percent",
+		"machine-replace-cycle-count-threshold",
 	} {
 		args = append(args, "--"+name+"=0")
 	}

@@ -46,7 +46,6 @@ func Run(ctx context.Context, o *Options, drivers ...cloud.Driver) error {
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting", "version", o.version, "namespace", o.clusters.namespace,
 		"drivers", namesOf(drivers))
-	o.warnOfFutureFlags()
 	return o.work(ctx, drivers)
 }
 
@@ -72,14 +71,4 @@ func (o *Options) term(ctx context.Context, drivers []cloud.Driver) (handedOver 
 	defer p.events.Shutdown()
 	err = p.manager.Start(ctx)
 	return errors.Is(context.Cause(ctx), errHandOver), err
-}
-
-// warnOfFutureFlags logs which of the given flags do nothing yet.
-func (o *Options) warnOfFutureFlags() {
-	for _, name := range futureFlags() {
-		if o.given(name) {
-			klog.Background().Info("Warning: this version accepts the flag, and it has no effect yet", "flag", "--"+name,
-				"value", o.flags.Lookup(name).Value.String())
-		}
-	}
 }

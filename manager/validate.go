@@ -141,6 +141,8 @@ func (m *machineOptions) validate(p *problems) {
 	p.notNegative("machine-preserve-timeout", m.preserve)
 	p.notNegative("resource-exhausted-retry", m.resourceExhaustedRetry)
 	p.count("machine-max-evict-retries", m.maxEvictRetries)
+	p.count("machine-creation-timeout-growth-percent", m.creationGrowthPercent)
+	p.count("machine-replace-cycle-count-threshold", m.replaceCycles)
 	if _, err := machine.ParseMaxReplacements(m.maxReplacements); err != nil {
 		p.add("machine-max-replacements", "%v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 )
 
 // checkHealth decides the phase of a Machine that has its VM, and carries out what
@@ -155,6 +156,8 @@ type transition struct {
 	state       machinev1.MachineState
 	description string
 	errorCode   string
+	// joined is True if the machine joins with it, and False if it did not in time; else "".
+	joined corev1.ConditionStatus
 }
 
 // decision is what follows from looking at a machine's node.
@@ -203,7 +206,7 @@ func healthy(m *machinev1.Machine, now time.Time) decision {
 	}}
 	if op := m.Status.LastOperation; op.Type == machinev1.MachineOperationCreate &&
 		op.State != machinev1.MachineStateSuccessful {
-		v.next.operation = machinev1.MachineOperationCreate
+		v.next.operation, v.next.joined = machinev1.MachineOperationCreate, corev1.ConditionTrue
 		v.next.description = joinedText(m, now)
 	}
 	return v
@@ -220,7 +223,7 @@ func evaluatePending(m *machinev1.Machine, node *corev1.Node, unhealthy string, 
 	if unhealthy == "" && !criticalComponentsMissing(node) {
 		return decision{next: &transition{
 			phase: machinev1.MachineRunning, operation: machinev1.MachineOperationCreate,
-			state: machinev1.MachineStateSuccessful, description: joinedText(m, now),
+			state: machinev1.MachineStateSuccessful, description: joinedText(m, now), joined: corev1.ConditionTrue,
 		}}
 	}
 	if wait := s.creation - now.Sub(m.CreationTimestamp.Time); wait > 0 {
@@ -233,13 +236,14 @@ func evaluatePending(m *machinev1.Machine, node *corev1.Node, unhealthy string, 
 	return decision{next: &transition{
 		phase: machinev1.MachineFailed, operation: op, state: machinev1.MachineStateFailed,
 		description: fmt.Sprintf("Machine %s failed to join the cluster in %s", m.Name, s.creation),
+		joined:      corev1.ConditionFalse,
 	}}
 }
 
 // evaluateRunning notices a node that is unhealthy or gone. A node that was never
 // seen is not gone: its first appearance may still be on its way.
 func evaluateRunning(m *machinev1.Machine, node *corev1.Node, unhealthy string) decision {
-	if unhealthy == "" || (node == nil && len(m.Status.Conditions) == 0) {
+	if unhealthy == "" || (node == nil && len(joining.OfNode(m.Status.Conditions)) == 0) {
 		return decision{}
 	}
 	return decision{next: &transition{

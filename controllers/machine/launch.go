@@ -71,6 +71,7 @@ func waitForVM(p *pass, wait time.Duration) {
 		p.did.transition = &transition{
 			phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
 			description: fmt.Sprintf("VM of Machine %s was not complete in %s", p.machine.Name, p.seen.settings.creation),
+			joined:      corev1.ConditionFalse,
 		}
 		return
 	}

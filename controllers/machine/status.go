@@ -13,6 +13,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 )
@@ -30,6 +31,7 @@ func report(p *pass, failure error) machinev1.MachineStatus {
 		reportCreation(p, &status)
 	}
 	reportNode(p, prev, &status)
+	reportJoined(p, &status)
 	reportFailure(&status)
 	reportPreservation(p, &status)
 	conditions := []metav1.Condition{}
@@ -159,9 +161,29 @@ func reportNode(p *pass, prev machinev1.MachineStatus, status *machinev1.Machine
 		return
 	}
 	status.NodeRef = &machinev1.NodeReference{Kind: "Node", Name: p.node.Name}
-	if conditionsChanged(prev.Conditions, p.node.Status.Conditions) {
+	if conditionsChanged(joining.OfNode(prev.Conditions), p.node.Status.Conditions) {
 		status.Conditions = p.node.DeepCopy().Status.Conditions
+		if joined := joining.Recorded(p.machine); joined != nil {
+			status.Conditions = joining.Record(status.Conditions, *joined)
+		}
 	}
+}
+
+// reportJoined records that the machine has joined, or has not in time: its
+// MachineDeployment adapts the creation timeout to that.
+func reportJoined(p *pass, status *machinev1.MachineStatus) {
+	t := p.did.transition
+	if t == nil || t.joined == "" || p.did.createErr != nil {
+		return
+	}
+	c := corev1.NodeCondition{
+		Status: t.joined, Reason: machinev1.ReasonJoined, Message: t.description,
+		LastTransitionTime: metav1.NewTime(p.seen.now), LastHeartbeatTime: metav1.NewTime(p.seen.now),
+	}
+	if t.joined == corev1.ConditionFalse {
+		c.Reason = machinev1.ReasonFailedJoin
+	}
+	status.Conditions = joining.Record(status.Conditions, c)
 }
 
 // conditionsChanged reports whether a type came or went or a status changed; of

@@ -13,6 +13,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
@@ -34,6 +35,9 @@ type Deps struct {
 	// AnnotateDuringRollout keeps autoscalers from removing nodes during rollouts
 	// (MCM flag --autoscaler-scaledown-annotation-during-rollout).
 	AnnotateDuringRollout bool
+	// Joining is how the creation timeout of deployments grows whose machines do not join
+	// in time; its timeout is of those that set none. The zero value is that it does not.
+	Joining joining.Policy
 }
 
 // Controller reconciles MachineDeployments.
@@ -90,7 +94,9 @@ func (s *scope) act(ctx context.Context) error {
 	if s.invalid || s.waitForHold() {
 		return nil
 	}
-	steps := []func(context.Context) (bool, error){s.adoptSets, s.syncFreeze, s.offerCapacity, s.markForDeletion}
+	steps := []func(context.Context) (bool, error){
+		s.adoptSets, s.syncFreeze, s.offerCapacity, s.adaptCreationTimeout, s.markForDeletion,
+	}
 	for _, step := range steps {
 		if ready, err := step(ctx); err != nil || !ready {
 			return err

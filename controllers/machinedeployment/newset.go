@@ -35,6 +35,8 @@ func copiedToSets(key string) bool {
 		machinev1.PreferNoScheduleKey, machinev1.UnfreezeAnnotation, machinev1.TriggerDeletionAnnotation,
 		machinev1.OrdinalsAnnotation, machinev1.OwnerIDAnnotation, machinev1.CAPIRevisionAnnotation,
 		machinev1.ProviderIDFormAnnotation, machinev1.OfferedCapacityAnnotation, machinev1.MaxReplacementsAnnotation,
+		machinev1.EffectiveCreationTimeoutAppliedAnnotation, machinev1.ReplaceCycleCountAnnotation,
+		machinev1.ReplaceCycleCountAppliedAnnotation,
 		machinev1.MigrationHoldAnnotation, machinev1.MigrationHeldAnnotation, machinev1.MigrationHeldSinceAnnotation:
 		return false
 	}

@@ -209,6 +209,7 @@ func (s *scope) progress(status *machinev1.MachineDeploymentStatus) *machinev1.P
 	if !s.invalid {
 		s.setProgressCondition(&conditions, s.replicasReady(status))
 		s.reportProviderIDForm(&conditions)
+		s.reportJoining(&conditions)
 	}
 	if len(conditions) == 0 {
 		return nil

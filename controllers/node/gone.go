@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
 )
 
 // followDeleted deletes the Machine of a Node that is being deleted, unless many are. The
@@ -94,7 +95,7 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 
 // reportMissing emits an Event about a Node that had joined and is missing.
 func (c *Controller) reportMissing(m *machinev1.Machine, node, why string) {
-	if len(m.Status.Conditions) == 0 {
+	if len(joining.OfNode(m.Status.Conditions)) == 0 {
 		return // it may not have joined yet
 	}
 	c.Events.Eventf(m, corev1.EventTypeWarning, eventNodeMissing,

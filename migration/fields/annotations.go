@@ -90,7 +90,17 @@ var headAnnotations = []annotation{
 	},
 	{native: machinev1.EffectiveCreationTimeoutAnnotation, leavesNative: replaced("becomes " +
 		"spec.checks.nodeStartupTimeoutSeconds of the MachineHealthCheck")},
+	{
+		native: machinev1.MaxReplacementsAnnotation,
+		leavesNative: lost("the MachineHealthCheck replaces one machine " +
+			"at a time; raise spec.remediation.maxInFlight of the MachineDeployment"),
+	},
+	{native: machinev1.EffectiveCreationTimeoutAppliedAnnotation, leavesNative: replaced(noGrowthText)},
+	{native: machinev1.ReplaceCycleCountAnnotation, leavesNative: replaced(noGrowthText)},
+	{native: machinev1.ReplaceCycleCountAppliedAnnotation, leavesNative: replaced(noGrowthText)},
 }
+
+const noGrowthText = "nodeStartupTimeoutSeconds of the MachineHealthCheck does not grow by itself"
 
 func gardenerOption(gardeners, upstreams string) annotation {
 	return annotation{

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import corev1 "k8s.io/api/core/v1"
+
 // Annotations about how many machines are replaced, and when.
 const (
 	// MaxReplacementsAnnotation on a MachineDeployment, or on a MachineSet without one, is
@@ -7,3 +9,32 @@ const (
 	// percentage of spec.replicas, rounded down to at least 1.
 	MaxReplacementsAnnotation = "mcm.cluster.x-k8s.io/max-replacements"
 )
+
+// Annotations on a MachineDeployment whose machines did not join in time: MCM's record of
+// how EffectiveCreationTimeoutAnnotation was adapted to that. Times are RFC 3339.
+const (
+	// EffectiveCreationTimeoutAppliedAnnotation is when the manager last adapted the
+	// timeout. Without it the timeout is a user's, and not changed.
+	EffectiveCreationTimeoutAppliedAnnotation = "node.machine.sapcloud.io/effective-creation-timeout-last-applied-at"
+	// ReplaceCycleCountAnnotation is how often machines were replaced because they did not
+	// join, since the timeout last grew.
+	ReplaceCycleCountAnnotation = "node.machine.sapcloud.io/replace-cycle-count"
+	// ReplaceCycleCountAppliedAnnotation is when that was last counted.
+	ReplaceCycleCountAppliedAnnotation = "node.machine.sapcloud.io/replace-cycle-count-last-applied-at"
+)
+
+// MachineJoined is MCM's condition in status.conditions of a Machine, beside those of its
+// node: True once the node has joined, False if it had not within the creation timeout.
+// A MachineDeployment has a condition of that type in status.progress while its machines
+// do not join in time.
+const MachineJoined corev1.NodeConditionType = "MachineJoined"
+
+// Reasons of MachineJoined.
+const (
+	ReasonJoined     = "Joined"
+	ReasonFailedJoin = "FailedJoin"
+)
+
+// EventCreationTimeoutAdapted on a MachineDeployment tells that its creation timeout has
+// grown because machines did not join in time, or was reduced since they do again.
+const EventCreationTimeoutAdapted = "CreationTimeoutAdapted"

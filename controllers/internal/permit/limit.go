@@ -25,7 +25,8 @@ func ParseLimit(text string) (Limit, error) {
 	digits, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseInt(digits, 10, 32)
 	if err != nil || n < 1 || percent && n > 100 {
-		return Limit{}, fmt.Errorf("%q is neither a number from 1 to %d nor a percentage from 1%% to 100%%", text, math.MaxInt32)
+		return Limit{}, fmt.Errorf("%q is neither a number from 1 to %d nor a percentage from 1%% to 100%%", text,
+			math.MaxInt32)
 	}
 	return Limit{intstr.Parse(text)}, nil
 }

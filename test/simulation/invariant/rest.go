@@ -58,6 +58,9 @@ func everythingSettles(c *Checker) error {
 		case owned[string(d.UID)] != d.Spec.Replicas:
 			return fmt.Errorf("MachineDeployment %s has %d machines and asks for %d", d.Name, owned[string(d.UID)],
 				d.Spec.Replicas)
+		case d.Annotations[machinev1.EffectiveCreationTimeoutAppliedAnnotation] != "":
+			return fmt.Errorf("MachineDeployment %s still gives its machines %s to join", d.Name,
+				d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation])
 		case d.Status.AvailableReplicas != d.Spec.Replicas || d.Status.ObservedGeneration != d.Generation:
 			return fmt.Errorf("MachineDeployment %s says that %d are available of %d, at generation %d of %d",
 				d.Name, d.Status.AvailableReplicas, d.Spec.Replicas, d.Status.ObservedGeneration, d.Generation)

@@ -201,7 +201,7 @@ func (w *World) options() controllers.Options {
 		APIServer: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
 		Orphans:   orphan.Options{Period: 30 * time.Minute},
 		SafetyUp:  2, SafetyDown: 1, OvershootPeriod: time.Minute,
-		AnnotateDuringRollout: true,
+		AnnotateDuringRollout: true, CreationTimeoutGrowthPercent: 50, ReplaceCycles: 2,
 	}
 }
 

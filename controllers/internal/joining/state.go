@@ -1,0 +1,132 @@
+package joining
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+)
+
+// A State is what a MachineDeployment knows of how its machines have joined. The zero
+// State is that of one whose machines always have.
+type State struct {
+	// Timeout is the one of new machines; 0 for that of the policy.
+	Timeout time.Duration
+	// Adapted is when Timeout was last adapted; zero if it never was.
+	Adapted time.Time
+	// Cycles is how often machines were replaced since, because they did not join.
+	Cycles int
+	// Counted is when that was last counted; zero for never. What failed before has been
+	// counted.
+	Counted time.Time
+}
+
+// StateOf reads the state from the annotations of a MachineDeployment; what cannot be
+// read is zero.
+func StateOf(d *machinev1.MachineDeployment) State {
+	var s State
+	timeout, _ := time.ParseDuration(d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation])
+	cycles, _ := strconv.Atoi(d.Annotations[machinev1.ReplaceCycleCountAnnotation])
+	s.Timeout, s.Cycles = max(timeout, 0), max(cycles, 0)
+	s.Adapted, _ = time.Parse(time.RFC3339, d.Annotations[machinev1.EffectiveCreationTimeoutAppliedAnnotation])
+	s.Counted, _ = time.Parse(time.RFC3339, d.Annotations[machinev1.ReplaceCycleCountAppliedAnnotation])
+	return s
+}
+
+// Annotate writes the state into the annotations of a MachineDeployment.
+func (s State) Annotate(d *machinev1.MachineDeployment) {
+	set := func(key, value string, zero bool) {
+		if zero {
+			delete(d.Annotations, key)
+		} else {
+			machinev1.SetAnnotation(d, key, value)
+		}
+	}
+	set(machinev1.EffectiveCreationTimeoutAnnotation, s.Timeout.String(), s.Timeout == 0)
+	set(machinev1.EffectiveCreationTimeoutAppliedAnnotation, s.Adapted.UTC().Format(time.RFC3339), s.Adapted.IsZero())
+	set(machinev1.ReplaceCycleCountAnnotation, strconv.Itoa(s.Cycles), s.Cycles == 0)
+	set(machinev1.ReplaceCycleCountAppliedAnnotation, s.Counted.UTC().Format(time.RFC3339), s.Counted.IsZero())
+}
+
+// Foreign reports whether a user set the timeout of d, so that it stays as it is.
+func Foreign(d *machinev1.MachineDeployment) bool {
+	_, set := d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]
+	return set && StateOf(d).Adapted.IsZero()
+}
+
+// Grown reports whether new machines get more time than the policy gives them.
+func (s State) Grown() bool { return s.Timeout != 0 }
+
+// Effective is the creation timeout of new machines.
+func (s State) Effective(p Policy) time.Duration { return cmp.Or(s.Timeout, p.Timeout) }
+
+// Next is the state that follows from what happened to machines since s.Counted.
+// Of several that fail within one timeout only the first is counted: they are one cycle.
+func (s State) Next(p Policy, j Joins, now time.Time) State {
+	now = now.Truncate(time.Second) // annotations have no fractions
+	switch {
+	case p.Off(), s.Grown() && j.Failed == 0 && s.over(p, now):
+		return State{Counted: s.Counted}
+	case j.Failed > 0 && !now.Before(s.Counted.Add(s.Effective(p))):
+		return s.counted(p, now)
+	case j.Failed == 0 && j.Joined >= enoughJoined && s.reducible(now):
+		return s.reduced(p, j, now)
+	}
+	return s
+}
+
+// counted is the state after one more cycle in which machines failed to join.
+func (s State) counted(p Policy, now time.Time) State {
+	if s.over(p, now) {
+		s.Cycles = 0 // so long ago that this failure is the first one
+	}
+	s.Cycles, s.Counted = s.Cycles+1, now
+	if s.Cycles >= p.Cycles {
+		timeout := s.Effective(p)
+		s.Cycles, s.Timeout, s.Adapted = 0, max(timeout, min(p.grow(timeout), p.Longest())), now
+	}
+	return s
+}
+
+// Wait is how long it takes until the policy's timeout is restored, or reduced, although
+// nothing happens; 0 if it is not grown.
+func (s State) Wait(p Policy, j Joins, now time.Time) time.Duration {
+	switch {
+	case p.Off() || !s.Grown():
+		return 0
+	case j.Failed == 0 && j.Joined >= enoughJoined && !s.reducible(now):
+		return s.Adapted.Add(s.Timeout).Sub(now)
+	}
+	return max(s.end(p).Sub(now), 0)
+}
+
+// end is when what has been counted does not matter any more. It is twice the time that
+// a machine has at most: the failure of one that is being created is not known before.
+func (s State) end(p Policy) time.Time {
+	last := s.Adapted
+	if s.Counted.After(last) {
+		last = s.Counted
+	}
+	return last.Add(2 * p.Longest())
+}
+
+func (s State) over(p Policy, now time.Time) bool { return !now.Before(s.end(p)) }
+
+// reducible reports whether the timeout is in use for as long as a machine may take.
+func (s State) reducible(now time.Time) bool {
+	return s.Grown() && !now.Before(s.Adapted.Add(s.Timeout))
+}
+
+// reduced is the state with the time that machines took to join, and never less than the
+// policy's timeout.
+func (s State) reduced(p Policy, j Joins, now time.Time) State {
+	timeout := max(j.Longest.Round(time.Second), p.Timeout)
+	switch {
+	case timeout == p.Timeout:
+		return State{Counted: s.Counted}
+	case timeout < s.Timeout:
+		s.Timeout, s.Adapted = timeout, now
+	}
+	return s
+}
