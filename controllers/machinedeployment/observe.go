@@ -14,6 +14,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
 
@@ -60,6 +61,9 @@ type scope struct {
 	collisions *int32
 	// heldObject is the set or machine that is held for a migration; "" if none is.
 	heldObject string
+	// capacityMissing is true while a rolling update lacks capacity for its surge; fellBack
+	// if an old machine goes in this reconcile because of that.
+	capacityMissing, fellBack bool
 	// requeue is when the next reconcile comes if nothing changes; 0 for never.
 	requeue time.Duration
 }
@@ -162,6 +166,9 @@ func (o *ownedSet) view() rollout.Set {
 		if isAvailable(m) {
 			available++
 		}
+		if isExhausted(m) {
+			s.Exhausted++
+		}
 	}
 	s.Replicas = max(int(o.observed.Status.Replicas), terminating+max(s.Spec, s.Live))
 	s.Available = min(int(o.observed.Status.AvailableReplicas), available)
@@ -203,6 +210,14 @@ func (o *ownedSet) upcoming(n int) []*machinev1.Machine {
 func isAvailable(m *machinev1.Machine) bool {
 	phase := m.Status.CurrentStatus.Phase
 	return phase == machinev1.MachineRunning || phase == machinev1.MachineAvailable
+}
+
+// isExhausted reports whether the cloud had no capacity for the VM of a machine when it
+// was last asked.
+func isExhausted(m *machinev1.Machine) bool {
+	op := m.Status.LastOperation
+	return m.Spec.ProviderID == "" && op.Type == machinev1.MachineOperationCreate &&
+		op.State == machinev1.MachineStateFailed && op.ErrorCode == outcome.ResourceExhausted
 }
 
 // markedForDeletion reports whether a scaler or a user chose the machine to be

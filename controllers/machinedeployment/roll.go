@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
@@ -29,7 +30,7 @@ func (s *scope) rollingUpdate(ctx context.Context) error {
 		s.resize(s.newSet, size)
 		current.Spec = size
 	}
-	keep := rollout.OldReplicas(s.bounds, *current, old)
+	keep := s.oldReplicas(*current, old)
 	for i, o := range s.oldSets() {
 		if keep[i] != old[i].Spec {
 			s.resize(o, keep[i])
@@ -38,7 +39,44 @@ func (s *scope) rollingUpdate(ctx context.Context) error {
 			machinev1.SetAnnotation(o.desired, machinev1.PreferNoScheduleKey, "True")
 		}
 	}
-	return errors.Join(tainted, s.patchSets(ctx), s.cleanUpIfComplete(ctx))
+	patched := s.patchSets(ctx)
+	if patched == nil {
+		s.emitSurgeFallback()
+	}
+	return errors.Join(tainted, patched, s.cleanUpIfComplete(ctx))
+}
+
+// oldReplicas is how many machines each old set keeps. While the cloud has no capacity for
+// surge one more goes, if the deployment allows it.
+func (s *scope) oldReplicas(current rollout.Set, old []rollout.Set) []int {
+	keep := rollout.OldReplicas(s.bounds, current, old)
+	s.capacityMissing = rollout.CapacityMissing(s.bounds, current, old)
+	if !rollout.SurgeStuck(s.bounds, current, old) || !rollout.FallbackAllowed(s.d) {
+		return keep
+	}
+	fewer := rollout.OldReplicas(rollout.Fallback(s.bounds), current, old)
+	s.fellBack = !slices.Equal(keep, fewer)
+	return fewer
+}
+
+// emitSurgeFallback emits an Event if an old machine went before there was a new one.
+func (s *scope) emitSurgeFallback() {
+	if s.fellBack {
+		s.emitWarning(machinev1.ReasonSurgeFallback, "The cloud has no capacity for Machine %s: an old machine is deleted "+
+			"first, and %d machines stay available (surge is tried again with the next machine)",
+			s.exhaustedMachine(), rollout.Fallback(s.bounds).MinAvailable())
+	}
+}
+
+// exhaustedMachine is the name of a machine of the new set that the cloud has no capacity
+// for; "" if there is none.
+func (s *scope) exhaustedMachine() string {
+	for _, m := range s.newSet.live() {
+		if isExhausted(m) {
+			return m.Name
+		}
+	}
+	return ""
 }
 
 // rollBack gives the deployment the template of the requested revision, and clears

@@ -74,7 +74,7 @@ func machineChanged(e event.UpdateEvent) bool {
 type machineState struct {
 	phase                       machinev1.MachinePhase
 	deleting, marked, preserved bool
-	held                        bool
+	held, exhausted             bool
 	since, update, form         string
 }
 
@@ -85,6 +85,7 @@ func machineStateOf(m *machinev1.Machine) machineState {
 		marked:    markedForDeletion(m),
 		preserved: !m.Status.CurrentStatus.PreserveExpiryTime.IsZero(),
 		held:      machinev1.Held(m),
+		exhausted: isExhausted(m),
 		since:     m.Annotations[machinev1.MarkedForDeletionAnnotation],
 		update:    updateReason(m),
 		form:      m.Annotations[machinev1.ProviderIDFormAnnotation],

@@ -247,15 +247,31 @@ func (s *scope) replicasReady(status *machinev1.MachineDeploymentStatus) metav1.
 		c.Message += "; no machines are created by " + strings.Join(names, ", ") + " while there are too many"
 	case min(status.AvailableReplicas, status.UpdatedReplicas) < s.d.Spec.Replicas || s.newSetUnavailable():
 		c.Reason = s.unavailableReason()
-		c.Message += firstFailure(status)
+		c.Message += s.surgeText() + firstFailure(status)
 	default:
 		c.Reason = machinev1.ReasonScalingDown
 	}
 	return c
 }
 
-// unavailableReason returns why machines are missing: an outage if a set reports one.
+// surgeText is what the message adds while the cloud has no capacity for surge.
+func (s *scope) surgeText() string {
+	switch {
+	case !s.capacityMissing:
+		return ""
+	case rollout.FallbackAllowed(s.d):
+		return "; the cloud has no capacity for surge: old machines are deleted first, one at a time"
+	}
+	return fmt.Sprintf("; the cloud has no capacity for surge: free some, or set annotation %s to \"true\" to have one "+
+		"old machine deleted first", machinev1.SurgeFallbackAnnotation)
+}
+
+// unavailableReason returns why machines are missing: a lack of capacity that is worked
+// around, or an outage if a set reports one.
 func (s *scope) unavailableReason() string {
+	if s.capacityMissing && rollout.FallbackAllowed(s.d) {
+		return machinev1.ReasonSurgeFallback
+	}
 	for _, o := range s.sets {
 		if o.observed.Status.Progress == nil {
 			continue

@@ -165,6 +165,9 @@ func annotationProblems(d *machinev1.MachineDeployment) []string {
 	})
 	wrong(own, d.Annotations, machinev1.MaxReplacementsAnnotation,
 		"set it to a number from 1 or a percentage from 1% to 100%", isReplacementLimit)
+	wrong(own, d.Annotations, machinev1.SurgeFallbackAnnotation, `set it to "true" or remove it`, func(v string) bool {
+		return v == "true"
+	})
 	wrong(template, d.Spec.Template.Annotations, machinev1.PriorityAnnotation, "set it to a number", isNumber)
 	return found
 }

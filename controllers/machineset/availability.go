@@ -119,7 +119,8 @@ func (s *scope) isChosen(live *machinev1.MachineDeployment, m *machinev1.Machine
 }
 
 // leastAvailable returns the set's MachineDeployment, uncached, and how many machines it
-// keeps available: replicas less maxUnavailable in a rolling update, else none.
+// keeps available: replicas less maxUnavailable in a rolling update, and one less where it
+// may delete an old machine before there is a new one; else none.
 func (c *Controller) leastAvailable(ctx context.Context, s *scope) (*machinev1.MachineDeployment, int, error) {
 	live := &machinev1.MachineDeployment{}
 	err := c.Live.Get(ctx, client.ObjectKeyFromObject(s.deployment), live)
@@ -134,7 +135,7 @@ func (c *Controller) leastAvailable(ctx context.Context, s *scope) (*machinev1.M
 	if err != nil {
 		return live, 0, nil //nolint:nilerr // the MachineDeployment reports its invalid spec, and promises nothing
 	}
-	return live, bounds.MinAvailable(), nil
+	return live, rollout.LeastAvailable(live, bounds), nil
 }
 
 // counts are numbers of machines.

@@ -61,6 +61,12 @@ func TestKeepsAvailableMachines(t *testing.T) {
 			reason:  "The set was sized for a number that the user has taken back since.",
 			objects: []client.Object{rolling(2), a, b}, want: []string{"a", "b"},
 		},
+		"SurgeFallback": {
+			reason: "A deployment that may delete an old machine before it has a new one keeps one less.",
+			objects: []client.Object{rolling(2, func(d *machinev1.MachineDeployment) {
+				machinev1.SetAnnotation(d, machinev1.SurgeFallbackAnnotation, "true")
+			}), a, b}, want: []string{"b"},
+		},
 		"AsFarAsAllowed": {
 			reason:  "What the deployment does not need goes.",
 			objects: []client.Object{rolling(1), a, b}, want: []string{"b"},

@@ -8,6 +8,10 @@ const (
 	// how many of its unhealthy Machines are replaced at a time: a number from 1, or a
 	// percentage of spec.replicas, rounded down to at least 1.
 	MaxReplacementsAnnotation = "mcm.cluster.x-k8s.io/max-replacements"
+	// SurgeFallbackAnnotation on a MachineDeployment, value "true": while the cloud has no
+	// capacity for a machine beyond spec.replicas, a rolling update deletes one old machine
+	// first, so that one machine more than maxUnavailable may be unavailable.
+	SurgeFallbackAnnotation = "mcm.cluster.x-k8s.io/surge-fallback"
 )
 
 // Annotations on a MachineDeployment whose machines did not join in time: MCM's record of
@@ -34,6 +38,10 @@ const (
 	ReasonJoined     = "Joined"
 	ReasonFailedJoin = "FailedJoin"
 )
+
+// ReasonSurgeFallback of condition ReplicasReady, and of an Event on a MachineDeployment: a
+// rolling update deletes an old machine first, since the cloud has no capacity for surge.
+const ReasonSurgeFallback = "SurgeFallback"
 
 // EventCreationTimeoutAdapted on a MachineDeployment tells that its creation timeout has
 // grown because machines did not join in time, or was reduced since they do again.

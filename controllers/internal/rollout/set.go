@@ -18,6 +18,8 @@ type Set struct {
 	Live int
 	// Available is how many of them are Running, or Available without a target cluster.
 	Available int
+	// Exhausted is how many live ones have no VM because the cloud has no capacity.
+	Exhausted int
 	// Preserved is how many are Failed and kept for examination.
 	Preserved int
 	// ProtectedUnavailable is how many are neither preserved nor counted in Available, and

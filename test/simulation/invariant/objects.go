@@ -42,6 +42,9 @@ func boundsOf(d *machinev1.MachineDeployment) bounds {
 		surge, _ := intstr.GetScaledValueFromIntOrPercent(u.MaxSurge, int(d.Spec.Replicas), true)
 		missing, _ := intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, int(d.Spec.Replicas), false)
 		b = bounds{most: int(d.Spec.Replicas) + surge, least: int(d.Spec.Replicas) - missing}
+		if surge > 0 && d.Annotations[machinev1.SurgeFallbackAnnotation] == "true" {
+			b.least = max(b.least-1, 0)
+		}
 	}
 	if !d.DeletionTimestamp.IsZero() {
 		b.unlimited = true
