@@ -145,3 +145,17 @@ func (p *Plan) addFullDisk() {
 func between(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N(int64(to-from)+1))
 }
+
+// addReplacements has the pools of a quarter of the worlds replace machines in another way
+// than by default.
+func (p *Plan) addReplacements() {
+	const stream = 245 // with it, the pools of recorded worlds that were once violated are as they were
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if r.IntN(4) > 0 {
+		return
+	}
+	for i := range p.Pools {
+		p.Pools[i].Fallback = r.IntN(2) == 0
+		p.Pools[i].Replacements = [...]string{"", "2", "50%"}[r.IntN(3)]
+	}
+}

@@ -38,6 +38,10 @@ type Pool struct {
 	Replicas, Surge, Unavailable int32
 	Class                        int
 	Recreate                     bool
+	// Fallback lets a rollout delete a machine first where there is no capacity for surge.
+	Fallback bool
+	// Replacements is how many unhealthy machines are replaced at a time; "" is one.
+	Replacements string
 }
 
 // Event is something that goes wrong, or that a user does.
@@ -102,6 +106,7 @@ func New(seed uint64) Plan {
 	p.addRegrets()
 	p.addRestores()
 	p.addFullDisk()
+	p.addReplacements()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

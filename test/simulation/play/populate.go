@@ -234,6 +234,12 @@ func (w *World) deploymentOf(i int) *machinev1.MachineDeployment {
 	p := w.plan.Pools[i]
 	labels := map[string]string{machinev1.NameLabel: poolName(i)}
 	d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: poolName(i), Namespace: namespace}}
+	if p.Fallback {
+		machinev1.SetAnnotation(d, machinev1.SurgeFallbackAnnotation, "true")
+	}
+	if p.Replacements != "" {
+		machinev1.SetAnnotation(d, machinev1.MaxReplacementsAnnotation, p.Replacements)
+	}
 	d.Spec.Replicas = p.Replicas
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Strategy.Type = machinev1.RollingUpdateStrategyType
