@@ -105,7 +105,7 @@ func validateAnnotations(set *machinev1.MachineSet) []problem {
 			_, err := time.Parse(time.RFC3339, s)
 			return err
 		}},
-		{machinev1.MaxReplacementsAnnotation, "must be a number from 1 or a percentage from 1% to 100%", func(s string) error {
+		{machinev1.MaxReplacementsAnnotation, "must be a number from 1, or 1% to 100%", func(s string) error {
 			_, err := permit.ParseLimit(s)
 			return err
 		}},
