@@ -111,7 +111,7 @@ type Checker struct {
 	unhealthy map[string]bool         // nodes as they last were
 	created   map[string]time.Time    // when the MCMMachine of an owner id was last created
 	deleted   map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
-	made      map[string]time.Time    // when a manager last created the Machine of an owner id
+	made      map[string]time.Time    // when the Machine of an owner id, an orphan's until then, was last created
 	put       map[types.UID]time.Time // when somebody else created a Machine, or changed its labels
 
 	active   map[place]presence   // where Clusters of Cluster API live, and do not any more

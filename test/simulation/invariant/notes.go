@@ -100,7 +100,7 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 	}
 	if change.Old == nil {
 		c.noteReturn(id)
-		if w != nil {
+		if at, taken := c.taken[id]; w != nil || taken && c.Now().Sub(at) >= confirmation {
 			c.made[id] = c.Now()
 		}
 	}
