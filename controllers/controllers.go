@@ -21,6 +21,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/permit"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
@@ -138,6 +139,8 @@ type setup struct {
 	thawedAt func() time.Time
 	// visits are the passes over nodes, which the answer to a Machine's hold waits for.
 	visits *hold.Visits
+	// permits bound how many machines of a pool are replaced at a time.
+	permits *permit.Permits
 }
 
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
@@ -153,7 +156,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 	}
 	s := &setup{Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool {
 		return false
-	}, visits: &hold.Visits{}}
+	}, visits: &hold.Visits{}, permits: permit.New(d.Client, d.Clock, d.Options.Machine.MaxReplacements)}
 	for _, c := range All() {
 		if !slices.Contains(which, c.Name) {
 			continue
@@ -191,7 +194,7 @@ func addMachine(s *setup) error {
 	c := machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
 		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, FreezeCause: s.cause,
-		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits,
+		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits, Permits: s.permits,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {
 		return err
@@ -242,7 +245,7 @@ func addNode(s *setup) error {
 		MachineCreationTimeout: s.Options.Machine.CreationTimeout, Visits: s.visits,
 		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
 		IgnoreOutages:         s.Options.Machine.IgnoreOutages, HoldLimit: s.Options.Machine.OutageLimit,
-		MaxReplacements: s.Options.Machine.MaxReplacements,
+		Permits: s.permits,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {
 		return err

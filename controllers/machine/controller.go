@@ -55,6 +55,8 @@ type Deps struct {
 	// Visits are the passes of the node controller, which a hold waits for; nil is
 	// that there are none.
 	Visits *hold.Visits
+	// Permits are shared with the node controller; nil: the Controller has its own.
+	Permits *permit.Permits
 }
 
 // Controller keeps the VM and node of each Machine as its spec asks.
@@ -76,11 +78,14 @@ func (c *Controller) Collectors() []prometheus.Collector { return []prometheus.C
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
 	d.Client = fresh.NewClient(d.Client, &machinev1.Machine{})
+	if d.Permits == nil {
+		d.Permits = permit.New(d.Client, d.Clock, d.Options.MaxReplacements)
+	}
 	c := &Controller{
 		Deps:    d,
 		classes: class.New(d.Clouds),
 		engine:  vm.New(d.Clock, d.Fence.FormerLeader),
-		permits: permit.New(d.Client, d.Clock, d.Options.MaxReplacements),
+		permits: d.Permits,
 		tracker: outage.NewTracker(),
 		gate:    hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),
 	}

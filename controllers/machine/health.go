@@ -92,17 +92,10 @@ func (c *Controller) replaceInTurn(ctx context.Context, p *pass, next *transitio
 		p.did.transition = next
 		return nil
 	}
-	p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, turnMessage(busy)}
+	p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, fmt.Sprintf(
+		"Machine %s of the same pool is being replaced", busy)}
 	requeueAfter(p, shortRetry)
 	return nil
-}
-
-// turnMessage names the machines of the pool that are being replaced. A Machine shows it.
-func turnMessage(busy []string) string {
-	if len(busy) == 1 {
-		return fmt.Sprintf("Machine %s of the same pool is being replaced", busy[0])
-	}
-	return fmt.Sprintf("%d Machines of the same pool are being replaced, e.g. %s", len(busy), busy[0])
 }
 
 // slowJoin is how long a node usually takes at most to appear; from then on the

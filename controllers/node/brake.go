@@ -52,7 +52,7 @@ func (c *Controller) keepHeld(ctx context.Context, o *observation) (time.Duratio
 	if rest := o.node.DeletionTimestamp.Add(c.holdLimit()).Sub(c.Clock.Now()); rest > 0 {
 		return rest, nil
 	}
-	ok, _, err := c.permits.Take(ctx, o.machine())
+	ok, _, err := c.permits.TakeToDelete(ctx, o.machine())
 	if err != nil {
 		return 0, fmt.Errorf("look for machines being replaced: %w", err)
 	}
@@ -88,45 +88,84 @@ func (c *Controller) isOneOfMany(ctx context.Context, name string, uid types.UID
 	if _, again := c.followed[uid]; again {
 		return false, nil
 	}
-	waiting, err := c.waitingDeletions(ctx, name)
+	limit := fewDeletions
+	many, err := c.areDeleted(ctx, name, limit)
 	if err != nil {
 		return false, err
 	}
-	others := len(c.followed) + waiting
-	if others >= fewDeletions {
+	if many {
 		nodes, err := c.countNodes(ctx)
-		if err != nil || others >= nodes/deletionsShare {
-			return err == nil, err
+		if err != nil {
+			return false, err
+		}
+		if limit = max(limit, nodes/deletionsShare); limit > fewDeletions {
+			many, err = c.areDeleted(ctx, name, limit)
+		}
+		if many || err != nil {
+			return many, err
 		}
 	}
 	c.followed[uid] = now
 	return false, nil
 }
 
-// waitingDeletions returns how many other Nodes are being deleted whose Machines are not.
-func (c *Controller) waitingDeletions(ctx context.Context, but string) (int, error) {
+// areDeleted reports whether at least so many other Nodes are being deleted, or were within
+// the window.
+func (c *Controller) areDeleted(ctx context.Context, but string, atLeast int) (bool, error) {
+	count := len(c.followed) + c.heldBut(but)
+	if count >= atLeast {
+		return true, nil
+	}
 	var nodes corev1.NodeList
 	err := c.Target.Client.List(ctx, &nodes, client.MatchingFields{index.NodeDeleting: index.Deleting},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return 0, fmt.Errorf("list nodes that are being deleted: %w", err)
+		return false, fmt.Errorf("list nodes that are being deleted: %w", err)
 	}
-	waiting := 0
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if _, followed := c.followed[node.UID]; followed || node.Name == but {
+		if _, followed := c.followed[node.UID]; followed || node.Name == but || c.isHeld(node.Name) {
 			continue
 		}
-		machines, err := c.machinesOf(ctx, node.Name)
+		waits, err := c.waits(ctx, node)
 		if err != nil {
-			return 0, err
+			return false, err
 		}
-		if len(machines) == 1 && machines[0].DeletionTimestamp.IsZero() && !machinev1.Held(&machines[0]) &&
-			notFollowed(&machines[0], node) == "" {
-			waiting++
+		if waits {
+			count++
+		}
+		if count >= atLeast {
+			return true, nil
 		}
 	}
-	return waiting, nil
+	return false, nil
+}
+
+// waits reports whether a Node is being deleted and its Machine is not.
+func (c *Controller) waits(ctx context.Context, node *corev1.Node) (bool, error) {
+	var list machinev1.MachineList
+	err := c.Client.List(ctx, &list, client.MatchingFields{index.MachineByNode: node.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil || len(list.Items) != 1 {
+		return false, err
+	}
+	m := &list.Items[0]
+	return m.DeletionTimestamp.IsZero() && !machinev1.Held(m) && notFollowed(m, node) == "", nil
+}
+
+// heldBut returns how many Nodes are held, without the one of that name.
+func (c *Controller) heldBut(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[name] {
+		return len(c.held) - 1
+	}
+	return len(c.held)
+}
+
+func (c *Controller) isHeld(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held[name]
 }
 
 // countNodes returns how many Machines have a Node.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
@@ -203,4 +204,52 @@ func TestNodesGoneTogether(t *testing.T) {
 		t.Error("the Machine of a Node that went with many others is deleted")
 	}
 	w.hear("the Machine is kept", "Warning NodeMissing")
+}
+
+// Whoever removes the finalizers of held Nodes keeps their VMs, down to the last one.
+func TestHeldNodesThatAreReleased(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, append(pool(10, 0), virtual())...)
+	w.follow(10)
+	for i := range 4 {
+		w.deleteNode(fmt.Sprintf("n%d", i))
+	}
+	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.follow(10)
+	w.clock.SetTime(epoch.Add(20 * time.Minute))
+	for i := range 4 {
+		w.dropFinalizers(fmt.Sprintf("n%d", i))
+		if got := w.follow(4); got != "" {
+			t.Fatalf("deleted %q after %d Nodes were released", got, i+1)
+		}
+	}
+}
+
+func (w *env) deleteNode(name string) {
+	w.t.Helper()
+	if err := w.rest.Delete(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// dropFinalizers removes the finalizers of a Node that is being deleted.
+func (w *env) dropFinalizers(name string) {
+	w.t.Helper()
+	for _, c := range []client.Client{w.rest, w.live} {
+		var n corev1.Node
+		if err := c.Get(w.t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
+			w.t.Fatal(err)
+		}
+		if c == w.rest {
+			e := event.TypedDeleteEvent[*corev1.Node]{Object: n.DeepCopy()}
+			w.controller.nodeHandler().Delete(w.t.Context(), e, &recorder{})
+		}
+		n.Finalizers = nil
+		if err := c.Update(w.t.Context(), &n); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := client.IgnoreNotFound(c.Delete(w.t.Context(), &n)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 }

@@ -60,9 +60,8 @@ type Deps struct {
 	IgnoreOutages bool
 	// HoldLimit is how long Machines of Nodes that are deleted together are kept; 0 is 2 hours.
 	HoldLimit time.Duration
-	// MaxReplacements is how many Machines of a pool whose Nodes were deleted together are
-	// deleted at a time after that, unless the pool sets its own.
-	MaxReplacements permit.Limit
+	// Permits are shared with the Machine controller; nil: the Controller has its own.
+	Permits *permit.Permits
 }
 
 // Controller syncs Nodes with their Machines.
@@ -88,9 +87,12 @@ func New(d Deps) *Controller {
 		own.Client = fresh.NewClient(own.Client, &corev1.Node{})
 		d.Target = &own
 	}
+	if d.Permits == nil {
+		d.Permits = permit.New(d.Client, d.Clock, permit.Limit{})
+	}
 	return &Controller{
 		Deps: d, seen: map[string]seenNode{}, deleted: map[string]types.UID{}, held: map[string]bool{},
-		permits: permit.New(d.Client, d.Clock, d.MaxReplacements), followed: map[types.UID]time.Time{},
+		permits: d.Permits, followed: map[types.UID]time.Time{},
 	}
 }
 
@@ -154,8 +156,12 @@ func (c *Controller) remember(o *observation) {
 	}
 }
 
-// rememberDeletion records that the watch has shown the deletion of a Node.
+// rememberDeletion records that the watch has shown the deletion of a Node. Whoever removed
+// the finalizers of a Node whose deletion is held wants to keep its VM.
 func (c *Controller) rememberDeletion(node *corev1.Node) {
+	if machinev1.IsNodeDeletionHeld(node) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deleted[node.Name] = node.UID

@@ -29,8 +29,13 @@ type Permits struct {
 	granted map[string]permits // by pool
 }
 
-// permits are when the machines of a pool got theirs.
-type permits map[types.UID]time.Time
+// permits are those of the machines of a pool.
+type permits map[types.UID]permit
+
+type permit struct {
+	at      time.Time
+	deletes bool // the machine is deleted under it, whatever its phase
+}
 
 // permitAge is how long a permit may outlive a machine that never showed it,
 // because the write under it failed or the machine recovered.
@@ -42,39 +47,51 @@ func New(c client.Reader, clock clock.PassiveClock, standard Limit) *Permits {
 	return &Permits{client: c, clock: clock, standard: standard, granted: map[string]permits{}}
 }
 
-// Take reports whether m may be marked as Failed now. If not, busy are the names of the
-// machines that are being replaced, as many as the pool's limit or more.
-func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, busy []string, err error) {
+// Take reports whether m may be marked as Failed now. If not, busy is the name of one of the
+// machines that are being replaced: the smallest, which seldom changes.
+func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
+	return p.take(ctx, m, permit{at: p.clock.Now()})
+}
+
+// TakeToDelete is Take for a machine that is to be deleted now, although it may be healthy.
+func (p *Permits) TakeToDelete(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
+	return p.take(ctx, m, permit{at: p.clock.Now(), deletes: true})
+}
+
+func (p *Permits) take(ctx context.Context, m *machinev1.Machine, as permit) (ok bool, busy string, err error) {
 	limit, err := p.limit(ctx, m)
 	if err != nil {
-		return false, nil, err
+		return false, "", err
 	}
 	key, machines, err := p.pool(ctx, m)
 	if err != nil {
-		return false, nil, err
+		return false, "", err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	count := 0
 	for i := range machines {
 		other := &machines[i]
 		if other.UID != m.UID && !leftBehind(m, other) && (replacing(other) || p.holds(key, other)) {
-			busy = append(busy, other.Name)
+			if count++; busy == "" || other.Name < busy {
+				busy = other.Name
+			}
 		}
 	}
-	if len(busy) >= limit {
+	if count >= limit {
 		return false, busy, nil
 	}
-	p.grant(key, m.UID)
-	return true, nil, nil
+	p.grant(key, m.UID, as)
+	return true, "", nil
 }
 
 // grant remembers a permit, and forgets those of the pool that are too old to count.
-func (p *Permits) grant(key string, machine types.UID) {
-	maps.DeleteFunc(p.granted[key], func(_ types.UID, at time.Time) bool { return p.clock.Since(at) > permitAge })
+func (p *Permits) grant(key string, machine types.UID, as permit) {
+	maps.DeleteFunc(p.granted[key], func(_ types.UID, of permit) bool { return p.clock.Since(of.at) > permitAge })
 	if p.granted[key] == nil {
 		p.granted[key] = permits{}
 	}
-	p.granted[key][machine] = p.clock.Now()
+	p.granted[key][machine] = as
 }
 
 // leftBehind reports whether other has left its set and stays as it is: it will
@@ -85,9 +102,12 @@ func leftBehind(m, other *machinev1.Machine) bool {
 
 // holds reports whether other has a permit of the pool and the cache does not show it yet.
 func (p *Permits) holds(key string, other *machinev1.Machine) bool {
-	at, granted := p.granted[key][other.UID]
-	if !granted || p.clock.Since(at) > permitAge {
+	held, granted := p.granted[key][other.UID]
+	if !granted || p.clock.Since(held.at) > permitAge {
 		return false
+	}
+	if held.deletes {
+		return true // the cache shows the deletion, or the permit is over
 	}
 	phase := other.Status.CurrentStatus.Phase
 	return phase == machinev1.MachineUnknown || phase == machinev1.MachineInPlaceUpdateFailed

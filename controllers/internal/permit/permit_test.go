@@ -63,8 +63,8 @@ func taken(t *testing.T, c client.Client, p *Permits) int {
 		}
 		if ok {
 			n++
-		} else if len(busy) != n {
-			t.Errorf("waits for %v, want the names of all %d", busy, n)
+		} else if busy != "a" {
+			t.Errorf("waits for %q, want the name of the first", busy)
 		}
 	}
 	return n
@@ -123,5 +123,30 @@ func TestParseLimit(t *testing.T) {
 		if _, err := ParseLimit(text); (err == nil) != valid {
 			t.Errorf("%q: %v, want valid: %t", text, err, valid)
 		}
+	}
+}
+
+// A healthy machine that is to be deleted counts before the cache shows its deletion.
+func TestPermitToDeleteCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := pool(t, nil, nil)
+	list := &machinev1.MachineList{}
+	if err := c.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		list.Items[i].Status.CurrentStatus.Phase = machinev1.MachineRunning
+		if err := c.Update(t.Context(), &list.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := New(c, testingclock.NewFakePassiveClock(time.Unix(0, 0)), Limit{})
+	for i, want := range []bool{true, false, false} {
+		if ok, _, err := p.TakeToDelete(t.Context(), &list.Items[i]); err != nil || ok != want {
+			t.Errorf("machine %s: %v, %v, want %v", list.Items[i].Name, ok, err, want)
+		}
+	}
+	if ok, busy, err := p.Take(t.Context(), &list.Items[4]); err != nil || ok || busy != "a" {
+		t.Errorf("an unhealthy machine: %v, busy %q, %v, want it to wait for a", ok, busy, err)
 	}
 }
