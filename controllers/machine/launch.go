@@ -132,7 +132,8 @@ func waitReason(e *cloud.Error) string {
 }
 
 // nodeNameTaken reports whether the name of the VM's node belongs to an older node that
-// is still registered. Such a VM could never join.
+// is still registered. Such a VM could never join. A VM that is older than the Machine has
+// that node itself, if nothing says otherwise.
 func (c *Controller) nodeNameTaken(ctx context.Context, p *pass, made cloud.VM) (bool, error) {
 	if c.Target == nil || made.NodeName == "" || made.NodeName == p.machine.Name || p.machine.Spec.ProviderID != "" {
 		return false, nil
@@ -142,7 +143,12 @@ func (c *Controller) nodeNameTaken(ctx context.Context, p *pass, made cloud.VM) 
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return node.CreationTimestamp.Time.Before(p.machine.CreationTimestamp.Time), nil
+	if id := node.Spec.ProviderID; id != "" && (id == made.NodeProviderID || id == made.ProviderID) {
+		return false, nil // a restore of the control cluster has lost the Machine that had the VM
+	}
+	older := !made.Created.IsZero() && made.Created.Add(time.Minute).Before(p.machine.CreationTimestamp.Time)
+	return node.CreationTimestamp.Time.Before(p.machine.CreationTimestamp.Time) &&
+		!(older && node.Spec.ProviderID == ""), nil
 }
 
 // discardVM removes a VM whose node name is taken, and fails the Machine, so that

@@ -87,7 +87,7 @@ func isRolledOut(live *machinev1.MachineDeployment, set *machinev1.MachineSet) b
 func unavailable(machines []*machinev1.Machine, atMost int) []*machinev1.Machine {
 	var found []*machinev1.Machine
 	for _, m := range machines {
-		if len(found) < atMost && !isAvailable(m) {
+		if len(found) < atMost && !isAvailable(m) && !preservedFailed(m) {
 			found = append(found, m)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -47,6 +48,9 @@ func Substitutes(ctx context.Context, c client.Reader, search Search) ([]Resolve
 	var found []Resolved
 	for i := range list.Items {
 		r, err := search.Resolve(ctx, c, search.Namespace, list.Items[i].Name)
+		if apierrors.IsForbidden(err) {
+			continue // its Secret may not be read
+		}
 		if err != nil {
 			return nil, err
 		}

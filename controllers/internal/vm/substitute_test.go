@@ -66,6 +66,7 @@ func TestRemoveAbandoned(t *testing.T) {
 		reason   string
 		get      func() (cloud.VM, error)
 		recorded bool
+		moved    bool   // the recorded class is used for another place since
 		refuses  string // the step that cannot be recorded
 		noOwner  bool
 		steps    []string
@@ -89,6 +90,10 @@ func TestRemoveAbandoned(t *testing.T) {
 			reason: "An answer that was lost says nothing.", recorded: true,
 			get:   func() (cloud.VM, error) { return cloud.VM{}, errRefused },
 			steps: []string{"delete", "get"}, wantErr: "refused",
+		},
+		"RecordedElsewhere": {
+			reason: "The class looks in another place now: that it finds nothing proves nothing.", moved: true,
+			get: gone, steps: []string{"get"}, wantErr: `with "c": get VM: no VM`,
 		},
 		"OfAnother": {
 			reason: "It is another machine's.", get: shows("somebody", id), steps: []string{"get"},
@@ -134,6 +139,9 @@ func TestRemoveAbandoned(t *testing.T) {
 				}}, nil
 			}
 			o.candidates, o.class = []class.Resolved{with}, class.Resolved{}
+			if tc.moved {
+				o.name, o.place = with.Object.Name, "elsewhere"
+			}
 			if tc.recorded {
 				o.name = "of the same place, and gone"
 				o.place = with.Place()
