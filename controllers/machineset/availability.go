@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -34,7 +36,8 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*
 	if err != nil || least == 0 {
 		return surplus, err
 	}
-	others, err := c.countOtherSets(ctx, s)
+	tie := s.tieLasts()
+	others, err := c.countOtherSets(ctx, s, tie)
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +50,37 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*
 		deletable, withheld = append(deletable, instead...), withheld-len(instead)
 	}
 	s.withheld = withheld
-	if withheld > 0 && !s.memory.withheldReported {
+	if withheld > 0 && !tie {
+		s.requeueAfter(tieBreak)
+	}
+	if withheld > 0 && s.memory.kept.since.IsZero() {
 		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: "+
 			"MachineDeployment %s keeps %d available; they are deleted once others are available, "+
 			"or at once with a lower annotation %s",
 			withheld, len(surplus), live.Name, least, machinev1.PriorityAnnotation)
 	}
 	return deletable, nil
+}
+
+// tieBreak is how long two sets of a MachineDeployment may keep their surplus machines
+// because of each other.
+const tieBreak = time.Minute
+
+// tieLasts reports whether the set has kept surplus machines for so long, at this size, that
+// the others know its size and have ended what they had begun before.
+func (s *scope) tieLasts() bool {
+	kept := s.memory.kept
+	return !kept.since.IsZero() && kept.size == s.set.Spec.Replicas && s.now.Sub(kept.since) >= tieBreak
+}
+
+// rememberKept remembers since when surplus machines are kept.
+func (s *scope) rememberKept() {
+	switch kept := &s.memory.kept; {
+	case s.withheld == 0:
+		*kept = keeping{}
+	case kept.since.IsZero() || kept.size != s.set.Spec.Replicas:
+		*kept = keeping{s.now, s.set.Spec.Replicas}
+	}
 }
 
 // keepAtRisk takes those that are at risk out of the surplus machines, but for as many as
@@ -156,7 +183,11 @@ func countsOf(machines []*machinev1.Machine) counts {
 // countOtherSets counts the machines of the MachineDeployment's other sets. Available ones
 // that such a set has beyond its size do not count: it may be deleting them now. Of two
 // sets that were resized, at least the one whose change is younger sees both sizes.
-func (c *Controller) countOtherSets(ctx context.Context, s *scope) (counts, error) {
+//
+// Two sets could keep their surplus because of each other for ever. So in a tie that lasts
+// the surplus of sets with a greater name counts, read uncached: these do not count the
+// surplus of this set, and leave enough machines even if it deletes all of that.
+func (c *Controller) countOtherSets(ctx context.Context, s *scope, tie bool) (counts, error) {
 	sets := &machinev1.MachineSetList{}
 	err := c.Client.List(ctx, sets, client.InNamespace(s.set.Namespace),
 		client.MatchingFields{index.SetByOwner: string(s.deployment.UID)})
@@ -169,21 +200,38 @@ func (c *Controller) countOtherSets(ctx context.Context, s *scope) (counts, erro
 		if other.UID == s.set.UID {
 			continue
 		}
-		list := &machinev1.MachineList{}
-		err := c.Client.List(ctx, list, client.InNamespace(s.set.Namespace),
-			client.MatchingFields{index.MachineByOwner: string(other.UID)})
+		of, err := c.countSet(ctx, other, tie)
 		if err != nil {
-			return counts{}, fmt.Errorf("list Machines: %w", err)
+			return counts{}, err
 		}
-		var machines []*machinev1.Machine
-		for j := range list.Items {
-			machines = append(machines, &list.Items[j])
+		if !tie || other.Name < s.set.Name {
+			of.available = min(of.available, int(other.Spec.Replicas))
 		}
-		of := countsOf(machines)
-		sum.available += min(of.available, int(other.Spec.Replicas))
+		sum.available += of.available
 		sum.preserved += of.preserved
 	}
 	return sum, nil
+}
+
+// countSet counts the machines of a set, on the API server or as the cache shows them.
+func (c *Controller) countSet(ctx context.Context, set *machinev1.MachineSet, uncached bool) (counts, error) {
+	list, err := &machinev1.MachineList{}, error(nil)
+	if selector, invalid := metav1.LabelSelectorAsSelector(set.Spec.Selector); uncached && invalid == nil {
+		err = c.Live.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabelsSelector{Selector: selector})
+	} else {
+		err = c.Client.List(ctx, list, client.InNamespace(set.Namespace),
+			client.MatchingFields{index.MachineByOwner: string(set.UID)})
+	}
+	if err != nil {
+		return counts{}, fmt.Errorf("list Machines: %w", err)
+	}
+	var machines []*machinev1.Machine
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], set) {
+			machines = append(machines, &list.Items[i])
+		}
+	}
+	return countsOf(machines), nil
 }
 
 // isAvailable reports whether a machine serves: it has a node that is ready.

@@ -203,3 +203,41 @@ func TestKeepsAvailableMachinesWithStaleCache(t *testing.T) {
 		t.Errorf("condition %+v does not say why the machines are kept", ready)
 	}
 }
+
+// Two sets that both have to shrink do not keep their machines because of each other for
+// ever: after a while the one with the smaller name shrinks, and the other keeps its own.
+func TestTieOfTwoSets(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		other string // name of the other set
+		want  []string
+	}{
+		"First":  {"zzz", []string{"o-0", "o-1"}},
+		"Second": {"aaa", []string{"a", "b", "o-0", "o-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			others := otherSet(0, 2)
+			for _, o := range others {
+				if set, ok := o.(*machinev1.MachineSet); ok {
+					set.Name = tc.other
+				} else {
+					o.SetOwnerReferences([]metav1.OwnerReference{controllerRef(others[0].(*machinev1.MachineSet))})
+				}
+			}
+			env := newEnv(t, slices.Concat([]client.Object{
+				rolling(2, otherTemplate), newMember("a"), newMember("b"), newSet(0, owned),
+			}, others)...)
+			if result, err := env.reconcile(); err != nil || result.RequeueAfter != tieBreak {
+				t.Fatalf("%v, %v, want another look after %s", result, err, tieBreak)
+			}
+			env.clock.SetTime(env.clock.Now().Add(tieBreak))
+			if _, err := env.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, env.alive()); diff != "" {
+				t.Errorf("machines (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -26,8 +26,14 @@ type memory struct {
 	reportedProblems string
 	// holdReported is true if an Event has said that the set waits for a held Machine.
 	holdReported bool
-	// withheldReported is true if an Event has said that surplus machines are kept.
-	withheldReported bool
+	// kept is since when surplus machines are kept; zero if none are.
+	kept keeping
+}
+
+// keeping is since when surplus machines are kept, and at which size of the set.
+type keeping struct {
+	since time.Time
+	size  int32
 }
 
 // batch is a reservation that this process made or took over.

@@ -23,7 +23,7 @@ func (c *Controller) scale(ctx context.Context, s *scope) error {
 		return s.scaleErr
 	}
 	s.scaleErr = c.deleteUnwanted(ctx, s)
-	s.memory.withheldReported = s.withheld > 0
+	s.rememberKept()
 	if s.scaleErr != nil {
 		return s.scaleErr
 	}

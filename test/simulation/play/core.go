@@ -176,7 +176,11 @@ func (c *core) remove(o client.Object) {
 		return
 	}
 	c.world.trace("%s deletes %T %s", coreName, o, o.GetName())
-	_ = c.home.server.Delete(coreName, c.home.server.KindOf(o), client.ObjectKeyFromObject(o), &metav1.DeleteOptions{})
+	err := c.home.server.Delete(coreName, c.home.server.KindOf(o), client.ObjectKeyFromObject(o), &metav1.DeleteOptions{})
+	if client.IgnoreNotFound(err) != nil {
+		c.world.trace("%s: %T %s: %v", coreName, o, o.GetName(), err)
+		c.wakeIn(5 * time.Second)
+	}
 }
 
 // children are the objects of a type that an object controls.

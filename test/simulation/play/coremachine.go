@@ -118,7 +118,11 @@ func (c *core) look(m *clusterv1.Machine) *clusterv1.Machine {
 // remedy deletes a Machine of a set whose Node does not come, has gone, or has
 // been unhealthy for too long: what a MachineHealthCheck does.
 func (c *core) remedy(cluster *clusterv1.Cluster, m *clusterv1.Machine) {
-	if !unready(m) || c.world.isDown(c.world.Target) || !cluster.DeletionTimestamp.IsZero() {
+	down := c.world.isDown(c.world.Target)
+	if !unready(m) || down || !cluster.DeletionTimestamp.IsZero() {
+		if down {
+			c.wakeIn(10 * time.Second)
+		}
 		delete(c.unwell, m.UID)
 		return
 	}
