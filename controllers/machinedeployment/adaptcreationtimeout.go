@@ -16,12 +16,12 @@ import (
 // not join in time, and less again when they do. A timeout that a user has set stays.
 func (s *scope) adaptCreationTimeout(ctx context.Context) (bool, error) {
 	if joining.Foreign(s.d) {
-		return true, nil
+		return s.forgetGrowth(ctx)
 	}
 	before, policy := joining.StateOf(s.d), s.joiningPolicy()
-	joins := joining.Since(before.Counted, s.allMachines())
+	joins := before.Joins(policy, s.allMachines())
 	after := before.Next(policy, joins, s.now)
-	if wait := after.Wait(policy, joining.Since(after.Counted, s.allMachines()), s.now); wait > 0 {
+	if wait := after.Wait(policy, after.Joins(policy, s.allMachines()), s.now); wait > 0 {
 		s.requeueAfter(wait)
 	}
 	if after == before {
@@ -37,8 +37,20 @@ func (s *scope) adaptCreationTimeout(ctx context.Context) (bool, error) {
 	if err := s.patchDeployment(ctx); err != nil {
 		return false, err
 	}
-	s.emitCreationTimeout(before.Effective(policy), after.Effective(policy), joins.Example)
+	s.emitCreationTimeout(before.Effective(policy), after.Effective(policy), after.Grown(), joins.Example)
 	return true, nil
+}
+
+// forgetGrowth removes what is recorded about a timeout that a user has replaced by a fixed
+// one, so that no rollback restores a grown one in its place.
+func (s *scope) forgetGrowth(ctx context.Context) (bool, error) {
+	if !joining.Forget(s.desired) {
+		return true, nil
+	}
+	if err := s.removeCreationTimeout(ctx); err != nil {
+		return false, err
+	}
+	return true, s.patchDeployment(ctx)
 }
 
 // joiningPolicy is how the creation timeout of the deployment grows.
@@ -58,23 +70,28 @@ func (s *scope) allMachines() []*machinev1.Machine {
 	return all
 }
 
-// removeCreationTimeout removes the adapted timeout from the sets.
+// removeCreationTimeout removes the adapted timeout from the sets. The new one gets that of
+// a user, if there is one.
 func (s *scope) removeCreationTimeout(ctx context.Context) error {
 	for _, o := range s.sets {
 		delete(o.desired.Annotations, machinev1.EffectiveCreationTimeoutAnnotation)
+		if o == s.newSet && joining.Foreign(s.d) {
+			machinev1.SetAnnotation(o.desired, machinev1.EffectiveCreationTimeoutAnnotation,
+				s.d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation])
+		}
 	}
 	return s.patchSets(ctx)
 }
 
 // emitCreationTimeout emits an Event if the creation timeout has changed.
-func (s *scope) emitCreationTimeout(before, after time.Duration, failed string) {
+func (s *scope) emitCreationTimeout(before, after time.Duration, grown bool, failed string) {
 	switch {
-	case after > before:
+	case after > before && grown:
 		s.emitWarning(machinev1.EventCreationTimeoutAdapted, "Machines do not join within %s, e.g. %s: new ones get %s; "+
 			"find out what is slow or fails from the conditions of the Machines and the consoles of their VMs",
 			before, failed, after)
-	case after < before:
-		s.emitNormal(machinev1.EventCreationTimeoutAdapted, "New Machines get %s to join again instead of %s", after, before)
+	case after != before:
+		s.emitNormal(machinev1.EventCreationTimeoutAdapted, "New Machines get %s to join instead of %s", after, before)
 	}
 }
 

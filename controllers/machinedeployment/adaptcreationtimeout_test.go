@@ -149,3 +149,62 @@ func TestCreationTimeoutOfAUserStays(t *testing.T) {
 		})
 	}
 }
+
+// TestCreationTimeoutThatAUserRaisesCounts: more than it has grown to is what new machines get.
+func TestCreationTimeoutThatAUserRaisesCounts(t *testing.T) {
+	t.Parallel()
+	env := slowPool(t)
+	env.grow()
+	env.c.Joining.Timeout = time.Hour
+	env.pass()
+	if d, set := env.timeouts(); d != "" || set != "" {
+		t.Errorf("timeout %q, and %q of the set, want that of the template", d, set)
+	}
+}
+
+// TestCreationTimeoutOfAUserReplacesAGrownOne: for good, and a rollback restores no other.
+func TestCreationTimeoutOfAUserReplacesAGrownOne(t *testing.T) {
+	t.Parallel()
+	env := slowPool(t)
+	env.grow()
+	change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
+		d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "5m"
+	})
+	for range 3 {
+		env.wait(4 * time.Hour)
+		env.recordJoin(1, corev1.ConditionFalse, machinev1.ReasonFailedJoin)
+		env.pass()
+	}
+	if d, set := env.timeouts(); d != "5m" || set != "5m" {
+		t.Errorf("timeout %q, and %q of the set, want the user's 5m", d, set)
+	}
+	if joining.Forget(env.deployment()) {
+		t.Errorf("annotations %v, want no record beside a user's timeout", env.deployment().Annotations)
+	}
+}
+
+// TestRollbackKeepsAGrownCreationTimeout: it belongs to the record, which is of no revision.
+func TestRollbackKeepsAGrownCreationTimeout(t *testing.T) {
+	t.Parallel()
+	env := slowPool(t)
+	env.grow()
+	s := &scope{Controller: env.c, d: env.deployment(), desired: env.deployment()}
+	set := env.set("v1").DeepCopy()
+	delete(set.Annotations, machinev1.EffectiveCreationTimeoutAnnotation)
+	s.restoreRevision(set)
+	if got := s.desired.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]; got != "45m0s" {
+		t.Errorf("timeout %q, want 45m as it is recorded", got)
+	}
+}
+
+// grow has the timeout grow to 45m.
+func (env *env) grow() {
+	env.t.Helper()
+	change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
+		joining.State{Timeout: 45 * time.Minute, Adapted: noon, Counted: noon}.Annotate(d)
+	})
+	env.pass()
+	if d, set := env.timeouts(); d != "45m0s" || set != "45m0s" {
+		env.t.Fatalf("timeout %q, and %q of the set, want 45m", d, set)
+	}
+}

@@ -121,9 +121,12 @@ func (s *scope) restoreRevision(set *machinev1.MachineSet) {
 }
 
 // survivesRollback reports whether a rollback leaves an annotation of the deployment
-// alone: the time of the scaler's last change is not part of any revision.
-func (*scope) survivesRollback(key string) bool {
-	return key == machinev1.LastReplicaChangeByScalerAnnotation
+// alone: the time of the scaler's last change is not part of any revision, and neither is a
+// creation timeout that was adapted, which belongs to the record beside it.
+func (s *scope) survivesRollback(key string) bool {
+	_, adapted := s.d.Annotations[machinev1.EffectiveCreationTimeoutAppliedAnnotation]
+	return key == machinev1.LastReplicaChangeByScalerAnnotation ||
+		adapted && key == machinev1.EffectiveCreationTimeoutAnnotation
 }
 
 func (s *scope) machineSets() []*machinev1.MachineSet {

@@ -98,6 +98,7 @@ var headAnnotations = []annotation{
 	{native: machinev1.SurgeFallbackAnnotation, leavesNative: lost("Cluster API waits for capacity: set " +
 		"maxSurge to 0 and maxUnavailable to 1 where there is none")},
 	{native: machinev1.EffectiveCreationTimeoutAppliedAnnotation, leavesNative: replaced(noGrowthText)},
+	{native: machinev1.AppliedCreationTimeoutAnnotation, leavesNative: replaced(noGrowthText)},
 	{native: machinev1.ReplaceCycleCountAnnotation, leavesNative: replaced(noGrowthText)},
 	{native: machinev1.ReplaceCycleCountAppliedAnnotation, leavesNative: replaced(noGrowthText)},
 }

@@ -14,6 +14,11 @@ const (
 	SurgeFallbackAnnotation = "mcm.cluster.x-k8s.io/surge-fallback"
 )
 
+// AppliedCreationTimeoutAnnotation on a MachineDeployment is what the manager last adapted
+// EffectiveCreationTimeoutAnnotation to, and when, e.g. "30m0s 2026-01-01T12:00:00Z". Another
+// timeout with that time is a user's, and not changed.
+const AppliedCreationTimeoutAnnotation = "mcm.cluster.x-k8s.io/applied-creation-timeout"
+
 // Annotations on a MachineDeployment whose machines did not join in time: MCM's record of
 // how EffectiveCreationTimeoutAnnotation was adapted to that. Times are RFC 3339.
 const (

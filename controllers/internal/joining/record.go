@@ -37,28 +37,40 @@ func OfNode(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 // Joins are the machines that joined, or failed to, since some time.
 type Joins struct {
 	Failed, Joined int
+	// First is when the first one failed; zero if none did.
+	First time.Time
 	// Longest is how long those that joined took at most.
 	Longest time.Duration
-	// Example is the name of one that failed; "" if none did.
+	// Example is the name of that one; "" if none failed.
 	Example string
 }
 
-// Since counts the machines that joined, or failed to, after t. The others do not count.
-func Since(t time.Time, machines []*machinev1.Machine) Joins {
+// Joins counts the machines that joined since a failure was last counted, and those that
+// failed to in a later cycle. What fails within one timeout of a counted failure belongs to
+// its cycle and is never counted, even if it stays.
+func (s State) Joins(p Policy, machines []*machinev1.Machine) Joins {
 	var j Joins
+	next := s.Counted.Add(s.Effective(p))
 	for _, m := range machines {
 		c := Recorded(m)
-		if c == nil || !c.LastTransitionTime.After(t) {
+		if c == nil {
 			continue
 		}
+		at := c.LastTransitionTime.Time
 		switch {
-		case c.Status == corev1.ConditionTrue:
+		case c.Status == corev1.ConditionTrue && at.After(s.Counted):
 			j.Joined++
-			j.Longest = max(j.Longest, c.LastTransitionTime.Sub(m.CreationTimestamp.Time))
-		case c.Reason == machinev1.ReasonFailedJoin:
-			j.Failed++
-			j.Example = m.Name
+			j.Longest = max(j.Longest, at.Sub(m.CreationTimestamp.Time))
+		case c.Status == corev1.ConditionFalse && c.Reason == machinev1.ReasonFailedJoin && !at.Before(next):
+			j.failed(m.Name, at)
 		}
 	}
 	return j
+}
+
+func (j *Joins) failed(name string, at time.Time) {
+	if j.Failed == 0 || at.Before(j.First) {
+		j.First, j.Example = at, name
+	}
+	j.Failed++
 }

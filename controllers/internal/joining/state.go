@@ -3,6 +3,7 @@ package joining
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -17,8 +18,7 @@ type State struct {
 	Adapted time.Time
 	// Cycles is how often machines were replaced since, because they did not join.
 	Cycles int
-	// Counted is when that was last counted; zero for never. What failed before has been
-	// counted.
+	// Counted is when the first machine of the last such cycle failed; zero for never.
 	Counted time.Time
 }
 
@@ -45,14 +45,40 @@ func (s State) Annotate(d *machinev1.MachineDeployment) {
 	}
 	set(machinev1.EffectiveCreationTimeoutAnnotation, s.Timeout.String(), s.Timeout == 0)
 	set(machinev1.EffectiveCreationTimeoutAppliedAnnotation, s.Adapted.UTC().Format(time.RFC3339), s.Adapted.IsZero())
+	set(machinev1.AppliedCreationTimeoutAnnotation, s.applied(), s.Timeout == 0 || s.Adapted.IsZero())
 	set(machinev1.ReplaceCycleCountAnnotation, strconv.Itoa(s.Cycles), s.Cycles == 0)
 	set(machinev1.ReplaceCycleCountAppliedAnnotation, s.Counted.UTC().Format(time.RFC3339), s.Counted.IsZero())
 }
 
-// Foreign reports whether a user set the timeout of d, so that it stays as it is.
+// applied is the timeout and when it was adapted, by which a user's is recognized.
+func (s State) applied() string {
+	return s.Timeout.String() + " " + s.Adapted.UTC().Format(time.RFC3339)
+}
+
+// Foreign reports whether a user set the timeout of d, so that it stays as it is: it has
+// no time of adaptation, or is not what this manager adapted it to. If MCM has adapted it
+// since, that time is another one.
 func Foreign(d *machinev1.MachineDeployment) bool {
-	_, set := d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]
-	return set && StateOf(d).Adapted.IsZero()
+	timeout, set := d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation]
+	if !set || StateOf(d).Adapted.IsZero() {
+		return set
+	}
+	at := d.Annotations[machinev1.EffectiveCreationTimeoutAppliedAnnotation]
+	applied, ours := strings.CutSuffix(d.Annotations[machinev1.AppliedCreationTimeoutAnnotation], " "+at)
+	return ours && applied != timeout
+}
+
+// Forget removes all annotations of the state but the timeout, which is a user's. It
+// reports whether there were any.
+func Forget(d *machinev1.MachineDeployment) bool {
+	before := len(d.Annotations)
+	for _, key := range []string{
+		machinev1.EffectiveCreationTimeoutAppliedAnnotation, machinev1.AppliedCreationTimeoutAnnotation,
+		machinev1.ReplaceCycleCountAnnotation, machinev1.ReplaceCycleCountAppliedAnnotation,
+	} {
+		delete(d.Annotations, key)
+	}
+	return len(d.Annotations) < before
 }
 
 // Grown reports whether new machines get more time than the policy gives them.
@@ -61,15 +87,15 @@ func (s State) Grown() bool { return s.Timeout != 0 }
 // Effective is the creation timeout of new machines.
 func (s State) Effective(p Policy) time.Duration { return cmp.Or(s.Timeout, p.Timeout) }
 
-// Next is the state that follows from what happened to machines since s.Counted.
-// Of several that fail within one timeout only the first is counted: they are one cycle.
+// Next is the state that follows from what happened to machines since s.Counted. A timeout
+// that is not longer than the policy's has not grown: a user has raised that meanwhile.
 func (s State) Next(p Policy, j Joins, now time.Time) State {
 	now = now.Truncate(time.Second) // annotations have no fractions
 	switch {
-	case p.Off(), s.Grown() && j.Failed == 0 && s.over(p, now):
+	case p.Off(), s.Grown() && s.Timeout <= p.Timeout, s.Grown() && j.Failed == 0 && s.over(p, now):
 		return State{Counted: s.Counted}
-	case j.Failed > 0 && !now.Before(s.Counted.Add(s.Effective(p))):
-		return s.counted(p, now)
+	case j.Failed > 0:
+		return s.counted(p, j, now)
 	case j.Failed == 0 && j.Joined >= enoughJoined && s.reducible(now):
 		return s.reduced(p, j, now)
 	}
@@ -77,11 +103,11 @@ func (s State) Next(p Policy, j Joins, now time.Time) State {
 }
 
 // counted is the state after one more cycle in which machines failed to join.
-func (s State) counted(p Policy, now time.Time) State {
-	if s.over(p, now) {
+func (s State) counted(p Policy, j Joins, now time.Time) State {
+	if s.over(p, j.First) {
 		s.Cycles = 0 // so long ago that this failure is the first one
 	}
-	s.Cycles, s.Counted = s.Cycles+1, now
+	s.Cycles, s.Counted = s.Cycles+1, j.First.Truncate(time.Second)
 	if s.Cycles >= p.Cycles {
 		timeout := s.Effective(p)
 		s.Cycles, s.Timeout, s.Adapted = 0, max(timeout, min(p.grow(timeout), p.Longest())), now

@@ -32,31 +32,25 @@ func TestNext(t *testing.T) {
 		"FirstCycle": {
 			"One failure may be the machine's own fault.", standard,
 			State{},
-			Joins{Failed: 1},
+			Joins{Failed: 1, First: noon},
 			State{Cycles: 1, Counted: noon},
-		},
-		"SameCycle": {
-			"Machines that were created together fail together, which is one cycle.", standard,
-			State{Cycles: 1, Counted: ago(19 * time.Minute)},
-			Joins{Failed: 3},
-			State{Cycles: 1, Counted: ago(19 * time.Minute)},
 		},
 		"Grows": {
 			"The second cycle: half as much again.", standard,
 			State{Cycles: 1, Counted: ago(20 * time.Minute)},
-			Joins{Failed: 1},
+			Joins{Failed: 1, First: noon},
 			State{Timeout: 30 * time.Minute, Adapted: noon, Counted: noon},
 		},
 		"NextStep": {
 			"Again, from what it has grown to.", standard,
 			State{Timeout: 30 * time.Minute, Cycles: 1, Adapted: ago(time.Hour), Counted: ago(30 * time.Minute)},
-			Joins{Failed: 1},
+			Joins{Failed: 1, First: noon},
 			State{Timeout: 45 * time.Minute, Adapted: noon, Counted: noon},
 		},
 		"Longest": {
 			"Four steps are the most.", standard,
 			State{Timeout: 100 * time.Minute, Cycles: 1, Adapted: ago(4 * time.Hour), Counted: ago(2 * time.Hour)},
-			Joins{Failed: 1},
+			Joins{Failed: 1, First: noon},
 			State{Timeout: 101*time.Minute + 15*time.Second, Adapted: noon, Counted: noon},
 		},
 		"Reduced": {
@@ -77,11 +71,12 @@ func TestNext(t *testing.T) {
 			Joins{Joined: 2, Longest: 5 * time.Minute},
 			State{Counted: ago(time.Hour)},
 		},
-		"SomeJoin": {
-			"While some fail the timeout is not reduced.", standard,
-			State{Timeout: 45 * time.Minute, Adapted: ago(time.Hour), Counted: ago(time.Minute)},
-			Joins{Joined: 9, Failed: 1, Longest: 5 * time.Minute},
-			State{Timeout: 45 * time.Minute, Adapted: ago(time.Hour), Counted: ago(time.Minute)},
+		"Raised": {
+			"A user who gives machines more time than it has grown to gets that.",
+			Policy{time.Hour, 50, 2},
+			State{Timeout: 45 * time.Minute, Cycles: 1, Adapted: ago(time.Minute), Counted: ago(time.Minute)},
+			Joins{Failed: 1, First: noon},
+			State{Counted: ago(time.Minute)},
 		},
 		"Idle": {
 			"An old record says nothing about the next scale-out.", standard,
@@ -92,16 +87,16 @@ func TestNext(t *testing.T) {
 		"IdleCycles": {
 			"Two failures in a year do not make a pool slow.", standard,
 			State{Cycles: 1, Counted: ago(4 * time.Hour)},
-			Joins{Failed: 1},
+			Joins{Failed: 1, First: noon},
 			State{Cycles: 1, Counted: noon},
 		},
 		"Off": {
 			"Whoever switches it off gets the template's timeout back.", off,
 			State{Timeout: 30 * time.Minute, Adapted: ago(time.Minute), Counted: ago(time.Minute)},
-			Joins{Failed: 1},
+			Joins{Failed: 1, First: noon},
 			State{Counted: ago(time.Minute)},
 		},
-		"OffAlways": {"And no state ever comes about.", off, State{}, Joins{Failed: 1}, State{}},
+		"OffAlways": {"And no state ever comes about.", off, State{}, Joins{Failed: 1, First: noon}, State{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +115,7 @@ func TestTheLongestTimeoutIsKept(t *testing.T) {
 	s, now := State{}, noon
 	for range 20 {
 		now = now.Add(s.Effective(standard))
-		s = s.Next(standard, Joins{Failed: 1}, now)
+		s = s.Next(standard, Joins{Failed: 1, First: now}, now)
 		for range 10 {
 			s = s.Next(standard, Joins{}, now.Add(s.Effective(standard)+5*time.Minute))
 		}
@@ -137,7 +132,11 @@ func TestNextIsStable(t *testing.T) {
 	for _, joins := range []Joins{{}, {Failed: 1}, {Joined: 2, Longest: 25 * time.Minute}} {
 		s, now := State{}, noon.Add(time.Millisecond)
 		for range 1000 {
-			s = s.Next(standard, joins, now)
+			happened := joins
+			if happened.First = now; now.Before(s.Counted.Add(s.Effective(standard))) {
+				happened.Failed = 0
+			}
+			s = s.Next(standard, happened, now)
 			d := &machinev1.MachineDeployment{}
 			s.Annotate(d)
 			if read := StateOf(d); read != s {
@@ -192,25 +191,50 @@ func TestWaitIsWhenItChanges(t *testing.T) {
 	}
 }
 
-func TestSince(t *testing.T) {
+func machine(name string, c corev1.NodeCondition, at time.Time) *machinev1.Machine {
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(ago(time.Hour))}}
+	c.LastTransitionTime = metav1.NewTime(at)
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+	m.Status.Conditions = Record([]corev1.NodeCondition{ready}, c)
+	return m
+}
+
+var (
+	joined = corev1.NodeCondition{Status: corev1.ConditionTrue, Reason: machinev1.ReasonJoined}
+	failed = corev1.NodeCondition{Status: corev1.ConditionFalse, Reason: machinev1.ReasonFailedJoin}
+)
+
+func TestJoins(t *testing.T) {
 	t.Parallel()
-	machine := func(name string, c corev1.NodeCondition, at time.Time) *machinev1.Machine {
-		m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(ago(time.Hour))}}
-		c.LastTransitionTime = metav1.NewTime(at)
-		ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
-		m.Status.Conditions = Record([]corev1.NodeCondition{ready}, c)
-		return m
-	}
-	joined := corev1.NodeCondition{Status: corev1.ConditionTrue, Reason: machinev1.ReasonJoined}
-	failed := corev1.NodeCondition{Status: corev1.ConditionFalse, Reason: machinev1.ReasonFailedJoin}
-	got := Since(ago(10*time.Minute), []*machinev1.Machine{
-		machine("before", failed, ago(10*time.Minute)), machine("after", failed, ago(9*time.Minute)),
+	got := State{Counted: ago(30 * time.Minute)}.Joins(standard, []*machinev1.Machine{
+		machine("counted", failed, ago(30*time.Minute)), machine("same cycle", failed, ago(11*time.Minute)),
+		machine("later", failed, ago(9*time.Minute)), machine("next cycle", failed, ago(10*time.Minute)),
 		machine("fast", joined, ago(9*time.Minute)), machine("slow", joined, ago(time.Minute)),
-		machine("earlier", joined, ago(20*time.Minute)),
+		machine("earlier", joined, ago(30*time.Minute)),
 		{},
 	})
-	if want := (Joins{Failed: 1, Joined: 2, Longest: 59 * time.Minute, Example: "after"}); got != want {
+	want := Joins{Failed: 2, First: ago(10 * time.Minute), Joined: 2, Longest: 59 * time.Minute, Example: "next cycle"}
+	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestABatchIsOneCycle: however long its machines stay after they failed.
+func TestABatchIsOneCycle(t *testing.T) {
+	t.Parallel()
+	batch := []*machinev1.Machine{machine("first", failed, noon), machine("preserved", failed, noon.Add(time.Minute))}
+	s := State{}
+	for i := range 10 {
+		now := noon.Add(time.Duration(i*20+1) * time.Minute)
+		s = s.Next(standard, s.Joins(standard, batch), now)
+	}
+	if want := (State{Cycles: 1, Counted: noon}); s != want {
+		t.Errorf("%+v, want %+v", s, want)
+	}
+	grown := State{Timeout: 30 * time.Minute, Adapted: noon, Counted: noon}
+	batch = append(batch, machine("a", joined, noon.Add(time.Minute)), machine("b", joined, noon.Add(time.Minute)))
+	if j := grown.Joins(standard, batch); j.Failed != 0 || j.Joined != 2 {
+		t.Errorf("%+v, want no failure that keeps the timeout from being reduced", j)
 	}
 }
 
@@ -229,6 +253,17 @@ func TestForeign(t *testing.T) {
 	State{Timeout: time.Hour, Adapted: noon}.Annotate(d)
 	if Foreign(d) {
 		t.Error("a timeout that the manager set is a user's")
+	}
+	d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "5m"
+	if !Foreign(d) {
+		t.Error("a user who replaces a timeout that has grown is ignored")
+	}
+	d.Annotations[machinev1.EffectiveCreationTimeoutAppliedAnnotation] = noon.Add(time.Hour).Format(time.RFC3339)
+	if Foreign(d) {
+		t.Error("a timeout that MCM adapted since is a user's")
+	}
+	if !Forget(d) || Forget(d) || len(d.Annotations) != 1 {
+		t.Errorf("annotations %v, want the timeout only", d.Annotations)
 	}
 }
 
