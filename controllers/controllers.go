@@ -191,9 +191,11 @@ func addMachineClass(s *setup) error {
 }
 
 func addMachine(s *setup) error {
+	options := s.Options.Machine
+	options.RecordJoins = s.Options.CreationTimeoutGrowthPercent > 0 && s.Options.ReplaceCycles > 0
 	c := machine.New(machine.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
-		Events: s.Events(machineComponent), Options: s.Options.Machine, Frozen: s.frozen, FreezeCause: s.cause,
+		Events: s.Events(machineComponent), Options: options, Frozen: s.frozen, FreezeCause: s.cause,
 		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits, Permits: s.permits,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {

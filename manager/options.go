@@ -162,7 +162,7 @@ func defaults() *Options {
 			creation: 20 * time.Minute, health: 10 * time.Minute, drain: 2 * time.Hour, inPlaceUpdate: 20 * time.Minute,
 			preserve: 96 * time.Hour, pvDetach: 2 * time.Minute, pvReattach: 90 * time.Second,
 			resourceExhaustedRetry: 10 * time.Minute, maxEvictRetries: 360,
-			maxReplacements: "1", creationGrowthPercent: 50, replaceCycles: 2,
+			maxReplacements: "1", replaceCycles: 2,
 			nodeConditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
 		},
 		logs:             logsapi.NewLoggingConfiguration(),

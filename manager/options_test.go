@@ -40,7 +40,7 @@ var mcmFlags = map[string]struct{ value, why string }{
 	"machine-safety-overshooting-period": {"1m0s", ""},
 	"autoscaler-scaledown-annotation-during-rollout": {"true", ""},
 	"machine-creation-timeout":                       {"20m0s", ""},
-	"machine-creation-timeout-growth-percent":        {"50", ""},
+	"machine-creation-timeout-growth-percent":        {"0", ""},
 	"machine-replace-cycle-count-threshold":          {"2", ""},
 	"machine-health-timeout":                         {"10m0s", ""},
 	"machine-drain-timeout":                          {"2h0m0s", ""},

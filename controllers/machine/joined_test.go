@@ -76,3 +76,20 @@ func TestARefusedVMIsNoFailedJoin(t *testing.T) {
 		t.Errorf("phase %q, condition %+v, want Failed and none", phase, c)
 	}
 }
+
+// TestNoJoinIsRecordedUnlessAsked: then the conditions are those of the node, as in MCM, from
+// the next change on.
+func TestNoJoinIsRecordedUnlessAsked(t *testing.T) {
+	t.Parallel()
+	p := &pass{machine: &machinev1.Machine{}, did: outcomes{transition: &transition{
+		phase: machinev1.MachineRunning, joined: corev1.ConditionTrue,
+	}}}
+	p.machine.Status.Conditions = joining.Record(nil, corev1.NodeCondition{Status: corev1.ConditionFalse})
+	if status := report(p, nil); len(status.Conditions) != 0 {
+		t.Errorf("conditions %+v, want none", status.Conditions)
+	}
+	p.seen.settings.recordsJoin = true
+	if status := report(p, nil); len(status.Conditions) != 1 || status.Conditions[0].Status != corev1.ConditionTrue {
+		t.Errorf("conditions %+v, want that it has joined", status.Conditions)
+	}
+}

@@ -26,6 +26,8 @@ type Options struct {
 	MaxEvictRetries      int32
 	// MaxReplacements is how many unhealthy machines of a pool are replaced at a time.
 	MaxReplacements permit.Limit
+	// RecordJoins has Machines record in status.conditions whether they joined in time.
+	RecordJoins bool
 	// NodeConditions make a machine unhealthy unless they are False.
 	NodeConditions []string
 	// BootstrapTokenExtraGroups stand in each bootstrap token.
@@ -50,6 +52,7 @@ type settings struct {
 	maxEvictRetries int32
 	nodeConditions  []string
 	neverFails      bool
+	recordsJoin     bool
 
 	// thawed is when an API server was reachable again; what a node did before
 	// counts for nothing.
@@ -68,6 +71,7 @@ func settingsOf(m *machinev1.Machine, o Options) (settings, []string) {
 		preserve:        duration(c.MachinePreserveTimeout, o.PreserveTimeout),
 		maxEvictRetries: ptr.Deref(c.MaxEvictRetries, o.MaxEvictRetries),
 		nodeConditions:  o.NodeConditions,
+		recordsJoin:     o.RecordJoins,
 		neverFails:      ptr.Deref(c.DisableHealthTimeout, false),
 	}
 	if c.NodeConditions != nil {

@@ -51,6 +51,9 @@ func report(p *pass, failure error) machinev1.MachineStatus {
 	if len(conditions) > 0 {
 		status.Progress = &machinev1.Progress{Conditions: conditions}
 	}
+	if !p.seen.settings.recordsJoin && !equality.Semantic.DeepEqual(prev, status) {
+		status.Conditions = joining.OfNode(status.Conditions) // no write only for that
+	}
 	stamp(prev, &status, p.seen.now)
 	if p.did.restartHealthTimeout {
 		status.CurrentStatus.LastUpdateTime = metav1.NewTime(p.seen.now.Truncate(time.Second))
@@ -170,10 +173,11 @@ func reportNode(p *pass, prev machinev1.MachineStatus, status *machinev1.Machine
 }
 
 // reportJoined records that the machine has joined, or has not in time: its
-// MachineDeployment adapts the creation timeout to that.
+// MachineDeployment adapts the creation timeout to that. While none does, the conditions are
+// those of the node alone, as in MCM.
 func reportJoined(p *pass, status *machinev1.MachineStatus) {
 	t := p.did.transition
-	if t == nil || t.joined == "" || p.did.createErr != nil {
+	if !p.seen.settings.recordsJoin || t == nil || t.joined == "" || p.did.createErr != nil {
 		return
 	}
 	c := corev1.NodeCondition{

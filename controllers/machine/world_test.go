@@ -78,8 +78,8 @@ func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 	w.target = &target.Cluster{Client: w.client, Live: w.client}
 	w.options = Options{
 		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, DrainTimeout: 2 * time.Hour,
-		InPlaceUpdateTimeout: 20 * time.Minute,
-		PreserveTimeout:      96 * time.Hour, PVDetachTimeout: 2 * time.Minute, PVReattachTimeout: 90 * time.Second,
+		InPlaceUpdateTimeout: 20 * time.Minute, RecordJoins: true,
+		PreserveTimeout: 96 * time.Hour, PVDetachTimeout: 2 * time.Minute, PVReattachTimeout: 90 * time.Second,
 		MaxEvictRetries: 360,
 		NodeConditions:  []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"},
 	}

@@ -34,7 +34,7 @@ func collectMachines(ch chan<- prometheus.Metric, machines []machinev1.Machine) 
 		ch <- gauge(machinePhase, phaseValue(m.Status.CurrentStatus.Phase), m.Namespace, m.Name)
 		seen := map[string]bool{}
 		for _, c := range m.Status.Conditions {
-			if t := string(c.Type); !seen[t] {
+			if t := string(c.Type); !seen[t] && c.Type != machinev1.MachineJoined { // no condition of the node
 				seen[t] = true
 				ch <- gauge(machineCondition, conditionValue(string(c.Status)), m.Namespace, m.Name, t)
 			}

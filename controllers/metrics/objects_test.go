@@ -66,6 +66,7 @@ func TestMachines(t *testing.T) {
 		{Type: "Ready", Status: corev1.ConditionTrue},
 		{Type: "DiskPressure", Status: corev1.ConditionUnknown},
 		{Type: "Ready", Status: corev1.ConditionFalse},
+		{Type: machinev1.MachineJoined, Status: corev1.ConditionTrue},
 	}
 	o := NewObjects(builder(t, m).Build(), scrape(t), nil, func() bool { return true })
 	compare(t, "a machine is described under MCM's names; a condition that is there twice does not break the scrape", o, `
