@@ -66,6 +66,9 @@ func original(o client.Object) int64 {
 	return int64(replicasOf(o))
 }
 
+// Rebased reports whether o has the size now that it had before the recovery, or is not held.
+func Rebased(o client.Object) bool { return original(o) == int64(replicasOf(o)) }
+
 // target returns the size with which the set deletes none of its machines. Only sets that
 // get machines grow.
 func (p *pool) target() int64 {

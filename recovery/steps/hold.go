@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,16 +19,16 @@ import (
 func (r *run) hold(ctx context.Context, p *recovery.Plan) (waiting string, wrote bool, err error) {
 	var missing []client.Object
 	for i := range p.Pools {
+		if wrote, err = r.rebase(ctx, &p.Pools[i]); wrote || err != nil {
+			return "", wrote, err
+		}
 		for _, o := range tier(&p.Pools[i]) {
 			if recovery.Answered(o) {
 				continue
 			}
 			missing = append(missing, o)
-			if _, asked := o.GetAnnotations()[recovery.HoldKey(o)]; asked {
-				continue
-			}
-			if !objects.IsNative(o) && recovery.Paused(o) {
-				continue // an earlier pause has just ended, and would look like the answer
+			if asked(o) || !objects.IsNative(o) && recovery.Paused(o) {
+				continue // the condition of an earlier pause that has just ended would look like the answer
 			}
 			if err := r.annotate(ctx, o, recovery.HoldValue(r.name, o)); err != nil {
 				return "", false, err
@@ -39,6 +40,32 @@ func (r *run) hold(ctx context.Context, p *recovery.Plan) (waiting string, wrote
 		return "", false, nil
 	}
 	return fmt.Sprintf("the controllers of %s to leave them alone; do they run?", objects.List(missing)), wrote, nil
+}
+
+// rebase has every object of a pool that is held already keep its present size as the size
+// before the recovery, if another one of the pool is not held: an earlier run was interrupted
+// while it held the pool, when no size had changed, or while it released it, when all sizes
+// were right. What that run has added would otherwise be taken for a part of what is added now.
+func (r *run) rebase(ctx context.Context, pool *recovery.PoolPlan) (wrote bool, err error) {
+	all := tier(pool)
+	if !slices.ContainsFunc(all, func(o client.Object) bool { return !asked(o) }) {
+		return false, nil
+	}
+	for _, o := range all {
+		if !recovery.Rebased(o) {
+			if err := r.annotate(ctx, o, recovery.HoldValue(r.name, o)); err != nil {
+				return wrote, err
+			}
+			wrote = true
+		}
+	}
+	return wrote, nil
+}
+
+// asked reports whether somebody holds o, acknowledged or not.
+func asked(o client.Object) bool {
+	_, is := o.GetAnnotations()[recovery.HoldKey(o)]
+	return is
 }
 
 // tier returns what is held of a pool, from the head down.

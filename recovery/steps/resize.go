@@ -98,12 +98,13 @@ func scaled(set client.Object, c *recovery.Change) {
 	if !objects.IsNative(set) {
 		desired, most = clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation
 	}
-	if set.GetAnnotations()[desired] != strconv.FormatInt(c.From, 10) {
-		return // another change of the size is under way
+	from, err := strconv.ParseInt(set.GetAnnotations()[desired], 10, 32)
+	if err != nil || from < c.From || from > c.To {
+		return // another change of the size is under way; a run that was killed has left a size between
 	}
 	machinev1.SetAnnotation(set, desired, strconv.FormatInt(c.To, 10))
 	if n, err := strconv.ParseInt(set.GetAnnotations()[most], 10, 32); err == nil {
-		machinev1.SetAnnotation(set, most, strconv.FormatInt(n+c.To-c.From, 10))
+		machinev1.SetAnnotation(set, most, strconv.FormatInt(n+c.To-from, 10))
 	}
 }
 

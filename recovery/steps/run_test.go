@@ -137,6 +137,40 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestAnotherSelectionAfterAKill: a run that recovers other VMs than the one that was killed
+// at any write adds its machines to all that this one has added.
+func TestAnotherSelectionAfterAKill(t *testing.T) {
+	t.Parallel()
+	selections := map[string][]string{
+		"native": {"vm-1", "vm-2"}, "cluster API": {"pool-bcdfg-bbbbb", "pool-bcdfg-bbbbc"},
+	}
+	for name, first := range selections {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for kill := 0; ; kill++ {
+				pool := clusterPool(t, 4)
+				if name == "native" {
+					pool = nativePool(t, 4)
+				}
+				w := newEnv(t, pool...)
+				w.left = kill
+				_, killed := w.run(recovery.Options{VMs: first})
+				if killed != nil && !errors.Is(killed, errKilled) {
+					t.Fatalf("killed at write %d: %v", kill, killed)
+				}
+				w.left = -1
+				_, err := w.run(recovery.Options{})
+				if err := errors.Join(err, w.recovered(5)); err != nil {
+					t.Fatalf("after a kill at write %d: %v", kill, err)
+				}
+				if killed == nil {
+					return
+				}
+			}
+		})
+	}
+}
+
 // TestNoManager: without controllers nothing is created, and a person learns why.
 func TestNoManager(t *testing.T) {
 	t.Parallel()
