@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
@@ -38,11 +40,8 @@ func (r *planner) blockedPool(p *pool, v *VMPlan) *problem {
 	if p.deployment != nil && !p.deployment.GetDeletionTimestamp().IsZero() {
 		return &problem{"MachineDeployment " + p.deployment.GetName() + " is being deleted", decideRemedy}
 	}
-	if moved := r.moved(p); moved != "" {
-		return &problem{
-			moved + " is held: it is moved to the other API",
-			"finish that or roll it back: kubectl mcm migrate status",
-		}
+	if o := p.heldByOther(r.pools); o != nil {
+		return heldProblem(o)
 	}
 	if !p.rolls(r.pools) {
 		return nil
@@ -56,20 +55,33 @@ func (r *planner) blockedPool(p *pool, v *VMPlan) *problem {
 	return &problem{text, "set spec.paused of the MachineDeployment, or accept that with --accept-rollout"}
 }
 
-// moved returns which object of a pool is held by a migration; empty for none.
-func (r *planner) moved(p *pool) string {
-	if p.api != migration.Native {
-		return ""
-	}
-	if p.deployment != nil && HeldByOther(p.deployment) {
-		return "MachineDeployment " + p.deployment.GetName()
-	}
-	for _, s := range siblings(r.pools, p) {
-		if HeldByOther(s.set) {
-			return "MachineSet " + s.set.GetName()
+// heldProblem is that somebody else holds an object of a pool: nothing may be written to it,
+// and its controllers would never answer.
+func heldProblem(o client.Object) *problem {
+	if objects.IsNative(o) {
+		return &problem{
+			objects.Title(o) + " is held: it is moved to the other API",
+			"finish that or roll it back: kubectl mcm migrate status",
 		}
 	}
-	return ""
+	return &problem{
+		fmt.Sprintf("%s is paused by its annotation %s", objects.Title(o), HoldKey(o)),
+		"remove that annotation once its reason is gone",
+	}
+}
+
+// heldByOther returns an object of a pool, or of its deployment's other pools, that somebody
+// else holds; nil for none.
+func (p *pool) heldByOther(all []*pool) client.Object {
+	if p.deployment != nil && HeldByOther(p.deployment) {
+		return p.deployment
+	}
+	for _, s := range siblings(all, p) {
+		if HeldByOther(s.set) {
+			return s.set
+		}
+	}
+	return nil
 }
 
 // poolOf finds the pool of a VM: by its owner id, by its name, as the person says, or as the

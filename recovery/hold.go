@@ -60,3 +60,33 @@ func Paused(o client.Object) bool {
 	c := meta.FindStatusCondition(getter.GetConditions(), clusterv1.PausedCondition)
 	return c != nil && c.Status == metav1.ConditionTrue
 }
+
+// Family names what is released together with o: the MachineDeployment, its MachineSets and
+// their Machines. Machines of no set, and sets of no deployment, are for themselves.
+func Family(s *State, o client.Object) string {
+	native := objects.IsNative(o)
+	if ref := objects.ControllerOf(o, machinev1.MachineSetKind); ref != nil {
+		for _, p := range pools(s) {
+			if p.set.GetName() == ref.Name && objects.IsNative(p.set) == native {
+				o = p.set
+			}
+		}
+	}
+	if ref := objects.ControllerOf(o, machinev1.MachineDeploymentKind); ref != nil {
+		return fmt.Sprintf("%s %s %t", ref.Kind, ref.Name, native)
+	}
+	return fmt.Sprintf("%s %s %t", objects.KindOf(o), o.GetName(), native)
+}
+
+// Stays returns why a pool stays held, and what to do about it; empty if it can be released.
+// An object of it that somebody else holds may not have the right size yet.
+func Stays(s *State, family string) string {
+	all := pools(s)
+	for _, p := range all {
+		if o := p.heldByOther(all); o != nil && Family(s, p.set) == family {
+			why := heldProblem(o)
+			return why.reason + ": " + why.remedy
+		}
+	}
+	return ""
+}

@@ -25,7 +25,7 @@ func (r *planner) poolPlans(all []VM) []PoolPlan {
 	var out []PoolPlan
 	for _, p := range r.pools {
 		ordinals := r.ordinals(p, all)
-		if len(p.recovered) == 0 && ordinals == nil && !p.heldByUs() || r.moved(p) != "" {
+		if len(p.recovered) == 0 && ordinals == nil && !p.heldByUs() || p.heldByOther(r.pools) != nil {
 			continue
 		}
 		out = append(out, r.poolPlan(p, ordinals))

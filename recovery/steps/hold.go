@@ -102,32 +102,6 @@ func (r *run) patch(ctx context.Context, o, changed client.Object) error {
 	return nil
 }
 
-// release returns the step that releases machines, then sets, then deployments. A deployment
-// follows once the statuses of its sets count the new machines: it would replace what looks
-// unavailable.
-func (r *run) release(s *recovery.State) step {
-	return func(ctx context.Context, p *recovery.Plan) (waiting string, wrote bool, err error) {
-		for _, tier := range []func(client.Object) bool{isMachine, isSet, isDeployment} {
-			for _, o := range p.Held {
-				if !tier(o) {
-					continue
-				}
-				if waiting := pending(s, o); waiting != "" {
-					return waiting, wrote, nil
-				}
-				if err := r.annotate(ctx, o, ""); err != nil {
-					return "", wrote, err
-				}
-				wrote = true
-			}
-			if wrote {
-				return "", true, nil
-			}
-		}
-		return "", false, nil
-	}
-}
-
 func isMachine(o client.Object) bool {
 	switch o.(type) {
 	case *machinev1.Machine, *clusterv1.Machine:

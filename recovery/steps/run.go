@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type run struct {
 	listing   []string // MachineClasses that listed VMs at the beginning
 	created   int      // machines
 	told      string   // what was waited for last
+	stays     []string // pools that cannot be released, and why
 }
 
 // Run recovers the VMs that options choose, and that no problem blocks. It blocks until that
@@ -62,15 +64,16 @@ func (e *Engine) Run(ctx context.Context, namespace string, o recovery.Options, 
 			return r.created, err
 		}
 		if done {
-			return r.created, r.refresh(ctx)
+			return r.created, errors.Join(r.staysHeld(), r.refresh(ctx))
+		}
+		if !e.Clock.Now().Before(end) {
+			return r.created, fmt.Errorf("not done in %s, waiting for: %s; the same command goes on", timeout,
+				cmp.Or(waiting, "nothing, as every pass has something to write"))
 		}
 		if waiting == "" {
 			continue
 		}
 		r.waits(waiting)
-		if !e.Clock.Now().Before(end) {
-			return r.created, fmt.Errorf("not done in %s, waiting for: %s; the same command goes on", timeout, waiting)
-		}
 		if err := e.Wait(ctx, lookAgain); err != nil {
 			return r.created, errors.Join(err, errors.New("interrupted: the same command goes on"))
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -166,6 +167,48 @@ func TestAnotherSelectionAfterAKill(t *testing.T) {
 				if killed == nil {
 					return
 				}
+			}
+		})
+	}
+}
+
+// TestPausedByAPerson: nothing is written to a pool that a person has paused, also not by a run
+// that goes on, and the person learns what stays held.
+func TestPausedByAPerson(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"MachineDeployment", "MachineSet"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, clusterPool(t, 2)...)
+			pause := func(value string) {
+				s := w.state()
+				o := client.Object(&s.Cluster.Deployments[0])
+				if kind == "MachineSet" {
+					o = &s.Cluster.Sets[0]
+				}
+				w.patch(o, false, func() { o.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: value}) })
+			}
+			pause("person")
+			w.play()
+			if n, err := w.run(recovery.Options{}); n != 0 || err != nil || w.wrote != 0 {
+				t.Fatalf("%d created, with %d writes: %v", n, w.wrote, err)
+			}
+			pause(recovery.HoldPrefix + "run.1")
+			w.left = 7 // both are held, and a machine is created
+			if _, err := w.run(recovery.Options{}); !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+			w.left, w.wrote = -1, 0
+			pause("person")
+			_, err := w.run(recovery.Options{})
+			if err == nil || w.wrote != 0 || !strings.Contains(err.Error(), "still held") ||
+				!strings.Contains(err.Error(), "remove that annotation") {
+				t.Fatalf("after %d writes: %v", w.wrote, err)
+			}
+			pause(recovery.HoldPrefix + "run.1")
+			_, err = w.run(recovery.Options{})
+			if err := errors.Join(err, w.recovered(3)); err != nil {
+				t.Error(err)
 			}
 		})
 	}
