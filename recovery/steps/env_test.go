@@ -44,6 +44,8 @@ type env struct {
 	left  int  // writes until the command is killed; -1: none
 	wrote int
 	wrong []string // what controllers would have created or deleted
+	// unprovisioned are the reasons why VMs of Cluster API cannot be provisioned, by machine.
+	unprovisioned map[string]string
 }
 
 // newEnv returns an env. Controllers act after each write of the command, and when it waits.
@@ -225,12 +227,20 @@ func (w *env) playDeployment(s *recovery.State, d *machinev1.MachineDeployment) 
 func (w *env) playCluster(s *recovery.State) {
 	for i := range s.Cluster.MCMMachines {
 		infra := &s.Cluster.MCMMachines[i]
-		w.patch(infra, true, func() { infra.Status.Initialization.Provisioned = new(true) })
+		w.patch(infra, true, func() {
+			if reason := w.unprovisioned[infra.Name]; reason != "" {
+				meta.SetStatusCondition(&infra.Status.Conditions, metav1.Condition{
+					Type: infrav1.VMProvisionedCondition, Status: metav1.ConditionFalse, Reason: reason,
+				})
+				return
+			}
+			infra.Status.Initialization.Provisioned = new(true)
+		})
 	}
 	for i := range s.Cluster.Machines {
 		m := &s.Cluster.Machines[i]
 		w.pause(m, &m.Status.Conditions)
-		if paused(m) {
+		if paused(m) || w.unprovisioned[m.Name] != "" {
 			continue
 		}
 		w.patch(m, true, func() {

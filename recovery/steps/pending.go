@@ -46,24 +46,51 @@ func pendingSets[T any, P interface {
 
 func controls(owner, o client.Object) bool { return metav1.IsControlledBy(o, owner) }
 
-// pendingMachine waits for the MCMMachine to have found its VM, or to know that it is gone.
+// pendingMachine waits for the VM of the MCMMachine to have been looked up. A Machine without
+// MCMMachine is half of what a recovery makes.
 func pendingMachine(s *recovery.State, m *clusterv1.Machine) string {
+	if !m.DeletionTimestamp.IsZero() {
+		return ""
+	}
 	infra := objects.Find(s.Cluster.MCMMachines, m.Spec.InfrastructureRef.Name)
-	if infra == nil || ptr.Deref(infra.Status.Initialization.Provisioned, false) {
+	if infra == nil {
+		return fmt.Sprintf("MCMMachine %s to be created, which has to be done for its VM first; or delete Machine %s, "+
+			"which touches no VM", m.Spec.InfrastructureRef.Name, m.Name)
+	}
+	if ptr.Deref(infra.Status.Initialization.Provisioned, false) || lookedUp(infra) {
 		return ""
 	}
-	c := meta.FindStatusCondition(infra.Status.Conditions, infrav1.VMProvisionedCondition)
-	if c != nil && c.Reason == infrav1.ReasonInstanceNotFound {
-		return ""
+	text := fmt.Sprintf("MCMMachine %s to find its VM", infra.Name)
+	if c := meta.FindStatusCondition(infra.Status.Conditions, infrav1.VMProvisionedCondition); c != nil {
+		text += fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
 	}
-	return fmt.Sprintf("MCMMachine %s to find its VM", infra.Name)
+	return text
 }
 
-// pendingNodes waits for the machines of a set to have found their Nodes.
+// lookedUp reports whether the state of a VM that is not provisioned is known from the cloud.
+func lookedUp(infra *infrav1.MCMMachine) bool {
+	c := meta.FindStatusCondition(infra.Status.Conditions, infrav1.VMProvisionedCondition)
+	if c == nil {
+		return false
+	}
+	switch c.Reason {
+	case infrav1.ReasonProvisioned, infrav1.ReasonWaitingForAddresses, infrav1.ReasonInstanceNotFound,
+		infrav1.ReasonInstanceDeleting, machinev1.ReasonVMStopped, machinev1.ReasonVMFailed:
+		return true
+	}
+	return false
+}
+
+// pendingNodes waits for the machines of a set to have found their Nodes. A VM that is not
+// provisioned finds none.
 func pendingNodes(s *recovery.State, set *clusterv1.MachineSet) string {
 	for i := range s.Cluster.Machines {
 		m := &s.Cluster.Machines[i]
 		if !controls(set, m) || m.Status.NodeRef.IsDefined() || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		infra := objects.Find(s.Cluster.MCMMachines, m.Spec.InfrastructureRef.Name)
+		if infra == nil || !ptr.Deref(infra.Status.Initialization.Provisioned, false) {
 			continue
 		}
 		for j := range s.Nodes {

@@ -214,6 +214,34 @@ func TestPausedByAPerson(t *testing.T) {
 	}
 }
 
+// TestUnprovisioned: a VM that cannot be provisioned is released once its state is known. One
+// that was not looked up holds its own pool only, and a person learns why.
+func TestUnprovisioned(t *testing.T) {
+	t.Parallel()
+	both := func(reason string) *env {
+		native := nativePool(t, 1)
+		native[len(native)-1].SetName("class-2")
+		w := newEnv(t, append(clusterPool(t, 2), native...)...)
+		w.unprovisioned = map[string]string{"pool-bcdfg-bbbbb": reason}
+		return w
+	}
+	w := both(machinev1.ReasonVMStopped)
+	n, err := w.run(recovery.Options{})
+	if p := recovery.Of(w.state(), recovery.Options{}); n != 3 || err != nil || len(p.Held) > 0 {
+		t.Errorf("%d created, %d objects are held: %v", n, len(p.Held), err)
+	}
+	w = both(machinev1.ReasonCredentialsRefused)
+	_, err = w.run(recovery.Options{})
+	if err == nil || !strings.Contains(err.Error(), machinev1.ReasonCredentialsRefused) {
+		t.Errorf("got error %v, want the reason of the condition", err)
+	}
+	for _, o := range recovery.Of(w.state(), recovery.Options{}).Held {
+		if isMachine(o) && o.GetName() != "pool-bcdfg-bbbbb" || strings.HasPrefix(fmt.Sprintf("%T", o), "*v1alpha1") {
+			t.Errorf("%T %s is held, and could be released", o, o.GetName())
+		}
+	}
+}
+
 // TestNoManager: without controllers nothing is created, and a person learns why.
 func TestNoManager(t *testing.T) {
 	t.Parallel()
