@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
@@ -84,10 +85,17 @@ func (p *pool) heldByOther(all []*pool) client.Object {
 	return nil
 }
 
-// poolOf finds the pool of a VM: by its owner id, by its name, as the person says, or as the
+// poolOf finds the pool of a VM: that of the Machine that an interrupted run has made, by its owner id, by its name, as the person says, or as the
 // newest of the deployment that its name tells. It returns nil for a machine of its own.
 func (r *planner) poolOf(vm *VM, v *VMPlan) (*pool, *problem) {
 	mine := r.poolsOf(vm)
+	if m := r.halfMade(vm); m != nil {
+		for _, p := range mine {
+			if metav1.IsControlledBy(m, p.set) {
+				return p, nil
+			}
+		}
+	}
 	if i := slices.IndexFunc(mine, func(p *pool) bool { return p.made(vm) }); i >= 0 {
 		return mine[i], nil
 	}

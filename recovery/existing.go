@@ -3,6 +3,8 @@ package recovery
 import (
 	"slices"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
@@ -70,11 +72,26 @@ func (m identity) has(vm *VM) bool {
 // unless an interrupted recovery has created it.
 func (r *planner) withoutMCMMachine(vm *VM) *problem {
 	m := objects.Find(r.state.Cluster.Machines, vm.Machine)
-	if vm.API != migration.ClusterAPI || m == nil || Held(m) {
+	if vm.API != migration.ClusterAPI || m == nil || r.halfMade(vm) != nil {
 		return nil
 	}
 	return &problem{
 		"Machine " + m.Name + " exists, and its MCMMachine does not",
 		"delete the Machine, or restore the MCMMachine",
 	}
+}
+
+// halfMade returns the Machine that an interrupted recovery has created for the VM, and whose
+// MCMMachine it has not; nil for none.
+func (r *planner) halfMade(vm *VM) *clusterv1.Machine {
+	if vm.API != migration.ClusterAPI || vm.Machine == "" {
+		return nil
+	}
+	m := objects.Find(r.state.Cluster.Machines, vm.Machine)
+	if m == nil || !Held(m) || !m.DeletionTimestamp.IsZero() ||
+		objects.Find(r.state.Cluster.MCMMachines, vm.Machine) != nil ||
+		m.Spec.ProviderID != vm.NodeProviderID && !objects.SameVM(m.Spec.ProviderID, vm.ProviderID) {
+		return nil
+	}
+	return m
 }

@@ -94,7 +94,7 @@ func Of(s *State, o Options) Plan {
 	all := vms(s.Listings)
 	plans := make([]VMPlan, 0, len(all))
 	for i := range all {
-		if o.chooses(&all[i]) {
+		if o.chooses(&all[i]) || r.halfMade(&all[i]) != nil { // that one has to be finished
 			plans = append(plans, r.plan(&all[i]))
 		}
 	}

@@ -76,7 +76,13 @@ func (p *pool) target() int64 {
 	if len(p.recovered) == 0 && !slices.ContainsFunc(p.machines, Held) {
 		return max(was, int64(p.replicas()))
 	}
-	return max(was, int64(len(p.machines)+len(p.recovered)))
+	n := len(p.machines)
+	for _, v := range p.recovered {
+		if !slices.ContainsFunc(p.machines, func(m client.Object) bool { return m.GetName() == v.Machine }) {
+			n++ // the others are half made by an interrupted run
+		}
+	}
+	return max(was, int64(n))
 }
 
 // change returns how a set or deployment grows; nil if it is large enough.

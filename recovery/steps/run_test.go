@@ -242,6 +242,30 @@ func TestUnprovisioned(t *testing.T) {
 	}
 }
 
+// TestOtherVMsAfterAKill: a Machine that a run has left without MCMMachine gets it, also from
+// a run that recovers another VM.
+func TestOtherVMsAfterAKill(t *testing.T) {
+	t.Parallel()
+	for kill := range 12 {
+		w := newEnv(t, clusterPool(t, 2)...)
+		w.left = kill
+		if _, err := w.run(recovery.Options{VMs: []string{"pool-bcdfg-bbbbb"}}); err != nil && !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		w.left = -1
+		if _, err := w.run(recovery.Options{VMs: []string{"pool-bcdfg-bbbbc"}}); err != nil {
+			t.Errorf("after a kill at write %d: %v", kill, err)
+		}
+		s := w.state()
+		if n := len(s.Cluster.Machines); n != len(s.Cluster.MCMMachines)+1 { // one is of the backup
+			t.Errorf("after a kill at write %d: %d Machines, %d MCMMachines", kill, n, len(s.Cluster.MCMMachines))
+		}
+		if err := w.recovered(len(s.Cluster.Machines)); err != nil && len(s.Cluster.Machines) == 3 {
+			t.Errorf("after a kill at write %d: %v", kill, err)
+		}
+	}
+}
+
 // TestNoManager: without controllers nothing is created, and a person learns why.
 func TestNoManager(t *testing.T) {
 	t.Parallel()
