@@ -45,6 +45,9 @@ func (r *planner) existing(vm *VM) (bool, *problem) {
 	if why := r.withoutMCMMachine(vm); why != nil {
 		return false, why
 	}
+	if why := r.sharesIdentity(vm); why != nil {
+		return false, why
+	}
 	if vm.Second {
 		return false, &problem{vm.Why, decideRemedy}
 	}
@@ -94,4 +97,30 @@ func (r *planner) halfMade(vm *VM) *clusterv1.Machine {
 		return nil
 	}
 	return m
+}
+
+// sharesIdentity returns that another VM is listed with the same machine name or owner id,
+// unless vm is the only one of them that has a Node. VMs that are kept, or approved for
+// removal, are decided about.
+func (r *planner) sharesIdentity(vm *VM) *problem {
+	var others []string
+	nodes := 0
+	for i := range r.listed {
+		other := &r.listed[i]
+		same := other.Machine == vm.Machine && other.ClusterID == vm.ClusterID || vm.OwnerID != "" && other.OwnerID == vm.OwnerID
+		if other.ID == vm.ID || !same || r.decided(other) != "" {
+			continue
+		}
+		others = append(others, other.ID)
+		if r.lookUpNode(other) != nil {
+			nodes++
+		}
+	}
+	if len(others) == 0 || nodes == 0 && r.lookUpNode(vm) != nil {
+		return nil
+	}
+	return &problem{
+		"VM " + join(others) + " has the same machine name or owner ID",
+		"find out which one serves, and approve or keep the other with kubectl mcm orphans",
+	}
 }

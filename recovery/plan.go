@@ -92,6 +92,7 @@ func Of(s *State, o Options) Plan {
 		p.Unlisted += l.Count - len(l.Orphans)
 	}
 	all := vms(s.Listings)
+	r.listed = all
 	plans := make([]VMPlan, 0, len(all))
 	for i := range all {
 		if o.chooses(&all[i]) || r.halfMade(&all[i]) != nil { // that one has to be finished
@@ -138,6 +139,7 @@ type planner struct {
 	options Options
 	pools   []*pool
 	nodes   nodes
+	listed  []VM // chosen or not
 }
 
 // find returns the pool of a MachineSet; nil if there is none.

@@ -3,6 +3,7 @@ package recovery
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
@@ -60,4 +61,17 @@ func vms(listings []Listing) []VM {
 		}
 	}
 	return out
+}
+
+// decided returns the annotation with which a person has decided about a VM: to have it
+// removed, or to have it left alone; empty for none.
+func (r *planner) decided(vm *VM) string {
+	for _, key := range []string{machinev1.ApprovedOrphansAnnotation, machinev1.KeptOrphansAnnotation} {
+		for i := range r.state.Classes {
+			if slices.Contains(machinev1.OrphanIDs(r.state.Classes[i].Annotations[key]), vm.ID) {
+				return key
+			}
+		}
+	}
+	return ""
 }

@@ -6,8 +6,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 	"github.com/capmcm/cluster-api-provider-mcm/recovery"
@@ -80,7 +82,7 @@ func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
 	if isMachine(o) {
 		ours = recovery.Held(o)
 	}
-	if !ours {
+	if !ours || providerID(o) != providerID(want) {
 		return fmt.Errorf("create %s: another object has that name; the same command plans anew", objects.Title(o))
 	}
 	return nil
@@ -90,4 +92,17 @@ func (r *run) readCreated(ctx context.Context, o, want client.Object) error {
 func sameOwner(a, b client.Object) bool {
 	x, y := metav1.GetControllerOf(a), metav1.GetControllerOf(b)
 	return x != nil && y != nil && x.UID == y.UID
+}
+
+// providerID returns that of a Machine or MCMMachine; empty for other objects.
+func providerID(o client.Object) string {
+	switch o := o.(type) {
+	case *machinev1.Machine:
+		return o.Spec.ProviderID
+	case *clusterv1.Machine:
+		return o.Spec.ProviderID
+	case *infrav1.MCMMachine:
+		return o.Spec.ProviderID
+	}
+	return ""
 }
