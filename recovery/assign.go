@@ -85,8 +85,9 @@ func (p *pool) heldByOther(all []*pool) client.Object {
 	return nil
 }
 
-// poolOf finds the pool of a VM: that of the Machine that an interrupted run has made, by its owner id, by its name, as the person says, or as the
-// newest of the deployment that its name tells. It returns nil for a machine of its own.
+// poolOf finds the pool of a VM: that of the Machine that an interrupted run has made, by its
+// owner id, by its name, as the person says, or as the newest of the deployment that its name
+// tells. It returns nil for a machine of its own.
 func (r *planner) poolOf(vm *VM, v *VMPlan) (*pool, *problem) {
 	mine := r.poolsOf(vm)
 	if m := r.halfMade(vm); m != nil {

@@ -45,6 +45,12 @@ func (r *planner) existing(vm *VM) (bool, *problem) {
 	if why := r.withoutMCMMachine(vm); why != nil {
 		return false, why
 	}
+	if key := r.decided(vm); key != "" {
+		return false, &problem{
+			"a person has decided about it in the annotation " + key + " of a MachineClass",
+			"name it by its ID to recover it all the same",
+		}
+	}
 	if why := r.sharesIdentity(vm); why != nil {
 		return false, why
 	}
@@ -107,8 +113,7 @@ func (r *planner) sharesIdentity(vm *VM) *problem {
 	nodes := 0
 	for i := range r.listed {
 		other := &r.listed[i]
-		same := other.Machine == vm.Machine && other.ClusterID == vm.ClusterID || vm.OwnerID != "" && other.OwnerID == vm.OwnerID
-		if other.ID == vm.ID || !same || r.decided(other) != "" {
+		if other.ID == vm.ID || !sameIdentity(vm, other) || r.decided(other) != "" {
 			continue
 		}
 		others = append(others, other.ID)
@@ -123,4 +128,9 @@ func (r *planner) sharesIdentity(vm *VM) *problem {
 		"VM " + join(others) + " has the same machine name or owner ID",
 		"find out which one serves, and approve or keep the other with kubectl mcm orphans",
 	}
+}
+
+// sameIdentity reports whether two VMs are of one machine.
+func sameIdentity(a, b *VM) bool {
+	return a.Machine == b.Machine && a.ClusterID == b.ClusterID || a.OwnerID != "" && a.OwnerID == b.OwnerID
 }

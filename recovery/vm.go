@@ -64,8 +64,12 @@ func vms(listings []Listing) []VM {
 }
 
 // decided returns the annotation with which a person has decided about a VM: to have it
-// removed, or to have it left alone; empty for none.
+// removed, or to have it left alone; empty for none, and where it is chosen by its ID: that
+// is the later decision.
 func (r *planner) decided(vm *VM) string {
+	if slices.Contains(r.options.VMs, vm.ID) {
+		return ""
+	}
 	for _, key := range []string{machinev1.ApprovedOrphansAnnotation, machinev1.KeptOrphansAnnotation} {
 		for i := range r.state.Classes {
 			if slices.Contains(machinev1.OrphanIDs(r.state.Classes[i].Annotations[key]), vm.ID) {

@@ -3,6 +3,8 @@ package steps
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,12 @@ import (
 
 // create creates the objects of the VMs that are recovered. The machines are held.
 func (r *run) create(ctx context.Context, p *recovery.Plan) (waiting string, wrote bool, err error) {
+	if p.Count(recovery.Recover) == 0 {
+		return "", false, nil
+	}
+	if wrote, err := r.dropApprovals(ctx, p); wrote || err != nil {
+		return "", wrote, err
+	}
 	for i := range p.VMs {
 		v := &p.VMs[i]
 		if v.Verdict != recovery.Recover {
@@ -30,6 +38,33 @@ func (r *run) create(ctx context.Context, p *recovery.Plan) (waiting string, wro
 		wrote = true
 	}
 	return "", wrote, nil
+}
+
+// dropApprovals takes back that VMs that are recovered may be removed.
+func (r *run) dropApprovals(ctx context.Context, p *recovery.Plan) (wrote bool, err error) {
+	adopted := map[string]bool{}
+	for i := range p.VMs {
+		adopted[p.VMs[i].ID] = p.VMs[i].Verdict == recovery.Recover
+	}
+	classes := &machinev1.MachineClassList{}
+	if err := r.Control.List(ctx, classes, client.InNamespace(r.namespace)); err != nil {
+		return false, fmt.Errorf("list MachineClasses: %w", err)
+	}
+	for i := range classes.Items {
+		class := &classes.Items[i]
+		all := machinev1.OrphanIDs(class.Annotations[machinev1.ApprovedOrphansAnnotation])
+		left := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return adopted[id] })
+		if len(left) == len(all) {
+			continue
+		}
+		changed := class.DeepCopy()
+		machinev1.SetOrRemoveAnnotation(changed, machinev1.ApprovedOrphansAnnotation, strings.Join(left, ","))
+		if err := r.patch(ctx, class, changed); err != nil {
+			return wrote, err
+		}
+		wrote = true
+	}
+	return wrote, nil
 }
 
 // createMachine creates a machine and what it owns.

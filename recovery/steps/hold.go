@@ -27,8 +27,8 @@ func (r *run) hold(ctx context.Context, p *recovery.Plan) (waiting string, wrote
 				continue
 			}
 			missing = append(missing, o)
-			if asked(o) || !objects.IsNative(o) && recovery.Paused(o) {
-				continue // the condition of an earlier pause that has just ended would look like the answer
+			if asked(o) || pausedBefore(o) {
+				continue
 			}
 			if err := r.annotate(ctx, o, recovery.HoldValue(r.name, o)); err != nil {
 				return "", false, err
@@ -41,6 +41,10 @@ func (r *run) hold(ctx context.Context, p *recovery.Plan) (waiting string, wrote
 	}
 	return fmt.Sprintf("the controllers of %s to leave them alone; do they run?", objects.List(missing)), wrote, nil
 }
+
+// pausedBefore reports whether an earlier pause of an object of Cluster API has just ended: its
+// condition would look like the answer.
+func pausedBefore(o client.Object) bool { return !objects.IsNative(o) && recovery.Paused(o) }
 
 // rebase has every object of a pool that is held already keep its present size as the size
 // before the recovery, if another one of the pool is not held: an earlier run was interrupted

@@ -266,6 +266,30 @@ func TestOtherVMsAfterAKill(t *testing.T) {
 	}
 }
 
+// TestDecided: what a person wants removed or left alone is not recovered by the way. Where it
+// is chosen, it is not approved for removal any more.
+func TestDecided(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{machinev1.ApprovedOrphansAnnotation, machinev1.KeptOrphansAnnotation} {
+		pool := nativePool(t, 3)
+		class := pool[len(pool)-1]
+		machinev1.SetAnnotation(class, key, "vm-2,vm-3")
+		w := newEnv(t, pool...)
+		n, err := w.run(recovery.Options{})
+		if err := errors.Join(err, w.recovered(2)); err != nil || n != 1 {
+			t.Errorf("%s: %d created: %v", key, n, err)
+		}
+		n, err = w.run(recovery.Options{VMs: []string{"vm-2"}})
+		if err := errors.Join(err, w.recovered(3)); err != nil || n != 1 {
+			t.Errorf("%s: %d created: %v", key, n, err)
+		}
+		approved := w.state().Classes[0].Annotations[machinev1.ApprovedOrphansAnnotation]
+		if key == machinev1.ApprovedOrphansAnnotation && approved != "vm-3" {
+			t.Errorf("approved are %q, want vm-3", approved)
+		}
+	}
+}
+
 // TestNoManager: without controllers nothing is created, and a person learns why.
 func TestNoManager(t *testing.T) {
 	t.Parallel()
