@@ -143,12 +143,16 @@ func (c *Controller) nodeNameTaken(ctx context.Context, p *pass, made cloud.VM) 
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if id := node.Spec.ProviderID; id != "" && (id == made.NodeProviderID || id == made.ProviderID) {
-		return false, nil // a restore of the control cluster has lost the Machine that had the VM
+	return node.CreationTimestamp.Time.Before(p.machine.CreationTimestamp.Time) && !mayRunOn(node, p.machine, made), nil
+}
+
+// mayRunOn reports whether an older node may be that of the VM: a restore of the control
+// cluster has lost the Machine that had the VM, and m was made in its place.
+func mayRunOn(node *corev1.Node, m *machinev1.Machine, made cloud.VM) bool {
+	if id := node.Spec.ProviderID; id != "" {
+		return id == made.NodeProviderID || id == made.ProviderID
 	}
-	older := !made.Created.IsZero() && made.Created.Add(time.Minute).Before(p.machine.CreationTimestamp.Time)
-	return node.CreationTimestamp.Time.Before(p.machine.CreationTimestamp.Time) &&
-		!(older && node.Spec.ProviderID == ""), nil
+	return !made.Created.IsZero() && made.Created.Add(time.Minute).Before(m.CreationTimestamp.Time)
 }
 
 // discardVM removes a VM whose node name is taken, and fails the Machine, so that

@@ -36,12 +36,11 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*
 	if err != nil || least == 0 {
 		return surplus, err
 	}
-	tie := s.tieLasts()
+	tie, own := s.tieLasts(), countsOf(all)
 	others, err := c.countOtherSets(ctx, s, tie)
 	if err != nil {
 		return nil, err
 	}
-	own := countsOf(all)
 	least = max(least-own.preserved-others.preserved, 0)
 	atRisk := func(m *machinev1.Machine) bool { return isAvailable(m) && !s.isChosen(live, m) }
 	deletable, withheld := keepAtRisk(surplus, atRisk, others.available+own.available-least)
@@ -49,17 +48,24 @@ func (c *Controller) keepAvailable(ctx context.Context, s *scope, candidates []*
 		instead := unavailable(candidates[count:], withheld)
 		deletable, withheld = append(deletable, instead...), withheld-len(instead)
 	}
-	s.withheld = withheld
-	if withheld > 0 && !tie {
+	if s.withheld = withheld; withheld > 0 {
+		c.reportKept(s, live, tie, len(surplus), least)
+	}
+	return deletable, nil
+}
+
+// reportKept emits an Event about surplus machines that are kept, once, and has the set look
+// again if they are kept because of a tie.
+func (c *Controller) reportKept(s *scope, live *machinev1.MachineDeployment, tie bool, surplus, least int) {
+	if !tie {
 		s.requeueAfter(tieBreak)
 	}
-	if withheld > 0 && s.memory.kept.since.IsZero() {
+	if s.memory.kept.since.IsZero() {
 		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: "+
 			"MachineDeployment %s keeps %d available; they are deleted once others are available, "+
 			"or at once with a lower annotation %s",
-			withheld, len(surplus), live.Name, least, machinev1.PriorityAnnotation)
+			s.withheld, surplus, live.Name, least, machinev1.PriorityAnnotation)
 	}
-	return deletable, nil
 }
 
 // tieBreak is how long two sets of a MachineDeployment may keep their surplus machines

@@ -58,7 +58,7 @@ func (p *Permits) TakeToDelete(ctx context.Context, m *machinev1.Machine) (ok bo
 	return p.take(ctx, m, permit{at: p.clock.Now(), deletes: true})
 }
 
-func (p *Permits) take(ctx context.Context, m *machinev1.Machine, as permit) (ok bool, busy string, err error) {
+func (p *Permits) take(ctx context.Context, m *machinev1.Machine, as permit) (bool, string, error) {
 	limit, err := p.limit(ctx, m)
 	if err != nil {
 		return false, "", err
@@ -69,20 +69,26 @@ func (p *Permits) take(ctx context.Context, m *machinev1.Machine, as permit) (ok
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	count := 0
-	for i := range machines {
-		other := &machines[i]
-		if other.UID != m.UID && !leftBehind(m, other) && (replacing(other) || p.holds(key, other)) {
-			if count++; busy == "" || other.Name < busy {
-				busy = other.Name
-			}
-		}
-	}
+	count, busy := p.busy(key, m, machines)
 	if count >= limit {
 		return false, busy, nil
 	}
 	p.grant(key, m.UID, as)
 	return true, "", nil
+}
+
+// busy returns how many machines are being replaced that m waits for, and the smallest name.
+func (p *Permits) busy(key string, m *machinev1.Machine, machines []machinev1.Machine) (count int, first string) {
+	for i := range machines {
+		other := &machines[i]
+		if other.UID == m.UID || leftBehind(m, other) || !replacing(other) && !p.holds(key, other) {
+			continue
+		}
+		if count++; first == "" || other.Name < first {
+			first = other.Name
+		}
+	}
+	return count, first
 }
 
 // grant remembers a permit, and forgets those of the pool that are too old to count.
