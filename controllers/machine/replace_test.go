@@ -107,7 +107,7 @@ func TestSeveralReplacementsAtATime(t *testing.T) {
 		b != machinev1.MachineFailed || c != machinev1.MachineUnknown {
 		t.Errorf("phases %q, %q and %q, want two Failed and one that waits", a, b, c)
 	}
-	const want = "WaitingForTurn: 2 Machines of the same pool are being replaced, e.g. a"
+	const want = "WaitingForTurn: Machine a of the same pool is being replaced"
 	if got := w.condition("c", machinev1.ConditionNodeReady); got != want {
 		t.Errorf("condition %q, want %q", got, want)
 	}

@@ -3,10 +3,9 @@ package mcmconfig_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -16,15 +15,11 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
 )
 
-// TestStatusIsNotComparedWithAnOldOne: a pause that has ended must not be taken
-// for never said, while the cache shows the object from before it was said.
+// TestStatusIsNotComparedWithAnOldOne: a pause of the Cluster that has ended must not be
+// taken for never said, while the cache shows the object from before it was said.
 func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	t.Parallel()
-	config := &bootstrapv1.MCMConfig{ObjectMeta: metav1.ObjectMeta{
-		Namespace: key.Namespace, Name: key.Name,
-		UID: types.UID("config"),
-	}}
-	w := newEnv(t, config)
+	w := newEnv(t, objects(config())...)
 	w.reconcile()
 	old := w.config()
 	stale := false
@@ -48,11 +43,11 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 		return result
 	}
 	pause := func(on bool) {
-		c := w.config()
-		c.Annotations = map[string]string{}
-		if on {
-			c.Annotations[clusterv1.PausedAnnotation] = ""
+		c := cluster()
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+			t.Fatal(err)
 		}
+		c.Spec.Paused = new(on)
 		if err := w.client.Update(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +56,7 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	pass()
 	pause(false)
 	stale = true
-	if pass().RequeueAfter <= 0 {
+	if wait := pass().RequeueAfter; wait <= 0 || wait > time.Minute {
 		t.Error("nothing wakes it when the cache shows its own status")
 	}
 	stale = false
