@@ -113,11 +113,17 @@ func (e *Engine) proves(ctx context.Context, o Owner, with class.Resolved) error
 	return fmt.Errorf("the VM belongs to another machine, with owner id %s", found.OwnerID)
 }
 
+// triedListed is how many of the classes that were tried a message names.
+const triedListed = 3
+
 // withoutSubstitute returns cause with what was tried instead.
 func withoutSubstitute(cause *cloud.Error, providerID string, tried []string) *cloud.Error {
 	told := *cause
-	if len(tried) == 0 {
+	switch more := len(tried) - triedListed; {
+	case len(tried) == 0:
 		tried = []string{"there is none of this cloud with credentials"}
+	case more > 0:
+		tried = append(tried[:triedListed:triedListed], fmt.Sprintf("and %d others", more))
 	}
 	told.Err = fmt.Errorf("%w; to delete its VM %s, a class with that name and the VM's provider, region and credentials "+
 		"suffices. No other class of the namespace proves that the VM is this machine's (%s)", cause.Err, providerID,

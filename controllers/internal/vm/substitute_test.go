@@ -170,3 +170,14 @@ func TestRemoveAbandoned(t *testing.T) {
 		})
 	}
 }
+
+// TestFewOfManyClassesAreNamed: a namespace may have hundreds of classes, and the remedy
+// must not be lost behind them.
+func TestFewOfManyClassesAreNamed(t *testing.T) {
+	t.Parallel()
+	cause := &cloud.Error{Code: cloud.Invalid, Op: "use class", Err: errors.New("gone")}
+	got := withoutSubstitute(cause, "sim:///sim-1/vm-1", []string{"a", "b", "c", "d", "e"}).Error()
+	if !strings.HasSuffix(got, "(a; b; c; and 2 others)") {
+		t.Errorf("%s", got)
+	}
+}
