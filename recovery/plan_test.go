@@ -14,7 +14,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
-// TestAssign: each VM gets a machine of the right set, or a person is told why not.
+// TestAssign: each VM gets a machine of the right set, or the plan says why not.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	unnamed := func(o *machinev1.Orphan) { o.Machine, o.OwnerID = "by-hand", "other" }

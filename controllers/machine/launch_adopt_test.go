@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
@@ -94,5 +97,32 @@ func TestMachineWhoseVMIsGoneIsJudgedThoughItLostItsProviderID(t *testing.T) {
 	}
 	if made, _ := w.vms(); made != 1 {
 		t.Errorf("%d VMs made, want no second one under a machine that had one", made)
+	}
+}
+
+// A Machine that was lost with a restore is created again, and takes over its VM and Node.
+func TestNodeOfTheVMItself(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	made := cloud.VM{ProviderID: "aws:///eu-1/i-1", NodeProviderID: "aws:///eu-1a/i-1", Created: began.Add(-time.Hour)}
+	for name, tc := range map[string]struct {
+		providerID string // of the Node
+		created    time.Time
+		want       bool
+	}{
+		"ItsOwn":              {made.NodeProviderID, began, true},
+		"ItsOwnInMCMsForm":    {made.ProviderID, began, true},
+		"OfAnotherVM":         {"aws:///eu-1a/i-2", made.Created, false},
+		"UnknownAndOlderVM":   {"", made.Created, true},
+		"UnknownAndNewVM":     {"", began.Add(time.Second), false},
+		"UnknownAndUndatedVM": {"", time.Time{}, false},
+	} {
+		node, m := &corev1.Node{}, &machinev1.Machine{}
+		node.Spec.ProviderID, m.CreationTimestamp = tc.providerID, metav1.NewTime(began)
+		vm := made
+		vm.Created = tc.created
+		if got := mayRunOn(node, m, vm); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
 	}
 }

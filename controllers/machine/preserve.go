@@ -186,7 +186,7 @@ func nodePreserved(node *corev1.Node, failed bool) bool {
 }
 
 // markNodePreserved keeps the autoscaler off the node, and new pods off one whose machine
-// failed. A taint does that, so that a user's cordon is told apart and stays.
+// failed. A taint does that, so that a user's cordon stays.
 func markNodePreserved(n *corev1.Node, failed bool) {
 	if n.Annotations[machinev1.ScaleDownDisabledAnnotation] != "true" {
 		machinev1.SetAnnotation(n, machinev1.ScaleDownDisabledAnnotation, "true")

@@ -62,9 +62,9 @@ func (c *Controller) reportKept(s *scope, live *machinev1.MachineDeployment, tie
 	}
 	if s.memory.kept.since.IsZero() {
 		c.Events.Eventf(s.set, corev1.EventTypeNormal, EventMachinesKept, "Kept %d of %d surplus machines: "+
-			"MachineDeployment %s keeps %d available; they are deleted once others are available, "+
-			"or at once with a lower annotation %s",
-			s.withheld, surplus, live.Name, least, machinev1.PriorityAnnotation)
+			"MachineDeployment %s keeps %d available; they are deleted once others are available; "+
+			"to do without one now, delete that Machine",
+			s.withheld, surplus, live.Name, least)
 	}
 }
 

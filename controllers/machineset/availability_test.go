@@ -92,6 +92,14 @@ func TestKeepsAvailableMachines(t *testing.T) {
 			},
 			size: 1, want: []string{"a"},
 		},
+		"PreservedInARollout": {
+			reason: "A failed machine that is under examination does not go in place of an available one.",
+			objects: []client.Object{rolling(3, otherTemplate), a, b, newMember("p", phase(machinev1.MachineFailed),
+				func(m *machinev1.Machine) {
+					m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+				})},
+			size: 2, want: []string{"a", "b", "p"},
+		},
 		"ChosenByAScalerInARollout": {
 			reason: "A scaler has drained the machine that it lists.",
 			objects: []client.Object{rolling(2, otherTemplate, func(d *machinev1.MachineDeployment) {

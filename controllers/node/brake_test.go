@@ -222,6 +222,9 @@ func TestHeldNodesThatAreReleased(t *testing.T) {
 		if got := w.follow(4); got != "" {
 			t.Fatalf("deleted %q after %d Nodes were released", got, i+1)
 		}
+		if got := len(w.controller.held); got != 3-i {
+			t.Errorf("the metric has %d after %d of 4 Nodes were released", got, i+1)
+		}
 	}
 }
 

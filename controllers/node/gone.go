@@ -67,6 +67,7 @@ func (c *Controller) followMissing(ctx context.Context, o *observation) (time.Du
 	m := o.machine()
 	uid, observed := c.observedDeletion(o.name, m)
 	if !observed {
+		c.setHeld(o.name, false)
 		c.reportMissing(m, o.name, "its deletion was not observed")
 		return 0, nil
 	}

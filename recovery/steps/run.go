@@ -27,7 +27,7 @@ type Deps struct {
 	Wait func(context.Context, time.Duration) error
 	// Name returns a name that no other run has, e.g. a UUID; it has no dots.
 	Name func() string
-	// Progress is told what is done, and what is waited for.
+	// Progress is called with what is done, and what is waited for.
 	Progress func(text string)
 }
 
