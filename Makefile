@@ -19,8 +19,10 @@ help: ## list these targets
 ##  Run
 
 .PHONY: demo
-demo: controlplane ## the main job on an embedded control plane and the simulated cloud; DEMO_ONESHOT=1 ends by itself
-	@go run ./test/demo
+demo: ## the main job on an embedded control plane and the simulated cloud; DEMO_ONESHOT=1 ends by itself
+	@export KUBEBUILDER_ASSETS="$${KUBEBUILDER_ASSETS:-$$(test/controlplane/published out/envtest)}"; \
+	test/controlplane/build out/controlplane etcd kube-apiserver kubectl; \
+	go run ./test/demo
 
 # MCM's own integration suite starts the manager with this target and these
 # variables, and finds the process by how its command line begins.
@@ -53,6 +55,7 @@ test: controlplane capi verify lint binaries ## everything that CI runs
 	@go build -o out/bin/gotest ./test/gotest
 	out/bin/gotest -openstack $(RACE) -vet=off -count=1 -timeout 45m ./...
 	@$(CAPI_TEST)
+	@$(CHART_TEST)
 
 # The programs that several test packages start, built once before they do.
 .PHONY: binaries
@@ -94,12 +97,15 @@ MINUTES ?= 10
 chaos: controlplane ## processes killed at random on a real control plane: MINUTES=10, or one schedule again: SEED=x
 	@go run ./test/e2e/chaos -minutes=$(MINUTES) $(if $(SEED),-seed=$(SEED)) $(if $(RESTORES),-restores=$(RESTORES))
 
-# A module of its own, which follows the main one's dependencies by itself.
-CAPI_TEST = cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 45m ./...
+# Modules of their own: make verify fails where they do not follow the main one's
+# dependencies, and go mod tidy in their folders mends that.
+CAPI_TEST = cd test/e2e/capi && go test -v -count=1 -timeout 45m ./...
+CHART_TEST = cd test/e2e/chart && go test -v -count=1 -timeout 45m ./...
 
 .PHONY: e2e
-e2e: controlplane capi ## with the real Cluster API core manager and clusterctl
+e2e: controlplane capi ## with the real Cluster API core manager and clusterctl, and with Helm
 	@$(CAPI_TEST)
+	@$(CHART_TEST)
 
 AUTOSCALER ?=
 DOOR       ?= native
@@ -111,7 +117,12 @@ autoscaler: controlplane ## with a cluster-autoscaler binary: AUTOSCALER=path DO
 	@[ "$(DOOR)" = native ] || $(MAKE) capi
 	@export AUTOSCALER="$(if $(AUTOSCALER),$(abspath $(AUTOSCALER)))"; \
 	if [ "$(DOOR)" = native ]; then go test -v -count=1 -timeout 30m ./test/e2e/autoscaler; \
-	else cd test/e2e/capi && go test -mod=mod -v -count=1 -timeout 30m -run '^TestAutoscaler$$' .; fi
+	else cd test/e2e/capi && go test -v -count=1 -timeout 30m -run '^TestAutoscaler$$' .; fi
+
+.PHONY: guests
+guests: controlplane binaries ## machines whose whole life is real: Nova with libvirt, cloud-init, kubelet; ACCEL=kvm where there is VT-x or AMD-V
+	@image=$$(test/guests/build out/guest); \
+	GUEST_IMAGE="$$image" go test -v -count=1 -timeout 3h ./test/guests
 
 ##  Build
 
@@ -120,7 +131,7 @@ controlplane: ## etcd, kube-apiserver, kube-controller-manager and kubectl from 
 	@test/controlplane/build out/controlplane
 
 .PHONY: capi
-capi: ## Cluster API's core manager and clusterctl from source, once
+capi: ## Cluster API's managers and clusterctl from source, once
 	@test/e2e/capi/build out/capi
 
 .PHONY: generate
@@ -135,12 +146,15 @@ verify: ## generated files, formatting and go.mod are clean
 	diff <(echo "$$before") <(echo "$$after") >&2 || { echo "make verify: generated files were stale; commit what make generate wrote" >&2; exit 1; }
 	@unformatted=$$(gofmt -l .); \
 	[ -z "$$unformatted" ] || { printf 'make verify: not formatted, run gofmt -w:\n%s\n' "$$unformatted" >&2; exit 1; }
-	@go mod tidy -diff
+	@for module in $$(git ls-files '*go.mod'); do \
+	  go -C "$$(dirname "$$module")" mod tidy -diff || { echo "make verify: $$module is stale; run go mod tidy there" >&2; exit 1; }; \
+	done
 
 .PHONY: lint
 lint: ## the linters and formatters of .golangci.yml, vet among them
 	@$(LINT) run ./...
 
 .PHONY: release
-release: ## out/release: components, templates and metadata for clusterctl; VERSION=v0.1.0
-	@go run ./cmd/release -out out/release $(if $(VERSION),-version=$(VERSION))
+release: ## out/release: everything that a release has; VERSION=v0.1.0, PUSH=1 and KEY=cosign.key publish the image
+	@go run ./cmd/release -artifacts -out out/release $(if $(VERSION),-version=$(VERSION)) \
+	  $(if $(IMAGE),-image=$(IMAGE)) $(if $(PUSH),-push) $(if $(KEY),-key=$(KEY))

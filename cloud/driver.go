@@ -42,7 +42,8 @@ type Account interface {
 	// Create makes the VM of r, finishes its configuration (what MCM calls
 	// initialisation) and returns it, usually still pending. While more is to be
 	// done, VM.RetryAfter is positive and Create has to be called again with the
-	// same request; once it has returned a ProviderID, UserData may be empty then.
+	// same request; once it has returned a ProviderID, UserData and Network may be
+	// empty then.
 	//
 	// For equal Name and Token there is at most one VM, also when an earlier
 	// call failed or its answer was lost. What it made stays findable by Delete
@@ -99,6 +100,13 @@ type Traits struct {
 	// of one, it waits for Settle and looks before it asks again.
 	CreateKey bool
 
+	// StaticAddresses reports whether Create honours CreateRequest.Network. Without it no
+	// request has one.
+	StaticAddresses bool
+
+	// Reboots reports whether accounts are Rebooters.
+	Reboots bool
+
 	// Legacy reports whether the driver keeps neither owner ids nor tags of ours, as those
 	// that were written for MCM. Only the native API takes its classes.
 	Legacy bool
@@ -116,13 +124,15 @@ type TagLimits struct {
 
 // Rates are how many calls of each method of Account a cloud allows, each apart
 // from the others.
-type Rates struct{ Create, Get, Delete, List, Capacity Rate }
+// Members are those of a Registrar.
+type Rates struct{ Create, Get, Delete, List, Capacity, Tags, Members Rate }
 
 // Or returns r, and what other says where r says nothing.
 func (r Rates) Or(other Rates) Rates {
 	return Rates{
 		Create: cmp.Or(r.Create, other.Create), Get: cmp.Or(r.Get, other.Get), Delete: cmp.Or(r.Delete, other.Delete),
-		List: cmp.Or(r.List, other.List), Capacity: cmp.Or(r.Capacity, other.Capacity),
+		List: cmp.Or(r.List, other.List), Capacity: cmp.Or(r.Capacity, other.Capacity), Tags: cmp.Or(r.Tags, other.Tags),
+		Members: cmp.Or(r.Members, other.Members),
 	}
 }
 
@@ -210,6 +220,11 @@ type CreateRequest struct {
 	// TagPrefix. List returns them as they were given, where a cloud's keys are
 	// encoded, too.
 	Tags map[string]string
+	// Network are the VM's network interfaces, in the order in which the class names their
+	// networks. Those that are not in it, all of them if it is nil, get their addresses
+	// from DHCP or from the cloud. More than the class has are Invalid before anything is
+	// made.
+	Network []Interface
 	// Annotations that the machine wants on its node; MCM's drivers take settings
 	// from some of them.
 	Annotations map[string]string

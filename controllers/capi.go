@@ -1,12 +1,15 @@
 package controllers
 
 import (
+	"slices"
+
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/externalcontrolplane"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/infracluster"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachine"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachineclass"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/inframachinetemplate"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/remediation"
 )
 
 func addMCMCluster(s *setup) error {
@@ -18,20 +21,36 @@ func addMCMCluster(s *setup) error {
 
 func addMCMMachine(s *setup) error {
 	return inframachine.New(inframachine.Deps{
-		Client: s.Client, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
-		Events: s.Events("mcmmachine-controller"),
+		Client: s.Client, Live: s.Live, Clusters: s.Clusters, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
+		Events: s.Events("mcmmachine-controller"), IPAM: !slices.ContainsFunc(IPAMKinds(), s.unserved),
 		Options: inframachine.Options{
 			WatchFilter:            s.WatchFilter,
 			ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry,
 		},
+		Fallback: s.fallback,
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachine"))
 }
 
 func addMCMMachineTemplate(s *setup) error {
 	return inframachinetemplate.New(inframachinetemplate.Deps{
 		Client: s.Client, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmmachinetemplate-controller"),
-		WatchFilter: s.WatchFilter,
+		WatchFilter: s.WatchFilter, Fallback: s.fallback,
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachinetemplate"))
+}
+
+// addMCMRemediation adds nothing where the kind is not served: the CRDs of the bundle before
+// did not have it, and without them all other controllers work.
+func addMCMRemediation(s *setup) error {
+	if slices.ContainsFunc(RemediationKinds(), s.unserved) {
+		return nil
+	}
+	return remediation.New(remediation.Deps{
+		Client: s.Client, Live: s.Live, Clouds: s.Clouds, Clock: s.Clock, Events: s.Events("mcmremediation-controller"),
+		Options: remediation.Options{
+			WatchFilter:   s.WatchFilter,
+			IgnoreOutages: s.Options.Machine.IgnoreOutages, OutageLimit: s.Options.Machine.OutageLimit,
+		},
+	}).SetupWithManager(s.mgr, s.Workers("mcmremediation"))
 }
 
 func addMCMClass(s *setup) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
@@ -117,6 +118,7 @@ func All() []Controller {
 		},
 		{"mcmmachine", Infrastructure, "creates, monitors and deletes the VMs of Cluster API's machines", addMCMMachine},
 		{"mcmmachinetemplate", Infrastructure, "reports the capacity of a template's nodes", addMCMMachineTemplate},
+		{"mcmremediation", Infrastructure, "reboots VMs of unhealthy machines before they are replaced", addMCMRemediation},
 		{"mcmorphanvms", Infrastructure, "removes orphan VMs of Clusters", addMCMOrphans},
 		{"mcmclass", Infrastructure, "protects classes and Secrets that machines of Cluster API use", addMCMClass},
 		{"mcmconfig", Bootstrap, "creates the bootstrap data of Cluster API's machines", addMCMConfig},
@@ -141,6 +143,8 @@ type setup struct {
 	visits *hold.Visits
 	// permits bound how many machines of a pool are replaced at a time.
 	permits *permit.Permits
+	// fallback is what is known of exhausted classes.
+	fallback *fallback.Memory
 }
 
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
@@ -154,9 +158,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 			return fmt.Errorf("index the target cluster: %w", err)
 		}
 	}
-	s := &setup{Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool {
-		return false
-	}, visits: &hold.Visits{}, permits: permit.New(d.Client, d.Clock, d.Options.Machine.MaxReplacements)}
+	s := &setup{
+		Deps: d, mgr: mgr, running: DoorsOf(which), classes: class.New(d.Clouds), frozen: func() bool {
+			return false
+		}, visits: &hold.Visits{}, permits: permit.New(d.Client, d.Clock, d.Options.Machine.MaxReplacements),
+		fallback: fallback.NewMemory(d.Clock, d.Options.Machine.ResourceExhaustedRetry),
+	}
 	for _, c := range All() {
 		if !slices.Contains(which, c.Name) {
 			continue
@@ -197,6 +204,7 @@ func addMachine(s *setup) error {
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
 		Events: s.Events(machineComponent), Options: options, Frozen: s.frozen, FreezeCause: s.cause,
 		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits, Permits: s.permits,
+		Fallback: s.fallback,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {
 		return err
@@ -227,13 +235,14 @@ func addMachineSet(s *setup) error {
 		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Fence: s.Fence,
 		Events: s.Events(machineSetComponent), SafetyEvents: s.Events(managerComponent),
 		SafetyUp: s.Options.SafetyUp, SafetyDown: s.Options.SafetyDown, OvershootPeriod: s.Options.OvershootPeriod,
+		Fallback: s.fallback, Resolve: class.New(s.Clouds).Resolve,
 	}).SetupWithManager(s.mgr, s.Workers("machineset"))
 }
 
 func addMachineDeployment(s *setup) error {
 	return machinedeployment.New(machinedeployment.Deps{
 		Client: s.Client, Live: s.Live, Target: s.Target, Clock: s.Clock, Events: s.Events(managerComponent),
-		AnnotateDuringRollout: s.Options.AnnotateDuringRollout,
+		AnnotateDuringRollout: s.Options.AnnotateDuringRollout, Fallback: s.fallback,
 		Joining: joining.Policy{
 			Timeout:       s.Options.Machine.CreationTimeout,
 			GrowthPercent: s.Options.CreationTimeoutGrowthPercent, Cycles: s.Options.ReplaceCycles,

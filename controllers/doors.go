@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
@@ -60,17 +61,27 @@ func (d Door) Needs() []Kind {
 	return nil
 }
 
+// IPAMKinds are the kinds that claim IP addresses. The controllers of Infrastructure use
+// them where they are served.
+func IPAMKinds() []Kind {
+	return []Kind{{"ipaddressclaims", ipamv1.GroupVersion}, {"ipaddresses", ipamv1.GroupVersion}}
+}
+
+// RemediationKinds are the kinds of external remediation, which Infrastructure serves where
+// they are there.
+func RemediationKinds() []Kind { return []Kind{{"mcmremediations", infrav1.GroupVersion}} }
+
 // Leases are the names of the leases that are held while the door's controllers work.
 func (d Door) Leases() []string {
 	switch d {
 	case Native:
 		return []string{machinev1.LeaseMachineControllerManager, machinev1.LeaseMachineController}
 	case Infrastructure:
-		return []string{"infrastructure-mcm"}
+		return []string{"infrastructure-capmcm"}
 	case Bootstrap:
-		return []string{"bootstrap-mcm"}
+		return []string{"bootstrap-capmcm"}
 	case ControlPlane:
-		return []string{"control-plane-mcm"}
+		return []string{"control-plane-capmcm"}
 	}
 	return nil
 }

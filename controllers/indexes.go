@@ -14,6 +14,8 @@ import (
 // served reports whether a kind is served, as far as this process was told.
 func (d *Deps) served(k Kind) bool { return d.Served != nil && d.Served(k) }
 
+func (d *Deps) unserved(k Kind) bool { return !d.served(k) }
+
 // witnesses says which door, besides those that run here, is asked for owners
 // of VMs before one is taken for an orphan.
 func witnesses(running []Door, served func(Kind) bool) (native, infrastructure bool) {

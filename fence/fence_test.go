@@ -274,6 +274,47 @@ func (slow) Delete(context.Context, cloud.Ref) (cloud.Deletion, error) {
 	return cloud.Deletion{Done: true}, nil
 }
 
+func (slow) SetTags(ctx context.Context, _ cloud.Ref, _ []string) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (slow) RemoveBootData(ctx context.Context, _ cloud.Ref) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (slow) Register(ctx context.Context, _ cloud.Ref, _ []string) (cloud.Registration, error) {
+	<-ctx.Done()
+	return cloud.Registration{}, context.Cause(ctx)
+}
+
+func (slow) Deregister(ctx context.Context, _ cloud.Ref, _ []string) (cloud.Registration, error) {
+	<-ctx.Done()
+	return cloud.Registration{}, context.Cause(ctx)
+}
+
+// TestMembers: load balancers are changed only while the fence is open.
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := New(clock.RealClock{}, term)
+		a := f.Account(cloud.AccountInfo{}, slow{})
+		for _, call := range []func(context.Context, cloud.Account, cloud.Ref, []string) (cloud.Registration, error){
+			cloud.Register, cloud.Deregister,
+		} {
+			if _, err := call(t.Context(), a, cloud.Ref{}, nil); cloud.CodeOf(err) != cloud.Unavailable ||
+				!errors.Is(err, ErrClosed) {
+				t.Errorf("a call while the fence is closed: %v", err)
+			}
+			f.Renewed(time.Now())
+			if _, err := call(t.Context(), a, cloud.Ref{}, nil); !errors.Is(err, ErrClosed) {
+				t.Errorf("a call while the lease lapses: %v", err)
+			}
+		}
+	})
+}
+
 // TestAccount: a call to a cloud may consist of many requests, so that it ends
 // when the fence closes, and goes on while the lease is renewed.
 func TestAccount(t *testing.T) {
@@ -288,12 +329,28 @@ func TestAccount(t *testing.T) {
 		if _, err := a.Delete(t.Context(), cloud.Ref{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("delete while the fence is closed: %v", err)
 		}
+		if err := cloud.SetTags(t.Context(), a, cloud.Ref{}, nil); cloud.CodeOf(err) != cloud.Unavailable ||
+			!errors.Is(err, ErrClosed) {
+			t.Errorf("set tags while the fence is closed: %v", err)
+		}
+		if err := cloud.RemoveBootData(t.Context(), a, cloud.Ref{}); cloud.CodeOf(err) != cloud.Unavailable ||
+			!errors.Is(err, ErrClosed) {
+			t.Errorf("remove boot data while the fence is closed: %v", err)
+		}
 		began := time.Now()
 		f.Renewed(began)
 		time.AfterFunc(term/2, func() { f.Renewed(time.Now()) })
 		_, err := a.Create(t.Context(), cloud.CreateRequest{})
 		if took := time.Since(began); !errors.Is(err, ErrClosed) || took != term+term/2 {
 			t.Errorf("the call ended after %s with %v, want it to end when the renewed lease has lapsed", took, err)
+		}
+		f.Renewed(time.Now())
+		if err := cloud.SetTags(t.Context(), a, cloud.Ref{}, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("tags set while the lease lapses: %v", err)
+		}
+		f.Renewed(time.Now())
+		if err := cloud.RemoveBootData(t.Context(), a, cloud.Ref{}); !errors.Is(err, ErrClosed) {
+			t.Errorf("boot data removed while the lease lapses: %v", err)
 		}
 	})
 }

@@ -105,6 +105,61 @@ func (a account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error
 	return a.Account.Delete(ctx, r)
 }
 
+// SetTags changes the tags of the VM while the fence is open.
+func (a account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	if err := a.fence.Check(); err != nil {
+		return refusal("set tags", err)
+	}
+	ctx, cancel := a.fence.whileOpen(ctx)
+	defer cancel()
+	return cloud.SetTags(ctx, a.Account, r, obsolete)
+}
+
+// Reboot reboots the VM while the fence is open.
+func (a account) Reboot(ctx context.Context, r cloud.Ref) error {
+	if err := a.fence.Check(); err != nil {
+		return refusal("reboot VM", err)
+	}
+	ctx, cancel := a.fence.whileOpen(ctx)
+	defer cancel()
+	return cloud.Reboot(ctx, a.Account, r)
+}
+
+// RemoveBootData removes the boot data that is kept for a VM while the fence is open.
+func (a account) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	if err := a.fence.Check(); err != nil {
+		return refusal("remove boot data", err)
+	}
+	ctx, cancel := a.fence.whileOpen(ctx)
+	defer cancel()
+	return cloud.RemoveBootData(ctx, a.Account, r)
+}
+
+// Register registers the VM with load balancers while the fence is open.
+func (a account) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	return a.member(ctx, "register VM", func(ctx context.Context) (cloud.Registration, error) {
+		return cloud.Register(ctx, a.Account, r, places)
+	})
+}
+
+// Deregister takes the VM out of load balancers while the fence is open.
+func (a account) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	return a.member(ctx, "deregister VM", func(ctx context.Context) (cloud.Registration, error) {
+		return cloud.Deregister(ctx, a.Account, r, places)
+	})
+}
+
+func (a account) member(ctx context.Context, op string, call func(context.Context) (cloud.Registration, error)) (
+	cloud.Registration, error,
+) {
+	if err := a.fence.Check(); err != nil {
+		return cloud.Registration{}, refusal(op, err)
+	}
+	ctx, cancel := a.fence.whileOpen(ctx)
+	defer cancel()
+	return call(ctx)
+}
+
 // Close closes the account if it can be.
 func (a account) Close() error {
 	if c, ok := a.Account.(io.Closer); ok {

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -79,6 +82,10 @@ func (o *Options) assemble(ctx context.Context, stop context.CancelCauseFunc, dr
 	if err != nil {
 		return nil, err
 	}
+	reviews, err := newReviewer(c.control)
+	if err != nil {
+		return nil, err
+	}
 	f := fenceOf(lock)
 	c = c.fenced(f)
 	mgr, err := o.newManager(c, scheme, lock)
@@ -91,7 +98,7 @@ func (o *Options) assemble(ctx context.Context, stop context.CancelCauseFunc, dr
 	}
 	w := wiring{
 		Options: o, drivers: drivers, configs: c, served: served, manager: mgr, fence: f,
-		events: newBroadcaster(clients), requests: requests,
+		events: newBroadcaster(clients), requests: requests, reviews: reviews,
 	}
 	if err := w.controllers(ctx, which); err != nil {
 		return nil, err
@@ -174,6 +181,7 @@ type wiring struct {
 	events   record.EventBroadcaster
 	fence    *fence.Fence
 	requests *metrics.Requests
+	reviews  *reviewer
 	registry *metrics.Registry
 	peer     *peer // the other container of this pod; nil if this process is alone
 	frozen   atomic.Pointer[func() bool]
@@ -207,7 +215,7 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	}
 	mgr := controllers.CatchingUp(w.manager, w.manager.GetAPIReader(), w.clusters.namespace, which)
 	return controllers.Setup(ctx, mgr, controllers.Deps{
-		Client: effects.NewClient(scopedClient{w.manager.GetClient(), w.clusters.namespace}), Live: w.manager.GetAPIReader(),
+		Client: effects.NewClient(w.manager.GetClient()), Live: w.manager.GetAPIReader(),
 		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
 		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
@@ -250,4 +258,28 @@ func (s safetyOptions) orphans() orphan.Options {
 		o.Period, o.MinAge = time.Minute, 5*time.Minute
 	}
 	return o
+}
+
+// Limits of Events about one object. A machine set that makes a thousand
+// machines tells about each; client-go's own limit is 25 and then one in five
+// minutes.
+const (
+	eventBurst = 1000
+	eventQPS   = 1
+)
+
+// newBroadcaster returns a broadcaster that writes core/v1 Events, the only kind
+// that MCM's role allows and its tests look for, and that the log shows, too. Shutdown ends it.
+func newBroadcaster(c kubernetes.Interface) record.EventBroadcaster {
+	b := record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst, QPS: eventQPS})
+	b.StartStructuredLogging(0)
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.CoreV1().Events("")})
+	return b
+}
+
+// recorders returns recorders by the name of the component.
+func recorders(b record.EventBroadcaster, scheme *runtime.Scheme) func(component string) record.EventRecorder {
+	return func(component string) record.EventRecorder {
+		return b.NewRecorder(scheme, corev1.EventSource{Component: component})
+	}
 }

@@ -78,25 +78,27 @@ func waitServed(ctx context.Context, d discovery.DiscoveryInterface) (func(contr
 	return func(k controllers.Kind) bool { return found[k] }, nil
 }
 
-// served are the kinds of all doors that the API server serves.
+// served are the kinds of all doors, and those of IPAM, that the API server serves.
 func served(d discovery.DiscoveryInterface) (map[controllers.Kind]bool, error) {
 	found, asked := map[controllers.Kind]bool{}, map[schema.GroupVersion]bool{}
+	kinds := controllers.IPAMKinds()
 	for _, door := range controllers.Doors() {
-		for _, k := range door.Needs() {
-			if asked[k.Version] {
-				continue
-			}
-			asked[k.Version] = true
-			list, err := d.ServerResourcesForGroupVersion(k.Version.String())
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			if err != nil {
-				return nil, fmt.Errorf("discover %s: %w", k.Version, err)
-			}
-			for _, r := range list.APIResources {
-				found[controllers.Kind{Plural: r.Name, Version: k.Version}] = true
-			}
+		kinds = append(kinds, door.Needs()...)
+	}
+	for _, k := range kinds {
+		if asked[k.Version] {
+			continue
+		}
+		asked[k.Version] = true
+		list, err := d.ServerResourcesForGroupVersion(k.Version.String())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("discover %s: %w", k.Version, err)
+		}
+		for _, r := range list.APIResources {
+			found[controllers.Kind{Plural: r.Name, Version: k.Version}] = true
 		}
 	}
 	return found, nil

@@ -107,7 +107,8 @@ func TestProfiles(t *testing.T) {
 	t.Parallel()
 	for profiling, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
 		w := httptest.NewRecorder()
-		mux := newMux(&health{}, prometheus.NewRegistry(), NewOptions("test", "1").flags, serverOptions{profiling: profiling})
+		s := serverOptions{insecureDiagnostics: true, profiling: profiling}
+		mux := newMux(&health{}, prometheus.NewRegistry(), NewOptions("test", "1").flags, s)
 		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", http.NoBody))
 		if w.Code != want {
 			t.Errorf("with --profiling=%v profiles are %d, want %d", profiling, w.Code, want)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +35,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, machinev1.AddToScheme,
-		clusterv1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+		clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -48,7 +49,7 @@ func newScheme() (*runtime.Scheme, error) {
 func (o *Options) newManager(c configs, scheme *runtime.Scheme, lock *leaseLock) (ctrl.Manager, error) {
 	e := o.election
 	opts := ctrl.Options{
-		Scheme: scheme, Cache: o.controlCache(c.same),
+		Scheme: scheme, Cache: o.controlCache(c.same), NewClient: newSecretClient(o.clusters.namespace),
 		Metrics:       metricsserver.Options{BindAddress: "0"},
 		LeaseDuration: &e.leaseDuration, RenewDeadline: &e.renewDeadline, RetryPeriod: &e.retryPeriod,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &o.gracefulShutdown,
@@ -66,15 +67,18 @@ func (o *Options) newManager(c configs, scheme *runtime.Scheme, lock *leaseLock)
 }
 
 // controlCache says what of the control cluster is kept in memory: what is in
-// the namespace, and where the target cluster is the same, what is cached of it.
+// the namespace, of Secrets only metadata, and where the target cluster is the same, what
+// is cached of it.
 func (o *Options) controlCache(isTarget bool) cache.Options {
 	opts := cache.Options{SyncPeriod: &o.clusters.resync, DefaultTransform: stripObject}
 	if o.clusters.namespace != "" {
 		opts.DefaultNamespaces = map[string]cache.Config{o.clusters.namespace: {}}
 	}
+	opts.ByObject = map[client.Object]cache.ByObject{}
 	if isTarget {
 		opts.ByObject = targetObjects()
 	}
+	opts.ByObject[&corev1.Secret{}] = cache.ByObject{Transform: stripSecret}
 	return opts
 }
 

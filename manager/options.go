@@ -51,7 +51,9 @@ type Options struct {
 type serverOptions struct {
 	address               string
 	port                  int
-	machineControllerPort int // 0 serves nothing there
+	machineControllerPort int    // 0 serves nothing there
+	diagnostics           string // address; empty serves none
+	insecureDiagnostics   bool
 	profiling             bool
 	contentionProfiling   bool
 }
@@ -145,7 +147,10 @@ func (o *Options) userAgent() string { return o.program + "/" + o.version }
 // defaults returns the defaults without flags that set them.
 func defaults() *Options {
 	return &Options{
-		server: serverOptions{address: "0.0.0.0", port: managerPort, machineControllerPort: machineControllerPort},
+		server: serverOptions{
+			address: "0.0.0.0", port: managerPort, machineControllerPort: machineControllerPort,
+			insecureDiagnostics: true,
+		},
 		clusters: clusterOptions{
 			namespace: "default", qps: -1, burst: 30, resync: 12 * time.Hour,
 		},
@@ -201,8 +206,8 @@ func (o *Options) flagSet() *pflag.FlagSet {
 		"reconciles of one kind at a time, for every kind (alias --worker-count); 0 means 50 for machines and 10 for "+
 			"the others")
 	fs.StringSliceVar(&o.cloudRates, "cloud-rate", o.cloudRates,
-		"calls that a cloud allows an account, as <provider>.<create|get|delete|list|capacity>=<per second>[:<at once>], "+
-			"e.g. aws.create=10:50 after the limit was raised; may be repeated")
+		"calls that a cloud allows an account, as <provider>.<create|get|delete|list|capacity|tags|members>=<per "+
+			"second>[:<at once>], e.g. aws.create=10:50 after the limit was raised; may be repeated")
 	fs.DurationVar(&o.gracefulShutdown, "graceful-shutdown-timeout", o.gracefulShutdown,
 		"how long reconciles that have begun may take to finish after a request to stop; the leases are released after that")
 	fs.BoolVar(&o.annotateDuringRollout, "autoscaler-scaledown-annotation-during-rollout", o.annotateDuringRollout,
@@ -217,6 +222,11 @@ func (o *Options) addServerFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.machineControllerPort, "machine-controller-port", s.machineControllerPort,
 		"second port, the one of MCM's machine-controller; 0 serves everything on --port. Without this flag, "+
 			"--port=10258 or --port=10259 means one of MCM's two containers, which has no second port")
+	fs.StringVar(&s.diagnostics, "diagnostics-address", s.diagnostics,
+		"address, e.g. :8443, to serve what the plain ports serve over TLS, to those whose token the API server accepts and "+
+			"who may get that path; empty serves nothing there")
+	fs.BoolVar(&s.insecureDiagnostics, "insecure-diagnostics", s.insecureDiagnostics,
+		"serve metrics, flags and profiles on the plain ports, too, to everybody; without it they serve health only")
 	fs.BoolVar(&s.profiling, "profiling", s.profiling, "serve profiles at /debug/pprof/")
 	fs.BoolVar(&s.contentionProfiling, "contention-profiling", s.contentionProfiling,
 		"also profile lock contention; needs --profiling")

@@ -30,12 +30,16 @@ const (
 	shutdownTimeout = time.Second
 )
 
-// newMux serves what each of MCM's binaries serves, and readiness.
+// newMux serves what each of MCM's binaries serves, and readiness; only the health if s
+// has insecure diagnostics off.
 func newMux(h *health, gatherer prometheus.Gatherer, flags *pflag.FlagSet, s serverOptions) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", check(h.live))
 	mux.Handle("/livez", check(h.live))
 	mux.Handle("/readyz", check(h.ready))
+	if !s.insecureDiagnostics {
+		return mux
+	}
 	mux.Handle("/metrics", metricsHandler(gatherer))
 	mux.Handle("/configz", configz(flags))
 	if s.profiling {
@@ -115,6 +119,9 @@ func (w *wiring) serve(ctx context.Context, h *health) error {
 	s := w.server
 	if s.contentionProfiling {
 		profileContention()
+	}
+	if err := w.serveDiagnostics(ctx, h); err != nil {
+		return err
 	}
 	all := w.endpoints()
 	for i, e := range slices.Backward(all) {

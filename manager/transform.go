@@ -18,6 +18,18 @@ func stripObject(o any) (any, error) {
 	return o, nil
 }
 
+// stripSecret keeps the metadata of a Secret. Whole Secrets are never watched, but what
+// kubectl applied is in an annotation, too.
+func stripSecret(o any) (any, error) {
+	if s, ok := o.(*corev1.Secret); ok {
+		s.Data = nil
+	}
+	if m, ok := o.(metav1.Object); ok {
+		delete(m.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	}
+	return stripObject(o)
+}
+
 // stripNode also drops the list of images, most of a node's size.
 func stripNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -55,12 +56,23 @@ func (o *Options) validate() error {
 	o.safety.validate(&p)
 	o.machines.validate(&p)
 	o.extension.validate(&p, o)
+	o.validateDiagnostics(&p)
 	p.count("concurrent-syncs", o.workers)
 	if _, err := wrap.ParseRates(o.cloudRates); err != nil {
 		p.add("cloud-rate", "%v", err)
 	}
 	p.notNegative("graceful-shutdown-timeout", o.gracefulShutdown)
 	return errors.Join(p...)
+}
+
+func (o *Options) validateDiagnostics(p *problems) {
+	address := o.server.diagnostics
+	if _, port, err := net.SplitHostPort(address); address != "" && (err != nil || port == "") {
+		p.add("diagnostics-address", "must be an address with a port, e.g. :8443, is %q", address)
+	}
+	if !o.server.insecureDiagnostics && o.container() != allContainers {
+		p.add("insecure-diagnostics", "must be true in one of MCM's two containers, which ask each other for metrics")
+	}
 }
 
 func (s *serverOptions) validate(p *problems) {

@@ -9,6 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/bootdata"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/elb"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/s3"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
@@ -25,7 +28,10 @@ type account struct {
 	region  string
 	now     func() time.Time
 	client  *ec2.Client
-	refresh func() // makes the next call log in again; nil without sessions
+	objects s3.Service // with the credentials of client
+	refresh func()     // makes the next call log in again; nil without sessions
+
+	balancers elb.Client
 
 	byID   *driverkit.Batcher[struct{}, string, map[string]*resource]
 	byName *driverkit.Batcher[lookup, string, map[string][]resource]
@@ -47,10 +53,10 @@ type lookup struct {
 	keys string // of the ownership tags
 }
 
-func newAccount(o Options, region string, client *ec2.Client, refresh func()) *account {
+func newAccount(o Options, region string, c connection) *account {
 	forever := driverkit.CacheOptions{Now: o.Now, Timeout: batchTimeout}
 	a := &account{
-		region: region, now: o.Now, client: client, refresh: refresh,
+		region: region, now: o.Now, client: c.ec2, objects: c.s3, refresh: c.refresh, balancers: c.balancers,
 		roots: driverkit.NewCache[string, string](forever), zones: driverkit.NewCache[string, string](forever),
 		loose: driverkit.NewCache[string, time.Time](forever), sent: driverkit.NewCache[string, string](forever),
 		fresh: driverkit.NewCache[string, resource](driverkit.CacheOptions{Keep: settleTime, Now: o.Now}),
@@ -95,4 +101,23 @@ func (a *account) learn(i types.Instance) {
 	if i.SubnetId != nil && i.Placement != nil && awssdk.ToString(i.Placement.AvailabilityZone) != "" {
 		a.zones.Put(*i.SubnetId, *i.Placement.AvailabilityZone)
 	}
+}
+
+// bootData returns where the boot data of a class is kept; ok is false if that is with the
+// instance.
+func (a *account) bootData(s *spec) (store bootdata.Store, ok bool) {
+	if !s.PrivateUserData.Usable() {
+		return bootdata.Store{}, false
+	}
+	return bootdata.NewStore(a.objects, s.PrivateUserData, s.Tags, s.ownership), true
+}
+
+// userData returns what the instance of r gets as user data: its boot data, or what fetches
+// that where the class keeps it private.
+func (a *account) userData(ctx context.Context, s *spec, r cloud.CreateRequest) ([]byte, error) {
+	store, private := a.bootData(s)
+	if !private {
+		return r.UserData, nil
+	}
+	return store.Keep(ctx, opCreate, r)
 }

@@ -35,7 +35,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, now: newClock()}
 	w.cloud = ec2test.New(settings(), w.now.Now)
-	w.proxy = cloudtest.NewProxy(cloudtest.HandlerTransport(w.cloud), classify)
+	w.proxy = cloudtest.NewProxy(hosts{
+		s3: cloudtest.HandlerTransport(newS3(w.now)), ec2: cloudtest.HandlerTransport(w.cloud),
+	}, classify)
 	w.options = aws.Options{
 		Transport: w.proxy, Endpoint: "http://ec2.invalid", Now: w.now.Now,
 		Window: driverkit.Window{Idle: 20 * time.Millisecond, Longest: 200 * time.Millisecond},
@@ -368,11 +370,14 @@ func TestSamples(t *testing.T) {
 	w := newWorld(t)
 	w.cloud.Change(func(s *ec2test.Settings) {
 		s.Images["ami-0123456789abcdef0"] = "/dev/xvda"
-		s.Subnets["subnet-0123456789abcdef0"] = ec2test.Subnet{Zone: "eu-west-1a", Free: -1}
-		s.Groups = append(s.Groups, "sg-0123456789abcdef0")
-		s.Profiles = append(s.Profiles, "nodes.example.com", "arn:aws:iam::123456789012:instance-profile/nodes.example.com")
+		for i, zone := range []string{"eu-west-1a", "eu-west-1b", "eu-west-1c"} {
+			s.Subnets[fmt.Sprintf("subnet-0123456789abcdef%d", i)] = ec2test.Subnet{Zone: zone, Free: -1}
+		}
+		s.Groups = append(s.Groups, "sg-0123456789abcdef0", "sg-0fedcba9876543210")
+		s.Profiles = append(s.Profiles, "control-plane.example.com", "nodes.example.com",
+			"arn:aws:iam::123456789012:instance-profile/nodes.example.com")
 	})
-	for _, file := range []string{"machineclass.yaml", "machineclass-spot.yaml"} {
+	for _, file := range []string{"machineclass.yaml", "machineclass-spot.yaml", "machineclass-control-plane.yaml"} {
 		text, err := os.ReadFile(filepath.Join("../../config/samples/aws", file))
 		if err != nil {
 			t.Fatal(err)
@@ -399,6 +404,29 @@ func TestSamples(t *testing.T) {
 		}
 		if _, err := a.Capacity(t.Context(), c); err != nil {
 			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestRebootOfABusyInstance: a refusal because of the state of the instance differs from an answer that
+// is lost.
+func TestRebootOfABusyInstance(t *testing.T) {
+	t.Parallel()
+	for code, busy := range map[string]bool{
+		"IncorrectInstanceState": true, "IncorrectState": true, "InternalError": false,
+	} {
+		w := newWorld(t)
+		a, c := w.open(class("c", nil), credentials())
+		r := w.request(c, 1)
+		vm, err := a.Create(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ProviderID = vm.ProviderID
+		w.cloud.Inject(ec2test.Fault{Action: "RebootInstances", Code: code, Message: "no"})
+		e, _ := errors.AsType[*cloud.Error](cloud.Reboot(t.Context(), a, r.Ref))
+		if e == nil || e.Code != cloud.Unavailable || e.Reason == cloud.ReasonVMBusy != busy {
+			t.Errorf("%s: got %+v", code, e)
 		}
 	}
 }

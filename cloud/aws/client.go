@@ -2,10 +2,12 @@ package aws
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
@@ -17,14 +19,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/elb"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/s3"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
-// connect returns a client of EC2 for a class, and what makes it log in again;
-// refresh is nil where there is no session.
-func (o Options) connect(ctx context.Context, s *spec, who login) (client *ec2.Client, refresh func(),
-	err error,
-) {
+// connection is how an account calls AWS.
+type connection struct {
+	ec2       *ec2.Client
+	s3        s3.Service
+	balancers elb.Client
+	refresh   func() // makes the next call log in again; nil where there is no session
+}
+
+// connect returns the connection of a class.
+func (o Options) connect(ctx context.Context, s *spec, who login) (connection, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithRegion(s.Region),
 		config.WithRetryer(func() awssdk.Retryer { return awssdk.NopRetryer{} }), // who calls decides when to call again
@@ -37,18 +46,45 @@ func (o Options) connect(ctx context.Context, s *spec, who login) (client *ec2.C
 	}
 	cfg, err := config.LoadDefaultConfig(context.WithoutCancel(ctx), load...)
 	if err != nil {
-		return nil, nil, errors.New("it cannot be read") // its text may quote files
+		return connection{}, errors.New("it cannot be read") // its text may quote files
 	}
 	if own := o.httpClient(); own != nil {
 		cfg.HTTPClient = own // not earlier: the SDK wants to add certificates of the environment to one of its own
 	}
-	cfg.Credentials, refresh = s.session(cfg, who)
-	return ec2.NewFromConfig(cfg, func(e *ec2.Options) {
+	var c connection
+	cfg.Credentials, c.refresh = s.session(cfg, who)
+	c.ec2 = ec2.NewFromConfig(cfg, func(e *ec2.Options) {
 		e.HTTPClient = checked{e.HTTPClient}
 		if o.Endpoint != "" {
 			e.BaseEndpoint = awssdk.String(o.Endpoint)
 		}
-	}), refresh, nil
+	})
+	c.s3 = s3.Service{
+		HTTP: cfg.HTTPClient, Credentials: cfg.Credentials, Refresh: c.refresh, Region: s.Region,
+		Suffix: dnsSuffix(ctx, s.Region), Now: o.Now,
+		Endpoint: cmp.Or(o.S3Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), awssdk.ToString(cfg.BaseEndpoint)),
+	}
+	c.balancers = elb.Client{
+		HTTP: cfg.HTTPClient, Credentials: cfg.Credentials, Region: s.Region, Suffix: c.s3.Suffix,
+		Endpoint: cmp.Or(o.BalancerEndpoint, os.Getenv("AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2"),
+			awssdk.ToString(cfg.BaseEndpoint)),
+	}
+	return c, nil
+}
+
+// dnsSuffix returns the domain of the services of a region, which depends on its partition:
+// the SDK knows it from the name of EC2.
+func dnsSuffix(ctx context.Context, region string) string {
+	const usual = "amazonaws.com"
+	e, err := ec2.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, ec2.EndpointParameters{Region: &region})
+	if err != nil {
+		return usual
+	}
+	suffix, ok := strings.CutPrefix(e.URI.Host, "ec2."+region+".")
+	if !ok {
+		return usual
+	}
+	return suffix
 }
 
 // session returns the credentials of the account, those of cfg where they need not be
@@ -74,30 +110,41 @@ func (o Options) httpClient() awssdk.HTTPClient {
 	if o.Transport == nil {
 		return nil
 	}
-	return &http.Client{Transport: o.Transport}
+	return &http.Client{
+		Transport: o.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // as the SDK's own: a signature holds for one host
+		},
+	}
 }
 
-// ask makes a call of the SDK. A session that has expired is opened again, once.
+// ask makes a call of the SDK.
 func ask[In, Out any](ctx context.Context, a *account, op string,
 	call func(context.Context, *In, ...func(*ec2.Options)) (*Out, error), in *In,
-) (*Out, *cloud.Error) {
+) (out *Out, failed *cloud.Error) {
+	failed = a.send(ctx, op, func() (err error) { out, err = call(ctx, in); return err })
+	return out, failed
+}
+
+// send makes a call. A session that has expired is opened again, once.
+func (a *account) send(ctx context.Context, op string, call func() error) *cloud.Error {
 	if e := driverkit.NotSent(ctx, op); e != nil {
-		return nil, e
+		return e
 	}
-	out, err := call(ctx, in)
+	err := call()
 	if err == nil {
-		return out, nil
+		return nil
 	}
 	e := refusal(ctx, op, err, a.now())
 	ended := []string{codeExpiredToken, "ExpiredTokenException", "RequestExpired"}
 	if a.refresh == nil || !slices.Contains(ended, e.Reason) {
-		return nil, e
+		return e
 	}
 	a.refresh()
-	if out, err = call(ctx, in); err != nil {
-		return nil, refusal(ctx, op, err, a.now())
+	if err := call(); err != nil {
+		return refusal(ctx, op, err, a.now())
 	}
-	return out, nil
+	return nil
 }
 
 // errNoXML is a success that says nothing, which the SDK takes for one that has

@@ -191,8 +191,12 @@ func (a *account) input(ctx context.Context, s *spec, r cloud.CreateRequest) (*e
 		InstanceMarketOptions: s.market(), CapacityReservationSpecification: s.reservation(),
 		Placement: s.place(r), MetadataOptions: s.metadata(), CpuOptions: s.cpu(),
 	}
-	if len(r.UserData) > 0 {
-		in.UserData = awssdk.String(base64.StdEncoding.EncodeToString(r.UserData))
+	userData, err := a.userData(ctx, s, r)
+	if err != nil {
+		return nil, err
+	}
+	if len(userData) > 0 {
+		in.UserData = awssdk.String(base64.StdEncoding.EncodeToString(userData))
 	}
 	if s.EBSOptimized {
 		in.EbsOptimized = awssdk.Bool(true)

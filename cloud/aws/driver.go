@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
@@ -19,6 +20,12 @@ type Options struct {
 	// Endpoint is the URL of EC2; empty leaves it to the SDK, which also looks at
 	// AWS_ENDPOINT_URL_EC2.
 	Endpoint string
+	// S3Endpoint is the URL of S3; empty leaves it to AWS_ENDPOINT_URL_S3, and without that
+	// each bucket has one of its own.
+	S3Endpoint string
+	// BalancerEndpoint is the URL of Elastic Load Balancing version 2; empty is Amazon's, or
+	// that of AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2.
+	BalancerEndpoint string
 	// Ambient lets a Secret without credentials stand for those of the process:
 	// its environment, web identity or instance profile.
 	Ambient bool
@@ -36,6 +43,10 @@ type Driver struct{ options Options }
 var (
 	_ cloud.Driver      = (*Driver)(nil)
 	_ cloud.VolumeNamer = (*Driver)(nil)
+	_ cloud.Tagger      = (*Driver)(nil)
+	_ cloud.Balancer    = (*Driver)(nil)
+
+	_ cloud.BootDataKeeper = (*Driver)(nil)
 )
 
 // NewDriver returns a Driver.
@@ -58,7 +69,7 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	return cloud.Class{
 		Name: in.Name, Namespace: in.Namespace,
 		Endpoint: s.endpoint(),
-		Owner:    strings.Join(append([]string{s.endpoint()}, s.ownership...), " "),
+		Owner:    strings.Join(append([]string{s.endpoint() + s.PrivateUserData.Place()}, s.ownership...), " "),
 		Region:   s.Region, InstanceType: s.MachineType,
 		Zone: s.home(), Zones: s.otherZones(), AnyZone: len(s.Subnets) == 0,
 		Spec: s,
@@ -82,11 +93,17 @@ func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credential
 	if err != nil {
 		return nil, err
 	}
-	client, refresh, err := d.options.connect(ctx, s, who)
+	connected, err := d.options.connect(ctx, s, who)
 	if err != nil {
 		return nil, cloud.Errorf(cloud.Denied, op, "NoCredentials", "the configuration of the SDK cannot be used: %w", err)
 	}
-	return newAccount(d.options, s.Region, client, refresh), nil
+	return newAccount(d.options, s.Region, connected), nil
+}
+
+// PrivateBootData reports whether boot data of VMs of c is kept out of their user data.
+func (d *Driver) PrivateBootData(c cloud.Class) (field string, private bool) {
+	s, ok := c.Spec.(*spec)
+	return "providerSpec." + bootdata.Field, ok && s.PrivateUserData != nil
 }
 
 // Interruptible reports whether EC2 may take VMs of c away: those of a spot market,

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,11 @@ func class(name string, edits spec) cloud.ClassInput {
 
 func owned(cluster, role string) spec {
 	return spec{"tags": spec{"kubernetes.io/cluster/" + cluster: "1", "kubernetes.io/role/" + role: "1"}}
+}
+
+// tagged are the tags of the class, and these.
+func tagged(tags spec) spec {
+	return spec{"tags": edit(owned("c1", "node")["tags"].(spec), tags)}
 }
 
 func credentials() cloud.Credentials {
@@ -171,6 +177,7 @@ var window = driverkit.Window{Idle: time.Millisecond, Longest: 5 * time.Millisec
 func settings() ec2test.Settings {
 	s := ec2test.DefaultSettings()
 	s.Boot, s.Shutdown, s.PageSize = 5*time.Second, 3*time.Second, 10
+	s.TargetGroups[ec2test.GroupAPIServer] = ec2test.TargetGroup{Delay: 30 * time.Second}
 	return s
 }
 
@@ -185,7 +192,9 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 	}
 	return &cloudtest.Fixture{
 		Driver: func() cloud.Driver {
-			return aws.NewDriver(aws.Options{Transport: proxy, Endpoint: endpoint, Now: now.Now, Window: window})
+			return aws.NewDriver(aws.Options{
+				Transport: proxy, Endpoint: endpoint, BalancerEndpoint: endpoint, Now: now.Now, Window: window,
+			})
 		},
 		Class: class("small", edit(zoned(), edits)),
 		Others: map[string]cloud.ClassInput{
@@ -201,6 +210,12 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 				"instanceMarketOptions": spec{"marketType": "interruptible-capacity-reservation"},
 			}),
 		},
+		Tagged:   class("tagged", edit(tagged(spec{"team": "a", "stage": "test"}), edits)),
+		Retagged: class("tagged", edit(tagged(spec{"team": "b", "cost": "7"}), edits)),
+		Balanced: class("balanced", edit(spec{"targetGroups": []any{
+			spec{"arn": ec2test.GroupAPIServer, "port": 6443}, spec{"arn": ec2test.GroupIngress, "port": 443},
+		}}, edits)),
+		NoPlace:       strings.Replace(ec2test.GroupAPIServer, "/apiserver/", "/none/", 1) + ":6443",
 		ManyAddresses: class("many", spec{"networkInterfaces": []any{nic(spec{"ipv6AddressCount": 2}), nic(nil)}}),
 		UnknownType:   class("unknown", spec{"machineType": "m5.nano"}),
 		Broken: class("broken", spec{
@@ -216,6 +231,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 				c.Change(func(s *ec2test.Settings) { s.Settle = d })
 			},
 			UserData: func(_ testing.TB, id string) []byte { r, _ := c.Look(id); return r.UserData },
+			Members:  b.members,
 			States: []cloudtest.VMState{
 				{Name: "stopped", Set: set(func(r *ec2test.Resource) { r.Stopped = true }), Want: cloud.StateStopped},
 				{Name: "pending", Set: set(func(r *ec2test.Resource) { r.Made = now.Now() }), Want: cloud.StatePending},
@@ -226,6 +242,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 					c.End(id, "Server.SpotInstanceTermination", "EC2 took it back")
 				}, Want: cloud.StateUnknown},
 			},
+			Boot:         func(_ testing.TB, id string) string { r, _ := c.Look(id); return strconv.Itoa(r.Boots) },
 			HideNodeName: set(func(r *ec2test.Resource) { r.NoDNS = true }),
 			Revoke: func(testing.TB) {
 				c.Change(func(s *ec2test.Settings) { s.Accounts = nil })
@@ -242,6 +259,17 @@ type backend struct {
 
 var kinds = map[string]cloud.Kind{
 	ec2test.KindInstance: cloud.KindVM, ec2test.KindVolume: cloud.KindDisk, ec2test.KindInterface: cloud.KindInterface,
+}
+
+// members are the instances that get requests at a place, or still have connections.
+func (b backend) members(_ testing.TB, place string) (ids []string) {
+	cut := strings.LastIndex(place, ":")
+	for _, t := range b.Targets(place[:cut]) {
+		if strconv.Itoa(t.Port) == place[cut+1:] {
+			ids = append(ids, t.Instance)
+		}
+	}
+	return ids
 }
 
 func (b backend) ledger(testing.TB) []cloud.Resource {

@@ -35,7 +35,7 @@ var table = driverkit.Table{
 	{Means: cloud.Exhausted, Codes: []string{
 		"AddressLimitExceeded", "PrivateIpAddressLimitExceeded", "InsufficientVolumeCapacity", "InsufficientAddressCapacity",
 		"InsufficientFreeAddressesInSubnet", "VolumeLimitExceeded", "MaxIOPSLimitExceeded", "RouteLimitExceeded",
-		"NetworkInterfaceLimitExceeded",
+		"NetworkInterfaceLimitExceeded", "TooManyTargets", "TooManyRegistrationsForTargetId",
 	}},
 	{Means: cloud.Throttled, Codes: []string{
 		"RequestLimitExceeded", "Throttling*", "EC2ThrottledException", "RequestThrottled*", "TooManyRequests*",
@@ -43,7 +43,7 @@ var table = driverkit.Table{
 	}},
 	{Means: cloud.Unavailable, Codes: []string{
 		"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout*", "IncorrectState",
-		"IncorrectInstanceState", "VolumeInUse", "InvalidNetworkInterface.InUse",
+		"IncorrectInstanceState", "VolumeInUse", "InvalidNetworkInterface.InUse", "HealthUnavailable",
 		codeInterfaceNotFound, // one of ours that is not shown yet
 	}},
 	{Means: cloud.Denied, Codes: []string{
@@ -59,6 +59,7 @@ var table = driverkit.Table{
 		"InvalidKeyPair.*", "InvalidParameter*", "InvalidBlockDeviceMapping", "MissingParameter", "UnknownParameter",
 		"InvalidSnapshot.*", "InvalidInstanceType", "InvalidPlacementGroup.*", "InvalidHostID.*",
 		"InvalidCapacityReservation*", "InvalidTagKey.*", "InvalidUserData.*", "TagLimitExceeded",
+		codeNoTargetGroup, codeInvalidTarget, "ValidationError",
 		"SecurityGroupsPerInstanceLimitExceeded", "UnsupportedOperation", "VPCIdNotSpecified",
 	}},
 }

@@ -1,11 +1,13 @@
 package aws_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,6 +128,53 @@ func TestWebIdentity(t *testing.T) {
 		"workloadIdentityTokenFile": []byte(file + "\n"), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
 	})
 	w.keepsSession(a, c, logins)
+}
+
+// TestTokenOfTheManager: a Secret does not name the manager's own token, by any path, unless
+// ambient credentials are allowed.
+func TestTokenOfTheManager(t *testing.T) {
+	w := newWorld(t)
+	own := filepath.Join(t.TempDir(), "own")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.WriteFile(own, []byte("t"), 0o600), os.Symlink(own, link)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", own)
+	check := func(path string) int {
+		return len(aws.NewDriver(w.options).CheckSecret(cloud.Class{}, cloud.Credentials{
+			"workloadIdentityTokenFile": []byte(path), "roleARN": []byte("arn:aws:iam::123456789012:role/r"),
+		}))
+	}
+	for _, path := range []string{own, link, filepath.Dir(own) + "/../" + filepath.Base(filepath.Dir(own)) + "/own"} {
+		if check(path) != 1 {
+			t.Errorf("%s is accepted", path)
+		}
+	}
+	if n := check(filepath.Join(t.TempDir(), "another")); n != 0 {
+		t.Errorf("another token has %d problems", n)
+	}
+	w.options.Ambient = true
+	if n := check(own); n != 0 {
+		t.Errorf("with Ambient the manager's token has %d problems", n)
+	}
+}
+
+// TestRegionIsNoAddress: the SDK makes host names of it, so it has nothing by which a
+// request, with its signature or token, would go elsewhere.
+func TestRegionIsNoAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for region, ok := range map[string]bool{
+		"eu-west-1": true, "us-gov-east-1": true, "evil.example.com/": false, "a@evil.example.com": false, "x#": false,
+	} {
+		_, problems := aws.NewDriver(w.options).Parse(class("c", spec{"region": region}))
+		refused := slices.ContainsFunc(problems, func(p cloud.Problem) bool {
+			return p.Field == "providerSpec.region" && p.Severity == cloud.BlocksAll
+		})
+		if refused == ok {
+			t.Errorf("region %q: %v", region, problems)
+		}
+	}
 }
 
 // TestAssumeRole: an access key is exchanged for a session of the class's role, which

@@ -2,6 +2,9 @@ package aws_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 )
 
@@ -128,6 +132,39 @@ func TestTagsAreNotCut(t *testing.T) {
 	if e == nil || e.Code != cloud.Invalid || len(e.Problems) != 1 ||
 		e.Problems[0].Field != "tags["+cloud.TagPrefix+"cluster-name]" {
 		t.Errorf("got %v, want a problem with the tag", err)
+	}
+}
+
+// TestManyTagsAreReplaced: by as many others, which are with them more than EC2 takes.
+func TestManyTagsAreReplaced(t *testing.T) {
+	t.Parallel()
+	const many = 40
+	numbered := func(prefix string) spec {
+		tags := spec{}
+		for i := range many {
+			tags[fmt.Sprint(prefix, i)] = "1"
+		}
+		return tagged(tags)
+	}
+	w := newWorld(t)
+	a, was := w.open(class("c", numbered("old")), credentials())
+	r := w.request(was, 1)
+	vm, err := a.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, is := w.open(class("c", numbered("new")), credentials())
+	r.ProviderID, r.Class = vm.ProviderID, is
+	obsolete := slices.Collect(maps.Keys(aws.NewDriver(w.options).UserTags(was)))
+	for range 2 { // it can be repeated
+		if err := a.(cloud.TagSetter).SetTags(t.Context(), r.Ref, obsolete); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, has := range w.cloud.Ledger() {
+		if has.Tags["new0"] == "" || has.Tags["old0"] != "" || has.Tags["kubernetes.io/cluster/c1"] == "" {
+			t.Errorf("%s %s has the tags %v", has.Kind, has.ID, has.Tags)
+		}
 	}
 }
 

@@ -30,19 +30,21 @@ const (
 // guide): RunInstances 2 requests a second and 5 at once, actions that describe with a
 // filter or pages 20 and 100, TerminateInstances 5 and 100. Terminations share
 // requests, so their rate is that of the instances: 20 a second and 1000 at once.
+// CreateTags and DeleteTags have 10 and 100 each.
 var rates = cloud.Rates{
 	Create:   cloud.Rate{PerSecond: 2, Burst: 5},
 	Get:      cloud.Rate{PerSecond: 20, Burst: 100},
 	Delete:   cloud.Rate{PerSecond: 20, Burst: 1000},
 	List:     cloud.Rate{PerSecond: 20, Burst: 100},
 	Capacity: cloud.Rate{PerSecond: 20, Burst: 100},
+	Tags:     cloud.Rate{PerSecond: 10, Burst: 100},
 }
 
 // Traits are the constants of EC2.
 func (d *Driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
-		Rates: rates, Tags: tagLimits,
+		Reboots: true, Rates: rates, Tags: tagLimits,
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
 const (
 	opGet      = "describe instance"
+	opReboot   = "reboot instance"
 	opList     = "list resources"
 	opCapacity = "describe instance type"
 )
@@ -43,6 +45,33 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	return driverkit.One(opGet, r, vms)
 }
 
+// Reboot resets the instance of r, which EC2 does hard after four minutes if the guest does not
+// shut down, or starts it if it is stopped.
+func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
+	s, err := driverkit.SpecOf[*spec](opReboot, r.Class)
+	if err != nil {
+		return err
+	}
+	vm, err := a.staying(ctx, opReboot, s, r)
+	if err != nil {
+		return err
+	}
+	var failed *cloud.Error
+	if vm.state == string(types.InstanceStateNameStopping) {
+		return cloud.Errorf(cloud.Unavailable, opReboot, cloud.ReasonVMBusy, "instance %s is being stopped", vm.id)
+	}
+	if vm.state == string(types.InstanceStateNameStopped) {
+		_, failed = ask(ctx, a, opReboot, a.client.StartInstances, &ec2.StartInstancesInput{InstanceIds: []string{vm.id}})
+	} else {
+		_, failed = ask(ctx, a, opReboot, a.client.RebootInstances, &ec2.RebootInstancesInput{InstanceIds: []string{vm.id}})
+	}
+	if failed == nil {
+		return nil
+	}
+	return driverkit.Busy(driverkit.Restrict(failed, cloud.NotFound, cloud.Invalid, cloud.Exhausted),
+		"IncorrectInstanceState", "IncorrectState")
+}
+
 // List yields what carries the ownership tags of c: instances, volumes, interfaces.
 func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	s, err := driverkit.SpecOf[*spec](opList, c)
@@ -55,8 +84,13 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 			return a.resourceOf(t), !t.gone(), nil
 		})}
 	}
-	return driverkit.List(kinds,
-		list(cloud.KindVM, notTerminated()), list(cloud.KindDisk), list(cloud.KindInterface))
+	lists := []driverkit.KindList{
+		list(cloud.KindVM, notTerminated()), list(cloud.KindDisk), list(cloud.KindInterface),
+	}
+	if store, private := a.bootData(s); private {
+		lists = append(lists, driverkit.KindList{Kind: bootdata.Kind, All: store.List(ctx, opList)})
+	}
+	return driverkit.List(kinds, lists...)
 }
 
 // Capacity returns what a node of c will offer.

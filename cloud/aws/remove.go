@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 )
 
@@ -32,7 +33,44 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 	}, driverkit.RemoveStep{
 		RetryAfter: waitForParts,
 		Find:       func(ctx context.Context) ([]driverkit.Part, error) { return a.parts(ctx, s, r) },
+	}, driverkit.RemoveStep{
+		RetryAfter: waitForParts,
+		Find:       func(ctx context.Context) ([]driverkit.Part, error) { return a.bootDataParts(ctx, opDelete, s, r) },
 	})
+}
+
+const opBootData = "remove boot data"
+
+// RemoveBootData deletes the private boot data of r; without any, or where the class keeps
+// none, it does nothing. An instance that has not fetched its boot data yet never can.
+func (a *account) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	s, err := driverkit.SpecOf[*spec](opBootData, r.Class)
+	if err != nil {
+		return driverkit.Restrict(err)
+	}
+	_, err = driverkit.Remove(ctx, driverkit.RemoveStep{
+		Find: func(ctx context.Context) ([]driverkit.Part, error) { return a.bootDataParts(ctx, opBootData, s, r) },
+	})
+	return err
+}
+
+// bootDataParts returns the private boot data of r, of all attempts.
+func (a *account) bootDataParts(ctx context.Context, op string, s *spec, r cloud.Ref) ([]driverkit.Part, error) {
+	store, private := a.bootData(s)
+	if !private {
+		return nil, nil
+	}
+	var all []driverkit.Part
+	for key, err := range store.Of(ctx, op, r) {
+		if err != nil {
+			return nil, driverkit.Restrict(err)
+		}
+		all = append(all, driverkit.Part{
+			Kind: bootdata.Kind, ID: key,
+			Remove: func(ctx context.Context) (bool, error) { err := store.Delete(ctx, op, key); return err == nil, err },
+		})
+	}
+	return all, nil
 }
 
 // vms returns the VMs of r that are to be terminated. Spot requests that would replace

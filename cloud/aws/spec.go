@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/bootdata"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/driverkit"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/lenient"
 )
@@ -40,6 +41,7 @@ type spec struct {
 	BlockDevices        []blockDeviceSpec   `json:"blockDevices"`
 	NetworkInterfaces   []interfaceSpec     `json:"networkInterfaces"`
 	Subnets             []subnetSpec        `json:"subnets"`
+	TargetGroups        []targetGroupSpec   `json:"targetGroups"`
 	AssumeRole          *roleSpec           `json:"assumeRole"`
 	Tags                map[string]string   `json:"tags"`
 	SpotPrice           *string             `json:"spotPrice"`
@@ -51,6 +53,7 @@ type spec struct {
 	SourceDestCheck     *bool               `json:"srcAndDstChecksEnabled"`
 	EBSOptimized        bool                `json:"ebsOptimized"`
 	Monitoring          bool                `json:"monitoring"`
+	PrivateUserData     *bootdata.Spec      `json:"privateUserData"`
 	ownership           []string            // keys of Tags that say what is the class's own, sorted
 	keeps               map[cloud.Kind]bool // kinds that outlive the VM by the class's wish
 

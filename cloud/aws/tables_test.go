@@ -55,6 +55,8 @@ func rules() []cloudtest.Rule {
 	named := func(name string) spec { return edit(disk(nil), spec{"deviceName": name}) }
 	nics := func(n spec) spec { return spec{"networkInterfaces": []any{nic(n)}} }
 	part := func(field string, s spec) spec { return spec{field: s} }
+	groups := func(all ...any) spec { return spec{"targetGroups": all} }
+	group := func(arn string, port any) spec { return spec{"arn": arn, "port": port} }
 	spot := func(market string, options spec) spec {
 		return spec{"instanceMarketOptions": spec{"marketType": market, "spotOptions": options}}
 	}
@@ -68,6 +70,14 @@ func rules() []cloudtest.Rule {
 	}
 	const create, all, warning = cloud.BlocksCreate, cloud.BlocksAll, cloud.Warning
 	return []cloudtest.Rule{
+		rule("a target group is another service's", groups(group(ec2test.GroupAPIServer, 6443)), "", 0),
+		rule("requests go to the class's region", groups(group(
+			strings.Replace(ec2test.GroupAPIServer, "eu-west-1", "us-east-1", 1), 1)), "targetGroups[0].arn",
+			cloud.BlocksCreate),
+		rule("an ARN has a form", groups(group("apiserver", 1)), "targetGroups[0].arn", cloud.BlocksCreate),
+		rule("a port is needed", groups(spec{"arn": ec2test.GroupAPIServer}), "targetGroups[0].port", cloud.BlocksCreate),
+		rule("one target is registered once", groups(group(ec2test.GroupAPIServer, 1), group(ec2test.GroupAPIServer, 1)),
+			"targetGroups[1].arn", cloud.BlocksCreate),
 		rule("the smallest spec", nil, "", 0),
 		rule("every field", full(), "", 0),
 		rule("MCM's validator allows none and its driver then fails", disks(), "", 0),

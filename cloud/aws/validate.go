@@ -15,6 +15,8 @@ import (
 const rootDevice = "/root"
 
 var (
+	// regionName is a part of a host name: requests are signed for it, and sent there.
+	regionName  = regexp.MustCompile(`\A[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\z`)
 	deviceName  = regexp.MustCompile(`/root|/dev/(sd[a-z]|xvd[a-c][a-z]?)`)
 	volumeTypes = []string{"gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"}
 	marketTypes = []string{"spot", "capacity-block", "interruptible-capacity-reservation"}
@@ -24,6 +26,10 @@ var (
 // and tags are needed by every call, everything else only to create.
 func (s *spec) validate() {
 	s.Require(cloud.BlocksAll, "region", s.Region, "name the region, e.g. eu-west-1")
+	if s.Region != "" && !regionName.MatchString(s.Region) {
+		s.Problems.Add(cloud.BlocksAll, "region",
+			"is not the name of a region; it may have letters, digits and hyphens only, e.g. eu-west-1")
+	}
 	s.ownership = driverkit.Ownership(s.Tags, driverkit.Contains(clusterMark), driverkit.Contains(roleMark))
 	if s.ownership == nil {
 		s.Problems.Add(cloud.BlocksAll, "tags",
@@ -38,10 +44,12 @@ func (s *spec) validate() {
 	s.validateDevices()
 	s.validateInterfaces()
 	s.validateSubnets()
+	s.validateTargetGroups()
 	s.validateMarket()
 	s.validatePlacement()
 	s.validateMetadata()
 	s.validateCPU()
+	s.PrivateUserData.Validate(&s.Checks)
 	s.WarnIf(s.EBSOptimized, "ebsOptimized", "is asked of EC2 here; MCM's driver ignored it")
 	s.WarnIf(s.Monitoring, "monitoring", "is asked of EC2 here; MCM's driver ignored it")
 }

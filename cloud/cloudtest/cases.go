@@ -96,5 +96,21 @@ func requests() []testCase {
 		},
 		{"C33", "Interruptible", "A VM that the cloud may take away at any time is known as one.", interruptible},
 		{"C34", "AmongMany", "A machine costs the same calls, however many VMs of others there are.", amongMany},
+		{
+			"C35", "StaticAddresses", "Without DHCP, a VM without its addresses is lost, and one with those of another does " +
+				"harm.", staticAddresses,
+		},
+		{
+			"C36", "Tags", "Tags of VMs that exist follow their class; those that somebody else set, and those that tell " +
+				"whose a VM is, stay.", retagging,
+		},
+		{
+			"C37", "Reboot", "A reboot is to save a machine from its replacement: the VM comes up, one that was powered off " +
+				"too, and is the same.", rebooting,
+		},
+		{
+			"C38", "LoadBalancers", "A VM gets requests from its load balancers once it runs, and from none of them when it " +
+				"goes, whatever is lost on the way.", balancing,
+		},
 	}
 }

@@ -91,15 +91,19 @@ func (g *guard) promptly(ctx context.Context, op string, f func(ctx context.Cont
 func (g *guard) Create(ctx context.Context, r cloud.CreateRequest) (vm cloud.VM, err error) {
 	g.k.Helper()
 	given := r
-	given.UserData, given.Tags = bytes.Clone(r.UserData), maps.Clone(r.Tags)
+	given.UserData, given.Tags, given.Network = bytes.Clone(r.UserData), maps.Clone(r.Tags), copyNetwork(r.Network)
 	g.promptly(ctx, "create", func(ctx context.Context) { vm, err = g.next.Create(ctx, given) })
-	if !bytes.Equal(given.UserData, r.UserData) || !maps.Equal(given.Tags, r.Tags) {
+	if !bytes.Equal(given.UserData, r.UserData) || !maps.Equal(given.Tags, r.Tags) ||
+		!reflect.DeepEqual(given.Network, r.Network) {
 		g.k.Error("create changes its arguments")
 	}
 	for i := range given.UserData {
 		given.UserData[i] = 'X' // what is kept is now wrong
 	}
 	clear(given.Tags)
+	for _, n := range given.Network {
+		clear(n.Addresses)
+	}
 	if err != nil {
 		g.checkError("create", err, textOf(r.UserData)...)
 		return vm, err
@@ -145,6 +149,30 @@ func (g *guard) Capacity(ctx context.Context, c cloud.Class) (cp cloud.Capacity,
 	return cp, err
 }
 
+// Reboot calls Reboot and checks what holds for every one.
+func (g *guard) Reboot(ctx context.Context, r cloud.Ref) error {
+	g.k.Helper()
+	return g.optional(ctx, "reboot", func(ctx context.Context) error { return cloud.Reboot(ctx, g.next, r) })
+}
+
+// RemoveBootData calls RemoveBootData and checks what holds for every one.
+func (g *guard) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	g.k.Helper()
+	return g.optional(ctx, "remove boot data", func(ctx context.Context) error {
+		return cloud.RemoveBootData(ctx, g.next, r)
+	})
+}
+
+// optional makes a call of an optional interface and checks what holds for every one.
+func (g *guard) optional(ctx context.Context, op string, call func(context.Context) error) (err error) {
+	g.k.Helper()
+	g.promptly(ctx, op, func(ctx context.Context) { err = call(ctx) })
+	if err != nil {
+		g.checkError(op, err)
+	}
+	return err
+}
+
 // List yields what List yields and checks what holds for every one.
 func (g *guard) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
@@ -177,6 +205,14 @@ func codes(op string) []cloud.Code {
 		return append(all, cloud.Invalid, cloud.Exhausted, cloud.TokenUsed, cloud.Unknown)
 	case "get":
 		return append(all, cloud.NotFound, cloud.Unknown)
+	case "tags":
+		return append(all, cloud.NotFound, cloud.Invalid, cloud.Unknown)
+	case "register":
+		return append(all, cloud.NotFound, cloud.Invalid, cloud.Exhausted, cloud.Unknown)
+	case "deregister":
+		return append(all, cloud.Invalid, cloud.Unknown)
+	case "reboot":
+		return append(all, cloud.NotFound, cloud.Invalid, cloud.Exhausted, cloud.Unknown)
 	case "capacity":
 		return append(all, cloud.Invalid, cloud.Unknown)
 	}

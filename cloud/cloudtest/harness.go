@@ -78,6 +78,15 @@ type Fixture struct {
 	// each form that it has, by form (C33).
 	Interruptible map[string]cloud.ClassInput
 
+	// Tagged is Class with tags that may change while its VMs exist, and Retagged the same
+	// with others: one that is new, one that is gone and one with another value (C36).
+	Tagged, Retagged cloud.ClassInput
+
+	// Balanced is Class with load balancers for its VMs, and NoPlace a text like those of
+	// cloud.Balancer.Memberships whose load balancer does not exist (C38).
+	Balanced cloud.ClassInput
+	NoPlace  string
+
 	// ManyAddresses makes VMs with several interfaces or IP families; its zero
 	// value needs a reason in Lacks["C24/Many"].
 	ManyAddresses cloud.ClassInput
@@ -131,8 +140,20 @@ type Backend struct {
 	// UserData returns what the VM was given to boot with, decoded.
 	UserData func(t testing.TB, id string) []byte
 
+	// Network returns the configuration that the guest of the VM gets for its first interfaces,
+	// at least those of the request. Only where Traits.StaticAddresses is set (C35).
+	Network func(t testing.TB, id string) []cloud.Interface
+
 	// States are the states that a VM can be brought into (C22).
 	States []VMState
+
+	// Boot returns what changes whenever the VM is started or reset: a count or a time (C37).
+	Boot func(t testing.TB, id string) string
+
+	// Members returns the ids of the VMs that get requests at a place in a load balancer, which
+	// is a text of cloud.Balancer.Memberships: those that are registered, those whose open
+	// connections are still to be closed, and those that are gone and whose members are left (C38).
+	Members func(t testing.TB, place string) []string
 
 	// Fail makes a VM unable to run for good, as a build fault does (C10).
 	Fail func(t testing.TB, id string)

@@ -19,6 +19,7 @@ type machine struct {
 	k        *kit
 	token    string
 	userData []byte
+	network  []cloud.Interface
 	tags     map[string]string
 
 	mu  sync.Mutex
@@ -73,7 +74,9 @@ func (m *machine) checkpoint(_ context.Context, state string) error {
 
 // request is what Create gets.
 func (m *machine) request() cloud.CreateRequest {
-	return cloud.CreateRequest{Ref: m.now(), Token: m.token, UserData: m.userData, Tags: m.tags, Checkpoint: m.checkpoint}
+	return cloud.CreateRequest{
+		Ref: m.now(), Token: m.token, UserData: m.userData, Network: m.network, Tags: m.tags, Checkpoint: m.checkpoint,
+	}
 }
 
 // attempt calls Create until it is finished or fails.

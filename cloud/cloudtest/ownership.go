@@ -245,3 +245,67 @@ func (k *kit) orphan(a *guard, kind cloud.Kind) {
 	m.delete(a)
 	k.same(before)
 }
+
+// rebooting is C37: a reboot restarts the machine's VM, and changes nothing else about it.
+func rebooting(k *kit) {
+	k.needs(k.traits.Reboots && k.f.Backend.Boot != nil, "Traits.Reboots or Backend.Boot")
+	before, a := k.ledger(), k.account()
+	m, other := k.machine(), k.machine()
+	vm, bystander := m.running(a), other.running(a)
+	boot := func() string { return k.f.Backend.Boot(k.T, vm.ID) }
+	untouched := k.f.Backend.Boot(k.T, bystander.ID)
+	tags := k.tagsIn(k.listed(a, k.class))
+	reboot := func(what string) {
+		k.Helper()
+		was := boot()
+		k.until(what, func() (bool, error) { err := a.Reboot(k.Context(), m.now()); return err == nil, err })
+		k.until(what+" has an effect", func() (bool, error) { return boot() != was, nil })
+		k.sameVM(what, vm, m.running(a))
+		k.sameTags(what, tags, a, k.class)
+	}
+	reboot("reboot")
+	for _, s := range k.f.Backend.States {
+		if s.Want == cloud.StateStopped {
+			s.Set(k.T, vm.ID)
+			reboot("reboot of a VM that is " + s.Name)
+		}
+	}
+	fault := k.proxy.Inject(Fault{Kind: DropResponse, Match: Mutating})
+	reboot("reboot whose answer is lost")
+	k.fires(fault)
+
+	stranger := m.now()
+	stranger.OwnerID = randomID()
+	k.notRebooted("the VM of another owner", a, stranger)
+	if now := k.f.Backend.Boot(k.T, bystander.ID); now != untouched {
+		k.Errorf("the VM of another machine was rebooted: %s, want %s", now, untouched)
+	}
+	m.delete(a)
+	k.notRebooted("a VM that is gone", a, m.now())
+	other.delete(a)
+	k.same(before)
+}
+
+// sameVM fails unless a VM is what it was before its reboot. Clouds may show an address later
+// than the VM: more of them are no fault.
+func (k *kit) sameVM(what string, was, is cloud.VM) {
+	k.Helper()
+	if is.ID != was.ID || is.ProviderID != was.ProviderID || is.NodeProviderID != was.NodeProviderID ||
+		is.NodeName != was.NodeName ||
+		slices.ContainsFunc(was.Addresses, func(a cloud.Address) bool { return !slices.Contains(is.Addresses, a) }) {
+		k.Errorf("%s: the VM was %+v and is %+v", what, was, is)
+	}
+}
+
+// notRebooted fails unless a reboot of r is refused, and nothing is asked of the cloud.
+func (k *kit) notRebooted(what string, a *guard, r cloud.Ref) {
+	k.Helper()
+	n := k.mutations(func() {
+		if err := a.Reboot(k.Context(), r); cloud.CodeOf(err) != cloud.NotFound {
+			k.Errorf("reboot of %s: got %v, want NotFound", what, err)
+		}
+	})
+	if n > 0 {
+		k.Errorf("reboot of %s: %d mutating calls, want none", what, n)
+	}
+}

@@ -116,6 +116,9 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if len(r.UserData) > a.d.Traits().UserDataMax && !a.bug("sendsAnySize") {
 		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check user data", "UserDataTooLarge", "%d bytes", len(r.UserData))
 	}
+	if problems := r.NetworkProblems(r.Class.Spec.(spec).NICs); len(problems) > 0 && !a.bug("takesAnyDevice") {
+		return cloud.VM{}, cloud.Worst("check network", problems, cloud.BlocksCreate)
+	}
 	if a.bug("looksUpOnly") {
 		if found, err := a.vms(ctx, r.Ref); err != nil {
 			return cloud.VM{}, err
@@ -156,7 +159,7 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 	}
 	t := resource{
 		Token: r.Token, VM: nic, Tags: tags, UserData: r.UserData,
-		Type: sp.Type, Zone: cmp.Or(r.Zone, sp.Zone), Name: sp.Image,
+		Type: sp.Type, Zone: cmp.Or(r.Zone, sp.Zone), Name: sp.Image, Network: r.Network,
 	}
 	switch a.d.bug {
 	case "ignoresToken":
@@ -173,6 +176,8 @@ func (a *account) wanted(r cloud.CreateRequest, nic string) resource {
 		t.UserData = bytes.TrimSpace(t.UserData)
 	case "encodesUserData":
 		t.UserData = []byte(base64.StdEncoding.EncodeToString(r.UserData))
+	case "forgetsNetwork":
+		t.Network = nil
 	case "forgetsImage":
 		t.Name = ""
 	}
@@ -320,6 +325,61 @@ func (a *account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) 
 			}
 		}
 	}
+}
+
+func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	found, err := a.vms(ctx, r)
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return cloud.Errorf(cloud.NotFound, "find VM", "NotFound", "%d VMs of %s", len(found), r.Name)
+	}
+	vm := found[0]
+	for _, kind := range []string{"interface", "disk"} {
+		parts, err := a.mine(ctx, r, kind)
+		if err != nil {
+			return err
+		}
+		found = append(found, slices.DeleteFunc(parts, func(t resource) bool { return t.VM != vm.ID })...)
+	}
+	if a.bug("tagsVMsOnly") {
+		found = found[:1]
+	}
+	for _, t := range found {
+		tags := maps.Clone(t.Tags)
+		maps.DeleteFunc(tags, func(key, _ string) bool {
+			unwanted := slices.Contains(obsolete, key) || a.bug("removesOthersTags")
+			return unwanted && !a.bug("keepsObsoleteTags") && (!fixed(key) || a.bug("removesOwnership"))
+		})
+		maps.Copy(tags, a.d.UserTags(r.Class))
+		if err := a.call(ctx, "tag", http.MethodPatch, r.Class, "/"+t.Kind+"/"+t.ID, tags, &t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
+	ref := r
+	if a.bug("rebootsAnyOwner") {
+		ref.OwnerID = ""
+	}
+	found, err := a.vms(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return cloud.Errorf(cloud.NotFound, "find VM", "NotFound", "%d VMs of %s", len(found), r.Name)
+	}
+	how := "/start"
+	switch {
+	case a.bug("resetsOnly"):
+		how = "/reset"
+	case a.bug("rebuilds"):
+		how = "/rebuild"
+	}
+	return a.call(ctx, "reboot", http.MethodPost, r.Class, "/vm/"+found[0].ID+how, nil, &found[0])
 }
 
 func (a *account) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, error) {

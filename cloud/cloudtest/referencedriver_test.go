@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,11 +30,15 @@ type spec struct {
 	URL, Region, Zone, Type, Image string
 	NICs                           int
 	Spot                           bool
+	Pools                          []string
 	Tags                           map[string]string
 }
 
 func (d driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: "reference", UserDataMax: 16 << 10, NameMax: 63, Settle: 30 * time.Second}
+	return cloud.Traits{
+		Name: "reference", UserDataMax: 16 << 10, NameMax: 63, Settle: 30 * time.Second, StaticAddresses: true,
+		Reboots: true,
+	}
 }
 
 func (d driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
@@ -51,7 +56,7 @@ func (d driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 		return c, problems
 	}
 	for name := range fields {
-		known := []string{"url", "region", "zone", "type", "image", "nics", "spot", "tags"}
+		known := []string{"url", "region", "zone", "type", "image", "nics", "spot", "pools", "tags"}
 		if !slices.Contains(known, strings.ToLower(name)) {
 			if d.bug == "rejectsUnknownFields" {
 				say(cloud.BlocksCreate, "."+name, "is unknown, remove it")
@@ -82,6 +87,17 @@ func (d driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 
 func (d driver) Interruptible(c cloud.Class) bool {
 	return c.Spec.(spec).Spot && d.bug != "hidesSpot"
+}
+
+func (d driver) UserTags(c cloud.Class) map[string]string {
+	user := maps.Clone(c.Spec.(spec).Tags)
+	maps.DeleteFunc(user, func(key, _ string) bool { return fixed(key) })
+	return user
+}
+
+// fixed reports whether a tag tells whose a resource is.
+func fixed(key string) bool {
+	return slices.Contains([]string{"cluster", "role", "name", "owner"}, key) || strings.HasPrefix(key, cloud.TagPrefix)
 }
 
 func (d driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {

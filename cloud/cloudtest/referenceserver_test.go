@@ -30,7 +30,9 @@ type resource struct {
 
 	Word, Host, Type, Zone, Token string // of VMs
 	UserData                      []byte
+	Network                       []cloud.Interface
 	Ready                         bool // initialised
+	Boots                         int  // after the first
 	Gone                          time.Time
 }
 
@@ -43,12 +45,16 @@ type server struct {
 	revoked   bool
 	sessions  map[string]bool
 	serial    int
+	pools     map[string][]member // by name
 	hide      time.Duration
 	hiding    time.Time // what is younger is hidden
 }
 
 func newServer(key string) *server {
-	return &server{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), key: key, sessions: map[string]bool{}}
+	return &server{
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), key: key, sessions: map[string]bool{},
+		pools: map[string][]member{},
+	}
 }
 
 // fail is the server's form of an error.
@@ -72,10 +78,22 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case kind == "types":
 		s.types(w, id)
+	case kind == "member":
+		s.members(w, r, id)
 	case r.Method == http.MethodPost && strings.HasSuffix(id, "/init"):
 		s.change(w, strings.TrimSuffix(id, "/init"), func(t *resource) { t.Ready = true })
+	case r.Method == http.MethodPost && strings.HasSuffix(id, "/start"):
+		s.change(w, strings.TrimSuffix(id, "/start"), func(t *resource) { t.Word, t.Boots = "", t.Boots+1 })
+	case r.Method == http.MethodPost && strings.HasSuffix(id, "/reset"):
+		s.change(w, strings.TrimSuffix(id, "/reset"), func(t *resource) { t.Boots++ })
+	case r.Method == http.MethodPost && strings.HasSuffix(id, "/rebuild"):
+		s.change(w, strings.TrimSuffix(id, "/rebuild"), func(t *resource) { t.Word, t.Host, t.Boots = "", "new", t.Boots+1 })
 	case r.Method == http.MethodPost:
 		s.create(w, r, kind)
+	case r.Method == http.MethodPatch:
+		tags := map[string]string{}
+		_ = json.NewDecoder(r.Body).Decode(&tags)
+		s.change(w, id, func(t *resource) { t.Tags = tags })
 	case r.Method == http.MethodDelete:
 		s.change(w, id, s.remove)
 	case id != "":
@@ -260,7 +278,7 @@ func (s *server) ledger(testing.TB) (all []cloud.Resource) {
 		for _, t := range s.resources {
 			all = append(all, cloud.Resource{
 				Kind: cloud.Kind(t.Kind), ID: t.ID, MachineName: t.Tags["name"],
-				OwnerID: t.Tags["owner"],
+				OwnerID: t.Tags["owner"], Tags: t.Tags,
 			})
 		}
 	})
@@ -298,11 +316,20 @@ func (s *server) backend(p *cloudtest.Proxy) cloudtest.Backend {
 			s.locked(func() { data = s.find(id).UserData })
 			return data
 		},
+		Network: func(_ testing.TB, id string) (network []cloud.Interface) {
+			s.locked(func() { network = s.find(id).Network })
+			return network
+		},
 		States: []cloudtest.VMState{
 			{Name: "STOPPED", Set: s.set("STOPPED"), Want: cloud.StateStopped},
 			{Name: "ERROR", Set: s.set("ERROR"), Want: cloud.StateFailed},
 			{Name: "TERMINATED", Set: s.set("TERMINATED"), Want: cloud.StateUnknown},
 		},
+		Boot: func(_ testing.TB, id string) (boot string) {
+			s.locked(func() { boot = strconv.Itoa(s.find(id).Boots) })
+			return boot
+		},
+		Members:      s.membersAt,
 		Fail:         s.set("ERROR"),
 		HideNodeName: func(_ testing.TB, id string) { s.locked(func() { s.find(id).Host = "" }) },
 		Expire:       func(testing.TB) { s.locked(func() { s.sessions = map[string]bool{} }) },

@@ -3,8 +3,11 @@ package cloudtest
 import (
 	"bytes"
 	"encoding/base64"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
@@ -111,4 +114,73 @@ func tooLarge(k *kit, limit int) {
 		k.Errorf("create with too much user data makes %d mutating calls", n)
 	}
 	k.same(before)
+}
+
+// staticAddresses is C35: a VM gets the addresses that its request says, and no request is
+// carried out without them.
+func staticAddresses(k *kit) {
+	if !k.traits.StaticAddresses {
+		const why = "Traits.StaticAddresses is not set: the engine refuses static addresses"
+		k.row.hole(k.id, why)
+		k.Skip(why)
+	}
+	k.needs(k.f.Backend.Network != nil, "Backend.Network")
+	want := []cloud.Interface{{
+		Addresses: []cloud.StaticAddress{
+			{Prefix: netip.MustParsePrefix("10.35.0.5/24"), Gateway: netip.MustParseAddr("10.35.0.1")},
+			{Prefix: netip.MustParsePrefix("fd00:35::5/64")},
+		},
+		Nameservers: []netip.Addr{netip.MustParseAddr("10.35.0.53")}, SearchDomains: []string{"example.org"},
+	}}
+	k.part("Given", func(k *kit) {
+		m, a := k.machine(), k.account()
+		m.network = want
+		k.hasNetwork(m.running(a), want)
+		m.delete(a)
+	})
+	k.part("AnswerLost", func(k *kit) {
+		m, a := k.machine(), k.account()
+		m.network = want
+		fault := k.proxy.Inject(Fault{Kind: DropResponse, Match: Mutating})
+		_, _ = m.attempt(a)
+		k.fires(fault)
+		other := k.account()
+		k.hasNetwork(m.running(other), want)
+		m.only()
+		m.delete(other)
+	})
+	k.part("TooMany", func(k *kit) {
+		before, m, a := k.ledger(), k.machine(), k.account()
+		const devices = 100
+		m.network = slices.Repeat(want, devices)
+		n := k.mutations(func() {
+			if _, err := a.Create(k.Context(), m.request()); cloud.CodeOf(err) != cloud.Invalid {
+				k.Errorf("create with %d devices: got %v, want Invalid", devices, err)
+			}
+		})
+		if n > 0 {
+			k.Errorf("create with too many devices makes %d mutating calls", n)
+		}
+		k.same(before)
+	})
+}
+
+// hasNetwork fails unless the first interfaces of vm are as the request says.
+func (k *kit) hasNetwork(vm cloud.VM, want []cloud.Interface) {
+	k.Helper()
+	got := k.f.Backend.Network(k.T, vm.ID)
+	if len(got) < len(want) || !reflect.DeepEqual(got[:len(want)], want) {
+		k.Errorf("the VM has the interfaces %+v, want %+v", got, want)
+	}
+}
+
+// copyNetwork returns a copy that shares nothing with n.
+func copyNetwork(n []cloud.Interface) []cloud.Interface {
+	n = slices.Clone(n)
+	for i := range n {
+		n[i].Addresses = slices.Clone(n[i].Addresses)
+		n[i].Nameservers = slices.Clone(n[i].Nameservers)
+		n[i].SearchDomains = slices.Clone(n[i].SearchDomains)
+	}
+	return n
 }

@@ -55,6 +55,19 @@ func Restrict(err error, also ...cloud.Code) error {
 	return &mine
 }
 
+// Busy returns an error of a reboot, which becomes one of cloud.ReasonVMBusy if its reason is one
+// of those by which the cloud refuses calls because of the VM's state. It changes a copy of err;
+// nil stays nil.
+func Busy(err error, reasons ...string) error {
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok || e.Code != cloud.Unavailable || !slices.Contains(reasons, e.Reason) {
+		return err
+	}
+	mine := *e
+	mine.Reason = cloud.ReasonVMBusy
+	return &mine
+}
+
 // NotSent returns the error of a call whose context ended before it was sent; nil if
 // the context goes on.
 func NotSent(ctx context.Context, op string) *cloud.Error {

@@ -95,3 +95,24 @@ func TestBrief(t *testing.T) {
 		t.Errorf("got %q, want it cut between two characters", got)
 	}
 }
+
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		code         cloud.Code
+		reason, want string
+	}{
+		{cloud.Unavailable, "Locked", cloud.ReasonVMBusy},
+		{cloud.Unavailable, "NoAnswer", "NoAnswer"},
+		{cloud.Denied, "Locked", "Locked"},
+	} {
+		e := cloud.Errorf(tc.code, "reboot", tc.reason, "text")
+		got, _ := errors.AsType[*cloud.Error](driverkit.Busy(e, "Locked"))
+		if got.Reason != tc.want || got.Code != tc.code || e.Reason != tc.reason {
+			t.Errorf("%v: got %+v", tc, got)
+		}
+	}
+	if driverkit.Busy(nil, "Locked") != nil {
+		t.Error("nil does not stay nil")
+	}
+}

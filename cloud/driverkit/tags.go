@@ -102,6 +102,33 @@ func (c TagCodec) unescape(text string) string {
 	return b.String()
 }
 
+// UserTags returns the tags of a class that may change while its VMs exist: not those with
+// the keys in fixed, and not the manager's. The result is never nil and is the caller's.
+func (c TagCodec) UserTags(class map[string]string, fixed ...string) map[string]string {
+	user := maps.Clone(class)
+	maps.DeleteFunc(user, func(key, _ string) bool { return c.fixed(key, fixed) })
+	if user == nil {
+		user = map[string]string{}
+	}
+	return user
+}
+
+// Obsolete returns those of the keys that may be removed from the resources of a class:
+// none of the class's own tags, of fixed, or the manager's. They are sorted, each once.
+func (c TagCodec) Obsolete(keys []string, class map[string]string, fixed ...string) []string {
+	all := slices.Compact(slices.Sorted(slices.Values(keys)))
+	return slices.DeleteFunc(all, func(key string) bool {
+		_, wanted := class[key]
+		return wanted || c.fixed(key, fixed)
+	})
+}
+
+// fixed reports whether a key is one of these, or the manager's.
+func (c TagCodec) fixed(key string, keys []string) bool {
+	return slices.Contains(keys, key) || strings.HasPrefix(key, cloud.TagPrefix) ||
+		strings.HasPrefix(key, c.Key(cloud.TagPrefix))
+}
+
 // CheckTags adds a problem for each tag of a class, at path, that the cloud does not take.
 func (c *Checks) CheckTags(severity cloud.Severity, path string, tags map[string]string, limits cloud.TagLimits) {
 	for _, key := range slices.Sorted(maps.Keys(tags)) {

@@ -123,3 +123,24 @@ func TestMergeTags(t *testing.T) {
 		t.Error("an argument was changed")
 	}
 }
+
+func TestUserTags(t *testing.T) {
+	t.Parallel()
+	class := map[string]string{
+		"cluster": "c", "team": "a", cloud.TagPrefix + "cluster-id": "x", "ours-owner-id": "y", "stage": "test",
+	}
+	c := driverkit.TagCodec{Prefix: "ours-"}
+	if diff := cmp.Diff(map[string]string{"team": "a", "stage": "test"}, c.UserTags(class, "cluster")); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.UserTags(nil); got == nil || len(got) > 0 {
+		t.Errorf("got %v, want an empty map", got)
+	}
+	keys := []string{"team", "old", "cluster", "other", "old", "ours-owner-id", cloud.TagPrefix + "owner-id"}
+	if diff := cmp.Diff([]string{"old"}, c.Obsolete(keys, class, "cluster", "other")); diff != "" {
+		t.Error(diff)
+	}
+	if len(class) != 5 || keys[1] != "old" {
+		t.Error("the arguments are changed")
+	}
+}

@@ -54,6 +54,7 @@ func loggedIn(t *testing.T, transport http.RoundTripper, now func() time.Time) *
 	s.calls.Login = driverkit.NewLogin(driverkit.LoginOptions{}, func(context.Context) (auth, error) {
 		return auth{"t", map[service]string{
 			nova: "http://nova/", glance: "http://glance/", neutron: "http://neutron/", cinder: "http://cinder/",
+			octavia: "http://octavia/",
 		}}, nil
 	})
 	return newAccount(now, "r", s)

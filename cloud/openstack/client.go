@@ -25,6 +25,7 @@ const (
 	glance  service = "image"
 	neutron service = "network"
 	cinder  service = "block storage"
+	octavia service = "load balancer"
 )
 
 // serviceTypes are the names of a service in catalogs, the best first, and what
@@ -37,6 +38,7 @@ var serviceTypes = map[service]struct {
 	glance:  {names: []string{"image"}, suffix: "v2"},
 	neutron: {names: []string{"network", "networking"}, suffix: "v2.0"},
 	cinder:  {names: []string{"volumev3", "block-storage", "block-store", "volume"}},
+	octavia: {names: []string{"load-balancer"}, suffix: "v2.0"},
 }
 
 // auth is what a login gives.
@@ -175,6 +177,9 @@ func (s *session) find(all catalog, of service) string {
 // versioned adds the version to a URL that has none.
 func versioned(url, suffix string) string {
 	url = strings.TrimRight(url, "/")
+	if suffix == "v2.0" {
+		url = strings.TrimSuffix(url, "/v2") // Octavia's other name of it
+	}
 	if suffix != "" && !strings.HasSuffix(url, "/"+suffix) {
 		url += "/" + suffix
 	}

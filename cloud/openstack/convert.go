@@ -16,6 +16,7 @@ const (
 	statusError       = "ERROR"
 	statusDeleted     = "DELETED"
 	statusSoftDeleted = "SOFT_DELETED"
+	statusShutOff     = "SHUTOFF"
 )
 
 // vmOf returns a server as the controllers see it.

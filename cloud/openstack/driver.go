@@ -36,6 +36,8 @@ type Driver struct {
 var (
 	_ cloud.Driver      = (*Driver)(nil)
 	_ cloud.VolumeNamer = (*Driver)(nil)
+	_ cloud.Tagger      = (*Driver)(nil)
+	_ cloud.Balancer    = (*Driver)(nil)
 )
 
 // NewDriver returns a Driver.

@@ -21,6 +21,9 @@ const (
 	reasonNoQuota       = "OverQuota"
 	reasonNoAddress     = "IpAddressGenerationFailure"
 
+	// reasonConflict is Nova's: another task changes the server, or it is locked, rescued or shelved.
+	reasonConflict = "ConflictingRequest"
+
 	reasonVolumeNotReady = "VolumeNotReady"
 )
 
@@ -47,7 +50,9 @@ var reactions = driverkit.Table{
 		Means: cloud.Exhausted, Reason: reasonNoQuota,
 	},
 	{
-		Status: http.StatusForbidden, Texts: []string{"quota exceeded", "exceeds quota", "exceeds allowed"},
+		Status: http.StatusForbidden, Texts: []string{
+			"quota exceeded", "exceeds quota", "exceeds allowed", "quota has been met",
+		},
 		Means: cloud.Exhausted, Reason: reasonNoQuota, Scope: driverkit.ScopeRegion,
 	},
 	{
@@ -73,12 +78,15 @@ var reactions = driverkit.Table{
 }
 
 // said returns what an answer says: the type of error and the message, in the
-// forms of Nova and Cinder, Neutron and Keystone. What has another form is not
+// forms of Nova and Cinder, Neutron and Keystone, and Octavia. What has another form is not
 // quoted: it may be anything.
 func said(body []byte) (kind, message string) {
 	var top map[string]json.RawMessage
 	if json.Unmarshal(body, &top) != nil {
 		return "", ""
+	}
+	if json.Unmarshal(top["faultstring"], &message) == nil {
+		return "", message
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		var inner struct {

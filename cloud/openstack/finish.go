@@ -232,3 +232,107 @@ func (a *account) markVolume(ctx context.Context, c *config, r cloud.CreateReque
 	}
 	return err
 }
+
+const opTags = "set metadata"
+
+// UserTags returns the tags of class that SetTags sets.
+func (d *Driver) UserTags(class cloud.Class) map[string]string {
+	c, ok := class.Spec.(*config)
+	if !ok {
+		return map[string]string{}
+	}
+	return tagCodec.UserTags(c.Spec.Tags, c.ownership...)
+}
+
+// SetTags changes the metadata of the server of r, and of its root volume that carries the
+// ownership keys. Ports and floating IPs have ownership tags only, which stay.
+func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	c, err := driverkit.SpecOf[*config](opTags, r.Class)
+	if err != nil {
+		return err
+	}
+	s, err := a.stayingServer(ctx, opTags, c, r)
+	if err != nil {
+		return err
+	}
+	change := retag{
+		want: tagCodec.UserTags(c.Spec.Tags, c.ownership...),
+		gone: tagCodec.Obsolete(obsolete, c.Spec.Tags, c.ownership...),
+	}
+	if err := a.retag(ctx, nova, "servers/"+s.ID, change.from(s.Metadata)); err != nil || c.Spec.RootDiskSize <= 0 {
+		return err
+	}
+	volumes, err := a.volumesOf(ctx, opTags, c, r)
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		if v.attachedTo != s.ID {
+			continue
+		}
+		err := a.retag(ctx, cinder, "volumes/"+v.id, change.from(v.tags))
+		if err != nil && cloud.CodeOf(err) != cloud.NotFound { // a volume that has gone has no tags
+			return err
+		}
+	}
+	return nil
+}
+
+// stayingServer returns the one server of r that is not being deleted.
+func (a *account) stayingServer(ctx context.Context, op string, c *config, r cloud.Ref) (server, error) {
+	found, err := a.find(ctx, op, c, r)
+	if err != nil {
+		return server{}, err
+	}
+	found = slices.DeleteFunc(found, server.going)
+	switch len(found) {
+	case 0:
+		return server{}, cloud.Errorf(cloud.NotFound, op, reasonServerMissing, "Nova shows no server of machine %q",
+			r.Name)
+	case 1:
+		return found[0], nil
+	}
+	return server{}, several(op, r, found)
+}
+
+// retag is a change of metadata: what it is to have, and the keys that are to go.
+type retag struct {
+	want map[string]string
+	gone []string
+}
+
+// from is what is left of the change where there is this metadata already.
+func (c retag) from(has map[string]string) retag {
+	left := retag{want: maps.Clone(c.want)}
+	maps.DeleteFunc(left.want, func(key, value string) bool { now, there := has[key]; return there && now == value })
+	for _, key := range c.gone {
+		if _, there := has[key]; there && isSegment(key) {
+			left.gone = append(left.gone, key)
+		}
+	}
+	return left
+}
+
+// isSegment reports whether a key of metadata can be a segment of a path, where requests that
+// delete it name it. A proxy that resolves "." and ".." would make of the deletion of such a key
+// that of the server.
+func isSegment(key string) bool { return metadataKey.MatchString(key) && key != "." && key != ".." }
+
+// retag changes the metadata of a server or a volume. Both services merge what is sent, and
+// delete keys one by one. Those that go do so first: with what replaces them, there may be more
+// than the quota of metadata.
+func (a *account) retag(ctx context.Context, of service, path string, change retag) error {
+	for _, key := range change.gone {
+		err := a.ask(ctx, opTags, call{method: http.MethodDelete, of: of, path: path + "/metadata/" + url.PathEscape(key)})
+		if err != nil && !isGone(err) {
+			return driverkit.Restrict(err, cloud.Invalid)
+		}
+	}
+	if len(change.want) == 0 {
+		return nil
+	}
+	err := a.ask(ctx, opTags, call{
+		method: http.MethodPost, of: of, path: path + "/metadata", body: map[string]any{"metadata": change.want},
+	})
+	return driverkit.Restrict(err, cloud.NotFound, cloud.Invalid)
+}

@@ -1,6 +1,9 @@
 package openstack
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -59,6 +62,61 @@ func TestVolumesOfNovaAreMarked(t *testing.T) {
 		asked := calls
 		if err := a.markVolumes(t.Context(), c, r, server{ID: "s"}); err != nil || x.want != "" && calls != asked {
 			t.Errorf("%s: marked again by %d calls, %v", name, calls-asked, err)
+		}
+	}
+}
+
+// TestRetagPaths: a key that a proxy may take for a step in the path is never named in one,
+// whatever is recorded as obsolete and wherever it came from.
+func TestRetagPaths(t *testing.T) {
+	t.Parallel()
+	has := map[string]string{}
+	change := retag{gone: []string{"", ".", "..", "../..", "a/b", "..%2f..", "...", "a b", "team"}}
+	for _, key := range change.gone {
+		has[key] = "1"
+	}
+	for _, of := range []service{nova, cinder} {
+		var asked []string
+		a := open(t, func(r *http.Request, _ string) (int, string) {
+			asked = append(asked, r.Method+" "+r.URL.EscapedPath())
+			return http.StatusNoContent, ""
+		})
+		want := []string{"DELETE /x/s/metadata/...", "DELETE /x/s/metadata/a%20b", "DELETE /x/s/metadata/team"}
+		if err := a.retag(t.Context(), of, "x/s", change.from(has)); err != nil || !slices.Equal(asked, want) {
+			t.Errorf("got %v, requests %q, want %q", err, asked, want)
+		}
+	}
+}
+
+// TestManyTagsAreReplaced: by as many others, which are with them more than the quota allows.
+func TestManyTagsAreReplaced(t *testing.T) {
+	t.Parallel()
+	const quota = 128
+	has, change := map[string]string{}, retag{want: map[string]string{}}
+	for i := range quota * 2 / 3 {
+		has[fmt.Sprint("old", i)], change.want[fmt.Sprint("new", i)] = "1", "1"
+	}
+	change.gone = slices.Sorted(maps.Keys(has))
+	change = change.from(has)
+	for _, of := range []service{nova, cinder} {
+		has := maps.Clone(has)
+		a := open(t, func(r *http.Request, body string) (int, string) {
+			if r.Method == http.MethodDelete {
+				delete(has, r.URL.Path[len("/x/s/metadata/"):])
+				return http.StatusNoContent, ""
+			}
+			var in struct{ Metadata map[string]string }
+			if err := json.Unmarshal([]byte(body), &in); err != nil {
+				t.Error(err)
+			}
+			if len(has)+len(in.Metadata) > quota {
+				return http.StatusForbidden, `{"forbidden": {"message": "Maximum number of metadata items exceeds 128"}}`
+			}
+			maps.Copy(has, in.Metadata)
+			return http.StatusOK, "{}"
+		})
+		if err := a.retag(t.Context(), of, "x/s", change); err != nil || !maps.Equal(has, change.want) {
+			t.Errorf("got %v, metadata %v", err, has)
 		}
 	}
 }

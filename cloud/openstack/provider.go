@@ -37,12 +37,15 @@ const (
 func (d *Driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime,
-		NodeNamed: true, Tags: tagLimits,
+		NodeNamed: true, Reboots: true, Tags: tagLimits,
 	}
 }
 
 // tagLimits are those of metadata.
 var tagLimits = cloud.TagLimits{Keys: "a-zA-Z0-9_:. -", KeyMax: 255, ValueMax: 255}
+
+// metadataKey is what Nova takes as a key of metadata.
+var metadataKey = regexp.MustCompile(`^[a-zA-Z0-9_:. -]{1,255}$`)
 
 // tagCodec writes the tags of requests: Nova takes no slash in a key.
 var tagCodec = driverkit.TagCodec{Limits: tagLimits, Prefix: "mcm.cluster.x-k8s.io-"}

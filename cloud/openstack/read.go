@@ -17,6 +17,7 @@ import (
 
 const (
 	opGet      = "get server"
+	opReboot   = "reboot server"
 	opList     = "list resources"
 	opCapacity = "look up flavor"
 )
@@ -46,6 +47,24 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 		return cloud.VM{}, failed
 	}
 	return vm, nil
+}
+
+// Reboot resets the server of r, or starts it if it is shut off.
+func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
+	c, err := driverkit.SpecOf[*config](opReboot, r.Class)
+	if err != nil {
+		return err
+	}
+	s, err := a.stayingServer(ctx, opReboot, c, r)
+	if err != nil {
+		return err
+	}
+	action := map[string]any{"reboot": map[string]string{"type": "HARD"}}
+	if s.Status == statusShutOff {
+		action = map[string]any{"os-start": nil}
+	}
+	err = a.ask(ctx, opReboot, call{method: http.MethodPost, of: nova, path: "servers/" + s.ID + "/action", body: action})
+	return driverkit.Busy(driverkit.Restrict(err, cloud.NotFound, cloud.Invalid, cloud.Exhausted), reasonConflict)
 }
 
 // several returns the error of a machine with more than one server, any of which may be

@@ -66,10 +66,19 @@ type spec struct {
 	DefaultSecurityGroup string   `json:"defaultSecurityGroup"` // name; is made where there is none
 	DisablePortSecurity  bool     `json:"disablePortSecurity"`
 
+	LoadBalancerPools []poolSpec `json:"loadBalancerPools"` // of Octavia
+
 	// Each of these leaves out a field that is required otherwise.
 	WithoutKeyPair          bool `json:"withoutKeyPair"`
 	WithoutAvailabilityZone bool `json:"withoutAvailabilityZone"`
 	WithoutPodNetworkCIDRs  bool `json:"withoutPodNetworkCIDRs"`
+}
+
+// poolSpec is a pool of Octavia that the servers are members of.
+type poolSpec struct {
+	PoolID   string `json:"poolID"`
+	Port     int32  `json:"port"`     // of the servers
+	SubnetID string `json:"subnetID"` // of the members' addresses; empty: the server's first address
 }
 
 type network struct {

@@ -19,6 +19,7 @@ func (c *config) validate() {
 	c.validatePods()
 	c.validatePortSecurity()
 	c.validateDisk()
+	c.validatePools()
 	for i, name := range c.Spec.SecurityGroups {
 		at := fmt.Sprintf("spec.securityGroups[%d]", i)
 		if strings.TrimSpace(name) == "" && !c.Wrong(at) {
@@ -75,6 +76,11 @@ func (c *config) validateTags() {
 	for _, key := range []string{ownerKey, attemptKey} {
 		if _, set := s.Tags[key]; set {
 			c.Warn("spec.tags["+key+"]", "is set by the manager and has no effect here; remove it")
+		}
+	}
+	for _, key := range []string{"", ".", ".."} {
+		if _, set := s.Tags[key]; set {
+			c.Block("spec.tags["+key+"]", "has a key that cannot be part of a URL, so it could never be removed; rename it")
 		}
 	}
 	c.CheckTags(cloud.Warning, "spec.tags", s.Tags, tagLimits)

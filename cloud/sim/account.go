@@ -48,6 +48,21 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 	return one(op, r, vms)
 }
 
+// Reboot boots the VM of r again.
+func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
+	const op = "reboot VM"
+	vm, err := a.Get(ctx, r)
+	if err != nil {
+		return driverkit.WithOp(op, driverkit.Restrict(err, cloud.NotFound, cloud.Invalid))
+	}
+	if vm.State == cloud.StateDeleting {
+		return cloud.Errorf(cloud.NotFound, op, CodeNotFound, "VM %s is being deleted", vm.ID)
+	}
+	return driverkit.Restrict(a.client.call(ctx, r.Class.Region, request{
+		op: op, method: http.MethodPost, path: []string{"vms", vm.ID, "reboot"},
+	}, &Resource{}), cloud.NotFound, cloud.Exhausted)
+}
+
 // one returns the VM among those that were found. One that is going counts only
 // where there is no other. Which of several is the machine's is unknown.
 func one(op string, r cloud.Ref, vms []Resource) (cloud.VM, error) {
@@ -254,4 +269,67 @@ func kindOf(r Resource) cloud.Kind {
 		return cloud.KindInterface
 	}
 	return cloud.KindVM
+}
+
+// lookup is what lookups have in common that can share a call.
+type lookup struct{ op, region, tags string }
+
+// wanted is what a lookup asks for: resources of a name, and one of an id. Either
+// may be empty.
+type wanted struct{ name, id string }
+
+// lookUpMax is how many lookups share a call.
+const lookUpMax = 100
+
+// batched makes the lookups of an account wait for each other.
+func (a *account) batched(w driverkit.Window) {
+	a.lookups = driverkit.NewBatcher(
+		driverkit.BatchOptions{Window: w, Max: lookUpMax, Timeout: time.Minute}, a.lookUp,
+	)
+}
+
+// lookedUp returns what is wanted, as of now, and provably of r.
+func (a *account) lookedUp(ctx context.Context, op string, s *spec, r cloud.Ref, w wanted) ([]Resource, error) {
+	if w == (wanted{}) {
+		return nil, nil
+	}
+	key := lookup{op, s.Region, strings.Join(s.ownership, "\n")}
+	look := a.lookUp
+	if a.lookups != nil {
+		look = func(ctx context.Context, key lookup, _ []wanted) ([]Resource, error) {
+			return a.lookups.Do(ctx, op, key, w)
+		}
+	}
+	all, err := look(ctx, key, []wanted{w})
+	var found []Resource
+	for _, item := range all {
+		if (w.name != "" && item.Name() == w.name || item.ID == w.id) && s.owns(item, r) {
+			found = append(found, item)
+		}
+	}
+	return found, err
+}
+
+// lookUp returns all that is wanted and has the tags of the lookup.
+func (a *account) lookUp(ctx context.Context, l lookup, all []wanted) ([]Resource, error) {
+	query := url.Values{}
+	if l.tags != "" {
+		query["tag"] = strings.Split(l.tags, "\n")
+	}
+	for _, w := range all {
+		if w.name != "" {
+			query.Add("name", w.name)
+		}
+		if w.id != "" {
+			query.Add("id", w.id)
+		}
+	}
+	var found []Resource
+	for item, err := range a.pages(ctx, l.op, l.region, query) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, item)
+	}
+	return found, nil
 }

@@ -31,6 +31,7 @@ func (s *server) admin(mux *http.ServeMux) {
 	})
 	route("GET /admin/log", func(*http.Request) (any, error) { return c.Log(), nil })
 	route("GET /admin/vms/{id}/console", func(r *http.Request) (any, error) { return c.Console(r.PathValue("id")), nil })
+	route("GET /admin/vms/{id}/user-data", s.userData)
 	route("POST /admin/vms/{id}/{action}", s.act)
 }
 
@@ -135,6 +136,16 @@ func (s *server) removeFault(r *http.Request) (any, error) {
 		return nil, refuse(CodeInvalidParameter, "%q is no id of a fault", r.PathValue("id"))
 	}
 	return done(func() { s.cloud.RemoveFault(id) })
+}
+
+// userData returns what a VM boots with, as its metadata service would.
+func (s *server) userData(r *http.Request) (any, error) {
+	id := r.PathValue("id")
+	found, data, ok := s.cloud.Look(id)
+	if !ok || found.VM == nil {
+		return nil, refuse(CodeNotFound, "there is no VM %s", id)
+	}
+	return map[string][]byte{"userData": data}, nil
 }
 
 // act does to a VM what happens to VMs.

@@ -199,6 +199,7 @@ const (
 	CodeInvalidInstanceType  = "InvalidInstanceType"
 	CodeInvalidImage         = "InvalidImage"
 	CodeInvalidNetwork       = "InvalidNetwork"
+	CodeInvalidLoadBalancer  = "InvalidLoadBalancer"
 	CodeUserDataTooLarge     = "UserDataTooLarge"
 	CodeInvalidCredentials   = "InvalidCredentials"
 	CodeAccessDenied         = "AccessDenied"

@@ -139,6 +139,7 @@ func reactions() map[string]cloud.Code {
 		CodeInvalidInstanceType:  cloud.Invalid,
 		CodeInvalidImage:         cloud.Invalid,
 		CodeInvalidNetwork:       cloud.Invalid,
+		CodeInvalidLoadBalancer:  cloud.Invalid,
 		CodeUserDataTooLarge:     cloud.Invalid,
 		CodeInvalidCredentials:   cloud.Denied,
 		CodeAccessDenied:         cloud.Denied,

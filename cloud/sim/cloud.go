@@ -16,8 +16,11 @@ const (
 	OpCreateVM        = "CreateVM"
 	OpGetVM           = "GetVM"
 	OpDeleteVM        = "DeleteVM"
+	OpRebootVM        = "RebootVM"
 	OpSetForwarding   = "SetForwarding"
 	OpSetTags         = "SetTags"
+	OpRegisterVM      = "RegisterVM"
+	OpDeregisterVM    = "DeregisterVM"
 	OpGetConsole      = "GetConsole"
 	OpCreateDisk      = "CreateDisk"
 	OpAttachDisk      = "AttachDisk"
@@ -222,6 +225,7 @@ func (c *Cloud) view(r *Resource, now time.Time) Resource {
 		return out
 	}
 	out.VM.State = r.stateAt(now)
+	out.VM.Memberships = slices.DeleteFunc(out.VM.Memberships, func(m Membership) bool { return m.drainedAt(now) })
 	out.VM.Networks, out.VM.Addresses = nil, nil
 	for _, id := range r.VM.NICs {
 		nic := c.all[id].NIC

@@ -53,6 +53,13 @@ func rules() []cloudtest.Rule {
 		rule("a disk is an object", spec{"disks": []any{7}}, "providerSpec.disks[0]", create),
 		rule("a misspelt field is found", disk(spec{"sizeGiB": 1, "sizeGB": 1}), "providerSpec.disks[1].sizeGB", warning),
 		rule("an interface has a network", spec{"networks": []any{spec{}}}, "providerSpec.networks[0].id", create),
+		rule("a load balancer has an id", spec{"loadBalancers": []any{spec{"port": 1}}}, "providerSpec.loadBalancers[0].id",
+			create),
+		rule("an id is one element of a path", spec{"loadBalancers": []any{spec{"id": "a/b", "port": 1}}},
+			"providerSpec.loadBalancers[0].id", create),
+		rule("a port is needed", spec{"loadBalancers": []any{spec{"id": "a"}}}, "providerSpec.loadBalancers[0].port", create),
+		rule("a port is at most 65535", spec{"loadBalancers": []any{spec{"id": "a", "port": 65536}}},
+			"providerSpec.loadBalancers[0].port", create),
 		rule("a boolean is no string", spec{"spot": "true"}, "providerSpec.spot", create),
 		rule("a misspelt field is found", spec{"instancetypes": "x"}, "providerSpec.instancetypes", warning),
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type VMInput struct {
 	Spot         bool              `json:"spot,omitempty"`
 	Tags         map[string]string `json:"tags,omitempty"` // of the VM, its root disk and its interface
 	UserData     []byte            `json:"userData,omitempty"`
+	Static       *Static           `json:"static,omitempty"` // addresses of the first interface; nil: the cloud's choice
 }
 
 // DiskInput asks for a disk.
@@ -41,6 +43,21 @@ type NICInput struct {
 	VM          string            `json:"vm,omitempty"` // empty: a loose one
 	Network     string            `json:"network"`
 	Tags        map[string]string `json:"tags,omitempty"`
+	Static      *Static           `json:"static,omitempty"` // nil: the cloud chooses the addresses
+}
+
+// Static is how the guest configures an interface, in place of DHCP. The cloud does not check
+// that its addresses are free, nor that they belong to the network.
+type Static struct {
+	Addresses     []StaticAddress `json:"addresses"`
+	Nameservers   []string        `json:"nameservers,omitempty"`
+	SearchDomains []string        `json:"searchDomains,omitempty"`
+}
+
+// StaticAddress is an address with the length of its prefix, as 10.0.0.5/24.
+type StaticAddress struct {
+	Address string `json:"address"`
+	Gateway string `json:"gateway,omitempty"`
 }
 
 // CreateVM makes a VM, its root disk and its first interface, and returns the
@@ -91,10 +108,10 @@ func (c *Cloud) equip(r *Resource, in VMInput, network Network, now time.Time) {
 	}, now)
 	c.changed(disk, now)
 	r.VM.Disks = slices.Insert(r.VM.Disks, 0, disk.ID)
-	c.plug(r, network, &Resource{Tags: maps.Clone(in.Tags)}, now)
+	c.plug(r, network, &Resource{Tags: maps.Clone(in.Tags), NIC: &NIC{Static: in.Static}}, now)
 }
 
-// plug gives a VM an interface; nic supplies the tags and the token.
+// plug gives a VM an interface; nic supplies tags, token and static addresses.
 func (c *Cloud) plug(r *Resource, network Network, nic *Resource, now time.Time) {
 	nic.Account, nic.Region, nic.Zone = r.Account, r.Region, r.Zone
 	c.enter(network, nic, r.ID, now)
@@ -103,7 +120,8 @@ func (c *Cloud) plug(r *Resource, network Network, nic *Resource, now time.Time)
 
 // enter makes an interface exist, attached to vm unless that is empty.
 func (c *Cloud) enter(network Network, nic *Resource, vm string, now time.Time) {
-	nic.Kind, nic.NIC = KindNIC, &NIC{Network: network.ID, VM: vm, Addresses: c.addresses(network)}
+	static := nic.NIC.Static
+	nic.Kind, nic.NIC = KindNIC, &NIC{Network: network.ID, VM: vm, Addresses: c.addresses(network, static), Static: static}
 	c.changed(c.add(nic, now), now)
 }
 
@@ -164,7 +182,10 @@ func (c *Cloud) CreateNIC(who Login, region string, in NICInput) (Resource, erro
 		if made, err := c.made(tokenKey{a.ID, KindNIC, token}, hash, now); made != nil || err != nil {
 			return c.answer(made, err, now)
 		}
-		nic := &Resource{Account: a.ID, Region: region, Tags: maps.Clone(in.Tags), token: token, tokenHash: hash}
+		nic := &Resource{
+			Account: a.ID, Region: region, Tags: maps.Clone(in.Tags), token: token, tokenHash: hash,
+			NIC: &NIC{Static: in.Static},
+		}
 		err := c.addNIC(a, nic, in, now)
 		return c.answer(nic, err, now)
 	})
@@ -293,8 +314,17 @@ func (c *Cloud) room(region, id string) (Network, *APIError) {
 	return network, nil
 }
 
-// addresses gives out the next addresses of a network. None is used twice.
-func (c *Cloud) addresses(n Network) []Address {
+// addresses are those of an interface: the static ones, or the next of its network, none
+// of which is used twice.
+func (c *Cloud) addresses(n Network, static *Static) []Address {
+	if static != nil {
+		out := []Address{}
+		for _, a := range static.Addresses {
+			ip, _, _ := strings.Cut(a.Address, "/")
+			out = append(out, Address{"InternalIP", ip})
+		}
+		return out
+	}
 	c.ips[n.ID]++
 	next := c.ips[n.ID]
 	out := []Address{}

@@ -34,6 +34,8 @@ type Driver struct {
 var (
 	_ cloud.Driver      = (*Driver)(nil)
 	_ cloud.VolumeNamer = (*Driver)(nil)
+	_ cloud.Tagger      = (*Driver)(nil)
+	_ cloud.Balancer    = (*Driver)(nil)
 )
 
 // NewDriver returns a Driver whose calls go through transport, each lookup in a
@@ -60,7 +62,7 @@ func (d *Driver) Batched(w driverkit.Window) *Driver {
 func (d *Driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
-		NodeNamed: true,
+		NodeNamed: true, StaticAddresses: true, Reboots: true,
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -68,6 +70,16 @@ func owned(cluster, role string) spec {
 	return spec{"tags": map[string]string{"kubernetes.io/cluster/" + cluster: "1", "kubernetes.io/role/" + role: "1"}}
 }
 
+// tagged are these edits, with the ownership tags and pairs of keys and values.
+func tagged(edits spec, pairs ...string) spec {
+	all := owned("c1", "node")
+	maps.Copy(all, edits)
+	for i := 0; i < len(pairs); i += 2 {
+		all["tags"].(map[string]string)[pairs[i]] = pairs[i+1]
+	}
+	return all
+}
+
 func credentials() cloud.Credentials {
 	return cloud.Credentials{
 		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"),
@@ -89,6 +101,7 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 	t.Helper()
 	settings := sim.DefaultSettings()
 	settings.BootTime, settings.DeleteTime = sim.Duration(5*time.Second), sim.Duration(3*time.Second)
+	settings.LoadBalancers[0].DrainTime = sim.Duration(4 * time.Second)
 	settings.PageSize = 30 // every VM comes with a disk and an interface
 	now := newClock()
 	c := sim.New(sim.Options{Clock: now, Seed: 1, Settings: settings})
@@ -108,6 +121,12 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 		Elsewhere:     class("large", spec{"instanceType": "large"}),
 		Memory:        wrap.Offerings(0, wrap.Clock{}),
 		Interruptible: map[string]cloud.ClassInput{"spot": class("spot", spec{"spot": true})},
+		Tagged:        class("tagged", tagged(edits, "team", "a", "stage", "test")),
+		Retagged:      class("tagged", tagged(edits, "team", "b", "cost", "7")),
+		Balanced: class("balanced", spec{"loadBalancers": []any{
+			spec{"id": "apiserver", "port": 6443}, spec{"id": "ingress", "port": 443},
+		}}),
+		NoPlace:       "none/6443",
 		ManyAddresses: class("many", spec{"networks": []any{spec{"id": "default"}, spec{"id": "public"}}}),
 		UnknownType:   class("unknown", spec{"instanceType": "no-such-type"}),
 		Broken: class("broken", spec{
@@ -122,6 +141,8 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 				c.Change(func(s *sim.Settings) { s.Settle = sim.Duration(d) })
 			},
 			UserData: func(_ testing.TB, id string) []byte { _, data, _ := c.Look(id); return data },
+			Network:  b.network,
+			Members:  b.members,
 			States: []cloudtest.VMState{
 				{Name: "stopped", Set: func(_ testing.TB, id string) { c.Stop(id) }, Want: cloud.StateStopped},
 				{Name: "failed", Set: func(_ testing.TB, id string) { c.Fail(id, "HardwareFailure", "") }, Want: cloud.StateFailed},
@@ -133,6 +154,7 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 					now.Advance(time.Minute)
 				}, Want: cloud.StateUnknown},
 			},
+			Boot: func(_ testing.TB, id string) string { vm, _, _ := c.Look(id); return strconv.Itoa(vm.VM.Boots) },
 			Fail: func(_ testing.TB, id string) { c.Fail(id, "BootFailed", "no disk to boot from") },
 			Revoke: func(testing.TB) {
 				c.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil })
@@ -143,6 +165,41 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 
 // backend is a Cloud as cloudtest sees it.
 type backend struct{ *sim.Cloud }
+
+// network is what the guest knows about its interfaces.
+func (b backend) network(_ testing.TB, id string) []cloud.Interface {
+	vm, _, _ := b.Look(id)
+	var all []cloud.Interface
+	for _, nic := range vm.VM.NICs {
+		r, _, _ := b.Look(nic)
+		var n cloud.Interface
+		if static := r.NIC.Static; static != nil {
+			n.SearchDomains = static.SearchDomains
+			for _, a := range static.Addresses {
+				address := cloud.StaticAddress{Prefix: netip.MustParsePrefix(a.Address)}
+				address.Gateway, _ = netip.ParseAddr(a.Gateway)
+				n.Addresses = append(n.Addresses, address)
+			}
+			for _, server := range static.Nameservers {
+				n.Nameservers = append(n.Nameservers, netip.MustParseAddr(server))
+			}
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// members are the VMs that get requests from a load balancer, or still have connections.
+func (b backend) members(_ testing.TB, place string) (ids []string) {
+	for _, vm := range b.VMs() {
+		for _, m := range vm.VM.Memberships {
+			if m.LoadBalancer+"/"+strconv.Itoa(m.Port) == place {
+				ids = append(ids, vm.ID)
+			}
+		}
+	}
+	return ids
+}
 
 func (b backend) ledger(testing.TB) []cloud.Resource {
 	kinds := map[string]cloud.Kind{

@@ -44,7 +44,8 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
-	return cloud.Worst(opCreate, slices.Concat(s.Problems, r.Problems(nameMax, UserDataMax)), cloud.BlocksCreate)
+	return cloud.Worst(opCreate, slices.Concat(s.Problems, r.Problems(nameMax, UserDataMax),
+		r.NetworkProblems(max(1, len(s.Networks)))), cloud.BlocksCreate)
 }
 
 // launch returns the VM of r and makes it unless its id is known already.
@@ -54,7 +55,7 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (R
 	}
 	in := VMInput{
 		ClientToken: r.Token, Zone: s.Zone, InstanceType: s.InstanceType, Image: s.Image,
-		Spot: s.Spot, Tags: s.tagsFor(r), UserData: r.UserData,
+		Spot: s.Spot, Tags: s.tagsFor(r), UserData: r.UserData, Static: staticOf(r, 0),
 	}
 	if r.Zone != "" {
 		in.Zone = r.Zone
@@ -104,7 +105,7 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm
 		if i < len(vm.VM.Networks) {
 			continue
 		}
-		in := NICInput{VM: vm.ID, Network: s.Networks[i].ID, Tags: s.tagsFor(r)}
+		in := NICInput{VM: vm.ID, Network: s.Networks[i].ID, Tags: s.tagsFor(r), Static: staticOf(r, i)}
 		// A class that changes meanwhile asks for something else, which is no reason to refuse.
 		in.ClientToken = fmt.Sprintf("%s-nic-%d-%.8s", vm.ID, i, hashOf(s.Region, in))
 		var nic Resource
@@ -127,6 +128,26 @@ func (a *account) finish(ctx context.Context, s *spec, r cloud.CreateRequest, vm
 		}, vm)
 	}
 	return 0, nil // it will not run: whoever looks at its state decides
+}
+
+// staticOf is what the request says about the i-th interface; nil: the cloud chooses its
+// addresses.
+func staticOf(r cloud.CreateRequest, i int) *Static {
+	if i >= len(r.Network) || len(r.Network[i].Addresses) == 0 {
+		return nil
+	}
+	out := &Static{SearchDomains: slices.Clone(r.Network[i].SearchDomains)}
+	for _, a := range r.Network[i].Addresses {
+		static := StaticAddress{Address: a.Prefix.String()}
+		if a.Gateway.IsValid() {
+			static.Gateway = a.Gateway.String()
+		}
+		out.Addresses = append(out.Addresses, static)
+	}
+	for _, server := range r.Network[i].Nameservers {
+		out.Nameservers = append(out.Nameservers, server.String())
+	}
+	return out
 }
 
 // create makes one resource. The cloud's "not found" is then about something
@@ -154,4 +175,68 @@ func (s *spec) tagsFor(r cloud.CreateRequest) map[string]string {
 		tags[ownerTag] = r.OwnerID
 	}
 	return tags
+}
+
+// fixedTags are the keys of a class's tags that tell whose a resource is.
+func (s *spec) fixedTags() []string { return append(slices.Clone(s.ownership), NameTag) }
+
+// UserTags returns the tags of c that SetTags sets.
+func (d *Driver) UserTags(c cloud.Class) map[string]string {
+	s, ok := c.Spec.(*spec)
+	if !ok {
+		return map[string]string{}
+	}
+	return driverkit.TagCodec{}.UserTags(s.Tags, s.fixedTags()...)
+}
+
+// SetTags changes the tags of the VM of r, and of its disks and interfaces that carry the
+// ownership tags. What has the right tags is left alone.
+func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	const op = "set tags"
+	s, err := driverkit.SpecOf[*spec](op, r.Class)
+	if err != nil {
+		return err
+	}
+	found, err := a.find(ctx, op, s, r)
+	if err != nil {
+		return err
+	}
+	vms := slices.DeleteFunc(slices.Clone(found), func(f Resource) bool { return f.VM == nil })
+	vm, err := one(op, r, vms)
+	if err != nil {
+		return err
+	}
+	codec := driverkit.TagCodec{}
+	want, gone := codec.UserTags(s.Tags, s.fixedTags()...), codec.Obsolete(obsolete, s.Tags, s.fixedTags()...)
+	for _, item := range found {
+		if item.ID != vm.ID && item.attachedTo() != vm.ID {
+			continue
+		}
+		if change := item.lacks(want, gone); len(change) > 0 {
+			err := a.client.call(ctx, s.Region, request{
+				op: op, method: http.MethodPatch, path: []string{"resources", item.ID, "tags"}, in: change,
+			}, &Resource{})
+			if err != nil {
+				return driverkit.Restrict(err, cloud.NotFound, cloud.Invalid)
+			}
+		}
+	}
+	return nil
+}
+
+// lacks returns what has to change about the tags of a resource, so that it has all of want
+// and none of gone; nil removes a tag.
+func (r Resource) lacks(want map[string]string, gone []string) map[string]*string {
+	change := map[string]*string{}
+	for key, value := range want {
+		if has, there := r.Tags[key]; !there || has != value {
+			change[key] = &value
+		}
+	}
+	for _, key := range gone {
+		if _, there := r.Tags[key]; there {
+			change[key] = nil
+		}
+	}
+	return change
 }

@@ -47,6 +47,12 @@ func (s *server) account(mux *http.ServeMux) {
 	route("DELETE "+region+"/vms/{id}", OpDeleteVM, func(who Login, r *http.Request) (any, error) {
 		return s.cloud.DeleteVM(who, r.PathValue("region"), r.PathValue("id"))
 	})
+	route("POST "+region+"/vms/{id}/reboot", OpRebootVM, func(who Login, r *http.Request) (any, error) {
+		return s.cloud.RebootVM(who, r.PathValue("region"), r.PathValue("id"))
+	})
+	const member = region + "/vms/{id}/memberships/{balancer}/{port}"
+	route("PUT "+member, OpRegisterVM, s.membership(s.cloud.RegisterVM))
+	route("DELETE "+member, OpDeregisterVM, s.membership(s.cloud.DeregisterVM))
 	route("PUT "+region+"/vms/{id}/forwarding", OpSetForwarding, s.setForwarding)
 	route("GET "+region+"/vms/{id}/console", OpGetConsole, func(who Login, r *http.Request) (any, error) {
 		return s.cloud.GetConsole(who, r.PathValue("region"), r.PathValue("id"))
@@ -178,6 +184,20 @@ func (s *server) setForwarding(who Login, r *http.Request) (any, error) {
 	return s.cloud.SetForwarding(who, r.PathValue("region"), r.PathValue("id"), in.Enabled)
 }
 
+// membership serves a call about a VM's place in a load balancer.
+func (s *server) membership(
+	do func(Login, string, string, Membership) (Resource, error),
+) func(Login, *http.Request) (any, error) {
+	return func(who Login, r *http.Request) (any, error) {
+		port, err := strconv.Atoi(r.PathValue("port"))
+		if err != nil {
+			return nil, refuse(CodeInvalidParameter, "port is %q and has to be a number", r.PathValue("port"))
+		}
+		m := Membership{LoadBalancer: r.PathValue("balancer"), Port: port}
+		return do(who, r.PathValue("region"), r.PathValue("id"), m)
+	}
+}
+
 func (s *server) attachDisk(who Login, r *http.Request) (any, error) {
 	in, err := body[struct {
 		VM string `json:"vm"`
@@ -189,7 +209,7 @@ func (s *server) attachDisk(who Login, r *http.Request) (any, error) {
 }
 
 func (s *server) setTags(who Login, r *http.Request) (any, error) {
-	in, err := body[map[string]string](r)
+	in, err := body[map[string]*string](r)
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,7 @@ func TestHandler(t *testing.T) {
 		},
 		"Action":        {"actions are known", http.MethodPost, "/admin/vms/vm-1/x", "", 400, sim.CodeInvalidParameter},
 		"ActionNoVM":    {"there is none", http.MethodPost, "/admin/vms/vm-1/stop", "", 404, sim.CodeNotFound},
+		"UserDataNoVM":  {"there is none", http.MethodGet, "/admin/vms/vm-1/user-data", "", 404, sim.CodeNotFound},
 		"Ledger":        {"the owner's way", http.MethodGet, "/admin/ledger?kind=vm", "", 200, ""},
 		"Calls":         {"the owner's way", http.MethodGet, "/admin/calls", "", 200, ""},
 		"NothingAtRoot": {"nothing is there", http.MethodGet, "/", "", 404, ""},
@@ -131,9 +132,12 @@ func TestOrphanByHand(t *testing.T) {
 	s := newScene(t, nil)
 	h := sim.Handler(s.Cloud, nil)
 	_, vm := s.ask(h, http.MethodPost, "/v1/regions/sim-1/vms",
-		`{"instanceType":"small","image":"linux-1","tags":{"Name":"orphan","kubernetes.io/cluster/c1":"1",`+
+		`{"instanceType":"small","image":"linux-1","userData":"aGk=","tags":{"Name":"orphan","kubernetes.io/cluster/c1":"1",`+
 			`"kubernetes.io/role/node":"1"}}`)
 	id, _ := vm["id"].(string)
+	if _, out := s.ask(h, http.MethodGet, "/admin/vms/"+id+"/user-data", ""); out["userData"] != "aGk=" {
+		t.Errorf("the VM boots with %v", out)
+	}
 	for _, action := range []string{"stop", "start", "fail", "reclaim"} {
 		if status, out := s.ask(h, http.MethodPost, "/admin/vms/"+id+"/"+action, ""); status != 200 {
 			t.Errorf("%s: %d %v", action, status, out)

@@ -62,11 +62,24 @@ type VM struct {
 	Running      time.Time `json:"running"`           // when it runs or will run
 	Stopped      bool      `json:"stopped,omitempty"`
 	Failed       bool      `json:"failed,omitempty"`
+	Boots        int       `json:"boots,omitempty"`      // after the first
 	Forwarding   bool      `json:"forwarding,omitempty"` // may forward what is not addressed to it
 	Disks        []string  `json:"disks,omitempty"`
 	NICs         []string  `json:"nics,omitempty"`
 	Networks     []string  `json:"networks,omitempty"`  // of NICs, in their order
 	Addresses    []Address `json:"addresses,omitempty"` // of NICs, in their order
+
+	Memberships []Membership `json:"memberships,omitempty"` // in load balancers
+	// DeletedRegistered is set if its end was asked for while it was registered with a load
+	// balancer, which so lost requests.
+	DeletedRegistered bool `json:"deletedRegistered,omitempty"`
+}
+
+// Membership is a VM's place in a load balancer.
+type Membership struct {
+	LoadBalancer string    `json:"loadBalancer"`
+	Port         int       `json:"port"`
+	Draining     time.Time `json:"draining,omitzero"` // until when open connections are kept; zero: it gets requests
 }
 
 // Disk is the part of a Resource that only disks have.
@@ -82,6 +95,7 @@ type NIC struct {
 	Network   string    `json:"network"`
 	VM        string    `json:"vm,omitempty"` // what it is attached to
 	Addresses []Address `json:"addresses"`
+	Static    *Static   `json:"static,omitempty"` // what it was made with; never modified
 }
 
 // Address is one way to reach a VM; Kind as in cloud.Address.
@@ -133,6 +147,7 @@ func (r *Resource) clone() Resource {
 		vm := *r.VM
 		vm.Disks, vm.NICs = slices.Clone(vm.Disks), slices.Clone(vm.NICs)
 		vm.Networks, vm.Addresses = slices.Clone(vm.Networks), slices.Clone(vm.Addresses)
+		vm.Memberships = slices.Clone(vm.Memberships)
 		out.VM = &vm
 	}
 	if r.Disk != nil {

@@ -23,6 +23,15 @@ type Settings struct {
 	Images        []Image        `json:"images"`
 	Networks      []Network      `json:"networks"`
 	Accounts      []Tenant       `json:"accounts"`
+	LoadBalancers []LoadBalancer `json:"loadBalancers,omitempty"`
+}
+
+// LoadBalancer sends requests to VMs of a region.
+type LoadBalancer struct {
+	ID        string   `json:"id"`
+	Region    string   `json:"region"`
+	DrainTime Duration `json:"drainTime,omitempty"` // from deregistered to without connections
+	Members   int      `json:"members,omitempty"`   // most VMs; 0 is no limit
 }
 
 // Zone is a failure domain of a region.
@@ -98,7 +107,8 @@ func DefaultSettings() Settings {
 			{ID: "default", Region: "sim-1", CIDR: "10.0.0.0/8"},
 			{ID: "public", Region: "sim-1", CIDR: "172.16.0.0/12", IPv6CIDR: "fd00:516d::/64", Public: true},
 		},
-		Accounts: []Tenant{{ID: "demo", SecretKeys: []string{"demo-secret"}}},
+		Accounts:      []Tenant{{ID: "demo", SecretKeys: []string{"demo-secret"}}},
+		LoadBalancers: []LoadBalancer{{ID: "apiserver", Region: "sim-1"}, {ID: "ingress", Region: "sim-1"}},
 	}
 }
 
@@ -129,6 +139,10 @@ func (s *Settings) tenant(id string) (Tenant, bool) {
 // region's first.
 func (s *Settings) network(region, id string) (Network, bool) {
 	return find(s.Networks, func(n Network) bool { return n.Region == region && (id == "" || n.ID == id) })
+}
+
+func (s *Settings) loadBalancer(region, id string) (LoadBalancer, bool) {
+	return find(s.LoadBalancers, func(l LoadBalancer) bool { return l.Region == region && l.ID == id })
 }
 
 func find[T any](all []T, is func(T) bool) (T, bool) {

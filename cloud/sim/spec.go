@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 
@@ -35,6 +36,8 @@ type spec struct {
 	Forwarding   bool              `json:"forwarding"`
 	Tags         map[string]string `json:"tags"`
 
+	LoadBalancers []balancerSpec `json:"loadBalancers"` // that send requests to the VMs
+
 	ownership []string // keys of Tags that name the cluster and the role, sorted
 
 	driverkit.Checks
@@ -47,6 +50,11 @@ type diskSpec struct {
 
 type networkSpec struct {
 	ID string `json:"id"`
+}
+
+type balancerSpec struct {
+	ID   string `json:"id"`
+	Port int32  `json:"port"` // of the VM
 }
 
 // decode decodes a provider spec.
@@ -101,6 +109,12 @@ func (s *spec) validate() {
 	for i, n := range s.Networks {
 		s.Require(cloud.BlocksCreate, fmt.Sprintf("networks[%d].id", i), n.ID,
 			"name one of the region's networks, or leave networks out for its first")
+	}
+	for i, b := range s.LoadBalancers {
+		at := fmt.Sprintf("loadBalancers[%d].", i)
+		s.Require(cloud.BlocksCreate, at+"id", b.ID, "name one of the region's load balancers")
+		s.BlockIf(strings.Contains(b.ID, "/"), at+"id", "contains a slash; name one of the region's load balancers")
+		s.Between(at+"port", &b.Port, 1, math.MaxUint16)
 	}
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -14,10 +15,116 @@ func (c *Cloud) DeleteVM(who Login, region, id string) (Resource, error) {
 		if err != nil {
 			return Resource{}, err
 		}
+		if r.Deleting.IsZero() {
+			r.VM.DeletedRegistered = slices.ContainsFunc(r.VM.Memberships, Membership.active)
+		}
 		c.end(r, a.ID, now, time.Duration(c.settings.DeleteTime))
 		c.sweep(now)
 		return c.view(r, now), nil
 	})
+}
+
+// RebootVM makes a VM boot again, also one that is stopped. One that has failed cannot.
+func (c *Cloud) RebootVM(who Login, region, id string) (Resource, error) {
+	return call(c, who, OpRebootVM, c.subject(id), func(a Tenant, now time.Time) (Resource, *APIError) {
+		r, err := c.lookup(a, KindVM, region, id)
+		if err != nil {
+			return Resource{}, err
+		}
+		if state := r.stateAt(now); state != StateRunning && state != StateStopped && state != StatePending {
+			return Resource{}, refuse(CodeIncorrectState, "VM %s is %s and cannot be rebooted", id, state)
+		}
+		r.VM.Stopped, r.VM.Reason = false, ""
+		r.VM.Boots, r.VM.Running = r.VM.Boots+1, now.Add(time.Duration(c.settings.BootTime))
+		c.changed(r, now)
+		return c.view(r, now), nil
+	})
+}
+
+// RegisterVM makes a load balancer send requests to a port of a VM, which has to run. A VM that
+// is registered stays so.
+func (c *Cloud) RegisterVM(who Login, region, id string, m Membership) (Resource, error) {
+	return call(c, who, OpRegisterVM, c.subject(id), func(a Tenant, now time.Time) (Resource, *APIError) {
+		r, err := c.lookup(a, KindVM, region, id)
+		if err == nil {
+			err = c.mayJoin(r, m, now)
+		}
+		if err != nil {
+			return Resource{}, err
+		}
+		at := slices.IndexFunc(r.VM.Memberships, m.same)
+		if at >= 0 && r.VM.Memberships[at].active() {
+			return c.view(r, now), nil
+		}
+		r.VM.Memberships = append(slices.DeleteFunc(r.VM.Memberships, m.same), Membership{
+			LoadBalancer: m.LoadBalancer, Port: m.Port,
+		})
+		c.changed(r, now)
+		return c.view(r, now), nil
+	})
+}
+
+// mayJoin refuses a membership that a VM cannot have now.
+func (c *Cloud) mayJoin(r *Resource, m Membership, now time.Time) *APIError {
+	balancer, ok := c.settings.loadBalancer(r.Region, m.LoadBalancer)
+	switch state := r.stateAt(now); {
+	case !ok:
+		return refuse(CodeInvalidLoadBalancer, "there is no load balancer %q", m.LoadBalancer)
+	case m.Port < 1 || m.Port > math.MaxUint16:
+		return refuse(CodeInvalidParameter, "port %d is not from 1 to 65535", m.Port)
+	case state != StateRunning:
+		return refuse(CodeIncorrectState, "VM %s is %s and has to be running", r.ID, state)
+	case balancer.Members > 0 && !slices.ContainsFunc(r.VM.Memberships, m.same) &&
+		c.members(m.LoadBalancer, now) >= balancer.Members:
+		return refuse(CodeQuotaExceeded, "load balancer %s has %d VMs and takes no more", m.LoadBalancer, balancer.Members)
+	}
+	return nil
+}
+
+// DeregisterVM makes a load balancer send no new requests to a port of a VM. Until the
+// load balancer's DrainTime has passed it keeps connections that are open.
+func (c *Cloud) DeregisterVM(who Login, region, id string, m Membership) (Resource, error) {
+	return call(c, who, OpDeregisterVM, c.subject(id), func(a Tenant, now time.Time) (Resource, *APIError) {
+		r, err := c.lookup(a, KindVM, region, id)
+		if err != nil {
+			return Resource{}, err
+		}
+		balancer, ok := c.settings.loadBalancer(region, m.LoadBalancer)
+		if !ok {
+			return Resource{}, refuse(CodeInvalidLoadBalancer, "there is no load balancer %q", m.LoadBalancer)
+		}
+		if at := slices.IndexFunc(r.VM.Memberships, m.same); at >= 0 && r.VM.Memberships[at].active() {
+			r.VM.Memberships[at].Draining = now.Add(time.Duration(balancer.DrainTime))
+			c.changed(r, now)
+		}
+		return c.view(r, now), nil
+	})
+}
+
+// members is how many VMs a load balancer has.
+func (c *Cloud) members(balancer string, now time.Time) int {
+	count := 0
+	for _, r := range c.live {
+		if r.VM != nil && slices.ContainsFunc(r.VM.Memberships, func(m Membership) bool {
+			return m.LoadBalancer == balancer && !m.drainedAt(now)
+		}) {
+			count++
+		}
+	}
+	return count
+}
+
+// active reports whether the VM gets new requests.
+func (m Membership) active() bool { return m.Draining.IsZero() }
+
+// same reports whether both are the same place.
+func (m Membership) same(other Membership) bool {
+	return m.LoadBalancer == other.LoadBalancer && m.Port == other.Port
+}
+
+// drainedAt reports whether the VM has no connections of the load balancer any more.
+func (m Membership) drainedAt(now time.Time) bool {
+	return !m.Draining.IsZero() && !now.Before(m.Draining)
 }
 
 // SetForwarding lets a VM forward packets that are not addressed to it, or no
@@ -39,9 +146,9 @@ func (c *Cloud) SetForwarding(who Login, region, id string, on bool) (Resource, 
 	})
 }
 
-// SetTags adds tags to a resource of any kind, and replaces those that it has
-// under the same keys.
-func (c *Cloud) SetTags(who Login, region, id string, tags map[string]string) (Resource, error) {
+// SetTags adds tags to a resource of any kind, replaces those that it has under the same
+// keys, and removes those whose value is nil.
+func (c *Cloud) SetTags(who Login, region, id string, tags map[string]*string) (Resource, error) {
 	return call(c, who, OpSetTags, c.subject(id), func(a Tenant, now time.Time) (Resource, *APIError) {
 		r := c.all[id]
 		if r == nil || r.Account != a.ID || r.Region != region || r.goneAt(now) {
@@ -51,7 +158,11 @@ func (c *Cloud) SetTags(who Login, region, id string, tags map[string]string) (R
 		if merged == nil {
 			merged = map[string]string{}
 		}
-		maps.Copy(merged, tags)
+		for key, value := range tags {
+			if delete(merged, key); value != nil {
+				merged[key] = *value
+			}
+		}
 		c.retag(r, merged, now)
 		return c.view(r, now), nil
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/property"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
@@ -86,6 +87,34 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 		return cloud.VM{}, driverkit.Restrict(fail(op, err))
 	}
 	return driverkit.One(op, r, vmsOf(s, vms))
+}
+
+// Reboot resets the VM of r, or powers it on if it is off. While another task changes the VM
+// it does neither.
+func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
+	const op = "reboot VM"
+	s, err := driverkit.SpecOf[*spec](op, r.Class)
+	if err != nil {
+		return err
+	}
+	vms, err := a.find(ctx, s, r)
+	switch {
+	case err != nil && !namesNothing(err):
+		return driverkit.Restrict(fail(op, err))
+	case len(vms) == 0:
+		return cloud.Errorf(cloud.NotFound, op, "NotFound", "vCenter shows no VM of machine %q", r.Name)
+	case len(vms) > 1:
+		return several(op, r, vms)
+	case vms[0].busy():
+		return cloud.Errorf(cloud.Unavailable, op, cloud.ReasonVMBusy, "another task of the VM is under way")
+	}
+	if vms[0].power == types.VirtualMachinePowerStatePoweredOn {
+		_, err = methods.ResetVM_Task(ctx, a.v, &types.ResetVM_Task{This: vms[0].ref})
+	} else {
+		_, err = methods.PowerOnVM_Task(ctx, a.v, &types.PowerOnVM_Task{This: vms[0].ref})
+	}
+	return driverkit.Busy(driverkit.Restrict(fail(op, err), cloud.NotFound, cloud.Invalid, cloud.Exhausted),
+		"TaskInProgress")
 }
 
 // find returns the VMs that are provably of r: that of its providerID, or those

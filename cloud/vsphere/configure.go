@@ -31,6 +31,11 @@ func (a *account) configure(ctx context.Context, s *spec, r cloud.CreateRequest,
 	if err := s.fits(r, c); err != nil {
 		return err
 	}
+	if len(r.Network) > 0 {
+		if added, err := a.addInterfaces(ctx, vm, c.config, nics); added || err != nil {
+			return err
+		}
+	}
 	change, err := s.change(r, c.config, nics, vm.mark.DRS)
 	if err != nil {
 		return err
@@ -177,6 +182,38 @@ func interfaceChanges(c *types.VirtualMachineConfigInfo,
 		changes = append(changes, newInterface(int32(-1-i), backings[i])) //nolint:gosec // there are nicsMax at most
 	}
 	return changes
+}
+
+// cards are the interfaces of a VM, in order.
+func cards(c *types.VirtualMachineConfigInfo) []*types.VirtualEthernetCard {
+	var all []*types.VirtualEthernetCard
+	for _, d := range c.Hardware.Device {
+		if card, ok := d.(types.BaseVirtualEthernetCard); ok {
+			all = append(all, card.GetVirtualEthernetCard())
+		}
+	}
+	return all
+}
+
+// addInterfaces asks for the interfaces that the template lacks, apart from all else, and
+// reports whether it did: an interface has a MAC address, by which the guest knows it,
+// once vCenter has made it.
+func (a *account) addInterfaces(ctx context.Context, vm *seen, c *types.VirtualMachineConfigInfo,
+	backings []types.BaseVirtualDeviceBackingInfo,
+) (bool, error) {
+	there := cards(c)
+	if len(there) < len(backings) {
+		return true, a.reconfigure(ctx, vm.ref, types.VirtualMachineConfigSpec{
+			ChangeVersion: c.ChangeVersion, DeviceChange: interfaceChanges(c, backings),
+		})
+	}
+	for _, card := range there[:len(backings)] {
+		if card.MacAddress == "" {
+			return false, cloud.Errorf(cloud.Unavailable, opCreate, "NoMACAddress",
+				"vCenter has not given an interface of VM %s a MAC address yet", vm.name)
+		}
+	}
+	return false, nil
 }
 
 // newInterface adds an interface under a temporary key.

@@ -32,6 +32,7 @@ type Driver struct {
 var (
 	_ cloud.Driver      = (*Driver)(nil)
 	_ cloud.VolumeNamer = (*Driver)(nil)
+	_ cloud.Tagger      = (*Driver)(nil)
 )
 
 // NewDriver returns a Driver that reads the time from now. Its calls go through
@@ -43,7 +44,10 @@ func NewDriver(now func() time.Time, transport http.RoundTripper) *Driver {
 
 // Traits are the constants of vSphere.
 func (d *Driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, NodeNamed: true, CreateKey: true}
+	return cloud.Traits{
+		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, NodeNamed: true, CreateKey: true,
+		StaticAddresses: true, Reboots: true,
+	}
 }
 
 // Parse decodes and checks a provider spec.

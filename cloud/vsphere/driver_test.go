@@ -46,6 +46,16 @@ func tags(cluster, role string) spec {
 	return spec{"tags": map[string]string{"kubernetes.io/cluster/" + cluster: "1", "kubernetes.io/role/" + role: "1"}}
 }
 
+// tagged are the edits that give a class two zones and these tags.
+func tagged(pairs ...string) spec {
+	all := tags("c1", "node")
+	for i := 0; i < len(pairs); i += 2 {
+		all["tags"].(map[string]string)[pairs[i]] = pairs[i+1]
+	}
+	maps.Copy(all, zoned())
+	return all
+}
+
 // zoned are the edits that give a class two zones, of which the first is the place
 // that newSpec names.
 func zoned() spec {
@@ -100,6 +110,8 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 			"a longer cluster": class("small", tags("c11", "node")),
 		},
 		Elsewhere:   class("elsewhere", nil),
+		Tagged:      class("tagged", tagged("team", "a", "stage", "test")),
+		Retagged:    class("tagged", tagged("team", "b", "cost", "7")),
 		Memory:      wrap.Offerings(0, wrap.Clock{}),
 		UnknownType: class("unknown", spec{"templateVM": "no-such-template", "numCpus": nil}),
 		Broken: class("broken", spec{
@@ -110,12 +122,14 @@ func fixture(t testing.TB) *cloudtest.Fixture {
 		Public:      []string{"vsphereHost", "vsphereUsername", "vsphereInsecureSSL"},
 		Backend: cloudtest.Backend{
 			Proxy: s.proxy, Ledger: s.ledger, Seed: s.seed, Advance: s.advance, UserData: s.userData, PageSize: 100,
+			Network: s.network,
 			States: []cloudtest.VMState{
 				{Name: "poweredOff", Set: s.power((*object.VirtualMachine).PowerOff), Want: cloud.StateStopped},
 				{Name: "suspended", Set: s.power((*object.VirtualMachine).Suspend), Want: cloud.StateStopped},
 				{Name: "orphaned", Set: s.orphan, Want: cloud.StateFailed},
 				{Name: "destroyed", Set: destroy, Want: cloud.StateUnknown},
 			},
+			Boot:   s.boot,
 			Fail:   s.orphan,
 			Expire: s.expire,
 			Revoke: func(t testing.TB) { s.Revoke(); s.expire(t) },
@@ -131,6 +145,7 @@ func harness() cloudtest.Harness {
 			"C16":      "vCenter has no eventual consistency: what a call made is in the inventory when it returns",
 			"C24/Many": "the simulator gives an address to one interface; TestAddresses tries many",
 			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
+			"C38":      "vCenter has no load balancers",
 		},
 		Samples: samples(),
 		Rules:   rules(),

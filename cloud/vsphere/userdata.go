@@ -44,6 +44,9 @@ func (b boot) vApp() types.BaseVmConfigSpec {
 // guest information.
 func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (boot, error) {
 	properties := propertiesOf(c)
+	if err := s.checkNetwork(r, properties); err != nil {
+		return boot{}, err
+	}
 	switch {
 	case s.vAppGiven():
 		return setProperties(properties, "vapp.properties", s.VApp.Properties)
@@ -62,8 +65,11 @@ func (s *spec) boot(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) (b
 		}
 		return setProperties(properties, "templateVM", values)
 	}
-	// strings only, so it never fails
-	meta, _ := json.Marshal(map[string]string{"instance-id": instanceUUID(r), "local-hostname": r.Name})
+	values := map[string]any{"instance-id": instanceUUID(r), "local-hostname": r.Name}
+	if len(r.Network) > 0 {
+		values["network"] = s.networkConfig(r, c)
+	}
+	meta, _ := json.Marshal(values) // strings and numbers only, so it never fails
 	return boot{extra: map[string]string{
 		"guestinfo.userdata": encoded, "guestinfo.userdata.encoding": "base64",
 		"guestinfo.metadata": base64.StdEncoding.EncodeToString(meta), "guestinfo.metadata.encoding": "base64",
@@ -184,4 +190,97 @@ func (s *spec) ignition(r cloud.CreateRequest, properties map[string]types.VAppP
 	return boot{extra: map[string]string{
 		ignitionProperty: base64.StdEncoding.EncodeToString(text), ignitionProperty + ".encoding": "base64",
 	}}, nil
+}
+
+// networkConfig is a network configuration of cloud-init, version 2, which its VMware
+// data source reads from the metadata.
+type networkConfig struct {
+	Version   int                 `json:"version"`
+	Ethernets map[string]ethernet `json:"ethernets"` // by name
+}
+
+// ethernet is the configuration of an interface.
+type ethernet struct {
+	Match       match        `json:"match"`
+	SetName     string       `json:"set-name"`
+	DHCP4       bool         `json:"dhcp4"`
+	DHCP6       bool         `json:"dhcp6"`
+	Addresses   []string     `json:"addresses,omitempty"`
+	Routes      []route      `json:"routes,omitempty"`
+	Nameservers *nameservers `json:"nameservers,omitempty"`
+}
+
+type match struct {
+	MACAddress string `json:"macaddress"`
+}
+
+type route struct {
+	To  string `json:"to"`
+	Via string `json:"via"`
+}
+
+type nameservers struct {
+	Addresses []string `json:"addresses,omitempty"`
+	Search    []string `json:"search,omitempty"`
+}
+
+// checkNetwork refuses static addresses that the guest would not learn of: only guest
+// information has them.
+func (s *spec) checkNetwork(r cloud.CreateRequest, properties map[string]types.VAppPropertyInfo) error {
+	if len(r.Network) == 0 {
+		return nil
+	}
+	const needs = ", and static addresses (spec.network) need a guest that cloud-init configures from guestinfo; "
+	_, byProperty := properties[userDataProperty]
+	switch {
+	case s.Customization != "":
+		return wrong(opCreate, "customization", "configures the network, too"+needs+"remove one of the two")
+	case s.vAppGiven():
+		return wrong(opCreate, "vapp.properties", "replaces user data and metadata"+needs+"remove one of the two")
+	case s.isIgnition():
+		return wrong(opCreate, "guestId", "is "+s.GuestID+", which boots with Ignition"+needs+"choose another template")
+	case byProperty:
+		return wrong(opCreate, "templateVM", "has the vApp property "+userDataProperty+needs+
+			"remove the vApp properties of the template")
+	}
+	return cloud.Worst(opCreate, r.NetworkProblems(len(s.nics())), cloud.BlocksCreate)
+}
+
+// networkConfig returns cloud-init's configuration of the interfaces of a VM of that
+// configuration, in the order of the class. Those without static addresses use DHCP.
+func (s *spec) networkConfig(r cloud.CreateRequest, c *types.VirtualMachineConfigInfo) networkConfig {
+	out := networkConfig{Version: 2, Ethernets: map[string]ethernet{}}
+	for i, card := range cards(c) {
+		if i >= len(s.nics()) {
+			break
+		}
+		name := fmt.Sprintf("eth%d", i)
+		e := ethernet{Match: match{strings.ToLower(card.MacAddress)}, SetName: name, DHCP4: true}
+		if i < len(r.Network) && len(r.Network[i].Addresses) > 0 {
+			e.set(r.Network[i])
+		}
+		out.Ethernets[name] = e
+	}
+	return out
+}
+
+// set gives an interface static addresses.
+func (e *ethernet) set(n cloud.Interface) {
+	e.DHCP4 = false
+	for _, a := range n.Addresses {
+		e.Addresses = append(e.Addresses, a.Prefix.String())
+		if to := "0.0.0.0/0"; a.Gateway.IsValid() {
+			if a.Gateway.Is6() {
+				to = "::/0"
+			}
+			e.Routes = append(e.Routes, route{to, a.Gateway.String()})
+		}
+	}
+	if len(n.Nameservers)+len(n.SearchDomains) == 0 {
+		return
+	}
+	e.Nameservers = &nameservers{Search: n.SearchDomains}
+	for _, server := range n.Nameservers {
+		e.Nameservers.Addresses = append(e.Nameservers.Addresses, server.String())
+	}
 }

@@ -340,6 +340,15 @@ func (s *vcsim) power(act func(*object.VirtualMachine, context.Context) (*object
 	}
 }
 
+// boot is when a VM was powered on last.
+func (s *vcsim) boot(t testing.TB, id string) string {
+	t.Helper()
+	var vm mo.VirtualMachine
+	handle := s.handle(t, id)
+	must(t, handle.Properties(t.Context(), handle.Reference(), []string{"summary.runtime.bootTime"}, &vm))
+	return fmt.Sprint(vm.Summary.Runtime.BootTime)
+}
+
 // orphan lets a VM lose its host.
 func (s *vcsim) orphan(t testing.TB, id string) {
 	t.Helper()

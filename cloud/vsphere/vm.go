@@ -322,7 +322,8 @@ func markOf(value types.AnyType) *mark {
 	return &m
 }
 
-// name gives the VM its tags: those of the mark, and custom fields by name.
+// name gives the VM its tags: those of the mark, and custom fields by name. A field that is
+// empty, and not so in the mark, was emptied to remove a tag.
 func (a *account) name(ctx context.Context, vm *seen) error {
 	vm.tags = map[string]string{}
 	if vm.mark != nil {
@@ -336,8 +337,9 @@ func (a *account) name(ctx context.Context, vm *seen) error {
 		return err
 	}
 	for key, value := range vm.values {
-		if name := names[key]; name != "" {
-			vm.tags[name] = value
+		_, marked := vm.tags[names[key]]
+		if names[key] != "" && (value != "" || vm.mark == nil || marked) {
+			vm.tags[names[key]] = value
 		}
 	}
 	return nil

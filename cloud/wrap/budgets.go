@@ -43,6 +43,7 @@ func newBudgets(r Rate, known cloud.Rates, clock Clock) budgets {
 	b := budgets{shared: newBudget(r, clock), own: map[string]*budget{}}
 	for op, limit := range map[string]cloud.Rate{
 		opCreate: known.Create, opGet: known.Get, opDelete: known.Delete, opList: known.List, opCapacity: known.Capacity,
+		opTags: known.Tags, opRegister: known.Members,
 	} {
 		if limit.PerSecond > 0 {
 			own := r
@@ -50,6 +51,9 @@ func newBudgets(r Rate, known cloud.Rates, clock Clock) budgets {
 			own.Least = min(own.Least, own.PerSecond)
 			b.own[op] = newBudget(own, clock)
 		}
+	}
+	if both, ok := b.own[opRegister]; ok {
+		b.own[opDeregister] = both
 	}
 	return b
 }
@@ -61,9 +65,9 @@ func (b budgets) of(op string) (*budget, importance) {
 		return own, alone
 	}
 	switch op {
-	case opDelete:
+	case opDelete, opBootData, opDeregister:
 		return b.shared, removing
-	case opCreate:
+	case opCreate, opReboot, opRegister:
 		return b.shared, making
 	}
 	return b.shared, reading
@@ -125,6 +129,49 @@ func (a *budgeted) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity,
 	}
 	capacity, err := a.Account.Capacity(ctx, c)
 	return capacity, b.learn(err)
+}
+
+func (a *budgeted) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	b, err := a.budgets.admit(opTags)
+	if err != nil {
+		return err
+	}
+	return b.learn(cloud.SetTags(ctx, a.Account, r, obsolete))
+}
+
+func (a *budgeted) Reboot(ctx context.Context, r cloud.Ref) error {
+	b, err := a.budgets.admit(opReboot)
+	if err != nil {
+		return err
+	}
+	return b.learn(cloud.Reboot(ctx, a.Account, r))
+}
+
+func (a *budgeted) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	b, err := a.budgets.admit(opBootData)
+	if err != nil {
+		return err
+	}
+	return b.learn(cloud.RemoveBootData(ctx, a.Account, r))
+}
+
+func (a *budgeted) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	return a.member(opRegister, func() (cloud.Registration, error) { return cloud.Register(ctx, a.Account, r, places) })
+}
+
+func (a *budgeted) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	return a.member(opDeregister, func() (cloud.Registration, error) {
+		return cloud.Deregister(ctx, a.Account, r, places)
+	})
+}
+
+func (a *budgeted) member(op string, call func() (cloud.Registration, error)) (cloud.Registration, error) {
+	b, err := a.budgets.admit(op)
+	if err != nil {
+		return cloud.Registration{}, err
+	}
+	done, err := call()
+	return done, b.learn(err)
 }
 
 // List is one call, however many pages it has.

@@ -36,6 +36,9 @@ type account struct {
 	get    func(ctx context.Context, r cloud.Ref) (cloud.VM, error)
 	delete func(ctx context.Context, r cloud.Ref) (cloud.Deletion, error)
 	list   iter.Seq2[cloud.Resource, error]
+	tags   func(ctx context.Context, r cloud.Ref, obsolete []string) error
+
+	members error // of Register and Deregister
 
 	mu     sync.Mutex
 	calls  map[string]int
@@ -93,6 +96,24 @@ func (a *account) List(context.Context, cloud.Class, ...cloud.Kind) iter.Seq2[cl
 func (a *account) Capacity(context.Context, cloud.Class) (cloud.Capacity, error) {
 	a.count("capacity")
 	return cloud.Capacity{}, nil
+}
+
+func (a *account) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	a.count("tags")
+	if a.tags == nil {
+		return nil
+	}
+	return a.tags(ctx, r, obsolete)
+}
+
+func (a *account) Register(context.Context, cloud.Ref, []string) (cloud.Registration, error) {
+	a.count("register")
+	return cloud.Registration{Done: true}, a.members
+}
+
+func (a *account) Deregister(context.Context, cloud.Ref, []string) (cloud.Registration, error) {
+	a.count("deregister")
+	return cloud.Registration{Done: true}, a.members
 }
 
 func (a *account) Close() error {

@@ -190,6 +190,41 @@ func (a measured) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, 
 	return capacity, err
 }
 
+func (a measured) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	done := a.done("set_tags")
+	err := cloud.SetTags(ctx, a.Account, r, obsolete)
+	done(err)
+	return err
+}
+
+func (a measured) Reboot(ctx context.Context, r cloud.Ref) error {
+	done := a.done("reboot_machine")
+	err := cloud.Reboot(ctx, a.Account, r)
+	done(err)
+	return err
+}
+
+func (a measured) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	done := a.done("remove_boot_data")
+	err := cloud.RemoveBootData(ctx, a.Account, r)
+	done(err)
+	return err
+}
+
+func (a measured) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	done := a.done("register_machine")
+	registered, err := cloud.Register(ctx, a.Account, r, places)
+	done(err)
+	return registered, err
+}
+
+func (a measured) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	done := a.done("deregister_machine")
+	deregistered, err := cloud.Deregister(ctx, a.Account, r, places)
+	done(err)
+	return deregistered, err
+}
+
 func (a measured) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {
 		done := a.done("list_machine")

@@ -11,8 +11,8 @@ import (
 
 // ParseRates returns the rates of each driver that texts state, each as
 // <provider>.<operation>=<calls per second>[:<calls at once>], e.g. aws.create=10:50.
-// Operations are create, get, delete, list and capacity. Without calls at once these
-// are as many as fit into a second, at least one.
+// Operations are create, get, delete, list, capacity, tags and members (of load balancers).
+// Without calls at once these are as many as fit into a second, at least one.
 func ParseRates(texts []string) (map[string]cloud.Rates, error) {
 	all := map[string]cloud.Rates{}
 	for _, text := range texts {
@@ -22,7 +22,8 @@ func ParseRates(texts []string) (map[string]cloud.Rates, error) {
 		rates := all[provider]
 		field := fieldOf(&rates, operation)
 		if provider == "" || field == nil {
-			return nil, fmt.Errorf("%q does not begin with <provider>.create, .get, .delete, .list or .capacity", text)
+			return nil, fmt.Errorf("%q does not begin with <provider>.create, .get, .delete, .list, .capacity, .tags or "+
+				".members", text)
 		}
 		rate, err := parseRate(value)
 		if err != nil {
@@ -47,6 +48,10 @@ func fieldOf(r *cloud.Rates, operation string) *cloud.Rate {
 		return &r.List
 	case "capacity":
 		return &r.Capacity
+	case "tags":
+		return &r.Tags
+	case "members":
+		return &r.Members
 	}
 	return nil
 }

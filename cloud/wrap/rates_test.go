@@ -12,10 +12,10 @@ import (
 
 func TestParseRates(t *testing.T) {
 	t.Parallel()
-	got, err := wrap.ParseRates([]string{"AWS.create=10:50", "aws.get=0.5", "sim.list=3"})
+	got, err := wrap.ParseRates([]string{"AWS.create=10:50", "aws.get=0.5", "sim.list=3", "sim.tags=2:4"})
 	want := map[string]cloud.Rates{
 		"aws": {Create: cloud.Rate{PerSecond: 10, Burst: 50}, Get: cloud.Rate{PerSecond: .5, Burst: 1}},
-		"sim": {List: cloud.Rate{PerSecond: 3, Burst: 3}},
+		"sim": {List: cloud.Rate{PerSecond: 3, Burst: 3}, Tags: cloud.Rate{PerSecond: 2, Burst: 4}},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v\n%s", err, diff)

@@ -196,6 +196,36 @@ func (a *redactor) Capacity(ctx context.Context, c cloud.Class) (capacity cloud.
 	return a.Account.Capacity(ctx, c)
 }
 
+func (a *redactor) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) (err error) {
+	defer func() { err = a.fix(opTags, err, nil) }()
+	defer a.caught(opTags, &err)
+	return cloud.SetTags(ctx, a.Account, r, obsolete)
+}
+
+func (a *redactor) Reboot(ctx context.Context, r cloud.Ref) (err error) {
+	defer func() { err = a.fix(opReboot, err, nil) }()
+	defer a.caught(opReboot, &err)
+	return cloud.Reboot(ctx, a.Account, r)
+}
+
+func (a *redactor) RemoveBootData(ctx context.Context, r cloud.Ref) (err error) {
+	defer func() { err = a.fix(opBootData, err, nil) }()
+	defer a.caught(opBootData, &err)
+	return cloud.RemoveBootData(ctx, a.Account, r)
+}
+
+func (a *redactor) Register(ctx context.Context, r cloud.Ref, places []string) (g cloud.Registration, err error) {
+	defer func() { err = a.fix(opRegister, err, nil) }()
+	defer a.caught(opRegister, &err)
+	return cloud.Register(ctx, a.Account, r, places)
+}
+
+func (a *redactor) Deregister(ctx context.Context, r cloud.Ref, places []string) (g cloud.Registration, err error) {
+	defer func() { err = a.fix(opDeregister, err, nil) }()
+	defer a.caught(opDeregister, &err)
+	return cloud.Deregister(ctx, a.Account, r, places)
+}
+
 // List catches panics of the driver, and lets those of the caller's loop pass.
 func (a *redactor) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {

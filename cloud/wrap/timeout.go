@@ -12,8 +12,8 @@ import (
 
 // Timeouts are how long each call may take.
 type Timeouts struct {
-	Create, Get, Delete, Capacity time.Duration // 0 is a minute
-	List                          time.Duration // of all pages; 0 is five minutes
+	Create, Get, Delete, Capacity, Tags, Reboot, BootData, Members time.Duration // 0 is a minute
+	List                                                           time.Duration // of all pages; 0 is five minutes
 }
 
 // errTimeout is the cause with which a context of ours ends.
@@ -28,7 +28,9 @@ func Timeout(t Timeouts) cloud.Middleware {
 			*d = to
 		}
 	}
-	for _, d := range []*time.Duration{&t.Create, &t.Get, &t.Delete, &t.Capacity} {
+	for _, d := range []*time.Duration{
+		&t.Create, &t.Get, &t.Delete, &t.Capacity, &t.Tags, &t.Reboot, &t.BootData, &t.Members,
+	} {
 		defaults(d, time.Minute)
 	}
 	defaults(&t.List, 5*time.Minute)
@@ -89,6 +91,38 @@ func (a timed) Capacity(ctx context.Context, c cloud.Class) (cloud.Capacity, err
 	defer cancel()
 	capacity, err := a.Account.Capacity(ctx, c)
 	return capacity, said(err)
+}
+
+func (a timed) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	ctx, cancel, said := limit(ctx, opTags, a.t.Tags)
+	defer cancel()
+	return said(cloud.SetTags(ctx, a.Account, r, obsolete))
+}
+
+func (a timed) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	ctx, cancel, said := limit(ctx, opBootData, a.t.BootData)
+	defer cancel()
+	return said(cloud.RemoveBootData(ctx, a.Account, r))
+}
+
+func (a timed) Reboot(ctx context.Context, r cloud.Ref) error {
+	ctx, cancel, said := limit(ctx, opReboot, a.t.Reboot)
+	defer cancel()
+	return said(cloud.Reboot(ctx, a.Account, r))
+}
+
+func (a timed) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	ctx, cancel, said := limit(ctx, opRegister, a.t.Members)
+	defer cancel()
+	done, err := cloud.Register(ctx, a.Account, r, places)
+	return done, said(err)
+}
+
+func (a timed) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	ctx, cancel, said := limit(ctx, opDeregister, a.t.Members)
+	defer cancel()
+	done, err := cloud.Deregister(ctx, a.Account, r, places)
+	return done, said(err)
 }
 
 func (a timed) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {

@@ -80,11 +80,39 @@ func (l layer) Admit(ctx context.Context, r cloud.CreateRequest) error {
 	return cloud.Admit(ctx, l.Account, r)
 }
 
+// SetTags asks the account below.
+func (l layer) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	return cloud.SetTags(ctx, l.Account, r, obsolete)
+}
+
+// Reboot asks the account below.
+func (l layer) Reboot(ctx context.Context, r cloud.Ref) error { return cloud.Reboot(ctx, l.Account, r) }
+
+// RemoveBootData asks the account below.
+func (l layer) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	return cloud.RemoveBootData(ctx, l.Account, r)
+}
+
+// Register asks the account below.
+func (l layer) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	return cloud.Register(ctx, l.Account, r, places)
+}
+
+// Deregister asks the account below.
+func (l layer) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	return cloud.Deregister(ctx, l.Account, r, places)
+}
+
 // The operations, as errors and metrics name them.
 const (
-	opCreate   = "create VM"
-	opGet      = "get VM"
-	opDelete   = "delete VM"
-	opList     = "list resources"
-	opCapacity = "look up capacity"
+	opCreate     = "create VM"
+	opGet        = "get VM"
+	opDelete     = "delete VM"
+	opList       = "list resources"
+	opCapacity   = "look up capacity"
+	opTags       = "set tags"
+	opReboot     = "reboot VM"
+	opBootData   = "remove boot data"
+	opRegister   = "register VM"
+	opDeregister = "deregister VM"
 )

@@ -2,7 +2,10 @@ package wrap_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,5 +75,100 @@ func TestStandardAdmits(t *testing.T) {
 	}
 	if bare.made("create") != 1 {
 		t.Errorf("the cloud was asked %d times, want once: to admit makes no call", bare.made("create"))
+	}
+}
+
+// TestStandardSetsTags: a change of tags has a rate and a time of its own, its errors are
+// redacted, and it reaches the driver.
+func TestStandardSetsTags(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	fake := &account{tags: func(ctx context.Context, r cloud.Ref, obsolete []string) error {
+		if _, limited := ctx.Deadline(); !limited || r.Name != "m" || !slices.Equal(obsolete, []string{"team"}) {
+			t.Errorf("the driver gets %v and %v", r, obsolete)
+		}
+		return errors.New("refused with s3cret-value")
+	}}
+	var a cloud.Account = fake
+	for _, around := range wrap.Standard(wrap.Options{
+		Now: now.Now, Rand: never,
+		Rates: map[string]cloud.Rates{"Fake": {Tags: cloud.Rate{PerSecond: 1, Burst: 2}}},
+	}) {
+		a = around(info("s3cret-value"), a)
+	}
+	set := func() error { return cloud.SetTags(t.Context(), a, cloud.Ref{Name: "m"}, []string{"team"}) }
+	if err := set(); cloud.CodeOf(err) != cloud.Unknown || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %v, want an error of code Unknown without the secret", err)
+	}
+	if err := set(); cloud.CodeOf(err) != cloud.Throttled || fake.made("tags") != 1 {
+		t.Errorf("got %v after %d calls, want the account's own limit", err, fake.made("tags"))
+	}
+	if _, err := a.Get(t.Context(), cloud.Ref{}); err != nil {
+		t.Errorf("a change of tags that waits keeps lookups waiting: %v", err)
+	}
+}
+
+// plain is an account without tags that can change.
+type plain struct{ cloud.Account }
+
+func TestTagsOfAPlainAccount(t *testing.T) {
+	t.Parallel()
+	var a cloud.Account = plain{&account{}}
+	for _, around := range wrap.Standard(wrap.Options{}) {
+		a = around(info(), a)
+	}
+	err := cloud.SetTags(t.Context(), a, cloud.Ref{}, nil)
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok || e.Code != cloud.Invalid || e.Reason != cloud.ReasonTagsUnsupported {
+		t.Errorf("got %v, want Invalid, %s", err, cloud.ReasonTagsUnsupported)
+	}
+}
+
+// TestMembersPassThrough: load balancers are reached through all decorators, which count both calls
+// within one rate of their own, and keep secrets.
+func TestMembersPassThrough(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	fake := &account{members: errors.New("refused with s3cret-value")}
+	var a cloud.Account = fake
+	for _, around := range wrap.Standard(wrap.Options{
+		Now: now.Now, Rand: never,
+		Rates: map[string]cloud.Rates{"Fake": {Members: cloud.Rate{PerSecond: 1, Burst: 3}}},
+	}) {
+		a = around(info("s3cret-value"), a)
+	}
+	for name, call := range map[string]func() (cloud.Registration, error){
+		"register":   func() (cloud.Registration, error) { return cloud.Register(t.Context(), a, cloud.Ref{}, nil) },
+		"deregister": func() (cloud.Registration, error) { return cloud.Deregister(t.Context(), a, cloud.Ref{}, nil) },
+	} {
+		if _, err := call(); cloud.CodeOf(err) != cloud.Unknown || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v, want an error of code Unknown without the secret", name, err)
+		}
+	}
+	fake.members = nil
+	_, err := cloud.Register(t.Context(), a, cloud.Ref{}, nil)
+	if cloud.CodeOf(err) != cloud.Throttled || fake.made("register") != 1 || fake.made("deregister") != 1 {
+		t.Errorf("got %v after %d and %d calls, want the account's own limit", err, fake.made("register"),
+			fake.made("deregister"))
+	}
+	if _, err := a.Get(t.Context(), cloud.Ref{}); err != nil {
+		t.Errorf("a registration that waits keeps lookups waiting: %v", err)
+	}
+}
+
+// TestMembersOfAPlainAccount: a driver without load balancers says so.
+func TestMembersOfAPlainAccount(t *testing.T) {
+	t.Parallel()
+	var a cloud.Account = plain{&account{}}
+	for _, around := range wrap.Standard(wrap.Options{}) {
+		a = around(info(), a)
+	}
+	_, err := cloud.Register(t.Context(), a, cloud.Ref{}, nil)
+	_, err2 := cloud.Deregister(t.Context(), a, cloud.Ref{}, nil)
+	for _, err := range []error{err, err2} {
+		e, ok := errors.AsType[*cloud.Error](err)
+		if !ok || e.Code != cloud.Invalid || e.Reason != cloud.ReasonLoadBalancersUnsupported {
+			t.Errorf("got %v, want Invalid, %s", err, cloud.ReasonLoadBalancersUnsupported)
+		}
 	}
 }

@@ -26,7 +26,7 @@ func run(t *testing.T, objects []client.Object, args ...string) (string, error) 
 			return nil, err
 		}
 		api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-		return &clusters{control: api, target: api, namespace: c.namespace}, nil
+		return &clusters{control: api, target: api, namespace: *c.config.Namespace}, nil
 	})
 	var out bytes.Buffer
 	root.SetOut(&out)

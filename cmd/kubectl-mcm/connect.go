@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,16 +20,15 @@ import (
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 )
 
 // common are the flags of all commands.
 type common struct {
-	connect   connector
-	control   clientcmd.ClientConfigLoadingRules
-	context   string
-	namespace string
-	target    string // path of a kubeconfig; empty: the cluster with the objects has the nodes
-	output    string
+	connect connector
+	config  *genericclioptions.ConfigFlags // those of kubectl
+	target  string                         // path of a kubeconfig; empty: the cluster with the objects has the nodes
+	output  string
 }
 
 // clusters are the two clusters that the APIs work on, read from their API servers.
@@ -39,11 +40,11 @@ type clusters struct {
 // connector reaches them.
 type connector func(*common) (*clusters, error)
 
+// addFlags adds kubectl's connection flags, and those of this plugin. Commands that only
+// read have an --output of their own.
 func (c *common) addFlags(flags *pflag.FlagSet) {
-	c.control = *clientcmd.NewDefaultClientConfigLoadingRules()
-	flags.StringVar(&c.control.ExplicitPath, "kubeconfig", "", "kubeconfig of the cluster with the objects")
-	flags.StringVar(&c.context, "context", "", "context of that kubeconfig")
-	flags.StringVarP(&c.namespace, "namespace", "n", "", "namespace of the pools; empty means that of the context")
+	c.config = genericclioptions.NewConfigFlags(true)
+	c.config.AddFlags(flags)
 	flags.StringVar(&c.target, "target-kubeconfig", "",
 		"kubeconfig of the cluster with the nodes; empty means the cluster with the objects")
 	flags.StringVarP(&c.output, "output", "o", formatTable, "output: "+strings.Join(formats, ", "))
@@ -59,17 +60,13 @@ func (c *common) validate() error {
 
 // connect reads the kubeconfigs and returns clients without caches.
 func connect(c *common) (*clusters, error) {
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&c.control,
-		&clientcmd.ConfigOverrides{CurrentContext: c.context})
-	config, err := loader.ClientConfig()
+	config, err := c.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	out := &clusters{namespace: c.namespace}
-	if out.namespace == "" {
-		if out.namespace, _, err = loader.Namespace(); err != nil {
-			return nil, fmt.Errorf("--namespace: %w", err)
-		}
+	out := &clusters{}
+	if out.namespace, _, err = c.config.ToRawKubeConfigLoader().Namespace(); err != nil {
+		return nil, fmt.Errorf("--namespace: %w", err)
 	}
 	if out.control, err = newClient(config); err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
@@ -80,10 +77,29 @@ func connect(c *common) (*clusters, error) {
 	if config, err = clientcmd.BuildConfigFromFlags("", c.target); err != nil {
 		return nil, fmt.Errorf("--target-kubeconfig=%q: %w", c.target, err)
 	}
+	config.Timeout = requestTimeout(c.config)
 	if out.target, err = newClient(config); err != nil {
 		return nil, fmt.Errorf("--target-kubeconfig=%q: %w", c.target, err)
 	}
 	return out, nil
+}
+
+// readers reaches the clusters for commands that only read.
+func (c *common) readers() (inspect.Clusters, error) {
+	found, err := c.connect(c)
+	if err != nil {
+		return inspect.Clusters{}, err
+	}
+	return inspect.Clusters{Control: found.control, Target: found.target, Namespace: found.namespace}, nil
+}
+
+// requestTimeout is --request-timeout, for the cluster with the nodes too; 0 means none.
+func requestTimeout(config *genericclioptions.ConfigFlags) time.Duration {
+	timeout, err := clientcmd.ParseTimeout(*config.Timeout)
+	if err != nil {
+		return 0 // the client of the other cluster has refused it
+	}
+	return timeout
 }
 
 func newClient(config *rest.Config) (client.Client, error) {

@@ -1,19 +1,24 @@
-// Command kubectl-mcm is a plugin of kubectl: kubectl mcm. It moves pools of
-// machines between the two APIs of this project, reports whether a fleet of
+// Command kubectl-mcm is a plugin of kubectl: kubectl mcm. It explains what machines wait
+// for, moves pools of machines between the two APIs of this project, reports whether a fleet of
 // Machine Controller Manager's can be taken over and given back, and recovers the machines
 // of VMs that have lost theirs.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 )
 
 // version is set by the linker.
@@ -24,21 +29,31 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	ctrl.SetLogger(klog.Background())
 	if err := newRoot(connect).ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "kubectl mcm:", err)
-		os.Exit(1)
+		os.Exit(exitCode(os.Stderr, err))
 	}
+}
+
+// exitCode is that of a command that returned err, which is printed if it is a failure.
+func exitCode(out io.Writer, err error) int {
+	if code, ok := errors.AsType[inspect.ExitCodeError](err); ok {
+		return int(code)
+	}
+	fmt.Fprintln(out, "kubectl mcm:", err)
+	return 1
 }
 
 // newRoot is the command with all that is below it. connector reaches the clusters.
 func newRoot(connector connector) *cobra.Command {
 	root := &cobra.Command{
-		Use: "kubectl-mcm", Short: "Move pools of machines between the native API and Cluster API, and recover lost machines",
+		Use:     "kubectl-mcm",
+		Short:   "Explain pools of machines, move them between the native API and Cluster API, and recover lost machines",
 		Version: version, SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mcm"},
 	}
 	c := &common{connect: connector}
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
+	root.AddCommand(inspect.Commands(inspect.Deps{Connect: c.readers, Now: time.Now})...)
 	return root
 }
 

@@ -10,11 +10,12 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
 )
 
-// drivers is the one list of clouds. A new cloud is a folder and a line here.
-func drivers() []cloud.Driver {
+// drivers is the one list of clouds. A new cloud is a folder and a line here. With
+// ambient, a Secret without credentials stands for those of this process.
+func drivers(ambient bool) []cloud.Driver {
 	return []cloud.Driver{
-		aws.NewDriver(aws.Options{Ambient: true}),
-		openstack.NewDriver(openstack.Options{Ambient: true}),
+		aws.NewDriver(aws.Options{Ambient: ambient}),
+		openstack.NewDriver(openstack.Options{Ambient: ambient}),
 		sim.NewDriver(nil),
 		vsphere.NewDriver(time.Now, nil),
 	}

@@ -44,15 +44,24 @@ func run(ctx context.Context, name string, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return manager.Run(ctx, options, drivers()...)
+	return manager.Run(ctx, options.Options, drivers(options.ambient)...)
+}
+
+// options are the manager's, and those of the drivers of this program.
+type options struct {
+	*manager.Options
+	ambient bool
 }
 
 // parse returns the options that args ask for. The help and the version go to out and
 // are ErrHelp.
-func parse(name string, args []string, out io.Writer) (*manager.Options, error) {
-	options := manager.NewOptions(binary, version)
+func parse(name string, args []string, out io.Writer) (*options, error) {
+	o := &options{Options: manager.NewOptions(binary, version)}
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	options.AddFlags(flags)
+	o.AddFlags(flags)
+	flags.BoolVar(&o.ambient, "ambient-credentials", false,
+		"let a MachineClass whose Secret has no credentials use those of the manager: environment, web identity or "+
+			"instance profile. Everybody who may create classes can use them then")
 	flags.SetOutput(out)
 	flags.Usage = func() {
 		fmt.Fprintf(out, "%s runs the controllers of %s.\n\nFlags:\n%s", name, binary, flags.FlagUsages())
@@ -68,5 +77,5 @@ func parse(name string, args []string, out io.Writer) (*manager.Options, error) 
 	if rest := flags.Args(); len(rest) > 0 {
 		return nil, fmt.Errorf("%q is not a flag", rest[0])
 	}
-	return options, nil
+	return o, nil
 }

@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
 )
 
 func TestParse(t *testing.T) {
@@ -56,5 +60,25 @@ func TestRun(t *testing.T) {
 	err := run(t.Context(), binary, []string{"--port=0"}, &out)
 	if err == nil || errors.Is(err, pflag.ErrHelp) || !strings.Contains(err.Error(), "--port") {
 		t.Errorf("--port=0 ends with %v", err)
+	}
+}
+
+// TestAmbientCredentials: no class uses the identity of the manager unless its
+// operator says so.
+func TestAmbientCredentials(t *testing.T) {
+	t.Parallel()
+	for args, lent := range map[string]bool{"": false, "--ambient-credentials": true} {
+		o, err := parse(binary, strings.Fields(args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range drivers(o.ambient) {
+			if d.Traits().Name != aws.ProviderName {
+				continue
+			}
+			if problems := d.CheckSecret(cloud.Class{}, cloud.Credentials{}); (len(problems) == 0) != lent {
+				t.Errorf("%q: a Secret without credentials: %v", args, problems)
+			}
+		}
 	}
 }

@@ -8,13 +8,65 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
-// imageName is the image in config, always with this tag.
-const (
-	imageName  = "ghcr.io/capmcm/cluster-api-provider-mcm"
-	builtImage = imageName + ":latest"
-)
+// imageName is the manager's image in config. The image of another program has its
+// name behind it. All of them have the tag latest there.
+const imageName = "ghcr.io/capmcm/cluster-api-provider-mcm"
+
+// A program whose image is part of a release.
+type program struct {
+	pkg, name string
+	suffix    string   // of the image's name, behind that of the manager
+	links     []string // other names that it is started by
+	ports     []string
+	sbom      string // name of its SBOMs
+}
+
+// programs are those that have images, the manager first. Gardener starts it by the
+// name of MCM.
+func programs() []program {
+	return []program{
+		{
+			pkg: "./cmd/manager", name: "cluster-api-provider-mcm", links: []string{"machine-controller-manager"},
+			ports: []string{"10258/tcp", "10259/tcp"}, sbom: "manager",
+		},
+		{pkg: "./cmd/simcloud", name: "simcloud", suffix: "-simcloud", ports: []string{"8080/tcp"}, sbom: "simcloud"},
+	}
+}
+
+// images are the references of the programs' images, by what config has for them.
+func (r *release) images() map[string]string {
+	named := map[string]string{}
+	for _, p := range programs() {
+		named[imageName+p.suffix+":latest"] = r.reference(p)
+	}
+	return named
+}
+
+// reference is the image of a program, with its digest where it has been built.
+func (r *release) reference(p program) string {
+	reference := r.tagged(p)
+	if digest := r.digests[p.name]; digest != "" {
+		reference += "@" + digest
+	}
+	return reference
+}
+
+// tagged is the image of a program, by its tag. A digest that the manager's image was
+// given with is only the manager's.
+func (r *release) tagged(p program) string {
+	if p.suffix == "" {
+		return r.image
+	}
+	name, _, _ := strings.Cut(r.image, "@")
+	tag := ":" + r.version
+	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
+		name, tag = name[:colon], name[colon:]
+	}
+	return name + p.suffix + tag
+}
 
 // A bundle is one file of objects, built from a folder of config.
 type bundle struct {
@@ -22,27 +74,30 @@ type bundle struct {
 	provider            string // clusterctl's name of what it is; empty: it is no provider
 }
 
-const infrastructure = "infrastructure-mcm"
+const infrastructure = "infrastructure-capmcm"
 
 func bundles() []bundle {
 	return []bundle{
 		{"infrastructure", infrastructure, "infrastructure-components.yaml", "InfrastructureProvider"},
-		{"bootstrap", "bootstrap-mcm", "bootstrap-components.yaml", "BootstrapProvider"},
-		{"controlplane", "control-plane-mcm", "control-plane-components.yaml", "ControlPlaneProvider"},
-		{"runtime-extension", "runtime-extension-mcm", "runtime-extension-components.yaml", "RuntimeExtensionProvider"},
+		{"bootstrap", "bootstrap-capmcm", "bootstrap-components.yaml", "BootstrapProvider"},
+		{"controlplane", "control-plane-capmcm", "control-plane-components.yaml", "ControlPlaneProvider"},
+		{"runtime-extension", "runtime-extension-capmcm", "runtime-extension-components.yaml", "RuntimeExtensionProvider"},
+		{"self-hosted/cluster", "control-plane-capmcm", "self-hosted-cluster.yaml", ""},
+		{"self-hosted/namespace", "control-plane-capmcm", "self-hosted-namespace.yaml", ""},
 		{"native-bundle", "native", "native-components.yaml", ""},
 		{"native", "native", "native-standalone-components.yaml", ""},
+		{"simcloud", "simcloud", "simcloud-components.yaml", ""},
 	}
 }
 
 // release is one release that is being written.
 type release struct {
-	root, out      string
-	version, image string
+	options
+	digests map[string]string // of the images that have been built, by program
 }
 
 // bundle writes the components of a bundle, and a provider's metadata.
-func (r release) bundle(ctx context.Context, b bundle, metadata []byte) error {
+func (r *release) bundle(ctx context.Context, b bundle, metadata []byte) error {
 	text, err := kustomize(ctx, r.root, filepath.Join("config", b.config))
 	if err != nil {
 		return err
@@ -62,13 +117,17 @@ func (r release) bundle(ctx context.Context, b bundle, metadata []byte) error {
 var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(\S+)$`)
 
 // named returns objects with the image of this release.
-func (r release) named(text []byte) ([]byte, error) {
+func (r *release) named(text []byte) ([]byte, error) {
+	images := r.images()
 	for _, found := range imageLine.FindAllSubmatch(text, -1) {
-		if string(found[2]) != builtImage {
-			return nil, fmt.Errorf("image %s where %s is expected", found[2], builtImage)
+		if images[string(found[2])] == "" {
+			return nil, fmt.Errorf("image %s where one of this project is expected", found[2])
 		}
 	}
-	return imageLine.ReplaceAll(text, []byte("${1}"+r.image)), nil
+	return imageLine.ReplaceAllFunc(text, func(line []byte) []byte {
+		found := imageLine.FindSubmatch(line)
+		return append(found[1], images[string(found[2])]...)
+	}), nil
 }
 
 // kustomize builds a folder of the repository at root.
@@ -84,7 +143,7 @@ func kustomize(ctx context.Context, root, folder string) ([]byte, error) {
 }
 
 // write writes a file of the release.
-func (r release) write(label, name string, text []byte) error {
+func (r *release) write(label, name string, text []byte) error {
 	dir := filepath.Join(r.out, label, r.version)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a release is for everybody to read
 		return err

@@ -23,7 +23,7 @@ import (
 func written(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
-	if err := run(t.Context(), filepath.Join("..", ".."), out, "v0.1.7", ""); err != nil {
+	if err := run(t.Context(), options{root: filepath.Join("..", ".."), out: out, version: "v0.1.7"}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -63,9 +63,9 @@ func TestRelease(t *testing.T) {
 		crds int
 		door controllers.Door
 	}{
-		"infrastructure-mcm/v0.1.7/infrastructure-components.yaml": {5, controllers.Infrastructure},
-		"bootstrap-mcm/v0.1.7/bootstrap-components.yaml":           {2, controllers.Bootstrap},
-		"control-plane-mcm/v0.1.7/control-plane-components.yaml":   {2, controllers.ControlPlane},
+		"infrastructure-capmcm/v0.1.7/infrastructure-components.yaml": {7, controllers.Infrastructure},
+		"bootstrap-capmcm/v0.1.7/bootstrap-components.yaml":           {2, controllers.Bootstrap},
+		"control-plane-capmcm/v0.1.7/control-plane-components.yaml":   {2, controllers.ControlPlane},
 	}
 	for file, w := range want {
 		t.Run(file, func(t *testing.T) {
@@ -155,7 +155,11 @@ var variable = regexp.MustCompile(`\$\{[^}]*\}`)
 func TestNothingElseLooksLikeAVariable(t *testing.T) {
 	t.Parallel()
 	out := written(t)
-	known := map[string]bool{"${MCM_LOG_LEVEL:=2}": true, "${MCM_CONCURRENT_SYNCS:=0}": true}
+	known := map[string]bool{
+		"${MCM_LOG_LEVEL:=2}": true, "${MCM_CONCURRENT_SYNCS:=0}": true,
+		"${MCM_INSECURE_DIAGNOSTICS:=false}": true, "${MCM_AMBIENT_CREDENTIALS:=false}": true,
+		`${MCM_WATCH_FILTER:=""}`: true, `${MCM_WATCH_NAMESPACE:=""}`: true,
+	}
 	for _, b := range bundles() {
 		text, err := os.ReadFile(filepath.Join(out, b.label, "v0.1.7", b.file))
 		if err != nil {
@@ -187,7 +191,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]string{} // to the column of its defaults
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(string(page),
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z0-9_]+)` \\|([^|]*)\\| \\S").FindAllStringSubmatch(string(page),
 		-1) {
 		documented[row[1]] = row[2]
 	}
@@ -201,7 +205,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range regexp.MustCompile(`[^$]\$\{([A-Z_]+)(?::=([^}]*))?\}`).FindAllStringSubmatch(string(text), -1) {
+		for _, v := range regexp.MustCompile(`[^$]\$\{([A-Z0-9_]+)(?::=([^}]*))?\}`).FindAllStringSubmatch(string(text), -1) {
 			used[v[1]] = true
 			column, told := documented[v[1]]
 			if !told || v[2] != "" && !strings.Contains(column, "`"+v[2]+"`") || v[2] == "" && strings.TrimSpace(column) != "" {
@@ -227,12 +231,10 @@ func TestNodesAreFound(t *testing.T) {
 		name   string // that kubeadm registers the node with; empty is the host's
 		times  int    // nodes that kubeadm registers
 	}{
-		"cluster-template-aws.yaml":                    {"first and further control plane nodes, and workers", onAWS, 3},
 		"cluster-template-aws-workers-only.yaml":       {"user data of MCM", onAWS, 1},
-		"cluster-template-openstack.yaml":              {"the host has the server's name", "", 3},
 		"cluster-template-openstack-workers-only.yaml": {"user data of MCM", "<<MACHINE_NAME>>", 1},
 		"cluster-template-vsphere-autoscale.yaml":      {"user data of MCM", "<<MACHINE_NAME>>", 1},
-		"cluster-template.yaml":                        {"any cloud", "", 3},
+		"cluster-template.yaml":                        {"first and further control plane nodes, and workers", "", 3},
 	}
 	for file, tc := range cases {
 		text, err := os.ReadFile(filepath.Join(out, file))
@@ -279,7 +281,7 @@ func TestRuntimeExtensionIsOptIn(t *testing.T) {
 			}
 		}
 	}
-	all := objects(t, filepath.Join(out, "runtime-extension-mcm", "v0.1.7", "runtime-extension-components.yaml"))
+	all := objects(t, filepath.Join(out, "runtime-extension-capmcm", "v0.1.7", "runtime-extension-components.yaml"))
 	checkNamespaces(t, all)
 	for _, o := range of[runtimev1.ExtensionConfig](t, all, "ExtensionConfig") {
 		service := o.Spec.ClientConfig.Service
@@ -300,6 +302,18 @@ func TestRuntimeExtensionIsOptIn(t *testing.T) {
 		}) {
 			t.Errorf("the container %s runs %v", pod.Containers[0].Name, pod.Containers[0].Args)
 		}
+	}
+}
+
+// TestDigestOfAnImageThatIsBuilt: it is not known before, and a reference has one.
+func TestDigestOfAnImageThatIsBuilt(t *testing.T) {
+	t.Parallel()
+	err := run(t.Context(), options{
+		root: filepath.Join("..", ".."), out: t.TempDir(), version: "v0.1.7", artifacts: true,
+		image: "registry.example/x@sha256:" + strings.Repeat("a", 64),
+	})
+	if err == nil || !strings.Contains(err.Error(), "-image") {
+		t.Errorf("%v, want it to be refused", err)
 	}
 }
 
@@ -324,5 +338,25 @@ func TestVersion(t *testing.T) {
 		if got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: got %q, %v; want %q, error with %q", reason, got, err, c.want, c.problem)
 		}
+	}
+}
+
+// TestReleaseReplacesItsFolder: what an earlier run has left is in no release.
+func TestReleaseReplacesItsFolder(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	stale := filepath.Join(out, infrastructure, "v0.1.7", "cluster-template-old.yaml")
+	if err := os.MkdirAll(filepath.Dir(stale), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options{root: filepath.Join("..", ".."), out: out, version: "v0.1.7"}
+	if err := run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(stale); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", stale, err)
 	}
 }

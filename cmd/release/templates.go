@@ -29,15 +29,24 @@ func flavors() []flavor {
 	}
 }
 
-// clouds are those for which templates also make the MachineClass.
-func clouds() []string { return []string{"sim", "aws", "openstack", "vsphere"} }
+// clouds are those for which the template exists with MachineClasses of the cluster's
+// own. A control plane with kubeadm needs a load balancer in front of it, which the
+// simulated cloud's tests bring along.
+func (f flavor) clouds() []string {
+	if !f.boots {
+		return []string{"sim"}
+	}
+	return []string{"sim", "aws", "openstack", "vsphere"}
+}
 
-// A template without a cloud refers to a class that is there already; one with a
-// cloud makes a class for the cluster.
-const (
-	classVariable  = "${MACHINE_CLASS_NAME}"
-	classOfCluster = "${CLUSTER_NAME}-md-0"
-)
+// A template without a cloud refers to classes that are there already; one with a
+// cloud makes classes for the cluster. These are the names of the classes of both.
+func ownClasses() map[string]string {
+	return map[string]string{
+		"${MACHINE_CLASS_NAME}":               "${CLUSTER_NAME}-md-0",
+		"${CONTROL_PLANE_MACHINE_CLASS_NAME}": "${CLUSTER_NAME}-control-plane",
+	}
+}
 
 // On AWS the cloud's controller manager finds an instance by its private DNS name,
 // so that is what a node has to be called; cloud-init knows it.
@@ -46,8 +55,14 @@ const (
 	nameOnAWS   = `"{{ ds.meta_data.local_hostname }}"`
 )
 
+// The simulated cloud has no controller manager: the kubelet says which VM it is on.
+var (
+	external = regexp.MustCompile(`- name: cloud-provider\n( +)value: external\n`)
+	onSim    = "- name: provider-id\n${1}value: \"sim:///{{ v1.availability_zone }}/{{ v1.instance_id }}\"\n"
+)
+
 // templates writes all cluster templates and ClusterClasses.
-func (r release) templates() error {
+func (r *release) templates() error {
 	files := map[string][]string{
 		"clusterclass-mcm.yaml":                  {"clusterclass-mcm"},
 		"clusterclass-mcm-workers.yaml":          {"clusterclass-mcm-workers"},
@@ -56,7 +71,7 @@ func (r release) templates() error {
 	}
 	for _, f := range flavors() {
 		files[fileOf(f.name)] = f.partsFor("")
-		for _, cloud := range clouds() {
+		for _, cloud := range f.clouds() {
 			files[fileOf(strings.TrimSuffix(cloud+"-"+f.name, "-"))] = f.partsFor(cloud)
 		}
 	}
@@ -86,6 +101,8 @@ func (f flavor) partsFor(cloud string) []string {
 		parts = append(parts, "cloud-"+cloud)
 		if f.boots {
 			parts = append(parts, "boot-secret", userData(cloud))
+		} else {
+			parts = append(parts, "cloud-"+cloud+"-control-plane")
 		}
 	}
 	return parts
@@ -99,8 +116,8 @@ func userData(cloud string) string {
 	return "userdata-kubeadm"
 }
 
-// join puts parts into one file. With a cloud among them the class is the cluster's own.
-func (r release) join(parts []string) ([]byte, error) {
+// join puts parts into one file. With a cloud among them the classes are the cluster's own.
+func (r *release) join(parts []string) ([]byte, error) {
 	var texts [][]byte
 	own := false
 	for _, part := range parts {
@@ -113,31 +130,27 @@ func (r release) join(parts []string) ([]byte, error) {
 	}
 	text := bytes.Join(texts, []byte("---\n"))
 	if own {
-		text = bytes.ReplaceAll(text, []byte(classVariable), []byte(classOfCluster))
+		for variable, name := range ownClasses() {
+			text = bytes.ReplaceAll(text, []byte(variable), []byte(name))
+		}
+	}
+	if slices.Contains(parts, "cloud-sim") {
+		text = external.ReplaceAll(text, []byte(onSim))
 	}
 	if slices.Contains(parts, "cloud-aws") {
-		text = namedOnAWS(text)
+		text = bytes.ReplaceAll(text, []byte(machineName), []byte(nameOnAWS))
 	}
 	return text, nil
 }
 
-// line of a registration with kubeadm, and that of its first field.
-var registered = regexp.MustCompile(`(?m)^( *)nodeRegistration:\n( *)kubeletExtraArgs:`)
-
-// namedOnAWS has nodes registered with the name that AWS knows them by.
-func namedOnAWS(text []byte) []byte {
-	text = bytes.ReplaceAll(text, []byte(machineName), []byte(nameOnAWS))
-	return registered.ReplaceAll(text, []byte("${1}nodeRegistration:\n${2}name: "+nameOnAWS+"\n${2}kubeletExtraArgs:"))
-}
-
 // configuration writes a configuration of clusterctl with which it takes the
 // providers from this folder.
-func (r release) configuration() error {
+func (r *release) configuration() error {
 	var text strings.Builder
 	text.WriteString("# clusterctl takes the providers from this folder with --config and this file.\nproviders:\n")
 	for _, b := range bundles() {
 		if b.provider != "" {
-			fmt.Fprintf(&text, "- name: mcm\n  type: %s\n  url: file://%s\n", b.provider,
+			fmt.Fprintf(&text, "- name: capmcm\n  type: %s\n  url: file://%s\n", b.provider,
 				filepath.Join(r.out, b.label, r.version, b.file))
 		}
 	}

@@ -41,6 +41,7 @@ type behaviour struct {
 	Conditions map[string]string `json:"conditions,omitempty"` // further conditions of the node: type to status
 	Lease      *bool             `json:"lease,omitempty"`      // whether the Lease is renewed
 	Pods       *bool             `json:"pods,omitempty"`       // whether pods are run and ended
+	Lasting    *bool             `json:"lasting,omitempty"`    // whether what was set by hand outlasts a reboot
 }
 
 const joinNever = "never"
@@ -95,7 +96,7 @@ func (b behaviour) merged(over behaviour) behaviour {
 	return behaviour{
 		Join: cmp.Or(over.Join, b.Join), JoinDelay: cmp.Or(over.JoinDelay, b.JoinDelay),
 		Ready: cmp.Or(over.Ready, b.Ready), ReadyDelay: cmp.Or(over.ReadyDelay, b.ReadyDelay), Conditions: conditions,
-		Lease: cmp.Or(over.Lease, b.Lease), Pods: cmp.Or(over.Pods, b.Pods),
+		Lease: cmp.Or(over.Lease, b.Lease), Pods: cmp.Or(over.Pods, b.Pods), Lasting: cmp.Or(over.Lasting, b.Lasting),
 	}
 }
 

@@ -38,6 +38,7 @@ type kubelet struct {
 	providerID   string
 
 	booted   bool // user data was read
+	boots    int  // of the VM, as far as the kubelet knows
 	boot     bootData
 	over     behaviour // set by hand
 	due      time.Time // of the next attempt to join
@@ -142,7 +143,7 @@ func (f *fleet) of(r sim.Resource) *kubelet {
 	defer f.mu.Unlock()
 	k := f.kubelet[r.ID]
 	if k == nil {
-		k = &kubelet{id: r.ID, nodeName: r.Name(), providerID: sim.ProviderID(r.Zone, r.ID)}
+		k = &kubelet{boots: r.VM.Boots, id: r.ID, nodeName: r.Name(), providerID: sim.ProviderID(r.Zone, r.ID)}
 		if r.VM.State != sim.StateGone {
 			f.kubelet[r.ID] = k
 		}
@@ -162,6 +163,7 @@ func (f *fleet) live(ctx context.Context, k *kubelet, r sim.Resource, data []byt
 	if !k.booted {
 		f.boot(k, data)
 	}
+	f.reboot(k, r.VM.Boots)
 	how := f.behaviour(k)
 	if k.joined.IsZero() {
 		return f.join(ctx, k, r, how)
@@ -199,6 +201,22 @@ func (f *fleet) boot(k *kubelet, data []byte) {
 	}
 	f.print(k, "Booted")
 	k.due = time.Now().Add(boot.joinDelay())
+}
+
+// reboot forgets what was set by hand, unless that is to outlast a reboot, and lets the kubelet
+// show all conditions again.
+func (f *fleet) reboot(k *kubelet, boots int) {
+	f.mu.Lock()
+	rebooted := k.boots != boots
+	k.boots = boots
+	if rebooted && (k.over.Lasting == nil || !*k.over.Lasting) {
+		k.over = behaviour{}
+	}
+	f.mu.Unlock()
+	if rebooted {
+		clear(k.shown)
+		f.print(k, "Rebooted")
+	}
 }
 
 // behaviour is how a kubelet does, with what was set by hand.

@@ -32,6 +32,9 @@ func (f *fleet) join(ctx context.Context, k *kubelet, r sim.Resource, how behavi
 	}
 	machine, _ := find(f.cloud.Settings().InstanceTypes, r.VM.InstanceType)
 	node := newNode(k, r, machine, f.conditions(how, now, now))
+	if !f.options.addresses {
+		node.Status.Addresses = node.Status.Addresses[:1] // the host name
+	}
 	registered, err := f.register(ctx, k, node)
 	if err != nil {
 		const first, longest = 500 * time.Millisecond, 15 * time.Second

@@ -153,10 +153,10 @@ func replace(file string, text []byte) error {
 // client returns a client of the cluster that the VMs join; nil without a
 // kubeconfig.
 func (o options) client() (kubernetes.Interface, error) {
-	if o.kubeconfig == "" {
+	if o.kubeconfig == "" && !o.inCluster {
 		return nil, nil //nolint:nilnil // there is none, which is allowed
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // those of the pod where there is no file
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}

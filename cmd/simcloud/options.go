@@ -23,6 +23,7 @@ type options struct {
 	listen, addressFile, stateFile, kubeconfig string
 	seed                                       uint64
 	settings                                   sim.Settings
+	inCluster                                  bool
 	configured                                 bool // settings were given; otherwise those of the state file stay
 	kubelets                                   kubeletOptions
 }
@@ -33,6 +34,7 @@ type kubeletOptions struct {
 	readyDelay  time.Duration // from joining to Ready
 	podGrace    time.Duration // longest time that a pod takes to end
 	deleteNodes bool
+	addresses   bool // those of the VM are on its Node
 	workers     int
 }
 
@@ -54,6 +56,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.StringVar(&o.stateFile, "state", "", "`file` that remembers the cloud, so that it can be started again")
 	set.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"`file` with the credentials with which VMs keep their Nodes alive; none means that they only join")
+	set.BoolVar(&o.inCluster, "in-cluster", false, "take the credentials of the pod's ServiceAccount for --kubeconfig")
 	set.Uint64Var(&o.seed, "seed", 0, "of ids and random faults; 0 is a random one")
 	set.StringVar(&raw.config, "config", "", "`file` with settings, in YAML, merged over the defaults")
 	set.StringVar(&raw.region, "region", "sim-1", "`region` of --zones")
@@ -69,12 +72,17 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.DurationVar(&o.kubelets.readyDelay, "node-ready-delay", 0, "from a node's registration until it is Ready")
 	set.DurationVar(&o.kubelets.podGrace, "pod-grace", time.Second, "longest time that a pod takes to end")
 	set.BoolVar(&o.kubelets.deleteNodes, "delete-nodes", true, "delete the Nodes of VMs that are gone")
+	set.BoolVar(&o.kubelets.addresses, "node-addresses", true,
+		"show the VM's addresses on its Node; network plugins of real nodes would route to them")
 	set.IntVar(&o.kubelets.workers, "workers", defaultWorkers, "how many kubelets work at once")
 	if err := set.Parse(args); err != nil {
 		return o, fmt.Errorf("read flags: %w", err)
 	}
 	if set.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	if o.inCluster && o.kubeconfig != "" {
+		return o, errors.New("--in-cluster and --kubeconfig are alternatives: leave one of them out")
 	}
 	if o.kubelets.workers < 1 {
 		return o, errors.New("--workers has to be at least 1")

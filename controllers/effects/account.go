@@ -62,6 +62,41 @@ func (a loggedAccount) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion,
 	return d, err
 }
 
+// SetTags changes the tags of a VM.
+func (a loggedAccount) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) error {
+	err := cloud.SetTags(ctx, a.Account, r, obsolete)
+	a.failed(ctx, "set tags", r, err)
+	return err
+}
+
+// Reboot reboots a VM.
+func (a loggedAccount) Reboot(ctx context.Context, r cloud.Ref) error {
+	err := cloud.Reboot(ctx, a.Account, r)
+	a.failed(ctx, "reboot VM", r, err)
+	return err
+}
+
+// RemoveBootData removes the boot data that is kept for a VM.
+func (a loggedAccount) RemoveBootData(ctx context.Context, r cloud.Ref) error {
+	err := cloud.RemoveBootData(ctx, a.Account, r)
+	a.failed(ctx, "remove boot data", r, err)
+	return err
+}
+
+// Register registers a VM with load balancers.
+func (a loggedAccount) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	done, err := cloud.Register(ctx, a.Account, r, places)
+	a.failed(ctx, "register VM", r, err)
+	return done, err
+}
+
+// Deregister takes a VM out of load balancers.
+func (a loggedAccount) Deregister(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {
+	done, err := cloud.Deregister(ctx, a.Account, r, places)
+	a.failed(ctx, "deregister VM", r, err)
+	return done, err
+}
+
 // List yields resources until the first error.
 func (a loggedAccount) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
 	return func(yield func(cloud.Resource, error) bool) {

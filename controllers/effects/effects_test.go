@@ -11,15 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // logging returns a context whose logger writes to the builder, up to that verbosity.
@@ -135,12 +133,6 @@ func TestClient(t *testing.T) {
 // serving returns a client of an API server with o that refuses deletions with fail.
 func serving(t *testing.T, o client.Object, fail error) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	funcs := interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object,
 			...client.SubResourceCreateOption,
@@ -151,8 +143,7 @@ func serving(t *testing.T, o client.Object, fail error) client.Client {
 	if fail != nil {
 		funcs.Delete = func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return fail }
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(o).WithStatusSubresource(o).WithInterceptorFuncs(funcs).
-		Build()
+	return harness.New(t, harness.With(o), harness.Answered(funcs)).Client
 }
 
 // failing is an account whose calls fail.

@@ -113,14 +113,25 @@ func (f *facts) recordOutcome(err error) error {
 		return nil
 	}
 	if apierrors.IsForbidden(err) {
-		f.problem = &problem{controlplanev1.ReasonForbidden, fmt.Sprintf(
-			"this manager lacks permissions; bind ClusterRole capmcm-control-plane-self-hosted to it for spec.selfHosted, and "+
-				"capmcm-control-plane-manager for all else: %s", err), true}
+		f.problem = &problem{controlplanev1.ReasonForbidden, f.forbidden(err), true}
 		f.wait = forbiddenRetry
 		return nil
 	}
 	f.failed = err != nil
 	return err
+}
+
+// forbidden names what the API server refused, and how to give the rights to it. Admission and
+// quotas refuse with the same status, so rights are only the likely cause.
+func (f *facts) forbidden(err error) string {
+	if !isTrue(f.cp.Spec.SelfHosted) && f.cp.Annotations[controlplanev1.HomeAnnotation] == "" {
+		return fmt.Sprintf("the API server refused: %s; if it is for a lack of permissions, bind ClusterRole "+
+			"capmcm-control-plane-manager to this manager (tried again every %s)", err, forbiddenRetry)
+	}
+	return fmt.Sprintf("spec.selfHosted: the API server refused: %s; if it is for a lack of permissions, which are "+
+		"opt-in: kubectl apply -f self-hosted-cluster.yaml && kubectl apply -n %s -f self-hosted-namespace.yaml, both of "+
+		"the release; with the Helm chart, add this namespace to clusterAPI.selfHosted.namespaces (tried again every %s)",
+		err, f.cp.Namespace, forbiddenRetry)
 }
 
 // act creates what is missing.
@@ -129,6 +140,9 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 		return err
 	}
 	if f.cluster == nil {
+		if err := c.unclaim(ctx, f); err != nil {
+			return err
+		}
 		return wait(controlplanev1.ReasonWaitingForCluster,
 			"no Cluster owns this object yet; name it in spec.controlPlaneRef of one")
 	}
@@ -139,24 +153,39 @@ func (c *Controller) act(ctx context.Context, f *facts) error {
 	if err := c.store(ctx, f, made); err != nil {
 		return err
 	}
-	return c.fillEndpoint(ctx, f, made)
+	if err := c.fillEndpoint(ctx, f, made); err != nil {
+		return err
+	}
+	return c.unclaim(ctx, f)
+}
+
+// unclaim removes the identity of an object that is self-hosted no longer. Until its
+// new kubeconfig is stored, the Cluster uses the one with that identity.
+func (c *Controller) unclaim(ctx context.Context, f *facts) error {
+	if isTrue(f.cp.Spec.SelfHosted) || f.cp.Annotations[controlplanev1.HomeAnnotation] == "" {
+		return nil
+	}
+	if err := c.removeIdentity(ctx, f); err != nil {
+		return err
+	}
+	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
+		machinev1.SetOrRemoveAnnotation(cp, controlplanev1.HomeAnnotation, "")
+	})
 }
 
 // claim adds the finalizer to the object, before anything is created for it.
 func (c *Controller) claim(ctx context.Context, f *facts) error {
 	home := f.cp.Annotations[controlplanev1.HomeAnnotation]
-	switch selfHosted := isTrue(f.cp.Spec.SelfHosted); {
-	case selfHosted && home == "":
+	if isTrue(f.cp.Spec.SelfHosted) && home == "" {
 		here, err := c.here(ctx)
 		if err != nil {
 			return err
 		}
-		home = here
-	case !selfHosted && home != "":
-		if err := c.removeIdentity(ctx, f); err != nil {
+		// Without the rights there is nothing to remove later, so the object gets no finalizer.
+		if err := c.mayMakeIdentity(ctx, f.cp); err != nil {
 			return err
 		}
-		home = ""
+		home = here
 	}
 	return c.patch(ctx, f, func(cp *controlplanev1.MCMExternalControlPlane) {
 		controllerutil.AddFinalizer(cp, machinev1.MCMExternalControlPlaneFinalizer)

@@ -72,6 +72,17 @@ func (c *Controller) identity(cp *controlplanev1.MCMExternalControlPlane) []clie
 	}
 }
 
+// mayMakeIdentity returns an error if this manager has not got the rights of
+// config/self-hosted, which are opt-in.
+func (c *Controller) mayMakeIdentity(ctx context.Context, cp *controlplanev1.MCMExternalControlPlane) error {
+	for _, o := range c.identity(cp) {
+		if err := c.Live.Get(ctx, client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read %s: %w", nameOf(o), err)
+		}
+	}
+	return nil
+}
+
 // ensureIdentity makes what is missing of the identity and returns its ServiceAccount.
 func (c *Controller) ensureIdentity(ctx context.Context, f *facts) (*corev1.ServiceAccount, error) {
 	all := c.identity(f.cp)

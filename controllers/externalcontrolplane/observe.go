@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
@@ -27,6 +28,9 @@ type facts struct {
 
 	connected bool          // there is a connection to the API server
 	answered  time.Duration // since it answered last; negative if it never did
+
+	version    string // of the API server, as it reports it
+	versionErr error  // why that is not known
 
 	problem *problem // with the kubeconfig; nil if it is as it should be
 	failed  bool     // that is not known: an error has ended the work on it
@@ -50,8 +54,8 @@ func wait(reason, format string, args ...any) error {
 	return &problem{reason, fmt.Sprintf(format, args...), false}
 }
 
-// observe reads all that a decision needs, from the cache. Without anything to
-// do it returns nil.
+// observe reads all that a decision needs, from the cache, and asks the API server of
+// the Cluster for its version. Without anything to do it returns nil.
 func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts, error) {
 	cp := &controlplanev1.MCMExternalControlPlane{}
 	if err := c.Client.Get(ctx, key, cp); err != nil {
@@ -64,7 +68,10 @@ func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts,
 	if err != nil {
 		return nil, err
 	}
-	f := &facts{now: c.Clock.Now(), cp: cp, cluster: cluster, paused: capi.Paused(cluster, cp)}
+	f := &facts{
+		now: c.Clock.Now(), cp: cp, cluster: cluster, paused: capi.Paused(cluster, cp), answered: -1,
+		versionErr: clustercache.ErrClusterNotConnected,
+	}
 	if cluster == nil {
 		return f, nil
 	}
@@ -83,6 +90,7 @@ func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts,
 	}
 	f.machines = machines.Items
 	c.observeConnection(ctx, f)
+	c.observeVersion(ctx, f)
 	return f, nil
 }
 
@@ -90,7 +98,7 @@ func (c *Controller) observe(ctx context.Context, key client.ObjectKey) (*facts,
 // themselves.
 func (c *Controller) observeConnection(ctx context.Context, f *facts) {
 	_, err := c.Clusters.GetReader(ctx, client.ObjectKeyFromObject(f.cluster))
-	f.connected, f.answered = err == nil, -1
+	f.connected = err == nil
 	if at := c.Clusters.GetHealthCheckingState(ctx,
 		client.ObjectKeyFromObject(f.cluster)).LastProbeSuccessTime; !at.IsZero() {
 		f.answered = max(f.now.Sub(at), 0)
@@ -101,6 +109,12 @@ func (c *Controller) observeConnection(ctx context.Context, f *facts) {
 // Source: Cluster API contract v1beta2, control plane, "Cluster kubeconfig management".
 func (f *facts) secretKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: f.cluster.Namespace, Name: f.cluster.Name + "-kubeconfig"}
+}
+
+// reconnecting reports whether the API server has answered a moment ago: a connection
+// that is opened again is no outage.
+func (f *facts) reconnecting() bool {
+	return !f.connected && f.answered >= 0 && f.answered < silence
 }
 
 // mine reports whether the kubeconfig Secret is this object's. The owner reference

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,10 @@ func (c *Controller) remove(ctx context.Context, f *facts) error {
 
 // removeIdentity deletes the bindings of the ServiceAccount, and then the ServiceAccount.
 // Where they are in another cluster, it emits an Event that names them.
+//
+// The deletion of a namespace takes the manager's rights in it first, and no user can give
+// them again. By then the bindings outside are gone, and the ServiceAccount has no rights
+// but to its own token, so what is forbidden in the namespace is left.
 func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
 	here, err := c.here(ctx)
 	if err != nil {
@@ -56,20 +61,36 @@ func (c *Controller) removeIdentity(ctx context.Context, f *facts) error {
 			controlplanev1.MadeForAnnotation, madeFor(f.cp), nameOf(all[len(all)-1]))
 		return nil
 	}
+	var left []string
 	for _, o := range all {
-		err := c.Live.Get(ctx, client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
+		err := c.removeOne(ctx, f, o)
+		if apierrors.IsForbidden(err) && o.GetNamespace() == f.cp.Namespace {
+			left = append(left, nameOf(o))
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read %s: %w", nameOf(o), err)
-		}
-		if o.GetAnnotations()[controlplanev1.MadeForAnnotation] != madeFor(f.cp) {
-			continue
-		}
-		if err := c.drop(ctx, o); err != nil {
 			return err
 		}
 	}
+	if len(left) > 0 {
+		c.Events.Eventf(f.cp, corev1.EventTypeWarning, controlplanev1.ReasonForbidden,
+			"Removed the bindings outside of namespace %s, but not what is in it: this manager lacks permissions; delete "+
+				"what there is of %s (not tried again)", f.cp.Namespace, strings.Join(left, ", "))
+	}
 	return nil
+}
+
+// removeOne deletes one object of the identity, if it was created for this one.
+func (c *Controller) removeOne(ctx context.Context, f *facts, o client.Object) error {
+	err := c.Live.Get(ctx, client.ObjectKeyFromObject(o), o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", nameOf(o), err)
+	}
+	if o.GetAnnotations()[controlplanev1.MadeForAnnotation] != madeFor(f.cp) {
+		return nil
+	}
+	return c.drop(ctx, o)
 }

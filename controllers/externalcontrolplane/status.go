@@ -23,8 +23,8 @@ import (
 // report writes the status if it has changed, and emits Events for what the user has to
 // correct.
 func (c *Controller) report(ctx context.Context, f *facts) error {
-	if f.paused == "" && f.cp.DeletionTimestamp.IsZero() && !f.connected && f.answered >= 0 && f.answered < silence {
-		f.sooner(silence - f.answered)
+	if f.paused == "" && f.cp.DeletionTimestamp.IsZero() {
+		f.recheck()
 	}
 	changed := f.cp.DeepCopy()
 	changed.Status = statusOf(f)
@@ -41,7 +41,7 @@ func (c *Controller) report(ctx context.Context, f *facts) error {
 // announce emits Events for the conditions that have changed and that the user has to act
 // on.
 func (c *Controller) announce(f *facts, changed *controlplanev1.MCMExternalControlPlane) {
-	kinds := []string{controlplanev1.KubeletVersionsMatchCondition}
+	kinds := []string{controlplanev1.KubeletVersionsMatchCondition, controlplanev1.VersionReachedCondition}
 	switch {
 	case !f.cp.DeletionTimestamp.IsZero():
 		kinds = []string{clusterv1.DeletingCondition}
@@ -60,6 +60,16 @@ func (c *Controller) tell(cp *controlplanev1.MCMExternalControlPlane, before []m
 	if is != nil && (is.Status == metav1.ConditionFalse || kind == clusterv1.DeletingCondition) &&
 		(was == nil || was.Message != is.Message) {
 		c.Events.Event(cp, corev1.EventTypeWarning, is.Reason, is.Message)
+	}
+}
+
+// recheck plans the next pass, which no event may cause.
+func (f *facts) recheck() {
+	switch {
+	case f.connected:
+		f.sooner(f.versionRecheck())
+	case f.reconnecting():
+		f.sooner(silence - f.answered)
 	}
 }
 
@@ -87,7 +97,7 @@ func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
 	if f.connected {
 		out.Initialization.ControlPlaneInitialized = new(true)
 	}
-	out.Versions = versionsOf(f.cp.Spec.Version, isTrue(out.Initialization.ControlPlaneInitialized))
+	f.reportVersion(&out)
 	kubeconfig, available := kubeconfigCondition(f), availableCondition(f)
 	set(available)
 	if !f.failed {
@@ -97,17 +107,10 @@ func statusOf(f *facts) controlplanev1.MCMExternalControlPlaneStatus {
 	if f.cluster != nil {
 		set(versionsCondition(f.machines))
 	}
-	return out
-}
-
-// versionsOf is the version that is asked for, once there is a control plane.
-// This provider upgrades none, so workers have nothing to wait for then.
-// Source: Cluster API contract v1beta2, control plane, "version".
-func versionsOf(asked string, initialized bool) []clusterv1.StatusVersion {
-	if asked == "" || !initialized {
-		return nil
+	if f.cluster != nil && !f.reconnecting() {
+		set(reachedCondition(f))
 	}
-	return []clusterv1.StatusVersion{{Version: asked}}
+	return out
 }
 
 func kubeconfigCondition(f *facts) metav1.Condition {
@@ -132,7 +135,7 @@ func availableCondition(f *facts) metav1.Condition {
 		return condition(clusterv1.AvailableCondition, status, reason, message)
 	}
 	switch {
-	case f.connected, f.answered >= 0 && f.answered < silence:
+	case f.connected, f.reconnecting():
 		return is(metav1.ConditionTrue, controlplanev1.ReasonConnected, "")
 	case f.cluster == nil:
 		return is(metav1.ConditionFalse, controlplanev1.ReasonWaitingForCluster, "no Cluster owns this object yet")

@@ -2,7 +2,6 @@ package externalcontrolplane_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,36 +47,6 @@ func TestAvailability(t *testing.T) {
 	if !strings.HasPrefix(w.is(clusterv1.AvailableCondition), "False "+controlplanev1.ReasonNotConnected) ||
 		w.cp().Status.Initialization.ControlPlaneInitialized == nil {
 		t.Errorf("an outage shows, and what was initialized stays so: %+v", w.cp().Status)
-	}
-}
-
-// TestVersion: a ClusterClass asks for a version, and makes no workers before the
-// control plane says that it has it. Without one Cluster API does not ask.
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	for reason, asked := range map[string]string{"a ClusterClass asks": "v1.36.3+k3s1", "nobody asks": ""} {
-		w := newEnv(t, theCluster(), controlPlane(func(cp *controlplanev1.MCMExternalControlPlane) {
-			cp.Spec.Version = asked
-		}), given())
-		w.reconcile()
-		if got := w.cp().Status.Versions; len(got) != 0 {
-			t.Errorf("%s: versions %v before the API server has answered", reason, got)
-		}
-		w.connect()
-		w.reconcile()
-		var want []clusterv1.StatusVersion
-		if asked != "" {
-			want = []clusterv1.StatusVersion{{Version: asked}}
-		}
-		if got := w.cp().Status.Versions; !slices.Equal(got, want) {
-			t.Errorf("%s: versions %v, want %v", reason, got, want)
-		}
-		w.clusters.Disconnect(clusterKey)
-		w.pass(2 * time.Minute)
-		w.reconcile()
-		if got := w.cp().Status.Versions; !slices.Equal(got, want) {
-			t.Errorf("%s: versions %v after an outage, want %v: it would hold workers up", reason, got, want)
-		}
 	}
 }
 

@@ -59,9 +59,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(capi.ClusterChanged())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
 			builder.WithPredicates(machineChanged())).
-		Watches(&corev1.Secret{}, owned, builder.WithPredicates(watch.SecretContentOrOwner())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
-			builder.WithPredicates(watch.SecretContentOrOwner())).
+		WatchesMetadata(&corev1.Secret{}, owned, builder.WithPredicates(watch.Versions())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
+			builder.WithPredicates(watch.Versions())).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, ofCluster)).
 		Complete(c)
 }

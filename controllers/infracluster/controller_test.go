@@ -2,30 +2,24 @@ package infracluster
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
-	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 const namespace = "ns"
@@ -36,104 +30,61 @@ var key = client.ObjectKey{Namespace: namespace, Name: "c1"}
 type env struct {
 	*testing.T
 	*Controller
-	client client.Client
-	events *record.FakeRecorder
-	writes int
+	harness *harness.Env
+	client  client.Client
+	events  *record.FakeRecorder
+	writes  int
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
-		clusterv1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
-	}
-	w := &env{T: t, events: record.NewFakeRecorder(100)}
-	b := fake.NewClientBuilder().WithScheme(
-		s).WithObjects(objects...).WithStatusSubresource(&infrav1.MCMCluster{}).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
-			opts ...client.PatchOption,
-		) error {
+	h := harness.New(t, harness.At(metav1.Now().Time), harness.With(objects...), harness.Indexed(index.Infrastructure()))
+	w := &env{T: t, harness: h, client: h.Raw, events: h.Events}
+	h.Seen = func(r harness.Request) {
+		if r.IsWrite() {
 			w.writes++
-			return c.Patch(ctx, o, p, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
-			opts ...client.SubResourcePatchOption,
-		) error {
-			w.writes++
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})
-	for _, i := range index.Infrastructure() {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
+		}
 	}
-	w.client = b.Build()
-	w.Controller = New(Deps{
-		Client: w.client, Live: w.client, Classes: resolver(t), Clock: testingclock.NewFakePassiveClock(metav1.Now().Time),
-		Events: w.events,
-	})
+	w.Controller = New(Deps{Client: h.Client, Live: h.Client, Classes: resolver(t), Clock: h.Clock, Events: h.Events})
 	return w
 }
 
 func (w *env) run() time.Duration {
 	w.Helper()
-	r, err := w.Reconcile(w.Context(), reconcile.Request{NamespacedName: key})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return r.RequeueAfter
+	return w.harness.Reconcile(w.Controller, key).RequeueAfter
 }
 
 func (w *env) get() *infrav1.MCMCluster {
 	w.Helper()
-	o := &infrav1.MCMCluster{}
-	err := w.client.Get(w.Context(), key, o)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	return o
+	return harness.Find[infrav1.MCMCluster](w.harness.Cluster, key)
 }
 
 func (w *env) condition(kind string) string {
 	w.Helper()
-	if c := meta.FindStatusCondition(w.get().Status.Conditions, kind); c != nil {
-		return string(c.Status) + " " + c.Reason + ": " + c.Message
-	}
-	return ""
+	return harness.Condition(w.get().Status.Conditions, kind)
 }
 
 func object(change ...func(*infrav1.MCMCluster)) *infrav1.MCMCluster {
-	o := &infrav1.MCMCluster{ObjectMeta: metav1.ObjectMeta{
-		Name: "c1", Namespace: namespace, UID: "uid", Generation: 3,
-		Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
-	}}
-	o.Spec.FailureDomains = []clusterv1.FailureDomain{{Name: "a", Attributes: map[string]string{"x": "y"}}, {Name: "b"}}
-	for _, f := range change {
-		f(o)
-	}
-	return o
+	return fixture.MCMCluster("c1", append([]func(*infrav1.MCMCluster){
+		fixture.In[*infrav1.MCMCluster](namespace), func(o *infrav1.MCMCluster) {
+			o.UID, o.Generation, o.OwnerReferences = "uid", 3, nil
+			o.Spec.FailureDomains = []clusterv1.FailureDomain{
+				{Name: "a", Attributes: map[string]string{"x": "y"}}, {Name: "b"},
+			}
+		},
+	}, change...)...)
 }
 
 func cluster(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
-	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: namespace}}
-	c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: infrav1.GroupVersion.Group,
-		Kind:     "MCMCluster", Name: "c1",
-	}
-	for _, f := range change {
-		f(c)
-	}
-	return c
+	return fixture.Cluster("c1", append([]func(*clusterv1.Cluster){
+		fixture.In[*clusterv1.Cluster](namespace), func(c *clusterv1.Cluster) {
+			c.Spec.ControlPlaneRef, c.Status = clusterv1.ContractVersionedObjectReference{}, clusterv1.ClusterStatus{}
+		},
+	}, change...)...)
 }
 
 func machine(name, clusterName string) *infrav1.MCMMachine {
-	return &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: namespace,
-		Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
-	}}
+	return fixture.MCMMachine(name, clusterName, "", fixture.In[*infrav1.MCMMachine](namespace))
 }
 
 func TestProvisioned(t *testing.T) {
@@ -141,7 +92,7 @@ func TestProvisioned(t *testing.T) {
 	endpoint := func(o *infrav1.MCMCluster) {
 		o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "h", Port: 6443}
 	}
-	w := newEnv(t, object(endpoint), cluster())
+	w := newEnv(t, object(endpoint), cluster(), template("t1", "c1", "c1"), classIn("c1", "a", "b"))
 	w.run()
 	o := w.get()
 	if !ptr.Deref(o.Status.Initialization.Provisioned, false) || o.Annotations[machinev1.OwnerIDAnnotation] != "uid" ||
@@ -166,6 +117,59 @@ func TestProvisioned(t *testing.T) {
 	w.writes = 0
 	if wait := w.run(); w.writes != 0 || wait != 0 {
 		t.Errorf("%d writes, wait %s in steady state", w.writes, wait)
+	}
+}
+
+// TestControlPlaneEndpoint: a control plane of the Cluster's own cannot come up without an
+// endpoint, and the condition says who sets it.
+func TestControlPlaneEndpoint(t *testing.T) {
+	t.Parallel()
+	const waits = "False WaitingForControlPlaneEndpoint: spec.controlPlaneEndpoint is not set: KubeadmControlPlane cp " +
+		"needs the address of its API servers before machines are created; set host and port of the load balancer in " +
+		"front of them here, or have the control plane provider set spec.controlPlaneEndpoint of Cluster c1 (machines " +
+		"are created as soon as one is set)"
+	plane := func(kind string) func(*clusterv1.Cluster) {
+		return func(c *clusterv1.Cluster) {
+			c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+				APIGroup: "controlplane.cluster.x-k8s.io", Kind: kind, Name: "cp",
+			}
+		}
+	}
+	endpoint := clusterv1.APIEndpoint{Host: "h", Port: 6443}
+	own := func(o *infrav1.MCMCluster) { o.Spec.ControlPlaneEndpoint = endpoint }
+	provisioned := func(o *infrav1.MCMCluster) { o.Status.Initialization.Provisioned = new(true) }
+	cases := map[string]struct {
+		object  *infrav1.MCMCluster
+		cluster *clusterv1.Cluster
+		ready   string
+		want    bool
+	}{
+		"Missing":      {object(), cluster(plane("KubeadmControlPlane")), waits, false},
+		"OfMCMCluster": {object(own), cluster(plane("KubeadmControlPlane")), "True Ready: ", true},
+		"OfCluster": {object(), cluster(plane("KubeadmControlPlane"), func(c *clusterv1.Cluster) {
+			c.Spec.ControlPlaneEndpoint = endpoint
+		}), "True Ready: ", true},
+		"External":       {object(), cluster(plane("MCMExternalControlPlane")), "True Ready: ", true},
+		"NoControlPlane": {object(), cluster(), "True Ready: ", true},
+		"OfTheTopology": {
+			object(), cluster(func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "mcm" }),
+			"False WaitingForControlPlaneEndpoint: Cluster c1 has no controlPlaneRef yet, so it is not known whether it needs " +
+				"spec.controlPlaneEndpoint; Cluster API's topology controller sets it (looked at again then)", false,
+		},
+		"Before": {object(provisioned), cluster(plane("KubeadmControlPlane")), waits, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, tc.object, tc.cluster)
+			w.run()
+			if got := w.condition(clusterv1.ReadyCondition); got != tc.ready {
+				t.Errorf("Ready is %q, want %q", got, tc.ready)
+			}
+			if got := ptr.Deref(w.get().Status.Initialization.Provisioned, false); got != tc.want {
+				t.Errorf("provisioned is %t", got)
+			}
+		})
 	}
 }
 
@@ -218,9 +222,7 @@ func TestDeletionWaitsForMachines(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, object(), cluster(), machine("m1", "c1"), machine("m2", "c1"), machine("x", "other"))
 	w.run()
-	if err := w.client.Delete(t.Context(), object()); err != nil {
-		t.Fatal(err)
-	}
+	w.harness.Delete(object())
 	w.run()
 	if got := w.condition(clusterv1.DeletingCondition); got != "True WaitingForMachines: 2 MCMMachines of the Cluster "+
 		"still exist: m1, m2" {
@@ -230,9 +232,7 @@ func TestDeletionWaitsForMachines(t *testing.T) {
 		t.Errorf("Ready is %q", got)
 	}
 	for _, name := range []string{"m1", "m2"} {
-		if err := w.client.Delete(t.Context(), machine(name, "c1")); err != nil {
-			t.Fatal(err)
-		}
+		w.harness.Delete(machine(name, "c1"))
 	}
 	w.run()
 	if w.get() != nil {
@@ -244,9 +244,7 @@ func TestStaleCacheDoesNotLetGo(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, object(), cluster(), machine("m1", "c1"))
 	w.run()
-	if err := w.client.Delete(t.Context(), object()); err != nil {
-		t.Fatal(err)
-	}
+	w.harness.Delete(object())
 	live := w.client
 	w.Client = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
@@ -263,9 +261,7 @@ func TestMovedObjectIsNotReleased(t *testing.T) {
 		o.Annotations, o.Finalizers = map[string]string{capi.DeleteForMoveAnnotation: ""},
 			[]string{machinev1.MCMClusterFinalizer}
 	}), cluster())
-	if err := w.client.Delete(t.Context(), object()); err != nil {
-		t.Fatal(err)
-	}
+	w.harness.Delete(object())
 	w.run()
 	if w.get() == nil {
 		t.Error("clusterctl takes the finalizer itself")

@@ -18,64 +18,89 @@ import (
 // domains are the failure domains of the spec.
 type domains struct {
 	offered []clusterv1.FailureDomain
-	refused []string // names of those that no class of the Cluster can honour
+	refused []string // names of those that no class of the Cluster is known to honour
 	classes []string // names of the classes, sorted
+	unknown string   // why not all classes are known; empty if they are
 }
 
 // domainsOf finds which failure domains of the spec a MachineClass of the Cluster's
-// templates can honour. Without templates, or with a class that cannot be read, all
-// are offered: what is not known yet is no reason to refuse one.
+// templates can honour. While a class is not known, those that were offered stay: a class
+// that cannot be read for a moment is no reason to place machines elsewhere.
 func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 	found := domains{offered: f.object.Spec.DeepCopy().FailureDomains}
 	if len(found.offered) == 0 {
 		return found, nil
 	}
-	classes, known, err := c.classesOf(ctx, f)
-	if err != nil || !known || len(classes) == 0 {
+	classes, err := c.classesOf(ctx, f, &found)
+	if err != nil {
 		return found, err
-	}
-	for _, class := range classes {
-		found.classes = append(found.classes, class.Name)
 	}
 	found.offered = slices.DeleteFunc(found.offered, func(d clusterv1.FailureDomain) bool {
 		takes := slices.ContainsFunc(classes, func(class cloud.Class) bool { return class.TakesZone(d.Name) })
-		if !takes {
-			found.refused = append(found.refused, d.Name)
+		was := slices.ContainsFunc(f.object.Status.FailureDomains, func(o clusterv1.FailureDomain) bool {
+			return o.Name == d.Name
+		})
+		if takes || was && found.unknown != "" {
+			return false
 		}
-		return !takes
+		found.refused = append(found.refused, d.Name)
+		return true
 	})
 	return found, nil
 }
 
-// classesOf returns the classes of the Cluster's templates, sorted by name; known is
-// false if one of them cannot be read.
-func (c *Controller) classesOf(ctx context.Context, f *facts) (classes []cloud.Class, known bool, err error) {
+// classesOf returns the classes of the Cluster's templates that can be read, and records
+// the names of all, and why one is not known.
+func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (classes []cloud.Class, err error) {
+	if found.classes, err = c.classNamesOf(ctx, f); err != nil {
+		return nil, err
+	}
+	if len(found.classes) == 0 {
+		found.unknown = fmt.Sprintf("no MCMMachineTemplate of Cluster %s exists; create one", f.cluster.Name)
+	}
+	for _, name := range found.classes {
+		resolved, err := c.Classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case resolved.Object == nil:
+			found.unknown = fmt.Sprintf("MachineClass %s does not exist; create it", name)
+		case resolved.Driver == nil:
+			found.unknown = fmt.Sprintf("provider of MachineClass %s is not known; correct it", name)
+		default:
+			classes = append(classes, resolved.Class)
+		}
+	}
+	return classes, nil
+}
+
+// classNamesOf returns the names of the classes of the Cluster's templates, sorted.
+// Cluster API makes the Cluster the owner of its templates when it first uses them; until
+// one is, those without an owner count.
+func (c *Controller) classNamesOf(ctx context.Context, f *facts) ([]string, error) {
 	var list infrav1.MCMMachineTemplateList
 	if err := c.Client.List(ctx, &list, client.InNamespace(f.object.Namespace)); err != nil {
-		return nil, false, fmt.Errorf("look up MCMMachineTemplates: %w", err)
+		return nil, fmt.Errorf("look up MCMMachineTemplates: %w", err)
 	}
-	var names []string
+	var ours, free []string
 	for i := range list.Items {
-		cluster, _, err := capi.ClusterOf(ctx, c.Client, &list.Items[i])
-		if err != nil {
-			return nil, false, err
-		}
-		if cluster != nil && cluster.Name == f.cluster.Name {
-			names = append(names, list.Items[i].Spec.Template.Spec.MachineClassRef.Name)
+		switch o := &list.Items[i]; {
+		case capi.ClusterName(o) == f.cluster.Name:
+			ours = append(ours, o.Spec.Template.Spec.MachineClassRef.Name)
+		case unowned(o):
+			free = append(free, o.Spec.Template.Spec.MachineClassRef.Name)
 		}
 	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		resolved, err := c.Classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace, name)
-		if err != nil {
-			return nil, false, err
-		}
-		if resolved.Object == nil || resolved.Driver == nil {
-			return nil, false, nil
-		}
-		classes = append(classes, resolved.Class)
+	if len(ours) == 0 {
+		ours = free
 	}
-	return classes, true, nil
+	slices.Sort(ours)
+	return slices.Compact(ours), nil
+}
+
+// unowned reports whether o belongs to no Cluster and no ClusterClass.
+func unowned(o client.Object) bool {
+	return capi.ClusterName(o) == "" && len(o.GetOwnerReferences()) == 0
 }
 
 // condition reports whether all failure domains of the spec are offered.
@@ -83,10 +108,16 @@ func (d domains) condition() metav1.Condition {
 	c := metav1.Condition{
 		Type: infrav1.FailureDomainsOfferedCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonOffered,
 	}
-	if len(d.refused) > 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, infrav1.ReasonZoneNotInClass
-		c.Message = fmt.Sprintf("spec.failureDomains %s not offered: MachineClasses %s cannot place VMs there; "+
-			"add the zones to a class, or remove them here", strings.Join(d.refused, ", "), strings.Join(d.classes, ", "))
+	if len(d.refused) == 0 {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, infrav1.ReasonZoneNotInClass
+	c.Message = fmt.Sprintf("spec.failureDomains %s not offered: MachineClasses %s cannot place VMs there; "+
+		"add the zones to a class, or remove them here", strings.Join(d.refused, ", "), strings.Join(d.classes, ", "))
+	if d.unknown != "" {
+		c.Reason = infrav1.ReasonClassNotKnown
+		c.Message = fmt.Sprintf("spec.failureDomains %s not offered: %s (checked again when it changes)",
+			strings.Join(d.refused, ", "), d.unknown)
 	}
 	return c
 }

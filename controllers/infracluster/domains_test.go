@@ -16,6 +16,8 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // strict is a driver whose classes take only the zones that they name.
@@ -44,11 +46,7 @@ func classIn(name string, zones ...string) *machinev1.MachineClass {
 }
 
 func template(name, className, clusterName string) *infrav1.MCMMachineTemplate {
-	o := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: namespace, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
-	}}
-	o.Spec.Template.Spec.MachineClassRef.Name = className
-	return o
+	return fixture.MCMMachineTemplate(name, clusterName, className, fixture.In[*infrav1.MCMMachineTemplate](namespace))
 }
 
 func anywhere(c *machinev1.MachineClass) *machinev1.MachineClass {
@@ -67,7 +65,33 @@ func TestFailureDomains(t *testing.T) {
 		want      []string
 		condition string
 	}{
-		"Unknown": {"Without templates nothing is known.", object(), nil, []string{"a", "b"}, offered},
+		"Unknown": {
+			"Without templates nothing is known.", object(), nil, nil,
+			"False ClassNotKnown: spec.failureDomains a, b not offered: no MCMMachineTemplate of Cluster c1 exists; create " +
+				"one (checked again when it changes)",
+		},
+		"UnknownAgain": {
+			"What was offered stays.", object(func(o *infrav1.MCMCluster) {
+				o.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "b"}, {Name: "gone"}}
+			}), nil,
+			[]string{"b"},
+			"False ClassNotKnown: spec.failureDomains a not offered: no MCMMachineTemplate of Cluster c1 exists; create " +
+				"one (checked again when it changes)",
+		},
+		"NotAdopted": {
+			"Cluster API has not made the Cluster the owner of its template yet.", object(),
+			[]client.Object{template("t1", "c1", ""), classIn("c1", "a", "b")},
+			[]string{"a", "b"},
+			offered,
+		},
+		"Adopted": {
+			"The Cluster has a template, so what nobody owns is not its.", object(),
+			[]client.Object{
+				template("t1", "c1", "c1"), classIn("c1", "a", "b"), template("t2", "c2", ""), classIn("c2", "z"),
+			},
+			[]string{"a", "b"},
+			offered,
+		},
 		"All": {
 			"Each zone has a class.", object(),
 			[]client.Object{
@@ -95,14 +119,16 @@ func TestFailureDomains(t *testing.T) {
 				template("t1", "c1", "other"), classIn("c1", "z"),
 				cluster(func(c *clusterv1.Cluster) { c.Name = "other" }),
 			},
-			[]string{"a", "b"},
-			offered,
+			nil,
+			"False ClassNotKnown: spec.failureDomains a, b not offered: no MCMMachineTemplate of Cluster c1 exists; create " +
+				"one (checked again when it changes)",
 		},
 		"ClassMissing": {
-			"A class that is not there yet may have them.", object(),
+			"A class that is not there yet may have the others.", object(),
 			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c2", "c1")},
-			[]string{"a", "b"},
-			offered,
+			[]string{"a"},
+			"False ClassNotKnown: spec.failureDomains b not offered: MachineClass c2 does not exist; create it (checked " +
+				"again when it changes)",
 		},
 		"None": {
 			"Nothing is offered unasked.", object(none),
@@ -135,10 +161,9 @@ func TestClassesWakeTheirClusters(t *testing.T) {
 	edited := classIn("c1", "a")
 	w := newEnv(t, object(), cluster(), template("t1", "c1", "c1"), edited)
 	w.run()
-	edited.ProviderSpec.Raw = classIn("c1", "a", "b").ProviderSpec.Raw
-	if err := w.client.Update(t.Context(), edited); err != nil {
-		t.Fatal(err)
-	}
+	harness.Edit(w.harness.Cluster, edited, func(c *machinev1.MachineClass) {
+		c.ProviderSpec.Raw = classIn("c1", "a", "b").ProviderSpec.Raw
+	})
 	requests := w.ofClass(t.Context(), edited)
 	if len(requests) != 1 || requests[0].NamespacedName != key {
 		t.Fatalf("the class wakes %v, want %v", requests, key)

@@ -31,7 +31,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(watch.SpecOrDeletion())).
 		Watches(&infrav1.MCMMachine{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
 			builder.WithPredicates(onlyDeletions())).
-		Watches(&infrav1.MCMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(c.ofMachine),
+		Watches(&infrav1.MCMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(c.ofTemplate),
 			builder.WithPredicates(watch.ExceptStatus())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClass),
 			builder.WithPredicates(watch.SpecOrDeletion())).
@@ -74,9 +74,18 @@ func (c *Controller) ofClass(ctx context.Context, o client.Object) []reconcile.R
 		client.MatchingFields{index.TemplateByClass: o.GetName()})
 	var requests []reconcile.Request
 	for i := range list.Items {
-		requests = append(requests, c.ofMachine(ctx, &list.Items[i])...)
+		requests = append(requests, c.ofTemplate(ctx, &list.Items[i])...)
 	}
 	return requests
+}
+
+// ofTemplate returns the MCMCluster of the Cluster that a template is in; of a template
+// that is in none yet, all of its namespace.
+func (c *Controller) ofTemplate(ctx context.Context, o client.Object) []reconcile.Request {
+	if !unowned(o) {
+		return c.ofMachine(ctx, o)
+	}
+	return watch.Requests(ctx, c.Client, &infrav1.MCMClusterList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // ofMachine returns the MCMCluster of the Cluster that a machine or template is in.

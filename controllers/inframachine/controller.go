@@ -22,6 +22,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
@@ -38,16 +39,23 @@ type Options struct {
 	ResourceExhaustedRetry time.Duration
 }
 
-// Deps are what a Controller needs; all are required but Clusters.
+// Deps are what a Controller needs; all are required but Clusters and Fallback.
 type Deps struct {
 	Client client.Client // management cluster, reads from a cache with the indexes of index.Infrastructure
+	Live   client.Reader // reads from the API server
 	// Clusters are the connections to the workload clusters; nil: no Node is looked at.
 	Clusters clustercache.ClusterCache
 	Clouds   *cloud.Registry
 	Clock    clock.PassiveClock
 	Fence    *fence.Fence // knows for how long a former leader's requests may take effect
 	Events   record.EventRecorder
-	Options  Options
+	// IPAM reports whether the API server serves the IPAM kinds of Cluster API. Without
+	// them, machines whose spec.network names pools wait.
+	IPAM    bool
+	Options Options
+	// Fallback is what is known of exhausted classes, shared with the controllers that report
+	// capacity; nil: the Controller has its own.
+	Fallback *fallback.Memory
 }
 
 // Controller keeps the VM of each MCMMachine.
@@ -76,6 +84,9 @@ type lookups struct {
 func New(d Deps) *Controller {
 	if d.Options.LookPeriod <= 0 {
 		d.Options.LookPeriod = 10 * time.Minute
+	}
+	if d.Fallback == nil {
+		d.Fallback = fallback.NewMemory(d.Clock, d.Options.ResourceExhaustedRetry)
 	}
 	own := fresh.NewClient(d.Client, &infrav1.MCMMachine{})
 	d.Client = own
@@ -137,7 +148,9 @@ func (c *Controller) join(ctx context.Context, p *pass) error {
 		}
 		return nil // an owner reference wakes it; one that is missing for a moment proves nothing about the VM
 	}
-	for _, step := range []func(context.Context, *pass) error{c.ensureFinalizer, c.launch, c.syncNode} {
+	for _, step := range []func(context.Context, *pass) error{
+		c.ensureFinalizer, c.claimAddresses, c.launch, c.register, c.syncNode, c.removeBootData, c.updateTags,
+	} {
 		if err := step(ctx, p); err != nil {
 			return err
 		}

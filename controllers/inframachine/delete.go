@@ -31,6 +31,9 @@ func (c *Controller) delete(ctx context.Context, p *pass) error {
 	if err != nil || !done {
 		return err
 	}
+	if done, err = c.releaseAddresses(ctx, p); err != nil || !done {
+		return err
+	}
 	if err := c.removeNode(ctx, p); err != nil {
 		p.did.deletionWaitsFor = conditionFalse(machinev1.ReasonDeletingNode, "The Node could not be deleted: "+err.Error())
 		return err
@@ -111,8 +114,12 @@ func neverCreated(o *infrav1.MCMMachine) bool {
 		!provisioned(o)
 }
 
-// deleteVM asks for the VM and everything that was created with it to go.
+// deleteVM asks for the VM and everything that was created with it to go, once it has left its
+// load balancers.
 func (c *Controller) deleteVM(ctx context.Context, p *pass) (bool, error) {
+	if left, err := c.deregister(ctx, p); err != nil || !left {
+		return false, err
+	}
 	d, err := c.removeVM(ctx, p)
 	if err != nil {
 		return false, err

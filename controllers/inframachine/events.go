@@ -18,6 +18,10 @@ const (
 	eventRetained  = "RetainedVM"
 	eventRewritten = "ProviderIDRewritten"
 	eventNodeLeft  = "NodeLeft"
+	// Load balancers could not be reached while the deletion waited for them.
+	eventStillRegistered = "StillRegistered"
+	// The VM stays, and with it its address.
+	eventClaimRetained = "RetainedIPAddressClaim"
 	// The native API has the same.
 	eventInvalidNote      = "InvalidAnnotation"
 	eventClassSubstituted = "ClassSubstituted"
@@ -31,10 +35,7 @@ func (c *Controller) emitEvents(p *pass) {
 	if p.did.finalizerRemoved || p.seen.paused != "" {
 		return
 	}
-	for _, kind := range []string{
-		infrav1.VMProvisionedCondition, infrav1.CloudReachableCondition, infrav1.CredentialsAvailableCondition,
-		infrav1.NodeSyncedCondition, clusterv1.DeletingCondition,
-	} {
+	for _, kind := range eventConditions(p) {
 		was := meta.FindStatusCondition(p.seen.before.Status.Conditions, kind)
 		is := meta.FindStatusCondition(p.object.Status.Conditions, kind)
 		if is == nil || expected(*is) || was != nil && was.Reason == is.Reason && was.Message == is.Message {
@@ -42,6 +43,21 @@ func (c *Controller) emitEvents(p *pass) {
 		}
 		c.Events.Event(p.object, corev1.EventTypeWarning, is.Reason, is.Message)
 	}
+}
+
+// eventConditions are the conditions whose faults are Events. What both the VM and its
+// addresses wait for makes one Event.
+func eventConditions(p *pass) []string {
+	kinds := []string{
+		infrav1.VMProvisionedCondition, infrav1.CloudReachableCondition, infrav1.CredentialsAvailableCondition,
+		infrav1.NodeSyncedCondition, infrav1.TagsUpdatedCondition, infrav1.BootDataRemovedCondition,
+		infrav1.LoadBalancerRegisteredCondition,
+		clusterv1.DeletingCondition,
+	}
+	if p.did.vmCondition != p.did.addressCondition {
+		kinds = append(kinds, infrav1.IPAddressesClaimedCondition)
+	}
+	return kinds
 }
 
 // expected reports whether a condition shows the normal course of things.
@@ -52,8 +68,10 @@ func expected(c metav1.Condition) bool {
 	switch c.Reason {
 	case infrav1.ReasonWaitingForMachine, infrav1.ReasonWaitingForCluster, infrav1.ReasonWaitingForInfra,
 		infrav1.ReasonWaitingForBootstrap,
-		infrav1.ReasonWaitingForAddresses, infrav1.ReasonDeleting, infrav1.ReasonClassChanged, machinev1.ReasonVMPending,
+		infrav1.ReasonWaitingForAddresses, infrav1.ReasonWaitingForIPAddresses, infrav1.ReasonDeleting,
+		infrav1.ReasonClassChanged, machinev1.ReasonVMPending,
 		machinev1.ReasonVMNotFound,
+		machinev1.ReasonRegistering, machinev1.ReasonDeregistering,
 		machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode, machinev1.ReasonTokenUsed:
 		return true
 	}

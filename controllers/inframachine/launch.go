@@ -3,6 +3,7 @@ package inframachine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,8 +47,8 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 
 // resumeCreate goes on asking for a VM that is not known yet.
 func (c *Controller) resumeCreate(ctx context.Context, p *pass) error {
-	if p.object.Annotations[infrav1.MadeFromAnnotation] != p.object.Spec.MachineClassRef.Name {
-		return c.switchClass(ctx, p)
+	if target := switchTarget(p.object); target != "" {
+		return c.switchClass(ctx, p, target)
 	}
 	return c.ensure(ctx, p)
 }
@@ -122,15 +123,18 @@ func waitsFor(p *pass) *condition {
 	if infra != nil && !capi.Externally(infra) && infra.Annotations[machinev1.OwnerIDAnnotation] == "" {
 		return conditionFalse(infrav1.ReasonWaitingForInfra, "MCMCluster "+infra.Name+" has no durable id yet")
 	}
-	return nil
+	return waitsForAddresses(p)
 }
 
 // ensure asks the engine for the VM, which it records.
 func (c *Controller) ensure(ctx context.Context, p *pass) error {
 	first := p.object.Spec.ProviderID == ""
+	if first && !c.mayCreate(p) {
+		return nil
+	}
 	made, err := c.engine.Ensure(ctx, c.owner(p))
 	if outcome.IsCloud(err) {
-		return c.callFailed(p, err)
+		return c.createFailed(ctx, p, err)
 	}
 	if err == nil || made.ProviderID != "" {
 		c.callSucceeded(p)
@@ -146,6 +150,7 @@ func (c *Controller) ensure(ctx context.Context, p *pass) error {
 		requeueAfter(p, max(made.RetryAfter, providerIDRetry))
 		return nil
 	case first:
+		c.Fallback.Made(p.offer())
 		p.did.events = append(p.did.events, kubeEvent{
 			corev1.EventTypeNormal, eventCreated, "VM " + made.NodeProviderID + " created",
 		})
@@ -159,23 +164,70 @@ func (c *Controller) ensure(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// mayCreate reports whether the VM may be asked for now, and notes what it waits for if not.
+func (c *Controller) mayCreate(p *pass) bool {
+	if waits := waitsForAddresses(p); waits != nil {
+		p.did.vmCondition = waits
+		return false
+	}
+	if c.beginTry(p) {
+		return true
+	}
+	requeueAfter(p, staleRetry) // the next pass chooses another class
+	return false
+}
+
+// createFailed goes on with another class, if the cloud has no capacity for this one and there
+// is another. Else it notes why there is no VM.
+func (c *Controller) createFailed(ctx context.Context, p *pass, failure error) error {
+	if goesOn, err := c.fallBack(ctx, p, failure); goesOn || err != nil {
+		return err
+	}
+	err := c.callFailed(p, failure)
+	c.allExhausted(p)
+	return err
+}
+
 // switchClass takes back what was asked for with a class that the spec does not
-// name any more, e.g. because it was wrong, before anything is asked for with
-// the new one: a token means nothing in another account.
-func (c *Controller) switchClass(ctx context.Context, p *pass) error {
+// name any more, e.g. because it was wrong, or that is exhausted, before anything is asked for
+// with the new one: a token means nothing in another account.
+func (c *Controller) switchClass(ctx context.Context, p *pass, to string) error {
+	if slices.Contains(p.object.Spec.ClassNames(), className(p.object)) {
+		if ends, err := c.adopt(ctx, p); ends {
+			return err
+		}
+	}
 	done, err := c.deleteVM(ctx, p)
 	if err != nil {
 		return c.callFailed(p, err)
 	}
 	if !done {
-		p.did.vmCondition = conditionFalse(infrav1.ReasonClassChanged,
-			"The VM requested from MachineClass "+className(p.object)+" is being deleted")
+		p.did.vmCondition = switching(className(p.object), to)
 		return nil
 	}
 	return c.patch(ctx, p, func(o *infrav1.MCMMachine) {
-		machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, o.Spec.MachineClassRef.Name)
+		machinev1.SetAnnotation(o, infrav1.MadeFromAnnotation, to)
 		machinev1.SetAnnotation(o, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(o)+1))
+		for _, ofFormer := range []string{
+			machinev1.NextClassAnnotation, machinev1.ZoneAnnotation, infrav1.CloudStateAnnotation,
+		} {
+			delete(o.Annotations, ofFormer)
+		}
 	})
+}
+
+// adopt keeps the present class if its VM runs after all, as after a restore of the management
+// cluster, and reports whether the change of class ends, or waits, with that.
+func (c *Controller) adopt(ctx context.Context, p *pass) (ends bool, err error) {
+	adopted, err := c.engine.Adopt(ctx, c.owner(p))
+	if err != nil {
+		return true, c.callFailed(p, err)
+	}
+	if !adopted {
+		return false, nil
+	}
+	requeueAfter(p, time.Millisecond)
+	return true, c.patch(ctx, p, func(o *infrav1.MCMMachine) { delete(o.Annotations, machinev1.NextClassAnnotation) })
 }
 
 // className is the name of the class that the VM is of, or will be.

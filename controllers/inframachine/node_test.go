@@ -47,7 +47,7 @@ func TestNodeTemplateIsSynced(t *testing.T) {
 	change(w, w.get("m"), func(o *infrav1.MCMMachine) {
 		o.Spec.NodeTemplate = infrav1.NodeTemplate{
 			Labels: map[string]string{"a": "1", "b": "2"}, Annotations: map[string]string{"c": "3"},
-			Taints: []corev1.Taint{{Key: "ours", Value: "x", Effect: corev1.TaintEffectNoExecute}},
+			Taints: []infrav1.Taint{{Key: "ours", Value: "x", Effect: "NoExecute"}},
 		}
 	})
 	w.run("m")

@@ -27,7 +27,7 @@ func empty(t *infrav1.NodeTemplate) bool {
 func desired(node *corev1.Node, t *infrav1.NodeTemplate) (*corev1.Node, []nodetemplate.Problem) {
 	template := &machinev1.NodeTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations},
-		Spec:       corev1.NodeSpec{Taints: t.Taints},
+		Spec:       corev1.NodeSpec{Taints: t.CoreTaints()},
 	}
 	want, problems := nodetemplate.Apply(node, template, templateFields)
 	if empty(t) {

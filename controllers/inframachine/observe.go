@@ -2,6 +2,7 @@ package inframachine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,9 +10,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 )
 
 // pass is one reconcile of a MCMMachine: what it has read, the object as it is
@@ -32,7 +35,10 @@ type observation struct {
 	infra       *infrav1.MCMCluster // of the Cluster; nil: it has another infrastructure
 	paused      string              // why the object is to be left alone; empty: it is not
 	class       class.Resolved
-	classErr    error // why class could not be read
+	classErr    error                // why class could not be read
+	pool        []fallback.Candidate // the classes that the VM may get; nil: there is only one, or it has one
+	chosen      string               // the one of pool that class is; empty: nothing was to be chosen
+	addresses   []poolAddress
 }
 
 // outcomes are what the steps did, and what they found out.
@@ -40,9 +46,20 @@ type outcomes struct {
 	vm       *cloud.VM // as the cloud showed it in this pass; nil if it was not asked
 	complete bool      // nothing is left to be done for the VM
 
+	// network is what the VM is asked for with; nil: it wants no static addresses, or they
+	// are not all there.
+	network []cloud.Interface
+
 	// What was found out; nil: nothing, so the condition stays.
-	vmCondition, cloudCondition, credentialsCondition, nodeCondition *condition
-	nodeConditionObsolete                                            bool // nothing is asked for of the Node any more
+	vmCondition, cloudCondition, credentialsCondition *condition
+	nodeCondition, addressCondition                   *condition
+	nodeConditionObsolete                             bool // nothing is asked for of the Node any more
+	tagsCondition                                     *condition
+	tagsConditionObsolete                             bool // the VM has the tags that it is to have
+	bootDataCondition                                 *condition
+	bootDataConditionObsolete                         bool // the cloud keeps no boot data of it
+	membersCondition                                  *condition
+	membersObsolete                                   bool // the VM has no load balancer, and is to have none
 
 	deletionWaitsFor *condition
 	vmRetained       bool // the VM stays, as the user wants it
@@ -86,20 +103,47 @@ func (c *Controller) observe(ctx context.Context, o *infrav1.MCMMachine) (*pass,
 	}
 	seen.paused = capi.Paused(seen.cluster, o)
 	seen.class, seen.classErr = c.resolveClass(ctx, o)
-	return p, nil
+	if err := c.observeClasses(ctx, p); err != nil {
+		return nil, err
+	}
+	seen.addresses, err = c.observeAddresses(ctx, o)
+	return p, err
 }
 
-// resolveClass reads the class of the VM: that which it was created from, else
-// that which the spec names. That one may be of another account, which does not show the VM:
-// a deletion with it has to prove first that it does.
+// resolveClass reads the class of the VM: that which it was created from, or, where the spec does
+// not name that any more, the first one that it names. That one may be of another account, which
+// does not show the VM: a deletion with it has to prove first that it does.
 func (c *Controller) resolveClass(ctx context.Context, o *infrav1.MCMMachine) (class.Resolved, error) {
 	name := className(o)
 	resolved, err := c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, name)
 	proves := !o.DeletionTimestamp.IsZero() && o.Spec.ProviderID != ""
-	if err != nil || resolved.Object != nil || name == o.Spec.MachineClassRef.Name || proves {
+	if err != nil || resolved.Object != nil || slices.Contains(o.Spec.ClassNames(), name) || proves {
 		return resolved, err
 	}
 	return c.classes.ResolveForClusterAPI(ctx, c.Client, o.Namespace, o.Spec.MachineClassRef.Name)
+}
+
+// observeClasses reads the classes that a MCMMachine without VM may get, where its spec names
+// several, and chooses one for a VM that nothing was asked for yet.
+func (c *Controller) observeClasses(ctx context.Context, p *pass) error {
+	o := p.object
+	if len(o.Spec.FallbackClassRefs) == 0 || o.Spec.ProviderID != "" || provisioned(o) ||
+		!o.DeletionTimestamp.IsZero() || p.seen.paused != "" {
+		return nil
+	}
+	pool := fallback.Pool{Namespace: o.Namespace, Classes: o.Spec.ClassNames()}
+	if p.seen.machine != nil {
+		pool.Zone = p.seen.machine.Spec.FailureDomain
+	}
+	var err error
+	p.seen.pool, err = fallback.Candidates(ctx, c.Client, c.classes.ResolveForClusterAPI, pool)
+	if err != nil || !neverCreated(o) {
+		return err
+	}
+	if chosen, ok := c.Fallback.Next(p.seen.pool, machinev1.OwnerID(o), ""); ok {
+		p.seen.class, p.seen.classErr, p.seen.chosen = chosen.Resolved, nil, chosen.Name
+	}
+	return nil
 }
 
 // missingOwner is why a MCMMachine is not reconciled at all.

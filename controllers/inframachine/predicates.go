@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -57,6 +58,14 @@ func classChanged() predicate.Predicate {
 		return was.Generation != is.Generation || !equality.Semantic.DeepEqual(was.Annotations, is.Annotations) ||
 			!equality.Semantic.DeepEqual(was.Labels, is.Labels) || !was.DeletionTimestamp.Equal(is.DeletionTimestamp) ||
 			slices.Contains(was.Finalizers, machinev1.InUseFinalizer) != slices.Contains(is.Finalizers, machinev1.InUseFinalizer)
+	})
+}
+
+// claimChanged passes what decides whether a claim has an address.
+func claimChanged() predicate.Predicate {
+	return watch.Updates(func(was, is *ipamv1.IPAddressClaim) bool {
+		return watch.BesidesStatus(was, is) || was.Status.AddressRef != is.Status.AddressRef ||
+			!equality.Semantic.DeepEqual(was.Status.Conditions, is.Status.Conditions)
 	})
 }
 

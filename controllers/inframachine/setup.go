@@ -3,11 +3,13 @@ package inframachine
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -44,8 +46,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			builder.WithPredicates(infraClusterChanged())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClass),
 			builder.WithPredicates(classChanged())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
-			builder.WithPredicates(watch.SecretContent()))
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
+			builder.WithPredicates(watch.Versions()))
+	if c.IPAM {
+		b = b.Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim),
+			builder.WithPredicates(claimChanged())).
+			Watches(&ipamv1.IPAddress{}, handler.EnqueueRequestsFromMapFunc(ofAddress),
+				builder.WithPredicates(watch.SpecOrDeletion()))
+	}
 	if c.Clusters != nil {
 		b = b.WatchesRawSource(c.Clusters.GetClusterSource(controllerName, c.ofCluster))
 	}
@@ -131,6 +139,29 @@ func (c *Controller) ofSecret(ctx context.Context, o client.Object) []reconcile.
 		out = append(out, ofMachine(ctx, &machines.Items[i])...)
 	}
 	return out
+}
+
+var nameOfClaim = regexp.MustCompile(`^(.+)-\d+-\d+$`) // as claimName makes it
+
+// ofClaim is the MCMMachine that needs an IPAddressClaim of that name, whoever made it: a
+// machine whose name is taken waits until somebody deletes that claim.
+func ofClaim(_ context.Context, o client.Object) []reconcile.Request {
+	parts := nameOfClaim.FindStringSubmatch(o.GetName())
+	if parts == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: parts[1]}}}
+}
+
+// ofAddress is the MCMMachine whose IPAddressClaim has an IPAddress.
+func ofAddress(ctx context.Context, o client.Object) []reconcile.Request {
+	address, ok := o.(*ipamv1.IPAddress)
+	if !ok {
+		return nil
+	}
+	claim := &ipamv1.IPAddressClaim{}
+	claim.Namespace, claim.Name = address.Namespace, address.Spec.ClaimRef.Name
+	return ofClaim(ctx, claim)
 }
 
 // ofNode is the MCMMachine of a Node of a workload cluster.

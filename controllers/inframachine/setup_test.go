@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -24,6 +25,8 @@ func TestWhoIsWoken(t *testing.T) {
 	w.create(w.newMachine("a")...)
 	w.create(w.newMachine("b")...)
 	change(w, w.get("a"), func(o *infrav1.MCMMachine) { o.Spec.ProviderID = "sim:///sim-1a/vm-1" })
+	address := &ipamv1.IPAddress{Spec: ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: "b-0-0"}}}
+	address.Namespace = namespace
 	ctx := t.Context()
 	c := w.controller
 	both := []string{"a", "b"}
@@ -42,7 +45,12 @@ func TestWhoIsWoken(t *testing.T) {
 			c.ofNode(ctx, &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "sim:///sim-1a/vm-1"}}),
 			[]string{"a"},
 		},
-		"OtherNode": {c.ofNode(ctx, &corev1.Node{}), nil},
+		"OtherNode":      {c.ofNode(ctx, &corev1.Node{}), nil},
+		"Claim":          {ofClaim(ctx, claimNamed("b-0-0")), []string{"b"}},
+		"OtherClaim":     {ofClaim(ctx, claimNamed("b-0")), nil},
+		"ClaimOfNumbers": {ofClaim(ctx, claimNamed("b-0-1-2-3")), []string{"b-0-1"}},
+		"Address":        {ofAddress(ctx, address), []string{"b"}},
+		"AddressOfOther": {ofAddress(ctx, &ipamv1.IPAddress{}), nil},
 	}
 	for name, tc := range cases {
 		var names []string
@@ -69,6 +77,7 @@ func TestPredicates(t *testing.T) {
 	told.Status.Initialization.Provisioned = new(true)
 	allowing, held := smallSecret(), smallClass()
 	allowing.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: "*"}
+	allowing.ResourceVersion = "2"
 	held.Finalizers = nil
 	beat := &corev1.Node{}
 	beat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
@@ -87,7 +96,7 @@ func TestPredicates(t *testing.T) {
 		"MachineStatus": {"Core writes a Machine's status often.", machineChanged(), healthy("True"), healthy("True"), false},
 		"Pause":         {"A pause begins and ends.", capi.ClusterChanged(), cluster(), paused, true},
 		"ClusterStatus": {"Core writes a Cluster's status often.", capi.ClusterChanged(), cluster(), cluster(), false},
-		"Allowed":       {"A Secret may allow its use.", watch.SecretContent(), smallSecret(), allowing, true},
+		"Allowed":       {"A Secret may allow its use.", watch.Versions(), smallSecret(), allowing, true},
 		"Protected":     {"A class that is held can be used.", classChanged(), held, smallClass(), true},
 		"Heartbeat":     {"Kubelets report every few seconds.", nodeChanged(), &corev1.Node{}, beat, false},
 		"DurableID": {

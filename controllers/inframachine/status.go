@@ -30,7 +30,9 @@ func report(p *pass) infrav1.MCMMachineStatus {
 			set(metav1.Condition{Type: kind, Status: w.status, Reason: w.reason, Message: w.message})
 		}
 	}
+	status.MachineClassName = p.object.Annotations[infrav1.MadeFromAnnotation]
 	setIf(infrav1.VMProvisionedCondition, p.did.vmCondition)
+	setIf(infrav1.IPAddressesClaimedCondition, p.did.addressCondition)
 	setIf(infrav1.CloudReachableCondition, stable(status.Conditions, infrav1.CloudReachableCondition,
 		p.did.cloudCondition))
 	setIf(infrav1.CredentialsAvailableCondition, stable(status.Conditions, infrav1.CredentialsAvailableCondition,
@@ -38,6 +40,20 @@ func report(p *pass) infrav1.MCMMachineStatus {
 	setIf(infrav1.NodeSyncedCondition, p.did.nodeCondition)
 	if p.did.nodeConditionObsolete {
 		meta.RemoveStatusCondition(&status.Conditions, infrav1.NodeSyncedCondition)
+	}
+	setIf(infrav1.TagsUpdatedCondition, stable(status.Conditions, infrav1.TagsUpdatedCondition, p.did.tagsCondition))
+	if p.did.tagsConditionObsolete {
+		meta.RemoveStatusCondition(&status.Conditions, infrav1.TagsUpdatedCondition)
+	}
+	setIf(infrav1.BootDataRemovedCondition, stable(status.Conditions, infrav1.BootDataRemovedCondition,
+		p.did.bootDataCondition))
+	if p.did.bootDataConditionObsolete {
+		meta.RemoveStatusCondition(&status.Conditions, infrav1.BootDataRemovedCondition)
+	}
+	setIf(infrav1.LoadBalancerRegisteredCondition, stable(status.Conditions, infrav1.LoadBalancerRegisteredCondition,
+		p.did.membersCondition))
+	if p.did.membersObsolete {
+		meta.RemoveStatusCondition(&status.Conditions, infrav1.LoadBalancerRegisteredCondition)
 	}
 	if !p.object.DeletionTimestamp.IsZero() {
 		set(deleting(p))

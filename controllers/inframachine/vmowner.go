@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -18,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -51,7 +53,7 @@ func (o vmOwner) Attempt() (number int, foreign bool) { return attemptOf(o.p.obj
 func (o vmOwner) Request() cloud.CreateRequest {
 	return cloud.CreateRequest{
 		Tags: tags(o.p), Zone: o.p.seen.machine.Spec.FailureDomain,
-		Annotations: o.p.object.Spec.NodeTemplate.Annotations,
+		Annotations: o.p.object.Spec.NodeTemplate.Annotations, Network: o.p.did.network,
 	}
 }
 
@@ -63,10 +65,11 @@ func (o vmOwner) Zone() string { return o.p.object.Annotations[machinev1.ZoneAnn
 func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
 	var list infrav1.MCMMachineList
 	err := o.Client.List(ctx, &list, client.InNamespace(o.p.object.Namespace),
-		client.MatchingFields{index.MCMMachineByClass: className(o.p.object)})
+		client.MatchingFields{index.MCMMachineByClass: o.p.usedClass()})
 	use := map[string]int{}
 	for i := range list.Items {
-		if m := &list.Items[i]; m.DeletionTimestamp.IsZero() && m.UID != o.p.object.UID {
+		m := &list.Items[i]
+		if m.DeletionTimestamp.IsZero() && m.UID != o.p.object.UID && className(m) == o.p.usedClass() {
 			use[cmp.Or(m.Annotations[machinev1.ZoneAnnotation], m.Status.FailureDomain)]++
 		}
 	}
@@ -80,14 +83,25 @@ func (o vmOwner) RecordZone(ctx context.Context, zone string) error {
 	})
 }
 
-// RecordIntent persists that a VM is about to be created, and from which class,
-// and keeps clusterctl from moving the object meanwhile. It fails on a stale
+// ControlPlane reports whether the Machine is one of a control plane.
+func (o vmOwner) ControlPlane() bool { return util.IsControlPlaneMachine(o.p.seen.machine) }
+
+// RecordIntent persists that a VM is about to be created, from which class and with
+// which static addresses, and keeps clusterctl from moving the object meanwhile. It fails on a stale
 // object, so a cache that does not show a deletion creates nothing.
 func (o vmOwner) RecordIntent(ctx context.Context) error {
 	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		record := vm.RecordForCreate(o.p.seen.class, o.AppliedTags(), !createStarted(m))
+		machinev1.SetOrRemoveAnnotation(m, machinev1.AppliedTagsAnnotation, record)
+		if vm.KeepsBootData(o.p.seen.class) {
+			machinev1.SetAnnotation(m, machinev1.BootDataAnnotation, machinev1.BootDataKept)
+		}
 		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)))
-		machinev1.SetAnnotation(m, infrav1.MadeFromAnnotation, className(m))
+		machinev1.SetAnnotation(m, infrav1.MadeFromAnnotation, o.p.usedClass())
 		machinev1.SetAnnotation(m, capi.BlockMoveAnnotation, "true")
+		if addresses := recordOf(o.p.did.network); addresses != "" {
+			machinev1.SetAnnotation(m, infrav1.IPAddressesAnnotation, addresses)
+		}
 	})
 }
 
@@ -95,6 +109,20 @@ func (o vmOwner) RecordIntent(ctx context.Context) error {
 func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
 	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
 		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
+	})
+}
+
+// OtherClasses are those that the spec names.
+func (o vmOwner) OtherClasses(ctx context.Context) ([]class.Resolved, error) {
+	m := o.p.object
+	return fallback.Others(ctx, o.Client, o.classes.ResolveForClusterAPI,
+		fallback.Pool{Namespace: m.Namespace, Classes: m.Spec.ClassNames()}, o.p.usedClass())
+}
+
+// RecordClass persists from which class the VM is.
+func (o vmOwner) RecordClass(ctx context.Context, name string) error {
+	return o.patch(ctx, o.p, func(m *infrav1.MCMMachine) {
+		machinev1.SetAnnotation(m, infrav1.MadeFromAnnotation, name)
 	})
 }
 

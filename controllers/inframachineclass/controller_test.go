@@ -1,64 +1,43 @@
 package inframachineclass
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 const namespace = "ns"
 
-type world struct {
-	*testing.T
-	deps   Deps
-	events *record.FakeRecorder
+type env struct {
+	*harness.Env
+	deps Deps
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
-		clusterv1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
-	}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...)
-	for _, i := range append(index.Infrastructure(), index.Control()...) {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
-	}
-	w := &world{T: t, events: record.NewFakeRecorder(100)}
-	c := b.Build()
-	w.deps = Deps{Client: c, Live: c, Events: w.events}
+	w := &env{Env: harness.New(t, harness.With(objects...), harness.Indexed(index.Infrastructure(), index.Control()))}
+	w.deps = Deps{Client: w.Client, Live: w.Raw, Events: w.Events}
 	return w
 }
 
 // run reconciles class and Secrets until nothing changes.
-func (w *world) run() {
+func (w *env) run() {
 	w.Helper()
 	for range 2 {
-		if _, err := New(w.deps).Reconcile(w.Context(), reconcile.Request{NamespacedName: key("c")}); err != nil {
-			w.Fatal(err)
-		}
+		w.Reconcile(New(w.deps), key("c"))
 		for _, ns := range []string{namespace, "other"} {
-			if _, err := NewSecrets(w.deps).Reconcile(w.Context(),
-				reconcile.Request{NamespacedName: client.ObjectKey{Namespace: ns, Name: "s"}}); err != nil {
-				w.Fatal(err)
-			}
+			w.Reconcile(NewSecrets(w.deps), client.ObjectKey{Namespace: ns, Name: "s"})
 		}
 	}
 }
@@ -66,12 +45,9 @@ func (w *world) run() {
 func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: namespace, Name: name} }
 
 // marks are the finalizers and marks of an object, "gone" if it is not there.
-func (w *world) marks(o client.Object) string {
+func (w *env) marks(o client.Object) string {
 	w.Helper()
-	if err := w.deps.Client.Get(w.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			w.Fatal(err)
-		}
+	if !w.Reload(o) {
 		return "gone"
 	}
 	marks := slices.Clone(o.GetFinalizers())
@@ -101,22 +77,24 @@ func marked(class *machinev1.MachineClass) *machinev1.MachineClass {
 }
 
 func secret(ns string, annotations map[string]string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: ns, Annotations: annotations}}
+	return fixture.Secret("s", nil, fixture.In[*corev1.Secret](ns), func(s *corev1.Secret) { s.Annotations = annotations })
 }
 
 func machine(class, madeFrom string) *infrav1.MCMMachine {
-	m := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: namespace}}
-	m.Spec.MachineClassRef.Name = class
+	m := fixture.MCMMachine("m", "c1", class, fixture.In[*infrav1.MCMMachine](namespace))
 	if madeFrom != "" {
 		m.Annotations = map[string]string{infrav1.MadeFromAnnotation: madeFrom}
 	}
 	return m
 }
 
+func fallingBack(m *infrav1.MCMMachine) *infrav1.MCMMachine {
+	m.Spec.FallbackClassRefs = []infrav1.MachineClassReference{{Name: "c"}}
+	return m
+}
+
 func template() *infrav1.MCMMachineTemplate {
-	t := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t", Namespace: namespace}}
-	t.Spec.Template.Spec.MachineClassRef.Name = "c"
-	return t
+	return fixture.MCMMachineTemplate("t", "c1", "c", fixture.In[*infrav1.MCMMachineTemplate](namespace))
 }
 
 func TestMarksFollowUse(t *testing.T) {
@@ -142,6 +120,19 @@ func TestMarksFollowUse(t *testing.T) {
 			[]client.Object{classObject(), machine("other", "c")},
 			held + " move", held + " move", held,
 		},
+		"Fallback": {
+			"The VM may be made from it.",
+			[]client.Object{classObject(), fallingBack(machine("other", ""))},
+			held + " move", held + " move", held,
+		},
+		"TemplateFallback": {
+			"Machines of the pool may need it where it moves to.",
+			[]client.Object{classObject(), fixture.MCMMachineTemplate("t", "c1", "other",
+				fixture.In[*infrav1.MCMMachineTemplate](namespace), func(t *infrav1.MCMMachineTemplate) {
+					t.Spec.Template.Spec.FallbackClassRefs = []infrav1.MachineClassReference{{Name: "c"}}
+				})},
+			"move", "move", "",
+		},
 		"Template": {"A pool of no machines moves too.", []client.Object{classObject(), template()}, "move", "move", ""},
 		"Marked": {
 			"Whoever marked it moves it, away from native machines.",
@@ -154,7 +145,7 @@ func TestMarksFollowUse(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.objects, secret(namespace, nil), secret("other", allowed))...)
+			w := newEnv(t, append(tc.objects, secret(namespace, nil), secret("other", allowed))...)
 			w.run()
 			if got := w.marks(classObject()); got != tc.class {
 				t.Errorf("class has %q, want %q: %s", got, tc.class, tc.reason)
@@ -171,7 +162,7 @@ func TestMarksFollowUse(t *testing.T) {
 
 func TestForeignSecretThatDoesNotAllowIsNotTouched(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, classObject(), machine("c", ""), secret("other", nil))
+	w := newEnv(t, classObject(), machine("c", ""), secret("other", nil))
 	w.run()
 	if got := w.marks(secret("other", nil)); got != "" {
 		t.Errorf("it has %q", got)
@@ -180,20 +171,23 @@ func TestForeignSecretThatDoesNotAllowIsNotTouched(t *testing.T) {
 
 func TestDeletionWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, classObject(), machine("c", ""), secret(namespace, nil))
+	w := newEnv(t, classObject(), machine("c", ""), secret(namespace, nil))
 	w.run()
-	for _, o := range []client.Object{classObject(), secret(namespace, nil)} {
-		if err := w.deps.Client.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+	if told := w.Heard(); len(told) > 0 {
+		t.Errorf("told %q although nothing is deleted", told)
 	}
+	w.Delete(classObject(), secret(namespace, nil))
 	w.run()
-	if w.marks(classObject()) == "gone" || w.marks(secret(namespace, nil)) == "gone" || len(w.events.Events) == 0 {
+	if w.marks(classObject()) == "gone" || w.marks(secret(namespace, nil)) == "gone" {
 		t.Error("a machine needs them")
 	}
-	if err := w.deps.Client.Delete(t.Context(), machine("c", "")); err != nil {
-		t.Fatal(err)
+	told := strings.Join(w.Heard(), "\n")
+	for _, want := range []string{"Deletion waits for 1 MCMMachines, ", "Deletion waits for MachineClass c, "} {
+		if !strings.Contains(told, want) {
+			t.Errorf("told %q, want %q in it", told, want)
+		}
 	}
+	w.Delete(machine("c", ""))
 	w.run()
 	if got := w.marks(classObject()) + " " + w.marks(secret(namespace, nil)); got != "gone gone" {
 		t.Errorf("nobody needs them any more: %s", got)
@@ -202,16 +196,11 @@ func TestDeletionWaits(t *testing.T) {
 
 func TestBlockIsTakenBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, classObject(machinev1.Finalizer), machine("c", ""))
+	w := newEnv(t, classObject(machinev1.Finalizer), machine("c", ""))
 	w.run()
-	c := &machinev1.MachineClass{}
-	if err := w.deps.Client.Get(t.Context(), key("c"), c); err != nil {
-		t.Fatal(err)
-	}
-	c.Finalizers = []string{machinev1.InUseFinalizer}
-	if err := w.deps.Client.Update(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	harness.Edit(w.Cluster, classObject(), func(c *machinev1.MachineClass) {
+		c.Finalizers = []string{machinev1.InUseFinalizer}
+	})
 	w.run()
 	if got := w.marks(classObject()); strings.Contains(got, "blocked") {
 		t.Errorf("class has %q, and no native users", got)

@@ -14,6 +14,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // Secrets keeps the finalizer on a Secret for as long as a class in use names it.
@@ -25,8 +26,8 @@ func NewSecrets(d Deps) *Secrets { return &Secrets{d} }
 // Reconcile adds or removes the finalizer and the move label of a Secret. It does
 // not touch a Secret that no class in use names or has named.
 func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	object := &corev1.Secret{}
-	if err := s.Client.Get(ctx, req.NamespacedName, object); err != nil {
+	object, err := watch.SecretMetadata(ctx, s.Client, req.NamespacedName)
+	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if capi.Moving(object) {

@@ -30,14 +30,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 			return keys(m.Namespace, index.ClassesOf(m)...)
 		})).
 		Watches(&infrav1.MCMMachineTemplate{}, watch.Named(func(t *infrav1.MCMMachineTemplate) []client.ObjectKey {
-			return keys(t.Namespace, t.Spec.Template.Spec.MachineClassRef.Name)
+			return keys(t.Namespace, index.TemplateClasses(t)...)
 		})).
 		Complete(c)
 	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("mcmsecret").WithOptions(options).
-		For(&corev1.Secret{}, builder.WithPredicates(metadataChanged())).
+		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(metadataChanged())).
 		Watches(&machinev1.MachineClass{}, secretsOf()).
 		Complete(NewSecrets(c.Deps))
 }

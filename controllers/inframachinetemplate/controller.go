@@ -24,6 +24,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
@@ -34,7 +35,7 @@ const (
 	slowestRetry = 3 * time.Minute // after errors that pass
 )
 
-// Deps are what a Controller needs; all are required but WatchFilter.
+// Deps are what a Controller needs; all are required but WatchFilter and Fallback.
 type Deps struct {
 	Client client.Client // reads from a cache with the indexes of index.Infrastructure
 	Clouds *cloud.Registry
@@ -42,6 +43,8 @@ type Deps struct {
 	Events record.EventRecorder
 	// WatchFilter is the value of Cluster API's watch label that objects must carry; empty is all objects.
 	WatchFilter string
+	// Fallback is what is known of exhausted classes; nil: nothing.
+	Fallback *fallback.Memory
 }
 
 // Controller keeps the status of MCMMachineTemplates.
@@ -49,6 +52,7 @@ type Controller struct {
 	Deps
 	classes *class.Resolver
 	own     *fresh.Client // Client, which reads its own writes
+	answers answers
 }
 
 // New returns a Controller that has seen nothing yet.
@@ -64,6 +68,7 @@ type facts struct {
 	object    *infrav1.MCMMachineTemplate // as it is after what this pass has written
 	paused    string                      // why it is to be left alone
 	edited    bool                        // the spec is not the one that was seen first
+	class     string                      // that the next machine gets
 	capacity  corev1.ResourceList         // nil: unknown
 	info      infrav1.NodeInfo
 	condition metav1.Condition // CapacityKnown; without a Type, nothing is known yet
@@ -74,6 +79,7 @@ type facts struct {
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	object := &infrav1.MCMMachineTemplate{}
 	if err := c.Client.Get(ctx, req.NamespacedName, object); err != nil {
+		c.answers.forget(req.NamespacedName)
 		return outcome.Of(0, client.IgnoreNotFound(err))
 	}
 	switch {
@@ -121,23 +127,47 @@ func (c *Controller) compare(ctx context.Context, f *facts) error {
 	return nil
 }
 
-// findCapacity finds the capacity of a node: in the class, else from the cloud.
+// fallbackPeriod is how often it is looked which class of several a new machine would get: what
+// is known of exhausted classes has no events.
+const fallbackPeriod = 10 * time.Second
+
+// findCapacity finds the capacity of the next node: in the class that it will have, else from the cloud.
 func (c *Controller) findCapacity(ctx context.Context, f *facts) (time.Duration, error) {
-	resolved, err := c.classes.ResolveForTemplate(ctx, c.Client, f.object.Namespace,
-		f.object.Spec.Template.Spec.MachineClassRef.Name)
+	names := f.object.Spec.Template.Spec.ClassNames()
+	all, err := fallback.Candidates(ctx, c.Client, c.classes.ResolveForTemplate,
+		fallback.Pool{Namespace: f.object.Namespace, Classes: names})
 	if err != nil {
 		return 0, err
 	}
+	coming := c.Fallback.Coming(all, f.object.Status.MachineClassName)
+	f.class = coming.Name
+	ask := c.ask
+	if len(names) > 1 {
+		ask = c.answers.of(client.ObjectKeyFromObject(f.object), f.now, c.ask)
+	}
+	wait := c.capacityOf(ctx, f, coming.Resolved, ask)
+	if coming.Name != names[0] && f.condition.Status == metav1.ConditionTrue {
+		f.condition.Message = fmt.Sprintf("capacity of MachineClass %s, since the cloud has refused the classes before it",
+			coming.Name)
+	}
+	if len(names) > 1 && (wait == 0 || wait > fallbackPeriod) {
+		wait = fallbackPeriod
+	}
+	return wait, nil
+}
+
+// capacityOf finds the capacity of the nodes of a class, and returns when it is worth another look.
+func (c *Controller) capacityOf(ctx context.Context, f *facts, resolved class.Resolved, ask question) time.Duration {
 	if found, info, ok := ofClass(resolved); ok {
 		f.setCapacity(found, info, infrav1.ReasonCapacityOfClass)
-		return 0, nil
+		return 0
 	}
-	found, err := c.ask(ctx, resolved)
+	found, err := ask(ctx, resolved)
 	if err == nil {
 		capacity, info, problem := ofCloud(found)
 		if problem == "" {
 			f.setCapacity(capacity, info, infrav1.ReasonCapacityOfCloud)
-			return 0, nil
+			return 0
 		}
 		err = cloud.Errorf(cloud.Unknown, "look up capacity", "InvalidCapacity", "%s", problem)
 	}
@@ -146,7 +176,7 @@ func (c *Controller) findCapacity(ctx context.Context, f *facts) (time.Duration,
 		Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionFalse, Reason: reasonOf(err),
 		Message: err.Error() + "; correct that, or set nodeTemplate of the MachineClass",
 	}
-	return max(outcome.After(err, 0), slowestRetry), nil
+	return max(outcome.After(err, 0), slowestRetry)
 }
 
 func (c *Controller) ask(ctx context.Context, r class.Resolved) (cloud.Capacity, error) {

@@ -1,135 +1,78 @@
 package inframachinetemplate
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
-	testingclock "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 const namespace = "ns"
 
-type world struct {
-	*testing.T
-	client     client.Client
+var key = client.ObjectKey{Namespace: namespace, Name: "t"}
+
+type env struct {
+	*harness.Env
 	cloud      *sim.Cloud
 	controller *Controller
-	events     *record.FakeRecorder
-	writes     int
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
-		clusterv1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{T: t, events: record.NewFakeRecorder(100)}
-	b := fake.NewClientBuilder().WithScheme(
-		s).WithObjects(objects...).WithStatusSubresource(
-		&infrav1.MCMMachineTemplate{}).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
-			opts ...client.PatchOption,
-		) error {
-			w.writes++
-			return c.Patch(ctx, o, p, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
-			opts ...client.SubResourcePatchOption,
-		) error {
-			w.writes++
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})
-	for _, i := range append(index.Infrastructure(), index.Control()...) {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
-	}
-	w.client = b.Build()
-	clock := testingclock.NewFakePassiveClock(metav1.Now().Time)
-	w.cloud = sim.New(sim.Options{Clock: clock, Settings: sim.DefaultSettings()})
-	registry, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, clock.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.controller = New(Deps{Client: w.client, Clouds: registry, Clock: clock, Events: w.events})
+	w := &env{Env: harness.New(t, harness.With(objects...), harness.Indexed(index.Infrastructure(), index.Control()))}
+	w.cloud = w.NewCloud()
+	w.controller = New(Deps{Client: w.Client, Clouds: w.Registry(w.cloud), Clock: w.Clock, Events: w.Events})
 	return w
 }
 
-func (w *world) run() time.Duration {
+func (w *env) run() time.Duration {
 	w.Helper()
-	r, err := w.controller.Reconcile(w.Context(),
-		reconcile.Request{NamespacedName: client.ObjectKeyFromObject(template())})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return r.RequeueAfter
+	return w.Reconcile(w.controller, key).RequeueAfter
 }
 
-func (w *world) get() *infrav1.MCMMachineTemplate {
+func (w *env) get() *infrav1.MCMMachineTemplate {
 	w.Helper()
-	o := template()
-	if err := w.client.Get(w.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		w.Fatal(err)
-	}
-	return o
+	return harness.Get[infrav1.MCMMachineTemplate](w.Cluster, key)
 }
 
-func (w *world) condition(kind string) string {
+func (w *env) condition(kind string) string {
 	w.Helper()
-	if c := meta.FindStatusCondition(w.get().Status.Conditions, kind); c != nil {
-		return string(c.Status) + " " + c.Reason + ": " + c.Message
-	}
-	return ""
+	return harness.Condition(w.get().Status.Conditions, kind)
 }
 
 func template() *infrav1.MCMMachineTemplate {
-	o := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t", Namespace: namespace, UID: "uid"}}
-	o.Spec.Template.Spec.MachineClassRef.Name = "c"
-	return o
+	return fixture.MCMMachineTemplate("t", "c1", "c", fixture.In[*infrav1.MCMMachineTemplate](namespace),
+		func(o *infrav1.MCMMachineTemplate) { o.UID, o.Labels = "uid", nil })
+}
+
+func ownedByClass(o *infrav1.MCMMachineTemplate) {
+	o.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass", Name: "a", UID: "a",
+	}}
 }
 
 func classObject(change ...func(*machinev1.MachineClass)) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}, Provider: "sim",
-		SecretRef: &corev1.SecretReference{Name: "s"},
-	}
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",
-		"instanceType":"gpu","image":"linux-1",
-		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
-	for _, f := range change {
-		f(c)
-	}
-	return c
+	return fixture.MachineClass("c", append([]func(*machinev1.MachineClass){
+		fixture.In[*machinev1.MachineClass](namespace), fixture.ProviderSpec(map[string]any{"instanceType": "gpu"}),
+		func(c *machinev1.MachineClass) { c.SecretRef = &corev1.SecretReference{Name: "s"} },
+	}, change...)...)
 }
 
-func keys() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace}, Data: map[string][]byte{
-		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"),
-	}}
-}
+func keys() *corev1.Secret { return fixture.Credentials("s", fixture.In[*corev1.Secret](namespace)) }
 
 func withNodeTemplate(c *machinev1.MachineClass) {
 	c.NodeTemplate = &machinev1.NodeTemplate{
@@ -163,7 +106,7 @@ func TestCapacity(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, template(), tc.class, keys())
+			w := newEnv(t, template(), tc.class, keys())
 			w.run()
 			got := map[string]string{}
 			for name, quantity := range w.get().Status.Capacity {
@@ -178,9 +121,9 @@ func TestCapacity(t *testing.T) {
 			if got := w.condition(infrav1.CapacityKnownCondition); got != tc.reason {
 				t.Errorf("CapacityKnown is %q", got)
 			}
-			w.writes = 0
-			if wait := w.run(); w.writes != 0 || wait != 0 {
-				t.Errorf("%d writes, wait %s in steady state", w.writes, wait)
+			w.Forget()
+			if wait := w.run(); len(w.Writes()) != 0 || wait != 0 {
+				t.Errorf("%d writes, wait %s in steady state", len(w.Writes()), wait)
 			}
 		})
 	}
@@ -188,17 +131,15 @@ func TestCapacity(t *testing.T) {
 
 func TestUnknownCapacityIsSaidAndComesLater(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, template(), classObject())
+	w := newEnv(t, template(), classObject())
 	if wait := w.run(); wait == 0 {
 		t.Error("nobody tries again")
 	}
 	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False SecretNotFound") ||
-		len(w.events.Events) != 1 {
-		t.Errorf("Ready is %q, %d Events", got, len(w.events.Events))
+		len(w.Events.Events) != 1 {
+		t.Errorf("Ready is %q, %d Events", got, len(w.Events.Events))
 	}
-	if err := w.client.Create(t.Context(), keys()); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(keys())
 	w.run()
 	if got := w.condition(clusterv1.ReadyCondition); got != "True Ready: " {
 		t.Errorf("Ready is %q", got)
@@ -207,7 +148,7 @@ func TestUnknownCapacityIsSaidAndComesLater(t *testing.T) {
 
 func TestMissingClassIsNamedByTheFieldOfTheTemplate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, template())
+	w := newEnv(t, template())
 	w.run()
 	const want = `False ClassNotFound: use MachineClass "c": spec.template.spec.machineClassRef.name: there is no ` +
 		`MachineClass "c" in namespace "ns"; create it or name another one`
@@ -220,20 +161,18 @@ func TestMissingClassIsNamedByTheFieldOfTheTemplate(t *testing.T) {
 
 func TestEditedInPlace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, template(), classObject(withNodeTemplate), keys())
+	w := newEnv(t, template(), classObject(withNodeTemplate), keys())
 	w.run()
 	set := func(labels map[string]string) {
-		o := w.get()
-		o.Spec.Template.Spec.NodeTemplate.Labels = labels
-		if err := w.client.Update(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		harness.Edit(w.Cluster, w.get(), func(o *infrav1.MCMMachineTemplate) {
+			o.Spec.Template.Spec.NodeTemplate.Labels = labels
+		})
 		w.run()
 	}
 	set(map[string]string{"a": "b"})
 	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got,
-		"False EditedInPlace: spec.template was edited") || len(w.events.Events) != 1 {
-		t.Errorf("Ready is %q, %d Events", got, len(w.events.Events))
+		"False EditedInPlace: spec.template was edited") || len(w.Events.Events) != 1 {
+		t.Errorf("Ready is %q, %d Events", got, len(w.Events.Events))
 	}
 	set(nil)
 	if got := w.condition(clusterv1.ReadyCondition); got != "True Ready: " {
@@ -246,7 +185,7 @@ func TestCopyOfATemplateIsNoEdit(t *testing.T) {
 	t.Parallel()
 	o := template()
 	o.Annotations = map[string]string{infrav1.SpecHashAnnotation: "another-uid/0123"}
-	w := newWorld(t, o, classObject(withNodeTemplate), keys())
+	w := newEnv(t, o, classObject(withNodeTemplate), keys())
 	w.run()
 	if got := w.condition(infrav1.SpecUnchangedCondition); got != "True Unchanged: " {
 		t.Errorf("SpecUnchanged is %q", got)
@@ -257,7 +196,7 @@ func TestPausedTemplate(t *testing.T) {
 	t.Parallel()
 	o := template()
 	o.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-	w := newWorld(t, o, classObject(withNodeTemplate), keys())
+	w := newEnv(t, o, classObject(withNodeTemplate), keys())
 	w.run()
 	if len(w.get().Status.Capacity) != 0 || len(w.get().Status.Conditions) != 1 {
 		t.Errorf("status %+v", w.get().Status)
@@ -267,39 +206,29 @@ func TestPausedTemplate(t *testing.T) {
 func TestTemplateOfAClusterClassIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	o := template()
-	o.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass",
-		Name: "a", UID: "a",
-	}}
-	w := newWorld(t, o)
-	if wait := w.run(); wait != 0 || w.writes != 0 || len(w.events.Events) != 0 {
-		t.Errorf("wait %s, %d writes, %d Events about a class that is a placeholder", wait, w.writes, len(w.events.Events))
+	ownedByClass(o)
+	w := newEnv(t, o)
+	if wait := w.run(); wait != 0 || len(w.Writes()) != 0 || len(w.Events.Events) != 0 {
+		t.Errorf("wait %s, writes %v, %d Events about a class that is a placeholder", wait, w.Writes(), len(w.Events.Events))
 	}
 }
 
 // The template may be seen before its ClusterClass owns it.
 func TestWhatWasSaidOfAPlaceholderIsTakenBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, template())
+	w := newEnv(t, template())
 	w.run()
 	if got := w.condition(clusterv1.ReadyCondition); !strings.HasPrefix(got, "False ClassNotFound") {
 		t.Fatalf("Ready is %q", got)
 	}
-	o := w.get()
-	o.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "ClusterClass",
-		Name: "a", UID: "a",
-	}}
-	if err := w.client.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	harness.Edit(w.Cluster, w.get(), ownedByClass)
 	w.run()
 	if left := w.get().Status; len(left.Conditions) != 0 {
 		t.Errorf("still said of a class that is a placeholder: %+v", left.Conditions)
 	}
-	w.writes = 0
-	if w.run(); w.writes != 0 {
-		t.Errorf("%d writes once there is nothing to take back", w.writes)
+	w.Forget()
+	if w.run(); len(w.Writes()) != 0 {
+		t.Errorf("%d writes once there is nothing to take back", len(w.Writes()))
 	}
 }
 
@@ -308,24 +237,16 @@ func TestMessageKeepsUpWithWhatIsMissing(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		more   []client.Object
-		change func(t *testing.T, w *world)
+		change func(w *env)
 		want   string
 	}{
-		"Secret": {"The class names another Secret by now, which is missing as well.", nil, func(t *testing.T, w *world) {
-			t.Helper()
-			c := classObject()
-			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-				t.Fatal(err)
-			}
-			c.SecretRef.Name = "other"
-			if err := w.client.Update(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+		"Secret": {"The class names another Secret by now, which is missing as well.", nil, func(w *env) {
+			harness.Edit(w.Cluster, classObject(), func(c *machinev1.MachineClass) { c.SecretRef.Name = "other" })
 		}, `False SecretNotFound: use MachineClass "c": secretRef: there is no Secret "ns/other"`},
 		"Cloud": {
 			"What a cloud says about an outage differs from call to call, and is no news.",
 			[]client.Object{keys()},
-			func(_ *testing.T, w *world) {
+			func(w *env) {
 				w.cloud.RemoveFault(0)
 				w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBefore, Code: "InternalError", Message: "second"})
 			}, "first",
@@ -334,14 +255,58 @@ func TestMessageKeepsUpWithWhatIsMissing(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.more, template(), classObject())...)
+			w := newEnv(t, append(tc.more, template(), classObject())...)
 			w.cloud.AddFault(sim.Fault{Op: "*", Mode: sim.FaultBefore, Code: "InternalError", Message: "first"})
 			w.run()
-			tc.change(t, w)
+			tc.change(w)
 			w.run()
 			if got := w.condition(infrav1.CapacityKnownCondition); !strings.Contains(got, tc.want) {
 				t.Errorf("CapacityKnown is %q, want %q: %s", got, tc.want, tc.reason)
 			}
 		})
+	}
+}
+
+// A template with several classes is looked at every few seconds; the cloud is not asked each time.
+func TestCapacityIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	pool := template()
+	pool.Spec.Template.Spec.FallbackClassRefs = []infrav1.MachineClassReference{{Name: "large"}}
+	w := newEnv(t, classObject(), keys(), pool)
+	for range 5 {
+		w.run()
+		w.Advance(fallbackPeriod)
+	}
+	if calls := w.cloud.Calls(sim.OpGetInstanceType); calls != 1 {
+		t.Errorf("%d calls for an answer that stays: %s", calls, w.condition(infrav1.CapacityKnownCondition))
+	}
+}
+
+func TestCapacityOfTheClassThatComes(t *testing.T) {
+	t.Parallel()
+	large := fixture.MachineClass("large", fixture.In[*machinev1.MachineClass](namespace), withNodeTemplate,
+		func(c *machinev1.MachineClass) {
+			c.NodeTemplate.Capacity["cpu"] = resource.MustParse("8")
+			c.SecretRef = &corev1.SecretReference{Name: "s"}
+		})
+	pool := template()
+	pool.Spec.Template.Spec.FallbackClassRefs = []infrav1.MachineClassReference{{Name: "large"}}
+	w := newEnv(t, classObject(withNodeTemplate), large, keys(), pool)
+	memory := fallback.NewMemory(w.Clock, time.Minute)
+	w.controller.Fallback = memory
+	all, err := fallback.Candidates(t.Context(), w.Client, fallback.ReadOnlyClass,
+		fallback.Pool{Namespace: namespace, Classes: []string{"c", "large"}})
+	w.Must(err)
+	cpus := func() string { w.run(); return w.get().Status.Capacity.Cpu().String() }
+	if got := cpus(); got != "2" {
+		t.Errorf("%s CPUs while nothing is known of the first class", got)
+	}
+	memory.Refused(all[0].Offer, "sold out")
+	if got := cpus(); got != "8" || !strings.Contains(w.condition(infrav1.CapacityKnownCondition), "large") {
+		t.Errorf("%s CPUs while the first class is exhausted: %s", got, w.condition(infrav1.CapacityKnownCondition))
+	}
+	memory.Made(all[0].Offer)
+	if got := cpus(); got != "2" || strings.Contains(w.condition(infrav1.CapacityKnownCondition), "large") {
+		t.Errorf("%s CPUs when the first class has room again: %s", got, w.condition(infrav1.CapacityKnownCondition))
 	}
 }

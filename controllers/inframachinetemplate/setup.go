@@ -28,8 +28,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&infrav1.MCMMachineTemplate{}, builder.WithPredicates(predicate.Or(watch.ExceptStatus(), c.own.Foreign()))).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.ofClassNamed),
 			builder.WithPredicates(watch.SpecOrDeletion())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
-			builder.WithPredicates(watch.SecretContent())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.ofSecret),
+			builder.WithPredicates(watch.Versions())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.ofCluster),
 			builder.WithPredicates(capi.ClusterChanged())).
 		Complete(c)

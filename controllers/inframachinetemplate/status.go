@@ -32,6 +32,7 @@ func report(f *facts) infrav1.MCMMachineTemplateStatus {
 	if f.paused != "" {
 		return status
 	}
+	status.MachineClassName = f.class
 	if f.capacity != nil {
 		status.Capacity, status.NodeInfo = f.capacity, f.info
 	}

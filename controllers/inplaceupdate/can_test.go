@@ -13,11 +13,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 const (
@@ -93,7 +93,7 @@ func classes() []client.Object {
 
 func extension(t *testing.T, objects []client.Object, funcs interceptor.Funcs) *Extension {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
+	c := harness.New(t, harness.With(objects...), harness.Answered(funcs)).Client
 	return New(Deps{Client: c, Live: c})
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -53,7 +54,7 @@ func (u *update) asksAgent() (bool, answer) {
 
 // asMade reports whether the node certainly is what is asked for since its VM was made.
 func (u *update) asMade() bool {
-	if u.infra.Annotations[infrav1.MadeFromAnnotation] != u.infra.Spec.MachineClassRef.Name {
+	if !slices.Contains(u.infra.Spec.ClassNames(), u.infra.Annotations[infrav1.MadeFromAnnotation]) {
 		return false
 	}
 	if v := u.machine.Spec.Version; v != "" && v != u.node.Status.NodeInfo.KubeletVersion {
@@ -69,7 +70,7 @@ func (u *update) asMade() bool {
 // otherClass reports whether the VM certainly is of another class than what is asked for.
 func (u *update) otherClass() bool {
 	made := u.infra.Annotations[infrav1.MadeFromAnnotation]
-	return made != "" && made != u.infra.Spec.MachineClassRef.Name
+	return made != "" && !slices.Contains(u.infra.Spec.ClassNames(), made)
 }
 
 // agentless is the answer to an update that somebody has made impossible after it was promised.

@@ -15,6 +15,7 @@ import (
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // How an update is, as core sees it.
@@ -38,26 +39,26 @@ func progressOf(r *runtimehooksv1.UpdateMachineResponse) progress {
 
 // expect calls and checks the answer.
 func (w *env) expect(step string, want progress, message string) {
-	w.t.Helper()
+	w.Helper()
 	r := w.call()
 	if got := progressOf(r); got != want || !strings.Contains(r.Message, message) {
-		w.t.Fatalf("%s: %s after %d s: %q; want %s with %q", step, got, r.RetryAfterSeconds, r.Message, want, message)
+		w.Fatalf("%s: %s after %d s: %q; want %s with %q", step, got, r.RetryAfterSeconds, r.Message, want, message)
 	}
 	if again := w.call(); again.Status != r.Status || again.Message != r.Message {
-		w.t.Fatalf("%s: asked again it says %q, not %q: each difference is a write of core's", step, again.Message, r.Message)
+		w.Fatalf("%s: asked again it says %q, not %q: each difference is a write of core's", step, again.Message, r.Message)
 	}
 }
 
 // untouched: nothing of an update is on the Node.
 func (w *env) untouched(step string) {
-	w.t.Helper()
+	w.Helper()
 	n := w.node()
 	for _, key := range []string{
 		machinev1.CandidateForUpdateLabel, machinev1.SelectedForUpdateLabel,
 		machinev1.UpdateResultLabel,
 	} {
 		if _, ok := n.Labels[key]; ok {
-			w.t.Errorf("%s: the Node has label %s", step, key)
+			w.Errorf("%s: the Node has label %s", step, key)
 		}
 	}
 	for _, key := range []string{
@@ -65,11 +66,11 @@ func (w *env) untouched(step string) {
 		machinev1.UpdateFailedReasonAnnotation,
 	} {
 		if _, ok := n.Annotations[key]; ok {
-			w.t.Errorf("%s: the Node has annotation %s", step, key)
+			w.Errorf("%s: the Node has annotation %s", step, key)
 		}
 	}
 	if n.Spec.Unschedulable {
-		w.t.Errorf("%s: the Node is cordoned", step)
+		w.Errorf("%s: the Node is cordoned", step)
 	}
 }
 
@@ -114,155 +115,13 @@ func TestNodeTemplateRefused(t *testing.T) {
 	w.want(func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
 		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
 	})
-	live := w.live()
-	live.Status.Conditions = []metav1.Condition{{
-		Type: infrav1.NodeSyncedCondition, Status: metav1.ConditionFalse,
-		Reason: infrav1.ReasonNodeRefused, Message: "the API server refuses label a",
-	}}
-	if err := w.m.Status().Update(t.Context(), live); err != nil {
-		t.Fatal(err)
-	}
-	w.expect("the API server refuses", inProgress, "the API server refuses label a")
-}
-
-// agentEnv wants another version and class of a node with an agent and a pod.
-func agentEnv(t *testing.T) *env {
-	t.Helper()
-	w := newEnv(t)
-	w.pod("p", nil)
-	w.want(func(m *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
-		annotate(m, "version,providerSpec.image")
-		m.Spec.Version = "v1.2.0"
-		i.Spec.MachineClassRef.Name = "c2"
-	})
-	return w
-}
-
-// TestAgent: the whole way of an update by the agent, and another one after it.
-func TestAgent(t *testing.T) {
-	t.Parallel()
-	w := agentEnv(t)
-	if r := w.call(); progressOf(r) != inProgress ||
-		!strings.Contains(r.Message, "waiting for default/p, which is ending") {
-		t.Fatalf("%+v, want a drain", r)
-	}
-	n := w.node()
-	if w.reason() != machinev1.ReasonSelectedForUpdate || n.Labels[machinev1.SelectedForUpdateLabel] != yes ||
-		!n.Spec.Unschedulable {
-		t.Fatalf("%s, %v, cordoned %v; want a Node that is selected and cordoned", w.reason(), n.Labels, n.Spec.Unschedulable)
-	}
-	w.expect("drained", inProgress, "Waiting for the agent on Node n")
-	if w.reason() != machinev1.ReasonReadyForUpdate {
-		t.Fatalf("%s, want %s", w.reason(), machinev1.ReasonReadyForUpdate)
-	}
-	w.edit(func(n *corev1.Node) { n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful })
-	w.expect("the kubelet has not restarted", inProgress, "to report version v1.2.0 instead of v1.1.0")
-	w.edit(func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.2.0" })
-	w.expect("it has", done, "")
-	w.untouched("at the end")
-	if w.reason() != machinev1.ReasonUpdateSuccessful {
-		t.Errorf("%s, want %s", w.reason(), machinev1.ReasonUpdateSuccessful)
-	}
-	w.pod("q", nil)
-	w.want(func(_ *clusterv1.Machine, i *infrav1.MCMMachine, _ *bootstrapv1.MCMConfig) {
-		i.Spec.NodeTemplate.Labels = map[string]string{"a": "b"}
-	})
-	w.expect("a label after it is nothing to the agent", inProgress, "Waiting for the controller")
-	w.untouched("a label")
-	w.want(func(_ *clusterv1.Machine, _ *infrav1.MCMMachine, c *bootstrapv1.MCMConfig) {
-		c.Spec.UserDataSecretRef.Name = "d2"
-	})
-	if r := w.call(); !strings.Contains(r.Message, "Draining") {
-		t.Errorf("%q, want the next update by the agent, which the last result does not end", r.Message)
-	}
-}
-
-// TestAgentFails: a failure says why, and what to do; a person who does it is heard.
-func TestAgentFails(t *testing.T) {
-	t.Parallel()
-	w := agentEnv(t)
-	w.call()
-	w.expect("drained", inProgress, "agent")
-	w.edit(func(n *corev1.Node) {
-		n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateFailed
-		n.Annotations[machinev1.UpdateFailedReasonAnnotation] = "the disk is full"
-	})
-	w.expect("failed", broken, "The agent on Node n has failed: the disk is full; remove its label")
-	c := (&update{infra: w.live()}).condition(infrav1.UpdatedInPlaceCondition)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != infrav1.ReasonNodeAgentFailed ||
-		!strings.Contains(c.Message, "the disk is full") {
-		t.Errorf("condition %+v: core does not show the message of a failure, so the MCMMachine has to", c)
-	}
-	if n := len(w.events.Events); n != 1 {
-		t.Errorf("%d Events of one failure", n)
-	}
-	if w.reason() != machinev1.ReasonUpdateFailed || !w.node().Spec.Unschedulable {
-		t.Errorf("%s, cordoned %v; want a failed Node that gets no pods", w.reason(), w.node().Spec.Unschedulable)
-	}
-	w.edit(func(n *corev1.Node) { delete(n.Labels, machinev1.UpdateResultLabel) })
-	w.expect("tried again", inProgress, "Waiting for the agent")
-	w.edit(func(n *corev1.Node) {
-		n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful
-		n.Status.NodeInfo.KubeletVersion = "v1.2.0"
-	})
-	w.expect("and succeeded", done, "")
-	w.untouched("at the end")
-	if c := (&update{infra: w.live()}).condition(infrav1.UpdatedInPlaceCondition); c == nil ||
-		c.Status != metav1.ConditionTrue {
-		t.Errorf("condition %+v, want the failure to be over", c)
-	}
-}
-
-// TestAgentIsSilent: an update without an agent fails after its time, and may still
-// succeed.
-func TestAgentIsSilent(t *testing.T) {
-	t.Parallel()
-	w := agentEnv(t)
-	w.call()
-	w.expect("drained", inProgress, "agent")
-	w.clock.Step(time.Hour)
-	w.expect("in time", inProgress, "agent")
-	w.clock.Step(time.Second)
-	w.expect("overdue", broken, "The agent on the node has given no result within 1h0m0s of 2026-01-02T03:04:05Z")
-	w.edit(func(n *corev1.Node) { n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful })
-	w.expect("half done", broken, "The kubelet has not reported version v1.2.0")
-	w.edit(func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.2.0" })
-	w.expect("late", done, "")
-}
-
-// TestCordonOfAPersonStays: only what was cordoned for the update is uncordoned.
-func TestCordonOfAPersonStays(t *testing.T) {
-	t.Parallel()
-	w := agentEnv(t)
-	w.edit(func(n *corev1.Node) { n.Spec.Unschedulable = true })
-	w.call()
-	w.expect("drained", inProgress, "agent")
-	w.edit(func(n *corev1.Node) {
-		n.Labels[machinev1.UpdateResultLabel] = machinev1.UpdateSuccessful
-		n.Status.NodeInfo.KubeletVersion = "v1.2.0"
-	})
-	w.expect("updated", done, "")
-	if !w.node().Spec.Unschedulable {
-		t.Error("a Node that a person had cordoned was uncordoned")
-	}
-}
-
-// TestWhatAnEarlierUpdateLeft: labels and condition count for the update that
-// they were written for only.
-func TestWhatAnEarlierUpdateLeft(t *testing.T) {
-	t.Parallel()
-	w := agentEnv(t)
-	w.edit(func(n *corev1.Node) {
-		n.Labels = map[string]string{machinev1.UpdateResultLabel: machinev1.UpdateSuccessful}
-		n.Annotations = map[string]string{infrav1.UpdateTargetAnnotation: "another"}
-		n.Status.Conditions = []corev1.NodeCondition{{
-			Type: machinev1.NodeInPlaceUpdate, Status: corev1.ConditionTrue,
-			Reason: machinev1.ReasonReadyForUpdate,
+	harness.Edit(w.Cluster, w.live(), func(m *infrav1.MCMMachine) {
+		m.Status.Conditions = []metav1.Condition{{
+			Type: infrav1.NodeSyncedCondition, Status: metav1.ConditionFalse,
+			Reason: infrav1.ReasonNodeRefused, Message: "the API server refuses label a",
 		}}
 	})
-	if r := w.call(); !strings.Contains(r.Message, "Draining") || w.reason() != machinev1.ReasonSelectedForUpdate {
-		t.Fatalf("%q, %s: an agent would update a node with pods", r.Message, w.reason())
-	}
+	w.expect("the API server refuses", inProgress, "the API server refuses label a")
 }
 
 // TestWhoIsAsked: the agent is asked for what differs from the node as it was
@@ -365,9 +224,7 @@ func TestWaits(t *testing.T) {
 			w.clusters.Disconnect(client.ObjectKey{Namespace: "ns", Name: "c"})
 		}, "no connection to the workload cluster"},
 		{"the Node is gone", func(w *env) {
-			if err := w.w.Delete(t.Context(), w.node()); err != nil {
-				t.Fatal(err)
-			}
+			w.workload.Delete(w.node())
 		}, "Node n does not exist"},
 		{"the name is another VM's", func(w *env) {
 			w.edit(func(n *corev1.Node) { n.Spec.ProviderID = "sim:///2" })
@@ -423,7 +280,7 @@ func TestDrain(t *testing.T) {
 		t.Fatalf("%d pods, want all but the one that was evicted", w.pods())
 	}
 	w.expect("the last one waits for its turn", inProgress, "default/last, whose turn comes later")
-	w.clock.Step(61 * time.Second)
+	w.Advance(61 * time.Second)
 	w.expect("core would give up draining", inProgress, "Waiting for the agent")
 	if w.pods() != 5 {
 		t.Errorf("%d pods: one that is not waited for is left alone", w.pods())

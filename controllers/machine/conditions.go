@@ -31,9 +31,7 @@ func progressConditions(p *pass, failure error, status machinev1.MachineStatus) 
 		found = append(found, condition(machinev1.ConditionSpecValid, true, machinev1.ReasonIgnoredValue,
 			strings.Join(warnings, "; ")))
 	}
-	if p.did.drained != nil {
-		found = append(found, drainCondition(p.did.drained))
-	}
+	found = append(found, besideConditions(p)...)
 	if p.seen.frozen {
 		return append(found, condition(machinev1.ConditionNodeReady, false, machinev1.ReasonFrozen,
 			cmp.Or(p.seen.cause, "Machines or Nodes cannot be listed")+"; correct the connection, credentials or rights "+
@@ -47,6 +45,28 @@ func progressConditions(p *pass, failure error, status machinev1.MachineStatus) 
 	}
 	if c, ok := nodeCondition(p, status); ok {
 		found = append(found, c)
+	}
+	return found
+}
+
+// besideConditions are about what goes on beside the VM and the node's health.
+func besideConditions(p *pass) []metav1.Condition {
+	var found []metav1.Condition
+	if p.did.drained != nil {
+		found = append(found, drainCondition(p.did.drained))
+	}
+	if f := p.did.tagsFailure; f != nil {
+		found = append(found, condition(machinev1.ConditionTagsUpdated, false, f.reason, f.message))
+	}
+	if f := p.did.bootDataFailure; f != nil {
+		found = append(found, condition(machinev1.ConditionBootDataRemoved, false, f.reason, f.message))
+	}
+	switch j := p.did.joining; {
+	case j.Reason != "":
+		found = append(found, condition(machinev1.ConditionLoadBalancerRegistered, false, j.Reason, j.Message))
+	case j.Registered:
+		found = append(found, condition(machinev1.ConditionLoadBalancerRegistered, true, machinev1.ReasonRegistered,
+			"The VM is registered with the load balancers of its class"))
 	}
 	return found
 }
@@ -80,7 +100,11 @@ func vmCondition(p *pass, status machinev1.MachineStatus) (metav1.Condition, boo
 		return condition(kind, false, machinev1.ReasonCreationTimedOut,
 			fmt.Sprintf("VM not created within %s: %s", p.seen.settings.creation, p.did.createErr)), true
 	case p.did.createErr != nil:
-		return condition(kind, false, outcome.Reason(p.did.createErr), p.did.createErr.Error()), true
+		text := p.did.createErr.Error()
+		if p.did.otherClasses != "" {
+			text += "; other classes: " + p.did.otherClasses
+		}
+		return condition(kind, false, outcome.Reason(p.did.createErr), text), true
 	case p.did.created:
 		return condition(kind, true, machinev1.ReasonVMRunning, "The VM exists"), true
 	case p.did.waitsFor != nil && wantsVM(p.machine):
@@ -184,11 +208,28 @@ func obsoleteConditions(p *pass, status machinev1.MachineStatus) []string {
 	if len(p.seen.problems) == 0 && len(p.seen.warnings)+len(p.did.warnings) == 0 {
 		done = append(done, machinev1.ConditionSpecValid)
 	}
+	done = append(done, obsoleteBeside(p)...)
 	if !p.machine.DeletionTimestamp.IsZero() || freezeIsOver(p, status) {
 		done = append(done, machinev1.ConditionNodeReady)
 	}
 	if p.machine.DeletionTimestamp.IsZero() && p.did.drained == nil && status.CurrentStatus.PreserveExpiryTime == nil {
 		done = append(done, machinev1.ConditionDrained)
+	}
+	return done
+}
+
+// obsoleteBeside returns those of besideConditions about VMs that do not apply any more.
+func obsoleteBeside(p *pass) []string {
+	var done []string
+	going := !p.machine.DeletionTimestamp.IsZero()
+	if going || p.did.tagsUpdated {
+		done = append(done, machinev1.ConditionTagsUpdated)
+	}
+	if going || p.did.bootDataRemoved {
+		done = append(done, machinev1.ConditionBootDataRemoved)
+	}
+	if going || p.did.joining.None {
+		done = append(done, machinev1.ConditionLoadBalancerRegistered)
 	}
 	return done
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
@@ -57,6 +58,9 @@ type Deps struct {
 	Visits *hold.Visits
 	// Permits are shared with the node controller; nil: the Controller has its own.
 	Permits *permit.Permits
+	// Fallback is what is known of exhausted classes, shared with the controllers that choose
+	// classes for new Machines and report capacity; nil: the Controller has its own.
+	Fallback *fallback.Memory
 }
 
 // Controller keeps the VM and node of each Machine as its spec asks.
@@ -78,6 +82,9 @@ func (c *Controller) Collectors() []prometheus.Collector { return []prometheus.C
 // New returns a Controller that has seen nothing yet.
 func New(d Deps) *Controller {
 	d.Client = fresh.NewClient(d.Client, &machinev1.Machine{})
+	if d.Fallback == nil {
+		d.Fallback = fallback.NewMemory(d.Clock, d.Options.ResourceExhaustedRetry)
+	}
 	if d.Permits == nil {
 		d.Permits = permit.New(d.Client, d.Clock, d.Options.MaxReplacements)
 	}
@@ -163,10 +170,13 @@ func joinSteps() []step {
 	return []step{
 		{"ensureFinalizer", "", always((*Controller).ensureFinalizer)},
 		{"launch", "", always((*Controller).launch)},
+		{"register", "", always((*Controller).register)},
 		{"syncProviderIDForm", "", always((*Controller).syncProviderIDForm)},
 		{"checkHealth", "", always((*Controller).checkHealth)},
 		{"updateInPlace", "", always((*Controller).updateInPlace)},
 		{"preserve", "", always((*Controller).preserve)},
+		{"removeBootData", "", always((*Controller).removeBootData)},
+		{"updateTags", "", always((*Controller).updateTags)},
 	}
 }
 
@@ -177,6 +187,7 @@ func deletionSteps() []step {
 		{"findNode", machinev1.StepGetVMStatus, (*Controller).findNode},
 		{"drain", machinev1.StepDrain, (*Controller).drain},
 		{"detachVolumes", machinev1.StepDeleteAttachments, (*Controller).detachVolumes},
+		{"deregister", machinev1.StepDeleteVM, (*Controller).deregister},
 		{"deleteVM", machinev1.StepDeleteVM, (*Controller).deleteVM},
 		{"deleteNode", machinev1.StepDeleteNode, (*Controller).deleteNode},
 		{"deleteToken", machinev1.StepDeleteNode, (*Controller).deleteToken},

@@ -13,10 +13,13 @@
 //
 //	ensureFinalizer     finalizer.go   finalizer and owner id, before anything is created
 //	launch              launch.go      the VM and what identifies it
+//	register            upkeep.go      the load balancers of the VM
 //	syncProviderIDForm  providerid.go  the form of spec.providerID that is asked for
 //	checkHealth         health.go      the phase; replacement paused by outage.go
 //	updateInPlace       inplace.go     the machine's part of an update in place
 //	preserve            preserve.go    a machine that is kept for examination
+//	removeBootData      node.go        boot data that the cloud keeps, once the node has joined
+//	updateTags          upkeep.go      the tags of the VM, where they follow the class
 //
 // A pass over a Machine that is being deleted runs the deletion steps until one is
 // not done. Each is skipped when there is nothing to do, so a Machine without pods
@@ -24,7 +27,8 @@
 //
 //	findNode         node.go       the node of a Machine that never recorded it
 //	drain            drain.go      the pods
-//	detachVolumes    detach.go     volumes whose node does not answer
+//	detachVolumes    drain.go      volumes whose node does not answer
+//	deregister       upkeep.go     the load balancers of the VM
 //	deleteVM         deletevm.go   the VM and everything created with it
 //	deleteNode       node.go       the Node
 //	deleteToken      node.go       the bootstrap token of a VM that never joined

@@ -23,12 +23,18 @@ const (
 	eventFailed       = "Failed"
 	eventUpdated      = "InPlaceUpdate"
 	eventDrainBlocked = "DrainBlocked"
-	eventDrainSkipped = "DrainSkipped" // the deletion is one by force
-	eventDeleteFailed = "DeleteFailed"
-	eventDeleted      = "Deleted"
-	eventIgnoredValue = "IgnoredValue"
-	eventOutage       = "Outage" // about the pool
-	eventOutageOver   = "OutageOver"
+	// The VM has not got the tags of its class.
+	eventTagsNotUpdated = "TagsNotUpdated"
+	eventBootDataKept   = "BootDataNotRemoved"
+	eventDrainSkipped   = "DrainSkipped" // the deletion is one by force
+	eventDeleteFailed   = "DeleteFailed"
+	eventDeleted        = "Deleted"
+	eventIgnoredValue   = "IgnoredValue"
+	eventOutage         = "Outage" // about the pool
+	eventOutageOver     = "OutageOver"
+	eventNotRegistered  = "NotRegistered" // with a load balancer
+	// Load balancers could not be reached while the deletion waited for them.
+	eventStillRegistered = "StillRegistered"
 	// The VM is deleted with another class than the Machine's. Cluster API's side has the same.
 	eventClassSubstituted = "ClassSubstituted"
 )
@@ -47,6 +53,9 @@ func (c *Controller) emitEvents(p *pass) {
 	for _, kind := range []struct{ condition, reason string }{
 		{machinev1.ConditionSpecValid, machinev1.ReasonInvalidSpec},
 		{machinev1.ConditionVMReady, eventCreateFailed},
+		{machinev1.ConditionTagsUpdated, eventTagsNotUpdated},
+		{machinev1.ConditionBootDataRemoved, eventBootDataKept},
+		{machinev1.ConditionLoadBalancerRegistered, eventNotRegistered},
 		{machinev1.ConditionDrained, eventDrainBlocked},
 		{machinev1.ConditionDeleted, eventDeleteFailed},
 	} {
@@ -110,7 +119,8 @@ func newFault(p *pass, kind string) (metav1.Condition, bool) {
 // expected reports whether waiting for that reason is the normal course of things.
 func expected(reason string) bool {
 	switch reason {
-	case machinev1.ReasonVMPending, machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes,
+	case machinev1.ReasonVMPending, machinev1.ReasonRegistering, machinev1.ReasonDeregistering,
+		machinev1.ReasonDraining, machinev1.ReasonDetachingVolumes,
 		machinev1.ReasonDeletingVM, machinev1.ReasonDeletingNode,
 		machinev1.ReasonNameInUse, machinev1.ReasonDrainSkipped,
 		machinev1.ReasonOutage: // these have Events of their own

@@ -84,7 +84,7 @@ func (c *Controller) phaseAfterLaunch() *transition {
 
 // replaceInTurn fails an unhealthy machine if it is its turn.
 func (c *Controller) replaceInTurn(ctx context.Context, p *pass, next *transition) error {
-	ok, busy, err := c.permits.Take(ctx, p.machine)
+	ok, cause, err := c.permits.Take(ctx, p.machine)
 	if err != nil {
 		return fmt.Errorf("look for machines being replaced: %w", err)
 	}
@@ -92,8 +92,7 @@ func (c *Controller) replaceInTurn(ctx context.Context, p *pass, next *transitio
 		p.did.transition = next
 		return nil
 	}
-	p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, fmt.Sprintf(
-		"Machine %s of the same pool is being replaced", busy)}
+	p.did.waitsFor = &waiting{machinev1.ReasonWaitingForTurn, cause}
 	requeueAfter(p, shortRetry)
 	return nil
 }

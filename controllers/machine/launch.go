@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -38,7 +41,14 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 	if !wantsVM(p.machine) {
 		return c.recoverProviderID(ctx, p)
 	}
+	if switches(p.machine) {
+		return c.switchClass(ctx, p)
+	}
+	first := p.machine.Spec.ProviderID == ""
 	made, err := c.engine.Ensure(ctx, c.owner(p))
+	if err == nil && first && p.machine.Spec.ProviderID != "" {
+		c.Fallback.Made(p.offer())
+	}
 	if err == nil || made.ProviderID != "" {
 		p.did.vm = &made
 	}
@@ -46,10 +56,22 @@ func (c *Controller) launch(ctx context.Context, p *pass) error {
 		return c.discardVM(ctx, p, made)
 	}
 	if err != nil {
-		return c.launchFailed(p, err)
+		return c.createFailed(ctx, p, err)
 	}
 	c.launched(p, made)
 	return nil
+}
+
+// createFailed goes on with another class, if the cloud has no capacity for this one, or
+// refuses this one and it is not the first, and the pool has another. Else it notes why there
+// is no VM.
+func (c *Controller) createFailed(ctx context.Context, p *pass, failure error) error {
+	if e := refused(failure); e != nil {
+		if goesOn, err := c.fallBack(ctx, p, e); goesOn || err != nil {
+			return err
+		}
+	}
+	return c.launchFailed(p, failure)
 }
 
 // launched records whether the VM is complete, or when to look again.
@@ -66,12 +88,17 @@ func (c *Controller) launched(p *pass, made cloud.VM) {
 
 // waitForVM waits for a VM that is not complete, for as long as a creation may take.
 func waitForVM(p *pass, wait time.Duration) {
+	waitForCreation(p, wait, "VM of Machine %s was not complete in %s")
+}
+
+// waitForCreation waits, for as long as a creation may take. Then the Machine fails, with a
+// description that takes its name and that time.
+func waitForCreation(p *pass, wait time.Duration, late string) {
 	left := p.seen.settings.creation - p.seen.now.Sub(p.machine.CreationTimestamp.Time)
 	if left <= 0 {
 		p.did.transition = &transition{
 			phase: machinev1.MachineFailed, operation: machinev1.MachineOperationCreate, state: machinev1.MachineStateFailed,
-			description: fmt.Sprintf("VM of Machine %s was not complete in %s", p.machine.Name, p.seen.settings.creation),
-			joined:      corev1.ConditionFalse,
+			description: fmt.Sprintf(late, p.machine.Name, p.seen.settings.creation), joined: corev1.ConditionFalse,
 		}
 		return
 	}
@@ -170,4 +197,143 @@ func (c *Controller) discardVM(ctx context.Context, p *pass, made cloud.VM) erro
 		description: "VM using old node obj", errorCode: "Internal",
 	}
 	return nil
+}
+
+// switchLate describes a Machine that has not changed its class in time: its set replaces it,
+// and its deletion goes on with the class that it has.
+const switchLate = "VM of Machine %s that was refused could not be removed in %s"
+
+// reasonClassFallback is shown while a Machine changes from a class that the cloud refuses to another one.
+const reasonClassFallback = "ClassFallback"
+
+// offer is what the Machine asks the cloud for.
+func (p *pass) offer() fallback.Offer {
+	m := p.machine
+	return fallback.OfferOf(p.seen.class, m.Namespace, m.Spec.Class.Name, "")
+}
+
+// fallBack records with which class of its pool the Machine goes on, after the cloud had no
+// capacity for its present one, or has refused that and it is not the first, and reports
+// whether there is one. Nothing is asked for with it
+// before switchClass has found nothing of the present one.
+func (c *Controller) fallBack(ctx context.Context, p *pass, e *cloud.Error) (bool, error) {
+	m := p.machine
+	if m.Spec.ProviderID != "" {
+		return false, nil
+	}
+	names, err := fallback.ClassesOfMachine(ctx, c.Client, m)
+	if err != nil || e.Code != cloud.Exhausted && !fallsBack(names, m.Spec.Class.Name) {
+		return false, err
+	}
+	c.Fallback.Refused(p.offer(), e.Error())
+	if len(names) < 2 {
+		return false, nil
+	}
+	pool, err := fallback.Candidates(ctx, c.Client, c.classes.Resolve,
+		fallback.Pool{Namespace: m.Namespace, Classes: names})
+	if err != nil {
+		return false, err
+	}
+	was, id := m.Spec.Class.Name, machinev1.OwnerID(m)
+	next, ok := c.Fallback.Next(pool, id, was)
+	if !ok || !c.Fallback.Begin(next.Offer, id) {
+		p.did.otherClasses = c.Fallback.Describe(pool, was)
+		return false, nil
+	}
+	err = c.patchMachine(ctx, p, func(m *machinev1.Machine) {
+		machinev1.SetAnnotation(m, machinev1.NextClassAnnotation, next.Name)
+	})
+	if err != nil {
+		return false, fmt.Errorf("record next class %s: %w", next.Name, err)
+	}
+	p.did.events = append(p.did.events, kubeEvent{
+		corev1.EventTypeNormal, machinev1.EventClassFallback,
+		fmt.Sprintf("MachineClass %s is refused: %s; MachineClass %s follows", was, e, next.Name),
+	})
+	p.did.waitsFor = switching(was, next.Name)
+	requeueAfter(p, time.Millisecond)
+	return true, nil
+}
+
+// fallsBack reports whether a class of a pool is one after the first.
+func fallsBack(names []string, class string) bool {
+	return len(names) > 1 && slices.Contains(names[1:], class)
+}
+
+// switchClass gives the Machine the class that fallBack has recorded, once nothing is left of
+// the VM that was requested from the present one: believed as in a deletion. One write changes
+// class and attempt, so that spec.class is always the class of whatever was asked for.
+func (c *Controller) switchClass(ctx context.Context, p *pass) error {
+	was, next := p.machine.Spec.Class.Name, p.machine.Annotations[machinev1.NextClassAnnotation]
+	if next != was {
+		p.did.waitsFor = switching(was, next)
+		if ends, err := c.adopt(ctx, p); ends {
+			return err
+		}
+		d, err := c.engine.Remove(ctx, c.owner(p))
+		if err != nil {
+			return c.switchFailed(p, err)
+		}
+		if !d.Done {
+			waitForCreation(p, d.RetryAfter, switchLate)
+			return nil
+		}
+		if err := c.owner(p).RecordState(ctx, ""); err != nil {
+			return err
+		}
+	}
+	requeueAfter(p, time.Millisecond)
+	return c.patchMachine(ctx, p, func(m *machinev1.Machine) {
+		m.Spec.Class.Name = next
+		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(attemptOf(m)+1))
+		delete(m.Annotations, machinev1.NextClassAnnotation)
+		delete(m.Annotations, machinev1.ZoneAnnotation)
+	})
+}
+
+// adopt keeps the present class if its VM runs after all, as after a restore of the control
+// cluster, and reports whether the change of class ends, or waits, with that.
+func (c *Controller) adopt(ctx context.Context, p *pass) (ends bool, err error) {
+	adopted, err := c.engine.Adopt(ctx, c.owner(p))
+	switch {
+	case errors.Is(err, errNodeNameTaken):
+		return false, nil // such a VM never joins
+	case err != nil:
+		return true, c.switchFailed(p, err)
+	case !adopted:
+		return false, nil
+	}
+	requeueAfter(p, time.Millisecond)
+	return true, c.patchMachine(ctx, p, func(m *machinev1.Machine) {
+		delete(m.Annotations, machinev1.NextClassAnnotation)
+	})
+}
+
+// switchFailed notes why nothing could be found out about the VM of the present class.
+func (c *Controller) switchFailed(p *pass, err error) error {
+	if apierrors.IsConflict(err) || !outcome.IsCloud(err) {
+		return err
+	}
+	p.did.waitsFor.message += ": " + err.Error()
+	waitForCreation(p, max(outcome.After(err, 0), shortRetry), switchLate)
+	return nil
+}
+
+// switches reports whether the Machine changes its class. A VM that is known ends that.
+func switches(m *machinev1.Machine) bool {
+	return m.Spec.ProviderID == "" && m.Annotations[machinev1.NextClassAnnotation] != ""
+}
+
+func switching(from, to string) *waiting {
+	return &waiting{reasonClassFallback, fmt.Sprintf(
+		"MachineClass %s follows once nothing is left of the VM requested from MachineClass %s", to, from)}
+}
+
+// refused returns err as an error after which another class may serve; nil if it is another one.
+func refused(err error) *cloud.Error {
+	e, ok := errors.AsType[*cloud.Error](err)
+	if !ok || e.Code != cloud.Exhausted && e.Code != cloud.Invalid && e.Code != cloud.Denied {
+		return nil
+	}
+	return e
 }

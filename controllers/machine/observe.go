@@ -15,6 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
 
 // pass is one reconcile of a Machine: what it has read, the objects as they are
@@ -51,10 +52,16 @@ type outcomes struct {
 	created bool      // the VM is complete and recorded
 
 	createErr            error       // why there is no VM
+	otherClasses         string      // why it gets none of another class of the pool either; empty: there is no other
 	transition           *transition // of phase and operation; nil: none
 	waitsFor             *waiting    // what the pass ends waiting for; nil: nothing
 	expiry               *expiryChange
 	warnings             []string      // about annotations that cannot be read
+	tagsFailure          *waiting      // why the VM has not the tags of its class; nil: nothing failed
+	tagsUpdated          bool          // it has them, or need not
+	bootDataFailure      *waiting      // why the cloud keeps its boot data; nil: nothing failed
+	bootDataRemoved      bool          // the cloud keeps none
+	joining              vm.Joining    // how far the VM has joined its load balancers; zero: nothing is known
 	outage               outage.Outage // that protects the machine; zero: none
 	restartHealthTimeout bool
 

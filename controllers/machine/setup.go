@@ -23,6 +23,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
@@ -33,8 +34,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Named("machine").
 		For(&machinev1.Machine{}).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfClass)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret),
-			builder.WithPredicates(watch.SecretContent())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfSecret),
+			builder.WithPredicates(watch.Versions())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers, SkipNameValidation: new(true),
 			RateLimiter: retries(),
@@ -56,18 +57,31 @@ func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longRetry)
 }
 
-// machinesOfClass are the Machines of a class that still need something of it.
+// machinesOfClass are the Machines of a class that still need something of it: all of them,
+// where their VMs follow its tags or load balancers.
 func (c *Controller) machinesOfClass(ctx context.Context, o client.Object) []reconcile.Request {
 	var list machinev1.MachineList
 	watch.List(ctx, c.Client, &list, client.InNamespace(o.GetNamespace()),
 		client.MatchingFields{index.MachineByClass: o.GetName()})
+	follow := vm.FollowsTags(o) || c.balances(ctx, o)
 	var found []reconcile.Request
 	for i := range list.Items {
-		if m := &list.Items[i]; !m.DeletionTimestamp.IsZero() || wantsVM(m) {
+		m := &list.Items[i]
+		if !m.DeletionTimestamp.IsZero() || wantsVM(m) || follow || m.Annotations[machinev1.LoadBalancersAnnotation] != "" {
 			found = append(found, requestFor(m))
 		}
 	}
 	return found
+}
+
+// balances reports whether a class names load balancers.
+func (c *Controller) balances(ctx context.Context, o client.Object) bool {
+	object, ok := o.(*machinev1.MachineClass)
+	if !ok {
+		return false
+	}
+	resolved, err := c.classes.ResolveObject(ctx, c.Client, object)
+	return err == nil && vm.Balances(resolved)
 }
 
 // machinesOfSecret are the Machines whose class names the Secret.

@@ -13,6 +13,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/bootstrap/token"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -59,7 +60,8 @@ func (o vmOwner) ZonesInUse(ctx context.Context) (map[string]int, error) {
 		client.MatchingFields{index.MachineByClass: o.p.machine.Spec.Class.Name})
 	use := map[string]int{}
 	for i := range list.Items {
-		if m := &list.Items[i]; m.DeletionTimestamp.IsZero() && m.UID != o.p.machine.UID {
+		m := &list.Items[i]
+		if m.DeletionTimestamp.IsZero() && m.UID != o.p.machine.UID && m.Spec.Class.Name == o.p.machine.Spec.Class.Name {
 			use[m.Annotations[machinev1.ZoneAnnotation]]++
 		}
 	}
@@ -73,15 +75,42 @@ func (o vmOwner) RecordZone(ctx context.Context, zone string) error {
 	})
 }
 
-// RecordIntent does nothing: finalizer and owner id are there before the first
+// RecordIntent persists which tags the VM will get, where they may change, and that the cloud
+// will keep its boot data, where it does. Finalizer and owner id are there before the first
 // step, and the first attempt needs no record.
-func (o vmOwner) RecordIntent(context.Context) error { return nil }
+func (o vmOwner) RecordIntent(ctx context.Context) error {
+	record := vm.RecordForCreate(o.p.seen.class, o.AppliedTags(), phaseOf(o.p) == "" && o.AppliedTags() == "")
+	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
+		if record != o.AppliedTags() {
+			machinev1.SetAnnotation(m, machinev1.AppliedTagsAnnotation, record)
+		}
+		if vm.KeepsBootData(o.p.seen.class) {
+			machinev1.SetAnnotation(m, machinev1.BootDataAnnotation, machinev1.BootDataKept)
+		}
+	})
+}
 
 // RecordAttempt persists the number of the next attempt.
 func (o vmOwner) RecordAttempt(ctx context.Context, number int) error {
 	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) {
 		machinev1.SetAnnotation(m, machinev1.CreateAttemptAnnotation, strconv.Itoa(number))
 	})
+}
+
+// OtherClasses are those of the Machine's pool.
+func (o vmOwner) OtherClasses(ctx context.Context) ([]class.Resolved, error) {
+	m := o.p.machine
+	names, err := fallback.ClassesOfMachine(ctx, o.Client, m)
+	if err != nil || len(names) < 2 {
+		return nil, err
+	}
+	return fallback.Others(ctx, o.Client, o.classes.Resolve,
+		fallback.Pool{Namespace: m.Namespace, Classes: names}, m.Spec.Class.Name)
+}
+
+// RecordClass persists the class in the spec.
+func (o vmOwner) RecordClass(ctx context.Context, name string) error {
+	return o.patchMachine(ctx, o.p, func(m *machinev1.Machine) { m.Spec.Class.Name = name })
 }
 
 // RecordState persists the driver's checkpoint where MCM keeps it.

@@ -8,18 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -30,12 +24,14 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // world is a control and target cluster in one, a cloud, and the controller
 // between them. Its time moves only when a test moves it.
 type world struct {
-	*testing.T
+	*harness.Env
 	client     client.WithWatch
 	cloud      *sim.Cloud
 	clock      *testingclock.FakePassiveClock
@@ -51,30 +47,12 @@ const namespace = "ns"
 
 func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(faults).
-		WithStatusSubresource(&machinev1.Machine{}, &corev1.Node{}, &corev1.Pod{}, &policyv1.PodDisruptionBudget{},
-			&storagev1.VolumeAttachment{}).
-		WithObjects(smallClass(), smallSecret())
-	for _, i := range append(append(index.Control(), index.Target()...), drain.Indexes()...) {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
-	}
-	// the API server has it by itself
-	b = b.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
-		return []string{o.(*corev1.Pod).Spec.NodeName}
-	})
 	begin := time.Now().Truncate(time.Second) //nolint:forbidigo // the fake API server stamps deletions with real time
+	h := harness.New(t, harness.At(begin), harness.With(smallClass(), smallSecret()), harness.Answered(faults),
+		harness.Indexed(index.Control(), index.Target(), drain.Indexes()))
 	w := &world{
-		T: t, client: b.Build(), clock: testingclock.NewFakePassiveClock(begin),
-		events: record.NewFakeRecorder(1000),
+		Env: h, client: h.Client, cloud: h.NewCloud(), clock: h.Clock, fence: fence.Alone(h.Clock), events: h.Events,
 	}
-	w.fence = fence.Alone(w.clock)
-	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
 	w.target = &target.Cluster{Client: w.client, Live: w.client}
 	w.options = Options{
 		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, DrainTimeout: 2 * time.Hour,
@@ -90,25 +68,18 @@ func newWorld(t *testing.T, faults interceptor.Funcs) *world {
 // restart loses everything that the controller remembers.
 func (w *world) restart() {
 	w.Helper()
-	registry, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now, w.wraps...)
-	if err != nil {
-		w.Fatal(err)
-	}
 	w.controller = New(Deps{
-		Client: w.client, Live: w.client, Target: w.target, Clouds: registry, Clock: w.clock, Fence: w.fence,
-		Events:  w.events,
-		Options: w.options, Rand: rand.Reader,
+		Client: w.client, Live: w.client, Target: w.target, Clouds: w.Registry(w.cloud, w.wraps...), Clock: w.clock,
+		Fence: w.fence, Events: w.events, Options: w.options, Rand: rand.Reader,
 	})
 }
 
 // reconcile runs one pass over the machine.
 func (w *world) reconcile(name string) (reconcile.Result, error) {
-	w.Helper()
-	return w.controller.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{
-		Namespace: namespace,
-		Name:      name,
-	}})
+	return w.Try(w.controller, keyOf(name))
 }
+
+func keyOf(name string) client.ObjectKey { return client.ObjectKey{Namespace: namespace, Name: name} }
 
 // settle runs passes, letting time pass as they ask for, until the check holds.
 func (w *world) settle(name string, check func() bool) {
@@ -130,20 +101,12 @@ func (w *world) settle(name string, check func() bool) {
 }
 
 // pass lets time pass.
-func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *world) pass(d time.Duration) { w.Advance(d) }
 
 // machine returns the Machine as it is, nil if there is none.
 func (w *world) machine(name string) *machinev1.Machine {
 	w.Helper()
-	m := &machinev1.Machine{}
-	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, m)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	return m
+	return harness.Find[machinev1.Machine](w.Cluster, keyOf(name))
 }
 
 func (w *world) phase(name string) machinev1.MachinePhase {
@@ -170,56 +133,35 @@ func (w *world) condition(name, kind string) string {
 
 func (w *world) create(o client.Object) {
 	w.Helper()
-	if err := w.client.Create(w.Context(), o); err != nil {
-		w.Fatal(err)
-	}
+	w.Must(w.client.Create(w.Context(), o))
 }
 
 func (w *world) delete(o client.Object) {
 	w.Helper()
-	if err := w.client.Delete(w.Context(), o); err != nil {
-		w.Fatal(err)
-	}
+	w.Must(w.client.Delete(w.Context(), o))
 }
 
 // vms are the VMs that were ever made, and how many of them are there.
-func (w *world) vms() (made, live int) {
-	for _, r := range w.cloud.Ledger() {
-		if r.Kind != "vm" {
-			continue
-		}
-		made++
-		if r.Gone.IsZero() || r.Gone.After(w.clock.Now()) {
-			live++
-		}
-	}
-	return made, live
-}
+func (w *world) vms() (made, live int) { return w.VMs(w.cloud) }
 
 // join registers the node of a machine.
 func (w *world) join(name string, ready corev1.ConditionStatus) {
 	w.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(w.clock.Now())}}
-	n.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: ready,
-		LastTransitionTime: metav1.NewTime(w.clock.Now()),
-	}}
+	n.Status.Conditions = w.readiness(ready)
 	w.create(n)
+}
+
+func (w *world) readiness(ready corev1.ConditionStatus) []corev1.NodeCondition {
+	return []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	}}
 }
 
 func (w *world) setUnready(name string) {
 	w.Helper()
-	n := &corev1.Node{}
-	if err := w.client.Get(w.Context(), client.ObjectKey{Name: name}, n); err != nil {
-		w.Fatal(err)
-	}
-	n.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: corev1.ConditionFalse,
-		LastTransitionTime: metav1.NewTime(w.clock.Now()),
-	}}
-	if err := w.client.Status().Update(w.Context(), n); err != nil {
-		w.Fatal(err)
-	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	harness.Edit(w.Cluster, n, func(n *corev1.Node) { n.Status.Conditions = w.readiness(corev1.ConditionFalse) })
 }
 
 // running brings a new machine up to Running.
@@ -232,30 +174,19 @@ func (w *world) running(name string) {
 }
 
 func newMachine(name string, at time.Time) *machinev1.Machine {
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: namespace, UID: types.UID("uid-" + name),
-		CreationTimestamp: metav1.NewTime(at),
-	}}
-	m.Spec.Class = machinev1.ClassSpec{Kind: machinev1.MachineClassKind, Name: "small"}
-	return m
+	return fixture.Machine(name, "small", fixture.In[*machinev1.Machine](namespace), func(m *machinev1.Machine) {
+		m.UID, m.CreationTimestamp = types.UID("uid-"+name), metav1.NewTime(at)
+	})
 }
 
 func smallClass() *machinev1.MachineClass {
-	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{
-		Name: "small", Namespace: namespace,
-		Finalizers: []string{machinev1.Finalizer},
-	}, Provider: "sim"}
-	c.SecretRef = &corev1.SecretReference{Name: "small", Namespace: namespace}
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",
-		"instanceType":"small","image":"linux-1",
-		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
-	return c
+	return fixture.MachineClass("small", fixture.In[*machinev1.MachineClass](namespace),
+		func(c *machinev1.MachineClass) { c.Finalizers = []string{machinev1.Finalizer} })
 }
 
 func smallSecret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace}, Data: map[string][]byte{
-		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"),
-		machinev1.UserDataKey: fmt.Appendf(nil, "token: <<BOOTSTRAP_TOKEN>>\nnodeName: <<MACHINE_NAME>>\nca: %s\n",
-			base64.StdEncoding.EncodeToString([]byte("x"))),
-	}}
+	return fixture.Credentials("small", fixture.In[*corev1.Secret](namespace), func(s *corev1.Secret) {
+		s.Data[machinev1.UserDataKey] = fmt.Appendf(s.Data[machinev1.UserDataKey], "ca: %s\n",
+			base64.StdEncoding.EncodeToString([]byte("x")))
+	})
 }

@@ -1,8 +1,6 @@
 package machineclass_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,145 +8,85 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machineclass"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
-const goodSpec = `{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1",
-	"tags":{"kubernetes.io/cluster/c":"1","kubernetes.io/role/node":"1"}}`
-
-// world is a control cluster with the reconcilers under test.
-type world struct {
-	client  client.Client
-	live    client.Reader
+// env is a control cluster with the reconcilers under test.
+type env struct {
+	*harness.Env
 	deps    machineclass.Deps
 	classes *machineclass.Controller
 	secrets *machineclass.Secrets
-	events  *record.FakeRecorder
-	writes  []string
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
+	w := &env{Env: harness.New(t, harness.With(objects...), harness.Indexed(index.Control()))}
+	w.deps = machineclass.Deps{
+		Client: w.Client, Live: w.Raw, Classes: class.New(w.Registry(w.NewCloud())), Events: w.Events,
 	}
-	w := &world{events: record.NewFakeRecorder(100)}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...)
-	for _, i := range index.Control() {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
-	}
-	inner := b.Build()
-	w.live = inner
-	w.client = interceptor.NewClient(inner, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
-			opts ...client.PatchOption,
-		) error {
-			data, err := p.Data(o)
-			if err != nil {
-				return err
-			}
-			w.writes = append(w.writes, o.GetName()+" "+string(data))
-			return c.Patch(ctx, o, p, opts...)
-		},
-	})
-	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	clouds, err := cloud.NewRegistry([]cloud.Driver{sim.New(sim.Options{
-		Clock:    clk,
-		Settings: sim.DefaultSettings(),
-	}).Driver()}, clk.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.deps = machineclass.Deps{Client: w.client, Live: w.live, Classes: class.New(clouds), Events: w.events}
 	w.classes, w.secrets = machineclass.New(w.deps), machineclass.NewSecrets(w.deps)
 	return w
 }
 
 // reconcile runs both reconcilers over everything, twice: the second pass must
 // have nothing to do.
-func (w *world) reconcile(t *testing.T) {
-	t.Helper()
+func (w *env) reconcile() {
+	w.Helper()
 	var classes machinev1.MachineClassList
 	var secrets corev1.SecretList
-	if err := errors.Join(w.client.List(t.Context(), &classes), w.client.List(t.Context(), &secrets)); err != nil {
-		t.Fatal(err)
-	}
+	w.List(&classes)
+	w.List(&secrets)
 	for range 2 {
 		for i := range classes.Items {
-			w.run(t, w.classes, &classes.Items[i])
+			w.run(w.classes, &classes.Items[i])
 		}
 		for i := range secrets.Items {
-			w.run(t, w.secrets, &secrets.Items[i])
+			w.run(w.secrets, &secrets.Items[i])
 		}
 	}
 }
 
-func (w *world) run(t *testing.T, r reconcile.Reconciler, o client.Object) {
-	t.Helper()
-	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-	if err != nil || result.RequeueAfter > 0 {
-		t.Fatalf("%s: %v, %v: everything is event-driven", o.GetName(), result, err)
+func (w *env) run(r reconcile.Reconciler, o client.Object) {
+	w.Helper()
+	if result := w.Reconcile(r, client.ObjectKeyFromObject(o)); result.RequeueAfter > 0 {
+		w.Fatalf("%s: %v: everything is event-driven", o.GetName(), result)
 	}
 }
 
-func (w *world) told() []string {
-	var all []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			all = append(all, e)
-		default:
-			return all
-		}
+// ends fails unless o ends with these finalizers after so many writes.
+func (w *env) ends(reason string, o client.Object, finalizers []string, writes int) {
+	w.Helper()
+	if diff := cmp.Diff(finalizers, w.finalizers(o)); diff != "" {
+		w.Errorf("finalizers (-want +got): %s\n%s", reason, diff)
+	}
+	if got := w.Writes(); len(got) != writes {
+		w.Errorf("writes %v, want %d: %s", got, writes, reason)
 	}
 }
 
-func (w *world) finalizers(t *testing.T, o client.Object) []string {
-	t.Helper()
-	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		t.Fatal(err)
+func (w *env) finalizers(o client.Object) []string {
+	w.Helper()
+	if !w.Reload(o) {
+		w.Fatalf("there is no %s", o.GetName())
 	}
 	return o.GetFinalizers()
 }
 
-// ends fails unless o ends with these finalizers after so many writes.
-func (w *world) ends(t *testing.T, reason string, o client.Object, finalizers []string, writes int) {
-	t.Helper()
-	if diff := cmp.Diff(finalizers, w.finalizers(t, o)); diff != "" {
-		t.Errorf("finalizers (-want +got): %s\n%s", reason, diff)
-	}
-	if len(w.writes) != writes {
-		t.Errorf("writes %v, want %d: %s", w.writes, writes, reason)
-	}
-}
-
 func machineClass(change ...func(*machinev1.MachineClass)) *machinev1.MachineClass {
-	c := &machinev1.MachineClass{
-		ObjectMeta:           metav1.ObjectMeta{Namespace: "default", Name: "a", Generation: 1, UID: "a"},
-		Provider:             "sim",
-		ProviderSpec:         runtime.RawExtension{Raw: []byte(goodSpec)},
-		SecretRef:            &corev1.SecretReference{Name: "boot"},
-		CredentialsSecretRef: &corev1.SecretReference{Name: "keys", Namespace: "other"},
-	}
-	for _, f := range change {
-		f(c)
-	}
-	return c
+	return fixture.MachineClass("a", append([]func(*machinev1.MachineClass){func(c *machinev1.MachineClass) {
+		c.Generation = 1
+		c.SecretRef = &corev1.SecretReference{Name: "boot"}
+		c.CredentialsSecretRef = &corev1.SecretReference{Name: "keys", Namespace: "other"}
+	}}, change...)...)
 }
 
 func deleting(o client.Object, finalizers ...string) {
@@ -158,18 +96,15 @@ func deleting(o client.Object, finalizers ...string) {
 }
 
 func machine(name, kind, class string) *machinev1.Machine {
-	return &machinev1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec:       machinev1.MachineSpec{Class: machinev1.ClassSpec{Kind: kind, Name: class}},
-	}
+	return fixture.Machine(name, class, func(m *machinev1.Machine) { m.Spec.Class.Kind = kind })
 }
 
 func secret(namespace, name string, data ...string) *corev1.Secret {
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
-	for _, key := range data {
-		s.Data[key] = []byte("v")
-	}
-	return s
+	return fixture.Secret(name, nil, fixture.In[*corev1.Secret](namespace), func(s *corev1.Secret) {
+		for _, key := range data {
+			s.Data[key] = []byte("v")
+		}
+	})
 }
 
 func secrets() []client.Object {
@@ -231,14 +166,14 @@ func TestClassFinalizer(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.machines, tc.class)...)
+			w := newEnv(t, append(tc.machines, tc.class)...)
 			for range 2 {
-				w.run(t, w.classes, tc.class)
+				w.run(w.classes, tc.class)
 			}
-			w.ends(t, tc.reason, tc.class, tc.want, tc.writes)
-			for _, write := range w.writes {
-				if strings.Contains(write, "providerSpec") || !strings.Contains(write, "resourceVersion") {
-					t.Errorf("%s: only the finalizers are written, and not over a newer version", write)
+			w.ends(tc.reason, tc.class, tc.want, tc.writes)
+			for _, write := range w.Writes() {
+				if strings.Contains(write.Body, "providerSpec") || !strings.Contains(write.Body, "resourceVersion") {
+					t.Errorf("%s: only the finalizers are written, and not over a newer version", write.Body)
 				}
 			}
 		})
@@ -249,22 +184,19 @@ func TestClassDeletionWaits(t *testing.T) {
 	t.Parallel()
 	c := machineClass()
 	deleting(c, machinev1.Finalizer)
-	w := newWorld(t, append(secrets(), c, machine("m-2", "MachineClass", "a"), machine("m-1", "MachineClass", "a"))...)
-	w.reconcile(t)
+	w := newEnv(t, append(secrets(), c, machine("m-2", "MachineClass", "a"), machine("m-1", "MachineClass", "a"))...)
+	w.reconcile()
 	want := []string{"Warning DeletionWaits Deletion waits for 2 Machines, which need this class to remove their " +
 		"VMs, e.g. m-1"}
-	if diff := cmp.Diff(want, w.told()); diff != "" {
+	if diff := cmp.Diff(want, w.Heard()); diff != "" {
 		t.Errorf("the wait is visible, once (-want +got):\n%s", diff)
 	}
 	for _, m := range []string{"m-1", "m-2"} {
-		if err := w.client.Delete(t.Context(), machine(m, "", "")); err != nil {
-			t.Fatal(err)
-		}
+		w.Delete(machine(m, "", ""))
 	}
-	w.run(t, w.classes, c)
-	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); client.IgnoreNotFound(err) != nil ||
-		err == nil {
-		t.Errorf("the class goes with its last Machine: %v", err)
+	w.run(w.classes, c)
+	if w.Reload(c) {
+		t.Error("the class goes with its last Machine")
 	}
 }
 
@@ -272,11 +204,11 @@ func TestClassDeletionAsksTheServer(t *testing.T) {
 	t.Parallel()
 	c := machineClass()
 	deleting(c, machinev1.Finalizer)
-	full := newWorld(t, c.DeepCopy(), machine("new", "MachineClass", "a"))
-	w := newWorld(t, c)
-	w.deps.Live = full.live // the cache has not seen the Machine yet
-	w.run(t, machineclass.New(w.deps), c)
-	if diff := cmp.Diff([]string{machinev1.Finalizer}, w.finalizers(t, c)); diff != "" {
+	full := newEnv(t, c.DeepCopy(), machine("new", "MachineClass", "a"))
+	w := newEnv(t, c)
+	w.deps.Live = full.Raw // the cache has not seen the Machine yet
+	w.run(machineclass.New(w.deps), c)
+	if diff := cmp.Diff([]string{machinev1.Finalizer}, w.finalizers(c)); diff != "" {
 		t.Errorf("a Machine that the cache does not show would lose its class (-want +got):\n%s", diff)
 	}
 }
@@ -307,9 +239,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 			[]string{"Warning InvalidSpec"},
 		},
 		"UnknownField": {
-			"Unknown fields are warnings.", append(secrets(), machineClass(func(c *machinev1.MachineClass) {
-				c.ProviderSpec.Raw = []byte(strings.Replace(goodSpec, "{", `{"colour":"red",`, 1))
-			})),
+			"Unknown fields are warnings.",
+			append(secrets(), machineClass(fixture.ProviderSpec(map[string]any{"colour": "red"}))),
 			[]string{"Warning SpecWarning providerSpec.colour: "},
 		},
 		"NoSecret": {
@@ -338,9 +269,9 @@ func TestProblemsAreToldOnce(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.objects...)
-			w.reconcile(t)
-			got := w.told()
+			w := newEnv(t, tc.objects...)
+			w.reconcile()
+			got := w.Heard()
 			if len(got) != len(tc.want) {
 				t.Fatalf("told %q, want %q: %s", got, tc.want, tc.reason)
 			}
@@ -356,15 +287,11 @@ func TestProblemsAreToldOnce(t *testing.T) {
 func TestProblemIsToldAgainForTheNextVersion(t *testing.T) {
 	t.Parallel()
 	c := machineClass(func(c *machinev1.MachineClass) { c.Provider = "x" })
-	w := newWorld(t, append(secrets(), c)...)
-	w.reconcile(t)
-	changed := c.DeepCopy()
-	changed.Generation = 2
-	if err := w.client.Patch(t.Context(), changed, client.MergeFrom(c)); err != nil {
-		t.Fatal(err)
-	}
-	w.reconcile(t)
-	if got := w.told(); len(got) != 2 {
+	w := newEnv(t, append(secrets(), c)...)
+	w.reconcile()
+	harness.Edit(w.Cluster, c, func(c *machinev1.MachineClass) { c.Generation = 2 })
+	w.reconcile()
+	if got := w.Heard(); len(got) != 2 {
 		t.Errorf("told %q, want one for each version", got)
 	}
 }

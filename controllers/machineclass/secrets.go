@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -12,6 +11,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
 )
 
 // Secrets keeps the finalizer on a Secret for as long as a MachineClass names it.
@@ -28,8 +28,8 @@ func NewSecrets(d Deps) *Secrets {
 // Reconcile adds or removes the finalizer of a Secret. It does not touch a Secret
 // that no class names or has named.
 func (s *Secrets) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	object := &corev1.Secret{}
-	if err := s.client.Get(ctx, req.NamespacedName, object); err != nil {
+	object, err := watch.SecretMetadata(ctx, s.client, req.NamespacedName)
+	if err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			s.reporter.forget(req.NamespacedName)
 			return reconcile.Result{}, nil

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func TestSecretFinalizer(t *testing.T) {
@@ -67,11 +68,11 @@ func TestSecretFinalizer(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.classes, tc.secret)...)
+			w := newEnv(t, append(tc.classes, tc.secret)...)
 			for range 2 {
-				w.run(t, w.secrets, tc.secret)
+				w.run(w.secrets, tc.secret)
 			}
-			w.ends(t, tc.reason, tc.secret, tc.want, tc.writes)
+			w.ends(tc.reason, tc.secret, tc.want, tc.writes)
 		})
 	}
 }
@@ -81,22 +82,17 @@ func TestSecretDeletionWaits(t *testing.T) {
 	s := secret("default", "boot")
 	deleting(s, machinev1.SecretFinalizer)
 	c := machineClass()
-	w := newWorld(t, c, s)
+	w := newEnv(t, c, s)
 	for range 2 {
-		w.run(t, w.secrets, s)
+		w.run(w.secrets, s)
 	}
 	want := []string{"Warning DeletionWaits Deletion waits for MachineClass default/a, which names this Secret"}
-	if diff := cmp.Diff(want, w.told()); diff != "" {
+	if diff := cmp.Diff(want, w.Heard()); diff != "" {
 		t.Errorf("the wait is visible, once (-want +got):\n%s", diff)
 	}
-	changed := c.DeepCopy()
-	changed.SecretRef.Name = "another"
-	if err := w.client.Patch(t.Context(), changed, client.MergeFrom(c)); err != nil {
-		t.Fatal(err)
-	}
-	w.run(t, w.secrets, s)
-	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(s), s); client.IgnoreNotFound(err) != nil ||
-		err == nil {
-		t.Errorf("the Secret goes when the class names another: %v", err)
+	harness.Edit(w.Cluster, c, func(c *machinev1.MachineClass) { c.SecretRef.Name = "another" })
+	w.run(w.secrets, s)
+	if w.Reload(s) {
+		t.Error("the Secret goes when the class names another")
 	}
 }

@@ -1,6 +1,8 @@
 package machineclass
 
 import (
+	"slices"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -16,8 +18,8 @@ func users(d Deps) usage.Finder[machinev1.MachineList, *machinev1.MachineList] {
 	return usage.Finder[machinev1.MachineList, *machinev1.MachineList]{
 		Cached: d.Client, Live: d.Live, Kind: machinev1.MachineKind, Index: index.MachineByClass,
 		Uses: func(o client.Object, class string) bool {
-			ref := o.(*machinev1.Machine).Spec.Class
-			return ref.Kind == machinev1.MachineClassKind && ref.Name == class
+			m := o.(*machinev1.Machine)
+			return m.Spec.Class.Kind == machinev1.MachineClassKind && slices.Contains(index.MachineClasses(m), class)
 		},
 		Confirm: func(class *machinev1.MachineClass) bool { return !class.DeletionTimestamp.IsZero() },
 	}

@@ -27,14 +27,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("machineclass").WithOptions(options).
 		For(&machinev1.MachineClass{}, builder.WithPredicates(classChanged())).
 		Watches(&machinev1.Machine{}, c.machineEvents()).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf),
-			builder.WithPredicates(watch.SecretContent())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.classesOf),
+			builder.WithPredicates(watch.Versions())).
 		Complete(c)
 	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("secret").WithOptions(options).
-		For(&corev1.Secret{}, builder.WithPredicates(finalizerLost(machinev1.SecretFinalizer))).
+		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(finalizerLost(machinev1.SecretFinalizer))).
 		Watches(&machinev1.MachineClass{}, watch.Named(class.SecretKeys)).
 		Complete(NewSecrets(c.Deps))
 }
@@ -64,10 +64,11 @@ func finalizerLost(finalizer string) predicate.Predicate {
 // of the lost finalizer enqueues the class.
 func (c *Controller) machineEvents() handler.EventHandler {
 	events := watch.Named(func(m *machinev1.Machine) []client.ObjectKey {
-		if m.Spec.Class.Name == "" {
-			return nil
+		var keys []client.ObjectKey
+		for _, name := range index.MachineClasses(m) {
+			keys = append(keys, client.ObjectKey{Namespace: m.Namespace, Name: name})
 		}
-		return []client.ObjectKey{{Namespace: m.Namespace, Name: m.Spec.Class.Name}}
+		return keys
 	})
 	enqueue := events.CreateFunc
 	events.CreateFunc = func(ctx context.Context, e event.CreateEvent, q watch.Queue) {

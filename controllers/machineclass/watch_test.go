@@ -8,10 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,6 +17,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/watch"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // requests keeps what a handler asks for.
@@ -44,16 +43,12 @@ func TestMachineEvents(t *testing.T) {
 		change(o)
 		return o
 	}
-	scheme := runtime.NewScheme()
-	if err := machinev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	var q requests
-	events := (&Controller{Deps: Deps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+	events := (&Controller{Deps: Deps{Client: harness.New(t, harness.With(
 		named("held", func(*machinev1.MachineClass) {}),
 		named("bare", func(o *machinev1.MachineClass) { o.Finalizers = nil }),
 		named("going", func(o *machinev1.MachineClass) { o.DeletionTimestamp = new(metav1.Now()) }),
-	).Build()}}).machineEvents()
+	)).Raw}}).machineEvents()
 	for _, class := range []string{"held", "bare", "going"} { // one that is held stays so
 		events.Create(t.Context(), event.CreateEvent{Object: of(class)}, &q)
 	}
@@ -98,7 +93,7 @@ func TestPredicates(t *testing.T) {
 	plain := secret(func(*corev1.Secret) {})
 	held := secret(func(s *corev1.Secret) { s.Finalizers = []string{machinev1.SecretFinalizer} })
 	leaving := secret(func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} })
-	changed := secret(func(s *corev1.Secret) { s.Data = map[string][]byte{"k": []byte("w")} })
+	changed := secret(func(s *corev1.Secret) { s.Data, s.ResourceVersion = map[string][]byte{"k": []byte("w")}, "2" })
 	cases := map[string]struct {
 		reason        string
 		predicate     predicate.Predicate
@@ -115,8 +110,8 @@ func TestPredicates(t *testing.T) {
 			"The Secret's own queue does not care for its entries.", finalizerLost(machinev1.SecretFinalizer),
 			plain, changed, false,
 		},
-		"ClassContent": {"But its class does.", watch.SecretContent(), plain, changed, true},
-		"ClassHold":    {"And not for its finalizers.", watch.SecretContent(), plain, held, false},
+		"ClassContent": {"But its class does.", watch.Versions(), plain, changed, true},
+		"ClassResync":  {"And not for what has not changed.", watch.Versions(), plain, held, false},
 		"ClassOwnWrite": {
 			"Our own finalizer on a class causes no pass.", classChanged(), &machinev1.MachineClass{},
 			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{machinev1.Finalizer}}}, false,

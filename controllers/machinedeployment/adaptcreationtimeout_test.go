@@ -24,13 +24,13 @@ func slowPool(t *testing.T, changes ...func(*machinev1.MachineDeployment)) *env 
 
 // recordJoin has the first n machines join now, or fail to.
 func (env *env) recordJoin(n int, joined corev1.ConditionStatus, reason string) {
-	env.t.Helper()
+	env.Helper()
 	all := env.live()
 	for i := range all[:n] {
 		change(env, &all[i], func(m *machinev1.Machine) {
-			m.CreationTimestamp = metav1.NewTime(env.clock.Now().Add(-25 * time.Minute))
+			m.CreationTimestamp = metav1.NewTime(env.Clock.Now().Add(-25 * time.Minute))
 			m.Status.Conditions = joining.Record(m.Status.Conditions, corev1.NodeCondition{
-				Status: joined, Reason: reason, LastTransitionTime: metav1.NewTime(env.clock.Now()),
+				Status: joined, Reason: reason, LastTransitionTime: metav1.NewTime(env.Clock.Now()),
 			})
 		})
 	}
@@ -42,7 +42,7 @@ func (env *env) timeouts() (deployment, set string) {
 }
 
 func (env *env) joinedCondition() string {
-	env.t.Helper()
+	env.Helper()
 	d := env.deployment()
 	if d.Status.Progress == nil {
 		return ""
@@ -53,35 +53,33 @@ func (env *env) joinedCondition() string {
 	return ""
 }
 
-func (env *env) wait(d time.Duration) { env.clock.SetTime(env.clock.Now().Add(d)) }
-
 func TestCreationTimeoutGrowsAndReturns(t *testing.T) {
 	t.Parallel()
 	env := slowPool(t)
 	for range 2 {
-		env.wait(21 * time.Minute)
+		env.Advance(21 * time.Minute)
 		env.recordJoin(1, corev1.ConditionFalse, machinev1.ReasonFailedJoin)
 		env.pass()
 	}
 	if d, set := env.timeouts(); d != "30m0s" || set != "30m0s" {
 		t.Errorf("timeout %q, and %q of the set, after two cycles, want 30m", d, set)
 	}
-	if events := env.eventsOf(machinev1.EventCreationTimeoutAdapted); len(events) != 1 ||
+	if events := env.HeardOf(machinev1.EventCreationTimeoutAdapted); len(events) != 1 ||
 		!strings.Contains(events[0], "Warning") || !strings.Contains(events[0], env.live()[0].Name) {
 		t.Errorf("Events %q, want one warning that names a machine", events)
 	}
 	if got := env.joinedCondition(); !strings.HasPrefix(got, "FailedJoin: ") || !strings.Contains(got, "have 30m0s") {
 		t.Errorf("condition %q, want the timeout in it", got)
 	}
-	writes := env.writes["patch MachineDeployment"] + env.writes["status MachineDeployment"]
+	writes := env.Count("patch MachineDeployment") + env.Count("patch MachineDeployment/status")
 	result := env.pass()
-	if n := env.writes["patch MachineDeployment"] + env.writes["status MachineDeployment"]; n != writes {
+	if n := env.Count("patch MachineDeployment") + env.Count("patch MachineDeployment/status"); n != writes {
 		t.Errorf("%d writes although nothing happened", n-writes)
 	}
 	if result.RequeueAfter <= 0 {
 		t.Error("nobody looks when the timeout can be restored")
 	}
-	env.wait(4 * time.Hour)
+	env.Advance(4 * time.Hour)
 	env.pass()
 	if d, set := env.timeouts(); d != "" || set != "" {
 		t.Errorf("timeout %q, and %q of the set, long after the last failure, want none", d, set)
@@ -97,7 +95,7 @@ func TestCreationTimeoutIsReducedToWhatMachinesNeed(t *testing.T) {
 	change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
 		joining.State{Timeout: 45 * time.Minute, Adapted: noon, Counted: noon}.Annotate(d)
 	})
-	env.wait(50 * time.Minute)
+	env.Advance(50 * time.Minute)
 	env.recordJoin(2, corev1.ConditionTrue, machinev1.ReasonJoined)
 	env.pass()
 	if d, set := env.timeouts(); d != "25m0s" || set != "25m0s" {
@@ -136,7 +134,7 @@ func TestCreationTimeoutOfAUserStays(t *testing.T) {
 				env.c.Joining.GrowthPercent = 0
 			}
 			for range 3 {
-				env.wait(21 * time.Minute)
+				env.Advance(21 * time.Minute)
 				env.recordJoin(1, corev1.ConditionFalse, machinev1.ReasonFailedJoin)
 				env.pass()
 			}
@@ -171,7 +169,7 @@ func TestCreationTimeoutOfAUserReplacesAGrownOne(t *testing.T) {
 		d.Annotations[machinev1.EffectiveCreationTimeoutAnnotation] = "5m"
 	})
 	for range 3 {
-		env.wait(4 * time.Hour)
+		env.Advance(4 * time.Hour)
 		env.recordJoin(1, corev1.ConditionFalse, machinev1.ReasonFailedJoin)
 		env.pass()
 	}
@@ -199,12 +197,12 @@ func TestRollbackKeepsAGrownCreationTimeout(t *testing.T) {
 
 // grow has the timeout grow to 45m.
 func (env *env) grow() {
-	env.t.Helper()
+	env.Helper()
 	change(env, env.deployment(), func(d *machinev1.MachineDeployment) {
 		joining.State{Timeout: 45 * time.Minute, Adapted: noon, Counted: noon}.Annotate(d)
 	})
 	env.pass()
 	if d, set := env.timeouts(); d != "45m0s" || set != "45m0s" {
-		env.t.Fatalf("timeout %q, and %q of the set, want 45m", d, set)
+		env.Fatalf("timeout %q, and %q of the set, want 45m", d, set)
 	}
 }

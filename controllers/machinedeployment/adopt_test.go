@@ -32,7 +32,7 @@ func TestAdoption(t *testing.T) {
 	})
 	mine, theirs := &machinev1.MachineSet{}, &machinev1.MachineSet{}
 	for name, set := range map[string]*machinev1.MachineSet{"mine": mine, "theirs": theirs} {
-		if err := env.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, set); err != nil {
+		if err := env.Raw.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, set); err != nil {
 			t.Fatal(err)
 		}
 	}

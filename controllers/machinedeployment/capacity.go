@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 )
 
@@ -30,10 +32,9 @@ func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
 		s.applyCapacity(nil)
 		return true, nil
 	}
-	class := &machinev1.MachineClass{}
-	key := client.ObjectKey{Namespace: s.d.Namespace, Name: s.d.Spec.Template.Spec.Class.Name}
-	if err := s.Client.Get(ctx, key, class); err != nil {
-		return true, client.IgnoreNotFound(err) // the machines report a missing class
+	class, err := s.comingClass(ctx)
+	if err != nil || class == nil {
+		return true, err // the machines report a missing class
 	}
 	s.applyCapacity(capacityOf(class.NodeTemplate, &s.d.Spec.Template.Spec.NodeTemplateSpec))
 	if s.bounds.Replicas == 0 && !s.capacityKnown() {
@@ -43,6 +44,25 @@ func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
 			machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation, class.Name)})
 	}
 	return true, nil
+}
+
+// fallbackPeriod is how often it is looked which class of several a new machine would get: what
+// is known of exhausted classes has no events.
+const fallbackPeriod = 10 * time.Second
+
+// comingClass returns the class that new machines get; nil if it does not exist.
+func (s *scope) comingClass(ctx context.Context) (*machinev1.MachineClass, error) {
+	first := s.d.Spec.Template.Spec.Class.Name
+	names := append([]string{first}, machinev1.FallbackClasses(s.d, first)...)
+	all, err := fallback.Candidates(ctx, s.Client, fallback.ReadOnlyClass,
+		fallback.Pool{Namespace: s.d.Namespace, Classes: names})
+	if err != nil {
+		return nil, err
+	}
+	if len(names) > 1 {
+		s.requeueAfter(fallbackPeriod)
+	}
+	return s.Fallback.Coming(all, "").Object, nil
 }
 
 // capacityKnown reports whether the autoscaler can read the capacity of a node.

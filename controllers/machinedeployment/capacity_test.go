@@ -133,7 +133,7 @@ func TestProviderIDFormTravelsAndComesBack(t *testing.T) {
 	if c := condition(); c != nil {
 		t.Errorf("condition %+v: every machine has MCM's form", c)
 	}
-	if len(env.eventsOf(machinev1.EventProviderIDsRestored)) != 1 {
+	if len(env.HeardOf(machinev1.EventProviderIDsRestored)) != 1 {
 		t.Error("nobody was told that MCM could take over")
 	}
 }

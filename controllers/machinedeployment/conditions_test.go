@@ -17,7 +17,7 @@ func TestProgressDeadline(t *testing.T) {
 	if got := env.pass().RequeueAfter; got != 601*time.Second {
 		t.Errorf("the deadline is looked at after %s", got)
 	}
-	env.clock.SetTime(noon.Add(11 * time.Minute))
+	env.Clock.SetTime(noon.Add(11 * time.Minute))
 	env.pass()
 	c := rollout.Condition(&env.deployment().Status, machinev1.MachineDeploymentProgressing)
 	if c.Status != "False" || c.Reason != machinev1.ReasonProgressDeadlineExceeded {

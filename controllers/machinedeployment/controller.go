@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/joining"
@@ -38,6 +39,8 @@ type Deps struct {
 	// Joining is how the creation timeout of deployments grows whose machines do not join
 	// in time; its timeout is of those that set none. The zero value is that it does not.
 	Joining joining.Policy
+	// Fallback is what is known of exhausted classes; nil: nothing.
+	Fallback *fallback.Memory
 }
 
 // Controller reconciles MachineDeployments.

@@ -47,9 +47,7 @@ func TestFlow(t *testing.T) {
 		t.Errorf("template and replicas changed together:\n%s", env.describe())
 	}
 
-	if err := env.client.Delete(t.Context(), env.deployment()); err != nil {
-		t.Fatal(err)
-	}
+	env.Delete(env.deployment())
 	env.until("the deployment is gone", func() bool { return env.deployment() == nil })
 	if n := len(env.machines()) + len(env.sets()); n != 0 {
 		t.Errorf("left behind:\n%s", env.describe())

@@ -26,9 +26,7 @@ func TestRemove(t *testing.T) {
 			env := newEnv(t, deployment(2))
 			env.run()
 			env.changeSpec(tc.change)
-			if err := env.client.Delete(t.Context(), env.deployment()); err != nil {
-				t.Fatal(err)
-			}
+			env.Delete(env.deployment())
 			env.until("the deployment is gone", func() bool { return env.deployment() == nil })
 			if len(env.sets())+len(env.machines()) != 0 {
 				t.Errorf("%s\n%s", tc.reason, env.describe())

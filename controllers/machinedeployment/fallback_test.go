@@ -12,7 +12,7 @@ import (
 
 // offer gives VMs to machines, as long as there are fewer than the cloud has room for.
 func (env *env) offer(capacity int) {
-	env.t.Helper()
+	env.Helper()
 	used := 0
 	for _, m := range env.machines() {
 		if m.Spec.ProviderID != "" {
@@ -48,7 +48,7 @@ func (env *env) offer(capacity int) {
 // roll rolls the pool out in a cloud of that capacity, for as many steps as a rollout
 // needs. It returns how few machines were available, and whether the rollout ended.
 func (env *env) roll(capacity int) (least int, done bool) {
-	env.t.Helper()
+	env.Helper()
 	env.changeSpec(class("v2"))
 	least = len(env.live())
 	for range 60 {
@@ -137,7 +137,7 @@ func TestSurgeFallbackIsReported(t *testing.T) {
 			if c == nil || c.Reason != tc.reason || !strings.Contains(c.Message, tc.text) {
 				t.Errorf("condition %+v, want reason %s and %q", c, tc.reason, tc.text)
 			}
-			if events := env.eventsOf(machinev1.ReasonSurgeFallback); (len(events) == 1) != tc.event {
+			if events := env.HeardOf(machinev1.ReasonSurgeFallback); (len(events) == 1) != tc.event {
 				t.Errorf("Events %q, want one: %t", events, tc.event)
 			}
 		})

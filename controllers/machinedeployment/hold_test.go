@@ -56,9 +56,7 @@ func temptations() map[string]struct {
 		"Deleted": {
 			"One that is being deleted keeps its sets, and its finalizer.",
 			func(env *env) {
-				if err := env.client.Delete(env.t.Context(), env.deployment()); err != nil {
-					env.t.Fatal(err)
-				}
+				env.Delete(env.deployment())
 			},
 			func(env *env) bool { return env.deployment() == nil && len(env.machines()) == 0 },
 		},
@@ -67,11 +65,7 @@ func temptations() map[string]struct {
 
 // counted are the writes, status included.
 func (env *env) counted() int {
-	n := 0
-	for _, count := range env.writes {
-		n += count
-	}
-	return n
+	return len(env.Writes())
 }
 
 // TestHeldDeployment: a deployment that is held answers once and does nothing else.
@@ -87,7 +81,7 @@ func TestHeldDeployment(t *testing.T) {
 				machinev1.SetAnnotation(d, machinev1.MigrationHoldAnnotation, "x")
 			})
 			sets, machines, writes := env.sets(), env.machines(), env.counted()
-			env.eventsOf("")
+			env.HeardOf("")
 			for range 3 {
 				if result := env.pass(); result.RequeueAfter != 0 {
 					t.Errorf("%s %+v, want no wait", tc.reason, result)
@@ -97,7 +91,7 @@ func TestHeldDeployment(t *testing.T) {
 				t.Errorf("%s %d writes, annotations %v; want the answer alone", tc.reason, env.counted()-writes,
 					env.deployment().Annotations)
 			}
-			if told := env.eventsOf(""); len(told) != 1 || !strings.Contains(told[0], machinev1.EventHeld) {
+			if told := env.HeardOf(""); len(told) != 1 || !strings.Contains(told[0], machinev1.EventHeld) {
 				t.Errorf("%s events %q, want one", tc.reason, told)
 			}
 			if !equality.Semantic.DeepEqual(sets, env.sets()) || !equality.Semantic.DeepEqual(machines, env.machines()) {
@@ -126,11 +120,11 @@ func TestDeploymentWithHeldPart(t *testing.T) {
 				change(env, part(env), func(o client.Object) { machinev1.SetAnnotation(o, machinev1.MigrationHoldAnnotation, "x") })
 				tc.tempt(env)
 				sets, machines := env.sets(), env.machines()
-				env.eventsOf("")
+				env.HeardOf("")
 				for range 3 {
 					env.pass()
 				}
-				if told := env.eventsOf(machinev1.EventHeld); len(told) != 1 || !strings.Contains(told[0], part(env).GetName()) {
+				if told := env.HeardOf(machinev1.EventHeld); len(told) != 1 || !strings.Contains(told[0], part(env).GetName()) {
 					t.Errorf("%s events %q, want one that names %s", tc.reason, told, part(env).GetName())
 				}
 				if text := env.waitsFor(); !strings.Contains(text, machinev1.ReasonHeld) {

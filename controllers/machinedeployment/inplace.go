@@ -317,7 +317,8 @@ func (s *scope) newSetClass(ctx context.Context) (*machinev1.MachineClass, error
 // class replaces the old one if both name the same provider and region. Otherwise
 // the VM could be looked up in the wrong place and be lost.
 func (s *scope) canTakeClass(ctx context.Context, class *machinev1.MachineClass, m *machinev1.Machine) bool {
-	if class == nil || class.Name == m.Spec.Class.Name {
+	if class == nil || class.Name == m.Spec.Class.Name ||
+		slices.Contains(machinev1.FallbackClasses(s.d, class.Name), m.Spec.Class.Name) {
 		return false
 	}
 	old := &machinev1.MachineClass{}

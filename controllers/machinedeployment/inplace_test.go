@@ -128,9 +128,7 @@ func TestInPlaceNotWedged(t *testing.T) {
 			env.changeSpec(class("v2"))
 			env.until("one has moved", func() bool { return env.set("v2").Status.Replicas >= 1 })
 			lost := env.live()[3]
-			if err := env.client.Delete(t.Context(), env.node(lost.Name)); err != nil {
-				t.Fatal(err)
-			}
+			env.Delete(env.node(lost.Name))
 			env.changeSpec(func(d *machinev1.MachineDeployment) { d.Spec.Replicas = tc.to })
 			for range 3 {
 				env.pass()

@@ -107,7 +107,7 @@ func TestChoicesOfOthers(t *testing.T) {
 	foreign.Namespace, foreign.Name = namespace, "foreign"
 	env := newEnv(t, deployment(1), foreign)
 	env.run()
-	env.eventsOf("")
+	env.HeardOf("")
 	ours := env.members(&env.sets()[0])[0].Name
 	env.choose(1, "foreign,gone,bad~bad,"+ours)
 	env.pass()
@@ -120,7 +120,7 @@ func TestChoicesOfOthers(t *testing.T) {
 		noon.Format(time.RFC3339); got != want {
 		t.Errorf("the list is %q, want %q", got, want)
 	}
-	if events := env.eventsOf(machinev1.TriggerDeletionAnnotation); len(events) != 2 {
+	if events := env.HeardOf(machinev1.TriggerDeletionAnnotation); len(events) != 2 {
 		t.Errorf("the foreign and the malformed entry want an Event each, the one that is gone none: %v", events)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 var errBoom = errors.New("boom")
@@ -94,8 +95,8 @@ func TestNameTaken(t *testing.T) {
 func TestCreateFails(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, deployment(1))
-	env.refuse = func(verb string, o client.Object) error {
-		if _, set := o.(*machinev1.MachineSet); set && verb == "create" {
+	env.Fault = func(r harness.Request) error {
+		if r.Kind == "MachineSet" && r.Verb == "create" {
 			return errBoom
 		}
 		return nil
@@ -107,10 +108,10 @@ func TestCreateFails(t *testing.T) {
 	if c == nil || c.Status != "False" || c.Reason != machinev1.ReasonMachineSetCreateError {
 		t.Errorf("condition %+v", c)
 	}
-	if events := env.eventsOf("Warning " + machinev1.EventMachineSetCreateError); len(events) != 1 {
+	if events := env.HeardOf("Warning " + machinev1.EventMachineSetCreateError); len(events) != 1 {
 		t.Errorf("events %v", events)
 	}
-	env.refuse = nil
+	env.Fault = nil
 	env.run()
 }
 
@@ -131,13 +132,13 @@ func TestNoSetOnTopOfOnesThatTheCacheDoesNotShow(t *testing.T) {
 	env := newEnv(t, deployment(2, func(*machinev1.MachineDeployment) {}))
 	env.run()
 	env.changeSpec(class("v2"))
-	env.c.Client = blind{env.client}
+	env.c.Client = blind{env.Client}
 	result, err := env.c.Reconcile(t.Context(),
 		reconcile.Request{NamespacedName: client.ObjectKeyFromObject(env.deployment())})
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("Reconcile() = %+v, %v, want to look again soon", result, err)
 	}
-	if n := env.writes["create MachineSet"]; n != 1 {
+	if n := env.Count("create MachineSet"); n != 1 {
 		t.Errorf("%d sets were made, want one: the cache does not show it yet", n)
 	}
 }

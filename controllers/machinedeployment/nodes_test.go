@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func TestMarksDuringRoll(t *testing.T) {
@@ -20,9 +20,9 @@ func TestMarksDuringRoll(t *testing.T) {
 		n.Annotations[machinev1.ScaleDownDisabledAnnotation] = "true"
 	})
 	env.changeSpec(class("v2"))
-	before := env.writes["patch *v1.Node"]
+	before := env.Count("patch Node")
 	env.pass()
-	if n := env.writes["patch *v1.Node"] - before; n != 3 {
+	if n := env.Count("patch Node") - before; n != 3 {
 		t.Errorf("%d patches for three old nodes: taint and annotations go together", n)
 	}
 	for _, m := range env.live() {
@@ -145,8 +145,8 @@ func TestNodesOutOfReach(t *testing.T) {
 	env := newEnv(t, deployment(2))
 	env.run()
 	env.changeSpec(class("v2"))
-	env.refuse = func(verb string, o client.Object) error {
-		if _, node := o.(*corev1.Node); node && verb == "patch" {
+	env.Fault = func(r harness.Request) error {
+		if r.Kind == "Node" && r.Verb == "patch" {
 			return errBoom
 		}
 		return nil

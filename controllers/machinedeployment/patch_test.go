@@ -62,7 +62,7 @@ func TestBehind(t *testing.T) {
 				}
 			}
 			deps := env.c.Deps
-			deps.Client = former{env.client, shown}
+			deps.Client = former{env.Client, shown}
 			env.c = New(deps)
 			if _, err := env.try(); err != nil {
 				t.Fatal(err)

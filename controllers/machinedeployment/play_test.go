@@ -17,14 +17,14 @@ import (
 
 // playSets does what the controller of MachineSets does.
 func (env *env) playSets() {
-	env.t.Helper()
+	env.Helper()
 	for _, set := range env.sets() {
 		env.playSet(&set)
 	}
 }
 
 func (env *env) playSet(set *machinev1.MachineSet) {
-	env.t.Helper()
+	env.Helper()
 	members := env.members(set)
 	if !set.DeletionTimestamp.IsZero() {
 		for _, m := range members {
@@ -43,7 +43,7 @@ func (env *env) playSet(set *machinev1.MachineSet) {
 
 // scaleSet makes and deletes machines.
 func (env *env) scaleSet(set *machinev1.MachineSet) {
-	env.t.Helper()
+	env.Helper()
 	live := slices.DeleteFunc(env.members(set), func(m machinev1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 	_, closed := set.Labels[machinev1.ScaleUpDisabledLabel]
 	for range int(set.Spec.Replicas) - len(live) {
@@ -99,10 +99,10 @@ func (env *env) reportSet(set *machinev1.MachineSet) {
 
 // create makes a machine, of which there must never be too many.
 func (env *env) create(set *machinev1.MachineSet) {
-	env.t.Helper()
+	env.Helper()
 	if d := env.deployment(); d != nil {
 		if b, err := rollout.BoundsOf(d); err == nil && len(env.live()) >= b.Allowed() {
-			env.t.Fatalf("one more machine beside %d, wanted %d + %d\n%s", len(env.live()), b.Replicas, b.Surge, env.describe())
+			env.Fatalf("one more machine beside %d, wanted %d + %d\n%s", len(env.live()), b.Replicas, b.Surge, env.describe())
 		}
 	}
 	env.made++
@@ -116,35 +116,29 @@ func (env *env) create(set *machinev1.MachineSet) {
 		},
 		Spec: set.Spec.Template.Spec,
 	}
-	if err := env.client.Create(env.t.Context(), m); err != nil {
-		env.t.Fatal(err)
-	}
+	env.Create(m)
 }
 
 func (env *env) terminate(m *machinev1.Machine) {
-	env.t.Helper()
-	if err := env.client.Delete(env.t.Context(), m); err != nil {
-		env.t.Fatal(err)
-	}
+	env.Helper()
+	env.Delete(m)
 	change(env, m, func(m *machinev1.Machine) { m.Status.CurrentStatus.Phase = machinev1.MachineTerminating })
 }
 
 // playMachines lets every machine and node take one step.
 func (env *env) playMachines() {
-	env.t.Helper()
+	env.Helper()
 	for _, m := range env.machines() {
 		env.playMachine(&m)
 	}
 }
 
 func (env *env) playMachine(m *machinev1.Machine) {
-	env.t.Helper()
+	env.Helper()
 	switch {
 	case !m.DeletionTimestamp.IsZero():
 		if node := env.node(m.Name); node != nil {
-			if err := env.client.Delete(env.t.Context(), node); err != nil {
-				env.t.Fatal(err)
-			}
+			env.Delete(node)
 		}
 		change(env, m, func(m *machinev1.Machine) { m.Finalizers = nil })
 	case m.Status.CurrentStatus.Phase == "":
@@ -160,7 +154,7 @@ func (env *env) playMachine(m *machinev1.Machine) {
 }
 
 func (env *env) join(m *machinev1.Machine) {
-	env.t.Helper()
+	env.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + m.Name}}
 	if !env.bare { // as the node controller makes it the machine's
 		node.Annotations = map[string]string{machinev1.NodeMachineAnnotation: m.Name}
@@ -169,12 +163,12 @@ func (env *env) join(m *machinev1.Machine) {
 			node.Annotations[machinev1.ScaleDownDisabledByMCMAnnotation] = "true"
 		}
 	}
-	if err := env.client.Create(env.t.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
-		env.t.Fatal(err)
+	if err := env.Raw.Create(env.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
+		env.Fatal(err)
 	}
 	change(env, m, func(m *machinev1.Machine) {
 		m.Status.CurrentStatus.Phase = machinev1.MachineRunning
-		m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(env.clock.Now())
+		m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(env.Clock.Now())
 	})
 }
 
@@ -186,7 +180,7 @@ func (env *env) rolls() bool {
 // playInPlace does what the machine's controller and the agent on the node do:
 // candidate, selected and away, updated, back.
 func (env *env) playInPlace(m *machinev1.Machine) {
-	env.t.Helper()
+	env.Helper()
 	node := env.node(m.Name)
 	if node == nil {
 		return

@@ -63,20 +63,20 @@ func TestRollCosts(t *testing.T) {
 	for range 3 {
 		env.pass()
 	}
-	env.writes = map[string]int{}
+	env.Forget()
 	env.pass()
-	if len(env.writes) != 0 {
-		t.Errorf("a complete deployment is written: %v", env.writes)
+	if len(env.Writes()) != 0 {
+		t.Errorf("a complete deployment is written: %v", env.Writes())
 	}
 	env.changeSpec(class("v2"))
 	env.run()
-	t.Logf("%v", env.writes)
-	if n := env.writes["patch *v1.Node"]; n > 40 {
+	t.Logf("%v", env.Writes())
+	if n := env.Count("patch Node"); n > 40 {
 		t.Errorf("%d patches of nodes: one for each old one and, when the roll is over, for each new one is enough", n)
 	}
-	if n := env.writes["patch MachineSet"] + env.writes["status MachineDeployment"] +
-		env.writes["patch MachineDeployment"]; n > 40 {
-		t.Errorf("%d writes of sets and deployment are too many: %v", n, env.writes)
+	if n := env.Count("patch MachineSet") + env.Count("patch MachineDeployment/status") +
+		env.Count("patch MachineDeployment"); n > 40 {
+		t.Errorf("%d writes of sets and deployment are too many: %v", n, env.Writes())
 	}
 }
 

@@ -28,7 +28,7 @@ func TestRollback(t *testing.T) {
 				env.changeSpec(func(d *machinev1.MachineDeployment) { class(next)(d); machinev1.SetAnnotation(d, "mine", next) })
 				env.run()
 			}
-			env.eventsOf("")
+			env.HeardOf("")
 			env.changeSpec(func(d *machinev1.MachineDeployment) {
 				d.Spec.RollbackTo = &machinev1.RollbackConfig{Revision: tc.revision}
 				machinev1.SetAnnotation(d, machinev1.LastReplicaChangeByScalerAnnotation, noon.Format(time.RFC3339))
@@ -44,7 +44,7 @@ func TestRollback(t *testing.T) {
 			if d.Annotations[machinev1.LastReplicaChangeByScalerAnnotation] == "" {
 				t.Errorf("the time of the last scaling is no part of a revision")
 			}
-			if events := env.eventsOf(tc.event + " "); len(events) != 1 {
+			if events := env.HeardOf(tc.event + " "); len(events) != 1 {
 				t.Errorf("%s: events %v", tc.event, events)
 			}
 			env.run()

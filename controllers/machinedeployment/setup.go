@@ -29,12 +29,13 @@ import (
 const (
 	batchDelay    = 100 * time.Millisecond
 	batchInterval = time.Second
+	batchLongest  = 4 * time.Second
 )
 
 // SetupWithManager registers the controller. Nodes are not watched: what a
 // rollout needs to know of them, their machines say.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval}
+	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval, Longest: batchLongest}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("machinedeployment").
 		For(&machinev1.MachineDeployment{}, builder.WithPredicates(

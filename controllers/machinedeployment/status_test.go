@@ -61,10 +61,10 @@ func TestStatus(t *testing.T) {
 		machinev1.ConditionReplicasReady); c.Reason != machinev1.ReasonFrozen {
 		t.Errorf("it must say that it is frozen: %+v", c)
 	}
-	env.writes = map[string]int{}
+	env.Forget()
 	env.pass()
-	if len(env.writes) != 0 {
-		t.Errorf("nothing has changed, but %v", env.writes)
+	if len(env.Writes()) != 0 {
+		t.Errorf("nothing has changed, but %v", env.Writes())
 	}
 }
 
@@ -84,7 +84,7 @@ func TestStatusIsNotComparedWithAnOldOne(t *testing.T) {
 	available(1)
 	env.pass()
 	stale := true
-	env.c.own.Client = interceptor.NewClient(env.client, interceptor.Funcs{
+	env.c.own.Client = interceptor.NewClient(env.Client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 			opts ...client.GetOption,
 		) error {
@@ -112,7 +112,7 @@ func TestDroppedProgressIsSentOnce(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, deployment(2))
 	sent := 0
-	env.c.own.Client = interceptor.NewClient(env.client, interceptor.Funcs{
+	env.c.own.Client = interceptor.NewClient(env.Client, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
 			opts ...client.SubResourcePatchOption,
 		) error {
@@ -140,9 +140,9 @@ func TestDroppedProgressIsSentOnce(t *testing.T) {
 	if sent != 1 {
 		t.Errorf("the field that the API server drops was sent %d times, want once", sent)
 	}
-	clear(env.writes)
+	env.Forget()
 	env.pass()
-	if env.writes["status MachineDeployment"] != 0 {
-		t.Errorf("writes although nothing changed: %v", env.writes)
+	if env.Count("patch MachineDeployment/status") != 0 {
+		t.Errorf("writes although nothing changed: %v", env.Writes())
 	}
 }

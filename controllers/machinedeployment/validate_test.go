@@ -71,7 +71,7 @@ func TestBadInput(t *testing.T) {
 			if event == "" {
 				event = machinev1.ReasonInvalidSpec
 			}
-			if events := env.eventsOf("Warning " + event + " "); len(events) == 0 ||
+			if events := env.HeardOf("Warning " + event + " "); len(events) == 0 ||
 				!strings.Contains(strings.Join(events, "; "), tc.field) {
 				t.Errorf("events %v do not name %s", events, tc.field)
 			}
@@ -104,7 +104,7 @@ func TestBadAnnotations(t *testing.T) {
 			if c := specValidCondition(&env.deployment().Status); c == nil || !strings.Contains(c.Message, key) {
 				t.Errorf("condition %+v", c)
 			}
-			if events := env.eventsOf(key); len(events) != 1 {
+			if events := env.HeardOf(key); len(events) != 1 {
 				t.Errorf("one Event is enough: %v", events)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // rolling is a deployment that keeps all of its replicas available.
@@ -192,14 +193,9 @@ func TestKeepsAvailableMachinesWithStaleCache(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, rolling(0), newMember("a"), newMember("b"), newSet(0, owned))
 	env.lag(func(client.Object) bool { return true })
-	d := &machinev1.MachineDeployment{}
-	if err := env.live.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "pool"}, d); err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Get[machinev1.MachineDeployment](env.Cluster, client.ObjectKey{Namespace: namespace, Name: "pool"})
 	d.Spec.Replicas = 2
-	if err := env.live.Update(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	env.Must(env.Raw.Update(t.Context(), d))
 	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +235,7 @@ func TestTieOfTwoSets(t *testing.T) {
 			if result, err := env.reconcile(); err != nil || result.RequeueAfter != tieBreak {
 				t.Fatalf("%v, %v, want another look after %s", result, err, tieBreak)
 			}
-			env.clock.SetTime(env.clock.Now().Add(tieBreak))
+			env.Advance(tieBreak)
 			if _, err := env.reconcile(); err != nil {
 				t.Fatal(err)
 			}

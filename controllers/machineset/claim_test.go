@@ -8,14 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func (env *env) machine(name string) *machinev1.Machine {
-	env.t.Helper()
-	m := &machinev1.Machine{}
-	if err := env.live.Get(env.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, m); err != nil {
-		env.t.Fatal(err)
-	}
+	env.Helper()
+	m := harness.Get[machinev1.Machine](env.Cluster, client.ObjectKey{Namespace: namespace, Name: name})
 	return m
 }
 
@@ -113,9 +111,7 @@ func TestNoAdoptionByDeletedSet(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, newSet(1), newMember("a", func(m *machinev1.Machine) { m.OwnerReferences = nil }))
 	env.lag(nil)
-	if err := env.live.Delete(t.Context(), env.set()); err != nil {
-		t.Fatal(err)
-	}
+	env.Delete(env.set())
 	if result, err := env.reconcile(); err != nil || result.RequeueAfter == 0 {
 		t.Errorf("got %v, %v", result, err)
 	}

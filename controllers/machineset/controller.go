@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
@@ -23,7 +25,7 @@ import (
 // burstReplicas is how many Machines one reconcile creates, deletes or patches at most.
 const burstReplicas = 100
 
-// Deps are what a Controller needs; all are required but Target.
+// Deps are what a Controller needs; all are required but Target, Fallback and Resolve.
 type Deps struct {
 	Client client.Client   // reads from a cache with the indexes of package index
 	Live   client.Reader   // reads from the API server, before machines are created or chosen for deletion
@@ -41,6 +43,10 @@ type Deps struct {
 	// OvershootPeriod is how often a set with too many machines is checked when
 	// nothing happens, and for how long unfreezing by annotation lasts.
 	OvershootPeriod time.Duration
+	// Fallback is what is known of exhausted classes; nil: nothing.
+	Fallback *fallback.Memory
+	// Resolve reads and checks the classes among which new Machines choose; nil: they are only read.
+	Resolve class.Resolve
 }
 
 // Controller keeps the Machines of each MachineSet as its spec asks.
@@ -56,6 +62,9 @@ type Controller struct {
 // New returns a Controller for SetupWithManager.
 func New(d Deps) *Controller {
 	d.Client = fresh.NewClient(d.Client, &machinev1.MachineSet{})
+	if d.Resolve == nil {
+		d.Resolve = fallback.ReadOnlyClass
+	}
 	return &Controller{
 		Deps: d, memories: map[client.ObjectKey]*memory{},
 		gate: hold.New(hold.Deps{Client: d.Client, Clock: d.Clock, Events: d.Events}),

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 )
 
 // createMachines creates the Machines that are missing on the API server, at most
@@ -57,6 +58,9 @@ func (c *Controller) createMachines(ctx context.Context, s *scope) error {
 // the result of an earlier attempt; another object of that name uses up the ordinal.
 func (c *Controller) createMachine(ctx context.Context, s *scope, ordinal int64) (string, error) {
 	m := newMachine(s.set, ordinal)
+	if err := c.chooseClass(ctx, s, m); err != nil {
+		return "", err
+	}
 	err := c.Client.Create(ctx, m)
 	switch {
 	case err == nil:
@@ -79,6 +83,26 @@ func (c *Controller) createMachine(ctx context.Context, s *scope, ordinal int64)
 		c.rememberCreated(s, existing)
 	}
 	return "", nil
+}
+
+// chooseClass gives a new Machine the first class of its pool that is not exhausted, if the pool
+// names several. Until a VM was asked for, another process may choose another one: whichever
+// creates the Machine first decides.
+func (c *Controller) chooseClass(ctx context.Context, s *scope, m *machinev1.Machine) error {
+	names, err := fallback.ClassesOfSet(ctx, c.Client, s.set)
+	if err != nil || len(names) < 2 {
+		return err
+	}
+	pool, err := fallback.Candidates(ctx, c.Client, c.Resolve,
+		fallback.Pool{Namespace: m.Namespace, Classes: names})
+	if err != nil {
+		return fmt.Errorf("read the classes of the pool: %w", err)
+	}
+	id := machinev1.OwnerID(m)
+	if next, ok := c.Fallback.Next(pool, id, ""); ok && c.Fallback.Begin(next.Offer, id) {
+		m.Spec.Class.Name = next.Name
+	}
+	return nil
 }
 
 // createRejected reports whether the error proves that the API server created nothing.

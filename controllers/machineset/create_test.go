@@ -13,8 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 var errBoom = errors.New("boom")
@@ -64,8 +67,8 @@ func TestCreate(t *testing.T) {
 	}
 	want := map[string]int{"create": 3, "patch": 2, "status": 1, "list": 1}
 	for verb, n := range want {
-		if env.requests[verb] != n {
-			t.Errorf("%d requests to %s, want %d: a batch costs the same however large it is", env.requests[verb], verb, n)
+		if env.sent(verb) != n {
+			t.Errorf("%d requests to %s, want %d: a batch costs the same however large it is", env.sent(verb), verb, n)
 		}
 	}
 }
@@ -100,16 +103,16 @@ func TestCreateExactlyOnce(t *testing.T) {
 						env.lag(nil)
 					}
 					n := 0
-					strike := func(string, client.Object) error {
+					strike := func(harness.Request) error {
 						if n++; n == at {
 							return errBoom
 						}
 						return nil
 					}
 					if mode == "fails" {
-						env.fault = strike
+						env.Fault = strike
 					} else {
-						env.lost = strike
+						env.Lost = strike
 					}
 					for i := range 6 {
 						_, _ = env.reconcile()
@@ -125,7 +128,7 @@ func TestCreateExactlyOnce(t *testing.T) {
 					if made := len(env.machines()); made != wanted {
 						t.Errorf("%s, crash %v, lagging %v, write %d: %d machines, want %d", mode, crash, lagging, at, made, wanted)
 					}
-					env.clock.SetTime(env.clock.Now().Add(fence.Reach))
+					env.Advance(fence.Reach)
 					env.settle()
 					if strings.Contains(env.set().Annotations[machinev1.OrdinalsAnnotation], "open") {
 						t.Errorf("%s, crash %v, lagging %v, write %d: the reservation stays open for ever", mode, crash, lagging, at)
@@ -202,8 +205,8 @@ func TestFinishReservation(t *testing.T) {
 				objects = append(objects, ordinal(i))
 			}
 			env := newEnv(t, objects...)
-			env.c.Fence = fence.New(env.clock, time.Hour)
-			env.c.Fence.Acquired(env.clock.Now().Add(-tc.age))
+			env.c.Fence = fence.New(env.Clock, time.Hour)
+			env.c.Fence.Acquired(env.Clock.Now().Add(-tc.age))
 			env.settle()
 			var want []string
 			for _, i := range tc.want {
@@ -253,9 +256,9 @@ func TestCreateRefused(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, newSet(2))
 	refuse := true
-	env.fault = func(verb string, o client.Object) error {
-		if verb == "create" && refuse {
-			return apierrors.NewForbidden(machinev1.GroupVersion.WithResource("machines").GroupResource(), o.GetName(), errBoom)
+	env.Fault = func(r harness.Request) error {
+		if r.Verb == "create" && refuse {
+			return apierrors.NewForbidden(machinev1.GroupVersion.WithResource("machines").GroupResource(), r.Name, errBoom)
 		}
 		return nil
 	}
@@ -264,8 +267,8 @@ func TestCreateRefused(t *testing.T) {
 			t.Fatal("a refused creation is tried again by back-off, so it must be an error")
 		}
 	}
-	if env.requests["patch"] != 1 || env.requests["status"] != 1 {
-		t.Errorf("trying again costs no further write to the set, got %v", env.requests)
+	if env.sent("patch") != 1 || env.sent("status") != 1 {
+		t.Errorf("trying again costs no further write to the set, got %v", env.Requests)
 	}
 	set := env.set()
 	if len(set.Status.Conditions) != 1 || set.Status.Conditions[0].Type != machinev1.MachineSetReplicaFailure ||
@@ -276,7 +279,7 @@ func TestCreateRefused(t *testing.T) {
 		t.Errorf("%d Events tell of the failure, want 3", count)
 	}
 	// However long it takes: this process knows that nothing was created.
-	env.clock.SetTime(env.clock.Now().Add(time.Hour))
+	env.Advance(time.Hour)
 	refuse = false
 	env.settle()
 	if n := len(env.machines()); n != 2 || env.set().Annotations[machinev1.OrdinalsAnnotation] != "next=2" {
@@ -311,18 +314,18 @@ func TestCreateNotTwice(t *testing.T) {
 			env := newEnv(t, newSet(2))
 			names := naming.NewNames(env.set())
 			creations := map[string]int{}
-			env.fault = func(verb string, o client.Object) error {
-				if verb == "create" && o.GetName() == names.Name(1) && creations[o.GetName()] == 0 && tc.fault != nil {
+			env.Fault = func(r harness.Request) error {
+				if r.Verb == "create" && r.Name == names.Name(1) && creations[r.Name] == 0 && tc.fault != nil {
 					return tc.fault
 				}
 				return nil
 			}
-			env.lost = func(verb string, o client.Object) error {
-				if verb != "create" {
+			env.Lost = func(r harness.Request) error {
+				if r.Verb != "create" {
 					return nil
 				}
-				creations[o.GetName()]++
-				if o.GetName() == names.Name(1) {
+				creations[r.Name]++
+				if r.Name == names.Name(1) {
 					return tc.lost
 				}
 				return nil
@@ -331,13 +334,11 @@ func TestCreateNotTwice(t *testing.T) {
 				t.Fatal("the second creation went well")
 			}
 			for _, m := range env.machines() {
-				if err := env.live.Delete(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
+				env.Delete(m)
 			}
 			env.vanish()
-			env.clock.SetTime(env.clock.Now().Add(max(tc.wait, time.Second)))
-			env.fault = nil
+			env.Advance(max(tc.wait, time.Second))
+			env.Fault = nil
 			env.settle()
 			if n := len(env.alive()); n != 2 {
 				t.Errorf("%s %d machines are alive, want 2", tc.reason, n)
@@ -384,9 +385,33 @@ func TestCreateNotWhile(t *testing.T) {
 			}
 			env := newEnv(t, objects...)
 			env.settle()
-			if env.requests["create"] != 0 {
+			if env.sent("create") != 0 {
 				t.Errorf("%s", tc.reason)
 			}
 		})
 	}
 }
+
+func TestNewMachinesGetTheClassWithRoom(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, newSet(1, func(set *machinev1.MachineSet) {
+		set.Annotations = map[string]string{machinev1.FallbackClassesAnnotation: "large"}
+	}), fixture.MachineClass("large", inNamespace),
+		fixture.MachineClass(newSet(1).Spec.Template.Spec.Class.Name, inNamespace))
+	memory := fallback.NewMemory(env.Clock, time.Minute)
+	env.c.Fallback = memory
+	all, err := fallback.Candidates(t.Context(), env.Client, fallback.ReadOnlyClass, fallback.Pool{
+		Namespace: env.set().Namespace, Classes: []string{env.set().Spec.Template.Spec.Class.Name},
+	})
+	env.Must(err)
+	memory.Refused(all[0].Offer, "sold out")
+	env.settle()
+	if m := env.machines()[0]; m.Spec.Class.Name != "large" {
+		t.Errorf("the machine has class %s", m.Spec.Class.Name)
+	}
+	if got := env.set().Spec.Template.Spec.Class.Name; got == "large" {
+		t.Errorf("the template has class %s", got)
+	}
+}
+
+func inNamespace(c *machinev1.MachineClass) { c.Namespace = newSet(1).Namespace }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func deletedSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machinev1.MachineSet {
@@ -18,7 +19,7 @@ func deletedSet(replicas int32, changes ...func(*machinev1.MachineSet)) *machine
 }
 
 func (env *env) gone() bool {
-	err := env.live.Get(env.t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, &machinev1.MachineSet{})
+	err := env.Raw.Get(env.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, &machinev1.MachineSet{})
 	return client.IgnoreNotFound(err) == nil && err != nil
 }
 
@@ -83,9 +84,7 @@ func TestRemoveLeavesOrphans(t *testing.T) {
 	}
 	m := env.machine("a")
 	m.OwnerReferences = nil
-	if err := env.live.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	env.Must(env.Raw.Update(t.Context(), m))
 	env.edit(func(set *machinev1.MachineSet) {
 		set.Finalizers = slices.DeleteFunc(set.Finalizers,
 			func(f string) bool { return f == metav1.FinalizerOrphanDependents })
@@ -100,8 +99,8 @@ func TestDeleteFails(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, newSet(0), newMember("a"), newMember("b"))
 	fail := true
-	env.fault = func(verb string, _ client.Object) error {
-		if verb == "delete" && fail {
+	env.Fault = func(r harness.Request) error {
+		if r.Verb == "delete" && fail {
 			return errBoom
 		}
 		return nil

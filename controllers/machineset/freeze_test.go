@@ -11,6 +11,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // Six machines, and the deployment with a surge of two is scaled to two: with
@@ -38,13 +39,7 @@ func TestOvershoot(t *testing.T) {
 			env.settle()
 			env.told("")
 
-			if err := env.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
-				t.Fatal(err)
-			}
-			d.Spec.Replicas = 2
-			if err := env.live.Update(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
+			harness.Edit(env.Cluster, d, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = 2 })
 			tc.seen(env)
 			env.scale(2)
 			if _, err := env.reconcile(); err != nil {
@@ -93,13 +88,7 @@ func TestTerminatingMachinesAreNoOvershoot(t *testing.T) {
 	env.become(machinev1.MachineRunning)
 	env.settle()
 	for _, replicas := range []int32{4, 2} {
-		if err := env.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
-			t.Fatal(err)
-		}
-		d.Spec.Replicas = replicas
-		if err := env.live.Update(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		harness.Edit(env.Cluster, d, func(d *machinev1.MachineDeployment) { d.Spec.Replicas = replicas })
 		env.scale(replicas)
 		env.settle()
 	}
@@ -161,14 +150,12 @@ func TestUnfreezeByHand(t *testing.T) {
 	if freeze.IsFrozen(env.set()) {
 		t.Error("it counts for a period")
 	}
-	env.clock.SetTime(env.clock.Now().Add(time.Minute))
+	env.Advance(time.Minute)
 	env.settle()
 	if freeze.IsFrozen(env.set()) {
 		t.Error("a set that lacks nothing is not frozen for machines that terminate")
 	}
-	if err := env.live.Delete(t.Context(), active(env.machines())[0]); err != nil {
-		t.Fatal(err)
-	}
+	env.Delete(active(env.machines())[0])
 	env.settle()
 	if !freeze.IsFrozen(env.set()) || len(env.alive()) != 3 {
 		t.Errorf("it does not count for longer than a period: labels %v, alive %v", env.set().Labels, env.alive())

@@ -10,6 +10,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // Histories of all that can happen: the set is scaled, machines fail, are
@@ -44,24 +45,24 @@ type history struct {
 
 // watchCreations checks the invariants at every creation, and lets writes fail.
 func (h *history) watchCreations() {
-	h.fault = func(verb string, o client.Object) error {
+	h.Fault = func(r harness.Request) error {
 		if h.trouble && h.random.IntN(12) == 0 {
 			return errBoom
 		}
-		if verb != "create" {
+		if r.Verb != "create" {
 			return nil
 		}
 		if alive, wanted := len(h.alive()), int(h.set().Spec.Replicas); alive >= wanted {
-			h.t.Errorf("%s is created although %d of %d machines exist", o.GetName(), alive, wanted)
+			h.Errorf("%s is created although %d of %d machines exist", r.Name, alive, wanted)
 		}
 		return nil
 	}
-	h.lost = func(verb string, o client.Object) error {
-		if verb == "create" {
-			if h.named[o.GetName()] {
-				h.t.Errorf("the name %s is given a second time", o.GetName())
+	h.Lost = func(r harness.Request) error {
+		if r.Verb == "create" {
+			if h.named[r.Name] {
+				h.Errorf("the name %s is given a second time", r.Name)
 			}
-			h.named[o.GetName()] = true
+			h.named[r.Name] = true
 		}
 		if h.trouble && h.random.IntN(12) == 0 {
 			return errBoom
@@ -74,7 +75,7 @@ func (h *history) happen() {
 	h.trouble = false
 	// A process that dies leaves a reservation whose machines cannot have come
 	// and gone before it is finished: that takes longer than the pass after it.
-	h.clock.SetTime(h.clock.Now().Add(time.Duration(h.random.IntN(40)) * time.Second))
+	h.Clock.SetTime(h.Clock.Now().Add(time.Duration(h.random.IntN(40)) * time.Second))
 	switch h.random.IntN(12) {
 	case 0:
 		h.scale(int32(h.random.IntN(7)))
@@ -94,9 +95,7 @@ func (h *history) happen() {
 		}
 	case 8:
 		if names := h.alive(); len(names) > 0 && h.closed() {
-			if err := h.live.Delete(h.t.Context(), h.machine(names[h.random.IntN(len(names))])); err != nil {
-				h.t.Fatal(err)
-			}
+			h.Delete(h.machine(names[h.random.IntN(len(names))]))
 		}
 	case 9:
 		if h.closed() {
@@ -117,15 +116,15 @@ func (h *history) calm() {
 	h.trouble = false
 	h.catchUp()
 	for range 5 {
-		h.clock.SetTime(h.clock.Now().Add(fresh.WriteTimeout))
+		h.Clock.SetTime(h.Clock.Now().Add(fresh.WriteTimeout))
 		h.settle()
 		h.vanish()
 	}
 	h.settle()
 	if alive, wanted := len(h.alive()), int(h.set().Spec.Replicas); alive != wanted || len(h.machines()) != wanted {
-		h.t.Errorf("in the end there are %d machines, %d of them alive, and %d are wanted", len(h.machines()), alive, wanted)
+		h.Errorf("in the end there are %d machines, %d of them alive, and %d are wanted", len(h.machines()), alive, wanted)
 	}
 	if !h.closed() {
-		h.t.Errorf("in the end the reservation is open: %v", h.set().Annotations)
+		h.Errorf("in the end the reservation is open: %v", h.set().Annotations)
 	}
 }

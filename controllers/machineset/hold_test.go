@@ -124,8 +124,8 @@ func TestHeldSet(t *testing.T) {
 					t.Fatalf("%s %+v, %v; want nothing but the answer", tc.reason, result, err)
 				}
 			}
-			if !machinev1.HoldAnswered(env.set()) || env.writes() != 1 || env.requests["patch"] != 1 {
-				t.Errorf("%s writes %v, annotations %v; want the answer alone", tc.reason, env.requests, env.set().Annotations)
+			if !machinev1.HoldAnswered(env.set()) || env.writes() != 1 || env.sent("patch") != 1 {
+				t.Errorf("%s writes %v, annotations %v; want the answer alone", tc.reason, env.Requests, env.set().Annotations)
 			}
 			if events, told := env.told(machinev1.EventHeld); told != 1 || len(events) != 1 {
 				t.Errorf("%s events %q, want one", tc.reason, events)
@@ -156,8 +156,8 @@ func TestSetWithHeldMachine(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if env.writes() != env.requests["status"] || env.requests["status"] != 1 {
-				t.Errorf("%s writes %v, want one of the status", tc.reason, env.requests)
+			if env.writes() != env.sent("status") || env.sent("status") != 1 {
+				t.Errorf("%s writes %v, want one of the status", tc.reason, env.Requests)
 			}
 			if events, told := env.told(machinev1.EventHeld); told != 1 || len(events) != 1 ||
 				!strings.Contains(events[0], "Machine z") {
@@ -172,9 +172,7 @@ func TestSetWithHeldMachine(t *testing.T) {
 			}
 			for _, m := range env.machines() {
 				if machinev1.DropHold(m) {
-					if err := env.live.Update(t.Context(), m); err != nil {
-						t.Fatal(err)
-					}
+					env.Must(env.Raw.Update(t.Context(), m))
 				}
 			}
 			env.writesAfter(t, tc.reason)
@@ -213,9 +211,7 @@ func TestHoldUnseen(t *testing.T) {
 		"OnMachine": func(env *env) {
 			for _, m := range env.machines() {
 				machinev1.SetAnnotation(m, machinev1.MigrationHoldAnnotation, "x")
-				if err := env.live.Update(env.t.Context(), m); err != nil {
-					env.t.Fatal(err)
-				}
+				env.Must(env.Raw.Update(env.Context(), m))
 			}
 		},
 	}
@@ -259,7 +255,7 @@ func TestStaleHoldOfSet(t *testing.T) {
 	env := newEnv(t, newSet(0, heldSet))
 	env.lag(nil)
 	env.edit(func(set *machinev1.MachineSet) { machinev1.DropHold(set) })
-	_, err := env.c.gate.Answer(env.t.Context(), func() client.Object {
+	_, err := env.c.gate.Answer(env.Context(), func() client.Object {
 		set := &machinev1.MachineSet{}
 		if err := env.cache.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "set"}, set); err != nil {
 			t.Fatal(err)

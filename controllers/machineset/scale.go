@@ -7,6 +7,7 @@ import (
 	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/rollout"
 )
@@ -72,7 +73,13 @@ func (c *Controller) findSurplus(ctx context.Context, s *scope) ([]*machinev1.Ma
 	if count <= 0 {
 		return nil, nil
 	}
-	rollout.Ranking{Now: s.now, Chosen: s.requestedDeletions()}.Sort(candidates)
+	ranking := rollout.Ranking{Now: s.now, Chosen: s.requestedDeletions()}
+	if names, err := fallback.ClassesOfSet(ctx, c.Client, s.set); err != nil {
+		return nil, err
+	} else if len(names) > 1 {
+		ranking.Class = names[0]
+	}
+	ranking.Sort(candidates)
 	return c.keepAvailable(ctx, s, candidates, count, machines)
 }
 

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 const scalerTime = "2026-01-02T03:00:00Z"
@@ -151,8 +153,8 @@ func TestScaleInTellsOnce(t *testing.T) {
 	if count != 1 || !slices.Contains(all, "Normal SuccessfulDelete Deleted Machines: a, b") {
 		t.Errorf("one Event tells of the batch, got %q", all)
 	}
-	if env.requests["delete"] != 2 {
-		t.Errorf("%d deletions for two machines", env.requests["delete"])
+	if env.sent("delete") != 2 {
+		t.Errorf("%d deletions for two machines", env.sent("delete"))
 	}
 }
 
@@ -162,14 +164,8 @@ func TestScaleInSeesMarksThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, newSet(1), newMember("a", phase(machinev1.MachinePending)), newMember("b"))
 	env.lag(nil)
-	m := newMember("b")
-	if err := env.live.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
-		t.Fatal(err)
-	}
-	machinev1.SetAnnotation(m, machinev1.DeleteMachineAnnotation, "now")
-	if err := env.live.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	harness.Edit(env.Cluster, newMember("b"), fixture.Annotations[*machinev1.Machine](
+		machinev1.DeleteMachineAnnotation, "now"))
 	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +216,8 @@ func TestDeletionsAreRemembered(t *testing.T) {
 	for range 3 {
 		_, _ = env.reconcile()
 	}
-	if n := len(env.alive()); n != 2 || env.requests["delete"] != 2 {
-		t.Errorf("%d machines are alive after %d deletions, want 2 and 2", n, env.requests["delete"])
+	if n := len(env.alive()); n != 2 || env.sent("delete") != 2 {
+		t.Errorf("%d machines are alive after %d deletions, want 2 and 2", n, env.sent("delete"))
 	}
 }
 
@@ -249,7 +245,7 @@ func TestMarkedMachineWaitsForTheSet(t *testing.T) {
 	if diff := cmp.Diff([]string{"b"}, env.alive()); diff != "" {
 		t.Error(diff)
 	}
-	if env.requests["create"] != 0 {
+	if env.sent("create") != 0 {
 		t.Error("a machine was created on the way")
 	}
 }
@@ -359,7 +355,7 @@ func TestFailedMachineGoesWhenPreservationEnds(t *testing.T) {
 	if wait < time.Hour || wait > time.Hour+time.Second {
 		t.Fatalf("the next look is in %v, want an hour", wait)
 	}
-	env.clock.SetTime(env.clock.Now().Add(wait))
+	env.Advance(wait)
 	if _, err := env.reconcile(); err != nil {
 		t.Fatal(err)
 	}

@@ -28,11 +28,12 @@ import (
 const (
 	batchDelay    = 200 * time.Millisecond
 	batchInterval = time.Second
+	batchLongest  = 4 * time.Second
 )
 
 // SetupWithManager registers the controller with that many workers.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
-	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval}
+	batch := &watch.Batch{Clock: c.Clock, Delay: batchDelay, Interval: batchInterval, Longest: batchLongest}
 	// A change of the status alone is most often this controller's own.
 	notStatus := watch.ExceptStatus()
 	return ctrl.NewControllerManagedBy(mgr).

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func TestStatus(t *testing.T) {
@@ -42,7 +43,7 @@ func TestStatus(t *testing.T) {
 	want := machinev1.MachineSetStatus{
 		Replicas: 7, FullyLabeledReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 2, PreservedFailedReplicas: 1,
 		ObservedGeneration: 7, AutoPreserveFailedMachineCount: 1,
-		LastOperation: machinev1.LastOperation{LastUpdateTime: metav1.NewTime(env.clock.Now())},
+		LastOperation: machinev1.LastOperation{LastUpdateTime: metav1.NewTime(env.Clock.Now())},
 		FailedMachines: &[]machinev1.MachineSummary{{
 			Name: "d", ProviderID: "sim:///d", OwnerRef: "set",
 			LastOperation: machinev1.LastOperation{
@@ -55,8 +56,8 @@ func TestStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(machinev1.MachineSetStatus{}, "Progress")); diff != "" {
 		t.Error(diff)
 	}
-	if env.requests["status"] != 1 {
-		t.Errorf("%d writes of the status, want 1", env.requests["status"])
+	if env.sent("status") != 1 {
+		t.Errorf("%d writes of the status, want 1", env.sent("status"))
 	}
 }
 
@@ -67,15 +68,15 @@ func TestSteadyState(t *testing.T) {
 	env.settle()
 	env.become(machinev1.MachineRunning)
 	env.settle()
-	clear(env.requests)
+	env.Forget()
 	for range 5 {
-		env.clock.SetTime(env.clock.Now().Add(time.Hour))
+		env.Advance(time.Hour)
 		if result, err := env.reconcile(); err != nil || result.RequeueAfter != 0 {
 			t.Errorf("got %v, %v", result, err)
 		}
 	}
-	if len(env.requests) != 0 {
-		t.Errorf("requests: %v", env.requests)
+	if len(env.Requests) != 0 {
+		t.Errorf("requests: %v", env.Requests)
 	}
 }
 
@@ -89,12 +90,10 @@ func TestStatusWithoutProgress(t *testing.T) {
 			return
 		}
 		set.Status.Progress = nil
-		if err := env.live.Status().Update(t.Context(), set); err != nil {
-			t.Fatal(err)
-		}
+		env.Must(env.Raw.Status().Update(t.Context(), set))
 	}
-	env.lost = func(verb string, o client.Object) error {
-		if set, ok := o.(*machinev1.MachineSet); ok && verb == "status" {
+	env.Lost = func(r harness.Request) error {
+		if set, ok := r.Object.(*machinev1.MachineSet); ok && r.Subresource == "status" {
 			prune()
 			*set = *env.set()
 		}
@@ -103,11 +102,11 @@ func TestStatusWithoutProgress(t *testing.T) {
 	env.settle()
 	at := env.set().Status.LastOperation.LastUpdateTime
 	for range 3 {
-		env.clock.SetTime(env.clock.Now().Add(time.Minute))
+		env.Advance(time.Minute)
 		env.settle()
 	}
-	if env.requests["status"] > 2 || !at.Equal(&env.set().Status.LastOperation.LastUpdateTime) {
-		t.Errorf("%d writes of the status", env.requests["status"])
+	if env.sent("status") > 2 || !at.Equal(&env.set().Status.LastOperation.LastUpdateTime) {
+		t.Errorf("%d writes of the status", env.sent("status"))
 	}
 }
 
@@ -117,10 +116,10 @@ func TestStaleSetIsNotJudged(t *testing.T) {
 	env := newEnv(t, newSet(1))
 	env.lag(nil)
 	_, _ = env.reconcile()
-	clear(env.requests)
+	env.Forget()
 	result, err := env.reconcile()
-	if err != nil || result.RequeueAfter == 0 || len(env.requests) != 0 {
-		t.Errorf("got %v, %v, requests %v", result, err, env.requests)
+	if err != nil || result.RequeueAfter == 0 || len(env.Requests) != 0 {
+		t.Errorf("got %v, %v, requests %v", result, err, env.Requests)
 	}
 }
 
@@ -177,8 +176,8 @@ func TestReplicasReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := newEnv(t, append(tc.more, tc.set)...)
 			if tc.fault {
-				env.fault = func(verb string, _ client.Object) error {
-					if verb == "create" {
+				env.Fault = func(r harness.Request) error {
+					if r.Verb == "create" {
 						return errBoom
 					}
 					return nil

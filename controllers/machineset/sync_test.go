@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func TestSyncSpecs(t *testing.T) {
@@ -76,8 +77,8 @@ func TestSyncTakesConfigurationAway(t *testing.T) {
 	if got := env.machine("a").Spec.MachineConfiguration; got != nil && *got != (machinev1.MachineConfiguration{}) {
 		t.Errorf("got %+v", got)
 	}
-	if env.requests["patch"] != 1 {
-		t.Errorf("%d patches, want 1", env.requests["patch"])
+	if env.sent("patch") != 1 {
+		t.Errorf("%d patches, want 1", env.sent("patch"))
 	}
 }
 
@@ -86,8 +87,8 @@ func TestSyncFailsForOne(t *testing.T) {
 	t.Parallel()
 	outdated := func(m *machinev1.Machine) { m.Spec.Class.Kind = "Old" }
 	env := newEnv(t, newSet(3), newMember("a", outdated), newMember("b", outdated))
-	env.fault = func(verb string, o client.Object) error {
-		if verb == "patch" && o.GetName() == "a" {
+	env.Fault = func(r harness.Request) error {
+		if verbOf(r) == "patch" && r.Name == "a" {
 			return errBoom
 		}
 		return nil
@@ -110,11 +111,11 @@ func TestSyncManyInBursts(t *testing.T) {
 	}
 	env := newEnv(t, objects...)
 	result, err := env.reconcile()
-	if err != nil || env.requests["patch"] != burstReplicas || result.RequeueAfter == 0 {
-		t.Errorf("%d patches in one pass, then %v, %v", env.requests["patch"], result, err)
+	if err != nil || env.sent("patch") != burstReplicas || result.RequeueAfter == 0 {
+		t.Errorf("%d patches in one pass, then %v, %v", env.sent("patch"), result, err)
 	}
 	env.settle()
-	if env.requests["patch"] != burstReplicas+20 {
-		t.Errorf("%d patches in all", env.requests["patch"])
+	if env.sent("patch") != burstReplicas+20 {
+		t.Errorf("%d patches in all", env.sent("patch"))
 	}
 }

@@ -2,7 +2,7 @@ package mcmconfig_test
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
 	"math/rand"
 	"strings"
 	"testing"
@@ -11,24 +11,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/workloadtest"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/mcmconfig"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 const (
@@ -44,66 +40,58 @@ var (
 
 // env is a management cluster, a workload cluster and the controller.
 type env struct {
+	*harness.Env
 	t        *testing.T
 	client   client.Client
 	workload client.Client
 	clusters *workloadtest.Clusters
 	clock    *clocktesting.FakePassiveClock
 	events   *record.FakeRecorder
-	writes   []string
-	calls    int // to the workload cluster
+	writes   []string // and "get" for each read of a Secret of kube-system
+	calls    int      // to the workload cluster
 	deps     mcmconfig.Deps
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), clusterv1.AddToScheme(s),
-		bootstrapv1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
+	h := harness.New(t, harness.At(start), harness.With(objects...),
+		harness.Indexed(mcmconfig.Indexes(), index.Classes()))
+	w := &env{Env: h, t: t, client: h.Client, clock: h.Clock, events: h.Events}
+	h.Seen = func(r harness.Request) {
+		switch {
+		case r.Verb == "get" && r.Namespace == "kube-system":
+			w.writes = append(w.writes, r.Verb)
+		case r.IsWrite():
+			w.writes = append(w.writes, strings.TrimSuffix(fmt.Sprintf("%s %T/%s", r.Verb, r.Object, r.Subresource), "/"))
+		}
 	}
-	w := &env{t: t, clock: clocktesting.NewFakePassiveClock(start), events: record.NewFakeRecorder(20)}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&bootstrapv1.MCMConfig{},
-		&bootstrapv1.MCMConfigTemplate{}, &clusterv1.Machine{}, &clusterv1.Cluster{})
-	for _, x := range append(mcmconfig.Indexes(), index.Classes()...) {
-		b = b.WithIndex(x.Object, x.Field, x.Extract)
-	}
-	w.client = interceptor.NewClient(b.Build(), counting(func(what string) { w.writes = append(w.writes, what) }))
-	w.workload = interceptor.NewClient(fake.NewClientBuilder().WithScheme(s).Build(), counting(func(string) { w.calls++ }))
-	w.clusters = workloadtest.New(clusterKey, w.workload)
-	driver := sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()}).Driver()
-	clouds, err := cloud.NewRegistry([]cloud.Driver{driver}, w.clock.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	workload := h.NewCluster()
+	workload.Seen = func(harness.Request) { w.calls++ }
+	w.workload, w.clusters = workload.Raw, workloadtest.New(clusterKey, workload.Client)
 	w.deps = mcmconfig.Deps{
-		Client: w.client, Clusters: w.clusters, Classes: class.New(clouds), Clock: w.clock,
-		Rand: rand.New(rand.NewSource(1)), Events: w.events, TokenExtraGroups: "system:bootstrappers:workers",
+		Client: h.Client, Clusters: w.clusters, Classes: class.New(h.Registry(h.NewCloud())), Clock: h.Clock,
+		Rand: rand.New(rand.NewSource(1)), Events: h.Events, TokenExtraGroups: "system:bootstrappers:workers",
 	}
 	return w
 }
 
 func (w *env) reconcile() reconcile.Result {
-	w.t.Helper()
-	result, err := mcmconfig.New(w.deps).Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return result
+	w.Helper()
+	return w.Reconcile(mcmconfig.New(w.deps), key)
 }
 
 // pass lets time pass, without a reconcile.
-func (w *env) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+func (w *env) pass(d time.Duration) { w.Advance(d) }
 
 func (w *env) get(o client.Object, at client.ObjectKey) {
-	w.t.Helper()
-	if err := w.client.Get(w.t.Context(), at, o); err != nil {
-		w.t.Fatal(err)
+	w.Helper()
+	if !w.Load(o, at) {
+		w.Fatalf("there is no %T %s", o, at)
 	}
 }
 
 func (w *env) config() *bootstrapv1.MCMConfig {
-	w.t.Helper()
+	w.Helper()
 	c := &bootstrapv1.MCMConfig{}
 	w.get(c, key)
 	return c
@@ -111,29 +99,23 @@ func (w *env) config() *bootstrapv1.MCMConfig {
 
 // data is the data Secret; nil if there is none.
 func (w *env) data() *corev1.Secret {
-	w.t.Helper()
-	s := &corev1.Secret{}
-	if err := w.client.Get(w.t.Context(), key, s); client.IgnoreNotFound(err) != nil {
-		w.t.Fatal(err)
-	} else if err != nil {
-		return nil
-	}
-	return s
+	w.Helper()
+	return harness.Find[corev1.Secret](w.Cluster, key)
 }
 
 // value is the boot data.
 func (w *env) value() string {
-	w.t.Helper()
+	w.Helper()
 	s := w.data()
 	if s == nil {
-		w.t.Fatal("there is no data Secret")
+		w.Fatal("there is no data Secret")
 	}
 	return string(s.Data["value"])
 }
 
 // ready is "reason: message" of the condition Ready, "True" if it is.
 func (w *env) ready() string {
-	w.t.Helper()
+	w.Helper()
 	c := meta.FindStatusCondition(w.config().Status.Conditions, clusterv1.ReadyCondition)
 	switch {
 	case c == nil:
@@ -146,10 +128,10 @@ func (w *env) ready() string {
 
 // tokens are the bootstrap tokens of the workload cluster, as VMs send them.
 func (w *env) tokens() []string {
-	w.t.Helper()
+	w.Helper()
 	var list corev1.SecretList
-	if err := w.workload.List(w.t.Context(), &list, client.InNamespace("kube-system")); err != nil {
-		w.t.Fatal(err)
+	if err := w.workload.List(w.Context(), &list, client.InNamespace("kube-system")); err != nil {
+		w.Fatal(err)
 	}
 	var out []string
 	for _, s := range list.Items {
@@ -159,29 +141,22 @@ func (w *env) tokens() []string {
 }
 
 func (w *env) change(o client.Object, at client.ObjectKey, by func()) {
-	w.t.Helper()
+	w.Helper()
 	w.get(o, at)
 	by()
-	if err := w.client.Update(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Must(w.Raw.Update(w.Context(), o))
 }
 
 // join makes the Machine's Node known.
 func (w *env) join() {
-	w.t.Helper()
-	m := &clusterv1.Machine{}
-	w.get(m, key)
-	m.Status.NodeRef.Name = m.Name
-	if err := w.client.Status().Update(w.t.Context(), m); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Helper()
+	harness.Edit(w.Cluster, machine(), func(m *clusterv1.Machine) { m.Status.NodeRef.Name = m.Name })
 	w.writes = nil
 }
 
 func (w *env) event() string {
 	select {
-	case e := <-w.events.Events:
+	case e := <-w.Events.Events:
 		return e
 	default:
 		return ""
@@ -194,49 +169,18 @@ func objects(more ...client.Object) []client.Object {
 	return append([]client.Object{cluster(), machine(), secret("boot", userData)}, more...)
 }
 
-func cluster() *clusterv1.Cluster {
-	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
-	c.Status.Initialization.InfrastructureProvisioned = new(true)
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
-		Type:   clusterv1.ClusterControlPlaneInitializedCondition,
-		Status: metav1.ConditionTrue, Reason: "Initialized",
-	})
-	return c
-}
+func cluster() *clusterv1.Cluster { return fixture.Cluster("c1") }
 
 func machine(change ...func(*clusterv1.Machine)) *clusterv1.Machine {
-	m := &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "machine-uid"},
-		Spec: clusterv1.MachineSpec{
-			ClusterName: "c1",
-			Bootstrap: clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
-				APIGroup: bootstrapv1.GroupVersion.Group, Kind: "MCMConfig", Name: "m1",
-			}},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{Name: "vm-1"},
-		},
-	}
-	for _, f := range change {
-		f(m)
-	}
-	return m
+	return fixture.CAPIMachine("m1", "c1", append([]func(*clusterv1.Machine){func(m *clusterv1.Machine) {
+		m.UID, m.Spec.Bootstrap.DataSecretName, m.Spec.InfrastructureRef.Name = "machine-uid", nil, "vm-1"
+	}}, change...)...)
 }
 
 func config(change ...func(*bootstrapv1.MCMConfig)) *bootstrapv1.MCMConfig {
-	c := &bootstrapv1.MCMConfig{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "m1", UID: "config-uid", Generation: 1,
-			Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m1",
-				UID: "machine-uid", Controller: new(true),
-			}},
-		},
-		Spec: bootstrapv1.MCMConfigSpec{UserDataSecretRef: &bootstrapv1.NameReference{Name: "boot"}},
-	}
-	for _, f := range change {
-		f(c)
-	}
-	return c
+	return fixture.MCMConfig("m1", "c1", "boot", append([]func(*bootstrapv1.MCMConfig){func(c *bootstrapv1.MCMConfig) {
+		c.UID, c.Generation, c.OwnerReferences[0].UID = "config-uid", 1, "machine-uid"
+	}}, change...)...)
 }
 
 func fromClass(c *bootstrapv1.MCMConfig) {
@@ -244,18 +188,11 @@ func fromClass(c *bootstrapv1.MCMConfig) {
 }
 
 func secret(name, data string) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Data:       map[string][]byte{"userData": []byte(data)},
-	}
+	return fixture.Secret(name, map[string]string{"userData": data})
 }
 
 func machineClass(ref corev1.SecretReference) *machinev1.MachineClass {
-	return &machinev1.MachineClass{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "small"}, Provider: "sim", SecretRef: &ref,
-		ProviderSpec: runtime.RawExtension{Raw: []byte(
-			`{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1"}`)},
-	}
+	return fixture.MachineClass("small", func(c *machinev1.MachineClass) { c.SecretRef = &ref })
 }
 
 func hasToken(t *testing.T, data string, tokens []string) {

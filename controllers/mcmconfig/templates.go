@@ -78,7 +78,7 @@ func (t *Templates) setupWithManager(mgr ctrl.Manager, workers int) error {
 		For(&bootstrapv1.MCMConfigTemplate{}, builder.WithPredicates(watch.ExceptStatus())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(t.ofCluster),
 			builder.WithPredicates(capi.ClusterChanged())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.naming(bySource)),
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.naming(bySource)),
 			builder.WithPredicates(withoutMoveLabel())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(t.naming(byClass)),
 			builder.WithPredicates(withoutMoveLabel())).

@@ -70,10 +70,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(configOf), builder.WithPredicates(machineChanged())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(c.configsOfCluster),
 			builder.WithPredicates(capi.ClusterChanged())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(),
-			&bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(watch.SecretContentOrOwner())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.configsOfSecret),
-			builder.WithPredicates(watch.SecretContentOrOwner())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(),
+			&bootstrapv1.MCMConfig{}, handler.OnlyControllerOwner()), builder.WithPredicates(watch.Versions())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.configsOfSecret),
+			builder.WithPredicates(watch.Versions())).
 		Watches(&machinev1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(c.configsOfClass),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(c.Clusters.GetClusterSource(Name, c.configsOfCluster)).

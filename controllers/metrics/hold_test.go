@@ -25,7 +25,7 @@ func TestHolds(t *testing.T) {
 	}
 	elsewhere := machine("e", machinev1.MachineRunning)
 	elsewhere.Namespace = "other"
-	o := NewObjects(builder(
+	o := NewObjects(clientOf(
 		t, machine("free", machinev1.MachineRunning), leftOver,
 		hold(machine("a", machinev1.MachineRunning), "x", "x", "1970-01-01T00:10:00Z"),
 		hold(machine("b", machinev1.MachineRunning), "x", "x", "1970-01-01T00:05:00Z"),
@@ -34,7 +34,7 @@ func TestHolds(t *testing.T) {
 		hold(elsewhere, "x", "", ""),
 		hold(&machinev1.MachineSet{ObjectMeta: meta("s")}, "x", "x", "1970-01-01T00:20:00Z"),
 		hold(&machinev1.MachineDeployment{ObjectMeta: meta("d")}, "x", "x", "1970-01-01T00:20:00Z"),
-	).Build(), scrape(t), nil, nil)
+	), scrape(t), nil, nil)
 	compare(t, "holds are counted by whether they are answered; the oldest answer of a namespace is told", o, `
 # HELP mcm_migration_held_objects Number of objects that are held for a migration, by whether their controller has answered.
 # TYPE mcm_migration_held_objects gauge

@@ -51,7 +51,7 @@ mcm_reflector_watch_duration_seconds mcm_reflector_last_resource_version rest_cl
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	c := builder(t).Build()
+	c := clientOf(t)
 	ours := described(NewObjects(c, scrape(t), nil, nil), NewDurations(c, scrape(t)), NewRequests(clock.RealClock{}))
 	for name := range strings.FieldsSeq(mcmNames) {
 		if !slices.Contains(ours, name) {

@@ -10,28 +10,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
-func builder(t *testing.T, objects ...client.Object) *fake.ClientBuilder {
+func clientOf(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := machinev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
-	for _, i := range index.Control() {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
-	}
-	return b
+	return harness.New(t, harness.With(objects...), harness.Indexed(index.Control())).Raw
 }
 
 func scrape(t *testing.T) Scrape {
@@ -68,7 +59,7 @@ func TestMachines(t *testing.T) {
 		{Type: "Ready", Status: corev1.ConditionFalse},
 		{Type: machinev1.MachineJoined, Status: corev1.ConditionTrue},
 	}
-	o := NewObjects(builder(t, m).Build(), scrape(t), nil, func() bool { return true })
+	o := NewObjects(clientOf(t, m), scrape(t), nil, func() bool { return true })
 	compare(t, "a machine is described under MCM's names; a condition that is there twice does not break the scrape", o, `
 # HELP mcm_machine_controller_frozen 1 while machines are frozen because Machines or Nodes cannot be listed.
 # TYPE mcm_machine_controller_frozen gauge
@@ -114,7 +105,7 @@ func TestMachineSets(t *testing.T) {
 			{Name: "m1"},
 		},
 	}
-	o := NewObjects(builder(t, s).Build(), scrape(t), nil, nil)
+	o := NewObjects(clientOf(t, s), scrape(t), nil, nil)
 	compare(t, "status.replicas is its own number, which MCM confuses with the ready ones; a machine listed twice "+
 		"counts once", o, `
 # HELP mcm_machine_set_failed_machines A machine of the set whose last operation failed; always 1.
@@ -146,7 +137,7 @@ func TestMachineDeployments(t *testing.T) {
 	broken.Spec.Strategy.RollingUpdate = &machinev1.RollingUpdateMachineDeployment{
 		UpdateConfiguration: machinev1.UpdateConfiguration{MaxSurge: new(intstr.FromString("x"))},
 	}
-	o := NewObjects(builder(t, d, plain, broken).Build(), scrape(t), nil, nil)
+	o := NewObjects(clientOf(t, d, plain, broken), scrape(t), nil, nil)
 	compare(t, "percentages are resolved, which MCM shows as 0; what a deployment does not have is not shown", o, `
 # HELP mcm_machine_deployment_info_spec_paused 1 while rollouts are paused.
 # TYPE mcm_machine_deployment_info_spec_paused gauge
@@ -166,7 +157,7 @@ mcm_machine_deployment_info_spec_rolling_update_max_unavailable{name="d1",namesp
 func TestNoSeriesOfDeletedObjects(t *testing.T) {
 	t.Parallel()
 	m := machine("m1", machinev1.MachineRunning)
-	c := builder(t, m).Build()
+	c := clientOf(t, m)
 	o := NewObjects(c, scrape(t), nil, nil)
 	if n := testutil.CollectAndCount(o, "mcm_machine_info"); n != 1 {
 		t.Fatalf("%d machines before, want 1", n)
@@ -182,7 +173,7 @@ func TestNoSeriesOfDeletedObjects(t *testing.T) {
 func TestStandbyShowsNoObjects(t *testing.T) {
 	t.Parallel()
 	active := false
-	o := NewObjects(builder(t, machine("m1", "")).Build(), scrape(t), func() bool { return active }, nil)
+	o := NewObjects(clientOf(t, machine("m1", "")), scrape(t), func() bool { return active }, nil)
 	if n := testutil.CollectAndCount(o); n != 0 {
 		t.Errorf("a standby shows %d series, want none: sums over all processes would be too high", n)
 	}
@@ -194,14 +185,14 @@ func TestStandbyShowsNoObjects(t *testing.T) {
 
 func TestScrapeFailures(t *testing.T) {
 	t.Parallel()
-	c := builder(t).WithInterceptorFuncs(interceptor.Funcs{
+	c := interceptor.NewClient(clientOf(t), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 			if _, ok := l.(*machinev1.MachineSetList); ok {
 				return errors.New("no cache")
 			}
 			return c.List(ctx, l, opts...)
 		},
-	}).Build()
+	})
 	o := NewObjects(c, scrape(t), nil, nil)
 	compare(t, "a kind that cannot be read is counted and does not hide the others", o, `
 # HELP mcm_machine_deployment_items_total Number of machine deployments.
@@ -218,7 +209,7 @@ func TestLint(t *testing.T) {
 	m := machine("m1", machinev1.MachineRunning)
 	s := &machinev1.MachineSet{ObjectMeta: meta("s1")}
 	d := &machinev1.MachineDeployment{ObjectMeta: meta("d1")}
-	c := builder(t, m, s, d).Build()
+	c := clientOf(t, m, s, d)
 	durations := NewDurations(c, scrape(t))
 	durations.Observe(pooled("m1", "d1"), "large", "z1", "create", 1)
 	registry, err := NewRegistry(NewObjects(c, scrape(t), nil, nil), durations, NewRequests(clock.RealClock{}))
@@ -239,7 +230,7 @@ func pooled(name, pool string) *machinev1.Machine {
 func TestDurations(t *testing.T) {
 	t.Parallel()
 	m := pooled("m1", "pool")
-	c := builder(t, m).Build()
+	c := clientOf(t, m)
 	d := NewDurations(c, scrape(t))
 	d.Observe(m, "large", "z1", "create", 3)
 	d.Observe(m, "large", "z1", "create", 4)
@@ -275,7 +266,7 @@ mcm_machine_num_failed_join{instance_type="large",machine_deployment="pool",name
 
 func TestPoolScaledToZeroIsKept(t *testing.T) {
 	t.Parallel()
-	c := builder(t, &machinev1.MachineDeployment{ObjectMeta: meta("pool")}).Build()
+	c := clientOf(t, &machinev1.MachineDeployment{ObjectMeta: meta("pool")})
 	d := NewDurations(c, scrape(t))
 	d.Observe(pooled("m1", "pool"), "large", "z1", "create", 3)
 	if n := testutil.CollectAndCount(d, "mcm_machine_create_duration_seconds"); n != 1 {

@@ -61,7 +61,7 @@ workqueue_adds_total{controller="machine",name="machine"} 7
 func TestPorts(t *testing.T) {
 	t.Parallel()
 	stale := prometheus.NewCounter(prometheus.CounterOpts{Name: "mcm_machine_stale_machines_total", Help: "h"})
-	r, err := NewRegistry(NewObjects(builder(t, machine("m1", "")).Build(), scrape(t), nil, nil), stale)
+	r, err := NewRegistry(NewObjects(clientOf(t, machine("m1", "")), scrape(t), nil, nil), stale)
 	if err != nil {
 		t.Fatal(err)
 	}

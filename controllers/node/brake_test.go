@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // pool returns Nodes n0, n1 … with their Machines m0, m1 …, each of a pool of its own. The
@@ -36,11 +37,11 @@ func pool(size, deleting int) []client.Object {
 
 // follow reconciles n0, n1 …, and returns the Machines that are being deleted then.
 func (w *env) follow(nodes int) string {
-	w.t.Helper()
+	w.Helper()
 	var deleted []string
 	for i := range nodes {
-		if _, err := w.controller.Reconcile(w.t.Context(), request(fmt.Sprintf("n%d", i))); err != nil {
-			w.t.Fatal(err)
+		if _, err := w.controller.Reconcile(w.Context(), request(fmt.Sprintf("n%d", i))); err != nil {
+			w.Fatal(err)
 		}
 	}
 	for i := range nodes {
@@ -82,7 +83,7 @@ func TestNodesDeletedTogether(t *testing.T) {
 			if tc.change != nil {
 				tc.change(w)
 			}
-			w.clock.SetTime(epoch.Add(2 * time.Minute))
+			w.Clock.SetTime(epoch.Add(2 * time.Minute))
 			if got := w.follow(tc.deleting); got != tc.want {
 				t.Errorf("deleted %q, want %q: %s", got, tc.want, tc.reason)
 			}
@@ -91,15 +92,9 @@ func TestNodesDeletedTogether(t *testing.T) {
 }
 
 func (w *env) annotateMachine(name, key string) {
-	w.t.Helper()
-	var m machinev1.Machine
-	if err := w.control.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &m); err != nil {
-		w.t.Fatal(err)
-	}
-	machinev1.SetAnnotation(&m, key, "x")
-	if err := w.control.Update(w.t.Context(), &m); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Helper()
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	harness.Edit(w.Cluster, m, func(m *machinev1.Machine) { machinev1.SetAnnotation(m, key, "x") })
 }
 
 // Deletions that come one after the other within minutes count together, those of a day do not.
@@ -109,14 +104,12 @@ func TestNodesDeletedInARow(t *testing.T) {
 		w := newEnv(t, append(pool(10, 0), virtual())...)
 		w.follow(10)
 		for i := range 6 {
-			w.clock.SetTime(w.clock.Now().Add(pause))
+			w.Clock.SetTime(w.Clock.Now().Add(pause))
 			var n corev1.Node
-			if err := w.rest.Get(t.Context(), client.ObjectKey{Name: fmt.Sprintf("n%d", i)}, &n); err != nil {
+			if err := w.rest.Raw.Get(t.Context(), client.ObjectKey{Name: fmt.Sprintf("n%d", i)}, &n); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.rest.Delete(t.Context(), &n); err != nil {
-				t.Fatal(err)
-			}
+			w.rest.Delete(&n)
 			w.follow(i + 1)
 		}
 		if got := len(strings.Fields(w.follow(10))); got != want {
@@ -130,7 +123,7 @@ func TestNodesDeletedInARow(t *testing.T) {
 func TestHeldDeletion(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, append(pool(10, 4), virtual())...)
-	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.Clock.SetTime(epoch.Add(2 * time.Minute))
 	w.follow(4)
 	w.hear("the Machines are kept", "Warning NodeDeletionHeld")
 	if got := len(w.controller.held); got != 4 {
@@ -144,7 +137,7 @@ func TestHeldDeletion(t *testing.T) {
 		t.Errorf("deleted %q, want those of the person alone", got)
 	}
 	r, err := w.controller.Reconcile(t.Context(), request("n3"))
-	if want := epoch.Add(time.Minute + 2*time.Hour).Sub(w.clock.Now()); err != nil || r.RequeueAfter != want {
+	if want := epoch.Add(time.Minute + 2*time.Hour).Sub(w.Clock.Now()); err != nil || r.RequeueAfter != want {
 		t.Errorf("%v, %v, want to look again after %s", r, err, want)
 	}
 	w.annotateNode("n3", machinev1.NodeDeletionApproved)
@@ -154,23 +147,14 @@ func TestHeldDeletion(t *testing.T) {
 }
 
 func (w *env) deleteMachine(name string) {
-	w.t.Helper()
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-	if err := w.control.Delete(w.t.Context(), m); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Helper()
+	w.Delete(&machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})
 }
 
 func (w *env) annotateNode(name, value string) {
-	w.t.Helper()
-	var n corev1.Node
-	if err := w.rest.Get(w.t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
-		w.t.Fatal(err)
-	}
-	machinev1.SetAnnotation(&n, machinev1.NodeDeletionAnnotation, value)
-	if err := w.rest.Update(w.t.Context(), &n); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	harness.Edit(w.rest, n, func(n *corev1.Node) { machinev1.SetAnnotation(n, machinev1.NodeDeletionAnnotation, value) })
 }
 
 // After the limit the Machines of a pool are deleted one at a time.
@@ -184,9 +168,9 @@ func TestHeldDeletionEnds(t *testing.T) {
 		}
 	}
 	w := newEnv(t, append(objects, virtual())...)
-	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.Clock.SetTime(epoch.Add(2 * time.Minute))
 	w.follow(4)
-	w.clock.SetTime(epoch.Add(2*time.Hour + 2*time.Minute))
+	w.Clock.SetTime(epoch.Add(2*time.Hour + 2*time.Minute))
 	if got := w.follow(4); got != "m0" {
 		t.Errorf("deleted %q, want one", got)
 	}
@@ -196,7 +180,7 @@ func TestHeldDeletionEnds(t *testing.T) {
 func TestNodesGoneTogether(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, append(pool(10, 4), node(), machine(joined), virtual())...)
-	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.Clock.SetTime(epoch.Add(2 * time.Minute))
 	w.reconcile()
 	w.lose(observed, true)
 	w.reconcile()
@@ -214,9 +198,9 @@ func TestHeldNodesThatAreReleased(t *testing.T) {
 	for i := range 4 {
 		w.deleteNode(fmt.Sprintf("n%d", i))
 	}
-	w.clock.SetTime(epoch.Add(2 * time.Minute))
+	w.Clock.SetTime(epoch.Add(2 * time.Minute))
 	w.follow(10)
-	w.clock.SetTime(epoch.Add(20 * time.Minute))
+	w.Clock.SetTime(epoch.Add(20 * time.Minute))
 	for i := range 4 {
 		w.dropFinalizers(fmt.Sprintf("n%d", i))
 		if got := w.follow(4); got != "" {
@@ -229,30 +213,20 @@ func TestHeldNodesThatAreReleased(t *testing.T) {
 }
 
 func (w *env) deleteNode(name string) {
-	w.t.Helper()
-	if err := w.rest.Delete(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Helper()
+	w.rest.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // dropFinalizers removes the finalizers of a Node that is being deleted.
 func (w *env) dropFinalizers(name string) {
-	w.t.Helper()
-	for _, c := range []client.Client{w.rest, w.live} {
-		var n corev1.Node
-		if err := c.Get(w.t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
-			w.t.Fatal(err)
-		}
+	w.Helper()
+	for _, c := range []*harness.Cluster{w.rest, w.live} {
+		n := harness.Get[corev1.Node](c, client.ObjectKey{Name: name})
 		if c == w.rest {
 			e := event.TypedDeleteEvent[*corev1.Node]{Object: n.DeepCopy()}
-			w.controller.nodeHandler().Delete(w.t.Context(), e, &recorder{})
+			w.controller.nodeHandler().Delete(w.Context(), e, &recorder{})
 		}
-		n.Finalizers = nil
-		if err := c.Update(w.t.Context(), &n); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := client.IgnoreNotFound(c.Delete(w.t.Context(), &n)); err != nil {
-			w.t.Fatal(err)
-		}
+		c.RemoveFinalizers(n)
+		w.Must(client.IgnoreNotFound(c.Raw.Delete(w.Context(), n)))
 	}
 }

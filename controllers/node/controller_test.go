@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func TestJoinCostsOneWrite(t *testing.T) {
@@ -22,16 +23,16 @@ func TestJoinCostsOneWrite(t *testing.T) {
 	m := machine(template(labels("a", "x")))
 	w := newEnv(t, node(), m, virtual())
 	w.reconcile()
-	if want := []string{"node"}; !slices.Equal(w.writes, want) {
-		t.Errorf("writes %q, want %q", w.writes, want)
+	if want := []string{"node"}; !slices.Equal(w.writes(), want) {
+		t.Errorf("writes %q, want %q", w.writes(), want)
 	}
 	if n := w.node(); n.Labels["a"] != "x" || n.Labels[machinev1.MachineNameLabel] != "m" ||
 		!slices.Contains(n.Finalizers, machinev1.NodeFinalizer) {
 		t.Errorf("node %+v", n.ObjectMeta)
 	}
 	w.reconcile()
-	if len(w.writes) > 0 || len(w.heard()) > 0 {
-		t.Errorf("writes %q on a node that is in step", w.writes)
+	if len(w.writes()) > 0 || len(w.Heard()) > 0 {
+		t.Errorf("writes %q on a node that is in step", w.writes())
 	}
 }
 
@@ -41,8 +42,8 @@ func TestTaintsAreWrittenUnderLock(t *testing.T) {
 		corev1.TaintEffectNoSchedule)}}}))
 	w := newEnv(t, node(), m, virtual())
 	w.fail = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("changed"))
-	if r := w.reconcile(); r.RequeueAfter == 0 || !slices.Equal(w.writes, []string{"node locked"}) {
-		t.Errorf("%+v after %q; a list that somebody else changed must be read again", r, w.writes)
+	if r := w.reconcile(); r.RequeueAfter == 0 || !slices.Equal(w.writes(), []string{"node locked"}) {
+		t.Errorf("%+v after %q; a list that somebody else changed must be read again", r, w.writes())
 	}
 	w.reconcile()
 	if len(w.node().Spec.Taints) != 1 {
@@ -59,9 +60,7 @@ func TestOthersFinalizersSurviveAStaleCache(t *testing.T) {
 	}
 	n := w.node()
 	n.Finalizers = []string{"other/one"}
-	if err := w.rest.Update(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	w.Must(w.rest.Raw.Update(t.Context(), n))
 	if _, err := w.controller.act(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +70,8 @@ func TestOthersFinalizersSurviveAStaleCache(t *testing.T) {
 		t.Errorf("finalizers %v, want %v", got, want)
 	}
 	w.cached = o.node
-	if r := w.reconcile(); r.RequeueAfter == 0 || len(w.writes) > 0 {
-		t.Errorf("%+v, writes %q; a node older than our own write must not be judged", r, w.writes)
+	if r := w.reconcile(); r.RequeueAfter == 0 || len(w.writes()) > 0 {
+		t.Errorf("%+v, writes %q; a node older than our own write must not be judged", r, w.writes())
 	}
 }
 
@@ -83,8 +82,8 @@ func TestCapacityAndTaintsOfOnePass(t *testing.T) {
 		note(templateNote, `{"spec":{"taints":[{"key":"gone","effect":"NoSchedule"}]}}`)),
 		machine(), virtual("x.com/dongle", "4"))
 	w.reconcile()
-	if want := []string{"status", "node locked"}; !slices.Equal(w.writes, want) {
-		t.Errorf("writes %q, want %q", w.writes, want)
+	if want := []string{"status", "node locked"}; !slices.Equal(w.writes(), want) {
+		t.Errorf("writes %q, want %q", w.writes(), want)
 	}
 	n := w.node()
 	if q := n.Status.Capacity["x.com/dongle"]; q.Value() != 4 || len(n.Spec.Taints) != 0 ||
@@ -92,22 +91,15 @@ func TestCapacityAndTaintsOfOnePass(t *testing.T) {
 		t.Errorf("capacity %v, taints %v, annotations %v; neither may be lost for the other", n.Status.Capacity,
 			n.Spec.Taints, n.Annotations)
 	}
-	var class machinev1.MachineClass
-	if err := w.control.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, &class); err != nil {
-		t.Fatal(err)
-	}
-	class.NodeTemplate.VirtualCapacity = nil
-	if err := w.control.Update(t.Context(), &class); err != nil {
-		t.Fatal(err)
-	}
+	harness.Edit(w.Cluster, virtual(), func(c *machinev1.MachineClass) { c.NodeTemplate.VirtualCapacity = nil })
 	w.reconcile()
 	n = w.node()
 	if _, still := n.Status.Capacity["x.com/dongle"]; still || n.Annotations[capacityNote] != "" ||
 		len(n.Status.Capacity) != 1 {
 		t.Errorf("capacity %v, annotations %v; want what the class took away to be gone", n.Status.Capacity, n.Annotations)
 	}
-	if w.reconcile(); len(w.writes) > 0 {
-		t.Errorf("writes %q on a node that is in step", w.writes)
+	if w.reconcile(); len(w.writes()) > 0 {
+		t.Errorf("writes %q on a node that is in step", w.writes())
 	}
 }
 
@@ -126,9 +118,9 @@ func TestCrashBetweenCapacityAndNote(t *testing.T) {
 	w.reconcile()
 	n := w.node()
 	if _, still := n.Status.Capacity["x.com/old"]; still || n.Annotations[capacityNote] != `{"x.com/new":"1"}` ||
-		!slices.Equal(w.writes, []string{"node"}) {
+		!slices.Equal(w.writes(), []string{"node"}) {
 		t.Errorf("capacity %v, note %q, writes %q; want the interrupted work finished", n.Status.Capacity,
-			n.Annotations[capacityNote], w.writes)
+			n.Annotations[capacityNote], w.writes())
 	}
 }
 
@@ -148,7 +140,7 @@ func TestBrokenNoteIsSaidOnce(t *testing.T) {
 	w.reconcile()
 	w.hear("the note cannot be read", "Warning InvalidAnnotation annotation "+templateNote)
 	w.reconcile()
-	if all := w.heard(); len(all) > 0 {
+	if all := w.Heard(); len(all) > 0 {
 		t.Errorf("events %q on a node that was corrected", all)
 	}
 }
@@ -241,8 +233,8 @@ func TestNodeDeletion(t *testing.T) {
 			if got := w.deleted("m"); got != tc.want {
 				t.Errorf("machine deleted: %v, want %v: %s", got, tc.want, tc.reason)
 			}
-			if len(w.writes) != tc.writes {
-				t.Errorf("writes %q: %s", w.writes, tc.reason)
+			if len(w.writes()) != tc.writes {
+				t.Errorf("writes %q: %s", w.writes(), tc.reason)
 			}
 			switch {
 			case tc.want:
@@ -259,7 +251,7 @@ func TestUnreachableTargetDeletesNothing(t *testing.T) {
 	w := newEnv(t, node(), machine(joined), virtual())
 	w.reconcile()
 	w.lose(observed, true)
-	w.controller.Target.Live = interceptor.NewClient(w.live, interceptor.Funcs{
+	w.controller.Target.Live = interceptor.NewClient(w.live.Client, interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("no route to host")
 		},
@@ -279,10 +271,10 @@ func TestSharedNodeIsNobodys(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, n, machine(joined), machine(named("other"), joined), virtual())
 			w.reconcile()
-			if len(w.writes) > 0 || w.deleted("m") || w.deleted("other") {
-				t.Errorf("writes %q, deleted %v %v; want the node left alone", w.writes, w.deleted("m"), w.deleted("other"))
+			if len(w.writes()) > 0 || w.deleted("m") || w.deleted("other") {
+				t.Errorf("writes %q, deleted %v %v; want the node left alone", w.writes(), w.deleted("m"), w.deleted("other"))
 			}
-			if all := w.heard(); len(all) != 2 ||
+			if all := w.Heard(); len(all) != 2 ||
 				!strings.Contains(all[0], "NodeShared label node: 2 Machines name node n (ns/m, ns/other)") {
 				t.Errorf("events %q, want one on each Machine", all)
 			}
@@ -294,7 +286,7 @@ func TestDyingMachineKeepsItsNode(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, node(owned), machine(dying, template(labels("a", "x"))), virtual())
 	w.reconcile()
-	if len(w.writes) > 0 || !slices.Contains(w.node().Finalizers, machinev1.NodeFinalizer) {
-		t.Errorf("writes %q; the machine's own deletion lets the node go", w.writes)
+	if len(w.writes()) > 0 || !slices.Contains(w.node().Finalizers, machinev1.NodeFinalizer) {
+		t.Errorf("writes %q; the machine's own deletion lets the node go", w.writes())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 const (
@@ -21,17 +22,12 @@ const (
 )
 
 func machine(options ...func(*machinev1.Machine)) *machinev1.Machine {
-	m := &machinev1.Machine{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "m", UID: "m-uid", Labels: map[string]string{machinev1.NodeLabel: "n"},
-			CreationTimestamp: metav1.NewTime(epoch), Finalizers: []string{machinev1.Finalizer},
+	return fixture.Machine("m", "c", append([]func(*machinev1.Machine){
+		fixture.In[*machinev1.Machine]("ns"), fixture.Labels[*machinev1.Machine](machinev1.NodeLabel, "n"),
+		func(m *machinev1.Machine) {
+			m.CreationTimestamp, m.Finalizers = metav1.NewTime(epoch), []string{machinev1.Finalizer}
 		},
-		Spec: machinev1.MachineSpec{Class: machinev1.ClassSpec{Kind: "MachineClass", Name: "c"}},
-	}
-	for _, o := range options {
-		o(m)
-	}
-	return m
+	}, options...)...)
 }
 
 // node is one as a kubelet registers it.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -8,14 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,122 +18,92 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // An env is a control cluster, a target cluster and what the API server of the
 // latter says, which is newer than the cache.
 type env struct {
-	t             *testing.T
-	control, rest client.WithWatch // rest is the target's cache
-	live          client.WithWatch
-	controller    *Controller
-	clock         *clocktesting.FakePassiveClock
-	events        *record.FakeRecorder
+	*harness.Env                  // the control cluster
+	rest         *harness.Cluster // the target's cache
+	live         *harness.Cluster
+	controller   *Controller
 
 	cached *corev1.Node // what the target's cache still shows; nil: it is up to date
-
-	writes []string // to the target, with the kind of write
-	fail   error    // of the next write to the target
+	fail   error        // of the next write to the target
 }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	w := &env{t: t, clock: clocktesting.NewFakePassiveClock(epoch), events: record.NewFakeRecorder(20)}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
+	var nodes, others []client.Object
+	for _, o := range objects {
+		if _, ok := o.(*corev1.Node); ok {
+			nodes = append(nodes, o)
+		} else {
+			others = append(others, o)
 		}
 	}
-	build := func(indexes []index.Index, keep func(client.Object) bool) client.WithWatch {
-		b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Node{}, &machinev1.Machine{})
-		for _, i := range indexes {
-			b.WithIndex(i.Object, i.Field, i.Extract)
-		}
-		for _, o := range objects {
-			if keep(o) {
-				b.WithObjects(o.DeepCopyObject().(client.Object))
-			}
-		}
-		return b.Build()
+	w := &env{Env: harness.New(t, harness.At(epoch), harness.With(others...), harness.Indexed(index.Control()))}
+	ofTarget := []harness.Option{harness.With(nodes...), harness.Indexed(index.Target())}
+	w.live = w.NewCluster(ofTarget...)
+	w.rest = w.NewCluster(append(ofTarget, harness.Answered(interceptor.Funcs{Get: w.read}))...)
+	w.rest.Fault = func(harness.Request) error {
+		err := w.fail
+		w.fail = nil
+		return err
 	}
-	isNode := func(o client.Object) bool { _, ok := o.(*corev1.Node); return ok }
-	w.control = build(index.Control(), func(o client.Object) bool { return !isNode(o) })
-	w.rest, w.live = build(index.Target(), isNode), build(index.Target(), isNode)
-	counted := interceptor.NewClient(w.rest, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
-			opts ...client.GetOption,
-		) error {
-			if node, ok := o.(*corev1.Node); ok && w.cached != nil {
-				w.cached.DeepCopyInto(node)
-				return nil
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
-			opts ...client.PatchOption,
-		) error {
-			return w.write("node", o, p, func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
-			opts ...client.SubResourcePatchOption,
-		) error {
-			return w.write(sub, o, p, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
-		},
-	})
 	w.controller = New(Deps{
-		Client: w.control, Target: &target.Cluster{Client: counted, Live: w.live}, Clock: w.clock, Events: w.events,
-		MachineCreationTimeout: 20 * time.Minute,
+		Client: w.Client, Target: &target.Cluster{Client: w.rest.Client, Live: w.live.Client}, Clock: w.Clock,
+		Events: w.Events, MachineCreationTimeout: 20 * time.Minute,
 	})
 	return w
 }
 
-func (w *env) write(kind string, o client.Object, p client.Patch, do func() error) error {
-	data, err := p.Data(o)
-	if err != nil {
-		return err
+func (w *env) read(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+	opts ...client.GetOption,
+) error {
+	if node, ok := o.(*corev1.Node); ok && w.cached != nil {
+		w.cached.DeepCopyInto(node)
+		return nil
 	}
-	if strings.Contains(string(data), "resourceVersion") {
-		kind += " locked"
+	return c.Get(ctx, key, o, opts...)
+}
+
+// writes are what the last pass has written to the target, "node" or a subresource.
+func (w *env) writes() []string {
+	var all []string
+	for _, r := range w.rest.Writes() {
+		kind := cmp.Or(r.Subresource, "node")
+		if strings.Contains(r.Body, "resourceVersion") {
+			kind += " locked"
+		}
+		all = append(all, kind)
 	}
-	w.writes = append(w.writes, kind)
-	if err := w.fail; err != nil {
-		w.fail = nil
-		return err
-	}
-	return do()
+	return all
 }
 
 func (w *env) reconcile() reconcile.Result {
-	w.t.Helper()
+	w.Helper()
 	r, err := w.try()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.Must(err)
 	return r
 }
 
 func (w *env) try() (reconcile.Result, error) {
-	w.t.Helper()
-	w.writes = nil
-	return w.controller.Reconcile(w.t.Context(), request("n"))
+	w.rest.Forget()
+	return w.Try(w.controller, client.ObjectKey{Name: "n"})
 }
 
 func (w *env) node() *corev1.Node {
-	w.t.Helper()
-	var n corev1.Node
-	if err := w.rest.Get(w.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
-		w.t.Fatal(err)
-	}
-	return &n
+	w.Helper()
+	return harness.Get[corev1.Node](w.rest, client.ObjectKey{Name: "n"})
 }
 
 // deleted reports whether a Machine is being deleted or gone.
 func (w *env) deleted(name string) bool {
-	w.t.Helper()
-	var m machinev1.Machine
-	err := w.control.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &m)
-	return apierrors.IsNotFound(err) || !m.DeletionTimestamp.IsZero()
+	w.Helper()
+	m := harness.Find[machinev1.Machine](w.Cluster, client.ObjectKey{Namespace: "ns", Name: name})
+	return m == nil || !m.DeletionTimestamp.IsZero()
 }
 
 // A loss is how a cache loses a Node.
@@ -152,43 +117,23 @@ const (
 // lose removes the node from the cache, and from the API server unless it is
 // only the cache that is wrong.
 func (w *env) lose(how loss, alsoLive bool) {
-	w.t.Helper()
+	w.Helper()
 	e := event.TypedDeleteEvent[*corev1.Node]{Object: w.node(), DeleteStateUnknown: how == missed}
-	w.controller.nodeHandler().Delete(w.t.Context(), e, &recorder{})
-	for i, c := range []client.Client{w.rest, w.live} {
-		if i == 1 && !alsoLive {
+	w.controller.nodeHandler().Delete(w.Context(), e, &recorder{})
+	for _, c := range []*harness.Cluster{w.rest, w.live} {
+		if c == w.live && !alsoLive {
 			return
 		}
-		var n corev1.Node
-		if err := c.Get(w.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
-			w.t.Fatal(err)
-		}
-		n.Finalizers = nil
-		if err := c.Update(w.t.Context(), &n); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := client.IgnoreNotFound(c.Delete(w.t.Context(), &n)); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
-func (w *env) heard() []string {
-	var all []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			all = append(all, e)
-		default:
-			return all
-		}
+		n := harness.Get[corev1.Node](c, client.ObjectKey{Name: "n"})
+		c.RemoveFinalizers(n)
+		w.Must(client.IgnoreNotFound(c.Raw.Delete(w.Context(), n)))
 	}
 }
 
 func (w *env) hear(why, want string) {
-	w.t.Helper()
-	if all := w.heard(); !slices.ContainsFunc(all, func(e string) bool { return strings.Contains(e, want) }) {
-		w.t.Errorf("%s: events %q, want one with %q", why, all, want)
+	w.Helper()
+	if all := w.Heard(); !slices.ContainsFunc(all, func(e string) bool { return strings.Contains(e, want) }) {
+		w.Errorf("%s: events %q, want one with %q", why, all, want)
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func heldMachine(m *machinev1.Machine) {
@@ -20,15 +22,9 @@ func heldMachine(m *machinev1.Machine) {
 
 // release takes the hold off the machine.
 func (w *env) release() {
-	w.t.Helper()
-	m := &machinev1.Machine{}
-	if err := w.control.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
-		w.t.Fatal(err)
-	}
-	machinev1.DropHold(m)
-	if err := w.control.Update(w.t.Context(), m); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Helper()
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
+	harness.Edit(w.Cluster, m, func(m *machinev1.Machine) { machinev1.DropHold(m) })
 }
 
 // TestHeldMachinesNode: whatever happens to the node of a held machine, nothing follows
@@ -66,12 +62,12 @@ func TestHeldMachinesNode(t *testing.T) {
 		},
 		"Missing": {
 			"Its absence is not the machine's end; released, the machine is judged by its health timeout.", nil, neighbour(),
-			func(w *env) bool { return len(w.heard()) == 1 && !w.deleted("m") },
+			func(w *env) bool { return len(w.Heard()) == 1 && !w.deleted("m") },
 		},
 		"Shared": {
 			"Two machines that name it are told nothing.", node(),
 			[]client.Object{machine(named("m2"))},
-			func(w *env) bool { return len(w.heard()) == 2 },
+			func(w *env) bool { return len(w.Heard()) == 2 },
 		},
 		"Old": {
 			"However old it is, it is not disowned.", node(owned, func(n *corev1.Node) {
@@ -89,17 +85,17 @@ func TestHeldMachinesNode(t *testing.T) {
 			}
 			w := newEnv(t, objects...)
 			for range 2 {
-				if r := w.reconcile(); r.RequeueAfter != 0 || len(w.writes) > 0 {
-					t.Errorf("%s %+v, writes %q", tc.reason, r, w.writes)
+				if r := w.reconcile(); r.RequeueAfter != 0 || len(w.writes()) > 0 {
+					t.Errorf("%s %+v, writes %q", tc.reason, r, w.writes())
 				}
 			}
-			if told := w.heard(); w.deleted("m") || len(told) > 0 {
+			if told := w.Heard(); w.deleted("m") || len(told) > 0 {
 				t.Errorf("%s machine deleted: %t, events %q", tc.reason, w.deleted("m"), told)
 			}
 			w.release()
 			w.reconcile()
 			if !tc.after(w) {
-				t.Errorf("%s Released, node and machine do not follow: %+v", tc.reason, w.writes)
+				t.Errorf("%s Released, node and machine do not follow: %+v", tc.reason, w.writes())
 			}
 		})
 	}
@@ -116,9 +112,7 @@ func TestHoldBesideDeletion(t *testing.T) {
 	}
 	m := o.machine().DeepCopy()
 	heldMachine(m)
-	if err := w.control.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	w.Must(w.Raw.Update(t.Context(), m))
 	if _, err := w.controller.act(t.Context(), o); err == nil || w.deleted("m") {
 		t.Errorf("got %v, deleted %t; want a conflict", err, w.deleted("m"))
 	}

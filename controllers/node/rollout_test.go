@@ -104,8 +104,8 @@ func TestAutoscalersKeepOffNodesOfARollout(t *testing.T) {
 			if got := n.Annotations[machinev1.ScaleDownDisabledAnnotation]; got != tc.want || byUs != tc.byUs {
 				t.Errorf("scale-down-disabled is %q, by us: %v; want %q, %v: %s", got, byUs, tc.want, tc.byUs, tc.reason)
 			}
-			if n.Annotations[machinev1.NodeMachineAnnotation] != "m" || len(w.writes) > 1 {
-				t.Errorf("writes %v, want one for all", w.writes)
+			if n.Annotations[machinev1.NodeMachineAnnotation] != "m" || len(w.writes()) > 1 {
+				t.Errorf("writes %v, want one for all", w.writes())
 			}
 		})
 	}

@@ -95,6 +95,8 @@ var headAnnotations = []annotation{
 		leavesNative: lost("the MachineHealthCheck replaces one machine " +
 			"at a time; raise spec.remediation.maxInFlight of the MachineDeployment"),
 	},
+	{native: machinev1.FallbackClassesAnnotation, leavesNative: kept("becomes fallbackClassRefs of the " +
+		"MCMMachineTemplates, and is the annotation again on the way back")},
 	{native: machinev1.SurgeFallbackAnnotation, leavesNative: lost("Cluster API waits for capacity: set " +
 		"maxSurge to 0 and maxUnavailable to 1 where there is none")},
 	{native: machinev1.EffectiveCreationTimeoutAppliedAnnotation, leavesNative: replaced(noGrowthText)},

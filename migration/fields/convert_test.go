@@ -48,7 +48,9 @@ func TestCopiesAreWhatClusterAPIAsksFor(t *testing.T) {
 		"the MCMMachine has no set for an owner": len(o.OwnerReferences) == 1 &&
 			o.OwnerReferences[0].Kind == "Machine" && *o.OwnerReferences[0].Controller,
 		"it keeps its VM": o.Annotations[machinev1.RetainVMAnnotation] == "true",
-		"and its tags":    o.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+o.Name,
+		"and its tags": o.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+o.Name &&
+			o.Annotations[machinev1.AppliedTagsAnnotation] == `{"keys":["team"]}`,
+		"and its load balancers": o.Annotations[machinev1.LoadBalancersAnnotation] == `{"places":["lb/1"],"registered":true}`,
 		"it was cloned from the set's template": o.Annotations[clusterv1.TemplateClonedFromNameAnnotation] ==
 			set.Spec.Template.Spec.InfrastructureRef.Name,
 		"by its group": o.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] ==
@@ -157,9 +159,11 @@ func TestBackFromNothing(t *testing.T) {
 		"which has its machines":              n.Sets[0].Spec.Replicas == 2 && n.SetOf(m) == 0,
 		"and selects them": objects.Selects(n.Sets[0].Spec.Selector, m.Labels) &&
 			objects.Selects(n.Deployment.Spec.Selector, n.Sets[0].Labels),
-		"no scaling is pending":      n.Sets[0].Annotations[machinev1.DesiredReplicasAnnotation] == "2",
-		"the machine keeps its tags": m.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+m.Name,
-		"and its node":               m.Labels[machinev1.NodeLabel] == "node-of-"+m.Name,
+		"no scaling is pending": n.Sets[0].Annotations[machinev1.DesiredReplicasAnnotation] == "2",
+		"the machine keeps its tags": m.Annotations[machinev1.OwnerIDAnnotation] == "owner-"+m.Name &&
+			m.Annotations[machinev1.AppliedTagsAnnotation] == `{"keys":["team"]}`,
+		"and its load balancers": m.Annotations[machinev1.LoadBalancersAnnotation] == `{"places":["lb/1"],"registered":true}`,
+		"and its node":           m.Labels[machinev1.NodeLabel] == "node-of-"+m.Name,
 		"its class": m.Spec.Class.Name == "pool-class" &&
 			m.Spec.Class.Kind == machinev1.MachineClassKind,
 		"its node template": m.Spec.NodeTemplateSpec.Labels["role"] == "worker" &&

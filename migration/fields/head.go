@@ -239,6 +239,10 @@ func (c *toNative) judgeHead(kind string, head *clusterHead) {
 	c.findings = append(c.findings, judgeClusterAPIAnnotations(object, head.meta.Annotations, headAnnotations)...)
 	template := c.clusterTemplate(&head.template.Spec)
 	c.findings = append(c.findings, judgeClusterAPI(templateTable, object, "", template)...)
+	if template.infra != nil {
+		c.findings = append(c.findings, judgeClusterAPI(mcmMachineTable, objects.Name(objects.KindMCMMachineTemplate,
+			template.infra), "spec.template.spec.", &template.infra.Spec.Template.Spec)...)
+	}
 	c.judgeSpec(object, "spec.template.spec.", &head.template.Spec)
 	c.judgeHealth(object)
 	c.judgeFinalizers(object, head.meta)

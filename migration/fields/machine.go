@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/objects"
 )
@@ -54,6 +55,17 @@ var machineTable = []row[*nativeMachine, *clusterv1.Machine]{
 	{native: "spec.machinePreserveTimeout", leavesNative: func(n *nativeMachine) outcome {
 		own, all := n.configurations()
 		return when(!ptr.Equal(own.MachinePreserveTimeout, all.MachinePreserveTimeout), lost(preserveText))
+	}},
+}
+
+// mcmMachineTable has the fields that a MCMMachine and its template have in common and that
+// nothing converts.
+var mcmMachineTable = []row[struct{}, *infrav1.MCMMachineSpec]{
+	{clusterAPI: "network", leavesClusterAPI: func(c *infrav1.MCMMachineSpec) outcome {
+		return when(len(c.Network.Devices) > 0,
+			blocked("the native API has no IP pools: finish would remove the MCMMachines, after which the addresses of running "+
+				"VMs go to others, and replacements would boot with DHCP",
+				"roll the pool to a MCMMachineTemplate without spec.network, or leave it on Cluster API"))
 	}},
 }
 
@@ -123,8 +135,10 @@ func (c *toClusterAPI) judgeMachine(m *machinev1.Machine) {
 }
 
 // judgeMachine is about what a Machine of Cluster API does not have from its set.
-func (c *toNative) judgeMachine(m *clusterv1.Machine, ofSet bool) {
+func (c *toNative) judgeMachine(m *clusterv1.Machine, infra *infrav1.MCMMachine, ofSet bool) {
 	object := objects.Name(machinev1.MachineKind, m)
+	c.findings = append(c.findings, judgeClusterAPI(mcmMachineTable, objects.Name(objects.KindMCMMachine, infra), "spec.",
+		&infra.Spec)...)
 	c.findings = append(c.findings, judgeClusterAPIAnnotations(object, m.Annotations, machineAnnotations)...)
 	c.judgeFinalizers(object, m)
 	if !ofSet {

@@ -107,8 +107,8 @@ func (c *toClusterAPI) add(m *machinev1.Machine, out clusterv1.Machine, template
 	infra := infrav1.MCMMachine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: out.Namespace, Name: out.Name, Labels: objects.Merge(out.Labels),
-			Annotations: objects.Merge(origin, map[string]string{
-				clusterv1.PausedAnnotation: "", machinev1.RetainVMAnnotation: "true", machinev1.OwnerIDAnnotation: ownerIDOf(m),
+			Annotations: objects.Merge(origin, tagsOfVM(m), map[string]string{
+				clusterv1.PausedAnnotation: "", machinev1.RetainVMAnnotation: "true",
 			}),
 			OwnerReferences: []metav1.OwnerReference{owner},
 		},
@@ -134,6 +134,20 @@ func (c *toClusterAPI) add(m *machinev1.Machine, out clusterv1.Machine, template
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{"value": []byte(stubBootData), "format": []byte("cloud-config")},
 	})
+}
+
+// tagsOfVM are the annotations of an object that record how its VM is tagged, that the cloud
+// keeps its boot data, and which load balancers it is registered with.
+func tagsOfVM(o metav1.Object) map[string]string {
+	out := map[string]string{machinev1.OwnerIDAnnotation: ownerIDOf(o)}
+	for _, record := range []string{
+		machinev1.AppliedTagsAnnotation, machinev1.BootDataAnnotation, machinev1.LoadBalancersAnnotation,
+	} {
+		if text := o.GetAnnotations()[record]; text != "" {
+			out[record] = text
+		}
+	}
+	return out
 }
 
 // ownerIDOf is what the VM of an object is tagged with.

@@ -29,7 +29,7 @@ func (c *toNative) machine(from *clusterv1.Machine) {
 	if set < 0 && c.Pool.Kind != migration.KindMachine {
 		return // of another pool, or about to be adopted; the plan says so
 	}
-	c.judgeMachine(from, set >= 0)
+	c.judgeMachine(from, infra, set >= 0)
 	m := c.have[infra.Name].DeepCopy()
 	if m == nil {
 		m = c.newMachine(from, infra, set)
@@ -60,7 +60,7 @@ func (c *toNative) newMachine(from *clusterv1.Machine, infra *infrav1.MCMMachine
 		Labels:      portable(dropClusterAPILabels(from.Labels)),
 		Annotations: c.newAnnotations(portable(from.Annotations), machinev1.MachineKind, from),
 	}}
-	m.Annotations[machinev1.OwnerIDAnnotation] = ownerIDOf(infra)
+	m.Annotations = objects.Merge(m.Annotations, tagsOfVM(infra))
 	m.Spec.Class = machinev1.ClassSpec{APIGroup: c.apiGroup(), Kind: machinev1.MachineClassKind, Name: classOf(infra)}
 	if set >= 0 {
 		template := &c.out.Sets[c.target[set]].Spec.Template
@@ -78,7 +78,7 @@ func (c *toNative) newMachine(from *clusterv1.Machine, infra *infrav1.MCMMachine
 func (c *toNative) refresh(m *machinev1.Machine, from *clusterv1.Machine, infra *infrav1.MCMMachine) {
 	nodeTemplateToNative(&m.Spec.NodeTemplateSpec, infra.Spec.NodeTemplate)
 	m.Spec.MachineConfiguration = c.configuration(m.Spec.MachineConfiguration, &from.Spec)
-	m.Annotations = objects.Merge(m.Annotations, map[string]string{machinev1.OwnerIDAnnotation: ownerIDOf(infra)})
+	m.Annotations = objects.Merge(m.Annotations, tagsOfVM(infra))
 	switch {
 	case m.Spec.ProviderID == "":
 		c.name(m, infra)

@@ -1,12 +1,14 @@
 package fields_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/migration/fields"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/pools"
@@ -33,5 +35,23 @@ func TestThereAndBackIsTheSame(t *testing.T) {
 	}
 	if diff := cmp.Diff(s.Native.Machines, back.Machines, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Machines: %s", diff)
+	}
+}
+
+func TestFallbackClassesGoThereAndBack(t *testing.T) {
+	t.Parallel()
+	s := pools.NativePool("pool", 1)
+	machinev1.SetAnnotation(s.Native.Deployment, machinev1.FallbackClassesAnnotation, "b, c")
+	s.ClusterAPI, _ = fields.ToClusterAPI(s, pools.ToCluster())
+	first := s.Native.Deployment.Spec.Template.Spec.Class.Name
+	for _, template := range s.ClusterAPI.MachineTemplates {
+		if got := strings.Join(template.Spec.Template.Spec.ClassNames(), " "); got != first+" b c" {
+			t.Errorf("template %s has classes %s", template.Name, got)
+		}
+	}
+	s.ClusterAPI = pools.Made(s.ClusterAPI)
+	back, _ := fields.ToNative(s, migration.Options{To: migration.Native})
+	if got := back.Deployment.Annotations[machinev1.FallbackClassesAnnotation]; got != "b,c" {
+		t.Errorf("back, the MachineDeployment names %q", got)
 	}
 }

@@ -2,9 +2,12 @@ package fields
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -91,6 +94,11 @@ var machineSpecTable = []row[*machinev1.MachineSpec, *infrav1.MCMMachineSpec]{
 			blocked(fmt.Sprintf("a MCMMachine has %d taints at most, these are %d", MaxTaints, taints), "remove some"))
 	}},
 	{native: "nodeTemplate", leavesNative: func(n *machinev1.MachineSpec) outcome {
+		entry := refusedEntry(&n.NodeTemplateSpec)
+		return when(entry != "", blocked("the CRD of MCMMachine refuses "+entry+", which the native API leaves out",
+			"correct or remove it"))
+	}},
+	{native: "nodeTemplate", leavesNative: func(n *machinev1.MachineSpec) outcome {
 		t := &n.NodeTemplateSpec
 		return when(len(t.Labels)+len(t.Annotations)+len(t.Spec.Taints) > 0,
 			kept("labels, annotations and taints become nodeTemplate of MCMMachines and their template"))
@@ -101,6 +109,30 @@ var machineSpecTable = []row[*machinev1.MachineSpec, *infrav1.MCMMachineSpec]{
 		return when(!apiequality.Semantic.DeepEqual(*rest, machinev1.NodeTemplateSpec{}),
 			replaced("what is neither a label, an annotation nor a taint has no effect on either API, and is left out"))
 	}},
+}
+
+// refusedEntry names a label or taint that the CRD of MCMMachine refuses; empty if there
+// is none.
+func refusedEntry(t *machinev1.NodeTemplateSpec) string {
+	for _, key := range objects.Keys(t.Labels) {
+		if wrongPair(key, t.Labels[key]) {
+			return fmt.Sprintf("the label %q", key+"="+t.Labels[key])
+		}
+	}
+	effects := []corev1.TaintEffect{
+		corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
+	}
+	for i, taint := range t.Spec.Taints {
+		twice := slices.ContainsFunc(t.Spec.Taints[:i], func(x corev1.Taint) bool { return x.MatchTaint(&taint) })
+		if twice || wrongPair(taint.Key, taint.Value) || !slices.Contains(effects, taint.Effect) {
+			return fmt.Sprintf("the taint %q", taint.ToString())
+		}
+	}
+	return ""
+}
+
+func wrongPair(key, value string) bool {
+	return len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0
 }
 
 // judgeTemplate says what becomes of a native template.

@@ -21,6 +21,9 @@ import (
 // which it makes if it is the first to ask for it.
 func (c *toClusterAPI) machineTemplate(class string, node infrav1.NodeTemplate) string {
 	spec := infrav1.MCMMachineSpec{MachineClassRef: infrav1.MachineClassReference{Name: class}, NodeTemplate: node}
+	for _, other := range c.fallbackClasses(class) {
+		spec.FallbackClassRefs = append(spec.FallbackClassRefs, infrav1.MachineClassReference{Name: other})
+	}
 	name := c.Pool.Name + "-" + contentHash(spec)
 	if !slices.ContainsFunc(c.out.MachineTemplates, func(t infrav1.MCMMachineTemplate) bool { return t.Name == name }) {
 		c.out.MachineTemplates = append(c.out.MachineTemplates, infrav1.MCMMachineTemplate{
@@ -29,6 +32,17 @@ func (c *toClusterAPI) machineTemplate(class string, node infrav1.NodeTemplate) 
 		})
 	}
 	return name
+}
+
+// fallbackClasses returns the classes of the pool for when class is exhausted.
+func (c *toClusterAPI) fallbackClasses(class string) []string {
+	switch {
+	case c.Native.Deployment != nil:
+		return machinev1.FallbackClasses(c.Native.Deployment, class)
+	case len(c.Native.Sets) > 0:
+		return machinev1.FallbackClasses(&c.Native.Sets[0], class)
+	}
+	return nil
 }
 
 // configTemplate does so with a MCMConfigTemplate: new machines boot with the user
@@ -76,20 +90,20 @@ func contentHash(v any) string {
 func nodeTemplateToClusterAPI(t *machinev1.NodeTemplateSpec) infrav1.NodeTemplate {
 	return infrav1.NodeTemplate{
 		Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations),
-		Taints: copyTaints(t.Spec.Taints),
+		Taints: taintsOf(t.Spec.Taints),
 	}
 }
 
 // nodeTemplateToNative puts a node template into a native one; what else that says
 // stays.
 func nodeTemplateToNative(into *machinev1.NodeTemplateSpec, t infrav1.NodeTemplate) {
-	into.Labels, into.Annotations, into.Spec.Taints = maps.Clone(t.Labels), maps.Clone(t.Annotations), copyTaints(t.Taints)
+	into.Labels, into.Annotations, into.Spec.Taints = maps.Clone(t.Labels), maps.Clone(t.Annotations), t.CoreTaints()
 }
 
-func copyTaints(taints []corev1.Taint) []corev1.Taint {
-	var out []corev1.Taint
-	for i := range taints {
-		out = append(out, *taints[i].DeepCopy())
+func taintsOf(taints []corev1.Taint) []infrav1.Taint {
+	var out []infrav1.Taint
+	for _, t := range taints {
+		out = append(out, infrav1.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -111,8 +112,17 @@ func (c *toNative) deployment() {
 	}
 	convertBack(headTable, head, headOfDeployment(d))
 	d.Annotations = objects.Merge(d.Annotations, c.holdAnnotation())
+	c.fallbackClasses(d, &from.Spec.Template.Spec)
 	c.template(&d.Spec.Template, &from.Spec.Template, d.Spec.Selector)
 	c.out.Deployment = d
+}
+
+// fallbackClasses names on a native object the fallback classes of its template.
+func (c *toNative) fallbackClasses(head metav1.Object, spec *clusterv1.MachineSpec) {
+	if t := c.clusterTemplate(spec).infra; t != nil {
+		names := t.Spec.Template.Spec.ClassNames()[1:]
+		machinev1.SetOrRemoveAnnotation(head, machinev1.FallbackClassesAnnotation, strings.Join(names, ","))
+	}
 }
 
 // set finds or makes the native set that a MachineSet becomes.
@@ -153,6 +163,7 @@ func (c *toNative) set(i int) {
 	if c.out.Deployment == nil {
 		head := clusterHeadOfSet(from, c)
 		convertBack(headTable, head, headOfSet(s))
+		c.fallbackClasses(s, &from.Spec.Template.Spec)
 		c.judgeHead(machinev1.MachineSetKind, head)
 	}
 	c.target[i] = at

@@ -21,7 +21,7 @@ func (p *planner) surroundings() {
 		p.find(migration.Finding{
 			Level: migration.Blocked, Object: "CustomResourceDefinition " + kind,
 			Text: "the API server does not know this kind", Remedy: "install both APIs, and Cluster API: clusterctl init " +
-				"--infrastructure mcm --bootstrap mcm --control-plane mcm",
+				"--infrastructure capmcm --bootstrap capmcm --control-plane capmcm",
 		})
 	}
 	p.Findings = append(p.Findings, p.Around.ForeignLeases(p.options.Now)...)

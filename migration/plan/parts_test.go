@@ -112,6 +112,15 @@ func TestOtherPools(t *testing.T) {
 		{"a machine with too many taints", nativeMachinePool, func(s *migration.PoolState) {
 			s.Native.Machines[0].Spec.NodeTemplateSpec.Spec.Taints = make([]corev1.Taint, fields.MaxTaints+1)
 		}, migration.Blocked, "65"},
+		{"a machine with a taint twice", nativeMachinePool, func(s *migration.PoolState) {
+			s.Native.Machines[0].Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{
+				{Key: "a", Value: "1", Effect: corev1.TaintEffectNoSchedule},
+				{Key: "a", Value: "2", Effect: corev1.TaintEffectNoSchedule},
+			}
+		}, migration.Blocked, `refuses the taint "a=2:NoSchedule"`},
+		{"a machine with a wrong label", nativeMachinePool, func(s *migration.PoolState) {
+			s.Native.Machines[0].Spec.NodeTemplateSpec.Labels = map[string]string{"a": "no spaces"}
+		}, migration.Blocked, `refuses the label "a=no spaces"`},
 		{"a machine of another kind of class", nativeMachinePool, func(s *migration.PoolState) {
 			s.Native.Machines[0].Spec.Class.Kind = "AWSMachineClass"
 		}, migration.Blocked, `"AWSMachineClass" is not MachineClass`},

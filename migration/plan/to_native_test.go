@@ -7,6 +7,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/migration"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/pools"
@@ -59,6 +60,12 @@ func TestBadInputOfClusterAPI(t *testing.T) {
 		{"a VM that is to stay", func(s *migration.PoolState) {
 			s.ClusterAPI.MCMMachines[0].Annotations[machinev1.RetainVMAnnotation] = "true"
 		}, "goes with its Machine"},
+		{"the address of a VM is a claim's", func(s *migration.PoolState) {
+			s.ClusterAPI.MCMMachines[1].Spec.Network.Devices = []infrav1.NetworkDevice{{}}
+		}, "the addresses of running VMs go to others"},
+		{"new VMs get addresses from pools", func(s *migration.PoolState) {
+			s.ClusterAPI.MachineTemplates[0].Spec.Template.Spec.Network.Devices = []infrav1.NetworkDevice{{}}
+		}, "replacements would boot with DHCP"},
 		{"readiness gates", deployment(func(d *clusterv1.MachineDeployment) {
 			d.Spec.Template.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "a"}}
 		}), "knows none"},

@@ -28,18 +28,23 @@ type Assets struct {
 // that KUBEBUILDER_ASSETS names if it is there, otherwise from
 // out/controlplane of this repository. A program that is in neither is
 // ErrNoAssets.
-func Find() (Assets, error) {
+func Find() (Assets, error) { return find(true) }
+
+// find is Find, with or without kube-controller-manager, which the published
+// binaries for KUBEBUILDER_ASSETS lack.
+func find(controllerManager bool) (Assets, error) {
 	folders, err := assetFolders()
 	if err != nil {
 		return Assets{}, err
 	}
 	var found Assets
-	for program, path := range map[string]*string{
-		etcdProgram:              &found.Etcd,
-		apiServerProgram:         &found.APIServer,
-		controllerManagerProgram: &found.ControllerManager,
-		kubectlProgram:           &found.Kubectl,
-	} {
+	wanted := map[string]*string{
+		etcdProgram: &found.Etcd, apiServerProgram: &found.APIServer, kubectlProgram: &found.Kubectl,
+	}
+	if controllerManager {
+		wanted[controllerManagerProgram] = &found.ControllerManager
+	}
+	for program, path := range wanted {
 		if *path = first(folders, program); *path == "" {
 			return Assets{}, fmt.Errorf("%s in %v: %w", program, folders, ErrNoAssets)
 		}

@@ -101,7 +101,7 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func prepare(o Options) (*Cluster, error) {
-	assets, err := Find()
+	assets, err := find(len(o.Controllers) > 0)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -33,10 +32,10 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.say("starting etcd, kube-apiserver, kube-controller-manager and the simulated cloud")
+	d.say("starting etcd, kube-apiserver and the simulated cloud")
 	d.Stack, err = stack.Start(ctx, stack.Options{
-		Controllers: cluster.Controllers(), Binaries: binaries,
-		Cloud: []string{"--latency=100ms", "--boot-time=2s", "--delete-time=1s"},
+		Binaries: binaries,
+		Cloud:    []string{"--latency=100ms", "--boot-time=2s", "--delete-time=1s"},
 		// Periods that a person can wait for; the defaults are for production.
 		Manager: []string{
 			"--machine-safety-orphan-vms-period=10s", "--machine-health-timeout=30s",

@@ -131,7 +131,7 @@ func TestMakeTargets(t *testing.T) {
 	makefile := read(t, "Makefile")
 	for _, target := range []string{
 		"demo", "test", "check", "controlplane", "generate", "verify", "lint", "conformance", "simulate",
-		"bench", "chaos", "e2e", "autoscaler", "start", "release",
+		"bench", "chaos", "e2e", "autoscaler", "guests", "start", "release",
 	} {
 		if !regexp.MustCompile(`(?m)^` + target + `:.* ## \S`).MatchString(makefile) {
 			t.Errorf("Makefile: no target %s with a ## comment", target)
@@ -165,7 +165,7 @@ func TestDecisionsAreNumbered(t *testing.T) {
 }
 
 var (
-	registered = regexp.MustCompile(`fs\.\w+VarP?\([^,]+, "([a-z0-9-]+)"`)
+	registered = regexp.MustCompile(`(?:fs|flags)\.\w+VarP?\([^,]+, "([a-z0-9-]+)"`)
 	documented = regexp.MustCompile("`--([a-z0-9-]+)`")
 )
 
@@ -175,7 +175,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	t.Parallel()
 	const page = "docs/operations.md"
 	flags := map[string]bool{}
-	for _, name := range files(t, under("manager", isSource)) {
+	for _, name := range slices.Concat(files(t, under("manager", isSource)), []string{"cmd/manager/main.go"}) {
 		for _, match := range registered.FindAllStringSubmatch(read(t, name), -1) {
 			flags[match[1]] = true
 		}
@@ -201,6 +201,23 @@ func TestFlagsAreDocumented(t *testing.T) {
 	for flag := range described {
 		if !flags[flag] {
 			t.Errorf("%s explains --%s, which the manager does not have", page, flag)
+		}
+	}
+}
+
+// testName is the name of a test in a document.
+var testName = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*)`")
+
+// TestSecurityNamesTests: a claim of docs/security.md names tests that there are.
+func TestSecurityNamesTests(t *testing.T) {
+	t.Parallel()
+	var tests strings.Builder
+	for _, name := range files(t, isTest) {
+		tests.WriteString(read(t, name))
+	}
+	for _, found := range testName.FindAllStringSubmatch(read(t, "docs/security.md"), -1) {
+		if !strings.Contains(tests.String(), "\nfunc "+found[1]+"(") {
+			t.Errorf("docs/security.md names %s, which does not exist", found[1])
 		}
 	}
 }

@@ -66,6 +66,9 @@ var parts = map[string]part{
 	// The library below kubectl mcm recover.
 	"recovery": {ours: []string{"api", "migration", "naming"}, theirs: kubernetes},
 
+	// The library below kubectl mcm tree and why: it knows the APIs and the names of bootstrap tokens.
+	"explain": {ours: []string{"api", "bootstrap/*"}, theirs: kubernetes},
+
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
 		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
@@ -79,6 +82,7 @@ var parts = map[string]part{
 var kubernetes = []string{
 	"k8s.io/", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/cluster-api/", "sigs.k8s.io/yaml",
 	"github.com/prometheus/client_golang/", "github.com/go-logr/logr", "github.com/google/uuid",
+	"github.com/blang/semver/v4", // Cluster API compares such versions
 	"github.com/davecgh/go-spew",
 }
 

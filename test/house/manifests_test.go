@@ -17,6 +17,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
@@ -60,7 +61,8 @@ func strict(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, machinev1.AddToScheme, runtimev1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, machinev1.AddToScheme, infrav1.AddToScheme,
+		runtimev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package house
 
 import (
 	"go/ast"
+	"go/token"
 	"path"
 	"regexp"
 	"slices"
@@ -76,4 +77,53 @@ func stepsOf(t *testing.T, dir string, files map[string]string) []string {
 		}
 	}
 	return steps
+}
+
+// TestObservationsDoNotChange: what a pass has seen is set where it observes, and
+// no step changes it. What steps find out and do goes into the pass's outcomes.
+func TestObservationsDoNotChange(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"controllers/machine", "controllers/inframachine"} {
+		steps := func(name string) bool { return isSource(name) && path.Base(name) != "observe.go" }
+		for _, s := range sources(t, under(dir, steps)) {
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				var changed []ast.Expr
+				switch n := n.(type) {
+				case *ast.AssignStmt:
+					changed = n.Lhs
+				case *ast.IncDecStmt:
+					changed = []ast.Expr{n.X}
+				case *ast.UnaryExpr:
+					if n.Op == token.AND {
+						changed = []ast.Expr{n.X}
+					}
+				}
+				for _, expression := range changed {
+					if ofObservation(expression) {
+						t.Errorf("%s:%d: a step changes what the pass has seen", s.name, s.line(n.Pos()))
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// ofObservation reports whether e is the field seen of a pass, or part of it.
+func ofObservation(e ast.Expr) bool {
+	for {
+		switch part := e.(type) {
+		case *ast.SelectorExpr:
+			if part.Sel.Name == "seen" {
+				return true
+			}
+			e = part.X
+		case *ast.IndexExpr:
+			e = part.X
+		case *ast.StarExpr:
+			e = part.X
+		default:
+			return false
+		}
+	}
 }

@@ -1,11 +1,14 @@
 package integration
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
@@ -70,6 +73,54 @@ func exhaustedCapacityIsToldAtOnce(s *scene) {
 	s.phase(m, machinev1.MachineRunning)
 	s.Expect(m.Status.LastOperation.ErrorCode).To(BeEmpty())
 	s.Expect(time.Since(began)).To(BeNumerically("<", soon), "a corrected class is used at once")
+}
+
+// exhaustedClassFallsBack: machines get the next class of their pool, stay of it, and new ones
+// are of the first class again once there is capacity.
+func exhaustedClassFallsBack(s *scene) {
+	const other, scarce = "fallback-other", "arm"
+	s.move()
+	s.manage("--resource-exhausted-retry=2s")
+	s.Expect(s.Cloud.SetCapacity(s.Context(), scarce, 0)).To(Succeed())
+	s.class(func(c *machinev1.MachineClass, _ *corev1.Secret) {
+		s.specField(c, "instanceType", scarce)
+		c.NodeTemplate.InstanceType = scarce
+	})
+	s.classNamed(other)
+	d := s.pool(2, func(d *machinev1.MachineDeployment) {
+		d.Annotations = map[string]string{machinev1.FallbackClassesAnnotation: other}
+	})
+	for _, m := range s.running(2) {
+		s.Expect(m.Spec.Class.Name).To(Equal(other))
+		s.told(machinev1.EventClassFallback, m.Name, s.name, other)
+	}
+	class := &machinev1.MachineClass{ObjectMeta: s.meta(other)}
+	s.Expect(s.Client.Get(s.Context(), client.ObjectKeyFromObject(class), class)).To(Succeed())
+	s.Expect(class.Finalizers).To(ContainElement(machinev1.Finalizer), "the class is in use")
+
+	s.Expect(s.Cloud.SetCapacity(s.Context(), scarce, 100)).To(Succeed())
+	ofOther := func(want int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			machines, err := s.list(ctx)
+			n := 0
+			for _, m := range machines {
+				if m.Spec.Class.Name == other {
+					n++
+				}
+			}
+			if err == nil && n != want {
+				err = fmt.Errorf("%d of %d machines are of class %s, want %d", n, len(machines), other, want)
+			}
+			return err
+		}
+	}
+	s.holds(5*time.Second, "machines do not go back by themselves", ofOther(2))
+	s.Expect(s.Edit(s.Context(), d, func() { d.Spec.Replicas = 3 })).To(Succeed())
+	s.running(3)
+	s.Expect(ofOther(2)(s.Context())).To(Succeed(), "a new machine gets the first class again")
+	s.Expect(s.Edit(s.Context(), d, func() { d.Spec.Replicas = 1 })).To(Succeed())
+	s.running(1)
+	s.Expect(ofOther(0)(s.Context())).To(Succeed(), "machines of other classes go first")
 }
 
 // One machine is to go and one is to come while the account's key is revoked.

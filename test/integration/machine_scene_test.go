@@ -51,6 +51,7 @@ func machineScenes() map[string]func(*scene) {
 		"throttled":       throttledMachineSaysSo,
 		"unavailable":     unavailableCloudIsNamed,
 		"exhausted":       exhaustedCapacityIsToldAtOnce,
+		"fallback":        exhaustedClassFallsBack,
 		"revoked":         revokedCredentialsAreNamed,
 		"no-target":       machineWithoutTargetCluster,
 		"killed":          killedManagerMakesExactlyOneVM,

@@ -15,9 +15,9 @@ import (
 
 // asked is what a request of Cinder's API says.
 type asked struct {
-	method, project, kind, id, action string
-	query                             url.Values
-	body                              []byte
+	method, project, kind, id, action, key string
+	query                                  url.Values
+	body                                   []byte
 }
 
 // ServeHTTP answers as Cinder does.
@@ -36,7 +36,7 @@ func (c *cinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in := asked{method: r.Method, query: r.URL.Query()}
 	for i, part := range strings.Split(strings.Trim(r.URL.Path, "/"), "/") {
-		for at, into := range []*string{new(string), &in.project, &in.kind, &in.id, &in.action} {
+		for at, into := range []*string{new(string), &in.project, &in.kind, &in.id, &in.action, &in.key} {
 			if at == i {
 				*into = part
 			}
@@ -110,6 +110,10 @@ func (c *cinder) serveVolumes(w http.ResponseWriter, in asked) {
 }
 
 func (c *cinder) serveVolume(w http.ResponseWriter, in asked, v *Volume) {
+	if in.action == "metadata" {
+		c.serveMetadata(w, in, v)
+		return
+	}
 	switch in.method {
 	case http.MethodGet:
 		reply(w, http.StatusOK, object{"volume": c.show(v)})
@@ -127,6 +131,34 @@ func (c *cinder) serveVolume(w http.ResponseWriter, in asked, v *Volume) {
 		reply(w, http.StatusAccepted, nil) // os-begin_detaching and the like: attachments say the rest
 	default:
 		refuse(w, http.StatusMethodNotAllowed, "badMethod", "The method is not allowed.")
+	}
+}
+
+// serveMetadata adds entries to the metadata of a volume, or deletes one.
+func (c *cinder) serveMetadata(w http.ResponseWriter, in asked, v *Volume) {
+	_, there := v.Metadata[in.key]
+	var more struct {
+		Metadata map[string]string `json:"metadata"`
+	}
+	metadata := maps.Clone(v.Metadata)
+	switch {
+	case in.method == http.MethodDelete && !there:
+		refuse(w, http.StatusNotFound, "itemNotFound", "Metadata item was not found.")
+	case in.method == http.MethodDelete:
+		delete(metadata, in.key)
+		v.Metadata = metadata
+		reply(w, http.StatusOK, nil)
+	case in.method != http.MethodPost || in.key != "":
+		refuse(w, http.StatusMethodNotAllowed, "badMethod", "The method is not allowed.")
+	case json.Unmarshal(in.body, &more) != nil || !metadataFits(more.Metadata):
+		refuse(w, http.StatusBadRequest, "badRequest", "Invalid input for field/attribute metadata.")
+	default:
+		if metadata == nil {
+			metadata = map[string]string{}
+		}
+		maps.Copy(metadata, more.Metadata)
+		v.Metadata = metadata
+		reply(w, http.StatusOK, object{"metadata": metadata})
 	}
 }
 

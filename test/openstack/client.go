@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +104,7 @@ func (c *client) forget() {
 	c.token = ""
 }
 
-// send sends a request whose body is nil, bytes, or encoded as JSON, and returns the
+// send sends a request whose body is nil, bytes, a file, or encoded as JSON, and returns the
 // header and the body of the answer.
 func (c *client) send(ctx context.Context, method, url string, header http.Header, body any) (http.Header, []byte,
 	error,
@@ -113,6 +114,9 @@ func (c *client) send(ctx context.Context, method, url string, header http.Heade
 	case nil:
 	case []byte:
 		in = bytes.NewReader(b)
+		header.Set("Content-Type", "application/octet-stream")
+	case *os.File: // of any size
+		in = b
 		header.Set("Content-Type", "application/octet-stream")
 	default:
 		text, err := json.Marshal(body)

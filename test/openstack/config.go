@@ -22,15 +22,27 @@ const (
 	// ZoneBroken is where every server fails to be built.
 	ZoneBroken = "broken"
 
+	// ZoneReal is where servers are guests of this machine, where the rig has the
+	// option Hypervisor.
+	ZoneReal = "real"
+
 	adminPassword = "rig-admin-password"
 )
 
-// hosts are the computes by name, with the zone that they are in and how they
-// behave.
-var hosts = []struct{ name, zone, driver string }{
-	{"host-1", Zone, "fake.FakeDriver"},
-	{"host-2", "az2", "fake.FakeDriver"},
-	{"host-3", ZoneBroken, "fake.FakeBuildAbortDriver"},
+// host is a compute, with the zone that it is in and how it behaves.
+type host struct{ name, zone, driver string }
+
+// hosts are the computes that the rig has.
+func (s settings) hosts() []host {
+	all := []host{
+		{"host-1", Zone, "fake.FakeDriver"},
+		{"host-2", "az2", "fake.FakeDriver"},
+		{"host-3", ZoneBroken, "fake.FakeBuildAbortDriver"},
+	}
+	if s.Hypervisor {
+		all = append(all, host{hypervisorName, ZoneReal, "libvirt.LibvirtDriver"})
+	}
+	return all
 }
 
 // settings is what the configuration files are made from.
@@ -39,6 +51,7 @@ type settings struct {
 	Ports    map[string]int // by service
 	PageSize int
 	Zone     string
+	Options
 }
 
 // DB is the URL of a database.

@@ -5,6 +5,10 @@
 // agents, so that no packet flows, and Cinder, which that set lacks, is played by this
 // process.
 //
+// With the option Hypervisor there is one compute more, whose servers are guests of this
+// machine in a network of their own: libvirt and QEMU run in namespaces that end with
+// the rig.
+//
 // A process that runs tests starts one for itself, or uses that of another, which
 // has called Share: make test has one for all packages.
 //

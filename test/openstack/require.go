@@ -35,6 +35,30 @@ func Require(t testing.TB) {
 	}
 }
 
+// hypervisorPrograms are what the option Hypervisor needs besides.
+func hypervisorPrograms() []string {
+	return []string{
+		"libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "privsep-helper", "unshare", "setpriv", "nsenter", "ip",
+	}
+}
+
+// RequireHypervisor ends a test that needs guests as a skip that names what is missing.
+func RequireHypervisor(t testing.TB) {
+	t.Helper()
+	Require(t)
+	if os.Geteuid() != 0 {
+		t.Skip("guests need root: they have namespaces, bridges and taps of their own")
+	}
+	for _, program := range hypervisorPrograms() {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no guests here: %s is missing; test/guests/packages lists what to install", program)
+		}
+	}
+	if _, err := run(t.Context(), "", python, "-c", "import libvirt"); err != nil {
+		t.Skip("no guests here: python3-libvirt is missing; test/guests/packages lists what to install")
+	}
+}
+
 // installed reports whether the packages are there.
 func installed() bool { return missing() == nil }
 

@@ -23,6 +23,7 @@ type Rig struct {
 	foreign   bool // another process started it and will stop it
 	cinder    *httptest.Server
 	processes []*process.Process
+	guests    *process.Process // the hypervisor, if there is one
 	admin     *client
 	number    atomic.Int64 // of what this process makes
 	model     model
@@ -49,9 +50,18 @@ func newRig(a address) *Rig {
 // startTimeout bounds the start of a rig on a machine with much other work.
 const startTimeout = 30 * time.Minute
 
+// Options say what a rig has besides what every rig has.
+type Options struct {
+	// Hypervisor adds a compute whose servers are guests of this machine, in ZoneReal.
+	// See RequireHypervisor.
+	Hypervisor bool
+	// KVM lets the processor run the guests; otherwise QEMU emulates one.
+	KVM bool
+}
+
 // Start starts an OpenStack. The first time on a machine it takes a minute, later
 // half of that.
-func Start(ctx context.Context) (*Rig, error) {
+func Start(ctx context.Context, o Options) (*Rig, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	cache, err := cacheDir()
@@ -68,7 +78,7 @@ func Start(ctx context.Context) (*Rig, error) {
 		return nil, err
 	}
 	r := newRig(address{
-		settings: settings{Dir: dir, Ports: map[string]int{}, PageSize: PageSize, Zone: Zone},
+		settings: settings{Dir: dir, Ports: map[string]int{}, PageSize: PageSize, Zone: Zone, Options: o},
 		Images:   map[string]string{}, Flavors: map[string]string{},
 	})
 	if err := r.start(ctx, archive); err != nil {
@@ -140,7 +150,7 @@ func (r *Rig) start(ctx context.Context, archive string) error {
 // environment is what all of OpenStack's programs get.
 func (s settings) environment() []string {
 	var drivers []string
-	for _, h := range hosts {
+	for _, h := range s.hosts() {
 		drivers = append(drivers, h.name+"="+h.driver)
 	}
 	return []string{
@@ -163,6 +173,9 @@ func (r *Rig) startServices(ctx context.Context) error {
 		if err := r.startService(name, early[name]); err != nil {
 			return err
 		}
+	}
+	if err := r.startHypervisor(ctx); err != nil {
+		return err
 	}
 	if err := r.awaitServices(ctx, "keystone", "placement"); err != nil {
 		return err

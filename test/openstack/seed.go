@@ -108,7 +108,7 @@ func (r *Rig) seedHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, h := range hosts { // each has a zone of its own
+	for _, h := range r.hosts() { // each has a zone of its own
 		var out struct {
 			Aggregate struct {
 				ID int `json:"id"`
@@ -133,7 +133,7 @@ func (r *Rig) awaitHosts(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		names, err := r.sql(ctx, "SELECT host FROM nova_cell1.compute_nodes WHERE deleted = 0")
-		if err != nil || len(strings.Fields(names)) == len(hosts) {
+		if err != nil || len(strings.Fields(names)) == len(r.hosts()) {
 			return err
 		}
 		select {

@@ -34,7 +34,10 @@ type Port struct {
 	Network     string   `json:"network_id"`
 	Secure      bool     `json:"port_security_enabled"`
 	Groups      []string `json:"security_groups"`
-	Pairs       []struct {
+	IPs         []struct {
+		IP string `json:"ip_address"`
+	} `json:"fixed_ips"`
+	Pairs []struct {
 		IP string `json:"ip_address"`
 	} `json:"allowed_address_pairs"`
 }
@@ -146,6 +149,25 @@ func (p *Project) Server(t testing.TB, id string) Server {
 		t.Fatalf("get server: %v", err)
 	}
 	return out.Server
+}
+
+// Actions returns how often each action was asked for a server.
+func (p *Project) Actions(t testing.TB, id string) map[string]int {
+	t.Helper()
+	var out struct {
+		Actions []struct {
+			Action string `json:"action"`
+		} `json:"instanceActions"`
+	}
+	err := p.Rig.admin.do(t.Context(), http.MethodGet, "nova/servers/"+id+"/os-instance-actions", nil, &out)
+	if err != nil {
+		t.Fatalf("list actions: %v", err)
+	}
+	n := map[string]int{}
+	for _, a := range out.Actions {
+		n[a.Action]++
+	}
+	return n
 }
 
 // PortsOf returns the ports of a server.

@@ -48,7 +48,7 @@ func obtain(ctx context.Context) (*Rig, error) {
 	if file := os.Getenv(RigVariable); file != "" {
 		return await(ctx, file)
 	}
-	return Start(ctx)
+	return Start(ctx, Options{})
 }
 
 // Main runs the tests of a package and stops the rig, if one was started.
@@ -103,7 +103,7 @@ func Share(ctx context.Context) (setting string, stop func(), err error) {
 // share runs a rig until ctx ends.
 func share(ctx context.Context, file string) {
 	var p publication
-	r, err := Start(ctx)
+	r, err := Start(ctx, Options{})
 	if err != nil {
 		p.Failure = err.Error()
 	} else {

@@ -82,6 +82,18 @@ func (c *Cloud) CallsByOperation(ctx context.Context) (map[string]int, error) {
 	return calls, nil
 }
 
+// UserData returns what a VM boots with.
+func (c *Cloud) UserData(ctx context.Context, id string) ([]byte, error) {
+	var out struct{ UserData []byte }
+	err := c.call(ctx, http.MethodGet, "/admin/vms/"+id+"/user-data", nil, &out)
+	return out.UserData, err
+}
+
+// StopVM switches a VM off, as a host that fails does.
+func (c *Cloud) StopVM(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodPost, "/admin/vms/"+id+"/stop", nil, nil)
+}
+
 // Terminate takes a VM away, as somebody in the cloud's console would.
 func (c *Cloud) Terminate(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, "/admin/vms/"+id+"/terminate", nil, nil)

@@ -18,12 +18,16 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the object is ready"
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || oldSelf.hasValue() && !has(oldSelf.value().spec)",message="set exactly one of machineClassRef and userDataSecretRef",fieldPath=".spec",optionalOldSelf=true
 type MCMConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is the desired state.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.machineClassRef) != has(self.userDataSecretRef)",message="set exactly one of machineClassRef and userDataSecretRef"
+	// +kubebuilder:validation:XValidation:rule="!has(self.machineClassRef) || self.machineClassRef.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name a MachineClass: lower case letters, digits, '-' and '.', with a letter or digit at both ends",fieldPath=".machineClassRef.name"
+	// +kubebuilder:validation:XValidation:rule="!has(self.userDataSecretRef) || self.userDataSecretRef.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name a Secret: lower case letters, digits, '-' and '.', with a letter or digit at both ends",fieldPath=".userDataSecretRef.name"
 	Spec MCMConfigSpec `json:"spec,omitempty"`
 	// Status is the observed state. It can be rebuilt from the spec at any time.
 	// +optional

@@ -11,6 +11,9 @@ const (
 	// from the version of its kubelet: Cluster API never considers such a Machine up to
 	// date.
 	KubeletVersionsMatchCondition = "KubeletVersionsMatch"
+	// VersionReachedCondition reports whether the API server runs spec.version, or a later
+	// one. It is Unknown while the API server does not tell its version.
+	VersionReachedCondition = "VersionReached"
 )
 
 // Reasons of the conditions above, of Available and of Ready. Those that the native
@@ -29,4 +32,7 @@ const (
 	ReasonNotConnected      = "NotConnected"
 	ReasonVersionsMatch     = "VersionsMatch"
 	ReasonVersionsDiffer    = "VersionsDiffer"
+	ReasonVersionReached    = "VersionReached"
+	ReasonUpgradePending    = "UpgradePending"
+	ReasonVersionUnknown    = "VersionUnknown"
 )

@@ -16,14 +16,20 @@ import (
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Host of the API server"
 // +kubebuilder:printcolumn:name="Initialized",type="boolean",JSONPath=".status.initialization.controlPlaneInitialized",description="Whether the API server has answered"
 // +kubebuilder:printcolumn:name="Available",type="string",JSONPath=".status.conditions[?(@.type=='Available')].status",description="Whether the API server answers"
+// +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".status.version",description="Version that the API server runs"
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:validation:XValidation:rule="has(self.spec) || oldSelf.hasValue() && !has(oldSelf.value().spec)",message="set exactly one of kubeconfigSecretRef and selfHosted: true",fieldPath=".spec",optionalOldSelf=true
 type MCMExternalControlPlane struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Spec is the desired state.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.kubeconfigSecretRef) != (has(self.selfHosted) && self.selfHosted)",message="set exactly one of kubeconfigSecretRef and selfHosted: true"
+	// +kubebuilder:validation:XValidation:rule="!has(self.kubeconfigSecretRef) || self.kubeconfigSecretRef.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name a Secret: lower case letters, digits, '-' and '.', with a letter or digit at both ends",fieldPath=".kubeconfigSecretRef.name"
+	// +kubebuilder:validation:XValidation:rule="!has(self.controlPlaneEndpoint) || has(self.controlPlaneEndpoint.host) && has(self.controlPlaneEndpoint.port)",message="set both host and port, or remove controlPlaneEndpoint",fieldPath=".controlPlaneEndpoint"
+	// +kubebuilder:validation:XValidation:rule="!has(self.controlPlaneEndpoint) || !has(self.controlPlaneEndpoint.host) || self.controlPlaneEndpoint.host.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\\\\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*\\\\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$')",message="set host to a DNS name or an IP address, without scheme, port or path",fieldPath=".controlPlaneEndpoint.host"
 	Spec MCMExternalControlPlaneSpec `json:"spec,omitempty"`
 	// Status is the observed state. It can be rebuilt at any time.
 	// +optional
@@ -44,9 +50,9 @@ type MCMExternalControlPlaneSpec struct {
 	// ServiceAccount in this cluster, and renews the kubeconfig for it.
 	// +optional
 	SelfHosted *bool `json:"selfHosted,omitempty"`
-	// Version that workers may have at most. Cluster API sets it for Clusters of a ClusterClass, from
-	// spec.topology.version; leave it empty otherwise. The controller upgrades nothing: whoever runs the control plane
-	// upgrades it first.
+	// Version that the control plane should have. Cluster API sets it for Clusters of a ClusterClass, from
+	// spec.topology.version, and upgrades workers once status.versions has reached it; leave it empty otherwise. The
+	// controller upgrades nothing: that is for whoever runs the control plane.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
@@ -69,12 +75,18 @@ type MCMExternalControlPlaneStatus struct {
 	// ExternalManagedControlPlane is always true: Cluster API does not run the control plane machines.
 	// +optional
 	ExternalManagedControlPlane *bool `json:"externalManagedControlPlane,omitempty"`
-	// Versions has spec.version, if it is set, once the API server has answered. Workers wait for it.
+	// Versions has the version that the API server reports. It stays while the API server does not answer. Cluster API
+	// upgrades no workers while it is behind spec.version.
 	// +optional
 	// +listType=map
 	// +listMapKey=version
 	// +kubebuilder:validation:MaxItems=1
 	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
+	// Version is that of versions, for Cluster API before 1.14.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Version string `json:"version,omitempty"`
 	// Conditions are the current state in detail, with reasons.
 	// +optional
 	// +listType=map

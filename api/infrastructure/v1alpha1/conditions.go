@@ -17,6 +17,19 @@ const (
 	// NodeSyncedCondition of an MCMMachine reports whether spec.nodeTemplate is applied
 	// to the Node. It is absent where the template is empty.
 	NodeSyncedCondition = "NodeSynced"
+	// IPAddressesClaimedCondition of an MCMMachine reports whether its IPAddressClaims
+	// have the addresses that the VM is created with. It is absent where spec.network
+	// names no pool.
+	IPAddressesClaimedCondition = "IPAddressesClaimed"
+	// TagsUpdatedCondition of an MCMMachine is False while the tags of the VM cannot be
+	// changed to those of the class. It is absent otherwise.
+	TagsUpdatedCondition = "TagsUpdated"
+	// BootDataRemovedCondition of an MCMMachine is False while the boot data that the cloud
+	// keeps of its VM cannot be removed although the node has joined. It is absent otherwise.
+	BootDataRemovedCondition = "BootDataRemoved"
+	// LoadBalancerRegisteredCondition of an MCMMachine reports whether its VM is registered
+	// with the load balancers that its class names. It is absent where the class names none.
+	LoadBalancerRegisteredCondition = "LoadBalancerRegistered"
 	// UpdatedInPlaceCondition of an MCMMachine is False after an in-place update has
 	// failed. It is absent where none ever has.
 	UpdatedInPlaceCondition = "UpdatedInPlace"
@@ -26,6 +39,9 @@ const (
 	// SpecUnchangedCondition of an MCMMachineTemplate is False after its spec was
 	// edited in place, which existing machines do not follow.
 	SpecUnchangedCondition = "SpecUnchanged"
+
+	// RemediatedCondition of an MCMRemediation reports whether the Machine is healthy again.
+	RemediatedCondition = "Remediated"
 
 	// FailureDomainsOfferedCondition of an MCMCluster reports whether a MachineClass of the
 	// Cluster can honour each of the spec's failure domains.
@@ -39,11 +55,13 @@ const (
 	ReasonWaitingForMachine    = "WaitingForMachine"
 	ReasonWaitingForCluster    = "WaitingForCluster"
 	ReasonWaitingForInfra      = "WaitingForClusterInfrastructure"
+	ReasonWaitingForEndpoint   = "WaitingForControlPlaneEndpoint"
 	ReasonWaitingForBootstrap  = "WaitingForBootstrapData"
 	ReasonWaitingForAddresses  = "WaitingForAddresses"
 	ReasonWaitingForClass      = "WaitingForClassProtection"
 	ReasonBootstrapNotFound    = "BootstrapDataNotFound"
 	ReasonInvalidBootstrapData = "InvalidBootstrapData"
+	ReasonPlainBootData        = "PlainBootData" // private keys that others than the guest could read
 	ReasonSecretNotAllowed     = "SecretNotAllowed"
 	ReasonInstanceNotFound     = "InstanceNotFound"
 	ReasonInstanceDeleting     = "InstanceDeleting"
@@ -67,4 +85,30 @@ const (
 	ReasonReady                = "Ready"
 	ReasonOffered              = "Offered"
 	ReasonZoneNotInClass       = "ZoneNotInClass"
+	ReasonClassNotKnown        = "ClassNotKnown"
+
+	ReasonIPAddressesClaimed    = "IPAddressesClaimed"
+	ReasonWaitingForIPAddresses = "WaitingForIPAddresses"
+	ReasonIPAddressClaimFailed  = "IPAddressClaimFailed"
+	ReasonIPAMNotServed         = "IPAMNotServed"
+	ReasonIPAddressLost         = "IPAddressLost"
+	ReasonNoStaticAddresses     = "StaticAddressesNotSupported"
+)
+
+// Reasons of Remediated, and of ExternallyRemediated of the Machine.
+const (
+	ReasonMachineHealthy        = "MachineHealthy" // True
+	ReasonWaitingForHealthCheck = "WaitingForHealthCheck"
+	ReasonMachineDeleting       = "MachineDeleting" // Cluster API replaces it anyway
+	ReasonRebooted              = "Rebooted"        // the node has time to become healthy
+	ReasonRebootUncertain       = "RebootUncertain" // the answer was lost
+	ReasonRemediationHeld       = "RemediationHeld" // by a person or an update in place
+	ReasonOutage                = "Outage"          // nodes became unhealthy together
+	ReasonNotReachable          = "ClusterNotReachable"
+	ReasonRetriesUsedUp         = "RetriesUsedUp"   // from here on the Machine is handed over
+	ReasonCooldown              = "CooldownNotOver" // rebooted a short time ago, and unhealthy again
+	ReasonNeverJoined           = "NodeNeverJoined" // a reboot runs no boot data
+	ReasonNodeDeleted           = "NodeDeleted"     //
+	ReasonNotRebootable         = "VMNotRebootable" // gone, failed, or the cloud refuses
+	ReasonOtherInfra            = "NoMCMMachine"    // of another provider
 )

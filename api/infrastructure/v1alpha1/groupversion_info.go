@@ -20,6 +20,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&MCMClusterTemplate{}, &MCMClusterTemplateList{},
 		&MCMMachine{}, &MCMMachineList{},
 		&MCMMachineTemplate{}, &MCMMachineTemplateList{},
+		&MCMRemediation{}, &MCMRemediationList{},
+		&MCMRemediationTemplate{}, &MCMRemediationTemplateList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

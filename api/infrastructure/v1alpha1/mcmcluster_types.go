@@ -24,6 +24,11 @@ type MCMCluster struct {
 
 	// Spec is the desired state.
 	// +optional
+	// +kubebuilder:default={}
+	// +kubebuilder:validation:XValidation:rule="!has(self.controlPlaneEndpoint) || has(self.controlPlaneEndpoint.host) && has(self.controlPlaneEndpoint.port)",message="set both host and port, or remove controlPlaneEndpoint",fieldPath=".controlPlaneEndpoint"
+	// +kubebuilder:validation:XValidation:rule="!has(self.controlPlaneEndpoint) || !has(self.controlPlaneEndpoint.host) || self.controlPlaneEndpoint.host.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?(\\\\.[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*\\\\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$')",message="set host to a DNS name or an IP address, without scheme, port or path",fieldPath=".controlPlaneEndpoint.host"
+	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || !has(oldSelf.controlPlaneEndpoint.port) || has(self.controlPlaneEndpoint) && self.controlPlaneEndpoint == oldSelf.controlPlaneEndpoint",message="keep the endpoint: certificates and kubeconfigs of the Cluster have it; create a Cluster for another one",fieldPath=".controlPlaneEndpoint"
+	// +kubebuilder:validation:XValidation:rule="!has(self.failureDomains) || self.failureDomains.size() > 0",message="name at least one failure domain, or remove failureDomains",fieldPath=".failureDomains"
 	Spec MCMClusterSpec `json:"spec,omitempty"`
 	// Status is the observed state. It can be rebuilt from the spec and the cloud at any time.
 	// +optional
@@ -32,7 +37,8 @@ type MCMCluster struct {
 
 // MCMClusterSpec is the desired state of an MCMCluster.
 type MCMClusterSpec struct {
-	// ControlPlaneEndpoint of the Cluster, where no control plane object has one. The controller never changes it.
+	// ControlPlaneEndpoint of the Cluster, where no control plane object has one: the load balancer in front of its
+	// control plane machines. The controller never changes it.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 	// FailureDomains that machines can be placed in. Their names are zones of the cloud.
@@ -48,7 +54,8 @@ type MCMClusterStatus struct {
 	// Initialization has the first steps that are complete.
 	// +optional
 	Initialization MCMClusterInitialization `json:"initialization,omitempty,omitzero"`
-	// FailureDomains are those of the spec that a MachineClass of the Cluster can honour.
+	// FailureDomains are those of the spec that a MachineClass of the Cluster can honour. None is offered before such a
+	// class is known.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -66,7 +73,8 @@ type MCMClusterStatus struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type MCMClusterInitialization struct {
-	// Provisioned is true once machines may be created.
+	// Provisioned is true once machines may be created. A Cluster with control plane machines of its own needs a control
+	// plane endpoint first. It never becomes false again.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }

@@ -14,6 +14,7 @@ import (
 // +kubebuilder:resource:path=mcmmachinetemplates,scope=Namespaced,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:printcolumn:name="Class",type="string",JSONPath=".spec.template.spec.machineClassRef.name",description="MachineClass that VMs are created from"
+// +kubebuilder:printcolumn:name="NextClass",type="string",JSONPath=".status.machineClassName",description="MachineClass that the next machine gets"
 // +kubebuilder:printcolumn:name="CPU",type="string",JSONPath=".status.capacity.cpu",description="CPUs of a node"
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory of a node"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the object is ready"
@@ -53,6 +54,12 @@ type MCMMachineTemplateResource struct {
 
 // MCMMachineTemplateStatus has the capacity of a node of the template.
 type MCMMachineTemplateStatus struct {
+	// MachineClassName is the MachineClass that the next machine probably gets: that of machineClassRef, or, while the
+	// cloud has no capacity for it, one of fallbackClassRefs.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	MachineClassName string `json:"machineClassName,omitempty"`
 	// Capacity of a node: cpu, memory, pods and more. It comes from nodeTemplate of the MachineClass, else from the
 	// cloud.
 	// +optional

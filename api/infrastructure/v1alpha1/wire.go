@@ -10,9 +10,22 @@ const (
 	// CloudStateAnnotation on an MCMMachine is what the driver needs to resume the
 	// creation of the VM. It is removed when the VM is complete.
 	CloudStateAnnotation = "mcm.cluster.x-k8s.io/cloud-state"
+	// IPAddressesAnnotation on an MCMMachine has the addresses from IP pools that its VM
+	// was asked for with, each with the length of its prefix, separated by commas. It is
+	// written before the first create call.
+	IPAddressesAnnotation = "mcm.cluster.x-k8s.io/ip-addresses"
 	// RetainedVMsAnnotation on an MCMCluster has the owner IDs, separated by commas,
 	// of VMs that were left on purpose. They are not orphans.
 	RetainedVMsAnnotation = "mcm.cluster.x-k8s.io/retained-vms"
+	// RetainedForVMAnnotation on an IPAddressClaim is the providerID of the VM that stays
+	// although its MCMMachine is gone, and that may use the claim's address.
+	RetainedForVMAnnotation = "mcm.cluster.x-k8s.io/retained-for-vm"
+	// RebootsAnnotation on an MCMRemediation is "<n>/<time>": how often a reboot of the VM was
+	// asked for, and when it was last, in RFC 3339. It is written before each call to the cloud.
+	RebootsAnnotation = "mcm.cluster.x-k8s.io/reboots"
+	// LastRebootAnnotation on an MCMMachine is when a remediation last asked for a reboot of
+	// its VM, in RFC 3339. The cooldown begins there.
+	LastRebootAnnotation = "mcm.cluster.x-k8s.io/last-reboot"
 	// SpecHashAnnotation on an MCMMachineTemplate or MCMConfigTemplate is
 	// "<uid>/<hash>" of the spec as it was first observed. On a copy of a template the
 	// UID is another object's, and the value does not count.

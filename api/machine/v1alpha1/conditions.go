@@ -15,6 +15,12 @@ const (
 	// ConditionDeleted is False while the Machine is being deleted. The message has what
 	// the deletion waits for.
 	ConditionDeleted = "Deleted"
+	// ConditionTagsUpdated is False while the tags of the VM cannot be changed to those of
+	// the class. It is absent otherwise.
+	ConditionTagsUpdated = "TagsUpdated"
+	// ConditionBootDataRemoved is False while the boot data that the cloud keeps of the VM
+	// cannot be removed although the node has joined. It is absent otherwise.
+	ConditionBootDataRemoved = "BootDataRemoved"
 	// ConditionProviderIDForm reports which form the providerIDs of a MachineDeployment
 	// have, and whether MCM could take over. It is present on a MachineDeployment that
 	// has opted in to another form than MCM's, or once did.

@@ -35,6 +35,8 @@ type Settings struct {
 	Keys     []string                // key pairs
 	Profiles []string                // names or ARNs of instance profiles
 
+	TargetGroups map[string]TargetGroup // of Elastic Load Balancing, by ARN
+
 	PageSize   int           // resources an answer holds
 	Boot       time.Duration // from pending to running
 	Shutdown   time.Duration // from shutting-down to terminated
@@ -49,6 +51,7 @@ type Settings struct {
 // Subnet is a part of a zone.
 type Subnet struct {
 	Zone string
+	VPC  string
 	Free int // addresses; negative is no limit
 }
 
@@ -71,9 +74,10 @@ func DefaultSettings() Settings {
 			"p3.2xlarge": {CPU: 8, MemoryMiB: 62464, GPU: 1, Architecture: "x86_64"},
 		},
 		Groups: []string{"sg-1", "sg-2"}, Keys: []string{"a-key"},
-		Profiles:   []string{"nodes", "arn:aws:iam::123456789012:instance-profile/nodes"},
-		PageSize:   1000,
-		Remembered: time.Hour,
+		Profiles:     []string{"nodes", "arn:aws:iam::123456789012:instance-profile/nodes"},
+		TargetGroups: map[string]TargetGroup{GroupAPIServer: {}, GroupIngress: {}, GroupElsewhere: {VPC: "vpc-2"}},
+		PageSize:     1000,
+		Remembered:   time.Hour,
 	}
 }
 
@@ -93,6 +97,7 @@ type Resource struct {
 	Terminated  time.Time // when it was told to go
 	Code, Why   string    // state reason
 	Stopped     bool
+	Boots       int // after the first
 	NoDNS       bool
 	SpotRequest string // persistent, that has launched it
 
@@ -126,7 +131,8 @@ type Cloud struct {
 	serial   int
 	calls    []Call
 	faults   []*Fault
-	levels   map[string]level // of the buckets
+	levels   map[string]level    // of the buckets
+	targets  map[string][]Target // by target group
 }
 
 // tokenKey is a ClientToken in a zone.
@@ -145,7 +151,7 @@ func New(s Settings, now func() time.Time) *Cloud {
 	}
 	return &Cloud{
 		now: now, settings: s, all: map[string]*Resource{}, tokens: map[tokenKey]token{},
-		levels: map[string]level{},
+		levels: map[string]level{}, targets: map[string][]Target{},
 	}
 }
 

@@ -46,21 +46,25 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	if err != nil {
-		refuse(w, err)
+		refuse(w, err, form)
 		return
 	}
 	text, err := xml.Marshal(out)
 	if err != nil {
-		refuse(w, err)
+		refuse(w, err, form)
 		return
 	}
 	_, _ = w.Write(text) // the caller may be gone
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func refuse(w http.ResponseWriter, err error, form url.Values) {
 	e, ok := errors.AsType[*apiError](err)
 	if !ok {
 		e = &apiError{"InternalError", err.Error(), http.StatusInternalServerError}
+	}
+	if form.Get("Version") == balancingVersion {
+		refuseBalancing(w, e)
+		return
 	}
 	type item struct{ Code, Message string }
 	text, _ := xml.Marshal(struct { // cannot fail
@@ -76,18 +80,27 @@ func refuse(w http.ResponseWriter, err error) {
 func (c *Cloud) serve(r *http.Request, body []byte, form url.Values) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.authenticate(r, body); err != nil {
+	service := "ec2"
+	if form.Get("Version") == balancingVersion {
+		service = balancing
+	}
+	if err := c.authenticate(r, body, service); err != nil {
 		return nil, err
 	}
 	if err := c.throttle(form); err != nil {
 		return nil, err
 	}
 	c.sweep()
+	if service == balancing {
+		return c.balance(params{form})
+	}
 	action, known := map[string]func(*Cloud, params) (any, error){
 		"RunInstances": (*Cloud).runInstances, "TerminateInstances": (*Cloud).terminateInstances,
+		"RebootInstances": (*Cloud).rebootInstances, "StartInstances": (*Cloud).startInstances,
 		"DescribeInstances": (*Cloud).describeInstances, "DescribeVolumes": (*Cloud).describeVolumes,
 		"DescribeNetworkInterfaces": (*Cloud).describeInterfaces, "DescribeImages": (*Cloud).describeImages,
 		"DescribeInstanceTypes": (*Cloud).describeTypes, "DescribeSubnets": (*Cloud).describeSubnets,
+		"CreateTags": (*Cloud).createTags, "DeleteTags": (*Cloud).deleteTags,
 		"DeleteVolume": (*Cloud).deleteVolume, "DeleteNetworkInterface": (*Cloud).deleteInterface,
 		"DescribeSpotInstanceRequests":    (*Cloud).describeSpotRequests,
 		"CancelSpotInstanceRequests":      (*Cloud).cancelSpotRequests,
@@ -136,7 +149,7 @@ func (c *Cloud) fault(action string) *Fault {
 }
 
 // authenticate checks the signature, version 4, of a request.
-func (c *Cloud) authenticate(r *http.Request, body []byte) error {
+func (c *Cloud) authenticate(r *http.Request, body []byte, service string) error {
 	var credential, signed, signature string
 	rest, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	for part := range strings.SplitSeq(rest, ",") {
@@ -160,7 +173,7 @@ func (c *Cloud) authenticate(r *http.Request, body []byte) error {
 	}
 	parts := strings.Split(scope, "/")
 	const elements = 4 // date, region, service, aws4_request
-	if len(parts) != elements || parts[1] != c.settings.Region || parts[2] != "ec2" ||
+	if len(parts) != elements || parts[1] != c.settings.Region || parts[2] != service ||
 		sign(secret, parts, stringToSign(r, body, scope, signed)) != signature {
 		return &apiError{
 			"SignatureDoesNotMatch",

@@ -74,9 +74,6 @@ func (n *node) add(path []string, value string) {
 // that are unknown or missing, and values of the wrong type, enumeration, pattern,
 // range or length.
 func (m model) check(form url.Values) error {
-	if v := form.Get("Version"); v != apiVersion {
-		return fail("NoSuchVersion", "The requested version (%s) of service AmazonEC2 does not exist", v)
-	}
 	root := &node{below: map[string]*node{}}
 	for name, values := range form {
 		if name == "Action" || name == "Version" {

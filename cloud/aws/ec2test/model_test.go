@@ -18,20 +18,30 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 )
 
-// The source of model.json.
+// The source of the models.
 const (
-	modelModule = "github.com/aws/aws-sdk-go@v1.55.8"
-	modelSum    = "h1:JRmEUbU52aJQZ2AjX4q4Wu7t4uZjOu71uyNmaWlUkJQ="
-	modelFile   = "models/apis/ec2/2016-11-15/api-2.json"
+	modelModule   = "github.com/aws/aws-sdk-go@v1.55.8"
+	modelSum      = "h1:JRmEUbU52aJQZ2AjX4q4Wu7t4uZjOu71uyNmaWlUkJQ="
+	modelFile     = "models/apis/ec2/2016-11-15/api-2.json"
+	balancingFile = "models/apis/elasticloadbalancingv2/2015-12-01/api-2.json"
 )
 
-// modelActions are those that a Cloud answers.
-func modelActions() []string {
+// extracts are the files that are kept of the models.
+func extracts() map[string]string {
+	return map[string]string{"model.json": modelFile, "balancing.json": balancingFile}
+}
+
+// modelActions are those of a model that a Cloud answers.
+func modelActions(file string) []string {
+	if file == balancingFile {
+		return []string{"DeregisterTargets", "DescribeTargetHealth", "RegisterTargets"}
+	}
 	return []string{
-		"AssignIpv6Addresses", "CancelSpotInstanceRequests", "DeleteNetworkInterface", "DeleteVolume", "DescribeImages",
+		"AssignIpv6Addresses", "CancelSpotInstanceRequests", "CreateTags", "DeleteNetworkInterface", "DeleteTags",
+		"DeleteVolume", "DescribeImages",
 		"DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces", "DescribeSpotInstanceRequests",
 		"DescribeSubnets", "DescribeVolumes",
-		"ModifyNetworkInterfaceAttribute", "RunInstances", "TerminateInstances",
+		"ModifyNetworkInterfaceAttribute", "RebootInstances", "RunInstances", "StartInstances", "TerminateInstances",
 	}
 }
 
@@ -107,11 +117,11 @@ func (a api) extract(name string, into map[string]map[string]any) string {
 	return name
 }
 
-// text is model.json: a line for each shape.
-func (a api) text(t *testing.T) []byte {
+// text is the extract of a model: a line for each shape.
+func (a api) text(t *testing.T, file string) []byte {
 	t.Helper()
 	shapes, actions := map[string]map[string]any{}, map[string]string{}
-	for _, action := range modelActions() {
+	for _, action := range modelActions(file) {
 		actions[action] = a.extract(a.Operations[action].Input.Shape, shapes)
 	}
 	line := func(v any) string {
@@ -123,7 +133,7 @@ func (a api) text(t *testing.T) []byte {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"source\": %s,\n\"actions\": %s,\n\"shapes\": {\n",
-		line(modelModule+" "+modelFile+", Apache License 2.0"), line(actions))
+		line(modelModule+" "+file+", Apache License 2.0"), line(actions))
 	names := slices.Sorted(maps.Keys(shapes))
 	for i, name := range names {
 		comma := ","
@@ -136,8 +146,8 @@ func (a api) text(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// fetch returns the model that Amazon publishes. It skips the test where it cannot be had.
-func fetch(t *testing.T) api {
+// fetch returns a model that Amazon publishes. It skips the test where it cannot be had.
+func fetch(t *testing.T, file string) api {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it downloads a large module")
@@ -153,7 +163,7 @@ func fetch(t *testing.T) api {
 	if err := json.Unmarshal(out, &module); err != nil || module.Sum != modelSum {
 		t.Fatalf("%s has the sum %s, %v, want %s", modelModule, module.Sum, err, modelSum)
 	}
-	text, err := os.ReadFile(filepath.Join(module.Dir, modelFile))
+	text, err := os.ReadFile(filepath.Join(module.Dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,17 +174,19 @@ func fetch(t *testing.T) api {
 	return a
 }
 
-// TestModelIsCurrent: model.json is what Amazon publishes. EC2TEST_UPDATE=1 writes it.
+// TestModelIsCurrent: the extracts are what Amazon publishes. EC2TEST_UPDATE=1 writes them.
 func TestModelIsCurrent(t *testing.T) {
 	t.Parallel()
-	got := fetch(t).text(t)
-	if os.Getenv("EC2TEST_UPDATE") != "" {
-		if err := os.WriteFile("model.json", got, 0o600); err != nil {
-			t.Fatal(err)
+	for name, file := range extracts() {
+		got := fetch(t, file).text(t, file)
+		if os.Getenv("EC2TEST_UPDATE") != "" {
+			if err := os.WriteFile(name, got, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if want, err := os.ReadFile("model.json"); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("model.json is not what %s says, %v; EC2TEST_UPDATE=1 writes it", modelModule, err)
+		if want, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what %s says, %v; EC2TEST_UPDATE=1 writes it", name, modelModule, err)
+		}
 	}
 }
 
@@ -214,7 +226,7 @@ func (a api) invented(at string, e element, of string) []string {
 // TestAnswers: a Cloud answers only what EC2 answers too.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	a := fetch(t)
+	a := fetch(t, modelFile)
 	c := ec2test.New(ec2test.DefaultSettings(), nil)
 	spot := launch("InstanceMarketOptions.MarketType", "spot",
 		"InstanceMarketOptions.SpotOptions.SpotInstanceType", "persistent",

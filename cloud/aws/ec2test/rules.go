@@ -13,10 +13,15 @@ const codeInvalidValue = "InvalidParameterValue"
 // checkRequest refuses what EC2's model does not allow, and what the documentation
 // rules out beside it.
 func checkRequest(f params) error {
+	if v := f.Get("Version"); v != apiVersion {
+		return fail("NoSuchVersion", "The requested version (%s) of service AmazonEC2 does not exist", v)
+	}
 	if err := published().check(f.Values); err != nil {
 		return err
 	}
-	for _, rule := range []func(params) error{checkToken, checkFilters, checkPage, checkIDs, checkTags, checkDevices} {
+	for _, rule := range []func(params) error{
+		checkToken, checkFilters, checkPage, checkIDs, checkTags, checkTagsOf, checkDevices,
+	} {
 		if err := rule(f); err != nil {
 			return err
 		}
@@ -105,6 +110,25 @@ func checkTags(f params) error {
 		if len(keys) > most {
 			return fail("TagLimitExceeded", "The maximum number of tags for a resource is %d", most)
 		}
+	}
+	return nil
+}
+
+// checkTagsOf: the same for the tags of resources that exist.
+func checkTagsOf(f params) error {
+	if action := f.Get("Action"); action != "CreateTags" && action != "DeleteTags" {
+		return nil
+	}
+	keys := map[string]bool{}
+	for i := range f.count("Tag") {
+		key := f.Get(fmt.Sprintf("Tag.%d.Key", i+1))
+		if err := checkTag(key, f.Get(fmt.Sprintf("Tag.%d.Value", i+1))); err != nil {
+			return err
+		}
+		if keys[key] {
+			return fail(codeInvalidValue, "Duplicate tag key '%s' specified.", key)
+		}
+		keys[key] = true
 	}
 	return nil
 }

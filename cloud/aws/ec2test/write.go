@@ -230,6 +230,63 @@ func (c *Cloud) terminateInstances(f params) (any, error) {
 	}{Instances: items}, nil
 }
 
+// known are the instances that a request names.
+func (c *Cloud) known(f params) ([]*Resource, error) {
+	var all []*Resource
+	for _, id := range f.list("InstanceId") {
+		r := c.all[id]
+		if r == nil || r.Kind != KindInstance {
+			return nil, fail("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", id)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func (c *Cloud) rebootInstances(f params) (any, error) {
+	all, err := c.known(f)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if s := c.state(r); s != stateRunning && s != statePending {
+			return nil, fail("IncorrectState", "Cannot reboot instance %s that is currently in %s state.", r.ID, s)
+		}
+	}
+	for _, r := range all {
+		r.Boots++
+	}
+	return succeeded(f), nil
+}
+
+func (c *Cloud) startInstances(f params) (any, error) {
+	all, err := c.known(f)
+	if err != nil {
+		return nil, err
+	}
+	type item struct {
+		ID    string    `xml:"instanceId"`
+		State stateItem `xml:"currentState"`
+	}
+	var items []item
+	for _, r := range all {
+		if s := c.state(r); s == stateShuttingDown || s == stateTerminated {
+			return nil, fail("IncorrectInstanceState",
+				"The instance '%s' is not in a state from which it can be started.", r.ID)
+		}
+	}
+	for _, r := range all {
+		if r.Stopped {
+			r.Stopped, r.Boots = false, r.Boots+1
+		}
+		items = append(items, item{r.ID, stateItemOf(c.state(r))})
+	}
+	return struct {
+		XMLName   xml.Name `xml:"StartInstancesResponse"`
+		Instances []item   `xml:"instancesSet>item"`
+	}{Instances: items}, nil
+}
+
 // done is the answer of an action that says no more.
 type done struct {
 	XMLName xml.Name

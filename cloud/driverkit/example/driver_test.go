@@ -45,6 +45,9 @@ func TestConformance(t *testing.T) {
 		Lacks: map[string]string{
 			"C05": "the cloud refuses what it does not know, and ignores no field", "C16": "the cloud shows a VM at once",
 			"C24/Many": "a VM has one address", "C33": "the cloud takes no VM away",
+			"C36": "the cloud's labels cannot change",
+			"C37": "the cloud has no call that restarts a server",
+			"C38": "the cloud has no load balancers",
 		},
 		Samples: []cloudtest.Sample{{
 			Name: "smallest", Class: class(nil), Defaulted: class(map[string]any{"diskGiB": 20}).Spec,

@@ -1,6 +1,7 @@
 package vcentertest
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/vmware/govmomi/simulator"
@@ -16,6 +17,7 @@ type turns struct {
 	mu    sync.Mutex
 	next  *sync.Cond
 	runs  types.ManagedObjectReference          // the task whose turn it is
+	reset types.ManagedObjectReference          // the VM that it resets, by further tasks; zero for none
 	parts map[types.ManagedObjectReference]bool // tasks on objects other than VMs, which that one may have begun
 	fails map[string]types.BaseMethodFault      // what the next task of a kind fails with
 }
@@ -39,11 +41,14 @@ func (t *turns) PutObject(_ *simulator.Context, o mo.Reference) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if task.Info.Entity.Type == "VirtualMachine" {
+	if task.Info.Entity.Type == "VirtualMachine" && *task.Info.Entity != t.reset {
 		for t.runs.Value != "" || len(t.parts) > 0 {
 			t.next.Wait()
 		}
 		t.runs = task.Self
+		if strings.HasSuffix(task.Info.DescriptionId, ".reset") {
+			t.reset = *task.Info.Entity
+		}
 	} else {
 		t.parts[task.Self] = true
 	}
@@ -82,7 +87,7 @@ func (t *turns) ended(task types.ManagedObjectReference) {
 	defer t.mu.Unlock()
 	delete(t.parts, task)
 	if task == t.runs {
-		t.runs = types.ManagedObjectReference{}
+		t.runs, t.reset = types.ManagedObjectReference{}, types.ManagedObjectReference{}
 	}
 	t.next.Broadcast()
 }

@@ -105,10 +105,11 @@ func (v *VCenter) policies() *simulator.Registry {
 	return r
 }
 
-// Close ends the simulator.
+// Close ends the simulator, after the tasks that still run: one whose files vanish
+// makes it panic.
 func (v *VCenter) Close() {
 	v.server.Close()
-	v.model.Remove()
+	v.turns.between(v.model.Remove)
 }
 
 // prepare makes the folder and the template.

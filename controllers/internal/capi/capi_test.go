@@ -1,18 +1,15 @@
 package capi
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func object(change ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
@@ -24,15 +21,6 @@ func object(change ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
 		f(o)
 	}
 	return o
-}
-
-func clientOf(t *testing.T, objects ...client.Object) client.Client {
-	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(infrav1.AddToScheme(s), clusterv1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
-	}
-	return fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
 }
 
 func TestClusterOf(t *testing.T) {
@@ -60,9 +48,9 @@ func TestClusterOf(t *testing.T) {
 		"None":      {"Nothing names one.", object(), true, "", false},
 	}
 	for name, tc := range cases {
-		c := clientOf(t)
+		c := harness.New(t).Raw
 		if tc.there {
-			c = clientOf(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "ns"}})
+			c = harness.New(t, harness.With(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "ns"}})).Raw
 		}
 		cluster, named, err := ClusterOf(t.Context(), c, tc.object)
 		if err != nil || named != tc.named || (cluster != nil) != tc.found {

@@ -18,6 +18,9 @@ import (
 const (
 	// MoveLabel on an object makes clusterctl move it together with a Cluster.
 	MoveLabel = clusterctlv1.ClusterctlMoveLabel
+	// MoveHierarchyLabel on an object makes clusterctl move it together with a Cluster, and
+	// what it owns.
+	MoveHierarchyLabel = clusterctlv1.ClusterctlMoveHierarchyLabel
 	// BlockMoveAnnotation on an object makes clusterctl wait before it moves the Cluster.
 	BlockMoveAnnotation = clusterctlv1.BlockMoveAnnotation
 	// DeleteForMoveAnnotation is on an object that clusterctl deletes because it has

@@ -8,13 +8,13 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func TestSecretsOfOtherNamespaces(t *testing.T) {
@@ -38,8 +38,8 @@ func TestSecretsOfOtherNamespaces(t *testing.T) {
 			if tc.allowed != "" {
 				s.Annotations = map[string]string{machinev1.AllowedNamespacesAnnotation: tc.allowed}
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), s,
-				secret("default", "boot", nil)).Build()
+			c := harness.New(t, harness.With(machineClass(), s,
+				secret("default", "boot", nil))).Raw
 			r, err := resolver(t).ResolveForClusterAPI(t.Context(), c, "default", "a")
 			if err != nil {
 				t.Fatal(err)
@@ -86,7 +86,7 @@ func TestLegacyDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), secret("default", "boot", nil)).Build()
+	c := harness.New(t, harness.With(machineClass(), secret("default", "boot", nil))).Raw
 	r := class.New(clouds)
 	refused, err := r.ResolveForClusterAPI(t.Context(), c, "default", "a")
 	if err != nil {
@@ -117,7 +117,7 @@ func TestClassOfClusterAPI(t *testing.T) {
 		"None":   {secret("default", "x", nil), false, `spec.machineClassRef.name: there is no MachineClass "a"`},
 	}
 	for name, tc := range cases {
-		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(tc.object).Build()
+		c := harness.New(t, harness.With(tc.object)).Raw
 		var r class.Resolved
 		r, err := resolver(t).ResolveForClusterAPI(t.Context(), c, "default", "a")
 		if err != nil {

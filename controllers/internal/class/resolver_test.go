@@ -12,16 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -29,24 +26,10 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 const goodSpec = `{"endpoint":"http://sim.invalid","region":"sim-1","instanceType":"small","image":"linux-1",
 	"tags":{"kubernetes.io/cluster/c":"1","kubernetes.io/role/node":"1"}}`
 
-func scheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func resolver(t *testing.T) *class.Resolver {
 	t.Helper()
-	clk := clocktesting.NewFakePassiveClock(start)
-	c := sim.New(sim.Options{Clock: clk, Settings: sim.DefaultSettings()})
-	clouds, err := cloud.NewRegistry([]cloud.Driver{c.Driver()}, clk.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return class.New(clouds)
+	e := harness.New(t, harness.At(start))
+	return class.New(e.Registry(e.NewCloud()))
 }
 
 func machineClass(change ...func(*machinev1.MachineClass)) *machinev1.MachineClass {
@@ -146,7 +129,7 @@ func TestResolve(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(copies(tc.objects)...).Build()
+			c := harness.New(t, harness.With(tc.objects...)).Raw
 			got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 			if err != nil {
 				t.Fatal(err)
@@ -168,15 +151,6 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// copies are what a fake client may write to: tests run side by side.
-func copies(objects []client.Object) []client.Object {
-	var out []client.Object
-	for _, o := range objects {
-		out = append(out, o.DeepCopyObject().(client.Object))
-	}
-	return out
-}
-
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Code == cloud.Invalid {
 		return e.Reason
@@ -186,8 +160,7 @@ func reasonOf(err error) string {
 
 func TestCredentialsAreOverlaid(t *testing.T) {
 	t.Parallel()
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(),
-		keys.DeepCopy()).Build()
+	c := harness.New(t, harness.With(machineClass(), boot, keys)).Raw
 	got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 	if err != nil {
 		t.Fatal(err)
@@ -209,8 +182,8 @@ func TestCredentialsAreOverlaid(t *testing.T) {
 
 func TestUserDataMissing(t *testing.T) {
 	t.Parallel()
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(
-		machineClass(func(c *machinev1.MachineClass) { c.SecretRef = nil }), keys.DeepCopy()).Build()
+	c := harness.New(t, harness.With(
+		machineClass(func(c *machinev1.MachineClass) { c.SecretRef = nil }), keys)).Raw
 	got, err := resolver(t).Resolve(t.Context(), c, "default", "a")
 	if err != nil || got.Err(cloud.BlocksCreate) != nil {
 		t.Fatalf("boot data is not the class's problem where it comes from elsewhere: %v, %v", err,
@@ -225,8 +198,7 @@ func TestReadFails(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for _, kind := range []client.Object{&machinev1.MachineClass{}, &corev1.Secret{}} {
-		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(machineClass(), boot.DeepCopy(),
-			keys.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+		e := harness.New(t, harness.With(machineClass(), boot, keys), harness.Answered(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 				opts ...client.GetOption,
 			) error {
@@ -235,8 +207,8 @@ func TestReadFails(t *testing.T) {
 				}
 				return c.Get(ctx, key, o, opts...)
 			},
-		}).Build()
-		if _, err := resolver(t).Resolve(t.Context(), c, "default", "a"); !errors.Is(err, boom) {
+		}))
+		if _, err := resolver(t).Resolve(t.Context(), e.Client, "default", "a"); !errors.Is(err, boom) {
 			t.Errorf("a failure to read %T must be an error that is retried, not a problem of the class: %v", kind, err)
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func TestSubstitutes(t *testing.T) {
@@ -19,14 +19,14 @@ func TestSubstitutes(t *testing.T) {
 	spec := func(from, to string) func(*machinev1.MachineClass) {
 		return func(c *machinev1.MachineClass) { c.ProviderSpec.Raw = []byte(strings.ReplaceAll(goodSpec, from, to)) }
 	}
-	objects := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(boot, keys,
+	objects := harness.New(t, harness.With(boot, keys,
 		named("c"), named("b"), // equal: one of them
 		named("type", spec("small", "large")), // equal, too
 		named("region", spec("sim-1", "sim-2")), named("owner", spec("cluster/c", "cluster/d")),
 		named("unknown", func(c *machinev1.MachineClass) { c.Provider = "nebula" }),
 		named("poor", func(c *machinev1.MachineClass) { c.CredentialsSecretRef = nil }),
 		named("elsewhere", func(c *machinev1.MachineClass) { c.Namespace = "other" }),
-	).Build()
+	)).Raw
 	cases := map[string]struct {
 		reason, providerID, first string
 		want                      []string

@@ -17,7 +17,7 @@ func TestDeleteAttachments(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "inline"},
 		Spec:       storagev1.VolumeAttachmentSpec{NodeName: "n"},
 	}
-	w := newWorld(t, held, inline, attachment("v2", "m", true))
+	w := newEnv(t, held, inline, attachment("v2", "m", true))
 	n := node()
 	check := func(why string, want ...string) {
 		t.Helper()
@@ -26,7 +26,7 @@ func TestDeleteAttachments(t *testing.T) {
 			t.Errorf("%s: DeleteAttachments() = %v, %v", why, left, err)
 		}
 		var all storagev1.VolumeAttachmentList
-		if err := w.client.List(t.Context(), &all); err != nil {
+		if err := w.Raw.List(t.Context(), &all); err != nil {
 			t.Fatal(err)
 		}
 		var got []string

@@ -43,7 +43,7 @@ func TestWhichPodsLeave(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.pod)
+			w := newEnv(t, tc.pod)
 			r, got := w.pass()
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("calls: %s: %s", diff, tc.reason)
@@ -60,7 +60,7 @@ func TestWhichPodsLeave(t *testing.T) {
 
 func TestNodeIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newEnv(t)
 	r, err := w.drainer.Drain(t.Context(), Request{Started: epoch})
 	if err != nil || !r.Done || r.Reason != machinev1.ReasonNodeNotFound {
 		t.Errorf("Drain() = %+v, %v; want done, since there is no node", r, err)
@@ -69,12 +69,12 @@ func TestNodeIsGone(t *testing.T) {
 
 func TestTerminatingPodIsAwaited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, pod("p", terminatingAt(epoch.Add(10*time.Second))))
+	w := newEnv(t, pod("p", terminatingAt(epoch.Add(10*time.Second))))
 	r, calls := w.pass()
 	if r.Done || calls != nil || r.Reason != machinev1.ReasonDraining {
 		t.Fatalf("Drain() = %+v with %v; a pod that ends by itself is only awaited", r, calls)
 	}
-	w.after(45 * time.Second)
+	w.Advance(45 * time.Second)
 	if r, _ = w.pass(); r.Reason != ReasonPodOverdue || !strings.Contains(r.Message, "d/p") {
 		t.Errorf("Drain() = %+v; a pod that outlives its grace period must be named", r)
 	}
@@ -86,14 +86,14 @@ func TestTerminatingPodIsAwaited(t *testing.T) {
 
 func TestStaleCacheDoesNotEvictTwice(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, pod("p"))
+	w := newEnv(t, pod("p"))
 	w.stay = true
 	w.pass()
-	w.after(time.Second)
+	w.Advance(time.Second)
 	if r, calls := w.pass(); calls != nil || r.Wait != 19*time.Second {
 		t.Errorf("second pass: %v, %+v; want no call, and a look when the eviction may be repeated", calls, r)
 	}
-	w.after(19 * time.Second)
+	w.Advance(19 * time.Second)
 	if _, calls := w.pass(); !slices.Equal(calls, []string{"evict p"}) {
 		t.Errorf("after 20 s: %v; an eviction without effect is repeated", calls)
 	}
@@ -101,13 +101,13 @@ func TestStaleCacheDoesNotEvictTwice(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, pod("p"))
+	w := newEnv(t, pod("p"))
 	w.answer = denied
 	w.request.Timeout = 10 * time.Second
 	if r, _ := w.pass(); r.Wait != 10*time.Second {
 		t.Errorf("Drain() = %+v; want a look at the deadline, not after it", r)
 	}
-	w.after(10 * time.Second)
+	w.Advance(10 * time.Second)
 	r, calls := w.pass()
 	if r.Done || r.Reason != machinev1.ReasonDrainTimedOut || calls != nil {
 		t.Errorf("Drain() = %+v with %v; a deadline with pods left is no success, and deletes nothing", r, calls)
@@ -120,9 +120,9 @@ func TestDeadline(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	late := newWorld(t, pod("late"))
-	w.drainer = New(Deps{Target: &target.Cluster{Client: w.client, Live: late.client}, Clock: w.clock, Confirm: true})
+	w := newEnv(t)
+	late := newEnv(t, pod("late"))
+	w.drainer = New(Deps{Target: &target.Cluster{Client: w.Client, Live: late.Client}, Clock: w.Clock, Confirm: true})
 	if r, _ := w.pass(); r.Done {
 		t.Errorf("Drain() = %+v; a pod that the cache has not shown yet must be waited for", r)
 	}
@@ -132,14 +132,14 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("Drain() = %+v, want done", r)
 		}
 	}
-	if late.lists != 2 {
-		t.Errorf("the API server was asked %d times, want once while a pod was left and once more", late.lists)
+	if late.Count("list") != 2 {
+		t.Errorf("the API server was asked %d times, want once while a pod was left and once more", late.Count("list"))
 	}
 }
 
 func TestSecondWorkerIsTurnedAway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, pod("p"))
+	w := newEnv(t, pod("p"))
 	state, _ := w.drainer.tracker.begin("n", epoch, epoch)
 	if r, calls := w.pass(); r.Done || calls != nil || r.Wait != busyWait {
 		t.Errorf("Drain() = %+v with %v; want to be told to come back", r, calls)
@@ -153,15 +153,15 @@ func TestSecondWorkerIsTurnedAway(t *testing.T) {
 // The message is written to the API server, so it must not follow every pod.
 func TestMessageKeepsStill(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, pod("a"), pod("b"), pod("c"))
+	w := newEnv(t, pod("a"), pod("b"), pod("c"))
 	w.answer = denied
 	first, _ := w.pass()
 	w.end("a")
-	w.after(time.Second)
+	w.Advance(time.Second)
 	if second, _ := w.pass(); second.Message != first.Message {
 		t.Errorf("message %q, a second after %q", second.Message, first.Message)
 	}
-	w.after(retryInterval)
+	w.Advance(retryInterval)
 	if third, _ := w.pass(); strings.Contains(third.Message, "d/a") || !strings.Contains(third.Message, "d/b") {
 		t.Errorf("message %q names what has gone, or not what keeps the drain", third.Message)
 	}
@@ -173,13 +173,13 @@ func TestManyPodsCostLinearCalls(t *testing.T) {
 	for i := range 500 {
 		pods = append(pods, pod(fmt.Sprintf("p%03d", i)))
 	}
-	w := newWorld(t, pods...)
+	w := newEnv(t, pods...)
 	w.stay = true
 	_, calls := w.pass()
 	if len(calls) != 500 {
 		t.Fatalf("%d evictions, want 500 in one pass", len(calls))
 	}
-	w.lists = 0
+	w.Forget()
 	woken := 0
 	for _, o := range pods {
 		if w.drainer.tracker.podGone(o.(*corev1.Pod)) != "" {

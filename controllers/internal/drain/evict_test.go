@@ -39,7 +39,7 @@ func TestRefusedEvictionsAreRetriedThenForced(t *testing.T) {
 			if tc.claims {
 				claiming("c")(p)
 			}
-			w := newWorld(t, p)
+			w := newEnv(t, p)
 			w.answer, w.request.MaxEvictRetries = denied, tc.retries
 			for elapsed := time.Duration(0); elapsed <= 2*time.Minute; elapsed += 5 * time.Second {
 				_, calls := w.pass()
@@ -53,7 +53,7 @@ func TestRefusedEvictionsAreRetriedThenForced(t *testing.T) {
 				if tc.restart && elapsed == 15*time.Second {
 					w.restart()
 				}
-				w.after(5 * time.Second)
+				w.Advance(5 * time.Second)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestBudgets(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, append(tc.budgets, pod("p"))...)
+			w := newEnv(t, append(tc.budgets, pod("p"))...)
 			w.answer, w.request.MaxEvictRetries = denied, 1
 			r, _ := w.pass()
 			if r.Reason != tc.want || !strings.Contains(r.Message, tc.message) {
@@ -139,7 +139,7 @@ func TestBudgets(t *testing.T) {
 			}
 			deleted := false
 			for range 5 {
-				w.after(retryInterval)
+				w.Advance(retryInterval)
 				_, calls := w.pass()
 				deleted = deleted || slices.Contains(calls, "delete p")
 			}
@@ -153,7 +153,7 @@ func TestBudgets(t *testing.T) {
 func TestSpentBudgetIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	sick := func(p *corev1.Pod) { p.Status.Conditions = nil }
-	w := newWorld(t, pdb("b", "x", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2}),
+	w := newEnv(t, pdb("b", "x", policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2}),
 		pod("p1", app("x")), pod("p2", app("x")), pod("p3", app("x"), sick), pod("q"))
 	w.answer = func(pod string) error {
 		if pod == "q" {
@@ -208,7 +208,7 @@ func TestOtherEvictionErrors(t *testing.T) {
 				objects = append(objects, pdb("b"+string(rune('0'+i)), "p",
 					policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2}))
 			}
-			w := newWorld(t, objects...)
+			w := newEnv(t, objects...)
 			w.request.MaxEvictRetries = 0
 			w.answer = func(pod string) error {
 				if pod == "p" {

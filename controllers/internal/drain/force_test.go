@@ -12,7 +12,7 @@ import (
 
 func TestForce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, pod("a"), pod("b", claiming("v")), pod("c", terminatingAt(epoch.Add(time.Hour))),
+	w := newEnv(t, pod("a"), pod("b", claiming("v")), pod("c", terminatingAt(epoch.Add(time.Hour))),
 		pod("d", ownedBy("DaemonSet")))
 	w.request.Force, w.stay = true, true
 	refuse := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no"))

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func objects(groups ...any) []client.Object {
@@ -28,18 +29,18 @@ func objects(groups ...any) []client.Object {
 }
 
 // expect runs a pass and compares its calls and reason.
-func (w *world) expect(why, reason string, calls ...string) Result {
-	w.t.Helper()
+func (w *env) expect(why, reason string, calls ...string) Result {
+	w.Helper()
 	r, got := w.pass()
 	if !slices.Equal(got, calls) || r.Reason != reason {
-		w.t.Errorf("%s: calls %v and %+v; want %v and %s", why, got, r, calls, reason)
+		w.Errorf("%s: calls %v and %+v; want %v and %s", why, got, r, calls, reason)
 	}
 	return r
 }
 
 func TestPodsWithVolumesGoOneByOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), disk("v2"), attachment("v2", "n", true),
+	w := newEnv(t, objects(disk("v1"), disk("v2"), attachment("v2", "n", true),
 		pod("low", claiming("v1")), pod("top", claiming("v2"), prio(10)), pod("free"))...)
 	w.attach("v1", "v2")
 	w.stay = true
@@ -50,16 +51,16 @@ func TestPodsWithVolumesGoOneByOne(t *testing.T) {
 	w.expect("pod gone, volume attached", machinev1.ReasonDetachingVolumes)
 	w.attach("v1")
 	w.expect("detached", ReasonReattachingVolumes)
-	w.create(attachment("v2", "m", false))
+	w.Create(attachment("v2", "m", false))
 	w.expect("attaching", ReasonReattachingVolumes)
-	w.create(&storagev1.VolumeAttachment{
+	w.Create(&storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "inline"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"},
 	})
 	w.arrive("v2-m")
 	w.expect("attached elsewhere", machinev1.ReasonDetachingVolumes, "evict low")
 	w.attach()
 	w.expect("last one detached", ReasonReattachingVolumes)
-	w.after(90 * time.Second)
+	w.Advance(90 * time.Second)
 	r := w.expect("nobody takes the volume", machinev1.ReasonDrained)
 	if !r.Done || !strings.Contains(r.Message, "v1 has not been attached to another node in time") {
 		t.Errorf("Drain() = %+v, want done with a warning", r)
@@ -67,28 +68,23 @@ func TestPodsWithVolumesGoOneByOne(t *testing.T) {
 }
 
 // arrive makes an attachment attached.
-func (w *world) arrive(name string) {
-	w.t.Helper()
-	var va storagev1.VolumeAttachment
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: name}, &va); err != nil {
-		w.t.Fatal(err)
-	}
+func (w *env) arrive(name string) {
+	w.Helper()
+	va := harness.Get[storagev1.VolumeAttachment](w.Cluster, client.ObjectKey{Name: name})
 	va.Status.Attached = true
-	if err := w.client.Status().Update(w.t.Context(), &va); err != nil {
-		w.t.Fatal(err)
-	}
+	w.Must(w.Raw.Status().Update(w.Context(), va))
 }
 
 func TestDetachTimesOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), disk("v2"), pod("a", claiming("v1")), pod("b", claiming("v2")))...)
+	w := newEnv(t, objects(disk("v1"), disk("v2"), pod("a", claiming("v1")), pod("b", claiming("v2")))...)
 	w.attach("v1", "v2")
 	w.expect("first", machinev1.ReasonDetachingVolumes, "evict a")
-	w.after(149 * time.Second)
+	w.Advance(149 * time.Second)
 	w.expect("30 s grace and 2 min are not over", machinev1.ReasonDetachingVolumes)
-	w.after(time.Second)
+	w.Advance(time.Second)
 	w.expect("too late", machinev1.ReasonDetachingVolumes, "evict b")
-	w.after(retryInterval)
+	w.Advance(retryInterval)
 	r, _ := w.pass()
 	if !strings.Contains(r.Message, "pod d/a: PersistentVolume v1 has not been detached in time") {
 		t.Errorf("message %q does not name the volume that stayed", r.Message)
@@ -97,11 +93,11 @@ func TestDetachTimesOut(t *testing.T) {
 
 func TestPodThatDoesNotEndLetsTheNextGo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), disk("v2"),
+	w := newEnv(t, objects(disk("v1"), disk("v2"),
 		pod("a", claiming("v1"), terminatingAt(epoch.Add(5*time.Second))), pod("b", claiming("v2")))...)
 	w.attach("v1", "v2")
 	w.expect("somebody deletes a", machinev1.ReasonDetachingVolumes)
-	w.after(126 * time.Second)
+	w.Advance(126 * time.Second)
 	r := w.expect("a is stuck", ReasonPodOverdue, "evict b")
 	if r.Done {
 		t.Error("done with a pod left")
@@ -132,7 +128,7 @@ func TestVolumesThatAreNotAwaited(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, objects(tc.objects, disk("v2"), pod("b", claiming("v2")))...)
+			w := newEnv(t, objects(tc.objects, disk("v2"), pod("b", claiming("v2")))...)
 			w.attach("v1", "v2")
 			_, first := w.pass()
 			_, second := w.pass()
@@ -145,7 +141,7 @@ func TestVolumesThatAreNotAwaited(t *testing.T) {
 
 func TestRefusedPodWithVolumeLetsTheNextPass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), disk("v2"), pod("a", claiming("v1")), pod("b", claiming("v2")))...)
+	w := newEnv(t, objects(disk("v1"), disk("v2"), pod("a", claiming("v1")), pod("b", claiming("v2")))...)
 	w.answer = func(pod string) error {
 		if pod == "a" {
 			return denied(pod)
@@ -153,13 +149,13 @@ func TestRefusedPodWithVolumeLetsTheNextPass(t *testing.T) {
 		return nil
 	}
 	w.expect("a is kept", machinev1.ReasonEvictionDenied, "evict a", "evict b")
-	w.after(90 * time.Second)
+	w.Advance(90 * time.Second)
 	w.expect("b's volume is nowhere else", machinev1.ReasonEvictionDenied)
 }
 
 func TestZeroTimeoutsDoNotWait(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), pod("a", claiming("v1"), func(p *corev1.Pod) {
+	w := newEnv(t, objects(disk("v1"), pod("a", claiming("v1"), func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = new(int64)
 	}))...)
 	w.attach("v1")
@@ -172,7 +168,7 @@ func TestZeroTimeoutsDoNotWait(t *testing.T) {
 
 func TestRestartWaitsForVolumesThatAreLeaving(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), disk("v2"), disk("v3"),
+	w := newEnv(t, objects(disk("v1"), disk("v2"), disk("v3"),
 		pod("b", claiming("v2")), pod("d", claiming("v3"), ownedBy("DaemonSet")),
 		attachment("v1", "n", true), attachment("v2", "n", true), attachment("v3", "n", true))...)
 	w.attach("v1", "v2", "v3")

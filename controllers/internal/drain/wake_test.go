@@ -25,7 +25,7 @@ func (r *recorder) Add(q reconcile.Request) { r.added = append(r.added, q.Name) 
 
 func TestWake(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objects(disk("v1"), pod("a"), pod("b"), pod("v", claiming("v1")))...)
+	w := newEnv(t, objects(disk("v1"), pod("a"), pod("b"), pod("v", claiming("v1")))...)
 	w.attach("v1")
 	w.stay = true
 	machines := func(_ context.Context, node string) []reconcile.Request {

@@ -1,71 +1,40 @@
 package hold_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-type world struct {
-	*testing.T
-	client client.Client
-	events *record.FakeRecorder
-	gate   *hold.Gate
-	wrote  int
+type env struct {
+	*harness.Env
+	gate *hold.Gate
 }
 
-func newWorld(t *testing.T, annotations map[string]string) *world {
+func newEnv(t *testing.T, annotations map[string]string) *env {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := machinev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "m", UID: "uid", Annotations: annotations,
-		CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)),
-	}}
-	w := &world{T: t, events: record.NewFakeRecorder(10)}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
-			opts ...client.PatchOption,
-		) error {
-			err := c.Patch(ctx, o, p, opts...)
-			if err == nil {
-				w.wrote++
-			}
-			return err
-		},
-	}).Build()
-	w.gate = hold.New(hold.Deps{
-		Client: w.client, Clock: clocktesting.NewFakePassiveClock(noon), Events: w.events,
-	})
-	return w
+	e := harness.New(t, harness.At(noon), harness.With(fixture.Machine("m", "small", func(m *machinev1.Machine) {
+		m.Annotations, m.CreationTimestamp = annotations, metav1.NewTime(noon.Add(-time.Hour))
+	})))
+	return &env{Env: e, gate: hold.New(hold.Deps{Client: e.Client, Clock: e.Clock, Events: e.Events})}
 }
 
-func (w *world) machine() *machinev1.Machine {
+func (w *env) machine() *machinev1.Machine {
 	w.Helper()
-	m := &machinev1.Machine{}
-	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
-		w.Fatal(err)
-	}
-	return m
+	return harness.Get[machinev1.Machine](w.Cluster, client.ObjectKey{Namespace: fixture.Namespace, Name: "m"})
 }
 
-func (w *world) answer(m *machinev1.Machine) (bool, error) {
+func (w *env) answer(m *machinev1.Machine) (bool, error) {
 	return w.gate.Answer(w.Context(), m)
 }
 
@@ -122,11 +91,11 @@ func TestAnswer(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.before)
+			w := newEnv(t, tc.before)
 			closed, err := w.answer(w.machine())
-			if err != nil || closed != tc.closed || w.wrote != tc.writes || len(w.events.Events) != tc.events {
-				t.Errorf("%s closed %t (%v), %d writes, %d events, want %t, %d, %d", tc.reason, closed, err, w.wrote,
-					len(w.events.Events), tc.closed, tc.writes, tc.events)
+			if err != nil || closed != tc.closed || len(w.Writes()) != tc.writes || len(w.Events.Events) != tc.events {
+				t.Errorf("%s closed %t (%v), %d writes, %d events, want %t, %d, %d", tc.reason, closed, err, len(w.Writes()),
+					len(w.Events.Events), tc.closed, tc.writes, tc.events)
 			}
 			after := w.machine().Annotations
 			if len(after) != len(tc.after) {
@@ -145,19 +114,15 @@ func TestAnswer(t *testing.T) {
 // least of all to a hold that has been taken off.
 func TestStaleAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{machinev1.MigrationHoldAnnotation: "x"})
+	w := newEnv(t, map[string]string{machinev1.MigrationHoldAnnotation: "x"})
 	stale := w.machine()
-	now := stale.DeepCopy()
-	machinev1.DropHold(now)
-	if err := w.client.Update(t.Context(), now); err != nil {
-		t.Fatal(err)
-	}
+	harness.Edit(w.Cluster, w.machine(), func(m *machinev1.Machine) { machinev1.DropHold(m) })
 	closed, err := w.answer(stale)
 	if !closed || !apierrors.IsConflict(err) {
 		t.Errorf("closed %t, %v; want a conflict", closed, err)
 	}
-	if got := w.machine().Annotations; len(got) > 0 || len(w.events.Events) > 0 {
-		t.Errorf("annotations %v, %d events, want none", got, len(w.events.Events))
+	if got := w.machine().Annotations; len(got) > 0 || len(w.Events.Events) > 0 {
+		t.Errorf("annotations %v, %d events, want none", got, len(w.Events.Events))
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 // The indexes, for client.MatchingFields.
 const (
 	MachineByNode     = "index.node"             // Machine: label node
-	MachineByClass    = "index.class"            // Machine: spec.class.name
+	MachineByClass    = "index.class"            // Machine: spec.class.name, and the class that it changes to
 	MachineUnknown    = "index.unknown"          // Machine: Unknown, where its phase is that
 	MachineByOwner    = "index.owner"            // Machine: UID of the controlling owner; "" for none
 	MachineByPool     = "index.pool"             // Machine: label name
-	DeploymentByClass = "index.deployment-class" // MachineDeployment: spec.template.spec.class.name
+	DeploymentByClass = "index.deployment-class" // MachineDeployment: the class of its template, and its fallback classes
 	SetByOwner        = "index.set-owner"        // MachineSet: UID of the controlling owner; "" for none
 	ClassBySecret     = "index.secret"           // MachineClass: "<namespace>/<name>" of both Secrets
 	PodByNode         = "index.pod-node"         // Pod: spec.nodeName
@@ -44,13 +44,25 @@ func Control() []Index {
 		{&machinev1.Machine{}, MachineByOwner, owner},
 		{&machinev1.Machine{}, MachineUnknown, unknown},
 		{&machinev1.Machine{}, MachineByClass, func(o client.Object) []string {
-			return one(o.(*machinev1.Machine).Spec.Class.Name)
+			return MachineClasses(o.(*machinev1.Machine))
 		}},
 		{&machinev1.MachineSet{}, SetByOwner, owner},
 		{&machinev1.MachineDeployment{}, DeploymentByClass, func(o client.Object) []string {
-			return one(o.(*machinev1.MachineDeployment).Spec.Template.Spec.Class.Name)
+			d := o.(*machinev1.MachineDeployment)
+			first := d.Spec.Template.Spec.Class.Name
+			return append(one(first), machinev1.FallbackClasses(d, first)...)
 		}},
 	}, Classes()...)
+}
+
+// MachineClasses are the names of the classes that m needs: its own, and the one that it changes
+// to.
+func MachineClasses(m *machinev1.Machine) []string {
+	names := one(m.Spec.Class.Name)
+	if next := m.Annotations[machinev1.NextClassAnnotation]; next != "" && next != m.Spec.Class.Name {
+		names = append(names, next)
+	}
+	return names
 }
 
 // Classes are the indexes of MachineClasses, which several doors use.

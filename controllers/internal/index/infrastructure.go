@@ -1,6 +1,8 @@
 package index
 
 import (
+	"slices"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -10,13 +12,13 @@ import (
 
 // The indexes of the infrastructure kinds, for client.MatchingFields.
 const (
-	MCMMachineByClass      = "index.mcm-class"      // MCMMachine: spec.machineClassRef.name, and the class of its VM
+	MCMMachineByClass      = "index.mcm-class"      // MCMMachine: the classes that its spec names, and that of its VM
 	MCMMachineByCluster    = "index.mcm-cluster"    // MCMMachine: label of the Cluster's name
 	MCMMachineByProviderID = "index.mcm-providerid" // MCMMachine: spec.providerID
 	MCMMachineByOwnerID    = "index.mcm-owner-id"   // MCMMachine: durable owner id
 	MCMMachineByName       = "index.mcm-name"       // MCMMachine: name, in all namespaces
 	MCMClusterByOwnerID    = "index.mcm-cluster-id" // MCMCluster: durable owner id
-	TemplateByClass        = "index.mcm-template"   // MCMMachineTemplate: machineClassRef.name
+	TemplateByClass        = "index.mcm-template"   // MCMMachineTemplate: the classes that it names
 	MachineByBootstrapData = "index.mcm-data"       // Machine of Cluster API: bootstrap.dataSecretName
 )
 
@@ -36,7 +38,7 @@ func Infrastructure() []Index {
 			return one(o.GetAnnotations()[machinev1.OwnerIDAnnotation])
 		}},
 		{&infrav1.MCMMachineTemplate{}, TemplateByClass, func(o client.Object) []string {
-			return one(o.(*infrav1.MCMMachineTemplate).Spec.Template.Spec.MachineClassRef.Name)
+			return TemplateClasses(o.(*infrav1.MCMMachineTemplate))
 		}},
 		{&clusterv1.Machine{}, MachineByBootstrapData, func(o client.Object) []string {
 			if name := o.(*clusterv1.Machine).Spec.Bootstrap.DataSecretName; name != nil {
@@ -47,12 +49,20 @@ func Infrastructure() []Index {
 	}
 }
 
-// ClassesOf are the names of the classes that m needs: that of its VM, and that
+// ClassesOf are the names of the classes that m needs: that of its VM, and those
 // which its spec names.
 func ClassesOf(m *infrav1.MCMMachine) []string {
-	names := one(m.Spec.MachineClassRef.Name)
-	if made := m.Annotations[infrav1.MadeFromAnnotation]; made != "" && made != m.Spec.MachineClassRef.Name {
+	names := named(&m.Spec)
+	if made := m.Annotations[infrav1.MadeFromAnnotation]; made != "" && !slices.Contains(names, made) {
 		names = append(names, made)
 	}
 	return names
+}
+
+// TemplateClasses are the names of the classes that the machines of a template may have.
+func TemplateClasses(t *infrav1.MCMMachineTemplate) []string { return named(&t.Spec.Template.Spec) }
+
+// named are the names of the classes that a spec names; an empty one is none.
+func named(spec *infrav1.MCMMachineSpec) []string {
+	return slices.DeleteFunc(spec.ClassNames(), func(name string) bool { return name == "" })
 }

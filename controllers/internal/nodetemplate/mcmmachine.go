@@ -17,7 +17,7 @@ import (
 func ApplyMCMMachine(node *corev1.Node, template *infrav1.NodeTemplate) (*corev1.Node, []Problem) {
 	t := &machinev1.NodeTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations},
-		Spec:       corev1.NodeSpec{Taints: template.Taints},
+		Spec:       corev1.NodeSpec{Taints: template.CoreTaints()},
 	}
 	want, problems := Apply(node, t, Fields{
 		Labels: "spec.nodeTemplate.labels", Annotations: "spec.nodeTemplate.annotations",

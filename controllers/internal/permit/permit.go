@@ -3,6 +3,7 @@ package permit
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -47,14 +48,14 @@ func New(c client.Reader, clock clock.PassiveClock, standard Limit) *Permits {
 	return &Permits{client: c, clock: clock, standard: standard, granted: map[string]permits{}}
 }
 
-// Take reports whether m may be marked as Failed now. If not, busy is the name of one of the
-// machines that are being replaced: the smallest, which seldom changes.
-func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
+// Take reports whether m may be marked as Failed now. If not, cause says what it waits for: of the
+// machines that are being replaced it names the smallest, which seldom changes.
+func (p *Permits) Take(ctx context.Context, m *machinev1.Machine) (ok bool, cause string, err error) {
 	return p.take(ctx, m, permit{at: p.clock.Now()})
 }
 
 // TakeToDelete is Take for a machine that is to be deleted now, although it may be healthy.
-func (p *Permits) TakeToDelete(ctx context.Context, m *machinev1.Machine) (ok bool, busy string, err error) {
+func (p *Permits) TakeToDelete(ctx context.Context, m *machinev1.Machine) (ok bool, cause string, err error) {
 	return p.take(ctx, m, permit{at: p.clock.Now(), deletes: true})
 }
 
@@ -67,11 +68,18 @@ func (p *Permits) take(ctx context.Context, m *machinev1.Machine, as permit) (bo
 	if err != nil {
 		return false, "", err
 	}
+	missing, set, err := p.missing(ctx, m)
+	if err != nil {
+		return false, "", err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	count, busy := p.busy(key, m, machines)
-	if count >= limit {
-		return false, busy, nil
+	switch full := count+missing >= limit; {
+	case full && busy != "":
+		return false, fmt.Sprintf("Machine %s of the same pool is being replaced", busy), nil
+	case full:
+		return false, fmt.Sprintf("MachineSet %s of the same pool has fewer Machines than it wants", set), nil
 	}
 	p.grant(key, m.UID, as)
 	return true, "", nil

@@ -5,47 +5,47 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // pool is a client with the machines a to f of a set of a deployment, all Unknown.
 func pool(t *testing.T, deployment, set map[string]string) client.WithWatch {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := machinev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "pool", UID: "d", Annotations: deployment,
-	}}
-	d.Spec.Replicas = 6
-	s := &machinev1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pool-1", UID: "s", Annotations: set}}
-	s.Spec.Replicas = 6
+	d := fixture.MachineDeployment("pool", "small", 6)
+	d.Annotations = deployment
+	s := fixture.MachineSet("pool-1", "small", 6)
+	s.Annotations = set
 	if set == nil {
 		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d,
 			machinev1.GroupVersion.WithKind(machinev1.MachineDeploymentKind))}
 	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d, s)
-	for _, i := range index.Control() {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
-	}
+	objects := []client.Object{d, s}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-		m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{machinev1.NameLabel: "pool"},
-		}}
-		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s,
-			machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))}
+		m := fixture.Machine(name, "small", fixture.Labels[*machinev1.Machine](machinev1.NameLabel, "pool"),
+			fixture.OwnedBy[*machinev1.Machine](*metav1.NewControllerRef(s,
+				machinev1.GroupVersion.WithKind(machinev1.MachineSetKind))))
 		m.Status.CurrentStatus.Phase = machinev1.MachineUnknown
-		b = b.WithObjects(m)
+		objects = append(objects, m)
 	}
-	return b.Build()
+	return harness.New(t, harness.With(objects...), harness.Indexed(index.Control())).Raw
+}
+
+const waitsForA = "Machine a of the same pool is being replaced"
+
+// machineOf returns the Machine of that name.
+func machineOf(t *testing.T, c client.Client, name string) *machinev1.Machine {
+	t.Helper()
+	m := &machinev1.Machine{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: fixture.Namespace, Name: name}, m); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // taken is how many of the machines of the pool get a permit at once.
@@ -57,14 +57,14 @@ func taken(t *testing.T, c client.Client, p *Permits) int {
 	}
 	n := 0
 	for i := range list.Items {
-		ok, busy, err := p.Take(t.Context(), &list.Items[i])
+		ok, cause, err := p.Take(t.Context(), &list.Items[i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		if ok {
 			n++
-		} else if busy != "a" {
-			t.Errorf("waits for %q, want the name of the first", busy)
+		} else if cause != waitsForA {
+			t.Errorf("waits because %q, want the name of the first", cause)
 		}
 	}
 	return n
@@ -136,7 +136,7 @@ func TestPermitToDeleteCountsAtOnce(t *testing.T) {
 	}
 	for i := range list.Items {
 		list.Items[i].Status.CurrentStatus.Phase = machinev1.MachineRunning
-		if err := c.Update(t.Context(), &list.Items[i]); err != nil {
+		if err := c.Status().Update(t.Context(), &list.Items[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,7 +146,71 @@ func TestPermitToDeleteCountsAtOnce(t *testing.T) {
 			t.Errorf("machine %s: %v, %v, want %v", list.Items[i].Name, ok, err, want)
 		}
 	}
-	if ok, busy, err := p.Take(t.Context(), &list.Items[4]); err != nil || ok || busy != "a" {
-		t.Errorf("an unhealthy machine: %v, busy %q, %v, want it to wait for a", ok, busy, err)
+	if ok, cause, err := p.Take(t.Context(), &list.Items[4]); err != nil || ok || cause != waitsForA {
+		t.Errorf("an unhealthy machine: %v, %q, %v, want it to wait for a", ok, cause, err)
+	}
+}
+
+// A machine that is gone has its successor only when the set has created that: until then it
+// is still being replaced, however long the set takes.
+func TestMissingSuccessorCounts(t *testing.T) {
+	t.Parallel()
+	for name, deployment := range map[string]bool{"Deployment": true, "SetAlone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var set map[string]string
+			if !deployment {
+				set = map[string]string{}
+			}
+			c := pool(t, nil, set)
+			p := New(c, testingclock.NewFakePassiveClock(time.Unix(0, 0)), Limit{})
+			waiting := machineOf(t, c, "b")
+			if err := c.Delete(t.Context(), machineOf(t, c, "a")); err != nil {
+				t.Fatal(err)
+			}
+			const want = "MachineSet pool-1 of the same pool has fewer Machines than it wants"
+			if ok, cause, err := p.Take(t.Context(), waiting); err != nil || ok || cause != want {
+				t.Errorf("without a successor: %v, %q, %v, want %q", ok, cause, err, want)
+			}
+		})
+	}
+}
+
+// A set that wants no more Machines, or that creates none, must not keep its pool from being repaired.
+func TestNoSuccessorIsAwaitedInVain(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*machinev1.MachineSet){
+		"Scaled":          func(s *machinev1.MachineSet) { s.Spec.Replicas = 5 },
+		"Frozen":          func(s *machinev1.MachineSet) { machinev1.SetLabel(s, machinev1.FreezeLabel, "True") },
+		"ScaleUpDisabled": func(s *machinev1.MachineSet) { machinev1.SetLabel(s, machinev1.ScaleUpDisabledLabel, "true") },
+		"Refused": func(s *machinev1.MachineSet) {
+			s.Status.Conditions = []machinev1.MachineSetCondition{{
+				Type: machinev1.MachineSetReplicaFailure, Status: machinev1.ConditionTrue,
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := pool(t, nil, nil)
+			waiting, set := machineOf(t, c, "b"), &machinev1.MachineSet{}
+			must(t, c.Delete(t.Context(), machineOf(t, c, "a")))
+			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: waiting.Namespace, Name: "pool-1"}, set))
+			edit(set)
+			status := set.Status
+			must(t, c.Update(t.Context(), set))
+			set.Status = status
+			must(t, c.Status().Update(t.Context(), set))
+			p := New(c, testingclock.NewFakePassiveClock(time.Unix(0, 0)), Limit{})
+			if ok, cause, err := p.Take(t.Context(), waiting); err != nil || !ok {
+				t.Errorf("%v, %q, %v, want a permit", ok, cause, err)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,11 +17,14 @@ type Ranking struct {
 	// Chosen are names of Machines that a scaler wants deleted; they count as
 	// having the highest priority. Nil is none.
 	Chosen map[string]bool
+	// Class is the class that is kept before others, of machines that are equal but for their
+	// age; empty prefers none.
+	Class string
 }
 
 // Sort orders machines in place, the first to be deleted first. The order is
 // that of MCM: preserved machines last, then by priority, mark, phase and age;
-// equal machines go by name.
+// equal machines go by name. Machines of other classes than Class go before older ones.
 func (r Ranking) Sort(machines []*machinev1.Machine) {
 	slices.SortFunc(machines, func(a, b *machinev1.Machine) int {
 		return cmp.Or(
@@ -29,6 +32,7 @@ func (r Ranking) Sort(machines []*machinev1.Machine) {
 			cmp.Compare(r.priority(a), r.priority(b)),
 			byMark(a, b),
 			cmp.Compare(phaseRank[PhaseOf(a)], phaseRank[PhaseOf(b)]),
+			cmp.Compare(r.classRank(a), r.classRank(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			strings.Compare(a.Name, b.Name),
 		)
@@ -77,6 +81,10 @@ func PhaseOf(m *machinev1.Machine) machinev1.MachinePhase {
 func Preserved(m *machinev1.Machine, now time.Time) bool {
 	expiry := m.Status.CurrentStatus.PreserveExpiryTime
 	return expiry != nil && expiry.After(now)
+}
+
+func (r Ranking) classRank(m *machinev1.Machine) int {
+	return boolRank(r.Class == "" || m.Spec.Class.Name == r.Class)
 }
 
 func (r Ranking) byPreservation(a, b *machinev1.Machine) int {

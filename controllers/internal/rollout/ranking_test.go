@@ -145,6 +145,25 @@ func TestRanking(t *testing.T) {
 	}
 }
 
+func TestRankingByClass(t *testing.T) {
+	t.Parallel()
+	of := func(class string) rankedChange { return func(m *machinev1.Machine) { m.Spec.Class.Name = class } }
+	order := func(class string) string {
+		machines := []*machinev1.Machine{
+			ranked("first", of("first"), rankedOlder(time.Hour)), ranked("fallback", of("fallback")),
+			ranked("failed", of("first"), rankedIn(machinev1.MachineFailed)),
+		}
+		Ranking{Now: rankedAt, Class: class}.Sort(machines)
+		return machines[0].Name + " " + machines[1].Name + " " + machines[2].Name
+	}
+	if got := order("first"); got != "failed fallback first" {
+		t.Errorf("order %s: machines of other classes go before older ones", got)
+	}
+	if got := order(""); got != "failed first fallback" {
+		t.Errorf("order %s: without a class, the order is MCM's", got)
+	}
+}
+
 func TestShielded(t *testing.T) {
 	t.Parallel()
 	first := rankedNote(machinev1.PriorityAnnotation, "1")

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 const byClass = "by-class"
@@ -22,15 +22,11 @@ func machine(namespace, name, kind, class string) *machinev1.Machine {
 
 func reader(t *testing.T, machines ...client.Object) client.Reader {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := machinev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machines...).
-		WithIndex(&machinev1.Machine{}, byClass, func(o client.Object) []string {
+	return limited{harness.New(t, harness.With(machines...), harness.Indexed([]index.Index{{
+		Object: &machinev1.Machine{}, Field: byClass, Extract: func(o client.Object) []string {
 			return []string{o.(*machinev1.Machine).Spec.Class.Name}
-		}).Build()
-	return limited{c}
+		},
+	}})).Raw}
 }
 
 // limited returns no more objects than were asked for, as a cache does.

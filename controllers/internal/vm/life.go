@@ -22,6 +22,7 @@ const unprotectedRetry = 5 * time.Second
 // it once.
 type Owner interface {
 	Subject
+	Choice
 	Placement
 	Recorder
 }
@@ -41,6 +42,14 @@ type Subject interface {
 	// UserData is the boot data of the attempt, the same bytes each time. spent means
 	// that the attempt can have none any more, e.g. because its token has expired.
 	UserData(ctx context.Context) (data []byte, spent bool, err error)
+}
+
+// Choice is the class of a VM whose owner may have one of several.
+type Choice interface {
+	// OtherClasses are the classes beside Class; none for most owners.
+	OtherClasses(ctx context.Context) ([]class.Resolved, error)
+	// RecordClass persists that the VM is of the class of that name. It fails on a stale object.
+	RecordClass(ctx context.Context, name string) error
 }
 
 // Placement is the zone of a VM whose class has several and whose owner names none.
@@ -96,10 +105,18 @@ func (e *Engine) Ensure(ctx context.Context, o Owner) (cloud.VM, error) {
 		return cloud.VM{}, err
 	}
 	request := o.Request()
-	made, err := e.inZone(ctx, o, resolved.Class, request.Zone, func(zone string) (cloud.VM, error) {
-		request.Zone = zone
-		return e.create(ctx, account, resolved, o, request)
-	})
+	if len(request.Network) > 0 && o.Ref().ProviderID == "" {
+		if err := CheckStaticAddresses(resolved); err != nil {
+			return cloud.VM{}, err
+		}
+	}
+	made, forgotten, err := e.findForgotten(ctx, o, resolved)
+	if err == nil && !forgotten {
+		made, err = e.inZone(ctx, o, resolved.Class, request.Zone, func(zone string) (cloud.VM, error) {
+			request.Zone = zone
+			return e.create(ctx, account, resolved, o, request)
+		})
+	}
 	if err != nil {
 		return cloud.VM{}, err
 	}
@@ -116,7 +133,7 @@ func (e *Engine) create(ctx context.Context, account cloud.Account, resolved cla
 	w := want{Request: request, Next: o.RecordAttempt}
 	w.Request.Ref, w.Request.Checkpoint = refOf(o, resolved), o.RecordState
 	if w.Attempt, w.Spent = o.Attempt(); w.Request.ProviderID == "" {
-		if err := e.prepare(ctx, account, o, &w); err != nil {
+		if err := e.prepare(ctx, account, resolved, o, &w); err != nil {
 			return cloud.VM{}, err
 		}
 	}
@@ -152,7 +169,7 @@ func (e *Engine) usableClass(ctx context.Context, o Owner) (cloud.Account, class
 // prepare completes the request for a VM that is not known to exist, and persists
 // the intent. Boot data can cost requests, so the account is asked first whether
 // it would take the call.
-func (e *Engine) prepare(ctx context.Context, account cloud.Account, o Owner, w *want) error {
+func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved class.Resolved, o Owner, w *want) error {
 	if !w.Spent {
 		w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
 		if err := cloud.Admit(ctx, account, w.Request); err != nil {
@@ -160,6 +177,9 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, o Owner, w 
 		}
 		var err error
 		if w.Request.UserData, w.Spent, err = o.UserData(ctx); err != nil {
+			return err
+		}
+		if err := checkBootData(o, resolved, w.Request.UserData); err != nil {
 			return err
 		}
 	}

@@ -11,14 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	testingclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 var errRefused = errors.New("refused")
@@ -26,6 +25,7 @@ var errRefused = errors.New("refused")
 // object is an Owner in memory; what it is asked for, and what it records, is in steps.
 type object struct {
 	class    class.Resolved
+	others   []class.Resolved
 	classErr error
 	ref      cloud.Ref
 	attempt  int
@@ -50,6 +50,10 @@ func (o *object) UserData(context.Context) (data []byte, spent bool, err error) 
 	o.steps = append(o.steps, "data")
 	return []byte("boot"), o.spent, o.dataErr
 }
+
+func (o *object) OtherClasses(context.Context) ([]class.Resolved, error) { return o.others, nil }
+
+func (o *object) RecordClass(_ context.Context, name string) error { return o.record("class " + name) }
 
 func (o *object) RecordIntent(context.Context) error { return o.record("intent") }
 
@@ -79,8 +83,7 @@ func (o *object) record(step string) error {
 
 // lifeEnv has one object, without a VM yet, in a simulated cloud.
 type lifeEnv struct {
-	*testing.T
-	clock    *testingclock.FakePassiveClock
+	*harness.Env
 	cloud    *sim.Cloud
 	registry *cloud.Registry
 	engine   *Engine
@@ -89,13 +92,11 @@ type lifeEnv struct {
 
 func newLifeEnv(t *testing.T) *lifeEnv {
 	t.Helper()
-	env := &lifeEnv{T: t, clock: testingclock.NewFakePassiveClock(start)}
-	env.cloud = sim.New(sim.Options{Clock: env.clock, Settings: sim.DefaultSettings()})
-	var err error
-	if env.registry, err = cloud.NewRegistry([]cloud.Driver{env.cloud.Driver()}, env.clock.Now); err != nil {
-		t.Fatal(err)
-	}
-	env.engine = New(env.clock, noFormerLeader)
+	env := &lifeEnv{Env: harness.New(t, harness.At(start),
+		harness.With(fixture.Credentials("s", fixture.In[*corev1.Secret]("n"))))}
+	env.cloud = env.NewCloud()
+	env.registry = env.Registry(env.cloud)
+	env.engine = New(env.Clock, noFormerLeader)
 	env.object = &object{ref: cloud.Ref{Name: "m", OwnerID: "owner", Created: start}, attempt: 1, wish: "sim-1b"}
 	env.useClass(func(*machinev1.MachineClass) {})
 	return env
@@ -104,22 +105,11 @@ func newLifeEnv(t *testing.T) *lifeEnv {
 // useClass gives the object a class in which that has changed.
 func (env *lifeEnv) useClass(change func(*machinev1.MachineClass)) {
 	env.Helper()
-	c := &machinev1.MachineClass{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{machinev1.Finalizer}},
-		Provider:   "sim", SecretRef: &corev1.SecretReference{Name: "s"},
-	}
-	change(c)
-	c.ProviderSpec.Raw = []byte(`{"endpoint":"http://sim","region":"sim-1","zone":"sim-1a",
-		"image":"linux-1","instanceType":"small",
-		"tags":{"kubernetes.io/cluster/test":"1","kubernetes.io/role/node":"1"}}`)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}, Data: map[string][]byte{
-		"accountID": []byte("demo"), "secretKey": []byte("demo-secret"), "userData": []byte("boot"),
-	}}
-	objects := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret).Build()
-	resolved, err := class.New(env.registry).ResolveObject(env.Context(), objects, c)
-	if err != nil {
-		env.Fatal(err)
-	}
+	c := fixture.MachineClass("c", fixture.In[*machinev1.MachineClass]("n"), func(c *machinev1.MachineClass) {
+		c.Finalizers, c.SecretRef = []string{machinev1.Finalizer}, &corev1.SecretReference{Name: "s"}
+	}, change)
+	resolved, err := class.New(env.registry).ResolveObject(env.Context(), env.Raw, c)
+	env.Must(err)
 	env.object.class = resolved
 }
 
@@ -137,8 +127,6 @@ func (env *lifeEnv) create() cloud.VM {
 	env.object.steps = nil
 	return made
 }
-
-func (env *lifeEnv) pass(d time.Duration) { env.clock.SetTime(env.clock.Now().Add(d)) }
 
 // wrap makes the object's account another one.
 func (env *lifeEnv) wrap(by func(cloud.Account) cloud.Account) {
@@ -242,7 +230,7 @@ func TestEnsure(t *testing.T) {
 				env.object.spent = true
 				_, _ = env.engine.Ensure(env.Context(), env.object)
 				env.object.steps = nil
-				env.pass(time.Minute)
+				env.Advance(time.Minute)
 			},
 			[]string{"data", "intent", "attempt 2"},
 			0, "NewAttempt",
@@ -341,7 +329,7 @@ func TestRemove(t *testing.T) {
 				t.Errorf("%+v, %v, %d VMs: want it deleted, and that not believed yet. %s", d, err, len(env.cloud.VMs()),
 					tc.reason)
 			}
-			env.pass(time.Minute)
+			env.Advance(time.Minute)
 			if d, err := env.engine.Remove(t.Context(), env.object); err != nil || !d.Done {
 				t.Errorf("%+v, %v after the settle time, want done. %s", d, err, tc.reason)
 			}

@@ -20,6 +20,15 @@ type Abandoned interface {
 	// RecordSubstitute persists with which class the VM is deleted, and that one's Place. It
 	// fails on a stale object.
 	RecordSubstitute(ctx context.Context, name, place string) error
+	Leaver
+}
+
+// Leaver is an Owner whose VM leaves its load balancers.
+type Leaver interface {
+	// Hurries reports whether the deletion waits for no load balancer.
+	Hurries() bool
+	// WarnStillRegistered emits an Event: the VM is deleted and may still be a member.
+	WarnStillRegistered(message string)
 }
 
 // RemoveAbandoned is Remove for an owner without a usable class, with another class that
@@ -77,8 +86,11 @@ func (e *Engine) findSubstitute(ctx context.Context, o Abandoned, candidates []c
 
 // removeWith is Remove with another class. What it does not find any more has to be gone
 // for Get, too.
-func (e *Engine) removeWith(ctx context.Context, o Owner, with class.Resolved) (cloud.Deletion, error) {
+func (e *Engine) removeWith(ctx context.Context, o Abandoned, with class.Resolved) (cloud.Deletion, error) {
 	substituted := substituted{o, with}
+	if d, err := e.leaveWith(ctx, o, with); err != nil || !d.Done {
+		return d, err
+	}
 	d, err := e.Remove(ctx, substituted)
 	if err != nil || !d.Done {
 		return d, err
@@ -91,6 +103,24 @@ func (e *Engine) removeWith(ctx context.Context, o Owner, with class.Resolved) (
 	default:
 		return cloud.Deletion{RetryAfter: unprotectedRetry, Remaining: []string{string(cloud.KindVM) + " " + left.ID}}, nil
 	}
+}
+
+// leaveWith takes the VM out of its load balancers with another class.
+func (e *Engine) leaveWith(ctx context.Context, o Abandoned, with class.Resolved) (cloud.Deletion, error) {
+	m, ok := o.(MemberOwner)
+	if !ok {
+		return cloud.Deletion{Done: true}, nil
+	}
+	gone, err := e.leave(ctx, m, with, o.Hurries())
+	switch {
+	case err != nil:
+		return cloud.Deletion{}, err
+	case !gone.Done:
+		return cloud.Deletion{RetryAfter: gone.RetryAfter, Remaining: []string{gone.Message}}, nil
+	case gone.Message != "":
+		o.WarnStillRegistered(gone.Message)
+	}
+	return cloud.Deletion{Done: true}, nil
 }
 
 // proves returns nil if the cloud shows, through that class, the VM of the owner's

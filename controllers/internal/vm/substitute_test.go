@@ -18,7 +18,13 @@ type abandoned struct {
 	*object
 	candidates  []class.Resolved
 	name, place string
+	hurries     bool
+	warned      string
 }
+
+func (a *abandoned) Hurries() bool { return a.hurries }
+
+func (a *abandoned) WarnStillRegistered(message string) { a.warned = message }
 
 func (a *abandoned) Substitutes(context.Context) ([]class.Resolved, error) { return a.candidates, nil }
 
@@ -147,7 +153,7 @@ func TestRemoveAbandoned(t *testing.T) {
 				o.place = with.Place()
 			}
 			env.engine.ObserveProviderID("owner", id)
-			env.pass(24 * env.cloud.Driver().Traits().Settle)
+			env.Advance(24 * env.cloud.Driver().Traits().Settle)
 			cause := &cloud.Error{
 				Code: cloud.Invalid, Op: "use class", Reason: machinev1.ReasonClassNotFound, Err: errors.New("gone"),
 			}

@@ -43,7 +43,12 @@ type memory struct {
 	created time.Time // last call of Create
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going   bool      // the cloud has accepted that it goes
+	attempt int       // the latest one that was asked for, or looked for, here
+	left    bool      // it has left its load balancers, as far as its deletion waits for that
 	logged  logged
+
+	tagFailures      int // changes of tags in a row that failed
+	bootDataFailures int // removals of boot data in a row that failed
 }
 
 // New returns an Engine that remembers nothing. formerLeader returns for how long a
@@ -86,7 +91,10 @@ func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 		return e.nextAttempt(ctx, a, traits, w)
 	}
 	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
-	e.update(key, func(n *memory) { n.created = e.clock.Now() })
+	// What was removed before, as when the class changes, was another VM.
+	e.update(key, func(n *memory) {
+		n.created, n.going, n.left, n.attempt = e.clock.Now(), false, false, w.Attempt
+	})
 	e.logAttempt(ctx, w)
 	made, err := a.Create(ctx, w.Request)
 	// The call takes its time, and the VM may have come about at the end of it.

@@ -298,6 +298,26 @@ func TestRemoveDoesNotHammerACloudWithoutHint(t *testing.T) {
 	}
 }
 
+// TestCreateAfterARemoval: a machine that changes its class removes what was refused, and
+// goes on. When it is deleted later, its node is drained.
+func TestCreateAfterARemoval(t *testing.T) {
+	t.Parallel()
+	e := New(testingclock.NewFakePassiveClock(start), noFormerLeader)
+	a := &account{
+		del:    func(cloud.Ref) (cloud.Deletion, error) { return cloud.Deletion{}, nil },
+		create: func(cloud.CreateRequest) (cloud.VM, error) { return cloud.VM{ProviderID: "p"}, nil },
+	}
+	w := wanted(func(context.Context, int) error { return nil })
+	_, _ = e.remove(t.Context(), a, traits, w.Request.Ref)
+	if !e.Deleting(w.Request.OwnerID) {
+		t.Error("a removal that the cloud has accepted is not remembered")
+	}
+	_, _ = e.ensure(t.Context(), a, traits, w)
+	if e.Deleting(w.Request.OwnerID) {
+		t.Error("a VM that was made since counts as being deleted")
+	}
+}
+
 // TestSlowAnswersAreAsOldAsTheirQuestions: what a cloud does not show is judged
 // by when it was asked, and what it was asked to make may be as young as its answer.
 func TestSlowAnswersAreAsOldAsTheirQuestions(t *testing.T) {

@@ -159,7 +159,7 @@ func TestZonesSpread(t *testing.T) {
 	if counted != 1 {
 		t.Errorf("machines were counted %d times, want once in %v", counted, zoneUseAge)
 	}
-	env.pass(zoneUseAge)
+	env.Advance(zoneUseAge)
 	env.object.use = map[string]int{"sim-1a": 10, "sim-1b": 3, "sim-1c": 10}
 	if made := env.create(); made.Zone != "sim-1b" {
 		t.Errorf("after %v the machine is in zone %s, want sim-1b, which has lost some", zoneUseAge, made.Zone)

@@ -17,14 +17,23 @@ import (
 // A Batch delays the reconciles that events ask for, so that events which come
 // close together cause one reconcile, with its writes, instead of one each. The
 // first event waits for Delay. While more follow, an object is reconciled once in
-// Interval. A Batch must not be copied; it is safe for concurrent use.
+// Interval, which doubles with each reconcile up to Longest: a pool whose machines
+// come one by one for minutes needs fewer looks than one that is nearly there. Once
+// nothing follows within the interval, it begins anew. Longest may be zero, and the
+// interval stays. A Batch must not be copied; it is safe for concurrent use.
 type Batch struct {
-	Clock           clock.PassiveClock
-	Delay, Interval time.Duration
+	Clock                    clock.PassiveClock
+	Delay, Interval, Longest time.Duration
 
 	mu    sync.Mutex
-	due   map[reconcile.Request]time.Time // of the last reconcile that was asked for
+	last  map[reconcile.Request]reserved
 	swept time.Time
+}
+
+// reserved is the last reconcile of an object that was asked for.
+type reserved struct {
+	due      time.Time
+	interval time.Duration // until the next one
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -58,26 +67,26 @@ func (b *Batch) delay(r reconcile.Request) time.Duration {
 	defer b.mu.Unlock()
 	now := b.Clock.Now()
 	b.sweep(now)
-	due, found := b.due[r]
-	switch next := due.Add(b.Interval); {
+	last, found := b.last[r]
+	switch next := last.due.Add(last.interval); {
 	case !found || next.Before(now.Add(b.Delay)):
-		due = now.Add(b.Delay)
-	case !now.Before(due):
-		due = next
+		last = reserved{now.Add(b.Delay), b.Interval}
+	case !now.Before(last.due):
+		last = reserved{next, max(b.Interval, min(2*last.interval, b.Longest))}
 	}
-	b.due[r] = due
-	return due.Sub(now)
+	b.last[r] = last
+	return last.due.Sub(now)
 }
 
 // sweep forgets, once in a while, reconciles that delay no other any more.
 func (b *Batch) sweep(now time.Time) {
 	const period = time.Minute
-	if b.due == nil {
-		b.due = map[reconcile.Request]time.Time{}
+	if b.last == nil {
+		b.last = map[reconcile.Request]reserved{}
 	}
 	if now.Sub(b.swept) < period {
 		return
 	}
 	b.swept = now
-	maps.DeleteFunc(b.due, func(_ reconcile.Request, due time.Time) bool { return due.Add(b.Interval).Before(now) })
+	maps.DeleteFunc(b.last, func(_ reconcile.Request, r reserved) bool { return r.due.Add(r.interval).Before(now) })
 }

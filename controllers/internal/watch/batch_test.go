@@ -42,37 +42,48 @@ func TestBatchDelays(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	cases := map[string]struct {
-		reason string
-		events []time.Duration // since the beginning
-		want   []time.Duration
+		reason  string
+		events  []time.Duration // since the beginning
+		want    []time.Duration
+		longest time.Duration
 	}{
-		"Alone": {"A single event waits for the delay only.", []time.Duration{0}, []time.Duration{100 * ms}},
+		"Alone": {"A single event waits for the delay only.", []time.Duration{0}, []time.Duration{100 * ms}, 0},
 		"Together": {
 			"Events before the reconcile are part of it.",
 			[]time.Duration{0, 60 * ms},
 			[]time.Duration{100 * ms, 40 * ms},
+			0,
 		},
 		"Burst": {
 			"While events follow, one reconcile comes in an interval.",
 			[]time.Duration{0, 100 * ms, 500 * ms, 1100 * ms, 1200 * ms},
 			[]time.Duration{100 * ms, time.Second, 600 * ms, time.Second, 900 * ms},
+			0,
 		},
 		"Apart": {
 			"An event that comes an interval later does not wait for it.",
 			[]time.Duration{0, 2 * time.Second},
 			[]time.Duration{100 * ms, 100 * ms},
+			0,
 		},
 		"JustApart": {
 			"The interval never delays more than it has left.",
 			[]time.Duration{0, 1050 * ms},
 			[]time.Duration{100 * ms, 100 * ms},
+			0,
+		},
+		"Stream": {
+			"The longer events follow, the longer is the interval, up to the longest; quiet begins it anew.",
+			[]time.Duration{0, 200 * ms, 1200 * ms, 3200 * ms, 6200 * ms, 9200 * ms, 20 * time.Second, 20200 * ms},
+			[]time.Duration{100 * ms, 900 * ms, 1900 * ms, 2900 * ms, 2900 * ms, 2900 * ms, 100 * ms, 900 * ms},
+			3 * time.Second,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := clocktesting.NewFakePassiveClock(start)
-			b := &Batch{Clock: clock, Delay: 100 * ms, Interval: time.Second}
+			b := &Batch{Clock: clock, Delay: 100 * ms, Interval: time.Second, Longest: tc.longest}
 			q := delays{of: map[string][]time.Duration{}}
 			for _, at := range tc.events {
 				clock.SetTime(start.Add(at))
@@ -110,7 +121,7 @@ func TestBatchForgets(t *testing.T) {
 	}
 	clock.SetTime(clock.Now().Add(time.Hour))
 	b.Enqueue(byName).Create(t.Context(), event.CreateEvent{Object: named("c")}, q)
-	if len(b.due) != 1 {
-		t.Errorf("%d objects are remembered, want the last one only", len(b.due))
+	if len(b.last) != 1 {
+		t.Errorf("%d objects are remembered, want the last one only", len(b.last))
 	}
 }

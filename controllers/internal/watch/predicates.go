@@ -2,16 +2,16 @@
 package watch
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // Updates passes an update if changed reports so, and every other event. changed
@@ -49,20 +49,21 @@ func SpecOrDeletion() predicate.Predicate {
 	})
 }
 
-// SecretContent leaves out updates of a Secret that change neither its data nor
-// the namespaces that may use it.
-func SecretContent() predicate.Predicate {
-	return Updates(func(before, after *corev1.Secret) bool {
-		const allowed = machinev1.AllowedNamespacesAnnotation
-		return !equality.Semantic.DeepEqual(before.Data,
-			after.Data) || before.Annotations[allowed] != after.Annotations[allowed]
+// Versions leaves out updates that change nothing, as those of a resync. It is for
+// Secrets, of which only the metadata is watched.
+func Versions() predicate.Predicate {
+	return Updates(func(before, after client.Object) bool {
+		return before.GetUID() != after.GetUID() || before.GetResourceVersion() != after.GetResourceVersion()
 	})
 }
 
-// SecretContentOrOwner leaves out updates of a Secret that change neither its
-// data nor the metadata that says whose it is.
-func SecretContentOrOwner() predicate.Predicate {
-	return Updates(func(before, after *corev1.Secret) bool {
-		return !equality.Semantic.DeepEqual(before.Data, after.Data) || BesidesStatus(before, after)
-	})
+// SecretMetadata reads the metadata of a Secret, which a cache has of all of them. The rest
+// of what it returns is empty.
+func SecretMetadata(ctx context.Context, c client.Reader, key client.ObjectKey) (*corev1.Secret, error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := c.Get(ctx, key, found); err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{ObjectMeta: found.ObjectMeta}, nil
 }

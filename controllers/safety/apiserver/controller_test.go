@@ -11,19 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 var (
@@ -33,9 +30,8 @@ var (
 
 // env is two clusters whose API servers can fail.
 type env struct {
+	*harness.Env
 	controller *apiserver.Controller
-	clock      *clocktesting.FakePassiveClock
-	client     client.Client
 	control    error // what the control cluster answers to a check
 	target     error
 	patch      map[string]error // by machine
@@ -45,16 +41,17 @@ func nameOf(o client.Object) []string { return []string{o.GetName()} }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
+	byName := []index.Index{
+		{Object: &machinev1.Machine{}, Field: "metadata.name", Extract: nameOf},
+		{Object: &corev1.Node{}, Field: "metadata.name", Extract: nameOf},
 	}
-	w := &env{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), patch: map[string]error{}}
-	inner := fake.NewClientBuilder().WithScheme(
-		s).WithIndex(&machinev1.Machine{}, "metadata.name", nameOf).WithIndex(&corev1.Node{}, "metadata.name", nameOf).
-		WithObjects(objects...).WithStatusSubresource(&machinev1.Machine{}).Build()
+	w := &env{
+		Env:   harness.New(t, harness.At(time.Unix(1000, 0)), harness.With(objects...), harness.Indexed(byName)),
+		patch: map[string]error{},
+	}
+	w.Fault = func(r harness.Request) error { return w.patch[r.Name] }
 	cluster := func(failure *error) client.Client {
-		return interceptor.NewClient(inner, interceptor.Funcs{
+		return interceptor.NewClient(w.Client, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 				probe := (&client.ListOptions{}).ApplyOptions(opts).FieldSelector != nil
 				if probe && *failure != nil {
@@ -62,63 +59,50 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 				}
 				return c.List(ctx, l, opts...)
 			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
-				opts ...client.SubResourcePatchOption,
-			) error {
-				if err := w.patch[o.GetName()]; err != nil {
-					return err
-				}
-				return c.SubResource(sub).Patch(ctx, o, p, opts...)
-			},
 		})
 	}
 	control, nodes := cluster(&w.control), cluster(&w.target)
-	w.client = inner
 	w.controller = apiserver.New(apiserver.Deps{
-		Client: control, Live: control, Target: &target.Cluster{Client: nodes, Live: nodes}, Clock: w.clock,
-		Events: record.NewFakeRecorder(100), Options: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
+		Client: control, Live: control, Target: &target.Cluster{Client: nodes, Live: nodes}, Clock: w.Clock,
+		Events: w.Events, Options: apiserver.Options{Period: time.Minute, Timeout: 30 * time.Second},
 	})
 	return w
 }
 
 // check makes one check some time later and returns when the next one is.
-func (w *env) check(t *testing.T, later time.Duration) time.Duration {
-	t.Helper()
-	w.clock.SetTime(w.clock.Now().Add(later))
-	result, err := w.controller.Reconcile(t.Context(), reconcile.Request{})
-	if err != nil || result.RequeueAfter <= 0 {
-		t.Fatalf("Reconcile() = %v, %v: the check must never end", result, err)
+func (w *env) check(later time.Duration) time.Duration {
+	w.Helper()
+	w.Advance(later)
+	result := w.Reconcile(w.controller, client.ObjectKey{})
+	if result.RequeueAfter <= 0 {
+		w.Fatalf("Reconcile() = %v: the check must never end", result)
 	}
 	return result.RequeueAfter
 }
 
-func (w *env) freeze(t *testing.T) {
-	t.Helper()
+func (w *env) freeze() {
+	w.Helper()
 	w.target = errRefused
-	w.check(t, 0)
-	w.check(t, 31*time.Second)
+	w.check(0)
+	w.check(31 * time.Second)
 	if !w.controller.Frozen() {
-		t.Fatal("not frozen")
+		w.Fatal("not frozen")
 	}
 	w.target = nil
 }
 
 func machine(name string, phase machinev1.MachinePhase) *machinev1.Machine {
-	return &machinev1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Status: machinev1.MachineStatus{
-			CurrentStatus: machinev1.CurrentStatus{Phase: phase, PreserveExpiryTime: &metav1.Time{Time: time.Unix(5000, 0)}},
-			Conditions:    []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
-		},
-	}
+	return fixture.Machine(name, "small", func(m *machinev1.Machine) {
+		m.Status.CurrentStatus.Phase = phase
+		m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Unix(5000, 0)}
+		m.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	})
 }
 
-func (w *env) phases(t *testing.T) map[string]machinev1.MachinePhase {
-	t.Helper()
+func (w *env) phases() map[string]machinev1.MachinePhase {
+	w.Helper()
 	var list machinev1.MachineList
-	if err := w.client.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	w.List(&list)
 	got := map[string]machinev1.MachinePhase{}
 	for _, m := range list.Items {
 		got[m.Name] = m.Status.CurrentStatus.Phase
@@ -166,8 +150,8 @@ func TestWhatCountsAsDown(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t)
 			w.control, w.target = tc.control, tc.target
-			w.check(t, 0)
-			w.check(t, 31*time.Second)
+			w.check(0)
+			w.check(31 * time.Second)
 			if w.controller.Frozen() != tc.frozen {
 				t.Errorf("Frozen() = %v: %s", w.controller.Frozen(), tc.reason)
 			}
@@ -196,7 +180,7 @@ func TestCauseOfAFreeze(t *testing.T) {
 		{nil, reset(3), nodes + "read tcp 10.0.0.1:3: connection refused"},
 	} {
 		w.control, w.target = step.control, step.target
-		w.check(t, time.Second)
+		w.check(time.Second)
 		if got := w.controller.Cause(); got != step.want {
 			t.Errorf("Cause() = %q, want %q", got, step.want)
 		}
@@ -211,22 +195,19 @@ func TestThawResetsUnknownMachines(t *testing.T) {
 	held.Annotations = map[string]string{machinev1.MigrationHoldAnnotation: "x"}
 	w := newEnv(t, machine("unknown", machinev1.MachineUnknown), machine("failed", machinev1.MachineFailed), terminating,
 		held)
-	w.freeze(t)
-	if wait := w.check(t, 6*time.Second); wait != time.Minute || w.controller.Frozen() {
+	w.freeze()
+	if wait := w.check(6 * time.Second); wait != time.Minute || w.controller.Frozen() {
 		t.Errorf("wait %v, frozen %v: it thaws by itself", wait, w.controller.Frozen())
 	}
 	want := map[string]machinev1.MachinePhase{
 		"unknown": machinev1.MachineRunning, "failed": machinev1.MachineFailed, "terminating": machinev1.MachineUnknown,
 		"held": machinev1.MachineUnknown,
 	}
-	if diff := cmp.Diff(want, w.phases(t)); diff != "" {
+	if diff := cmp.Diff(want, w.phases()); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
-	var m machinev1.Machine
-	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "unknown"}, &m); err != nil {
-		t.Fatal(err)
-	}
-	now := w.clock.Now()
+	m := harness.Get[machinev1.Machine](w.Cluster, client.ObjectKey{Namespace: fixture.Namespace, Name: "unknown"})
+	now := w.Clock.Now()
 	if diff := cmp.Diff([]any{
 		machinev1.MachineOperationHealthCheck, machinev1.MachineStateSuccessful,
 		"Machine Health Timeout was reset due to APIServer being unreachable", true, true, true, 1,
@@ -264,19 +245,19 @@ func TestThawSurvivesErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, machine("a", machinev1.MachineUnknown), machine("b", machinev1.MachineUnknown))
-			w.freeze(t)
+			w.freeze()
 			w.patch["a"] = tc.err
 			for range 20 { // MCM gives up after 15 and stays frozen
-				w.check(t, 6*time.Second)
+				w.check(6 * time.Second)
 				if w.controller.Frozen() != tc.frozen {
 					t.Fatalf("Frozen() = %v: %s", w.controller.Frozen(), tc.reason)
 				}
 			}
-			if got := w.phases(t)["b"]; got != machinev1.MachineRunning {
+			if got := w.phases()["b"]; got != machinev1.MachineRunning {
 				t.Errorf("b is %s: one machine must not hold up another", got)
 			}
 			delete(w.patch, "a")
-			w.check(t, 6*time.Second)
+			w.check(6 * time.Second)
 			if w.controller.Frozen() {
 				t.Error("still frozen once nothing fails any more")
 			}

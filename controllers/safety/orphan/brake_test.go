@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // fleet is a cloud with VMs of n machines, of which the API server knows those that known
@@ -22,9 +23,9 @@ func fleet(t *testing.T, w *env, n int, known func(i int) bool) (orphans []strin
 	t.Helper()
 	for i := range n {
 		name := fmt.Sprintf("m-%d", i)
-		id := w.makeVM(t, name, "owner-of-"+name)
+		id := w.makeVM(name, "owner-of-"+name)
 		if known(i) {
-			w.create(t, machine(name, "owner-of-"+name, provider(id)))
+			w.Create(machine(name, "owner-of-"+name, provider(id)))
 		} else {
 			orphans = append(orphans, id)
 		}
@@ -32,25 +33,17 @@ func fleet(t *testing.T, w *env, n int, known func(i int) bool) (orphans []strin
 	return orphans
 }
 
-func (w *env) class(t *testing.T, name string) *machinev1.MachineClass {
-	t.Helper()
-	c := &machinev1.MachineClass{}
-	if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: name}, c); err != nil {
-		t.Fatal(err)
-	}
-	return c
+func (w *env) class(name string) *machinev1.MachineClass {
+	w.Helper()
+	return harness.Get[machinev1.MachineClass](w.Cluster, client.ObjectKey{Namespace: fixture.Namespace, Name: name})
 }
 
 // decide has a person write a decision about VMs to a class.
-func (w *env) decide(t *testing.T, class, key string, ids ...string) {
-	t.Helper()
-	c := w.class(t, class)
-	before := c.DeepCopy()
-	machinev1.SetAnnotation(c, key, strings.Join(ids, ","))
-	if err := w.client.Patch(t.Context(), c, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	w.memory.requestScan(client.ObjectKeyFromObject(c), w.clock.Now())
+func (w *env) decide(class, key string, ids ...string) {
+	w.Helper()
+	c := w.class(class)
+	harness.Edit(w.Cluster, c, func(c *machinev1.MachineClass) { machinev1.SetAnnotation(c, key, strings.Join(ids, ",")) })
+	w.controller.memory.requestScan(client.ObjectKeyFromObject(c), w.Clock.Now())
 }
 
 // TestLimit: a few orphans are always removed, and more of a large account.
@@ -82,13 +75,13 @@ func TestRestoreFromBackup(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, Options{}, machineClass("a"))
 			orphans := fleet(t, w, tc.vms, func(i int) bool { return i >= tc.lost })
-			w.pass(t, "a", 2*time.Hour)
+			w.pass("a", 2*time.Hour)
 			for _, id := range orphans {
 				if w.left()[id] != tc.stay {
 					t.Errorf("VM %s is left: %v, want %v", id, w.left()[id], tc.stay)
 				}
 			}
-			if got := len(w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]) > 0; got != tc.stay {
+			if got := len(w.class("a").Annotations[machinev1.HeldOrphansAnnotation]) > 0; got != tc.stay {
 				t.Errorf("the class lists held orphans: %v, want %v", got, tc.stay)
 			}
 		})
@@ -101,17 +94,17 @@ func TestHeldOrphansAreReported(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
 	orphans := fleet(t, w, 4, func(int) bool { return false })
-	w.run(t, "b")
-	w.pass(t, "a", 2*time.Hour)
-	reported := strings.Join(w.reported(), "\n")
+	w.run("b")
+	w.pass("a", 2*time.Hour)
+	reported := strings.Join(w.Heard(), "\n")
 	if n := strings.Count(reported, "OrphansHeld 4 of 4 VMs have no machine"); n != 1 {
 		t.Errorf("reported %d times, want once:\n%s", n, reported)
 	}
-	if got := testutil.ToFloat64(w.metrics.held.WithLabelValues("", "default", "a")); got != 4 {
+	if got := testutil.ToFloat64(w.controller.metrics.held.WithLabelValues("", "default", "a")); got != 4 {
 		t.Errorf("the metric shows %v, want 4", got)
 	}
 	var held machinev1.HeldOrphans
-	if err := json.Unmarshal([]byte(w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]), &held); err != nil {
+	if err := json.Unmarshal([]byte(w.class("a").Annotations[machinev1.HeldOrphansAnnotation]), &held); err != nil {
 		t.Fatal(err)
 	}
 	if held.VMs != 4 || held.Limit != 3 || held.Count != 4 || len(held.Orphans) != 4 || held.Orphans[0].Machine == "" {
@@ -119,13 +112,13 @@ func TestHeldOrphansAreReported(t *testing.T) {
 	}
 	for i, id := range orphans {
 		name := fmt.Sprintf("m-%d", i)
-		w.create(t, machine(name, "owner-of-"+name, provider(id)))
+		w.Create(machine(name, "owner-of-"+name, provider(id)))
 	}
-	w.pass(t, "a", time.Hour)
-	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
+	w.pass("a", time.Hour)
+	if text := w.class("a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
 		t.Errorf("the annotation stays: %s", text)
 	}
-	if got := testutil.CollectAndCount(w.metrics.held); got != 0 {
+	if got := testutil.CollectAndCount(w.controller.metrics.held); got != 0 {
 		t.Errorf("%d series stay", got)
 	}
 }
@@ -137,28 +130,28 @@ func TestDecisions(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
 	orphans := fleet(t, w, 6, func(int) bool { return false })
-	w.run(t, "b")
-	w.pass(t, "a", time.Hour)
-	w.decide(t, "b", machinev1.ApprovedOrphansAnnotation, orphans[0])
-	w.restart(t, Options{})
-	w.run(t, "b")
-	w.pass(t, "a", time.Hour)
+	w.run("b")
+	w.pass("a", time.Hour)
+	w.decide("b", machinev1.ApprovedOrphansAnnotation, orphans[0])
+	w.restart(Options{})
+	w.run("b")
+	w.pass("a", time.Hour)
 	if left := w.left(); left[orphans[0]] || len(left) != 5 {
 		t.Errorf("left %v: just %s was approved", left, orphans[0])
 	}
-	w.decide(t, "a", machinev1.KeptOrphansAnnotation, orphans[1:4]...)
-	w.restart(t, Options{})
-	w.run(t, "b")
-	w.pass(t, "a", time.Hour)
+	w.decide("a", machinev1.KeptOrphansAnnotation, orphans[1:4]...)
+	w.restart(Options{})
+	w.run("b")
+	w.pass("a", time.Hour)
 	if left := w.left(); len(left) != 5 {
 		t.Errorf("left %v: two wait for a decision, and three are kept", left)
 	}
-	w.decide(t, "b", machinev1.ApprovedOrphansAnnotation, orphans[4:]...)
-	w.pass(t, "a", time.Hour)
+	w.decide("b", machinev1.ApprovedOrphansAnnotation, orphans[4:]...)
+	w.pass("a", time.Hour)
 	if left := w.left(); !left[orphans[1]] || !left[orphans[2]] || !left[orphans[3]] || len(left) != 3 {
 		t.Errorf("left %v: three are kept", left)
 	}
-	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
+	if text := w.class("a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
 		t.Errorf("nothing waits for a decision any more, and the class lists %s", text)
 	}
 }
@@ -168,12 +161,10 @@ func TestKeptOutlivesItsClass(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
 	orphans := fleet(t, w, 2, func(int) bool { return false })
-	w.decide(t, "a", machinev1.KeptOrphansAnnotation, orphans...)
-	w.pass(t, "b", time.Hour)
-	if err := w.client.Delete(t.Context(), w.class(t, "a")); err != nil {
-		t.Fatal(err)
-	}
-	w.pass(t, "b", time.Hour)
+	w.decide("a", machinev1.KeptOrphansAnnotation, orphans...)
+	w.pass("b", time.Hour)
+	w.Delete(w.class("a"))
+	w.pass("b", time.Hour)
 	if left := w.left(); len(left) != 2 {
 		t.Errorf("left %v of two kept VMs", left)
 	}
@@ -185,12 +176,12 @@ func TestKeptIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
 	orphans := fleet(t, w, 2, func(int) bool { return false })
-	w.decide(t, "a", machinev1.KeptOrphansAnnotation, orphans[0])
-	stale := staleClasses{w.client, w.class(t, "a"), w.class(t, "b")}
-	w.decide(t, "b", machinev1.KeptOrphansAnnotation, orphans[1])
-	w.Client = stale
-	w.run(t, "b")
-	if text := w.class(t, "b").Annotations[machinev1.KeptOrphansAnnotation]; !strings.Contains(text, orphans[1]) {
+	w.decide("a", machinev1.KeptOrphansAnnotation, orphans[0])
+	stale := staleClasses{w.Raw, w.class("a"), w.class("b")}
+	w.decide("b", machinev1.KeptOrphansAnnotation, orphans[1])
+	w.controller.Client = stale
+	w.run("b")
+	if text := w.class("b").Annotations[machinev1.KeptOrphansAnnotation]; !strings.Contains(text, orphans[1]) {
 		t.Errorf("class b keeps %q, and a person has added %s", text, orphans[1])
 	}
 }
@@ -200,10 +191,10 @@ func TestKeptJustBeforeARemoval(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"))
 	orphans := fleet(t, w, 1, func(int) bool { return false })
-	w.Client = staleClasses{w.client, w.class(t, "a"), w.class(t, "b")}
-	w.run(t, "a")
-	w.decide(t, "a", machinev1.KeptOrphansAnnotation, orphans...)
-	w.pass(t, "a", time.Hour)
+	w.controller.Client = staleClasses{w.Raw, w.class("a"), w.class("b")}
+	w.run("a")
+	w.decide("a", machinev1.KeptOrphansAnnotation, orphans...)
+	w.pass("a", time.Hour)
 	if left := w.left(); len(left) != 1 {
 		t.Errorf("left %v: %s is kept", left, orphans[0])
 	}
@@ -242,10 +233,8 @@ func TestSlowLoss(t *testing.T) {
 	fleet(t, w, 9, func(int) bool { return true })
 	for i := range 6 {
 		m := machine(fmt.Sprintf("m-%d", i), "", "")
-		if err := w.client.Delete(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-		w.pass(t, "a", time.Hour)
+		w.Delete(m)
+		w.pass("a", time.Hour)
 	}
 	if left := w.left(); len(left) != 6 {
 		t.Errorf("%d VMs are left, want 6: three were removed, and then the collector waits", len(left))
@@ -259,10 +248,10 @@ func TestReportOnlyLists(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{ReportOnly: true}, machineClass("a"), machineClass("b"))
 	orphans := fleet(t, w, 2, func(int) bool { return false })
-	w.run(t, "b")
-	w.pass(t, "a", time.Hour)
+	w.run("b")
+	w.pass("a", time.Hour)
 	var held machinev1.HeldOrphans
-	if err := json.Unmarshal([]byte(w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]), &held); err != nil {
+	if err := json.Unmarshal([]byte(w.class("a").Annotations[machinev1.HeldOrphansAnnotation]), &held); err != nil {
 		t.Fatal(err)
 	}
 	if !held.ReportOnly || held.Count != 2 || strings.Join(held.Classes, " ") != "default/a default/b" {
@@ -271,19 +260,19 @@ func TestReportOnlyLists(t *testing.T) {
 	if o := held.Orphans[0]; o.OwnerID == "" || o.ProviderID != provider(o.ID) || o.NodeProviderID == "" || o.Zone == "" {
 		t.Errorf("it lacks what a Machine is made from: %+v", o)
 	}
-	if got := testutil.CollectAndCount(w.metrics.held); got != 0 {
+	if got := testutil.CollectAndCount(w.controller.metrics.held); got != 0 {
 		t.Errorf("%d series say that a person has to decide", got)
 	}
-	if text := strings.Join(w.reported(), "\n"); strings.Contains(text, EventHeld) {
+	if text := strings.Join(w.Heard(), "\n"); strings.Contains(text, EventHeld) {
 		t.Errorf("reported: %s", text)
 	}
-	w.restart(t, Options{})
-	w.run(t, "b")
-	w.pass(t, "a", 2*time.Hour)
+	w.restart(Options{})
+	w.run("b")
+	w.pass("a", 2*time.Hour)
 	if left := w.left(); left[orphans[0]] || left[orphans[1]] {
 		t.Errorf("left %v: two orphans are removed by a collector that may", left)
 	}
-	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
+	if text := w.class("a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
 		t.Errorf("the list stays: %s", text)
 	}
 }
@@ -293,13 +282,13 @@ func TestReportOnlyListEnds(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{ReportOnly: true}, machineClass("a"))
 	orphans := fleet(t, w, 1, func(int) bool { return false })
-	w.pass(t, "a", time.Hour)
-	if w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation] == "" {
+	w.pass("a", time.Hour)
+	if w.class("a").Annotations[machinev1.HeldOrphansAnnotation] == "" {
 		t.Fatal("the orphan is not listed")
 	}
-	w.create(t, machine("m-0", "owner-of-m-0", provider(orphans[0])))
-	w.pass(t, "a", time.Hour)
-	if text := w.class(t, "a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
+	w.Create(machine("m-0", "owner-of-m-0", provider(orphans[0])))
+	w.pass("a", time.Hour)
+	if text := w.class("a").Annotations[machinev1.HeldOrphansAnnotation]; text != "" {
 		t.Errorf("the list stays: %s", text)
 	}
 }
@@ -343,12 +332,12 @@ func TestRemovalsWithoutAnAnswerCount(t *testing.T) {
 			w := newEnv(t, Options{}, machineClass("a"))
 			fleet(t, w, tc.first+1, func(i int) bool { return i == tc.first })
 			w.cloud.AddFault(sim.Fault{Op: sim.OpDeleteVM, Mode: tc.mode, Count: tc.first})
-			w.pass(t, "a", 2*time.Hour)
+			w.pass("a", 2*time.Hour)
 			if n := len(w.left()); n != 1 {
 				t.Fatalf("%d VMs are left, want only the one with a machine", n)
 			}
-			late := w.makeVM(t, "late", "owner-of-late")
-			w.pass(t, "a", 2*time.Hour)
+			late := w.makeVM("late", "owner-of-late")
+			w.pass("a", 2*time.Hour)
 			if w.left()[late] != tc.stays {
 				t.Errorf("the late orphan is left: %v, want %v: %s", w.left()[late], tc.stays, tc.reason)
 			}

@@ -1,29 +1,24 @@
 package orphan
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 // The doors that a process may look behind.
@@ -32,46 +27,33 @@ type doors struct{ native, nativeWitness, clusterAPI, clusterAPIWitness bool }
 // newEnvOfBothAPIs returns an env whose collector serves both APIs.
 func newEnvOfBothAPIs(t *testing.T, d doors, objects ...client.Object) *env {
 	t.Helper()
-	s := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(s), machinev1.AddToScheme(s), infrav1.AddToScheme(s),
-		clusterv1.AddToScheme(s)); err != nil {
-		t.Fatal(err)
-	}
-	b := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, machineClass("a"),
-		keys("keys", "demo-secret"))...)
-	for _, i := range append(Indexes(), index.Infrastructure()...) {
-		b = b.WithIndex(i.Object, i.Field, i.Extract)
-	}
-	w := &env{client: b.Build(), clock: clocktesting.NewFakePassiveClock(now), events: record.NewFakeRecorder(100)}
-	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})
-	clouds, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, w.clock.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := &env{Env: harness.New(t, harness.At(now), harness.Indexed(Indexes(), index.Infrastructure()),
+		harness.With(machineClass("a"), keys("keys", "demo-secret")), harness.With(objects...))}
+	w.cloud = w.NewCloud()
 	var owners []Owners
 	for _, o := range []struct {
 		on   bool
 		door Owners
 	}{
-		{d.native, NewMachines(w.client, w.client, "")},
-		{d.nativeWitness, OwnersOnly(NewMachines(w.client, w.client, ""))},
-		{d.clusterAPI, NewMCMMachines(w.client, w.client, "")},
-		{d.clusterAPIWitness, OwnersOnly(NewMCMMachines(w.client,
-			w.client, ""))},
+		{d.native, NewMachines(w.Client, w.Client, "")},
+		{d.nativeWitness, OwnersOnly(NewMachines(w.Client, w.Client, ""))},
+		{d.clusterAPI, NewMCMMachines(w.Client, w.Client, "")},
+		{d.clusterAPIWitness, OwnersOnly(NewMCMMachines(w.Client, w.Client, ""))},
 	} {
 		if o.on {
 			owners = append(owners, o.door)
 		}
 	}
-	w.Controller = New(Deps{
-		Client: w.client, Live: w.client, Classes: class.New(clouds), Doors: owners, Clock: w.clock, Events: w.events,
+	w.controller = New(Deps{
+		Client: w.Client, Live: w.Client, Classes: class.New(w.Registry(w.cloud)), Doors: owners, Clock: w.Clock,
+		Events: w.Events,
 	})
 	return w
 }
 
 // makeTagged makes a VM of a Cluster, an hour old, and returns its id.
-func (w *env) makeTagged(t *testing.T, name, ownerID, clusterID string) string {
-	t.Helper()
+func (w *env) makeTagged(name, ownerID, clusterID string) string {
+	w.Helper()
 	w.serial++
 	all := tags(name, ownerID)
 	all[machinev1.ClusterIDTag], all[machinev1.ClusterNameTag], all[machinev1.ClusterNamespaceTag] = clusterID, "c1",
@@ -81,31 +63,23 @@ func (w *env) makeTagged(t *testing.T, name, ownerID, clusterID string) string {
 		Image: "linux-1", Tags: all,
 	})
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	w.cloud.Backdate(r.ID, time.Hour)
 	return r.ID
 }
 
 func mcmMachine(name, ownerID, providerID string, change ...func(*infrav1.MCMMachine)) *infrav1.MCMMachine {
-	m := &infrav1.MCMMachine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: name,
-		Annotations: map[string]string{machinev1.OwnerIDAnnotation: ownerID},
-	}}
-	m.Spec.ProviderID, m.Spec.MachineClassRef.Name = providerID, "a"
-	for _, f := range change {
-		f(m)
-	}
-	return m
+	return fixture.MCMMachine(name, "c1", "a", append([]func(*infrav1.MCMMachine){
+		fixture.Annotations[*infrav1.MCMMachine](machinev1.OwnerIDAnnotation, ownerID),
+		func(m *infrav1.MCMMachine) { m.OwnerReferences, m.Labels, m.Spec.ProviderID = nil, nil, providerID },
+	}, change...)...)
 }
 
 // home1 are a Cluster with the durable id "here".
 func home1(change ...func(*clusterv1.Cluster, *infrav1.MCMCluster)) []client.Object {
-	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c1"}}
-	i := &infrav1.MCMCluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: "c1", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
-		Annotations: map[string]string{machinev1.OwnerIDAnnotation: "here"},
-	}}
+	c := fixture.Cluster("c1")
+	i := fixture.MCMCluster("c1", fixture.Annotations[*infrav1.MCMCluster](machinev1.OwnerIDAnnotation, "here"))
 	for _, f := range change {
 		f(c, i)
 	}
@@ -151,22 +125,20 @@ func TestEachDoorJudgesItsOwn(t *testing.T) {
 			t.Parallel()
 			w := newEnvOfBothAPIs(t, tc.doors, home1()...)
 			ids := map[string]string{
-				"native": w.makeVM(t, "m-1", "o-1"), "orphan-native": w.makeVM(t, "m-2", "o-2"),
-				"mcm": w.makeTagged(t, "m-3", "o-3", "here"), "orphan-tagged": w.makeTagged(t, "m-4", "o-4", "here"),
-				"elsewhere": w.makeTagged(t, "m-5", "o-5", "there"), "adopted": w.makeVM(t, "m-6", ""),
-				"restored": w.makeTagged(t, "m-7", "o-7", "here"),
+				"native": w.makeVM("m-1", "o-1"), "orphan-native": w.makeVM("m-2", "o-2"),
+				"mcm": w.makeTagged("m-3", "o-3", "here"), "orphan-tagged": w.makeTagged("m-4", "o-4", "here"),
+				"elsewhere": w.makeTagged("m-5", "o-5", "there"), "adopted": w.makeVM("m-6", ""),
+				"restored": w.makeTagged("m-7", "o-7", "here"),
 			}
-			w.create(t, machine("m-1", "o-1", provider(ids["native"])))
-			w.create(t, machine("m-7", "o-7", provider(ids["restored"])))
+			w.Create(machine("m-1", "o-1", provider(ids["native"])))
+			w.Create(machine("m-7", "o-7", provider(ids["restored"])))
 			for _, o := range []client.Object{
 				mcmMachine("m-3", "o-3", node(ids["mcm"])),
 				mcmMachine("renamed", "o-6", node(ids["adopted"])),
 			} {
-				if err := w.client.Create(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
+				w.Create(o)
 			}
-			w.pass(t, "a", time.Hour)
+			w.pass("a", time.Hour)
 			var left []string
 			there := w.left()
 			for _, name := range []string{
@@ -232,8 +204,8 @@ func TestHeldClusters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, tc.objects...)
-			id := w.makeTagged(t, "m-1", "o-1", "here")
-			w.pass(t, "a", time.Hour)
+			id := w.makeTagged("m-1", "o-1", "here")
+			w.pass("a", time.Hour)
 			if w.left()[id] != tc.stays {
 				t.Errorf("left: %v, want %v", w.left()[id], tc.stays)
 			}
@@ -245,12 +217,10 @@ func TestLiveOwnersDecide(t *testing.T) {
 	t.Parallel()
 	w := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
 	empty := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
-	w.Doors = []Owners{NewMCMMachines(empty.client, w.client, "")}
-	id, orphan := w.makeTagged(t, "m-1", "o-1", "here"), w.makeTagged(t, "m-2", "o-2", "here")
-	if err := w.client.Create(t.Context(), mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", id))); err != nil {
-		t.Fatal(err)
-	}
-	w.pass(t, "a", time.Hour)
+	w.controller.Doors = []Owners{NewMCMMachines(empty.Raw, w.Raw, "")}
+	id, orphan := w.makeTagged("m-1", "o-1", "here"), w.makeTagged("m-2", "o-2", "here")
+	w.Create(mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", id)))
+	w.pass("a", time.Hour)
 	if left := w.left(); !left[id] || left[orphan] {
 		t.Errorf("left %v: the API server knows the owner of %s", left, id)
 	}
@@ -270,9 +240,9 @@ func TestLiveClustersDecide(t *testing.T) {
 			t.Parallel()
 			w := newEnvOfBothAPIs(t, doors{clusterAPI: true}, live...)
 			stale := newEnvOfBothAPIs(t, doors{clusterAPI: true}, home1()...)
-			w.Doors = []Owners{NewMCMMachines(stale.client, w.client, "")}
-			id := w.makeTagged(t, "m-1", "o-1", "here")
-			w.pass(t, "a", time.Hour)
+			w.controller.Doors = []Owners{NewMCMMachines(stale.Raw, w.Raw, "")}
+			id := w.makeTagged("m-1", "o-1", "here")
+			w.pass("a", time.Hour)
 			if !w.left()[id] {
 				t.Error("what a stale cache says of the Cluster is not enough")
 			}
@@ -283,9 +253,9 @@ func TestLiveClustersDecide(t *testing.T) {
 func TestDeletedMCMMachineAsksForALook(t *testing.T) {
 	t.Parallel()
 	w := newEnvOfBothAPIs(t, doors{clusterAPI: true})
-	w.run(t, "a")
+	w.run("a")
 	q := &requests{after: map[string]time.Duration{}}
-	w.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: mcmMachine("m", "o", "")}, q)
+	w.controller.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: mcmMachine("m", "o", "")}, q)
 	if diff := cmp.Diff(map[string]time.Duration{"a": 30 * time.Second}, q.after); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}

@@ -12,6 +12,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/harness"
 )
 
 func provider(id string) string { return sim.ProviderID("sim-1", id) }
@@ -19,22 +20,22 @@ func provider(id string) string { return sim.ProviderID("sim-1", id) }
 func TestOrphansGoAndOthersStay(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	owned, second, orphan := w.makeVM(t, "m-1", "o-1"), w.makeVM(t, "m-1", "o-1"), w.makeVM(t, "m-2", "o-2")
-	oldOwned, oldOrphan, nameless := w.makeVM(t, "m-3", ""), w.makeVM(t, "m-4", ""), w.makeVM(t, "", "")
-	looseOwned, looseOrphan, looseOld := w.makeDisk(t, "m-1", "o-1"), w.makeDisk(t, "m-5", "o-5"), w.makeDisk(t, "m-6", "")
-	w.create(t, machine("m-1", "o-1", provider(owned)))
-	w.create(t, machine("m-3", "", provider(oldOwned)))
+	owned, second, orphan := w.makeVM("m-1", "o-1"), w.makeVM("m-1", "o-1"), w.makeVM("m-2", "o-2")
+	oldOwned, oldOrphan, nameless := w.makeVM("m-3", ""), w.makeVM("m-4", ""), w.makeVM("", "")
+	looseOwned, looseOrphan, looseOld := w.makeDisk("m-1", "o-1"), w.makeDisk("m-5", "o-5"), w.makeDisk("m-6", "")
+	w.Create(machine("m-1", "o-1", provider(owned)))
+	w.Create(machine("m-3", "", provider(oldOwned)))
 
-	w.run(t, "a")
+	w.run("a")
 	if got := len(w.left()); got != 9 {
 		t.Fatalf("%d of 9 are left after one look", got)
 	}
-	w.pass(t, "a", 3*time.Minute)
+	w.pass("a", 3*time.Minute)
 	want := map[string]bool{owned: true, oldOwned: true, nameless: true, looseOwned: true, looseOld: true}
 	if diff := cmp.Diff(want, w.left()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	reported := strings.Join(w.reported(), "\n")
+	reported := strings.Join(w.Heard(), "\n")
 	for _, id := range []string{second, orphan, oldOrphan, looseOrphan} {
 		if strings.Count(reported, id) != 1 || !strings.Contains(reported, "OrphanRemoved") {
 			t.Errorf("%s has to be reported once:\n%s", id, reported)
@@ -43,8 +44,8 @@ func TestOrphansGoAndOthersStay(t *testing.T) {
 	if !strings.Contains(reported, "OrphanFound VM "+nameless) {
 		t.Errorf("what nobody can judge has to be reported:\n%s", reported)
 	}
-	if vms, disks := testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim",
-		"vm")), testutil.ToFloat64(w.metrics.removed.WithLabelValues("sim", "disk")); vms != 3 || disks != 1 {
+	if vms, disks := testutil.ToFloat64(w.controller.metrics.removed.WithLabelValues("sim",
+		"vm")), testutil.ToFloat64(w.controller.metrics.removed.WithLabelValues("sim", "disk")); vms != 3 || disks != 1 {
 		t.Errorf("metrics count %v VMs and %v disks, want 3 and 1", vms, disks)
 	}
 }
@@ -52,9 +53,9 @@ func TestOrphansGoAndOthersStay(t *testing.T) {
 func TestNobodyIsToldWithoutOrphans(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	w.create(t, machine("m-1", "o-1", provider(w.makeVM(t, "m-1", "o-1"))))
-	w.pass(t, "a", 2*time.Hour)
-	if reported := w.reported(); len(reported) > 0 {
+	w.Create(machine("m-1", "o-1", provider(w.makeVM("m-1", "o-1"))))
+	w.pass("a", 2*time.Hour)
+	if reported := w.Heard(); len(reported) > 0 {
 		t.Errorf("reported %q", reported)
 	}
 	if calls := w.lists(); calls != 5 {
@@ -68,11 +69,11 @@ func (w *env) lists() int { return w.cloud.Calls(sim.OpList) }
 func TestStaleCacheKillsNothing(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	w.stale = newClient(t) // shows no Machine at all
-	w.restart(t, Options{})
-	id := w.makeVM(t, "m-1", "o-1")
-	w.create(t, machine("renamed", "o-1", provider(id)))
-	w.pass(t, "a", time.Hour)
+	w.stale = harness.New(t, harness.Indexed(Indexes())).Raw // shows no Machine at all
+	w.restart(Options{})
+	id := w.makeVM("m-1", "o-1")
+	w.Create(machine("renamed", "o-1", provider(id)))
+	w.pass("a", time.Hour)
 	if !w.left()[id] {
 		t.Error("the API server knows the owner")
 	}
@@ -81,20 +82,18 @@ func TestStaleCacheKillsNothing(t *testing.T) {
 func TestOwnerThatReturnsClearsSuspicion(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	id := w.makeVM(t, "m-1", "o-1")
-	w.run(t, "a")
+	id := w.makeVM("m-1", "o-1")
+	w.run("a")
 	m := machine("m-1", "o-1", provider(id))
-	w.create(t, m)
-	w.pass(t, "a", time.Hour)
-	if err := w.client.Delete(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	w.memory.requestScan(client.ObjectKey{Namespace: "default", Name: "a"}, w.clock.Now())
-	w.run(t, "a")
+	w.Create(m)
+	w.pass("a", time.Hour)
+	w.Delete(m)
+	w.controller.memory.requestScan(client.ObjectKey{Namespace: "default", Name: "a"}, w.Clock.Now())
+	w.run("a")
 	if !w.left()[id] {
 		t.Error("looks with an owner in between do not add up")
 	}
-	w.pass(t, "a", time.Hour)
+	w.pass("a", time.Hour)
 	if w.left()[id] {
 		t.Error("but new ones do")
 	}
@@ -107,9 +106,9 @@ func TestProtectedMachines(t *testing.T) {
 	}
 	for _, key := range []string{HoldAnnotation, machinev1.MigrationHoldAnnotation, pausedAnnotation, moveAnnotation} {
 		w := newEnv(t, Options{}, machineClass("a"))
-		id := w.makeVM(t, "m-1", "o-1")
-		w.create(t, machine("m-1", "elsewhere", provider("vm-other"), annotated(key)))
-		w.pass(t, "a", time.Hour)
+		id := w.makeVM("m-1", "o-1")
+		w.Create(machine("m-1", "elsewhere", provider("vm-other"), annotated(key)))
+		w.pass("a", time.Hour)
 		if !w.left()[id] {
 			t.Errorf("annotation %s has to keep the VM", key)
 		}
@@ -119,11 +118,11 @@ func TestProtectedMachines(t *testing.T) {
 func TestPartsOfStayingVMs(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	vm, disk := w.makeVM(t, "m-1", "lost"), w.makeDisk(t, "m-1", "lost")
-	old, oldDisk := w.makeVM(t, "m-2", ""), w.makeDisk(t, "m-2", "o-2")
-	w.create(t, machine("m-1", "o-1", provider(vm)))
-	w.create(t, machine("m-2", "", provider(old)))
-	w.pass(t, "a", time.Hour)
+	vm, disk := w.makeVM("m-1", "lost"), w.makeDisk("m-1", "lost")
+	old, oldDisk := w.makeVM("m-2", ""), w.makeDisk("m-2", "o-2")
+	w.Create(machine("m-1", "o-1", provider(vm)))
+	w.Create(machine("m-2", "", provider(old)))
+	w.pass("a", time.Hour)
 	if diff := cmp.Diff(map[string]bool{vm: true, disk: true, old: true, oldDisk: true}, w.left()); diff != "" {
 		t.Errorf("to remove a disk by owner id or name would take the VM (-want +got):\n%s", diff)
 	}
@@ -135,23 +134,23 @@ func TestRemovalIsFinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, Options{}, machineClass("a"))
-			vm, disk := w.makeVM(t, "m-1", ""), w.makeDisk(t, "m-1", "")
+			vm, disk := w.makeVM("m-1", ""), w.makeDisk("m-1", "")
 			if _, err := w.cloud.AttachDisk(demo, "sim-1", disk, vm); err != nil {
 				t.Fatal(err)
 			}
-			w.pass(t, "a", 61*time.Second)
+			w.pass("a", 61*time.Second)
 			if left := w.left(); left[vm] {
 				t.Fatalf("left: %v", left)
 			}
 			if again {
-				w.create(t, machine("m-1", "o-1", ""))
+				w.Create(machine("m-1", "o-1", ""))
 			}
-			w.pass(t, "a", 30*time.Second)
+			w.pass("a", 30*time.Second)
 			if w.left()[disk] != again {
 				t.Errorf("left %v: what a VM leaves behind goes after it, unless a machine has taken the name", w.left())
 			}
 			removed := 0
-			for _, e := range w.reported() {
+			for _, e := range w.Heard() {
 				if strings.Contains(e, EventRemoved) {
 					removed++
 				}
@@ -178,13 +177,13 @@ func TestReportOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, tc.options, tc.objects...)
-			id := w.makeVM(t, "m-1", "o-1")
-			w.run(t, "a")
+			id := w.makeVM("m-1", "o-1")
+			w.run("a")
 			if len(tc.objects) > 1 {
-				w.run(t, "b")
+				w.run("b")
 			}
-			w.pass(t, "a", 2*time.Hour)
-			if reported := w.reported(); !w.left()[id] || len(reported) != 1 || !strings.Contains(reported[0],
+			w.pass("a", 2*time.Hour)
+			if reported := w.Heard(); !w.left()[id] || len(reported) != 1 || !strings.Contains(reported[0],
 				"OrphanFound VM "+id) {
 				t.Errorf("left %v, reported %q: report once, remove nothing", w.left(), reported)
 			}
@@ -196,7 +195,7 @@ func TestClassesShareLooks(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"), machineClass("b"), machineClass("c"))
 	for _, class := range []string{"a", "b", "c"} {
-		if wait := w.run(t, class); wait != 30*time.Minute {
+		if wait := w.run(class); wait != 30*time.Minute {
 			t.Errorf("%s comes back after %v, want the period", class, wait)
 		}
 	}
@@ -209,17 +208,17 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 	t.Parallel()
 	revoked := func(c *machinev1.MachineClass) { c.SecretRef.Name = "revoked" }
 	w := newEnv(t, Options{}, machineClass("a", revoked), machineClass("b"), keys("revoked", "wrong"))
-	id := w.makeVM(t, "m-1", "o-1")
-	if wait := w.run(t, "a"); wait < time.Minute || wait > 30*time.Minute {
+	id := w.makeVM("m-1", "o-1")
+	if wait := w.run("a"); wait < time.Minute || wait > 30*time.Minute {
 		t.Errorf("a failing class comes back after %v", wait)
 	}
-	w.pass(t, "a", 30*time.Minute)
-	w.pass(t, "b", 3*time.Minute)
+	w.pass("a", 30*time.Minute)
+	w.pass("b", 3*time.Minute)
 	if w.left()[id] {
 		t.Error("the failing account has held up the other")
 	}
 	failed := 0
-	for _, e := range w.reported() {
+	for _, e := range w.Heard() {
 		if strings.Contains(e, EventScanFailed) {
 			failed++
 		}
@@ -235,15 +234,15 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 func TestIncompleteListingRemovesNothing(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	id := w.makeVM(t, "m-1", "o-1")
-	w.run(t, "a")
+	id := w.makeVM("m-1", "o-1")
+	w.run("a")
 	w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil })
-	w.pass(t, "a", 20*time.Minute)
+	w.pass("a", 20*time.Minute)
 	if !w.left()[id] {
 		t.Error("removed after a look that failed")
 	}
 	w.cloud.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = []string{"demo-secret"} })
-	w.pass(t, "a", time.Hour)
+	w.pass("a", time.Hour)
 	if w.left()[id] {
 		t.Error("not removed once looks succeed again")
 	}
@@ -252,11 +251,11 @@ func TestIncompleteListingRemovesNothing(t *testing.T) {
 func TestRestartForgets(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	id := w.makeVM(t, "m-1", "o-1")
-	w.run(t, "a")
-	w.clock.SetTime(now.Add(time.Hour))
-	w.restart(t, Options{})
-	w.run(t, "a")
+	id := w.makeVM("m-1", "o-1")
+	w.run("a")
+	w.Clock.SetTime(now.Add(time.Hour))
+	w.restart(Options{})
+	w.run("a")
 	if !w.left()[id] {
 		t.Error("after a restart it takes two looks again")
 	}
@@ -266,13 +265,13 @@ func TestDecidingLookIsFresh(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
 	var fresh []time.Duration
-	w.Fresh = func(ctx context.Context, notBefore time.Time) context.Context {
+	w.controller.Fresh = func(ctx context.Context, notBefore time.Time) context.Context {
 		fresh = append(fresh, notBefore.Sub(now))
 		return ctx
 	}
-	w.pass(t, "a", time.Hour)
-	w.makeVM(t, "m-1", "o-1")
-	w.pass(t, "a", 40*time.Minute)
+	w.pass("a", time.Hour)
+	w.makeVM("m-1", "o-1")
+	w.pass("a", 40*time.Minute)
 	if diff := cmp.Diff([]time.Duration{91 * time.Minute, 91*time.Minute + 10*time.Second}, fresh); diff != "" {
 		t.Errorf("only looks that remove must not share a listing (-want +got):\n%s", diff)
 	}
@@ -281,7 +280,7 @@ func TestDecidingLookIsFresh(t *testing.T) {
 func TestUnusableClassComesBack(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a", func(c *machinev1.MachineClass) { c.Provider = "nebula" }))
-	if wait := w.run(t, "a"); wait != 30*time.Minute {
+	if wait := w.run("a"); wait != 30*time.Minute {
 		t.Errorf("wait %v", wait)
 	}
 }

@@ -17,12 +17,12 @@ type made struct {
 	tagged bool   // made by the Cluster API door
 }
 
-func (w *env) makeAs(t *testing.T, name string, m made) string {
-	t.Helper()
+func (w *env) makeAs(name string, m made) string {
+	w.Helper()
 	if m.tagged {
-		return w.makeTagged(t, name, m.owner, "here")
+		return w.makeTagged(name, m.owner, "here")
 	}
-	return w.makeVM(t, name, m.owner)
+	return w.makeVM(name, m.owner)
 }
 
 // TestMovedVMs: a VM that has moved to another door has its only owner there, and
@@ -71,9 +71,9 @@ func TestMovedVMs(t *testing.T) {
 				t.Run(name+form+kind, func(t *testing.T) {
 					t.Parallel()
 					w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, home1()...)
-					id, orphan := w.makeAs(t, "m-1", tc.vm), w.makeAs(t, "m-2", made{owner: "o-2", tagged: tc.vm.tagged})
-					w.create(t, owner(tc.name, tc.objectID, providerID(id)))
-					w.pass(t, "a", 2*time.Hour)
+					id, orphan := w.makeAs("m-1", tc.vm), w.makeAs("m-2", made{owner: "o-2", tagged: tc.vm.tagged})
+					w.Create(owner(tc.name, tc.objectID, providerID(id)))
+					w.pass("a", 2*time.Hour)
 					if left := w.left(); !left[id] || left[orphan] {
 						t.Errorf("%s It is left: %t, an orphan beside it: %t", tc.reason, left[id], left[orphan])
 					}
@@ -89,12 +89,12 @@ func TestMovingVMs(t *testing.T) {
 	t.Parallel()
 	for _, tagged := range []bool{false, true} {
 		w := newEnvOfBothAPIs(t, doors{native: true, clusterAPI: true}, home1()...)
-		id, disk := w.makeAs(t, "m-1", made{owner: "o-1", tagged: tagged}), w.makeDisk(t, "m-1", "o-1")
-		w.create(t, machine("m-1", "o-1", "", func(m *machinev1.Machine) {
+		id, disk := w.makeAs("m-1", made{owner: "o-1", tagged: tagged}), w.makeDisk("m-1", "o-1")
+		w.Create(machine("m-1", "o-1", "", func(m *machinev1.Machine) {
 			m.Annotations[machinev1.MigrationHoldAnnotation] = "x"
 		}))
-		w.create(t, mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", "vm-other")))
-		w.pass(t, "a", 2*time.Hour)
+		w.Create(mcmMachine("m-1", "o-1", sim.ProviderID("sim-1a", "vm-other")))
+		w.pass("a", 2*time.Hour)
 		if left := w.left(); !left[id] || !left[disk] {
 			t.Errorf("tagged %t: left %v", tagged, left)
 		}

@@ -24,21 +24,21 @@ func (q *requests) AddAfter(r reconcile.Request, d time.Duration) { q.after[r.Na
 func TestDeletionsCauseOneLook(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, Options{}, machineClass("a"))
-	w.run(t, "a")
-	w.clock.SetTime(now.Add(time.Minute))
+	w.run("a")
+	w.Clock.SetTime(now.Add(time.Minute))
 	q := &requests{after: map[string]time.Duration{}}
 	for _, name := range []string{"m-1", "m-2", "m-3"} {
-		w.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: machine(name, "", "")}, q)
+		w.controller.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: machine(name, "", "")}, q)
 	}
-	w.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: &machinev1.Machine{}}, q)
+	w.controller.machineEvents().Delete(t.Context(), event.DeleteEvent{Object: &machinev1.Machine{}}, q)
 	if diff := cmp.Diff(map[string]time.Duration{"a": 30 * time.Second}, q.after); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if wait := w.run(t, "a"); wait != 30*time.Second || w.lists() != 1 {
+	if wait := w.run("a"); wait != 30*time.Second || w.lists() != 1 {
 		t.Errorf("wait %v after %d looks: a look at once would be too early", wait, w.lists())
 	}
-	w.clock.SetTime(w.clock.Now().Add(30 * time.Second))
-	if wait := w.run(t, "a"); wait <= time.Minute || w.lists() != 2 {
+	w.Clock.SetTime(w.Clock.Now().Add(30 * time.Second))
+	if wait := w.run("a"); wait <= time.Minute || w.lists() != 2 {
 		t.Errorf("wait %v after %d looks: all deletions together cause one", wait, w.lists())
 	}
 }
@@ -68,10 +68,11 @@ func TestClassEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, Options{}, machineClass("a"))
-			w.run(t, "a")
+			w.run("a")
 			q := &requests{after: map[string]time.Duration{}}
-			w.classEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: machineClass("a"), ObjectNew: tc.after}, q)
-			w.run(t, "a")
+			changed := event.UpdateEvent{ObjectOld: machineClass("a"), ObjectNew: tc.after}
+			w.controller.classEvents().Update(t.Context(), changed, q)
+			w.run("a")
 			if asked := len(q.after) > 0; asked != tc.asks || (w.lists() == 2) != tc.looks {
 				t.Errorf("asked %v, %d looks: %s", asked, w.lists(), tc.reason)
 			}
@@ -83,12 +84,10 @@ func TestGoneClassIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := machineClass("a")
 	w := newEnv(t, Options{}, c)
-	w.run(t, "a")
-	w.memory.requestScan(client.ObjectKeyFromObject(c), now)
-	if err := w.client.Delete(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	if wait := w.run(t, "a"); wait != 0 || len(w.memory.groups) != 0 || len(w.memory.wanted) != 0 {
-		t.Errorf("wait %v, remembered %v, %v", wait, w.memory.groups, w.memory.wanted)
+	w.run("a")
+	w.controller.memory.requestScan(client.ObjectKeyFromObject(c), now)
+	w.Delete(c)
+	if wait := w.run("a"); wait != 0 || len(w.controller.memory.groups) != 0 || len(w.controller.memory.wanted) != 0 {
+		t.Errorf("wait %v, remembered %v, %v", wait, w.controller.memory.groups, w.controller.memory.wanted)
 	}
 }

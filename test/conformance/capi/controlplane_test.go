@@ -83,29 +83,43 @@ func TestControlPlaneInitializationCompleted(t *testing.T) {
 	}
 }
 
-// A MachineSet makes no Machines while the two differ by a byte, or while there
-// is a version in the spec and none in the status; without any it does not ask.
+// Core holds up workers while the status is behind the spec, or empty. What is in the status is what the API
+// server reports, and never what the spec asks for.
 func TestControlPlaneVersion(t *testing.T) {
 	t.Parallel()
-	for name, asked := range map[string]string{"None": "", "OfAClusterClass": "v1.36.3+k3s1"} {
+	for name, asked := range map[string]string{"None": "", "Reached": "v1.36.3", "Raised": "v1.37.0"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newControlPlane(t, func(o *controlplanev1.MCMExternalControlPlane) { o.Spec.Version = asked })
+			w.connected = false
 			w.run(controlPlaneController, "c1")
-			w.connected = false // an outage is no upgrade
+			w.hasVersion("", "nothing is known")
+			w.connected = true
+			if wait := w.run(controlPlaneController, "c1"); wait <= 0 {
+				t.Error("nobody asks again")
+			}
+			w.hasVersion("v1.36.3", "what the API server runs")
+			w.connected = false
 			w.pass(time.Hour)
 			w.run(controlPlaneController, "c1")
-			o := read(w, theControlPlane())
-			if asked == "" {
-				if len(o.Status.Versions) != 0 || o.Spec.Version != "" {
-					t.Errorf("versions %v of spec.version %q", o.Status.Versions, o.Spec.Version)
-				}
-				return
-			}
-			if len(o.Status.Versions) != 1 || o.Status.Versions[0].Version != asked {
-				t.Errorf("versions %v, want %s", o.Status.Versions, asked)
-			}
+			w.hasVersion("v1.36.3", "an outage is no upgrade")
+			w.connected, w.server.Version = true, "v1.37.0"
+			w.run(controlPlaneController, "c1")
+			w.hasVersion("v1.37.0", "the API server was upgraded")
 		})
+	}
+}
+
+// hasVersion fails unless core reads that version from the control plane; before 1.14 it reads status.version.
+func (w *world) hasVersion(want, why string) {
+	w.Helper()
+	status := read(w, theControlPlane()).Status
+	listed := ""
+	if len(status.Versions) == 1 {
+		listed = status.Versions[0].Version
+	}
+	if listed != want || status.Version != want {
+		w.Errorf("versions %v, version %q, want %q: %s", status.Versions, status.Version, want, why)
 	}
 }
 
@@ -210,7 +224,11 @@ func TestClusterKubeconfigIsRegenerated(t *testing.T) {
 		t.Fatal("nobody comes back for the token")
 	}
 	before := read(w, kubeconfigSecret()).Annotations[controlplanev1.RenewTokenAnnotation]
-	w.pass(wait)
+	renew, err := time.Parse(time.RFC3339, before)
+	if err != nil || w.clock.Now().Add(wait).After(renew) {
+		t.Fatalf("it comes back after %s, and the token is to be renewed at %s (%v)", wait, before, err)
+	}
+	w.clock.SetTime(renew)
 	w.run(controlPlaneController, "c1")
 	if after := read(w, kubeconfigSecret()).Annotations[controlplanev1.RenewTokenAnnotation]; after == before {
 		t.Errorf("the token was not renewed at %s", before)

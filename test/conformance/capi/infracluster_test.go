@@ -40,6 +40,11 @@ func TestInfraClusterFailureDomains(t *testing.T) {
 	w := newWorld(t)
 	change(w, theMCMCluster(), func(c *infrav1.MCMCluster) { c.Spec.FailureDomains = domains })
 	w.run(clusterController, "c1")
+	if got := read(w, theMCMCluster()).Status.FailureDomains; len(got) != 0 {
+		t.Errorf("%v is offered before a class is known that can honour it", got)
+	}
+	w.create(theTemplate())
+	w.run(clusterController, "c1")
 	if diff := cmp.Diff(domains, read(w, theMCMCluster()).Status.FailureDomains); diff != "" {
 		t.Errorf("status.failureDomains are where machines can be (-want +got):\n%s", diff)
 	}

@@ -102,6 +102,13 @@ func (c clusters) GetReader(ctx context.Context, key client.ObjectKey) (client.R
 	return c.GetClient(ctx, key)
 }
 
+func (c clusters) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
+	if !c.world.connected {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return c.world.server.Config(), nil
+}
+
 func (c clusters) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error { return nil }
 
 func (c clusters) GetHealthCheckingState(context.Context, client.ObjectKey) clustercache.HealthCheckingState {

@@ -127,7 +127,7 @@ var pages = map[string][]rule{
 		{"ControlPlane: endpoint", []string{"TestControlPlaneEndpoint"}, ""},
 		{"ControlPlane: replicas", []string{"TestControlPlaneHasNoReplicas"}, ""},
 		{"ControlPlane: version", []string{
-			"TestControlPlaneVersion", "TestControlPlaneVersionIsReportedAsAList",
+			"TestControlPlaneVersion", "TestControlPlaneVersionIsReported",
 			"TestMachineVersionThatIsNotTheKubeletsIsTold",
 		}, ""},
 		{

@@ -181,7 +181,7 @@ func TestInfraMachineNodeTemplateReachesTheNode(t *testing.T) {
 	change(w, w.mcmMachine(), func(o *infrav1.MCMMachine) {
 		o.Spec.NodeTemplate = infrav1.NodeTemplate{
 			Labels: map[string]string{"pool": "a"}, Annotations: map[string]string{"x.example.com/y": "z"},
-			Taints: []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}},
+			Taints: []infrav1.Taint{{Key: "dedicated", Effect: "NoSchedule"}},
 		}
 	})
 	node := &corev1.Node{}

@@ -30,6 +30,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 // Names of the controllers, as controllers.All has them.
@@ -50,6 +51,7 @@ type world struct {
 	client      client.WithWatch
 	workload    client.WithWatch
 	connected   bool
+	server      *fixture.APIServer // of the workload cluster
 	cloud       *sim.Cloud
 	clock       *testingclock.FakePassiveClock
 	events      *record.FakeRecorder
@@ -70,7 +72,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		T: t, connected: true, clock: testingclock.NewFakePassiveClock(time.Now().Truncate(time.Second)),
+		T: t, connected: true, server: &fixture.APIServer{Version: "v1.36.3"},
+		clock:  testingclock.NewFakePassiveClock(time.Now().Truncate(time.Second)),
 		events: record.NewFakeRecorder(1000),
 	}
 	w.cloud = sim.New(sim.Options{Clock: w.clock, Settings: sim.DefaultSettings()})

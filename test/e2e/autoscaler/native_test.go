@@ -65,6 +65,15 @@ func newWorld(t *testing.T, controllers ...string) *world {
 		d := stack.Deployment(pool, "", 0, "1", "0")
 		return s.Edit(ctx, d, func() { d.Spec.Template.Spec.Class.Name = "pool-v2" })
 	}
+	w.FallBack = func(ctx context.Context, on bool) error {
+		d := stack.Deployment(pool, "", 0, "1", "0")
+		return s.Edit(ctx, d, func() {
+			delete(d.Annotations, machinev1.FallbackClassesAnnotation)
+			if on {
+				d.Annotations[machinev1.FallbackClassesAnnotation] = spare
+			}
+		})
+	}
 	return w
 }
 

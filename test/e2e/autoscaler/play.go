@@ -26,6 +26,8 @@ type Play struct {
 	Lacking string
 	// RollOut names another template in the group.
 	RollOut func(context.Context) error
+	// FallBack has the group fall back to a class of type large, or, if on is false, not any more.
+	FallBack func(ctx context.Context, on bool) error
 }
 
 // Surface makes the reads and writes of the autoscaler, and no others: from zero,
@@ -61,6 +63,40 @@ func (p *Play) Surface() {
 	p.resize(0)
 	p.states()
 	p.empty()
+	p.fallback(template)
+}
+
+// fallback: while the cloud has no room for the first class of the group, its machines get
+// the next one, and the group at zero promises that.
+func (p *Play) fallback(first Template) {
+	p.Helper()
+	ctx := p.Context()
+	if err := errors.Join(p.Cloud.SetCapacity(ctx, "small", 0), p.FallBack(ctx, true)); err != nil {
+		p.Fatal(err)
+	}
+	p.resize(1)
+	p.states(Running)
+	p.resize(0)
+	p.states()
+	p.empty()
+	var template Template
+	p.until("a group at zero promises the class that has room", func(ctx context.Context) error {
+		var err error
+		if template, err = p.Template(ctx); err == nil && template.Capacity.Cpu().Cmp(*first.Capacity.Cpu()) <= 0 {
+			err = fmt.Errorf("its capacity is %v", template.Capacity)
+		}
+		return err
+	})
+	p.resize(1)
+	p.states(Running)
+	p.registered()
+	p.asPromised(template)
+	p.resize(0)
+	p.states()
+	p.empty()
+	if err := errors.Join(p.Cloud.SetCapacity(ctx, "small", 100), p.FallBack(ctx, false)); err != nil {
+		p.Fatal(err)
+	}
 }
 
 // outOfCapacity: a machine for which there is no room is taken back, and the

@@ -34,8 +34,8 @@ func require(t *testing.T) assets {
 		t.Fatal(err)
 	}
 	a := assets{root: root, capi: filepath.Join(root, "out", "capi")}
-	for _, program := range []string{a.clusterctl(), a.coreManager()} {
-		if _, err := os.Stat(program); err != nil {
+	for _, program := range []string{"clusterctl", "capi-manager", bootstrapManager, controlPlaneManager} {
+		if _, err := os.Stat(filepath.Join(a.capi, program)); err != nil {
 			message := fmt.Sprintf("Cluster API is not built: run `make capi`: %v", err)
 			if os.Getenv("CI") == "true" {
 				t.Fatal(message)
@@ -67,18 +67,11 @@ var makeOnce = sync.OnceValues(func() (a assets, err error) {
 	if a.binaries, err = stack.Build(context.Background()); err != nil {
 		return a, err
 	}
-	// The one that is written last is what clusterctl installs.
-	for _, version := range []string{newRelease, oldRelease} {
-		if err := a.release(context.Background(), version); err != nil {
-			return a, err
-		}
-	}
-	return a, a.makeOlder(oldRelease)
+	return a, a.release(context.Background(), newRelease)
 })
 
-func (a assets) clusterctl() string  { return filepath.Join(a.capi, "clusterctl") }
-func (a assets) coreManager() string { return filepath.Join(a.capi, "capi-manager") }
-func (a assets) manager() string     { return filepath.Join(a.binaries, "cluster-api-provider-mcm") }
+func (a assets) clusterctl() string { return filepath.Join(a.capi, "clusterctl") }
+func (a assets) manager() string    { return filepath.Join(a.binaries, "cluster-api-provider-mcm") }
 
 // release writes a release of ours, as make release does.
 func (a assets) release(ctx context.Context, version string) error {

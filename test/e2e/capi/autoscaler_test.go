@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -46,6 +47,7 @@ func TestAutoscaler(t *testing.T) {
 	s := &scaled{pool: p, kubeconfig: kubeconfig}
 	s.Group = s.see(t, p.name+"-md-0")
 	s.Cloud, s.Lacking, s.RollOut = nodes.Cloud, autoscaler.Creating, s.rollOut
+	s.FallBack = s.fallBack
 
 	t.Run("surface", func(t *testing.T) {
 		s.T = t
@@ -124,6 +126,50 @@ func (s *scaled) copyTemplate(ctx context.Context, from, to, class string) error
 	return s.m.cl.Create(ctx, next)
 }
 
+// largeClass makes a class of larger VMs.
+func (s *scaled) largeClass(ctx context.Context, name string) error {
+	var class machinev1.MachineClass
+	if err := s.m.cl.Get(ctx, s.key(s.pool.name+"-md-0"), &class); err != nil {
+		return err
+	}
+	large, _ := s.nodes.Class(name, "large")
+	large.ObjectMeta, large.SecretRef = metav1.ObjectMeta{Namespace: s.namespace, Name: name}, class.SecretRef
+	large.NodeTemplate.Capacity["cpu"], large.NodeTemplate.Capacity["memory"] = resource.MustParse(
+		"8"), resource.MustParse("32Gi")
+	large.NodeTemplate.Architecture = new("amd64")
+	return s.m.cl.Create(ctx, large)
+}
+
+// fallBack names a template with a fallback class of larger VMs in the MachineDeployment, or
+// the one before again.
+func (s *scaled) fallBack(ctx context.Context, on bool) error {
+	const class, suffix = "fallback", "-v3"
+	md, err := s.deployment(ctx)
+	if err != nil {
+		return err
+	}
+	before, name := md.DeepCopy(), md.Spec.Template.Spec.InfrastructureRef.Name
+	md.Spec.Template.Spec.InfrastructureRef.Name = strings.TrimSuffix(name, suffix)
+	if on {
+		if err := s.largeClass(ctx, class); err != nil {
+			return err
+		}
+		var old infrav1.MCMMachineTemplate
+		if err := s.m.cl.Get(ctx, s.key(name), &old); err != nil {
+			return err
+		}
+		next := &infrav1.MCMMachineTemplate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name + suffix}, Spec: *old.Spec.DeepCopy(),
+		}
+		next.Spec.Template.Spec.FallbackClassRefs = []infrav1.MachineClassReference{{Name: class}}
+		if err := s.m.cl.Create(ctx, next); err != nil {
+			return err
+		}
+		md.Spec.Template.Spec.InfrastructureRef.Name = next.Name
+	}
+	return s.m.cl.Patch(ctx, md, client.MergeFrom(before))
+}
+
 // spare makes a second group, of larger VMs, so that the autoscaler prefers the
 // first; and tells it not to wait long for a node of the first: on this API it
 // does not see why there is none.
@@ -134,15 +180,7 @@ func (s *scaled) spare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var class machinev1.MachineClass
-	if err := s.m.cl.Get(t.Context(), s.key(s.pool.name+"-md-0"), &class); err != nil {
-		t.Fatal(err)
-	}
-	large, _ := s.nodes.Class(name, "large")
-	large.ObjectMeta, large.SecretRef = metav1.ObjectMeta{Namespace: s.namespace, Name: name}, class.SecretRef
-	large.NodeTemplate.Capacity["cpu"], large.NodeTemplate.Capacity["memory"] = resource.MustParse(
-		"8"), resource.MustParse("32Gi")
-	if err := s.m.cl.Create(t.Context(), large); err != nil {
+	if err := s.largeClass(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.copyTemplate(t.Context(), md.Spec.Template.Spec.InfrastructureRef.Name, name, name); err != nil {

@@ -20,17 +20,24 @@ type clusterctl struct {
 }
 
 // newClusterctl writes clusterctl's configuration: the one of our release, with
-// core added, and no cert-manager to install.
+// core and the kubeadm providers added, and no cert-manager to install.
 func newClusterctl(t *testing.T, a assets) clusterctl {
 	t.Helper()
 	ours, err := os.ReadFile(filepath.Join(a.repository, "clusterctl.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	components := filepath.Join(a.capi, "repository", "cluster-api", core, "core-components.yaml")
 	c := clusterctl{a.clusterctl(), filepath.Join(t.TempDir(), "clusterctl.yaml")}
-	text := fmt.Sprintf("%s- name: cluster-api\n  type: CoreProvider\n  url: file://%s\ncert-manager:\n  "+
-		"externallyProvisioned: \"true\"\n", ours, components)
+	text := string(ours)
+	for _, p := range []struct{ name, kind, label, file string }{
+		{"cluster-api", "CoreProvider", "cluster-api", "core-components.yaml"},
+		{"kubeadm", "BootstrapProvider", "bootstrap-kubeadm", "bootstrap-components.yaml"},
+		{"kubeadm", "ControlPlaneProvider", "control-plane-kubeadm", "control-plane-components.yaml"},
+	} {
+		text += fmt.Sprintf("- name: %s\n  type: %s\n  url: file://%s\n", p.name, p.kind,
+			filepath.Join(a.capi, "repository", p.label, core, p.file))
+	}
+	text += "cert-manager:\n  externallyProvisioned: \"true\"\n"
 	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

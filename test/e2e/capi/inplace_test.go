@@ -76,7 +76,7 @@ func newGatedManagement(t *testing.T, a assets, ctl clusterctl) *management {
 		t.Fatal(err)
 	}
 	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(),
-		"--core", "cluster-api:"+core, "--infrastructure", "mcm", "--bootstrap", "mcm", "--control-plane", "mcm")
+		"--core", "cluster-api:"+core, "--infrastructure", "capmcm", "--bootstrap", "capmcm", "--control-plane", "capmcm")
 	m.startCore(t, "MachinePool=false,RuntimeSDK=true,InPlaceUpdates=true")
 	return m
 }
@@ -84,7 +84,7 @@ func newGatedManagement(t *testing.T, a assets, ctl clusterctl) *management {
 // startHooks installs the bundle, and runs its Deployment as a process.
 func (m *management) startHooks(t *testing.T, ctl clusterctl) {
 	t.Helper()
-	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(), "--runtime-extension", "mcm")
+	ctl.must(t, nil, "init", "--kubeconfig", m.Cluster.Kubeconfig(), "--runtime-extension", "capmcm")
 	certs := filepath.Join(m.dir, "hooks")
 	ca, err := serving(certs)
 	if err != nil {
@@ -105,7 +105,8 @@ func (m *management) startHooks(t *testing.T, ctl clusterctl) {
 	}
 	port, health := process.PortForTest(t), process.PortForTest(t)
 	args := append(m.flagsOf(t, hooks), "--control-kubeconfig="+m.kubeconfigOf(t, hooks.namespace, hooks.account),
-		"--address=127.0.0.1", fmt.Sprintf("--port=%d", health), fmt.Sprintf("--runtime-extension-port=%d",
+		"--leader-elect-resource-namespace="+hooks.namespace, "--address=127.0.0.1",
+		fmt.Sprintf("--port=%d", health), fmt.Sprintf("--runtime-extension-port=%d",
 			port), "--runtime-extension-cert-dir="+certs)
 	process.ForTest(t, m.dir, process.Command{Name: hooks.deployment, Program: m.assets.manager(), Args: args}).
 		RequireReady(t, "http://"+process.Loopback(health)+"/readyz")
@@ -216,7 +217,7 @@ func (p *pool) labelInPlace(t *testing.T) {
 	p.template(t, "labelled", func(s *infrav1.MCMMachineSpec) {
 		s.NodeTemplate = infrav1.NodeTemplate{
 			Labels: map[string]string{"example.com/revision": "v2"},
-			Taints: []corev1.Taint{{Key: "example.com/reserved", Effect: corev1.TaintEffectNoSchedule}},
+			Taints: []infrav1.Taint{{Key: "example.com/reserved", Effect: "NoSchedule"}},
 		}
 	})
 	p.until(t, "label and taint on all Nodes, and all up to date", func(ctx context.Context) error {

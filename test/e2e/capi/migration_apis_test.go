@@ -116,7 +116,8 @@ func (d *bothAPIs) argsOf(t *testing.T, p provider) []string {
 		&deployment); err != nil {
 		t.Fatal(err)
 	}
-	return deployment.Spec.Template.Spec.Containers[0].Args
+	args := expanded(deployment.Spec.Template.Spec.Containers[0])
+	return append(args, ownDiagnostics(t, args)...)
 }
 
 // class makes a MachineClass with its Secret.

@@ -37,6 +37,7 @@ func TestMigration(t *testing.T) {
 	d := newBothAPIs(t, a)
 	d.buildCommand(t)
 	d.namespace(t, fleetNamespace)
+	d.selfHosted(t, fleetNamespace)
 	pools := d.threePools(t)
 	odd := d.oddPools(t)
 	d.startBundles(t)

@@ -37,6 +37,9 @@ type pool struct {
 func newPool(t *testing.T, m *management, ctl clusterctl, nodes *stack.Stack, namespace, name string) *pool {
 	t.Helper()
 	m.namespace(t, namespace)
+	if nodes == m.Stack {
+		m.selfHosted(t, namespace)
+	}
 	host, port := endpoint(t, nodes)
 	return &pool{m, ctl, nodes, namespace, name, map[string]string{
 		"CONTROL_PLANE_ENDPOINT_HOST": host, "CONTROL_PLANE_ENDPOINT_PORT": port,

@@ -66,7 +66,8 @@ func owners() map[string]func(types.NamespacedName, []metav1.OwnerReference) err
 		"MCMMachine":              exactly(machine),
 		"MCMConfig":               exactly(machine),
 		// Without an owner, so that it stays when a Cluster goes.
-		"MachineClass": exactly(),
+		"MachineClass":           exactly(),
+		"MCMRemediationTemplate": exactly(),
 		"Secret": func(name types.NamespacedName, got []metav1.OwnerReference) error {
 			return framework.HasOneOfExactOwners(got, []metav1.OwnerReference{config}, []metav1.OwnerReference{controlPlane},
 				nil)

@@ -6,11 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
@@ -18,15 +13,21 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // settings are values of the variables of all templates that have no default.
 func settings() map[string]string {
 	all := map[string]string{
 		"CONTROL_PLANE_ENDPOINT_HOST": "192.0.2.1", "MACHINE_CLASS_NAME": "existing",
+		"CONTROL_PLANE_MACHINE_CLASS_NAME": "existing-too", "CONTROL_PLANE_ZONE_1": "zone-a",
+		"CONTROL_PLANE_ZONE_2": "zone-b", "CONTROL_PLANE_ZONE_3": "zone-c",
 		"CONTROL_PLANE_CA_DATA": "Y2E=", "CONTROL_PLANE_CA_CERT_HASH": "sha256:0123",
 		"SIM_ENDPOINT": "http://192.0.2.2:8484", "SIM_ACCOUNT_ID": "demo", "SIM_SECRET_KEY": "secret",
-		"AWS_AMI": "ami-0123456789abcdef0", "AWS_REGION": "eu-west-1", "AWS_ZONE": "eu-west-1a",
+		"AWS_AMI": "ami-0123456789abcdef0", "AWS_REGION": "eu-west-1",
 		"AWS_SUBNET_ID":         "subnet-0123456789abcdef0",
 		"AWS_SECURITY_GROUP_ID": "sg-0123456789abcdef0", "AWS_IAM_INSTANCE_PROFILE": "nodes.example.com",
 		"AWS_SSH_KEY_NAME":  "a-key",
@@ -68,7 +69,7 @@ func (m *management) generate(t *testing.T, ctl clusterctl, flavor, namespace, n
 ) rendered {
 	t.Helper()
 	args := append([]string{
-		"generate", "cluster", name, "--kubeconfig", m.Cluster.Kubeconfig(), "--infrastructure", "mcm", "--flavor", flavor,
+		"generate", "cluster", name, "--kubeconfig", m.Cluster.Kubeconfig(), "--infrastructure", "capmcm", "--flavor", flavor,
 		"--target-namespace", namespace, "--kubernetes-version", "v1.36.3",
 	}, more...)
 	text := ctl.must(t, variables, args...)
@@ -85,15 +86,13 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	t.Helper()
 	const namespace = "templates"
 	m.namespace(t, namespace)
-	if err := m.Cluster.ApplyDir(t.Context(), m.assets.capi+"/kubeadm"); err != nil {
-		t.Fatal(err)
-	}
-	flavors := []string{"topology", "topology-workers"}
+	flavors := []string{"", "sim", "topology", "topology-workers"}
 	for _, cloud := range []string{"", "sim", "aws", "openstack", "vsphere"} {
-		for _, what := range []string{"", "workers-only", "self-hosted", "autoscale", "health-check"} {
-			flavors = append(flavors, strings.Trim(cloud+"-"+what, "-"))
+		for _, what := range []string{"workers-only", "self-hosted", "autoscale", "health-check"} {
+			flavors = append(flavors, strings.TrimPrefix(cloud+"-"+what, "-"))
 		}
 	}
+	t.Run("AWS without keys", func(t *testing.T) { checkAmbient(t, m, ctl, namespace) })
 	for _, flavor := range flavors {
 		t.Run("flavor "+flavor, func(t *testing.T) {
 			all := m.generate(t, ctl, flavor, namespace, "c1", settings(), "--control-plane-machine-count", "3",
@@ -109,6 +108,30 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 			checkClass(t, all)
 			checkUserData(t, flavor, all)
 		})
+	}
+}
+
+// checkAmbient: on AWS the class's Secret can do without keys where the manager's own
+// identity may be used, and only there.
+func checkAmbient(t *testing.T, m *management, ctl clusterctl, namespace string) {
+	t.Helper()
+	variables := settings()
+	delete(variables, "AWS_ACCESS_KEY_ID")
+	delete(variables, "AWS_SECRET_ACCESS_KEY")
+	all := m.generate(t, ctl, "aws-workers-only", namespace, "c1", variables, "--worker-machine-count", "2")
+	credentials := cloud.Credentials{}
+	for _, o := range all.pick("Secret") {
+		for key, value := range as[corev1.Secret](t, o).StringData {
+			if key != machinev1.UserDataKey {
+				credentials[key] = []byte(value)
+			}
+		}
+	}
+	for _, ambient := range []bool{false, true} {
+		problems := aws.NewDriver(aws.Options{Ambient: ambient}).CheckSecret(cloud.Class{}, credentials)
+		if (len(problems) == 0) != ambient {
+			t.Errorf("with ambient credentials %v: %v", ambient, problems)
+		}
 	}
 }
 

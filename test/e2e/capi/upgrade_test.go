@@ -1,68 +1,114 @@
 package capi
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
-	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 )
 
-// The releases of ours that the repository has. Both are of this source: the
-// first is made older by what makeOlder takes away.
+// The releases of ours: the previous one, and this tree.
 const (
 	oldRelease = "v0.1.0"
 	newRelease = "v0.1.1"
 )
 
-const machineCRD = "mcmmachines.infrastructure.cluster.x-k8s.io"
+// firstReleasable is what the repository got with the commit from which the providers could be
+// released first. That stands for the previous release until there is one: a path outlives a
+// history that is rewritten, as a hash does not.
+const firstReleasable = "config/simcloud"
 
-// makeOlder takes the columns of MCMMachines out of a release, so that an upgrade
-// from it has a CRD to change.
-func (a assets) makeOlder(version string) error {
-	path := filepath.Join(a.repository, "infrastructure-mcm", version, "infrastructure-components.yaml")
-	objects, err := cluster.Read(path)
-	if err != nil {
-		return err
-	}
-	var text bytes.Buffer
-	for _, o := range objects {
-		if o.GetName() == machineCRD {
-			versions, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
-			if err != nil {
-				return err
-			}
-			delete(versions[0].(map[string]any), "additionalPrinterColumns")
-			if err := unstructured.SetNestedSlice(o.Object, versions, "spec", "versions"); err != nil {
-				return err
-			}
-		}
-		one, err := yaml.Marshal(o.Object)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&text, "---\n%s", one)
-	}
-	return os.WriteFile(path, text.Bytes(), 0o600)
+// TestUpgrade brings a Cluster with workers, made by the previous release, to this
+// tree with clusterctl.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	a := require(t)
+	old := previous(t, a)
+	ctl := newClusterctl(t, old)
+	m := newManagement(t, old, ctl)
+	m.is(t, oldRelease)
+	checkPlan(t, m, ctl)
+	m.startProviders(t)
+	p := newPool(t, m, ctl, m.Stack, "upgrade", "c1")
+	p.externalKubeconfig(t)
+	p.apply(t, "sim-workers-only", 2)
+	p.until(t, "two workers of the previous release", p.settled(2))
+	m.assets = a
+	p.upgrade(t, 2)
+	p.scale(t, 3)
+	p.until(t, "one more worker after the upgrade", p.settled(3))
+	p.remove(t)
+	m.rights(t)
 }
 
-// installed is what tells the releases apart: what the inventory says, the image
-// of each Deployment, and whether the CRD has the new release's columns.
+// previous returns the assets of the previous release: its manager, and a
+// repository with it and this tree's.
+func previous(t *testing.T, a assets) assets {
+	t.Helper()
+	dir := t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	commit := previousCommit(t, a.root)
+	old := a
+	old.binaries, old.repository = filepath.Join(dir, "bin"), filepath.Join(dir, "release")
+	for _, command := range [][]string{
+		{"mkdir", tree, old.binaries},
+		{"git", "-C", a.root, "archive", "--output=" + filepath.Join(dir, "tree.tar"), commit},
+		{"tar", "-xf", filepath.Join(dir, "tree.tar"), "-C", tree},
+		{"go", "build", "-C", tree, "-o", old.manager(), "./cmd/manager"},
+		{"cp", filepath.Join(a.binaries, "simcloud"), old.binaries},
+		{"go", "-C", a.root, "run", "./cmd/release", "-out", old.repository, "-version", newRelease},
+		// The one that is written last is what clusterctl installs.
+		{"go", "-C", tree, "run", "./cmd/release", "-out", old.repository, "-version", oldRelease},
+	} {
+		if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	return old
+}
+
+// previousCommit returns the commit of the previous release. A copy of the repository without its
+// history has none.
+func previousCommit(t *testing.T, root string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "log", "--diff-filter=A", "--format=%H", "--",
+		firstReleasable).Output()
+	commits := strings.Fields(string(out))
+	if err != nil || len(commits) == 0 {
+		t.Skipf("the commit that added %s, the previous release, is not in this repository: %v", firstReleasable, err)
+	}
+	return commits[len(commits)-1]
+}
+
+// checkPlan: clusterctl offers this tree.
+func checkPlan(t *testing.T, m *management, ctl clusterctl) {
+	t.Helper()
+	plan := ctl.must(t, nil, "upgrade", "plan", "--kubeconfig", m.Cluster.Kubeconfig())
+	for _, label := range []string{"infrastructure-capmcm", "bootstrap-capmcm", "control-plane-capmcm"} {
+		offered := slices.ContainsFunc(strings.Split(plan, "\n"), func(line string) bool {
+			words := strings.Fields(line)
+			return len(words) > 2 && words[0] == label && slices.Equal(words[len(words)-2:], []string{oldRelease, newRelease})
+		})
+		if !offered {
+			t.Errorf("clusterctl upgrade plan does not offer %s of %s:\n%s", newRelease, label, plan)
+		}
+	}
+}
+
+// installed is what tells the releases apart: what the inventory says, and the
+// image of each Deployment.
 func (m *management) installed(ctx context.Context) (map[string]string, error) {
 	found := map[string]string{}
 	var inventory clusterctlv1.ProviderList
@@ -79,21 +125,13 @@ func (m *management) installed(ctx context.Context) (map[string]string, error) {
 		}
 		_, found[p.deployment], _ = strings.Cut(d.Spec.Template.Spec.Containers[0].Image, ":")
 	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := m.cl.Get(ctx, client.ObjectKey{Name: machineCRD}, &crd); err != nil {
-		return nil, err
-	}
-	found[machineCRD] = oldRelease
-	if len(crd.Spec.Versions[0].AdditionalPrinterColumns) > 0 {
-		found[machineCRD] = newRelease
-	}
 	return found, nil
 }
 
 // all is what installed returns where everything of ours is of one release.
 func all(release string) map[string]string {
-	want := map[string]string{"cluster-api": core, machineCRD: release}
-	for _, label := range []string{"infrastructure-mcm", "bootstrap-mcm", "control-plane-mcm"} {
+	want := map[string]string{"cluster-api": core}
+	for _, label := range []string{"infrastructure-capmcm", "bootstrap-capmcm", "control-plane-capmcm"} {
 		want[label] = release
 	}
 	for _, p := range providers() {
@@ -111,7 +149,6 @@ func all(release string) map[string]string {
 func (p *pool) upgrade(t *testing.T, workers int) {
 	t.Helper()
 	m := p.m
-	m.is(t, oldRelease)
 	vms, err := p.lives(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +161,8 @@ func (p *pool) upgrade(t *testing.T, workers int) {
 	}
 	m.providers = nil
 	p.ctl.must(t, nil, "upgrade", "apply", "--kubeconfig", m.Cluster.Kubeconfig(),
-		"--infrastructure", "mcm:"+newRelease, "--bootstrap", "mcm:"+newRelease, "--control-plane", "mcm:"+newRelease)
+		"--infrastructure", "capmcm:"+newRelease, "--bootstrap", "capmcm:"+newRelease,
+		"--control-plane", "capmcm:"+newRelease)
 	m.is(t, newRelease)
 	m.startProviders(t)
 	p.until(t, "the Cluster is available after the upgrade", p.available)

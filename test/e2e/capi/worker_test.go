@@ -78,9 +78,9 @@ func (p *pool) rollout(t *testing.T) {
 		Spec:       *old.Spec.DeepCopy(),
 	}
 	next.Spec.Template.Spec.NodeTemplate = infrav1.NodeTemplate{
-		Labels: map[string]string{"example.com/revision": "v2"}, Taints: []corev1.Taint{{
+		Labels: map[string]string{"example.com/revision": "v2"}, Taints: []infrav1.Taint{{
 			Key:    "example.com/reserved",
-			Effect: corev1.TaintEffectNoSchedule,
+			Effect: "NoSchedule",
 		}},
 	}
 	if err := p.m.cl.Create(t.Context(), next); err != nil {

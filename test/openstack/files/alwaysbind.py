@@ -15,5 +15,7 @@ class AlwaysBind(api.MechanismDriver):
 
     def bind_port(self, context):
         segment = context.segments_to_bind[0]
-        context.set_binding(segment[api.ID], portbindings.VIF_TYPE_OVS, {portbindings.CAP_PORT_FILTER: True},
+        # The real host gets bridges, which os-vif makes by itself. The fake ones make nothing.
+        kind = portbindings.VIF_TYPE_BRIDGE if context.host == 'hypervisor' else portbindings.VIF_TYPE_OVS
+        context.set_binding(segment[api.ID], kind, {portbindings.CAP_PORT_FILTER: True},
                             status=constants.PORT_STATUS_ACTIVE)

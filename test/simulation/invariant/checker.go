@@ -83,6 +83,7 @@ func nativeRules() []Rule {
 		{Name: "Drained", Resource: drained},
 		{Name: "NothingLeftBehind", Object: nothingLeftBehind},
 		{Name: "ProviderIDStays", Object: providerIDStays},
+		{Name: "ClassStays", Object: classStays},
 		{Name: "NeverTooManyMachines", Object: neverTooManyMachines},
 		{Name: "WithinSurge", Object: withinSurge},
 		{Name: "HealthyMachinesStay", Object: healthyMachinesStay},

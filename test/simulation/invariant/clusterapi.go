@@ -128,7 +128,8 @@ func vmStays(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) erro
 		switch {
 		case other, moved(m):
 			continue
-		case !m.DeletionTimestamp.IsZero(), c.copies(m, now), c.wasDeleted(mcmID(m), w.Began):
+		case !m.DeletionTimestamp.IsZero(), c.copies(m, now), c.wasDeleted(mcmID(m), w.Began),
+			m.Annotations[machinev1.NextClassAnnotation] != "":
 			return nil
 		}
 		return fmt.Errorf("VM %s is ended although it is that of MCMMachine %s, which stays", now.ID, m.Name)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 )
@@ -88,6 +89,31 @@ func sameVM(name, before, after string) error {
 		return nil
 	}
 	return fmt.Errorf("%s had VM %s and gets %q", name, before, after)
+}
+
+// classStays: a manager changes the class of a Machine or MCMMachine, or that which its VM is
+// asked for with, only while the cloud has no VM of it.
+func classStays(c *Checker, change apiserver.Change, w *Writer) error {
+	if w == nil {
+		return nil
+	}
+	id, name := "", ""
+	if before, after := machineIn(change); before != nil && after != nil &&
+		before.Spec.Class.Name != after.Spec.Class.Name {
+		id, name = ownerID(after), after.Name
+	}
+	if before, after := mcmIn(change); before != nil && after != nil {
+		was, is := before.Annotations[infrav1.MadeFromAnnotation], after.Annotations[infrav1.MadeFromAnnotation]
+		if was != "" && was != is {
+			id, name = mcmID(after), after.Name
+		}
+	}
+	for _, vm := range c.resources {
+		if id != "" && vm.VM != nil && vm.Tags[ownerTag] == id && vm.Deleting.IsZero() {
+			return fmt.Errorf("machine %s gets another class although it has VM %s", name, vm.ID)
+		}
+	}
+	return nil
 }
 
 // neverTooManyMachines: no Machine is created while there are as many as its set

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
@@ -105,7 +107,8 @@ func (c *Checker) classAndZone(vm sim.Resource, w *Writer) (class types.Namespac
 		if owner, ok := w.Home.KindOf(&clusterv1.Machine{}).Look(key).(*clusterv1.Machine); ok {
 			zone = owner.Spec.FailureDomain
 		}
-		return types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.MachineClassRef.Name}, zone
+		name := cmp.Or(m.Annotations[infrav1.MadeFromAnnotation], m.Spec.MachineClassRef.Name)
+		return types.NamespacedName{Namespace: m.Namespace, Name: name}, zone
 	}
 	return types.NamespacedName{}, ""
 }

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,9 @@ func everythingSettles(c *Checker) error {
 			if ref := metav1.GetControllerOf(m); ref != nil {
 				return fmt.Errorf("Machine %s belongs to set %s, which is gone", m.Name, ref.Name)
 			}
+			if node, ok := c.node(m.Labels[machinev1.NodeLabel]).(*corev1.Node); ok && machinev1.IsNodeDeletionHeld(node) {
+				return fmt.Errorf("Machine %s may still go with its node, whose deletion is held", m.Name)
+			}
 			continue // it is not replaced
 		}
 		node, ok := c.node(m.Labels[machinev1.NodeLabel]).(*corev1.Node)
@@ -42,9 +46,10 @@ func everythingSettles(c *Checker) error {
 			return fmt.Errorf("Machine %s runs without a healthy node", m.Name)
 		}
 		if d := c.deploymentOf(set); d != nil {
-			if d.Spec.Template.Spec.Class.Name != m.Spec.Class.Name {
-				return fmt.Errorf("Machine %s has class %s and should have %s", m.Name, m.Spec.Class.Name,
-					d.Spec.Template.Spec.Class.Name)
+			class := d.Spec.Template.Spec.Class.Name
+			names := append(machinev1.FallbackClasses(d, class), class)
+			if set.Spec.Template.Spec.Class.Name != class || !slices.Contains(names, m.Spec.Class.Name) {
+				return fmt.Errorf("Machine %s has class %s and should have one of %s", m.Name, m.Spec.Class.Name, names)
 			}
 			owned[string(d.UID)]++
 		}

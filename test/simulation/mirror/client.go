@@ -140,10 +140,25 @@ func (c *Client) kindOf(o any) (*apiserver.Kind, error) {
 		}
 		return nil, fmt.Errorf("the model does not serve %s", gvk)
 	}
-	if k := c.Server.KindOf(o); k != nil {
+	if k := kindOf(c.Server, o); k != nil {
 		return k, nil
 	}
 	return nil, fmt.Errorf("the model does not serve %T", o)
+}
+
+// kindOf returns the kind of an object, or of metadata that names its kind; nil if the
+// server has none such.
+func kindOf(s *apiserver.Server, o any) *apiserver.Kind {
+	of, partial := o.(*metav1.PartialObjectMetadata)
+	if !partial {
+		return s.KindOf(o)
+	}
+	for _, k := range s.Kinds() {
+		if k.GVK == of.GroupVersionKind() {
+			return k
+		}
+	}
+	return nil
 }
 
 // write sends a request that changes o, and puts the answer into it.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,7 +55,7 @@ func (m *Mirror) Of(k *apiserver.Kind) *Informer {
 }
 
 func (m *Mirror) kindOf(o any) (*apiserver.Kind, error) {
-	if k := m.server.KindOf(o); k != nil {
+	if k := kindOf(m.server, o); k != nil {
 		return k, nil
 	}
 	return nil, fmt.Errorf("the model does not serve %T", o)
@@ -69,6 +70,10 @@ func (m *Mirror) Get(_ context.Context, key client.ObjectKey, into client.Object
 	found := m.Of(k).store[key]
 	if found == nil {
 		return apierrors.NewNotFound(k.Resource, key.Name)
+	}
+	if partial, ok := into.(*metav1.PartialObjectMetadata); ok {
+		*partial = metadataOf(k, found)
+		return nil
 	}
 	o := client.GetOptions{}
 	o.ApplyOptions(opts)

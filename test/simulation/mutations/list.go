@@ -17,8 +17,8 @@ type Target struct {
 
 // Mutations are the mistakes that the simulation must find.
 func Mutations() []Mutation {
-	return slices.Concat(creations(), attempts(), deletions(), drains(), counts(), orphans(), health(), writes(),
-		clusterAPI())
+	return slices.Concat(creations(), attempts(), fallbacks(), deletions(), drains(), counts(), orphans(), health(),
+		writes(), clusterAPI())
 }
 
 // creations are mistakes in creating Machines.
@@ -52,6 +52,25 @@ func attempts() []Mutation {
 		{"a new attempt begins without looking for the VM of the one before", []Target{
 			{engine, "(*Engine).nextAttempt", Replace(`a.Get(x, r)`, `cloud.VM{}, error(&cloud.Error{Code: cloud.NotFound})`)},
 			{engine, "(*Engine).nextAttempt", Replace(`e.absenceGraceLeft(i, s, t)`, `t.Sub(t)`)},
+		}},
+	}
+}
+
+// fallbacks are mistakes in choosing among the classes of a pool.
+func fallbacks() []Mutation {
+	return []Mutation{
+		{"a machine waits for its exhausted class although another one has room", []Target{
+			{"controllers/internal/fallback", "(*Memory).Next", Body(`return Candidate{}, false`)},
+		}},
+		{"a class follows without a look for the VM of the one before", []Target{
+			{"controllers/machine", "(*Controller).createFailed", Replace(`refused(e)`,
+				`(&cloud.Error{Code: cloud.Exhausted, Op: "create VM", Err: e})`)},
+			{"controllers/machine", "(*Controller).switchClass", Replace(`c.engine.Remove(x, o)`,
+				`cloud.Deletion{Done: true}, error(nil)`)},
+			{"controllers/machine", "(*Controller).adopt", Body(`return false, nil`)},
+		}},
+		{"no VM is looked for that a restore has made unknown", []Target{
+			{"controllers/internal/vm", "(*Engine).findForgotten", Body(`return cloud.VM{}, false, nil`)},
 		}},
 	}
 }

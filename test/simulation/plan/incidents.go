@@ -141,6 +141,21 @@ func (p *Plan) addFullDisk() {
 	}
 }
 
+// addFallbacks has the pools of a quarter of the worlds fall back to the other classes, and
+// some classes out of capacity for a while.
+func (p *Plan) addFallbacks() {
+	const stream = 955 // with it, no pool of a recorded world that was once violated falls back
+	r := rand.New(rand.NewPCG(p.Seed, stream))
+	if p.Fallbacks = r.IntN(4) == 0; !p.Fallbacks {
+		return
+	}
+	for range 1 + r.IntN(4) {
+		p.Events = append(p.Events, Event{
+			At: between(r, 0, p.Length), What: "exhausted", N: r.Uint32() >> 1, For: between(r, time.Minute, time.Hour),
+		})
+	}
+}
+
 // between draws a duration.
 func between(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N(int64(to-from)+1))

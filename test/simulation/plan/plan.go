@@ -25,6 +25,7 @@ type Plan struct {
 	Apart        bool   // each API has a manager of its own
 	Moves        bool   // there is a second management cluster
 	Zones        bool   // classes name several zones
+	Fallbacks    bool   // pools fall back to the other classes
 	Events       []Event
 
 	// IgnoreOutages takes the protection from outages away.
@@ -59,8 +60,8 @@ func (e Event) String() string {
 // String is the plan in a few lines.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, zones %v, boot %s, delete %s, %d pods\n",
-		p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Zones, p.Boot, p.Delete, p.Pods)
+	fmt.Fprintf(&b, "seed %d: %s, split %v, apart %v, moves %v, zones %v, fallbacks %v, boot %s, delete %s, %d pods\n",
+		p.Seed, p.Length.Round(time.Second), p.Split, p.Apart, p.Moves, p.Zones, p.Fallbacks, p.Boot, p.Delete, p.Pods)
 	for i, pool := range p.Pools {
 		fmt.Fprintf(&b, "  pool %d: %+v\n", i, pool)
 	}
@@ -107,6 +108,7 @@ func New(seed uint64) Plan {
 	p.addRestores()
 	p.addFullDisk()
 	p.addReplacements()
+	p.addFallbacks()
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return p
 }

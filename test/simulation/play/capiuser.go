@@ -50,7 +50,7 @@ func (w *World) rollWorkers(e Event) {
 	// Only templates that are in use move with the Cluster; the others are made anew.
 	if h := w.clusterHome(); h != nil {
 		if _, found := find[*infrav1.MCMMachineTemplate](h.server, name); !found {
-			w.createAt(h.server, machineTemplate(name))
+			w.createAt(h.server, w.machineTemplate(name))
 		}
 	}
 	w.editWorkers(e, func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.InfrastructureRef.Name = name })

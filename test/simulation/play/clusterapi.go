@@ -80,9 +80,15 @@ func (w *World) populateClusterAPI() {
 }
 
 // machineTemplate returns the template of machines of a class, which has its name.
-func machineTemplate(class string) *infrav1.MCMMachineTemplate {
+func (w *World) machineTemplate(class string) *infrav1.MCMMachineTemplate {
 	t := &infrav1.MCMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: class}}
 	t.Spec.Template.Spec.MachineClassRef.Name = class
+	for _, other := range classNames() {
+		if w.plan.Fallbacks && other != class {
+			refs := &t.Spec.Template.Spec.FallbackClassRefs
+			*refs = append(*refs, infrav1.MachineClassReference{Name: other})
+		}
+	}
 	t.Spec.Template.Spec.NodeTemplate.Labels = map[string]string{"template": class}
 	return t
 }
@@ -91,7 +97,7 @@ func machineTemplate(class string) *infrav1.MCMMachineTemplate {
 func (w *World) populateCluster(s *model.Server) {
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	for i := range classes {
-		w.createAt(s, machineTemplate(className(i)))
+		w.createAt(s, w.machineTemplate(className(i)))
 	}
 	boot := &bootstrapv1.MCMConfigTemplate{ObjectMeta: at(bootTemplate)}
 	boot.Spec.Template.Spec.MachineClassRef = &bootstrapv1.NameReference{Name: className(0)}

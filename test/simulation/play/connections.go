@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 	model "github.com/capmcm/cluster-api-provider-mcm/test/simulation/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/test/simulation/mirror"
 )
@@ -168,10 +169,12 @@ func (c *connections) GetUncachedClient(_ context.Context, key client.ObjectKey)
 	return x.live, nil
 }
 
-// GetRESTConfig leads nowhere.
+// GetRESTConfig leads to an API server that only reports its version.
 func (c *connections) GetRESTConfig(_ context.Context, key client.ObjectKey) (*rest.Config, error) {
-	_, err := c.of(key)
-	return &rest.Config{Host: "https://workload.invalid"}, err
+	if _, err := c.of(key); err != nil {
+		return nil, err
+	}
+	return (&fixture.APIServer{Version: kubeletVersion}).Config(), nil
 }
 
 // Watch starts a watch, once for each connection.

@@ -318,6 +318,9 @@ func (w *World) plentiful() {
 	for _, zone := range zones() {
 		w.Cloud.SetCapacity(zone, "small", -1)
 	}
+	if w.plan.Fallbacks && !w.plan.Zones && len(w.plan.Workers) == 0 {
+		w.Cloud.SetCapacity(zones()[0], "small", 0) // for good: the other classes have room
+	}
 }
 
 // stray makes a VM that no machine knows, as one of an older manager that was

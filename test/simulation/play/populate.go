@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -184,6 +185,15 @@ const classes = plan.Classes
 
 func className(i int) string { return fmt.Sprintf("class-%c", 'a'+i%classes) }
 
+// classNames are the names of all classes.
+func classNames() []string {
+	var names []string
+	for i := range classes {
+		names = append(names, className(i))
+	}
+	return names
+}
+
 func (w *World) classOf(i int) *machinev1.MachineClass {
 	c := &machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: className(i)}, Provider: "sim"}
 	c.SecretRef = &corev1.SecretReference{Namespace: namespace, Name: "access"}
@@ -236,6 +246,9 @@ func (w *World) deploymentOf(i int) *machinev1.MachineDeployment {
 	d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: poolName(i), Namespace: namespace}}
 	if p.Fallback {
 		machinev1.SetAnnotation(d, machinev1.SurgeFallbackAnnotation, "true")
+	}
+	if w.plan.Fallbacks {
+		machinev1.SetAnnotation(d, machinev1.FallbackClassesAnnotation, strings.Join(classNames(), ","))
 	}
 	if p.Replacements != "" {
 		machinev1.SetAnnotation(d, machinev1.MaxReplacementsAnnotation, p.Replacements)

@@ -1,0 +1,83 @@
+// Package inspect has the verbs of kubectl mcm that only read: tree, why and timeline.
+// They need no credentials of a cloud, and only the rights of config/rbac/reader_role.yaml.
+package inspect
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+)
+
+// Clusters are the two clusters that the APIs work on.
+type Clusters struct {
+	Control, Target client.Reader
+	Namespace       string
+}
+
+// Deps are what the commands use.
+type Deps struct {
+	Connect func() (Clusters, error)
+	Now     func() time.Time
+}
+
+// Commands returns the commands.
+func Commands(d Deps) []*cobra.Command {
+	return []*cobra.Command{newTree(d), newWhy(d), newTimeline(d)}
+}
+
+// flags are those of every command here.
+type flags struct {
+	deps          Deps
+	allNamespaces bool
+	selector      string
+	output        string
+	noHeaders     bool
+}
+
+// add adds the flags to a command. Its --output takes the place of that of other commands.
+func (f *flags) add(cmd *cobra.Command) {
+	set := cmd.Flags()
+	set.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "read the objects of all namespaces")
+	set.StringVarP(&f.output, "output", "o", "", "output: wide, json, yaml, name, jsonpath=..., go-template=...")
+	set.BoolVar(&f.noHeaders, "no-headers", false, "print no headers")
+}
+
+// addSelector adds the flag of commands about several objects.
+func (f *flags) addSelector(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of the pools, e.g. team=a")
+}
+
+// read reads the facts that a command needs; events and joining are read on request.
+func (f *flags) read(cmd *cobra.Command, source read.Source) (*explain.Facts, error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	clusters, err := f.deps.Connect()
+	if err != nil {
+		return nil, err
+	}
+	source.Control, source.Target, source.Namespace = clusters.Control, clusters.Target, clusters.Namespace
+	source.Now = f.deps.Now()
+	if f.allNamespaces {
+		source.Namespace = ""
+	}
+	return source.All(cmd.Context())
+}
+
+// labels returns the selector; nil if there is none.
+func (f *flags) labels() (labels.Selector, error) {
+	if f.selector == "" {
+		return nil, nil //nolint:nilnil // no selector selects everything
+	}
+	parsed, err := labels.Parse(f.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector=%q: %w", f.selector, err)
+	}
+	return parsed, nil
+}

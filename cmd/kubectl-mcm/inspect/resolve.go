@@ -1,0 +1,58 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+)
+
+// kinds are the words for a kind: its name in the singular or plural, and its short names.
+var kinds = map[string]string{
+	"machine": explain.KindMachine, "mc": explain.KindMachine, "ma": explain.KindMachine,
+	"machineset": explain.KindSet, "mcs": explain.KindSet, "ms": explain.KindSet,
+	"machinedeployment": explain.KindDeployment, "mcd": explain.KindDeployment, "md": explain.KindDeployment,
+	"cluster": explain.KindCluster, "cl": explain.KindCluster,
+	"mcmcluster": explain.KindMCMCluster, "mcmmachine": explain.KindMCMMachine, "mcmconfig": explain.KindMCMConfig,
+	"mcmexternalcontrolplane": explain.KindControlPlane,
+	"node":                    explain.KindNode, "no": explain.KindNode,
+}
+
+// byName are the kinds that a name without kind is looked for in, the largest first.
+var byName = []string{
+	explain.KindCluster, explain.KindDeployment, explain.KindSet, explain.KindMachine, explain.KindMCMMachine,
+}
+
+// resolve finds the objects that a word of the command line names. Both APIs may have one.
+func resolve(f *explain.Facts, word string) ([]*explain.Object, error) {
+	written, name, hasKind := strings.Cut(word, "/")
+	if !hasKind {
+		for _, kind := range byName {
+			if found := f.Find(kind, word); len(found) > 0 {
+				return found, nil
+			}
+		}
+		return nil, fmt.Errorf("%s: %w", word, errNoObject)
+	}
+	short, group, _ := strings.Cut(strings.ToLower(written), ".")
+	kind, known := kinds[short]
+	if !known {
+		kind, known = kinds[strings.TrimSuffix(short, "s")]
+	}
+	if !known {
+		return nil, fmt.Errorf("%s: kind %q is not known; use machine, machineset, machinedeployment, mcmmachine, cluster "+
+			"or node", word, written)
+	}
+	found := f.Find(kind, name)
+	if kind == explain.KindNode {
+		found = f.MachinesOfNode(name)
+	}
+	found = slices.DeleteFunc(slices.Clone(found), func(o *explain.Object) bool {
+		return group != "" && !strings.HasPrefix(o.APIVersion, strings.TrimPrefix(group, "v1.")+"/")
+	})
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: %w", word, errNoObject)
+	}
+	return found, nil
+}

@@ -1,0 +1,86 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+)
+
+// newTimeline is the command that shows what happened, in order.
+func newTimeline(d Deps) *cobra.Command {
+	f := &flags{deps: d}
+	cmd := &cobra.Command{
+		Use: "timeline OBJECT", Short: "Show what happened to an object and what belongs to it, in order and with durations",
+		Long: `Show what happened to an object of either API, to the objects that it controls, and to their Nodes:
+from the time stamps of the objects, their conditions, and Events. Of a condition only the last
+change is known, and most API servers keep Events for an hour.
+
+An OBJECT is named as for kubectl mcm why.`,
+		Example: `  # where did the time go before this machine was ready?
+  kubectl mcm timeline machine/workers-abcde-x2f4d -n garden`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			facts, err := f.read(cmd, read.Source{Events: true})
+			if err != nil {
+				return err
+			}
+			objects, err := resolve(facts, args[0])
+			if err != nil {
+				return err
+			}
+			if len(objects) > 1 {
+				return fmt.Errorf("%s: %s and %s have that name; name one with its group", args[0], objects[0], objects[1])
+			}
+			warn(cmd.ErrOrStderr(), facts.Unread)
+			timeline := facts.Timeline(objects[0])
+			return f.printTimeline(cmd.OutOrStdout(), &timeline)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *flags) printTimeline(out io.Writer, t *explain.Timeline) error {
+	if f.output == formatName {
+		_, err := fmt.Fprintln(out, t.Object)
+		return err
+	}
+	if !f.forPeople() {
+		return f.print(out, t)
+	}
+	var rows [][]cell
+	if !f.noHeaders {
+		rows = append(rows, row("TIME", "AFTER", "FOR", "SOURCE", "OBJECT", "WHAT", "MESSAGE"))
+	}
+	for i := range t.Entries {
+		e := &t.Entries[i]
+		rows = append(rows, row(
+			e.Time.UTC().Format(time.RFC3339), duration.HumanDuration(e.Time.Sub(t.Entries[0].Time.Time)),
+			duration.HumanDuration(time.Duration(e.Seconds*float64(time.Second))), sourceOf(e), e.Object.Kind+"/"+e.Object.Name,
+			whatOf(e), e.Message,
+		))
+	}
+	table(out, rows, false)
+	return nil
+}
+
+// sourceOf is who tells, with the writer of an Event.
+func sourceOf(e *explain.Entry) string {
+	if e.By == "" {
+		return e.Source
+	}
+	return e.Source + " of " + e.By
+}
+
+func whatOf(e *explain.Entry) string {
+	if e.Count > 1 {
+		return fmt.Sprintf("%s (%d times)", e.What, e.Count)
+	}
+	return e.What
+}

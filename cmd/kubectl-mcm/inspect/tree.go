@@ -1,0 +1,187 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+)
+
+// newTree is the command that shows what belongs to pools.
+func newTree(d Deps) *cobra.Command {
+	f := &flags{deps: d}
+	var all bool
+	cmd := &cobra.Command{
+		Use: "tree [POOL...]", Short: "Show pools with their sets, machines and nodes, and what is not healthy",
+		Long: `Show MachineDeployments with their MachineSets, Machines and Nodes, of both APIs. For Cluster
+API that includes Clusters, MCMClusters, MCMConfigs and MCMMachines. Healthy machines of a
+set are one line; each other machine has the reason and the next step.
+
+A POOL is the name of a Cluster, MachineDeployment, MachineSet or Machine.`,
+		Example: `  # all pools of the namespace
+  kubectl mcm tree -n garden
+
+  # one pool, with every machine
+  kubectl mcm tree workers -n garden --all
+
+  # the pools of a team in all namespaces, for a program
+  kubectl mcm tree -A -l team=a -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			selector, err := f.labels()
+			if err != nil {
+				return err
+			}
+			facts, err := f.read(cmd, read.Source{Joining: true})
+			if err != nil {
+				return err
+			}
+			tree, missing := facts.Tree(explain.TreeOptions{Pools: args, Selector: selector, All: all || f.output == formatName})
+			if len(missing) > 0 {
+				return fmt.Errorf("%s: no pool has that name; kubectl mcm tree shows all", strings.Join(missing, ", "))
+			}
+			warn(cmd.ErrOrStderr(), facts.Unread)
+			return f.printTree(cmd.OutOrStdout(), &tree, facts.Now)
+		},
+	}
+	f.add(cmd)
+	f.addSelector(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "show healthy machines one by one, and MachineSets without machines")
+	return cmd
+}
+
+// warn tells what was left out.
+func warn(out io.Writer, unread []string) {
+	for _, text := range unread {
+		fmt.Fprintln(out, "Warning: not read:", text)
+	}
+}
+
+func (f *flags) printTree(out io.Writer, tree *explain.Tree, now time.Time) error {
+	if f.output == formatName {
+		printNames(out, tree.Items)
+		return nil
+	}
+	if !f.forPeople() {
+		return f.print(out, tree)
+	}
+	if len(tree.Items) == 0 {
+		_, err := fmt.Fprintln(out, "There are no pools.")
+		return err
+	}
+	p := &treePrinter{flags: f, now: now}
+	if !f.noHeaders {
+		p.rows = append(p.rows, p.header())
+	}
+	for _, b := range tree.Items {
+		p.branch(b, "", "")
+	}
+	table(out, p.rows, colourful(out))
+	return nil
+}
+
+// printNames prints the objects as kubectl does with -o name.
+func printNames(out io.Writer, branches []*explain.Branch) {
+	for _, b := range branches {
+		if b.Healthy == 0 {
+			fmt.Fprintln(out, b.Object)
+		}
+		printNames(out, b.Children)
+	}
+}
+
+// treePrinter collects the rows of a tree.
+type treePrinter struct {
+	flags *flags
+	now   time.Time
+	rows  [][]cell
+}
+
+func (p *treePrinter) header() []cell {
+	titles := []string{"NAME", "READY", "STATUS", "AGE", "REASON", "NEXT STEP"}
+	if p.flags.output == formatWide {
+		titles = append(titles, "API", "CLASS", "PROVIDERID")
+	}
+	if p.flags.allNamespaces {
+		titles = append([]string{"NAMESPACE"}, titles...)
+	}
+	return row(titles...)
+}
+
+// branch adds the row of an object and those below it. first leads its own row, rest the others.
+func (p *treePrinter) branch(b *explain.Branch, first, rest string) {
+	reason, next, shade := reasonOf(b)
+	cells := []cell{
+		{text: first + title(b)},
+		{text: readyOf(b)},
+		{text: dash(b.Status), colour: shade},
+		{text: age(b.Created, p.now)},
+		{text: reason, colour: shade},
+		{text: next},
+	}
+	if p.flags.output == formatWide {
+		cells = append(cells, row(string(b.API), dash(b.Class), dash(b.ProviderID))...)
+	}
+	if p.flags.allNamespaces {
+		cells = append(row(dash(b.Object.Namespace)), cells...)
+	}
+	p.rows = append(p.rows, cells)
+	for i, child := range b.Children {
+		if i == len(b.Children)-1 {
+			p.branch(child, rest+"└─", rest+"  ")
+			continue
+		}
+		p.branch(child, rest+"├─", rest+"│ ")
+	}
+}
+
+// title is an object by kind and name, or the number of healthy machines.
+func title(b *explain.Branch) string {
+	switch {
+	case b.Healthy == 1:
+		return "1 healthy machine"
+	case b.Healthy > 1:
+		return fmt.Sprintf("%d healthy machines", b.Healthy)
+	}
+	return b.Object.Kind + "/" + b.Object.Name
+}
+
+func readyOf(b *explain.Branch) string {
+	if b.Desired == nil || b.Ready == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", *b.Ready, *b.Desired)
+}
+
+// reasonOf is what a branch lacks, with the next step where that is about the object itself:
+// a pool whose machine lacks something refers to the machine.
+func reasonOf(b *explain.Branch) (reason, next string, shade colour) {
+	m := b.Missing
+	switch {
+	case m == nil && b.Object.Kind == explain.KindNode:
+		return "", "", nodeColour(b.Status)
+	case m == nil:
+		return "", "", green
+	case m.Object != b.Object && len(b.Children) > 0:
+		return m.Reason, "", colourOf(m)
+	}
+	return m.Reason, m.Remedy, colourOf(m)
+}
+
+func colourOf(m *explain.Finding) colour {
+	if m.NeedsPerson {
+		return red
+	}
+	return yellow
+}
+
+func nodeColour(status string) colour {
+	if status == "Ready" {
+		return green
+	}
+	return yellow
+}

@@ -1,0 +1,192 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+)
+
+// Exit codes of why, besides 0 and that of a failure, 1.
+const (
+	exitWaits  = 3 // something is missing, and passes by itself
+	exitPerson = 4 // something is missing, and a person has to act
+)
+
+// ExitCodeError is an exit code without a failure: the command has printed what there is to know.
+type ExitCodeError int
+
+// Error is never printed.
+func (e ExitCodeError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// explanations are several of them, for programs.
+type explanations struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []explain.Explanation `json:"items"`
+}
+
+// newWhy is the command that explains objects.
+func newWhy(d Deps) *cobra.Command {
+	f := &flags{deps: d}
+	cmd := &cobra.Command{
+		Use: "why OBJECT...", Short: "Explain what an object waits for, who has to act, and what happens next",
+		Long: `Explain an object of either API: what was asked for, what is done, the first thing that is
+missing, where the cause lies, the remedy, and what happens next and when.
+
+An OBJECT is KIND/NAME, or the NAME alone. KIND is machine, machineset, machinedeployment,
+mcmmachine, mcmconfig, mcmcluster, cluster, mcmexternalcontrolplane, node, or a short name. With
+a group, e.g. machine.cluster.x-k8s.io/NAME, only that API is looked at.
+
+The exit code is 0 if nothing is missing, 3 if what is missing passes by itself, 4 if a person has
+to act, and 1 if the command fails.`,
+		Example: `  # why is this machine no node yet?
+  kubectl mcm why machine/workers-abcde-x2f4d -n garden
+
+  # why does the pool not grow?
+  kubectl mcm why machinedeployment/workers -n garden
+
+  # the concern alone
+  kubectl mcm why cluster/prod -o jsonpath='{.missing.concern}'`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			facts, err := f.read(cmd, read.Source{Joining: true})
+			if err != nil {
+				return err
+			}
+			var found []explain.Explanation
+			for _, name := range args {
+				objects, err := resolve(facts, name)
+				if err != nil {
+					return err
+				}
+				for _, o := range objects {
+					found = append(found, facts.Why(o))
+				}
+			}
+			if err := f.printWhy(cmd.OutOrStdout(), found, facts.Now); err != nil {
+				return err
+			}
+			return verdict(found)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// verdict is the exit code for what was found; nil if nothing is missing.
+func verdict(found []explain.Explanation) error {
+	code := 0
+	for i := range found {
+		if m := found[i].Missing; m != nil {
+			code = max(code, exitWaits)
+			if m.NeedsPerson {
+				code = exitPerson
+			}
+		}
+	}
+	if code == 0 {
+		return nil
+	}
+	return ExitCodeError(code)
+}
+
+func (f *flags) printWhy(out io.Writer, found []explain.Explanation, now time.Time) error {
+	switch {
+	case f.output == formatName:
+		for i := range found {
+			fmt.Fprintln(out, found[i].Object)
+		}
+		return nil
+	case !f.forPeople() && len(found) == 1:
+		return f.print(out, &found[0])
+	case !f.forPeople():
+		return f.print(out, &explanations{metav1.TypeMeta{APIVersion: explain.Version, Kind: "ExplanationList"}, found})
+	}
+	for i := range found {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		f.printExplanation(out, &found[i], now)
+	}
+	return nil
+}
+
+// printExplanation prints one for people.
+func (f *flags) printExplanation(out io.Writer, e *explain.Explanation, now time.Time) {
+	colours := colourful(out)
+	fmt.Fprintf(out, "%s in namespace %s (%s)%s\n\n", e.Object, dash(e.Object.Namespace), apiName(e.API), phase(e))
+	var rows [][]cell
+	if !f.noHeaders {
+		rows = append(rows, row("  STEP", "STATE", "SINCE", "WHAT"))
+	}
+	for i := range e.Steps {
+		rows = append(rows, stepRow(&e.Steps[i], now))
+	}
+	table(out, rows, colours)
+	printMissing(out, e.Missing, now, colours)
+	if f.output == formatWide || e.Missing != nil {
+		warn(out, e.Unread)
+	}
+}
+
+func phase(e *explain.Explanation) string {
+	if e.Phase == "" {
+		return ""
+	}
+	return ": " + e.Phase
+}
+
+func apiName(api explain.API) string {
+	if api == explain.ClusterAPI {
+		return "Cluster API"
+	}
+	return "native API"
+}
+
+func stepRow(s *explain.Step, now time.Time) []cell {
+	since, text := "", s.Message
+	if s.Since != nil {
+		since = age(s.Since, now)
+	}
+	shade := map[explain.StepState]colour{explain.StepDone: green, explain.StepMissing: red}[s.State]
+	if s.Reason != "" {
+		text = s.Reason + ": " + text
+	}
+	return []cell{
+		{text: "  " + s.Name}, {text: strings.ToLower(string(s.State)), colour: shade}, {text: since}, {text: text},
+	}
+}
+
+// printMissing prints what is missing, and what to do about it.
+func printMissing(out io.Writer, m *explain.Finding, now time.Time, colours bool) {
+	if m == nil {
+		fmt.Fprintln(out, "\nNothing is missing.")
+		return
+	}
+	fmt.Fprintf(out, "\nMissing:  %s\n", paint(m.Meaning, colourOf(m), colours))
+	fmt.Fprintf(out, "Object:   %s\n", m.Object)
+	fmt.Fprintf(out, "Reason:   %s", m.Reason)
+	if m.Condition != "" {
+		fmt.Fprintf(out, ", of condition %s", m.Condition)
+	}
+	fmt.Fprintf(out, "\nConcern:  %s\n", m.Concern)
+	fmt.Fprintf(out, "Remedy:   %s\n", m.Remedy)
+	for _, command := range m.Commands {
+		fmt.Fprintf(out, "          $ %s\n", command)
+	}
+	fmt.Fprintf(out, "Next:     %s", m.Next)
+	if when := m.When(now); when != "" {
+		fmt.Fprintf(out, " (%s)", when)
+	}
+	fmt.Fprintln(out)
+}
+
+// errNoObject is returned for a name that no object has.
+var errNoObject = errors.New("no such object; kubectl mcm tree shows all")

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// What krew reads about a plugin of kubectl.
+type (
+	krewPlugin struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Metadata   map[string]string `json:"metadata"`
+		Spec       krewSpec          `json:"spec"`
+	}
+	krewSpec struct {
+		Version          string         `json:"version"`
+		Homepage         string         `json:"homepage"`
+		ShortDescription string         `json:"shortDescription"`
+		Description      string         `json:"description"`
+		Platforms        []krewPlatform `json:"platforms"`
+	}
+	krewPlatform struct {
+		Selector krewSelector        `json:"selector"`
+		URI      string              `json:"uri"`
+		SHA256   string              `json:"sha256"`
+		Bin      string              `json:"bin"`
+		Files    []map[string]string `json:"files"`
+	}
+	krewSelector struct {
+		MatchLabels map[string]string `json:"matchLabels"`
+	}
+)
+
+// krewManifest describes the archives of kubectl-mcm among files.
+func krewManifest(version string, platforms []string, files assets) ([]byte, error) {
+	plugin := krewPlugin{
+		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin",
+		Metadata: map[string]string{"name": "mcm"},
+		Spec: krewSpec{
+			Version: version, Homepage: repository,
+			ShortDescription: "Migrate and recover machines of Machine Controller Manager",
+			Description: "Moves machine pools between the APIs of Machine Controller Manager and Cluster API without\n" +
+				"recreating a VM, takes over from Machine Controller Manager, decides about orphaned VMs, and\n" +
+				"makes machines anew for VMs that a restored cluster does not know.\n",
+		},
+	}
+	for _, platform := range platforms {
+		system, architecture, _ := strings.Cut(platform, "/")
+		packed := pluginArchive(version, platform)
+		plugin.Spec.Platforms = append(plugin.Spec.Platforms, krewPlatform{
+			Selector: krewSelector{map[string]string{"os": system, "arch": architecture}},
+			URI:      repository + "/releases/download/" + version + "/" + packed,
+			SHA256:   files.sha256(packed), Bin: pluginBinary(platform),
+			Files: []map[string]string{{"from": pluginBinary(platform), "to": "."}, {"from": "LICENSE", "to": "."}},
+		})
+	}
+	return yaml.Marshal(plugin)
+}
+
+func pluginArchive(version, platform string) string {
+	return "kubectl-mcm_" + version + "_" + strings.ReplaceAll(platform, "/", "_") + ".tar.gz"
+}
+
+func pluginBinary(platform string) string {
+	if strings.HasPrefix(platform, "windows/") {
+		return "kubectl-mcm.exe"
+	}
+	return "kubectl-mcm"
+}

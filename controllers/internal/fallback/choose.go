@@ -1,0 +1,154 @@
+package fallback
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// A Pool names classes in the order of preference.
+type Pool struct {
+	Namespace string
+	Classes   []string // the first one is that of the template
+	Zone      string   // that the machine asks for; empty leaves it to the class
+}
+
+// A Candidate is a class of a pool.
+type Candidate struct {
+	class.Resolved
+	Name  string
+	Offer Offer
+	// Unusable is why machines of the pool cannot have this class; empty if they can.
+	Unusable string
+}
+
+// Candidates resolves the classes of a pool. One that cannot be used as it is stays in the
+// list, with the cause. It makes no call to a cloud.
+func Candidates(ctx context.Context, c client.Reader, resolve class.Resolve, pool Pool) ([]Candidate, error) {
+	var found []Candidate
+	for _, name := range pool.Classes {
+		r, err := resolve(ctx, c, pool.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		one := Candidate{Resolved: r, Name: name, Offer: OfferOf(r, pool.Namespace, name, pool.Zone)}
+		if len(found) > 0 {
+			one.Unusable = unusable(r, found[0].Resolved, pool.Zone)
+		}
+		found = append(found, one)
+	}
+	return found, nil
+}
+
+// Others resolves the classes of a pool beside the one named own.
+func Others(ctx context.Context, c client.Reader, resolve class.Resolve, pool Pool, own string) ([]class.Resolved,
+	error,
+) {
+	var others []class.Resolved
+	for _, name := range pool.Classes {
+		if name == own {
+			continue
+		}
+		r, err := resolve(ctx, c, pool.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, r)
+	}
+	return others, nil
+}
+
+// OfferOf is what a class offers in a zone.
+func OfferOf(r class.Resolved, namespace, name, zone string) Offer {
+	o := Offer{Namespace: namespace, Class: name, Zone: zone}
+	if r.Object != nil {
+		h := sha256.Sum256(r.Object.ProviderSpec.Raw)
+		o.Spec = hex.EncodeToString(h[:8])
+	}
+	return o
+}
+
+// ReadOnlyClass is a class.Resolve that reads the MachineClass and nothing else: for choosing among
+// classes, not for their VMs.
+func ReadOnlyClass(ctx context.Context, c client.Reader, namespace, name string) (class.Resolved, error) {
+	object := &machinev1.MachineClass{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return class.Resolved{}, client.IgnoreNotFound(err)
+	}
+	return class.Resolved{Object: object}, nil
+}
+
+// unusable is why a class cannot take the place of the first one. A class of another provider
+// could not: everything about a machine, from the form of its providerID to its boot data,
+// is made for one.
+func unusable(r, first class.Resolved, zone string) string {
+	if err := r.Err(cloud.BlocksCreate); err != nil {
+		return err.Error()
+	}
+	if r.Object == nil || !r.Object.DeletionTimestamp.IsZero() {
+		return "it does not exist, or is being deleted; create it, or name another one"
+	}
+	if first.Object == nil || r.Object.Provider != first.Object.Provider {
+		return "its provider is not that of the first class; name classes of one provider"
+	}
+	if !r.Class.TakesZone(zone) {
+		return fmt.Sprintf("it cannot place a VM in zone %q", zone)
+	}
+	return ""
+}
+
+// Next returns the first candidate that the machine with that owner id may ask for, beside the
+// one named except; false if there is none.
+func (m *Memory) Next(all []Candidate, owner, except string) (Candidate, bool) {
+	for _, one := range all {
+		if one.Name != except && one.Unusable == "" && m.MayTry(one.Offer, owner) {
+			return one, true
+		}
+	}
+	return Candidate{}, false
+}
+
+// Coming returns the candidate that a new machine of the pool will probably get, whatever its
+// zone: the first one if all are exhausted. While nothing is known of the classes before it, as
+// after a restart, it is still the one named last; empty is none. all must not be empty.
+func (m *Memory) Coming(all []Candidate, last string) Candidate {
+	from := max(slices.IndexFunc(all, func(c Candidate) bool { return c.Name == last }), 0)
+	for i, one := range all {
+		soldOut, known := m.SoldOut(one.Offer)
+		if one.Unusable == "" && !soldOut && (known || i >= from) {
+			return one
+		}
+	}
+	return all[0]
+}
+
+// Describe returns why the candidates before and after the one named except are not used
+// instead of it, for a message; empty if there are none.
+func (m *Memory) Describe(all []Candidate, except string) string {
+	var texts []string
+	for _, one := range all {
+		if one.Name == except {
+			continue
+		}
+		cause, until, short := m.Shortage(one.Offer)
+		switch {
+		case one.Unusable != "":
+			texts = append(texts, fmt.Sprintf("%s: %s", one.Name, one.Unusable))
+		case short:
+			texts = append(texts, fmt.Sprintf("%s: %s (tried again by one machine from %s on)", one.Name, cause,
+				until.UTC().Format(time.RFC3339)))
+		}
+	}
+	return strings.Join(texts, "; ")
+}

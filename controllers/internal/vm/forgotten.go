@@ -1,0 +1,139 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+const (
+	// An adopted VM is completed by the next call: whoever asked for it may not have got that far.
+	adoptedRetry = time.Second
+
+	adoptedAge = 5 * time.Minute
+)
+
+// findForgotten returns the VM of an owner that may have one from another of its classes
+// although nothing records that: a restore of the API server, or a new object of the same name,
+// has lost the record. The token of an attempt proves only that the class of that attempt made
+// nothing, so an owner with several classes is looked up in the place of each of them, once
+// before this process asks for its VM, and again where the number of its attempt goes back.
+func (e *Engine) findForgotten(ctx context.Context, o Owner, own class.Resolved) (cloud.VM, bool, error) {
+	attempt, _ := o.Attempt()
+	if o.Ref().ProviderID != "" || e.asked(o.Ref().OwnerID, attempt) {
+		return cloud.VM{}, false, nil
+	}
+	others, err := o.OtherClasses(ctx)
+	if err != nil || len(others) == 0 {
+		return cloud.VM{}, false, err
+	}
+	for _, one := range places(append([]class.Resolved{own}, others...)) {
+		found, err := e.lookUp(ctx, o, one)
+		if err != nil {
+			return cloud.VM{}, false, err
+		}
+		if adoptable(o, found) {
+			found.RetryAfter = max(found.RetryAfter, adoptedRetry)
+			return found, true, e.adoptForgotten(ctx, o, own, one)
+		}
+	}
+	e.update(o.Ref().OwnerID, func(n *memory) { n.attempt = attempt })
+	return cloud.VM{}, false, nil
+}
+
+// places returns the classes that can be used for a look-up, one for each place.
+func places(classes []class.Resolved) []class.Resolved {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(classes, func(one class.Resolved) bool {
+		if seen[one.Place()] || one.Object == nil || one.Err(cloud.BlocksAll) != nil {
+			return true
+		}
+		seen[one.Place()] = true
+		return false
+	})
+}
+
+// asked reports whether this process has asked for the VM, or looked for it, in that attempt or
+// an earlier one.
+func (e *Engine) asked(ownerID string, attempt int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	last := e.memories[ownerID].attempt
+	return last > 0 && last <= attempt
+}
+
+// lookUp returns the owner's VM as one class shows it, or the zero VM. A class whose credentials
+// the cloud refuses has nothing to show; a cloud that does not answer is an error.
+func (e *Engine) lookUp(ctx context.Context, o Owner, with class.Resolved) (cloud.VM, error) {
+	found, err := e.Get(ctx, substituted{o, with})
+	switch code := cloud.CodeOf(err); {
+	case err == nil:
+		return found, nil
+	case code == cloud.NotFound, code == cloud.Denied, code == cloud.Invalid:
+		return cloud.VM{}, nil
+	}
+	return cloud.VM{}, fmt.Errorf("look for a VM from MachineClass %s: %w", with.Object.Name, err)
+}
+
+// adoptable reports whether a VM that was found serves as the owner's. What a refused attempt has
+// left does not: the attempt goes on from its checkpoint, or is removed.
+func adoptable(o Owner, found cloud.VM) bool {
+	switch found.State {
+	case cloud.StateRunning, cloud.StatePending, cloud.StateUnknown:
+		return found.ProviderID != ""
+	case cloud.StateStopped:
+		return found.ProviderID != "" && o.Ref().State == ""
+	case cloud.StateDeleting, cloud.StateFailed:
+	}
+	return false
+}
+
+// Adopt records the owner's VM if its class shows one that has run for adoptedAge, and reports
+// whether it does: then a refusal that is on record is older than the VM. A young one may be what
+// the refused attempt has left.
+func (e *Engine) Adopt(ctx context.Context, o Owner) (bool, error) {
+	resolved, err := o.Class()
+	if err != nil || resolved.Object == nil || resolved.Err(cloud.BlocksAll) != nil {
+		return false, err
+	}
+	found, err := e.lookUp(ctx, o, resolved)
+	if err != nil || !e.outlivesRefusal(found) {
+		return false, err
+	}
+	found.RetryAfter = adoptedRetry
+	if err := e.adoptForgotten(ctx, o, resolved, resolved); err != nil {
+		return false, err
+	}
+	return true, o.RecordVM(ctx, found)
+}
+
+// outlivesRefusal reports whether a VM that was found has run for so long, and is known well enough,
+// that it is none that a refused attempt has left.
+func (e *Engine) outlivesRefusal(found cloud.VM) bool {
+	return found.State == cloud.StateRunning && found.ProviderID != "" && found.NodeProviderID != "" &&
+		!found.Created.IsZero() && e.clock.Since(found.Created) >= adoptedAge
+}
+
+// adoptForgotten records the intent with which a VM was found. If the owner's own class does not
+// show the VM, it would not find it in a deletion either: the owner goes on with the class that does,
+// and the error of code TokenUsed says so.
+func (e *Engine) adoptForgotten(ctx context.Context, o Owner, own, with class.Resolved) error {
+	if with.Place() != own.Place() {
+		if err := o.RecordClass(ctx, with.Object.Name); err != nil {
+			return fmt.Errorf("record class %s: %w", with.Object.Name, err)
+		}
+		return &cloud.Error{
+			Code: cloud.TokenUsed, Op: "create VM", Reason: "FoundElsewhere", RetryAfter: time.Millisecond,
+			Err: fmt.Errorf("the VM exists and is of MachineClass %s", with.Object.Name),
+		}
+	}
+	if err := o.RecordIntent(ctx); err != nil {
+		return fmt.Errorf("record intent: %w", err)
+	}
+	loggerOf(ctx, o.Ref()).Info("VM adopted that no record names", "class", with.Object.Name)
+	return nil
+}

@@ -1,0 +1,313 @@
+package vm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+// DeregistrationTimeout is how long the deletion of a VM waits for its load balancers: until
+// their open connections are closed, or until they can be reached.
+const DeregistrationTimeout = 10 * time.Minute
+
+// MemberOwner is an Owner that keeps a record of the load balancers of its VM.
+type MemberOwner interface {
+	Owner
+	// Members is the last record; empty if there is none.
+	Members() string
+	// RecordMembers persists a record; an empty one removes it. It fails on a stale object.
+	RecordMembers(ctx context.Context, record string) error
+}
+
+// Joining is how far the registration of a VM with its load balancers is.
+type Joining struct {
+	Registered bool          // the VM is a member wherever its class says
+	None       bool          // it is nowhere, and is to be nowhere
+	RetryAfter time.Duration // when it is worth calling again; 0: when the class changes
+	Reason     string        // why it is not registered; empty: there is nothing to show
+	Message    string
+}
+
+// Join registers the owner's VM with the load balancers that its class names, and takes it out
+// of those that the class has lost, unless the record says that this has been done. It records
+// first with which ones the VM may be registered, so that all of them are left before the VM
+// goes. It does not wait for the VM or a load balancer. since is when it was first found that the
+// VM is not registered; zero is now. A failure of the cloud is in the result. Where the class cannot be read there is
+// nothing to show.
+func (e *Engine) Join(ctx context.Context, o MemberOwner, since time.Time) (Joining, error) {
+	resolved, err := o.Class()
+	if err != nil || resolved.Object == nil {
+		return Joining{}, nil //nolint:nilerr // reported elsewhere; whatever else the machine needs goes on
+	}
+	r, err := e.register(ctx, o, resolved)
+	waited := time.Duration(0)
+	if !since.IsZero() {
+		waited = e.clock.Since(since)
+	}
+	switch {
+	case err == nil && r.Done:
+		return Joining{Registered: o.Members() != "", None: o.Members() == ""}, nil
+	case err == nil:
+		return Joining{
+			RetryAfter: max(r.RetryAfter, outcome.Backoff(waited)), Reason: machinev1.ReasonRegistering,
+			Message: "The VM is not registered with all of its load balancers yet: " + strings.Join(r.Waiting, ", "),
+		}, nil
+	case !outcome.IsCloud(err):
+		return Joining{}, err
+	}
+	failed := Joining{RetryAfter: cmp.Or(outcome.After(err, 0), outcome.Backoff(waited))}
+	if !isRateBudget(err) {
+		failed.Reason = outcome.Reason(err)
+		failed.Message = fmt.Sprintf("The VM could not be registered with its load balancers: %s; correct what the message "+
+			"names (tried again by itself)", err)
+	}
+	return failed, nil
+}
+
+// register is Join without its report.
+func (e *Engine) register(ctx context.Context, o MemberOwner, resolved class.Resolved) (cloud.Registration, error) {
+	done := cloud.Registration{Done: true}
+	was, want := readMembers(o.Members()), placesOf(resolved)
+	if slices.Equal(was.Places, want) && (was.Registered || len(want) == 0) {
+		return done, nil
+	}
+	if err := resolved.Err(cloud.BlocksCreate); err != nil {
+		return cloud.Registration{}, err // what is not understood of the class may be its load balancers
+	}
+	return e.follow(ctx, o, resolved, was.Places, want)
+}
+
+// follow takes the VM from the places where it was to those where it is wanted.
+func (e *Engine) follow(ctx context.Context, o MemberOwner, resolved class.Resolved, was, want []string) (
+	cloud.Registration, error,
+) {
+	account, err := resolved.Account(ctx)
+	if err != nil {
+		return cloud.Registration{}, err
+	}
+	if err := recordMembers(ctx, o, memberRecord{Places: union(was, want)}); err != nil {
+		return cloud.Registration{}, err
+	}
+	ref := refOf(o, resolved)
+	r, err := changeMembers(ctx, account, ref, was, want)
+	if cloud.CodeOf(err) == cloud.NotFound {
+		return cloud.Registration{RetryAfter: time.Second, Waiting: []string{"the cloud does not show the VM"}}, nil
+	}
+	if err != nil || !r.Done {
+		return r, err
+	}
+	loggerOf(ctx, ref).Info("Registered VM with load balancers", "providerID", ref.ProviderID, "places", want)
+	return r, recordMembers(ctx, o, memberRecord{Places: want, Registered: true})
+}
+
+// recordMembers persists a record, unless it is the last one.
+func recordMembers(ctx context.Context, o MemberOwner, r memberRecord) error {
+	if r.String() == o.Members() {
+		return nil
+	}
+	if err := o.RecordMembers(ctx, r.String()); err != nil {
+		return fmt.Errorf("record load balancers: %w", err)
+	}
+	return nil
+}
+
+// changeMembers makes a VM a member at the places that are wanted, and then no member at those
+// that are obsolete.
+func changeMembers(ctx context.Context, account cloud.Account, ref cloud.Ref, was, want []string) (cloud.Registration,
+	error,
+) {
+	joined, left := cloud.Registration{Done: true}, cloud.Registration{Done: true}
+	var err error
+	if len(want) > 0 {
+		if joined, err = cloud.Register(ctx, account, ref, want); err != nil {
+			return cloud.Registration{}, err
+		}
+	}
+	obsolete := slices.DeleteFunc(slices.Clone(was), func(place string) bool { return slices.Contains(want, place) })
+	if len(obsolete) > 0 {
+		if left, err = cloud.Deregister(ctx, account, ref, obsolete); err != nil {
+			return cloud.Registration{}, err
+		}
+	}
+	return cloud.Registration{
+		Done: joined.Done && left.Done, RetryAfter: max(joined.RetryAfter, left.RetryAfter),
+		Waiting: slices.Concat(joined.Waiting, left.Waiting),
+	}, nil
+}
+
+// Departure is how far a VM has left its load balancers.
+type Departure struct {
+	Done       bool          // the VM may be deleted
+	RetryAfter time.Duration // when it is worth calling again; 0 if Done
+	Reason     string        // of the wait; empty if Done
+	Message    string        // what is waited for; if Done, why the VM may still be registered, else empty
+}
+
+// Deregister takes the owner's VM out of the load balancers that it may be registered with,
+// before it is deleted, and waits until they send it no requests any more, at most
+// DeregistrationTimeout. It does not wait if the deletion is one by force, which hurries says.
+// A class that cannot be used prevents the deletion of the VM, too, and that says so.
+func (e *Engine) Deregister(ctx context.Context, o MemberOwner, hurries bool) (Departure, error) {
+	resolved, err := o.Class()
+	if err != nil {
+		return Departure{}, err
+	}
+	if _, err := resolved.Account(ctx); cloud.CodeOf(err) == cloud.Invalid {
+		return Departure{Done: true}, nil
+	}
+	return e.leave(ctx, o, resolved, hurries)
+}
+
+// leave is Deregister with a class, which may be another than the owner's.
+func (e *Engine) leave(ctx context.Context, o MemberOwner, with class.Resolved, hurries bool) (Departure, error) {
+	record, ref := readMembers(o.Members()), refOf(o, with)
+	places := e.placesToLeave(record, ref, with)
+	if len(places) == 0 {
+		return Departure{Done: true}, nil
+	}
+	account, err := with.Account(ctx)
+	if err != nil {
+		return Departure{}, err
+	}
+	r, failure := e.deregister(ctx, account, ref, places, record)
+	if failure == nil && r.Done {
+		e.update(ref.OwnerID, func(n *memory) { n.left = true })
+		return Departure{Done: true}, nil
+	}
+	since, err := e.leavingSince(ctx, o, record, places)
+	waited := e.clock.Since(since)
+	switch {
+	case err != nil:
+		return Departure{}, err
+	case hurries, waited >= DeregistrationTimeout:
+		e.update(ref.OwnerID, func(n *memory) { n.left = true })
+		return givenUp(ref, places, failure), nil
+	}
+	return waits(r, failure, waited), nil
+}
+
+// placesToLeave are where the VM may be a member before it is deleted.
+func (e *Engine) placesToLeave(record memberRecord, ref cloud.Ref, with class.Resolved) []string {
+	switch {
+	case e.hasLeft(ref.OwnerID), e.Deleting(ref.OwnerID):
+		return nil
+	case ref.ProviderID == "":
+		return record.Places
+	}
+	return union(record.Places, placesOf(with)) // the record may be lost, as after a restore
+}
+
+// deregister takes a VM out of load balancers. Where a registration is not known to be complete,
+// it is done only once no request of a former leader can register the VM again.
+func (e *Engine) deregister(ctx context.Context, account cloud.Account, ref cloud.Ref, places []string,
+	record memberRecord,
+) (cloud.Registration, error) {
+	r, err := cloud.Deregister(ctx, account, ref, places)
+	if err != nil || !r.Done {
+		return r, err
+	}
+	if wait := e.formerLeader(); wait > 0 && len(record.Places) > 0 && !record.Registered {
+		return cloud.Registration{RetryAfter: wait, Waiting: []string{"a former leader may still register the VM"}}, nil
+	}
+	loggerOf(ctx, ref).Info("Deregistered VM from load balancers", "providerID", ref.ProviderID, "places", places)
+	return r, nil
+}
+
+// leavingSince returns since when the deletion waits for load balancers, and records it.
+func (e *Engine) leavingSince(ctx context.Context, o MemberOwner, record memberRecord, places []string) (time.Time,
+	error,
+) {
+	if since, err := time.Parse(time.RFC3339, record.Leaving); err == nil {
+		return since, nil
+	}
+	now := e.clock.Now()
+	record.Places, record.Leaving = places, now.UTC().Format(time.RFC3339)
+	return now, recordMembers(ctx, o, record)
+}
+
+// givenUp is the departure of a VM that is deleted although its load balancers have not been
+// left. Without a failure they only keep connections that are open, and send no new requests.
+func givenUp(ref cloud.Ref, places []string, failure error) Departure {
+	if failure == nil {
+		return Departure{Done: true}
+	}
+	return Departure{Done: true, Message: fmt.Sprintf("VM %q is deleted and may still be registered with %s: %s; remove "+
+		"the member there if it stays", ref.ProviderID, strings.Join(places, ", "), failure)}
+}
+
+// waits says what the deletion of a VM waits for, and since when.
+func waits(r cloud.Registration, failure error, waited time.Duration) Departure {
+	left := DeregistrationTimeout - waited
+	if failure == nil {
+		return Departure{
+			RetryAfter: min(max(r.RetryAfter, time.Second), left), Reason: machinev1.ReasonDeregistering,
+			Message: fmt.Sprintf("VM leaves its load balancers: %s; it is deleted after %s at the latest",
+				strings.Join(r.Waiting, ", "), DeregistrationTimeout),
+		}
+	}
+	return Departure{
+		RetryAfter: min(cmp.Or(outcome.After(failure, 0), outcome.Backoff(waited)), left), Reason: outcome.Reason(failure),
+		Message: fmt.Sprintf("The VM could not be deregistered from its load balancers: %s; VM deletion waits for that, %s "+
+			"at the most", failure, DeregistrationTimeout),
+	}
+}
+
+// hasLeft reports whether the VM is known to have left its load balancers, or has been
+// waited for long enough.
+func (e *Engine) hasLeft(ownerID string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.memories[ownerID].left
+}
+
+// Balances reports whether VMs of a class are, or have to be, registered with load balancers.
+func Balances(r class.Resolved) bool { return len(placesOf(r)) > 0 }
+
+// placesOf returns the places in load balancers that a class names.
+func placesOf(r class.Resolved) []string {
+	if b, ok := r.Driver.(cloud.Balancer); ok && r.Object != nil {
+		return b.Memberships(r.Class)
+	}
+	return nil
+}
+
+// memberRecord is which load balancers a VM is registered with.
+type memberRecord struct {
+	Places     []string `json:"places"`               // where it is, or may be, a member, sorted
+	Registered bool     `json:"registered,omitempty"` // it is a member at all of them
+	Leaving    string   `json:"leaving,omitempty"`    // since when its deletion waits for them; RFC 3339
+}
+
+// readMembers reads a record. One that cannot be read knows nothing.
+func readMembers(text string) memberRecord {
+	var r memberRecord
+	if json.Unmarshal([]byte(text), &r) != nil {
+		return memberRecord{}
+	}
+	return r
+}
+
+// String is the record as it is persisted; empty without a place.
+func (r memberRecord) String() string {
+	if len(r.Places) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(r) // strings only, so it never fails
+	return string(text)
+}
+
+// union returns what is in either of them, sorted.
+func union(a, b []string) []string {
+	both := slices.Concat(a, b)
+	slices.Sort(both)
+	return slices.Compact(both)
+}

@@ -1,0 +1,210 @@
+package vm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
+)
+
+// TagOwner is an Owner that keeps a record of the tags that its VM has got.
+type TagOwner interface {
+	Owner
+	// AppliedTags is the last record; empty if there is none.
+	AppliedTags() string
+	// RecordTags persists a record. It fails on a stale object.
+	RecordTags(ctx context.Context, record string) error
+}
+
+// FollowsTags reports whether the VMs of a MachineClass get its tags when they change.
+func FollowsTags(o client.Object) bool {
+	return o.GetDeletionTimestamp().IsZero() && o.GetAnnotations()[machinev1.UpdateTagsAnnotation] == "true"
+}
+
+// RecordForCreate returns the record that has to be persisted before a VM of the class is
+// created, given the last one: the keys that it may get. first is set if no request for the
+// VM has been sent yet. Only the first request, and one like the last, makes it certain which
+// tags the VM has. There is no record of a VM whose class has never let it follow its tags.
+func RecordForCreate(r class.Resolved, last string, first bool) string { //nolint:revive // what is known of the VM
+	tagger, ok := r.Driver.(cloud.Tagger)
+	follows := ok && r.Object != nil && FollowsTags(r.Object)
+	if !follows && last == "" {
+		return ""
+	}
+	was, is := readRecord(last), tagRecord{}
+	if ok {
+		is = recordOf(tagger.UserTags(r.Class))
+	}
+	if follows && (first && last == "" || was.Hash == is.Hash) {
+		return is.String()
+	}
+	return was.with(is).String() // an earlier request, with other tags, may have made the VM
+}
+
+// UpdateTags changes the tags of the owner's VM to those of its class, where the class asks
+// for it, and they are not known to be the same already: then nothing else about the class
+// matters. It records first which keys the VM may get, so that they are removed again should
+// the class lose them. A VM that is not there needs no tags.
+func (e *Engine) UpdateTags(ctx context.Context, o TagOwner) error {
+	err := e.updateTags(ctx, o)
+	e.update(o.Ref().OwnerID, func(n *memory) {
+		switch {
+		case err == nil:
+			n.tagFailures = 0
+		case !isRateBudget(err):
+			n.tagFailures++
+		}
+	})
+	return err
+}
+
+func (e *Engine) updateTags(ctx context.Context, o TagOwner) error {
+	resolved, err := o.Class()
+	if err != nil || resolved.Object == nil || !FollowsTags(resolved.Object) {
+		return err
+	}
+	tagger, ok := resolved.Driver.(cloud.Tagger)
+	if ok {
+		is, was := recordOf(tagger.UserTags(resolved.Class)), readRecord(o.AppliedTags())
+		if was.Hash == is.Hash {
+			return nil
+		}
+		if err := resolved.Err(cloud.BlocksCreate); err != nil {
+			return err // what is not understood of the class may be its tags
+		}
+		return e.setTags(ctx, o, resolved, was, is)
+	}
+	if err := resolved.Err(cloud.BlocksCreate); err != nil {
+		return err // it may name the wrong cloud
+	}
+	return cloud.Errorf(cloud.Invalid, "set tags", cloud.ReasonTagsUnsupported,
+		"the driver of cloud %s cannot change the tags of VMs that exist; roll the machines out, or remove annotation %s "+
+			"from MachineClass %s", resolved.Driver.Traits().Name, machinev1.UpdateTagsAnnotation, resolved.Object.Name)
+}
+
+// setTags changes the tags of a VM from those of one record to those of another.
+func (e *Engine) setTags(ctx context.Context, o TagOwner, resolved class.Resolved, was, is tagRecord) error {
+	account, err := resolved.Account(ctx)
+	if err != nil {
+		return err
+	}
+	if may := was.with(is).String(); may != o.AppliedTags() {
+		if err := o.RecordTags(ctx, may); err != nil {
+			return fmt.Errorf("record keys of tags: %w", err)
+		}
+	}
+	obsolete := slices.DeleteFunc(slices.Clone(was.Keys), func(key string) bool { return slices.Contains(is.Keys, key) })
+	ref := refOf(o, resolved)
+	if err := cloud.SetTags(ctx, account, ref, obsolete); err != nil {
+		if cloud.CodeOf(err) == cloud.NotFound {
+			return nil
+		}
+		return err
+	}
+	if err := o.RecordTags(ctx, is.String()); err != nil {
+		return fmt.Errorf("record tags: %w", err)
+	}
+	loggerOf(ctx, ref).Info("Updated tags of VM", "providerID", ref.ProviderID, "keys", is.Keys, "removed", obsolete)
+	return nil
+}
+
+// TagsRetry returns when it is worth trying again to change tags, which has failed with err for
+// that long; 0: when the class or its Secret changes.
+func TagsRetry(err error, failing time.Duration) time.Duration {
+	if e, ok := errors.AsType[*cloud.Error](err); ok && e.Reason == cloud.ReasonTagsUnsupported {
+		return 0
+	}
+	if wait := outcome.After(err, 0); wait > 0 {
+		return wait
+	}
+	return outcome.Backoff(failing)
+}
+
+// failureThreshold is how many calls may fail in a row, because the cloud is busy or away,
+// before a condition shows it: a blip is worth no write.
+const failureThreshold = 2
+
+// lasts reports whether a failure of the cloud, the last of so many in a row, is worth a
+// condition.
+func lasts(err error, failures int) bool {
+	c, ok := errors.AsType[*cloud.Error](err)
+	if !ok || isRateBudget(err) {
+		return false
+	}
+	return c.Code != cloud.Throttled && c.Code != cloud.Unavailable || failures >= failureThreshold
+}
+
+// TagsFailure returns what a condition shows of a failed change of tags of the owner's VM.
+// There is nothing to show while it only waits for its turn at the cloud's rate, or has
+// failed once for a reason that passes by itself.
+func (e *Engine) TagsFailure(ownerID string, err error) (reason, message string, failed bool) {
+	c, ok := errors.AsType[*cloud.Error](err)
+	if !ok {
+		return "", "", false
+	}
+	e.mu.Lock()
+	failures := e.memories[ownerID].tagFailures
+	e.mu.Unlock()
+	if !lasts(err, failures) {
+		return "", "", false
+	}
+	if c.Reason == cloud.ReasonTagsUnsupported {
+		return c.Reason, "The tags of the VM do not follow the class: " + c.Err.Error(), true
+	}
+	return outcome.Reason(err), fmt.Sprintf("The tags of the VM could not be updated: %s; correct what the message names "+
+		"(tried again by itself)", err), true
+}
+
+// isRateBudget reports whether a call has not been made because of the cloud's rate.
+func isRateBudget(err error) bool {
+	e, ok := errors.AsType[*cloud.Error](err)
+	return ok && e.Reason == cloud.ReasonRateBudget
+}
+
+// tagRecord is which tags a VM has got.
+type tagRecord struct {
+	Keys []string `json:"keys"`           // that it has, or may have, sorted
+	Hash string   `json:"hash,omitempty"` // of keys and values; empty while they are not certain
+}
+
+// recordOf is the record of a VM that has these tags.
+func recordOf(tags map[string]string) tagRecord {
+	const length = 8
+	text, _ := json.Marshal(tags) // sorted, and strings only, so it never fails
+	sum := sha256.Sum256(text)
+	return tagRecord{append([]string{}, slices.Sorted(maps.Keys(tags))...), hex.EncodeToString(sum[:length])}
+}
+
+// readRecord reads a record. One that cannot be read knows nothing.
+func readRecord(text string) tagRecord {
+	var r tagRecord
+	if json.Unmarshal([]byte(text), &r) != nil {
+		return tagRecord{}
+	}
+	return r
+}
+
+// with is the record of a VM that may have the tags of both.
+func (r tagRecord) with(other tagRecord) tagRecord {
+	keys := slices.Concat(r.Keys, other.Keys)
+	slices.Sort(keys)
+	return tagRecord{Keys: slices.Compact(keys)}
+}
+
+// String is the record as it is persisted.
+func (r tagRecord) String() string {
+	text, _ := json.Marshal(r) // strings only, so it never fails
+	return string(text)
+}

@@ -1,0 +1,276 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// tagOwner is an object that records tags.
+type tagOwner struct {
+	*object
+	record  string
+	records []string
+	fails   int // the record that cannot be written, from 1
+}
+
+func (o *tagOwner) AppliedTags() string { return o.record }
+
+func (o *tagOwner) RecordTags(_ context.Context, record string) error {
+	if o.records = append(o.records, record); len(o.records) == o.fails {
+		return errRefused
+	}
+	o.record = record
+	return nil
+}
+
+// tagging is an account that notes which keys are obsolete.
+type tagging struct {
+	cloud.Account
+	err      error
+	obsolete [][]string
+}
+
+func (a *tagging) SetTags(_ context.Context, _ cloud.Ref, obsolete []string) error {
+	a.obsolete = append(a.obsolete, obsolete)
+	return a.err
+}
+
+// userTags is a driver whose classes have these tags.
+type userTags struct {
+	cloud.Driver
+	tags map[string]string
+}
+
+func (d userTags) UserTags(cloud.Class) map[string]string { return d.tags }
+
+func TestUpdateTags(t *testing.T) {
+	t.Parallel()
+	is := recordOf(map[string]string{"a": "1", "b": "2"})
+	old := recordOf(map[string]string{"b": "1", "c": "3"})
+	unknown := tagRecord{Keys: []string{"a", "b", "c"}}
+	unavailable := cloud.Errorf(cloud.Unavailable, "tag", "Away", "away")
+	gone := cloud.Errorf(cloud.NotFound, "tag", "Gone", "gone")
+	known := tagRecord{Keys: is.Keys}
+	calls := [][]string{{"c"}}
+	cases := map[string]struct {
+		reason   string
+		follow   string
+		record   string
+		err      error // of the cloud
+		fails    int   // record that cannot be written
+		records  []tagRecord
+		obsolete [][]string // of each call
+		wantErr  error
+	}{
+		"NotAsked":  {"Nobody has asked for it.", "", old.String(), nil, 0, nil, nil, nil},
+		"NoBoolean": {"Only true is a yes.", "yes", old.String(), nil, 0, nil, nil, nil},
+		"Same":      {"The VM has the tags.", "true", is.String(), nil, 0, nil, nil, nil},
+		"Changed": {
+			"Keys are recorded, then set.",
+			"true", old.String(), nil, 0,
+			[]tagRecord{unknown, is},
+			calls, nil,
+		},
+		"None": {
+			"Without a record nothing is removed.",
+			"true", "", nil, 0,
+			[]tagRecord{known, is},
+			[][]string{nil},
+			nil,
+		},
+		"Broken": {
+			"A record that cannot be read is none.",
+			"true", "{", nil, 0,
+			[]tagRecord{known, is},
+			[][]string{nil},
+			nil,
+		},
+		"Begun": {
+			"What was recorded is not recorded again.",
+			"true", unknown.String(), nil, 0,
+			[]tagRecord{is},
+			calls, nil,
+		},
+		"Failed": {
+			"After a failure the keys stay recorded.",
+			"true", old.String(), unavailable, 0,
+			[]tagRecord{unknown},
+			calls, unavailable,
+		},
+		"Gone": {
+			"A VM that is not there needs no tags.",
+			"true", old.String(), gone, 0,
+			[]tagRecord{unknown},
+			calls, nil,
+		},
+		"NotRecorded": {
+			"Without a record nothing is set.",
+			"true", old.String(), nil, 1,
+			[]tagRecord{unknown},
+			nil, errRefused,
+		},
+		"NotConfirmed": {
+			"The next pass sets the tags again.",
+			"true", old.String(), nil, 2,
+			[]tagRecord{unknown, is},
+			calls, errRefused,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newLifeEnv(t)
+			env.useClass(func(c *machinev1.MachineClass) {
+				c.Annotations = map[string]string{machinev1.UpdateTagsAnnotation: tc.follow}
+			})
+			env.object.class.Driver = userTags{env.object.class.Driver, map[string]string{"a": "1", "b": "2"}}
+			account := &tagging{err: tc.err}
+			env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
+			o := &tagOwner{object: env.object, record: tc.record, fails: tc.fails}
+			if err := env.engine.UpdateTags(t.Context(), o); !errors.Is(err, tc.wantErr) || (err == nil) != (tc.wantErr == nil) {
+				t.Errorf("%s\ngot error %v, want %v", tc.reason, err, tc.wantErr)
+			}
+			var want []string
+			for _, r := range tc.records {
+				want = append(want, r.String())
+			}
+			if diff := cmp.Diff(want, o.records); diff != "" {
+				t.Errorf("%s records\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.obsolete, account.obsolete); diff != "" {
+				t.Errorf("%s obsolete keys\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestInvalidClassesChangeNoTags: what is not understood of a class may be a tag, which
+// would be removed.
+func TestInvalidClassesChangeNoTags(t *testing.T) {
+	t.Parallel()
+	env := newLifeEnv(t)
+	env.useClass(func(c *machinev1.MachineClass) {
+		c.Annotations = map[string]string{machinev1.UpdateTagsAnnotation: "true"}
+		c.NodeTemplate = &machinev1.NodeTemplate{}
+	})
+	o := &tagOwner{object: env.object}
+	if err := env.engine.UpdateTags(t.Context(), o); cloud.CodeOf(err) != cloud.Invalid || len(o.records) > 0 {
+		t.Errorf("got %v, records %v", err, o.records)
+	}
+}
+
+// TestInvalidClassesWithTheSameTags: what is wrong with them is no failure of the tags.
+func TestInvalidClassesWithTheSameTags(t *testing.T) {
+	t.Parallel()
+	env := newLifeEnv(t)
+	env.useClass(func(c *machinev1.MachineClass) {
+		c.Annotations = map[string]string{machinev1.UpdateTagsAnnotation: "true"}
+		c.NodeTemplate = &machinev1.NodeTemplate{}
+	})
+	tags := map[string]string{"a": "1"}
+	env.object.class.Driver = userTags{env.object.class.Driver, tags}
+	o := &tagOwner{object: env.object, record: recordOf(tags).String()}
+	if err := env.engine.UpdateTags(t.Context(), o); err != nil {
+		t.Errorf("got %v, want nothing for a VM that has its tags", err)
+	}
+}
+
+// TestTagFailuresInARow: those count that follow each other; waits for the rate are none.
+func TestTagFailuresInARow(t *testing.T) {
+	t.Parallel()
+	env := newLifeEnv(t)
+	env.useClass(func(c *machinev1.MachineClass) {
+		c.Annotations = map[string]string{machinev1.UpdateTagsAnnotation: "true"}
+	})
+	env.object.class.Driver = userTags{env.object.class.Driver, map[string]string{"a": "1"}}
+	account := &tagging{}
+	env.wrap(func(a cloud.Account) cloud.Account { account.Account = a; return account })
+	o := &tagOwner{object: env.object}
+	away := cloud.Errorf(cloud.Unavailable, "tag", "Away", "away")
+	budget := cloud.Errorf(cloud.Throttled, "tag", cloud.ReasonRateBudget, "wait")
+	for i, tc := range []struct {
+		err   error
+		shown bool
+	}{{budget, false}, {away, false}, {budget, false}, {away, true}, {nil, false}, {away, false}} {
+		account.err, o.record = tc.err, ""
+		err := env.engine.UpdateTags(t.Context(), o)
+		if _, _, shown := env.engine.TagsFailure(o.Ref().OwnerID, err); shown != tc.shown {
+			t.Errorf("call %d: got %v, shown: %v", i, err, shown)
+		}
+	}
+}
+
+func TestRecordForCreate(t *testing.T) {
+	t.Parallel()
+	env := newLifeEnv(t)
+	env.useClass(func(c *machinev1.MachineClass) {
+		c.Annotations = map[string]string{machinev1.UpdateTagsAnnotation: "true"}
+	})
+	r := env.object.class
+	r.Driver = userTags{r.Driver, map[string]string{"a": "1"}}
+	is, old := recordOf(map[string]string{"a": "1"}), recordOf(map[string]string{"b": "1"})
+	both := tagRecord{Keys: []string{"a", "b"}}
+	for reason, tc := range map[string]struct {
+		last  string
+		first bool
+		want  string
+	}{
+		"The VM is created with the tags of the class.": {"", true, is.String()},
+		"A record is there although none was sent.":     {old.String(), true, both.String()},
+		"An earlier request with these tags, again.":    {is.String(), false, is.String()},
+		"An earlier request may have made the VM.":      {old.String(), false, both.String()},
+		"One that nothing is known about, too.":         {"", false, is.with(tagRecord{}).String()},
+	} {
+		if got := RecordForCreate(r, tc.last, tc.first); got != tc.want {
+			t.Errorf("%s got %s, want %s", reason, got, tc.want)
+		}
+	}
+	delete(r.Object.Annotations, machinev1.UpdateTagsAnnotation)
+	for last, want := range map[string]string{"": "", old.String(): both.String()} {
+		if got := RecordForCreate(r, last, true); got != want {
+			t.Errorf("a class that does not ask for it: got %s after %s, want %s", got, last, want)
+		}
+	}
+}
+
+func TestTagsRetry(t *testing.T) {
+	t.Parallel()
+	of := func(code cloud.Code, reason string, after time.Duration) error {
+		return &cloud.Error{Code: code, Op: "tag", Reason: reason, RetryAfter: after, Err: errRefused}
+	}
+	cases := map[string]struct {
+		err     error
+		failing time.Duration
+		wait    time.Duration
+		shown   string // reason; empty if nothing is shown
+	}{
+		"Budget":      {of(cloud.Throttled, cloud.ReasonRateBudget, 7*time.Second), 0, 7 * time.Second, ""},
+		"Throttled":   {of(cloud.Throttled, "Slow", 9*time.Second), 0, 9 * time.Second, machinev1.ReasonCloudThrottled},
+		"First":       {of(cloud.Unavailable, "Away", 0), 0, 5 * time.Second, machinev1.ReasonCloudUnavailable},
+		"Later":       {of(cloud.Unavailable, "Away", 0), 4 * time.Minute, time.Minute, machinev1.ReasonCloudUnavailable},
+		"Unsupported": {of(cloud.Invalid, cloud.ReasonTagsUnsupported, 0), 0, 0, cloud.ReasonTagsUnsupported},
+		"Refused":     {of(cloud.Invalid, "TagLimitExceeded", 0), 0, 10 * time.Minute, machinev1.ReasonInvalidSpec},
+	}
+	for name, tc := range cases {
+		e := newLifeEnv(t).engine
+		blip := cloud.CodeOf(tc.err) == cloud.Throttled || cloud.CodeOf(tc.err) == cloud.Unavailable
+		for n := range 2 {
+			e.update("o", func(m *memory) { m.tagFailures++ })
+			if _, _, shown := e.TagsFailure("o", tc.err); shown != (tc.shown != "" && (!blip || n > 0)) {
+				t.Errorf("%s: failure %d is shown: %v", name, n+1, shown)
+			}
+		}
+		reason, message, shown := e.TagsFailure("o", tc.err)
+		if wait := TagsRetry(tc.err, tc.failing); wait != tc.wait || reason != tc.shown || shown != (tc.shown != "") ||
+			shown != (message != "") {
+			t.Errorf("%s: after %v, %q, %q, want %v and %q", name, wait, reason, message, tc.wait, tc.shown)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+)
+
+var updateCaptures = flag.Bool("update", false, "write the captures into docs/kubectl-mcm.md")
+
+// captures runs the verbs on two pools, one of which is broken, and compares what they print with the
+// examples of docs/kubectl-mcm.md.
+func captures(r *reader) {
+	r.Expect(r.Client.Create(r.Context(), &corev1.Namespace{ObjectMeta: r.meta("garden")})).To(Succeed())
+	r.namespace = "garden"
+	_, err := r.StartManager("--namespace=garden")
+	r.Expect(err).NotTo(HaveOccurred())
+	r.classNamed("small")
+	r.classNamed("gpu", func(c *machinev1.MachineClass, _ *corev1.Secret) {
+		r.specField(c, "instanceType", "gpu")
+		c.NodeTemplate.InstanceType = "gpu"
+	})
+	for name, size := range map[string]int32{"small": 2, "gpu": 1} {
+		d := stack.Deployment(name, name, size, "1", "1")
+		d.Namespace = r.namespace
+		r.Expect(r.Client.Create(r.Context(), d)).To(Succeed())
+	}
+	r.eventually("one pool is healthy, and the other lacks capacity", func(ctx context.Context) error {
+		text, _ := r.mcm(ctx, "tree")
+		if !settled.MatchString(text) || !strings.Contains(text, "CapacityExhausted   wait") {
+			return fmt.Errorf("it is\n%s", text)
+		}
+		return nil
+	})
+	timeline, code := r.mcm(r.Context(), "timeline", "machinedeployment/small")
+	r.Expect(code).To(BeZero())
+	r.Expect(timeline).To(MatchRegexp(`(?s)MachineDeployment/small +Created.* Registered.* Ready=True`))
+	r.Expect(timeline).To(MatchRegexp(`event of machine-controller +Machine/\S+ +Joined`))
+	for name, command := range map[string]string{
+		"tree": "tree", "tree-all": "tree small --all", "why": "why machinedeployment/gpu",
+	} {
+		text, _ := r.mcm(r.Context(), strings.Fields(command)...)
+		r.documented(name, "$ kubectl mcm "+command+" -n garden\n"+text)
+	}
+}
+
+var (
+	settled = regexp.MustCompile(`MachineDeployment/small +2/2 +Ready`)
+	hashes  = regexp.MustCompile(`\b(small|gpu)-[a-z0-9]{5,10}(-[a-z0-9]{5})?\b`)
+	ages    = regexp.MustCompile(`\b\d+[ms](\d+s)?\b`)
+	zones   = regexp.MustCompile(`sim:///[\w/.-]+`)
+	gaps    = regexp.MustCompile(` {2,}`)
+	// A refusal that the manager remembers saves a call; whether it does is a matter of time.
+	memory = regexp.MustCompile(` \(remembered from [^)]*\)`)
+)
+
+// normalised is a text without what differs between two runs: names in the order in which they
+// appear, ages, IDs of VMs and the width of columns.
+func normalised(text string) string {
+	seen := map[string]string{}
+	text = hashes.ReplaceAllStringFunc(text, func(name string) string {
+		if seen[name] == "" {
+			seen[name] = fmt.Sprintf("%s-%d", strings.SplitN(name, "-", 2)[0], len(seen))
+		}
+		return seen[name]
+	})
+	text = memory.ReplaceAllString(text, "")
+	text = zones.ReplaceAllString(ages.ReplaceAllString(text, "12s"), "sim:///VM")
+	return gaps.ReplaceAllString(text, "  ")
+}
+
+// documented compares a capture with the block of that name.
+func (r *reader) documented(name, text string) {
+	r.Helper()
+	root, err := cluster.Root()
+	r.Expect(err).NotTo(HaveOccurred())
+	page := filepath.Join(root, "docs", "kubectl-mcm.md")
+	content, err := os.ReadFile(page)
+	r.Expect(err).NotTo(HaveOccurred())
+	block := regexp.MustCompile("(?s)<!-- capture: " + name + " -->\n(?:\n```console\n(.*?)```\n)?")
+	found := block.FindStringSubmatchIndex(string(content))
+	r.Expect(found).NotTo(BeNil(), "docs/kubectl-mcm.md has no capture %s", name)
+	if *updateCaptures {
+		written := fmt.Sprintf("%s<!-- capture: %s -->\n\n```console\n%s```\n%s", content[:found[0]], name, text,
+			content[found[1]:])
+		r.Expect(os.WriteFile(page, []byte(written), 0o600)).To(Succeed())
+		return
+	}
+	r.Expect(found[2]).To(BeNumerically(">", 0), "docs/kubectl-mcm.md has nothing in capture %s", name)
+	if diff := cmp.Diff(normalised(string(content[found[2]:found[3]])), normalised(text)); diff != "" {
+		r.Errorf("docs/kubectl-mcm.md is not what %s prints; run the test with -update:\n%s", name, diff)
+	}
+}
