@@ -13,10 +13,10 @@ COPY controllers controllers
 COPY fence fence
 COPY manager manager
 COPY naming naming
-ARG TARGETOS TARGETARCH VERSION=devel
+ARG TARGETOS TARGETARCH VERSION=devel COMMIT=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/cluster-api-provider-mcm ./cmd/manager \
+    go build -trimpath -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT}" -o /out/cluster-api-provider-mcm ./cmd/manager \
  && ln -s cluster-api-provider-mcm /out/machine-controller-manager
 
 FROM gcr.io/distroless/static:nonroot

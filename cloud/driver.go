@@ -308,6 +308,9 @@ const (
 	KindKey       Kind = "key"
 )
 
+// Kinds are all kinds of resources.
+func Kinds() []Kind { return []Kind{KindVM, KindInterface, KindDisk, KindAddress, KindKey} }
+
 // Wants reports whether a List of these kinds yields k; no kinds are all kinds.
 func Wants(kinds []Kind, k Kind) bool { return len(kinds) == 0 || slices.Contains(kinds, k) }
 

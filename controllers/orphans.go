@@ -36,7 +36,7 @@ func (s *setup) collect(name, component, heldKey string, doors []orphan.Owners) 
 		Doors: doors,
 	})
 	if s.Metrics != nil {
-		if err := c.Register(s.Metrics); err != nil {
+		if err := c.Register(s.Metrics, s.Clouds.Names()); err != nil {
 			return err
 		}
 	}

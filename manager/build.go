@@ -201,11 +201,8 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	}
 	scrape := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, scrapeTimeout) }
 	durations := metrics.NewDurations(w.manager.GetClient(), scrape)
-	collectors := []prometheus.Collector{w.requests, durations}
-	if native {
-		collectors = append(collectors, metrics.NewObjects(w.manager.GetClient(), scrape, leading(w.manager), w.isFrozen))
-	}
-	w.registry, err = metrics.NewRegistry(collectors...)
+	w.registry, err = metrics.NewRegistry(append(w.objects(scrape, which), w.requests, durations,
+		metrics.NewBuildInfo(w.version, w.commit), metrics.NewLeading(groupsOf(which), leading(w.manager)))...)
 	if err != nil {
 		return err
 	}
@@ -223,6 +220,41 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads),
 		WatchFilter: w.clusters.watchFilter,
 	}, which)
+}
+
+// objects returns the collectors of what these controllers work on.
+func (w *wiring) objects(scrape metrics.Scrape, which []string) []prometheus.Collector {
+	var all []prometheus.Collector
+	leads := leading(w.manager)
+	if slices.Contains(controllers.DoorsOf(which), controllers.Native) {
+		all = append(all, metrics.NewObjects(w.manager.GetClient(), scrape, leads, w.isFrozen))
+	}
+	var kinds []metrics.ProviderKind
+	for _, k := range []struct {
+		controller string // which has the kind in its cache
+		kind       metrics.ProviderKind
+	}{
+		{"mcmmachine", metrics.MCMMachines()},
+		{"mcmcluster", metrics.MCMClusters()},
+		{"mcmexternalcontrolplane", metrics.MCMExternalControlPlanes()},
+	} {
+		if slices.Contains(which, k.controller) {
+			kinds = append(kinds, k.kind)
+		}
+	}
+	if len(kinds) > 0 {
+		all = append(all, metrics.NewClusterAPI(w.manager.GetClient(), scrape, leads, kinds...))
+	}
+	return all
+}
+
+// groupsOf are the API groups of the doors of these controllers.
+func groupsOf(which []string) []string {
+	var groups []string
+	for _, door := range controllers.DoorsOf(which) {
+		groups = append(groups, string(door))
+	}
+	return groups
 }
 
 func (w *wiring) isFrozen() bool {

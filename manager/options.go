@@ -26,6 +26,7 @@ const (
 // not valid. Options are not safe for concurrent use.
 type Options struct {
 	program, version string
+	commit           string         // of the source; may be empty
 	flags            *pflag.FlagSet // that set the other fields
 
 	server      serverOptions
@@ -140,6 +141,10 @@ func (o *Options) given(flag string) bool {
 	f := o.flags.Lookup(flag)
 	return f != nil && f.Changed
 }
+
+// BuiltFrom sets the commit that the program was built from, which its metrics show.
+// Without it they show what Go has noted in the program.
+func (o *Options) BuiltFrom(commit string) { o.commit = commit }
 
 // userAgent is how requests to API servers name this program.
 func (o *Options) userAgent() string { return o.program + "/" + o.version }

@@ -22,8 +22,8 @@ import (
 
 const binary = "cluster-api-provider-mcm"
 
-// version is set by the linker.
-var version = "devel"
+// The linker sets both. Without a commit, Go may have noted one in the program.
+var version, commit = "devel", ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -57,6 +57,7 @@ type options struct {
 // are ErrHelp.
 func parse(name string, args []string, out io.Writer) (*options, error) {
 	o := &options{Options: manager.NewOptions(binary, version)}
+	o.BuiltFrom(commit)
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	o.AddFlags(flags)
 	flags.BoolVar(&o.ambient, "ambient-credentials", false,

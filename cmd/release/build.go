@@ -26,7 +26,7 @@ func (r *release) compile(ctx context.Context, pkg, platform string) ([]byte, er
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	file := filepath.Join(dir, "program")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w -buildid= -X main.version="+r.version, "-o", file, pkg)
+		"-ldflags=-s -w -buildid= -X main.version="+r.version+" -X main.commit="+r.commit(ctx), "-o", file, pkg)
 	cmd.Dir = r.root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+system, "GOARCH="+architecture,
 		"GOAMD64=v1", "GOARM64=v8.0")

@@ -74,6 +74,7 @@ func (d *Durations) Observe(m *machinev1.Machine, instanceType, zone, step strin
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.steps.WithLabelValues(p.namespace, p.pool, p.instanceType, p.zone, step).Observe(seconds)
+	d.begin(p)
 	if step == "drain" { // MCM's gauge does not tell where
 		p.instanceType, p.zone = "", ""
 	}
@@ -81,6 +82,16 @@ func (d *Durations) Observe(m *machinev1.Machine, instanceType, zone, step strin
 		d.last[step] = map[place]float64{}
 	}
 	d.last[step][p] = seconds
+}
+
+// begin makes the series of what may follow the first step of a place. What increases is
+// measured between two scrapes, so a series has to be there before its first event.
+func (d *Durations) begin(p place) {
+	if _, known := d.failed[p]; known {
+		return
+	}
+	d.failed[p] = 0
+	d.steps.WithLabelValues(p.namespace, p.pool, p.instanceType, p.zone, "join")
 }
 
 // FailedJoin counts a machine whose node did not join in time.

@@ -52,7 +52,9 @@ mcm_reflector_watch_duration_seconds mcm_reflector_last_resource_version rest_cl
 func TestNames(t *testing.T) {
 	t.Parallel()
 	c := clientOf(t)
-	ours := described(NewObjects(c, scrape(t), nil, nil), NewDurations(c, scrape(t)), NewRequests(clock.RealClock{}))
+	ours := described(NewObjects(c, scrape(t), nil, nil), NewDurations(c, scrape(t)), NewRequests(clock.RealClock{}),
+		NewClusterAPI(c, scrape(t), nil, MCMMachines(), MCMClusters(), MCMExternalControlPlanes()),
+		NewBuildInfo("v1", ""), NewLeading(nil, nil))
 	for name := range strings.FieldsSeq(mcmNames) {
 		if !slices.Contains(ours, name) {
 			t.Errorf("MCM's metric %s is not there", name)

@@ -253,14 +253,48 @@ mcm_machine_drain_duration_seconds{machine_deployment="pool",namespace="ns"} 60
 # TYPE mcm_machine_num_failed_join counter
 mcm_machine_num_failed_join{instance_type="large",machine_deployment="pool",namespace="ns",zone="z1"} 1
 `, names...)
-	if n := testutil.CollectAndCount(d, "mcm_machine_step_duration_seconds"); n != 3 {
-		t.Errorf("%d histograms, want one for each of three steps", n)
+	if n := testutil.CollectAndCount(d, "mcm_machine_step_duration_seconds"); n != 4 {
+		t.Errorf("%d histograms, want one for each of three steps, and that of the joins to come", n)
 	}
 	if err := c.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	if n := testutil.CollectAndCount(d); n != 0 {
 		t.Errorf("%d series of a pool that is gone, want none", n)
+	}
+}
+
+func TestSeriesAreThereBeforeTheFirstFailedJoin(t *testing.T) {
+	t.Parallel()
+	m := pooled("m1", "pool")
+	d := NewDurations(clientOf(t, m), scrape(t))
+	d.Observe(m, "large", "z1", "create", 3)
+	compare(t, "an increase is measured between two samples, so the first failure needs a sample before it", d, `
+# HELP mcm_machine_num_failed_join Machines whose node did not join in time.
+# TYPE mcm_machine_num_failed_join counter
+mcm_machine_num_failed_join{instance_type="large",machine_deployment="pool",namespace="ns",zone="z1"} 0
+`, "mcm_machine_num_failed_join")
+	d.FailedJoin(m, "large", "z1")
+	d.Observe(m, "large", "z1", "delete", 3)
+	if n := testutil.ToFloat64(only{d, "mcm_machine_num_failed_join"}); n != 1 {
+		t.Errorf("%v failed joins after a later step of the place, want the one that was counted", n)
+	}
+}
+
+// only are the metrics of one name.
+type only struct {
+	prometheus.Collector
+	name string
+}
+
+func (o only) Collect(ch chan<- prometheus.Metric) {
+	all := make(chan prometheus.Metric, 1000)
+	o.Collector.Collect(all)
+	close(all)
+	for m := range all {
+		if descName.FindStringSubmatch(m.Desc().String())[1] == o.name {
+			ch <- m
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 )
 
 // metrics count what scans find and remove.
@@ -38,9 +40,29 @@ func (c *Controller) labelsOf(class types.NamespacedName) prometheus.Labels {
 	return prometheus.Labels{"collector": c.Name, "namespace": class.Namespace, "machineclass": class.Name}
 }
 
-// Register registers the metrics of c. Collectors of the same registry share
-// their metrics.
-func (c *Controller) Register(r prometheus.Registerer) error {
+// begin makes the series of a provider. What increases is measured between two scrapes,
+// so a series has to be there before the first orphan is.
+func (m *metrics) begin(provider string) {
+	m.failed.WithLabelValues(provider)
+	for _, kind := range cloud.Kinds() {
+		m.seen.WithLabelValues(provider, string(kind))
+		m.removed.WithLabelValues(provider, string(kind))
+	}
+}
+
+// Register registers the metrics of c, and makes the series of these providers. Collectors
+// of the same registry share their metrics.
+func (c *Controller) Register(r prometheus.Registerer, providers []string) error {
+	if err := c.register(r); err != nil {
+		return err
+	}
+	for _, p := range providers {
+		c.metrics.begin(p)
+	}
+	return nil
+}
+
+func (c *Controller) register(r prometheus.Registerer) error {
 	for _, v := range []**prometheus.CounterVec{&c.metrics.seen, &c.metrics.removed, &c.metrics.failed} {
 		err := r.Register(*v)
 		if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
