@@ -74,7 +74,10 @@ type bundle struct {
 	provider            string // clusterctl's name of what it is; empty: it is no provider
 }
 
-const infrastructure = "infrastructure-capmcm"
+const (
+	infrastructure = "infrastructure-capmcm"
+	monitoring     = "monitoring"
+)
 
 func bundles() []bundle {
 	return []bundle{
@@ -87,6 +90,7 @@ func bundles() []bundle {
 		{"native-bundle", "native", "native-components.yaml", ""},
 		{"native", "native", "native-standalone-components.yaml", ""},
 		{"simcloud", "simcloud", "simcloud-components.yaml", ""},
+		{monitoring, monitoring, "monitoring-components.yaml", ""},
 	}
 }
 

@@ -45,6 +45,8 @@ func partOf(b bundle) (part chart.Bundle, wanted bool) {
 	case strings.HasPrefix(b.config, "self-hosted/"):
 		part.Namespace, part.Namespaces = "capmcm-control-plane-system", "selfHosted.namespaces"
 		part.Each = b.config == "self-hosted/namespace"
+	case b.config == monitoring:
+		part.Value, part.Namespace = monitoring, monitoring
 	case b.provider == "", b.provider == "RuntimeExtensionProvider":
 		return part, false
 	}

@@ -3,6 +3,7 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,8 +30,13 @@ func parameterize(o *unstructured.Unstructured, namespace, values string) (strin
 	var e expressions
 	inNamespace(o.Object, namespace, e.word("{{ $.Release.Namespace }}"))
 	inNamespace(o.Object, eachNamespace, e.word("{{ $namespace }}"))
-	if o.GetKind() == "Deployment" {
+	switch o.GetKind() {
+	case "Deployment":
 		if err := e.deployment(o, values); err != nil {
+			return "", err
+		}
+	case "PrometheusRule", "PodMonitor", "ServiceMonitor", "ConfigMap":
+		if err := e.observed(o, values); err != nil {
 			return "", err
 		}
 	}
@@ -42,6 +48,33 @@ func parameterize(o *unstructured.Unstructured, namespace, values string) (strin
 		text = strings.ReplaceAll(text, fmt.Sprintf("HELM-EXPRESSION-%d-", i), expression)
 	}
 	return text, nil
+}
+
+// observed gives an object the labels by which a Prometheus or a Grafana finds it. Its own
+// templates, which are filled in there, are kept from Helm.
+func (e *expressions) observed(o *unstructured.Unstructured, values string) error {
+	metadata, _ := o.Object["metadata"].(map[string]any)
+	labels := "(dict)"
+	if own := o.GetLabels(); len(own) > 0 {
+		labels = "(dict"
+		for _, name := range slices.Sorted(maps.Keys(own)) {
+			labels += fmt.Sprintf(" %q %q", name, own[name])
+		}
+		labels += ")"
+	}
+	metadata["labels"] = e.word("{{ merge (deepCopy " + values + ".labels) " + labels + " | toJson }}")
+	for _, field := range []string{"spec", "data"} {
+		part, found := o.Object[field]
+		if !found {
+			continue
+		}
+		text, err := json.Marshal(part) // all of its strings are quoted, which templates in YAML need
+		if err != nil {
+			return err
+		}
+		o.Object[field] = e.word(strings.ReplaceAll(string(text), "{{", `{{ "{{" }}`))
+	}
+	return nil
 }
 
 // inNamespace replaces a namespace wherever an object, or a part of it, names it.
