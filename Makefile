@@ -56,6 +56,7 @@ test: controlplane capi verify lint binaries ## everything that CI runs
 	out/bin/gotest -openstack $(RACE) -vet=off -count=1 -timeout 45m ./...
 	@$(CAPI_TEST)
 	@$(CHART_TEST)
+	@$(MONITORING_TEST)
 
 # The programs that several test packages start, built once before they do.
 .PHONY: binaries
@@ -101,6 +102,7 @@ chaos: controlplane ## processes killed at random on a real control plane: MINUT
 # dependencies, and go mod tidy in their folders mends that.
 CAPI_TEST = cd test/e2e/capi && go test -v -count=1 -timeout 45m ./...
 CHART_TEST = cd test/e2e/chart && go test -v -count=1 -timeout 45m ./...
+MONITORING_TEST = cd test/monitoring && go test -v -count=1 -timeout 45m ./...
 
 .PHONY: e2e
 e2e: controlplane capi ## with the real Cluster API core manager and clusterctl, and with Helm

@@ -24,8 +24,10 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/wrap"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/machine"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/metrics"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
@@ -56,6 +58,11 @@ type world struct {
 	mirror  *mirror.Mirror
 	queues  []*queue
 	metrics *prometheus.Registry
+	starts  int
+	frozen  func() bool
+	standby bool                    // no lease is held: the metrics show no objects
+	stuck   map[string]bool         // controllers that do nothing, by name
+	refuses func(mirror.Call) error // what the API server answers instead; nil answers all
 
 	events   map[string]int // by reason
 	needless []string       // machines that were deleted although their VM ran
@@ -162,6 +169,9 @@ func (w *world) start() {
 	w.Helper()
 	w.mirror = mirror.New(w.server, func(*model.Kind) int { return 0 })
 	wire := func(_ context.Context, c mirror.Call, effect func(string) error) error {
+		if err := w.refusal(c); err != nil {
+			return err
+		}
 		if !c.Read {
 			w.writes++
 		}
@@ -169,17 +179,19 @@ func (w *world) start() {
 	}
 	cached := &mirror.Client{Server: w.server, Mirror: w.mirror, Wire: wire, Schema: w.scheme}
 	live := &mirror.Client{Server: w.server, Wire: wire, Schema: w.scheme}
-	clouds, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, func() time.Time { return w.now })
+	w.metrics, w.starts = prometheus.NewRegistry(), w.starts+1
+	measured := wrap.NewRecorder(w.metrics).Middleware(wrap.Clock{Now: func() time.Time { return w.now }})
+	clouds, err := cloud.NewRegistry([]cloud.Driver{w.cloud.Driver()}, func() time.Time { return w.now }, measured)
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.metrics = prometheus.NewRegistry()
+	durations := w.collect(cached)
 	mgr := &mirror.Manager{Client: cached}
 	err = controllers.Setup(w.Context(), mgr, controllers.Deps{
 		Client: cached, Live: live, Target: &controllers.Target{Client: cached, Live: live, Cache: w.mirror},
 		Namespace: namespace,
 		Clouds:    clouds, Clock: clockOf{w}, Fence: fence.Alone(clockOf{w}), Rand: rand.NewChaCha8([32]byte{}),
-		Metrics: w.metrics,
+		Metrics: w.metrics, Durations: durations, TellFrozen: func(f func() bool) { w.frozen = f },
 		Events:  func(string) record.EventRecorder { return recorder{w} },
 		Workers: func(string) int { return 1 },
 		Options: controllers.Options{
@@ -201,6 +213,25 @@ func (w *world) start() {
 			w.Fatal(err)
 		}
 	}
+}
+
+// refusal is what the API server answers instead; nil if it does what it is asked for.
+func (w *world) refusal(c mirror.Call) error {
+	if w.refuses == nil {
+		return nil
+	}
+	return w.refuses(c)
+}
+
+// collect registers what the manager does, and returns what measures durations.
+func (w *world) collect(cached client.Reader) *metrics.Durations {
+	scrape := func() (context.Context, context.CancelFunc) { return context.WithCancel(w.Context()) }
+	leads := func() bool { return !w.standby }
+	durations := metrics.NewDurations(cached, scrape)
+	w.metrics.MustRegister(durations, metrics.NewBuildInfo("v0.0.0", "none"),
+		metrics.NewObjects(cached, scrape, leads, func() bool { return w.frozen() }),
+		metrics.NewLeading([]string{string(controllers.Native)}, leads))
+	return durations
 }
 
 // run lets time pass.
@@ -235,7 +266,7 @@ func (w *world) rest() {
 			}
 		}
 		for _, q := range w.queues {
-			worked = q.work() || worked
+			worked = !w.standby && !w.stuck[q.controller.Name] && q.work() || worked
 		}
 		if !worked {
 			return
