@@ -38,10 +38,11 @@ func (s *scope) offerCapacity(ctx context.Context) (bool, error) {
 	}
 	s.applyCapacity(capacityOf(class.NodeTemplate, &s.d.Spec.Template.Spec.NodeTemplateSpec))
 	if s.bounds.Replicas == 0 && !s.capacityKnown() {
-		s.problems = append(s.problems, problem{text: fmt.Sprintf(
-			"annotations %s and %s are missing: the autoscaler cannot scale from zero; give MachineClass %s a "+
-				"nodeTemplate, or set them",
-			machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation, class.Name)})
+		s.problems = append(s.problems, problem{
+			field: fmt.Sprintf("annotations %s and %s", machinev1.CapacityCPUAnnotation, machinev1.CapacityMemoryAnnotation),
+			says: fmt.Sprintf("are missing: the autoscaler cannot scale from zero; give MachineClass %s a nodeTemplate, "+
+				"or set them", class.Name),
+		})
 	}
 	return true, nil
 }

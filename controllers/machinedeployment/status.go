@@ -91,10 +91,10 @@ func (s *scope) emitProblemEvents(status *machinev1.MachineDeploymentStatus) {
 	}
 	for _, x := range s.problems {
 		reason := machinev1.ReasonInvalidSpec
-		if selectsAll(s.d) && strings.HasPrefix(x.text, "spec.selector") {
+		if selectsAll(s.d) && x.field == "spec.selector" {
 			reason = machinev1.EventSelectingAll
 		}
-		s.emitWarning(reason, "%s", capitalize(x.text))
+		s.emitWarning(reason, "%s", capitalize(x.String()))
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *scope) progress(status *machinev1.MachineDeploymentStatus) *machinev1.P
 	if len(s.problems) > 0 {
 		texts := make([]string, len(s.problems))
 		for i, x := range s.problems {
-			texts[i] = x.text
+			texts[i] = x.String()
 		}
 		former := specValidCondition(&s.d.Status)
 		if former != nil {

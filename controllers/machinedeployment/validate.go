@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -25,11 +27,29 @@ const maxQuoted = 60
 
 // A problem is what a person has to correct in a MachineDeployment.
 type problem struct {
-	// text names the field and says what to do.
-	text string
+	// field is its path; an annotation is named as people say it.
+	field string
+	// says is what is wrong with the field, and what to do.
+	says string
 	// fatal is true if nothing is done until the field is corrected. Otherwise the
 	// field is ignored.
 	fatal bool
+}
+
+// String names the field and says what to do.
+func (p problem) String() string { return p.field + " " + p.says }
+
+// fatal is a problem of a field, as fmt.Sprintf makes it.
+func fatal(field, format string, args ...any) problem {
+	return problem{field: field, says: fmt.Sprintf(format, args...), fatal: true}
+}
+
+// Check passes what a person has to correct in a MachineDeployment to found, as its controller
+// reports it where there is a cluster with nodes. Without works, nothing is done before.
+func Check(d *machinev1.MachineDeployment, found func(field, says string, works bool)) {
+	for _, p := range problemsOf(d, true) {
+		found(p.field, p.says, !p.fatal)
+	}
 }
 
 // validate finds the problems of the deployment; if none is fatal, it resolves
@@ -54,106 +74,101 @@ func selectsAll(d *machinev1.MachineDeployment) bool {
 // problemsOf returns the problems of d, fatal ones first. target is true if there
 // is a cluster with nodes.
 func problemsOf(d *machinev1.MachineDeployment, target bool) []problem {
-	var found []problem
-	for _, text := range slices.Concat(selectorProblems(d), templateProblems(d), strategyProblems(d, target)) {
-		found = append(found, problem{text: text, fatal: true})
-	}
-	for _, text := range annotationProblems(d) {
-		found = append(found, problem{text: text})
-	}
-	return found
+	return slices.Concat(selectorProblems(d), templateProblems(d), strategyProblems(d, target), annotationProblems(d))
 }
 
-func selectorProblems(d *machinev1.MachineDeployment) []string {
-	var found []string
+func selectorProblems(d *machinev1.MachineDeployment) []problem {
+	var found []problem
 	if len(d.Name) > maxNameLength {
-		found = append(found, fmt.Sprintf("metadata.name has %d characters: use at most %d, names of machines are longer",
+		found = append(found, fatal("metadata.name", "has %d characters: use at most %d, names of machines are longer",
 			len(d.Name), maxNameLength))
 	}
 	if d.Spec.Replicas < 0 {
-		found = append(found, fmt.Sprintf("spec.replicas is %d: set it to 0 or more", d.Spec.Replicas))
+		found = append(found, fatal("spec.replicas", "is %d: set it to 0 or more", d.Spec.Replicas))
 	}
 	if d.Spec.Selector == nil {
-		return append(found, "spec.selector is missing: select labels that spec.template.metadata.labels has")
+		return append(found, fatal("spec.selector", "is missing: select labels that spec.template.metadata.labels has"))
 	}
 	if selectsAll(d) {
-		return append(found, "spec.selector is empty and would select all machines: select labels that "+
-			"spec.template.metadata.labels has")
+		return append(found, fatal("spec.selector", "is empty and would select all machines: select labels that "+
+			"spec.template.metadata.labels has"))
 	}
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
-		return append(found, fmt.Sprintf("spec.selector is invalid, correct it: %v", err))
+		return append(found, fatal("spec.selector", "is invalid, correct it: %v", err))
 	}
 	if !selector.Matches(labels.Set(d.Spec.Template.Labels)) {
-		found = append(found, fmt.Sprintf("spec.selector %q does not match spec.template.metadata.labels: add the "+
+		found = append(found, fatal("spec.selector", "%q does not match spec.template.metadata.labels: add the "+
 			"labels there", selector))
 	}
 	return found
 }
 
-func templateProblems(d *machinev1.MachineDeployment) []string {
-	var found []string
+func templateProblems(d *machinev1.MachineDeployment) []problem {
+	var found []problem
 	class := d.Spec.Template.Spec.Class
 	if class.Name == "" {
-		found = append(found, "spec.template.spec.class.name is missing: name a MachineClass")
+		found = append(found, fatal("spec.template.spec.class.name", "is missing: name a MachineClass"))
 	}
 	if class.Kind == "" {
-		found = append(found, "spec.template.spec.class.kind is missing: set it to MachineClass")
+		found = append(found, fatal("spec.template.spec.class.kind", "is missing: set it to MachineClass"))
 	}
 	return found
 }
 
-func strategyProblems(d *machinev1.MachineDeployment, target bool) []string {
+func strategyProblems(d *machinev1.MachineDeployment, target bool) []problem {
 	strategy := d.Spec.Strategy
 	switch strategy.Type {
 	case machinev1.RecreateStrategyType:
 		return nil
 	case machinev1.RollingUpdateStrategyType:
 		if strategy.RollingUpdate == nil {
-			return []string{"spec.strategy.rollingUpdate is missing: give it maxSurge and maxUnavailable"}
+			return []problem{fatal("spec.strategy.rollingUpdate", "is missing: give it maxSurge and maxUnavailable")}
 		}
 		return boundProblems("spec.strategy.rollingUpdate", strategy.RollingUpdate.UpdateConfiguration)
 	case machinev1.InPlaceUpdateStrategyType:
 		return inPlaceProblems(strategy.InPlaceUpdate, target)
 	}
-	return []string{fmt.Sprintf("spec.strategy.type is %q: set it to RollingUpdate, Recreate or InPlaceUpdate",
+	return []problem{fatal("spec.strategy.type", "is %q: set it to RollingUpdate, Recreate or InPlaceUpdate",
 		strategy.Type)}
 }
 
-func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bool) []string {
+func inPlaceProblems(update *machinev1.InPlaceUpdateMachineDeployment, target bool) []problem {
 	if update == nil {
-		return []string{"spec.strategy.inPlaceUpdate is missing: give it maxSurge, maxUnavailable and orchestrationType"}
+		return []problem{fatal("spec.strategy.inPlaceUpdate",
+			"is missing: give it maxSurge, maxUnavailable and orchestrationType")}
 	}
 	found := boundProblems("spec.strategy.inPlaceUpdate", update.UpdateConfiguration)
 	if o := update.OrchestrationType; o != machinev1.OrchestrationTypeAuto && o != machinev1.OrchestrationTypeManual {
-		found = append(found, fmt.Sprintf("spec.strategy.inPlaceUpdate.orchestrationType is %q: set it to Auto or Manual", o))
+		found = append(found, fatal("spec.strategy.inPlaceUpdate.orchestrationType", "is %q: set it to Auto or Manual", o))
 	}
 	if !target {
-		found = append(found, "spec.strategy.type InPlaceUpdate needs a target cluster: use RollingUpdate, or start the "+
-			"manager with --target-kubeconfig")
+		found = append(found, fatal("spec.strategy.type", "InPlaceUpdate needs a target cluster: use RollingUpdate, "+
+			"or start the manager with --target-kubeconfig"))
 	}
 	return found
 }
 
-func boundProblems(path string, c machinev1.UpdateConfiguration) []string {
-	var found []string
-	_, surge := rollout.ResolveIntOrPercent("maxSurge", c.MaxSurge, 1, true)
-	_, unavailable := rollout.ResolveIntOrPercent("maxUnavailable", c.MaxUnavailable, 1, false)
-	for _, err := range []error{surge, unavailable} {
-		if err != nil {
-			found = append(found, fmt.Sprintf("%s.%v: set it to a number or a percentage, 0 or more", path, err))
+func boundProblems(path string, c machinev1.UpdateConfiguration) []problem {
+	var found []problem
+	for name, value := range map[string]*intstr.IntOrString{"maxSurge": c.MaxSurge, "maxUnavailable": c.MaxUnavailable} {
+		if _, err := rollout.ResolveIntOrPercent(name, value, 1, true); err != nil {
+			found = append(found, fatal(path+"."+name, "%s: set it to a number or a percentage, 0 or more",
+				strings.TrimPrefix(err.Error(), name+" ")))
 		}
 	}
+	slices.SortFunc(found, func(a, b problem) int { return strings.Compare(a.field, b.field) })
 	return found
 }
 
 // annotationProblems are about annotations that are read here or copied from here
 // to the machines. Annotations that cannot be parsed are ignored.
-func annotationProblems(d *machinev1.MachineDeployment) []string {
-	var found []string
+func annotationProblems(d *machinev1.MachineDeployment) []problem {
+	var found []problem
 	wrong := func(path string, annotations map[string]string, key, remedy string, ok func(string) bool) {
 		if value, set := annotations[key]; set && !ok(value) {
-			found = append(found, fmt.Sprintf("%s %s %q is ignored: %s", path, key, message.Truncate(value, maxQuoted), remedy))
+			says := fmt.Sprintf("%q is ignored: %s", message.Truncate(value, maxQuoted), remedy)
+			found = append(found, problem{field: path + " " + key, says: says})
 		}
 	}
 	own, template := "annotation", "annotation of spec.template"

@@ -28,6 +28,15 @@ type problem struct {
 
 func (p problem) String() string { return p.field + ": " + p.remedy }
 
+// Check passes what a person has to correct in a MachineSet to found, as its controller reports it.
+// Without works, nothing is done before.
+func Check(set *machinev1.MachineSet, found func(field, says string, works bool)) {
+	_, problems := validate(set)
+	for _, p := range problems {
+		found(p.field, p.remedy, p.ignored)
+	}
+}
+
 // validate returns the set's selector, nil if it cannot be used, and the problems
 // of the set. It accepts what MCM accepts, except for what makes MCM crash or
 // create Machines without end.

@@ -3,6 +3,7 @@ package class
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -34,6 +35,17 @@ func (r Resolved) Err(least cloud.Severity) error {
 		return nil
 	}
 	return r.refuse(reason, found, text)
+}
+
+// Reasoned yields Problems, each with the condition reason that it is shown with.
+func (r Resolved) Reasoned() iter.Seq2[string, cloud.Problem] {
+	return func(yield func(string, cloud.Problem) bool) {
+		for i, p := range r.Problems {
+			if !yield(r.reasons[i], p) {
+				return
+			}
+		}
+	}
 }
 
 // UserData returns the boot data as its author wrote it. Its absence is an
