@@ -37,7 +37,10 @@ type Options struct {
 }
 
 // Driver is the cloud.Driver of EC2.
-type Driver struct{ options Options }
+type Driver struct {
+	judge
+	options Options
+}
 
 // The parts of the contract that a Driver keeps.
 var (
@@ -57,11 +60,17 @@ func NewDriver(o Options) *Driver {
 	if o.Window == (driverkit.Window{}) {
 		o.Window = driverkit.Window{Idle: 100 * time.Millisecond, Longest: time.Second}
 	}
-	return &Driver{options: o}
+	return &Driver{judge: judge{o.Ambient}, options: o}
 }
 
+// judge is the part of the Driver that calls no cloud.
+type judge struct{ ambient bool }
+
+// Offline returns a cloud.Driver that judges classes and Secrets, and opens no account.
+func Offline(o Options) cloud.Driver { return driverkit.Offline{Judge: judge{o.Ambient}} }
+
 // Parse decodes and checks a provider spec.
-func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
 	s.setDefaults()
@@ -77,15 +86,15 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 }
 
 // CheckSecret names the entries that are missing.
-func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
-	_, problems := loginOf(creds, d.options.Ambient)
+func (j judge) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+	_, problems := loginOf(creds, j.ambient)
 	return problems
 }
 
 // Open returns an Account. It makes no call: requests are signed one by one.
 func (d *Driver) Open(ctx context.Context, c cloud.Class, creds cloud.Credentials) (cloud.Account, error) {
 	const op = "open account"
-	who, problems := loginOf(creds, d.options.Ambient)
+	who, problems := loginOf(creds, d.ambient)
 	if err := cloud.Worst(op, problems, cloud.BlocksAll); err != nil {
 		return nil, err
 	}

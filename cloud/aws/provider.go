@@ -41,7 +41,7 @@ var rates = cloud.Rates{
 }
 
 // Traits are the constants of EC2.
-func (d *Driver) Traits() cloud.Traits {
+func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
 		Reboots: true, Rates: rates, Tags: tagLimits,
@@ -53,7 +53,7 @@ var instanceID = regexp.MustCompile(`i-[0-9a-zA-Z]+`)
 // DecodeProviderID accepts aws:///<region>/<id>, which MCM writes,
 // aws:///<zone>/<id>, which stands on the Node, and both without or with another
 // number of elements before the id, as older cloud providers wrote them.
-func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
+func (judge) DecodeProviderID(providerID string) (id string, ok bool) {
 	return decodeProviderID(providerID)
 }
 

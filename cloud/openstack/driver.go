@@ -25,8 +25,8 @@ type Options struct {
 
 // Driver is the cloud.Driver of OpenStack.
 type Driver struct {
+	judge
 	transport http.RoundTripper
-	ambient   *environment // nil if it does not count
 	now       func() time.Time
 
 	refusals cloud.Refusals
@@ -46,14 +46,27 @@ func NewDriver(o Options) *Driver {
 	if d.now == nil {
 		d.now = time.Now
 	}
-	if o.Ambient {
-		d.ambient = ownEnvironment()
-	}
+	d.judge = judgeOf(o)
 	return d
 }
 
+// judge is the part of the Driver that calls no cloud.
+type judge struct {
+	ambient *environment // nil if it does not count
+}
+
+func judgeOf(o Options) judge {
+	if !o.Ambient {
+		return judge{}
+	}
+	return judge{ownEnvironment()}
+}
+
+// Offline returns a cloud.Driver that judges classes and Secrets, and opens no account.
+func Offline(o Options) cloud.Driver { return driverkit.Offline{Judge: judgeOf(o)} }
+
 // Parse decodes and checks a provider spec.
-func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	c := decode(in.Spec)
 	c.validate()
 	c.setDefaults()
@@ -68,8 +81,8 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 }
 
 // CheckSecret names the entries that are missing.
-func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
-	return loginOf(creds, d.ambient).problems
+func (j judge) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+	return loginOf(creds, j.ambient).problems
 }
 
 // Open logs in and returns the Account.

@@ -34,7 +34,7 @@ const (
 )
 
 // Traits are the constants of OpenStack.
-func (d *Driver) Traits() cloud.Traits {
+func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime,
 		NodeNamed: true, Reboots: true, Tags: tagLimits,
@@ -54,7 +54,7 @@ var serverID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]
 
 // DecodeProviderID accepts openstack:///<region>/<id>, which MCM writes, and
 // openstack:///<id> and openstack://<region>/<id>, which stand on Nodes.
-func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
+func (judge) DecodeProviderID(providerID string) (id string, ok bool) {
 	return decodeProviderID(providerID)
 }
 

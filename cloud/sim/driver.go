@@ -26,6 +26,7 @@ const nameMax = 253
 
 // Driver is the cloud.Driver of simulated clouds.
 type Driver struct {
+	judge
 	transport http.RoundTripper
 	window    *driverkit.Window // of lookups; nil does not share them
 }
@@ -58,8 +59,14 @@ func (d *Driver) Batched(w driverkit.Window) *Driver {
 	return &Driver{transport: d.transport, window: &w}
 }
 
+// judge is the part of the Driver that calls no cloud.
+type judge struct{}
+
+// Offline returns a cloud.Driver that judges classes and Secrets, and opens no account.
+func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
+
 // Traits are the constants of simulated clouds.
-func (d *Driver) Traits() cloud.Traits {
+func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
 		NodeNamed: true, StaticAddresses: true, Reboots: true,
@@ -67,7 +74,7 @@ func (d *Driver) Traits() cloud.Traits {
 }
 
 // Parse decodes and checks a provider spec.
-func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
 	problems := s.Problems.Report()
@@ -82,13 +89,13 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 }
 
 // CheckSecret names the entries that are missing.
-func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+func (judge) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
 	return checkSecret(creds)
 }
 
 // DecodeProviderID accepts sim:///<region>/<id>, which MCM would write, and
 // sim:///<zone>/<id>, which stands on the Node.
-func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
+func (judge) DecodeProviderID(providerID string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(providerID, providerIDScheme)
 	if !ok {
 		return "", false

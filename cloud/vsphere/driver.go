@@ -22,6 +22,7 @@ const (
 
 // Driver is the cloud.Driver of vCenter.
 type Driver struct {
+	judge
 	transport http.RoundTripper
 	now       func() time.Time
 
@@ -42,8 +43,14 @@ func NewDriver(now func() time.Time, transport http.RoundTripper) *Driver {
 	return &Driver{transport: transport, now: now}
 }
 
+// judge is the part of the Driver that calls no cloud.
+type judge struct{}
+
+// Offline returns a cloud.Driver that judges classes and Secrets, and opens no account.
+func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
+
 // Traits are the constants of vSphere.
-func (d *Driver) Traits() cloud.Traits {
+func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, NodeNamed: true, CreateKey: true,
 		StaticAddresses: true, Reboots: true,
@@ -51,7 +58,7 @@ func (d *Driver) Traits() cloud.Traits {
 }
 
 // Parse decodes and checks a provider spec.
-func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
+func (judge) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 	s := decode(in.Spec)
 	s.validate()
 	problems := s.Problems.Report()
@@ -65,14 +72,14 @@ func (d *Driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
 }
 
 // CheckSecret names the entries that are missing.
-func (d *Driver) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
+func (judge) CheckSecret(_ cloud.Class, creds cloud.Credentials) []cloud.Problem {
 	_, problems := readLogin(creds)
 	return problems
 }
 
 // DecodeProviderID accepts vsphere://<region>/<bios uuid>, which MCM writes, and
 // vsphere://<bios uuid>, which stands on the Node. The id is in lower case.
-func (d *Driver) DecodeProviderID(providerID string) (id string, ok bool) {
+func (judge) DecodeProviderID(providerID string) (id string, ok bool) {
 	return decodeProviderID(providerID)
 }
 
