@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/clouds"
 	"github.com/capmcm/cluster-api-provider-mcm/manager"
 )
 
@@ -44,13 +45,13 @@ func run(ctx context.Context, name string, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return manager.Run(ctx, options.Options, drivers(options.ambient)...)
+	return manager.Run(ctx, options.Options, clouds.Drivers(options.drivers)...)
 }
 
 // options are the manager's, and those of the drivers of this program.
 type options struct {
 	*manager.Options
-	ambient bool
+	drivers clouds.Options
 }
 
 // parse returns the options that args ask for. The help and the version go to out and
@@ -60,7 +61,7 @@ func parse(name string, args []string, out io.Writer) (*options, error) {
 	o.BuiltFrom(commit)
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	o.AddFlags(flags)
-	flags.BoolVar(&o.ambient, "ambient-credentials", false,
+	flags.BoolVar(&o.drivers.Ambient, "ambient-credentials", false,
 		"let a MachineClass whose Secret has no credentials use those of the manager: environment, web identity or "+
 			"instance profile. Everybody who may create classes can use them then")
 	flags.SetOutput(out)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/clouds"
 )
 
 func TestParse(t *testing.T) {
@@ -72,7 +73,7 @@ func TestAmbientCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range drivers(o.ambient) {
+		for _, d := range clouds.Drivers(o.drivers) {
 			if d.Traits().Name != aws.ProviderName {
 				continue
 			}

@@ -64,7 +64,7 @@ func TestMatrixListsEveryCloud(t *testing.T) {
 // being built.
 func drivers(t *testing.T) []string {
 	t.Helper()
-	list := read(t, "cmd/manager/clouds.go")
+	list := read(t, "cmd/clouds/clouds.go")
 	var found []string
 	for _, name := range files(t, under("cloud", isSource)) {
 		rest := strings.TrimPrefix(path.Dir(name), "cloud")

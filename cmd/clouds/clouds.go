@@ -1,0 +1,28 @@
+// Package clouds is the one list of the clouds that the programs of this project know.
+package clouds
+
+import (
+	"time"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
+)
+
+// Options are those of the drivers of this project's programs.
+type Options struct {
+	// Ambient lets a Secret without credentials stand for those of this process.
+	Ambient bool
+}
+
+// Drivers returns the drivers. A new cloud is a folder and a line here.
+func Drivers(o Options) []cloud.Driver {
+	return []cloud.Driver{
+		aws.NewDriver(aws.Options{Ambient: o.Ambient}),
+		openstack.NewDriver(openstack.Options{Ambient: o.Ambient}),
+		sim.NewDriver(nil),
+		vsphere.NewDriver(time.Now, nil),
+	}
+}
