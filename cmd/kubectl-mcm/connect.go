@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -82,6 +84,11 @@ func connect(c *common) (*clusters, error) {
 		return nil, fmt.Errorf("--target-kubeconfig=%q: %w", c.target, err)
 	}
 	return out, nil
+}
+
+// writtenNamespace is that of --namespace, without a look into a kubeconfig.
+func (c *common) writtenNamespace() string {
+	return cmp.Or(*c.config.Namespace, metav1.NamespaceDefault)
 }
 
 // readers reaches the clusters for commands that only read.

@@ -19,6 +19,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/validate"
 )
 
 // version is set by the linker.
@@ -35,10 +37,13 @@ func main() {
 
 // exitCode is that of a command that returned err, which is printed if it is a failure.
 func exitCode(out io.Writer, err error) int {
-	if code, ok := errors.AsType[inspect.ExitCodeError](err); ok {
+	if code, ok := errors.AsType[output.ExitCodeError](err); ok {
 		return int(code)
 	}
 	fmt.Fprintln(out, "kubectl mcm:", err)
+	if coded, ok := errors.AsType[*output.CodedError](err); ok {
+		return coded.Code
+	}
 	return 1
 }
 
@@ -54,6 +59,7 @@ func newRoot(connector connector) *cobra.Command {
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
 	root.AddCommand(inspect.Commands(inspect.Deps{Connect: c.readers, Now: time.Now})...)
+	root.AddCommand(validate.New(c.writtenNamespace))
 	return root
 }
 

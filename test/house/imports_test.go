@@ -74,6 +74,9 @@ var parts = map[string]part{
 		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
 	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag"}, kubernetes...)},
 
+	// The CRDs, for a program that judges manifests.
+	"config": {},
+
 	"cmd": {ours: []string{"..."}, theirs: []string{"..."}},
 	// Programs that play a part, not the product: the product does not import them.
 	"test": {ours: []string{"..."}, theirs: []string{"..."}},

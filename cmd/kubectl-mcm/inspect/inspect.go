@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
 )
@@ -36,16 +37,14 @@ type flags struct {
 	deps          Deps
 	allNamespaces bool
 	selector      string
-	output        string
-	noHeaders     bool
+	output.Flags
 }
 
 // add adds the flags to a command. Its --output takes the place of that of other commands.
 func (f *flags) add(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "read the objects of all namespaces")
-	set.StringVarP(&f.output, "output", "o", "", "output: wide, json, yaml, name, jsonpath=..., go-template=...")
-	set.BoolVar(&f.noHeaders, "no-headers", false, "print no headers")
+	f.Add(cmd)
 }
 
 // addSelector adds the flag of commands about several objects.
@@ -55,7 +54,7 @@ func (f *flags) addSelector(cmd *cobra.Command) {
 
 // read reads the facts that a command needs; events and joining are read on request.
 func (f *flags) read(cmd *cobra.Command, source read.Source) (*explain.Facts, error) {
-	if err := f.validate(); err != nil {
+	if err := f.Validate(); err != nil {
 		return nil, err
 	}
 	clusters, err := f.deps.Connect()

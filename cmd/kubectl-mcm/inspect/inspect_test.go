@@ -31,6 +31,7 @@ import (
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
@@ -200,7 +201,7 @@ func TestGolden(t *testing.T) {
 			t.Parallel()
 			api := builder(t, append(nativePool(), clusterAPIPool()...)...).Build()
 			got, err := run(t, api, strings.Fields(tc.args)...)
-			if code, _ := errors.AsType[ExitCodeError](err); int(code) != tc.code || err != nil && tc.code == 0 {
+			if code, _ := errors.AsType[output.ExitCodeError](err); int(code) != tc.code || err != nil && tc.code == 0 {
 				t.Errorf("error %v, want exit code %d", err, tc.code)
 			}
 			compare(t, name, got)
@@ -248,7 +249,7 @@ func TestRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
-			if _, code := errors.AsType[ExitCodeError](err); code {
+			if _, code := errors.AsType[output.ExitCodeError](err); code {
 				t.Error("a failure looks like a finding")
 			}
 		})
@@ -300,22 +301,5 @@ func TestFewerRights(t *testing.T) {
 	all := forbidding(t, func(client.ObjectList) bool { return true }, nativePool()...)
 	if _, err := run(t, all, "tree"); err == nil || !strings.Contains(err.Error(), "no right") {
 		t.Errorf("error %v, want what is not allowed", err)
-	}
-}
-
-func TestColours(t *testing.T) {
-	t.Parallel()
-	rows := [][]cell{{{text: "STATUS"}, {text: "NAME"}}, {{text: "Ready", colour: green}, {text: "a"}}}
-	var coloured, bare bytes.Buffer
-	table(&coloured, rows, true)
-	table(&bare, rows, false)
-	if want := "STATUS   NAME\nReady    a\n"; bare.String() != want {
-		t.Errorf("%q, want %q", bare.String(), want)
-	}
-	if want := "STATUS   NAME\n\x1b[32mReady\x1b[0m    a\n"; coloured.String() != want {
-		t.Errorf("%q, want %q", coloured.String(), want)
-	}
-	if colourful(&bare) {
-		t.Error("a buffer is no terminal")
 	}
 }

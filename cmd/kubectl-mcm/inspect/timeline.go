@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
 )
@@ -37,7 +38,7 @@ An OBJECT is named as for kubectl mcm why.`,
 			if len(objects) > 1 {
 				return fmt.Errorf("%s: %s and %s have that name; name one with its group", args[0], objects[0], objects[1])
 			}
-			warn(cmd.ErrOrStderr(), facts.Unread)
+			output.Warn(cmd.ErrOrStderr(), facts.Unread)
 			timeline := facts.Timeline(objects[0])
 			return f.printTimeline(cmd.OutOrStdout(), &timeline)
 		},
@@ -47,26 +48,23 @@ An OBJECT is named as for kubectl mcm why.`,
 }
 
 func (f *flags) printTimeline(out io.Writer, t *explain.Timeline) error {
-	if f.output == formatName {
+	if f.Format == output.Name {
 		_, err := fmt.Fprintln(out, t.Object)
 		return err
 	}
-	if !f.forPeople() {
-		return f.print(out, t)
+	if !f.ForPeople() {
+		return f.Print(out, t)
 	}
-	var rows [][]cell
-	if !f.noHeaders {
-		rows = append(rows, row("TIME", "AFTER", "FOR", "SOURCE", "OBJECT", "WHAT", "MESSAGE"))
-	}
+	rows := f.Headers("TIME", "AFTER", "FOR", "SOURCE", "OBJECT", "WHAT", "MESSAGE")
 	for i := range t.Entries {
 		e := &t.Entries[i]
-		rows = append(rows, row(
+		rows = append(rows, output.Row(
 			e.Time.UTC().Format(time.RFC3339), duration.HumanDuration(e.Time.Sub(t.Entries[0].Time.Time)),
 			duration.HumanDuration(time.Duration(e.Seconds*float64(time.Second))), sourceOf(e), e.Object.Kind+"/"+e.Object.Name,
 			whatOf(e), e.Message,
 		))
 	}
-	table(out, rows, false)
+	output.PrintTable(out, rows)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
 )
@@ -40,11 +41,13 @@ A POOL is the name of a Cluster, MachineDeployment, MachineSet or Machine.`,
 			if err != nil {
 				return err
 			}
-			tree, missing := facts.Tree(explain.TreeOptions{Pools: args, Selector: selector, All: all || f.output == formatName})
+			tree, missing := facts.Tree(explain.TreeOptions{
+				Pools: args, Selector: selector, All: all || f.Format == output.Name,
+			})
 			if len(missing) > 0 {
 				return fmt.Errorf("%s: no pool has that name; kubectl mcm tree shows all", strings.Join(missing, ", "))
 			}
-			warn(cmd.ErrOrStderr(), facts.Unread)
+			output.Warn(cmd.ErrOrStderr(), facts.Unread)
 			return f.printTree(cmd.OutOrStdout(), &tree, facts.Now)
 		},
 	}
@@ -54,33 +57,26 @@ A POOL is the name of a Cluster, MachineDeployment, MachineSet or Machine.`,
 	return cmd
 }
 
-// warn tells what was left out.
-func warn(out io.Writer, unread []string) {
-	for _, text := range unread {
-		fmt.Fprintln(out, "Warning: not read:", text)
-	}
-}
-
 func (f *flags) printTree(out io.Writer, tree *explain.Tree, now time.Time) error {
-	if f.output == formatName {
+	if f.Format == output.Name {
 		printNames(out, tree.Items)
 		return nil
 	}
-	if !f.forPeople() {
-		return f.print(out, tree)
+	if !f.ForPeople() {
+		return f.Print(out, tree)
 	}
 	if len(tree.Items) == 0 {
 		_, err := fmt.Fprintln(out, "There are no pools.")
 		return err
 	}
 	p := &treePrinter{flags: f, now: now}
-	if !f.noHeaders {
+	if !f.NoHeaders {
 		p.rows = append(p.rows, p.header())
 	}
 	for _, b := range tree.Items {
 		p.branch(b, "", "")
 	}
-	table(out, p.rows, colourful(out))
+	output.PrintTable(out, p.rows)
 	return nil
 }
 
@@ -98,36 +94,36 @@ func printNames(out io.Writer, branches []*explain.Branch) {
 type treePrinter struct {
 	flags *flags
 	now   time.Time
-	rows  [][]cell
+	rows  [][]output.Cell
 }
 
-func (p *treePrinter) header() []cell {
+func (p *treePrinter) header() []output.Cell {
 	titles := []string{"NAME", "READY", "STATUS", "AGE", "REASON", "NEXT STEP"}
-	if p.flags.output == formatWide {
+	if p.flags.Format == output.Wide {
 		titles = append(titles, "API", "CLASS", "PROVIDERID")
 	}
 	if p.flags.allNamespaces {
 		titles = append([]string{"NAMESPACE"}, titles...)
 	}
-	return row(titles...)
+	return output.Row(titles...)
 }
 
 // branch adds the row of an object and those below it. first leads its own row, rest the others.
 func (p *treePrinter) branch(b *explain.Branch, first, rest string) {
 	reason, next, shade := reasonOf(b)
-	cells := []cell{
-		{text: first + title(b)},
-		{text: readyOf(b)},
-		{text: dash(b.Status), colour: shade},
-		{text: age(b.Created, p.now)},
-		{text: reason, colour: shade},
-		{text: next},
+	cells := []output.Cell{
+		{Text: first + title(b)},
+		{Text: readyOf(b)},
+		{Text: output.Dash(b.Status), Colour: shade},
+		{Text: output.Age(b.Created, p.now)},
+		{Text: reason, Colour: shade},
+		{Text: next},
 	}
-	if p.flags.output == formatWide {
-		cells = append(cells, row(string(b.API), dash(b.Class), dash(b.ProviderID))...)
+	if p.flags.Format == output.Wide {
+		cells = append(cells, output.Row(string(b.API), output.Dash(b.Class), output.Dash(b.ProviderID))...)
 	}
 	if p.flags.allNamespaces {
-		cells = append(row(dash(b.Object.Namespace)), cells...)
+		cells = append(output.Row(output.Dash(b.Object.Namespace)), cells...)
 	}
 	p.rows = append(p.rows, cells)
 	for i, child := range b.Children {
@@ -159,29 +155,29 @@ func readyOf(b *explain.Branch) string {
 
 // reasonOf is what a branch lacks, with the next step where that is about the object itself:
 // a pool whose machine lacks something refers to the machine.
-func reasonOf(b *explain.Branch) (reason, next string, shade colour) {
+func reasonOf(b *explain.Branch) (reason, next string, shade output.Colour) {
 	m := b.Missing
 	switch {
 	case m == nil && b.Object.Kind == explain.KindNode:
 		return "", "", nodeColour(b.Status)
 	case m == nil:
-		return "", "", green
+		return "", "", output.Green
 	case m.Object != b.Object && len(b.Children) > 0:
 		return m.Reason, "", colourOf(m)
 	}
 	return m.Reason, m.Remedy, colourOf(m)
 }
 
-func colourOf(m *explain.Finding) colour {
+func colourOf(m *explain.Finding) output.Colour {
 	if m.NeedsPerson {
-		return red
+		return output.Red
 	}
-	return yellow
+	return output.Yellow
 }
 
-func nodeColour(status string) colour {
+func nodeColour(status string) output.Colour {
 	if status == "Ready" {
-		return green
+		return output.Green
 	}
-	return yellow
+	return output.Yellow
 }

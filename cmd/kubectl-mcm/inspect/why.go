@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
 )
@@ -19,12 +20,6 @@ const (
 	exitWaits  = 3 // something is missing, and passes by itself
 	exitPerson = 4 // something is missing, and a person has to act
 )
-
-// ExitCodeError is an exit code without a failure: the command has printed what there is to know.
-type ExitCodeError int
-
-// Error is never printed.
-func (e ExitCodeError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // explanations are several of them, for programs.
 type explanations struct {
@@ -94,20 +89,20 @@ func verdict(found []explain.Explanation) error {
 	if code == 0 {
 		return nil
 	}
-	return ExitCodeError(code)
+	return output.ExitCodeError(code)
 }
 
 func (f *flags) printWhy(out io.Writer, found []explain.Explanation, now time.Time) error {
 	switch {
-	case f.output == formatName:
+	case f.Format == output.Name:
 		for i := range found {
 			fmt.Fprintln(out, found[i].Object)
 		}
 		return nil
-	case !f.forPeople() && len(found) == 1:
-		return f.print(out, &found[0])
-	case !f.forPeople():
-		return f.print(out, &explanations{metav1.TypeMeta{APIVersion: explain.Version, Kind: "ExplanationList"}, found})
+	case !f.ForPeople() && len(found) == 1:
+		return f.Print(out, &found[0])
+	case !f.ForPeople():
+		return f.Print(out, &explanations{metav1.TypeMeta{APIVersion: explain.Version, Kind: "ExplanationList"}, found})
 	}
 	for i := range found {
 		if i > 0 {
@@ -120,19 +115,15 @@ func (f *flags) printWhy(out io.Writer, found []explain.Explanation, now time.Ti
 
 // printExplanation prints one for people.
 func (f *flags) printExplanation(out io.Writer, e *explain.Explanation, now time.Time) {
-	colours := colourful(out)
-	fmt.Fprintf(out, "%s in namespace %s (%s)%s\n\n", e.Object, dash(e.Object.Namespace), apiName(e.API), phase(e))
-	var rows [][]cell
-	if !f.noHeaders {
-		rows = append(rows, row("  STEP", "STATE", "SINCE", "WHAT"))
-	}
+	fmt.Fprintf(out, "%s in namespace %s (%s)%s\n\n", e.Object, output.Dash(e.Object.Namespace), apiName(e.API), phase(e))
+	rows := f.Headers("  STEP", "STATE", "SINCE", "WHAT")
 	for i := range e.Steps {
 		rows = append(rows, stepRow(&e.Steps[i], now))
 	}
-	table(out, rows, colours)
-	printMissing(out, e.Missing, now, colours)
-	if f.output == formatWide || e.Missing != nil {
-		warn(out, e.Unread)
+	output.PrintTable(out, rows)
+	printMissing(out, e.Missing, now)
+	if f.Format == output.Wide || e.Missing != nil {
+		output.Warn(out, e.Unread)
 	}
 }
 
@@ -150,27 +141,27 @@ func apiName(api explain.API) string {
 	return "native API"
 }
 
-func stepRow(s *explain.Step, now time.Time) []cell {
+func stepRow(s *explain.Step, now time.Time) []output.Cell {
 	since, text := "", s.Message
 	if s.Since != nil {
-		since = age(s.Since, now)
+		since = output.Age(s.Since, now)
 	}
-	shade := map[explain.StepState]colour{explain.StepDone: green, explain.StepMissing: red}[s.State]
+	shade := map[explain.StepState]output.Colour{explain.StepDone: output.Green, explain.StepMissing: output.Red}[s.State]
 	if s.Reason != "" {
 		text = s.Reason + ": " + text
 	}
-	return []cell{
-		{text: "  " + s.Name}, {text: strings.ToLower(string(s.State)), colour: shade}, {text: since}, {text: text},
+	return []output.Cell{
+		{Text: "  " + s.Name}, {Text: strings.ToLower(string(s.State)), Colour: shade}, {Text: since}, {Text: text},
 	}
 }
 
 // printMissing prints what is missing, and what to do about it.
-func printMissing(out io.Writer, m *explain.Finding, now time.Time, colours bool) {
+func printMissing(out io.Writer, m *explain.Finding, now time.Time) {
 	if m == nil {
 		fmt.Fprintln(out, "\nNothing is missing.")
 		return
 	}
-	fmt.Fprintf(out, "\nMissing:  %s\n", paint(m.Meaning, colourOf(m), colours))
+	fmt.Fprintf(out, "\nMissing:  %s\n", output.Paint(out, m.Meaning, colourOf(m)))
 	fmt.Fprintf(out, "Object:   %s\n", m.Object)
 	fmt.Fprintf(out, "Reason:   %s", m.Reason)
 	if m.Condition != "" {

@@ -1,0 +1,143 @@
+// Package validate judges manifests without a cluster and without a cloud: by the schemas and rules
+// that the API server has, and with the functions that the controllers and drivers use.
+package validate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/clouds"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+)
+
+// Exit codes, besides 0.
+const (
+	exitProblems = 1
+	exitUsage    = 2 // nothing was judged: wrong flags, or files that cannot be read
+)
+
+// command are the flags.
+type command struct {
+	output.Flags
+	files             []string
+	recursive, strict bool
+	drivers           clouds.Options
+	namespace         func() string
+}
+
+// New returns the command. namespace is that of objects without one.
+func New(namespace func() string) *cobra.Command {
+	c := &command{namespace: namespace}
+	cmd := &cobra.Command{
+		Use: "validate -f FILE...", Short: "Judge manifests without a cluster and without a cloud",
+		Long: `Judge MachineClasses with the Secrets that they name, the other kinds of the native API, and the
+kinds of this project's providers for Cluster API. Schemas and rules are those of this version, the
+provider spec of a class is judged by its driver, and objects of other kinds are skipped. Nothing
+is asked over the network, and no value of a Secret is printed.
+
+An Error is refused or does not work. A Warning is ignored, such as an unknown field. A Note is
+about what is in none of the files, such as the Secret of a class.
+
+The exit code is 0 without errors, 1 with errors, or with anything at all under --strict, and 2 if
+flags are wrong or a file cannot be read.`,
+		Example: `  # the manifests of a folder
+  kubectl mcm validate -f config/pools/
+
+  # what kustomize makes, as a step of CI
+  kubectl kustomize overlays/prod | kubectl mcm validate -f - --strict
+
+  # the fields that are wrong, for a program
+  kubectl mcm validate -f class.yaml -f secret.yaml -o jsonpath='{.problems[*].field}'`,
+		Args: func(cmd *cobra.Command, args []string) error { return asUsage(cobra.NoArgs(cmd, args)) },
+		RunE: c.run,
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&c.files, "filename", "f", nil, "file, folder, or - for what comes from a pipe; repeatable")
+	flags.BoolVarP(&c.recursive, "recursive", "R", false, "look into the folders of folders too")
+	flags.BoolVar(&c.strict, "strict", false, "warnings and notes make the command fail too")
+	flags.BoolVar(&c.drivers.Ambient, "ambient-credentials", false,
+		"the manager has this flag too: Secrets may lack credentials")
+	c.Add(cmd)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return asUsage(err) })
+	return cmd
+}
+
+func (c *command) run(cmd *cobra.Command, _ []string) error {
+	if err := c.Validate(); err != nil {
+		return asUsage(err)
+	}
+	if len(c.files) == 0 {
+		return asUsage(fmt.Errorf("--filename is missing: name files, a folder, or -"))
+	}
+	report, err := c.judge(cmd.Context(), cmd.InOrStdin())
+	if err != nil {
+		return asUsage(err)
+	}
+	if c.ForPeople() {
+		report.print(cmd.OutOrStdout())
+	} else if err := c.printForPrograms(cmd.OutOrStdout(), report); err != nil {
+		return err
+	}
+	if report.count(Error) > 0 || c.strict && len(report.Problems) > 0 {
+		return output.ExitCodeError(exitProblems)
+	}
+	return nil
+}
+
+func (c *command) printForPrograms(out io.Writer, report *Report) error {
+	if c.Format != output.Name {
+		return c.Print(out, report)
+	}
+	for i := range report.Problems {
+		if o := report.Problems[i].Object; o != nil {
+			fmt.Fprintln(out, o)
+		}
+	}
+	return nil
+}
+
+// judge reads the files and judges what is in them.
+func (c *command) judge(ctx context.Context, in io.Reader) (*Report, error) {
+	files, err := expand(c.files, c.recursive)
+	if err != nil {
+		return nil, err
+	}
+	var documents []document
+	for _, file := range files {
+		found, err := read(file, in)
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, found...)
+	}
+	registry, err := cloud.NewRegistry(clouds.Offline(c.drivers), time.Now)
+	if err != nil {
+		return nil, err
+	}
+	known, err := loadSchemas()
+	if err != nil {
+		return nil, err
+	}
+	j := &judge{
+		namespace: c.namespace(), clouds: registry, schemas: known, manifests: newManifests(),
+		report: &Report{
+			TypeMeta: metav1.TypeMeta{APIVersion: explain.Version, Kind: "ValidationReport"}, Files: len(files),
+			Problems: []Problem{},
+		},
+	}
+	return j.report, j.all(ctx, documents)
+}
+
+func asUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &output.CodedError{Code: exitUsage, Err: err}
+}
