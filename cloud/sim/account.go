@@ -36,7 +36,7 @@ func (a *account) Get(ctx context.Context, r cloud.Ref) (cloud.VM, error) {
 		return cloud.VM{}, err
 	}
 	var vms []Resource
-	if id, known := (*Driver)(nil).DecodeProviderID(r.ProviderID); known {
+	if id, known := (judge{}).DecodeProviderID(r.ProviderID); known {
 		vms, err = a.byID(ctx, op, s, r, id)
 	} else if r.ProviderID == "" {
 		vms, err = a.byName(ctx, op, s, r)
@@ -90,7 +90,7 @@ func (a *account) find(ctx context.Context, op string, s *spec, r cloud.Ref) ([]
 	if r.ProviderID == "" {
 		return a.byName(ctx, op, s, r)
 	}
-	id, _ := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	id, _ := judge{}.DecodeProviderID(r.ProviderID)
 	found, err := a.lookedUp(ctx, op, s, r, wanted{r.Name, id})
 	return slices.DeleteFunc(found, func(f Resource) bool {
 		if f.VM != nil {

@@ -83,7 +83,7 @@ func (a *account) launch(ctx context.Context, s *spec, r cloud.CreateRequest) (R
 
 // known returns the VM whose id stands in r. It never makes another.
 func (a *account) known(ctx context.Context, s *spec, r cloud.CreateRequest) (Resource, error) {
-	id, ok := (*Driver)(nil).DecodeProviderID(r.ProviderID)
+	id, ok := judge{}.DecodeProviderID(r.ProviderID)
 	if !ok {
 		return Resource{}, cloud.Errorf(cloud.NotFound, opCreate, "ForeignProviderID",
 			"%s is no providerID of a simulated cloud", r.ProviderID)
