@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack/octaviatest"
 )
 
 const (
@@ -19,26 +19,19 @@ const (
 	poolWeb = "22222222-2222-2222-2222-222222222222"
 	subnetA = "33333333-3333-3333-3333-333333333333"
 	serverA = "44444444-4444-4444-4444-444444444444"
-
-	pendingDelete = "PENDING_DELETE"
 )
 
-// balancer is Octavia with one load balancer and two pools, beside a Nova with one server. It refuses
-// what Octavia refuses: changes while another is under way, a second member of an address and port,
-// attributes that it does not know, more members than the quota.
+// balancer is Octavia with two pools, beside a Nova with one server.
 type balancer struct {
-	pools  map[string][]member
-	busy   int    // requests until the last change is carried out
-	quota  int    // members; 0 is no limit
+	*octaviatest.Balancer
 	server string // status; empty: it is gone
-	serial int
-	lose   int // the change that is lost, from 1
+	lose   int    // the change that is lost, from 1
 	after  bool
 	made   int // changes
 }
 
 func newBalancer() *balancer {
-	return &balancer{pools: map[string][]member{poolAPI: nil, poolWeb: nil}, server: "ACTIVE"}
+	return &balancer{Balancer: octaviatest.New(poolAPI, poolWeb), server: "ACTIVE"}
 }
 
 // RoundTrip answers, and loses one change or its answer.
@@ -65,13 +58,6 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, err
 }
 
-// has puts a member into the first pool.
-func (b *balancer) has(m member) { b.pools[poolAPI] = []member{m} }
-
-func fault(text string) map[string]any {
-	return map[string]any{"faultcode": "Client", "faultstring": text, "debuginfo": nil}
-}
-
 func (b *balancer) serve(r *http.Request, body []byte) (int, any) {
 	switch {
 	case r.URL.Host == "nova" && b.server == "":
@@ -90,70 +76,15 @@ func (b *balancer) serve(r *http.Request, body []byte) (int, any) {
 			map[string]string{"subnet_id": subnetA, "ip_address": "10.1.0.7"},
 		}}}}
 	}
-	if b.busy--; b.busy <= 0 {
-		for pool, all := range b.pools {
-			b.pools[pool] = slices.DeleteFunc(all, func(m member) bool { return m.Status == pendingDelete })
-		}
-	}
-	rest, ok := strings.CutPrefix(r.URL.Path, "/lbaas/pools/")
-	pool, id, _ := strings.Cut(rest, "/members")
-	if _, there := b.pools[pool]; !ok || !there {
-		return http.StatusNotFound, fault("Pool " + pool + " not found.")
-	}
-	if r.Method == http.MethodGet {
-		return http.StatusOK, map[string]any{"members": b.pools[pool]}
-	}
-	if b.busy > 0 {
-		return http.StatusConflict, fault("Load Balancer x is immutable and cannot be updated.")
-	}
-	status, out := b.change(r.Method, pool, strings.TrimPrefix(id, "/"), body)
-	if status < http.StatusMultipleChoices {
-		b.busy = 3
-	}
-	return status, out
-}
-
-func (b *balancer) change(method, pool, id string, body []byte) (int, any) {
-	var in struct{ Member member }
-	d := json.NewDecoder(strings.NewReader(string(body)))
-	d.DisallowUnknownFields()
-	if method != http.MethodDelete && d.Decode(&in) != nil {
-		return http.StatusBadRequest, fault("Invalid input")
-	}
-	all := b.pools[pool]
-	at := slices.IndexFunc(all, func(m member) bool { return m.ID == id })
-	switch {
-	case method == http.MethodPost && (in.Member.ID+in.Member.Status != "" || in.Member.Port < 1):
-		return http.StatusBadRequest, fault("Invalid input for field/attribute member")
-	case method == http.MethodPost && slices.ContainsFunc(all, in.Member.samePlace):
-		return http.StatusConflict, fault("Another member on pool is already using ip and protocol_port")
-	case method == http.MethodPost && b.quota > 0 && len(all) >= b.quota:
-		return http.StatusForbidden, fault("Quota has been met for resources: Member")
-	case method == http.MethodPost:
-		b.serial++
-		in.Member.ID, in.Member.Status = fmt.Sprint("member-", b.serial), "PENDING_CREATE"
-		b.pools[pool] = append(all, in.Member)
-		return http.StatusCreated, in
-	case at < 0:
-		return http.StatusNotFound, fault("Member not found")
-	case method == http.MethodPut && (in.Member.Address != "" || in.Member.Port != 0):
-		return http.StatusBadRequest, fault("address is immutable")
-	case method == http.MethodPut:
-		all[at].Name = in.Member.Name
-		return http.StatusOK, in
-	}
-	all[at].Status = pendingDelete
-	return http.StatusNoContent, nil
+	return b.Serve(r.Method, r.URL.Path, body)
 }
 
 // names are those of the members that get requests, by pool.
 func (b *balancer) names() string {
 	var found []string
 	for _, pool := range []string{poolAPI, poolWeb} {
-		for _, m := range b.pools[pool] {
-			if m.Status != pendingDelete {
-				found = append(found, fmt.Sprintf("%s=%s:%d", m.Name, m.Address, m.Port))
-			}
+		for _, m := range b.Members(pool) {
+			found = append(found, fmt.Sprintf("%s=%s:%d", m.Name, m.Address, m.Port))
 		}
 	}
 	return strings.Join(found, " ")
@@ -217,9 +148,9 @@ func TestMembers(t *testing.T) {
 // TestMembersOfServers: what else is there decides what becomes of a member.
 func TestMembersOfServers(t *testing.T) {
 	t.Parallel()
-	foreign := member{ID: "f", Name: "other/x", Address: "10.9.9.9", Port: 6443}
-	former := member{ID: "s", Name: "former/y", Address: "10.1.0.7", Port: 6443}
-	own := member{ID: "m", Name: "m/o", Address: "10.1.0.7", Port: 6443}
+	foreign := octaviatest.Member{ID: "f", Name: "other/x", Address: "10.9.9.9", Port: 6443}
+	former := octaviatest.Member{ID: "s", Name: "former/y", Address: "10.1.0.7", Port: 6443}
+	own := octaviatest.Member{ID: "m", Name: "m/o", Address: "10.1.0.7", Port: 6443}
 	stranger := refHere()
 	stranger.OwnerID = "somebody-else"
 	for name, tc := range map[string]struct {
@@ -238,25 +169,29 @@ func TestMembersOfServers(t *testing.T) {
 		},
 		"Stranger": {"It is not theirs.", func(*balancer) {}, stranger, true, false, cloud.NotFound, "", 0},
 		"NoPool": {
-			"The class is wrong.", func(b *balancer) { delete(b.pools, poolAPI) }, refHere(), true, false, cloud.Invalid, "", 0,
+			"The class is wrong.", func(b *balancer) { b.Drop(poolAPI) }, refHere(), true, false, cloud.Invalid, "", 0,
 		},
 		"Quota": {
-			"There is no room.", func(b *balancer) { b.quota = 1; b.has(foreign) }, refHere(), true, false, cloud.Exhausted,
+			"There is no room.", func(b *balancer) { b.SetQuota(1); b.Put(poolAPI, foreign) }, refHere(), true, false,
+			cloud.Exhausted,
 			"other/x=10.9.9.9:6443", 1,
 		},
 		"TakenOver": {
-			"Nova gave the address anew.", func(b *balancer) { b.has(former) }, refHere(), true, true, 0, registered, 2,
+			"Nova gave the address anew.", func(b *balancer) { b.Put(poolAPI, former) }, refHere(), true, true, 0, registered, 2,
 		},
-		"PoolGone": {"There is nothing to leave.", func(b *balancer) { b.pools = nil }, refHere(), false, true, 0, "", 0},
+		"PoolGone": {
+			"There is nothing to leave.", func(b *balancer) { b.Drop(poolAPI); b.Drop(poolWeb) }, refHere(), false, true, 0,
+			"", 0,
+		},
 		"ForeignStays": {
-			"It is of another machine.", func(b *balancer) { b.has(foreign) }, refHere(), false, true, 0,
+			"It is of another machine.", func(b *balancer) { b.Put(poolAPI, foreign) }, refHere(), false, true, 0,
 			"other/x=10.9.9.9:6443", 0,
 		},
 		"StrangerStays": {
-			"Only its own go.", func(b *balancer) { b.has(own) }, stranger, false, true, 0, "m/o=10.1.0.7:6443", 0,
+			"Only its own go.", func(b *balancer) { b.Put(poolAPI, own) }, stranger, false, true, 0, "m/o=10.1.0.7:6443", 0,
 		},
 		"LeftByAServer": {
-			"Octavia keeps it.", func(b *balancer) { b.server = ""; b.has(own) }, refHere(), false, true, 0, "", 1,
+			"Octavia keeps it.", func(b *balancer) { b.server = ""; b.Put(poolAPI, own) }, refHere(), false, true, 0, "", 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
