@@ -137,6 +137,7 @@ func TestControlPlaneEndpoint(t *testing.T) {
 	}
 	endpoint := clusterv1.APIEndpoint{Host: "h", Port: 6443}
 	own := func(o *infrav1.MCMCluster) { o.Spec.ControlPlaneEndpoint = endpoint }
+	nowhere := func(o *infrav1.MCMCluster) { o.Spec.FailureDomains = nil }
 	provisioned := func(o *infrav1.MCMCluster) { o.Status.Initialization.Provisioned = new(true) }
 	cases := map[string]struct {
 		object  *infrav1.MCMCluster
@@ -145,8 +146,8 @@ func TestControlPlaneEndpoint(t *testing.T) {
 		want    bool
 	}{
 		"Missing":      {object(), cluster(plane("KubeadmControlPlane")), waits, false},
-		"OfMCMCluster": {object(own), cluster(plane("KubeadmControlPlane")), "True Ready: ", true},
-		"OfCluster": {object(), cluster(plane("KubeadmControlPlane"), func(c *clusterv1.Cluster) {
+		"OfMCMCluster": {object(own, nowhere), cluster(plane("KubeadmControlPlane")), "True Ready: ", true},
+		"OfCluster": {object(nowhere), cluster(plane("KubeadmControlPlane"), func(c *clusterv1.Cluster) {
 			c.Spec.ControlPlaneEndpoint = endpoint
 		}), "True Ready: ", true},
 		"External":       {object(), cluster(plane("MCMExternalControlPlane")), "True Ready: ", true},
@@ -168,6 +169,70 @@ func TestControlPlaneEndpoint(t *testing.T) {
 			}
 			if got := ptr.Deref(w.get().Status.Initialization.Provisioned, false); got != tc.want {
 				t.Errorf("provisioned is %t", got)
+			}
+		})
+	}
+}
+
+// TestZonesBeforeMachines: a KubeadmControlPlane creates its first machine as soon as the
+// infrastructure is provisioned. Without a failure domain then, it never gets one.
+func TestZonesBeforeMachines(t *testing.T) {
+	t.Parallel()
+	const waits = "False ClassNotKnown: No failure domain of the spec is offered, and the first machine of " +
+		"KubeadmControlPlane cp needs one: "
+	elsewhere := []client.Object{template("workers", "w", "c1"), classIn("w", "z")}
+	for name, tc := range map[string]struct {
+		reason      string
+		first, then []client.Object
+		want        string
+	}{
+		"NoClass": {
+			"The class comes a moment later.",
+			[]client.Object{template("t1", "c1", "c1")},
+			[]client.Object{classIn("c1", "a", "b")},
+			waits + "MachineClass c1 does not exist; create it (machines are created as soon as there is one)",
+		},
+		"NotAdopted": {
+			"Cluster API has adopted the workers' template, and the other one a moment later.",
+			append(elsewhere, template("t1", "c1", ""), classIn("c1", "a", "b")),
+			[]client.Object{template("t2", "c1", "c1")},
+			waits + "Cluster API has not yet made the Cluster the owner of MCMMachineTemplate t1; name it in the control " +
+				"plane, or delete it (machines are created as soon as there is one)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, append(tc.first, object(func(o *infrav1.MCMCluster) {
+				o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "h", Port: 6443}
+			}), cluster(func(c *clusterv1.Cluster) {
+				c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+					APIGroup: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane", Name: "cp",
+				}
+			}))...)
+			w.run()
+			if got := w.condition(clusterv1.ReadyCondition); got != tc.want || w.get().Status.Initialization.Provisioned != nil {
+				t.Errorf("%s\nReady is %q, want %q; provisioned %v", tc.reason, got, tc.want,
+					w.get().Status.Initialization.Provisioned)
+			}
+			for _, o := range tc.then {
+				if err := w.client.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.run()
+			o := w.get()
+			if !ptr.Deref(o.Status.Initialization.Provisioned, false) || len(o.Status.FailureDomains) != 2 {
+				t.Errorf("%s\nthen: provisioned %v, failure domains %v", tc.reason, o.Status.Initialization.Provisioned,
+					o.Status.FailureDomains)
+			}
+			for _, o := range tc.then {
+				if err := w.client.Delete(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.run()
+			if got := w.condition(clusterv1.ReadyCondition); got != "True Ready: " {
+				t.Errorf("%s\nReady is %q when it goes later", tc.reason, got)
 			}
 		})
 	}

@@ -21,11 +21,13 @@ type domains struct {
 	refused []string // names of those that no class of the Cluster is known to honour
 	classes []string // names of the classes, sorted
 	unknown string   // why not all classes are known; empty if they are
+	free    []string // names of templates that Cluster API may give the Cluster yet; none if they count already
 }
 
 // domainsOf finds which failure domains of the spec a MachineClass of the Cluster's
-// templates can honour. While a class is not known, those that were offered stay: a class
-// that cannot be read for a moment is no reason to place machines elsewhere.
+// templates can honour. While a class is not known, or a template has no owner yet, those
+// that were offered stay: that a class cannot be read for a moment, or that Cluster API has
+// adopted the template of the workers first, is no reason to place machines elsewhere.
 func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 	found := domains{offered: f.object.Spec.DeepCopy().FailureDomains}
 	if len(found.offered) == 0 {
@@ -40,7 +42,7 @@ func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 		was := slices.ContainsFunc(f.object.Status.FailureDomains, func(o clusterv1.FailureDomain) bool {
 			return o.Name == d.Name
 		})
-		if takes || was && found.unknown != "" {
+		if takes || was && (found.unknown != "" || len(found.free) > 0) {
 			return false
 		}
 		found.refused = append(found.refused, d.Name)
@@ -52,7 +54,7 @@ func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 // classesOf returns the classes of the Cluster's templates that can be read, and records
 // the names of all, and why one is not known.
 func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (classes []cloud.Class, err error) {
-	if found.classes, err = c.classNamesOf(ctx, f); err != nil {
+	if found.classes, found.free, err = c.classNamesOf(ctx, f); err != nil {
 		return nil, err
 	}
 	if len(found.classes) == 0 {
@@ -76,11 +78,12 @@ func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (c
 
 // classNamesOf returns the names of the classes of the Cluster's templates, sorted.
 // Cluster API makes the Cluster the owner of its templates when it first uses them; until
-// one is, those without an owner count.
-func (c *Controller) classNamesOf(ctx context.Context, f *facts) ([]string, error) {
+// one is, those without an owner count. Afterwards their names are returned, too: the
+// control plane's may be among them.
+func (c *Controller) classNamesOf(ctx context.Context, f *facts) (classes, unused []string, err error) {
 	var list infrav1.MCMMachineTemplateList
 	if err := c.Client.List(ctx, &list, client.InNamespace(f.object.Namespace)); err != nil {
-		return nil, fmt.Errorf("look up MCMMachineTemplates: %w", err)
+		return nil, nil, fmt.Errorf("look up MCMMachineTemplates: %w", err)
 	}
 	var ours, free []string
 	for i := range list.Items {
@@ -89,13 +92,15 @@ func (c *Controller) classNamesOf(ctx context.Context, f *facts) ([]string, erro
 			ours = append(ours, o.Spec.Template.Spec.MachineClassRef.Name)
 		case unowned(o):
 			free = append(free, o.Spec.Template.Spec.MachineClassRef.Name)
+			unused = append(unused, o.Name)
 		}
 	}
 	if len(ours) == 0 {
-		ours = free
+		ours, unused = free, nil
 	}
 	slices.Sort(ours)
-	return slices.Compact(ours), nil
+	slices.Sort(unused)
+	return slices.Compact(ours), unused, nil
 }
 
 // unowned reports whether o belongs to no Cluster and no ClusterClass.

@@ -92,6 +92,16 @@ func TestFailureDomains(t *testing.T) {
 			[]string{"a", "b"},
 			offered,
 		},
+		"AdoptedInPart": {
+			"The workers' template is adopted, the control plane's follows.", object(func(o *infrav1.MCMCluster) {
+				o.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "a"}, {Name: "b"}}
+			}),
+			[]client.Object{
+				template("t1", "c1", "c1"), classIn("c1", "z"), template("t2", "c2", ""), classIn("c2", "a", "b"),
+			},
+			[]string{"a", "b"},
+			offered,
+		},
 		"All": {
 			"Each zone has a class.", object(),
 			[]client.Object{

@@ -2,6 +2,7 @@ package infracluster
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,8 +34,8 @@ func report(f *facts) infrav1.MCMClusterStatus {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, infrav1.ReasonWaitingForCluster, waitsForCluster(
 			f.named)
 	default:
-		if missing := endpointMissing(f); missing != "" {
-			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, infrav1.ReasonWaitingForEndpoint, missing
+		if reason, missing := waits(f); missing != "" {
+			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reason, missing
 		} else {
 			status.Initialization.Provisioned = new(true)
 		}
@@ -57,16 +58,52 @@ func deletingCondition(f *facts) metav1.Condition {
 	return c
 }
 
+// waits says what has to be there before machines are created, with a reason; empty if
+// nothing is missing.
+func waits(f *facts) (reason, message string) {
+	if missing := endpointMissing(f); missing != "" {
+		return infrav1.ReasonWaitingForEndpoint, missing
+	}
+	return infrav1.ReasonClassNotKnown, zonesMissing(f)
+}
+
+// zonesMissing says why it is not known yet which zones machines of the Cluster's own control
+// plane may choose; empty if it is, or if nothing waits for it. The first of these machines
+// is created as soon as the object is provisioned, and never chooses again.
+func zonesMissing(f *facts) string {
+	provisioned := f.object.Status.Initialization.Provisioned
+	if provisioned != nil && *provisioned || !ownControlPlane(f) || len(f.domains.offered) > 0 {
+		return ""
+	}
+	missing := f.domains.unknown
+	if missing == "" && len(f.domains.free) > 0 {
+		missing = "Cluster API has not yet made the Cluster the owner of MCMMachineTemplate " +
+			strings.Join(f.domains.free, ", ") + "; name it in the control plane, or delete it"
+	}
+	if len(f.domains.refused) == 0 || missing == "" {
+		return ""
+	}
+	return fmt.Sprintf("No failure domain of the spec is offered, and the first machine of %s %s needs one: %s "+
+		"(machines are created as soon as there is one)", f.cluster.Spec.ControlPlaneRef.Kind,
+		f.cluster.Spec.ControlPlaneRef.Name, missing)
+}
+
+// ownControlPlane reports whether the Cluster's control plane consists of its machines.
+func ownControlPlane(f *facts) bool {
+	plane := f.cluster.Spec.ControlPlaneRef
+	external := plane.APIGroup == controlplanev1.GroupVersion.Group && plane.Kind == "MCMExternalControlPlane"
+	return plane.Kind != "" && !external
+}
+
 // endpointMissing says who has to set the control plane endpoint; empty if there is one,
 // or if nothing waits for it. A control plane that is run elsewhere has its own.
 func endpointMissing(f *facts) string {
 	plane := f.cluster.Spec.ControlPlaneRef
-	external := plane.APIGroup == controlplanev1.GroupVersion.Group && plane.Kind == "MCMExternalControlPlane"
 	if plane.Kind == "" && f.cluster.Spec.Topology.IsDefined() {
 		return fmt.Sprintf("Cluster %s has no controlPlaneRef yet, so it is not known whether it needs "+
 			"spec.controlPlaneEndpoint; Cluster API's topology controller sets it (looked at again then)", f.cluster.Name)
 	}
-	if plane.Kind == "" || external || f.object.Spec.ControlPlaneEndpoint.IsValid() ||
+	if !ownControlPlane(f) || f.object.Spec.ControlPlaneEndpoint.IsValid() ||
 		f.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return ""
 	}
