@@ -102,18 +102,18 @@ func removeLeftovers() {
 	}
 }
 
-// cacheDir is out/openstack of this repository.
+// cacheDir is out/openstack of this repository, also for tests in a module of their own.
 func cacheDir() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "test", "openstack", "packages")); err == nil {
 			return filepath.Join(dir, "out", "openstack"), nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("not in a module")
+			return "", errors.New("not in the repository")
 		}
 	}
 }

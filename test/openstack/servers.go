@@ -22,6 +22,9 @@ type Server struct {
 	Metadata map[string]string `json:"metadata"`
 	Task     string            `json:"OS-EXT-STS:task_state"`
 	UserData string            `json:"OS-EXT-SRV-ATTR:user_data"` // in base64; for administrators
+	Zone     string            `json:"OS-EXT-AZ:availability_zone"`
+
+	ConfigDrive string `json:"config_drive"` // "True", or empty
 }
 
 // Port is one of Neutron's.

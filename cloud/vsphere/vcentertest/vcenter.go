@@ -203,7 +203,7 @@ func (v *VCenter) Expire(ctx context.Context) error {
 // state.
 func (v *VCenter) VMs(ctx context.Context) ([]mo.VirtualMachine, error) {
 	var vms []mo.VirtualMachine
-	paths := []string{"name", "config.uuid", "config.extraConfig", "config.hardware", "runtime.powerState"}
+	paths := []string{"name", "config.uuid", "config.extraConfig", "config.hardware", "runtime.powerState", "resourcePool"}
 	if err := v.vms.Retrieve(ctx, []string{"VirtualMachine"}, paths, &vms); err != nil {
 		return nil, err
 	}
@@ -222,6 +222,8 @@ type Guest struct {
 	On       bool
 	CPUs     int32
 	UserData []byte // what it boots with, decoded
+	Metadata []byte // of cloud-init's data source, decoded
+	Pool     string // the name of its resource pool
 }
 
 // Guests returns the VMs in Folder.
@@ -245,13 +247,32 @@ func (v *VCenter) Guests(ctx context.Context) ([]Guest, error) {
 			CPUs: vm.Config.Hardware.NumCPU,
 		}
 		for _, o := range vm.Config.ExtraConfig {
-			if entry := o.GetOptionValue(); entry.Key == "guestinfo.userdata" {
+			entry := o.GetOptionValue()
+			switch entry.Key {
+			case "guestinfo.userdata":
 				g.UserData, _ = base64.StdEncoding.DecodeString(fmt.Sprint(entry.Value))
+			case "guestinfo.metadata":
+				g.Metadata, _ = base64.StdEncoding.DecodeString(fmt.Sprint(entry.Value))
+			}
+		}
+		if vm.ResourcePool != nil {
+			if pool, ok := v.model.Map().Get(*vm.ResourcePool).(mo.Entity); ok {
+				g.Pool = pool.Entity().Name
 			}
 		}
 		guests = append(guests, g)
 	}
 	return guests, nil
+}
+
+// AddPools makes resource pools in Pool.
+func (v *VCenter) AddPools(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if _, err := v.Pool.Create(ctx, name, types.DefaultResourceConfigSpec()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // VM returns the VM of that BIOS UUID.
