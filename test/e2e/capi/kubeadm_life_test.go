@@ -15,8 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
 )
 
 // kubeadmLife is the life of a Cluster of the default flavor with classes of its own.
@@ -29,7 +27,7 @@ func kubeadmLife(t *testing.T, k *kubeadmCluster) {
 	k.lose(t, "control-plane", "node")
 	k.upgrade(t)
 	k.spread(t)
-	k.resize(t, 1, 3)
+	k.resize(t, newKubernetes, 1, 3)
 	k.gone(t)
 }
 
@@ -60,7 +58,7 @@ func (k *kubeadmCluster) healthChecks(t *testing.T) {
 // lose stops a VM of each role: other machines take their places.
 func (k *kubeadmCluster) lose(t *testing.T, roles ...string) {
 	t.Helper()
-	vms, err := k.ours(t.Context())
+	vms, err := simulated{k.m.Cloud, k.name}.all(t.Context(), sim.KindVM)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +148,7 @@ func (k *kubeadmCluster) newClass(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	class.ObjectMeta = metav1.ObjectMeta{Namespace: k.namespace, Name: name + "-v2"}
-	changed(t, class, map[string]any{"image": guests.ImagePrefix + newKubernetes})
+	changed(t, class, k.next)
 	if err := k.m.cl.Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +170,7 @@ func changed(t *testing.T, class *machinev1.MachineClass, fields map[string]any)
 }
 
 // resize scales both.
-func (k *kubeadmCluster) resize(t *testing.T, controlPlane, workers int32) {
+func (k *kubeadmCluster) resize(t *testing.T, version string, controlPlane, workers int32) {
 	t.Helper()
 	kcp, err := k.controlPlane(t.Context())
 	if err != nil {
@@ -184,7 +182,7 @@ func (k *kubeadmCluster) resize(t *testing.T, controlPlane, workers int32) {
 		t.Fatal(err)
 	}
 	k.scale(t, workers)
-	k.until(t, "both are scaled", k.settled(newKubernetes, int(controlPlane), int(workers)))
+	k.until(t, "both are scaled", k.settled(version, int(controlPlane), int(workers)))
 }
 
 // classes makes the classes of control plane and workers that flavors without a cloud
@@ -196,7 +194,7 @@ func (k *kubeadmCluster) classes(t *testing.T) {
 		class, secret := k.m.Class(name, "small")
 		class.Namespace, secret.Namespace, class.SecretRef.Namespace = k.namespace, k.namespace, k.namespace
 		changed(t, class, map[string]any{
-			"image": guests.ImagePrefix + oldKubernetes, "zone": "", "zones": []string{"sim-1a", "sim-1b", "sim-1c"},
+			"image": imagePrefix + oldKubernetes, "zone": "", "zones": []string{"sim-1a", "sim-1b", "sim-1c"},
 			"tags": map[string]string{"kubernetes.io/cluster/" + k.name: "1", "kubernetes.io/role/" + name: "1"},
 		})
 		for _, o := range []client.Object{secret, class} {

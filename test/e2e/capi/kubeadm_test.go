@@ -32,6 +32,10 @@ const (
 	newKubernetes = "v1.36.3"
 )
 
+// imagePrefix begins the names of the simulated cloud's images with kubeadm; the version of
+// Kubernetes that is installed in them follows.
+const imagePrefix = "kubernetes-"
+
 // TestKubeadm goes through the life of Clusters whose control plane and workers are
 // made with kubeadm on VMs, with Cluster API's own kubeadm providers. The guests of
 // the VMs are doubles that read the boot data.
@@ -76,12 +80,18 @@ func (m *management) startGuests(t *testing.T) *guests.Guests {
 	t.Helper()
 	var images []sim.Image
 	for _, version := range []string{oldKubernetes, newKubernetes} {
-		images = append(images, sim.Image{ID: guests.ImagePrefix + version, RootDiskGiB: 10})
+		images = append(images, sim.Image{ID: imagePrefix + version, RootDiskGiB: 10})
 	}
 	if err := m.Cloud.Change(t.Context(), map[string]any{"images": images}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := guests.New(t.Context(), m.Cloud)
+	return play(t, simulated{m.Cloud, ""})
+}
+
+// play has guests of a cloud run until the test ends.
+func play(t *testing.T, cloud guests.Cloud) *guests.Guests {
+	t.Helper()
+	all, err := guests.New(t.Context(), cloud)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +112,9 @@ type kubeadmCluster struct {
 	*pool
 	guests *guests.Guests
 	inside *guests.Cluster
+	cloud  estate
+	zones  int            // of the control plane
+	next   map[string]any // fields of a class with the new version
 }
 
 func newKubeadmCluster(t *testing.T, m *management, ctl clusterctl, all *guests.Guests, namespace, name string,
@@ -117,16 +130,22 @@ func newKubeadmCluster(t *testing.T, m *management, ctl clusterctl, all *guests.
 		"CONTROL_PLANE_ENDPOINT_HOST": guests.Host, "CONTROL_PLANE_ENDPOINT_PORT": strconv.Itoa(port),
 		"CONTROL_PLANE_ZONE_1": "sim-1a", "CONTROL_PLANE_ZONE_2": "sim-1b", "CONTROL_PLANE_ZONE_3": "sim-1c",
 		"SIM_ENDPOINT": m.Cloud.Endpoint, "SIM_ACCOUNT_ID": stack.AccountID, "SIM_SECRET_KEY": stack.SecretKey,
-		"SIM_IMAGE": guests.ImagePrefix + oldKubernetes,
+		"SIM_IMAGE": imagePrefix + oldKubernetes,
 	}}
-	return &kubeadmCluster{p, all, inside}
+	return &kubeadmCluster{
+		pool: p, guests: all, inside: inside, cloud: simulated{m.Cloud, name}, zones: 3,
+		next: map[string]any{"image": imagePrefix + newKubernetes},
+	}
 }
 
 // apply applies a flavor with three machines of the control plane and two workers.
-func (k *kubeadmCluster) apply(t *testing.T, flavor string) {
+func (k *kubeadmCluster) apply(t *testing.T, flavor string, change ...func(rendered)) {
 	t.Helper()
 	all := k.m.generate(t, k.ctl, flavor, k.namespace, k.name, k.variables, "--kubernetes-version", oldKubernetes,
 		"--control-plane-machine-count", "3", "--worker-machine-count", "2")
+	for _, c := range change {
+		c(all)
+	}
 	if err := k.m.Cluster.Apply(t.Context(), all...); err != nil {
 		t.Fatal(err)
 	}
@@ -159,15 +178,14 @@ func (k *kubeadmCluster) controlPlane(ctx context.Context) (*kcpv1.KubeadmContro
 	return only(list.Items)
 }
 
-// ours returns the VMs of the Cluster that are not on their way out, by name.
-func (k *kubeadmCluster) ours(ctx context.Context) (map[string]sim.Resource, error) {
-	all, err := k.m.Cloud.VMs(ctx)
-	for name, vm := range all {
-		if vm.Tags["kubernetes.io/cluster/"+k.name] == "" {
-			delete(all, name)
-		}
+// ours returns the VMs of the Cluster, by name.
+func (k *kubeadmCluster) ours(ctx context.Context) (map[string]guests.VM, error) {
+	all, err := k.cloud.VMs(ctx)
+	vms := map[string]guests.VM{}
+	for _, vm := range all {
+		vms[vm.Name] = vm
 	}
-	return all, err
+	return vms, err
 }
 
 // settled reports whether there are that many machines, all of a version, healthy
@@ -200,8 +218,22 @@ func (k *kubeadmCluster) settled(version string, controlPlane, workers int) func
 		if err := k.scaled(ctx, controlPlane, workers); err != nil {
 			return err
 		}
+		if err := k.cloud.Settled(ctx, controlPlaneOf(machines, vms)); err != nil {
+			return err
+		}
 		return k.available(ctx)
 	}
+}
+
+// controlPlaneOf returns the ids of the VMs of the control plane.
+func controlPlaneOf(machines []clusterv1.Machine, vms map[string]guests.VM) []string {
+	var ids []string
+	for i := range machines {
+		if _, member := machines[i].Labels[clusterv1.MachineControlPlaneLabel]; member {
+			ids = append(ids, vms[machines[i].Name].ID)
+		}
+	}
+	return ids
 }
 
 // scaled reports whether the owners of the machines are content.
@@ -265,20 +297,21 @@ func (k *kubeadmCluster) spread(t *testing.T) {
 	for i := range machines {
 		m := &machines[i]
 		vm := vms[m.Name]
-		if id := sim.ProviderID(vm.Zone, vm.ID); m.Spec.ProviderID != id || ids[m.Status.NodeRef.Name] != id {
+		if id := vm.ProviderID; m.Spec.ProviderID != id || ids[m.Status.NodeRef.Name] != id {
 			t.Errorf("VM %s: Machine %s has providerID %q, its Node %q", id, m.Name, m.Spec.ProviderID,
 				ids[m.Status.NodeRef.Name])
 		}
 		if _, member := m.Labels[clusterv1.MachineControlPlaneLabel]; !member {
 			continue
 		}
-		zones[vm.Zone]++
-		if m.Spec.FailureDomain != vm.Zone {
-			t.Errorf("Machine %s chose failure domain %q, its VM is in %s", m.Name, m.Spec.FailureDomain, vm.Zone)
+		zone := vm.Metadata.Zone
+		zones[zone]++
+		if m.Spec.FailureDomain != zone {
+			t.Errorf("Machine %s chose failure domain %q, its VM is in %s", m.Name, m.Spec.FailureDomain, zone)
 		}
 	}
-	if len(zones) != 3 {
-		t.Errorf("the control plane is in zones %v, want one machine in each of three", zones)
+	if len(zones) != k.zones {
+		t.Errorf("the control plane is in zones %v, want %d", zones, k.zones)
 	}
 }
 
@@ -295,13 +328,8 @@ func (k *kubeadmCluster) gone(t *testing.T) {
 		}
 		return nil
 	})
-	left, err := k.m.Cloud.Live(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range left {
-		if r.Tags["kubernetes.io/cluster/"+k.name] != "" {
-			t.Errorf("%s %s is left: %v", r.Kind, r.ID, r.Tags)
-		}
+	left, err := k.cloud.Left(t.Context())
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the cloud: %v, %v", left, err)
 	}
 }

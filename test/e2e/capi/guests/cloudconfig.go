@@ -16,6 +16,8 @@ import (
 // Metadata is what a VM's metadata service tells cloud-init.
 type Metadata struct {
 	InstanceID, Hostname, Region, Zone string
+	// Source is what the cloud's data source has as ds.meta_data, by keys without dashes.
+	Source map[string]string
 }
 
 // boot is the part of a cloud-config that has to do with kubeadm.
@@ -97,10 +99,13 @@ var expression = regexp.MustCompile(`\{\{-?\s*(.*?)\s*-?\}\}|\{%.*?%\}`)
 // render fills in what refers to the VM. cloud-init leaves what it does not know
 // in the text, which no program after it would understand.
 func (m Metadata) render(text string) (string, error) {
+	short, _, _ := strings.Cut(m.Hostname, ".")
 	known := map[string]string{
-		"v1.instance_id": m.InstanceID, "v1.local_hostname": m.Hostname, "v1.region": m.Region,
-		"v1.availability_zone": m.Zone, "ds.meta_data.instance_id": m.InstanceID,
-		"ds.meta_data.local_hostname": m.Hostname, "ds.meta_data.hostname": m.Hostname,
+		"v1.instance_id": m.InstanceID, "v1.local_hostname": short, "v1.region": m.Region,
+		"v1.availability_zone": m.Zone,
+	}
+	for key, value := range m.Source {
+		known["ds.meta_data."+key] = value
 	}
 	var failed error
 	out := expression.ReplaceAllStringFunc(text, func(found string) string {

@@ -28,6 +28,7 @@ type Cluster struct {
 	endpoint string // host:port
 	mux      *server.WorkloadClustersMux
 	client   inmemory.Client
+	members  Members      // of its load balancer; nil: there is none
 	shared   *authorities // from kubeadm init on
 }
 
@@ -74,7 +75,7 @@ func (c *Cluster) start(ctx context.Context, m *machine, r run) error {
 	if err != nil {
 		return fmt.Errorf("kubeadm join: %w", err)
 	}
-	if err := skew(m.version, config.KubernetesVersion); err != nil {
+	if err := skew(m.Version, config.KubernetesVersion); err != nil {
 		return fmt.Errorf("kubeadm join: %w", err)
 	}
 	if r.join.ControlPlane == nil {
@@ -96,7 +97,7 @@ func (c *Cluster) initialize(ctx context.Context, m *machine, r run) error {
 		return fmt.Errorf("kubeadm init: controlPlaneEndpoint is %q, and the load balancer is %s",
 			r.cluster.ControlPlaneEndpoint, c.endpoint)
 	}
-	if err := skew(m.version, r.cluster.KubernetesVersion); err != nil {
+	if err := skew(m.Version, r.cluster.KubernetesVersion); err != nil {
 		return fmt.Errorf("kubeadm init: %w", err)
 	}
 	c.shared = &own

@@ -1,5 +1,5 @@
-// Package guests plays the guests of the simulated cloud's VMs that boot with
-// kubeadm. It reads the boot data that the driver handed to the cloud, refuses
+// Package guests plays the guests of a cloud's VMs that boot with kubeadm, and the
+// cloud's controller manager. It reads the boot data that the driver handed to the cloud, refuses
 // what cloud-init and kubeadm would refuse, and plays what kubeadm leaves behind:
 // an API server, etcd members, static pods, kubeadm's ConfigMaps, and Nodes.
 //
@@ -8,5 +8,6 @@
 // etcd through the port-forward of its pods. What they do not show: the API server
 // asks no client who it is, so neither client certificates nor RBAC are tested; it
 // validates and defaults nothing; etcd has members and a leader but no data; no
-// container runs, and no network plugin is needed.
+// container runs, and no network plugin is needed. Where a load balancer leads to a cluster,
+// its endpoint only answers while one of the members runs an API server.
 package guests

@@ -34,7 +34,7 @@ func (m *machine) halt(ctx context.Context) error {
 
 // elect has another member lead, if there is one, when the leader has ended.
 func (c *Cluster) elect(ctx context.Context, ended string) error {
-	members, err := c.members(ctx)
+	members, err := c.etcdMembers(ctx)
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,9 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -22,15 +20,21 @@ import (
 // Host is where the endpoints of all clusters are.
 const Host = "127.0.0.1"
 
-// ImagePrefix begins the names of images that guests boot from; the version of
-// Kubernetes that is installed in them follows.
-const ImagePrefix = "kubernetes-"
+// A VM is one of a cloud's, with what its guest and the cloud's controller manager know of it.
+type VM struct {
+	ID, Name   string
+	Version    string // of Kubernetes in its image; empty: there is none
+	ProviderID string // as the cloud controller manager writes it on the Node
+	NodeName   string // by which the cloud controller manager finds the VM; empty: by any
+	Metadata   Metadata
+	Running    bool
+}
 
-// Cloud is the owner's view of the simulated cloud.
+// Cloud is the owner's view of a cloud.
 type Cloud interface {
-	// Live returns the resources of a kind that are not gone.
-	Live(ctx context.Context, kind string) ([]sim.Resource, error)
-	// UserData returns what a VM boots with.
+	// VMs returns the VMs that are not gone.
+	VMs(ctx context.Context) ([]VM, error)
+	// UserData returns what the guest of a VM boots with.
 	UserData(ctx context.Context, id string) ([]byte, error)
 }
 
@@ -40,7 +44,10 @@ type Guests struct {
 	manager inmemory.Manager
 	mux     *server.WorkloadClustersMux
 
+	files sync.Map // that cloud-init has written on a VM: map[string]string by id
+
 	mu       sync.Mutex
+	ends     []func() error      // of what serves beside mux
 	clusters map[string]*Cluster // by endpoint
 	machines map[string]*machine // by id of the VM
 	failures []string
@@ -48,8 +55,7 @@ type Guests struct {
 
 // machine is the guest of a VM.
 type machine struct {
-	id, version, providerID string
-	metadata                Metadata
+	VM
 
 	cluster      *Cluster // nil until it has joined
 	node         string
@@ -79,11 +85,12 @@ func New(ctx context.Context, cloud Cloud) (*Guests, error) {
 func (g *Guests) Add(name string, port int) (*Cluster, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.add(name, port)
+}
+
+func (g *Guests) add(name string, port int) (*Cluster, error) {
 	g.manager.AddResourceGroup(name)
-	if _, err := g.mux.InitWorkloadClusterListener(name, int32(port)); err != nil {
-		return nil, err
-	}
-	if err := g.mux.RegisterResourceGroup(name, name); err != nil {
+	if err := g.listen(name, port, name); err != nil {
 		return nil, err
 	}
 	c := &Cluster{
@@ -94,6 +101,14 @@ func (g *Guests) Add(name string, port int) (*Cluster, error) {
 	return c, nil
 }
 
+// listen has a port serve the objects of a group, once there are API servers for it.
+func (g *Guests) listen(name string, port int, group string) error {
+	if _, err := g.mux.InitWorkloadClusterListener(name, int32(port)); err != nil {
+		return err
+	}
+	return g.mux.RegisterResourceGroup(name, group)
+}
+
 // Failures are the reasons of guests that did not come up.
 func (g *Guests) Failures() []string {
 	g.mu.Lock()
@@ -101,11 +116,18 @@ func (g *Guests) Failures() []string {
 	return slices.Clone(g.failures)
 }
 
+// Files returns the files that cloud-init has written on a VM, by path.
+func (g *Guests) Files(id string) map[string]string {
+	files, _ := g.files.Load(id)
+	written, _ := files.(map[string]string)
+	return written
+}
+
 // Run plays the guests until ctx ends.
 func (g *Guests) Run(ctx context.Context) error {
 	const period = 200 * time.Millisecond
 	for ctx.Err() == nil {
-		if all, err := g.cloud.Live(ctx, sim.KindVM); err == nil {
+		if all, err := g.cloud.VMs(ctx); err == nil {
 			g.look(ctx, all)
 		}
 		select {
@@ -113,11 +135,21 @@ func (g *Guests) Run(ctx context.Context) error {
 		case <-time.After(period):
 		}
 	}
-	return g.mux.Shutdown(context.WithoutCancel(ctx))
+	return g.end(context.WithoutCancel(ctx))
+}
+
+func (g *Guests) end(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	errs := []error{g.mux.Shutdown(ctx)}
+	for _, end := range g.ends {
+		errs = append(errs, end())
+	}
+	return errors.Join(errs...)
 }
 
 // look plays what has changed about the VMs.
-func (g *Guests) look(ctx context.Context, all []sim.Resource) {
+func (g *Guests) look(ctx context.Context, all []VM) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	live := map[string]bool{}
@@ -126,9 +158,9 @@ func (g *Guests) look(ctx context.Context, all []sim.Resource) {
 		m := g.machines[vm.ID]
 		var err error
 		switch {
-		case m == nil && vm.VM.State == sim.StateRunning:
+		case m == nil && vm.Running:
 			err = g.boot(ctx, vm)
-		case m != nil && m.cluster != nil && !m.halted && vm.VM.State != sim.StateRunning:
+		case m != nil && m.cluster != nil && !m.halted && !vm.Running:
 			err = m.halt(ctx)
 		}
 		g.note(vm.ID, err)
@@ -151,24 +183,21 @@ func (g *Guests) note(id string, err error) {
 }
 
 // boot plays cloud-init and kubeadm.
-func (g *Guests) boot(ctx context.Context, vm sim.Resource) error {
-	m := &machine{
-		id: vm.ID, providerID: sim.ProviderID(vm.Zone, vm.ID),
-		metadata: Metadata{InstanceID: vm.ID, Hostname: vm.Name(), Region: vm.Region, Zone: vm.Zone},
-	}
+func (g *Guests) boot(ctx context.Context, vm VM) error {
+	m := &machine{VM: vm}
 	g.machines[vm.ID] = m
-	var found bool
-	if m.version, found = strings.CutPrefix(vm.VM.Image, ImagePrefix); !found {
-		return fmt.Errorf("image %s has no kubeadm", vm.VM.Image)
+	if vm.Version == "" {
+		return errors.New("its image has no kubeadm")
 	}
 	data, err := g.cloud.UserData(ctx, vm.ID)
 	if err != nil {
 		return err
 	}
-	b, err := readBoot(data, m.metadata)
+	b, err := readBoot(data, vm.Metadata)
 	if err != nil {
 		return err
 	}
+	g.files.Store(vm.ID, b.files)
 	r, err := readRun(b)
 	if err != nil {
 		return err
@@ -176,6 +205,11 @@ func (g *Guests) boot(ctx context.Context, vm sim.Resource) error {
 	c := g.clusters[r.endpoint()]
 	if c == nil {
 		return fmt.Errorf("nothing is at %q", r.endpoint())
+	}
+	if r.init == nil {
+		if err := g.reach(ctx, c); err != nil {
+			return fmt.Errorf("kubeadm join: %w", err)
+		}
 	}
 	if err := c.start(ctx, m, r); err != nil {
 		return err

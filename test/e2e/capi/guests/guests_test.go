@@ -20,19 +20,19 @@ import (
 
 // vms is a cloud with these VMs, by their user data.
 type vms struct {
-	all  []sim.Resource
+	all  []VM
 	data map[string]string
 }
 
-func (v *vms) Live(context.Context, string) ([]sim.Resource, error) { return v.all, nil }
+func (v *vms) VMs(context.Context) ([]VM, error) { return v.all, nil }
 
 func (v *vms) UserData(_ context.Context, id string) ([]byte, error) { return []byte(v.data[id]), nil }
 
 func (v *vms) add(data, version string) {
 	id := fmt.Sprintf("vm-%d", len(v.all))
-	v.all = append(v.all, sim.Resource{
-		ID: id, Zone: "z", Tags: map[string]string{sim.NameTag: "host-" + id},
-		VM: &sim.VM{State: sim.StateRunning, Image: ImagePrefix + version},
+	v.all = append(v.all, VM{
+		ID: id, Version: version, ProviderID: sim.ProviderID("z", id), Running: true,
+		Metadata: Metadata{InstanceID: id, Hostname: "host-" + id, Zone: "z"},
 	})
 	v.data[id] = data
 }
@@ -169,7 +169,7 @@ func TestGuestsJoin(t *testing.T) {
 	if got := nodes[2].Spec.ProviderID; got != "sim:///z/vm-2" {
 		t.Errorf("the worker has providerID %s", got)
 	}
-	members, err := w.at.members(t.Context())
+	members, err := w.at.etcdMembers(t.Context())
 	if err != nil || len(members) != 2 {
 		t.Errorf("etcd has %d members, %v", len(members), err)
 	}

@@ -58,13 +58,13 @@ func (c *Cluster) register(ctx context.Context, m *machine, r run) error {
 	flags := kubeletFlags(options)
 	m.node = options.Name
 	if m.node == "" {
-		m.node = m.metadata.Hostname
+		m.node = m.Metadata.Hostname
 	}
 	m.controlPlane = r.controlPlane()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.node, Labels: map[string]string{corev1.LabelHostname: m.node}},
 		Spec:       corev1.NodeSpec{ProviderID: flags["provider-id"], Taints: options.Taints},
-		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: m.version}},
+		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: m.Version}},
 	}
 	for key, value := range parseLabels(flags["node-labels"]) {
 		node.Labels[key] = value
@@ -78,9 +78,12 @@ func (c *Cluster) register(ctx context.Context, m *machine, r run) error {
 	}
 	switch flags["cloud-provider"] {
 	case "external":
-		node.Spec.ProviderID = m.providerID
+		if m.NodeName != "" && m.node != m.NodeName {
+			return fmt.Errorf("the cloud controller manager finds no VM of node %s: it is that of node %s", m.node, m.NodeName)
+		}
+		node.Spec.ProviderID = m.ProviderID
 		maps.Copy(node.Labels, map[string]string{
-			corev1.LabelTopologyRegion: m.metadata.Region, corev1.LabelTopologyZone: m.metadata.Zone,
+			corev1.LabelTopologyRegion: m.Metadata.Region, corev1.LabelTopologyZone: m.Metadata.Zone,
 		})
 	case "":
 	default:
@@ -135,7 +138,7 @@ func (c *Cluster) pod(m *machine, component string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: component + "-" + m.node,
 			Labels:      map[string]string{"component": component, "tier": "control-plane"},
-			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: m.id},
+			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: m.ID},
 		},
 		Spec: corev1.PodSpec{NodeName: m.node},
 		Status: corev1.PodStatus{
@@ -145,8 +148,8 @@ func (c *Cluster) pod(m *machine, component string) *corev1.Pod {
 	}
 }
 
-// members are the pods of etcd's members.
-func (c *Cluster) members(ctx context.Context) ([]corev1.Pod, error) {
+// etcdMembers are the pods of etcd's members.
+func (c *Cluster) etcdMembers(ctx context.Context) ([]corev1.Pod, error) {
 	pods, err := list[corev1.Pod](ctx, c.client, "PodList", client.InNamespace(metav1.NamespaceSystem),
 		client.MatchingLabels{"component": "etcd"})
 	var members []corev1.Pod
@@ -160,7 +163,7 @@ func (c *Cluster) members(ctx context.Context) ([]corev1.Pod, error) {
 
 // addMember has a pod be a member of etcd; the first one leads.
 func (c *Cluster) addMember(ctx context.Context, pod *corev1.Pod) error {
-	members, err := c.members(ctx)
+	members, err := c.etcdMembers(ctx)
 	if err != nil {
 		return err
 	}
