@@ -174,16 +174,22 @@ func TestNothingElseLooksLikeAVariable(t *testing.T) {
 			}
 		}
 	}
-	for _, class := range []string{"clusterclass-mcm.yaml", "clusterclass-mcm-workers.yaml"} {
-		text, err := os.ReadFile(filepath.Join(out, infrastructure, "v0.1.7", class))
+	for _, file := range []string{
+		"clusterclass-mcm.yaml", "clusterclass-mcm-workers.yaml", "addons-aws.yaml", "addons-openstack.yaml",
+		"addons-vsphere.yaml",
+	} {
+		text, err := os.ReadFile(filepath.Join(out, infrastructure, "v0.1.7", file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if found := variable.Find(text); found != nil {
-			t.Errorf("%s has %s: clusterctl fills in nothing there", class, found)
+			t.Errorf("%s has %s: clusterctl fills in nothing there", file, found)
 		}
 	}
 }
+
+// variableWithDefault is a variable, with a default that may be another variable.
+var variableWithDefault = regexp.MustCompile(`[^$]\$\{([A-Z0-9_]+)(?::=((?:[^{}]|\$\{[A-Z0-9_]+\})*))?\}`)
 
 // TestVariablesAreDocumented: docs/templates.md and the templates know the same
 // variables, with the same defaults.
@@ -208,7 +214,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range regexp.MustCompile(`[^$]\$\{([A-Z0-9_]+)(?::=([^}]*))?\}`).FindAllStringSubmatch(string(text), -1) {
+		for _, v := range variableWithDefault.FindAllStringSubmatch(string(text), -1) {
 			used[v[1]] = true
 			column, told := documented[v[1]]
 			if !told || v[2] != "" && !strings.Contains(column, "`"+v[2]+"`") || v[2] == "" && strings.TrimSpace(column) != "" {
@@ -228,7 +234,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 func TestNodesAreFound(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(written(t), infrastructure, "v0.1.7")
-	const onAWS = "{{ ds.meta_data.local_hostname }}"
+	const onAWS, hostName = "{{ ds.meta_data.local_hostname }}", "{{ v1.local_hostname }}"
 	cases := map[string]struct {
 		reason string
 		name   string // that kubeadm registers the node with; empty is the host's
@@ -238,6 +244,9 @@ func TestNodesAreFound(t *testing.T) {
 		"cluster-template-openstack-workers-only.yaml": {"user data of MCM", "<<MACHINE_NAME>>", 1},
 		"cluster-template-vsphere-autoscale.yaml":      {"user data of MCM", "<<MACHINE_NAME>>", 1},
 		"cluster-template.yaml":                        {"first and further control plane nodes, and workers", "", 3},
+		"cluster-template-aws.yaml":                    {"kubeadm, by the private DNS name", onAWS, 3},
+		"cluster-template-openstack.yaml":              {"kubeadm, by the server's name", hostName, 3},
+		"cluster-template-vsphere.yaml":                {"kubeadm, by the VM's name", hostName, 3},
 	}
 	for file, tc := range cases {
 		text, err := os.ReadFile(filepath.Join(out, file))

@@ -29,15 +29,15 @@ func flavors() []flavor {
 	}
 }
 
-// clouds are those for which the template exists with MachineClasses of the cluster's
-// own. A control plane with kubeadm needs a load balancer in front of it, which the
-// simulated cloud's tests bring along.
-func (f flavor) clouds() []string {
-	if !f.boots {
-		return []string{"sim"}
-	}
-	return []string{"sim", "aws", "openstack", "vsphere"}
-}
+// clouds are those for which a template exists with MachineClasses of the cluster's own.
+func clouds() []string { return []string{"sim", "aws", "openstack", "vsphere"} }
+
+// addons are the clouds for which there are charts of what a new cluster needs.
+func addons() []string { return []string{"aws", "openstack", "vsphere"} }
+
+// kubeVIP is the part that goes into the KubeadmControlPlane before it, where a cloud has no
+// load balancer.
+const kubeVIP = "kube-vip"
 
 // A template without a cloud refers to classes that are there already; one with a
 // cloud makes classes for the cluster. These are the names of the classes of both.
@@ -48,20 +48,37 @@ func ownClasses() map[string]string {
 	}
 }
 
-// On AWS the cloud's controller manager finds an instance by its private DNS name,
-// so that is what a node has to be called; cloud-init knows it.
-const (
-	machineName = `"<<MACHINE_NAME>>"`
-	nameOnAWS   = `"{{ ds.meta_data.local_hostname }}"`
-)
+// A change is what a cloud needs to be different in parts that all clouds share.
+type change struct {
+	from *regexp.Regexp
+	to   string
+}
 
-// The simulated cloud has no controller manager: the kubelet says which VM it is on.
-var (
-	external = regexp.MustCompile(`- name: cloud-provider\n( +)value: external\n`)
-	onSim    = "- name: provider-id\n${1}value: \"sim:///{{ v1.availability_zone }}/{{ v1.instance_id }}\"\n"
-)
+// The cloud controller manager finds a node's VM by what the node is called: on AWS its
+// private DNS name, elsewhere the VM's name, which is the machine's. cloud-init knows both. The
+// simulated cloud has no controller manager: the kubelet says which VM it is on.
+func changes() map[string][]change {
+	const (
+		nameOnAWS = `"{{ ds.meta_data.local_hostname }}"`
+		hostName  = `"{{ v1.local_hostname }}"`
+	)
+	external := regexp.MustCompile(`- name: cloud-provider\n( +)value: external\n`)
+	machineName := regexp.MustCompile(`"<<MACHINE_NAME>>"`)
+	unnamed := regexp.MustCompile(`nodeRegistration:\n( +)kubeletExtraArgs:`)
+	named := func(name string) change {
+		return change{unnamed, "nodeRegistration:\n${1}name: " + name + "\n${1}kubeletExtraArgs:"}
+	}
+	return map[string][]change{
+		"sim": {{
+			external, "- name: provider-id\n${1}value: \"sim:///{{ v1.availability_zone }}/{{ v1.instance_id }}\"\n",
+		}},
+		"aws":       {{machineName, nameOnAWS}, named(nameOnAWS)},
+		"openstack": {named(hostName)},
+		"vsphere":   {named(hostName)},
+	}
+}
 
-// templates writes all cluster templates and ClusterClasses.
+// templates writes all cluster templates, ClusterClasses and charts of add-ons.
 func (r *release) templates() error {
 	files := map[string][]string{
 		"clusterclass-mcm.yaml":                  {"clusterclass-mcm"},
@@ -69,9 +86,12 @@ func (r *release) templates() error {
 		"cluster-template-topology.yaml":         {"cluster-topology"},
 		"cluster-template-topology-workers.yaml": {"cluster-topology-workers"},
 	}
+	for _, cloud := range addons() {
+		files["addons-"+cloud+".yaml"] = []string{"addons-calico", "addons-" + cloud}
+	}
 	for _, f := range flavors() {
 		files[fileOf(f.name)] = f.partsFor("")
-		for _, cloud := range f.clouds() {
+		for _, cloud := range clouds() {
 			files[fileOf(strings.TrimSuffix(cloud+"-"+f.name, "-"))] = f.partsFor(cloud)
 		}
 	}
@@ -93,19 +113,18 @@ func fileOf(flavor string) string {
 
 // partsFor are the parts of the flavor on a cloud; empty: on any.
 func (f flavor) partsFor(cloud string) []string {
-	parts := append([]string{}, f.parts...)
+	parts := slices.Clone(f.parts)
 	switch {
 	case cloud == "" && f.boots:
-		parts = append(parts, "boot-class")
-	case cloud != "":
-		parts = append(parts, "cloud-"+cloud)
-		if f.boots {
-			parts = append(parts, "boot-secret", userData(cloud))
-		} else {
-			parts = append(parts, "cloud-"+cloud+"-control-plane")
-		}
+		return append(parts, "boot-class")
+	case cloud == "":
+		return parts
+	case f.boots:
+		return append(parts, "cloud-"+cloud, "boot-secret", userData(cloud))
+	case cloud == "vsphere":
+		parts = slices.Insert(parts, 1, kubeVIP)
 	}
-	return parts
+	return append(parts, "cloud-"+cloud, "cloud-"+cloud+"-control-plane")
 }
 
 // userData is the part with what a cloud's VMs boot with.
@@ -119,28 +138,36 @@ func userData(cloud string) string {
 // join puts parts into one file. With a cloud among them the classes are the cluster's own.
 func (r *release) join(parts []string) ([]byte, error) {
 	var texts [][]byte
-	own := false
 	for _, part := range parts {
 		text, err := os.ReadFile(filepath.Join(r.root, "templates", part+".yaml"))
 		if err != nil {
 			return nil, err
 		}
-		own = own || strings.HasPrefix(part, "cloud-")
+		if part == kubeVIP {
+			last, above := &texts[len(texts)-1], []byte("  kubeadmConfigSpec:\n")
+			*last = bytes.Replace(*last, above, append(above, text...), 1)
+			continue
+		}
 		texts = append(texts, text)
 	}
 	text := bytes.Join(texts, []byte("---\n"))
-	if own {
-		for variable, name := range ownClasses() {
-			text = bytes.ReplaceAll(text, []byte(variable), []byte(name))
+	for _, cloud := range clouds() {
+		if slices.Contains(parts, "cloud-"+cloud) {
+			text = on(cloud, text)
 		}
 	}
-	if slices.Contains(parts, "cloud-sim") {
-		text = external.ReplaceAll(text, []byte(onSim))
-	}
-	if slices.Contains(parts, "cloud-aws") {
-		text = bytes.ReplaceAll(text, []byte(machineName), []byte(nameOnAWS))
-	}
 	return text, nil
+}
+
+// on is a template with the classes of a cloud.
+func on(cloud string, text []byte) []byte {
+	for variable, name := range ownClasses() {
+		text = bytes.ReplaceAll(text, []byte(variable), []byte(name))
+	}
+	for _, c := range changes()[cloud] {
+		text = c.from.ReplaceAll(text, []byte(c.to))
+	}
+	return text
 }
 
 // configuration writes a configuration of clusterctl with which it takes the

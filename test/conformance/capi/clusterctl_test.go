@@ -224,7 +224,7 @@ func controllersAndWatchingNamespace(t *testing.T, r release) {
 }
 
 // variable is what clusterctl fills in. What has two dollars becomes one.
-var variable = regexp.MustCompile(`\$?\$\{\s*([A-Za-z0-9_]+)\s*(?:(:?[=-])([^}]*))?\}`)
+var variable = regexp.MustCompile(`\$?\$\{\s*([A-Za-z0-9_]+)\s*(?:(:?[=-])((?:[^{}]|\$\{\w+\})*))?\}`)
 
 // Whatever looks like a variable is one, in descriptions of CRDs, too. All have
 // defaults, and the provider's prefix.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -11,6 +12,7 @@ import (
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
 	code := m.Run()
+	openstack.StopShared()
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir) // it is in the folder for temporary files
 	}

@@ -9,6 +9,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/aws/ec2test"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/vsphere"
@@ -39,6 +40,16 @@ func settings() map[string]string {
 	} {
 		all["OPENSTACK_"+name] = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	}
+	for _, name := range []string{
+		"SECURITY_GROUP_ID", "IAM_INSTANCE_PROFILE", "SUBNET_ID_1", "SUBNET_ID_2", "SUBNET_ID_3",
+	} {
+		all["AWS_CONTROL_PLANE_"+name] = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	}
+	all["AWS_BOOT_DATA_BUCKET"], all["AWS_API_SERVER_TARGET_GROUP_ARN"] = bootBucket, ec2test.GroupAPIServer
+	for _, zone := range []string{"1", "2", "3"} {
+		all["VSPHERE_CONTROL_PLANE_RESOURCE_POOL_"+zone] = "pool-" + zone
+	}
+	all["VSPHERE_CONTROL_PLANE_FOLDER"], all["OPENSTACK_API_SERVER_POOL_ID"] = "control-plane", apiServerPool
 	all["OPENSTACK_NETWORK_ID"], all["OPENSTACK_AUTH_URL"] = "11f6f6a4-6d2c-4d0a-8c2b-0c9f5b8ad0f1", "https://192.0.2.3/v3"
 	for _, name := range []string{
 		"DATACENTER", "RESOURCE_POOL", "DATASTORE", "FOLDER", "TEMPLATE", "NETWORK", "SERVER",
@@ -86,7 +97,7 @@ func checkTemplates(t *testing.T, m *management, ctl clusterctl) {
 	t.Helper()
 	const namespace = "templates"
 	m.namespace(t, namespace)
-	flavors := []string{"", "sim", "topology", "topology-workers"}
+	flavors := []string{"", "sim", "aws", "openstack", "vsphere", "topology", "topology-workers"}
 	for _, cloud := range []string{"", "sim", "aws", "openstack", "vsphere"} {
 		for _, what := range []string{"workers-only", "self-hosted", "autoscale", "health-check"} {
 			flavors = append(flavors, strings.TrimPrefix(cloud+"-"+what, "-"))

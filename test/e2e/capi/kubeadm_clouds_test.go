@@ -1,0 +1,127 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
+
+	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/capi/guests"
+)
+
+// apiPort is where the API servers of the flavors' control planes listen.
+const apiPort = 6443
+
+// kubeadmCloud is one of the real clouds, played or run by the test.
+type kubeadmCloud interface {
+	estate
+	// Members returns the ids of the VMs that the endpoint of the API server leads to.
+	Members(ctx context.Context) ([]string, error)
+	// Variables are those of the cloud's flavor, but the endpoint.
+	Variables() map[string]string
+}
+
+// TestKubeadmClouds goes through the life of Clusters of the flavors aws, openstack and
+// vsphere, with Cluster API's own kubeadm providers. Their guests are doubles that read the
+// boot data as their cloud hands it out, and reach the API server through its load balancer,
+// or where kube-vip is to hold its address.
+func TestKubeadmClouds(t *testing.T) {
+	t.Parallel()
+	a := require(t)
+	ctl := newClusterctl(t, a)
+	m := newManagement(t, a, ctl, "--bootstrap", "kubeadm:"+core, "--control-plane", "kubeadm:"+core)
+	aws := newAmazon(t)
+	m.env = aws.env()
+	m.startUpstream(t, bootstrapManager, "capi-kubeadm-bootstrap-system", "capi-kubeadm-bootstrap-manager",
+		"MachinePool=false")
+	m.startUpstream(t, controlPlaneManager, "capi-kubeadm-control-plane-system", "capi-kubeadm-control-plane-manager",
+		"MachinePool=false,ClusterTopology=true")
+	m.startProviders(t)
+	var lives sync.WaitGroup // at once, as in TestKubeadm
+	for name, live := range map[string]func(*testing.T){
+		"aws":       func(t *testing.T) { awsLife(t, newCloudCluster(t, m, ctl, "aws", aws, nil)) },
+		"openstack": func(t *testing.T) { openStackLife(t, m, ctl) },
+		"vsphere":   func(t *testing.T) { vSphereLife(t, m, ctl) },
+	} {
+		lives.Go(func() { t.Run(name, live) })
+	}
+	lives.Wait()
+	m.rights(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
+		"capi-kubeadm-control-plane-system:capi-kubeadm-control-plane-manager")
+}
+
+// newCloudCluster is a Cluster of the flavor of a cloud, in a namespace of its own.
+func newCloudCluster(t *testing.T, m *management, ctl clusterctl, name string, cloud kubeadmCloud, know func(*guests.Guests),
+) *kubeadmCluster {
+	t.Helper()
+	namespace := "kubeadm-" + name
+	m.namespace(t, namespace)
+	all := play(t, cloud)
+	if know != nil {
+		know(all)
+	}
+	port := process.PortForTest(t)
+	inside, err := all.AddBehind(namespace, port, cloud.Members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]string{
+		"CONTROL_PLANE_ENDPOINT_HOST": guests.Host, "CONTROL_PLANE_ENDPOINT_PORT": strconv.Itoa(port),
+	}
+	maps.Copy(variables, cloud.Variables())
+	return &kubeadmCluster{
+		pool: &pool{m, ctl, m.Stack, namespace, name, variables}, guests: all, inside: inside, cloud: cloud, zones: 3,
+	}
+}
+
+// membersAre reports whether the endpoint leads to these VMs, and to no others.
+func membersAre(ctx context.Context, cloud kubeadmCloud, want []string) error {
+	got, err := cloud.Members(ctx)
+	if err != nil {
+		return err
+	}
+	slices.Sort(got)
+	want = slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("the endpoint leads to VMs %v, the control plane has %v", got, want)
+	}
+	return nil
+}
+
+// noFailures: every guest came up.
+func (k *kubeadmCluster) noFailures(t *testing.T) {
+	t.Helper()
+	for _, failure := range k.guests.Failures() {
+		t.Error(failure)
+	}
+}
+
+// awsLife is the whole life: three zones, an upgrade to another image, another size, the end.
+func awsLife(t *testing.T, k *kubeadmCluster) {
+	t.Helper()
+	k.next = map[string]any{"ami": amiNew}
+	k.apply(t, "aws")
+	k.until(t, "three machines of the control plane and two workers on AWS", k.settled(oldKubernetes, 3, 2))
+	k.spread(t)
+	k.upgrade(t)
+	k.spread(t)
+	k.resize(t, newKubernetes, 1, 3)
+	k.gone(t)
+	k.noFailures(t)
+}
+
+// shortLife is the life of a Cluster that is not upgraded.
+func (k *kubeadmCluster) shortLife(t *testing.T, flavor string, change ...func(rendered)) {
+	t.Helper()
+	k.apply(t, flavor, change...)
+	k.until(t, "three machines of the control plane and two workers on "+flavor, k.settled(oldKubernetes, 3, 2))
+	k.spread(t)
+	k.resize(t, oldKubernetes, 1, 1)
+	k.gone(t)
+	k.noFailures(t)
+}
