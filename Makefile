@@ -137,10 +137,11 @@ capi: ## Cluster API's managers and clusterctl from source, once
 	@test/e2e/capi/build out/capi
 
 .PHONY: generate
-generate: ## deep copies and CRDs
+generate: ## deep copies, CRDs and dashboards
 	@$(TOOL) controller-gen object crd paths=./api/... output:crd:dir=config/crd
+	@go run ./cmd/dashboards
 
-GENERATED = find config/crd api \( -name 'zz_generated.*' -o -path 'config/crd/*.yaml' \) -type f -print0 | sort -z | xargs -0 sha256sum
+GENERATED = find config/crd config/monitoring/dashboards api \( -name 'zz_generated.*' -o -path 'config/crd/*.yaml' -o -name '*.json' \) -type f -print0 | sort -z | xargs -0 sha256sum
 
 .PHONY: verify
 verify: ## generated files, formatting and go.mod are clean

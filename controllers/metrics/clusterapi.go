@@ -81,9 +81,10 @@ type provided struct {
 // newProviderKind describes the metrics of a kind: prefix begins their names, done ends
 // that of the first step, and labels are those of info.
 func newProviderKind(name, prefix, done, help string, labels ...string) ProviderKind {
+	labels = append([]string{"createdAt"}, labels...)
 	return ProviderKind{
 		name:     name,
-		info:     desc(prefix+"_info", "Information about a "+name+"; always 1.", append([]string{"createdAt"}, labels...)...),
+		info:     desc(prefix+"_info", "Information about a "+name+"; always 1.", labels...),
 		done:     desc(prefix+"_"+done, help),
 		deletion: desc(prefix+"_deletion_timestamp_seconds", "Unix time at which the deletion of a "+name+" was asked for."),
 		condition: desc(prefix+"_status_condition",

@@ -62,7 +62,9 @@ func TestMCMClustersAndControlPlanes(t *testing.T) {
 	plane.Spec.SelfHosted = new(true)
 	plane.Status.Version = "v1.36.3"
 	plane.Status.Initialization.ControlPlaneInitialized = new(true)
-	plane.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionUnknown, Reason: "NotConnected"}}
+	plane.Status.Conditions = []metav1.Condition{
+		{Type: "Available", Status: metav1.ConditionUnknown, Reason: "NotConnected"},
+	}
 	compare(t, "clusters and control planes are shown as machines are", clusterAPI(t, clientOf(t, cluster, plane)), `
 # HELP mcm_mcmcluster_info Information about a MCMCluster; always 1.
 # TYPE mcm_mcmcluster_info gauge

@@ -266,7 +266,7 @@ mcm_machine_num_failed_join{instance_type="large",machine_deployment="pool",name
 
 func TestSeriesAreThereBeforeTheFirstFailedJoin(t *testing.T) {
 	t.Parallel()
-	m := pooled("m1", "pool")
+	m := pooled("m2", "pool")
 	d := NewDurations(clientOf(t, m), scrape(t))
 	d.Observe(m, "large", "z1", "create", 3)
 	compare(t, "an increase is measured between two samples, so the first failure needs a sample before it", d, `

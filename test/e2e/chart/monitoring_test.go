@@ -42,8 +42,12 @@ func TestMonitoring(t *testing.T) {
 	if err := yaml.Unmarshal(text, want); err != nil {
 		t.Fatal(err)
 	}
-	rules := 0
+	rules, dashboards := 0, 0
 	for _, o := range rendered(t, folder, map[string]any{"enabled": true, "labels": map[string]any{"release": "x"}}) {
+		if o.GetLabels()["grafana_dashboard"] == "1" {
+			dashboards++
+			checkDashboard(t, filepath.Join(root, "config", "monitoring", "dashboards"), o)
+		}
 		if o.GetKind() != want.GetKind() {
 			continue
 		}
@@ -55,8 +59,22 @@ func TestMonitoring(t *testing.T) {
 			t.Errorf("labels %v in namespace %s", o.GetLabels(), o.GetNamespace())
 		}
 	}
-	if rules != 1 {
-		t.Errorf("%d PrometheusRules, want 1", rules)
+	if rules != 1 || dashboards != 4 {
+		t.Errorf("%d PrometheusRules and %d dashboards, want 1 and 4", rules, dashboards)
+	}
+}
+
+// checkDashboard: a ConfigMap has the file as it is.
+func checkDashboard(t *testing.T, folder string, o *unstructured.Unstructured) {
+	t.Helper()
+	data, _, err := unstructured.NestedStringMap(o.Object, "data")
+	if err != nil || len(data) != 1 {
+		t.Fatalf("%s has %d files: %v", o.GetName(), len(data), err)
+	}
+	for name, got := range data {
+		if want, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(want) != got {
+			t.Errorf("Helm has changed %s (%v)", name, err)
+		}
 	}
 }
 
