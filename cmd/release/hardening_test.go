@@ -47,6 +47,7 @@ func TestBundlesAreHardened(t *testing.T) {
 			t.Parallel()
 			all := objects(t, filepath.Join(out, b.label, "v0.1.7", b.file))
 			checkRights(t, b.config, rolesIn(t, all))
+			checkReader(t, b.config, all)
 			if strings.HasPrefix(b.config, "self-hosted/") || b.config == "simcloud" || b.config == monitoring {
 				return // rights only, a cloud to try things with, and objects for Prometheus
 			}
@@ -81,6 +82,36 @@ func rolesIn(t *testing.T, all []*unstructured.Unstructured) []role {
 		found = append(found, role{r.Name, r.Rules})
 	}
 	return found
+}
+
+// checkReader: who installs the native API or the infrastructure provider has the role for the verbs
+// of kubectl mcm that only read. It grants that, reads no Secret, and no user has it before it is bound.
+func checkReader(t *testing.T, config string, all []*unstructured.Unstructured) {
+	t.Helper()
+	const reader = "kubectl-mcm-reader"
+	found := 0
+	for _, r := range of[rbacv1.ClusterRole](t, all, "ClusterRole") {
+		if !strings.HasSuffix(r.Name, reader) {
+			continue
+		}
+		found++
+		for _, rule := range r.Rules {
+			if slices.Contains(rule.Resources, "secrets") || !slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
+				t.Errorf("%s may more than read, or reads Secrets: %v", r.Name, rule)
+			}
+		}
+		if strings.Contains(fmt.Sprint(r.Labels), "aggregate-to") {
+			t.Errorf("%s is aggregated: readers of a namespace would read Nodes", r.Name)
+		}
+	}
+	if want := map[string]int{"native": 1, "native-bundle": 1, "infrastructure": 1}[config]; found != want {
+		t.Errorf("%d ClusterRoles %s, want %d", found, reader, want)
+	}
+	for _, b := range of[rbacv1.ClusterRoleBinding](t, all, "ClusterRoleBinding") {
+		if strings.HasSuffix(b.RoleRef.Name, reader) {
+			t.Errorf("%s binds the role", b.Name)
+		}
+	}
 }
 
 // checkRights: no role has a wildcard, nor rights to Secrets that were not decided, nor
