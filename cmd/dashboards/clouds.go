@@ -4,11 +4,15 @@ package main
 func clouds() dashboard {
 	const in = `{provider=~"$provider"}`
 	const window = "[$__rate_interval]"
-	return newDashboard("capmcm-clouds", "Machines: clouds", "Requests to the clouds, their failures, and resources without an owner.",
+	return newDashboard("capmcm-clouds", "Machines: clouds",
+		"Requests to the clouds, their failures, and resources without an owner.",
 		[]variable{choice("provider", "Provider", "mcm_cloud_api_requests_total")},
 		[]panel{
 			graph("Requests", "By service", rate,
-				line{"sum by (provider, service) (rate(mcm_cloud_api_requests_total" + in + window + "))", "{{provider}} {{service}}"}),
+				line{
+					"sum by (provider, service) (rate(mcm_cloud_api_requests_total" + in + window + "))",
+					"{{provider}} {{service}}",
+				}),
 			graph("Requests that failed", "By service", rate, line{
 				"sum by (provider, service) (rate(mcm_cloud_api_requests_failed_total" + in + window + "))",
 				"{{provider}} {{service}}",

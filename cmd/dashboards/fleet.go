@@ -36,8 +36,10 @@ func fleet() dashboard {
 			graph("Replaced machines", "Because their nodes were unhealthy, in an hour", count,
 				line{`sum(increase(mcm_machine_stale_machines_total[1h]))`, "replaced"}),
 			graph("Failed joins", "Nodes that did not join in time, in an hour", count,
-				line{`sum by (namespace, machine_deployment) (increase(mcm_machine_num_failed_join` + in + `[1h]))`,
-					"{{namespace}}/{{machine_deployment}}"}),
+				line{
+					`sum by (namespace, machine_deployment) (increase(mcm_machine_num_failed_join` + in + `[1h]))`,
+					"{{namespace}}/{{machine_deployment}}",
+				}),
 			table("Clusters and control planes", "Those of Cluster API that are not ready",
 				`mcm_mcmcluster_provisioned`+in+` == 0 or mcm_mcmexternalcontrolplane_initialized`+in+` == 0`),
 		},

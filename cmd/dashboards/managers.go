@@ -6,7 +6,8 @@ func managers() dashboard {
 		in     = `{job=~"$job"}`
 		window = "[$__rate_interval]"
 	)
-	return newDashboard("capmcm-managers", "Machines: managers", "The processes, their queues, and their requests to API servers.",
+	return newDashboard("capmcm-managers", "Machines: managers",
+		"The processes, their queues, and their requests to API servers.",
 		[]variable{choice("job", "Job", "mcm_build_info")},
 		[]panel{
 			graph("Who leads", "By API", plain, line{"mcm_manager_leading" + in, "{{pod}} {{api_group}}"}),

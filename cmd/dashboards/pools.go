@@ -11,7 +11,8 @@ func pools() dashboard {
 		return `{namespace=~"$namespace",machine_deployment=~"$name",step="` + name + `"}`
 	}
 	const histogram = "mcm_machine_step_duration_seconds"
-	return newDashboard("capmcm-pools", "Machines: pools", "MachineDeployments of the native API and how long their machines take.",
+	return newDashboard("capmcm-pools", "Machines: pools",
+		"MachineDeployments of the native API and how long their machines take.",
 		[]variable{
 			choice("namespace", "Namespace", "mcm_machine_deployment_info"),
 			choice("name", "Pool", `mcm_machine_deployment_info{namespace=~"$namespace"}`),
@@ -42,8 +43,10 @@ func pools() dashboard {
 			graph("Last machine: until the node was healthy", "By type and zone", seconds,
 				line{"mcm_machine_join_duration_seconds" + pool, "{{machine_deployment}} {{instance_type}} {{zone}}"}),
 			graph("Failed joins", "In an hour", count,
-				line{"sum by (machine_deployment, instance_type, zone) (increase(mcm_machine_num_failed_join" + pool + "[1h]))",
-					"{{machine_deployment}} {{instance_type}} {{zone}}"}),
+				line{
+					"sum by (machine_deployment, instance_type, zone) (increase(mcm_machine_num_failed_join" + pool + "[1h]))",
+					"{{machine_deployment}} {{instance_type}} {{zone}}",
+				}),
 			graph("Kept in an outage", "", count,
 				line{"mcm_machine_outage_kept_machines" + pool, "{{namespace}}/{{machine_deployment}}"}),
 		})
