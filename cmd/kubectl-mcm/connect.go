@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -98,6 +100,20 @@ func (c *common) readers() (inspect.Clusters, error) {
 		return inspect.Clusters{}, err
 	}
 	return inspect.Clusters{Control: found.control, Target: found.target, Namespace: found.namespace}, nil
+}
+
+// apiServer returns a client for any path of the API server with the objects, and its URL.
+func (c *common) apiServer() (*http.Client, *url.URL, error) {
+	config, err := c.config.ToRESTConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	server, err := rest.HTTPClientFor(config)
+	return server, base, err
 }
 
 // requestTimeout is --request-timeout, for the cluster with the nodes too; 0 means none.

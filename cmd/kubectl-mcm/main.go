@@ -58,7 +58,7 @@ func newRoot(connector connector) *cobra.Command {
 	c := &common{connect: connector}
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
-	root.AddCommand(inspect.Commands(inspect.Deps{Connect: c.readers, Now: time.Now})...)
+	root.AddCommand(inspect.Commands(inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer})...)
 	root.AddCommand(validate.New(c.writtenNamespace))
 	return root
 }

@@ -1,9 +1,11 @@
-// Package inspect has the verbs of kubectl mcm that only read: tree, why and timeline.
+// Package inspect has the verbs of kubectl mcm that only read: tree, why, timeline and top.
 // They need no credentials of a cloud, and only the rights of config/rbac/reader_role.yaml.
 package inspect
 
 import (
 	"fmt"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,11 +27,13 @@ type Clusters struct {
 type Deps struct {
 	Connect func() (Clusters, error)
 	Now     func() time.Time
+	// APIServer is a client for any path of the API server with the objects, and its URL.
+	APIServer func() (*http.Client, *url.URL, error)
 }
 
 // Commands returns the commands.
 func Commands(d Deps) []*cobra.Command {
-	return []*cobra.Command{newTree(d), newWhy(d), newTimeline(d)}
+	return []*cobra.Command{newTree(d), newWhy(d), newTimeline(d), newTop(d)}
 }
 
 // flags are those of every command here.

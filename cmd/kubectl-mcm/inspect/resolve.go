@@ -35,11 +35,8 @@ func resolve(f *explain.Facts, word string) ([]*explain.Object, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", word, errNoObject)
 	}
-	short, group, _ := strings.Cut(strings.ToLower(written), ".")
-	kind, known := kinds[short]
-	if !known {
-		kind, known = kinds[strings.TrimSuffix(short, "s")]
-	}
+	kind, known := kindOf(written)
+	_, group, _ := strings.Cut(strings.ToLower(written), ".")
 	if !known {
 		return nil, fmt.Errorf("%s: kind %q is not known; use machine, machineset, machinedeployment, mcmmachine, cluster "+
 			"or node", word, written)
@@ -55,4 +52,13 @@ func resolve(f *explain.Facts, word string) ([]*explain.Object, error) {
 		return nil, fmt.Errorf("%s: %w", word, errNoObject)
 	}
 	return found, nil
+}
+
+// kindOf is the kind that a word stands for, with or without a group.
+func kindOf(written string) (kind string, known bool) {
+	short, _, _ := strings.Cut(strings.ToLower(written), ".")
+	if kind, known = kinds[short]; !known {
+		kind, known = kinds[strings.TrimSuffix(short, "s")]
+	}
+	return kind, known
 }

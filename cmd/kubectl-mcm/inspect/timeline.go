@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -13,6 +14,9 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
 )
 
+// formatTrace is the Trace Event Format, which Perfetto and Chrome open.
+const formatTrace = "chrome-trace"
+
 // newTimeline is the command that shows what happened, in order.
 func newTimeline(d Deps) *cobra.Command {
 	f := &flags{deps: d}
@@ -24,8 +28,11 @@ change is known, and most API servers keep Events for an hour.
 
 An OBJECT is named as for kubectl mcm why.`,
 		Example: `  # where did the time go before this machine was ready?
-  kubectl mcm timeline machine/workers-abcde-x2f4d -n garden`,
-		Args: cobra.ExactArgs(1),
+  kubectl mcm timeline machine/workers-abcde-x2f4d -n garden
+
+  # the same of a pool, for Perfetto (https://ui.perfetto.dev)
+  kubectl mcm timeline machinedeployment/workers -n garden -o chrome-trace > workers.json`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: f.complete(byName...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			facts, err := f.read(cmd, read.Source{Events: true})
 			if err != nil {
@@ -43,6 +50,7 @@ An OBJECT is named as for kubectl mcm why.`,
 			return f.printTimeline(cmd.OutOrStdout(), &timeline)
 		},
 	}
+	f.Also = []string{formatTrace}
 	f.add(cmd)
 	return cmd
 }
@@ -51,6 +59,9 @@ func (f *flags) printTimeline(out io.Writer, t *explain.Timeline) error {
 	if f.Format == output.Name {
 		_, err := fmt.Fprintln(out, t.Object)
 		return err
+	}
+	if f.Format == formatTrace {
+		return json.NewEncoder(out).Encode(explain.TraceOf(t))
 	}
 	if !f.ForPeople() {
 		return f.Print(out, t)

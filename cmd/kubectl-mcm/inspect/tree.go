@@ -32,6 +32,7 @@ A POOL is the name of a Cluster, MachineDeployment, MachineSet or Machine.`,
 
   # the pools of a team in all namespaces, for a program
   kubectl mcm tree -A -l team=a -o json`,
+		ValidArgsFunction: f.complete(explain.KindCluster, explain.KindDeployment, explain.KindSet, explain.KindMachine),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selector, err := f.labels()
 			if err != nil {

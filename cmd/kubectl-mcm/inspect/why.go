@@ -49,7 +49,7 @@ to act, and 1 if the command fails.`,
 
   # the concern alone
   kubectl mcm why cluster/prod -o jsonpath='{.missing.concern}'`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: f.complete(byName...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			facts, err := f.read(cmd, read.Source{Joining: true})
 			if err != nil {

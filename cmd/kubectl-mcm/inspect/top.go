@@ -1,0 +1,162 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+)
+
+// newTop is the command that shows how pools are doing.
+func newTop(d Deps) *cobra.Command {
+	f := &flags{deps: d}
+	var metricsURL string
+	cmd := &cobra.Command{
+		Use:   "top [POOL...]",
+		Short: "Show how pools are doing: ready, updated, time to join, failures, what machines wait for",
+		Long: `Show MachineDeployments of both APIs, and MachineSets without one: how many machines are ready and of
+the newest template, how long it took machines to join (from their creation to that of their
+Node), how many failed or went within the last hour, and what machines wait for.
+
+FAILED has machines with a Warning Event, GONE those that had an Event and do not exist any more:
+replaced, rolled or scaled away. Both are as old as the Events that the API server keeps.
+
+Queues and throttled calls are in the metrics of the manager, and are shown only with
+--metrics-url: a URL, or a path at the API server, such as that of the Service's proxy.`,
+		Example: `  # the pools of the namespace
+  kubectl mcm top -n garden
+
+  # those of a team in all namespaces, with reasons
+  kubectl mcm top -A -l team=a -o wide
+
+  # with the queues of the manager, through a port-forward
+  kubectl mcm top --metrics-url http://127.0.0.1:10258/metrics
+
+  # pools by what their machines wait for
+  kubectl mcm top -o custom-columns=POOL:.object.name,WAITING:.waiting[*].reason`,
+		ValidArgsFunction: f.complete(explain.KindDeployment, explain.KindSet),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			selector, err := f.labels()
+			if err != nil {
+				return err
+			}
+			facts, err := f.read(cmd, read.Source{Events: true, Joining: true})
+			if err != nil {
+				return err
+			}
+			top, missing := facts.Top(args, selector)
+			if len(missing) > 0 {
+				return fmt.Errorf("%s: no pool has that name; kubectl mcm top shows all", strings.Join(missing, ", "))
+			}
+			if metricsURL != "" {
+				if top.Manager, err = f.manager(cmd.Context(), metricsURL); err != nil {
+					return fmt.Errorf("--metrics-url=%q: %w", metricsURL, err)
+				}
+			}
+			output.Warn(cmd.ErrOrStderr(), facts.Unread)
+			return f.printTop(cmd.OutOrStdout(), &top)
+		},
+	}
+	f.add(cmd)
+	f.addSelector(cmd)
+	cmd.Flags().StringVar(&metricsURL, "metrics-url", "",
+		"URL of the manager's metrics, or a path at the API server; empty leaves queues and throttled calls out")
+	return cmd
+}
+
+func (f *flags) printTop(out io.Writer, top *explain.Top) error {
+	switch {
+	case f.Format == output.Name:
+		for i := range top.Items {
+			fmt.Fprintln(out, top.Items[i].Object)
+		}
+		return nil
+	case !f.ForPeople():
+		return f.Print(out, top)
+	case len(top.Items) == 0:
+		fmt.Fprintln(out, "There are no pools.")
+	default:
+		output.PrintTable(out, f.loadRows(top.Items))
+	}
+	if top.Manager != nil {
+		fmt.Fprintln(out)
+		output.PrintTable(out, f.managerRows(top.Manager))
+	}
+	return nil
+}
+
+func (f *flags) loadRows(items []explain.Load) [][]output.Cell {
+	titles := []string{"POOL", "READY", "UPDATED", "JOIN P50", "JOIN P95", "FAILED 1H", "GONE 1H", "WAITING"}
+	if f.Format == output.Wide {
+		titles = append(titles, "API")
+	}
+	if f.allNamespaces {
+		titles = append([]string{"NAMESPACE"}, titles...)
+	}
+	rows := f.Headers(titles...)
+	for i := range items {
+		l := &items[i]
+		ready := output.Cell{Text: fmt.Sprintf("%d/%d", l.Ready, l.Desired), Colour: output.Green}
+		if l.Ready < l.Desired {
+			ready.Colour = output.Yellow
+		}
+		row := append(output.Row(l.Object.Kind+"/"+l.Object.Name), ready)
+		row = append(row, output.Row(strconv.Itoa(int(l.Updated)), seconds(l.JoinP50), seconds(l.JoinP95),
+			strconv.Itoa(l.Failed), strconv.Itoa(l.Gone))...)
+		row = append(row, waitingCell(l.Waiting))
+		if f.Format == output.Wide {
+			row = append(row, output.Row(string(l.API))...)
+		}
+		if f.allNamespaces {
+			row = append(output.Row(output.Dash(l.Object.Namespace)), row...)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func seconds(s *float64) string {
+	if s == nil {
+		return "-"
+	}
+	return duration.HumanDuration(time.Duration(*s * float64(time.Second)))
+}
+
+// waitingCell is how many machines wait for what, e.g. 2 CapacityExhausted.
+func waitingCell(waiting []explain.Waiting) output.Cell {
+	var texts []string
+	shade := output.Plain
+	for _, w := range waiting {
+		texts = append(texts, fmt.Sprintf("%d %s", w.Machines, w.Reason))
+		switch {
+		case w.NeedsPerson:
+			shade = output.Red
+		case shade == output.Plain:
+			shade = output.Yellow
+		}
+	}
+	return output.Cell{Text: output.Dash(strings.Join(texts, ", ")), Colour: shade}
+}
+
+func (f *flags) managerRows(m *explain.ManagerLoad) [][]output.Cell {
+	rows := f.Headers("MANAGER", "NAME", "NUMBER")
+	for _, part := range []struct {
+		title  string
+		values map[string]float64
+	}{{"queued objects", m.QueueDepth}, {"calls throttled or not answered", m.ThrottledCalls}} {
+		for _, name := range slices.Sorted(maps.Keys(part.values)) {
+			rows = append(rows, output.Row(part.title, name, strconv.FormatFloat(part.values[name], 'f', -1, 64)))
+		}
+	}
+	return rows
+}
