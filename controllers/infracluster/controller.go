@@ -110,7 +110,7 @@ func (c *Controller) act(ctx context.Context, f *facts) (time.Duration, error) {
 	if f.domains, err = c.domainsOf(ctx, f); err != nil {
 		return 0, err
 	}
-	return 0, c.claim(ctx, f)
+	return f.domains.adopting, c.claim(ctx, f)
 }
 
 // claim adds the finalizer and the owner ID to the object.

@@ -178,8 +178,8 @@ func TestControlPlaneEndpoint(t *testing.T) {
 // infrastructure is provisioned. Without a failure domain then, it never gets one.
 func TestZonesBeforeMachines(t *testing.T) {
 	t.Parallel()
-	const waits = "False ClassNotKnown: No failure domain of the spec is offered, and the first machine of " +
-		"KubeadmControlPlane cp needs one: "
+	const waits = "False ClassNotKnown: No failure domain of the spec with controlPlane is offered, and the first " +
+		"machine of KubeadmControlPlane cp needs one: "
 	elsewhere := []client.Object{template("workers", "w", "c1"), classIn("w", "z")}
 	for name, tc := range map[string]struct {
 		reason      string
@@ -194,16 +194,19 @@ func TestZonesBeforeMachines(t *testing.T) {
 		},
 		"NotAdopted": {
 			"Cluster API has adopted the workers' template, and the other one a moment later.",
-			append(elsewhere, template("t1", "c1", ""), classIn("c1", "a", "b")),
+			append(elsewhere, young("t1", "c1"), classIn("c1", "a", "b")),
 			[]client.Object{template("t2", "c1", "c1")},
-			waits + "Cluster API has not yet made the Cluster the owner of MCMMachineTemplate t1; name it in the control " +
-				"plane, or delete it (machines are created as soon as there is one)",
+			waits + "Cluster API has not yet made the Cluster the owner of MCMMachineTemplate t1, which is waited for until " +
+				"it is 2m0s old (machines are created as soon as there is one)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newEnv(t, append(tc.first, object(func(o *infrav1.MCMCluster) {
 				o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "h", Port: 6443}
+				for i := range o.Spec.FailureDomains {
+					o.Spec.FailureDomains[i].ControlPlane = new(true)
+				}
 			}), cluster(func(c *clusterv1.Cluster) {
 				c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
 					APIGroup: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane", Name: "cp",
@@ -233,6 +236,44 @@ func TestZonesBeforeMachines(t *testing.T) {
 			w.run()
 			if got := w.condition(clusterv1.ReadyCondition); got != "True Ready: " {
 				t.Errorf("%s\nReady is %q when it goes later", tc.reason, got)
+			}
+		})
+	}
+}
+
+// TestNothingToWaitFor: machines that choose no zone of the spec do not wait for one.
+func TestNothingToWaitFor(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		plane  bool
+		others []client.Object
+		want   string
+	}{
+		"ZonesOfWorkers": {
+			"Only workers choose them; their class may need the control plane first.", false,
+			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "z"), template("w", "missing", "c1")},
+			"True Ready: ",
+		},
+		"ClassOfOnePlace": {
+			"The class takes no zone, and a template of somebody else lies about.", true,
+			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "z"), template("old", "c2", "")},
+			"True Ready: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnv(t, append(tc.others, object(func(o *infrav1.MCMCluster) {
+				o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "h", Port: 6443}
+				o.Spec.FailureDomains[0].ControlPlane = &tc.plane
+			}), cluster(func(c *clusterv1.Cluster) {
+				c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+					APIGroup: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane", Name: "cp",
+				}
+			}))...)
+			w.run()
+			if got := w.condition(clusterv1.ReadyCondition); got != tc.want {
+				t.Errorf("%s\nReady is %q, want %q", tc.reason, got, tc.want)
 			}
 		})
 	}

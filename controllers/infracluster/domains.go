@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,11 +22,18 @@ type domains struct {
 	refused []string // names of those that no class of the Cluster is known to honour
 	classes []string // names of the classes, sorted
 	unknown string   // why not all classes are known; empty if they are
-	free    []string // names of templates that Cluster API may give the Cluster yet; none if they count already
+	// free are the names of young templates that Cluster API may give the Cluster yet; none if they count already.
+	free []string
+	// adopting is how long they are waited for.
+	adopting time.Duration
 }
 
+// Cluster API makes the Cluster the owner of a template when it first reads it, before anything
+// else is ready. One that has no owner after this time is of no Cluster that is being created.
+const adoptionTime = 2 * time.Minute
+
 // domainsOf finds which failure domains of the spec a MachineClass of the Cluster's
-// templates can honour. While a class is not known, or a template has no owner yet, those
+// templates can honour. While a class is not known, or a young template has no owner, those
 // that were offered stay: that a class cannot be read for a moment, or that Cluster API has
 // adopted the template of the workers first, is no reason to place machines elsewhere.
 func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
@@ -54,7 +62,7 @@ func (c *Controller) domainsOf(ctx context.Context, f *facts) (domains, error) {
 // classesOf returns the classes of the Cluster's templates that can be read, and records
 // the names of all, and why one is not known.
 func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (classes []cloud.Class, err error) {
-	if found.classes, found.free, err = c.classNamesOf(ctx, f); err != nil {
+	if err := c.findClassNames(ctx, f, found); err != nil {
 		return nil, err
 	}
 	if len(found.classes) == 0 {
@@ -76,35 +84,43 @@ func (c *Controller) classesOf(ctx context.Context, f *facts, found *domains) (c
 	return classes, nil
 }
 
-// classNamesOf returns the names of the classes of the Cluster's templates, sorted.
+// findClassNames records the names of the classes of the Cluster's templates, sorted.
 // Cluster API makes the Cluster the owner of its templates when it first uses them; until
-// one is, those without an owner count. Afterwards their names are returned, too: the
+// one is, those without an owner count. Afterwards young ones are recorded, too: the
 // control plane's may be among them.
-func (c *Controller) classNamesOf(ctx context.Context, f *facts) (classes, unused []string, err error) {
+func (c *Controller) findClassNames(ctx context.Context, f *facts, found *domains) error {
 	var list infrav1.MCMMachineTemplateList
 	if err := c.Client.List(ctx, &list, client.InNamespace(f.object.Namespace)); err != nil {
-		return nil, nil, fmt.Errorf("look up MCMMachineTemplates: %w", err)
+		return fmt.Errorf("look up MCMMachineTemplates: %w", err)
 	}
-	var ours, free []string
+	var ours, unowned []*infrav1.MCMMachineTemplate
 	for i := range list.Items {
 		switch o := &list.Items[i]; {
 		case capi.ClusterName(o) == f.cluster.Name:
-			ours = append(ours, o.Spec.Template.Spec.MachineClassRef.Name)
-		case unowned(o):
-			free = append(free, o.Spec.Template.Spec.MachineClassRef.Name)
-			unused = append(unused, o.Name)
+			ours = append(ours, o)
+		case isUnowned(o):
+			unowned = append(unowned, o)
 		}
 	}
 	if len(ours) == 0 {
-		ours, unused = free, nil
+		ours, unowned = unowned, nil
 	}
-	slices.Sort(ours)
-	slices.Sort(unused)
-	return slices.Compact(ours), unused, nil
+	for _, o := range ours {
+		found.classes = append(found.classes, o.Spec.Template.Spec.MachineClassRef.Name)
+	}
+	for _, o := range unowned {
+		if left := adoptionTime - f.now.Sub(o.CreationTimestamp.Time); left > 0 {
+			found.free, found.adopting = append(found.free, o.Name), max(found.adopting, left)
+		}
+	}
+	slices.Sort(found.classes)
+	found.classes = slices.Compact(found.classes)
+	slices.Sort(found.free)
+	return nil
 }
 
-// unowned reports whether o belongs to no Cluster and no ClusterClass.
-func unowned(o client.Object) bool {
+// isUnowned reports whether o belongs to no Cluster and no ClusterClass.
+func isUnowned(o client.Object) bool {
 	return capi.ClusterName(o) == "" && len(o.GetOwnerReferences()) == 0
 }
 

@@ -49,6 +49,13 @@ func template(name, className, clusterName string) *infrav1.MCMMachineTemplate {
 	return fixture.MCMMachineTemplate(name, clusterName, className, fixture.In[*infrav1.MCMMachineTemplate](namespace))
 }
 
+// young is a template that nobody had time to adopt.
+func young(name, className string) *infrav1.MCMMachineTemplate {
+	o := template(name, className, "")
+	o.CreationTimestamp = metav1.Now()
+	return o
+}
+
 func anywhere(c *machinev1.MachineClass) *machinev1.MachineClass {
 	c.Labels = map[string]string{"any": "true"}
 	return c
@@ -97,10 +104,19 @@ func TestFailureDomains(t *testing.T) {
 				o.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "a"}, {Name: "b"}}
 			}),
 			[]client.Object{
-				template("t1", "c1", "c1"), classIn("c1", "z"), template("t2", "c2", ""), classIn("c2", "a", "b"),
+				template("t1", "c1", "c1"), classIn("c1", "z"), young("t2", "c2"), classIn("c2", "a", "b"),
 			},
 			[]string{"a", "b"},
 			offered,
+		},
+		"LeftBehind": {
+			"Nobody adopts a template for long, so the class may drop its zone.", object(func(o *infrav1.MCMCluster) {
+				o.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "a"}, {Name: "b"}}
+			}),
+			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c1", "")},
+			[]string{"a"},
+			"False ZoneNotInClass: spec.failureDomains b not offered: MachineClasses c1 cannot place VMs there; " +
+				"add the zones to a class, or remove them here",
 		},
 		"All": {
 			"Each zone has a class.", object(),

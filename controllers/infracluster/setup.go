@@ -82,7 +82,7 @@ func (c *Controller) ofClass(ctx context.Context, o client.Object) []reconcile.R
 // ofTemplate returns the MCMCluster of the Cluster that a template is in; of a template
 // that is in none yet, all of its namespace.
 func (c *Controller) ofTemplate(ctx context.Context, o client.Object) []reconcile.Request {
-	if !unowned(o) {
+	if !isUnowned(o) {
 		return c.ofMachine(ctx, o)
 	}
 	return watch.Requests(ctx, c.Client, &infrav1.MCMClusterList{}, client.InNamespace(o.GetNamespace()))

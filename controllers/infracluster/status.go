@@ -2,6 +2,7 @@ package infracluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -72,21 +73,26 @@ func waits(f *facts) (reason, message string) {
 // is created as soon as the object is provisioned, and never chooses again.
 func zonesMissing(f *facts) string {
 	provisioned := f.object.Status.Initialization.Provisioned
-	if provisioned != nil && *provisioned || !ownControlPlane(f) || len(f.domains.offered) > 0 {
+	if provisioned != nil && *provisioned || !ownControlPlane(f) ||
+		!slices.ContainsFunc(f.object.Spec.FailureDomains, forControlPlane) ||
+		slices.ContainsFunc(f.domains.offered, forControlPlane) {
 		return ""
 	}
 	missing := f.domains.unknown
 	if missing == "" && len(f.domains.free) > 0 {
 		missing = "Cluster API has not yet made the Cluster the owner of MCMMachineTemplate " +
-			strings.Join(f.domains.free, ", ") + "; name it in the control plane, or delete it"
+			strings.Join(f.domains.free, ", ") + ", which is waited for until it is " + adoptionTime.String() + " old"
 	}
-	if len(f.domains.refused) == 0 || missing == "" {
+	if missing == "" {
 		return ""
 	}
-	return fmt.Sprintf("No failure domain of the spec is offered, and the first machine of %s %s needs one: %s "+
-		"(machines are created as soon as there is one)", f.cluster.Spec.ControlPlaneRef.Kind,
+	return fmt.Sprintf("No failure domain of the spec with controlPlane is offered, and the first machine of %s %s needs "+
+		"one: %s (machines are created as soon as there is one)", f.cluster.Spec.ControlPlaneRef.Kind,
 		f.cluster.Spec.ControlPlaneRef.Name, missing)
 }
+
+// forControlPlane reports whether machines of a control plane choose the failure domain.
+func forControlPlane(d clusterv1.FailureDomain) bool { return d.ControlPlane != nil && *d.ControlPlane }
 
 // ownControlPlane reports whether the Cluster's control plane consists of its machines.
 func ownControlPlane(f *facts) bool {
