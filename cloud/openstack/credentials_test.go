@@ -192,3 +192,15 @@ func TestCloudsYAMLOfASecretReadsNoFiles(t *testing.T) {
 		t.Errorf("got insecure %v and endpoints %q, want what it says", l.insecure, l.endpoints)
 	}
 }
+
+// TestOfflineAmbient: the environment of whoever judges a Secret is not that of the manager.
+func TestOfflineAmbient(t *testing.T) {
+	t.Setenv("OS_CLOUD", "nowhere")
+	d := Offline(Options{Ambient: true})
+	if found := d.CheckSecret(cloud.Class{}, cloud.Credentials{"userData": []byte("x")}); len(found) > 0 {
+		t.Errorf("a Secret without credentials: %v", found)
+	}
+	if found := d.CheckSecret(cloud.Class{}, cloud.Credentials{"username": []byte("u")}); len(found) == 0 {
+		t.Error("half of the credentials are no problem")
+	}
+}

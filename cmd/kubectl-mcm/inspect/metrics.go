@@ -27,22 +27,30 @@ const (
 const (
 	metricQueue  = "workqueue_depth"
 	metricFailed = "mcm_cloud_api_driver_requests_failed_total"
+	metricPrefix = "mcm_"
 	codeThrottle = "14"
 )
 
-var errNoMetrics = errors.New("these are no metrics of a manager; name its port with --port, 10258 by default")
+var errNoMetrics = errors.New("these are no metrics of a manager; it serves queues at --port, 10258 by default, " +
+	"and calls to clouds at --machine-controller-port, 10259")
 
-// manager reads what the metrics of a manager tell.
-func (f *flags) manager(ctx context.Context, url string) (*explain.ManagerLoad, error) {
-	text, err := f.metrics(ctx, url)
-	if err != nil {
-		return nil, err
+// addManager adds to top what the metrics of a manager at all of these URLs tell, if there are any.
+func (f *flags) addManager(ctx context.Context, top *explain.Top, urls []string) error {
+	if len(urls) == 0 {
+		return nil
 	}
-	load := managerLoad(text)
-	if len(load.QueueDepth) == 0 {
-		return nil, errNoMetrics
+	load := &explain.ManagerLoad{QueueDepth: map[string]float64{}, ThrottledCalls: map[string]float64{}}
+	for _, url := range urls {
+		text, err := f.metrics(ctx, url)
+		if err == nil && !addLoad(load, text) {
+			err = errNoMetrics
+		}
+		if err != nil {
+			return fmt.Errorf("--metrics-url=%q: %w", url, err)
+		}
 	}
-	return load, nil
+	top.Manager = load
+	return nil
 }
 
 // metrics reads metrics from a URL, or from a path at the API server.
@@ -78,26 +86,31 @@ var (
 	label  = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
 )
 
-func managerLoad(text []byte) *explain.ManagerLoad {
-	load := &explain.ManagerLoad{QueueDepth: map[string]float64{}, ThrottledCalls: map[string]float64{}}
+// addLoad adds what a page of metrics tells, and reports whether it is of a manager.
+func addLoad(load *explain.ManagerLoad, text []byte) (ours bool) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		found := sample.FindStringSubmatch(lines.Text())
-		if found == nil || found[1] != metricQueue && found[1] != metricFailed {
+		if found == nil || found[1] != metricQueue && !strings.HasPrefix(found[1], metricPrefix) {
 			continue
 		}
-		labels := map[string]string{}
-		for _, l := range label.FindAllStringSubmatch(found[2], -1) {
-			labels[l[1]] = l[2]
-		}
-		value, err := strconv.ParseFloat(found[3], 64)
-		switch {
-		case err != nil:
-		case found[1] == metricQueue:
-			load.QueueDepth[labels["name"]] = value
-		case labels["error_code"] == codeThrottle:
-			load.ThrottledCalls[labels["provider"]] += value
+		ours = true
+		if value, err := strconv.ParseFloat(found[3], 64); err == nil {
+			addSample(load, found[1], found[2], value)
 		}
 	}
-	return load
+	return ours
+}
+
+func addSample(load *explain.ManagerLoad, name, labelled string, value float64) {
+	labels := map[string]string{}
+	for _, l := range label.FindAllStringSubmatch(labelled, -1) {
+		labels[l[1]] = l[2]
+	}
+	switch {
+	case name == metricQueue:
+		load.QueueDepth[labels["name"]] += value // a series for each priority
+	case name == metricFailed && labels["error_code"] == codeThrottle:
+		load.ThrottledCalls[labels["provider"]] += value
+	}
 }

@@ -20,7 +20,7 @@ import (
 // newTop is the command that shows how pools are doing.
 func newTop(d Deps) *cobra.Command {
 	f := &flags{deps: d}
-	var metricsURL string
+	var metrics []string
 	cmd := &cobra.Command{
 		Use:   "top [POOL...]",
 		Short: "Show how pools are doing: ready, updated, time to join, failures, what machines wait for",
@@ -31,16 +31,17 @@ Node), how many failed or went within the last hour, and what machines wait for.
 FAILED has machines with a Warning Event, GONE those that had an Event and do not exist any more:
 replaced, rolled or scaled away. Both are as old as the Events that the API server keeps.
 
-Queues and throttled calls are in the metrics of the manager, and are shown only with
---metrics-url: a URL, or a path at the API server, such as that of the Service's proxy.`,
+Queues and calls that a cloud throttled or did not answer are in the metrics of the manager, and
+are shown only with --metrics-url: a URL, or a path at the API server, such as that of the
+Service's proxy. Queues are served at port 10258, calls to clouds at 10259: name both.`,
 		Example: `  # the pools of the namespace
   kubectl mcm top -n garden
 
   # those of a team in all namespaces, with reasons
   kubectl mcm top -A -l team=a -o wide
 
-  # with the queues of the manager, through a port-forward
-  kubectl mcm top --metrics-url http://127.0.0.1:10258/metrics
+  # with the queues of the manager and its calls to clouds, through a port-forward
+  kubectl mcm top --metrics-url http://127.0.0.1:10258/metrics --metrics-url http://127.0.0.1:10259/metrics
 
   # pools by what their machines wait for
   kubectl mcm top -o custom-columns=POOL:.object.name,WAITING:.waiting[*].reason`,
@@ -58,10 +59,8 @@ Queues and throttled calls are in the metrics of the manager, and are shown only
 			if len(missing) > 0 {
 				return fmt.Errorf("%s: no pool has that name; kubectl mcm top shows all", strings.Join(missing, ", "))
 			}
-			if metricsURL != "" {
-				if top.Manager, err = f.manager(cmd.Context(), metricsURL); err != nil {
-					return fmt.Errorf("--metrics-url=%q: %w", metricsURL, err)
-				}
+			if err := f.addManager(cmd.Context(), &top, metrics); err != nil {
+				return err
 			}
 			output.Warn(cmd.ErrOrStderr(), facts.Unread)
 			return f.printTop(cmd.OutOrStdout(), &top)
@@ -69,8 +68,8 @@ Queues and throttled calls are in the metrics of the manager, and are shown only
 	}
 	f.add(cmd)
 	f.addSelector(cmd)
-	cmd.Flags().StringVar(&metricsURL, "metrics-url", "",
-		"URL of the manager's metrics, or a path at the API server; empty leaves queues and throttled calls out")
+	cmd.Flags().StringArrayVar(&metrics, "metrics-url", nil,
+		"URL of the manager's metrics, or a path at the API server; can be repeated; none leaves queues and calls out")
 	return cmd
 }
 

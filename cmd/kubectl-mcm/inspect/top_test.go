@@ -17,8 +17,11 @@ import (
 
 const metricsText = `# HELP workqueue_depth Current depth of workqueue
 # TYPE workqueue_depth gauge
-workqueue_depth{controller="machine",name="machine",priority="0"} 3
-mcm_cloud_api_driver_requests_failed_total{error_code="14",operation="create",provider="AWS"} 2
+workqueue_depth{controller="machine",name="machine",priority="0"} 2
+workqueue_depth{controller="machine",name="machine",priority="-100"} 1
+`
+
+const callsText = `mcm_cloud_api_driver_requests_failed_total{error_code="14",operation="create",provider="AWS"} 2
 mcm_cloud_api_driver_requests_failed_total{error_code="14",operation="get",provider="AWS"} 5
 mcm_cloud_api_driver_requests_failed_total{error_code="3",operation="get",provider="AWS"} 7
 `
@@ -31,6 +34,8 @@ func TestTopMetrics(t *testing.T) {
 		switch r.URL.Path {
 		case "/proxy/metrics":
 			_, _ = io.WriteString(w, metricsText)
+		case "/proxy/calls":
+			_, _ = io.WriteString(w, callsText)
 		case "/page":
 			_, _ = io.WriteString(w, "<html>")
 		default:
@@ -40,12 +45,12 @@ func TestTopMetrics(t *testing.T) {
 	t.Cleanup(server.Close)
 	api := builder(t, nativePool()...).Build()
 	for at, want := range map[string]string{
-		server.URL + "/proxy/metrics": "calls throttled or not answered   AWS       7",
-		"/proxy/metrics":              "queued objects                    machine   3",
-		"/nothing":                    "404 Not Found",
-		"/page":                       "these are no metrics of a manager",
+		server.URL + "/proxy/calls": "calls throttled or not answered   AWS       7",
+		"/proxy/calls":              "queued objects                    machine   3",
+		"/nothing":                  "404 Not Found",
+		"/page":                     "these are no metrics of a manager",
 	} {
-		text, err := runAt(t, api, server.URL, "top", "--metrics-url", at)
+		text, err := runAt(t, api, server.URL, "top", "--metrics-url", "/proxy/metrics", "--metrics-url", at)
 		if err != nil {
 			text += err.Error()
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,7 +101,7 @@ func decode(file string, text []byte) []document {
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return broken("is no YAML: %v; correct it", err)
+		return broken("is no YAML%s; correct it", lineOf(err))
 	}
 	if asJSON = bytes.TrimSpace(asJSON); bytes.Equal(asJSON, []byte("null")) {
 		return nil
@@ -125,4 +126,14 @@ func decode(file string, text []byte) []document {
 		return broken("is a list with an item that is no object: %v; correct it", err)
 	}
 	return found
+}
+
+var line = regexp.MustCompile(`\bline (\d+)`)
+
+// lineOf returns where an error of the YAML parser is. The rest of its text may have a part of a Secret.
+func lineOf(err error) string {
+	if found := line.FindStringSubmatch(err.Error()); found != nil {
+		return " in its line " + found[1]
+	}
+	return ""
 }

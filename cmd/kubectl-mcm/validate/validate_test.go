@@ -207,7 +207,11 @@ func TestBroken(t *testing.T) {
 			"metadata: {name: c}", "metadata: {name: C}", "Error: -: MCMConfig/C: metadata.name: a lowercase RFC 1123", 1,
 		},
 		"no kind": {"kind: MCMConfig\n", "", "Error: -: has no apiVersion or no kind; add them", 1},
-		"no YAML": {"kind: MCMConfig\n", "kind: [\n", "Error: -: is no YAML: ", 1},
+		"no YAML": {"kind: MCMConfig\n", "kind: [\n", "Error: -: is no YAML in its line 3; correct it", 1},
+		"Secret in the parser's words": {
+			"kind: MCMConfig\n", "kind: Secret\nstringData: {password: *" + canary + "}\n",
+			"Error: -: is no YAML; correct it", 1,
+		},
 		"no object": {
 			config, "---\n- a\n", "Error: -: is no object of Kubernetes; write apiVersion, kind and metadata", 1,
 		},
