@@ -49,7 +49,7 @@ func template(name, className, clusterName string) *infrav1.MCMMachineTemplate {
 	return fixture.MCMMachineTemplate(name, clusterName, className, fixture.In[*infrav1.MCMMachineTemplate](namespace))
 }
 
-// young is a template that nobody had time to adopt.
+// young is a template that Cluster API had no time to adopt.
 func young(name, className string) *infrav1.MCMMachineTemplate {
 	o := template(name, className, "")
 	o.CreationTimestamp = metav1.Now()
@@ -110,7 +110,7 @@ func TestFailureDomains(t *testing.T) {
 			offered,
 		},
 		"LeftBehind": {
-			"Nobody adopts a template for long, so the class may drop its zone.", object(func(o *infrav1.MCMCluster) {
+			"A template that has no owner for long is not waited for, so the class may drop its zone.", object(func(o *infrav1.MCMCluster) {
 				o.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "a"}, {Name: "b"}}
 			}),
 			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c1", "")},
