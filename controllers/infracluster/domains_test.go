@@ -110,7 +110,8 @@ func TestFailureDomains(t *testing.T) {
 			offered,
 		},
 		"LeftBehind": {
-			"A template that has no owner for long is not waited for, so the class may drop its zone.", object(func(o *infrav1.MCMCluster) {
+			"A template that has no owner for long keeps no zone that the class has dropped.",
+			object(func(o *infrav1.MCMCluster) {
 				o.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "a"}, {Name: "b"}}
 			}),
 			[]client.Object{template("t1", "c1", "c1"), classIn("c1", "a"), template("t2", "c1", "")},
