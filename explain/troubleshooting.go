@@ -14,7 +14,8 @@ const preface = `# Troubleshooting
 
 Every condition has a reason. This page has what each of them means, what to do, what happens by itself,
 and which objects report it. ` + "`kubectl mcm why OBJECT`" + ` looks all of it up for one object, fills the
-commands in, and begins with the first thing that is missing: see [kubectl mcm](kubectl-mcm.md).
+commands in, and begins with the first thing that is missing: see [kubectl mcm](kubectl-mcm.md). For help from
+others, ` + "`kubectl mcm support-bundle`" + ` collects what they need.
 
 A reason that is in the table twice means different things on different conditions. **Person** marks what
 does not end before a person has acted. Everything that passes by itself does so at once when its cause is

@@ -45,6 +45,9 @@ type redactor struct {
 	clean  *strings.Replacer
 }
 
+// Mask returns what masks secrets that are known, in all forms that Redact looks for.
+func Mask(secrets []string) *strings.Replacer { return replacer(withLines(secrets)) }
+
 // replacer masks all forms of secrets, the longest first.
 func replacer(secrets []string) *strings.Replacer {
 	var forms []string

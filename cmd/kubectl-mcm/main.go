@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/bundle"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/validate"
@@ -58,8 +59,9 @@ func newRoot(connector connector) *cobra.Command {
 	c := &common{connect: connector}
 	c.addFlags(root.PersistentFlags())
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
-	root.AddCommand(inspect.Commands(inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer})...)
-	root.AddCommand(validate.New(c.writtenNamespace))
+	readers := inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer}
+	root.AddCommand(inspect.Commands(readers)...)
+	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace))
 	return root
 }
 

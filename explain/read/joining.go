@@ -26,6 +26,9 @@ func (s Source) joining(ctx context.Context, f *explain.Facts) {
 			f.Requests = append(f.Requests, l.(*certificatesv1.CertificateSigningRequestList).Items...)
 		},
 	})
+	if s.NoSecrets {
+		return
+	}
 	for _, o := range f.Objects {
 		id := o.TokenID()
 		if id == "" || o.Joined || o.ProviderID == "" && o.Kind == explain.KindMachine {

@@ -28,6 +28,7 @@ type Source struct {
 	Now             time.Time
 	Events          bool // reads the Events of the namespace too
 	Joining         bool // reads what tells why a node does not join
+	NoSecrets       bool // leaves out whether bootstrap tokens have expired, which Secrets tell
 }
 
 // pageSize is how many objects a request asks for.

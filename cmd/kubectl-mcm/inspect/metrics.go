@@ -6,20 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
-)
-
-// Limits of a request for metrics.
-const (
-	metricsTimeout = 20 * time.Second
-	metricsMax     = 64 << 20
 )
 
 // The metrics that are shown. MCM's error code 14 is that of calls that were throttled, and of
@@ -41,7 +32,7 @@ func (f *flags) addManager(ctx context.Context, top *explain.Top, urls []string)
 	}
 	load := &explain.ManagerLoad{QueueDepth: map[string]float64{}, ThrottledCalls: map[string]float64{}}
 	for _, url := range urls {
-		text, err := f.metrics(ctx, url)
+		text, err := f.deps.Fetch(ctx, url)
 		if err == nil && !addLoad(load, text) {
 			err = errNoMetrics
 		}
@@ -51,33 +42,6 @@ func (f *flags) addManager(ctx context.Context, top *explain.Top, urls []string)
 	}
 	top.Manager = load
 	return nil
-}
-
-// metrics reads metrics from a URL, or from a path at the API server.
-func (f *flags) metrics(ctx context.Context, at string) ([]byte, error) {
-	server := http.DefaultClient
-	if strings.HasPrefix(at, "/") {
-		proxy, base, err := f.deps.APIServer()
-		if err != nil {
-			return nil, err
-		}
-		server, at = proxy, base.JoinPath(at).String()
-	}
-	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := server.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("status %s", answer.Status)
-	}
-	return io.ReadAll(io.LimitReader(answer.Body, metricsMax))
 }
 
 // sample is a line of the text format of metrics, and label a label of one.
