@@ -227,7 +227,8 @@ func wanted(t *testing.T, files map[string]string) {
 	}
 	for name, text := range files {
 		for _, part := range []string{
-			"1234567890", "AKIA", "0123456789abcdef", "managedFields", "last-applied", "image-of-a-pod", "name: shop", "shop.example",
+			"1234567890", "AKIA", "0123456789abcdef", "managedFields", "last-applied", "image-of-a-pod", "name: shop",
+			"shop.example",
 		} {
 			if strings.Contains(text, part) {
 				t.Errorf("%s has %s", name, part)
