@@ -39,7 +39,7 @@ func log() string {
 			secretly("logsig") + `"`,
 		`curl -H "X-Auth-Token: ` + secretly("logcurl") + `" https://user:` + secretly("loguser") + `@cloud.example/`,
 		`Bearer ` + secretly("logbearer"),
-		`web token eyJhbGciOiJ9.` + canary + `.a, account AKIAC4N4RYC4N4RYC4N4`,
+		`web token eyJhbGciOiJ9.` + canary + `.a, account AKIA` + strings.ToUpper(canary[:4]+canary+canary),
 		`admin_password: two words and ` + secretly("logline"),
 		`started as manager --api-token ` + secretly("logflag") + ` --v=2`,
 		`-----BEGIN PRIVATE KEY-----`, secretly("logpem"), `-----END PRIVATE KEY-----`,
