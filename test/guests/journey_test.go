@@ -30,7 +30,7 @@ import (
 const (
 	pool = "guests"
 
-	// ending is how long the pod takes to end when it is told to, and grace what it has
+	// ending is how long the pod takes to end after SIGTERM, and grace what it has
 	// for that.
 	ending, grace = 20 * time.Second, 5 * time.Minute
 )

@@ -69,7 +69,7 @@ func (r *reader) explains(object string, concern explain.Concern, words ...strin
 	var e explain.Explanation
 	began := time.Now()
 	err := stack.Until(r.Context(), time.Minute, func(context.Context) error {
-		text, code := r.mcm(r.Context(), "why", object, "-o", "json") // not ctx: what it says last is told
+		text, code := r.mcm(r.Context(), "why", object, "-o", "json") // not ctx: ctx may have ended by the last answer
 		e = explain.Explanation{}
 		if err := json.Unmarshal([]byte(text), &e); err != nil {
 			return fmt.Errorf("exit code %d: %s", code, text)

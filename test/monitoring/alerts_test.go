@@ -41,7 +41,7 @@ func TestAlerts(t *testing.T) {
 			[]string{"MCMCredentialsRefused", "MCMCreateFailing", "MCMPoolShort"},
 		},
 		"orphan-surge":    {"8 VMs have no machine", 15 * time.Minute, []string{"MCMOrphanSurge"}},
-		"hold-unanswered": {"a controller does not let go of its objects", 12 * time.Minute, []string{"MCMHoldUnanswered"}},
+		"hold-unanswered": {"a controller keeps held objects", 12 * time.Minute, []string{"MCMHoldUnanswered"}},
 	}
 	tested := map[string]bool{}
 	for name, c := range cases {

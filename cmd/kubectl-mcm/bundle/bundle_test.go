@@ -263,7 +263,7 @@ func reader(t *testing.T) func(schema.GroupVersionKind) error {
 	}
 }
 
-// TestReader: who has the role for reading gets the objects and their explanations, and is told what else
+// TestReader: with the reader role the bundle has the objects and their explanations, and errors.txt names what else
 // there would be.
 func TestReader(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ func (s subject) problems(checks []machineclass.Check, users map[use]bool) {
 	}
 }
 
-// secret decodes a Secret, and keeps it for the classes that name it. No value is told.
+// secret decodes a Secret, and keeps it for the classes that name it. Its values are never printed.
 func (s subject) secret() {
 	secret := &corev1.Secret{}
 	content := runtime.DeepCopyJSON(s.object.Object)
