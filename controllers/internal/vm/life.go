@@ -189,10 +189,21 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved cl
 	return nil
 }
 
-// Remove asks for the owner's VM, and all that was created with it, to go. Done
-// is only true when it can be believed: where the cloud may not show a VM yet, or a
-// former leader may still create it, it waits.
+// Remove asks for the owner's VM, and all that was created with it, to go, and for a second VM
+// with the owner's id that a restore of the API server may have led to. Done is only true when
+// it can be believed: where the cloud may not show a VM yet, or a former leader may still
+// create it, it waits.
 func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
+	found := o.Ref().ProviderID == "" || e.Deleting(o.Ref().OwnerID)
+	d, err := e.removeOne(ctx, o)
+	if err != nil || !d.Done || found {
+		return d, err
+	}
+	return e.removeSecond(ctx, o)
+}
+
+// removeOne is Remove without the look for a second VM.
+func (e *Engine) removeOne(ctx context.Context, o Owner) (cloud.Deletion, error) {
 	account, resolved, err := e.Account(ctx, o)
 	if err != nil {
 		return cloud.Deletion{}, err

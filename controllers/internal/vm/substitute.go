@@ -91,7 +91,7 @@ func (e *Engine) removeWith(ctx context.Context, o Abandoned, with class.Resolve
 	if d, err := e.leaveWith(ctx, o, with); err != nil || !d.Done {
 		return d, err
 	}
-	d, err := e.Remove(ctx, substituted)
+	d, err := e.removeOne(ctx, substituted)
 	if err != nil || !d.Done {
 		return d, err
 	}
@@ -130,8 +130,7 @@ func (e *Engine) proves(ctx context.Context, o Owner, with class.Resolved) error
 	if err != nil {
 		return err
 	}
-	want, ok := with.Driver.DecodeProviderID(o.Ref().ProviderID)
-	if got, known := with.Driver.DecodeProviderID(found.ProviderID); !ok || !known || got != want {
+	if !sameVM(with, found.ProviderID, o.Ref().ProviderID) {
 		return fmt.Errorf("the cloud shows another VM, %s", found.ProviderID)
 	}
 	switch found.OwnerID {

@@ -37,6 +37,9 @@ type Engine struct {
 	zones    map[string]*zoneUse // by class
 }
 
+// minRetry is when a cloud that gives no hint is asked again.
+const minRetry = time.Second
+
 // memory is what the engine remembers of one machine's VM.
 type memory struct {
 	seen    time.Time // since when its providerID is known here; the VM was created before
@@ -173,7 +176,7 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 	if !d.Done {
 		e.update(r.OwnerID, func(n *memory) { n.missing, n.going = time.Time{}, true })
 		if d.RetryAfter <= 0 {
-			d.RetryAfter = time.Second // a cloud without a hint is not asked at once
+			d.RetryAfter = minRetry
 		}
 		return d, nil
 	}

@@ -1,0 +1,74 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+)
+
+// removeSecond removes the VM that an owner has beside the one of its providerID. Two restores
+// of the API server can lead there: the first one loses a Machine, whose name and owner ID are
+// used again, and the second one brings it back with the providerID of its own VM, which is gone
+// by then. So it looks where that VM was gone before this process asked for its deletion. Only a
+// VM with the owner's ID is removed, in the place of whichever of the owner's classes shows it.
+func (e *Engine) removeSecond(ctx context.Context, o Owner) (cloud.Deletion, error) {
+	own, err := o.Class()
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	others, err := o.OtherClasses(ctx)
+	if err != nil {
+		return cloud.Deletion{}, err
+	}
+	for _, one := range places(append([]class.Resolved{own}, others...)) {
+		if d, err := e.removeSecondOf(ctx, o, one); err != nil || !d.Done {
+			return d, err
+		}
+	}
+	return cloud.Deletion{Done: true}, nil
+}
+
+// removeSecondOf is removeSecond with one class. The VM is looked for until the cloud does not
+// show it. An answer that does not pass, as where the machine has several more, ends the search:
+// what it has left is an orphan.
+func (e *Engine) removeSecondOf(ctx context.Context, o Owner, with class.Resolved) (cloud.Deletion, error) {
+	account, err := with.Account(ctx)
+	if err != nil {
+		return cloud.Deletion{}, fmt.Errorf("look for a second VM: %w", err)
+	}
+	ref := refOf(o, with)
+	ref.ProviderID, ref.State = "", "" // the checkpoint is of the VM that is gone
+	found, err := account.Get(ctx, ref)
+	if code := cloud.CodeOf(err); code == cloud.Throttled || code == cloud.Unavailable {
+		return cloud.Deletion{}, fmt.Errorf("look for a second VM: %w", err)
+	}
+	if !isSecond(o, with, found) {
+		return cloud.Deletion{Done: true}, nil
+	}
+	ref.ProviderID = found.ProviderID
+	loggerOf(ctx, ref).Info("Deleting a second VM of the machine", "providerID", ref.ProviderID)
+	d, err := account.Delete(ctx, ref)
+	if err != nil {
+		return cloud.Deletion{}, fmt.Errorf("delete second VM %s: %w", ref.ProviderID, err)
+	}
+	if !d.Done {
+		d.RetryAfter = max(d.RetryAfter, minRetry)
+	}
+	return d, nil
+}
+
+// isSecond reports whether a VM that was found has the owner's ID and is not that of its providerID;
+// false for the zero VM.
+func isSecond(o Owner, with class.Resolved, found cloud.VM) bool {
+	return found.OwnerID != "" && found.OwnerID == o.Ref().OwnerID &&
+		!sameVM(with, found.ProviderID, o.Ref().ProviderID)
+}
+
+// sameVM reports whether two providerIDs, in any known form, name the same VM.
+func sameVM(with class.Resolved, one, other string) bool {
+	a, known := with.Driver.DecodeProviderID(one)
+	b, ok := with.Driver.DecodeProviderID(other)
+	return known && ok && a == b
+}
