@@ -109,6 +109,7 @@ type Checker struct {
 	removed   map[string]time.Time    // when the Machine of an owner id went
 	bound     map[string]time.Time    // when the Machine of an owner id got its providerID
 	taken     map[string]time.Time    // when somebody else took the Machine of an owner id away, and its VM stayed
+	goingThen map[string]bool         // of these owner ids, those whose Machine was being deleted
 	unhealthy map[string]bool         // nodes as they last were
 	created   map[string]time.Time    // when the MCMMachine of an owner id was last created
 	deleted   map[string]time.Time    // since when the MCMMachine of an owner id is being deleted
@@ -147,7 +148,8 @@ func New(w World) *Checker {
 		World: w, rules: Rules(), resources: map[string]sim.Resource{}, wanted: map[types.UID][]bounds{},
 		left: map[types.UID]departure{}, ceased: map[types.UID]departure{},
 		ailing: map[string]time.Time{}, removed: map[string]time.Time{}, bound: map[string]time.Time{},
-		taken: map[string]time.Time{}, put: map[types.UID]time.Time{}, made: map[string]time.Time{},
+		taken: map[string]time.Time{}, goingThen: map[string]bool{},
+		put: map[types.UID]time.Time{}, made: map[string]time.Time{},
 		unhealthy: map[string]bool{}, created: map[string]time.Time{}, deleted: map[string]time.Time{},
 		active: map[place]presence{}, dropped: map[string]time.Time{},
 		retained: map[string]bool{}, unasked: map[string]bool{},

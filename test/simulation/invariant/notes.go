@@ -36,7 +36,7 @@ func (c *Checker) note(change apiserver.Change, w *Writer) {
 		if change.New == nil {
 			c.removed[id] = c.Now()
 			if w == nil && !moved(o) {
-				c.taken[id] = c.Now()
+				c.taken[id], c.goingThen[id] = c.Now(), !o.DeletionTimestamp.IsZero()
 			}
 		} else if o.Spec.ProviderID != "" && c.bound[id].IsZero() {
 			c.bound[id] = c.Now()
@@ -121,12 +121,17 @@ func (c *Checker) noteMachine(change apiserver.Change, m *machinev1.Machine, w *
 		ours := w != nil && !before.DeletionTimestamp.Equal(m.DeletionTimestamp) && !c.nodeGoes(m.Labels[machinev1.NodeLabel])
 		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(m), ours: ours}
 	}
+	// Its set gives up a Machine whose labels somebody else has changed.
+	if ok && serves(before) && serves(m) && c.poolOf(before) != c.poolOf(m) {
+		_, relabelled := c.put[m.UID]
+		c.left[m.UID] = departure{at: c.Now(), pool: c.poolOf(before), ours: !relabelled}
+	}
 }
 
 // noteTaken remembers a Machine that somebody else has taken out of the API server,
 // finalizers and all. Managers may not know yet that it is missing.
 func (c *Checker) noteTaken(id string, m *machinev1.Machine) {
-	c.taken[id] = c.Now()
+	c.taken[id], c.goingThen[id] = c.Now(), !m.DeletionTimestamp.IsZero()
 	if set := c.setOf(m); set != nil && active(m) {
 		c.ceased[m.UID] = departure{at: c.Now(), pool: set.UID}
 	}

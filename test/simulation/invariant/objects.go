@@ -297,22 +297,29 @@ func available(c *Checker, change apiserver.Change, w *Writer) error {
 	if !known || asked.unlimited {
 		return nil
 	}
-	count := 0
-	for _, o := range c.machines() {
-		if o.UID != m.UID && c.poolOf(o) == d.UID && serves(o) {
-			count++
-		}
-	}
-	for uid, gone := range c.left {
-		if uid != m.UID && gone.pool == d.UID && !gone.ours && c.Now().Sub(gone.at) < c.ReactionTime {
-			count++
-		}
-	}
-	if count < asked.least && !c.userChose(m, set, d) {
+	if count := c.serving(d.UID, m.UID); count < asked.least && !c.userChose(m, set, d) {
 		return fmt.Errorf("Machine %s is deleted and leaves %d available of MachineDeployment %s, which allows no "+
 			"fewer than %d", m.Name, count, d.Name, asked.least)
 	}
 	return nil
+}
+
+// serving returns how many machines of a pool are available, or were a short time ago and were lost
+// then, without one of them.
+func (c *Checker) serving(pool, without types.UID) int {
+	counted := map[types.UID]bool{}
+	for _, o := range c.machines() {
+		if c.poolOf(o) == pool && serves(o) {
+			counted[o.UID] = true
+		}
+	}
+	for uid, gone := range c.left {
+		if gone.pool == pool && !gone.ours && c.Now().Sub(gone.at) < c.ReactionTime {
+			counted[uid] = true
+		}
+	}
+	delete(counted, without)
+	return len(counted)
 }
 
 // userChose reports whether a user decided that m goes: it has a priority of its own,

@@ -130,7 +130,8 @@ func zonesOf(class *machinev1.MachineClass) []string {
 const confirmation = 45 * time.Second
 
 // onlyOrphansCollected: a VM is ended only with its Machine, or without one for some
-// time: it may have been taken away by hand, and come back. A set that was restored to before
+// time: it may have been taken away by hand, and come back. One that was being deleted may be taken
+// away while a reconcile, which began before, is ending its VM. A set that was restored to before
 // it had created a Machine creates the same one again, with that owner id: a collector that
 // began before that cannot have known.
 func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w *Writer) error {
@@ -139,8 +140,9 @@ func onlyOrphansCollected(c *Checker, before *sim.Resource, now sim.Resource, w 
 	}
 	id := now.Tags[ownerTag]
 	m := c.machineOf(id)
-	if at, taken := c.taken[id]; taken && c.Now().Sub(at) < confirmation && m == nil &&
-		len(c.claimants(now)) == 0 {
+	at, taken := c.taken[id]
+	if underway := c.goingThen[id] && !w.Began.After(at); taken && c.Now().Sub(at) < confirmation && m == nil &&
+		len(c.claimants(now)) == 0 && !underway {
 		return fmt.Errorf("VM %s is ended although its machine was there until %s", now.ID, at.Format(time.TimeOnly))
 	}
 	if m == nil || !m.DeletionTimestamp.IsZero() || m.Spec.ProviderID != "" &&

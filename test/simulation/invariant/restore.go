@@ -167,7 +167,7 @@ func (c *Checker) Restored(s *apiserver.Server, restore func()) (lost []*machine
 	after := c.remember()
 	for id, o := range before.machines {
 		if after.machines[id] == nil {
-			c.removed[id], c.taken[id] = c.Now(), c.Now()
+			c.removed[id], c.taken[id], c.goingThen[id] = c.Now(), c.Now(), !o.GetDeletionTimestamp().IsZero()
 			if m, native := o.(*machinev1.Machine); native {
 				lost = append(lost, m)
 			}
