@@ -122,9 +122,10 @@ autoscaler: controlplane ## with a cluster-autoscaler binary: AUTOSCALER=path DO
 	else cd test/e2e/capi && go test -v -count=1 -timeout 30m -run '^TestAutoscaler$$' .; fi
 
 .PHONY: guests
-guests: controlplane binaries ## machines whose whole life is real: Nova with libvirt, cloud-init, kubelet; ACCEL=kvm where there is VT-x or AMD-V
-	@image=$$(test/guests/build out/guest); \
-	GUEST_IMAGE="$$image" go test -v -count=1 -timeout 3h ./test/guests
+guests: controlplane binaries capi ## machines whose whole life is real, on both APIs: Nova with libvirt, cloud-init, kubelet; ACCEL=kvm where there is VT-x or AMD-V
+	@image=$$(test/guests/build out/guest); export GUEST_IMAGE="$$image"; \
+	go test -v -count=1 -timeout 3h ./test/guests && \
+	cd test/e2e/capi && go test -v -count=1 -timeout 3h -run '^TestRealGuests$$' .
 
 ##  Build
 

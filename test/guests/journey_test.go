@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/guests/guestcloud"
 	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
@@ -40,8 +41,8 @@ const (
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.makeClass(small, 768)
-	r.makeClass(large, 1024)
+	r.makeClass(small, guestcloud.SmallMebibytes)
+	r.makeClass(large, guestcloud.LargeMebibytes)
 	d := stack.Deployment(pool, small, 1, "1", "0")
 	began := time.Now()
 	r.must(r.Create(t.Context(), d))

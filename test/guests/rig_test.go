@@ -1,16 +1,11 @@
 package guests
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,18 +19,9 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
+	"github.com/capmcm/cluster-api-provider-mcm/test/guests/guestcloud"
 	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
-)
-
-const (
-	// serviceIP is the address of the Service kubernetes, which the API server's certificate
-	// is for. Guests reach the API server at it.
-	serviceIP = "10.0.0.1"
-
-	// imageVariable names the environment variable with the folder that test/guests/build
-	// prints.
-	imageVariable = "GUEST_IMAGE"
 )
 
 // rig is a control plane with a manager, and an OpenStack whose servers are guests.
@@ -44,40 +30,15 @@ type rig struct {
 	client.WithWatch // as administrator
 
 	cluster *cluster.Cluster
-	cloud   *openstack.Rig
+	cloud   *guestcloud.Cloud
 	project *openstack.Project
 	began   time.Time
-}
-
-// requireGuests ends a test that needs guests as a skip that names what is missing.
-func requireGuests(t *testing.T) (image string) {
-	t.Helper()
-	cluster.Require(t)
-	openstack.RequireHypervisor(t)
-	if image = os.Getenv(imageVariable); image == "" {
-		t.Skipf("no image of guests: make guests builds it and sets %s", imageVariable)
-	}
-	return image
-}
-
-// accelerated reports whether the processor is to run the guests. /dev/kvm is no proof
-// of that: there are hosts whose kernel emulates what the processor lacks, in vain.
-func accelerated(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv("ACCEL") != "kvm" {
-		return false
-	}
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil || !regexp.MustCompile(`\b(vmx|svm)\b`).Match(text) {
-		t.Fatalf("ACCEL=kvm, and the processor has neither vmx nor svm: %v", err)
-	}
-	return true
 }
 
 // start starts everything but machines.
 func start(t *testing.T) *rig {
 	t.Helper()
-	image := requireGuests(t)
+	image := guestcloud.Require(t)
 	binaries, err := stack.Build(t.Context())
 	r := &rig{T: t, began: time.Now()}
 	r.must(err)
@@ -118,65 +79,15 @@ func (r *rig) startCluster() {
 	r.step(began, "control plane runs")
 }
 
-// The flavors of guests, and the classes of their names. 512 MiB are enough for a node; the
-// rest is for its pods.
-const (
-	small = "guest.small"
-	large = "guest.large"
-)
+// The classes have the names of their flavors.
+const small, large = guestcloud.Small, guestcloud.Large
 
 func (r *rig) startCloud(image string) {
 	r.Helper()
 	began := time.Now()
-	cloud, err := openstack.Start(r.Context(), openstack.Options{Hypervisor: true, KVM: accelerated(r.T)})
-	r.must(err)
-	r.Cleanup(func() {
-		if r.Failed() {
-			r.Log(cloud.Logs())
-		}
-		cloud.Stop()
-	})
-	r.cloud = cloud
-	r.step(began, "OpenStack with a real hypervisor runs")
-	began = time.Now()
-	r.must(cloud.AddGuest(r.Context(), image))
-	r.must(errors.Join(cloud.AddFlavor(r.Context(), small, 768), cloud.AddFlavor(r.Context(), large, 1024)))
-	r.project = cloud.NewProject(r.T)
-	r.must(r.project.Gateway(r.Context(), serviceIP+"/32"))
-	listener, err := cloud.Listen(r.Context(), serviceIP+":443")
-	r.must(err)
-	r.Cleanup(func() { _ = listener.Close() })
-	server, err := url.Parse(r.cluster.URL())
-	r.must(err)
-	go forward(r.Context(), listener, server.Host)
-	r.step(began, "image, flavors and network are there")
-}
-
-// forward carries connections to an address, until the listener is closed.
-func forward(ctx context.Context, listener net.Listener, to string) {
-	for {
-		from, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		go carry(ctx, from, to)
-	}
-}
-
-// carry carries one connection, until one of its ends closes it.
-func carry(ctx context.Context, from net.Conn, to string) {
-	server, err := new(net.Dialer).DialContext(ctx, "tcp", to)
-	if err != nil {
-		_ = from.Close() // the guest tries again
-		return
-	}
-	end := func() { _, _ = from.Close(), server.Close() } // both ends learn that it is over
-	go func() {
-		defer end()
-		_, _ = io.Copy(server, from)
-	}()
-	defer end()
-	_, _ = io.Copy(from, server)
+	r.cloud = guestcloud.ForTest(r.T, image, r.cluster.URL())
+	r.project = r.cloud.Project
+	r.step(began, "OpenStack with a real hypervisor runs; image, flavors and network are there")
 }
 
 func (r *rig) startManager(binaries string) {
@@ -198,7 +109,7 @@ func (r *rig) userData() []byte {
 	text, err := os.ReadFile(filepath.Join("testdata", "user-data.yaml"))
 	r.must(err)
 	return []byte(strings.NewReplacer(
-		"CA-DATA", base64.StdEncoding.EncodeToString(r.cluster.CA()), "SERVER", "https://"+serviceIP,
+		"CA-DATA", base64.StdEncoding.EncodeToString(r.cluster.CA()), "SERVER", "https://"+guestcloud.ServiceIP,
 	).Replace(string(text)))
 }
 

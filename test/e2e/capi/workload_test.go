@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
@@ -29,8 +30,14 @@ func endpoint(t *testing.T, s *stack.Stack) (host, port string) {
 // the rights that the control plane provider publishes and no more.
 func (p *pool) externalKubeconfig(t *testing.T) {
 	t.Helper()
+	externalKubeconfig(t, p.m, p.nodes.Cluster, p.nodes.Client, p.namespace, p.name)
+}
+
+// externalKubeconfig gives a Cluster a kubeconfig of an external control plane.
+func externalKubeconfig(t *testing.T, m *management, api *cluster.Cluster, nodes client.Client, namespace, name string) {
+	t.Helper()
 	const user = "capmcm-workload"
-	if err := p.nodes.Cluster.ApplyFile(t.Context(), filepath.Join(p.m.assets.root, "config", "rbac",
+	if err := api.ApplyFile(t.Context(), filepath.Join(m.assets.root, "config", "rbac",
 		"workload_role.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -47,25 +54,25 @@ func (p *pool) externalKubeconfig(t *testing.T) {
 			Subjects: subjects,
 		},
 	} {
-		if err := p.nodes.Client.Create(t.Context(), o); err != nil {
+		if err := nodes.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	token, err := tokenFor(t.Context(), p.nodes.Client, at.Namespace, user)
+	token, err := tokenFor(t.Context(), nodes, at.Namespace, user)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := p.nodes.Cluster.Config()
+	config := api.Config()
 	config.BearerToken = token
 	text, err := clientcmd.Write(kubeconfig(config))
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: fmt.Sprintf("%s-external-kubeconfig", p.name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-external-kubeconfig", name)},
 		Data:       map[string][]byte{"value": text},
 	}
-	if err := p.m.cl.Create(t.Context(), secret); err != nil {
+	if err := m.cl.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 }
