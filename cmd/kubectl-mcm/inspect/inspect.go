@@ -52,8 +52,8 @@ func (f *flags) add(cmd *cobra.Command) {
 }
 
 // addSelector adds the flag of commands about several objects.
-func (f *flags) addSelector(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of the pools, e.g. team=a")
+func (f *flags) addSelector(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", usage)
 }
 
 // read reads the facts that a command needs; events and joining are read on request.

@@ -199,6 +199,7 @@ func TestGolden(t *testing.T) {
 		"trace":         {"timeline machine/workers-abcde-1 -o chrome-trace", 0},
 		"timeline":      {"timeline machine/workers-abcde-1", 0},
 		"timeline-yaml": {"timeline mc/workers-abcde-3 -o yaml", 0},
+		"why-selector":  {"why machines.machine.sapcloud.io -l name=workers -o name", 0},
 		"why-yaml":      {"why cluster/prod machinedeployments.machine.sapcloud.io/workers -o yaml", exitPerson},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,6 +240,8 @@ func TestRefused(t *testing.T) {
 		"a pool that does not exist":     {"tree workers nobody", "nobody: no pool has that name"},
 		"a format that no printer has":   {"tree -o xml", `output format "xml"`},
 		"a selector that cannot be read": {"tree -l a=b=c", "--selector="},
+		"a name with a selector":         {"why machine/workers-abcde-3 -l a=b", "with --selector name a kind"},
+		"labels that no object has":      {"why machine -l a=b", "machine with labels a=b: no such object"},
 		"metrics without a manager":      {"top --metrics-url http://127.0.0.1:1/metrics", "--metrics-url="},
 		"a pool to top":                  {"top nobody", "nobody: no pool has that name"},
 		"an object that does not exist":  {"why machine/nobody", "machine/nobody: no such object"},

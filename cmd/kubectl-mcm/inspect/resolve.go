@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 )
 
@@ -24,6 +26,54 @@ var byName = []string{
 	explain.KindCluster, explain.KindDeployment, explain.KindSet, explain.KindMachine, explain.KindMCMMachine,
 }
 
+// named finds the objects that the words of a command line name, or with --selector those of
+// the kinds that they name.
+func (f *flags) named(facts *explain.Facts, words []string) ([]*explain.Object, error) {
+	selector, err := f.labels()
+	if err != nil {
+		return nil, err
+	}
+	var all []*explain.Object
+	for _, word := range words {
+		var found []*explain.Object
+		if selector == nil {
+			found, err = resolve(facts, word)
+		} else {
+			found, err = selected(facts, word, selector)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// selected returns the objects of a kind that a selector matches. Both APIs may have some.
+func selected(f *explain.Facts, word string, selector labels.Selector) ([]*explain.Object, error) {
+	kind, known := kindOf(word)
+	if !known || kind == explain.KindNode {
+		return nil, fmt.Errorf("%s: with --selector name a kind, and no object; use machine, machineset, "+
+			"machinedeployment, mcmmachine or cluster", word)
+	}
+	var found []*explain.Object
+	for _, o := range f.Objects {
+		if o.Kind == kind && inGroup(o, word) && selector.Matches(labels.Set(o.Labels)) {
+			found = append(found, o)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s with labels %s: %w", word, selector, errNoObject)
+	}
+	return found, nil
+}
+
+// inGroup reports whether an object is of the API that a word names with its kind; true without one.
+func inGroup(o *explain.Object, word string) bool {
+	_, group, _ := strings.Cut(strings.ToLower(word), ".")
+	return group == "" || strings.HasPrefix(o.APIVersion, strings.TrimPrefix(group, "v1.")+"/")
+}
+
 // resolve finds the objects that a word of the command line names. Both APIs may have one.
 func resolve(f *explain.Facts, word string) ([]*explain.Object, error) {
 	written, name, hasKind := strings.Cut(word, "/")
@@ -36,7 +86,6 @@ func resolve(f *explain.Facts, word string) ([]*explain.Object, error) {
 		return nil, fmt.Errorf("%s: %w", word, errNoObject)
 	}
 	kind, known := kindOf(written)
-	_, group, _ := strings.Cut(strings.ToLower(written), ".")
 	if !known {
 		return nil, fmt.Errorf("%s: kind %q is not known; use machine, machineset, machinedeployment, mcmmachine, cluster "+
 			"or node", word, written)
@@ -45,9 +94,7 @@ func resolve(f *explain.Facts, word string) ([]*explain.Object, error) {
 	if kind == explain.KindNode {
 		found = f.MachinesOfNode(name)
 	}
-	found = slices.DeleteFunc(slices.Clone(found), func(o *explain.Object) bool {
-		return group != "" && !strings.HasPrefix(o.APIVersion, strings.TrimPrefix(group, "v1.")+"/")
-	})
+	found = slices.DeleteFunc(slices.Clone(found), func(o *explain.Object) bool { return !inGroup(o, written) })
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s: %w", word, errNoObject)
 	}

@@ -67,7 +67,7 @@ Service's proxy. Queues are served at port 10258, calls to clouds at 10259: name
 		},
 	}
 	f.add(cmd)
-	f.addSelector(cmd)
+	f.addSelector(cmd, "label selector of the pools, e.g. team=a")
 	cmd.Flags().StringArrayVar(&metrics, "metrics-url", nil,
 		"URL of the manager's metrics, or a path at the API server; can be repeated; none leaves queues and calls out")
 	return cmd

@@ -53,7 +53,7 @@ A POOL is the name of a Cluster, MachineDeployment, MachineSet or Machine.`,
 		},
 	}
 	f.add(cmd)
-	f.addSelector(cmd)
+	f.addSelector(cmd, "label selector of the pools, e.g. team=a")
 	cmd.Flags().BoolVar(&all, "all", false, "show healthy machines one by one, and MachineSets without machines")
 	return cmd
 }

@@ -37,7 +37,8 @@ missing, where the cause lies, the remedy, and what happens next and when.
 
 An OBJECT is KIND/NAME, or the NAME alone. KIND is machine, machineset, machinedeployment,
 mcmmachine, mcmconfig, mcmcluster, cluster, mcmexternalcontrolplane, node, or a short name. With
-a group, e.g. machine.cluster.x-k8s.io/NAME, only that API is looked at.
+a group, e.g. machine.cluster.x-k8s.io/NAME, only that API is looked at. With --selector, OBJECT
+is a KIND.
 
 The exit code is 0 if nothing is missing, 3 if what is missing passes by itself, 4 if a person has
 to act, and 1 if the command fails.`,
@@ -47,6 +48,9 @@ to act, and 1 if the command fails.`,
   # why does the pool not grow?
   kubectl mcm why machinedeployment/workers -n garden
 
+  # why are the machines of this pool no nodes?
+  kubectl mcm why machine -l name=workers -n garden
+
   # the concern alone
   kubectl mcm why cluster/prod -o jsonpath='{.missing.concern}'`,
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: f.complete(byName...),
@@ -55,15 +59,13 @@ to act, and 1 if the command fails.`,
 			if err != nil {
 				return err
 			}
+			objects, err := f.named(facts, args)
+			if err != nil {
+				return err
+			}
 			var found []explain.Explanation
-			for _, name := range args {
-				objects, err := resolve(facts, name)
-				if err != nil {
-					return err
-				}
-				for _, o := range objects {
-					found = append(found, facts.Why(o))
-				}
+			for _, o := range objects {
+				found = append(found, facts.Why(o))
 			}
 			if err := f.printWhy(cmd.OutOrStdout(), found, facts.Now); err != nil {
 				return err
@@ -72,6 +74,7 @@ to act, and 1 if the command fails.`,
 		},
 	}
 	f.add(cmd)
+	f.addSelector(cmd, "label selector of the objects of a KIND, e.g. name=workers")
 	return cmd
 }
 
