@@ -38,8 +38,8 @@ func Require(t testing.TB) {
 // hypervisorPrograms are what the option Hypervisor needs besides.
 func hypervisorPrograms() []string {
 	return []string{
-		"libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "genisoimage", "privsep-helper", "unshare", "setpriv", "nsenter",
-		"ip",
+		"libvirtd", "virsh", "qemu-system-x86_64", "qemu-img", "genisoimage", "privsep-helper",
+		"unshare", "setpriv", "nsenter", "ip",
 	}
 }
 
