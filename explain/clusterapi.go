@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
 	controlplanev1 "github.com/capmcm/cluster-api-provider-mcm/api/controlplane/v1alpha1"
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // reasonPaused is Cluster API's reason of the condition Paused.
@@ -51,6 +52,9 @@ func OfCAPIMachine(m *clusterv1.Machine) *Object {
 	if seconds := m.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil && *seconds > 0 {
 		o.Drain = new(time.Duration(*seconds) * time.Second)
 	}
+	if d := m.Status.Deletion; d != nil {
+		o.DrainBegan, o.DetachBegan = d.NodeDrainStartTime.Time, d.WaitForNodeVolumeDetachStartTime.Time
+	}
 	return o
 }
 
@@ -59,7 +63,7 @@ func OfMCMMachine(m *infrav1.MCMMachine) *Object {
 	o := object(ClusterAPI, infrav1.GroupVersion, KindMCMMachine, m)
 	o.Conditions = append(o.Conditions, conditions(m.Status.Conditions)...)
 	o.Cluster, o.ProviderID = m.Labels[clusterv1.ClusterNameLabel], m.Spec.ProviderID
-	o.Class = m.Status.MachineClassName
+	o.Class, o.OwnerID = m.Status.MachineClassName, machinev1.OwnerID(m)
 	if o.Class == "" {
 		o.Class = m.Spec.MachineClassRef.Name
 	}

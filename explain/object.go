@@ -80,13 +80,16 @@ type Object struct {
 	Node            string // the name that the node has or will have
 	ProviderID      string
 	Joined          bool   // a node is recorded in the status
-	OwnerID         string // what its bootstrap token follows from
+	OwnerID         string // of a machine: what its trace, and of a native one its bootstrap token, follow from
 	Attempt         int
 	Operation       Operation
 	Credentials     Ref // Secrets of a MachineClass; no names: none
 	Boot            Ref
 	Creation, Drain *time.Duration // timeouts of its own; nil: the manager's flags
 	Health          *time.Duration
+	// DrainBegan and DetachBegan are when Cluster API began to drain the node of a Machine, and to
+	// wait for its volumes; zero: it has not.
+	DrainBegan, DetachBegan time.Time
 }
 
 // Operation is status.lastOperation of a native Machine.

@@ -12,9 +12,11 @@ import (
 // Timeline is what happened to an object and to what belongs to it, in order.
 type Timeline struct {
 	metav1.TypeMeta `json:",inline"`
-	Object          Ref      `json:"object"`
-	Entries         []Entry  `json:"entries"`
-	Unread          []string `json:"unread,omitempty"`
+	Object          Ref `json:"object"`
+	// TraceID is that of the machine's life, in hexadecimal digits; empty for what is no machine.
+	TraceID string   `json:"traceID,omitempty"`
+	Entries []Entry  `json:"entries"`
+	Unread  []string `json:"unread,omitempty"`
 }
 
 // Entry is one thing that happened.
@@ -47,6 +49,9 @@ func (f *Facts) Timeline(o *Object) Timeline {
 		TypeMeta: metav1.TypeMeta{APIVersion: Version, Kind: "Timeline"}, Object: o.Ref, Entries: []Entry{}, Unread: f.Unread,
 	}
 	objects := f.subtree(o)
+	if m := f.traced(o); m != nil {
+		out.TraceID = m.TraceID()
+	}
 	for _, part := range objects {
 		out.Entries = append(out.Entries, objectEntries(part)...)
 		if n := f.node(part); n != nil && part.Kind == KindMachine {
@@ -66,6 +71,18 @@ func (f *Facts) Timeline(o *Object) Timeline {
 		out.Entries[i].Seconds = end.Sub(out.Entries[i].Time.Time).Seconds()
 	}
 	return out
+}
+
+// traced is the object that the trace of a machine's life is named after: a native Machine, or
+// the MCMMachine of one of Cluster API; nil for what is no machine.
+func (f *Facts) traced(o *Object) *Object {
+	switch {
+	case o.Kind == KindMCMMachine, o.Kind == KindMachine && o.API == Native:
+		return o
+	case o.Kind == KindMachine:
+		return f.child(o, KindMCMMachine)
+	}
+	return nil
 }
 
 // first orders what happened in one second: an object begins to exist before it has a status.

@@ -66,8 +66,9 @@ var parts = map[string]part{
 	// The library below kubectl mcm recover.
 	"recovery": {ours: []string{"api", "migration", "naming"}, theirs: kubernetes},
 
-	// The library below kubectl mcm tree and why: it knows the APIs and the names of bootstrap tokens.
-	"explain": {ours: []string{"api", "bootstrap/*"}, theirs: kubernetes},
+	// The library below kubectl mcm tree and why: it knows the APIs, and the names of bootstrap tokens
+	// and of traces.
+	"explain": {ours: []string{"api", "bootstrap/*", "naming"}, theirs: kubernetes},
 
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{

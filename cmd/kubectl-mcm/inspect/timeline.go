@@ -66,6 +66,11 @@ func (f *flags) printTimeline(out io.Writer, t *explain.Timeline) error {
 	if !f.ForPeople() {
 		return f.Print(out, t)
 	}
+	if t.TraceID != "" && !f.NoHeaders {
+		if _, err := fmt.Fprintf(out, "Trace ID: %s\n\n", t.TraceID); err != nil {
+			return err
+		}
+	}
 	rows := f.Headers("TIME", "AFTER", "FOR", "SOURCE", "OBJECT", "WHAT", "MESSAGE")
 	for i := range t.Entries {
 		e := &t.Entries[i]
