@@ -10,9 +10,11 @@ COPY bootstrap bootstrap
 COPY cloud cloud
 COPY cmd cmd
 COPY controllers controllers
+COPY explain explain
 COPY fence fence
 COPY manager manager
 COPY naming naming
+COPY tracing tracing
 ARG TARGETOS TARGETARCH VERSION=devel COMMIT=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \

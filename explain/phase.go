@@ -63,7 +63,7 @@ func (o *Object) Detaching() bool {
 func (l *Life) Phases() []Phase {
 	made, failure := l.made()
 	found := sequence(nil, l.Object.Created, l.Object.Deleting,
-		Phase{Name: PhaseMake, End: made}, Phase{Name: PhaseBoot, End: l.Registered},
+		Phase{Name: PhaseMake, End: made}, Phase{Name: PhaseBoot, End: l.registered()},
 		Phase{Name: PhaseJoin, End: l.healthy()})
 	if l.Object.Deleting == nil {
 		return found
@@ -101,6 +101,14 @@ func (l *Life) made() (at time.Time, why string) {
 		return c.Since, ""
 	}
 	return time.Time{}, c.Reason
+}
+
+// registered is when the node was registered: a Machine of Cluster API that runs has its Node.
+func (l *Life) registered() time.Time {
+	if m := l.Machine; m != nil && m.Phase == string(clusterv1.MachinePhaseRunning) {
+		return m.PhaseSince
+	}
+	return l.Registered
 }
 
 // healthy is when the node was healthy for the first time; zero: it was not, or that is not on

@@ -39,8 +39,11 @@ func runs(since int, operation machinev1.MachineOperationType) func(*Life) {
 	}
 }
 
-func deleted(at int) func(*Life) { return func(l *Life) { l.Object.Deleting = new(minute(at)) } }
-func gone(at int) func(*Life)    { return func(l *Life) { l.Gone = minute(at) } }
+// The deletion is asked for in minute 10.
+func deleted(l *Life) { l.Object.Deleting = new(minute(10)) }
+
+// The object is gone in minute 15.
+func gone(l *Life) { l.Gone = minute(15) }
 
 func TestPhases(t *testing.T) {
 	t.Parallel()
@@ -67,54 +70,69 @@ func TestPhases(t *testing.T) {
 		"new": {life(Native, KindMachine), nil, "nothing is over yet"},
 		"joined": {
 			life(Native, KindMachine, ready, registered, runs(4, machinev1.MachineOperationCreate)),
-			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseBoot, 1, 3), phase(PhaseJoin, 3, 4)}, "the three come in order",
+			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseBoot, 1, 3), phase(PhaseJoin, 3, 4)},
+			"the three come in order",
 		},
 		"no node to read": {
 			life(Native, KindMachine, ready, runs(4, machinev1.MachineOperationCreate)),
-			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseJoin, 1, 4)}, "the join contains the boot then",
+			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseJoin, 1, 4)},
+			"the join contains the boot then",
 		},
 		"healthy again": {
 			life(Native, KindMachine, ready, registered, runs(400, machinev1.MachineOperationHealthCheck)),
-			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseBoot, 1, 3)}, "the end of a fault is no join",
+			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseBoot, 1, 3)},
+			"the end of a fault is no join",
 		},
 		"an older node": {
 			life(Native, KindMachine, holds(machinev1.ConditionVMReady, metav1.ConditionTrue, "", 5), registered),
-			[]Phase{phase(PhaseMake, 0, 5)}, "a node cannot be registered before its VM is made",
+			[]Phase{phase(PhaseMake, 0, 5)},
+			"a node cannot be registered before its VM is made",
 		},
 		"native deletion": {
-			life(Native, KindMachine, ready, deleted(10), drained, gone(15), func(l *Life) { l.Detached = minute(13) }),
+			life(Native, KindMachine, ready, deleted, drained, gone, func(l *Life) { l.Detached = minute(13) }),
 			[]Phase{
 				phase(PhaseMake, 0, 1), phase(PhaseDrain, 10, 12), phase(PhaseDetach, 12, 13), phase(PhaseDelete, 13, 15),
-			}, "each phase of a deletion begins where the one before ends",
+			},
+			"each phase of a deletion begins where the one before ends",
 		},
 		"no volumes": {
-			life(Native, KindMachine, ready, deleted(10), drained, gone(15)),
+			life(Native, KindMachine, ready, deleted, drained, gone),
 			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseDrain, 10, 12), phase(PhaseDelete, 12, 15)},
 			"nothing waited for volumes",
 		},
 		"never made": {
 			life(Native, KindMachine, holds(machinev1.ConditionVMReady, metav1.ConditionFalse, "CapacityExhausted", 1),
-				deleted(10)),
-			[]Phase{{PhaseMake, minute(0), minute(10), "CapacityExhausted"}}, "its last reason is why it was given up",
+				deleted),
+			[]Phase{{PhaseMake, minute(0), minute(10), "CapacityExhausted"}},
+			"its last reason is why it was given up",
 		},
 		"cluster api": {
 			life(ClusterAPI, KindMCMMachine, provisioned, owner(func(*Object) {})),
-			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseJoin, 1, 4)}, "the join contains the boot: no Node is read",
+			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseJoin, 1, 4)},
+			"the join contains the boot of a Machine that runs no more",
+		},
+		"cluster api joined": {
+			life(ClusterAPI, KindMCMMachine, provisioned, owner(func(m *Object) {
+				m.Phase, m.PhaseSince = string(clusterv1.MachinePhaseRunning), minute(3)
+			})),
+			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseBoot, 1, 3), phase(PhaseJoin, 3, 4)},
+			"a Machine is Running once its Node is there",
 		},
 		"cluster api without machine": {
 			life(ClusterAPI, KindMCMMachine, provisioned), []Phase{phase(PhaseMake, 0, 1)}, "nothing tells of a node",
 		},
 		"cluster api deletion": {
-			life(ClusterAPI, KindMCMMachine, provisioned, deleted(10), gone(15), owner(func(m *Object) {
+			life(ClusterAPI, KindMCMMachine, provisioned, deleted, gone, owner(func(m *Object) {
 				m.DrainBegan, m.DetachBegan = minute(6), minute(8)
 			})),
 			[]Phase{
 				phase(PhaseMake, 0, 1), phase(PhaseJoin, 1, 4), phase(PhaseDrain, 6, 8), phase(PhaseDetach, 8, 10),
 				phase(PhaseDelete, 10, 15),
-			}, "Cluster API records when it begins what, and deletes the MCMMachine after that",
+			},
+			"Cluster API records when it begins what, and deletes the MCMMachine after that",
 		},
 		"cluster api without volumes": {
-			life(ClusterAPI, KindMCMMachine, provisioned, deleted(10), owner(func(m *Object) { m.DrainBegan = minute(6) })),
+			life(ClusterAPI, KindMCMMachine, provisioned, deleted, owner(func(m *Object) { m.DrainBegan = minute(6) })),
 			[]Phase{phase(PhaseMake, 0, 1), phase(PhaseJoin, 1, 4), phase(PhaseDrain, 6, 10)},
 			"the drain ends when the MCMMachine is deleted",
 		},

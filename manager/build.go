@@ -27,6 +27,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/apiserver"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/safety/orphan"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
 // scrapeTimeout bounds how long a scrape waits for a cache.
@@ -210,16 +211,34 @@ func (w *wiring) controllers(ctx context.Context, which []string) error {
 	if err != nil {
 		return err
 	}
+	if err := w.observe(target, which); err != nil {
+		return err
+	}
 	mgr := controllers.CatchingUp(w.manager, w.manager.GetAPIReader(), w.clusters.namespace, which)
 	return controllers.Setup(ctx, mgr, controllers.Deps{
 		Client: effects.NewClient(w.manager.GetClient()), Live: w.manager.GetAPIReader(),
 		Target:    target,
 		Namespace: w.clusters.namespace, Clouds: clouds, Clock: clock.RealClock{}, Fence: w.fence, Rand: rand.Reader,
-		Events: recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
+		Events: w.recorders(w.events, w.manager.GetScheme()), Workers: w.workersFor,
 		Durations: durations, Metrics: w.registry, TellFrozen: func(f func() bool) { w.frozen.Store(&f) },
 		Options: w.controllerOptions(), Served: w.served, Clusters: w.fence.Clusters(workloads),
 		WatchFilter: w.clusters.watchFilter,
 	}, which)
+}
+
+// observe adds what exports the lives of the machines that these controllers work on.
+func (w *wiring) observe(target *controllers.Target, which []string) error {
+	if w.tracer == nil {
+		return nil
+	}
+	observer := &tracing.Observer{
+		Tracer: w.tracer, Cache: w.manager.GetCache(), Clock: clock.RealClock{},
+		Native: slices.Contains(which, "machine"), ClusterAPI: slices.Contains(which, "mcmmachine"),
+	}
+	if target != nil {
+		observer.Nodes = target.Client
+	}
+	return w.manager.Add(observer)
 }
 
 // objects returns the collectors of what these controllers work on.
@@ -310,8 +329,12 @@ func newBroadcaster(c kubernetes.Interface) record.EventBroadcaster {
 }
 
 // recorders returns recorders by the name of the component.
-func recorders(b record.EventBroadcaster, scheme *runtime.Scheme) func(component string) record.EventRecorder {
+func (o *Options) recorders(b record.EventBroadcaster, scheme *runtime.Scheme) func(string) record.EventRecorder {
 	return func(component string) record.EventRecorder {
-		return b.NewRecorder(scheme, corev1.EventSource{Component: component})
+		r := b.NewRecorder(scheme, corev1.EventSource{Component: component})
+		if o.tracer != nil {
+			return tracing.Recorder(r)
+		}
+		return r
 	}
 }

@@ -46,6 +46,7 @@ func around(r prometheus.Registerer, f *fence.Fence, o *Options) ([]cloud.Middle
 		exhausted = usual
 	}
 	wraps := wrap.StandardWith(r, wrap.Options{
+		Spans:   o.spans(),
 		SoldOut: wrap.SoldOut(exhausted),
 		Rates:   rates,
 		OnPanic: func(driver, op string, stack []byte) {
@@ -53,4 +54,12 @@ func around(r prometheus.Registerer, f *fence.Fence, o *Options) ([]cloud.Middle
 		},
 	})
 	return append(append([]cloud.Middleware{f.Account}, wraps...), effects.Account), nil
+}
+
+// spans is what makes the spans of calls to clouds; nil if nothing is traced.
+func (o *Options) spans() wrap.StartSpan {
+	if o.tracer == nil {
+		return nil
+	}
+	return o.tracer.Call
 }

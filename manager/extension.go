@@ -86,7 +86,7 @@ func (w *wiring) extend(ctx context.Context) error {
 	}
 	err = inplaceupdate.New(inplaceupdate.Deps{
 		Client: w.manager.GetClient(), Live: w.manager.GetAPIReader(), Clusters: workloads, Clock: clock.RealClock{},
-		Events: recorders(w.events, w.manager.GetScheme())(extensionComponent), NodeAgentTimeout: w.machines.inPlaceUpdate,
+		Events: w.recorders(w.events, w.manager.GetScheme())(extensionComponent), NodeAgentTimeout: w.machines.inPlaceUpdate,
 	}).AddTo(s)
 	if err != nil {
 		return err

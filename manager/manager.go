@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -55,6 +56,9 @@ func (o *Options) newManager(c configs, scheme *runtime.Scheme, lock *leaseLock)
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &o.gracefulShutdown,
 		// A standby fills its caches and queues too, so that it can take over at once.
 		Controller: config.Controller{SkipNameValidation: new(true), EnableWarmup: new(true)},
+	}
+	if o.tracer != nil {
+		opts.Logger = o.tracer.Logger(klog.Background())
 	}
 	if lock != nil {
 		opts.LeaderElection, opts.LeaderElectionResourceLockInterface = true, lock

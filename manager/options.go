@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
 // Values with a meaning of their own for --target-kubeconfig and
@@ -44,7 +46,8 @@ type Options struct {
 	annotateDuringRollout bool
 	ignored               ignoredOptions
 
-	handOvers handOvers // of the terms so far
+	handOvers handOvers       // of the terms so far
+	tracer    *tracing.Tracer // while the manager runs; nil: nothing is traced
 }
 
 // serverOptions say what is served over HTTP. There is one port for each of

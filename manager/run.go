@@ -7,12 +7,14 @@ import (
 	"os"
 	"runtime/debug"
 
+	"go.opentelemetry.io/otel"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
 // garbagePercent is how much garbage there may be, of what lives, before it is
@@ -30,6 +32,9 @@ const garbagePercent = 50
 // it loses its leases; then the process has to end, since a request of it may still be
 // on its way.
 //
+// Where the environment asks for traces (docs/tracing.md), they are exported, the last of them before
+// Run returns.
+//
 // Run sets up the logging of the process, and the garbage collector unless GOGC is
 // set. A process therefore calls it once; a second call returns an error.
 func Run(ctx context.Context, o *Options, drivers ...cloud.Driver) error {
@@ -46,7 +51,42 @@ func Run(ctx context.Context, o *Options, drivers ...cloud.Driver) error {
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting", "version", o.version, "namespace", o.clusters.namespace,
 		"drivers", namesOf(drivers))
+	stop, err := o.startTracing(ctx, os.Getenv)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	return o.work(ctx, drivers)
+}
+
+// startTracing sets up traces if the environment asks for them. The returned function exports what
+// is left, which takes a few seconds at most, and is never nil.
+func (o *Options) startTracing(ctx context.Context, getenv func(string) string) (stop func(), err error) {
+	stop = func() {}
+	wanted, err := tracing.Wanted(getenv)
+	if err != nil || !wanted {
+		return stop, err
+	}
+	exporter, err := tracing.NewExporter(ctx, getenv)
+	if err != nil {
+		return stop, err
+	}
+	tracer, err := tracing.New(ctx, exporter, o.program, o.version)
+	if err != nil {
+		return stop, err
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		klog.Background().Info("Warning: traces are not exported", "cause", err.Error())
+	}))
+	klog.Background().Info("Exporting traces")
+	o.tracer = tracer
+	return func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
+		defer cancel()
+		if err := tracer.Shutdown(last); err != nil {
+			klog.Background().Info("Warning: the last traces are not exported", "cause", err.Error())
+		}
+	}, nil
 }
 
 // work does what Run does, once logging is set up.

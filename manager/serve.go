@@ -28,6 +28,7 @@ import (
 const (
 	headerTimeout   = 10 * time.Second
 	shutdownTimeout = time.Second
+	exportTimeout   = 5 * time.Second // of the last traces
 )
 
 // newMux serves what each of MCM's binaries serves, and readiness; only the health if s

@@ -9,6 +9,7 @@
 //	PacedDeletions  a deletion is not asked about sooner than the cloud said
 //	Offerings       what is sold out is not asked for again at once
 //	Budget          an account's rate, learned from the cloud's answers
+//	Trace           a span of each call that gets here, if they are wanted
 //	Metrics         counts what gets here, so only calls that are made
 //	Timeout         an end to every call
 //	Redact          no secret and no panic gets past it

@@ -17,6 +17,7 @@ type Options struct {
 	Rand func() float64   // in [0,1), safe for concurrent use; nil is math/rand/v2
 
 	Recorder *Recorder // nil measures nothing
+	Spans    StartSpan // nil traces nothing
 	Rate     Rate      // of the budget that the operations of an account share
 	// Rates are those of operations, by driver name; what they say wins over Traits.Rates.
 	Rates    map[string]cloud.Rates
@@ -33,6 +34,9 @@ func Standard(o Options) []cloud.Middleware {
 	all := []cloud.Middleware{Redact(o.OnPanic), Timeout(o.Timeouts)}
 	if o.Recorder != nil {
 		all = append(all, o.Recorder.Middleware(clock))
+	}
+	if o.Spans != nil {
+		all = append(all, Trace(o.Spans))
 	}
 	return append(all, Budget(o.Rate, o.Rates, clock), Offerings(o.SoldOut, clock), PacedDeletions(clock),
 		SharedListing(o.Listing, clock))

@@ -30,7 +30,7 @@ var parts = map[string]part{
 	"cloud/mcmdriver": {ours: []string{"cloud"}},
 	"cloud/sim":       {ours: []string{"cloud", "cloud/driverkit", "cloud/lenient"}},
 	"cloud/wrap": {ours: []string{"cloud", "cloud/driverkit"}, theirs: []string{
-		"github.com/prometheus/client_golang/",
+		"github.com/prometheus/client_golang/", "go.opentelemetry.io/otel",
 		"golang.org/x/time/rate",
 	}},
 	"cloud/*": {
@@ -70,10 +70,17 @@ var parts = map[string]part{
 	// and of traces.
 	"explain": {ours: []string{"api", "bootstrap/*", "naming"}, theirs: kubernetes},
 
+	// Traces of machines' lives, for the manager.
+	"tracing": {
+		ours: []string{"api", "explain", "naming"}, theirs: append([]string{"go.opentelemetry.io/otel"}, kubernetes...),
+	},
+
 	// The manager as a library: it is given its drivers.
 	"manager": {ours: []string{
 		"api", "cloud", "cloud/wrap", "controllers", "controllers/internal", "controllers/*", "controllers/metrics", "fence",
-	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag"}, kubernetes...)},
+		"tracing",
+	}, theirs: append([]string{"github.com/prometheus/", "github.com/spf13/pflag", "go.opentelemetry.io/otel"},
+		kubernetes...)},
 
 	// The CRDs, for a program that judges manifests.
 	"config": {},

@@ -315,6 +315,8 @@ const (
 	// OwnerIDAnnotation is the durable ID that cloud resources are tagged with. It is
 	// the object's first UID, or a new UUID, and never changes.
 	OwnerIDAnnotation = "mcm.cluster.x-k8s.io/owner-id"
+	// TraceIDAnnotation is the ID of the trace that an Event about a machine belongs to.
+	TraceIDAnnotation = "mcm.cluster.x-k8s.io/trace-id"
 	// CreateAttemptAnnotation is the number of the current attempt to create the VM;
 	// absent means 1. The idempotency token follows from it.
 	CreateAttemptAnnotation = "mcm.cluster.x-k8s.io/create-attempt"
