@@ -57,6 +57,7 @@ test: controlplane capi verify lint binaries ## everything that CI runs
 	@$(CAPI_TEST)
 	@$(CHART_TEST)
 	@$(MONITORING_TEST)
+	@$(TRACING_TEST)
 
 # The programs that several test packages start, built once before they do.
 .PHONY: binaries
@@ -103,6 +104,7 @@ chaos: controlplane ## processes killed at random on a real control plane: MINUT
 CAPI_TEST = cd test/e2e/capi && go test -v -count=1 -timeout 45m ./...
 CHART_TEST = cd test/e2e/chart && go test -v -count=1 -timeout 45m ./...
 MONITORING_TEST = cd test/monitoring && go test -v -count=1 -timeout 45m ./...
+TRACING_TEST = cd test/tracing && go test -v -count=1 -timeout 45m ./...
 
 .PHONY: e2e
 e2e: controlplane capi ## with the real Cluster API core manager and clusterctl, and with Helm
