@@ -46,12 +46,13 @@ func TestRun(t *testing.T) {
 		"--machine-safety-apiserver-statuscheck-timeout=1s",
 		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms",
 	}
-	leader := start(t, args...)
+	traces := &collected{}
+	leader := startTraced(t, traces.tracer(t), args...)
 	leader.awaitReady(t)
 	awaitHolders(t, admin, leases, true)
 	leads := holder(t.Context(), t, admin, leases, machinev1.LeaseMachineController)
 
-	standby := start(t, args...)
+	standby := startTraced(t, traces.tracer(t), args...)
 	standby.awaitReady(t)
 
 	vms := sim.New(sim.Options{Clock: clock.RealClock{}, Settings: sim.DefaultSettings()})
@@ -77,6 +78,11 @@ func TestRun(t *testing.T) {
 		}
 		return ""
 	})
+	all, err := machines(t.Context(), admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEventsHaveTraces(t, admin, all)
 	checkMetrics(t, leader, standby)
 
 	leader.stop()
@@ -96,6 +102,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("the second leader ended with an error after it was asked to: %v", err)
 	}
 	awaitHolders(t, admin, leases, false)
+	traces.check(t, all)
 
 	robbed := start(t, args...)
 	awaitHolders(t, admin, leases, true)

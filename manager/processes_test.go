@@ -19,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
 // account is who the Deployment in config/manager runs as.
@@ -43,6 +44,12 @@ func freePort(t *testing.T) int {
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
+	return startTraced(t, nil, args...)
+}
+
+// startTraced starts a manager that exports its traces through tracer; nil exports none.
+func startTraced(t *testing.T, tracer *tracing.Tracer, args ...string) *running {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{port: freePort(t), second: freePort(t), stop: stop, ended: make(chan error, 1)}
 	args = append(args, "--address=127.0.0.1", fmt.Sprintf("--port=%d", r.port),
@@ -51,6 +58,7 @@ func start(t *testing.T, args ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.tracer = tracer
 	go func() { r.ended <- o.work(ctx, []cloud.Driver{sim.NewDriver(nil)}) }()
 	t.Cleanup(stop)
 	return r

@@ -2,20 +2,113 @@ package manager
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
+
+// collected is a collector of the traces of several processes.
+type collected struct {
+	mu      sync.Mutex
+	spans   []sdktrace.ReadOnlySpan
+	tracers []*tracing.Tracer
+}
+
+// tracer is that of another process.
+func (c *collected) tracer(t *testing.T) *tracing.Tracer {
+	t.Helper()
+	tracer, err := tracing.New(t.Context(), c, "test", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.tracers = append(c.tracers, tracer)
+	return tracer
+}
+
+// ExportSpans keeps spans.
+func (c *collected) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spans = append(c.spans, spans...)
+	return nil
+}
+
+// Shutdown does nothing.
+func (c *collected) Shutdown(context.Context) error { return nil }
+
+// check ends the tracers, and checks that the trace of each machine is whole: calls and phases of
+// its first leader, and of the next one.
+func (c *collected) check(t *testing.T, machines []machinev1.Machine) {
+	t.Helper()
+	for _, tracer := range c.tracers {
+		if err := tracer.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	got := map[string]map[string]bool{}
+	for _, s := range c.spans {
+		id := s.SpanContext().TraceID().String()
+		if got[id] == nil {
+			got[id] = map[string]bool{}
+		}
+		got[id][s.Name()] = true
+		if s.EndTime().Before(s.StartTime()) {
+			t.Errorf("span %s ends at %s before it begins at %s", s.Name(), s.EndTime(), s.StartTime())
+		}
+	}
+	for i := range machines {
+		id := naming.TraceID(machinev1.OwnerID(&machines[i]))
+		spans := got[hex.EncodeToString(id[:])]
+		for _, want := range []string{
+			"make", "create VM", "boot", "join", "drain", "delete VM", "delete", "machine",
+		} {
+			if !spans[want] {
+				t.Errorf("the trace of %s lacks the span %s: %v", machines[i].Name, want, spans)
+			}
+		}
+	}
+}
+
+// checkEventsHaveTraces checks that Events about machines name their traces.
+func checkEventsHaveTraces(t *testing.T, admin client.Client, machines []machinev1.Machine) {
+	t.Helper()
+	for i := range machines {
+		id := naming.TraceID(machinev1.OwnerID(&machines[i]))
+		eventually(t, time.Minute, func(ctx context.Context) string {
+			events := &corev1.EventList{}
+			if err := admin.List(ctx, events, client.InNamespace("work")); err != nil {
+				return err.Error()
+			}
+			for j := range events.Items {
+				e := &events.Items[j]
+				if e.InvolvedObject.UID == machines[i].UID &&
+					e.Annotations[machinev1.TraceIDAnnotation] == hex.EncodeToString(id[:]) {
+					return ""
+				}
+			}
+			return "no Event about " + machines[i].Name + " names its trace"
+		})
+	}
+}
 
 // refusing is an account that has no capacity.
 type refusing struct{ slowAccount }
