@@ -142,6 +142,8 @@ func managed(named func(string) metav1.ObjectMeta) []client.Object {
 		Env: []corev1.EnvVar{
 			{Name: "AWS_SECRET_ACCESS_KEY", Value: secretly("env")},
 			{Name: "PLAIN", Value: "Bearer " + secretly("envbearer")},
+			{Name: "OTEL_EXPORTER_OTLP_HEADERS", Value: "x-team=" + secretly("otlpheaders")},
+			{Name: "OTEL_EXPORTER_OTLP_TRACES_HEADERS", Value: "x-team=" + secretly("otlptracesheaders")},
 			{Name: "REGION", Value: "region-of-it"},
 		},
 	}}

@@ -30,7 +30,7 @@ var (
 	secretWords = []string{
 		"password", "passwd", "passphrase", "secret", "token", "userdata", "cloudconfig", "cloudinit", "privatekey",
 		"accesskey", "apikey", "signingkey", "clientkey", "encryptionkey", "keydata", "keymaterial", "signature", "urlsig",
-		"amzcredential", "cookie",
+		"amzcredential", "cookie", "otlpheaders", "otlptracesheaders",
 	}
 	secretNames = []string{"sig", "pass", "pwd", "psk", "jwt"}
 	references  = []string{"ref", "refs", "name", "names", "namespace", "ttl", "seconds", "groups", "kind", "version"}
