@@ -107,6 +107,9 @@ type Traits struct {
 	// Reboots reports whether accounts are Rebooters.
 	Reboots bool
 
+	// Consoles reports whether accounts are ConsoleReaders.
+	Consoles bool
+
 	// Legacy reports whether the driver keeps neither owner ids nor tags of ours, as those
 	// that were written for MCM. Only the native API takes its classes.
 	Legacy bool

@@ -125,6 +125,11 @@ func (a account) Reboot(ctx context.Context, r cloud.Ref) error {
 	return cloud.Reboot(ctx, a.Account, r)
 }
 
+// Console reads the console of the VM, which changes nothing.
+func (a account) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	return cloud.Console(ctx, a.Account, r)
+}
+
 // RemoveBootData removes the boot data that is kept for a VM while the fence is open.
 func (a account) RemoveBootData(ctx context.Context, r cloud.Ref) error {
 	if err := a.fence.Check(); err != nil {

@@ -168,7 +168,7 @@ func overHTTP(t testing.TB, h http.Handler) (string, http.RoundTripper) {
 func classify(_ *http.Request, body []byte) cloudtest.Call {
 	form, _ := url.ParseQuery(string(body))
 	op := form.Get("Action")
-	return cloudtest.Call{Op: op, Mutates: op != "" && !strings.HasPrefix(op, "Describe")}
+	return cloudtest.Call{Op: op, Mutates: op != "" && op != "GetConsoleOutput" && !strings.HasPrefix(op, "Describe")}
 }
 
 // window is short, because one test calls at a time.
@@ -243,6 +243,7 @@ func fixture(t testing.TB, edits spec, where at, now *clock) *cloudtest.Fixture 
 				}, Want: cloud.StateUnknown},
 			},
 			Boot:         func(_ testing.TB, id string) string { r, _ := c.Look(id); return strconv.Itoa(r.Boots) },
+			Console:      func(_ testing.TB, id, text string) string { return c.Print(id, text) },
 			HideNodeName: set(func(r *ec2test.Resource) { r.NoDNS = true }),
 			Revoke: func(testing.TB) {
 				c.Change(func(s *ec2test.Settings) { s.Accounts = nil })

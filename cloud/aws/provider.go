@@ -44,7 +44,7 @@ var rates = cloud.Rates{
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
-		Reboots: true, Rates: rates, Tags: tagLimits,
+		Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits,
 	}
 }
 

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"iter"
 
@@ -18,6 +19,7 @@ import (
 const (
 	opGet      = "describe instance"
 	opReboot   = "reboot instance"
+	opConsole  = "get console output"
 	opList     = "list resources"
 	opCapacity = "describe instance type"
 )
@@ -70,6 +72,35 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	}
 	return driverkit.Busy(driverkit.Restrict(failed, cloud.NotFound, cloud.Invalid, cloud.Exhausted),
 		"IncorrectInstanceState", "IncorrectState")
+}
+
+// Console returns the console of the instance of r as it is now where the instance type is built on
+// Nitro, and otherwise as EC2 has posted it after the last start.
+func (a *account) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	s, err := driverkit.SpecOf[*spec](opConsole, r.Class)
+	if err != nil {
+		return "", err
+	}
+	vm, err := a.staying(ctx, opConsole, s, r)
+	if err != nil {
+		return "", driverkit.Restrict(err, cloud.NotFound, cloud.Invalid)
+	}
+	get := func(latest *bool) (*ec2.GetConsoleOutputOutput, *cloud.Error) {
+		return ask(ctx, a, opConsole, a.client.GetConsoleOutput,
+			&ec2.GetConsoleOutputInput{InstanceId: awssdk.String(vm.id), Latest: latest})
+	}
+	out, failed := get(awssdk.Bool(true))
+	if failed != nil && failed.Reason == "UnsupportedOperation" {
+		out, failed = get(nil)
+	}
+	if failed != nil {
+		return "", driverkit.Restrict(failed, cloud.NotFound, cloud.Invalid)
+	}
+	text, err := base64.StdEncoding.DecodeString(awssdk.ToString(out.Output))
+	if err != nil {
+		return "", cloud.Errorf(cloud.Unavailable, opConsole, "BadAnswer", "the answer of EC2 is no base64")
+	}
+	return cloud.ConsoleTail(string(text)), nil
 }
 
 // List yields what carries the ownership tags of c: instances, volumes, interfaces.

@@ -112,5 +112,9 @@ func requests() []testCase {
 			"C38", "LoadBalancers", "A VM gets requests from its load balancers once it runs, and from none of them when it " +
 				"goes, whatever is lost on the way.", balancing,
 		},
+		{
+			"C39", "Console", "Why a machine did not join stands at the end of its console, and is to be seen before it goes.",
+			console,
+		},
 	}
 }

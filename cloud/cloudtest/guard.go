@@ -155,6 +155,20 @@ func (g *guard) Reboot(ctx context.Context, r cloud.Ref) error {
 	return g.optional(ctx, "reboot", func(ctx context.Context) error { return cloud.Reboot(ctx, g.next, r) })
 }
 
+// Console calls Console and checks what holds for every one.
+func (g *guard) Console(ctx context.Context, r cloud.Ref) (text string, err error) {
+	g.k.Helper()
+	err = g.optional(ctx, "console", func(ctx context.Context) error {
+		text, err = cloud.Console(ctx, g.next, r)
+		return err
+	})
+	if tail := cloud.ConsoleTail(text); text != tail || err != nil && text != "" {
+		g.k.Errorf("console: got %d bytes and %v, want what ConsoleTail returns, %d bytes, or an error", len(text), err,
+			len(tail))
+	}
+	return text, err
+}
+
 // RemoveBootData calls RemoveBootData and checks what holds for every one.
 func (g *guard) RemoveBootData(ctx context.Context, r cloud.Ref) error {
 	g.k.Helper()
@@ -213,6 +227,8 @@ func codes(op string) []cloud.Code {
 		return append(all, cloud.Invalid, cloud.Unknown)
 	case "reboot":
 		return append(all, cloud.NotFound, cloud.Invalid, cloud.Exhausted, cloud.Unknown)
+	case "console":
+		return append(all, cloud.NotFound, cloud.Invalid, cloud.Unknown)
 	case "capacity":
 		return append(all, cloud.Invalid, cloud.Unknown)
 	}

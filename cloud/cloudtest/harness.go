@@ -150,6 +150,10 @@ type Backend struct {
 	// Boot returns what changes whenever the VM is started or reset: a count or a time (C37).
 	Boot func(t testing.TB, id string) string
 
+	// Console lets the guest of a VM write text, which are whole lines, to its console, where the
+	// back end can, and returns all that is on the console then (C39).
+	Console func(t testing.TB, id, text string) string
+
 	// Members returns the ids of the VMs that get requests at a place in a load balancer, which
 	// is a text of cloud.Balancer.Memberships: those that are registered, those whose open
 	// connections are still to be closed, and those that are gone and whose members are left (C38).

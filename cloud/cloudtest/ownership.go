@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -307,5 +308,45 @@ func (k *kit) notRebooted(what string, a *guard, r cloud.Ref) {
 	})
 	if n > 0 {
 		k.Errorf("reboot of %s: %d mutating calls, want none", what, n)
+	}
+}
+
+// console is C39: the end of a console is read, of the machine's VM only, and nothing changes.
+func console(k *kit) {
+	k.needs(k.traits.Consoles && k.f.Backend.Console != nil, "Traits.Consoles or Backend.Console")
+	before, a := k.ledger(), k.account()
+	m, other := k.machine(), k.machine()
+	vm, bystander := m.running(a), other.running(a)
+	k.f.Backend.Console(k.T, bystander.ID, "the console of another VM\n")
+	long := &strings.Builder{}
+	for i := range 60 {
+		fmt.Fprintf(long, "[%4d.000000] \x1b[0;32m  OK  \x1b[0m %s\r\n", i, strings.Repeat("started ", 100))
+	}
+	for _, text := range []string{"cloud-init[612]: failed\n", long.String()} {
+		want := cloud.ConsoleTail(k.f.Backend.Console(k.T, vm.ID, text))
+		n := k.mutations(func() {
+			k.until("the end of the console", func() (bool, error) {
+				got, err := a.Console(k.Context(), m.now())
+				return err == nil && got == want, err
+			})
+		})
+		if n > 0 {
+			k.Errorf("console: %d mutating calls, want none", n)
+		}
+	}
+	stranger := m.now()
+	stranger.OwnerID = randomID()
+	k.noConsole("the VM of another owner", a, stranger)
+	m.delete(a)
+	k.noConsole("a VM that is gone", a, m.now())
+	other.delete(a)
+	k.same(before)
+}
+
+// noConsole fails unless r has no console.
+func (k *kit) noConsole(what string, a *guard, r cloud.Ref) {
+	k.Helper()
+	if text, err := a.Console(k.Context(), r); cloud.CodeOf(err) != cloud.NotFound {
+		k.Errorf("console of %s: got %d bytes, %v, want NotFound", what, len(text), err)
 	}
 }

@@ -37,7 +37,7 @@ type spec struct {
 func (d driver) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: "reference", UserDataMax: 16 << 10, NameMax: 63, Settle: 30 * time.Second, StaticAddresses: true,
-		Reboots: true,
+		Reboots: true, Consoles: true,
 	}
 }
 

@@ -31,8 +31,9 @@ type resource struct {
 	Word, Host, Type, Zone, Token string // of VMs
 	UserData                      []byte
 	Network                       []cloud.Interface
-	Ready                         bool // initialised
-	Boots                         int  // after the first
+	Ready                         bool   // initialised
+	Boots                         int    // after the first
+	Console                       string `json:"-"`
 	Gone                          time.Time
 }
 
@@ -80,6 +81,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.types(w, id)
 	case kind == "member":
 		s.members(w, r, id)
+	case strings.HasSuffix(id, "/console"):
+		s.console(w, strings.TrimSuffix(id, "/console"))
 	case r.Method == http.MethodPost && strings.HasSuffix(id, "/init"):
 		s.change(w, strings.TrimSuffix(id, "/init"), func(t *resource) { t.Ready = true })
 	case r.Method == http.MethodPost && strings.HasSuffix(id, "/start"):
@@ -233,6 +236,15 @@ func (s *server) show(w http.ResponseWriter, id string) {
 	_ = json.NewEncoder(w).Encode(s.shown(t))
 }
 
+func (s *server) console(w http.ResponseWriter, id string) {
+	t := s.find(id)
+	if t == nil {
+		fail(w, http.StatusNotFound, "NoSuchThing", id)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(t.Console)
+}
+
 // list answers with a page of what has the tags in the query, after the id in
 // the query.
 func (s *server) list(w http.ResponseWriter, r *http.Request, kind string) {
@@ -328,6 +340,14 @@ func (s *server) backend(p *cloudtest.Proxy) cloudtest.Backend {
 		Boot: func(_ testing.TB, id string) (boot string) {
 			s.locked(func() { boot = strconv.Itoa(s.find(id).Boots) })
 			return boot
+		},
+		Console: func(_ testing.TB, id, text string) (all string) {
+			s.locked(func() {
+				t := s.find(id)
+				t.Console += text
+				all = t.Console
+			})
+			return all
 		},
 		Members:      s.membersAt,
 		Fail:         s.set("ERROR"),

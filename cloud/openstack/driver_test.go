@@ -1,6 +1,7 @@
 package openstack_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -102,13 +103,14 @@ var (
 )
 
 // classify says what a request asks for, e.g. "PUT ports/…/tags".
-func classify(r *http.Request, _ []byte) cloudtest.Call {
+func classify(r *http.Request, body []byte) cloudtest.Call {
 	path := uuid.ReplaceAllString(tenant.ReplaceAllString(version.ReplaceAllString(r.URL.Path, ""), ""), "…")
 	op := r.Method + " " + path
 	if op == "POST auth/tokens" {
 		return cloudtest.Call{Op: op, Login: true}
 	}
-	return cloudtest.Call{Op: op, Mutates: r.Method != http.MethodGet}
+	reads := r.Method == http.MethodGet || bytes.HasPrefix(body, []byte(`{"os-getConsoleOutput":`))
+	return cloudtest.Call{Op: op, Mutates: !reads}
 }
 
 // waitsForSettle matches the cases in which requests for servers get lost, so that the
@@ -165,7 +167,7 @@ func fixture(t testing.TB, w way) *cloudtest.Fixture {
 			Proxy: proxy, Ledger: b.ledger, Seed: b.seed, PageSize: rig.PageSize,
 			Hide:    func(_ testing.TB, d time.Duration) { proxy.Hide(hider, now, d) },
 			Advance: advance, Rest: p.Rest,
-			UserData: b.userData, States: b.states(), Boot: b.boot,
+			UserData: b.userData, States: b.states(), Boot: b.boot, Console: b.console,
 			Fail: func(t testing.TB, id string) {
 				p.Act(t, id, map[string]any{"os-resetState": map[string]any{"state": "error"}}, "ERROR")
 			},

@@ -24,6 +24,9 @@ const (
 	// reasonConflict is Nova's: another task changes the server, or it is locked, rescued or shelved.
 	reasonConflict = "ConflictingRequest"
 
+	// reasonNotImplemented is Nova's for what the hypervisor's driver lacks.
+	reasonNotImplemented = "NotImplemented"
+
 	reasonVolumeNotReady = "VolumeNotReady"
 )
 

@@ -37,7 +37,7 @@ const (
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime,
-		NodeNamed: true, Reboots: true, Tags: tagLimits,
+		NodeNamed: true, Reboots: true, Consoles: true, Tags: tagLimits,
 	}
 }
 

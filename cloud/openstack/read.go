@@ -18,6 +18,7 @@ import (
 const (
 	opGet      = "get server"
 	opReboot   = "reboot server"
+	opConsole  = "get console output"
 	opList     = "list resources"
 	opCapacity = "look up flavor"
 )
@@ -65,6 +66,38 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	}
 	err = a.ask(ctx, opReboot, call{method: http.MethodPost, of: nova, path: "servers/" + s.ID + "/action", body: action})
 	return driverkit.Busy(driverkit.Restrict(err, cloud.NotFound, cloud.Invalid, cloud.Exhausted), reasonConflict)
+}
+
+// consoleLines is how many lines of a console Nova is asked for. Without a number it answers with
+// all that the hypervisor keeps.
+const consoleLines = 2000
+
+// Console returns the console of the server of r. Nova answers 404 too where the hypervisor has no
+// console of it.
+func (a *account) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	c, err := driverkit.SpecOf[*config](opConsole, r.Class)
+	if err != nil {
+		return "", err
+	}
+	s, err := a.stayingServer(ctx, opConsole, c, r)
+	if err != nil {
+		return "", err
+	}
+	var out struct {
+		Output string `json:"output"`
+	}
+	err = a.ask(ctx, opConsole, call{
+		method: http.MethodPost, of: nova, path: "servers/" + s.ID + "/action", out: &out,
+		body: map[string]any{"os-getConsoleOutput": map[string]int{"length": consoleLines}},
+	})
+	if reasonOf(err) == reasonNotImplemented {
+		return "", cloud.Errorf(cloud.Invalid, opConsole, cloud.ReasonConsoleUnsupported,
+			"the hypervisor cannot read consoles")
+	}
+	if err != nil {
+		return "", driverkit.Busy(driverkit.Restrict(err, cloud.NotFound, cloud.Invalid), reasonConflict)
+	}
+	return cloud.ConsoleTail(out.Output), nil
 }
 
 // several returns the error of a machine with more than one server, any of which may be

@@ -63,6 +63,29 @@ func (a *account) Reboot(ctx context.Context, r cloud.Ref) error {
 	}, &Resource{}), cloud.NotFound, cloud.Exhausted)
 }
 
+// Console returns what the VM of r has written to its console.
+func (a *account) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	const op = "read console"
+	vm, err := a.Get(ctx, r)
+	if err != nil {
+		return "", driverkit.WithOp(op, driverkit.Restrict(err, cloud.NotFound, cloud.Invalid))
+	}
+	if vm.State == cloud.StateDeleting {
+		return "", cloud.Errorf(cloud.NotFound, op, CodeNotFound, "VM %s is being deleted", vm.ID)
+	}
+	var lines []ConsoleLine
+	if err := a.client.call(ctx, r.Class.Region, request{
+		op: op, method: http.MethodGet, path: []string{"vms", vm.ID, "console"},
+	}, &lines); err != nil {
+		return "", driverkit.Restrict(err, cloud.NotFound)
+	}
+	var text strings.Builder
+	for _, l := range lines {
+		text.WriteString(l.Text + "\n")
+	}
+	return cloud.ConsoleTail(text.String()), nil
+}
+
 // one returns the VM among those that were found. One that is going counts only
 // where there is no other. Which of several is the machine's is unknown.
 func one(op string, r cloud.Ref, vms []Resource) (cloud.VM, error) {

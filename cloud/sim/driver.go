@@ -69,7 +69,7 @@ func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
 		Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
-		NodeNamed: true, StaticAddresses: true, Reboots: true,
+		NodeNamed: true, StaticAddresses: true, Reboots: true, Consoles: true,
 	}
 }
 

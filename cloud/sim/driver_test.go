@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -154,8 +155,9 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 					now.Advance(time.Minute)
 				}, Want: cloud.StateUnknown},
 			},
-			Boot: func(_ testing.TB, id string) string { vm, _, _ := c.Look(id); return strconv.Itoa(vm.VM.Boots) },
-			Fail: func(_ testing.TB, id string) { c.Fail(id, "BootFailed", "no disk to boot from") },
+			Boot:    func(_ testing.TB, id string) string { vm, _, _ := c.Look(id); return strconv.Itoa(vm.VM.Boots) },
+			Console: b.console,
+			Fail:    func(_ testing.TB, id string) { c.Fail(id, "BootFailed", "no disk to boot from") },
 			Revoke: func(testing.TB) {
 				c.Change(func(s *sim.Settings) { s.Accounts[0].SecretKeys = nil })
 			},
@@ -165,6 +167,18 @@ func fixture(t testing.TB, edits spec, serve func(testing.TB, http.Handler) http
 
 // backend is a Cloud as cloudtest sees it.
 type backend struct{ *sim.Cloud }
+
+// console lets a VM write lines, and returns all that it has written.
+func (b backend) console(_ testing.TB, id, text string) string {
+	for line := range strings.Lines(text) {
+		b.Print(id, strings.TrimSuffix(line, "\n"))
+	}
+	var all strings.Builder
+	for _, line := range b.Console(id) {
+		all.WriteString(line.Text + "\n")
+	}
+	return all.String()
+}
 
 // network is what the guest knows about its interfaces.
 func (b backend) network(_ testing.TB, id string) []cloud.Interface {

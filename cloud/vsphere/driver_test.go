@@ -146,6 +146,7 @@ func harness() cloudtest.Harness {
 			"C24/Many": "the simulator gives an address to one interface; TestAddresses tries many",
 			"C28":      "a clone's disks and interfaces are parts of the VM, in its directory, and nothing else is made",
 			"C38":      "vCenter has no load balancers",
+			"C39":      "vCenter keeps no text of a console; one goes to a file only where the template has a serial port",
 		},
 		Samples: samples(),
 		Rules:   rules(),

@@ -139,6 +139,15 @@ func (a *budgeted) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) 
 	return b.learn(cloud.SetTags(ctx, a.Account, r, obsolete))
 }
 
+func (a *budgeted) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	b, err := a.budgets.admit(opConsole)
+	if err != nil {
+		return "", err
+	}
+	text, err := cloud.Console(ctx, a.Account, r)
+	return text, b.learn(err)
+}
+
 func (a *budgeted) Reboot(ctx context.Context, r cloud.Ref) error {
 	b, err := a.budgets.admit(opReboot)
 	if err != nil {

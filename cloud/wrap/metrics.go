@@ -204,6 +204,13 @@ func (a measured) Reboot(ctx context.Context, r cloud.Ref) error {
 	return err
 }
 
+func (a measured) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	done := a.done("get_console")
+	text, err := cloud.Console(ctx, a.Account, r)
+	done(err)
+	return text, err
+}
+
 func (a measured) RemoveBootData(ctx context.Context, r cloud.Ref) error {
 	done := a.done("remove_boot_data")
 	err := cloud.RemoveBootData(ctx, a.Account, r)

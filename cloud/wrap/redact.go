@@ -211,6 +211,15 @@ func (a *redactor) Reboot(ctx context.Context, r cloud.Ref) (err error) {
 	return cloud.Reboot(ctx, a.Account, r)
 }
 
+// Console returns the console without the account's secrets. Those of the boot data are unknown
+// here.
+func (a *redactor) Console(ctx context.Context, r cloud.Ref) (text string, err error) {
+	defer func() { err = a.fix(opConsole, err, nil) }()
+	defer a.caught(opConsole, &err)
+	text, err = cloud.Console(ctx, a.Account, r)
+	return cloud.ConsoleTail(a.clean.Replace(text)), err
+}
+
 func (a *redactor) RemoveBootData(ctx context.Context, r cloud.Ref) (err error) {
 	defer func() { err = a.fix(opBootData, err, nil) }()
 	defer a.caught(opBootData, &err)

@@ -13,6 +13,7 @@ import (
 // Timeouts are how long each call may take.
 type Timeouts struct {
 	Create, Get, Delete, Capacity, Tags, Reboot, BootData, Members time.Duration // 0 is a minute
+	Console                                                        time.Duration // 0 is ten seconds: a deletion may wait
 	List                                                           time.Duration // of all pages; 0 is five minutes
 }
 
@@ -33,6 +34,7 @@ func Timeout(t Timeouts) cloud.Middleware {
 	} {
 		defaults(d, time.Minute)
 	}
+	defaults(&t.Console, 10*time.Second)
 	defaults(&t.List, 5*time.Minute)
 	return func(_ cloud.AccountInfo, next cloud.Account) cloud.Account {
 		return timed{layer{next}, t}
@@ -109,6 +111,13 @@ func (a timed) Reboot(ctx context.Context, r cloud.Ref) error {
 	ctx, cancel, said := limit(ctx, opReboot, a.t.Reboot)
 	defer cancel()
 	return said(cloud.Reboot(ctx, a.Account, r))
+}
+
+func (a timed) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	ctx, cancel, said := limit(ctx, opConsole, a.t.Console)
+	defer cancel()
+	text, err := cloud.Console(ctx, a.Account, r)
+	return text, said(err)
 }
 
 func (a timed) Register(ctx context.Context, r cloud.Ref, places []string) (cloud.Registration, error) {

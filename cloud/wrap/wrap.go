@@ -92,6 +92,11 @@ func (l layer) SetTags(ctx context.Context, r cloud.Ref, obsolete []string) erro
 // Reboot asks the account below.
 func (l layer) Reboot(ctx context.Context, r cloud.Ref) error { return cloud.Reboot(ctx, l.Account, r) }
 
+// Console asks the account below.
+func (l layer) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	return cloud.Console(ctx, l.Account, r)
+}
+
 // RemoveBootData asks the account below.
 func (l layer) RemoveBootData(ctx context.Context, r cloud.Ref) error {
 	return cloud.RemoveBootData(ctx, l.Account, r)
@@ -116,6 +121,7 @@ const (
 	opCapacity   = "look up capacity"
 	opTags       = "set tags"
 	opReboot     = "reboot VM"
+	opConsole    = "read console"
 	opBootData   = "remove boot data"
 	opRegister   = "register VM"
 	opDeregister = "deregister VM"

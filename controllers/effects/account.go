@@ -76,6 +76,13 @@ func (a loggedAccount) Reboot(ctx context.Context, r cloud.Ref) error {
 	return err
 }
 
+// Console reads the console of a VM.
+func (a loggedAccount) Console(ctx context.Context, r cloud.Ref) (string, error) {
+	text, err := cloud.Console(ctx, a.Account, r)
+	a.failed(ctx, "read console", r, err)
+	return text, err
+}
+
 // RemoveBootData removes the boot data that is kept for a VM.
 func (a loggedAccount) RemoveBootData(ctx context.Context, r cloud.Ref) error {
 	err := cloud.RemoveBootData(ctx, a.Account, r)

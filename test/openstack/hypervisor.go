@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
@@ -59,6 +60,19 @@ func (r *Rig) Domains(ctx context.Context) ([]string, error) {
 func (r *Rig) PowerOff(ctx context.Context, server string) error {
 	_, err := r.virsh(ctx, "destroy", server) // libvirt takes Nova's id for its own
 	return err
+}
+
+// Console returns all that a server has written to its console, as an administrator sees it.
+func (p *Project) Console(t testing.TB, id string) string {
+	t.Helper()
+	var out struct {
+		Output string `json:"output"`
+	}
+	body := object{"os-getConsoleOutput": object{}}
+	if err := p.Rig.admin.do(t.Context(), http.MethodPost, "nova/servers/"+id+"/action", body, &out); err != nil {
+		t.Fatalf("console of server %s: %v", id, err)
+	}
+	return out.Output
 }
 
 // Console is what the guest of a server has written to its serial console.

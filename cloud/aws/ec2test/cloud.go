@@ -43,6 +43,8 @@ type Settings struct {
 	Remembered time.Duration // how long a terminated instance is shown
 	Settle     time.Duration // how long reads miss a new resource
 
+	ConsolePost time.Duration // from the launch until a console is posted, see GetConsoleOutput
+
 	Capacity map[string]int    // instances by "<zone>/<type>"; no entry is no limit
 	Quota    int               // instances; 0 is no limit
 	Buckets  map[string]Bucket // tokens by action, see DocumentedBuckets; an action without has no limit
@@ -59,6 +61,7 @@ type Subnet struct {
 type InstanceType struct {
 	CPU, MemoryMiB, GPU int
 	Architecture        string
+	Xen                 bool // it is none on Nitro
 }
 
 // DefaultSettings are a region with two subnets in two zones.
@@ -71,13 +74,14 @@ func DefaultSettings() Settings {
 		Types: map[string]InstanceType{
 			"m5.large":   {CPU: 2, MemoryMiB: 8192, Architecture: "x86_64"},
 			"m6g.large":  {CPU: 2, MemoryMiB: 8192, Architecture: "arm64"},
-			"p3.2xlarge": {CPU: 8, MemoryMiB: 62464, GPU: 1, Architecture: "x86_64"},
+			"p3.2xlarge": {CPU: 8, MemoryMiB: 62464, GPU: 1, Architecture: "x86_64", Xen: true},
 		},
 		Groups: []string{"sg-1", "sg-2"}, Keys: []string{"a-key"},
 		Profiles:     []string{"nodes", "arn:aws:iam::123456789012:instance-profile/nodes"},
 		TargetGroups: map[string]TargetGroup{GroupAPIServer: {}, GroupIngress: {}, GroupElsewhere: {VPC: "vpc-2"}},
 		PageSize:     1000,
 		Remembered:   time.Hour,
+		ConsolePost:  4 * time.Minute,
 	}
 }
 
@@ -110,7 +114,8 @@ type Resource struct {
 	IPv6, Prefixes  []string
 	PublicIP        string
 
-	serial int
+	console []printed
+	serial  int
 }
 
 // Call is one request that was understood.

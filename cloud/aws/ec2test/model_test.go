@@ -40,7 +40,7 @@ func modelActions(file string) []string {
 		"AssignIpv6Addresses", "CancelSpotInstanceRequests", "CreateTags", "DeleteNetworkInterface", "DeleteTags",
 		"DeleteVolume", "DescribeImages",
 		"DescribeInstanceTypes", "DescribeInstances", "DescribeNetworkInterfaces", "DescribeSpotInstanceRequests",
-		"DescribeSubnets", "DescribeVolumes",
+		"DescribeSubnets", "DescribeVolumes", "GetConsoleOutput",
 		"ModifyNetworkInterfaceAttribute", "RebootInstances", "RunInstances", "StartInstances", "TerminateInstances",
 	}
 }
@@ -236,13 +236,15 @@ func TestAnswers(t *testing.T) {
 	vm := c.Add(ec2test.Resource{Kind: ec2test.KindInstance, Subnet: "subnet-a1"})
 	volume := c.Add(ec2test.Resource{Kind: ec2test.KindVolume, Tags: map[string]string{"k": "v"}})
 	nic := c.Add(ec2test.Resource{Kind: ec2test.KindInterface, Tags: map[string]string{"k": "v"}})
+	c.Print(vm, "booted\n")
 	requests = append(requests,
 		form("AssignIpv6Addresses", "NetworkInterfaceId", nic, "Ipv6PrefixCount", "1"),
 		form("ModifyNetworkInterfaceAttribute", "NetworkInterfaceId", nic, "SourceDestCheck.Value", "false"),
 		form("DescribeInstances"), form("DescribeVolumes"), form("DescribeNetworkInterfaces"),
 		form("DescribeImages", "ImageId.1", "ami-1"), form("DescribeSubnets", "SubnetId.1", "subnet-a1"),
 		form("DescribeInstanceTypes", "InstanceType.1", "p3.2xlarge"), form("DescribeSpotInstanceRequests"),
-		form("DescribeInstances", "MaxResults", "1"), form("TerminateInstances", "InstanceId.1", vm),
+		form("DescribeInstances", "MaxResults", "1"), form("GetConsoleOutput", "InstanceId", vm, "Latest", "true"),
+		form("TerminateInstances", "InstanceId.1", vm),
 		form("DeleteVolume", "VolumeId", volume), form("DeleteNetworkInterface", "NetworkInterfaceId", nic),
 	)
 	for _, f := range requests {

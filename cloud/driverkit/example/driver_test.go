@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 			"C24/Many": "a VM has one address", "C33": "the cloud takes no VM away",
 			"C36": "the cloud's labels cannot change",
 			"C37": "the cloud has no call that restarts a server",
-			"C38": "the cloud has no load balancers",
+			"C38": "the cloud has no load balancers", "C39": "the cloud shows no consoles",
 		},
 		Samples: []cloudtest.Sample{{
 			Name: "smallest", Class: class(nil), Defaulted: class(map[string]any{"diskGiB": 20}).Spec,
