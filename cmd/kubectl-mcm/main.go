@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/bundle"
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/console"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/validate"
@@ -61,7 +62,7 @@ func newRoot(connector connector) *cobra.Command {
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
 	readers := inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer}
 	root.AddCommand(inspect.Commands(readers)...)
-	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace))
+	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace), console.New())
 	return root
 }
 
