@@ -100,14 +100,16 @@ func (r *release) addPlugins(ctx context.Context, files assets, created time.Tim
 	if err != nil {
 		return err
 	}
+	completion, err := os.ReadFile(filepath.Join(r.root, pluginPackage, pluginCompletion))
+	if err != nil {
+		return err
+	}
 	for i, platform := range r.plugins {
 		program, err := r.compile(ctx, pluginPackage, platform)
 		if err != nil {
 			return err
 		}
-		packed, err := archive.TarGz([]archive.Entry{
-			{Name: pluginBinary(platform), Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: text},
-		})
+		packed, err := archive.TarGz(pluginEntries(platform, program, text, completion))
 		if err != nil {
 			return err
 		}

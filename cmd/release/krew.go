@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cmd/release/archive"
 )
 
 // What krew reads about a plugin of kubectl.
@@ -61,6 +63,21 @@ func krewManifest(version string, platforms []string, files assets) ([]byte, err
 
 func pluginArchive(version, platform string) string {
 	return "kubectl-mcm_" + version + "_" + strings.ReplaceAll(platform, "/", "_") + ".tar.gz"
+}
+
+// pluginCompletion is what kubectl starts to complete the words of kubectl mcm. It is a script of the shell, which
+// Windows cannot start.
+const pluginCompletion = "kubectl_complete-mcm"
+
+// pluginEntries are the files of the plugin's archive for a platform.
+func pluginEntries(platform string, program, license, completion []byte) []archive.Entry {
+	entries := []archive.Entry{
+		{Name: pluginBinary(platform), Mode: 0o755, Data: program}, {Name: "LICENSE", Mode: 0o644, Data: license},
+	}
+	if !strings.HasPrefix(platform, "windows/") {
+		entries = append(entries, archive.Entry{Name: pluginCompletion, Mode: 0o755, Data: completion})
+	}
+	return entries
 }
 
 func pluginBinary(platform string) string {
