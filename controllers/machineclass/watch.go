@@ -34,7 +34,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("secret").WithOptions(options).
-		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(finalizerLost(machinev1.SecretFinalizer))).
+		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(finalizerChanged(machinev1.SecretFinalizer))).
 		Watches(&machinev1.MachineClass{}, watch.Named(class.SecretKeys)).
 		Complete(NewSecrets(c.Deps))
 }
@@ -44,17 +44,18 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager, workers int) error {
 func classChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
-		predicate.AnnotationChangedPredicate{}, finalizerLost(machinev1.Finalizer),
+		predicate.AnnotationChangedPredicate{}, finalizerChanged(machinev1.Finalizer),
 	)
 }
 
-// finalizerLost passes an object that is new, is being deleted, or has lost the
-// finalizer.
-func finalizerLost(finalizer string) predicate.Predicate {
+// finalizerChanged passes an object that is new, is being deleted, or has gained
+// or lost the finalizer. Our own finalizer counts too: its users may have ended
+// while the cache did not show it yet, and that pass found nothing to remove.
+func finalizerChanged(finalizer string) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		lost := controllerutil.ContainsFinalizer(e.ObjectOld, finalizer) &&
-			!controllerutil.ContainsFinalizer(e.ObjectNew, finalizer)
-		return lost || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+		changed := controllerutil.ContainsFinalizer(e.ObjectOld, finalizer) !=
+			controllerutil.ContainsFinalizer(e.ObjectNew, finalizer)
+		return changed || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}}
 }
 

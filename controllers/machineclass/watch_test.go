@@ -100,21 +100,24 @@ func TestPredicates(t *testing.T) {
 		before, after client.Object
 		want          bool
 	}{
-		"OwnWrite": {"Our own finalizer causes no pass.", finalizerLost(machinev1.SecretFinalizer), plain, held, false},
+		"OwnWrite": {
+			"The last user may have gone before the cache showed our finalizer.",
+			finalizerChanged(machinev1.SecretFinalizer), plain, held, true,
+		},
 		"Lost": {
-			"A finalizer that somebody took is put back.", finalizerLost(machinev1.SecretFinalizer), held, plain,
+			"A finalizer that somebody took is put back.", finalizerChanged(machinev1.SecretFinalizer), held, plain,
 			true,
 		},
-		"Leaving": {"Deletion may have to be told.", finalizerLost(machinev1.SecretFinalizer), plain, leaving, true},
+		"Leaving": {"Deletion may have to be told.", finalizerChanged(machinev1.SecretFinalizer), plain, leaving, true},
 		"Content": {
-			"The Secret's own queue does not care for its entries.", finalizerLost(machinev1.SecretFinalizer),
+			"The Secret's own queue does not care for its entries.", finalizerChanged(machinev1.SecretFinalizer),
 			plain, changed, false,
 		},
 		"ClassContent": {"But its class does.", watch.Versions(), plain, changed, true},
 		"ClassResync":  {"And not for what has not changed.", watch.Versions(), plain, held, false},
 		"ClassOwnWrite": {
-			"Our own finalizer on a class causes no pass.", classChanged(), &machinev1.MachineClass{},
-			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{machinev1.Finalizer}}}, false,
+			"As with a Secret.", classChanged(), &machinev1.MachineClass{},
+			&machinev1.MachineClass{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{machinev1.Finalizer}}}, true,
 		},
 		"ClassSpec": {
 			"A changed class is judged anew.", classChanged(), &machinev1.MachineClass{},
