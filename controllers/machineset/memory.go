@@ -48,6 +48,18 @@ type batch struct {
 	unanswered time.Time
 }
 
+// follow returns the batch for a record that the API server has. Where that is
+// another one than this process wrote last, a former leader may have written it,
+// or our write of the next one got lost: our requests may be in flight all the same.
+func (b batch) follow(record naming.Ordinals) batch {
+	if b.done == nil {
+		b.done = map[int64]bool{}
+	}
+	b.inherited = b.inherited || b.record != record
+	b.record = record
+	return b
+}
+
 // memoryOf returns the memory of a set; it is new for another set of the same name.
 func (c *Controller) memoryOf(set *machinev1.MachineSet) *memory {
 	c.mu.Lock()

@@ -2,7 +2,6 @@ package machineset
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
@@ -26,26 +25,21 @@ func (c *Controller) reserveOrdinals(ctx context.Context, s *scope, live []*mach
 		} else if now.ResourceVersion != s.set.ResourceVersion {
 			return nil, errCacheStale("the MachineSet has changed")
 		}
-		if s.memory.batch.record != record {
-			s.memory.batch = batch{record: record, done: map[int64]bool{}, inherited: true}
-		}
+		s.memory.batch = s.memory.batch.follow(record)
 		return left[:min(len(left), missing)], nil
 	}
 	inFlight := c.createsInFlight(s, record) > 0
-	before := s.memory.batch
 	next, err := reserve(record, missing, inFlight)
 	if err != nil {
 		return nil, err
 	}
 	// Remembered before the write, because its answer may get lost.
-	s.memory.batch = batch{record: next, done: map[int64]bool{}}
-	switch {
-	case inFlight && before.record == record:
-		maps.Copy(s.memory.batch.done, before.done)
-		s.memory.batch.inherited, s.memory.batch.unanswered = before.inherited, before.unanswered
-	case inFlight:
-		s.memory.batch.inherited = true
+	b := batch{done: map[int64]bool{}}
+	if inFlight {
+		b = s.memory.batch.follow(record)
 	}
+	b.record = next
+	s.memory.batch = b
 	if err := c.writeOrdinals(ctx, s, next); err != nil {
 		return nil, err
 	}
@@ -101,11 +95,11 @@ func (s *scope) allCreatesAnswered(record naming.Ordinals) bool {
 // that got no answer; 0 if there is none.
 func (c *Controller) createsInFlight(s *scope, record naming.Ordinals) time.Duration {
 	b := s.memory.batch
-	var left time.Duration
-	switch {
-	case !record.IsOpen():
+	if !record.IsOpen() {
 		return 0
-	case b.record == record && !b.unanswered.IsZero():
+	}
+	var left time.Duration
+	if !b.unanswered.IsZero() { // whatever the record says: a write of it may have got lost
 		left = fence.Reach - s.now.Sub(b.unanswered)
 	}
 	if b.record != record || b.inherited {
