@@ -295,6 +295,7 @@ type Address struct{ Kind, Value string }
 // Deletion is how far a Delete is.
 type Deletion struct {
 	Done       bool
+	Found      bool          // with Done: something was there when this call looked
 	RetryAfter time.Duration // when it is worth asking again; 0 if Done
 	Remaining  []string      // what is still there, "<kind> <id>", sorted
 }

@@ -156,8 +156,8 @@ func (k *kit) together(other func() *guard) {
 func deletes(k *kit) {
 	k.part("NeverCreated", func(k *kit) {
 		before, m, a := k.ledger(), k.machine(), k.account()
-		if d, err := a.Delete(k.Context(), m.now()); err != nil || !d.Done {
-			k.Errorf("delete of nothing: got %+v, %v, want done", d, err)
+		if d, err := a.Delete(k.Context(), m.now()); err != nil || !d.Done || d.Found {
+			k.Errorf("delete of nothing: got %+v, %v, want done and nothing found", d, err)
 		}
 		k.same(before)
 	})

@@ -269,7 +269,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 		})
 		found = append(found, rest...)
 	}
-	d := cloud.Deletion{Done: true}
+	d := cloud.Deletion{Done: true, Found: len(found) > 0}
 	for _, t := range found {
 		if t.Word == "DELETING" {
 			d.Remaining = append(d.Remaining, "vm "+t.ID)
@@ -287,7 +287,7 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 		slices.Sort(d.Remaining)
 		return cloud.Deletion{RetryAfter: goes, Remaining: d.Remaining}, nil
 	}
-	return cloud.Deletion{Done: true}, nil
+	return cloud.Deletion{Done: true, Found: d.Found}, nil
 }
 
 // disks deletes whatever is attached to found.

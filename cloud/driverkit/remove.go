@@ -28,11 +28,13 @@ type RemoveStep struct {
 // and returns what is left of them. It is done when no step finds any. It stops at the
 // first error. It is repeatable, and a step is looked at again in each call.
 func Remove(ctx context.Context, steps ...RemoveStep) (cloud.Deletion, error) {
+	found := false
 	for _, step := range steps {
 		parts, err := step.Find(ctx)
 		if err != nil {
 			return cloud.Deletion{}, err
 		}
+		found = found || len(parts) > 0
 		var left []string
 		for _, p := range parts {
 			gone := false
@@ -50,5 +52,5 @@ func Remove(ctx context.Context, steps ...RemoveStep) (cloud.Deletion, error) {
 			return cloud.Deletion{RetryAfter: step.RetryAfter, Remaining: left}, nil
 		}
 	}
-	return cloud.Deletion{Done: true}, nil
+	return cloud.Deletion{Done: true, Found: found}, nil
 }

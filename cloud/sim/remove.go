@@ -39,8 +39,11 @@ func (a *account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, erro
 			return cloud.Deletion{}, err
 		}
 	}
+	if len(d.left) == 0 {
+		return cloud.Deletion{Done: true, Found: len(found) > 0}, nil
+	}
 	slices.Sort(d.left)
-	return cloud.Deletion{Done: len(d.left) == 0, RetryAfter: d.wait, Remaining: d.left}, nil
+	return cloud.Deletion{RetryAfter: d.wait, Remaining: d.left}, nil
 }
 
 // removal is one pass over what has to go.

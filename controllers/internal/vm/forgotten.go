@@ -32,17 +32,33 @@ func (e *Engine) findForgotten(ctx context.Context, o Owner, own class.Resolved)
 		return cloud.VM{}, false, err
 	}
 	for _, one := range places(append([]class.Resolved{own}, others...)) {
-		found, err := e.lookUp(ctx, o, one)
+		found, with, err := e.lookUpOwnToo(ctx, o, own, one)
 		if err != nil {
 			return cloud.VM{}, false, err
 		}
 		if adoptable(o, found) {
 			found.RetryAfter = max(found.RetryAfter, adoptedRetry)
-			return found, true, e.adoptForgotten(ctx, o, own, one)
+			return found, true, e.adoptForgotten(ctx, o, own, with)
 		}
 	}
 	e.update(o.Ref().OwnerID, func(n *memory) { n.attempt = attempt })
 	return cloud.VM{}, false, nil
+}
+
+// lookUpOwnToo is lookUp, and returns the class that shows the VM. Two places may be one account of
+// the cloud, and a former leader's request may have made the VM since the owner's own class was
+// asked. So what another class shows is asked of the own one again, which takes precedence.
+func (e *Engine) lookUpOwnToo(ctx context.Context, o Owner, own, with class.Resolved) (cloud.VM, class.Resolved, error) {
+	found, err := e.lookUp(ctx, o, with)
+	if err != nil || !adoptable(o, found) || with.Place() == own.Place() ||
+		own.Object == nil || own.Err(cloud.BlocksAll) != nil {
+		return found, with, err
+	}
+	mine, err := e.lookUp(ctx, o, own)
+	if err != nil || adoptable(o, mine) {
+		return mine, own, err
+	}
+	return found, with, nil
 }
 
 // places returns the classes that can be used for a look-up, one for each place.

@@ -194,12 +194,24 @@ func (e *Engine) prepare(ctx context.Context, account cloud.Account, resolved cl
 // it can be believed: where the cloud may not show a VM yet, or a former leader may still
 // create it, it waits.
 func (e *Engine) Remove(ctx context.Context, o Owner) (cloud.Deletion, error) {
-	found := o.Ref().ProviderID == "" || e.Deleting(o.Ref().OwnerID)
-	d, err := e.removeOne(ctx, o)
-	if err != nil || !d.Done || found {
-		return d, err
+	ref := o.Ref()
+	if !e.wasAbsent(ref) {
+		d, err := e.removeOne(ctx, o)
+		if err != nil || !d.Done || d.Found || ref.ProviderID == "" || e.Deleting(ref.OwnerID) {
+			return d, err
+		}
+		e.update(ref.OwnerID, func(n *memory) { n.absent = ref.ProviderID })
 	}
 	return e.removeSecond(ctx, o)
+}
+
+// wasAbsent reports whether a deletion has found nothing of a providerID from the start. That VM
+// is not asked for again while a second one is looked for: where many machines wait for the cloud's
+// rate limit, these calls would use it up.
+func (e *Engine) wasAbsent(r cloud.Ref) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return r.ProviderID != "" && r.OwnerID != "" && e.memories[r.OwnerID].absent == r.ProviderID
 }
 
 // removeOne is Remove without the look for a second VM.

@@ -11,7 +11,7 @@ import (
 // removeSecond removes the VM that an owner has beside the one of its providerID. Two restores
 // of the API server can lead there: the first one loses a Machine, whose name and owner ID are
 // used again, and the second one brings it back with the providerID of its own VM, which is gone
-// by then. So it looks where that VM was gone before this process asked for its deletion. Only a
+// by then. So it looks where a deletion has found nothing of that VM from the start. Only a
 // VM with the owner's ID is removed, in the place of whichever of the owner's classes shows it.
 func (e *Engine) removeSecond(ctx context.Context, o Owner) (cloud.Deletion, error) {
 	own, err := o.Class()

@@ -113,21 +113,58 @@ func TestRemoveSecondInOtherClasses(t *testing.T) {
 	}
 }
 
-// TestNoSecondLook: a deletion that has found its VM costs no further call.
+// TestNoSecondLook: a deletion that has found its VM costs no further call, whether the cloud
+// deletes at once or later.
 func TestNoSecondLook(t *testing.T) {
 	t.Parallel()
-	env := newLifeEnv(t)
-	env.cloud.Change(func(s *sim.Settings) { s.DeleteTime = sim.Duration(time.Minute) })
-	env.create()
-	looked := 0
-	env.wrap(func(a cloud.Account) cloud.Account { return counting{a, &looked} })
-	for done := false; !done; env.Advance(time.Minute) {
-		d, err := env.engine.Remove(t.Context(), env.object)
-		env.Must(err)
-		done = d.Done
+	for _, takes := range []time.Duration{0, time.Minute} {
+		env := newLifeEnv(t)
+		env.cloud.Change(func(s *sim.Settings) { s.DeleteTime = sim.Duration(takes) })
+		env.create()
+		looked := 0
+		env.wrap(func(a cloud.Account) cloud.Account { return counting{a, &looked} })
+		for done := false; !done; env.Advance(time.Minute) {
+			d, err := env.engine.Remove(t.Context(), env.object)
+			env.Must(err)
+			done = d.Done
+		}
+		if looked != 0 {
+			t.Errorf("a cloud that takes %s: looked %d times by name for a VM that was found", takes, looked)
+		}
 	}
-	if looked != 0 {
-		t.Errorf("looked %d times by name for a VM that was found", looked)
+}
+
+// TestSecondLookIsRepeatedAlone: while the rate limit refuses the second look, the first deletion is
+// not repeated. It would use up what the look waits for.
+func TestSecondLookIsRepeatedAlone(t *testing.T) {
+	t.Parallel()
+	env := newLifeEnv(t)
+	deletions := 0
+	answers := []error{
+		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"), cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
+		cloud.Errorf(cloud.NotFound, "get VM", "Reason", "gone"),
+	}
+	env.object.ref.ProviderID = "sim:///sim-1/vm-that-is-gone"
+	env.object.class.Account = func(context.Context) (cloud.Account, error) {
+		return &account{get: func(cloud.Ref) (cloud.VM, error) {
+			err := answers[0]
+			answers = answers[1:]
+			return cloud.VM{}, err
+		}, del: func(cloud.Ref) (cloud.Deletion, error) {
+			deletions++
+			return cloud.Deletion{Done: true}, nil
+		}}, nil
+	}
+	env.engine.ObserveProviderID(env.object.ref.OwnerID, env.object.ref.ProviderID)
+	env.Advance(time.Hour)
+	for len(answers) > 0 {
+		left := len(answers)
+		if d, err := env.engine.Remove(t.Context(), env.object); d.Done != (left == 1) || (err == nil) != d.Done {
+			t.Fatalf("with %d answers left: got %+v, %v", left, d, err)
+		}
+	}
+	if deletions != 1 {
+		t.Errorf("asked %d times for the deletion of a VM that was gone, want once", deletions)
 	}
 }
 

@@ -46,6 +46,7 @@ type memory struct {
 	created time.Time // last call of Create
 	missing time.Time // since when the cloud shows nothing; zero if it does or was not asked
 	going   bool      // the cloud has accepted that it goes
+	absent  string    // the providerID of which a deletion has found nothing from the start
 	attempt int       // the latest one that was asked for, or looked for, here
 	left    bool      // it has left its load balancers, as far as its deletion waits for that
 	logged  logged
@@ -173,8 +174,11 @@ func (e *Engine) remove(ctx context.Context, a cloud.Account, traits cloud.Trait
 		return cloud.Deletion{}, err
 	}
 	e.logGoing(ctx, r)
+	if !d.Done || d.Found {
+		e.update(r.OwnerID, func(n *memory) { n.going = true })
+	}
 	if !d.Done {
-		e.update(r.OwnerID, func(n *memory) { n.missing, n.going = time.Time{}, true })
+		e.update(r.OwnerID, func(n *memory) { n.missing = time.Time{} })
 		if d.RetryAfter <= 0 {
 			d.RetryAfter = minRetry
 		}

@@ -106,7 +106,7 @@ func (a account) Delete(ctx context.Context, r cloud.Ref) (cloud.Deletion, error
 	if err != nil {
 		return cloud.Deletion{}, failed("delete VM", err)
 	}
-	return cloud.Deletion{Done: true}, nil
+	return cloud.Deletion{Done: true, Found: len(found) > 0}, nil
 }
 
 func (a account) List(ctx context.Context, c cloud.Class, kinds ...cloud.Kind) iter.Seq2[cloud.Resource, error] {
