@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 
 TOOL := go tool -modfile=go.tools.mod
 # A module file of its own: the linters' 200 dependencies stay out of the tools'.
-LINT := go tool -modfile=go.lint.mod golangci-lint
+LINT := go tool -modfile=$(CURDIR)/go.lint.mod golangci-lint
 
 # The race detector needs a C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -159,6 +159,7 @@ verify: ## generated files, formatting and go.mod are clean
 .PHONY: lint
 lint: ## the linters and formatters of .golangci.yml, vet among them
 	@$(LINT) run ./...
+	@for module in e2e/capi e2e/chart monitoring tracing; do (cd "test/$$module" && $(LINT) run ./...); done
 
 .PHONY: release
 release: ## out/release: everything that a release has; VERSION=v0.1.0, PUSH=1 and KEY=cosign.key publish the image

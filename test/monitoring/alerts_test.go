@@ -22,10 +22,12 @@ func TestAlerts(t *testing.T) {
 		within time.Duration // the first alert of the list fires
 		want   []string
 	}{
-		"healthy-day":    {"pools grow, shrink and roll, a VM and a node are lost, and the manager is replaced", 0, nil},
-		"no-leader":      {"all replicas stand by", 6 * time.Minute, []string{"MCMNoLeader"}},
-		"frozen":         {"nodes cannot be listed", 8 * time.Minute, []string{"MCMFrozen"}},
-		"outage":         {"a zone is cut off", 5 * time.Minute, []string{"MCMOutage", "MCMMachineUnhealthy", "MCMPoolShort"}},
+		"healthy-day": {"pools grow, shrink and roll, a VM and a node are lost, and the manager is replaced", 0, nil},
+		"no-leader":   {"all replicas stand by", 6 * time.Minute, []string{"MCMNoLeader"}},
+		"frozen":      {"nodes cannot be listed", 8 * time.Minute, []string{"MCMFrozen"}},
+		"outage": {
+			"a zone is cut off", 5 * time.Minute, []string{"MCMOutage", "MCMMachineUnhealthy", "MCMPoolShort"},
+		},
 		"create-failing": {"the cloud has no capacity", 25 * time.Minute, []string{"MCMCreateFailing", "MCMPoolShort"}},
 		"replace-loop":   {"each node breaks after it has joined", 3 * time.Hour, []string{"MCMReplaceLoop"}},
 		"join-failing":   {"VMs run and no node joins", 25 * time.Minute, []string{"MCMJoinFailing", "MCMPoolShort"}},
@@ -120,7 +122,8 @@ func clusterAPI() map[string]written {
 			`mcm_mcmmachine_deletion_timestamp_seconds{` + machine + `} 60x300`,
 		}, []string{"MCMDeleteStuck"}},
 		"Credentials": {"the cloud refuses the credentials", []string{
-			`mcm_mcmmachine_status_condition{condition="CredentialsAvailable",reason="CredentialsRefused",` + machine + `} 0x300`,
+			`mcm_mcmmachine_status_condition{condition="CredentialsAvailable",reason="CredentialsRefused",` +
+				machine + `} 0x300`,
 		}, []string{"MCMCredentialsRefused"}},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -57,7 +58,7 @@ func check(all map[string]export, name string, used []string) string {
 		return fmt.Sprintf("%s is no series of the %s %s", name, e.kind, base)
 	}
 	for _, l := range used {
-		if l != labels.MetricName && !slices.Contains(e.labels, l) && !slices.Contains(target, l) &&
+		if l != model.MetricNameLabel && !slices.Contains(e.labels, l) && !slices.Contains(target, l) &&
 			(l != labels.BucketLabel || part != "_bucket") {
 			return fmt.Sprintf("%s has no label %s", name, l)
 		}
@@ -125,7 +126,7 @@ func TestSeriesAreThere(t *testing.T) {
 			lines, _ := parse(t, []string{l})
 			var used []string
 			lines[0].series.Range(func(l labels.Label) { used = append(used, l.Name) })
-			if problem := check(all, lines[0].series.Get(labels.MetricName), used); problem != "" {
+			if problem := check(all, lines[0].series.Get(model.MetricNameLabel), used); problem != "" {
 				t.Errorf("%s: %s", name, problem)
 			}
 		}

@@ -73,8 +73,10 @@ func checkRunbook(t *testing.T, name, severity string) {
 		return
 	}
 	page, from := string(text), 0
-	for _, part := range []string{"# " + name + "\n", "Severity: " + severity, "## Symptom\n", "## Check\n", "```sh\n",
-		"## Remedy\n", "## When to worry\n"} {
+	for _, part := range []string{
+		"# " + name + "\n", "Severity: " + severity, "## Symptom\n", "## Check\n", "```sh\n",
+		"## Remedy\n", "## When to worry\n",
+	} {
 		i := strings.Index(page[from:], part)
 		if i < 0 {
 			t.Errorf("docs/runbooks/%s.md has no %q where it belongs", name, strings.TrimSpace(part))

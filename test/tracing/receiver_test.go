@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
+	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -21,9 +23,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-
-	"github.com/capmcm/cluster-api-provider-mcm/naming"
-	"github.com/capmcm/cluster-api-provider-mcm/tracing"
 )
 
 var update = flag.Bool("update", false, "write the example")
@@ -122,7 +121,7 @@ func spans(all ptrace.Traces) []ptrace.Span {
 }
 
 // TestTraceReachesACollector: by each protocol the receiver has one trace, whole, and nothing secret.
-func TestTraceReachesACollector(t *testing.T) {
+func TestTraceReachesACollector(t *testing.T) { //nolint:paralleltest // it sets environment variables
 	for _, protocol := range []string{"grpc", "http/protobuf"} {
 		t.Run(protocol, func(t *testing.T) {
 			got := export(t, protocol)
@@ -164,7 +163,7 @@ func checkTree(t *testing.T, all []ptrace.Span) {
 
 // TestExample: the trace that the documentation shows is what a collector gets. The calls' random IDs
 // and times are replaced by fixed ones.
-func TestExample(t *testing.T) {
+func TestExample(t *testing.T) { //nolint:paralleltest // it sets environment variables
 	all := export(t, "http/protobuf")
 	at := map[string]int{"create VM": 1, "delete VM": 3641}
 	id := uint64(0)

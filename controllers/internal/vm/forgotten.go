@@ -48,7 +48,9 @@ func (e *Engine) findForgotten(ctx context.Context, o Owner, own class.Resolved)
 // lookUpOwnToo is lookUp, and returns the class that shows the VM. Two places may be one account of
 // the cloud, and a former leader's request may have made the VM since the owner's own class was
 // asked. So what another class shows is asked of the own one again, which takes precedence.
-func (e *Engine) lookUpOwnToo(ctx context.Context, o Owner, own, with class.Resolved) (cloud.VM, class.Resolved, error) {
+func (e *Engine) lookUpOwnToo(ctx context.Context, o Owner, own, with class.Resolved) (
+	cloud.VM, class.Resolved, error,
+) {
 	found, err := e.lookUp(ctx, o, with)
 	if err != nil || !adoptable(o, found) || with.Place() == own.Place() ||
 		own.Object == nil || own.Err(cloud.BlocksAll) != nil {

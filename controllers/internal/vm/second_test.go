@@ -141,7 +141,8 @@ func TestSecondLookIsRepeatedAlone(t *testing.T) {
 	env := newLifeEnv(t)
 	deletions := 0
 	answers := []error{
-		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"), cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
+		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
+		cloud.Errorf(cloud.Throttled, "get VM", "Reason", "limit"),
 		cloud.Errorf(cloud.NotFound, "get VM", "Reason", "gone"),
 	}
 	env.object.ref.ProviderID = "sim:///sim-1/vm-that-is-gone"

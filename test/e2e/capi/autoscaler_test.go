@@ -5,16 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/autoscaler"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/test/e2e/autoscaler"
 )
 
 // provisionTimeAnnotation of a group wins over the autoscaler's flag.
@@ -91,7 +90,7 @@ func (s *scaled) binary(t *testing.T) (autoscaler.Binary, *autoscaler.Scheduler)
 	}
 	return autoscaler.Binary{
 		Path: path, Management: s.kubeconfig, Workload: s.nodes.Cluster.Kubeconfig(),
-		Discover: "namespace=" + s.namespace + ",clusterName=" + s.pool.name,
+		Discover: "namespace=" + s.namespace + ",clusterName=" + s.name,
 	}, &autoscaler.Scheduler{Clients: clients, Namespace: metav1.NamespaceDefault, CPU: "1100m"}
 }
 
@@ -129,7 +128,7 @@ func (s *scaled) copyTemplate(ctx context.Context, from, to, class string) error
 // largeClass makes a class of larger VMs.
 func (s *scaled) largeClass(ctx context.Context, name string) error {
 	var class machinev1.MachineClass
-	if err := s.m.cl.Get(ctx, s.key(s.pool.name+"-md-0"), &class); err != nil {
+	if err := s.m.cl.Get(ctx, s.key(s.name+"-md-0"), &class); err != nil {
 		return err
 	}
 	large, _ := s.nodes.Class(name, "large")
@@ -190,7 +189,7 @@ func (s *scaled) spare(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Annotations: map[string]string{
 			clusterv1.AutoscalerMinSizeAnnotation: "0", clusterv1.AutoscalerMaxSizeAnnotation: "5",
 		}},
-		Spec: clusterv1.MachineDeploymentSpec{ClusterName: s.pool.name, Template: *md.Spec.Template.DeepCopy()},
+		Spec: clusterv1.MachineDeploymentSpec{ClusterName: s.name, Template: *md.Spec.Template.DeepCopy()},
 	}
 	other.Spec.Template.Labels = nil // core puts the deployment's own there
 	other.Spec.Template.Spec.InfrastructureRef.Name = name

@@ -67,7 +67,8 @@ func (a *amazon) Variables() map[string]string {
 		"AWS_CONTROL_PLANE_SUBNET_ID_3": "subnet-c1", "AWS_CONTROL_PLANE_SECURITY_GROUP_ID": "sg-2",
 		"AWS_CONTROL_PLANE_IAM_INSTANCE_PROFILE": "control-plane", "AWS_BOOT_DATA_BUCKET": bootBucket,
 		"AWS_API_SERVER_TARGET_GROUP_ARN": ec2test.GroupAPIServer,
-		"AWS_REGION":                      "eu-west-1", "AWS_AMI": amiOld, "AWS_SSH_KEY_NAME": "a-key", "AWS_SUBNET_ID": "subnet-a1",
+		"AWS_REGION":                      "eu-west-1",
+		"AWS_AMI":                         amiOld, "AWS_SSH_KEY_NAME": "a-key", "AWS_SUBNET_ID": "subnet-a1",
 		"AWS_SECURITY_GROUP_ID": "sg-1", "AWS_IAM_INSTANCE_PROFILE": "nodes",
 		"AWS_ACCESS_KEY_ID": ec2test.KeyID, "AWS_SECRET_ACCESS_KEY": ec2test.SecretKey,
 	}

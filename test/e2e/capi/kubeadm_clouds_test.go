@@ -43,12 +43,15 @@ func TestKubeadmClouds(t *testing.T) {
 		"MachinePool=false,ClusterTopology=true")
 	m.startProviders(t)
 	var lives sync.WaitGroup // at once, as in TestKubeadm
-	for name, live := range map[string]func(*testing.T){
-		"aws":       func(t *testing.T) { awsLife(t, newCloudCluster(t, m, ctl, "aws", aws, nil)) },
-		"openstack": func(t *testing.T) { openStackLife(t, m, ctl) },
-		"vsphere":   func(t *testing.T) { vSphereLife(t, m, ctl) },
+	for name, live := range map[string]func(*testing.T, *management, clusterctl){
+		"aws": func(t *testing.T, m *management, ctl clusterctl) {
+			t.Helper()
+			awsLife(t, newCloudCluster(t, m, ctl, "aws", aws, nil))
+		},
+		"openstack": openStackLife,
+		"vsphere":   vSphereLife,
 	} {
-		lives.Go(func() { t.Run(name, live) })
+		lives.Go(func() { t.Run(name, func(t *testing.T) { live(t, m, ctl) }) })
 	}
 	lives.Wait()
 	m.rights(t, "capi-kubeadm-bootstrap-system:capi-kubeadm-bootstrap-manager",
@@ -56,7 +59,8 @@ func TestKubeadmClouds(t *testing.T) {
 }
 
 // newCloudCluster is a Cluster of the flavor of a cloud, in a namespace of its own.
-func newCloudCluster(t *testing.T, m *management, ctl clusterctl, name string, cloud kubeadmCloud, know func(*guests.Guests),
+func newCloudCluster(t *testing.T, m *management, ctl clusterctl, name string, cloud kubeadmCloud,
+	know func(*guests.Guests),
 ) *kubeadmCluster {
 	t.Helper()
 	namespace := "kubeadm-" + name

@@ -12,6 +12,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kcpv1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -55,16 +56,17 @@ func TestKubeadm(t *testing.T) {
 		// At once, but as one test: they wait most of the time, and the number of
 		// tests that run in parallel is that of the processors.
 		var lives sync.WaitGroup
-		for name, live := range map[string]func(*testing.T){
-			"flavor sim": func(t *testing.T) { kubeadmLife(t, newKubeadmCluster(t, m, ctl, all, "kubeadm", "k1")) },
-			"default flavor": func(t *testing.T) {
-				kubeadmOtherLife(t, newKubeadmCluster(t, m, ctl, all, "kubeadm-other", "k3"))
-			},
-			"ClusterClass": func(t *testing.T) {
-				kubeadmClassLife(t, newKubeadmCluster(t, m, ctl, all, "kubeadm-class", "k2"))
-			},
+		for name, of := range map[string]struct {
+			live          func(*testing.T, *kubeadmCluster)
+			namespace, as string
+		}{
+			"flavor sim":     {kubeadmLife, "kubeadm", "k1"},
+			"default flavor": {kubeadmOtherLife, "kubeadm-other", "k3"},
+			"ClusterClass":   {kubeadmClassLife, "kubeadm-class", "k2"},
 		} {
-			lives.Go(func() { t.Run(name, live) })
+			lives.Go(func() {
+				t.Run(name, func(t *testing.T) { of.live(t, newKubeadmCluster(t, m, ctl, all, of.namespace, of.as)) })
+			})
 		}
 		lives.Wait()
 	})
@@ -323,8 +325,8 @@ func (k *kubeadmCluster) gone(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.until(t, "the Cluster is gone", func(ctx context.Context) error {
-		if err := k.m.cl.Get(ctx, client.ObjectKeyFromObject(c), c); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("it is there, %v", err)
+		if err := k.m.cl.Get(ctx, client.ObjectKeyFromObject(c), c); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the Cluster is there, or not to be read: %v", err) //nolint:errorlint // may be nil
 		}
 		return nil
 	})

@@ -9,15 +9,12 @@ import (
 	"slices"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // mover is who moves pools, in the audit log.
@@ -129,15 +126,6 @@ func (d *bothAPIs) class(t *testing.T, namespace, name, instanceType string) {
 		if err := d.cl.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// ensureNamespace makes a namespace unless it is there.
-func (d *bothAPIs) ensureNamespace(t *testing.T, name string) {
-	t.Helper()
-	err := d.cl.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
 	}
 }
 

@@ -27,14 +27,14 @@ func (h *movingPool) pods(t *testing.T) {
 		ObjectMeta: at,
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
 	}
-	budget.Spec.MinAvailable = ptr.To(intstr.FromInt(len(vms)))
+	budget.Spec.MinAvailable = new(intstr.FromInt(len(vms)))
 	if err := h.cl.Create(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
 	for name := range vms {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: name, Labels: labels}}
 		pod.Spec = corev1.PodSpec{
-			NodeName: name, AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To[int64](0),
+			NodeName: name, AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: ptr.To[int64](0),
 			Containers:  []corev1.Container{{Name: "c", Image: "none"}},
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		}

@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // wait bounds steps that take seconds. Cluster API looks again at a drain every
@@ -50,12 +49,9 @@ func newPool(t *testing.T, m *management, ctl clusterctl, nodes *stack.Stack, na
 }
 
 // apply applies a flavor with that many workers.
-func (p *pool) apply(t *testing.T, flavor string, workers int, change ...func(rendered)) {
+func (p *pool) apply(t *testing.T, flavor string, workers int) {
 	t.Helper()
 	all := p.m.generate(t, p.ctl, flavor, p.namespace, p.name, p.variables, "--worker-machine-count", fmt.Sprint(workers))
-	for _, c := range change {
-		c(all)
-	}
 	if err := p.m.Cluster.Apply(t.Context(), all...); err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // await waits for a step of guests, and logs when it came, counted from a time.
@@ -149,8 +149,8 @@ func (g *guestCluster) awaitGone(t *testing.T, began time.Time, name string) {
 		if client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("its Machine is there, %w", err)
 		}
-		if err := g.nodes.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("its Node is there, %w", err)
+		if err := g.nodes.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("its Node is there, or not to be read: %v", err) //nolint:errorlint // may be nil
 		}
 		domains, err := g.cloud.Domains(ctx)
 		if server, notFound := g.server(ctx, name); err != nil || notFound == nil {

@@ -15,16 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/guests/guestcloud"
+	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
-	"github.com/capmcm/cluster-api-provider-mcm/test/guests/guestcloud"
-	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // slow bounds each step of guests: the processor is emulated, and the machine may have much
@@ -103,7 +102,8 @@ func (g *guestCluster) readyForKubeadm(t *testing.T, image string) {
 	kubeadm := filepath.Join(filepath.Dir(image), "bin", "kubeadm")
 	for _, phase := range []string{"upload-config kubeadm", "upload-config kubelet", "bootstrap-token"} {
 		args := append([]string{"init", "phase"}, strings.Fields(phase)...)
-		cmd := exec.CommandContext(t.Context(), kubeadm, append(args, "--config", config, "--kubeconfig", g.api.Kubeconfig())...)
+		args = append(args, "--config", config, "--kubeconfig", g.api.Kubeconfig())
+		cmd := exec.CommandContext(t.Context(), kubeadm, args...)
 		if said, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("kubeadm init phase %s: %v\n%s", phase, err, said)
 		}

@@ -4,17 +4,15 @@ import (
 	"context"
 	"testing"
 
+	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlcluster "sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
 	"sigs.k8s.io/cluster-api/test/framework"
-
-	bootstrapv1 "github.com/capmcm/cluster-api-provider-mcm/api/bootstrap/v1alpha1"
-	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // resilience: owner references and finalizers that somebody removes come back,
@@ -43,15 +41,15 @@ func owners() map[string]func(types.NamespacedName, []metav1.OwnerReference) err
 	cluster := metav1.OwnerReference{Kind: "Cluster", APIVersion: clusterv1.GroupVersion.String()}
 	machine := metav1.OwnerReference{
 		Kind: "Machine", APIVersion: clusterv1.GroupVersion.String(),
-		Controller: ptr.To(true),
+		Controller: new(true),
 	}
 	config := metav1.OwnerReference{
 		Kind: "MCMConfig", APIVersion: bootstrapv1.GroupVersion.String(),
-		Controller: ptr.To(true),
+		Controller: new(true),
 	}
 	controlPlane := metav1.OwnerReference{
 		Kind:       "MCMExternalControlPlane",
-		APIVersion: "controlplane.cluster.x-k8s.io/v1alpha1", Controller: ptr.To(true),
+		APIVersion: "controlplane.cluster.x-k8s.io/v1alpha1", Controller: new(true),
 	}
 	exactly := func(want ...metav1.OwnerReference) func(types.NamespacedName, []metav1.OwnerReference) error {
 		return func(_ types.NamespacedName, got []metav1.OwnerReference) error {
@@ -68,7 +66,7 @@ func owners() map[string]func(types.NamespacedName, []metav1.OwnerReference) err
 		// Without an owner, so that it stays when a Cluster goes.
 		"MachineClass":           exactly(),
 		"MCMRemediationTemplate": exactly(),
-		"Secret": func(name types.NamespacedName, got []metav1.OwnerReference) error {
+		"Secret": func(_ types.NamespacedName, got []metav1.OwnerReference) error {
 			return framework.HasOneOfExactOwners(got, []metav1.OwnerReference{config}, []metav1.OwnerReference{controlPlane},
 				nil)
 		},

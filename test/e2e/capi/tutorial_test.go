@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,12 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/fixture/process"
 )
 
 // shellBlock is a block of commands of a page.
@@ -213,9 +213,7 @@ func serviceProxy(t *testing.T, services map[string]string) string {
 			return
 		}
 		defer func() { _ = answer.Body.Close() }()
-		for name, values := range answer.Header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), answer.Header)
 		w.WriteHeader(answer.StatusCode)
 		_, _ = io.Copy(w, answer.Body)
 	}))

@@ -106,7 +106,7 @@ func (r redirect) change(c *admissionv1.WebhookClientConfig) {
 	if c.Service == nil || c.Service.Namespace != r.namespace {
 		return
 	}
-	c.URL, c.CABundle = ptr.To(r.url+ptr.Deref(c.Service.Path, "")), r.ca
+	c.URL, c.CABundle = new(r.url+ptr.Deref(c.Service.Path, "")), r.ca
 	c.Service = nil
 }
 
@@ -123,7 +123,7 @@ func (r redirect) conversion(ctx context.Context, cl client.Client) error {
 			continue
 		}
 		before := crd.DeepCopy()
-		c.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: ptr.To(r.url + "/convert"), CABundle: r.ca}
+		c.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: new(r.url + "/convert"), CABundle: r.ca}
 		if err := cl.Patch(ctx, crd, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("%s: %w", crd.Name, err)
 		}

@@ -7,17 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
-	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 )
 
 // scaling: 0 to 3 to 1.
@@ -127,12 +126,12 @@ func (p *pool) drain(t *testing.T) {
 	labels := map[string]string{"app": "held"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "held", Labels: labels}}
 	pod.Spec = corev1.PodSpec{
-		NodeName: machines[0].Status.NodeRef.Name, AutomountServiceAccountToken: ptr.To(false),
+		NodeName: machines[0].Status.NodeRef.Name, AutomountServiceAccountToken: new(false),
 		Containers:  []corev1.Container{{Name: "c", Image: "none"}},
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: pod.ObjectMeta, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 	}}
 	for _, o := range []client.Object{budget, pod} {
 		if err := p.nodes.Client.Create(t.Context(), o); err != nil {
@@ -222,8 +221,8 @@ func (p *pool) remove(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until(t, "the Cluster is gone", func(ctx context.Context) error {
-		if err := p.m.cl.Get(ctx, client.ObjectKeyFromObject(c), c); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("it is there, %v", err)
+		if err := p.m.cl.Get(ctx, client.ObjectKeyFromObject(c), c); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the Cluster is there, or not to be read: %v", err) //nolint:errorlint // may be nil
 		}
 		return nil
 	})

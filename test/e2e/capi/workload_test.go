@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
+	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capmcm/cluster-api-provider-mcm/test/cluster"
-	"github.com/capmcm/cluster-api-provider-mcm/test/stack"
 )
 
 // endpoint is where the API server listens.
@@ -34,7 +33,9 @@ func (p *pool) externalKubeconfig(t *testing.T) {
 }
 
 // externalKubeconfig gives a Cluster a kubeconfig of an external control plane.
-func externalKubeconfig(t *testing.T, m *management, api *cluster.Cluster, nodes client.Client, namespace, name string) {
+func externalKubeconfig(t *testing.T, m *management, api *cluster.Cluster, nodes client.Client,
+	namespace, name string,
+) {
 	t.Helper()
 	const user = "capmcm-workload"
 	if err := api.ApplyFile(t.Context(), filepath.Join(m.assets.root, "config", "rbac",

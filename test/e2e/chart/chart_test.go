@@ -46,9 +46,10 @@ func TestChart(t *testing.T) {
 	t.Run("Install", func(t *testing.T) { checkInstall(t, r, loaded) })
 }
 
-func values(native, clusterAPI bool) map[string]any {
+// values are those with the native API, and perhaps Cluster API.
+func values(clusterAPI bool) map[string]any {
 	return map[string]any{
-		"native": map[string]any{"enabled": native},
+		"native": map[string]any{"enabled": true},
 		"clusterAPI": map[string]any{
 			"enabled": clusterAPI, "selfHosted": map[string]any{"namespaces": []any{"default"}},
 		},
@@ -59,7 +60,7 @@ func checkLint(t *testing.T, packed string) {
 	t.Helper()
 	lint := action.NewLint()
 	lint.Strict, lint.Namespace = true, namespace
-	found := lint.Run([]string{packed}, values(true, true))
+	found := lint.Run([]string{packed}, values(true))
 	for _, m := range found.Messages {
 		if m.Severity > support.InfoSev {
 			t.Error(m)
@@ -109,7 +110,7 @@ func checkInstall(t *testing.T, r release, loaded *helmchart.Chart) {
 	helm := configuration(t, s)
 	install := action.NewInstall(helm)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = "capmcm", namespace, true
-	if _, err := install.RunWithContext(t.Context(), loaded, values(true, true)); err != nil {
+	if _, err := install.RunWithContext(t.Context(), loaded, values(true)); err != nil {
 		t.Fatal(err)
 	}
 	cl := s.Client
@@ -118,7 +119,7 @@ func checkInstall(t *testing.T, r release, loaded *helmchart.Chart) {
 
 	upgrade := action.NewUpgrade(helm)
 	upgrade.Namespace = namespace
-	changed := values(true, false)
+	changed := values(false)
 	changed["logLevel"] = 4
 	if _, err := upgrade.RunWithContext(t.Context(), "capmcm", loaded, changed); err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func rendered(t *testing.T, folder string, monitoring map[string]any) []*unstruc
 	}
 	install := action.NewInstall(&action.Configuration{})
 	install.ReleaseName, install.Namespace, install.DryRun, install.ClientOnly = "capmcm", namespace, true, true
-	all := values(true, true)
+	all := values(true)
 	if monitoring != nil {
 		all["monitoring"] = monitoring
 	}

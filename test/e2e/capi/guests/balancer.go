@@ -58,7 +58,7 @@ func (g *Guests) AddBehind(name string, port int, members Members) (*Cluster, er
 
 // pass serves one connection.
 func (g *Guests) pass(in net.Conn, c *Cluster, api string) {
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	const long = 10 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), long)
 	defer cancel()
@@ -69,7 +69,7 @@ func (g *Guests) pass(in net.Conn, c *Cluster, api string) {
 	if err != nil {
 		return
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	var ways sync.WaitGroup
 	for _, way := range []struct{ from, to net.Conn }{{in, out}, {out, in}} {
 		ways.Go(func() {

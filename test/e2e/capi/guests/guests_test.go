@@ -146,6 +146,7 @@ func (w *world) allow(t *testing.T, expires time.Time) {
 // TestGuestsJoin: what the bootstrap provider writes is taken, and the nodes are
 // what kubeadm makes of it.
 func TestGuestsJoin(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.vms.add(w.init(t), release)
 	w.guests.look(t.Context(), w.vms.all)
@@ -177,6 +178,7 @@ func TestGuestsJoin(t *testing.T) {
 
 // TestGuestsRefuse: what cloud-init and kubeadm refuse does not come up.
 func TestGuestsRefuse(t *testing.T) {
+	t.Parallel()
 	replace := func(old, with string) func(string) string {
 		return func(text string) string {
 			if !strings.Contains(text, old) {
@@ -195,10 +197,12 @@ func TestGuestsRefuse(t *testing.T) {
 		"unknown field":      {replace("controlPlaneEndpoint", "controlPlaneEndpiont"), "unknown field"},
 		"no authority":       {replace("/etc/kubernetes/pki/etcd/ca.key", "/tmp/ca.key"), "pki/etcd/ca"},
 		"no key of accounts": {replace("/etc/kubernetes/pki/sa.pub", "/tmp/sa.pub"), "ServiceAccounts"},
-		"other endpoint":     {replace("controlPlaneEndpoint: 127.0.0.1", "controlPlaneEndpoint: 127.0.0.2"), "nothing is at"},
-		"newer cluster":      {replace("kubernetesVersion: v1.36.3", "kubernetesVersion: v1.37.0"), "does not serve"},
-		"unknown variable":   {replace("#cloud-config", "#cloud-config\n# {{ ds.meta_data.rack }}"), "do not have"},
-		"no kubeadm":         {replace("'kubeadm init", "'k3s server"), "not called"},
+		"other endpoint": {
+			replace("controlPlaneEndpoint: 127.0.0.1", "controlPlaneEndpoint: 127.0.0.2"), "nothing is at",
+		},
+		"newer cluster":    {replace("kubernetesVersion: v1.36.3", "kubernetesVersion: v1.37.0"), "does not serve"},
+		"unknown variable": {replace("#cloud-config", "#cloud-config\n# {{ ds.meta_data.rack }}"), "do not have"},
+		"no kubeadm":       {replace("'kubeadm init", "'k3s server"), "not called"},
 	}
 	for name, tc := range first {
 		t.Run(name, func(t *testing.T) {

@@ -66,9 +66,7 @@ func (c *Cluster) register(ctx context.Context, m *machine, r run) error {
 		Spec:       corev1.NodeSpec{ProviderID: flags["provider-id"], Taints: options.Taints},
 		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: m.Version}},
 	}
-	for key, value := range parseLabels(flags["node-labels"]) {
-		node.Labels[key] = value
-	}
+	maps.Copy(node.Labels, parseLabels(flags["node-labels"]))
 	if m.controlPlane {
 		node.Labels[controlPlaneLabel] = ""
 		node.Labels[corev1.LabelNodeExcludeBalancers] = ""
