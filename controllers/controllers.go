@@ -18,6 +18,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
@@ -92,6 +93,8 @@ type Options struct {
 	// MachineDeployment grows after machines had to be replaced in ReplaceCycles cycles
 	// because they did not join in time. If either is 0, it does not.
 	CreationTimeoutGrowthPercent, ReplaceCycles int
+	// ConsoleEvidence has the consoles of machines that did not join read and kept.
+	ConsoleEvidence bool
 }
 
 // A Controller is what can be run on its own.
@@ -145,6 +148,8 @@ type setup struct {
 	permits *permit.Permits
 	// fallback is what is known of exhausted classes.
 	fallback *fallback.Memory
+	// evidence keeps consoles of machines that did not join; nil: none.
+	evidence *evidence.Keeper
 }
 
 // Setup adds the controllers of these names to mgr, whose caches get the indexes
@@ -163,6 +168,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, d Deps, which []string) error 
 			return false
 		}, visits: &hold.Visits{}, permits: permit.New(d.Client, d.Clock, d.Options.Machine.MaxReplacements),
 		fallback: fallback.NewMemory(d.Clock, d.Options.Machine.ResourceExhaustedRetry),
+	}
+	if d.Options.ConsoleEvidence {
+		s.evidence = evidence.New(evidence.Deps{Client: d.Client, Live: d.Live, Clock: d.Clock})
 	}
 	for _, c := range All() {
 		if !slices.Contains(which, c.Name) {
@@ -204,7 +212,7 @@ func addMachine(s *setup) error {
 		Client: s.Client, Live: s.Live, Target: s.Target, Clouds: s.Clouds, Clock: s.Clock, Fence: s.Fence,
 		Events: s.Events(machineComponent), Options: options, Frozen: s.frozen, FreezeCause: s.cause,
 		ThawedAt: s.thawedAt, Rand: s.Rand, Durations: s.Durations, Visits: s.visits, Permits: s.permits,
-		Fallback: s.fallback,
+		Fallback: s.fallback, Evidence: s.evidence,
 	})
 	if err := s.registerMetrics(c.Collectors()); err != nil {
 		return err

@@ -101,6 +101,7 @@ type machineOptions struct {
 	resourceExhaustedRetry                 time.Duration
 	maxEvictRetries                        int
 	maxReplacements                        string // a number or a percentage
+	consoleEvidence                        bool
 	creationGrowthPercent, replaceCycles   int
 	nodeConditions                         string
 	bootstrapTokenExtraGroups              string
@@ -175,7 +176,7 @@ func defaults() *Options {
 			creation: 20 * time.Minute, health: 10 * time.Minute, drain: 2 * time.Hour, inPlaceUpdate: 20 * time.Minute,
 			preserve: 96 * time.Hour, pvDetach: 2 * time.Minute, pvReattach: 90 * time.Second,
 			resourceExhaustedRetry: 10 * time.Minute, maxEvictRetries: 360,
-			maxReplacements: "1", replaceCycles: 2,
+			maxReplacements: "1", replaceCycles: 2, consoleEvidence: true,
 			nodeConditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
 		},
 		logs:             logsapi.NewLoggingConfiguration(),
@@ -308,6 +309,9 @@ func (o *Options) addMachineFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&m.maxReplacements, "machine-max-replacements", m.maxReplacements,
 		"how many unhealthy machines of a machine deployment are replaced at a time: a number, or a percentage of its "+
 			"replicas")
+	fs.BoolVar(&m.consoleEvidence, "console-evidence", m.consoleEvidence,
+		"read the console of a machine that did not join before its VM is deleted, and keep its end, redacted, in a Secret "+
+			"of the pool")
 	fs.DurationVar(&m.drain, "machine-drain-timeout", m.drain,
 		"how long a node may be drained before its pods are removed by force")
 	fs.DurationVar(&m.inPlaceUpdate, "machine-inplace-update-timeout", m.inPlaceUpdate,

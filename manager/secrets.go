@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 )
 
 // keptSecrets bounds the Secrets that are kept in memory. Those of classes are read each
@@ -81,9 +83,10 @@ func (c *secretClient) Patch(ctx context.Context, obj client.Object, patch clien
 	return err
 }
 
-// keepWritten keeps a Secret as the API server answered to a write.
+// keepWritten keeps a Secret as the API server answered to a write. Consoles are large, and not
+// read through this client.
 func (c *secretClient) keepWritten(obj client.Object, err error) {
-	if s, ok := obj.(*corev1.Secret); ok && err == nil {
+	if s, ok := obj.(*corev1.Secret); ok && err == nil && s.Type != machinev1.ConsoleEvidenceType {
 		c.kept.Add(client.ObjectKeyFromObject(s), &keptSecret{secret: s.DeepCopy(), shown: s.ResourceVersion})
 	}
 }

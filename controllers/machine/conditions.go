@@ -11,6 +11,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -44,7 +45,7 @@ func progressConditions(p *pass, failure error, status machinev1.MachineStatus) 
 		found = append(found, c)
 	}
 	if c, ok := nodeCondition(p, status); ok {
-		found = append(found, c)
+		found = append(found, withConsole(p, status.CurrentStatus.Phase, c))
 	}
 	return found
 }
@@ -252,4 +253,21 @@ func condition(kind string, ok bool, reason, message string) metav1.Condition {
 		status = metav1.ConditionTrue
 	}
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// withConsole adds to the condition of a machine that did not join what its console says. The
+// passes after the one that read it leave that as it is.
+func withConsole(p *pass, phase machinev1.MachinePhase, c metav1.Condition) metav1.Condition {
+	if phase != machinev1.MachineFailed || c.Status == metav1.ConditionTrue {
+		return c
+	}
+	if p.did.console != nil {
+		c.Message += evidence.Suffix(*p.did.console)
+		return c
+	}
+	was := findCondition(p.machine.Status.Progress, c.Type)
+	if was != nil && was.Reason == c.Reason && strings.HasPrefix(was.Message, c.Message+evidence.Mark) {
+		c.Message = was.Message
+	}
+	return c
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/hold"
@@ -31,7 +32,7 @@ import (
 )
 
 // Deps are what a Controller needs; all are required but Target, Frozen, FreezeCause,
-// ThawedAt, Durations and Visits.
+// ThawedAt, Durations, Visits and Evidence.
 type Deps struct {
 	Client  client.Client   // control cluster, reads from a cache
 	Live    client.Reader   // control cluster, reads from the API server
@@ -61,6 +62,8 @@ type Deps struct {
 	// Fallback is what is known of exhausted classes, shared with the controllers that choose
 	// classes for new Machines and report capacity; nil: the Controller has its own.
 	Fallback *fallback.Memory
+	// Evidence keeps the consoles of Machines that did not join; nil reads none.
+	Evidence *evidence.Keeper
 }
 
 // Controller keeps the VM and node of each Machine as its spec asks.

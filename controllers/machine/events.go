@@ -21,6 +21,7 @@ const (
 	eventUnhealthy    = "Unhealthy"
 	eventRecovered    = "Recovered"
 	eventFailed       = "Failed"
+	eventConsole      = "ConsoleRead" // what the console of a machine says that did not join
 	eventUpdated      = "InPlaceUpdate"
 	eventDrainBlocked = "DrainBlocked"
 	// The VM has not got the tags of its class.

@@ -63,6 +63,9 @@ func (c *Controller) enterPhase(ctx context.Context, p *pass, v decision) error 
 			return err // one that we may not remove is left to its expiry
 		}
 	}
+	if v.next.joined == corev1.ConditionFalse {
+		c.keepConsole(ctx, p)
+	}
 	p.did.transition = v.next
 	return nil
 }

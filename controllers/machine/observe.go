@@ -16,6 +16,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outage"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
 )
 
 // pass is one reconcile of a Machine: what it has read, the objects as they are
@@ -56,13 +57,14 @@ type outcomes struct {
 	transition           *transition // of phase and operation; nil: none
 	waitsFor             *waiting    // what the pass ends waiting for; nil: nothing
 	expiry               *expiryChange
-	warnings             []string      // about annotations that cannot be read
-	tagsFailure          *waiting      // why the VM has not the tags of its class; nil: nothing failed
-	tagsUpdated          bool          // it has them, or need not
-	bootDataFailure      *waiting      // why the cloud keeps its boot data; nil: nothing failed
-	bootDataRemoved      bool          // the cloud keeps none
-	joining              vm.Joining    // how far the VM has joined its load balancers; zero: nothing is known
-	outage               outage.Outage // that protects the machine; zero: none
+	warnings             []string         // about annotations that cannot be read
+	tagsFailure          *waiting         // why the VM has not the tags of its class; nil: nothing failed
+	tagsUpdated          bool             // it has them, or need not
+	bootDataFailure      *waiting         // why the cloud keeps its boot data; nil: nothing failed
+	bootDataRemoved      bool             // the cloud keeps none
+	joining              vm.Joining       // how far the VM has joined its load balancers; zero: nothing is known
+	console              *console.Failure // of the machine that did not join; nil: nothing is known
+	outage               outage.Outage    // that protects the machine; zero: none
 	restartHealthTimeout bool
 
 	step             string        // MCM's name of the deletion step that the pass ends in

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/vm"
 )
@@ -110,4 +111,24 @@ func (c *Controller) deregister(ctx context.Context, p *pass) (bool, error) {
 		requeueAfter(p, gone.RetryAfter)
 	}
 	return gone.Done, nil
+}
+
+// keepConsole keeps what the console of a machine says that did not join in time, before its
+// replacement takes the VM away. It fails nothing: the machine fails with and without it.
+func (c *Controller) keepConsole(ctx context.Context, p *pass) {
+	m := p.machine
+	found, ok := c.Evidence.Keep(ctx, evidence.Case{
+		Machine: m.Name, Namespace: m.Namespace, OwnerID: machinev1.OwnerID(m), ProviderID: m.Spec.ProviderID,
+		Class: m.Spec.Class.Name,
+		Pool:  func(ctx context.Context) (evidence.Pool, error) { return evidence.PoolOfMachine(ctx, c.Client, m) },
+		BootData: func(context.Context) [][]byte {
+			data, _ := p.seen.class.UserData() // without any there is nothing to redact
+			return [][]byte{data}
+		},
+		Console: func(ctx context.Context) (string, error) { return c.engine.Console(ctx, c.owner(p)) },
+	})
+	if ok {
+		p.did.console = &found
+		p.did.events = append(p.did.events, kubeEvent{corev1.EventTypeWarning, eventConsole, evidence.Message(found)})
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/drain"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/target"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
@@ -71,6 +72,7 @@ func (w *world) restart() {
 	w.controller = New(Deps{
 		Client: w.client, Live: w.client, Target: w.target, Clouds: w.Registry(w.cloud, w.wraps...), Clock: w.clock,
 		Fence: w.fence, Events: w.events, Options: w.options, Rand: rand.Reader,
+		Evidence: evidence.New(evidence.Deps{Client: w.client, Live: w.client, Clock: w.clock}),
 	})
 }
 

@@ -56,9 +56,9 @@ func latest(found []Verdict) Verdict {
 		}
 	}
 	if best < 0 {
-		return Verdict{
-			Summary: "unknown", Remedy: "read the end of the console; nothing on it is known to keep a node from joining",
-		}
+		var v Verdict
+		v.Summary, v.Remedy = Describe(Unknown)
+		return v
 	}
 	v := found[best]
 	v.Cause, v.Summary, v.Remedy = rows[best].cause, rows[best].summary, rows[best].remedy

@@ -47,14 +47,17 @@ var parts = map[string]part{
 
 	"naming": {ours: []string{"api"}, theirs: []string{"github.com/google/uuid", "k8s.io/apimachinery/"}},
 
-	"controllers/internal": {ours: []string{"api", "bootstrap", "cloud", "fence", "naming"}, theirs: kubernetes},
+	// What the console of a machine that did not join says is explained by one table, for all.
+	"controllers/internal": {ours: []string{
+		"api", "bootstrap", "cloud", "explain/console", "explain/redact", "fence", "naming",
+	}, theirs: kubernetes},
 	"controllers/metrics": {
 		ours:   []string{"api", "controllers/internal"},
 		theirs: append([]string{"github.com/prometheus/"}, kubernetes...),
 	},
 	"controllers/*": {ours: []string{
 		"api", "bootstrap", "bootstrap/*", "cloud", "controllers/internal",
-		"controllers/metrics", "fence", "naming",
+		"controllers/metrics", "explain/console", "fence", "naming",
 	}, theirs: kubernetes},
 	"controllers": {ours: []string{
 		"api", "bootstrap/*", "cloud", "controllers/internal", "controllers/metrics",
@@ -68,7 +71,10 @@ var parts = map[string]part{
 
 	// The library below kubectl mcm tree and why: it knows the APIs, and the names of bootstrap tokens
 	// and of traces.
-	"explain": {ours: []string{"api", "bootstrap/*", "naming"}, theirs: kubernetes},
+	"explain": {ours: []string{"api", "bootstrap/*", "explain/console", "naming"}, theirs: kubernetes},
+	// What a controller needs of it, too: tables, without the rest.
+	"explain/console": {},
+	"explain/redact":  {theirs: []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
 
 	// Traces of machines' lives, for the manager.
 	"tracing": {

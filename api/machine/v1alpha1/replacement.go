@@ -51,3 +51,7 @@ const ReasonSurgeFallback = "SurgeFallback"
 // EventCreationTimeoutAdapted on a MachineDeployment tells that its creation timeout has
 // grown because machines did not join in time, or was reduced since they do again.
 const EventCreationTimeoutAdapted = "CreationTimeoutAdapted"
+
+// ConsoleEvidenceType is the type of the Secret that keeps the consoles of a pool's machines that
+// did not join. docs/consoles.md explains it.
+const ConsoleEvidenceType corev1.SecretType = "mcm.cluster.x-k8s.io/console-evidence"

@@ -342,18 +342,3 @@ func TestFile(t *testing.T) {
 		t.Errorf("left behind: %v, %v", found, err)
 	}
 }
-
-// TestKept: ordinary words stay, for a bundle without them is of no use.
-func TestKept(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		`"Created object" kind="Secret" object="kube-system/bootstrap-token-gqmrf3"`,
-		"Secret garden/boot does not exist", "--bootstrap-token-auth-extra-groups=system:bootstrappers",
-		"--control-kubeconfig=inClusterConfig", "secretRef: workers", "dataSecretName=blue-1", "token=",
-		"Concern:  Credentials", "providerID: aws:///eu-1/i-0123456789abcdef0", "369bc99c-aa2d-5c13-837d-8cfcb4eb5c1c",
-	} {
-		if got := (redactor{map[string]bool{}}).document(text); got != text {
-			t.Errorf("%q became %q", text, got)
-		}
-	}
-}

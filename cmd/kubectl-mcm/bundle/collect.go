@@ -24,6 +24,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
 	"github.com/capmcm/cluster-api-provider-mcm/explain/read"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/redact"
 )
 
 const (
@@ -36,7 +37,7 @@ const (
 type collector struct {
 	*options
 	inspect.Clusters
-	redactor
+	redact.Redactor
 
 	now     time.Time
 	files   map[string]string
@@ -88,14 +89,14 @@ func (c *collector) all(ctx context.Context) {
 
 // mask removes what was found to be a secret in one place from all others.
 func (c *collector) mask() {
-	known := wrap.Mask(c.secrets())
+	known := wrap.Mask(c.Secrets())
 	for name, text := range c.files {
 		c.files[name] = known.Replace(text)
 	}
 }
 
 // add keeps text, redacted.
-func (c *collector) add(name, text string) { c.files[name] = c.text(text) }
+func (c *collector) add(name, text string) { c.files[name] = c.Text(text) }
 
 // failed tells what could not be read.
 func (c *collector) failed(what string, err error) {
@@ -152,7 +153,7 @@ func (c *collector) keep(found []unstructured.Unstructured, folder string) {
 		if o.GetNamespace() != "" {
 			name = folder + "/" + safe(o.GetNamespace()) + "/" + fileOf(o.GroupVersionKind()) + ".yaml"
 		}
-		c.object(o.Object)
+		c.Object(o.Object)
 		text, err := yaml.Marshal(o.Object)
 		if err != nil {
 			c.failed(name, err)

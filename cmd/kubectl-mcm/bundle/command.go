@@ -21,6 +21,7 @@ import (
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/output"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/redact"
 )
 
 // stdout stands for standard output in --output.
@@ -80,7 +81,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		clusters.Namespace = ""
 	}
 	c := &collector{
-		options: o, Clusters: clusters, now: o.deps.Now(), files: map[string]string{}, redactor: redactor{map[string]bool{}},
+		options: o, Clusters: clusters, now: o.deps.Now(), files: map[string]string{}, Redactor: redact.New(),
 	}
 	c.all(cmd.Context())
 	if err := cmd.Context().Err(); err != nil {

@@ -56,7 +56,7 @@ func (c *collector) versions(ctx context.Context) {
 		if group, _, _ := unstructured.NestedString(o.Object, "spec", "group"); !ours(group) {
 			continue
 		}
-		c.object(o.Object)
+		c.Object(o.Object)
 		stored, _, _ := unstructured.NestedStringSlice(o.Object, "status", "storedVersions")
 		found.CRDs = append(found.CRDs, crdVersions{o.GetName(), o.GetLabels(), o.GetAnnotations(), stored})
 	}

@@ -78,6 +78,8 @@ func (w *World) newKubelet(r sim.Resource) *kubelet {
 		k.never = true // it was made by hand
 		return k
 	}
+	// What a machine leaves behind that does not join in time.
+	w.Cloud.Print(r.ID, "kubelet: joining with "+k.token+": dial tcp 192.0.2.1:6443: connect: no route to host")
 	wait := r.VM.Running.Sub(w.now) + w.between(5*time.Second, 90*time.Second)
 	switch draw := w.rng.Float64(); {
 	case w.healing || w.plan.AllJoin:

@@ -202,6 +202,7 @@ func (w *World) options() controllers.Options {
 		Orphans:   orphan.Options{Period: 30 * time.Minute},
 		SafetyUp:  2, SafetyDown: 1, OvershootPeriod: time.Minute,
 		AnnotateDuringRollout: true, CreationTimeoutGrowthPercent: 50, ReplaceCycles: 2,
+		ConsoleEvidence: true,
 	}
 }
 

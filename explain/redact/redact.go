@@ -1,4 +1,4 @@
-package bundle
+package redact
 
 import (
 	"maps"
@@ -12,17 +12,22 @@ import (
 )
 
 const (
-	mask         = "[redacted]"
+	// Mask stands for what was removed.
+	Mask         = "[redacted]"
 	shortest     = 8 // bytes of a value that is looked for elsewhere
 	shortestWord = 16
 )
 
-// redactor removes what looks like a secret, and remembers the values, for other places have them
-// under no name.
-type redactor struct{ known map[string]bool }
+// A Redactor removes what looks like a secret, and remembers the values, for other places have them
+// under no name. It is not safe for concurrent use.
+type Redactor struct{ known map[string]bool }
 
-// secrets are the values that were redacted.
-func (r redactor) secrets() []string { return slices.Sorted(maps.Keys(r.known)) }
+// New returns a Redactor that has removed nothing yet.
+func New() Redactor { return Redactor{known: map[string]bool{}} }
+
+// Secrets are the values that were removed because of their name, sorted; those that may be
+// ordinary words are not among them.
+func (r Redactor) Secrets() []string { return slices.Sorted(maps.Keys(r.known)) }
 
 // Words that the name of a secret has, without regard to case and to what separates them; whole
 // names; endings of names of something else, such as secretRef; and fields with boot data.
@@ -63,15 +68,15 @@ func isSecret(name string) bool {
 		slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// object redacts an object in place, and removes what is in it twice.
-func (r redactor) object(content map[string]any) {
+// Object redacts an object in place, and removes what is in it twice.
+func (r Redactor) Object(content map[string]any) {
 	unstructured.RemoveNestedField(content, "metadata", "managedFields")
 	unstructured.RemoveNestedField(content, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
 	r.fields(content, false)
 }
 
 // fields redacts a map. hidden reports whether it is the value of a secret.
-func (r redactor) fields(content map[string]any, hidden bool) {
+func (r Redactor) fields(content map[string]any, hidden bool) {
 	for name, value := range content {
 		called := name
 		if name == "value" { // of a variable or a tag
@@ -87,7 +92,7 @@ func (r redactor) fields(content map[string]any, hidden bool) {
 }
 
 // value is what is left of the value of a field.
-func (r redactor) value(value any, hidden bool) any {
+func (r Redactor) value(value any, hidden bool) any {
 	switch v := value.(type) {
 	case map[string]any:
 		r.fields(v, hidden)
@@ -102,7 +107,7 @@ func (r redactor) value(value any, hidden bool) any {
 		return r.document(v)
 	case int64, float64:
 		if hidden {
-			return mask
+			return Mask
 		}
 	}
 	return value
@@ -117,7 +122,7 @@ func isFlag(argument any) bool {
 }
 
 // hide masks a value, and remembers it unless it may be an ordinary word.
-func (r redactor) hide(value string) string {
+func (r Redactor) hide(value string) string {
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" {
 		return value
@@ -125,11 +130,11 @@ func (r redactor) hide(value string) string {
 	if len(trimmed) >= shortestWord || len(trimmed) >= shortest && strings.ContainsAny(trimmed, "0123456789") {
 		r.known[trimmed] = true
 	}
-	return mask
+	return Mask
 }
 
 // document redacts a string, which may be YAML or JSON itself, or boot data.
-func (r redactor) document(text string) string {
+func (r Redactor) document(text string) string {
 	if isBootData(text) {
 		return r.hide(text)
 	}
@@ -144,7 +149,7 @@ func (r redactor) document(text string) string {
 			}
 		}
 	}
-	return r.text(text)
+	return r.Text(text)
 }
 
 // isBootData reports whether text is what cloud-init or Ignition runs.

@@ -1,0 +1,17 @@
+package vm
+
+import (
+	"context"
+
+	"github.com/capmcm/cluster-api-provider-mcm/cloud"
+)
+
+// Console returns the end of the console of the owner's VM, without the account's secrets. It
+// changes nothing, and takes no longer than wrap.Timeout lets it.
+func (e *Engine) Console(ctx context.Context, o Owner) (string, error) {
+	account, resolved, err := e.Account(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	return cloud.Console(ctx, account, refOf(o, resolved))
+}
