@@ -27,7 +27,7 @@ func addMCMMachine(s *setup) error {
 			WatchFilter:            s.WatchFilter,
 			ResourceExhaustedRetry: s.Options.Machine.ResourceExhaustedRetry,
 		},
-		Fallback: s.fallback,
+		Fallback: s.fallback, Evidence: s.evidence,
 	}).SetupWithManager(s.mgr, s.Workers("mcmmachine"))
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fresh"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
@@ -39,7 +40,7 @@ type Options struct {
 	ResourceExhaustedRetry time.Duration
 }
 
-// Deps are what a Controller needs; all are required but Clusters and Fallback.
+// Deps are what a Controller needs; all are required but Clusters, Fallback and Evidence.
 type Deps struct {
 	Client client.Client // management cluster, reads from a cache with the indexes of index.Infrastructure
 	Live   client.Reader // reads from the API server
@@ -56,6 +57,8 @@ type Deps struct {
 	// Fallback is what is known of exhausted classes, shared with the controllers that report
 	// capacity; nil: the Controller has its own.
 	Fallback *fallback.Memory
+	// Evidence keeps the consoles of machines that did not join; nil reads none.
+	Evidence *evidence.Keeper
 }
 
 // Controller keeps the VM of each MCMMachine.

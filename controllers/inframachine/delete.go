@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
@@ -15,6 +19,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/outcome"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/patch"
@@ -60,6 +65,7 @@ func (c *Controller) ensureVMDeleted(ctx context.Context, p *pass) (bool, error)
 	if shared, err := c.keepSharedVM(ctx, p); shared || err != nil {
 		return shared, err
 	}
+	c.keepConsole(ctx, p)
 	done, err := c.deleteVM(ctx, p)
 	if err == nil || !outcome.IsCloud(err) {
 		return done, err
@@ -112,6 +118,45 @@ func (c *Controller) otherMachineWithSameVM(ctx context.Context, p *pass) (strin
 func neverCreated(o *infrav1.MCMMachine) bool {
 	return o.Spec.ProviderID == "" && !createStarted(o) && o.Annotations[infrav1.MadeFromAnnotation] == "" &&
 		!provisioned(o)
+}
+
+// unjoined is how old a machine without Node is at least to count as one that did not join: one
+// that was scaled in before had no time to.
+const unjoined = 5 * time.Minute
+
+// keepConsole keeps what the console of a machine says that goes without ever having had a Node.
+// It fails and delays nothing: the VM goes with and without it.
+func (c *Controller) keepConsole(ctx context.Context, p *pass) {
+	m := p.seen.machine
+	if m == nil || m.Status.NodeRef.IsDefined() || p.object.Spec.ProviderID == "" || p.seen.cluster == nil ||
+		!p.seen.cluster.DeletionTimestamp.IsZero() || p.seen.now.Sub(p.object.CreationTimestamp.Time) < unjoined {
+		return
+	}
+	found, ok := c.Evidence.Keep(ctx, evidence.Case{
+		Machine: p.object.Name, Namespace: p.object.Namespace, OwnerID: machinev1.OwnerID(p.object),
+		ProviderID: p.object.Spec.ProviderID, Class: className(p.object),
+		Pool:     func(ctx context.Context) (evidence.Pool, error) { return evidence.PoolOfCAPIMachine(ctx, c.Live, m) },
+		BootData: func(ctx context.Context) [][]byte { return c.bootDataOf(ctx, m) },
+		Console:  func(ctx context.Context) (string, error) { return c.engine.Console(ctx, c.owner(p)) },
+	})
+	if !ok {
+		return
+	}
+	p.did.console = &found
+	said := meta.FindStatusCondition(p.object.Status.Conditions, clusterv1.DeletingCondition)
+	if said == nil || !strings.HasSuffix(said.Message, evidence.Suffix(found)) {
+		warn(p, eventConsole, evidence.Message(found))
+	}
+}
+
+// bootDataOf is the boot data of a Machine as its bootstrap provider wrote it, if it is still there.
+func (c *Controller) bootDataOf(ctx context.Context, m *clusterv1.Machine) [][]byte {
+	secret := &corev1.Secret{}
+	name := ptr.Deref(m.Spec.Bootstrap.DataSecretName, "")
+	if name == "" || c.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, secret) != nil {
+		return nil
+	}
+	return [][]byte{secret.Data[bootstrapDataKey]}
 }
 
 // deleteVM asks for the VM and everything that was created with it to go, once it has left its

@@ -22,6 +22,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud/sim"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/index"
 	"github.com/capmcm/cluster-api-provider-mcm/fence"
 	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
@@ -112,6 +113,7 @@ func (w *env) restart() {
 	w.controller = New(Deps{
 		Client: w.cached(), Live: w.client, Clusters: clusters{w: w}, Clouds: registry, Clock: w.clock,
 		Fence: w.fence, Events: w.events, IPAM: !w.noIPAM,
+		Evidence: evidence.New(evidence.Deps{Client: w.client, Live: w.client, Clock: w.clock}),
 	})
 }
 

@@ -18,6 +18,8 @@ const (
 	eventRetained  = "RetainedVM"
 	eventRewritten = "ProviderIDRewritten"
 	eventNodeLeft  = "NodeLeft"
+	// What the console of a machine says that did not join. The native API has the same.
+	eventConsole = "ConsoleRead"
 	// Load balancers could not be reached while the deletion waited for them.
 	eventStillRegistered = "StillRegistered"
 	// The VM stays, and with it its address.

@@ -15,6 +15,7 @@ import (
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/class"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
 )
 
 // pass is one reconcile of a MCMMachine: what it has read, the object as it is
@@ -62,7 +63,8 @@ type outcomes struct {
 	membersObsolete                                   bool // the VM has no load balancer, and is to have none
 
 	deletionWaitsFor *condition
-	vmRetained       bool // the VM stays, as the user wants it
+	console          *console.Failure // of the machine, which did not join; nil: nothing is known
+	vmRetained       bool             // the VM stays, as the user wants it
 	finalizerRemoved bool
 	requeue          time.Duration // until the next pass; 0: when something changes
 	events           []kubeEvent

@@ -12,6 +12,7 @@ import (
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cloud"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/capi"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 )
 
 // report is the status that follows from p. It is pure, and the only code that
@@ -106,6 +107,9 @@ func deleting(p *pass) metav1.Condition {
 	c := metav1.Condition{Type: clusterv1.DeletingCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReasonDeleting}
 	if p.did.deletionWaitsFor != nil {
 		c.Reason, c.Message = p.did.deletionWaitsFor.reason, p.did.deletionWaitsFor.message
+	}
+	if p.did.console != nil {
+		c.Message += evidence.Suffix(*p.did.console)
 	}
 	return c
 }

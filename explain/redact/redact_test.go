@@ -35,7 +35,7 @@ func TestConsole(t *testing.T) {
 			"psk="+secretly("encoded")+"\n")), "runcmd:", "- [join, " + secretly("word") + "]", "- start containerd.service",
 	}, "\n")
 	for reason, line := range map[string]string{
-		"a key":                            "-----BEGIN A PRIVATE KEY-----\n[ 1] ci: " + canary + "\n-----END A PRIVATE KEY-----",
+		"a key":                            "-----BEGIN A KEY-----\n[ 1] ci: " + canary + "\n-----END A KEY-----",
 		"a key that began before the end":  "[ 1.0] ci: " + inKey() + "\n[ 1.0] ci: -----END EC PRIVATE KEY-----",
 		"a bootstrap token of a flag":      "kubeadm join a:6443 --token c4n4ry.0123456789abcdef",
 		"a bootstrap token without a name": "failed with abcdef.c4n4ry0123456789",

@@ -81,7 +81,6 @@ func (k *Keeper) Keep(ctx context.Context, c Case) (found console.Failure, ok bo
 	pool, err := c.Pool(ctx)
 	if err != nil {
 		log.FromContext(ctx).Info("Console is not kept: the machine's pool cannot be read", "cause", err.Error())
-		return console.Failure{}, false // the next pass tries again, if there is one
 	}
 	found, ok = k.find(ctx, c, pool)
 	k.remember(c.OwnerID, finding{at: k.Clock.Now(), found: found, ok: ok})
