@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
 )
 
 // API is one of the two APIs for machines.
@@ -121,6 +123,8 @@ type Facts struct {
 	Tokens   map[string]Token // bootstrap tokens by ID; see TokensRead
 	// TokensRead has the IDs that were looked up, so that one without a Token does not exist.
 	TokensRead map[string]bool
+	// Consoles are what is kept of machines that did not join, by namespace/name of the Secret.
+	Consoles map[string][]console.Failure
 	// Unread is what could not be read, e.g. because the user may not: a finding that
 	// would need it is left out.
 	Unread []string

@@ -22,6 +22,9 @@ type Explanation struct {
 	Steps           []Step       `json:"steps"`
 	// Missing is the first thing that is missing; nil if nothing is.
 	Missing *Finding `json:"missing,omitempty"`
+	// Consoles are what the consoles of machines said that did not join, the newest first: of a
+	// machine its own or those of its pool before it.
+	Consoles []Console `json:"consoles,omitempty"`
 	// Unread is what could not be read, so that it is not considered.
 	Unread []string `json:"unread,omitempty"`
 }
@@ -35,7 +38,7 @@ func (f *Facts) Why(o *Object) Explanation {
 		Created: at(o.Created), Steps: c.steps, Unread: f.Unread,
 	}
 	if missing := cmp.Or(c.missing(), c.first(true)); missing != nil {
-		out.Missing = missing.finding
+		out.Missing, out.Consoles = missing.finding, f.consoles(o)
 	}
 	return out
 }

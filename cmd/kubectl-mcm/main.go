@@ -62,7 +62,7 @@ func newRoot(connector connector) *cobra.Command {
 	root.AddCommand(newMigrate(c), newTakeover(c), newOrphans(c), newRecover(c))
 	readers := inspect.Deps{Connect: c.readers, Now: time.Now, APIServer: c.apiServer}
 	root.AddCommand(inspect.Commands(readers)...)
-	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace), console.New())
+	root.AddCommand(bundle.New(readers, version), validate.New(c.writtenNamespace), console.New(readers.Kept))
 	return root
 }
 

@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
 )
 
 // Source is where facts come from.
@@ -28,6 +29,8 @@ type Source struct {
 	Now             time.Time
 	Events          bool // reads the Events of the namespace too
 	Joining         bool // reads what tells why a node does not join
+	Consoles        bool // reads what is kept of the consoles of machines that did not join
+	AllConsoles     bool // reads those of all pools, and not only of those that lack machines
 	NoSecrets       bool // leaves out whether bootstrap tokens have expired, which Secrets tell
 }
 
@@ -42,7 +45,10 @@ var errNothing = errors.New("neither Machines of the native API nor Machines of 
 
 // All reads everything that an explanation needs.
 func (s Source) All(ctx context.Context) (*explain.Facts, error) {
-	f := &explain.Facts{Now: s.Now, Tokens: map[string]explain.Token{}, TokensRead: map[string]bool{}}
+	f := &explain.Facts{
+		Now: s.Now, Tokens: map[string]explain.Token{}, TokensRead: map[string]bool{},
+		Consoles: map[string][]console.Failure{},
+	}
 	served := 0
 	for _, kind := range s.kinds(f) {
 		err := list(ctx, s.Control, kind, client.InNamespace(s.Namespace))
@@ -65,6 +71,7 @@ func (s Source) All(ctx context.Context) (*explain.Facts, error) {
 			f.Events = append(f.Events, l.(*corev1.EventList).Items...)
 		}})
 	}
+	s.consoles(ctx, f)
 	if s.Joining && f.TargetError == "" {
 		s.joining(ctx, f)
 	}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +41,8 @@ import (
 	infrav1 "github.com/capmcm/cluster-api-provider-mcm/api/infrastructure/v1alpha1"
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/inspect"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+	"github.com/capmcm/cluster-api-provider-mcm/test/fixture"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -59,9 +62,13 @@ func builder(t *testing.T, allowed func(schema.GroupVersionKind) error, objects 
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(objects...)
 	return api.WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-			t.Errorf("%T %s is read; only lists are expected, and no Secret", o, key)
-			return nil
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			_ ...client.GetOption,
+		) error {
+			if !strings.Contains(key.Name, "-console-") {
+				t.Errorf("%T %s is read; only lists are expected, and no Secret but those with consoles", o, key)
+			}
+			return c.Get(ctx, key, o)
 		},
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 			kind, err := apiutil.GVKForObject(l, scheme)
@@ -340,5 +347,38 @@ func TestFile(t *testing.T) {
 	}
 	if found, err := filepath.Glob(".kubectl*"); err != nil || len(found) > 0 {
 		t.Errorf("left behind: %v, %v", found, err)
+	}
+}
+
+// TestConsolesAreRedacted: what was kept of a console is in the bundle, redacted once more.
+func TestConsolesAreRedacted(t *testing.T) {
+	t.Parallel()
+	d := fixture.MachineDeployment("workers", "workers", 3, fixture.In[*machinev1.MachineDeployment]("garden"))
+	data, err := console.Format([]console.Failure{{
+		Machine: "workers-1", OwnerID: "o", ProviderID: "sim:///1", Read: now, Cause: console.UnknownCA,
+		Text: "x509: certificate signed by unknown authority\nkubelet: --token " + secretly("console") + "\n",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{Type: machinev1.ConsoleEvidenceType, Data: map[string][]byte{
+		console.EvidenceKey: data, "other": []byte(secretly("other")),
+	}}
+	secret.Namespace, secret.Name = "garden", console.SecretName("machine.sapcloud.io", "MachineDeployment", "workers")
+	out, _, err := run(t, builder(t, everything, d, secret), server(t, http.StatusOK), "-o", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := false
+	for name, text := range unpack(t, out) {
+		if strings.Contains(text, canary) {
+			t.Errorf("%s has a secret: %s", name, text)
+		}
+		if strings.HasSuffix(name, "/1-workers-1.txt") {
+			shown = strings.Contains(text, "TLS unknown CA\nx509: certificate")
+		}
+	}
+	if !shown {
+		t.Error("the console is missing")
 	}
 }

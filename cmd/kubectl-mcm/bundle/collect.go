@@ -177,7 +177,7 @@ func safe(name string) string { return strings.NewReplacer("/", "_", "..", "_").
 func (c *collector) explain(ctx context.Context) {
 	facts, err := read.Source{
 		Control: c.Control, Target: c.Target, Namespace: c.Namespace, Now: c.now,
-		Events: true, Joining: true, NoSecrets: true,
+		Events: true, Joining: true, NoSecrets: true, Consoles: true,
 	}.All(ctx)
 	if err != nil {
 		c.failed("tree, why and timeline", err)
@@ -186,6 +186,7 @@ func (c *collector) explain(ctx context.Context) {
 	for _, text := range facts.Unread {
 		c.errors = append(c.errors, "for tree, why and timeline: "+text)
 	}
+	c.consoles(facts)
 	text := inspect.Text{Facts: facts, AllNamespaces: c.allNamespaces}
 	c.print("tree.txt", text.Tree)
 	unhealthy := slices.DeleteFunc(slices.Clone(facts.Objects), func(o *explain.Object) bool {
@@ -205,6 +206,19 @@ func (c *collector) explain(ctx context.Context) {
 
 // explained are the kinds of objects that are explained one by one, where they are not healthy.
 var explained = []string{explain.KindCluster, explain.KindDeployment, explain.KindSet, explain.KindMachine}
+
+// consoles writes what is kept of machines that did not join. It was redacted when it was kept, and
+// is once more.
+func (c *collector) consoles(facts *explain.Facts) {
+	for secret, failures := range facts.Consoles {
+		for i := range failures {
+			f := &failures[i]
+			v := f.Verdict()
+			c.add(fmt.Sprintf("consoles/%s/%d-%s.txt", safe(secret), i+1, safe(f.Machine)), fmt.Sprintf(
+				"# %s, read %s: %s\n%s", f.ProviderID, f.Read.Format(time.RFC3339), v.Summary, redact.Console(f.Text)))
+		}
+	}
+}
 
 // print keeps what a verb prints.
 func (c *collector) print(name string, verb func(io.Writer) error) {

@@ -47,7 +47,8 @@ func New(d inspect.Deps, version string) *cobra.Command {
 		Long: `Write an archive with the objects of both APIs, their Events, the Nodes and PodDisruptionBudgets,
 what tree, why and timeline print, versions, and the manager's Deployments with logs.
 
-Secrets are not read. What looks like a secret elsewhere is replaced by [redacted]: values of
+Secrets are not read, but those with consoles of machines that did not join, which the manager has
+redacted. What looks like a secret is replaced by [redacted]: values of
 fields and variables that are called like one, boot data, keys, tokens, and signatures of URLs. Look
 through the archive before you give it away: a secret that looks like any other word stays.
 
@@ -161,6 +162,6 @@ func (c *collector) list(out io.Writer, file string) {
 	if file != stdout {
 		fmt.Fprintf(out, "Written: %s\n", file)
 	}
-	fmt.Fprintln(out, "No Secret was read, and what looks like a secret is redacted. Look through it before you "+
-		"give it away.")
+	fmt.Fprintln(out, "No Secret was read but those with consoles, and what looks like a secret is redacted. Look "+
+		"through it before you give it away.")
 }

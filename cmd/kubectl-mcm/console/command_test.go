@@ -2,10 +2,14 @@ package console_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/capmcm/cluster-api-provider-mcm/cmd/kubectl-mcm/console"
+	verdicts "github.com/capmcm/cluster-api-provider-mcm/explain/console"
 )
 
 const (
@@ -51,10 +55,44 @@ func TestConsoleRefused(t *testing.T) {
 	}
 }
 
+// kept is what the manager has kept.
+func kept(_ context.Context, kind, name string) ([]verdicts.Failure, error) {
+	if kind != "machinedeployment" {
+		return nil, errors.New("none is kept")
+	}
+	text := "a\n" + said + "\n"
+	return []verdicts.Failure{
+		{
+			Machine: name + "-1", ProviderID: "sim:///1", Read: time.Unix(0, 0), Cause: "UnknownCA", Times: 1, Line: said,
+			Text: text,
+		},
+		{Machine: name + "-2", ProviderID: "sim:///2", Read: time.Unix(0, 0), Text: "b\n"},
+	}, nil
+}
+
+// TestKept: the machine is gone, and why it did not join is not.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	first := "Machine: pool-1, VM sim:///1, read 1970-01-01T00:00:00Z\n" +
+		strings.Replace(refusedText, "2 times", "1 times", 1)
+	first = strings.Replace(first, "kubelet[905]: ", "", 1)
+	second := "\nMachine: pool-2, VM sim:///2, read 1970-01-01T00:00:00Z\n" + unknownText + "The end:\n         b\n"
+	out, err := run("", "machinedeployment", "pool")
+	if err != nil || out != first+second {
+		t.Errorf("got %v,\n%s\nwant\n%s", err, out, first+second)
+	}
+	if out, err = run("", "machinedeployment", "pool", "--text"); err != nil || !strings.Contains(out, "Text:\na\n"+said) {
+		t.Errorf("got %v,\n%s\nwant the text, too", err, out)
+	}
+	if out, err = run("", "machine", "other"); err == nil || out != "" {
+		t.Errorf("got %q, %v, want that nothing is kept", out, err)
+	}
+}
+
 // run runs the command with a text at its standard input.
 func run(in string, args ...string) (string, error) {
 	var out bytes.Buffer
-	cmd := console.New()
+	cmd := console.New(kept)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(in))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ to act, and 1 if the command fails.`,
   kubectl mcm why cluster/prod -o jsonpath='{.missing.concern}'`,
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: f.complete(byName...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			facts, err := f.read(cmd, read.Source{Joining: true})
+			facts, err := f.read(cmd, read.Source{Joining: true, Consoles: true})
 			if err != nil {
 				return err
 			}
@@ -125,6 +126,7 @@ func (f *flags) printExplanation(out io.Writer, e *explain.Explanation, now time
 	}
 	output.PrintTable(out, rows)
 	printMissing(out, e.Missing, now)
+	printConsoles(out, e, now)
 	if f.Format == output.Wide || e.Missing != nil {
 		output.Warn(out, e.Unread)
 	}
@@ -180,6 +182,36 @@ func printMissing(out io.Writer, m *explain.Finding, now time.Time) {
 		fmt.Fprintf(out, " (%s)", when)
 	}
 	fmt.Fprintln(out)
+}
+
+// printConsoles prints what the consoles of machines said that did not join: the causes, how often
+// each was seen, and the newest line that shows it.
+func printConsoles(out io.Writer, e *explain.Explanation, now time.Time) {
+	title := "Console:  "
+	for i, c := range e.Consoles {
+		same := func(o explain.Console) bool { return o.Cause == c.Cause }
+		if slices.IndexFunc(e.Consoles, same) != i {
+			continue // told with the first
+		}
+		times := 0
+		for _, o := range e.Consoles {
+			if same(o) {
+				times++
+			}
+		}
+		fmt.Fprintf(out, "%s%d of the last %d machines that did not join: %s\n", title, times, len(e.Consoles), c.Summary)
+		fmt.Fprintf(out, "          %s, %s ago%s\n", c.Machine, output.Age(&c.Read, now), seen(c.Line))
+		fmt.Fprintf(out, "          %s\n", c.Remedy)
+		title = "          "
+	}
+}
+
+// seen is a line of a console behind other text.
+func seen(line string) string {
+	if line == "" {
+		return ""
+	}
+	return ": " + line
 }
 
 // errNoObject is returned for a name that no object has.

@@ -1,0 +1,65 @@
+package read
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/explain"
+	"github.com/capmcm/cluster-api-provider-mcm/explain/console"
+)
+
+// maxPools is how many pools' consoles are read: one request each.
+const maxPools = 20
+
+// consoles reads what is kept of the consoles of machines that did not join, of the pools that lack
+// machines, or of all. A reader needs a right of its own for it.
+func (s Source) consoles(ctx context.Context, f *explain.Facts) {
+	seen := map[string]bool{}
+	var objects []*explain.Object
+	most := maxPools
+	switch {
+	case s.AllConsoles:
+		objects, most = f.Objects, len(f.Objects)
+	case s.Consoles:
+		objects = f.Unjoined()
+	}
+	for _, o := range objects {
+		pool := f.Pool(o)
+		if pool == nil {
+			continue
+		}
+		namespace, name := explain.ConsoleSecret(pool)
+		key := client.ObjectKey{Namespace: namespace, Name: name}
+		if seen[key.String()] {
+			continue
+		}
+		if len(seen) == most {
+			return
+		}
+		seen[key.String()] = true
+		failures, err := s.failures(ctx, key)
+		if err != nil {
+			f.Unread = append(f.Unread, fmt.Sprintf("consoles of machines that did not join: %v", err))
+			return
+		}
+		f.Consoles[key.String()] = failures
+	}
+}
+
+// failures reads the Secret of a pool, if there is one.
+func (s Source) failures(ctx context.Context, key client.ObjectKey) ([]console.Failure, error) {
+	secret := &corev1.Secret{}
+	err := s.Control.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) || err == nil && secret.Type != machinev1.ConsoleEvidenceType {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return console.Parse(secret.Data[console.EvidenceKey])
+}
