@@ -3,12 +3,14 @@ package machineset
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
+	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/evidence"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/freeze"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/message"
 )
@@ -125,5 +127,28 @@ func firstFailure(machines []*machinev1.Machine) string {
 		return ""
 	}
 	first := (*failed)[0]
-	return message.Truncate(fmt.Sprintf("; %s: %s", first.Name, first.LastOperation.Description), message.Limit)
+	return message.Truncate(fmt.Sprintf("; %s: %s%s", first.Name, first.LastOperation.Description,
+		consolesOf(machines, len(*failed))), message.Limit)
+}
+
+// consolesOf sums up what the conditions of failed machines say about consoles: the first cause,
+// and how many machines have it.
+func consolesOf(machines []*machinev1.Machine, failed int) string {
+	cause, count := "", 0
+	for _, m := range machines {
+		if m.Status.Progress == nil || m.Status.LastOperation.State != machinev1.MachineStateFailed || preservedFailed(m) {
+			continue
+		}
+		c := meta.FindStatusCondition(m.Status.Progress.Conditions, machinev1.ConditionNodeReady)
+		if c == nil {
+			continue
+		}
+		if _, said, found := strings.Cut(c.Message, evidence.Mark); found && (cause == "" || said == cause) {
+			cause, count = said, count+1
+		}
+	}
+	if cause == "" {
+		return ""
+	}
+	return fmt.Sprintf("; %d of %d did not join: %s (console)", count, failed, cause)
 }
