@@ -31,7 +31,8 @@ func (s Source) joining(ctx context.Context, f *explain.Facts) {
 	}
 	for _, o := range f.Objects {
 		id := o.TokenID()
-		if id == "" || o.Joined || o.ProviderID == "" && o.Kind == explain.KindMachine {
+		hasNoVM := o.ProviderID == "" && (o.Kind == explain.KindMachine || o.Kind == explain.KindMCMMachine)
+		if id == "" || o.Joined || hasNoVM {
 			continue
 		}
 		if len(f.TokensRead) == maxTokens {
