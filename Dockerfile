@@ -16,8 +16,8 @@ COPY manager manager
 COPY naming naming
 COPY tracing tracing
 ARG TARGETOS TARGETARCH VERSION=devel COMMIT=
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/build-cache \
+    GOCACHE=/go/build-cache CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
     go build -trimpath -ldflags "-s -w -X main.version=${VERSION} -X main.commit=${COMMIT}" -o /out/cluster-api-provider-mcm ./cmd/manager \
  && ln -s cluster-api-provider-mcm /out/machine-controller-manager
 

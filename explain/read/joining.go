@@ -31,8 +31,8 @@ func (s Source) joining(ctx context.Context, f *explain.Facts) {
 	}
 	for _, o := range f.Objects {
 		id := o.TokenID()
-		hasNoVM := o.ProviderID == "" && (o.Kind == explain.KindMachine || o.Kind == explain.KindMCMMachine)
-		if id == "" || o.Joined || hasNoVM {
+		waitsForVM := o.ProviderID == "" && (o.Kind == explain.KindMachine || o.Kind == explain.KindMCMMachine)
+		if id == "" || o.Joined || waitsForVM {
 			continue
 		}
 		if len(f.TokensRead) == maxTokens {

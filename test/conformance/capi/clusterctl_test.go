@@ -153,8 +153,8 @@ func metadataYAML(t *testing.T, r release) {
 	}
 }
 
-// clusterctl renames the one Namespace, and moves everything else there, ServiceAccounts of bindings
-// too. Users have no namespace; a ServiceAccount of another provider is named as the user that it is.
+// clusterctl renames the one Namespace and moves everything else there, ServiceAccounts in bindings
+// too. A binding to another provider's ServiceAccount names it as a User, which has no namespace.
 func componentsTargetNamespace(t *testing.T, r release) {
 	t.Helper()
 	r.components(t, func(t *testing.T, provider string, all []*unstructured.Unstructured) {
@@ -174,8 +174,12 @@ func componentsTargetNamespace(t *testing.T, r release) {
 			}
 		}
 		for _, b := range slices.Concat(subjects(t, all, "RoleBinding"), subjects(t, all, "ClusterRoleBinding")) {
-			if b.Kind == rbacv1.ServiceAccountKind && b.Namespace != names[0] {
-				t.Errorf("%s: a binding is for namespace %s", provider, b.Namespace)
+			want := ""
+			if b.Kind == rbacv1.ServiceAccountKind {
+				want = names[0]
+			}
+			if b.Namespace != want {
+				t.Errorf("%s: a binding is for %s %s in namespace %q, want %q", provider, b.Kind, b.Name, b.Namespace, want)
 			}
 		}
 		for _, d := range of[appsv1.Deployment](t, all, "Deployment") {
