@@ -3,6 +3,7 @@ package read
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,12 +44,21 @@ func (s Source) consoles(ctx context.Context, f *explain.Facts) {
 		}
 		seen[key.String()] = true
 		failures, err := s.failures(ctx, key)
+		if apierrors.IsForbidden(err) && !slices.ContainsFunc(objects, waitsToJoin) {
+			return
+		}
 		if err != nil {
 			f.Unread = append(f.Unread, fmt.Sprintf("consoles of machines that did not join: %v", err))
 			return
 		}
 		f.Consoles[key.String()] = failures
 	}
+}
+
+// waitsToJoin reports whether o is a machine whose VM exists and whose node does not. While there is
+// none, consoles of machines before explain nothing, and nobody needs to hear that they are not read.
+func waitsToJoin(o *explain.Object) bool {
+	return o.Kind == explain.KindMachine && o.ProviderID != "" && !o.Joined
 }
 
 // failures reads the Secret of a pool, if there is one.

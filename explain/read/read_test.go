@@ -29,8 +29,21 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// serving is an API server with a machine that waits for its node, whose requests fail as fault says.
-func serving(t *testing.T, fault func(object any) error) client.Reader {
+// waiting is a machine whose VM exists and whose node does not, and the token of its bootstrap data.
+func waiting() []client.Object {
+	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "m", UID: "uid-m"}}
+	m.Spec.ProviderID = "sim:///sim-1/vm-1"
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: token.SecretName(token.ID("uid-m", 1))},
+		Data: map[string][]byte{
+			token.KeyExpiration: []byte(now.Format(time.RFC3339)), "token-secret": []byte("canary"),
+		},
+	}
+	return []client.Object{m, secret}
+}
+
+// serving is an API server with objects, whose requests fail as fault says.
+func serving(t *testing.T, fault func(object any) error, objects ...client.Object) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -41,15 +54,7 @@ func serving(t *testing.T, fault func(object any) error) client.Reader {
 			t.Fatal(err)
 		}
 	}
-	m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "m", UID: "uid-m"}}
-	m.Spec.ProviderID = "sim:///sim-1/vm-1"
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: token.SecretName(token.ID("uid-m", 1))},
-		Data: map[string][]byte{
-			token.KeyExpiration: []byte(now.Format(time.RFC3339)), "token-secret": []byte("canary"),
-		},
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(m, secret).WithInterceptorFuncs(interceptor.Funcs{
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if err := fault(list); err != nil {
 				return err
@@ -115,7 +120,7 @@ func TestAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api := serving(t, tc.fault)
+			api := serving(t, tc.fault, waiting()...)
 			source := Source{Control: api, Target: api, Namespace: "garden", Now: now, Joining: true, Events: true}
 			f, err := source.All(t.Context())
 			if tc.err != "" {
@@ -136,6 +141,46 @@ func TestAll(t *testing.T) {
 			}
 			unread := strings.Join(f.Unread, "\n")
 			if (unread == "") != (tc.unread == "") || !strings.Contains(unread, tc.unread) {
+				t.Errorf("not read: %q, want %q", unread, tc.unread)
+			}
+		})
+	}
+}
+
+// TestSecretsThatExplainNothing: before a machine has a VM, neither its token nor the consoles of machines
+// before tell why it does not join, and a reader without the right to Secrets is not warned.
+func TestSecretsThatExplainNothing(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		providerID string
+		unread     string
+	}{
+		"no VM yet": {},
+		"a VM that does not join": {
+			providerID: "sim:///sim-1/vm-1", unread: "consoles of machines that did not join: ; bootstrap tokens: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &machinev1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "d", UID: "uid-d"}}
+			d.Spec.Replicas = 1
+			d.APIVersion, d.Kind = machinev1.GroupVersion.String(), "MachineDeployment"
+			m := &machinev1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "m", UID: "uid-m"}}
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, d.GroupVersionKind())}
+			m.Spec.ProviderID = tc.providerID
+			api := serving(t, func(o any) error {
+				if _, is := o.(*corev1.Secret); is {
+					return forbidden()
+				}
+				return nil
+			}, d, m)
+			source := Source{Control: api, Target: api, Namespace: "garden", Now: now, Joining: true, Consoles: true}
+			f, err := source.All(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			refusal := forbidden().Error()
+			if unread := strings.ReplaceAll(strings.Join(f.Unread, "; "), refusal, ""); unread != tc.unread {
 				t.Errorf("not read: %q, want %q", unread, tc.unread)
 			}
 		})
