@@ -90,7 +90,7 @@ type Traits struct {
 	Name        string        // as in MachineClass.provider
 	Aliases     []string      // other spellings of Name that are accepted
 	UserDataMax int           // bytes of CreateRequest.UserData before any encoding; 0 is no limit
-	NameMax     int           // characters of Ref.Name; 0 is no limit
+	Names       NameLimits    // what the cloud takes as Ref.Name
 	Settle      time.Duration // how long Get and List may miss a new VM
 	NodeNamed   bool          // the node is named after the machine
 
@@ -116,6 +116,13 @@ type Traits struct {
 
 	Rates Rates     // what the cloud allows an account
 	Tags  TagLimits // what the cloud takes as tags
+}
+
+// NameLimits are what a cloud takes as the name of a machine. The zero value is no limit.
+type NameLimits struct {
+	Max   int    // characters; 0 is no limit
+	Chars string // the characters that it takes, as "a-z0-9-"; empty is any
+	First string // those that a name may begin with; empty is any of Chars
 }
 
 // TagLimits are what a cloud takes as the tags of a resource. The zero value is no limit.

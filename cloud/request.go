@@ -2,9 +2,9 @@ package cloud
 
 import "fmt"
 
-// Problems returns what of the request is longer than a cloud takes; lengths are in
-// bytes. Each blocks the creation. A name that is missing is a problem too.
-func (r CreateRequest) Problems(nameMax, userDataMax int) []Problem {
+// Problems returns what of the request a cloud does not take: a name outside of its limits, or more
+// bytes of user data than userDataMax. Each blocks the creation. A name that is missing is a problem too.
+func (r CreateRequest) Problems(names NameLimits, userDataMax int) []Problem {
 	var problems []Problem
 	if n := len(r.UserData); n > userDataMax {
 		problems = append(problems, Problem{
@@ -12,11 +12,8 @@ func (r CreateRequest) Problems(nameMax, userDataMax int) []Problem {
 			Message: fmt.Sprintf("has %d bytes and may have %d; make it shorter or compress it", n, userDataMax),
 		})
 	}
-	if n := len(r.Name); n == 0 || n > nameMax {
-		problems = append(problems, Problem{
-			Severity: BlocksCreate, Field: "metadata.name",
-			Message: fmt.Sprintf("has %d characters and has to have 1 to %d", n, nameMax),
-		})
+	if wrong := names.Problem(r.Name); wrong != "" {
+		problems = append(problems, Problem{Severity: BlocksCreate, Field: "metadata.name", Message: wrong})
 	}
 	return problems
 }

@@ -21,7 +21,7 @@ func TestRequestsBeyondTheLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := CreateRequest{Ref: Ref{Name: strings.Repeat("n", tc.name)}, UserData: make([]byte, tc.data)}
-			problems := r.Problems(4, 8)
+			problems := r.Problems(NameLimits{Max: 4}, 8)
 			if len(problems) != len(tc.want) {
 				t.Fatalf("got %v, want %v: %s", problems, tc.want, tc.reason)
 			}

@@ -46,7 +46,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 func checkRequest(s *spec, r cloud.CreateRequest) error {
 	_, wrong := s.placementOf(r.Annotations)
 	_, tooLong := driverkit.TagCodec{Limits: tagLimits}.Encode(r.Tags)
-	problems := slices.Concat(s.Problems, wrong, r.Problems(nameMax, userDataMax), tooLong,
+	problems := slices.Concat(s.Problems, wrong, r.Problems(nameLimits, userDataMax), tooLong,
 		driverkit.TooManyTags("tags", s.tags(r), tagLimits))
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")

@@ -16,8 +16,9 @@ const (
 	providerIDScheme = "aws://"
 	settleTime       = time.Minute // EC2 shows what it made sooner or later
 	userDataMax      = 16 << 10
-	nameMax          = 253 // a Kubernetes name; a tag's value may be 256 long
 )
+
+var nameLimits = cloud.NameLimits{Max: 253} // a Kubernetes name; a tag's value may be 256 long
 
 // Drivers of persistent volumes.
 const (
@@ -43,7 +44,7 @@ var rates = cloud.Rates{
 // Traits are the constants of EC2.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
+		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: settleTime, CreateKey: true,
 		Reboots: true, Consoles: true, Rates: rates, Tags: tagLimits,
 	}
 }

@@ -19,7 +19,7 @@ func (k *kit) seed(s Seed) string {
 
 // foreign is C11: what is not ours is not shown, taken, changed or deleted.
 func foreign(k *kit) {
-	m, a := k.named("c11.a"), k.account()
+	m, a := k.named(k.carriable("c11.a")), k.account()
 	ours, strange := k.decoys(m)
 	before := k.ledger()
 	seen := k.listed(a, k.class)
@@ -72,7 +72,7 @@ func (k *kit) decoys(m *machine) (ours, strange map[string]string) {
 	other.OwnerID = randomID()
 	ours["another owner id"] = k.seed(other)
 	for what, name := range map[string]string{
-		"a longer name": "c11.ab", "a prefix": "xc11.a",
+		"a longer name": m.ref.Name + "b", "a prefix": "x" + m.ref.Name,
 		"a regular expression": "c11xa",
 	} {
 		s := vm

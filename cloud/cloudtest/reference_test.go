@@ -326,5 +326,6 @@ func bugs() []bug {
 		{"tokenInMemory", "C31", "VMs, want 1"},
 		{"forgetsNetwork", "C35", "the VM has the interfaces"},
 		{"takesAnyDevice", "C35", "want Invalid"},
+		{"takesAnyName", "C40", "want Invalid"},
 	}
 }

@@ -116,6 +116,9 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 	if len(r.UserData) > a.d.Traits().UserDataMax && !a.bug("sendsAnySize") {
 		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check user data", "UserDataTooLarge", "%d bytes", len(r.UserData))
 	}
+	if wrong := a.d.Traits().Names.Problem(r.Name); wrong != "" && !a.bug("takesAnyName") {
+		return cloud.VM{}, cloud.Errorf(cloud.Invalid, "check name", "Name", "name %s", wrong)
+	}
 	if problems := r.NetworkProblems(r.Class.Spec.(spec).NICs); len(problems) > 0 && !a.bug("takesAnyDevice") {
 		return cloud.VM{}, cloud.Worst("check network", problems, cloud.BlocksCreate)
 	}

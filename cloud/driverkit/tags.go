@@ -73,7 +73,7 @@ func (c TagCodec) escape(text, alphabet string) string {
 	}
 	var b strings.Builder
 	for _, at := range []byte(text) {
-		if at != c.Escape && at < utf8.RuneSelf && inAlphabet(rune(at), alphabet) {
+		if at != c.Escape && at < utf8.RuneSelf && cloud.Outside(string(rune(at)), alphabet) == "" {
 			b.WriteByte(at)
 		} else {
 			fmt.Fprintf(&b, "%c%02x", c.Escape, at)
@@ -162,46 +162,16 @@ func wrongTag(l cloud.TagLimits, key, value string) []string {
 	case n == 0:
 		found = append(found, "has an empty key; name it")
 	}
-	if at := outside(key, l.Keys); at != "" {
+	if at := cloud.Outside(key, l.Keys); at != "" {
 		found = append(found, fmt.Sprintf("has %q in its key and may only have %s", at, l.Keys))
 	}
 	if n := utf8.RuneCountInString(value); l.ValueMax > 0 && n > l.ValueMax {
 		found = append(found, fmt.Sprintf("has a value of %d characters and may have %d", n, l.ValueMax))
 	}
-	if at := outside(value, l.Values); at != "" {
+	if at := cloud.Outside(value, l.Values); at != "" {
 		found = append(found, fmt.Sprintf("has %q in its value and may only have %s", at, l.Values))
 	}
 	return found
-}
-
-// outside returns the first character of text that is not in the alphabet.
-func outside(text, alphabet string) string {
-	for _, r := range text {
-		if alphabet != "" && !inAlphabet(r, alphabet) {
-			return string(r)
-		}
-	}
-	return ""
-}
-
-// inAlphabet reports whether a character is in an alphabet such as "a-z0-9_-": a dash
-// between two characters is all of those between them, elsewhere it is itself.
-func inAlphabet(r rune, alphabet string) bool {
-	all := []rune(alphabet)
-	for i := 0; i < len(all); i++ {
-		const width = 2 // of the rest of a range
-		if i+width < len(all) && all[i+1] == '-' {
-			if all[i] <= r && r <= all[i+width] {
-				return true
-			}
-			i += width
-			continue
-		}
-		if r == all[i] {
-			return true
-		}
-	}
-	return false
 }
 
 // MergeTags returns the tags of a resource: those of the request, those of the class,

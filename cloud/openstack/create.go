@@ -69,7 +69,7 @@ func (a *account) finished(ctx context.Context, c *config, r cloud.CreateRequest
 // checkRequest refuses what Nova would refuse, before anything is made.
 func checkRequest(c *config, r cloud.CreateRequest) error {
 	_, tags := tagCodec.Encode(r.Tags)
-	problems := slices.Concat(c.Problems, r.Problems(nameMax, userDataMax), tags)
+	problems := slices.Concat(c.Problems, r.Problems(nameLimits, userDataMax), tags)
 	if n := len(c.addressMark(r.Ref).String()); c.Spec.FloatingIPPool != "" && n > descriptionMax {
 		problems = append(problems, cloud.Problem{
 			Severity: cloud.BlocksCreate, Field: "metadata.name",

@@ -21,7 +21,6 @@ const (
 
 	// userDataMax are as many bytes as are 65535 in base64.
 	userDataMax = 65535 / 4 * 3
-	nameMax     = 255
 
 	// descriptionMax is how long a description in Neutron may be.
 	descriptionMax = 255
@@ -36,10 +35,13 @@ const (
 // Traits are the constants of OpenStack.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: settleTime,
+		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: settleTime,
 		NodeNamed: true, Reboots: true, Consoles: true, Tags: tagLimits,
 	}
 }
+
+// nameLimits are those of a server's name.
+var nameLimits = cloud.NameLimits{Max: 255}
 
 // tagLimits are those of metadata.
 var tagLimits = cloud.TagLimits{Keys: "a-zA-Z0-9_:. -", KeyMax: 255, ValueMax: 255}

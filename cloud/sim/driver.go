@@ -21,8 +21,8 @@ const (
 // longer Settings.Settle breaks what the driver promises.
 const settleTime = 2 * time.Second
 
-// nameMax is how long a machine's name can be, which is a node's.
-const nameMax = 253
+// nameLimits are those of a node's name.
+var nameLimits = cloud.NameLimits{Max: 253}
 
 // Driver is the cloud.Driver of simulated clouds.
 type Driver struct {
@@ -68,7 +68,7 @@ func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
 // Traits are the constants of simulated clouds.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: UserDataMax, NameMax: nameMax, Settle: settleTime, CreateKey: true,
+		Name: ProviderName, UserDataMax: UserDataMax, Names: nameLimits, Settle: settleTime, CreateKey: true,
 		NodeNamed: true, StaticAddresses: true, Reboots: true, Consoles: true,
 	}
 }

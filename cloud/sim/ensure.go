@@ -44,7 +44,7 @@ func checkRequest(s *spec, r cloud.CreateRequest) error {
 	if r.Token == "" && r.ProviderID == "" {
 		return cloud.Errorf(cloud.Invalid, opCreate, "TokenMissing", "the idempotency token is missing")
 	}
-	return cloud.Worst(opCreate, slices.Concat(s.Problems, r.Problems(nameMax, UserDataMax),
+	return cloud.Worst(opCreate, slices.Concat(s.Problems, r.Problems(nameLimits, UserDataMax),
 		r.NetworkProblems(max(1, len(s.Networks)))), cloud.BlocksCreate)
 }
 

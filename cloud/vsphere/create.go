@@ -49,7 +49,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 
 // checkRequest refuses what cannot work, before anything is made.
 func checkRequest(s *spec, r cloud.CreateRequest) error {
-	if err := cloud.Worst(opCreate, slices.Concat(r.Problems(nameMax, userDataMax), s.Problems),
+	if err := cloud.Worst(opCreate, slices.Concat(r.Problems(nameLimits, userDataMax), s.Problems),
 		cloud.BlocksCreate); err != nil {
 		return err
 	}

@@ -14,11 +14,12 @@ const (
 	// userDataMax keeps what a VM boots with, encoded, below the megabyte that a
 	// host holds of guest information.
 	userDataMax = 512 << 10
-	// nameMax is the length of an inventory name.
-	nameMax = 80
 	// nicsMax is how many interfaces a VM can have.
 	nicsMax = 10
 )
+
+// nameLimits are those of an inventory name.
+var nameLimits = cloud.NameLimits{Max: 80}
 
 // Driver is the cloud.Driver of vCenter.
 type Driver struct {
@@ -52,7 +53,7 @@ func Offline() cloud.Driver { return driverkit.Offline{Judge: judge{}} }
 // Traits are the constants of vSphere.
 func (judge) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, NodeNamed: true, CreateKey: true,
+		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, NodeNamed: true, CreateKey: true,
 		StaticAddresses: true, Reboots: true,
 	}
 }

@@ -19,7 +19,7 @@ func (a *account) Create(ctx context.Context, r cloud.CreateRequest) (cloud.VM, 
 		return cloud.VM{}, err
 	}
 	labels, wrong := s.labelsFor(r)
-	problems := slices.Concat(s.Problems, r.Problems(nameMax, userDataMax), wrong)
+	problems := slices.Concat(s.Problems, r.Problems(nameLimits, userDataMax), wrong)
 	if err := cloud.Worst(op, problems, cloud.BlocksCreate); err != nil {
 		return cloud.VM{}, err
 	}

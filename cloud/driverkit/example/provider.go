@@ -14,9 +14,11 @@ const ProviderName = "Example"
 const (
 	providerIDPrefix = "example://"
 	csiDriver        = "csi.example.com"
-	nameMax          = 63
 	userDataMax      = 32 << 10
 )
+
+// nameLimits are what the cloud takes as names of VMs.
+var nameLimits = cloud.NameLimits{Max: 63, Chars: "a-z0-9-"}
 
 // tagLimits are what the cloud takes as labels.
 var tagLimits = cloud.TagLimits{Keys: "a-z0-9_-", Values: "a-z0-9_-", KeyMax: 63, ValueMax: 63, Max: 64}
@@ -34,7 +36,7 @@ const (
 func (d *Driver) Traits() cloud.Traits {
 	read := cloud.Rate{PerSecond: 20, Burst: 100}
 	return cloud.Traits{
-		Name: ProviderName, UserDataMax: userDataMax, NameMax: nameMax, Settle: time.Second, NodeNamed: true,
+		Name: ProviderName, UserDataMax: userDataMax, Names: nameLimits, Settle: time.Second, NodeNamed: true,
 		CreateKey: true, Tags: tagLimits,
 		Rates: cloud.Rates{Create: cloud.Rate{PerSecond: 5, Burst: 10}, Get: read, Delete: read, List: read, Capacity: read},
 	}

@@ -30,7 +30,7 @@ func NewDriver(transport http.RoundTripper) cloud.Driver {
 type driver struct{ http *http.Client }
 
 func (driver) Traits() cloud.Traits {
-	return cloud.Traits{Name: Provider, UserDataMax: userDataMax, NameMax: 63, NodeNamed: true, CreateKey: true}
+	return cloud.Traits{Name: Provider, UserDataMax: userDataMax, Names: cloud.NameLimits{Max: 63}, NodeNamed: true, CreateKey: true}
 }
 
 func (driver) Parse(in cloud.ClassInput) (cloud.Class, []cloud.Problem) {
