@@ -100,6 +100,11 @@ type Traits struct {
 	// of one, it waits for Settle and looks before it asks again.
 	CreateKey bool
 
+	// StickyKeys reports whether the cloud answers a request that it has refused for lack of
+	// capacity, and that is repeated with the same idempotency key, with that refusal for ever.
+	// After Exhausted the engine then looks whether a VM is there, and begins a new attempt.
+	StickyKeys bool
+
 	// StaticAddresses reports whether Create honours CreateRequest.Network. Without it no
 	// request has one.
 	StaticAddresses bool

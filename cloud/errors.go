@@ -52,6 +52,7 @@ type Error struct {
 	Op         string        // what was tried, e.g. "run instance"
 	Reason     string        // the cloud's own code or another stable word, CamelCase
 	RetryAfter time.Duration // the cloud's own hint; 0 if it gave none
+	Remembered bool          // the cloud was not asked: it gave this answer a moment ago
 	Offering   *Offering     // what is exhausted; nil unless Code is Exhausted and it is known
 	Problems   []Problem     // what is wrong; only with Invalid
 	Err        error         // the cause, never nil; free of secrets

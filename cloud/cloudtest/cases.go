@@ -118,5 +118,9 @@ func requests() []testCase {
 		},
 		{"C40", "Names", "A name that the cloud does not take is refused before anything is made, and the longest works.",
 			names},
+		{
+			"C41", "CapacityReturns", "A machine that the cloud once had no capacity for gets its VM when there is some.",
+			capacityReturns,
+		},
 	}
 }

@@ -44,6 +44,41 @@ func soldOut(k *kit) {
 	k.same(before)
 }
 
+// capacityReturns is C41: the machine that was refused gets its one VM under the same token, or under
+// the next one where the cloud repeats refusals.
+func capacityReturns(k *kit) {
+	before, m, a := k.ledger(), k.machine(), k.account()
+	restore := k.sellOut()
+	if _, err := m.attempt(a); cloud.CodeOf(err) != cloud.Exhausted {
+		k.Fatalf("create without capacity: got %v, want Exhausted", err)
+	}
+	restore()
+	if k.traits.StickyKeys {
+		m.token = randomID()
+	}
+	if vm, err := m.attempt(a); err != nil {
+		k.Fatalf("create after capacity has returned: got %+v, %v, want a VM", vm, err)
+	}
+	m.only()
+	m.delete(a)
+	k.same(before)
+}
+
+// sellOut lets the cloud refuse VMs for lack of capacity, until restore is called.
+func (k *kit) sellOut() (restore func()) {
+	k.Helper()
+	if k.f.Backend.SellOut != nil {
+		return k.f.Backend.SellOut(k.T)
+	}
+	row := k.shortage()
+	match := row.Match
+	if match == nil {
+		match = Mutating
+	}
+	fault := k.proxy.Inject(Fault{Kind: Answer, Match: match, Reply: row.Reply})
+	return func() { k.fires(fault) }
+}
+
 // shortage returns a row of the error table that says what is sold out.
 func (k *kit) shortage() ErrorRow {
 	k.Helper()

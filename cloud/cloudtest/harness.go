@@ -159,6 +159,10 @@ type Backend struct {
 	// connections are still to be closed, and those that are gone and whose members are left (C38).
 	Members func(t testing.TB, place string) []string
 
+	// SellOut makes the cloud refuse VMs of the class for lack of capacity until restore is called
+	// (C41). Nil: the answer of Harness.Errors stands for the cloud's.
+	SellOut func(t testing.TB) (restore func())
+
 	// Fail makes a VM unable to run for good, as a build fault does (C10).
 	Fail func(t testing.TB, id string)
 

@@ -327,5 +327,6 @@ func bugs() []bug {
 		{"forgetsNetwork", "C35", "the VM has the interfaces"},
 		{"takesAnyDevice", "C35", "want Invalid"},
 		{"takesAnyName", "C40", "want Invalid"},
+		{"hidesStickyKeys", "C41", "after capacity has returned"},
 	}
 }

@@ -36,8 +36,9 @@ type spec struct {
 
 func (d driver) Traits() cloud.Traits {
 	return cloud.Traits{
-		Name: "reference", UserDataMax: 16 << 10, Names: cloud.NameLimits{Max: 63, Chars: "a-z0-9-", First: "a-z"}, Settle: 30 * time.Second, StaticAddresses: true,
-		Reboots: true, Consoles: true,
+		Name: "reference", UserDataMax: 16 << 10, Names: cloud.NameLimits{Max: 63, Chars: "a-z0-9-", First: "a-z"},
+		Settle: 30 * time.Second, StaticAddresses: true, Reboots: true, Consoles: true,
+		StickyKeys: d.bug != "hidesStickyKeys",
 	}
 }
 

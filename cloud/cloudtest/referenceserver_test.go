@@ -47,6 +47,8 @@ type server struct {
 	sessions  map[string]bool
 	serial    int
 	pools     map[string][]member // by name
+	soldOut   bool
+	refused   map[string]bool // tokens whose requests were refused, and are for ever
 	hide      time.Duration
 	hiding    time.Time // what is younger is hidden
 }
@@ -54,7 +56,7 @@ type server struct {
 func newServer(key string) *server {
 	return &server{
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), key: key, sessions: map[string]bool{},
-		pools: map[string][]member{},
+		pools: map[string][]member{}, refused: map[string]bool{},
 	}
 }
 
@@ -139,6 +141,11 @@ func (s *server) create(w http.ResponseWriter, r *http.Request, kind string) {
 			_ = json.NewEncoder(w).Encode(old)
 			return
 		}
+	}
+	if kind == "vm" && (s.soldOut || s.refused[t.Token]) {
+		s.refused[t.Token] = true
+		fail(w, http.StatusConflict, "NoCapacity", "no capacity")
+		return
 	}
 	nic := t.VM // an interface to attach
 	t.Kind, t.VM = kind, ""
@@ -323,6 +330,10 @@ func (s *server) backend(p *cloudtest.Proxy) cloudtest.Backend {
 		Advance: func(_ testing.TB, d time.Duration) { s.locked(func() { s.now = s.now.Add(d) }) },
 		Hide: func(_ testing.TB, d time.Duration) {
 			s.locked(func() { s.hide, s.hiding = d, s.now })
+		},
+		SellOut: func(testing.TB) func() {
+			s.locked(func() { s.soldOut = true })
+			return func() { s.locked(func() { s.soldOut = false }) }
 		},
 		UserData: func(_ testing.TB, id string) (data []byte) {
 			s.locked(func() { data = s.find(id).UserData })

@@ -106,6 +106,7 @@ func (a *remembering) known(r cloud.CreateRequest) error {
 			continue
 		}
 		e := *s.said
+		e.Remembered = true
 		left := s.until.Sub(now)
 		e.Op, e.RetryAfter = opCreate, left+a.clock.upTo(left)
 		e.Err = fmt.Errorf("%w (remembered from a request for %v, at most %s ago)", s.said.Err, *e.Offering, 2*a.d)

@@ -15,6 +15,7 @@ import (
 
 	machinev1 "github.com/capmcm/cluster-api-provider-mcm/api/machine/v1alpha1"
 	"github.com/capmcm/cluster-api-provider-mcm/controllers/internal/fallback"
+	"github.com/capmcm/cluster-api-provider-mcm/naming"
 )
 
 // createMachines creates the Machines that are missing on the API server, at most
@@ -28,6 +29,10 @@ func (c *Controller) createMachines(ctx context.Context, s *scope) error {
 	missing := int(s.set.Spec.Replicas) - len(active(live))
 	if missing <= 0 {
 		return c.closeReservation(ctx, s)
+	}
+	if err := c.checkNames(ctx, s); err != nil {
+		c.emitFailureEvent(s, machinev1.EventFailedCreate, "Error creating", err)
+		return err
 	}
 	ordinals, err := c.reserveOrdinals(ctx, s, live, min(missing, burstReplicas))
 	if err != nil {
@@ -51,6 +56,22 @@ func (c *Controller) createMachines(ctx context.Context, s *scope) error {
 		return err
 	}
 	return c.closeReservation(ctx, s)
+}
+
+// checkNames fails if the cloud of the set's class takes no names like those of its Machines: none of
+// them would ever get a VM. A class that cannot be read is reported by the Machines.
+func (c *Controller) checkNames(ctx context.Context, s *scope) error {
+	class := s.set.Spec.Template.Spec.Class.Name
+	resolved, err := c.Resolve(ctx, c.Client, s.set.Namespace, class)
+	if err != nil || resolved.Driver == nil {
+		return nil
+	}
+	name, cloud := naming.NewNames(s.set).Name(0), resolved.Driver.Traits()
+	if wrong := cloud.Names.Problem(name); wrong != "" {
+		return fmt.Errorf("name %s %s, and %s takes no other names of VMs; create the MachineSet, or its "+
+			"MachineDeployment, under another name", name, wrong, cloud.Name)
+	}
+	return nil
 }
 
 // createMachine ensures that the Machine with that ordinal has been created once.

@@ -17,6 +17,7 @@ package vm
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ type memory struct {
 	going   bool      // the cloud has accepted that it goes
 	absent  string    // the providerID of which a deletion has found nothing from the start
 	attempt int       // the latest one that was asked for, or looked for, here
+	refused int       // the attempt whose refusal the cloud would repeat for ever
 	left    bool      // it has left its load balancers, as far as its deletion waits for that
 	logged  logged
 
@@ -91,7 +93,7 @@ type want struct {
 // comes back with that attempt.
 func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Traits, w want) (cloud.VM, error) {
 	key := w.Request.OwnerID
-	if w.Spent && w.Request.ProviderID == "" {
+	if (w.Spent || e.isRefused(key, w.Attempt)) && w.Request.ProviderID == "" {
 		return e.nextAttempt(ctx, a, traits, w)
 	}
 	w.Request.Token = Token(w.Request.OwnerID, w.Attempt)
@@ -112,8 +114,27 @@ func (e *Engine) ensure(ctx context.Context, a cloud.Account, traits cloud.Trait
 		return e.nextAttempt(ctx, a, traits, w)
 	}
 	// The answer may be what failed: what was not there before may be there now.
-	e.update(key, func(n *memory) { n.missing = time.Time{} })
+	e.update(key, func(n *memory) {
+		n.missing = time.Time{}
+		if traits.StickyKeys && asked(err, cloud.Exhausted) {
+			n.refused = w.Attempt
+		}
+	})
 	return cloud.VM{}, err
+}
+
+// asked reports whether err is of that code, and an answer of the cloud to this request.
+func asked(err error, code cloud.Code) bool {
+	e, ok := errors.AsType[*cloud.Error](err)
+	return ok && e.Code == code && !e.Remembered
+}
+
+// isRefused reports whether the cloud has refused an attempt for as long as it is repeated. Another
+// process does not know, and is refused once more.
+func (e *Engine) isRefused(ownerID string, attempt int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.memories[ownerID].refused == attempt
 }
 
 // nextAttempt looks for the VM of an attempt that must not be repeated, and begins

@@ -368,3 +368,39 @@ func TestSlowAnswersAreAsOldAsTheirQuestions(t *testing.T) {
 		})
 	}
 }
+
+// TestEnsureAfterARefusalThatSticks: a cloud that repeats its refusals for one token would never make the
+// VM, and a new attempt for a refusal that is only remembered would cost a write and a token each time.
+func TestEnsureAfterARefusalThatSticks(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		sticky, remembered bool
+		want               int // attempts that follow
+	}{
+		"Sticky":     {sticky: true, want: 1},
+		"Remembered": {sticky: true, remembered: true},
+		"NotSticky":  {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakePassiveClock(start)
+			e, attempts := New(clock, noFormerLeader), 0
+			a := &account{get: notFound, create: func(cloud.CreateRequest) (cloud.VM, error) {
+				return cloud.VM{}, &cloud.Error{
+					Code: cloud.Exhausted, Op: "create VM", Remembered: tc.remembered, Err: errors.New("no capacity"),
+				}
+			}}
+			w := wanted(func(context.Context, int) error { attempts++; return nil })
+			traits := cloud.Traits{Settle: 10 * time.Second, StickyKeys: tc.sticky}
+			for range 3 {
+				if _, err := e.ensure(t.Context(), a, traits, w); err == nil {
+					t.Fatal("a VM without capacity")
+				}
+				clock.SetTime(clock.Now().Add(11 * time.Second))
+			}
+			if attempts != tc.want {
+				t.Errorf("%d new attempts, want %d", attempts, tc.want)
+			}
+		})
+	}
+}
