@@ -56,7 +56,7 @@ func (s Source) consoles(ctx context.Context, f *explain.Facts) {
 }
 
 // waitsToJoin reports whether o is a machine whose VM exists and whose node does not. While there is
-// none, consoles of machines before explain nothing, and nobody needs to hear that they are not read.
+// none, consoles of machines before explain nothing, and it need not be said that they are not read.
 func waitsToJoin(o *explain.Object) bool {
 	return o.Kind == explain.KindMachine && o.ProviderID != "" && !o.Joined
 }

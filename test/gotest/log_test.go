@@ -62,3 +62,20 @@ func TestTheEndSaysWhatFailed(t *testing.T) {
 		})
 	}
 }
+
+// TestSplit: each part is a run of its own; an argument that gets into another one would change what is tested.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"-race ./a":            "[-race ./a]",
+		"-race ./a -- ./b ./c": "[-race ./a] [./b ./c]",
+	} {
+		var parts []string
+		for part := range split(strings.Fields(args)) {
+			parts = append(parts, fmt.Sprint(part))
+		}
+		if got := strings.Join(parts, " "); got != want {
+			t.Errorf("%q is split into %s, want %s", args, got, want)
+		}
+	}
+}

@@ -2,6 +2,8 @@
 // and ends with what failed, in so few lines that the end of a log holds it. It
 // exits as go test does.
 //
+// Several runs, one after another, are separated by the argument "--".
+//
 // With -openstack as its first argument it runs one OpenStack for all packages,
 // which starts while go test compiles and ends when go test does.
 package main
@@ -10,9 +12,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/capmcm/cluster-api-provider-mcm/test/openstack"
@@ -28,7 +32,7 @@ func main() {
 // runWithServices runs go test beside the services that args ask for.
 func runWithServices(ctx context.Context, args []string) int {
 	if len(args) == 0 || args[0] != "-openstack" {
-		return run(ctx, args)
+		return runAll(ctx, args)
 	}
 	setting, end, err := openstack.Share(ctx)
 	if err != nil {
@@ -36,11 +40,38 @@ func runWithServices(ctx context.Context, args []string) int {
 		return 1
 	}
 	defer end()
-	return run(ctx, args[1:], setting)
+	return runAll(ctx, args[1:], setting)
+}
+
+// runAll runs go test once for each part of args, and then prints what failed in any of them.
+func runAll(ctx context.Context, args []string, settings ...string) int {
+	log, code := newLog(os.Stdout), 0
+	for part := range split(args) {
+		code = max(code, run(ctx, log, part, settings...))
+	}
+	log.end()
+	return code
+}
+
+// split yields the parts of args between the arguments "--".
+func split(args []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for {
+			end := slices.Index(args, "--")
+			if end < 0 {
+				yield(args)
+				return
+			}
+			if !yield(args[:end]) {
+				return
+			}
+			args = args[end+1:]
+		}
+	}
 }
 
 // run runs go test with settings added to the environment.
-func run(ctx context.Context, args []string, settings ...string) int {
+func run(ctx context.Context, log *log, args []string, settings ...string) int {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-v"}, args...)...)
 	cmd.Env = append(os.Environ(), settings...)
 	// go test waits for the tests that run, which do not hear of it when this process
@@ -56,10 +87,8 @@ func run(ctx context.Context, args []string, settings ...string) int {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		return 1
 	}
-	log := newLog(os.Stdout)
 	readErr := log.read(out)
 	err = cmd.Wait()
-	log.end()
 	if readErr != nil {
 		fmt.Fprintln(os.Stderr, "gotest: read what go test says:", readErr)
 		return 1
