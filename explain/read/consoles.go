@@ -55,8 +55,8 @@ func (s Source) consoles(ctx context.Context, f *explain.Facts) {
 	}
 }
 
-// waitsToJoin reports whether o is a machine whose VM exists and whose node does not. While there is
-// none, consoles of machines before explain nothing, and it need not be said that they are not read.
+// waitsToJoin reports whether o is a machine whose VM exists and whose node does not. Without
+// one, consoles of machines before explain nothing, and a warning that they are unread would mislead.
 func waitsToJoin(o *explain.Object) bool {
 	return o.Kind == explain.KindMachine && o.ProviderID != "" && !o.Joined
 }
