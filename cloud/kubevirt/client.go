@@ -52,7 +52,7 @@ type client struct {
 // connect returns a client that has made no call yet. Its login is a question that only a user of
 // the API server gets an answer to.
 func (d *Driver) connect(at config, creds cloud.Credentials) (*client, error) {
-	c := &client{server: at.Server, namespace: at.Namespace, limit: pageSize}
+	c := &client{server: at.Server, namespace: at.Namespace, limit: d.limit}
 	var through http.RoundTripper = d.transport
 	if d.transport == nil {
 		own, err := at.transport()

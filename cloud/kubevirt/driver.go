@@ -18,6 +18,7 @@ type Driver struct {
 	transport http.RoundTripper
 	now       func() time.Time
 
+	limit    int // of the objects in one answer of a listing
 	refusals cloud.Refusals
 }
 
@@ -31,7 +32,7 @@ var (
 // NewDriver returns a Driver that reads the time from now. Its calls go through transport; nil is
 // one of its own for each account, which is secured as the kubeconfig says.
 func NewDriver(now func() time.Time, transport http.RoundTripper) *Driver {
-	return &Driver{transport: transport, now: now}
+	return &Driver{transport: transport, now: now, limit: pageSize}
 }
 
 // judge is the part of the Driver that calls no cloud.
@@ -78,7 +79,9 @@ func (judge) DecodeProviderID(providerID string) (id string, ok bool) {
 }
 
 // VolumeID returns the handle of a volume of KubeVirt's CSI driver: the name of a claim next to the VM.
-func (judge) VolumeID(v cloud.Volume) (id string, ok bool) { return driverkit.VolumeHandle(v, CSIDriver) }
+func (judge) VolumeID(v cloud.Volume) (id string, ok bool) {
+	return driverkit.VolumeHandle(v, CSIDriver)
+}
 
 // UserTags returns the tags of c that SetTags sets.
 func (judge) UserTags(c cloud.Class) map[string]string {
