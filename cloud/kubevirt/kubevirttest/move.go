@@ -175,15 +175,22 @@ func (n *Namespace) boot(ctx context.Context, s *scene, vm, vmi Object) error {
 	case vmi.text("status.phase") == "Running":
 		word = "Running"
 	case s.secrets[secretOf(vm)] || secretOf(vm) == "":
-		n.mu.Lock()
-		n.serial++
-		serial := n.serial
-		n.mu.Unlock()
 		return n.merge(ctx, s, n.instances(), vm.name(), Object{"status": Object{
-			"phase": "Running", "nodeName": "node-1", "interfaces": interfaces(vmi, serial),
+			"phase": "Running", "nodeName": "node-1", "interfaces": interfaces(vmi, n.lease(vm.name())),
 		}})
 	}
 	return n.show(ctx, s, vm, word, true)
+}
+
+// lease is the number of a VM's addresses. They stay its own while it is off, as in a network that
+// keeps leases; in one of pods it would get others.
+func (n *Namespace) lease(name string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leases[name] == 0 {
+		n.leases[name] = len(n.leases) + 1
+	}
+	return n.leases[name]
 }
 
 // launcher is the pod that an instance runs in.

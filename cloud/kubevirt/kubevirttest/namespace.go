@@ -30,11 +30,12 @@ type Namespace struct {
 	serial   int
 	revoked  bool
 	consoles map[string]string // by VM
+	leases   map[string]int    // by VM
 }
 
 // NewNamespace makes a namespace with a service account that may do there what the driver has to.
 func (s Server) NewNamespace(ctx context.Context, name string) (*Namespace, error) {
-	n := &Namespace{Server: s, Name: name, consoles: map[string]string{}}
+	n := &Namespace{Server: s, Name: name, consoles: map[string]string{}, leases: map[string]int{}}
 	roles, err := rights()
 	if err != nil {
 		return nil, err
